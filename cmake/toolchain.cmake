@@ -1,0 +1,25 @@
+# Compiler settings that hold for every room: warnings, sanitizers, ccache, linker.
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+if(PELTON_WERROR)
+  add_compile_options(-Werror)
+endif()
+# Contraction of a*b+c into one rounding would make a result depend on how the compiler vectorised a
+# loop; kernels that want an FMA say so. (Batch invariance, docs/decisions/0004.)
+add_compile_options(-ffp-contract=off -fno-math-errno)
+
+if(PELTON_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(PELTON_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+endif()
+
+find_program(PELTON_CCACHE ccache)
+if(PELTON_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PELTON_CCACHE})
+endif()
+find_program(PELTON_MOLD mold)
+if(PELTON_MOLD AND NOT PELTON_FUZZ)
+  add_link_options(-fuse-ld=mold)
+endif()

@@ -1,0 +1,117 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pelton::base {
+namespace {
+
+Error io_error(const std::string& path, const char* what) {
+  const int code = errno;
+  return Error{code == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+               fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
+}
+
+// Owns a file descriptor for the length of a function.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+Result<size_t> regular_file_size(const Descriptor& file, const std::string& path) {
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return io_error(path, "stat");
+  if (!S_ISREG(info.st_mode)) {
+    return Error{ErrorCode::kIo, fmt::format("{}: is not a regular file", path)};
+  }
+  return static_cast<size_t>(info.st_size);
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path, size_t bytes_max) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return io_error(path, "open");
+  TRY_ASSIGN(const size_t size, regular_file_size(file, path));
+  if (size > bytes_max) {
+    return Error{ErrorCode::kIo, fmt::format("{}: has {} bytes, more than the {} allowed here", path,
+                                             size, bytes_max)};
+  }
+  std::string text(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::read(file.get(), text.data() + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return io_error(path, "read");
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+Result<void> write_file(const std::string& path, std::string_view bytes) {
+  const std::string temporary = fmt::format("{}.{}.incomplete", path, ::getpid());
+  {
+    const Descriptor file(
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (file.get() < 0) return io_error(temporary, "create");
+    while (!bytes.empty()) {
+      const ssize_t put = ::write(file.get(), bytes.data(), bytes.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) {
+        Error error = io_error(temporary, "write");
+        ::unlink(temporary.c_str());
+        return error;
+      }
+      bytes.remove_prefix(static_cast<size_t>(put));
+    }
+  }
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return io_error(path, "rename into place");
+  return {};
+}
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return io_error(path, "open");
+  TRY_ASSIGN(const size_t size, regular_file_size(file, path));
+  if (size == 0) return MappedFile(path, nullptr, 0);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (data == MAP_FAILED) return io_error(path, "map");
+  return MappedFile(path, static_cast<const uint8_t*>(data), size);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+}  // namespace pelton::base

@@ -1,0 +1,39 @@
+// One line a message, text or JSON, on stderr or any file. Owned by the program's entry and passed by
+// reference. Any thread may write. Never holds prompts or answers: callers log ids and numbers.
+#pragma once
+
+#include <cstdio>
+#include <mutex>
+#include <string_view>
+
+#include "base/clock.h"
+
+namespace pelton::base {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError, kNone };
+
+class Log {
+ public:
+  struct Options {
+    LogLevel level = LogLevel::kInfo;
+    bool json = false;
+    std::FILE* file = stderr;
+  };
+
+  Log(const Clock& clock, const Options& options) : clock_(clock), options_(options) {}
+
+  bool enabled(LogLevel level) const { return level >= options_.level; }
+  void debug(std::string_view message) { write(LogLevel::kDebug, message); }
+  void info(std::string_view message) { write(LogLevel::kInfo, message); }
+  void warning(std::string_view message) { write(LogLevel::kWarning, message); }
+  void error(std::string_view message) { write(LogLevel::kError, message); }
+
+ private:
+  void write(LogLevel level, std::string_view message);
+
+  const Clock& clock_;
+  const Options options_;
+  std::mutex mutex_;
+};
+
+}  // namespace pelton::base

@@ -1,0 +1,20 @@
+// What this process may use of the machine: processors by affinity and cgroup quota, memory by cgroup
+// limit and RAM. Read once at start.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace pelton::base {
+
+// The processors this process may run on, by number; cut to the cgroup's CPU quota (rounded up), so a
+// container with "2 CPUs" on a 64-core host gets 2. Never empty.
+std::vector<int> usable_cpus();
+
+// min(cgroup limits, RAM).
+int64_t memory_limit_bytes();
+
+// The highest resident set of this process so far.
+int64_t peak_rss_bytes();
+
+}  // namespace pelton::base

@@ -1,0 +1,56 @@
+// The workers that compute one step together: pinned, spinning briefly between jobs (a token is a few
+// hundred jobs of microseconds each; a futex wake-up costs more than the job), then parked, so that an
+// idle process uses no CPU. One thread at a time, the owner, hands out jobs and takes part as worker 0.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/function_ref.h"
+
+namespace pelton::base {
+
+class ThreadPool {
+ public:
+  struct Options {
+    int threads = 0;         // 0: one for each usable processor
+    bool pin = true;         // worker i stays on usable processor i
+    int64_t spin_ns = 200'000;
+  };
+
+  explicit ThreadPool(const Options& options);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return size_; }
+
+  // Runs body(worker) once on every worker and returns when all are done. Not reentrant.
+  void run(FunctionRef<void(int worker)> body);
+
+  // Runs body(begin, end, worker) over [0, count) in pieces of `grain`, claimed as workers get free.
+  // How the pieces fall must not change the result.
+  void parallel_for(int64_t count, int64_t grain,
+                    FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
+
+  // Pins the calling thread as worker 0; the owner calls it once from the thread that will call run.
+  void adopt_caller();
+
+ private:
+  void work(int worker);
+
+  const int size_;
+  const int64_t spin_ns_;
+  std::vector<int> cpus_;  // empty: not pinned
+  const FunctionRef<void(int)>* job_ = nullptr;
+  alignas(64) std::atomic<uint32_t> generation_{0};
+  alignas(64) std::atomic<int> pending_{0};
+  alignas(64) std::atomic<int> parked_{0};
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace pelton::base
