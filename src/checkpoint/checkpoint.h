@@ -1,0 +1,53 @@
+// A model's files, opened: configuration and named tensors, mapped read-only, every offset checked
+// before use. Immutable after open; any thread may read. Owned by whoever loads the model, and outlives
+// the model, which points into the mapping.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "base/result.h"
+#include "checkpoint/model_config.h"
+#include "tensor/tensor_view.h"
+
+namespace pelton::checkpoint {
+
+class Checkpoint {
+ public:
+  // A Hugging Face folder: config.json, and model.safetensors or model.safetensors.index.json with its
+  // shards. Errors name file, tensor, expected and found (kNotFound, kBadCheckpoint, kUnsupported).
+  static Result<Checkpoint> open(const std::string& folder);
+
+  const std::string& folder() const { return folder_; }
+  const ModelConfig& config() const { return config_; }
+
+  // The tensor of that name if it has exactly this type and shape.
+  Result<tensor::TensorView> tensor(std::string_view name, tensor::DType dtype,
+                                    std::span<const int64_t> shape) const;
+  bool has(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
+
+  // All tensors by name, and their bytes in all.
+  const std::map<std::string, tensor::TensorView, std::less<>>& tensors() const { return tensors_; }
+  int64_t weight_bytes() const { return weight_bytes_; }
+
+ private:
+  std::string folder_;
+  ModelConfig config_;
+  std::vector<base::MappedFile> files_;
+  std::map<std::string, tensor::TensorView, std::less<>> tensors_;
+  std::map<std::string, std::string, std::less<>> file_of_tensor_;  // for messages
+  int64_t weight_bytes_ = 0;
+};
+
+// A model argument: a folder as it is, or a hub id ("openai/gpt-oss-20b") looked up in the standard
+// Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub,
+// ~/.cache/huggingface/hub). kNotFound says exactly how to get it.
+Result<std::string> resolve_model(const std::string& model);
+
+}  // namespace pelton::checkpoint

@@ -1,0 +1,51 @@
+// One model's engine: an inbox, the scheduler, an executor, and the thread that turns them.
+#pragma once
+
+#include <memory>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "engine/executor.h"
+#include "engine/token_stream.h"
+#include "request/generation_request.h"
+
+namespace pelton::engine {
+
+struct EngineStats {
+  int running = 0;
+  int waiting = 0;
+  int64_t steps = 0;
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+  int64_t preemptions = 0;
+  int full_blocks_used = 0;
+  int window_blocks_used = 0;
+};
+
+class Engine {
+ public:
+  struct Options {
+    int inbox_max = 1024;  // requests accepted and not yet running
+  };
+
+  // `executor`, `clock` and `log` outlive the engine. Starts the engine thread.
+  Engine(const Options& options, Executor& executor, const base::Clock& clock, base::Log& log);
+  ~Engine();  // stops: running requests end with kError / kUnavailable
+
+  // Any thread. Errors: kInvalidArgument (empty prompt, prompt and max_new_tokens beyond the context),
+  // kDoesNotFit (needs more blocks than exist), kOverloaded (inbox full), kUnavailable (stopping).
+  Result<TokenStream> submit(request::GenerationRequest request);
+
+  // Refuses new requests; returns when the running ones have ended or `limit_ms` is over.
+  void drain(int64_t limit_ms);
+
+  EngineStats stats() const;  // any thread
+  const ExecutorCapacity& capacity() const;
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace pelton::engine

@@ -1,0 +1,38 @@
+// The seam between deciding and doing. Real: executor/local_executor (CPU). Modelled:
+// engine/modelled_executor (tests, simulator). Engine thread only; work may run elsewhere.
+//
+// submit and collect are two verbs so that step n+1 can be planned while step n runs: a plan may name
+// "the token the step before sampled in this seat" (PlannedSequence::tokens empty).
+#pragma once
+
+#include <cstdint>
+
+#include "engine/step_plan.h"
+
+namespace pelton::engine {
+
+// What the executor has allocated: the scheduler plans within it.
+struct ExecutorCapacity {
+  int block_tokens = 16;
+  int full_block_count = 0;    // blocks of the full-attention group
+  int window_block_count = 0;  // blocks of the sliding-window group
+  int window_tokens = 128;     // a query at p sees keys p-window_tokens+1 .. p
+  int sequences_max = 16;      // seats
+  int batch_tokens_max = 512;  // tokens in one step
+  int context_tokens_max = 0;  // longest sequence, prompt and output
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  virtual const ExecutorCapacity& capacity() const = 0;
+
+  // Starts a step. At most two may be submitted and not collected.
+  virtual void submit(StepPlan plan) = 0;
+
+  // Waits for the oldest submitted step.
+  virtual StepResult collect() = 0;
+};
+
+}  // namespace pelton::engine

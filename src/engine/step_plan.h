@@ -1,0 +1,70 @@
+// What one step computes: the scheduler writes it, an executor carries it out. Plain values; ragged:
+// each sequence brings its own number of tokens, so prefill chunks and decodes mix freely.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "base/token_id.h"
+#include "request/generation_request.h"
+
+namespace pelton::engine {
+
+// A sequence's seat, 0 .. sequences_max-1. The executor keeps per-seat state (sampling history).
+using Seat = int32_t;
+using BlockId = int32_t;
+inline constexpr BlockId kNoBlock = -1;
+
+struct PlannedSequence {
+  Seat seat = 0;
+
+  // Set in the first step after the sequence took this seat (again after a preemption): what to
+  // sample with, and every token before `start + tokens` that penalties count.
+  // `prompt_count` of `history` are the caller's prompt; the rest was generated before a preemption.
+  struct Arrival {
+    request::SamplingParams sampling;
+    std::vector<TokenId> history;  // empty unless sampling.has_penalties()
+    int prompt_count = 0;
+  };
+  std::optional<Arrival> arrival;
+
+  int32_t start = 0;            // position of the first token computed in this step
+  std::vector<TokenId> tokens;  // known inputs; empty: one token, the one the step before sampled here
+  bool sample = false;          // sample after the last token (its position is start + count)
+
+  // Block tables, indexed by position / block_tokens. Window entries that have left the window are
+  // kNoBlock.
+  std::vector<BlockId> full_blocks;
+  std::vector<BlockId> window_blocks;
+
+  int32_t token_count() const { return tokens.empty() ? 1 : static_cast<int32_t>(tokens.size()); }
+};
+
+struct StepPlan {
+  int64_t step = 0;
+  std::vector<PlannedSequence> sequences;
+
+  bool empty() const { return sequences.empty(); }
+};
+
+struct SampledToken {
+  TokenId token = 0;
+  float logprob = 0.0f;  // natural logarithm, of the raw distribution (before temperature and cuts)
+  std::vector<std::pair<TokenId, float>> top;  // best first, if asked for
+};
+
+struct SequenceResult {
+  Seat seat = 0;
+  std::vector<SampledToken> tokens;  // 0: a prefill chunk; 1; more with speculation
+};
+
+struct StepResult {
+  int64_t step = 0;
+  std::vector<SequenceResult> sequences;  // in the plan's order
+  std::optional<Error> error;             // the whole step failed; no sequence advanced
+};
+
+}  // namespace pelton::engine

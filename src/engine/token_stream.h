@@ -1,0 +1,64 @@
+// What a request gives back, token by token, from the engine thread to one reader (a net thread).
+// Bounded by the request itself: never more events than max_new_tokens and one end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/step_plan.h"
+
+namespace pelton::engine {
+
+enum class FinishReason {
+  kStop,       // a stop token, which was the last token delivered
+  kLength,     // max_new_tokens or the context's end
+  kCancelled,  // the reader left
+  kError,      // see StreamEnd::error
+};
+
+struct StreamEnd {
+  FinishReason reason = FinishReason::kStop;
+  int prompt_tokens = 0;
+  int cached_tokens = 0;  // of the prompt, found in the prefix cache
+  int output_tokens = 0;
+  std::optional<Error> error;
+};
+
+// The half the reader holds. Leaving early (destruction) cancels: the engine gives the sequence's
+// blocks back within one step.
+class TokenStream {
+ public:
+  struct Batch {
+    std::vector<SampledToken> tokens;  // since the last take, in order
+    std::optional<StreamEnd> end;      // nothing follows
+  };
+
+  struct State;  // shared with the engine; token_stream.cc
+  explicit TokenStream(std::shared_ptr<State> state);
+  TokenStream(TokenStream&&) noexcept;
+  TokenStream& operator=(TokenStream&&) noexcept;
+  ~TokenStream();
+
+  // Takes what is there; may be empty.
+  Batch take();
+
+  // Waits until something is there.
+  Batch wait();
+
+  // Called by the engine thread when take() would no longer be empty: it should only post to the
+  // reader's own thread. Set at most once; called at once if something is there already. Not called
+  // again until the next take().
+  void on_ready(std::function<void()> ready);
+
+  void cancel();
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace pelton::engine

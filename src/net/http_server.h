@@ -1,0 +1,79 @@
+// HTTP/1.1 server on its own few threads. A handler gets each request with an Exchange to answer it
+// through, now or later, whole or as a stream.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "net/http_message.h"
+
+namespace pelton::net {
+
+// One request's way back. Lives as long as somebody holds it; dropping it unanswered answers 500.
+// Every method but post() belongs to the connection's own net thread, where the handler is called;
+// from other threads, post() a function there.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  // The whole answer. At most once, and not after start_stream.
+  virtual void send(HttpResponse response) = 0;
+
+  // Begins a streamed answer (chunked); `headers` in addition to what framing needs.
+  virtual void start_stream(int status, HttpHeaders headers) = 0;
+  // Queues bytes. What is queued is bounded by the caller: see queued_bytes and on_drained.
+  virtual void write(std::string bytes) = 0;
+  virtual void finish() = 0;
+
+  // Bytes written and not yet taken by the kernel: a slow reader's backlog.
+  virtual size_t queued_bytes() const = 0;
+  // Called whenever the queue has become empty.
+  virtual void on_drained(std::function<void()> drained) = 0;
+
+  // Called once if the client goes away before the answer is complete. Also while nothing is written.
+  virtual void on_closed(std::function<void()> closed) = 0;
+  virtual bool closed() const = 0;
+
+  // Any thread: runs `work` on this connection's net thread.
+  virtual void post(std::function<void()> work) = 0;
+  // Runs `work` on this connection's net thread after a while, unless the exchange is gone by then.
+  virtual void post_after(std::chrono::milliseconds delay, std::function<void()> work) = 0;
+};
+
+class HttpServer {
+ public:
+  using Handler = std::function<void(HttpRequest request, std::shared_ptr<Exchange> exchange)>;
+
+  struct Options {
+    std::string address = "127.0.0.1";
+    int port = 8000;  // 0: any free one
+    int threads = 1;
+    int connections_max = 4096;
+    size_t header_bytes_max = 64 * 1024;
+    size_t body_bytes_max = 32 * 1024 * 1024;
+    std::chrono::milliseconds header_time_max{10'000};  // from first byte to end of header
+    std::chrono::milliseconds body_time_max{60'000};
+    std::chrono::milliseconds idle_time_max{75'000};  // keep-alive
+  };
+
+  HttpServer(const Options& options, Handler handler, base::Log& log);
+  ~HttpServer();
+
+  // Binds and starts the threads. Errors: kAddressInUse, kInvalidArgument.
+  Result<void> start();
+  int port() const;  // the one bound
+
+  // Stops accepting, lets running exchanges end for at most `grace`, then closes everything.
+  void stop(std::chrono::milliseconds grace);
+
+ private:
+  class Listener;
+  std::unique_ptr<Listener> listener_;
+};
+
+}  // namespace pelton::net

@@ -1,0 +1,49 @@
+// What one request asks of the engine, in tokens. A value: the server fills it, the engine owns it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/token_id.h"
+
+namespace pelton::request {
+
+// Applied in this order to a row of logits: repetition, frequency and presence penalties, logit_bias,
+// temperature, top_k, top_p, min_p. Noise is a pure function of (seed, position in the sequence).
+struct SamplingParams {
+  float temperature = 1.0f;  // 0: greedy, the lowest id among equals
+  int top_k = 0;             // 0: all
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  float repetition_penalty = 1.0f;  // over prompt and output, as in CTRL (Keskar et al. 2019)
+  float frequency_penalty = 0.0f;   // over the output
+  float presence_penalty = 0.0f;    // over the output
+  std::vector<std::pair<TokenId, float>> logit_bias;
+  uint64_t seed = 0;  // always set by the server; random there if the caller gave none
+  // How many alternatives to report with each token; -1: no logprobs at all, 0: the sampled one's.
+  int logprobs = -1;
+
+  bool has_penalties() const {
+    return repetition_penalty != 1.0f || frequency_penalty != 0.0f || presence_penalty != 0.0f;
+  }
+};
+
+struct StopRule {
+  int max_new_tokens = 16;  // at least 1
+  int min_new_tokens = 0;   // no stop token ends the sequence before
+  std::vector<TokenId> stop_tokens;  // ends after sampling one of these; it is delivered, and last
+};
+
+struct GenerationRequest {
+  std::string id;  // for logs
+  std::vector<TokenId> prompt;  // at least one token
+  SamplingParams sampling;
+  StopRule stop;
+  int priority = 0;                    // lower first
+  std::optional<int64_t> deadline_ns;  // on the engine's clock
+};
+
+}  // namespace pelton::request

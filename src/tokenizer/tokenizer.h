@@ -1,0 +1,56 @@
+// Text <-> token ids, byte-level BPE by rank. Immutable after loading; any thread.
+//
+// Ordinary encoding never yields a control token: text that looks like "<|start|>" becomes plain
+// tokens. Control tokens exist only where the caller asks for them by id.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/token_id.h"
+
+namespace pelton::tokenizer {
+
+class Tokenizer {
+ public:
+  // A tokenizer.json (Hugging Face, byte-level BPE) or a .tiktoken rank file, by content.
+  // Errors: kNotFound, kBadCheckpoint (names file and field), kUnsupported.
+  static Result<Tokenizer> load(const std::string& file);
+  static Result<Tokenizer> from_json(std::string_view text, const std::string& name);
+  // The o200k split pattern and o200k_harmony's control tokens (tokenizer.md section 1).
+  static Result<Tokenizer> from_tiktoken(std::string_view text, const std::string& name);
+
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  // Appends the tokens of `text` to `out`. Broken UTF-8 is read as TextDecoder would (U+FFFD).
+  void encode(std::string_view text, std::vector<TokenId>& out) const;
+  std::vector<TokenId> encode(std::string_view text) const;
+
+  // As encode, but the text of a control token becomes that token. Never for a user's text.
+  std::vector<TokenId> encode_with_special(std::string_view text) const;
+
+  // The bytes a token stands for; a control token's are its text. Empty for an id without a token.
+  std::string_view bytes(TokenId id) const;
+  bool is_special(TokenId id) const;
+  std::optional<TokenId> special_id(std::string_view text) const;
+
+  // The bytes of all tokens in a row, broken UTF-8 replaced.
+  std::string decode(std::span<const TokenId> ids) const;
+
+  // One more than the highest id that has a token.
+  int vocab_size() const;
+
+ private:
+  struct State;
+  explicit Tokenizer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pelton::tokenizer
