@@ -1,6 +1,6 @@
 // A model's files, opened: configuration and named tensors, mapped read-only, every offset checked
-// before use. Immutable after open; any thread may read. Owned by whoever loads the model, and outlives
-// the model, which points into the mapping.
+// before use. Immutable after open; any thread may read. Owned by whoever loads the model, and
+// outlives the model, which points into the mapping.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,16 @@ namespace pelton::checkpoint {
 
 class Checkpoint {
  public:
-  // A Hugging Face folder: config.json, and model.safetensors or model.safetensors.index.json with its
-  // shards. Errors name file, tensor, expected and found (kNotFound, kBadCheckpoint, kUnsupported).
+  // A Hugging Face folder: config.json, and model.safetensors or model.safetensors.index.json with
+  // its shards; exactly the tensors that the configuration asks for. Errors name file, tensor,
+  // expected and found (kNotFound, kBadCheckpoint, kUnsupported).
   static Result<Checkpoint> open(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
   const ModelConfig& config() const { return config_; }
 
-  // The tensor of that name if it has exactly this type and shape.
+  // The tensor of that name if it has exactly this type and shape. Its bytes are aligned to its
+  // element size and no further: files promise nothing more.
   Result<tensor::TensorView> tensor(std::string_view name, tensor::DType dtype,
                                     std::span<const int64_t> shape) const;
   bool has(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
@@ -35,11 +37,18 @@ class Checkpoint {
   // All tensors by name, and their bytes in all.
   const std::map<std::string, tensor::TensorView, std::less<>>& tensors() const { return tensors_; }
   int64_t weight_bytes() const { return weight_bytes_; }
+  int shard_count() const { return static_cast<int>(files_.size()); }
 
  private:
+  Result<void> map_file(const std::string& name);
+  Result<void> map_shards();
+  Result<void> check_tensors() const;
+
   std::string folder_;
   ModelConfig config_;
   std::vector<base::MappedFile> files_;
+  std::vector<std::vector<uint64_t>>
+      realigned_;  // copies of tensors at odd offsets; hardly ever any
   std::map<std::string, tensor::TensorView, std::less<>> tensors_;
   std::map<std::string, std::string, std::less<>> file_of_tensor_;  // for messages
   int64_t weight_bytes_ = 0;

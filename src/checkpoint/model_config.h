@@ -1,5 +1,5 @@
-// A model's shape, read from config.json and generation_config.json and checked: every number here is
-// in range, and every product of two of them fits in 63 bits.
+// A model's shape, read from config.json and generation_config.json and checked: every number here
+// is in range, and every product of two of them fits in 63 bits.
 #pragma once
 
 #include <string>
