@@ -1,0 +1,114 @@
+// The command line as data: a program has verbs, a verb has positionals and flags, and everything
+// else (parsing, checking, --help, suggestions, environment variables) follows from their
+// descriptions. Used once, on the main thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace pelton::cli {
+
+struct Flag {
+  enum class Kind {
+    kSwitch,   // there or not
+    kText,     // any text; one of `choices`, if there are any
+    kInteger,  // within [least, most]
+    kSize,     // as kInteger, with a unit: 32K, 4GiB
+    kNumber,   // finite, within [least, most]
+  };
+
+  std::string name;   // "--max-tokens"; $PELTON_MAX_TOKENS stands in where it is not given
+  std::string value;  // what help calls the value: "N"
+  std::string help;
+  Kind kind = Kind::kText;
+  std::string default_text;  // shown and used; empty: none
+  double least = 0;
+  double most = 9e15;  // every whole number up to here is a double
+  std::vector<std::string> choices;
+  bool required = false;
+};
+
+struct Positional {
+  std::string name;  // "MODEL"
+  std::string help;
+};
+
+// What the user gave for one verb, checked against its description. Asking for a flag that the verb
+// does not describe is a bug and CHECKed.
+class Arguments {
+ public:
+  bool has(std::string_view name) const;                 // given, by environment, or by default
+  const std::string& text(std::string_view name) const;  // "" where it is absent
+  int64_t integer(std::string_view name) const;          // kInteger, kSize; CHECKs has()
+  double number(std::string_view name) const;            // kNumber; CHECKs has()
+
+ private:
+  friend class CommandLine;
+  struct Value {
+    bool given = false;
+    std::string text;
+    int64_t integer = 0;
+    double number = 0;
+  };
+  const Value& at(std::string_view name) const;
+
+  std::map<std::string, Value, std::less<>> values_;
+};
+
+struct Verb {
+  std::string name;                     // "serve"; "bench latency" is a verb below a verb
+  std::string summary;                  // one line
+  std::string about;                    // a paragraph for its own --help; may be empty
+  std::vector<Positional> positionals;  // all required
+  std::vector<Flag> flags;
+  std::vector<std::string> examples;  // whole command lines
+  std::function<Result<void>(const Arguments&)> run;
+};
+
+class CommandLine {
+ public:
+  struct Program {
+    std::string name;
+    std::string version;
+    std::string summary;
+    std::vector<std::string> examples;
+  };
+
+  CommandLine(Program program, std::vector<Verb> verbs);
+
+  // Parses, runs the verb, prints an error on stderr, and returns the process's exit code.
+  int run(int argc, const char* const* argv) const;
+
+  std::string help() const;
+  std::string help(const Verb& verb) const;
+
+  // What `words` (without the program's name) ask for: a verb with its arguments, or a text to
+  // print (help, version). Errors: kInvalidArgument, with a suggestion where one is near.
+  struct Request {
+    const Verb* verb = nullptr;
+    Arguments arguments;
+    std::string text;  // to print, if verb is null
+  };
+  Result<Request> parse(const std::vector<std::string>& words) const;
+
+ private:
+  const Program program_;
+  const std::vector<Verb> verbs_;
+};
+
+// The candidate nearest to a mistyped word, if it is near enough to be meant.
+std::optional<std::string> nearest(std::string_view word,
+                                   const std::vector<std::string>& candidates);
+
+// "--max-tokens" -> "PELTON_MAX_TOKENS".
+std::string environment_name(std::string_view flag);
+
+}  // namespace pelton::cli

@@ -1,0 +1,141 @@
+#include "cli/command_line.h"
+
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/exit_code.h"
+
+namespace pelton::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+CommandLine example() {
+  Verb serve{.name = "serve",
+             .summary = "Serves a model",
+             .positionals = {{"MODEL", "a folder"}},
+             .flags = {{.name = "--port",
+                        .value = "N",
+                        .help = "where",
+                        .kind = Flag::Kind::kInteger,
+                        .default_text = "8000",
+                        .most = 65535},
+                       {.name = "--memory", .value = "BYTES", .kind = Flag::Kind::kSize},
+                       {.name = "--prompt", .value = "TEXT"},
+                       {.name = "--temperature", .value = "T", .kind = Flag::Kind::kNumber},
+                       {.name = "--kernels", .value = "K", .choices = {"auto", "reference"}},
+                       {.name = "--log-json", .kind = Flag::Kind::kSwitch}},
+             .examples = {"pelton serve folder"},
+             .run = [](const Arguments&) -> Result<void> {
+               return Error{ErrorCode::kDoesNotFit, "too big"};
+             }};
+  Verb latency{.name = "bench latency",
+               .summary = "Measures",
+               .positionals = {{"MODEL", "a folder"}},
+               .flags = {{.name = "--json", .value = "FILE", .required = true}},
+               .run = [](const Arguments&) -> Result<void> { return {}; }};
+  return CommandLine({.name = "pelton", .version = "1.2.3", .summary = "a test"}, {serve, latency});
+}
+
+std::string error_of(const std::vector<std::string>& words) {
+  const auto request = example().parse(words);
+  return request.ok() ? "" : request.error().message;
+}
+
+TEST(CommandLine, ReadsFlagsOfEveryKind) {
+  const CommandLine line = example();
+  const auto request = line.parse({"serve", "m", "--memory=4GiB", "--prompt", "-5 [x]",
+                                   "--temperature", "0.5", "--log-json", "--kernels", "auto"});
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const Arguments& arguments = request->arguments;
+  EXPECT_EQ(arguments.text("MODEL"), "m");
+  EXPECT_EQ(arguments.integer("--memory"), int64_t{4} << 30);
+  EXPECT_EQ(arguments.text("--prompt"), "-5 [x]");
+  EXPECT_EQ(arguments.number("--temperature"), 0.5);
+  EXPECT_TRUE(arguments.has("--log-json"));
+  EXPECT_EQ(arguments.integer("--port"), 8000);
+}
+
+TEST(CommandLine, TakesTextAsItIs) {
+  for (const std::string text : {"", "[1,2]", "--", "--port", "a b", "\"quoted\"", "x=y"}) {
+    const CommandLine line = example();
+    const auto request = line.parse({"serve", "m", "--prompt", text});
+    ASSERT_TRUE(request.ok()) << text << ": " << request.error().message;
+    EXPECT_TRUE(request->arguments.has("--prompt"));
+    EXPECT_EQ(request->arguments.text("--prompt"), text);
+  }
+}
+
+TEST(CommandLine, LastOfARepeatedFlagCounts) {
+  const CommandLine line = example();
+  EXPECT_EQ(line.parse({"serve", "m", "--port", "1", "--port", "2"})->arguments.integer("--port"),
+            2);
+}
+
+TEST(CommandLine, EnvironmentStandsIn) {
+  setenv("PELTON_PORT", "1234", 1);
+  const CommandLine line = example();
+  EXPECT_EQ(line.parse({"serve", "m"})->arguments.integer("--port"), 1234);
+  EXPECT_EQ(line.parse({"serve", "m", "--port", "5"})->arguments.integer("--port"), 5);
+  setenv("PELTON_PORT", "many", 1);
+  EXPECT_FALSE(line.parse({"serve", "m"}).ok());
+  unsetenv("PELTON_PORT");
+}
+
+TEST(CommandLine, SaysWhatIsWrong) {
+  EXPECT_THAT(error_of({"serve", "m", "--prot", "1"}),
+              HasSubstr("unknown flag '--prot'; did you mean '--port'?"));
+  EXPECT_THAT(error_of({"serve", "m", "--zzzzzzzz"}), HasSubstr("unknown flag '--zzzzzzzz'"));
+  EXPECT_THAT(error_of({"serv", "m"}), HasSubstr("unknown verb 'serv'; did you mean 'serve'?"));
+  EXPECT_THAT(error_of({"serve"}), HasSubstr("MODEL is missing"));
+  EXPECT_THAT(error_of({"serve", "m", "n"}), HasSubstr("unexpected argument 'n'"));
+  EXPECT_THAT(error_of({"serve", "m", "--port", "65536"}), HasSubstr("between 0 and 65535"));
+  EXPECT_THAT(error_of({"serve", "m", "--port", "1.5"}), HasSubstr("a whole number"));
+  EXPECT_THAT(error_of({"serve", "m", "--port"}), HasSubstr("--port"));
+  EXPECT_THAT(error_of({"serve", "m", "--temperature", "nan"}), HasSubstr("a number"));
+  EXPECT_THAT(error_of({"serve", "m", "--kernels", "fast"}), HasSubstr("auto, reference"));
+  EXPECT_THAT(error_of({"serve", "m", "--memory", "4X"}), HasSubstr("is not a size"));
+  EXPECT_THAT(error_of({"bench", "m"}), HasSubstr("bench latency"));
+  EXPECT_THAT(error_of({"bench", "latency", "m"}), HasSubstr("--json is missing"));
+  EXPECT_THAT(error_of({"help", "nothing"}), HasSubstr("unknown verb"));
+}
+
+TEST(CommandLine, HelpNamesEverything) {
+  const CommandLine line = example();
+  const std::string all = line.parse({"--help"})->text;
+  EXPECT_THAT(all, HasSubstr("serve MODEL"));
+  EXPECT_THAT(all, HasSubstr("bench latency MODEL"));
+  const std::string serve = line.parse({"serve", "--help"})->text;
+  EXPECT_THAT(serve, HasSubstr("--port N"));
+  EXPECT_THAT(serve, HasSubstr("[default: 8000]"));
+  EXPECT_THAT(serve, HasSubstr("pelton serve folder"));
+  EXPECT_EQ(line.parse({"help", "serve"})->text, serve);
+  EXPECT_EQ(line.parse({"--version"})->text, "pelton 1.2.3\n");
+}
+
+TEST(CommandLine, ExitCodes) {
+  const CommandLine line = example();
+  const char* fails[] = {"pelton", "serve", "m"};
+  EXPECT_EQ(line.run(3, fails), kExitDoesNotFit);
+  const char* fine[] = {"pelton", "bench", "latency", "m", "--json", "f"};
+  EXPECT_EQ(line.run(6, fine), kExitOk);
+  const char* unknown[] = {"pelton", "fly"};
+  EXPECT_EQ(line.run(2, unknown), kExitUsage);
+  const char* nothing[] = {"pelton"};
+  EXPECT_EQ(line.run(1, nothing), kExitUsage);
+  EXPECT_EQ(exit_code({ErrorCode::kNotFound, ""}), 4);
+  EXPECT_EQ(exit_code({ErrorCode::kBadCheckpoint, ""}), 4);
+  EXPECT_EQ(exit_code({ErrorCode::kBadConfig, ""}), 3);
+  EXPECT_EQ(exit_code({ErrorCode::kAddressInUse, ""}), 6);
+  EXPECT_EQ(exit_code({ErrorCode::kCancelled, ""}), 130);
+  EXPECT_EQ(exit_code({ErrorCode::kIo, ""}), 1);
+}
+
+TEST(CommandLine, EnvironmentNames) {
+  EXPECT_EQ(environment_name("--max-num-seqs"), "PELTON_MAX_NUM_SEQS");
+}
+
+}  // namespace
+}  // namespace pelton::cli

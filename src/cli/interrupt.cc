@@ -1,0 +1,73 @@
+#include "cli/interrupt.h"
+
+#include <atomic>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "cli/exit_code.h"
+
+namespace pelton::cli {
+namespace {
+
+// A signal handler can reach nothing but globals; these are the only ones of the program.
+std::atomic<int> signal_seen{0};
+int wake_pipe[2] = {-1, -1};
+struct sigaction interrupt_before, terminate_before;
+
+void on_signal(int signal) {
+  const int saved_errno = errno;
+  if (signal_seen.exchange(signal) == SIGINT && signal == SIGINT) _exit(kExitInterrupted);
+  const char byte = 1;
+  // A full pipe means that a wake-up is waiting already.
+  [[maybe_unused]] const ssize_t written = write(wake_pipe[1], &byte, 1);
+  errno = saved_errno;
+}
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  CHECK(wake_pipe[0] == -1, "one Interrupt at a time");
+  CHECK(pipe2(wake_pipe, O_CLOEXEC | O_NONBLOCK) == 0);
+  signal_seen = 0;
+  struct sigaction action {};
+  action.sa_handler = on_signal;  // no SA_RESTART: a blocked read returns, so that loops can look
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &interrupt_before);
+  sigaction(SIGTERM, &action, &terminate_before);
+}
+
+Interrupt::~Interrupt() {
+  sigaction(SIGINT, &interrupt_before, nullptr);
+  sigaction(SIGTERM, &terminate_before, nullptr);
+  close(wake_pipe[0]);
+  close(wake_pipe[1]);
+  wake_pipe[0] = wake_pipe[1] = -1;
+}
+
+bool Interrupt::pending() const {
+  return signal_seen != 0;
+}
+bool Interrupt::by_terminate() const {
+  return signal_seen == SIGTERM;
+}
+
+void Interrupt::wait() const {
+  while (!pending()) {
+    pollfd wake{.fd = wake_pipe[0], .events = POLLIN, .revents = 0};
+    poll(&wake, 1, -1);
+  }
+}
+
+void Interrupt::clear() {
+  char bytes[64];
+  while (read(wake_pipe[0], bytes, sizeof bytes) > 0) {
+  }
+  signal_seen = 0;
+}
+
+}  // namespace pelton::cli

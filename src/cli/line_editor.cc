@@ -1,0 +1,146 @@
+#include "cli/line_editor.h"
+
+#include <cerrno>
+#include <clocale>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include <histedit.h>
+#include <langinfo.h>
+#include <unistd.h>
+
+#include "base/utf8.h"
+#include "cli/terminal.h"
+
+namespace pelton::cli {
+namespace {
+
+constexpr int kHistoryLines = 1000;
+constexpr size_t kLineBytesMax = 1 << 20;  // a pasted file is fine; an endless pipe is not
+
+// libedit converts by the locale; a bare "C" would turn every umlaut into noise.
+void want_utf8_locale() {
+  std::setlocale(LC_CTYPE, "");
+  if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+// Reads one character for libedit. Its own reader swallows the first signal; this one reports it
+// (-1, EINTR), so that Ctrl-C gives the line up at once.
+int read_character(EditLine* /*editor*/, wchar_t* character) {
+  std::string bytes;
+  while (bytes.size() < 4) {
+    char byte = 0;
+    const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
+    if (count <= 0) return static_cast<int>(count);
+    bytes.push_back(byte);
+    const base::Utf8Step step = base::utf8_step(bytes);
+    if (step.kind == base::Utf8Step::Kind::kIncomplete) continue;
+    const bool valid = step.kind == base::Utf8Step::Kind::kCodePoint;
+    *character = static_cast<wchar_t>(valid ? step.code_point : 0xFFFD);
+    return 1;
+  }
+  *character = 0xFFFD;
+  return 1;
+}
+
+}  // namespace
+
+struct LineEditor::Session {
+  std::string prompt;
+  bool continued = false;
+  EditLine* editor = nullptr;
+  History* history = nullptr;
+  HistEvent event{};
+
+  ~Session() {
+    if (history != nullptr) history_end(history);
+    if (editor != nullptr) el_end(editor);
+  }
+
+  static char* show_prompt(EditLine* editor) {
+    void* client = nullptr;
+    el_get(editor, EL_CLIENTDATA, &client);
+    auto* session = static_cast<Session*>(client);
+    static char more[] = "... ";
+    return session->continued ? more : session->prompt.data();
+  }
+};
+
+LineEditor::LineEditor(std::string program, std::string prompt) {
+  if (!is_terminal(stdin) || !is_terminal(stderr)) return;
+  want_utf8_locale();
+  session_ = std::make_unique<Session>();
+  session_->prompt = std::move(prompt);
+  // The prompt and echo go to stderr: stdout carries only answers.
+  session_->editor = el_init(program.c_str(), stdin, stderr, stderr);
+  if (session_->editor == nullptr) {
+    session_ = nullptr;
+    return;
+  }
+  session_->history = history_init();
+  history(session_->history, &session_->event, H_SETSIZE, kHistoryLines);
+  history(session_->history, &session_->event, H_SETUNIQUE, 1);
+  el_set(session_->editor, EL_CLIENTDATA, session_.get());
+  el_set(session_->editor, EL_PROMPT, &Session::show_prompt);
+  el_set(session_->editor, EL_EDITOR, "emacs");
+  el_set(session_->editor, EL_HIST, history, session_->history);
+  el_set(session_->editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+  el_set(session_->editor, EL_GETCFN, &read_character);
+  el_source(session_->editor, nullptr);  // the user's ~/.editrc
+}
+
+LineEditor::~LineEditor() = default;
+
+LineEditor::Outcome LineEditor::read() {
+  line_.clear();
+  while (true) {
+    std::string piece;
+    if (session_) session_->continued = !line_.empty();
+    const Outcome outcome = read_once(piece);
+    if (outcome != Outcome::kLine) {
+      line_.clear();
+      return outcome;
+    }
+    const bool goes_on = !piece.empty() && piece.back() == '\\';
+    if (goes_on) piece.back() = '\n';
+    line_ += piece;
+    if (!goes_on || line_.size() > kLineBytesMax) break;
+  }
+  if (session_ && line_.find_first_not_of(" \t\n") != std::string::npos) {
+    history(session_->history, &session_->event, H_ENTER, line_.c_str());
+  }
+  return Outcome::kLine;
+}
+
+LineEditor::Outcome LineEditor::read_once(std::string& line) {
+  if (session_) {
+    int count = 0;
+    errno = 0;
+    el_resize(session_->editor);
+    const char* text = el_gets(session_->editor, &count);
+    if (text == nullptr || count <= 0) {
+      const bool interrupted = count < 0 && errno == EINTR;
+      std::fputs("\n", stderr);
+      return interrupted ? Outcome::kInterrupted : Outcome::kEnd;
+    }
+    line.assign(text, static_cast<size_t>(count));
+  } else {
+    int byte;
+    while ((byte = std::getc(stdin)) != EOF) {
+      line.push_back(static_cast<char>(byte));
+      if (byte == '\n' || line.size() >= kLineBytesMax) break;
+    }
+    if (byte == EOF && line.empty()) {
+      if (errno == EINTR && !std::feof(stdin)) {
+        std::clearerr(stdin);
+        return Outcome::kInterrupted;
+      }
+      return Outcome::kEnd;
+    }
+  }
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
+  return Outcome::kLine;
+}
+
+}  // namespace pelton::cli
