@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Checks that docs/way_of_a_request.md tells the truth: each file and function it names exists.
+
+usage: docs_check.py ROOT
+
+In the tables of that page, a file is written `src/room/file.h` or `room/file` (then src/room/file.h or
+.cc must exist), a function `Type::function` or `function()`. A name in a row must occur in one of the
+files named in the same row. Also checks relative links in every Markdown page of the project.
+"""
+import pathlib
+import re
+import sys
+
+CODE = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+FILE = re.compile(r"^(?:src/|apps/)?[a-z_0-9]+/[a-z_0-9/]+(?:\.(?:h|cc|md|txt))?$")
+NAME = re.compile(r"^(?:[A-Za-z_0-9]+::)*~?[A-Za-z_0-9]+(?:\(\))?$")
+
+
+def files_for(root, word):
+    """The files that `word` names, or an empty list."""
+    found = []
+    for stem in (root / word, root / "src" / word):
+        if stem.is_file():
+            found.append(stem)
+        for suffix in (".h", ".cc"):
+            file = stem.with_name(stem.name + suffix)
+            if file.is_file():
+                found.append(file)
+    return found
+
+
+def check_row(root, where, row, errors):
+    words = CODE.findall(row)
+    files, names = [], []
+    for word in words:
+        if FILE.match(word):
+            found = files_for(root, word)
+            if not found:
+                errors.append(f"{where}: no file '{word}'")
+            files += found
+        elif NAME.match(word):
+            names.append(word)
+        else:
+            errors.append(f"{where}: '{word}' is neither a file nor a name")
+    text = "\n".join(file.read_text() for file in files)
+    for name in names:
+        if not files:
+            errors.append(f"{where}: '{name}' stands in a row without a file")
+            return
+        # Type::function is declared as `function` inside `Type`: both words must be there.
+        for part in name.removesuffix("()").split("::"):
+            if not re.search(rf"\b{re.escape(part)}\b", text):
+                errors.append(f"{where}: '{part}' (of '{name}') is in none of the row's files")
+    return
+
+
+def check_way(root, errors):
+    page = root / "docs" / "way_of_a_request.md"
+    rows = 0
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.startswith("|") and CODE.search(line):
+            rows += 1
+            check_row(root, f"{page.name}:{number}", line, errors)
+    if rows < 10:
+        errors.append(f"{page.name}: only {rows} rows name a file; is the table still there?")
+    return rows
+
+
+def check_links(root, errors):
+    pages = [p for p in root.rglob("*.md")
+             if not {"build", "node_modules", ".git"} & set(p.relative_to(root).parts)]
+    links = 0
+    for page in pages:
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            for target in LINK.findall(line):
+                if "://" in target or target.startswith("mailto:"):
+                    continue
+                links += 1
+                if not (page.parent / target).exists():
+                    errors.append(f"{page.relative_to(root)}:{number}: no such file '{target}'")
+    return links
+
+
+def main(root):
+    errors = []
+    rows = check_way(root, errors)
+    links = check_links(root, errors)
+    print("\n".join(errors) or f"{rows} rows and {links} links are true")
+    return bool(errors)
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1]).resolve()))
