@@ -1,0 +1,90 @@
+// AVX2 and FMA: 8 lanes. Compiled with those flags; nothing here may run before kernels.cc has asked
+// the processor.
+#include <immintrin.h>
+
+#include "kernels/cpu/cpu_kernels.h"
+#include "tensor/bits.h"
+
+namespace pelton::kernels {
+namespace {
+
+struct Vector {
+  static constexpr std::string_view kName = "avx2";
+  static constexpr int kLanes = 8;
+  static constexpr int kTileRows = 2;  // 2 x 4 sums of 16 registers
+  static constexpr int kTileTokens = 4;
+  static constexpr int kVectorRows = 4;
+
+  using F = __m256;
+
+  static F zero() { return _mm256_setzero_ps(); }
+  static F set1(float x) { return _mm256_set1_ps(x); }
+  static F load(const float* from) { return _mm256_loadu_ps(from); }
+  static F load(const Bf16* from) {
+    const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+  }
+  static void store(float* to, F x) { _mm256_storeu_ps(to, x); }
+  static F add(F a, F b) { return _mm256_add_ps(a, b); }
+  static F sub(F a, F b) { return _mm256_sub_ps(a, b); }
+  static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static F div(F a, F b) { return _mm256_div_ps(a, b); }
+  static F min(F a, F b) { return _mm256_min_ps(a, b); }
+  static F max(F a, F b) { return _mm256_max_ps(a, b); }
+  static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static F round(F a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  // x * 2^n for whole n in [-126, 127].
+  static F scale_by_power(F x, F n) {
+    const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)));
+  }
+  static float sum(F x) {
+    const __m128 halves = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    const __m128 pairs = _mm_add_ps(halves, _mm_movehl_ps(halves, halves));
+    return _mm_cvtss_f32(_mm_add_ss(pairs, _mm_shuffle_ps(pairs, pairs, 1)));
+  }
+  static float highest(F x) {
+    const __m128 halves = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    const __m128 pairs = _mm_max_ps(halves, _mm_movehl_ps(halves, halves));
+    return _mm_cvtss_f32(_mm_max_ss(pairs, _mm_shuffle_ps(pairs, pairs, 1)));
+  }
+  // Lanes whose index (from `first_lane`) lies in [low, high] keep x, others become `other`.
+  static F keep(F x, int first_lane, int low, int high, F other) {
+    const __m256i lanes = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+                                           _mm256_set1_epi32(first_lane));
+    const __m256i outside = _mm256_or_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(low), lanes),
+                                            _mm256_cmpgt_epi32(lanes, _mm256_set1_epi32(high)));
+    return _mm256_blendv_ps(x, other, _mm256_castsi256_ps(outside));
+  }
+
+  // The 32 weights of one MXFP4 block: 16 even elements in two vectors, 16 odd ones.
+  struct Fp4Table {
+    F magnitudes = _mm256_loadu_ps(tensor::kFp4Values);
+  };
+  static void expand(const Fp4Table& table, const uint8_t* block, float scale, F* even, F* odd) {
+    const F scaled = _mm256_mul_ps(table.magnitudes, _mm256_set1_ps(scale));
+    const __m256i sign_bit = _mm256_set1_epi32(8);
+    for (int half = 0; half < 2; ++half) {
+      const __m256i low = _mm256_cvtepu8_epi32(
+          _mm_loadl_epi64(reinterpret_cast<const __m128i*>(block + 8 * half)));
+      const __m256i high = _mm256_srli_epi32(low, 4);
+      // vpermps looks at the low three bits only: the magnitude; bit 3 is the sign.
+      const auto signed_value = [&](__m256i nibble) {
+        const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(nibble, sign_bit), 28);
+        return _mm256_xor_ps(_mm256_permutevar8x32_ps(scaled, nibble), _mm256_castsi256_ps(sign));
+      };
+      even[half] = signed_value(low);
+      odd[half] = signed_value(high);
+    }
+  }
+};
+
+#include "kernels/cpu/cpu_kernels_inl.h"
+
+}  // namespace
+
+std::unique_ptr<Kernels> make_avx2_kernels(base::ThreadPool& pool) {
+  return std::make_unique<CpuKernels>(pool);
+}
+
+}  // namespace pelton::kernels

@@ -1,0 +1,15 @@
+// The fast kernels for x86-64. Experts are multiplied as MXFP4 and the rest as bf16, straight from the
+// mapped checkpoint: a weight becomes float32 only in a register. Whether the processor has the
+// instructions is the caller's to check (kernels/kernels.cc).
+#pragma once
+
+#include <memory>
+
+#include "kernels/kernels.h"
+
+namespace pelton::kernels {
+
+std::unique_ptr<Kernels> make_avx512_kernels(base::ThreadPool& pool);
+std::unique_ptr<Kernels> make_avx2_kernels(base::ThreadPool& pool);
+
+}  // namespace pelton::kernels

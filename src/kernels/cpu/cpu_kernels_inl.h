@@ -1,0 +1,634 @@
+// The body of the fast kernels, written once over `Vector` (lanes, loads, fused multiply-add). Included
+// inside the unnamed namespace of avx512.cc and avx2.cc, each compiled with its own flags, so that no
+// function built for one instruction set can be picked by the linker for the other.
+//
+// The order of every sum is a function of the row alone: lane i adds the products i, i+kLanes, ... in
+// order, then the lanes are folded by one fixed tree. Tiles, threads and batches only decide who does
+// it, so results are batch-invariant.
+
+constexpr int kParts = 16 / Vector::kLanes;  // vectors in half an MXFP4 block, or in 16 keys
+constexpr int kTokenBlock = 48;              // rows of activations that stay in L2 together
+constexpr int kRowChunk = 32;                // weight rows handed out at a time
+constexpr int kActivationChunk = 32;         // activations of an expert at a time: one MXFP4 block
+constexpr int kGroupMax = 8;                 // query heads that share a key load
+
+using F = Vector::F;
+
+inline F vector_exp(F x) {
+  // 2^n e^r with |r| <= ln(2)/2; e^r by its Taylor series to r^6 (error below 2e-7 relative).
+  x = Vector::max(Vector::min(x, Vector::set1(88.0f)), Vector::set1(-87.0f));
+  const F n = Vector::round(Vector::mul(x, Vector::set1(1.44269504f)));
+  F r = Vector::fma(n, Vector::set1(-0.693359375f), x);
+  r = Vector::fma(n, Vector::set1(2.12194440e-4f), r);
+  F e = Vector::set1(1.0f / 720);
+  e = Vector::fma(e, r, Vector::set1(1.0f / 120));
+  e = Vector::fma(e, r, Vector::set1(1.0f / 24));
+  e = Vector::fma(e, r, Vector::set1(1.0f / 6));
+  e = Vector::fma(e, r, Vector::set1(0.5f));
+  e = Vector::fma(e, r, Vector::set1(1.0f));
+  e = Vector::fma(e, r, Vector::set1(1.0f));
+  return Vector::scale_by_power(e, n);
+}
+
+inline void prefetch(const void* address) {
+  _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
+}
+
+// Reads rows of a bf16 matrix, 32 weights at a time, in the order of the columns.
+struct Bf16Rows {
+  const Bf16* weight;
+  int64_t cols;
+
+  template <int kRows>
+  struct Cursor {
+    const Bf16* row[kRows];
+    void read(int r, int block, F* even, F* odd) const {
+      const Bf16* at = row[r] + block * 32;
+      prefetch(at + 1024);
+      for (int p = 0; p < kParts; ++p) {
+        even[p] = Vector::load(at + p * Vector::kLanes);
+        odd[p] = Vector::load(at + 16 + p * Vector::kLanes);
+      }
+    }
+  };
+  template <int kRows>
+  Cursor<kRows> at(int64_t first_row) const {
+    Cursor<kRows> cursor;
+    for (int r = 0; r < kRows; ++r) cursor.row[r] = weight + (first_row + r) * cols;
+    return cursor;
+  }
+};
+
+// Reads rows of one expert's MXFP4 matrix, a block at a time: its even elements, then its odd ones.
+// Activations must lie in the same order (see interleave).
+struct Mxfp4Rows {
+  const uint8_t* blocks;
+  const uint8_t* scales;
+  int64_t groups;  // blocks in a row
+  const float* powers;  // E8M0 -> float
+
+  template <int kRows>
+  struct Cursor {
+    const uint8_t* block_row[kRows];
+    const uint8_t* scale_row[kRows];
+    const float* powers;
+    Vector::Fp4Table table;
+    void read(int r, int block, F* even, F* odd) const {
+      const uint8_t* at = block_row[r] + block * 16;
+      prefetch(at + 2048);
+      Vector::expand(table, at, powers[scale_row[r][block]], even, odd);
+    }
+  };
+  template <int kRows>
+  Cursor<kRows> at(int64_t first_row) const {
+    Cursor<kRows> cursor;
+    for (int r = 0; r < kRows; ++r) {
+      cursor.block_row[r] = blocks + (first_row + r) * groups * 16;
+      cursor.scale_row[r] = scales + (first_row + r) * groups;
+    }
+    cursor.powers = powers;
+    return cursor;
+  }
+};
+
+// sums[r][t] = row (first_row + r) . x[t], over block_count blocks of 32.
+template <int kRows, int kTokens, typename Rows>
+inline void dot_tile(const Rows& rows, int64_t first_row, int block_count, const float* const* x,
+                     float sums[kRows][kTokens]) {
+  const auto cursor = rows.template at<kRows>(first_row);
+  F acc[kRows][kTokens];
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = 0; t < kTokens; ++t) acc[r][t] = Vector::zero();
+  }
+  for (int block = 0; block < block_count; ++block) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      F even[kParts];
+      F odd[kParts];
+      cursor.read(r, block, even, odd);
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        const float* at = x[t] + block * 32;
+#pragma GCC unroll 2
+        for (int p = 0; p < kParts; ++p) {
+          acc[r][t] = Vector::fma(even[p], Vector::load(at + p * Vector::kLanes), acc[r][t]);
+        }
+#pragma GCC unroll 2
+        for (int p = 0; p < kParts; ++p) {
+          acc[r][t] = Vector::fma(odd[p], Vector::load(at + 16 + p * Vector::kLanes), acc[r][t]);
+        }
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = 0; t < kTokens; ++t) sums[r][t] = Vector::sum(acc[r][t]);
+  }
+}
+
+// A tile of kRows rows and `tokens` <= kTileTokens tokens; emit(row, token, sum).
+template <int kRows, typename Rows, typename Emit>
+inline void dot_tile_of(int tokens, const Rows& rows, int64_t first_row, int block_count,
+                        const float* const* x, int first_token, const Emit& emit) {
+  const auto run = [&]<int kTokens>() {
+    float sums[kRows][kTokens];
+    dot_tile<kRows, kTokens>(rows, first_row, block_count, x + first_token, sums);
+    for (int r = 0; r < kRows; ++r) {
+      for (int t = 0; t < kTokens; ++t) emit(first_row + r, first_token + t, sums[r][t]);
+    }
+  };
+  switch (tokens) {
+    case 1:
+      return run.template operator()<1>();
+    case 2:
+      return run.template operator()<2>();
+    case 3:
+      return run.template operator()<3>();
+    case 4:
+      return run.template operator()<4>();
+    case 5:
+      if constexpr (Vector::kTileTokens >= 5) return run.template operator()<5>();
+      return;
+    default:
+      if constexpr (Vector::kTileTokens >= 6) return run.template operator()<6>();
+  }
+}
+
+// Rows [begin, end) against x[0..tokens).
+template <typename Rows, typename Emit>
+inline void dot_rows(const Rows& rows, int64_t begin, int64_t end, int block_count,
+                     const float* const* x, int tokens, const Emit& emit) {
+  if (tokens == 1) {
+    int64_t row = begin;
+    for (; row + Vector::kVectorRows <= end; row += Vector::kVectorRows) {
+      dot_tile_of<Vector::kVectorRows>(1, rows, row, block_count, x, 0, emit);
+    }
+    for (; row < end; ++row) dot_tile_of<1>(1, rows, row, block_count, x, 0, emit);
+    return;
+  }
+  for (int block = 0; block < tokens; block += kTokenBlock) {
+    const int block_end = block + kTokenBlock < tokens ? block + kTokenBlock : tokens;
+    const auto sweep = [&]<int kRows>(int64_t row) {
+      for (int t = block; t < block_end; t += Vector::kTileTokens) {
+        const int count = block_end - t < Vector::kTileTokens ? block_end - t : Vector::kTileTokens;
+        dot_tile_of<kRows>(count, rows, row, block_count, x, t, emit);
+      }
+    };
+    int64_t row = begin;
+    for (; row + Vector::kTileRows <= end; row += Vector::kTileRows) {
+      sweep.template operator()<Vector::kTileRows>(row);
+    }
+    for (; row < end; ++row) sweep.template operator()<1>(row);
+  }
+}
+
+// Puts each group of 32 into the order in which Mxfp4Rows reads weights: evens first.
+inline void interleave(float* to, const float* from, int count) {
+  for (int base = 0; base < count; base += 32) {
+    for (int i = 0; i < 16; ++i) {
+      to[base + i] = from[base + 2 * i];
+      to[base + 16 + i] = from[base + 2 * i + 1];
+    }
+  }
+}
+
+inline float bf16_or_zero(const Bf16* bias, int64_t row) {
+  return bias != nullptr ? tensor::bf16_to_float(bias[row]) : 0.0f;
+}
+
+class CpuKernels final : public Kernels {
+ public:
+  explicit CpuKernels(base::ThreadPool& pool) : pool_(pool) {
+    for (int s = 0; s < 256; ++s) powers_[s] = tensor::e8m0_to_float(static_cast<uint8_t>(s));
+  }
+
+  std::string_view name() const override { return Vector::kName; }
+  tensor::DType kv_dtype() const override { return tensor::DType::kBf16; }
+
+  void embed(float* out, const TokenId* tokens, int token_count, const Bf16* table,
+             int hidden) override {
+    for (int t = 0; t < token_count; ++t) {
+      const Bf16* row = table + int64_t{tokens[t]} * hidden;
+      for (int i = 0; i < hidden; ++i) {
+        out[int64_t{t} * hidden + i] = tensor::bf16_to_float(row[i]);
+      }
+    }
+  }
+
+  void rms_norm(float* out, const float* x, const Bf16* weight, int tokens, int hidden,
+                float epsilon) override {
+    pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        const float* row = x + t * hidden;
+        F squares = Vector::zero();
+        for (int i = 0; i < hidden; i += Vector::kLanes) {
+          const F value = Vector::load(row + i);
+          squares = Vector::fma(value, value, squares);
+        }
+        const float mean = Vector::sum(squares) / static_cast<float>(hidden);
+        const F scale = Vector::set1(1.0f / __builtin_sqrtf(mean + epsilon));
+        for (int i = 0; i < hidden; i += Vector::kLanes) {
+          const F normed = Vector::mul(Vector::load(row + i), scale);
+          Vector::store(out + t * hidden + i, Vector::mul(normed, Vector::load(weight + i)));
+        }
+      }
+    });
+  }
+
+  void linear(float* out, const float* x, const Bf16Linear& linear, int tokens,
+              Output output) override {
+    token_rows_.resize(static_cast<size_t>(tokens));
+    for (int t = 0; t < tokens; ++t) token_rows_[t] = x + int64_t{t} * linear.cols;
+    const Bf16Rows rows{linear.weight, linear.cols};
+    pool_.parallel_for(linear.rows, kRowChunk, [&](int64_t begin, int64_t end, int) {
+      const auto emit = [&](int64_t row, int t, float sum) {
+        float& to = out[int64_t{t} * linear.rows + row];
+        const float value = sum + bf16_or_zero(linear.bias, row);
+        to = output == Output::kAccumulate ? to + value : value;
+      };
+      dot_rows(rows, begin, end, linear.cols / 32, token_rows_.data(), tokens, emit);
+    });
+  }
+
+  void rotate(float* x, int64_t stride, const float* cos_sin, int tokens, int heads,
+              int head_size) override {
+    const int half = head_size / 2;
+    pool_.parallel_for(tokens, 16, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        const float* cosine = cos_sin + t * head_size;
+        const float* sine = cosine + half;
+        for (int h = 0; h < heads; ++h) {
+          float* low = x + t * stride + int64_t{h} * head_size;
+          float* high = low + half;
+          for (int i = 0; i < half; ++i) {
+            const float a = low[i];
+            const float b = high[i];
+            low[i] = a * cosine[i] - b * sine[i];
+            high[i] = b * cosine[i] + a * sine[i];
+          }
+        }
+      }
+    });
+  }
+
+  void store_kv(const KvLayer& cache, const float* k, const float* v, int64_t stride,
+                const SequenceRows* sequences, int sequence_count) override {
+    if (cache.dtype == tensor::DType::kF32) {
+      store_rows<float>(cache, k, v, stride, sequences, sequence_count);
+    } else {
+      store_rows<Bf16>(cache, k, v, stride, sequences, sequence_count);
+    }
+  }
+
+  void attention(float* out, const float* q, int64_t stride, const KvLayer& cache,
+                 const AttentionShape& shape, const SequenceRows* sequences,
+                 int sequence_count) override {
+    if (cache.dtype == tensor::DType::kF32) {
+      attend_rows<float>(out, q, stride, cache, shape, sequences, sequence_count);
+    } else {
+      attend_rows<Bf16>(out, q, stride, cache, shape, sequences, sequence_count);
+    }
+  }
+
+  void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
+                      int k) override {
+    for (int t = 0; t < tokens; ++t) {
+      choose(choices + int64_t{t} * k, logits + int64_t{t} * experts, experts, k);
+    }
+  }
+
+  void experts(float* out, const float* x, const ExpertChoice* choices, const Mxfp4Experts& gate_up,
+               const Mxfp4Experts& down, const MoeShape& shape, int tokens) override {
+    const int k = shape.experts_per_token;
+    group_by_expert(choices, tokens, k, gate_up.experts);
+    const int64_t assignments = int64_t{tokens} * k;
+    inputs_.resize(static_cast<size_t>(int64_t{tokens} * gate_up.cols));
+    activations_.resize(static_cast<size_t>(assignments * down.cols));
+    outputs_.resize(static_cast<size_t>(assignments * down.rows));
+
+    pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        interleave(inputs_.data() + t * gate_up.cols, x + t * gate_up.cols, gate_up.cols);
+      }
+    });
+    grouped_rows_.resize(static_cast<size_t>(assignments));
+    for (int64_t i = 0; i < assignments; ++i) {
+      grouped_rows_[i] = inputs_.data() + int64_t{grouped_[i] / k} * gate_up.cols;
+    }
+    expert_up(gate_up, shape);
+    for (int64_t i = 0; i < assignments; ++i) {
+      grouped_rows_[i] = activations_.data() + int64_t{grouped_[i]} * down.cols;
+    }
+    expert_down(down);
+    pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) mix(out + t * down.rows, choices, t, k, down.rows);
+    });
+  }
+
+ private:
+  struct ActiveExpert {
+    int expert;
+    int begin;  // into grouped_
+    int count;
+  };
+
+  template <typename T>
+  static T to_stored(float x);
+
+  template <typename T>
+  void store_rows(const KvLayer& cache, const float* k, const float* v, int64_t stride,
+                  const SequenceRows* sequences, int sequence_count) {
+    const int64_t head_elements = int64_t{2} * cache.block_tokens * cache.head_size;
+    for (int s = 0; s < sequence_count; ++s) {
+      const SequenceRows& rows = sequences[s];
+      for (int r = 0; r < rows.row_count; ++r) {
+        const int position = rows.start + r;
+        const int slot = position % cache.block_tokens;
+        T* block = static_cast<T*>(cache.data) +
+                   rows.blocks[position / cache.block_tokens] * cache.block_elements();
+        for (int h = 0; h < cache.kv_heads; ++h) {
+          const int64_t from = (rows.row_begin + r) * stride + int64_t{h} * cache.head_size;
+          T* keys = block + h * head_elements;
+          T* values = keys + int64_t{cache.block_tokens} * cache.head_size;
+          for (int i = 0; i < cache.head_size; ++i) {
+            keys[int64_t{i} * cache.block_tokens + slot] = to_stored<T>(k[from + i]);
+            values[int64_t{slot} * cache.head_size + i] = to_stored<T>(v[from + i]);
+          }
+        }
+      }
+    }
+  }
+
+  template <typename T>
+  void attend_rows(float* out, const float* q, int64_t stride, const KvLayer& cache,
+                   const AttentionShape& shape, const SequenceRows* sequences,
+                   int sequence_count) {
+    const int group = shape.heads / shape.kv_heads;
+    int64_t row_count = 0;
+    for (int s = 0; s < sequence_count; ++s) row_count += sequences[s].row_count;
+    sequence_of_row_.clear();
+    for (int s = 0; s < sequence_count; ++s) {
+      sequence_of_row_.insert(sequence_of_row_.end(), sequences[s].row_count, s);
+    }
+    pool_.parallel_for(row_count * shape.kv_heads, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t item = begin; item < end; ++item) {
+        const int64_t index = item / shape.kv_heads;
+        const int kv_head = static_cast<int>(item % shape.kv_heads);
+        const SequenceRows& rows = sequences[sequence_of_row_[index]];
+        const int row = static_cast<int>(index) - (rows.row_begin - sequences[0].row_begin);
+        for (int head = 0; head < group;) {
+          const int left = group - head;
+          const int first = kv_head * group + head;
+          if (left >= 8) {
+            attend<8, T>(out, q, stride, cache, shape, rows, row, kv_head, first);
+            head += 8;
+          } else if (left >= 4) {
+            attend<4, T>(out, q, stride, cache, shape, rows, row, kv_head, first);
+            head += 4;
+          } else {
+            attend<1, T>(out, q, stride, cache, shape, rows, row, kv_head, first);
+            head += 1;
+          }
+        }
+      }
+    });
+  }
+
+  // One query row, kGroup heads that share a kv head. Keys in absolute blocks of 16, softmax online.
+  template <int kGroup, typename T>
+  static void attend(float* out, const float* q, int64_t stride, const KvLayer& cache,
+                     const AttentionShape& shape, const SequenceRows& rows, int row, int kv_head,
+                     int first_head) {
+    const int size = shape.head_size;
+    const int position = rows.start + row;
+    const int first = shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
+    const float* query = q + (rows.row_begin + row) * stride + int64_t{first_head} * size;
+    float* to = out + (int64_t{rows.row_begin} + row) * shape.heads * size + int64_t{first_head} * size;
+
+    float highest[kGroup];
+    float total[kGroup];
+    for (int g = 0; g < kGroup; ++g) {
+      highest[g] = tensor::bf16_to_float(shape.sinks[first_head + g]);
+      total[g] = 1.0f;  // the sink itself
+    }
+    for (int i = 0; i < kGroup * size; ++i) to[i] = 0.0f;
+
+    const int64_t head_elements = int64_t{2} * 16 * size;
+    for (int block = first / 16; block <= position / 16; ++block) {
+      const T* keys = static_cast<const T*>(cache.data) +
+                      rows.blocks[block] * cache.block_elements() + kv_head * head_elements;
+      const T* values = keys + int64_t{16} * size;
+      const int low = first > block * 16 ? first - block * 16 : 0;
+      const int high = position - block * 16 < 15 ? position - block * 16 : 15;
+
+      F scores[kGroup][kParts];
+      score_block<kGroup>(scores, query, keys, size);
+      float weights[kGroup][16];
+      float shrink[kGroup];
+      for (int g = 0; g < kGroup; ++g) {
+        float best = highest[g];
+        for (int p = 0; p < kParts; ++p) {
+          scores[g][p] = Vector::mul(scores[g][p], Vector::set1(shape.scale));
+          scores[g][p] = Vector::keep(scores[g][p], p * Vector::kLanes, low, high,
+                                      Vector::set1(-__builtin_inff()));
+          const float part_best = Vector::highest(scores[g][p]);
+          best = part_best > best ? part_best : best;
+        }
+        shrink[g] = scalar_exp(highest[g] - best);
+        highest[g] = best;
+        float sum = 0.0f;
+        for (int p = 0; p < kParts; ++p) {
+          const F weight = Vector::keep(vector_exp(Vector::sub(scores[g][p], Vector::set1(best))),
+                                        p * Vector::kLanes, low, high, Vector::zero());
+          Vector::store(weights[g] + p * Vector::kLanes, weight);
+          sum += Vector::sum(weight);
+        }
+        total[g] = total[g] * shrink[g] + sum;
+      }
+      mix_values<kGroup>(to, weights, shrink, values, size, low, high);
+    }
+    for (int g = 0; g < kGroup; ++g) {
+      const float scale = 1.0f / total[g];
+      for (int i = 0; i < size; ++i) to[int64_t{g} * size + i] *= scale;
+    }
+  }
+
+  static float scalar_exp(float x) {
+    float lanes[Vector::kLanes];
+    Vector::store(lanes, vector_exp(Vector::set1(x)));
+    return lanes[0];
+  }
+
+  template <int kGroup, typename T>
+  static void score_block(F scores[kGroup][kParts], const float* query, const T* keys, int size) {
+    for (int g = 0; g < kGroup; ++g) {
+      for (int p = 0; p < kParts; ++p) scores[g][p] = Vector::zero();
+    }
+    for (int i = 0; i < size; ++i) {
+      for (int p = 0; p < kParts; ++p) {
+        const F key = Vector::load(keys + i * 16 + p * Vector::kLanes);
+        for (int g = 0; g < kGroup; ++g) {
+          scores[g][p] = Vector::fma(Vector::set1(query[g * size + i]), key, scores[g][p]);
+        }
+      }
+    }
+  }
+
+  template <int kGroup, typename T>
+  static void mix_values(float* to, const float weights[kGroup][16], const float shrink[kGroup],
+                         const T* values, int size, int low, int high) {
+    for (int i = 0; i < size; i += Vector::kLanes) {
+      F sums[kGroup];
+      for (int g = 0; g < kGroup; ++g) {
+        sums[g] = Vector::mul(Vector::load(to + g * size + i), Vector::set1(shrink[g]));
+      }
+      for (int key = low; key <= high; ++key) {
+        const F value = Vector::load(values + int64_t{key} * size + i);
+        for (int g = 0; g < kGroup; ++g) {
+          sums[g] = Vector::fma(Vector::set1(weights[g][key]), value, sums[g]);
+        }
+      }
+      for (int g = 0; g < kGroup; ++g) Vector::store(to + g * size + i, sums[g]);
+    }
+  }
+
+  // The k largest, descending, the lower index among equals; then softmax over them.
+  static void choose(ExpertChoice* best, const float* logits, int experts, int k) {
+    int found = 0;
+    for (int e = 0; e < experts; ++e) {
+      if (found == k && !(logits[e] > best[k - 1].weight)) continue;
+      int at = found < k ? found++ : k - 1;
+      for (; at > 0 && logits[e] > best[at - 1].weight; --at) best[at] = best[at - 1];
+      best[at] = {e, logits[e]};
+    }
+    const float highest = best[0].weight;
+    float total = 0.0f;
+    for (int j = 0; j < k; ++j) {
+      best[j].weight = scalar_exp(best[j].weight - highest);
+      total += best[j].weight;
+    }
+    for (int j = 0; j < k; ++j) best[j].weight /= total;
+  }
+
+  // grouped_: assignment numbers (token * k + j) sorted by expert; active_: where each expert's lie.
+  void group_by_expert(const ExpertChoice* choices, int tokens, int k, int experts) {
+    const int assignments = tokens * k;
+    counts_.assign(static_cast<size_t>(experts) + 1, 0);
+    for (int i = 0; i < assignments; ++i) ++counts_[choices[i].expert + 1];
+    active_.clear();
+    for (int e = 0; e < experts; ++e) {
+      if (counts_[e + 1] > 0) active_.push_back({e, counts_[e], counts_[e + 1]});
+      counts_[e + 1] += counts_[e];
+    }
+    grouped_.resize(static_cast<size_t>(assignments));
+    for (int i = 0; i < assignments; ++i) grouped_[counts_[choices[i].expert]++] = i;
+  }
+
+  Mxfp4Rows rows_of(const Mxfp4Experts& matrix, int expert) const {
+    const int64_t groups = matrix.cols / 32;
+    const int64_t first = int64_t{expert} * matrix.rows * groups;
+    return {matrix.blocks + first * 16, matrix.scales + first, groups, powers_};
+  }
+
+  // activations_[assignment] = swiglu(gate_up x + bias), evens first within each 32.
+  void expert_up(const Mxfp4Experts& matrix, const MoeShape& shape) {
+    const int activation_count = matrix.rows / 2;
+    const int chunks = activation_count / kActivationChunk;
+    const int64_t tasks = static_cast<int64_t>(active_.size()) * chunks;
+    pool_.parallel_for(tasks, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t task = begin; task < end; ++task) {
+        const ActiveExpert& active = active_[task / chunks];
+        const int first = static_cast<int>(task % chunks) * kActivationChunk;
+        const Mxfp4Rows rows = rows_of(matrix, active.expert);
+        const Bf16* bias = matrix.bias + int64_t{active.expert} * matrix.rows;
+        for (int token = 0; token < active.count; token += kTokenBlock) {
+          const int tokens =
+              active.count - token < kTokenBlock ? active.count - token : kTokenBlock;
+          float gate[kTokenBlock][kActivationChunk];
+          float up[kTokenBlock][kActivationChunk];
+          const auto emit = [&](int64_t row, int t, float sum) {
+            const int i = static_cast<int>(row / 2) - first;
+            (row % 2 == 0 ? gate : up)[t][i] = sum + tensor::bf16_to_float(bias[row]);
+          };
+          dot_rows(rows, 2 * first, 2 * (first + kActivationChunk), matrix.cols / 32,
+                   grouped_rows_.data() + active.begin + token, tokens, emit);
+          for (int t = 0; t < tokens; ++t) {
+            const int64_t assignment = grouped_[active.begin + token + t];
+            swiglu(gate[t], up[t], shape);
+            interleave(activations_.data() + assignment * activation_count + first, gate[t],
+                       kActivationChunk);
+          }
+        }
+      }
+    });
+  }
+
+  // gate <- min(gate, limit) * sigmoid(alpha * gate) * (clamp(up) + 1)
+  static void swiglu(float* gate, const float* up, const MoeShape& shape) {
+    const F limit = Vector::set1(shape.swiglu_limit);
+    const F low = Vector::set1(-shape.swiglu_limit);
+    const F alpha = Vector::set1(-shape.swiglu_alpha);
+    const F one = Vector::set1(1.0f);
+    for (int i = 0; i < kActivationChunk; i += Vector::kLanes) {
+      const F g = Vector::min(Vector::load(gate + i), limit);
+      const F u = Vector::max(Vector::min(Vector::load(up + i), limit), low);
+      const F sigmoid = Vector::div(one, Vector::add(one, vector_exp(Vector::mul(alpha, g))));
+      Vector::store(gate + i, Vector::mul(Vector::mul(g, sigmoid), Vector::add(u, one)));
+    }
+  }
+
+  // outputs_[assignment] = down a + bias
+  void expert_down(const Mxfp4Experts& matrix) {
+    const int chunks = (matrix.rows + kRowChunk - 1) / kRowChunk;
+    const int64_t tasks = static_cast<int64_t>(active_.size()) * chunks;
+    pool_.parallel_for(tasks, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t task = begin; task < end; ++task) {
+        const ActiveExpert& active = active_[task / chunks];
+        const int64_t first = (task % chunks) * kRowChunk;
+        const int64_t last = first + kRowChunk < matrix.rows ? first + kRowChunk : matrix.rows;
+        const Bf16* bias = matrix.bias + int64_t{active.expert} * matrix.rows;
+        const auto emit = [&](int64_t row, int t, float sum) {
+          outputs_[int64_t{grouped_[active.begin + t]} * matrix.rows + row] =
+              sum + tensor::bf16_to_float(bias[row]);
+        };
+        dot_rows(rows_of(matrix, active.expert), first, last, matrix.cols / 32,
+                 grouped_rows_.data() + active.begin, active.count, emit);
+      }
+    });
+  }
+
+  // out += the chosen experts' outputs, weighted, best first.
+  void mix(float* out, const ExpertChoice* choices, int64_t token, int k, int rows) const {
+    for (int i = 0; i < rows; i += Vector::kLanes) {
+      F sum = Vector::zero();
+      for (int j = 0; j < k; ++j) {
+        const int64_t assignment = token * k + j;
+        sum = Vector::fma(Vector::set1(choices[assignment].weight),
+                          Vector::load(outputs_.data() + assignment * rows + i), sum);
+      }
+      Vector::store(out + i, Vector::add(Vector::load(out + i), sum));
+    }
+  }
+
+  base::ThreadPool& pool_;
+  float powers_[256];
+
+  // Working memory, grown to the largest step and kept.
+  std::vector<const float*> token_rows_;
+  std::vector<const float*> grouped_rows_;
+  std::vector<int> sequence_of_row_;
+  std::vector<int> counts_;
+  std::vector<int> grouped_;
+  std::vector<ActiveExpert> active_;
+  std::vector<float> inputs_;       // (tokens, hidden), evens first within each 32
+  std::vector<float> activations_;  // (assignments, intermediate), likewise
+  std::vector<float> outputs_;      // (assignments, hidden)
+};
+
+template <>
+inline float CpuKernels::to_stored<float>(float x) {
+  return x;
+}
+template <>
+inline Bf16 CpuKernels::to_stored<Bf16>(float x) {
+  return tensor::float_to_bf16(x);
+}

@@ -1,0 +1,60 @@
+#include "kernels/kernels.h"
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/reference/reference_kernels.h"
+
+namespace pelton::kernels {
+namespace {
+
+#if defined(__x86_64__)
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+#endif
+
+Error lacks(std::string_view set) {
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("this processor has no {}; use --kernels auto", set), "kernels"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Kernels>> make_kernels(KernelChoice choice, base::ThreadPool& pool) {
+#if defined(__x86_64__)
+  switch (choice) {
+    case KernelChoice::kReference:
+      return make_reference_kernels(pool);
+    case KernelChoice::kAvx512:
+      if (!has_avx512()) return lacks("AVX-512");
+      return make_avx512_kernels(pool);
+    case KernelChoice::kAvx2:
+      if (!has_avx2()) return lacks("AVX2");
+      return make_avx2_kernels(pool);
+    case KernelChoice::kAuto:
+      break;
+  }
+  if (has_avx512()) return make_avx512_kernels(pool);
+  if (has_avx2()) return make_avx2_kernels(pool);
+#else
+  if (choice == KernelChoice::kAvx512) return lacks("AVX-512");
+  if (choice == KernelChoice::kAvx2) return lacks("AVX2");
+#endif
+  return make_reference_kernels(pool);
+}
+
+Result<KernelChoice> parse_kernel_choice(std::string_view name) {
+  if (name == "auto") return KernelChoice::kAuto;
+  if (name == "reference") return KernelChoice::kReference;
+  if (name == "avx512") return KernelChoice::kAvx512;
+  if (name == "avx2") return KernelChoice::kAvx2;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("\"{}\" is not one of auto, reference, avx512, avx2", name), "kernels"};
+}
+
+}  // namespace pelton::kernels

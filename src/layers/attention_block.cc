@@ -1,0 +1,62 @@
+#include "layers/attention_block.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "layers/weights.h"
+
+namespace pelton::layers {
+
+AttentionWorkspace::AttentionWorkspace(const checkpoint::ModelConfig& config, int tokens)
+    : normed(size_t{1} * tokens * config.hidden_size),
+      q(size_t{1} * tokens * config.head_count * config.head_size),
+      k(size_t{1} * tokens * config.kv_head_count * config.head_size),
+      v(k.size()),
+      mixed(q.size()) {}
+
+Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkpoint, int layer) {
+  const checkpoint::ModelConfig& config = checkpoint.config();
+  const std::string prefix = fmt::format("model.layers.{}.", layer);
+  const int q_rows = config.head_count * config.head_size;
+  const int kv_rows = config.kv_head_count * config.head_size;
+  const int hidden = config.hidden_size;
+
+  AttentionBlock block;
+  block.hidden_ = hidden;
+  block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);
+  TRY_ASSIGN(block.norm_, bf16_vector(checkpoint, prefix + "input_layernorm.weight", hidden));
+  TRY_ASSIGN(block.q_, bf16_linear(checkpoint, prefix + "self_attn.q_proj", q_rows, hidden));
+  TRY_ASSIGN(block.k_, bf16_linear(checkpoint, prefix + "self_attn.k_proj", kv_rows, hidden));
+  TRY_ASSIGN(block.v_, bf16_linear(checkpoint, prefix + "self_attn.v_proj", kv_rows, hidden));
+  TRY_ASSIGN(block.o_, bf16_linear(checkpoint, prefix + "self_attn.o_proj", hidden, q_rows));
+  block.shape_ = {.heads = config.head_count,
+                  .kv_heads = config.kv_head_count,
+                  .head_size = config.head_size,
+                  .window = config.layer_is_sliding[layer] ? config.sliding_window : 0,
+                  .scale = static_cast<float>(1.0 / std::sqrt(double{1.0} * config.head_size))};
+  TRY_ASSIGN(block.shape_.sinks,
+             bf16_vector(checkpoint, prefix + "self_attn.sinks", config.head_count));
+  return block;
+}
+
+void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, const float* cos_sin,
+                             const kernels::KvLayer& cache,
+                             const std::vector<kernels::SequenceRows>& sequences,
+                             AttentionWorkspace& workspace) const {
+  using Output = kernels::Kernels::Output;
+  const int sequence_count = static_cast<int>(sequences.size());
+  kernels.rms_norm(workspace.normed.data(), x, norm_, tokens, hidden_, epsilon_);
+  kernels.linear(workspace.q.data(), workspace.normed.data(), q_, tokens, Output::kOverwrite);
+  kernels.linear(workspace.k.data(), workspace.normed.data(), k_, tokens, Output::kOverwrite);
+  kernels.linear(workspace.v.data(), workspace.normed.data(), v_, tokens, Output::kOverwrite);
+  kernels.rotate(workspace.q.data(), q_.rows, cos_sin, tokens, shape_.heads, shape_.head_size);
+  kernels.rotate(workspace.k.data(), k_.rows, cos_sin, tokens, shape_.kv_heads, shape_.head_size);
+  kernels.store_kv(cache, workspace.k.data(), workspace.v.data(), k_.rows, sequences.data(),
+                   sequence_count);
+  kernels.attention(workspace.mixed.data(), workspace.q.data(), q_.rows, cache, shape_,
+                    sequences.data(), sequence_count);
+  kernels.linear(x, workspace.mixed.data(), o_, tokens, Output::kAccumulate);
+}
+
+}  // namespace pelton::layers

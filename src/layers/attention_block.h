@@ -1,0 +1,46 @@
+// One attention block: x += W_o attention(rotate(W_q n), rotate(W_k n), W_v n) + b_o, n = rms_norm(x).
+// Immutable after loading; working memory is the caller's. Executor thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/kernels.h"
+
+namespace pelton::layers {
+
+// Room for one step of at most `tokens` rows; shared by all layers.
+struct AttentionWorkspace {
+  AttentionWorkspace(const checkpoint::ModelConfig& config, int tokens);
+
+  std::vector<float> normed;  // (tokens, hidden)
+  std::vector<float> q;       // (tokens, heads * head_size)
+  std::vector<float> k;       // (tokens, kv_heads * head_size)
+  std::vector<float> v;
+  std::vector<float> mixed;   // (tokens, heads * head_size)
+};
+
+class AttentionBlock {
+ public:
+  static Result<AttentionBlock> load(const checkpoint::Checkpoint& checkpoint, int layer);
+
+  // x: float (tokens, hidden). cos_sin: (tokens, head_size), see Rotary. sequences: with the block
+  // tables of this layer's group; their rows lie one after the other and cover all tokens.
+  void forward(kernels::Kernels& kernels, float* x, int tokens, const float* cos_sin,
+               const kernels::KvLayer& cache, const std::vector<kernels::SequenceRows>& sequences,
+               AttentionWorkspace& workspace) const;
+
+ private:
+  const kernels::Bf16* norm_ = nullptr;
+  kernels::Bf16Linear q_;
+  kernels::Bf16Linear k_;
+  kernels::Bf16Linear v_;
+  kernels::Bf16Linear o_;
+  kernels::AttentionShape shape_;
+  int hidden_ = 0;
+  float epsilon_ = 0;
+};
+
+}  // namespace pelton::layers

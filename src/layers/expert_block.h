@@ -1,0 +1,39 @@
+// One mixture-of-experts block: x += sum over the router's top k of weight * expert(n), n = rms_norm(x).
+// Immutable after loading; working memory is the caller's. Executor thread.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/kernels.h"
+
+namespace pelton::layers {
+
+// Room for one step of at most `tokens` rows; shared by all layers.
+struct ExpertWorkspace {
+  ExpertWorkspace(const checkpoint::ModelConfig& config, int tokens);
+
+  std::vector<float> normed;                    // (tokens, hidden)
+  std::vector<float> router_logits;             // (tokens, experts)
+  std::vector<kernels::ExpertChoice> choices;   // (tokens, experts_per_token)
+};
+
+class ExpertBlock {
+ public:
+  static Result<ExpertBlock> load(const checkpoint::Checkpoint& checkpoint, int layer);
+
+  // x: float (tokens, hidden)
+  void forward(kernels::Kernels& kernels, float* x, int tokens, ExpertWorkspace& workspace) const;
+
+ private:
+  const kernels::Bf16* norm_ = nullptr;
+  kernels::Bf16Linear router_;
+  kernels::Mxfp4Experts gate_up_;
+  kernels::Mxfp4Experts down_;
+  kernels::MoeShape shape_;
+  int hidden_ = 0;
+  float epsilon_ = 0;
+};
+
+}  // namespace pelton::layers

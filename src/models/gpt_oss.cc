@@ -1,0 +1,118 @@
+#include "models/gpt_oss.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "layers/weights.h"
+
+namespace pelton::models {
+namespace {
+
+// The kernels read 32 columns at a time (an MXFP4 block), and 16 head elements.
+Result<void> check_widths(const checkpoint::ModelConfig& config) {
+  const auto multiple = [](int value, int of, const char* name) -> Result<void> {
+    if (value % of == 0) return {};
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("config.json: {} is {}; the kernels need a multiple of {}", name, value, of)};
+  };
+  TRY(multiple(config.hidden_size, 32, "hidden_size"));
+  TRY(multiple(config.intermediate_size, 32, "intermediate_size"));
+  TRY(multiple(config.head_size, 16, "head_dim"));
+  TRY(multiple(config.head_count * config.head_size, 32, "num_attention_heads * head_dim"));
+  return {};
+}
+
+}  // namespace
+
+GptOss::GptOss(const checkpoint::ModelConfig& config, kernels::Kernels& kernels,
+               const Options& options)
+    : config_(config),
+      kernels_(kernels),
+      options_(options),
+      rotary_(config),
+      attention_space_(config, options.batch_tokens_max),
+      expert_space_(config, options.batch_tokens_max),
+      x_(size_t{1} * options.batch_tokens_max * config.hidden_size),
+      cos_sin_(size_t{1} * options.batch_tokens_max * config.head_size),
+      head_in_(size_t{1} * options.logit_rows_max * config.hidden_size),
+      logits_(size_t{1} * options.logit_rows_max * config.vocab_size) {}
+
+Result<std::unique_ptr<GptOss>> GptOss::load(const checkpoint::Checkpoint& checkpoint,
+                                             kernels::Kernels& kernels, const Options& options) {
+  const checkpoint::ModelConfig& config = checkpoint.config();
+  TRY(check_widths(config));
+  std::unique_ptr<GptOss> model(new GptOss(config, kernels, options));
+  const int hidden = config.hidden_size;
+  TRY_ASSIGN(model->embedding_, layers::bf16_matrix(checkpoint, "model.embed_tokens.weight",
+                                                    config.vocab_size, hidden));
+  TRY_ASSIGN(model->norm_, layers::bf16_vector(checkpoint, "model.norm.weight", hidden));
+  model->head_ = {.rows = config.vocab_size, .cols = hidden};
+  TRY_ASSIGN(model->head_.weight,
+             layers::bf16_matrix(checkpoint, "lm_head.weight", config.vocab_size, hidden));
+  for (int layer = 0; layer < config.layer_count; ++layer) {
+    TRY_ASSIGN(auto attention, layers::AttentionBlock::load(checkpoint, layer));
+    TRY_ASSIGN(auto experts, layers::ExpertBlock::load(checkpoint, layer));
+    model->attention_.push_back(attention);
+    model->experts_.push_back(experts);
+  }
+  return model;
+}
+
+const float* GptOss::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap) {
+  const int tokens = static_cast<int>(input.tokens.size());
+  const int hidden = config_.hidden_size;
+  CHECK(tokens > 0 && tokens <= options_.batch_tokens_max);
+  CHECK(static_cast<int>(input.logit_rows.size()) <= options_.logit_rows_max);
+
+  std::vector<kernels::SequenceRows> full;
+  std::vector<kernels::SequenceRows> window;
+  int row = 0;
+  for (const ForwardInput::Sequence& sequence : input.sequences) {
+    full.push_back({row, sequence.count, sequence.start, sequence.full_blocks});
+    window.push_back({row, sequence.count, sequence.start, sequence.window_blocks});
+    for (int i = 0; i < sequence.count; ++i) {
+      rotary_.table_row(sequence.start + i, cos_sin_.data() + int64_t{row + i} * config_.head_size);
+    }
+    row += sequence.count;
+  }
+  CHECK(row == tokens);
+
+  kernels_.embed(x_.data(), input.tokens.data(), tokens, embedding_, hidden);
+  if (tap != nullptr) (*tap)(0, x_.data(), tokens);
+  for (int layer = 0; layer < config_.layer_count; ++layer) {
+    attention_[layer].forward(kernels_, x_.data(), tokens, cos_sin_.data(), kv.layer(layer),
+                              config_.layer_is_sliding[layer] ? window : full, attention_space_);
+    if (tap != nullptr) (*tap)(1 + 2 * layer, x_.data(), tokens);
+    experts_[layer].forward(kernels_, x_.data(), tokens, expert_space_);
+    if (tap != nullptr) (*tap)(2 + 2 * layer, x_.data(), tokens);
+  }
+
+  const int rows = static_cast<int>(input.logit_rows.size());
+  if (rows == 0) return logits_.data();
+  for (int i = 0; i < rows; ++i) {
+    std::copy_n(x_.data() + int64_t{input.logit_rows[i]} * hidden, hidden,
+                head_in_.data() + int64_t{i} * hidden);
+  }
+  kernels_.rms_norm(head_in_.data(), head_in_.data(), norm_, rows, hidden,
+                    static_cast<float>(config_.rms_norm_epsilon));
+  kernels_.linear(logits_.data(), head_in_.data(), head_, rows,
+                  kernels::Kernels::Output::kOverwrite);
+  return logits_.data();
+}
+
+int64_t GptOss::bytes_per_token() const {
+  const int64_t hidden = config_.hidden_size;
+  const int64_t q = int64_t{config_.head_count} * config_.head_size;
+  const int64_t kv = int64_t{config_.kv_head_count} * config_.head_size;
+  const int64_t intermediate = config_.intermediate_size;
+  const int64_t attention =
+      2 * ((q + 2 * kv) * (hidden + 1) + hidden * (q + 1) + config_.head_count + hidden);
+  const int64_t router = 2 * (config_.expert_count * (hidden + 1) + hidden);
+  const int64_t expert = 2 * intermediate * (hidden / 32 * 17 + 2) +
+                         hidden * (intermediate / 32 * 17 + 2);
+  const int64_t layer = attention + router + config_.experts_per_token * expert;
+  return config_.layer_count * layer + 2 * hidden * (config_.vocab_size + int64_t{1});
+}
+
+}  // namespace pelton::models

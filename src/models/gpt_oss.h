@@ -1,0 +1,79 @@
+// gpt-oss (20b, 120b and anything of that shape): pre-norm transformer, alternating window and full
+// attention with sinks, YaRN, biased top-k router, MXFP4 experts with clamped SwiGLU. Exact facts and
+// sources: docs/formats/gpt_oss.md. Owned by the executor; its thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/kernels.h"
+#include "layers/attention_block.h"
+#include "layers/expert_block.h"
+#include "layers/rotary.h"
+#include "models/kv_storage.h"
+
+namespace pelton::models {
+
+// One step, flat: the tokens of all sequences one after the other.
+struct ForwardInput {
+  struct Sequence {
+    int start = 0;  // position of its first row
+    int count = 0;  // rows
+    const int32_t* full_blocks = nullptr;    // tables by position / block_tokens
+    const int32_t* window_blocks = nullptr;
+  };
+  std::vector<TokenId> tokens;
+  std::vector<Sequence> sequences;
+  std::vector<int> logit_rows;  // rows (indices into tokens) whose logits are wanted
+};
+
+// Sees the residual stream: index 0 after the embedding, then after each attention and each expert
+// block; x: float (tokens, hidden).
+using HiddenTap = base::FunctionRef<void(int index, const float* x, int tokens)>;
+
+class GptOss {
+ public:
+  struct Options {
+    int batch_tokens_max = 512;
+    int logit_rows_max = 16;
+  };
+
+  // `checkpoint` and `kernels` outlive the model. Errors name the tensor.
+  static Result<std::unique_ptr<GptOss>> load(const checkpoint::Checkpoint& checkpoint,
+                                              kernels::Kernels& kernels, const Options& options);
+
+  const checkpoint::ModelConfig& config() const { return config_; }
+  const Options& options() const { return options_; }
+
+  // Returns float (logit_rows, vocab), valid until the next call.
+  const float* forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap);
+
+  // Bytes of weights one decoded token reads at batch 1 (the embedding's row counted as nothing).
+  int64_t bytes_per_token() const;
+
+ private:
+  GptOss(const checkpoint::ModelConfig& config, kernels::Kernels& kernels, const Options& options);
+
+  const checkpoint::ModelConfig config_;
+  kernels::Kernels& kernels_;
+  const Options options_;
+  layers::Rotary rotary_;
+  const kernels::Bf16* embedding_ = nullptr;  // (vocab, hidden)
+  const kernels::Bf16* norm_ = nullptr;       // (hidden)
+  kernels::Bf16Linear head_;                  // (vocab, hidden), no bias
+  std::vector<layers::AttentionBlock> attention_;
+  std::vector<layers::ExpertBlock> experts_;
+
+  // Working memory for one step.
+  layers::AttentionWorkspace attention_space_;
+  layers::ExpertWorkspace expert_space_;
+  std::vector<float> x_;        // (tokens, hidden), the residual stream
+  std::vector<float> cos_sin_;  // (tokens, head_size)
+  std::vector<float> head_in_;  // (logit_rows, hidden)
+  std::vector<float> logits_;   // (logit_rows, vocab)
+};
+
+}  // namespace pelton::models

@@ -1,0 +1,78 @@
+#include "models/kv_storage.h"
+
+#include <sys/mman.h>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pelton::models {
+namespace {
+
+int64_t block_bytes(const checkpoint::ModelConfig& config, const KvStorage::Options& options) {
+  return int64_t{2} * config.kv_head_count * config.head_size * options.block_tokens *
+         static_cast<int64_t>(tensor::dtype_bytes(options.dtype));
+}
+
+int64_t layers_of(const checkpoint::ModelConfig& config, bool sliding) {
+  int64_t count = 0;
+  for (const bool is_sliding : config.layer_is_sliding) count += is_sliding == sliding ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+int64_t KvStorage::full_block_bytes(const checkpoint::ModelConfig& config, const Options& options) {
+  return layers_of(config, false) * block_bytes(config, options);
+}
+
+int64_t KvStorage::window_block_bytes(const checkpoint::ModelConfig& config,
+                                      const Options& options) {
+  return layers_of(config, true) * block_bytes(config, options);
+}
+
+Result<KvStorage> KvStorage::allocate(const checkpoint::ModelConfig& config,
+                                      const Options& options) {
+  KvStorage storage;
+  storage.options_ = options;
+  storage.bytes_ = full_block_bytes(config, options) * options.full_block_count +
+                   window_block_bytes(config, options) * options.window_block_count;
+  storage.memory_ = ::mmap(nullptr, static_cast<size_t>(storage.bytes_), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (storage.memory_ == MAP_FAILED) {
+    storage.memory_ = nullptr;
+    return Error{ErrorCode::kDoesNotFit,
+                 fmt::format("cannot allocate {} bytes for the KV cache", storage.bytes_)};
+  }
+  char* at = static_cast<char*>(storage.memory_);
+  for (const bool sliding : config.layer_is_sliding) {
+    storage.layers_.push_back({.data = at,
+                               .dtype = options.dtype,
+                               .block_tokens = options.block_tokens,
+                               .kv_heads = config.kv_head_count,
+                               .head_size = config.head_size});
+    at += block_bytes(config, options) *
+          (sliding ? options.window_block_count : options.full_block_count);
+  }
+  return storage;
+}
+
+KvStorage::KvStorage(KvStorage&& other) noexcept
+    : options_(other.options_),
+      layers_(std::move(other.layers_)),
+      memory_(std::exchange(other.memory_, nullptr)),
+      bytes_(other.bytes_) {}
+
+KvStorage& KvStorage::operator=(KvStorage&& other) noexcept {
+  std::swap(options_, other.options_);
+  std::swap(layers_, other.layers_);
+  std::swap(memory_, other.memory_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+KvStorage::~KvStorage() {
+  if (memory_ != nullptr) ::munmap(memory_, static_cast<size_t>(bytes_));
+}
+
+}  // namespace pelton::models

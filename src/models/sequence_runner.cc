@@ -1,0 +1,36 @@
+#include "models/sequence_runner.h"
+
+#include <numeric>
+
+namespace pelton::models {
+
+Result<SequenceRunner> SequenceRunner::make(GptOss& model, tensor::DType kv_dtype, int tokens_max) {
+  KvStorage::Options options{.dtype = kv_dtype};
+  const int blocks = (tokens_max + options.block_tokens - 1) / options.block_tokens;
+  options.full_block_count = blocks;
+  options.window_block_count = blocks;
+  TRY_ASSIGN(KvStorage kv, KvStorage::allocate(model.config(), options));
+  return SequenceRunner(model, std::move(kv), tokens_max);
+}
+
+SequenceRunner::SequenceRunner(GptOss& model, KvStorage kv, int tokens_max)
+    : model_(&model),
+      kv_(std::move(kv)),
+      blocks_(static_cast<size_t>(kv_.options().full_block_count)),
+      tokens_max_(tokens_max) {
+  std::iota(blocks_.begin(), blocks_.end(), 0);
+}
+
+const float* SequenceRunner::step(std::span<const TokenId> tokens, std::span<const int> logit_rows,
+                                  HiddenTap* tap) {
+  const int count = static_cast<int>(tokens.size());
+  CHECK(length_ + count <= tokens_max_);
+  ForwardInput input;
+  input.tokens.assign(tokens.begin(), tokens.end());
+  input.sequences.push_back({length_, count, blocks_.data(), blocks_.data()});
+  input.logit_rows.assign(logit_rows.begin(), logit_rows.end());
+  length_ += count;
+  return model_->forward(input, kv_, tap);
+}
+
+}  // namespace pelton::models

@@ -1,0 +1,37 @@
+// Runs one sequence through a model outside the engine: exact logits for `pelton logits`, `verify` and
+// tests. Owns its KV blocks. One thread.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "models/gpt_oss.h"
+
+namespace pelton::models {
+
+class SequenceRunner {
+ public:
+  // Room for `tokens_max` positions; steps of at most the model's batch_tokens_max.
+  static Result<SequenceRunner> make(GptOss& model, tensor::DType kv_dtype, int tokens_max);
+
+  // Appends `tokens` (at most batch_tokens_max) as one step. Returns float (wanted, vocab): the logits
+  // of the step's rows `logit_rows` (indices into tokens, at most logit_rows_max), valid until the next
+  // call.
+  const float* step(std::span<const TokenId> tokens, std::span<const int> logit_rows,
+                    HiddenTap* tap);
+
+  int length() const { return length_; }
+  void restart() { length_ = 0; }
+
+ private:
+  SequenceRunner(GptOss& model, KvStorage kv, int tokens_max);
+
+  GptOss* model_;
+  KvStorage kv_;
+  std::vector<int32_t> blocks_;  // position / block_tokens -> the same number, in both groups
+  int tokens_max_;
+  int length_ = 0;
+};
+
+}  // namespace pelton::models
