@@ -1,0 +1,205 @@
+#include "api/chat_message.h"
+
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "api/tool.h"
+
+namespace pelton::api {
+namespace {
+
+// The body's own limit (net/) bounds texts; no need for a second one.
+constexpr size_t kTextBytesMax = std::numeric_limits<size_t>::max();
+constexpr size_t kPartsMax = 65536;
+constexpr size_t kIdBytesMax = 256;
+
+std::optional<ChatRole> read_role(const Fields& message) {
+  const std::string* role = message.text("role", 64);
+  if (message.failed()) return std::nullopt;
+  static constexpr std::pair<std::string_view, ChatRole> kRoles[] = {
+      {"system", ChatRole::kSystem}, {"developer", ChatRole::kDeveloper},
+      {"user", ChatRole::kUser},     {"assistant", ChatRole::kAssistant},
+      {"tool", ChatRole::kTool},
+  };
+  for (const auto& [name, value] : kRoles) {
+    if (role != nullptr && *role == name) return value;
+  }
+  message.refuse("role", fmt::format("'{}' must be 'system', 'developer', 'user', 'assistant' or "
+                                     "'tool'",
+                                     message.path("role")));
+  return std::nullopt;
+}
+
+void append_part(const Json& item, const std::string& path, const Fields& message,
+                 std::string& text) {
+  if (!item.is_object()) {
+    if (message.complaint()) return;
+    message.complaint() =
+        Error{ErrorCode::kInvalidArgument,
+              fmt::format("'{}' must be an object, not {}", path, item.kind_name()), path};
+    return;
+  }
+  const Fields part(item, path, message.complaint());
+  const std::string* type = part.text("type", 256);
+  if (part.failed()) return;
+  const std::string_view kind = type == nullptr ? std::string_view("text") : *type;
+  if (kind != "text" && kind != "refusal" && kind != "input_text" && kind != "output_text") {
+    part.refuse("type", fmt::format("'{}' is '{}'; this model reads text parts only",
+                                    part.path("type"), kind.substr(0, 40)));
+    return;
+  }
+  const std::string_view key = kind == "refusal" ? "refusal" : "text";
+  const std::string* words = part.text(key, kTextBytesMax);
+  if (part.failed()) return;
+  if (words == nullptr) {
+    part.refuse(key, fmt::format("'{}' is missing", part.path(key)));
+    return;
+  }
+  text += *words;
+}
+
+// A string, or text parts; nothing where the message has none.
+std::optional<std::string> read_content(const Fields& message) {
+  const Json* content = message.find("content");
+  if (content == nullptr) return std::nullopt;
+  if (content->is_string()) return content->as_string();
+  if (!content->is_array()) {
+    message.refuse("content", fmt::format("'{}' must be a string or an array of text parts, not {}",
+                                          message.path("content"), content->kind_name()));
+    return std::nullopt;
+  }
+  const Json* parts = message.array("content", kPartsMax);
+  if (parts == nullptr) return std::nullopt;
+  std::string text;
+  for (size_t i = 0; i < parts->as_array().size() && !message.failed(); ++i) {
+    append_part(parts->as_array()[i], item_path(message.path("content"), i), message, text);
+  }
+  return text;
+}
+
+void read_call(const Fields& call, ChatMessage& read) {
+  const std::string* type = call.text("type", 64);
+  if (type != nullptr && *type != "function") {
+    call.refuse("type", fmt::format("'{}' must be 'function'", call.path("type")));
+  }
+  const std::string* id = call.text("id", kIdBytesMax);
+  const Json* function = call.object("function");
+  if (call.failed()) return;
+  if (id == nullptr || id->empty()) {
+    call.refuse("id", fmt::format("'{}' is missing", call.path("id")));
+    return;
+  }
+  if (function == nullptr) {
+    call.refuse("function", fmt::format("'{}' is missing", call.path("function")));
+    return;
+  }
+  const Fields fields(*function, call.path("function"), call.complaint());
+  const std::string* name = fields.text("name", kIdBytesMax);
+  const std::string* arguments = fields.text("arguments", kTextBytesMax);
+  if (fields.failed()) return;
+  if (name == nullptr || !is_tool_name(*name)) {
+    fields.refuse("name", fmt::format("'{}' must be 1 to {} letters, digits, '_', '-' or '.'",
+                                      fields.path("name"), kToolNameBytesMax));
+    return;
+  }
+  read.tool_calls.push_back({*id, *name, arguments == nullptr ? std::string() : *arguments});
+}
+
+void read_assistant(const Fields& message, ChatMessage& read) {
+  for (const std::string_view key : {"reasoning_content", "reasoning", "thinking"}) {
+    const std::string* text = message.text(key, kTextBytesMax);
+    if (text != nullptr && read.reasoning.empty()) read.reasoning = *text;
+  }
+  const Json* calls = message.array("tool_calls", kToolsMax);
+  if (calls == nullptr) return;
+  for (size_t i = 0; i < calls->as_array().size() && !message.failed(); ++i) {
+    const std::string path = item_path(message.path("tool_calls"), i);
+    const Json& item = calls->as_array()[i];
+    if (!item.is_object()) {
+      message.refuse("tool_calls",
+                     fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
+      return;
+    }
+    read_call(Fields(item, path, message.complaint()), read);
+  }
+}
+
+// Calls made so far and who made them; a result finds its function's name here.
+using Calls = std::unordered_map<std::string, std::string>;
+
+void read_tool_result(const Fields& message, const Calls& calls, ChatMessage& read) {
+  const std::string* id = message.text("tool_call_id", kIdBytesMax);
+  if (message.failed()) return;
+  if (id == nullptr) {
+    message.refuse("tool_call_id", fmt::format("'{}' is missing", message.path("tool_call_id")));
+    return;
+  }
+  const auto call = calls.find(*id);
+  if (call == calls.end()) {
+    message.refuse("tool_call_id",
+                   fmt::format("'{}' names no tool call of an earlier assistant message",
+                               message.path("tool_call_id")));
+    return;
+  }
+  read.name = call->second;
+}
+
+ChatMessage read_message(const Fields& message, Calls& calls) {
+  ChatMessage read;
+  const std::optional<ChatRole> role = read_role(message);
+  if (!role) return read;
+  read.role = *role;
+
+  std::optional<std::string> content = read_content(message);
+  if (message.failed()) return read;
+  const std::string* name = message.text("name", kToolNameBytesMax);
+  if (name != nullptr && !is_tool_name(*name)) {
+    message.refuse("name", fmt::format("'{}' must be 1 to {} letters, digits, '_', '-' or '.'",
+                                       message.path("name"), kToolNameBytesMax));
+  }
+  if (name != nullptr && read.role == ChatRole::kUser) read.name = *name;
+  if (read.role == ChatRole::kAssistant) read_assistant(message, read);
+  if (read.role == ChatRole::kTool) read_tool_result(message, calls, read);
+
+  if (!content && read.role != ChatRole::kAssistant) {
+    message.refuse("content", fmt::format("'{}' is missing", message.path("content")));
+  }
+  if (!content && read.role == ChatRole::kAssistant && read.tool_calls.empty() &&
+      read.reasoning.empty()) {
+    message.refuse("content", fmt::format("'{}' is missing, and there are no tool_calls either",
+                                          message.path("content")));
+  }
+  if (content) read.content = std::move(*content);
+  for (const ToolCallFields& call : read.tool_calls) calls[call.id] = call.name;
+  return read;
+}
+
+}  // namespace
+
+std::vector<ChatMessage> read_messages(const Fields& body) {
+  std::vector<ChatMessage> messages;
+  const Json* items = body.array("messages", kMessagesMax);
+  if (body.failed()) return messages;
+  if (items == nullptr || items->as_array().empty()) {
+    body.refuse("messages", items == nullptr ? "'messages' is missing"
+                                             : "'messages' must have at least one message");
+    return messages;
+  }
+  messages.reserve(items->as_array().size());
+  Calls calls;
+  for (size_t i = 0; i < items->as_array().size() && !body.failed(); ++i) {
+    const Json& item = items->as_array()[i];
+    const std::string path = item_path("messages", i);
+    if (!item.is_object()) {
+      body.refuse(path, fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
+      return messages;
+    }
+    messages.push_back(read_message(Fields(item, path, body.complaint()), calls));
+  }
+  return messages;
+}
+
+}  // namespace pelton::api

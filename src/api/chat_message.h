@@ -1,0 +1,32 @@
+// The messages of a chat request, validated: roles, texts, calls and the results that answer them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/fields.h"
+
+namespace pelton::api {
+
+enum class ChatRole { kSystem, kDeveloper, kUser, kAssistant, kTool };
+
+struct ToolCallFields {
+  std::string id;
+  std::string name;
+  std::string arguments;  // the model's own text, perhaps not JSON: it comes back as it went out
+};
+
+struct ChatMessage {
+  ChatRole role = ChatRole::kUser;
+  std::string name;       // of a user, or of the function whose result this is; may be empty
+  std::string content;    // text parts joined
+  std::string reasoning;  // assistant only
+  std::vector<ToolCallFields> tool_calls;  // assistant only
+};
+
+inline constexpr size_t kMessagesMax = 65536;
+
+std::vector<ChatMessage> read_messages(const Fields& body);
+
+}  // namespace pelton::api

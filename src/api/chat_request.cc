@@ -1,0 +1,91 @@
+#include "api/chat_request.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pelton::api {
+namespace {
+
+constexpr size_t kModelBytesMax = 512;
+
+std::optional<ReasoningEffort> read_effort(const Fields& fields) {
+  const std::string* word = fields.text("reasoning_effort", 64);
+  if (word == nullptr) return std::nullopt;
+  if (*word == "none" || *word == "minimal" || *word == "low") return ReasoningEffort::kLow;
+  if (*word == "medium") return ReasoningEffort::kMedium;
+  if (*word == "high" || *word == "xhigh" || *word == "max") return ReasoningEffort::kHigh;
+  fields.refuse("reasoning_effort",
+                fmt::format("'{}' must be 'none', 'minimal', 'low', 'medium', 'high' or 'xhigh'",
+                            fields.path("reasoning_effort")));
+  return std::nullopt;
+}
+
+void read_logprobs(const Fields& body, ChatRequest& request) {
+  const bool wanted = body.boolean("logprobs").value_or(false);
+  const auto top = body.integer("top_logprobs", {.low = 0, .high = kTopLogprobsMax});
+  if (wanted) request.top_logprobs = static_cast<int>(top.value_or(0));
+  if (top && *top > 0 && !wanted) {
+    body.refuse("top_logprobs", "'top_logprobs' is only allowed with 'logprobs': true");
+  }
+}
+
+void check_response_format(const Fields& body) {
+  const Json* format = body.object("response_format");
+  if (format == nullptr) return;
+  const Fields fields(*format, "response_format", body.complaint());
+  const std::string* type = fields.text("type", 64);
+  if (fields.failed()) return;
+  if (type == nullptr) {
+    fields.refuse("type", "'response_format.type' is missing");
+  } else if (*type == "json_object" || *type == "json_schema") {
+    fields.refuse_unsupported("type", fmt::format("'{}' (structured output)", *type));
+  } else if (*type != "text") {
+    fields.refuse("type", "'response_format.type' must be 'text'");
+  }
+}
+
+void check_modalities(const Fields& body) {
+  if (body.find("audio") != nullptr) body.refuse_unsupported("audio", "audio output");
+  const Json* modalities = body.array("modalities", 8);
+  if (modalities == nullptr) return;
+  for (const Json& item : modalities->as_array()) {
+    if (item.is_string() && item.as_string() == "text") continue;
+    body.refuse_unsupported("modalities", "anything but 'text'");
+  }
+}
+
+}  // namespace
+
+Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, Json::parse(body));
+  if (!json.is_object()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
+  }
+  std::optional<Error> complaint;
+  const Fields fields(json, "", complaint);
+  ChatRequest request;
+  if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
+  request.messages = read_messages(fields);
+  ToolFields tools = read_tools(fields);
+  request.tools = std::move(tools.functions);
+  request.warnings = std::move(tools.warnings);
+
+  if (const Json* kwargs = fields.object("chat_template_kwargs")) {
+    request.reasoning_effort = read_effort(Fields(*kwargs, "chat_template_kwargs", complaint));
+  }
+  if (const auto effort = read_effort(fields)) request.reasoning_effort = effort;
+  request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
+  read_logprobs(fields, request);
+  check_response_format(fields);
+  check_modalities(fields);
+  if (fields.boolean("continue_final_message").value_or(false)) {
+    fields.refuse_unsupported("continue_final_message", "continuing a message");
+  }
+  request.generation = read_generation_fields(fields, limits);
+  if (complaint) return std::move(*complaint);
+  return request;
+}
+
+}  // namespace pelton::api

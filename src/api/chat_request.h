@@ -1,0 +1,33 @@
+// POST /v1/chat/completions: the body as plain values, everything in it checked. Unknown keys are
+// ignored; what we would have to obey and cannot is refused by name.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/chat_message.h"
+#include "api/generation_fields.h"
+#include "api/tool.h"
+#include "base/result.h"
+
+namespace pelton::api {
+
+// none and minimal have no trained equivalent and mean low; xhigh and max mean high.
+enum class ReasoningEffort { kLow, kMedium, kHigh };
+
+struct ChatRequest {
+  std::string model;  // empty: the only one there is
+  std::vector<ChatMessage> messages;
+  std::vector<FunctionTool> tools;
+  std::optional<ReasoningEffort> reasoning_effort;
+  bool include_reasoning = true;
+  int top_logprobs = -1;  // -1: no logprobs
+  GenerationFields generation;
+  std::vector<std::string> warnings;  // what was ignored, for a response header
+};
+
+// Errors: kInvalidArgument with the field's path.
+Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits);
+
+}  // namespace pelton::api

@@ -1,0 +1,144 @@
+#include "api/chat_response.h"
+
+#include "base/json_writer.h"
+
+namespace pelton::api {
+namespace {
+
+using base::JsonWriter;
+
+void write_head(JsonWriter& writer, const ChatAnswerHead& head, std::string_view object) {
+  writer.key("id").string(head.id);
+  writer.key("object").string(object);
+  writer.key("created").integer(head.created);
+  writer.key("model").string(head.model);
+}
+
+void write_message(JsonWriter& writer, const ChatAnswerHead& head, const ChatAnswer& answer) {
+  writer.begin_object().key("role").string("assistant").key("content");
+  if (answer.content) {
+    writer.string(*answer.content);
+  } else {
+    writer.null();
+  }
+  writer.key("refusal").null();
+  if (answer.reasoning && !head.reasoning_field.empty()) {
+    writer.key(head.reasoning_field).string(*answer.reasoning);
+  }
+  if (!answer.tool_calls.empty()) {
+    writer.key("tool_calls").begin_array();
+    for (const ChatToolCall& call : answer.tool_calls) {
+      writer.begin_object().key("id").string(call.id).key("type").string("function");
+      writer.key("function").begin_object();
+      writer.key("name").string(call.name).key("arguments").string(call.arguments);
+      writer.end_object().end_object();
+    }
+    writer.end_array();
+  }
+  writer.end_object();
+}
+
+std::string chunk_head(const ChatAnswerHead& head) {
+  std::string text;
+  JsonWriter writer(text);
+  writer.begin_object();
+  write_head(writer, head, "chat.completion.chunk");
+  writer.key("choices");
+  return text;
+}
+
+void append_tool_call(const ChatToolCallDelta& call, std::string& out) {
+  JsonWriter writer(out);
+  writer.begin_object().key("index").integer(call.index);
+  if (!call.id.empty()) writer.key("id").string(call.id).key("type").string("function");
+  writer.key("function").begin_object();
+  if (!call.name.empty()) writer.key("name").string(call.name);
+  writer.key("arguments").string(call.arguments);
+  writer.end_object().end_object();
+}
+
+}  // namespace
+
+std::string chat_answer_body(const ChatAnswerHead& head, const ChatAnswer& answer) {
+  std::string body;
+  JsonWriter writer(body);
+  writer.begin_object();
+  write_head(writer, head, "chat.completion");
+  writer.key("choices").begin_array().begin_object().key("index").integer(0).key("message");
+  write_message(writer, head, answer);
+  writer.key("logprobs");
+  if (answer.logprobs) {
+    write_chat_logprobs(writer, *answer.logprobs);
+  } else {
+    writer.null();
+  }
+  writer.key("finish_reason").string(answer.finish_reason);
+  writer.end_object().end_array().key("usage");
+  write_usage(writer, answer.usage);
+  writer.end_object();
+  return body;
+}
+
+ChatChunks::ChatChunks(const ChatAnswerHead& head, bool usage_follows)
+    : head_(chunk_head(head)),
+      reasoning_field_([&] {
+        std::string quoted;
+        if (!head.reasoning_field.empty()) base::append_json_string(quoted, head.reasoning_field);
+        return quoted;
+      }()),
+      tail_(usage_follows ? ",\"usage\":null}" : "}") {}
+
+void ChatChunks::delta(const ChatDelta& delta, std::string& out) const {
+  out += head_;
+  out += "[{\"index\":0,\"delta\":{";
+  std::string_view comma;
+  const auto field = [&](std::string_view quoted_key, std::string_view text) {
+    out += comma;
+    out += quoted_key;
+    out += ':';
+    base::append_json_string(out, text);
+    comma = ",";
+  };
+  if (delta.role) field("\"role\"", "assistant");
+  if (!delta.reasoning.empty() && !reasoning_field_.empty()) {
+    field(reasoning_field_, delta.reasoning);
+  }
+  // OpenAI's first delta has an empty content; clients start their text with it.
+  if (!delta.content.empty() || delta.role) field("\"content\"", delta.content);
+  if (!delta.tool_calls.empty()) {
+    out += comma;
+    out += "\"tool_calls\":[";
+    for (size_t i = 0; i < delta.tool_calls.size(); ++i) {
+      if (i > 0) out += ',';
+      append_tool_call(delta.tool_calls[i], out);
+    }
+    out += ']';
+  }
+  out += "},\"logprobs\":";
+  if (delta.logprobs != nullptr && !delta.logprobs->empty()) {
+    JsonWriter writer(out);
+    write_chat_logprobs(writer, *delta.logprobs);
+  } else {
+    out += "null";
+  }
+  out += ",\"finish_reason\":null}]";
+  out += tail_;
+}
+
+void ChatChunks::finish(std::string_view finish_reason, std::string& out) const {
+  out += head_;
+  out += "[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":";
+  base::append_json_string(out, finish_reason);
+  out += "}]";
+  out += tail_;
+}
+
+void ChatChunks::usage(const Usage& usage, std::string& out) const {
+  out += head_;
+  out += "[],\"usage\":";
+  JsonWriter writer(out);
+  write_usage(writer, usage);
+  out += '}';
+}
+
+}  // namespace pelton::api

@@ -1,0 +1,74 @@
+// Answers of /v1/chat/completions: the whole object, and the chunks of a stream. A chunk is what is
+// written for every few tokens of every request, so its frame is formatted once per request.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/logprobs.h"
+#include "api/usage.h"
+
+namespace pelton::api {
+
+// What all objects of one answer share.
+struct ChatAnswerHead {
+  std::string id;  // "chatcmpl-…"
+  int64_t created = 0;
+  std::string model;
+  std::string reasoning_field;  // "reasoning_content" or "reasoning"; empty: not shown
+};
+
+struct ChatToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;
+};
+
+struct ChatAnswer {
+  std::optional<std::string> content;
+  std::optional<std::string> reasoning;
+  std::vector<ChatToolCall> tool_calls;
+  std::optional<std::vector<TokenLogprobs>> logprobs;  // of the content
+  std::string_view finish_reason;                      // "stop", "length", "tool_calls"
+  Usage usage;
+};
+
+std::string chat_answer_body(const ChatAnswerHead& head, const ChatAnswer& answer);
+
+struct ChatToolCallDelta {
+  int index = 0;
+  std::string_view id;  // with `name`: the call begins
+  std::string_view name;
+  std::string_view arguments;
+};
+
+struct ChatDelta {
+  bool role = false;  // the first one says who speaks
+  std::string_view reasoning;
+  std::string_view content;
+  std::span<const ChatToolCallDelta> tool_calls;
+  const std::vector<TokenLogprobs>* logprobs = nullptr;  // of the content
+
+  bool empty() const { return !role && reasoning.empty() && content.empty() && tool_calls.empty(); }
+};
+
+class ChatChunks {
+ public:
+  ChatChunks(const ChatAnswerHead& head, bool usage_follows);
+
+  // Each appends one JSON object to `out`.
+  void delta(const ChatDelta& delta, std::string& out) const;
+  void finish(std::string_view finish_reason, std::string& out) const;
+  void usage(const Usage& usage, std::string& out) const;
+
+ private:
+  const std::string head_;             // up to and with "choices":
+  const std::string reasoning_field_;  // quoted; empty: not shown
+  const std::string_view tail_;        // after the choices
+};
+
+}  // namespace pelton::api

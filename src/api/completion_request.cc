@@ -1,0 +1,99 @@
+#include "api/completion_request.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pelton::api {
+namespace {
+
+std::optional<std::vector<TokenId>> read_tokens(const Json::Array& items, const std::string& path,
+                                                const Fields& body, const RequestLimits& limits) {
+  std::vector<TokenId> tokens;
+  tokens.reserve(items.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    const std::optional<int64_t> id = exact_integer(items[i]);
+    if (!id || *id < 0 || *id >= limits.vocab_size) {
+      const std::string item = item_path(path, i);
+      body.refuse(item,
+                  fmt::format("'{}' must be a token id from 0 to {}", item, limits.vocab_size - 1));
+      return std::nullopt;
+    }
+    tokens.push_back(static_cast<TokenId>(*id));
+  }
+  return tokens;
+}
+
+void add_prompt(const Json& item, const std::string& path, const Fields& body,
+                const RequestLimits& limits, std::vector<Prompt>& prompts) {
+  const bool empty = (item.is_string() && item.as_string().empty()) ||
+                     (item.is_array() && item.as_array().empty());
+  if (empty) {
+    body.refuse(path, fmt::format("'{}' must not be empty", path));
+  } else if (item.is_string()) {
+    prompts.emplace_back(item.as_string());
+  } else if (item.is_array()) {
+    std::optional<std::vector<TokenId>> tokens = read_tokens(item.as_array(), path, body, limits);
+    if (tokens) prompts.emplace_back(std::move(*tokens));
+  } else {
+    body.refuse(path, fmt::format("'{}' must be a string or an array of token ids, not {}", path,
+                                  item.kind_name()));
+  }
+}
+
+// string | [string, …] | [id, …] | [[id, …], …]
+std::vector<Prompt> read_prompts(const Fields& body, const RequestLimits& limits) {
+  std::vector<Prompt> prompts;
+  const Json* prompt = body.find("prompt");
+  if (prompt == nullptr) {
+    body.refuse("prompt", "'prompt' is missing");
+    return prompts;
+  }
+  const bool several =
+      prompt->is_array() && !prompt->as_array().empty() && !prompt->as_array().front().is_number();
+  if (!several) {
+    add_prompt(*prompt, "prompt", body, limits, prompts);
+    return prompts;
+  }
+  const Json* items = body.array("prompt", kPromptsMax);
+  if (items == nullptr) return prompts;
+  for (size_t i = 0; i < items->as_array().size() && !body.failed(); ++i) {
+    add_prompt(items->as_array()[i], item_path("prompt", i), body, limits, prompts);
+  }
+  return prompts;
+}
+
+}  // namespace
+
+Result<CompletionRequest> parse_completion_request(std::string_view body,
+                                                   const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, Json::parse(body));
+  if (!json.is_object()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
+  }
+  std::optional<Error> complaint;
+  const Fields fields(json, "", complaint);
+  CompletionRequest request;
+  if (const std::string* model = fields.text("model", 512)) request.model = *model;
+  request.prompts = read_prompts(fields, limits);
+  // OpenAI's own bound on this older field.
+  if (const auto logprobs = fields.integer("logprobs", {.low = 0, .high = 5})) {
+    request.logprobs = static_cast<int>(*logprobs);
+  }
+  if (fields.boolean("echo").value_or(false)) fields.refuse_unsupported("echo", "echo");
+  const std::string* suffix = fields.text("suffix", std::numeric_limits<size_t>::max());
+  if (suffix != nullptr && !suffix->empty()) fields.refuse_unsupported("suffix", "a suffix");
+  const auto best_of = fields.integer("best_of", {.low = 0, .high = 20});
+  if (best_of && *best_of > 1) fields.refuse_unsupported("best_of", "more than 1");
+
+  request.generation = read_generation_fields(fields, limits);
+  if (!request.generation.max_tokens) {
+    request.generation.max_tokens =
+        std::max(kCompletionTokensDefault, request.generation.min_tokens);
+  }
+  if (complaint) return std::move(*complaint);
+  return request;
+}
+
+}  // namespace pelton::api

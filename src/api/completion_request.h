@@ -1,0 +1,31 @@
+// POST /v1/completions: the body as plain values, everything in it checked.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "api/generation_fields.h"
+#include "base/result.h"
+
+namespace pelton::api {
+
+// Ordinary text, or the caller's own tokens.
+using Prompt = std::variant<std::string, std::vector<TokenId>>;
+
+struct CompletionRequest {
+  std::string model;            // empty: the only one there is
+  std::vector<Prompt> prompts;  // at least one; one choice each
+  int logprobs = -1;            // alternatives per token; -1: no logprobs
+  GenerationFields generation;
+};
+
+inline constexpr size_t kPromptsMax = 16;
+inline constexpr int64_t kCompletionTokensDefault = 16;  // OpenAI's
+
+// Errors: kInvalidArgument with the field's path.
+Result<CompletionRequest> parse_completion_request(std::string_view body,
+                                                   const RequestLimits& limits);
+
+}  // namespace pelton::api

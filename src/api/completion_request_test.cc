@@ -1,0 +1,80 @@
+#include "api/completion_request.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace pelton::api {
+namespace {
+
+constexpr RequestLimits kLimits{.vocab_size = 1000};
+
+struct Bad {
+  const char* body;
+  const char* field;
+};
+
+constexpr Bad kBad[] = {
+    {R"({})", "prompt"},
+    {R"({"prompt":null})", "prompt"},
+    {R"({"prompt":""})", "prompt"},
+    {R"({"prompt":[]})", "prompt"},
+    {R"({"prompt":[[]]})", "prompt[0]"},
+    {R"({"prompt":7})", "prompt"},
+    {R"({"prompt":["a",""]})", "prompt[1]"},
+    {R"({"prompt":["a",7]})", "prompt[1]"},
+    {R"({"prompt":[1,-1]})", "prompt[1]"},
+    {R"({"prompt":[1,1000]})", "prompt[1]"},
+    {R"({"prompt":[1,2147483648]})", "prompt[1]"},
+    {R"({"prompt":[1,1.5]})", "prompt[1]"},
+    {R"({"prompt":[1,"a"]})", "prompt[1]"},
+    {R"({"prompt":[[1],[5000]]})", "prompt[1][0]"},
+    {R"({"prompt":["","","","","","","","","","","","","","","","",""]})", "prompt"},
+    {R"({"prompt":"a","logprobs":6})", "logprobs"},
+    {R"({"prompt":"a","logprobs":true})", "logprobs"},
+    {R"({"prompt":"a","echo":true})", "echo"},
+    {R"({"prompt":"a","suffix":"b"})", "suffix"},
+    {R"({"prompt":"a","best_of":21})", "best_of"},
+    {R"({"prompt":"a","best_of":2})", "best_of"},
+    {R"({"prompt":"a","max_tokens":0})", "max_tokens"},
+};
+
+TEST(CompletionRequest, RefusesBadFieldsByName) {
+  for (const Bad& bad : kBad) {
+    SCOPED_TRACE(bad.body);
+    const auto request = parse_completion_request(bad.body, kLimits);
+    ASSERT_FALSE(request.ok());
+    EXPECT_EQ(request.error().field, bad.field) << request.error().message;
+  }
+}
+
+TEST(CompletionRequest, ReadsEveryShapeOfPrompt) {
+  const auto prompts = [](const std::string& prompt) {
+    auto request = parse_completion_request("{\"prompt\":" + prompt + "}", kLimits);
+    EXPECT_TRUE(request.ok()) << prompt;
+    return std::move(request).value().prompts;
+  };
+  const std::vector<TokenId> ids{1, 2, 3};
+  EXPECT_EQ(prompts("\"a\""), (std::vector<Prompt>{std::string("a")}));
+  EXPECT_EQ(prompts(R"(["a","b"])"), (std::vector<Prompt>{std::string("a"), std::string("b")}));
+  EXPECT_EQ(prompts("[1,2,3]"), (std::vector<Prompt>{ids}));
+  EXPECT_EQ(prompts("[[1,2,3],[1,2,3]]"), (std::vector<Prompt>{ids, ids}));
+}
+
+TEST(CompletionRequest, HasOpenAisDefaultLength) {
+  const auto request = parse_completion_request(R"({"prompt":"a"})", kLimits);
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->generation.max_tokens, 16);
+  EXPECT_EQ(request->logprobs, -1);
+}
+
+TEST(CompletionRequest, RefusesManyPrompts) {
+  std::string many = "\"a\"";
+  for (int i = 1; i < 100'000; ++i) many += ",\"a\"";
+  const auto request = parse_completion_request("{\"prompt\":[" + many + "]}", kLimits);
+  ASSERT_FALSE(request.ok());
+  EXPECT_NE(request.error().message.find("at most 16"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pelton::api

@@ -1,0 +1,80 @@
+#include "api/completion_response.h"
+
+#include "base/json_writer.h"
+
+namespace pelton::api {
+namespace {
+
+using base::JsonWriter;
+
+void write_head(JsonWriter& writer, const CompletionAnswerHead& head) {
+  writer.key("id").string(head.id);
+  writer.key("object").string("text_completion");
+  writer.key("created").integer(head.created);
+  writer.key("model").string(head.model);
+  writer.key("choices");
+}
+
+void write_choice(JsonWriter& writer, const CompletionChoice& choice) {
+  writer.begin_object().key("index").integer(choice.index).key("text").string(choice.text);
+  writer.key("logprobs");
+  if (choice.logprobs) {
+    write_completion_logprobs(writer, *choice.logprobs, choice.logprobs_offset);
+  } else {
+    writer.null();
+  }
+  writer.key("finish_reason");
+  if (choice.finish_reason.empty()) {
+    writer.null();
+  } else {
+    writer.string(choice.finish_reason);
+  }
+  writer.end_object();
+}
+
+std::string chunk_head(const CompletionAnswerHead& head) {
+  std::string text;
+  JsonWriter writer(text);
+  writer.begin_object();
+  write_head(writer, head);
+  return text;
+}
+
+}  // namespace
+
+std::string completion_answer_body(const CompletionAnswerHead& head,
+                                   const std::vector<CompletionChoice>& choices,
+                                   const Usage& usage) {
+  std::string body;
+  JsonWriter writer(body);
+  writer.begin_object();
+  write_head(writer, head);
+  writer.begin_array();
+  for (const CompletionChoice& choice : choices) write_choice(writer, choice);
+  writer.end_array().key("usage");
+  write_usage(writer, usage);
+  writer.end_object();
+  return body;
+}
+
+CompletionChunks::CompletionChunks(const CompletionAnswerHead& head, bool usage_follows)
+    : head_(chunk_head(head)), tail_(usage_follows ? ",\"usage\":null}" : "}") {}
+
+void CompletionChunks::choice(const CompletionChoice& choice, std::string& out) const {
+  out += head_;
+  JsonWriter writer(out);
+  writer.begin_array();
+  write_choice(writer, choice);
+  writer.end_array();
+  out += tail_;
+}
+
+void CompletionChunks::usage(const Usage& usage, std::string& out) const {
+  out += head_;
+  out += "[],\"usage\":";
+  JsonWriter writer(out);
+  write_usage(writer, usage);
+  out += '}';
+}
+
+}  // namespace pelton::api

@@ -1,0 +1,46 @@
+// Answers of /v1/completions: the whole object, and the chunks of a stream.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/logprobs.h"
+#include "api/usage.h"
+
+namespace pelton::api {
+
+struct CompletionAnswerHead {
+  std::string id;  // "cmpl-…"
+  int64_t created = 0;
+  std::string model;
+};
+
+struct CompletionChoice {
+  int index = 0;
+  std::string text;
+  std::optional<std::vector<TokenLogprobs>> logprobs;
+  size_t logprobs_offset = 0;      // where in the choice's whole text they begin
+  std::string_view finish_reason;  // empty: not finished
+};
+
+std::string completion_answer_body(const CompletionAnswerHead& head,
+                                   const std::vector<CompletionChoice>& choices,
+                                   const Usage& usage);
+
+class CompletionChunks {
+ public:
+  CompletionChunks(const CompletionAnswerHead& head, bool usage_follows);
+
+  // Each appends one JSON object to `out`.
+  void choice(const CompletionChoice& choice, std::string& out) const;
+  void usage(const Usage& usage, std::string& out) const;
+
+ private:
+  const std::string head_;
+  const std::string_view tail_;
+};
+
+}  // namespace pelton::api

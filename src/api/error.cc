@@ -1,0 +1,142 @@
+#include "api/error.h"
+
+#include <fmt/format.h>
+
+#include "base/json_writer.h"
+
+namespace pelton::api {
+namespace {
+
+constexpr std::string_view kInvalidRequest = "invalid_request_error";
+
+}  // namespace
+
+ApiError api_error(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kUnsupported:
+      return {.status = 400,
+              .message = error.message,
+              .type = kInvalidRequest,
+              .param = error.field,
+              .code = error.code == ErrorCode::kUnsupported ? "unsupported" : "invalid_value"};
+    case ErrorCode::kDoesNotFit:
+      return {.status = 400,
+              .message = error.message,
+              .type = kInvalidRequest,
+              .param = error.field,
+              .code = "context_length_exceeded"};
+    case ErrorCode::kNotFound:
+      return {.status = 404,
+              .message = error.message,
+              .type = kInvalidRequest,
+              .param = error.field,
+              .code = "not_found"};
+    case ErrorCode::kOverloaded:
+      return {.status = 429,
+              .message = "The server is busy: " + error.message,
+              .type = "rate_limit_error",
+              .param = {},
+              .code = "overloaded",
+              .retry_after_s = 1};
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kCancelled:
+      return {.status = 503,
+              .message = error.message,
+              .type = "service_unavailable",
+              .param = {},
+              .code = "unavailable",
+              .retry_after_s = 2};
+    case ErrorCode::kDeadline:
+      return {.status = 408,
+              .message = error.message,
+              .type = kInvalidRequest,
+              .param = {},
+              .code = "deadline_exceeded"};
+    case ErrorCode::kBadCheckpoint:
+    case ErrorCode::kBadConfig:
+    case ErrorCode::kAddressInUse:
+    case ErrorCode::kIo:
+    case ErrorCode::kInternal:
+      break;
+  }
+  return {.status = 500,
+          .message = "The server failed while it worked on this request; its log says why.",
+          .type = "server_error",
+          .param = {},
+          .code = "internal_error"};
+}
+
+ApiError model_not_found(std::string_view model) {
+  return {
+      .status = 404,
+      .message = fmt::format("The model '{}' does not exist here; GET /v1/models lists what does",
+                             model.substr(0, 200)),
+      .type = kInvalidRequest,
+      .param = "model",
+      .code = "model_not_found"};
+}
+
+ApiError not_found(std::string_view method, std::string_view path) {
+  return {.status = 404,
+          .message =
+              fmt::format("Unknown request URL: {} {}", method.substr(0, 20), path.substr(0, 200)),
+          .type = kInvalidRequest,
+          .param = {},
+          .code = "unknown_url"};
+}
+
+ApiError method_not_allowed(std::string_view method, std::string_view path) {
+  return {
+      .status = 405,
+      .message = fmt::format("{} is not allowed on {}", method.substr(0, 20), path.substr(0, 200)),
+      .type = kInvalidRequest,
+      .param = {},
+      .code = "method_not_allowed"};
+}
+
+ApiError bad_api_key() {
+  return {.status = 401,
+          .message = "Missing or wrong API key: send it as 'Authorization: Bearer KEY'",
+          .type = "authentication_error",
+          .param = {},
+          .code = "invalid_api_key"};
+}
+
+ApiError context_length_exceeded(const ContextLength& length, std::string_view param) {
+  return {.status = 400,
+          .message =
+              length.output_tokens == 0
+                  ? fmt::format("This model's maximum context length is {} tokens, and the prompt "
+                                "alone has {}",
+                                length.context_max, length.prompt_tokens)
+                  : fmt::format("This model's maximum context length is {} tokens, but {} were "
+                                "requested ({} in the prompt, {} for the answer)",
+                                length.context_max, length.prompt_tokens + length.output_tokens,
+                                length.prompt_tokens, length.output_tokens),
+          .type = kInvalidRequest,
+          .param = std::string(param),
+          .code = "context_length_exceeded"};
+}
+
+std::string error_body(const ApiError& error) {
+  std::string body;
+  base::JsonWriter writer(body);
+  const auto text_or_null = [&](std::string_view key, std::string_view value) {
+    writer.key(key);
+    if (value.empty()) {
+      writer.null();
+    } else {
+      writer.string(value);
+    }
+  };
+  writer.begin_object().key("error").begin_object();
+  writer.key("message").string(error.message);
+  writer.key("type").string(error.type);
+  text_or_null("param", error.param);
+  text_or_null("code", error.code);
+  writer.end_object().end_object();
+  return body;
+}
+
+}  // namespace pelton::api

@@ -1,0 +1,38 @@
+// OpenAI's error object and the status that goes with it: where an Error of ours becomes an answer.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace pelton::api {
+
+struct ApiError {
+  int status = 500;
+  std::string message;
+  std::string_view type;  // "invalid_request_error"
+  std::string param;      // the field's path; empty: null
+  std::string_view code;  // "model_not_found"; empty: null
+  int retry_after_s = 0;  // 0: no Retry-After header
+};
+
+// What any room's Error means to a client. An internal error's words stay in the log.
+ApiError api_error(const Error& error);
+
+ApiError model_not_found(std::string_view model);
+ApiError not_found(std::string_view method, std::string_view path);
+ApiError method_not_allowed(std::string_view method, std::string_view path);
+ApiError bad_api_key();
+
+struct ContextLength {
+  int64_t prompt_tokens;
+  int64_t output_tokens;  // asked for; 0: the prompt alone is too long
+  int64_t context_max;
+};
+ApiError context_length_exceeded(const ContextLength& length, std::string_view param);
+
+// {"error":{"message":…,"type":…,"param":…,"code":…}}, all four keys always.
+std::string error_body(const ApiError& error);
+
+}  // namespace pelton::api

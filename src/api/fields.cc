@@ -1,0 +1,132 @@
+#include "api/fields.h"
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pelton::api {
+
+Fields::Fields(const Json& object, std::string path, std::optional<Error>& complaint)
+    : object_(object), path_(std::move(path)), complaint_(complaint) {
+  CHECK(object.is_object());
+}
+
+std::string Fields::path(std::string_view key) const {
+  if (path_.empty()) return std::string(key);
+  if (key.empty()) return path_;
+  return fmt::format("{}.{}", path_, key);
+}
+
+void Fields::refuse(std::string_view key, std::string message) const {
+  if (complaint_) return;
+  complaint_ = Error{ErrorCode::kInvalidArgument, std::move(message), path(key)};
+}
+
+void Fields::refuse_unsupported(std::string_view key, std::string_view what) const {
+  refuse(key, fmt::format("'{}': {} is not supported by this server", path(key), what));
+}
+
+const Json* Fields::find(std::string_view key) const {
+  const Json* found = object_.find(key);
+  return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+const Json* Fields::object(std::string_view key) const {
+  const Json* found = find(key);
+  if (found == nullptr || found->is_object()) return found;
+  refuse(key, fmt::format("'{}' must be an object, not {}", path(key), found->kind_name()));
+  return nullptr;
+}
+
+const Json* Fields::array(std::string_view key, size_t items_max) const {
+  const Json* found = find(key);
+  if (found == nullptr) return nullptr;
+  if (!found->is_array()) {
+    refuse(key, fmt::format("'{}' must be an array, not {}", path(key), found->kind_name()));
+    return nullptr;
+  }
+  if (found->as_array().size() > items_max) {
+    refuse(key, fmt::format("'{}' has {} items; at most {} are allowed", path(key),
+                            found->as_array().size(), items_max));
+    return nullptr;
+  }
+  return found;
+}
+
+std::optional<double> Fields::number(std::string_view key, const NumberRange& range) const {
+  const Json* found = find(key);
+  if (found == nullptr) return std::nullopt;
+  if (!found->is_number()) {
+    refuse(key, fmt::format("'{}' must be a number, not {}", path(key), found->kind_name()));
+    return std::nullopt;
+  }
+  const double value = found->as_number();
+  const bool low_enough = range.low_open ? value > range.low : value >= range.low;
+  if (!std::isfinite(value) || !low_enough || value > range.high) {
+    refuse(key, fmt::format("'{}' must be {} {} and at most {}, not {}", path(key),
+                            range.low_open ? "above" : "at least", range.low, range.high, value));
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<int64_t> Fields::integer(std::string_view key, const IntegerRange& range) const {
+  const Json* found = find(key);
+  if (found == nullptr) return std::nullopt;
+  const std::optional<int64_t> value = exact_integer(*found);
+  if (!value) {
+    refuse(key,
+           found->is_number()
+               ? fmt::format("'{}' must be an integer from {} to {}, not {}", path(key), range.low,
+                             range.high, found->as_number())
+               : fmt::format("'{}' must be an integer, not {}", path(key), found->kind_name()));
+    return std::nullopt;
+  }
+  if (*value < range.low || *value > range.high) {
+    refuse(key, range.high == std::numeric_limits<int64_t>::max()
+                    ? fmt::format("'{}' must be at least {}, not {}", path(key), range.low, *value)
+                    : fmt::format("'{}' must be an integer from {} to {}, not {}", path(key),
+                                  range.low, range.high, *value));
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<bool> Fields::boolean(std::string_view key) const {
+  const Json* found = find(key);
+  if (found == nullptr) return std::nullopt;
+  if (found->is_bool()) return found->as_bool();
+  refuse(key, fmt::format("'{}' must be true or false, not {}", path(key), found->kind_name()));
+  return std::nullopt;
+}
+
+const std::string* Fields::text(std::string_view key, size_t bytes_max) const {
+  const Json* found = find(key);
+  if (found == nullptr) return nullptr;
+  if (!found->is_string()) {
+    refuse(key, fmt::format("'{}' must be a string, not {}", path(key), found->kind_name()));
+    return nullptr;
+  }
+  if (found->as_string().size() > bytes_max) {
+    refuse(key, fmt::format("'{}' is {} bytes long; at most {} are allowed", path(key),
+                            found->as_string().size(), bytes_max));
+    return nullptr;
+  }
+  return &found->as_string();
+}
+
+std::string item_path(std::string_view array_path, size_t index) {
+  return fmt::format("{}[{}]", array_path, index);
+}
+
+std::optional<int64_t> exact_integer(const Json& value) {
+  if (value.is_integer()) return value.as_integer();
+  if (!value.is_number()) return std::nullopt;
+  const double number = value.as_number();
+  // Beyond 2^53 a double no longer names one integer.
+  if (number != std::floor(number) || std::abs(number) > 9007199254740992.0) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
+}  // namespace pelton::api

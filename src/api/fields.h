@@ -1,0 +1,66 @@
+// Reads a JSON object field by field for a validator: each read names the field by its path and the
+// limit it broke. The first complaint sticks and later reads give their fallback, so a validator
+// reads as a list. null counts as absent, as the OpenAI SDKs expect. A value on the stack.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace pelton::api {
+
+struct NumberRange {
+  double low;
+  double high;
+  bool low_open = false;  // low itself is refused
+};
+
+struct IntegerRange {
+  int64_t low = std::numeric_limits<int64_t>::min();
+  int64_t high = std::numeric_limits<int64_t>::max();
+};
+
+class Fields {
+ public:
+  // `object` must be an object; `path` is its own ("" for the body); `complaint` collects.
+  Fields(const Json& object, std::string path, std::optional<Error>& complaint);
+
+  // A member that is there and not null.
+  const Json* find(std::string_view key) const;
+  // As find, and complains unless it is of that kind.
+  const Json* object(std::string_view key) const;
+  const Json* array(std::string_view key, size_t items_max) const;
+
+  std::optional<double> number(std::string_view key, const NumberRange& range) const;
+  std::optional<int64_t> integer(std::string_view key, const IntegerRange& range) const;
+  std::optional<bool> boolean(std::string_view key) const;
+  // nullptr if absent.
+  const std::string* text(std::string_view key, size_t bytes_max) const;
+
+  // Complains about a field; "" is the object itself.
+  void refuse(std::string_view key, std::string message) const;
+  // A field that we would have to obey and do not: fails closed.
+  void refuse_unsupported(std::string_view key, std::string_view what) const;
+
+  std::string path(std::string_view key) const;
+  bool failed() const { return complaint_.has_value(); }
+  std::optional<Error>& complaint() const { return complaint_; }
+
+ private:
+  const Json& object_;
+  const std::string path_;
+  std::optional<Error>& complaint_;
+};
+
+// "messages[3]"
+std::string item_path(std::string_view array_path, size_t index);
+
+// The integer that `value` is (3.0 too), or nothing.
+std::optional<int64_t> exact_integer(const Json& value);
+
+}  // namespace pelton::api

@@ -1,0 +1,202 @@
+#include "api/generation_fields.h"
+
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace pelton::api {
+namespace {
+
+constexpr int64_t kIntMax = std::numeric_limits<int32_t>::max();
+
+void read_sampling(const Fields& body, GenerationFields& fields) {
+  constexpr NumberRange kPenalty{.low = -2.0, .high = 2.0};
+  fields.temperature = body.number("temperature", {.low = 0.0, .high = 2.0});
+  fields.top_p = body.number("top_p", {.low = 0.0, .high = 1.0, .low_open = true});
+  fields.min_p = body.number("min_p", {.low = 0.0, .high = 1.0});
+  if (const auto top_k = body.integer("top_k", {.low = -1, .high = kIntMax})) {
+    fields.top_k = static_cast<int>(std::max<int64_t>(*top_k, 0));
+  }
+  // Far above any useful penalty; a bound keeps logits finite.
+  fields.repetition_penalty =
+      body.number("repetition_penalty", {.low = 0.0, .high = 100.0, .low_open = true})
+          .value_or(1.0);
+  fields.frequency_penalty = body.number("frequency_penalty", kPenalty).value_or(0.0);
+  fields.presence_penalty = body.number("presence_penalty", kPenalty).value_or(0.0);
+  if (const auto seed = body.integer("seed", {})) fields.seed = static_cast<uint64_t>(*seed);
+}
+
+std::optional<TokenId> token_id(std::string_view text, int vocab_size) {
+  TokenId id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (id < 0 || id >= vocab_size) return std::nullopt;
+  return id;
+}
+
+void read_logit_bias(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
+  const Json* bias = body.object("logit_bias");
+  if (bias == nullptr) return;
+  const Json::Object& members = bias->as_object();
+  if (members.size() > kLogitBiasMax) {
+    body.refuse("logit_bias", fmt::format("'logit_bias' has {} keys; at most {} are allowed",
+                                          members.size(), kLogitBiasMax));
+    return;
+  }
+  for (const Json::Member& member : members) {
+    const std::optional<TokenId> id = token_id(member.key, limits.vocab_size);
+    if (!id) {
+      body.refuse("logit_bias",
+                  fmt::format("'logit_bias' has the key '{}'; keys are token ids from 0 to {}",
+                              member.key.substr(0, 40), limits.vocab_size - 1));
+      return;
+    }
+    if (!member.value.is_number() || !(std::abs(member.value.as_number()) <= 100.0)) {
+      body.refuse(fmt::format("logit_bias.{}", member.key),
+                  fmt::format("'logit_bias.{}' must be a number from -100 to 100", member.key));
+      return;
+    }
+    fields.logit_bias.emplace_back(*id, static_cast<float>(member.value.as_number()));
+  }
+}
+
+void read_stop_strings(const Fields& body, GenerationFields& fields) {
+  const Json* stop = body.find("stop");
+  if (stop == nullptr) return;
+  const auto add = [&](const Json& item, const std::string& path) {
+    if (!item.is_string()) {
+      body.refuse(path, fmt::format("'{}' must be a string, not {}", path, item.kind_name()));
+    } else if (item.as_string().empty()) {
+      body.refuse(path, fmt::format("'{}' must not be empty", path));
+    } else if (item.as_string().size() > kStopStringBytesMax) {
+      body.refuse(path, fmt::format("'{}' is {} bytes long; at most {} are allowed", path,
+                                    item.as_string().size(), kStopStringBytesMax));
+    } else {
+      fields.stop.push_back(item.as_string());
+    }
+  };
+  if (stop->is_array()) {
+    const Json* items = body.array("stop", kStopStringsMax);
+    if (items == nullptr) return;
+    for (size_t i = 0; i < items->as_array().size() && !body.failed(); ++i) {
+      add(items->as_array()[i], item_path("stop", i));
+    }
+  } else {
+    add(*stop, "stop");
+  }
+}
+
+void read_stop_tokens(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
+  const Json* ids = body.array("stop_token_ids", kStopTokensMax);
+  if (ids == nullptr) return;
+  for (size_t i = 0; i < ids->as_array().size(); ++i) {
+    const std::optional<int64_t> id = exact_integer(ids->as_array()[i]);
+    if (!id || *id < 0 || *id >= limits.vocab_size) {
+      const std::string path = item_path("stop_token_ids", i);
+      body.refuse(path,
+                  fmt::format("'{}' must be a token id from 0 to {}", path, limits.vocab_size - 1));
+      return;
+    }
+    fields.stop_token_ids.push_back(static_cast<TokenId>(*id));
+  }
+}
+
+void read_lengths(const Fields& body, GenerationFields& fields) {
+  constexpr IntegerRange kCount{.low = 1, .high = kIntMax};
+  fields.max_tokens = body.integer("max_tokens", kCount);
+  // The newer name; it wins where a client sends both.
+  if (const auto newer = body.integer("max_completion_tokens", kCount)) fields.max_tokens = newer;
+  fields.min_tokens = body.integer("min_tokens", {.low = 0, .high = kIntMax}).value_or(0);
+  if (fields.max_tokens && fields.min_tokens > *fields.max_tokens) {
+    body.refuse("min_tokens", fmt::format("'min_tokens' is {}, above the maximum of {} tokens",
+                                          fields.min_tokens, *fields.max_tokens));
+  }
+  fields.ignore_eos = body.boolean("ignore_eos").value_or(false);
+}
+
+void read_stream(const Fields& body, GenerationFields& fields) {
+  fields.stream = body.boolean("stream").value_or(false);
+  const Json* options = body.object("stream_options");
+  if (options == nullptr) return;
+  if (!fields.stream) {
+    body.refuse("stream_options", "'stream_options' is only allowed with 'stream': true");
+    return;
+  }
+  const Fields stream_options(*options, "stream_options", body.complaint());
+  fields.include_usage = stream_options.boolean("include_usage").value_or(false);
+}
+
+void check_metadata(const Fields& body) {
+  const Json* metadata = body.object("metadata");
+  if (metadata == nullptr) return;
+  constexpr size_t kPairsMax = 16;
+  constexpr size_t kKeyMax = 64;
+  constexpr size_t kValueMax = 512;
+  if (metadata->as_object().size() > kPairsMax) {
+    body.refuse("metadata", fmt::format("'metadata' has {} pairs; at most {} are allowed",
+                                        metadata->as_object().size(), kPairsMax));
+    return;
+  }
+  for (const Json::Member& pair : metadata->as_object()) {
+    const bool good = pair.key.size() <= kKeyMax && pair.value.is_string() &&
+                      pair.value.as_string().size() <= kValueMax;
+    if (good) continue;
+    body.refuse("metadata",
+                fmt::format("'metadata' must map keys of at most {} bytes to strings of "
+                            "at most {} bytes",
+                            kKeyMax, kValueMax));
+  }
+}
+
+// Fields that change what must come out. Ignoring them would answer another question, so they fail
+// closed; every key we do not know at all is ignored, as OpenAI's own clients send many.
+void refuse_what_must_be_obeyed(const Fields& body) {
+  static constexpr std::string_view kKeys[] = {"allowed_token_ids",
+                                               "bad_words",
+                                               "cache_salt",
+                                               "guided_choice",
+                                               "guided_grammar",
+                                               "guided_json",
+                                               "guided_regex",
+                                               "logprob_token_ids",
+                                               "prompt_logprobs",
+                                               "structured_outputs",
+                                               "truncate_prompt_tokens"};
+  for (const std::string_view key : kKeys) {
+    if (body.find(key) != nullptr) body.refuse_unsupported(key, "this field");
+  }
+  if (body.boolean("use_beam_search").value_or(false)) {
+    body.refuse_unsupported("use_beam_search", "beam search");
+  }
+  const auto n = body.integer("n", {.low = 1, .high = 128});
+  if (n && *n > 1) body.refuse("n", fmt::format("'n' must be 1 on this server, not {}", *n));
+}
+
+}  // namespace
+
+GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits) {
+  GenerationFields fields;
+  read_sampling(body, fields);
+  read_logit_bias(body, limits, fields);
+  read_stop_strings(body, fields);
+  read_stop_tokens(body, limits, fields);
+  fields.include_stop = body.boolean("include_stop_str_in_output").value_or(false);
+  read_lengths(body, fields);
+  read_stream(body, fields);
+  fields.priority =
+      static_cast<int>(body.integer("priority", {.low = -1000, .high = 1000}).value_or(0));
+
+  // Accepted and not used; bounded all the same.
+  constexpr size_t kTagBytesMax = 1024;
+  for (const std::string_view key :
+       {"user", "safety_identifier", "prompt_cache_key", "request_id", "session_id"}) {
+    body.text(key, kTagBytesMax);
+  }
+  check_metadata(body);
+  refuse_what_must_be_obeyed(body);
+  return fields;
+}
+
+}  // namespace pelton::api

@@ -1,0 +1,54 @@
+// What /v1/chat/completions and /v1/completions both let a caller ask of a generation, validated.
+// Values only: api/ knows neither tokens' texts nor the engine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/fields.h"
+#include "base/token_id.h"
+
+namespace pelton::api {
+
+// What the validator must know of the model.
+struct RequestLimits {
+  int vocab_size = 0;
+};
+
+struct GenerationFields {
+  // Absent: the model's own default (generation_config), which the server knows.
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<int> top_k;  // 0: all
+  std::optional<double> min_p;
+  double repetition_penalty = 1.0;
+  double frequency_penalty = 0.0;
+  double presence_penalty = 0.0;
+  std::vector<std::pair<TokenId, float>> logit_bias;
+  std::optional<uint64_t> seed;
+
+  std::optional<int64_t> max_tokens;
+  int64_t min_tokens = 0;
+  std::vector<std::string> stop;
+  bool include_stop = false;  // the stop string itself ends the text
+  std::vector<TokenId> stop_token_ids;
+  bool ignore_eos = false;
+
+  bool stream = false;
+  bool include_usage = false;  // a last chunk with the usage
+  int priority = 0;            // lower first
+};
+
+// Bounds that a caller meets; the error messages name them.
+inline constexpr size_t kStopStringsMax = 16;
+inline constexpr size_t kStopStringBytesMax = 1024;
+inline constexpr size_t kStopTokensMax = 64;
+inline constexpr size_t kLogitBiasMax = 4096;
+inline constexpr int kTopLogprobsMax = 20;
+
+GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits);
+
+}  // namespace pelton::api

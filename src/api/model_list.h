@@ -1,0 +1,20 @@
+// GET /v1/models and /v1/models/{id}.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace pelton::api {
+
+struct ModelCard {
+  std::string id;
+  std::string root;  // the model that an alias stands for
+  int64_t created = 0;
+  int64_t context_max = 0;
+};
+
+std::string model_list_body(std::span<const ModelCard> models);
+std::string model_body(const ModelCard& model);
+
+}  // namespace pelton::api

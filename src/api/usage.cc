@@ -1,0 +1,17 @@
+#include "api/usage.h"
+
+namespace pelton::api {
+
+void write_usage(base::JsonWriter& writer, const Usage& usage) {
+  writer.begin_object();
+  writer.key("prompt_tokens").integer(usage.prompt_tokens);
+  writer.key("completion_tokens").integer(usage.completion_tokens);
+  writer.key("total_tokens").integer(usage.prompt_tokens + usage.completion_tokens);
+  writer.key("prompt_tokens_details").begin_object();
+  writer.key("cached_tokens").integer(usage.cached_tokens).end_object();
+  writer.key("completion_tokens_details").begin_object();
+  writer.key("reasoning_tokens").integer(usage.reasoning_tokens).end_object();
+  writer.end_object();
+}
+
+}  // namespace pelton::api
