@@ -1,0 +1,66 @@
+#include "tokenizer/special_texts.h"
+
+#include "base/check.h"
+
+namespace pelton::tokenizer {
+namespace {
+
+constexpr uint32_t kNoNode = 0;  // the root is nobody's child
+
+uint64_t edge(uint32_t node, char byte) {
+  return uint64_t{node} << 8 | static_cast<uint8_t>(byte);
+}
+
+}  // namespace
+
+uint32_t SpecialTexts::child(uint32_t node, char byte) const {
+  const auto found = children_.find(edge(node, byte));
+  return found == children_.end() ? kNoNode : found->second;
+}
+
+bool SpecialTexts::add(std::string_view text, TokenId id) {
+  CHECK(!text.empty());
+  uint32_t node = 0;
+  for (const char byte : text) {
+    const auto [place, added] =
+        children_.try_emplace(edge(node, byte), static_cast<uint32_t>(ids_.size()));
+    if (added) ids_.push_back(kNoToken);
+    node = place->second;
+  }
+  if (ids_[node] != kNoToken) return false;
+  ids_[node] = id;
+  starts_[static_cast<uint8_t>(text[0])] = true;
+  return true;
+}
+
+TokenId SpecialTexts::find(std::string_view text) const {
+  uint32_t node = 0;
+  for (const char byte : text) {
+    node = child(node, byte);
+    if (node == kNoNode) return kNoToken;
+  }
+  return ids_[node];
+}
+
+std::optional<SpecialTexts::Match> SpecialTexts::match_at(std::string_view text,
+                                                          size_t begin) const {
+  std::optional<Match> longest;
+  uint32_t node = 0;
+  for (size_t i = begin; i < text.size(); ++i) {
+    node = child(node, text[i]);
+    if (node == kNoNode) break;
+    if (ids_[node] != kNoToken) longest = Match{begin, i + 1 - begin, ids_[node]};
+  }
+  return longest;
+}
+
+std::optional<SpecialTexts::Match> SpecialTexts::next(std::string_view text, size_t from) const {
+  for (size_t begin = from; begin < text.size(); ++begin) {
+    if (!starts_[static_cast<uint8_t>(text[begin])]) continue;
+    const std::optional<Match> match = match_at(text, begin);
+    if (match) return match;
+  }
+  return std::nullopt;
+}
+
+}  // namespace pelton::tokenizer

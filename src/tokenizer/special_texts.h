@@ -1,0 +1,42 @@
+// Finds the texts of control tokens in a text: leftmost first, and of those the longest. A trie.
+// Immutable once filled; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/token_id.h"
+#include "tokenizer/token_lookup.h"
+
+namespace pelton::tokenizer {
+
+class SpecialTexts {
+ public:
+  struct Match {
+    size_t begin;
+    size_t length;
+    TokenId id;
+  };
+
+  // False if that text is there already. `text` is not empty.
+  [[nodiscard]] bool add(std::string_view text, TokenId id);
+
+  // The token whose text is exactly this; kNoToken if none.
+  TokenId find(std::string_view text) const;
+
+  // The first match at or behind `from`.
+  std::optional<Match> next(std::string_view text, size_t from) const;
+
+ private:
+  std::optional<Match> match_at(std::string_view text, size_t begin) const;
+  uint32_t child(uint32_t node, char byte) const;
+
+  std::unordered_map<uint64_t, uint32_t> children_;  // (node, byte) -> node
+  std::vector<TokenId> ids_{kNoToken};               // by node; node 0 is the root
+  bool starts_[256] = {};
+};
+
+}  // namespace pelton::tokenizer

@@ -1,0 +1,88 @@
+#include "tokenizer/token_lookup.h"
+
+#include <bit>
+#include <cstring>
+
+#include "base/random.h"
+
+namespace pelton::tokenizer {
+namespace {
+
+template <typename Word>
+uint64_t load(const char* at) {
+  Word word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// At most 8 bytes, zero-padded; with the length beside it this is the piece itself.
+uint64_t short_key(const char* at, size_t length) {
+  if (length >= 4) {
+    const uint64_t low = load<uint32_t>(at);
+    const uint64_t high = load<uint32_t>(at + length - 4);
+    return length == 8 ? low | high << 32 : low | (high >> ((8 - length) * 8)) << 32;
+  }
+  if (length >= 2) {
+    const uint64_t low = load<uint16_t>(at);
+    return length == 2 ? low : low | uint64_t{static_cast<uint8_t>(at[2])} << 16;
+  }
+  return static_cast<uint8_t>(at[0]);
+}
+
+// Not keyed: who can choose a model's tokens can choose the model, and a piece that finds nothing
+// costs one probe sequence whatever it is.
+uint64_t long_key(const char* at, size_t length) {
+  uint64_t hash = length;
+  size_t i = 0;
+  for (; i + 8 < length; i += 8) hash = base::mix64(hash ^ load<uint64_t>(at + i));
+  return base::mix64(hash ^ load<uint64_t>(at + length - 8));
+}
+
+uint64_t key_of(std::string_view bytes) {
+  return bytes.size() <= 8 ? short_key(bytes.data(), bytes.size())
+                           : long_key(bytes.data(), bytes.size());
+}
+
+// Fibonacci hashing of key and length: the high bits of the product depend on all of the key's.
+size_t slot_of(uint64_t key, size_t length) {
+  const uint64_t product = (key + length) * 0x9E3779B97F4A7C15ull;
+  return static_cast<size_t>(product ^ (product >> 32));
+}
+
+}  // namespace
+
+TokenLookup::TokenLookup(size_t tokens)
+    : slots_(std::bit_ceil(tokens * 2 + 2)), mask_(slots_.size() - 1) {}
+
+TokenId TokenLookup::insert(const TokenBytes& tokens, TokenId id) {
+  const std::string_view bytes = tokens[id];
+  const uint64_t key = key_of(bytes);
+  size_t slot = slot_of(key, bytes.size()) & mask_;
+  while (slots_[slot].id != kNoToken) {
+    const Slot& taken = slots_[slot];
+    if (taken.key == key && taken.length == bytes.size() && tokens[taken.id] == bytes) {
+      return taken.id;
+    }
+    slot = (slot + 1) & mask_;
+  }
+  slots_[slot] = {key, id, static_cast<uint32_t>(bytes.size())};
+  if (bytes.size() > bytes_max_) bytes_max_ = bytes.size();
+  return kNoToken;
+}
+
+TokenId TokenLookup::find(const TokenBytes& tokens, std::string_view bytes) const {
+  if (bytes.empty() || bytes.size() > bytes_max_) return kNoToken;
+  const uint64_t key = key_of(bytes);
+  size_t slot = slot_of(key, bytes.size()) & mask_;
+  while (slots_[slot].id != kNoToken) {
+    const Slot& taken = slots_[slot];
+    if (taken.key == key && taken.length == bytes.size() &&
+        (bytes.size() <= 8 || tokens[taken.id] == bytes)) {
+      return taken.id;
+    }
+    slot = (slot + 1) & mask_;
+  }
+  return kNoToken;
+}
+
+}  // namespace pelton::tokenizer

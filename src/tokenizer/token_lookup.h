@@ -1,0 +1,42 @@
+// From bytes to the token that stands for them: a flat open-addressed table. Immutable once filled;
+// any thread.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/token_id.h"
+#include "tokenizer/token_bytes.h"
+
+namespace pelton::tokenizer {
+
+inline constexpr TokenId kNoToken = -1;
+
+class TokenLookup {
+ public:
+  // Room for at most `tokens` entries.
+  explicit TokenLookup(size_t tokens);
+
+  // kNoToken if entered, or else the id that has these bytes already. `tokens[id]` must stay as it
+  // is for as long as this table is asked.
+  TokenId insert(const TokenBytes& tokens, TokenId id);
+
+  // kNoToken if there is none. `tokens` is the one that was given to insert.
+  TokenId find(const TokenBytes& tokens, std::string_view bytes) const;
+
+  size_t bytes_max() const { return bytes_max_; }
+
+ private:
+  struct Slot {
+    uint64_t key = 0;  // the bytes themselves if there are at most 8, or a hash
+    TokenId id = kNoToken;
+    uint32_t length = 0;
+  };
+
+  std::vector<Slot> slots_;
+  size_t mask_;
+  size_t bytes_max_ = 0;
+};
+
+}  // namespace pelton::tokenizer

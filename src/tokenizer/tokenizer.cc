@@ -1,0 +1,206 @@
+#include "tokenizer/tokenizer.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "base/utf8.h"
+#include "tokenizer/byte_pair_encoder.h"
+#include "tokenizer/incremental_decoder.h"
+#include "tokenizer/o200k_splitter.h"
+#include "tokenizer/regex_splitter.h"
+#include "tokenizer/special_texts.h"
+#include "tokenizer/tiktoken_file.h"
+#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/tokenizer_parts.h"
+
+namespace pelton::tokenizer {
+namespace {
+
+// gpt-oss' tokenizer.json has 28 million bytes.
+constexpr size_t kFileBytesMax = size_t{256} << 20;
+
+bool is_ascii(const char* at) {
+  uint64_t word;
+  std::memcpy(&word, at, sizeof word);
+  return (word & 0x8080808080808080ull) == 0;
+}
+
+bool is_valid(std::string_view text) {
+  size_t i = 0;
+  while (i < text.size()) {
+    if (i + 8 <= text.size() && is_ascii(text.data() + i)) {
+      i += 8;
+      continue;
+    }
+    const base::Utf8Step step = base::utf8_step(text.substr(i));
+    if (step.kind != base::Utf8Step::Kind::kCodePoint) return false;
+    i += step.bytes;
+  }
+  return true;
+}
+
+// `text` itself if it is valid UTF-8, or else `storage`, filled with the repaired text.
+std::string_view repaired(std::string_view text, std::string& storage) {
+  if (is_valid(text)) return text;
+  storage = base::replace_invalid_utf8(text);
+  return storage;
+}
+
+Result<std::array<TokenId, 256>> find_byte_tokens(const TokenizerParts& parts,
+                                                  const std::string& name) {
+  std::array<TokenId, 256> byte_tokens;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char letter = static_cast<char>(byte);
+    const TokenId id = parts.lookup.find(parts.tokens, {&letter, 1});
+    if (id == kNoToken) {
+      return bad_tokenizer(name, "vocab",
+                           fmt::format("no token for the byte {:#04x}: not every text could be "
+                                       "encoded",
+                                       byte));
+    }
+    byte_tokens[static_cast<size_t>(byte)] = id;
+  }
+  return byte_tokens;
+}
+
+Result<std::unique_ptr<Splitter>> make_splitter(const TokenizerParts& parts,
+                                                const std::string& name) {
+  if (parts.split_patterns.size() == 1 && parts.split_patterns[0] == kO200kPattern) {
+    return std::unique_ptr<Splitter>(std::make_unique<O200kSplitter>());
+  }
+  auto compiled = RegexSplitter::compile(parts.split_patterns);
+  if (!compiled.ok()) {
+    const Error error = std::move(compiled).error();
+    return bad_tokenizer(name, fmt::format("pre_tokenizer pattern {}", error.field),
+                         error.message);
+  }
+  return std::unique_ptr<Splitter>(std::move(compiled).value());
+}
+
+}  // namespace
+
+struct Tokenizer::State {
+  TokenBytes tokens;
+  TokenLookup lookup;
+  BytePairEncoder encoder;
+  bool whole_pieces_first;
+  std::unique_ptr<Splitter> splitter;
+  SpecialTexts added;
+  std::vector<bool> special;  // by id
+
+  static Result<std::unique_ptr<State>> make(TokenizerParts parts, const std::string& name);
+
+  // `text` is valid UTF-8.
+  void encode(std::string_view text, std::vector<TokenId>& out) const {
+    splitter->split(text, [&](std::string_view piece) {
+      if (whole_pieces_first) {
+        const TokenId whole = lookup.find(tokens, piece);
+        if (whole != kNoToken) {
+          out.push_back(whole);
+          return;
+        }
+      }
+      encoder.encode(piece, out);
+    });
+  }
+};
+
+Result<std::unique_ptr<Tokenizer::State>> Tokenizer::State::make(TokenizerParts parts,
+                                                                 const std::string& name) {
+  TRY_ASSIGN(const auto byte_tokens, find_byte_tokens(parts, name));
+  TRY_ASSIGN(std::unique_ptr<Splitter> splitter, make_splitter(parts, name));
+  SpecialTexts added;
+  std::vector<bool> special(static_cast<size_t>(parts.tokens.size()));
+  for (const AddedToken& token : parts.added) {
+    if (!added.add(token.text, token.id)) {
+      return bad_tokenizer(name, "added_tokens", fmt::format("\"{}\" is there twice", token.text));
+    }
+    special[static_cast<size_t>(token.id)] = token.special;
+  }
+  return std::unique_ptr<State>(
+      new State{.tokens = std::move(parts.tokens),
+                .lookup = std::move(parts.lookup),
+                .encoder = BytePairEncoder(byte_tokens, std::move(parts.merges)),
+                .whole_pieces_first = parts.whole_pieces_first,
+                .splitter = std::move(splitter),
+                .added = std::move(added),
+                .special = std::move(special)});
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Result<Tokenizer> Tokenizer::load(const std::string& file) {
+  TRY_ASSIGN(const std::string text, base::read_file(file, kFileBytesMax));
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  const bool json = first != std::string::npos && text[first] == '{';  // no letter of base64
+  return json ? from_json(text, file) : from_tiktoken(text, file);
+}
+
+Result<Tokenizer> Tokenizer::from_json(std::string_view text, const std::string& name) {
+  TRY_ASSIGN(TokenizerParts parts, read_tokenizer_json(text, name));
+  TRY_ASSIGN(std::unique_ptr<State> state, State::make(std::move(parts), name));
+  return Tokenizer(std::move(state));
+}
+
+Result<Tokenizer> Tokenizer::from_tiktoken(std::string_view text, const std::string& name) {
+  TRY_ASSIGN(TokenizerParts parts, read_tiktoken(text, name));
+  TRY_ASSIGN(std::unique_ptr<State> state, State::make(std::move(parts), name));
+  return Tokenizer(std::move(state));
+}
+
+void Tokenizer::encode(std::string_view text, std::vector<TokenId>& out) const {
+  std::string storage;
+  state_->encode(repaired(text, storage), out);
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
+  std::vector<TokenId> out;
+  encode(text, out);
+  return out;
+}
+
+std::vector<TokenId> Tokenizer::encode_with_special(std::string_view text) const {
+  std::string storage;
+  text = repaired(text, storage);
+  std::vector<TokenId> out;
+  size_t done = 0;
+  while (const auto match = state_->added.next(text, done)) {
+    state_->encode(text.substr(done, match->begin - done), out);
+    out.push_back(match->id);
+    done = match->begin + match->length;
+  }
+  state_->encode(text.substr(done), out);
+  return out;
+}
+
+std::string_view Tokenizer::bytes(TokenId id) const { return state_->tokens[id]; }
+
+bool Tokenizer::is_special(TokenId id) const {
+  const size_t index = static_cast<size_t>(id);
+  return index < state_->special.size() && state_->special[index];
+}
+
+std::optional<TokenId> Tokenizer::special_id(std::string_view text) const {
+  const TokenId id = state_->added.find(text);
+  if (id == kNoToken) return std::nullopt;
+  return id;
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids) const {
+  std::string out;
+  IncrementalDecoder decoder;
+  for (const TokenId id : ids) decoder.push(bytes(id), out);
+  decoder.finish(out);
+  return out;
+}
+
+int Tokenizer::vocab_size() const { return state_->tokens.size(); }
+
+}  // namespace pelton::tokenizer

@@ -1,0 +1,44 @@
+// Writes tokenizer.json files in Hugging Face's byte-level BPE form, as gpt-oss' own is. For synthetic
+// checkpoints and for tests.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/token_id.h"
+#include "tokenizer/tokenizer_parts.h"
+
+namespace pelton::tokenizer {
+
+enum class MergeForm {
+  kPairs,    // ["a", "b"], as newer files have it
+  kStrings,  // "a b", as older files have it
+};
+
+struct TokenizerFile {
+  struct Merge {
+    std::string left;
+    std::string right;
+  };
+  std::vector<std::string> tokens;  // by id; an empty one is an id without a token
+  std::vector<Merge> merges;        // in order of rank
+  MergeForm merge_form = MergeForm::kPairs;
+  bool ignore_merges = true;  // a piece that is a token is that token
+  std::string split_pattern;
+  std::vector<AddedToken> added;
+};
+
+std::string write_tokenizer_json(const TokenizerFile& file);
+
+// The smallest vocabulary that has every byte and Harmony's control tokens.
+inline constexpr int kSyntheticVocabularyMin = 256 + 21;
+
+// A tokenizer for random weights: any text encodes and decodes. Ids from 0 are the 256 bytes, then
+// runs of lower-case letters with merges that make them; the last 21 are Harmony's control tokens. A
+// vocabulary of 201088 has them at 199998..200018 and nothing above, as gpt-oss has.
+// Error: kInvalidArgument if vocab_size is below kSyntheticVocabularyMin or above kTokenIdsMax.
+Result<std::string> synthetic_tokenizer_json(int vocab_size);
+
+}  // namespace pelton::tokenizer
