@@ -56,6 +56,7 @@ class HarmonyParser {
 
   // A header that grows beyond one of these was none: its words become text.
   static constexpr size_t kHeaderTokensMax = 192;
+  static constexpr size_t kHeaderBytesMax = 1024;
   static constexpr int kHeaderWordsMax = 8;
 
   // Both must outlive this.
@@ -72,37 +73,49 @@ class HarmonyParser {
   bool in_text() const { return state_ == State::kText; }
   // The open message's header; meaningful while in_text().
   const MessageHeader& header() const { return header_; }
+  // Whether the last pushed token's own bytes became text (control tokens' never do).
+  bool token_was_text() const { return token_was_text_; }
   // How often something had to be repaired.
   int repair_count() const { return repair_count_; }
 
  private:
   enum class State : uint8_t { kBetween, kHeader, kText, kFinished };
 
-  void push_between(TokenId token);
+  void push_between(TokenId token, std::vector<HarmonyEvent>& events);
   void push_header(TokenId token, std::vector<HarmonyEvent>& events);
   void push_text(TokenId token, std::vector<HarmonyEvent>& events);
   void open_header(std::optional<Role> role);
-  bool header_still_plausible(TokenId token);
-  // The header turned out to lack its <|message|>: its words become text.
-  void give_up_header(std::vector<HarmonyEvent>& events, bool truncated);
+  void collect_header(TokenId token, std::vector<HarmonyEvent>& events);
+  bool header_is_plausible() const;
+  // The header turned out to lack its <|message|>: what is no header in it becomes text. False:
+  // there was nothing to begin a message with.
+  enum class Ending : uint8_t { kByModel, kCutOff };
+  bool give_up_header(Ending ending, std::vector<HarmonyEvent>& events);
   void begin_message(MessageHeader header, std::vector<HarmonyEvent>& events);
   void end_message(MessageEnd::By by, std::vector<HarmonyEvent>& events);
   void append_text(std::string_view bytes, std::vector<HarmonyEvent>& events);
-  bool is_control(TokenId token) const;
+  MessageEnd::By ended_by(TokenId token) const;
 
   const tokenizer::Tokenizer& tokenizer_;
   const HarmonyTokens& tokens_;
   const Options options_;
 
   State state_ = State::kBetween;
-  std::optional<Role> header_role_;  // known before the header's first word
+  bool token_was_text_ = false;
+  int repair_count_ = 0;
+
+  // The header being collected.
+  std::optional<Role> header_role_;  // known before its first word
   std::vector<TokenId> header_tokens_;
+  size_t header_bytes_ = 0;
   int header_words_ = 0;
-  bool header_in_word_ = false;
-  bool header_saw_newline_ = false;
+  bool in_word_ = false;
+  bool line_ended_ = false;
+  bool text_after_line_ = false;
+
+  // The open message.
   MessageHeader header_;
   tokenizer::IncrementalDecoder decoder_;
-  int repair_count_ = 0;
 };
 
 }  // namespace pelton::chat

@@ -73,6 +73,9 @@ class ReplyBuilder {
     Preamble preamble = Preamble::kContent;
   };
 
+  // Of what the model writes as somebody else; shown only if there is nothing else to show.
+  static constexpr size_t kHeldBackBytesMax = 64 << 10;
+
   // Both must outlive this.
   ReplyBuilder(const tokenizer::Tokenizer& tokenizer, const HarmonyTokens& tokens,
                const Options& options);
@@ -105,6 +108,7 @@ class ReplyBuilder {
   Reply reply_;
   Field field_ = Field::kContent;
   bool separate_ = false;  // the open message's first text needs a separator before it
+  int unclosed_calls_ = 0;
   std::string held_back_;  // text of messages the model wrote in another's name
 };
 

@@ -1,0 +1,161 @@
+#include "chat/reply.h"
+
+#include <utility>
+
+namespace pelton::chat {
+namespace {
+
+constexpr std::string_view kFunctions = "functions.";
+
+// "assistant", "all" and "user" are nobody to be called.
+bool is_tool(const std::optional<std::string>& recipient) {
+  return recipient && !recipient->empty() && *recipient != "assistant" && *recipient != "all" &&
+         *recipient != "user";
+}
+
+ReplyDelta::Kind delta_kind(bool reasoning, bool content) {
+  if (reasoning) return ReplyDelta::Kind::kReasoning;
+  return content ? ReplyDelta::Kind::kContent : ReplyDelta::Kind::kToolArguments;
+}
+
+}  // namespace
+
+void ReplyDelta::clear() {
+  kind = Kind::kNone;
+  reasoning.clear();
+  content.clear();
+  tool_calls.clear();
+}
+
+ReplyBuilder::ReplyBuilder(const tokenizer::Tokenizer& tokenizer, const HarmonyTokens& tokens,
+                           const Options& options)
+    : options_(options), parser_(tokenizer, tokens, {.start = options.start}) {}
+
+void ReplyBuilder::push(TokenId token, ReplyDelta& delta) {
+  delta.clear();
+  parser_.push(token, events_);
+  apply_events(delta);
+  if (!parser_.token_was_text() || field_ == Field::kHeldBack) return;
+  delta.kind = delta_kind(field_ == Field::kReasoning, field_ == Field::kContent);
+  if (field_ == Field::kReasoning) ++reply_.reasoning_tokens;
+}
+
+Reply ReplyBuilder::finish(StopCause cause, ReplyDelta& delta) {
+  delta.clear();
+  parser_.finish(events_);
+  apply_events(delta);
+
+  const bool nothing_seen = !reply_.content && !reply_.reasoning && reply_.tool_calls.empty();
+  if (nothing_seen) {
+    delta.content += held_back_;
+    reply_.content = std::move(held_back_);
+  } else if (!held_back_.empty()) {
+    reply_.warnings.emplace_back("left out what the model wrote in another's name");
+  }
+  if (parser_.repair_count() > 0) {
+    reply_.warnings.push_back("repaired the model's message format in " +
+                              std::to_string(parser_.repair_count()) + " places");
+  }
+  if (unclosed_calls_ > 0) {
+    reply_.warnings.push_back(std::to_string(unclosed_calls_) + " tool calls were not closed");
+  }
+  if (cause == StopCause::kLength) {
+    reply_.finish = ReplyFinish::kLength;
+  } else if (!reply_.tool_calls.empty()) {
+    reply_.finish = ReplyFinish::kToolCalls;
+  }
+  return std::move(reply_);
+}
+
+void ReplyBuilder::apply_events(ReplyDelta& delta) {
+  for (const HarmonyEvent& event : events_) {
+    if (const auto* message = std::get_if<MessageBegin>(&event)) {
+      begin(message->header, delta);
+    } else if (const auto* text = std::get_if<TextDelta>(&event)) {
+      add_text(text->text, delta);
+    } else {
+      end(std::get<MessageEnd>(event).by);
+    }
+  }
+  events_.clear();
+}
+
+void ReplyBuilder::begin(const MessageHeader& header, ReplyDelta& delta) {
+  separate_ = false;
+  if (header.role != Role::kAssistant) {
+    field_ = Field::kHeldBack;
+  } else if (is_tool(header.recipient)) {
+    field_ = Field::kToolArguments;
+    begin_call(header, delta);
+  } else if (header.channel == kAnalysis || (header.channel == kCommentary &&
+                                             options_.preamble == Options::Preamble::kReasoning)) {
+    field_ = Field::kReasoning;
+    separate_ = reply_.reasoning && !reply_.reasoning->empty();
+  } else {
+    field_ = Field::kContent;
+    if (!reply_.content) reply_.content.emplace();
+    separate_ = !reply_.content->empty();
+  }
+}
+
+void ReplyBuilder::begin_call(const MessageHeader& header, ReplyDelta& delta) {
+  ToolCall call;
+  call.recipient = *header.recipient;
+  call.is_function =
+      call.recipient.starts_with(kFunctions) && call.recipient.size() > kFunctions.size();
+  call.is_builtin = call.recipient == "python" || call.recipient.starts_with("browser.");
+  call.name = call.is_function ? call.recipient.substr(kFunctions.size()) : call.recipient;
+
+  delta.tool_calls.push_back({.index = static_cast<int>(reply_.tool_calls.size()),
+                              .begins = true,
+                              .name = call.name,
+                              .recipient = call.recipient,
+                              .is_function = call.is_function,
+                              .is_builtin = call.is_builtin,
+                              .arguments = {}});
+  reply_.tool_calls.push_back(std::move(call));
+}
+
+void ReplyBuilder::add_text(std::string_view text, ReplyDelta& delta) {
+  switch (field_) {
+    case Field::kReasoning: {
+      if (!reply_.reasoning) reply_.reasoning.emplace();
+      const std::string_view separator = separate_ ? "\n" : "";
+      delta.reasoning.append(separator).append(text);
+      reply_.reasoning->append(separator).append(text);
+      break;
+    }
+    case Field::kContent: {
+      const std::string_view separator = separate_ ? "\n\n" : "";
+      delta.content.append(separator).append(text);
+      reply_.content->append(separator).append(text);
+      break;
+    }
+    case Field::kToolArguments:
+      call_delta(delta).arguments += text;
+      reply_.tool_calls.back().arguments += text;
+      break;
+    case Field::kHeldBack:
+      if (held_back_.size() + text.size() <= kHeldBackBytesMax) held_back_ += text;
+      break;
+  }
+  separate_ = false;
+}
+
+void ReplyBuilder::end(MessageEnd::By by) {
+  if (field_ != Field::kToolArguments) return;
+  const bool by_model = by != MessageEnd::By::kEndOfStream && by != MessageEnd::By::kNextMessage;
+  reply_.tool_calls.back().complete = by_model;
+  if (!by_model) ++unclosed_calls_;
+}
+
+// The delta of the open call: text follows its beginning within one push, or comes alone.
+ToolCallDelta& ReplyBuilder::call_delta(ReplyDelta& delta) {
+  const int index = static_cast<int>(reply_.tool_calls.size()) - 1;
+  if (delta.tool_calls.empty() || delta.tool_calls.back().index != index) {
+    delta.tool_calls.push_back({.index = index});
+  }
+  return delta.tool_calls.back();
+}
+
+}  // namespace pelton::chat
