@@ -27,14 +27,20 @@ class Engine {
  public:
   struct Options {
     int inbox_max = 1024;  // requests accepted and not yet running
+    // Steps submitted and not collected, 1 or 2. With 2, step n+1 is planned and submitted while
+    // step n runs: worth it where planning takes a visible share of a step (a fast device). Its
+    // price is that an arrival waits up to one step longer and that a stop token wastes one row; on
+    // a CPU, whose steps take a hundred times as long as their planning, 1 is the better choice.
+    int steps_in_flight_max = 1;
   };
 
   // `executor`, `clock` and `log` outlive the engine. Starts the engine thread.
   Engine(const Options& options, Executor& executor, const base::Clock& clock, base::Log& log);
   ~Engine();  // stops: running requests end with kError / kUnavailable
 
-  // Any thread. Errors: kInvalidArgument (empty prompt, prompt and max_new_tokens beyond the context),
-  // kDoesNotFit (needs more blocks than exist), kOverloaded (inbox full), kUnavailable (stopping).
+  // Any thread. Errors: kInvalidArgument (empty prompt, prompt and max_new_tokens beyond the
+  // context), kDoesNotFit (needs more blocks than exist), kOverloaded (inbox full), kUnavailable
+  // (stopping).
   Result<TokenStream> submit(request::GenerationRequest request);
 
   // Refuses new requests; returns when the running ones have ended or `limit_ms` is over.

@@ -1,8 +1,8 @@
 // The seam between deciding and doing. Real: executor/local_executor (CPU). Modelled:
 // engine/modelled_executor (tests, simulator). Engine thread only; work may run elsewhere.
 //
-// submit and collect are two verbs so that step n+1 can be planned while step n runs: a plan may name
-// "the token the step before sampled in this seat" (PlannedSequence::tokens empty).
+// submit and collect are two verbs so that step n+1 can be planned while step n runs: a plan may
+// name "the token the step before sampled in this seat" (PlannedSequence::tokens empty).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What one step computes: the scheduler writes it, an executor carries it out. Plain values; ragged:
-// each sequence brings its own number of tokens, so prefill chunks and decodes mix freely.
+// What one step computes: the scheduler writes it, an executor carries it out. Plain values;
+// ragged: each sequence brings its own number of tokens, so prefill chunks and decodes mix freely.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +9,35 @@
 
 #include "base/result.h"
 #include "base/token_id.h"
+#include "kv/block_id.h"
 #include "request/generation_request.h"
 
 namespace pelton::engine {
 
 // A sequence's seat, 0 .. sequences_max-1. The executor keeps per-seat state (sampling history).
 using Seat = int32_t;
-using BlockId = int32_t;
-inline constexpr BlockId kNoBlock = -1;
+using kv::BlockId;
+using kv::kNoBlock;
 
 struct PlannedSequence {
   Seat seat = 0;
 
   // Set in the first step after the sequence took this seat (again after a preemption): what to
-  // sample with, and every token before `start + tokens` that penalties count.
-  // `prompt_count` of `history` are the caller's prompt; the rest was generated before a preemption.
+  // sample with, and every token known so far, those that later prefill chunks will bring included.
+  // `prompt_count` of `history` are the caller's prompt; the rest was generated before a
+  // preemption. From here on only sampled tokens are added to the history, by whoever samples them.
   struct Arrival {
     request::SamplingParams sampling;
     std::vector<TokenId> history;  // empty unless sampling.has_penalties()
-    int prompt_count = 0;
+    int prompt_count = 0;          // also set without a history
   };
   std::optional<Arrival> arrival;
 
-  int32_t start = 0;            // position of the first token computed in this step
-  std::vector<TokenId> tokens;  // known inputs; empty: one token, the one the step before sampled here
-  bool sample = false;          // sample after the last token (its position is start + count)
+  int32_t start = 0;  // position of the first token computed in this step
+  std::vector<TokenId>
+      tokens;           // known inputs; empty: one token, the one the step before sampled here
+  bool sample = false;  // sample after the last token (its position is start + count)
+  std::vector<TokenId> banned;  // not to be sampled in this step: stop tokens before min_new_tokens
 
   // Block tables, indexed by position / block_tokens. Window entries that have left the window are
   // kNoBlock.

@@ -1,0 +1,242 @@
+#include "engine/engine.h"
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "engine/inbox.h"
+#include "engine/scheduler.h"
+#include "engine/token_stream_state.h"
+
+namespace pelton::engine {
+
+namespace {
+
+// EngineStats, readable while the engine thread writes.
+struct SharedStats {
+  std::atomic<int> running{0};
+  std::atomic<int> waiting{0};
+  std::atomic<int64_t> steps{0};
+  std::atomic<int64_t> prompt_tokens{0};
+  std::atomic<int64_t> output_tokens{0};
+  std::atomic<int64_t> preemptions{0};
+  std::atomic<int> full_blocks_used{0};
+  std::atomic<int> window_blocks_used{0};
+};
+
+}  // namespace
+
+class Engine::Loop {
+ public:
+  Loop(const Options& options, Executor& executor, const base::Clock& clock, base::Log& log)
+      : options_(options),
+        executor_(executor),
+        clock_(clock),
+        log_(log),
+        inbox_(options.inbox_max),
+        scheduler_(executor.capacity()) {
+    CHECK(options.inbox_max > 0);
+    CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~Loop() {
+    inbox_.stop();
+    thread_.join();
+  }
+
+  Result<TokenStream> submit(request::GenerationRequest request);
+  void drain(int64_t limit_ms);
+  EngineStats stats() const;
+  const ExecutorCapacity& capacity() const { return executor_.capacity(); }
+
+ private:
+  // A request the scheduler knows.
+  struct Reader {
+    std::shared_ptr<TokenStream::State> stream;
+    std::string request_id;
+    int prompt_tokens = 0;
+    bool was_admitted = false;
+  };
+
+  void run();
+  void turn();
+  void receive(std::vector<Inbox::Arrival> arrivals);
+  void drop_cancelled();
+  void emit();
+  void emit(Scheduler::Event event);
+  void publish_stats();
+  void stop();
+
+  const Options options_;
+  Executor& executor_;
+  const base::Clock& clock_;
+  base::Log& log_;
+  const std::shared_ptr<CancelCount> cancels_ = std::make_shared<CancelCount>(0);
+  Inbox inbox_;
+  SharedStats stats_;
+
+  // Engine thread only.
+  Scheduler scheduler_;
+  std::unordered_map<SequenceId, Reader> readers_;
+  int64_t cancels_seen_ = 0;
+  int in_flight_ = 0;
+
+  std::thread thread_;
+};
+
+Result<TokenStream> Engine::Loop::submit(request::GenerationRequest request) {
+  TRY(check_request(request, capacity()));
+  const std::shared_ptr<TokenStream::State> state = std::make_shared<TokenStream::State>(cancels_);
+  TRY(inbox_.submit({.request = std::move(request), .stream = state}));
+  return TokenStream(state);
+}
+
+void Engine::Loop::drain(int64_t limit_ms) {
+  inbox_.close();
+  inbox_.wait_until_all_ended(std::chrono::milliseconds(limit_ms));
+}
+
+void Engine::Loop::run() {
+  for (;;) {
+    const bool nothing_to_do = scheduler_.idle() && in_flight_ == 0;
+    Inbox::Delivery delivery = nothing_to_do ? inbox_.wait() : inbox_.take();
+    receive(std::move(delivery.arrivals));
+    if (delivery.stop) return stop();
+    turn();
+  }
+}
+
+void Engine::Loop::turn() {
+  drop_cancelled();
+
+  StepPlan next = scheduler_.plan(clock_.now_ns());
+  const bool submitted = !next.empty();
+  if (submitted) {
+    executor_.submit(std::move(next));
+    ++in_flight_;
+  }
+  // Beyond this point no sequence joins or leaves the submitted step.
+  publish_stats();
+  emit();
+
+  if (in_flight_ == options_.steps_in_flight_max || (in_flight_ > 0 && !submitted)) {
+    StepResult result = executor_.collect();  // of the oldest step; a later one runs on
+    --in_flight_;
+    stats_.steps.fetch_add(1, std::memory_order_relaxed);
+    if (result.error) {
+      log_.error(fmt::format("step {} failed: {}", result.step, result.error->message));
+    }
+    scheduler_.commit(std::move(result));
+  }
+  // Beyond this point finished sequences hold no blocks.
+  publish_stats();
+  emit();
+}
+
+void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
+  for (Inbox::Arrival& arrival : arrivals) {
+    Reader reader{.stream = std::move(arrival.stream),
+                  .request_id = arrival.request.id,
+                  .prompt_tokens = static_cast<int>(arrival.request.prompt.size())};
+    const Result<SequenceId> id = scheduler_.submit(std::move(arrival.request));
+    CHECK(id.ok(), "submit has checked the request");
+    readers_.emplace(id.value(), std::move(reader));
+  }
+  // A reader may have left before its request came this far; look again.
+  if (!arrivals.empty()) cancels_seen_ = -1;
+}
+
+void Engine::Loop::drop_cancelled() {
+  const int64_t cancels = cancels_->load(std::memory_order_acquire);
+  if (cancels == cancels_seen_) return;
+  cancels_seen_ = cancels;
+  for (const auto& [id, reader] : readers_) {
+    if (reader.stream->cancelled.load(std::memory_order_acquire)) scheduler_.cancel(id);
+  }
+}
+
+void Engine::Loop::emit() {
+  for (Scheduler::Event& event : scheduler_.take_events()) emit(std::move(event));
+}
+
+void Engine::Loop::emit(Scheduler::Event event) {
+  const auto found = readers_.find(event.id);
+  CHECK(found != readers_.end());
+  Reader& reader = found->second;
+  if (event.seating == Scheduler::Event::Seating::kAdmitted) {
+    reader.was_admitted = true;
+    inbox_.note_admitted();
+    stats_.prompt_tokens.fetch_add(reader.prompt_tokens, std::memory_order_relaxed);
+  }
+  if (event.seating == Scheduler::Event::Seating::kPreempted) {
+    log_.debug(fmt::format("request {} preempted", reader.request_id));
+  }
+  if (event.token) stats_.output_tokens.fetch_add(1, std::memory_order_relaxed);
+  const bool ended = event.end.has_value();
+  if (event.token || ended) reader.stream->put(std::move(event.token), std::move(event.end));
+  if (ended) {
+    inbox_.note_ended(reader.was_admitted);
+    readers_.erase(found);
+  }
+}
+
+void Engine::Loop::publish_stats() {
+  stats_.running.store(scheduler_.running_count(), std::memory_order_relaxed);
+  stats_.waiting.store(scheduler_.waiting_count(), std::memory_order_relaxed);
+  stats_.preemptions.store(scheduler_.preemption_count(), std::memory_order_relaxed);
+  stats_.full_blocks_used.store(scheduler_.full_blocks_used(), std::memory_order_relaxed);
+  stats_.window_blocks_used.store(scheduler_.window_blocks_used(), std::memory_order_relaxed);
+}
+
+// Every reader gets an end, and the executor is left with nothing in flight.
+void Engine::Loop::stop() {
+  while (in_flight_ > 0) {
+    scheduler_.commit(executor_.collect());
+    --in_flight_;
+  }
+  const Error error{ErrorCode::kUnavailable, "the engine has stopped"};
+  for (const SequenceId id : scheduler_.live()) scheduler_.fail(id, error);
+  publish_stats();
+  emit();
+}
+
+EngineStats Engine::Loop::stats() const {
+  return {.running = stats_.running.load(std::memory_order_relaxed),
+          .waiting = stats_.waiting.load(std::memory_order_relaxed),
+          .steps = stats_.steps.load(std::memory_order_relaxed),
+          .prompt_tokens = stats_.prompt_tokens.load(std::memory_order_relaxed),
+          .output_tokens = stats_.output_tokens.load(std::memory_order_relaxed),
+          .preemptions = stats_.preemptions.load(std::memory_order_relaxed),
+          .full_blocks_used = stats_.full_blocks_used.load(std::memory_order_relaxed),
+          .window_blocks_used = stats_.window_blocks_used.load(std::memory_order_relaxed)};
+}
+
+Engine::Engine(const Options& options, Executor& executor, const base::Clock& clock, base::Log& log)
+    : loop_(std::make_unique<Loop>(options, executor, clock, log)) {}
+
+Engine::~Engine() = default;
+
+Result<TokenStream> Engine::submit(request::GenerationRequest request) {
+  return loop_->submit(std::move(request));
+}
+
+void Engine::drain(int64_t limit_ms) {
+  loop_->drain(limit_ms);
+}
+
+EngineStats Engine::stats() const {
+  return loop_->stats();
+}
+
+const ExecutorCapacity& Engine::capacity() const {
+  return loop_->capacity();
+}
+
+}  // namespace pelton::engine

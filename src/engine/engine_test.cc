@@ -1,0 +1,376 @@
+// The engine with its thread, on the modelled executor.
+#include "engine/engine.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "base/random.h"
+#include "engine/modelled_executor.h"
+
+namespace pelton::engine {
+namespace {
+
+using testing::ElementsAre;
+using testing::SizeIs;
+
+constexpr ExecutorCapacity kSmall{.block_tokens = 4,
+                                  .full_block_count = 40,
+                                  .window_block_count = 30,
+                                  .window_tokens = 8,
+                                  .sequences_max = 6,
+                                  .batch_tokens_max = 16,
+                                  .context_tokens_max = 128};
+
+request::GenerationRequest make_request(int prompt, int max_new, uint64_t seed) {
+  request::GenerationRequest request;
+  request.id = std::to_string(seed);
+  for (int i = 0; i < prompt; ++i) {
+    request.prompt.push_back(
+        static_cast<TokenId>(base::random_bits(seed, static_cast<uint64_t>(i)) % 1000));
+  }
+  request.stop.max_new_tokens = max_new;
+  request.sampling.seed = seed;
+  return request;
+}
+
+struct Output {
+  std::vector<TokenId> tokens;
+  StreamEnd end;
+};
+
+Output read_all(TokenStream& stream) {
+  Output output;
+  for (;;) {
+    TokenStream::Batch batch = stream.wait();
+    for (const SampledToken& token : batch.tokens) output.tokens.push_back(token.token);
+    if (batch.end) {
+      output.end = *batch.end;
+      return output;
+    }
+  }
+}
+
+// An engine with everything it needs. Steps take `step_ns` of real time.
+class Bench {
+ public:
+  struct Options {
+    int steps_in_flight_max = 1;
+    int inbox_max = 1024;
+    int64_t step_ns = 0;
+    ExecutorCapacity capacity = kSmall;
+    ModelledExecutor::TokenFunction next_token = checksum_tokens(1000);
+    std::function<std::optional<Error>(const StepPlan&)> fail_step;
+  };
+
+  explicit Bench(const Options& options)
+      : log_(clock_, {.level = base::LogLevel::kNone}), executor_([&] {
+          ModelledExecutor::Options made{.capacity = options.capacity,
+                                         .next_token = options.next_token,
+                                         .fail_step = options.fail_step};
+          if (options.step_ns > 0) {
+            made.timing = ModelledExecutor::Timing{
+                .clock = &clock_,
+                .step_ns = [ns = options.step_ns](const StepPlan&) { return ns; },
+                .pass =
+                    [](int64_t ns) { std::this_thread::sleep_for(std::chrono::nanoseconds(ns)); }};
+          }
+          return made;
+        }()) {
+    engine_ = std::make_unique<Engine>(
+        Engine::Options{.inbox_max = options.inbox_max,
+                        .steps_in_flight_max = options.steps_in_flight_max},
+        executor_, clock_, log_);
+  }
+
+  Engine& engine() { return *engine_; }
+  void stop() { engine_.reset(); }
+  int64_t now_ns() const { return clock_.now_ns(); }
+
+  TokenStream submit(request::GenerationRequest request) {
+    Result<TokenStream> stream = engine_->submit(std::move(request));
+    CHECK(stream.ok(), stream.error().message);
+    return std::move(stream).value();
+  }
+
+  // Waits until no sequence runs or waits, and returns the last word on blocks.
+  EngineStats settle() {
+    for (;;) {
+      const EngineStats stats = engine_->stats();
+      if (stats.running == 0 && stats.waiting == 0) return stats;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+ private:
+  base::SystemClock clock_;
+  base::Log log_;
+  ModelledExecutor executor_;
+  std::unique_ptr<Engine> engine_;
+};
+
+std::vector<TokenId> alone(const request::GenerationRequest& request) {
+  Bench bench({});
+  TokenStream stream = bench.submit(request);
+  return read_all(stream).tokens;
+}
+
+class EngineDepth : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(StepsInFlight, EngineDepth, testing::Values(1, 2));
+
+TEST_P(EngineDepth, one_request_gives_its_tokens_and_an_end) {
+  Bench bench({.steps_in_flight_max = GetParam(), .next_token = scripted_tokens({{1, {7, 8, 9}}})});
+  TokenStream stream = bench.submit(make_request(10, 3, 1));
+  const Output output = read_all(stream);
+  EXPECT_THAT(output.tokens, ElementsAre(7, 8, 9));
+  EXPECT_EQ(output.end.reason, FinishReason::kLength);
+  EXPECT_EQ(output.end.prompt_tokens, 10);
+  EXPECT_EQ(output.end.output_tokens, 3);
+  EXPECT_TRUE(stream.wait().tokens.empty());  // after the end nothing is waited for
+}
+
+TEST_P(EngineDepth, stop_token_is_delivered_and_last) {
+  Bench bench({.steps_in_flight_max = GetParam(), .next_token = scripted_tokens({{1, {7, 8, 9}}})});
+  request::GenerationRequest request = make_request(3, 20, 1);
+  request.stop.stop_tokens = {8};
+  TokenStream stream = bench.submit(request);
+  const Output output = read_all(stream);
+  EXPECT_THAT(output.tokens, ElementsAre(7, 8));
+  EXPECT_EQ(output.end.reason, FinishReason::kStop);
+  EXPECT_EQ(bench.settle().full_blocks_used, 0);
+}
+
+TEST_P(EngineDepth, many_submitters_each_get_what_they_would_alone) {
+  Bench bench({.steps_in_flight_max = GetParam()});
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < 12; ++i) {
+        const uint64_t seed = t * 100 + i;
+        const request::GenerationRequest request = make_request(
+            1 + static_cast<int>(seed * 7 % 40), 1 + static_cast<int>(seed % 30), seed);
+        TokenStream stream = bench.submit(request);
+        if (i % 4 == 3) continue;  // leaves at once
+        if (i % 4 == 2) std::this_thread::sleep_for(std::chrono::microseconds(300));  // reads late
+        EXPECT_EQ(read_all(stream).tokens, alone(request)) << "seed " << seed;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  bench.engine().drain(60'000);
+  const EngineStats stats = bench.engine().stats();
+  EXPECT_EQ(stats.full_blocks_used, 0);
+  EXPECT_EQ(stats.window_blocks_used, 0);
+}
+
+TEST_P(EngineDepth, a_reader_that_leaves_frees_its_blocks) {
+  Bench bench({.steps_in_flight_max = GetParam(), .step_ns = 1'000'000});
+  {
+    TokenStream stream = bench.submit(make_request(20, 100, 1));
+    while (stream.wait().tokens.empty()) {
+    }
+    EXPECT_GT(bench.engine().stats().full_blocks_used, 0);
+  }
+  const int64_t steps = bench.engine().stats().steps;
+  const EngineStats stats = bench.settle();
+  EXPECT_LE(stats.steps, steps + 3);
+  EXPECT_EQ(stats.full_blocks_used, 0);
+  EXPECT_EQ(stats.window_blocks_used, 0);
+}
+
+TEST_P(EngineDepth, cancel_gives_the_reader_an_end) {
+  Bench bench({.steps_in_flight_max = GetParam(), .step_ns = 1'000'000});
+  TokenStream stream = bench.submit(make_request(20, 100, 1));
+  stream.cancel();
+  EXPECT_EQ(read_all(stream).end.reason, FinishReason::kCancelled);
+}
+
+TEST_P(EngineDepth, a_failed_step_ends_its_requests_and_no_others) {
+  std::atomic<int> steps{0};
+  Bench bench({.steps_in_flight_max = GetParam(), .fail_step = [&](const StepPlan&) {
+                 return ++steps == 3 ? std::optional<Error>(
+                                           Error{ErrorCode::kInternal, "the device fell off"})
+                                     : std::nullopt;
+               }});
+  TokenStream failing = bench.submit(make_request(10, 50, 1));
+  const Output failed = read_all(failing);
+  EXPECT_EQ(failed.end.reason, FinishReason::kError);
+  ASSERT_TRUE(failed.end.error.has_value());
+  EXPECT_EQ(failed.end.error->message, "the device fell off");
+  EXPECT_THAT(failed.tokens, SizeIs(2));  // steps 1 and 2
+
+  const request::GenerationRequest next = make_request(10, 20, 2);
+  TokenStream going_on = bench.submit(next);
+  EXPECT_EQ(read_all(going_on).tokens, alone(next));
+  EXPECT_EQ(bench.settle().full_blocks_used, 0);
+}
+
+TEST_P(EngineDepth, stopping_ends_every_stream) {
+  Bench bench({.steps_in_flight_max = GetParam(), .step_ns = 500'000});
+  std::vector<TokenStream> streams;
+  for (uint64_t i = 0; i < 20; ++i) streams.push_back(bench.submit(make_request(20, 100, i)));
+  while (streams[0].wait().tokens.empty()) {
+  }
+  bench.stop();
+  for (TokenStream& stream : streams) {
+    const Output output = read_all(stream);
+    EXPECT_EQ(output.end.reason, FinishReason::kError);
+    EXPECT_EQ(output.end.error->code, ErrorCode::kUnavailable);
+  }
+}
+
+TEST_P(EngineDepth, a_passed_deadline_ends_with_an_error) {
+  Bench bench({.steps_in_flight_max = GetParam(), .step_ns = 1'000'000});
+  request::GenerationRequest request = make_request(10, 100, 1);
+  request.deadline_ns = bench.now_ns() + 20'000'000;
+  TokenStream stream = bench.submit(request);
+  const Output output = read_all(stream);
+  EXPECT_EQ(output.end.reason, FinishReason::kError);
+  EXPECT_EQ(output.end.error->code, ErrorCode::kDeadline);
+  EXPECT_LT(output.tokens.size(), 100u);
+}
+
+TEST(Engine, refuses_what_it_cannot_do) {
+  Bench bench({});
+  const auto code = [&](int prompt, int max_new) {
+    return bench.engine().submit(make_request(prompt, max_new, 1)).error().code;
+  };
+  EXPECT_EQ(code(0, 1), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(1, 0), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(100, 29), ErrorCode::kInvalidArgument);  // 129 of 128
+
+  ExecutorCapacity tight = kSmall;
+  tight.full_block_count = 8;
+  Bench small({.capacity = tight});
+  EXPECT_EQ(small.engine().submit(make_request(30, 4, 1)).error().code, ErrorCode::kDoesNotFit);
+  EXPECT_TRUE(small.engine().submit(make_request(30, 3, 1)).ok());
+}
+
+TEST(Engine, a_full_inbox_is_an_answer) {
+  Bench bench({.inbox_max = 2, .step_ns = 2'000'000});
+  std::vector<TokenStream> streams;
+  ErrorCode refused = ErrorCode::kInternal;
+  for (uint64_t i = 0; i < 20 && refused == ErrorCode::kInternal; ++i) {
+    Result<TokenStream> stream = bench.engine().submit(make_request(8, 100, i));
+    if (stream.ok()) {
+      streams.push_back(std::move(stream).value());
+    } else {
+      refused = stream.error().code;
+    }
+  }
+  EXPECT_EQ(refused, ErrorCode::kOverloaded);
+  EXPECT_GE(streams.size(), 2u);
+  EXPECT_LE(streams.size(), 8u);  // two waiting, at most six in seats
+  streams.clear();
+  bench.settle();  // what still was in the inbox then leaves a turn later
+  for (int tries = 0; tries < 100; ++tries) {
+    Result<TokenStream> again = bench.engine().submit(make_request(8, 2, 1));
+    if (again.ok()) {
+      EXPECT_EQ(read_all(again.value()).end.reason, FinishReason::kLength);
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  FAIL() << "the inbox stays full";
+}
+
+TEST(Engine, drain_lets_the_running_ones_end) {
+  Bench bench({.step_ns = 200'000});
+  TokenStream stream = bench.submit(make_request(10, 30, 1));
+  bench.engine().drain(10'000);
+  EXPECT_EQ(bench.engine().submit(make_request(1, 1, 1)).error().code, ErrorCode::kUnavailable);
+  const TokenStream::Batch all = stream.take();  // everything is there already
+  EXPECT_THAT(all.tokens, SizeIs(30));
+  EXPECT_TRUE(all.end.has_value());
+}
+
+TEST(Engine, drain_gives_up_at_its_limit) {
+  Bench bench({.step_ns = 5'000'000});
+  TokenStream stream = bench.submit(make_request(10, 110, 1));
+  bench.engine().drain(20);
+  EXPECT_FALSE(stream.take().end.has_value());
+}
+
+TEST(Engine, idle_costs_nothing) {
+  Bench bench({});
+  TokenStream stream = bench.submit(make_request(10, 5, 1));
+  read_all(stream);
+  bench.settle();
+  const auto cpu_us = [] {
+    rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
+           usage.ru_stime.tv_usec;
+  };
+  const int64_t before = cpu_us();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(cpu_us() - before, 5'000);  // 1 %
+}
+
+TEST(TokenStream, ready_is_called_once_until_the_next_take) {
+  Bench bench({.step_ns = 300'000});
+  std::atomic<int> calls{0};
+  TokenStream stream = bench.submit(make_request(10, 20, 1));
+  stream.on_ready([&] { ++calls; });
+  bench.engine().drain(10'000);
+  EXPECT_EQ(calls, 1);
+  EXPECT_THAT(stream.take().tokens, SizeIs(20));
+  EXPECT_TRUE(stream.take().tokens.empty());
+}
+
+TEST(TokenStream, ready_is_called_at_once_if_something_is_there) {
+  Bench bench({});
+  TokenStream stream = bench.submit(make_request(10, 5, 1));
+  bench.engine().drain(10'000);
+  size_t taken = 0;
+  stream.on_ready([&] { taken = stream.take().tokens.size(); });
+  EXPECT_EQ(taken, 5u);
+}
+
+TEST(TokenStream, a_reader_driven_by_ready_gets_every_token) {
+  Bench bench({});
+  const request::GenerationRequest request = make_request(20, 60, 5);
+  TokenStream stream = bench.submit(request);
+  std::mutex mutex;
+  std::condition_variable posted;
+  int posts = 0;
+  stream.on_ready([&] {
+    std::lock_guard lock(mutex);
+    ++posts;
+    posted.notify_one();
+  });
+  std::vector<TokenId> tokens;
+  for (bool ended = false; !ended;) {
+    {
+      std::unique_lock lock(mutex);
+      posted.wait(lock, [&] { return posts > 0; });
+      posts = 0;
+    }
+    const TokenStream::Batch batch = stream.take();
+    for (const SampledToken& token : batch.tokens) tokens.push_back(token.token);
+    ended = batch.end.has_value();
+  }
+  EXPECT_EQ(tokens, alone(request));
+}
+
+TEST(TokenStream, assigning_another_stream_leaves_the_first) {
+  Bench bench({.step_ns = 1'000'000});
+  TokenStream stream = bench.submit(make_request(10, 100, 1));
+  stream = bench.submit(make_request(10, 3, 2));
+  EXPECT_THAT(read_all(stream).tokens, SizeIs(3));
+  EXPECT_LT(bench.settle().steps, 50);
+}
+
+}  // namespace
+}  // namespace pelton::engine

@@ -1,0 +1,232 @@
+#include "engine/modelled_executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace pelton::engine {
+
+namespace {
+
+uint64_t checksum(uint64_t state, std::span<const TokenId> tokens) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    state = base::mix64(state + static_cast<uint64_t>(tokens[i]) * 0x9E3779B97F4A7C15ull + i);
+  }
+  return base::mix64(state + tokens.size());
+}
+
+bool contains(std::span<const TokenId> tokens, TokenId token) {
+  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+}
+
+}  // namespace
+
+ModelledExecutor::ModelledExecutor(Options options) : options_(std::move(options)) {
+  const ExecutorCapacity& capacity = options_.capacity;
+  CHECK(options_.next_token != nullptr);
+  CHECK(!options_.timing || (options_.timing->clock && options_.timing->step_ns));
+  const auto cells = [&](int blocks) {
+    return static_cast<size_t>(blocks * capacity.block_tokens);
+  };
+  full_cells_.resize(cells(capacity.full_block_count));
+  window_cells_.resize(cells(capacity.window_block_count));
+  seats_.resize(static_cast<size_t>(capacity.sequences_max));
+}
+
+void ModelledExecutor::submit(StepPlan plan) {
+  CHECK(pending_.size() < 2, "at most two steps may be submitted and not collected");
+  CHECK(!plan.empty(), "an empty step");
+  Pending pending;
+  pending.result.step = plan.step;
+  if (options_.timing) {
+    const int64_t start = std::max(busy_until_ns_, options_.timing->clock->now_ns());
+    busy_until_ns_ = start + options_.timing->step_ns(plan);
+    pending.ready_ns = busy_until_ns_;
+  }
+  check_plan(plan);
+  seat_arrivals(plan);
+  if (options_.fail_step) pending.result.error = options_.fail_step(plan);
+  for (const PlannedSequence& row : plan.sequences) {
+    if (pending.result.error) {
+      seats_[static_cast<size_t>(row.seat)].lost = true;
+    } else {
+      pending.result.sequences.push_back(compute(row, plan.step));
+    }
+  }
+  pending_.push_back(std::move(pending));
+}
+
+StepResult ModelledExecutor::collect() {
+  CHECK(!pending_.empty(), "nothing to collect");
+  Pending pending = std::move(pending_.front());
+  pending_.pop_front();
+  if (options_.timing) {
+    const int64_t left = pending.ready_ns - options_.timing->clock->now_ns();
+    if (left > 0) options_.timing->pass(left);
+  }
+  return std::move(pending.result);
+}
+
+void ModelledExecutor::check_plan(const StepPlan& plan) const {
+  int token_count = 0;
+  std::vector<bool> seated(seats_.size(), false);
+  for (const PlannedSequence& row : plan.sequences) {
+    CHECK(row.seat >= 0 && row.seat < options_.capacity.sequences_max, "no such seat");
+    CHECK(!seated[static_cast<size_t>(row.seat)], "two rows in one seat");
+    seated[static_cast<size_t>(row.seat)] = true;
+    check_row(row);
+    token_count += row.token_count();
+  }
+  CHECK(token_count <= options_.capacity.batch_tokens_max, "the step is over its token budget");
+  check_unshared(plan);
+}
+
+void ModelledExecutor::check_row(const PlannedSequence& row) const {
+  const ExecutorCapacity& capacity = options_.capacity;
+  const int32_t end = row.start + row.token_count();
+  CHECK(row.start >= 0 && end <= capacity.context_tokens_max, "a position outside the context");
+  CHECK(row.sample || !row.tokens.empty(), "a decode that does not sample");
+  const auto covers = [&](const std::vector<BlockId>& blocks, int32_t begin, int block_count) {
+    for (int32_t i = std::max(begin, 0) / capacity.block_tokens; i * capacity.block_tokens < end;
+         ++i) {
+      if (static_cast<size_t>(i) >= blocks.size()) return false;
+      const BlockId block = blocks[static_cast<size_t>(i)];
+      if (block < 0 || block >= block_count) return false;
+    }
+    return true;
+  };
+  CHECK(covers(row.full_blocks, 0, capacity.full_block_count), "a position without a full block");
+  CHECK(covers(row.window_blocks, row.start - capacity.window_tokens + 1,
+               capacity.window_block_count),
+        "a position in the window without a window block");
+}
+
+// A block that one row writes must be in no other row's table.
+void ModelledExecutor::check_unshared(const StepPlan& plan) const {
+  const auto check_group = [&](std::vector<BlockId> PlannedSequence::*table, int block_count) {
+    std::vector<int> holders(static_cast<size_t>(block_count), 0);
+    for (const PlannedSequence& row : plan.sequences) {
+      for (const BlockId block : row.*table) {
+        if (block != kNoBlock) ++holders[static_cast<size_t>(block)];
+      }
+    }
+    for (const PlannedSequence& row : plan.sequences) {
+      const int32_t first = row.start / options_.capacity.block_tokens;
+      const int32_t last = (row.start + row.token_count() - 1) / options_.capacity.block_tokens;
+      for (int32_t i = first; i <= last; ++i) {
+        const BlockId block = (row.*table)[static_cast<size_t>(i)];
+        CHECK(holders[static_cast<size_t>(block)] == 1, "a block that is written is shared");
+      }
+    }
+  };
+  check_group(&PlannedSequence::full_blocks, options_.capacity.full_block_count);
+  check_group(&PlannedSequence::window_blocks, options_.capacity.window_block_count);
+}
+
+void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
+  for (const PlannedSequence& row : plan.sequences) {
+    if (!row.arrival) continue;
+    Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
+    occupant = Occupant{};
+    occupant.lost = false;
+    occupant.sampling = row.arrival->sampling;
+    occupant.prompt_count = row.arrival->prompt_count;
+    occupant.history = row.arrival->history;
+    occupant.computed = row.start;
+  }
+}
+
+SequenceResult ModelledExecutor::compute(const PlannedSequence& row, int64_t step) {
+  Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
+  SequenceResult result{.seat = row.seat};
+  // Planned while the step before was running, which failed: the scheduler will discard this row.
+  if (occupant.lost) {
+    if (row.sample) result.tokens.push_back({.token = 0});
+    return result;
+  }
+  CHECK(row.start == occupant.computed, "positions of a seat must follow each other");
+  std::vector<TokenId> tokens = row.tokens;
+  if (tokens.empty()) {
+    CHECK(occupant.sampled_in == step - 1, "the step before sampled nothing in this seat");
+    tokens.push_back(occupant.sampled);
+  }
+  write(row, tokens);
+  occupant.computed += row.token_count();
+  if (row.sample) {
+    occupant.sampled = sample(row, occupant);
+    occupant.sampled_in = step;
+    result.tokens.push_back({.token = occupant.sampled});
+  }
+  return result;
+}
+
+void ModelledExecutor::write(const PlannedSequence& row, std::span<const TokenId> tokens) {
+  const int block_tokens = options_.capacity.block_tokens;
+  const auto cell_of = [&](const std::vector<BlockId>& blocks, int32_t position) {
+    const BlockId block = blocks[static_cast<size_t>(position / block_tokens)];
+    return static_cast<size_t>(block * block_tokens + position % block_tokens);
+  };
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const int32_t position = row.start + static_cast<int32_t>(i);
+    const Cell cell{.token = tokens[i], .position = position};
+    full_cells_[cell_of(row.full_blocks, position)] = cell;
+    window_cells_[cell_of(row.window_blocks, position)] = cell;
+  }
+}
+
+void ModelledExecutor::read(std::vector<TokenId>& into, const std::vector<Cell>& cells,
+                            const std::vector<BlockId>& blocks, int32_t begin, int32_t end) const {
+  const int block_tokens = options_.capacity.block_tokens;
+  into.clear();
+  for (int32_t position = begin; position < end; ++position) {
+    const BlockId block = blocks[static_cast<size_t>(position / block_tokens)];
+    const Cell& cell = cells[static_cast<size_t>(block * block_tokens + position % block_tokens)];
+    CHECK(cell.position == position, "a block holds other positions than its table says");
+    into.push_back(cell.token);
+  }
+}
+
+TokenId ModelledExecutor::sample(const PlannedSequence& row, Occupant& occupant) {
+  const int32_t end = occupant.computed;
+  const int32_t seen_from = std::max(0, end - options_.capacity.window_tokens);
+  read(seen_full_, full_cells_, row.full_blocks, 0, end);
+  read(seen_window_, window_cells_, row.window_blocks, seen_from, end);
+  CHECK(std::equal(seen_window_.begin(), seen_window_.end(), seen_full_.begin() + seen_from),
+        "the two groups hold different tokens");
+  if (occupant.sampling.has_penalties()) {
+    CHECK(occupant.history == seen_full_, "the penalties' history is not what was computed");
+  }
+  const TokenId token = options_.next_token({.full = seen_full_,
+                                             .window = seen_window_,
+                                             .prompt_count = occupant.prompt_count,
+                                             .sampling = occupant.sampling,
+                                             .banned = row.banned});
+  if (occupant.sampling.has_penalties()) occupant.history.push_back(token);
+  return token;
+}
+
+ModelledExecutor::TokenFunction checksum_tokens(int vocabulary) {
+  CHECK(vocabulary >= 2);
+  return [vocabulary](const ModelledExecutor::Seen& seen) {
+    uint64_t state = base::mix64(seen.sampling.seed + static_cast<uint64_t>(seen.prompt_count));
+    state = checksum(checksum(state, seen.full), seen.window);
+    TokenId token = static_cast<TokenId>(state % static_cast<uint64_t>(vocabulary));
+    for (int i = 0; i < vocabulary && contains(seen.banned, token); ++i) {
+      token = (token + 1) % vocabulary;
+    }
+    return token;
+  };
+}
+
+ModelledExecutor::TokenFunction scripted_tokens(std::map<uint64_t, std::vector<TokenId>> scripts) {
+  return [scripts = std::move(scripts)](const ModelledExecutor::Seen& seen) {
+    const auto script = scripts.find(seen.sampling.seed);
+    CHECK(script != scripts.end() && !script->second.empty(), "no script for this seed");
+    const size_t line = seen.full.size() - static_cast<size_t>(seen.prompt_count);
+    return script->second[std::min(line, script->second.size() - 1)];
+  };
+}
+
+}  // namespace pelton::engine

@@ -1,0 +1,99 @@
+// An executor without a model: it keeps, where keys and values would lie, which token of which
+// position was written, reads it back through the block tables as attention would, and lets a
+// function choose the next token from what was seen. CHECKs the promises a plan makes. For tests,
+// for the simulator and for serving without weights. One thread at a time, as any executor.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/executor.h"
+
+namespace pelton::engine {
+
+class ModelledExecutor final : public Executor {
+ public:
+  // What a sampled position attended to.
+  struct Seen {
+    std::span<const TokenId> full;    // all tokens of the sequence, read through the full table
+    std::span<const TokenId> window;  // the last ones, read through the window table
+    int prompt_count = 0;
+    const request::SamplingParams& sampling;
+    std::span<const TokenId> banned;
+  };
+  using TokenFunction = std::function<TokenId(const Seen&)>;
+
+  // How long steps take. `pass` lets so many nanoseconds go by on `clock`: by sleeping, or by
+  // turning a virtual clock.
+  struct Timing {
+    const base::Clock* clock = nullptr;
+    std::function<int64_t(const StepPlan&)> step_ns;
+    std::function<void(int64_t)> pass;
+  };
+
+  struct Options {
+    ExecutorCapacity capacity;
+    TokenFunction next_token;
+    std::optional<Timing> timing;                                    // none: steps take no time
+    std::function<std::optional<Error>(const StepPlan&)> fail_step;  // unset: no step fails
+  };
+
+  explicit ModelledExecutor(Options options);
+
+  const ExecutorCapacity& capacity() const override { return options_.capacity; }
+  void submit(StepPlan plan) override;
+  StepResult collect() override;
+
+ private:
+  struct Cell {
+    TokenId token = -1;
+    int32_t position = -1;
+  };
+  struct Occupant {
+    request::SamplingParams sampling;
+    int prompt_count = 0;
+    std::vector<TokenId> history;  // as Arrival gave it, and what was sampled since
+    int32_t computed = 0;
+    TokenId sampled = 0;
+    int64_t sampled_in = -1;  // the step that sampled it
+    bool lost = true;         // nobody sits here, or a failed step left it unknown
+  };
+  struct Pending {
+    StepResult result;
+    int64_t ready_ns = 0;
+  };
+
+  void check_plan(const StepPlan& plan) const;
+  void check_row(const PlannedSequence& row) const;
+  void check_unshared(const StepPlan& plan) const;
+  void seat_arrivals(const StepPlan& plan);
+  SequenceResult compute(const PlannedSequence& row, int64_t step);
+  void write(const PlannedSequence& row, std::span<const TokenId> tokens);
+  void read(std::vector<TokenId>& into, const std::vector<Cell>& cells,
+            const std::vector<BlockId>& blocks, int32_t begin, int32_t end) const;
+  TokenId sample(const PlannedSequence& row, Occupant& occupant);
+
+  const Options options_;
+  std::vector<Cell> full_cells_;  // [block * block_tokens + offset]
+  std::vector<Cell> window_cells_;
+  std::vector<Occupant> seats_;
+  std::deque<Pending> pending_;
+  std::vector<TokenId> seen_full_;
+  std::vector<TokenId> seen_window_;
+  int64_t busy_until_ns_ = 0;
+};
+
+// A token below `vocabulary` (at least 2) that depends on every token and position seen, on the
+// seed and, like real sampling, never is a banned one.
+ModelledExecutor::TokenFunction checksum_tokens(int vocabulary);
+
+// Answers by the book: `scripts[seed]`, token by token; its last token again and again at its end.
+ModelledExecutor::TokenFunction scripted_tokens(std::map<uint64_t, std::vector<TokenId>> scripts);
+
+}  // namespace pelton::engine

@@ -1,0 +1,383 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace pelton::engine {
+
+namespace {
+
+int blocks_for(int64_t token_count, int block_tokens) {
+  return static_cast<int>((token_count + block_tokens - 1) / block_tokens);
+}
+
+// The most blocks that the keys seen by one query can lie in.
+int window_span_max(const ExecutorCapacity& capacity) {
+  return blocks_for(capacity.window_tokens - 1, capacity.block_tokens) + 1;
+}
+
+}  // namespace
+
+Result<void> check_request(const request::GenerationRequest& request,
+                           const ExecutorCapacity& capacity) {
+  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
+  const int64_t output = request.stop.max_new_tokens;
+  if (prompt == 0) return Error{ErrorCode::kInvalidArgument, "the prompt is empty", "prompt"};
+  if (output < 1) {
+    return Error{ErrorCode::kInvalidArgument, "max_new_tokens must be at least 1",
+                 "max_new_tokens"};
+  }
+  if (std::any_of(request.prompt.begin(), request.prompt.end(), [](TokenId t) { return t < 0; })) {
+    return Error{ErrorCode::kInvalidArgument, "the prompt holds a negative token id", "prompt"};
+  }
+  if (prompt + output > capacity.context_tokens_max) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} prompt tokens and {} new ones are more than the context of {}",
+                             prompt, output, capacity.context_tokens_max),
+                 "max_new_tokens"};
+  }
+  const int full = blocks_for(prompt + output - 1, capacity.block_tokens);
+  const int window = std::min(full, window_span_max(capacity));
+  if (full > capacity.full_block_count || window > capacity.window_block_count) {
+    return Error{
+        ErrorCode::kDoesNotFit,
+        fmt::format("{} prompt tokens and {} new ones need {} full and {} window blocks of "
+                    "the KV cache; it has {} and {}",
+                    prompt, output, full, window, capacity.full_block_count,
+                    capacity.window_block_count)};
+  }
+  return {};
+}
+
+Scheduler::Scheduler(const ExecutorCapacity& capacity)
+    : capacity_(capacity),
+      full_pool_({.block_count = capacity.full_block_count, .block_tokens = capacity.block_tokens}),
+      window_pool_(
+          {.block_count = capacity.window_block_count, .block_tokens = capacity.block_tokens}) {
+  CHECK(capacity.sequences_max > 0 && capacity.batch_tokens_max > 0);
+  CHECK(capacity.window_tokens > 0);
+  for (Seat seat = capacity.sequences_max - 1; seat >= 0; --seat) free_seats_.push_back(seat);
+  running_.reserve(static_cast<size_t>(capacity.sequences_max));
+}
+
+Scheduler::~Scheduler() = default;
+
+Result<SequenceId> Scheduler::submit(request::GenerationRequest request) {
+  TRY(check_request(request, capacity_));
+  const SequenceId id = next_id_++;
+  Sequence& sequence =
+      sequences_
+          .emplace(std::piecewise_construct, std::forward_as_tuple(id),
+                   std::forward_as_tuple(id, std::move(request), full_pool_, window_pool_))
+          .first->second;
+  sequence.tokens = std::move(sequence.request.prompt);
+  sequence.prompt_count = static_cast<int>(sequence.tokens.size());
+  sequence.output_max = sequence.request.stop.max_new_tokens;
+  waiting_.insert(&sequence);
+  if (sequence.request.deadline_ns) deadlines_.emplace(*sequence.request.deadline_ns, id);
+  return id;
+}
+
+void Scheduler::cancel(SequenceId id) {
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end() || found->second.stage == Sequence::Stage::kEnded) return;
+  end(found->second, FinishReason::kCancelled, std::nullopt);
+}
+
+void Scheduler::fail(SequenceId id, const Error& error) {
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end() || found->second.stage == Sequence::Stage::kEnded) return;
+  end(found->second, FinishReason::kError, error);
+}
+
+StepPlan Scheduler::plan(int64_t now_ns) {
+  CHECK(uncommitted_.size() < 2, "two steps are in flight already");
+  budget_ = capacity_.batch_tokens_max;
+  end_overdue(now_ns);
+  return_unseen_blocks();
+  choose_decodes();
+  choose_prefills();
+  admit_waiting();
+  return write_plan();
+}
+
+void Scheduler::end_overdue(int64_t now_ns) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
+    fail(deadlines_.begin()->second, Error{ErrorCode::kDeadline, "the deadline has passed"});
+  }
+}
+
+// Steps run in order, so a block that only submitted steps read may be written by the next one.
+void Scheduler::return_unseen_blocks() {
+  for (Sequence* sequence : running_) {
+    sequence->window.drop_before(sequence->computed - capacity_.window_tokens + 1);
+  }
+}
+
+// Choosing one sequence may preempt another, but only a later one: the index stays right.
+void Scheduler::choose_decodes() {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (running_[i]->decoding()) choose(*running_[i]);
+  }
+}
+
+void Scheduler::choose_prefills() {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (running_[i]->chosen == 0 && !running_[i]->decoding()) choose(*running_[i]);
+  }
+}
+
+void Scheduler::admit_waiting() {
+  while (budget_ > 0 && !waiting_.empty() && !free_seats_.empty()) {
+    Sequence& sequence = **waiting_.begin();
+    if (sequence.in_flight > 0) break;  // preempted, and a token of it is still on its way
+    if (!blocks_suffice(sequence)) break;
+
+    waiting_.erase(waiting_.begin());
+    running_.insert(std::lower_bound(running_.begin(), running_.end(), &sequence, Earlier{}),
+                    &sequence);
+    sequence.stage = Sequence::Stage::kRunning;
+    sequence.seat = free_seats_.back();
+    free_seats_.pop_back();
+    if (!sequence.was_admitted) {
+      sequence.was_admitted = true;
+      events_.push_back({.id = sequence.id, .seating = Event::Seating::kAdmitted});
+    }
+    choose(sequence);
+  }
+}
+
+// Gives the sequence as many tokens of this step as it can use, budget and blocks allow.
+void Scheduler::choose(Sequence& sequence) {
+  const int wanted = std::min(sequence.remaining(), budget_);
+  if (wanted <= 0) return;
+  for (;;) {
+    const int reach = std::min(sequence.full.reach(), sequence.window.reach());
+    const int count = std::min(wanted, reach - sequence.computed);
+    if (count > 0) {
+      CHECK(sequence.full.cover(sequence.computed + count));
+      CHECK(sequence.window.cover(sequence.computed + count));
+      sequence.chosen = count;
+      budget_ -= count;
+      chosen_.push_back(&sequence);
+      return;
+    }
+    Sequence& last = *running_.back();
+    // The last one waits for blocks and keeps what it has: whoever needs those may still take them.
+    if (&last == &sequence) return;
+    preempt(last);
+  }
+}
+
+// Enough for all its known tokens, beside what the running ones still need for theirs: admitting
+// more would only preempt it again before its prefill is done.
+bool Scheduler::blocks_suffice(const Sequence& arriving) const {
+  int full_free = full_pool_.free_count();
+  int window_free = window_pool_.free_count();
+  for (const Sequence* sequence : running_) {
+    full_free -= std::max(0, full_pool_.blocks_for(sequence->length()) -
+                                 static_cast<int>(sequence->full.blocks().size()));
+    window_free -= std::max(0, window_span(*sequence) - sequence->window.held_count());
+  }
+  return full_pool_.blocks_for(static_cast<int>(arriving.tokens.size())) <= full_free &&
+         window_span(arriving) <= window_free;
+}
+
+int Scheduler::window_span(const Sequence& sequence) const {
+  return std::min(window_pool_.blocks_for(sequence.computed_max()), window_span_max(capacity_));
+}
+
+void Scheduler::preempt(Sequence& sequence) {
+  if (sequence.chosen > 0) {
+    budget_ += sequence.chosen;
+    sequence.chosen = 0;
+    chosen_.erase(std::find(chosen_.begin(), chosen_.end(), &sequence));
+  }
+  leave_seat(sequence);
+  sequence.stage = Sequence::Stage::kWaiting;
+  sequence.computed = 0;
+  waiting_.insert(&sequence);
+  ++preemption_count_;
+  events_.push_back({.id = sequence.id, .seating = Event::Seating::kPreempted});
+}
+
+StepPlan Scheduler::write_plan() {
+  StepPlan plan;
+  if (chosen_.empty()) return plan;
+  plan.step = next_step_++;
+  plan.sequences.reserve(chosen_.size());
+  UncommittedStep& uncommitted = uncommitted_.emplace_back();
+  uncommitted.step = plan.step;
+  uncommitted.rows.reserve(chosen_.size());
+  for (Sequence* sequence : chosen_) {
+    plan.sequences.push_back(write_row(*sequence));
+    uncommitted.rows.push_back({.sequence = sequence, .sampled = plan.sequences.back().sample});
+  }
+  chosen_.clear();
+  return plan;
+}
+
+PlannedSequence Scheduler::write_row(Sequence& sequence) {
+  PlannedSequence row;
+  row.seat = sequence.seat;
+  if (!sequence.arrived) {
+    sequence.arrived = true;
+    row.arrival.emplace();
+    row.arrival->sampling = sequence.request.sampling;
+    row.arrival->prompt_count = sequence.prompt_count;
+    if (sequence.request.sampling.has_penalties()) row.arrival->history = sequence.tokens;
+  }
+  row.start = sequence.computed;
+  const bool known = sequence.computed < static_cast<int>(sequence.tokens.size());
+  if (known) {
+    row.tokens.assign(sequence.tokens.begin() + sequence.computed,
+                      sequence.tokens.begin() + sequence.computed + sequence.chosen);
+  }
+  row.full_blocks = sequence.full.blocks();
+  row.window_blocks = sequence.window.blocks();
+
+  row.sample = sequence.chosen == sequence.remaining();
+  if (row.sample) {
+    const bool may_stop =
+        sequence.output_count() + sequence.pending >= sequence.request.stop.min_new_tokens;
+    if (!may_stop) row.banned = sequence.request.stop.stop_tokens;
+    ++sequence.pending;
+  }
+  sequence.computed += sequence.chosen;
+  sequence.chosen = 0;
+  ++sequence.in_flight;
+  return row;
+}
+
+void Scheduler::commit(StepResult result) {
+  CHECK(!uncommitted_.empty(), "a result without a step");
+  const UncommittedStep step = std::move(uncommitted_.front());
+  uncommitted_.pop_front();
+  CHECK(step.step == result.step, "results out of order");
+  if (result.error) {
+    for (const PlannedRow& row : step.rows) {
+      --row.sequence->in_flight;
+      if (row.sampled) --row.sequence->pending;
+      if (row.sequence->stage == Sequence::Stage::kEnded) {
+        forget_if_landed(*row.sequence);
+      } else {
+        end(*row.sequence, FinishReason::kError, result.error);
+      }
+    }
+    return;
+  }
+  CHECK(result.sequences.size() == step.rows.size(), "a result without some of its rows");
+  for (size_t i = 0; i < step.rows.size(); ++i) commit_row(step.rows[i], &result.sequences[i]);
+}
+
+void Scheduler::commit_row(const PlannedRow& row, SequenceResult* result) {
+  Sequence& sequence = *row.sequence;
+  --sequence.in_flight;
+  CHECK(result->tokens.size() == (row.sampled ? 1u : 0u), "one token for each row that samples");
+  if (row.sampled) --sequence.pending;
+  if (sequence.stage == Sequence::Stage::kEnded) {
+    forget_if_landed(sequence);  // it ended after this step was submitted
+  } else if (row.sampled) {
+    accept(sequence, std::move(result->tokens.front()));
+  }
+}
+
+void Scheduler::accept(Sequence& sequence, SampledToken sampled) {
+  const TokenId token = sampled.token;
+  sequence.tokens.push_back(token);
+  events_.push_back({.id = sequence.id, .token = std::move(sampled)});
+
+  const request::StopRule& stop = sequence.request.stop;
+  const bool is_stop_token =
+      std::find(stop.stop_tokens.begin(), stop.stop_tokens.end(), token) != stop.stop_tokens.end();
+  if (is_stop_token && sequence.output_count() > stop.min_new_tokens) {
+    end(sequence, FinishReason::kStop, std::nullopt);
+  } else if (sequence.output_count() >= sequence.output_max) {
+    end(sequence, FinishReason::kLength, std::nullopt);
+  }
+}
+
+void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error> error) {
+  StreamEnd end{.reason = reason,
+                .prompt_tokens = sequence.prompt_count,
+                .output_tokens = sequence.output_count(),
+                .error = std::move(error)};
+  const bool joins_last_token =
+      !events_.empty() && events_.back().id == sequence.id && !events_.back().end;
+  if (!joins_last_token) events_.push_back({.id = sequence.id});
+  events_.back().end = std::move(end);
+
+  if (sequence.stage == Sequence::Stage::kRunning) {
+    leave_seat(sequence);
+  } else {
+    waiting_.erase(&sequence);
+  }
+  if (sequence.request.deadline_ns) {
+    deadlines_.erase({*sequence.request.deadline_ns, sequence.id});
+  }
+  sequence.stage = Sequence::Stage::kEnded;
+  forget_if_landed(sequence);
+}
+
+void Scheduler::leave_seat(Sequence& sequence) {
+  sequence.full.clear();
+  sequence.window.clear();
+  running_.erase(std::lower_bound(running_.begin(), running_.end(), &sequence, Earlier{}));
+  free_seats_.push_back(sequence.seat);
+  sequence.seat = -1;
+  sequence.arrived = false;
+}
+
+void Scheduler::forget_if_landed(Sequence& sequence) {
+  if (sequence.in_flight == 0) sequences_.erase(sequence.id);
+}
+
+std::vector<SequenceId> Scheduler::live() const {
+  std::vector<SequenceId> ids;
+  for (const Sequence* sequence : running_) ids.push_back(sequence->id);
+  for (const Sequence* sequence : waiting_) ids.push_back(sequence->id);
+  return ids;
+}
+
+void Scheduler::check_integrity() const {
+  std::vector<int> full_holders(static_cast<size_t>(capacity_.full_block_count), 0);
+  std::vector<int> window_holders(static_cast<size_t>(capacity_.window_block_count), 0);
+  std::vector<bool> seats(static_cast<size_t>(capacity_.sequences_max), false);
+  const auto count = [](std::vector<int>& holders, const kv::BlockTable& table) {
+    for (const BlockId block : table.blocks()) {
+      if (block != kNoBlock) ++holders[static_cast<size_t>(block)];
+    }
+  };
+  for (const Seat seat : free_seats_) {
+    CHECK(!seats[static_cast<size_t>(seat)], "a seat is free twice");
+    seats[static_cast<size_t>(seat)] = true;
+  }
+  for (const Sequence* sequence : running_) {
+    CHECK(sequence->stage == Sequence::Stage::kRunning);
+    CHECK(!seats[static_cast<size_t>(sequence->seat)], "a seat is taken twice");
+    seats[static_cast<size_t>(sequence->seat)] = true;
+    count(full_holders, sequence->full);
+    count(window_holders, sequence->window);
+  }
+  CHECK(std::find(seats.begin(), seats.end(), false) == seats.end(), "a seat is lost");
+  CHECK(std::is_sorted(running_.begin(), running_.end(), Earlier{}));
+  for (const Sequence* sequence : waiting_) {
+    CHECK(sequence->stage == Sequence::Stage::kWaiting);
+    CHECK(sequence->full.blocks().empty() && sequence->window.blocks().empty());
+  }
+  for (size_t i = 0; i < full_holders.size(); ++i) {
+    CHECK(full_holders[i] == full_pool_.holders(static_cast<BlockId>(i)), "full block lost");
+  }
+  for (size_t i = 0; i < window_holders.size(); ++i) {
+    CHECK(window_holders[i] == window_pool_.holders(static_cast<BlockId>(i)), "window block lost");
+  }
+  if (uncommitted_.empty()) {
+    CHECK(sequences_.size() == running_.size() + waiting_.size(), "a sequence is lost");
+  }
+}
+
+}  // namespace pelton::engine

@@ -1,0 +1,59 @@
+// One request on its way through the engine. The scheduler's own; engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/step_plan.h"
+#include "kv/block_table.h"
+#include "request/generation_request.h"
+
+namespace pelton::engine {
+
+// In the order of arrival.
+using SequenceId = int64_t;
+
+struct Sequence {
+  enum class Stage {
+    kWaiting,  // no seat, no blocks
+    kRunning,  // has a seat
+    kEnded,    // forgotten as soon as no submitted step names it
+  };
+
+  Sequence(SequenceId id, request::GenerationRequest request, kv::BlockPool& full_pool,
+           kv::BlockPool& window_pool)
+      : id(id), request(std::move(request)), full(full_pool), window(window_pool) {}
+
+  const SequenceId id;
+  request::GenerationRequest request;  // its prompt has moved to `tokens`
+  std::vector<TokenId> tokens;         // prompt and output, as far as known
+  int prompt_count = 0;
+  int output_max = 0;
+
+  Stage stage = Stage::kWaiting;
+  bool was_admitted = false;  // has had a seat before
+  Seat seat = -1;
+  bool arrived = false;  // the executor knows who sits in the seat
+  kv::BlockTable full;
+  kv::BlockTable window;
+
+  int computed = 0;   // positions computed by the steps submitted so far
+  int chosen = 0;     // tokens in the step that is being planned
+  int pending = 0;    // samples submitted and not committed
+  int in_flight = 0;  // steps submitted and not committed
+
+  int output_count() const { return static_cast<int>(tokens.size()) - prompt_count; }
+
+  // The length once the submitted samples are known.
+  int length() const { return static_cast<int>(tokens.size()) + pending; }
+
+  // Tokens still to compute before the next sample; 0: the last sample is on its way.
+  int remaining() const { return output_count() + pending >= output_max ? 0 : length() - computed; }
+
+  bool decoding() const { return remaining() == 1 && computed >= prompt_count; }
+
+  // The last position's count that it can ever need: its last token is never computed.
+  int computed_max() const { return prompt_count + output_max - 1; }
+};
+
+}  // namespace pelton::engine

@@ -1,0 +1,80 @@
+#include "engine/token_stream.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "engine/token_stream_state.h"
+
+namespace pelton::engine {
+
+namespace {
+
+bool has_something(const TokenStream::Batch& batch) {
+  return !batch.tokens.empty() || batch.end.has_value();
+}
+
+}  // namespace
+
+void TokenStream::State::put(std::optional<SampledToken> token, std::optional<StreamEnd> end) {
+  std::lock_guard lock(mutex);
+  CHECK(!ended, "a token after the end");
+  if (token) batch.tokens.push_back(*std::move(token));
+  if (end) {
+    batch.end = std::move(end);
+    ended = true;
+  }
+  filled.notify_one();
+  if (ready && !announced) {
+    announced = true;
+    ready();
+  }
+}
+
+TokenStream::TokenStream(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+TokenStream::TokenStream(TokenStream&&) noexcept = default;
+
+TokenStream& TokenStream::operator=(TokenStream&& other) noexcept {
+  TokenStream leaving(std::move(*this));
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+TokenStream::~TokenStream() {
+  if (!state_) return;
+  cancel();
+  std::lock_guard lock(state_->mutex);
+  state_->ready = nullptr;
+}
+
+TokenStream::Batch TokenStream::take() {
+  std::lock_guard lock(state_->mutex);
+  state_->announced = false;
+  return std::exchange(state_->batch, {});
+}
+
+TokenStream::Batch TokenStream::wait() {
+  std::unique_lock lock(state_->mutex);
+  state_->filled.wait(lock, [&] { return has_something(state_->batch) || state_->ended; });
+  state_->announced = false;
+  return std::exchange(state_->batch, {});
+}
+
+void TokenStream::on_ready(std::function<void()> ready) {
+  std::unique_lock lock(state_->mutex);
+  CHECK(!state_->ready, "on_ready is set once");
+  state_->ready = std::move(ready);
+  if (!has_something(state_->batch)) return;
+  state_->announced = true;
+  // The reader's own thread: it may take() right here, so not under the lock.
+  const std::function<void()> call = state_->ready;
+  lock.unlock();
+  call();
+}
+
+void TokenStream::cancel() {
+  if (state_->cancelled.exchange(true, std::memory_order_release)) return;
+  state_->cancels->fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace pelton::engine

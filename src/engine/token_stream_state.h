@@ -1,0 +1,37 @@
+// The half of a token stream that the engine holds, and what both halves share. The lock is held
+// for a few moves only.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "engine/token_stream.h"
+
+namespace pelton::engine {
+
+// How often any stream was cancelled: the engine looks through its streams only when this has
+// moved.
+using CancelCount = std::atomic<int64_t>;
+
+struct TokenStream::State {
+  explicit State(std::shared_ptr<CancelCount> cancels) : cancels(std::move(cancels)) {}
+
+  // Engine thread. Nothing may follow an end.
+  void put(std::optional<SampledToken> token, std::optional<StreamEnd> end);
+
+  std::atomic<bool> cancelled{false};
+  const std::shared_ptr<CancelCount> cancels;
+
+  std::mutex mutex;
+  std::condition_variable filled;
+  Batch batch;                  // what the reader has not taken
+  bool ended = false;           // an end was put, taken or not
+  bool announced = false;       // `ready` was called since the last take
+  std::function<void()> ready;  // called with the lock held: after ~TokenStream it never runs
+};
+
+}  // namespace pelton::engine

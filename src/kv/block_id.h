@@ -1,0 +1,13 @@
+// The number of one KV block: an index into storage that an executor owns.
+#pragma once
+
+#include <cstdint>
+
+namespace pelton::kv {
+
+using BlockId = int32_t;
+
+// Where a table has no block: never taken, or given back because no later query sees it.
+inline constexpr BlockId kNoBlock = -1;
+
+}  // namespace pelton::kv

@@ -1,0 +1,28 @@
+#include "kv/block_table.h"
+
+#include <algorithm>
+#include <span>
+
+namespace pelton::kv {
+
+bool BlockTable::cover(int token_count) {
+  const int missing = pool_->blocks_for(token_count) - static_cast<int>(blocks_.size());
+  return missing <= 0 || pool_->take(missing, blocks_);
+}
+
+void BlockTable::drop_before(int position) {
+  const int end = std::min(position / pool_->block_tokens(), static_cast<int>(blocks_.size()));
+  if (end <= dropped_) return;
+  const std::span<BlockId> leaving(blocks_.data() + dropped_, static_cast<size_t>(end - dropped_));
+  pool_->give_back(leaving);
+  std::fill(leaving.begin(), leaving.end(), kNoBlock);
+  dropped_ = end;
+}
+
+void BlockTable::clear() {
+  pool_->give_back(blocks_);
+  blocks_.clear();
+  dropped_ = 0;
+}
+
+}  // namespace pelton::kv
