@@ -1,0 +1,232 @@
+// The golden cases: exact logits of an independent float64 implementation (testdata/golden/README.md),
+// for every kind of kernels this machine has, the prompt fed whole, in chunks of 7, and token by token.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/golden_checkpoint.h"
+#include "models/sequence_runner.h"
+#include "tensor/npy.h"
+
+namespace pelton::models {
+namespace {
+
+// What is asked (testdata/golden/README.md).
+struct Tolerance {
+  double error_mean;
+  double error_max;
+  double kl_mean;
+  double agreement;      // of the best token
+  float sure_gap;        // above this gap the best token must agree
+};
+constexpr Tolerance kExact{1e-5, 1e-4, 1e-9, 1.0, 0.0f};
+constexpr Tolerance kFast{1.4e-2, 2.5e-2, 6e-4, 0.97, 0.2f};
+
+struct Golden {
+  std::vector<TokenId> tokens;  // prompt and continuation
+  int prompt_count = 0;
+  std::vector<int> logit_positions;
+  std::vector<int> hidden_positions;
+  std::vector<float> logits;  // (logit_positions, vocab)
+  std::vector<float> hidden;  // (1 + 2 layers, hidden_positions, hidden); empty if not kept
+  std::vector<float> top_gap;
+};
+
+std::vector<int> integers(const Json& json, std::string_view key) {
+  std::vector<int> out;
+  for (const Json& value : json.find(key)->as_array()) out.push_back(value.as_integer());
+  return out;
+}
+
+std::vector<float> floats(const std::string& path) {
+  Result<tensor::NpyArray> array = tensor::read_npy(path);
+  CHECK(array.ok(), array.ok() ? "" : array.error().message);
+  const auto* data = reinterpret_cast<const float*>(array->bytes.data());
+  return {data, data + array->bytes.size() / sizeof(float)};
+}
+
+Golden read_golden(const std::string& folder) {
+  const Json json = *Json::parse(*base::read_file(folder + "/tokens.json"));
+  Golden golden;
+  golden.tokens = integers(json, "prompt");
+  golden.prompt_count = static_cast<int>(golden.tokens.size());
+  for (const int token : integers(json, "continuation")) golden.tokens.push_back(token);
+  golden.logit_positions = integers(json, "logit_positions");
+  golden.hidden_positions = integers(json, "hidden_positions");
+  golden.logits = floats(folder + "/logits_exact.npy");
+  golden.top_gap = floats(folder + "/top_gap.npy");
+  if (std::filesystem::exists(folder + "/hidden_exact.npy")) {
+    golden.hidden = floats(folder + "/hidden_exact.npy");
+  }
+  return golden;
+}
+
+// The case's weights: kept for tiny, made from the closed formula for the others.
+std::string weights_folder(const std::string& name) {
+  const std::string kept = std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + name;
+  if (std::filesystem::exists(kept + "/model.safetensors")) return kept;
+  const std::string made = std::string(PELTON_BINARY_DIR) + "/golden/" + name;
+  if (!std::filesystem::exists(made + "/model.safetensors")) {
+    // ctest runs cases side by side: each writes a folder of its own, one of them gets the name.
+    const std::string own = made + "." + std::to_string(::getpid());
+    std::filesystem::create_directories(own);
+    const Result<void> written = checkpoint::write_golden_checkpoint(
+        name == "mid" ? checkpoint::GoldenCase::kMid : checkpoint::GoldenCase::kOutlier, own);
+    CHECK(written.ok(), written.ok() ? "" : written.error().message);
+    std::error_code taken;
+    std::filesystem::rename(own, made, taken);
+    if (taken) std::filesystem::remove_all(own);
+  }
+  return made;
+}
+
+int best_of(const float* row, int vocab) {
+  return static_cast<int>(std::max_element(row, row + vocab) - row);
+}
+
+double relative_error(const float* got, const float* exact, int count) {
+  double difference = 0;
+  double norm = 0;
+  for (int i = 0; i < count; ++i) {
+    difference += (double{got[i]} - exact[i]) * (double{got[i]} - exact[i]);
+    norm += double{exact[i]} * exact[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+// KL(exact || got) of the two softmaxes.
+double divergence(const float* got, const float* exact, int vocab) {
+  const auto log_total = [&](const float* row) {
+    const double highest = *std::max_element(row, row + vocab);
+    double total = 0;
+    for (int i = 0; i < vocab; ++i) total += std::exp(row[i] - highest);
+    return highest + std::log(total);
+  };
+  const double log_exact = log_total(exact);
+  const double log_got = log_total(got);
+  double sum = 0;
+  for (int i = 0; i < vocab; ++i) {
+    const double log_p = exact[i] - log_exact;
+    sum += std::exp(log_p) * (log_p - (got[i] - log_got));
+  }
+  return sum;
+}
+
+struct Case {
+  const char* name;
+  kernels::KernelChoice kernels;
+  int chunk;  // 0: whole
+};
+
+class GoldenTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
+  const Case& param = GetParam();
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  Result<std::unique_ptr<kernels::Kernels>> made = kernels::make_kernels(param.kernels, pool);
+  if (!made.ok()) GTEST_SKIP() << made.error().message;
+  kernels::Kernels& kernels = **made;
+  const Tolerance& tolerance = param.kernels == kernels::KernelChoice::kReference ? kExact : kFast;
+
+  const Golden golden =
+      read_golden(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + param.name);
+  const Result<checkpoint::Checkpoint> checkpoint =
+      checkpoint::Checkpoint::open(weights_folder(param.name));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  const int count = static_cast<int>(golden.tokens.size());
+  auto model = GptOss::load(*checkpoint, kernels, {.batch_tokens_max = count, .logit_rows_max = count});
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  auto runner = SequenceRunner::make(**model, kernels.kv_dtype(), count);
+  ASSERT_TRUE(runner.ok());
+
+  const int vocab = checkpoint->config().vocab_size;
+  const int hidden = checkpoint->config().hidden_size;
+  std::vector<float> logits(size_t{1} * count * vocab);
+  std::vector<std::vector<float>> stream(1 + 2 * checkpoint->config().layer_count,
+                                         std::vector<float>(size_t{1} * count * hidden));
+  for (int begin = 0; begin < count;) {
+    const int step = param.chunk == 0 ? count : std::min(param.chunk, count - begin);
+    std::vector<int> rows(step);
+    for (int i = 0; i < step; ++i) rows[i] = i;
+    const auto keep = [&](int index, const float* x, int tokens) {
+      std::copy_n(x, size_t{1} * tokens * hidden, stream[index].data() + size_t{1} * begin * hidden);
+    };
+    HiddenTap tap(keep);
+    const float* got = runner->step(std::span(golden.tokens).subspan(begin, step), rows, &tap);
+    std::copy_n(got, size_t{1} * step * vocab, logits.data() + size_t{1} * begin * vocab);
+    begin += step;
+  }
+
+  double error_sum = 0;
+  double error_max = 0;
+  double kl_sum = 0;
+  int agreed = 0;
+  for (size_t i = 0; i < golden.logit_positions.size(); ++i) {
+    const float* got = logits.data() + size_t{1} * golden.logit_positions[i] * vocab;
+    const float* exact = golden.logits.data() + i * vocab;
+    const double error = relative_error(got, exact, vocab);
+    error_sum += error;
+    error_max = std::max(error_max, error);
+    kl_sum += divergence(got, exact, vocab);
+    const bool agrees = best_of(got, vocab) == best_of(exact, vocab);
+    agreed += agrees ? 1 : 0;
+    if (golden.top_gap[golden.logit_positions[i]] > tolerance.sure_gap) {
+      EXPECT_TRUE(agrees) << "position " << golden.logit_positions[i];
+    }
+  }
+  const double rows = static_cast<double>(golden.logit_positions.size());
+  std::printf("%s %s chunk %d: relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%\n",
+              param.name, std::string(kernels.name()).c_str(), param.chunk, error_sum / rows,
+              error_max, kl_sum / rows, 100.0 * agreed / rows);
+  EXPECT_LE(error_sum / rows, tolerance.error_mean);
+  EXPECT_LE(error_max, tolerance.error_max);
+  EXPECT_LE(kl_sum / rows, tolerance.kl_mean);
+  EXPECT_GE(agreed / rows, tolerance.agreement);
+
+  // Where an error would come from: the residual stream after each block.
+  const size_t positions = golden.hidden_positions.size();
+  for (size_t index = 0; index * positions * hidden < golden.hidden.size(); ++index) {
+    for (size_t i = 0; i < positions; ++i) {
+      const float* got = stream[index].data() + size_t{1} * golden.hidden_positions[i] * hidden;
+      const float* exact = golden.hidden.data() + (index * positions + i) * hidden;
+      EXPECT_LE(relative_error(got, exact, hidden), tolerance.error_max)
+          << "stream " << index << " position " << golden.hidden_positions[i];
+    }
+  }
+
+  // Greedy continuation: each golden token is the best after the ones before it.
+  for (int p = golden.prompt_count; p < count; ++p) {
+    if (golden.top_gap[p - 1] <= tolerance.sure_gap) continue;
+    EXPECT_EQ(best_of(logits.data() + size_t{1} * (p - 1) * vocab, vocab), golden.tokens[p]) << p;
+  }
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const char* name : {"tiny", "mid", "outlier"}) {
+    for (const auto kernels : {kernels::KernelChoice::kReference, kernels::KernelChoice::kAvx512,
+                               kernels::KernelChoice::kAvx2}) {
+      for (const int chunk : {0, 7, 1}) cases.push_back({name, kernels, chunk});
+    }
+  }
+  return cases;
+}
+
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+  static constexpr const char* kNames[] = {"auto", "reference", "avx512", "avx2"};
+  const int chunk = info.param.chunk;
+  return std::string(info.param.name) + "_" + kNames[static_cast<int>(info.param.kernels)] + "_" +
+         (chunk == 0 ? "whole" : "chunk" + std::to_string(chunk));
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, GoldenTest, ::testing::ValuesIn(all_cases()), case_name);
+
+}  // namespace
+}  // namespace pelton::models
