@@ -1,0 +1,104 @@
+#include "apps/input.h"
+
+#include <cstdio>
+#include <limits>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
+
+namespace pelton::apps {
+namespace {
+
+constexpr size_t kInputBytesMax = size_t{1} << 31;
+
+Result<std::string> read_standard_input() {
+  std::string text;
+  char buffer[1 << 16];
+  size_t count;
+  while ((count = std::fread(buffer, 1, sizeof buffer, stdin)) > 0) {
+    text.append(buffer, count);
+    if (text.size() > kInputBytesMax) return Error{ErrorCode::kIo, "standard input is over 2 GiB"};
+  }
+  if (std::ferror(stdin)) return Error{ErrorCode::kIo, "cannot read standard input"};
+  return text;
+}
+
+Result<std::vector<TokenId>> to_ids(const Json& json, const std::string& origin) {
+  if (!json.is_array()) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: expected an array of token ids, found {}", origin, json.kind_name())};
+  }
+  std::vector<TokenId> ids;
+  ids.reserve(json.as_array().size());
+  for (const Json& item : json.as_array()) {
+    if (!item.is_integer() || item.as_integer() < 0 ||
+        item.as_integer() > std::numeric_limits<TokenId>::max()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{}: element {} is no token id", origin, ids.size())};
+    }
+    ids.push_back(static_cast<TokenId>(item.as_integer()));
+  }
+  return ids;
+}
+
+}  // namespace
+
+Result<std::string> read_input(const std::string& file) {
+  if (file == "-") return read_standard_input();
+  Result<std::string> text = base::read_file(file, kInputBytesMax);
+  if (!text) return Error{ErrorCode::kIo, text.error().message};
+  return text;
+}
+
+Result<std::vector<TokenId>> parse_ids(std::string_view text, const std::string& origin) {
+  Result<Json> json = Json::parse(text);
+  if (!json) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", origin, json.error().message)};
+  }
+  return to_ids(*json, origin);
+}
+
+std::vector<TokenId> IdsFile::all() const {
+  std::vector<TokenId> ids = prompt;
+  ids.insert(ids.end(), continuation.begin(), continuation.end());
+  return ids;
+}
+
+Result<IdsFile> read_ids_file(const std::string& file) {
+  TRY_ASSIGN(const std::string text, read_input(file));
+  Result<Json> parsed = Json::parse(text);
+  if (!parsed) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", file, parsed.error().message)};
+  }
+  IdsFile ids;
+  const Json* prompt = parsed->find("prompt");
+  TRY_ASSIGN(ids.prompt, to_ids(prompt != nullptr ? *prompt : *parsed, file));
+  if (const Json* continuation = parsed->find("continuation"); continuation != nullptr) {
+    TRY_ASSIGN(ids.continuation, to_ids(*continuation, file));
+  }
+  if (ids.prompt.empty() && ids.continuation.empty()) {
+    return Error{ErrorCode::kInvalidArgument, file + ": no token ids in it"};
+  }
+  return ids;
+}
+
+Result<std::string> tokenizer_file(const std::string& model) {
+  struct stat status {};
+  if (stat(model.c_str(), &status) == 0 && S_ISREG(status.st_mode)) return model;
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
+  return folder + "/tokenizer.json";
+}
+
+Result<void> write_output(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
+    return {};
+  }
+  return Error{ErrorCode::kIo, "cannot write to standard output"};
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,37 @@
+// What the user points a verb at: model arguments, files of text, files of token ids, standard
+// input.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/token_id.h"
+
+namespace pelton::apps {
+
+// An input file that is not the model: one that is missing fails the run (1), it is not "no model"
+// (4).
+// "-" is standard input.
+Result<std::string> read_input(const std::string& file);
+
+// A JSON array of token ids. `origin` names it in errors.
+Result<std::vector<TokenId>> parse_ids(std::string_view text, const std::string& origin);
+
+// A JSON array, or {"prompt": [...], "continuation": [...]}.
+struct IdsFile {
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> continuation;
+
+  std::vector<TokenId> all() const;
+};
+Result<IdsFile> read_ids_file(const std::string& file);
+
+// The tokenizer's file for a model argument, or the file itself if the argument is one.
+Result<std::string> tokenizer_file(const std::string& model);
+
+// Writes to standard output; a reader that went away or a full disk is an error.
+Result<void> write_output(std::string_view text);
+
+}  // namespace pelton::apps

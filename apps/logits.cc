@@ -1,0 +1,209 @@
+// pelton logits: the exact logits of a sequence, as a .npy file, to compare with other programs.
+#include <charconv>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "apps/input.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/progress.h"
+#include "kernels/kernels.h"
+#include "models/gpt_oss.h"
+#include "models/sequence_runner.h"
+#include "tensor/npy.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+constexpr int kChunkDefault = 256;  // a few hundred rows amortise a pass over the weights
+constexpr int kLogitRowsMax = 32;   // of 201,088 floats each: 25 MiB
+
+struct Span {
+  int begin = 0;
+  int end = 0;
+};
+
+// "A:B", either may be left out.
+Result<Span> parse_positions(const std::string& text, int count) {
+  Span span{.begin = 0, .end = count};
+  if (text.empty()) return span;
+  const size_t colon = text.find(':');
+  const auto number = [](std::string_view part, int& to) {
+    if (part.empty()) return true;
+    const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), to);
+    return failure == std::errc{} && end == part.data() + part.size();
+  };
+  const std::string_view all = text;
+  if (colon == std::string::npos || !number(all.substr(0, colon), span.begin) ||
+      !number(all.substr(colon + 1), span.end) || span.begin < 0 || span.begin >= span.end ||
+      span.end > count) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--positions wants A:B with 0 <= A < B <= {}, not '{}'", count, text)};
+  }
+  return span;
+}
+
+Result<void> check_ids(const std::vector<TokenId>& ids, const checkpoint::ModelConfig& config) {
+  if (static_cast<int64_t>(ids.size()) > config.context_max) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} tokens, but the model's context is {}", ids.size(), config.context_max)};
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= config.vocab_size) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("token {} is {}, but the vocabulary has {}", i, ids[i], config.vocab_size)};
+    }
+  }
+  return {};
+}
+
+// Collects the residual stream: written once the last chunk is through, as its order in the file
+// (layer first) is not the order of computing (chunk first).
+class HiddenRecorder {
+ public:
+  HiddenRecorder(Span span, const checkpoint::ModelConfig& config)
+      : span_(span), hidden_(config.hidden_size) {
+    array_.shape = {1 + 2 * int64_t{config.layer_count}, span.end - span.begin, hidden_};
+    array_.bytes.resize(static_cast<size_t>(array_.element_count()) * sizeof(float));
+  }
+
+  void record(int index, const float* x, int start, int tokens) {
+    const int64_t rows = span_.end - span_.begin;
+    auto* out = reinterpret_cast<float*>(array_.bytes.data());
+    for (int t = 0; t < tokens; ++t) {
+      const int position = start + t;
+      if (position < span_.begin || position >= span_.end) continue;
+      const float* from = x + int64_t{t} * hidden_;
+      std::copy(from, from + hidden_, out + (index * rows + position - span_.begin) * hidden_);
+    }
+  }
+
+  Result<void> write(const std::string& file) const { return tensor::write_npy(file, array_); }
+
+ private:
+  const Span span_;
+  const int64_t hidden_;
+  tensor::NpyArray array_;
+};
+
+struct Job {
+  std::vector<TokenId> ids;
+  Span span;
+  int chunk = 0;
+  std::string out;
+  std::string hidden;
+};
+
+Result<void> compute(const Job& job, models::GptOss& model, tensor::DType kv_dtype) {
+  const int vocab = model.config().vocab_size;
+  TRY_ASSIGN(models::SequenceRunner runner,
+             models::SequenceRunner::make(model, kv_dtype, static_cast<int>(job.ids.size())));
+  TRY_ASSIGN(tensor::NpyWriter writer,
+             tensor::NpyWriter::create(job.out, {job.span.end - job.span.begin, vocab}));
+  std::optional<HiddenRecorder> recorder;
+  if (!job.hidden.empty()) recorder.emplace(job.span, model.config());
+
+  const base::SystemClock clock;
+  cli::Progress progress("computing", cli::Progress::Unit::kCount, clock);
+  for (int start = 0; start < job.span.end;) {
+    // Rows whose logits are wanted come at most kLogitRowsMax at a time.
+    int end = std::min(start + job.chunk, job.span.end);
+    if (end > job.span.begin) end = std::min(end, std::max(start, job.span.begin) + kLogitRowsMax);
+    std::vector<int> rows;
+    for (int p = std::max(start, job.span.begin); p < end; ++p) rows.push_back(p - start);
+
+    auto record = [&](int index, const float* x, int tokens) {
+      recorder->record(index, x, start, tokens);
+    };
+    models::HiddenTap tap(record);
+    const std::span<const TokenId> tokens(job.ids.data() + start, static_cast<size_t>(end - start));
+    const float* logits = runner.step(tokens, rows, recorder ? &tap : nullptr);
+    TRY(writer.append({logits, rows.size() * static_cast<size_t>(vocab)}));
+    start = end;
+    progress.update(start, job.span.end);
+  }
+  TRY(writer.finish());
+  if (recorder) TRY(recorder->write(job.hidden));
+  return {};
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const kernels::KernelChoice choice,
+             kernels::parse_kernel_choice(arguments.text("--kernels")));
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
+  TRY_ASSIGN(const IdsFile file, read_ids_file(arguments.text("--tokens")));
+  TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
+
+  Job job{.ids = file.all(),
+          .chunk = static_cast<int>(arguments.integer("--chunk")),
+          .out = arguments.text("--out"),
+          .hidden = arguments.text("--hidden")};
+  TRY(check_ids(job.ids, checkpoint.config()));
+  TRY_ASSIGN(job.span,
+             parse_positions(arguments.text("--positions"), static_cast<int>(job.ids.size())));
+
+  base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
+  pool.adopt_caller();
+  TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels, kernels::make_kernels(choice, pool));
+  TRY_ASSIGN(
+      const std::unique_ptr<models::GptOss> model,
+      models::GptOss::load(checkpoint, *kernels,
+                           {.batch_tokens_max = job.chunk, .logit_rows_max = kLogitRowsMax}));
+  return compute(job, *model, kernels->kv_dtype());
+}
+
+}  // namespace
+
+cli::Verb logits_verb() {
+  return {
+      .name = "logits",
+      .summary = "Writes a sequence's logits to a .npy file.",
+      .about =
+          "Float32 [positions, vocab]. --hidden adds the residual stream after the embedding and\n"
+          "after each attention and each expert block: float32 [1 + 2*layers, positions, hidden].",
+      .positionals = {{"MODEL", "a model folder or a hub id"}},
+      .flags =
+          {
+              {.name = "--tokens",
+               .value = "IDS.json",
+               .help = "a JSON array of ids, or {\"prompt\": [...], \"continuation\": [...]}",
+               .required = true},
+              {.name = "--out", .value = "FILE.npy", .help = "where to", .required = true},
+              {.name = "--hidden", .value = "FILE.npy", .help = "also the residual stream"},
+              {.name = "--positions",
+               .value = "A:B",
+               .help = "only these positions, B not included; default all"},
+              {.name = "--chunk",
+               .value = "N",
+               .help = "tokens computed at a time; the result does not depend on it",
+               .kind = Flag::Kind::kInteger,
+               .default_text = std::to_string(kChunkDefault),
+               .least = 1,
+               .most = 8192},
+              {.name = "--kernels",
+               .value = "K",
+               .help = "whose arithmetic",
+               .default_text = "auto",
+               .choices = {"auto", "reference", "avx512", "avx2"}},
+              {.name = "--threads",
+               .value = "T",
+               .help = "0: one for each usable processor",
+               .kind = Flag::Kind::kInteger,
+               .default_text = "0",
+               .most = 1024},
+          },
+      .examples =
+          {"pelton logits ./model --tokens ids.json --out logits.npy",
+           "pelton logits ./model --tokens ids.json --out l.npy --kernels reference --chunk 7"},
+      .run = run,
+  };
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,18 @@
+// The verbs of the binary `pelton`, one file each. This folder is the only place where real parts
+// are put together; what they say to the user is said here too.
+#pragma once
+
+#include "cli/command_line.h"
+
+namespace pelton::apps {
+
+cli::Verb serve_verb();
+cli::Verb chat_verb();
+cli::Verb generate_verb();
+cli::Verb logits_verb();
+cli::Verb tokenize_verb();
+cli::Verb inspect_verb();
+cli::Verb synth_verb();
+cli::Verb bench_latency_verb();
+
+}  // namespace pelton::apps

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""The binary as its users meet it: help, exit codes, tokenize, synth, inspect, generate, logits.
+
+usage: verbs_test.py BINARY
+"""
+import json
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RANKS = ROOT / "testdata" / "tokenizer" / "o200k_base.tiktoken"
+TINY = ROOT / "testdata" / "golden" / "tiny"
+VERBS = ["serve", "chat", "generate", "logits", "tokenize", "inspect", "synth", "bench latency"]
+BINARY = None
+
+
+def pelton(*words, stdin=b"", env=None):
+    return subprocess.run([BINARY, *map(str, words)], input=stdin, capture_output=True,
+                          env={**os.environ, **(env or {})}, timeout=200, check=False)
+
+
+def read_npy(file):
+    """Shape and floats of a float32 .npy file, without numpy."""
+    data = pathlib.Path(file).read_bytes()
+    assert data[:6] == b"\x93NUMPY"
+    length = struct.unpack("<H", data[8:10])[0]
+    header = eval(data[10:10 + length].decode(), {"__builtins__": {}})  # a Python dict literal
+    assert header["descr"] == "<f4" and not header["fortran_order"]
+    values = struct.unpack(f"<{(len(data) - 10 - length) // 4}f", data[10 + length:])
+    return header["shape"], values
+
+
+class Verbs(unittest.TestCase):
+    def expect(self, code, done):
+        self.assertEqual(done.returncode, code, done.stderr.decode(errors="replace"))
+        return done
+
+    def test_version_and_help(self):
+        self.assertRegex(self.expect(0, pelton("--version")).stdout.decode(), r"^pelton \d+\.\d+\.\d+\n$")
+        text = self.expect(0, pelton("--help")).stdout.decode()
+        for verb in VERBS:
+            self.assertIn(f"\n  {verb} ", text)
+            own = self.expect(0, pelton(*verb.split(), "--help")).stdout.decode()
+            self.assertIn("usage: pelton " + verb, own)
+            self.assertIn("Examples", own)
+            self.assertTrue(all(len(line) <= 100 for line in own.splitlines()), own)
+
+    def test_usage_errors_are_2(self):
+        for words in ([], ["fly"], ["serve"], ["generate", TINY, "--max-tokns", "3"],
+                      ["generate", TINY, "--max-tokens", "many"], ["bench"], ["bench", "latency"],
+                      ["inspect", TINY, TINY], ["generate", TINY, "--max-tokens", "3"],
+                      ["tokenize", RANKS, "--text", "a", "--file", "b"]):
+            done = self.expect(2, pelton(*words))
+            self.assertEqual(done.stdout, b"")
+            self.assertTrue(done.stderr.startswith(b"pelton: "))
+        self.assertIn(b"did you mean '--max-tokens'?", pelton("generate", "m", "--max-tokns").stderr)
+
+    def test_missing_model_is_4(self):
+        for words in (["inspect"], ["serve"], ["chat"], ["generate", "--prompt", "x"],
+                      ["tokenize", "--text", "x"], ["logits", "--tokens", TINY / "tokens.json", "--out", "/dev/null"]):
+            done = self.expect(4, pelton(words[0], "/nowhere/at/all", *words[1:]))
+            self.assertIn(b"/nowhere/at/all", done.stderr)
+        with tempfile.TemporaryDirectory() as cache:
+            done = self.expect(4, pelton("serve", "openai/gpt-oss-20b", env={"HF_HUB_CACHE": cache}))
+            self.assertIn(b"openai/gpt-oss-20b", done.stderr)
+
+    def test_damaged_model_is_4(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            for file in ("config.json", "generation_config.json"):
+                (folder / file).write_bytes((TINY / file).read_bytes())
+            weights = (TINY / "model.safetensors").read_bytes()
+            (folder / "model.safetensors").write_bytes(weights[:len(weights) // 2])
+            done = self.expect(4, pelton("inspect", folder))
+            self.assertIn(b"model.safetensors", done.stderr)
+            (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"], "model_type": "llama"}')
+            done = self.expect(4, pelton("inspect", folder))
+            self.assertIn(b"config.json", done.stderr)
+
+    def test_tokenize_vectors(self):
+        vectors = json.loads((ROOT / "testdata/tokenizer/vectors.json").read_text())
+        self.assertGreaterEqual(len(vectors), 121)
+        for vector in vectors[::10]:  # all of them are tested in the room; here the way in and out
+            text = vector["text"].encode()
+            done = self.expect(0, pelton("tokenize", RANKS, "--file", "-", "--ids", stdin=text))
+            self.assertEqual(json.loads(done.stdout), vector["ids"])
+            back = self.expect(0, pelton("tokenize", RANKS, "--decode", stdin=done.stdout))
+            self.assertEqual(back.stdout, text)
+
+    def test_tokenize_special(self):
+        plain = json.loads(pelton("tokenize", RANKS, "--text", "<|start|>", "--ids").stdout)
+        special = json.loads(pelton("tokenize", RANKS, "--text", "<|start|>", "--ids", "--special").stdout)
+        self.assertGreater(len(plain), 1)
+        self.assertEqual(special, [200006])
+        self.expect(2, pelton("tokenize", RANKS, "--decode", "--text", "[1, -2]"))
+        self.expect(2, pelton("tokenize", RANKS, "--decode", "--text", "[1,"))
+        self.expect(1, pelton("tokenize", RANKS, "--file", "/nowhere"))
+
+    def test_inspect(self):
+        done = self.expect(0, pelton("inspect", TINY, "--json"))
+        self.assertIsInstance(json.loads(done.stdout), dict)
+        text = self.expect(0, pelton("inspect", TINY)).stdout.decode()
+        self.assertNotIn("\x1b", text)
+
+    def test_generate_golden_tokens(self):
+        tokens = json.loads((TINY / "tokens.json").read_text())
+        with tempfile.TemporaryDirectory() as folder:
+            ids = pathlib.Path(folder) / "ids.json"
+            ids.write_text(json.dumps(tokens["prompt"]))
+            done = self.expect(0, pelton("generate", TINY, "--tokens", ids, "--max-tokens", 64,
+                                         "--temperature", 0, "--kernels", "reference", "--ids"))
+            self.assertEqual(json.loads(done.stdout), tokens["continuation"][:64])
+
+    def test_logits_golden(self):
+        shape, exact = read_npy(TINY / "logits_exact.npy")
+        positions = json.loads((TINY / "tokens.json").read_text())["logit_positions"]
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "logits.npy"
+            hidden = pathlib.Path(folder) / "hidden.npy"
+            self.expect(0, pelton("logits", TINY, "--tokens", TINY / "tokens.json", "--out", out,
+                                  "--kernels", "reference", "--chunk", 7, "--hidden", hidden))
+            got_shape, got = read_npy(out)
+            self.assertEqual(got_shape[1], shape[1])
+            for row, position in enumerate(positions):
+                want = exact[row * shape[1]:(row + 1) * shape[1]]
+                have = got[position * shape[1]:(position + 1) * shape[1]]
+                error = sum((a - b) ** 2 for a, b in zip(want, have)) / sum(a * a for a in want)
+                self.assertLess(error ** 0.5, 1e-4, f"position {position}")
+            self.assertEqual(read_npy(hidden)[0][0], 1 + 2 * 2)
+            self.expect(0, pelton("logits", TINY, "--tokens", TINY / "tokens.json", "--out", out,
+                                  "--positions", "3:5", "--threads", 1))
+            self.assertEqual(read_npy(out)[0], (2, shape[1]))
+
+    def test_address_in_use_is_6(self):
+        with socket.socket() as taken, tempfile.TemporaryDirectory() as folder:
+            self.expect(0, pelton("synth", "--like", ROOT / "apps/demo_model.json", "--layers", 1, folder + "/m"))
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            done = self.expect(6, pelton("serve", folder + "/m", "--port", taken.getsockname()[1]))
+            self.assertIn(str(taken.getsockname()[1]).encode(), done.stderr)
+
+    def test_serve_drains_on_sigterm(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.expect(0, pelton("synth", "--like", ROOT / "apps/demo_model.json", "--layers", 1, folder + "/m"))
+            with subprocess.Popen([BINARY, "serve", folder + "/m", "--port", "0"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+                line = server.stdout.readline().decode()
+                self.assertRegex(line, r"^listening on http://127\.0\.0\.1:\d+\n$")
+                server.send_signal(signal.SIGTERM)
+                self.assertEqual(server.wait(30), 0)
+
+
+if __name__ == "__main__":
+    BINARY = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()
