@@ -21,6 +21,9 @@
 namespace pelton::kernels {
 
 using Bf16 = uint16_t;  // the upper half of a float32
+struct F16 {            // IEEE binary16
+  uint16_t bits;
+};
 
 // weight: bf16 (rows, cols), row-major; bias: bf16 (rows) or null.
 struct Bf16Linear {
@@ -45,7 +48,7 @@ struct Mxfp4Experts {
 // (head_size, block_tokens) and then values (block_tokens, head_size).
 struct KvLayer {
   void* data = nullptr;
-  tensor::DType dtype = tensor::DType::kBf16;  // kBf16 or kF32
+  tensor::DType dtype = tensor::DType::kF16;  // kF16, kBf16 or kF32
   int block_tokens = 16;
   int kv_heads = 0;
   int head_size = 0;
@@ -55,7 +58,8 @@ struct KvLayer {
   }
 };
 
-// The rows of one sequence in this step: row_begin.. are positions start..
+// The rows of one sequence in this step: row_begin.. are positions start.. The rows of a step's
+// sequences lie one after the other.
 struct SequenceRows {
   int row_begin = 0;
   int row_count = 0;

@@ -1,4 +1,4 @@
-// AVX2 and FMA: 8 lanes. Compiled with those flags; nothing here may run before kernels.cc has asked
+// AVX2, FMA and F16C: 8 lanes. Compiled with those flags; nothing here may run before kernels.cc has asked
 // the processor.
 #include <immintrin.h>
 
@@ -23,6 +23,9 @@ struct Vector {
   static F load(const Bf16* from) {
     const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+  }
+  static F load(const F16* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
   static void store(float* to, F x) { _mm256_storeu_ps(to, x); }
   static F add(F a, F b) { return _mm256_add_ps(a, b); }

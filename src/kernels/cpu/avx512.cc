@@ -24,6 +24,9 @@ struct Vector {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
   }
+  static F load(const F16* from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
   static void store(float* to, F x) { _mm512_storeu_ps(to, x); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F sub(F a, F b) { return _mm512_sub_ps(a, b); }

@@ -202,7 +202,7 @@ class CpuKernels final : public Kernels {
   }
 
   std::string_view name() const override { return Vector::kName; }
-  tensor::DType kv_dtype() const override { return tensor::DType::kBf16; }
+  tensor::DType kv_dtype() const override { return tensor::DType::kF16; }
 
   void embed(float* out, const TokenId* tokens, int token_count, const Bf16* table,
              int hidden) override {
@@ -274,6 +274,8 @@ class CpuKernels final : public Kernels {
                 const SequenceRows* sequences, int sequence_count) override {
     if (cache.dtype == tensor::DType::kF32) {
       store_rows<float>(cache, k, v, stride, sequences, sequence_count);
+    } else if (cache.dtype == tensor::DType::kF16) {
+      store_rows<F16>(cache, k, v, stride, sequences, sequence_count);
     } else {
       store_rows<Bf16>(cache, k, v, stride, sequences, sequence_count);
     }
@@ -284,6 +286,8 @@ class CpuKernels final : public Kernels {
                  int sequence_count) override {
     if (cache.dtype == tensor::DType::kF32) {
       attend_rows<float>(out, q, stride, cache, shape, sequences, sequence_count);
+    } else if (cache.dtype == tensor::DType::kF16) {
+      attend_rows<F16>(out, q, stride, cache, shape, sequences, sequence_count);
     } else {
       attend_rows<Bf16>(out, q, stride, cache, shape, sequences, sequence_count);
     }
@@ -627,6 +631,10 @@ class CpuKernels final : public Kernels {
 template <>
 inline float CpuKernels::to_stored<float>(float x) {
   return x;
+}
+template <>
+inline F16 CpuKernels::to_stored<F16>(float x) {
+  return {tensor::float_to_f16(x)};
 }
 template <>
 inline Bf16 CpuKernels::to_stored<Bf16>(float x) {

@@ -38,15 +38,16 @@ class KvAccess {
     return base(block, head) + int64_t{layer_.block_tokens} * layer_.head_size;
   }
   float read(int64_t at) const {
-    return layer_.dtype == tensor::DType::kF32
-               ? static_cast<const float*>(layer_.data)[at]
-               : bf16_to_float(static_cast<const Bf16*>(layer_.data)[at]);
+    if (layer_.dtype == tensor::DType::kF32) return static_cast<const float*>(layer_.data)[at];
+    const uint16_t bits = static_cast<const uint16_t*>(layer_.data)[at];
+    return layer_.dtype == tensor::DType::kF16 ? tensor::f16_to_float(bits) : bf16_to_float(bits);
   }
   void write(int64_t at, float x) const {
     if (layer_.dtype == tensor::DType::kF32) {
       static_cast<float*>(layer_.data)[at] = x;
     } else {
-      static_cast<Bf16*>(layer_.data)[at] = float_to_bf16(x);
+      static_cast<uint16_t*>(layer_.data)[at] =
+          layer_.dtype == tensor::DType::kF16 ? tensor::float_to_f16(x) : float_to_bf16(x);
     }
   }
 
