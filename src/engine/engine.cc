@@ -170,7 +170,7 @@ void Engine::Loop::emit(Scheduler::Event event) {
   const auto found = readers_.find(event.id);
   CHECK(found != readers_.end());
   Reader& reader = found->second;
-  if (event.seating == Scheduler::Event::Seating::kAdmitted) {
+  if (event.seating == Scheduler::Event::Seating::kSeated && !reader.was_admitted) {
     reader.was_admitted = true;
     inbox_.note_admitted();
     stats_.prompt_tokens.fetch_add(reader.prompt_tokens, std::memory_order_relaxed);

@@ -143,10 +143,8 @@ void Scheduler::admit_waiting() {
     sequence.stage = Sequence::Stage::kRunning;
     sequence.seat = free_seats_.back();
     free_seats_.pop_back();
-    if (!sequence.was_admitted) {
-      sequence.was_admitted = true;
-      events_.push_back({.id = sequence.id, .seating = Event::Seating::kAdmitted});
-    }
+    events_.push_back(
+        {.id = sequence.id, .seating = Event::Seating::kSeated, .seat = sequence.seat});
     choose(sequence);
   }
 }

@@ -37,7 +37,8 @@ class Scheduler {
     SequenceId id = 0;
     std::optional<SampledToken> token;
     std::optional<StreamEnd> end;
-    enum class Seating { kNone, kAdmitted, kPreempted } seating = Seating::kNone;
+    enum class Seating { kNone, kSeated, kPreempted } seating = Seating::kNone;
+    Seat seat = -1;  // kSeated: which one
   };
 
   explicit Scheduler(const ExecutorCapacity& capacity);

@@ -31,7 +31,6 @@ struct Sequence {
   int output_max = 0;
 
   Stage stage = Stage::kWaiting;
-  bool was_admitted = false;  // has had a seat before
   Seat seat = -1;
   bool arrived = false;  // the executor knows who sits in the seat
   kv::BlockTable full;

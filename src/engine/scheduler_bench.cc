@@ -1,0 +1,56 @@
+// What one turn of the scheduler costs: plan and commit of a step in which every sequence decodes,
+// at a length of about `tokens`. The executor is left out; its results are made up beforehand.
+#include <benchmark/benchmark.h>
+
+#include "base/check.h"
+#include "engine/scheduler.h"
+
+namespace pelton::engine {
+namespace {
+
+void plan_and_commit(benchmark::State& state) {
+  const int sequences = static_cast<int>(state.range(0));
+  const int tokens = static_cast<int>(state.range(1));
+  const ExecutorCapacity capacity{.block_tokens = 16,
+                                  .full_block_count = sequences * (1 << 20) / 16,
+                                  .window_block_count = sequences * (10 + tokens / 16),
+                                  .window_tokens = 128,
+                                  .sequences_max = sequences,
+                                  .batch_tokens_max = sequences * tokens,
+                                  .context_tokens_max = 1 << 20};
+  Scheduler scheduler(capacity);
+  for (int i = 0; i < sequences; ++i) {
+    request::GenerationRequest request;
+    request.prompt.assign(static_cast<size_t>(tokens), 1);
+    request.stop.max_new_tokens = (1 << 20) - tokens;
+    request.stop.stop_tokens = {200002, 199999, 200012};
+    CHECK(scheduler.submit(std::move(request)).ok());
+  }
+  StepResult result;
+  for (auto _ : state) {
+    const StepPlan plan = scheduler.plan(0);
+    state.PauseTiming();
+    result.step = plan.step;
+    result.sequences.clear();
+    for (const PlannedSequence& row : plan.sequences) {
+      result.sequences.push_back({.seat = row.seat, .tokens = {{.token = 7}}});
+    }
+    state.ResumeTiming();
+    scheduler.commit(std::move(result));
+    benchmark::DoNotOptimize(scheduler.take_events());
+  }
+  CHECK(scheduler.running_count() == sequences);
+}
+
+BENCHMARK(plan_and_commit)
+    ->ArgNames({"sequences", "tokens"})
+    ->Args({1, 512})
+    ->Args({32, 512})
+    ->Args({256, 512})
+    ->Args({256, 8192})
+    ->Args({1024, 512})
+    ->Unit(benchmark::kMicrosecond)
+    ->Iterations(2000);
+
+}  // namespace
+}  // namespace pelton::engine

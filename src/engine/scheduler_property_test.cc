@@ -1,0 +1,260 @@
+// Random workloads on the real scheduler and a modelled executor. Whatever the batch, the chunks,
+// the preemptions and the cancels: every request's output is what a plain loop over its own tokens
+// says, every block comes home, and nobody waits for ever. A failing seed is printed; PELTON_SEED=N
+// replays it, PELTON_SEEDS=N runs more of them.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "engine/modelled_executor.h"
+#include "engine/scheduler.h"
+
+namespace pelton::engine {
+namespace {
+
+constexpr int kVocabulary = 50;
+
+int64_t from_environment(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoll(text);
+}
+
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : seed_(seed) {}
+  // Uniform in [low, high].
+  int roll(int low, int high) {
+    const uint64_t span = static_cast<uint64_t>(high - low + 1);
+    return low + static_cast<int>(base::random_bits(seed_, count_++) % span);
+  }
+  bool one_in(int n) { return roll(1, n) == 1; }
+
+ private:
+  const uint64_t seed_;
+  uint64_t count_ = 0;
+};
+
+struct Ending {
+  std::vector<TokenId> output;
+  FinishReason reason = FinishReason::kStop;
+};
+
+// The output by definition: no blocks, no chunks, no batch.
+Ending by_definition(const request::GenerationRequest& request, int window_tokens,
+                     const ModelledExecutor::TokenFunction& next_token) {
+  std::vector<TokenId> tokens = request.prompt;
+  const std::vector<TokenId>& stops = request.stop.stop_tokens;
+  Ending ending;
+  for (int i = 0; i < request.stop.max_new_tokens; ++i) {
+    const size_t window = std::min(tokens.size(), static_cast<size_t>(window_tokens));
+    const bool may_stop = i >= request.stop.min_new_tokens;
+    const TokenId token = next_token(
+        {.full = tokens,
+         .window = std::span(tokens).last(window),
+         .prompt_count = static_cast<int>(request.prompt.size()),
+         .sampling = request.sampling,
+         .banned = may_stop ? std::span<const TokenId>{} : std::span<const TokenId>(stops)});
+    tokens.push_back(token);
+    ending.output.push_back(token);
+    if (may_stop && std::find(stops.begin(), stops.end(), token) != stops.end()) {
+      ending.reason = FinishReason::kStop;
+      return ending;
+    }
+  }
+  ending.reason = FinishReason::kLength;
+  return ending;
+}
+
+ExecutorCapacity random_capacity(Dice& dice) {
+  ExecutorCapacity capacity;
+  capacity.block_tokens = dice.roll(1, 8);
+  capacity.window_tokens = dice.roll(1, 20);
+  capacity.full_block_count = dice.roll(8, 40);
+  const int span = (capacity.window_tokens + 2 * capacity.block_tokens - 2) / capacity.block_tokens;
+  capacity.window_block_count = span + dice.roll(0, 30);
+  capacity.sequences_max = dice.roll(1, 8);
+  capacity.batch_tokens_max = dice.roll(1, 40);
+  capacity.context_tokens_max = 200;
+  return capacity;
+}
+
+request::GenerationRequest random_request(Dice& dice, const ExecutorCapacity& capacity) {
+  const int fits = capacity.full_block_count * capacity.block_tokens;
+  request::GenerationRequest request;
+  const int prompt = dice.roll(1, std::min(60, fits));
+  for (int i = 0; i < prompt; ++i) request.prompt.push_back(dice.roll(0, kVocabulary - 1));
+  request.stop.max_new_tokens = dice.roll(1, std::min(40, fits - prompt + 1));
+  request.stop.min_new_tokens = dice.one_in(3) ? dice.roll(0, 10) : 0;
+  if (dice.one_in(2)) request.stop.stop_tokens = {dice.roll(0, 9), dice.roll(10, 19)};
+  request.sampling.seed = static_cast<uint64_t>(dice.roll(0, 1 << 30));
+  if (dice.one_in(2)) request.sampling.presence_penalty = 1.0f;
+  if (dice.one_in(3)) request.priority = dice.roll(-2, 2);
+  return request;
+}
+
+// One run of one seed. Time is the number of the turn.
+class Workload {
+ public:
+  explicit Workload(uint64_t seed)
+      : dice_(seed),
+        capacity_(random_capacity(dice_)),
+        steps_in_flight_max_(dice_.roll(1, 2)),
+        next_token_(checksum_tokens(kVocabulary)),
+        scheduler_(capacity_),
+        executor_({.capacity = capacity_, .next_token = next_token_}) {}
+
+  void play() {
+    const int request_count = dice_.roll(1, 40);
+    const int pause = dice_.roll(1, 8);
+    // Every turn computes at least one token for the first in order, and preempted work is done
+    // again.
+    const int turns_max = 40'000;
+    for (int turn = 0; turn < turns_max; ++turn) {
+      if (submitted_ < request_count && dice_.one_in(pause)) submit(turn);
+      if (dice_.one_in(25)) cancel_one();
+      const bool busy = step(turn);
+      if (testing::Test::HasFatalFailure()) return;
+      if (!busy && submitted_ == request_count) break;
+    }
+    EXPECT_TRUE(scheduler_.idle()) << "somebody waits for ever";
+    EXPECT_EQ(scheduler_.full_blocks_used(), 0);
+    EXPECT_EQ(scheduler_.window_blocks_used(), 0);
+    for (const auto& [id, known] : known_) EXPECT_TRUE(known.ended) << "sequence " << id;
+  }
+
+  int64_t preemption_count() const { return scheduler_.preemption_count(); }
+  int64_t finished_count() const { return finished_count_; }
+
+ private:
+  struct Known {
+    Ending expected;
+    std::vector<TokenId> output;
+    bool cancelled = false;
+    bool has_deadline = false;
+    bool ended = false;
+  };
+
+  void submit(int turn) {
+    ++submitted_;
+    request::GenerationRequest request = random_request(dice_, capacity_);
+    if (dice_.one_in(10)) request.deadline_ns = turn + dice_.roll(0, 60);
+    Known known{.expected = by_definition(request, capacity_.window_tokens, next_token_),
+                .has_deadline = request.deadline_ns.has_value()};
+    const Result<SequenceId> id = scheduler_.submit(std::move(request));
+    ASSERT_TRUE(id.ok()) << id.error().message;
+    known_.emplace(id.value(), std::move(known));
+  }
+
+  void cancel_one() {
+    const std::vector<SequenceId> live = scheduler_.live();
+    if (live.empty()) return;
+    const SequenceId id =
+        live[static_cast<size_t>(dice_.roll(0, static_cast<int>(live.size()) - 1))];
+    known_.at(id).cancelled = true;
+    scheduler_.cancel(id);
+  }
+
+  // Whether anything was going on.
+  bool step(int turn) {
+    StepPlan plan = scheduler_.plan(turn);
+    scheduler_.check_integrity();
+    const bool planned = !plan.empty();
+    if (planned) {
+      executor_.submit(std::move(plan));
+      ++in_flight_;
+    }
+    const bool collects = in_flight_ == steps_in_flight_max_ || (in_flight_ > 0 && !planned);
+    if (collects) {
+      scheduler_.commit(executor_.collect());
+      --in_flight_;
+    }
+    scheduler_.check_integrity();
+    for (const Scheduler::Event& event : scheduler_.take_events()) take_note(event);
+    EXPECT_TRUE(planned || collects || scheduler_.idle()) << "nothing runs though somebody waits";
+    return planned || collects || !scheduler_.idle();
+  }
+
+  void take_note(const Scheduler::Event& event) {
+    Known& known = known_.at(event.id);
+    ASSERT_FALSE(known.ended) << "an event after the end";
+    if (event.token) known.output.push_back(event.token->token);
+    if (!event.end) return;
+    known.ended = true;
+    const bool cut_short = (known.cancelled && event.end->reason == FinishReason::kCancelled) ||
+                           (known.has_deadline && event.end->reason == FinishReason::kError);
+    if (cut_short) {
+      ASSERT_LE(known.output.size(), known.expected.output.size());
+      known.expected.output.resize(known.output.size());
+    } else {
+      ASSERT_EQ(event.end->reason, known.expected.reason);
+      ++finished_count_;
+    }
+    ASSERT_EQ(known.output, known.expected.output) << "sequence " << event.id;
+    ASSERT_EQ(event.end->output_tokens, static_cast<int>(known.output.size()));
+  }
+
+  Dice dice_;
+  const ExecutorCapacity capacity_;
+  const int steps_in_flight_max_;
+  const ModelledExecutor::TokenFunction next_token_;
+  Scheduler scheduler_;
+  ModelledExecutor executor_;
+  std::map<SequenceId, Known> known_;
+  int submitted_ = 0;
+  int in_flight_ = 0;
+  int64_t finished_count_ = 0;
+};
+
+TEST(SchedulerProperty, any_workload_gives_what_each_request_gives_alone) {
+  const int64_t first = from_environment("PELTON_SEED", 1);
+  const int64_t count = from_environment("PELTON_SEEDS", std::getenv("PELTON_SEED") ? 1 : 1500);
+  int64_t preemptions = 0;
+  int64_t finished = 0;
+  for (int64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
+    SCOPED_TRACE("replay with PELTON_SEED=" + std::to_string(seed));
+    Workload run(static_cast<uint64_t>(seed));
+    run.play();
+    preemptions += run.preemption_count();
+    finished += run.finished_count();
+  }
+  RecordProperty("preemptions", std::to_string(preemptions));
+  RecordProperty("finished", std::to_string(finished));
+  // The workloads must reach what they are meant to prove.
+  if (count >= 1000) {
+    EXPECT_GT(preemptions, 1000);
+    EXPECT_GT(finished, 10'000);
+  }
+}
+
+// The same calls give the same plans: nothing hangs on addresses or hash order.
+TEST(SchedulerProperty, plans_are_deterministic) {
+  const auto trace = [] {
+    Dice dice(7);
+    const ExecutorCapacity capacity = random_capacity(dice);
+    Scheduler scheduler(capacity);
+    ModelledExecutor executor({.capacity = capacity, .next_token = checksum_tokens(kVocabulary)});
+    std::string text;
+    for (int turn = 0; turn < 400; ++turn) {
+      if (turn < 100) (void)scheduler.submit(random_request(dice, capacity));
+      StepPlan plan = scheduler.plan(turn);
+      if (plan.empty()) break;
+      for (const PlannedSequence& row : plan.sequences) {
+        text += std::to_string(row.seat) + ":" + std::to_string(row.start) + "+" +
+                std::to_string(row.token_count()) + "@" + std::to_string(row.full_blocks.back()) +
+                "," + std::to_string(row.window_blocks.back()) + " ";
+      }
+      executor.submit(std::move(plan));
+      scheduler.commit(executor.collect());
+    }
+    return text;
+  };
+  EXPECT_EQ(trace(), trace());
+}
+
+}  // namespace
+}  // namespace pelton::engine

@@ -1,0 +1,299 @@
+// Stories: text files in testdata/ that drive the scheduler and a modelled executor, and show what
+// each step did. PELTON_RECORD=1 writes what happened into the files instead of comparing.
+//
+//   engine blocks=8 block_tokens=4 step_tokens=6 [window_blocks=8 window=1000 seats=4 context=1000
+//          steps_in_flight=1]
+//   submit NAME prompt=N max_new=N [min_new=N priority=N deadline=N stop=TOKEN says=1,2,3]
+//   cancel NAME
+//   clock N            the time that the next plans are told
+//   step [N]           plan and submit a step; then commit the oldest once enough are in flight
+//   ----               what happened follows, up to an empty line
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "engine/modelled_executor.h"
+
+namespace pelton::engine {
+namespace {
+
+using Words = std::map<std::string, std::string>;
+
+int number(const Words& words, const std::string& key, int otherwise) {
+  const auto found = words.find(key);
+  return found == words.end() ? otherwise : std::stoi(found->second);
+}
+
+std::vector<TokenId> numbers(const Words& words, const std::string& key) {
+  std::vector<TokenId> list;
+  const auto found = words.find(key);
+  if (found == words.end()) return list;
+  std::istringstream text(found->second);
+  for (std::string one; std::getline(text, one, ',');) list.push_back(std::stoi(one));
+  return list;
+}
+
+class Story {
+ public:
+  // Runs one line and returns what happened.
+  std::string run(const std::string& line);
+
+ private:
+  // What the reader of the story knows of a sequence.
+  struct Told {
+    std::string name;
+    bool prefilling = true;
+    std::vector<BlockId> full;
+    std::vector<BlockId> window;
+  };
+
+  void build(const Words& words);
+  std::string submit(const std::string& name, const Words& words);
+  std::string step();
+  std::string tell_row(const PlannedSequence& row);
+  std::string tell_events();
+  std::string tell_end(const Told& told, const StreamEnd& end);
+  static std::string tell_blocks(const std::vector<BlockId>& before,
+                                 const std::vector<BlockId>& after, const char* name);
+  static std::string tell_returned(Told& told);
+
+  int steps_in_flight_ = 1;
+  int in_flight_ = 0;
+  int64_t now_ns_ = 0;
+  bool shows_window_ = false;
+  std::map<uint64_t, std::vector<TokenId>> says_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<ModelledExecutor> executor_;
+  std::map<SequenceId, Told> told_;
+  std::map<Seat, SequenceId> seats_;
+};
+
+std::string Story::run(const std::string& line) {
+  std::istringstream text(line);
+  std::string verb, name;
+  text >> verb;
+  Words words;
+  for (std::string word; text >> word;) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      name = word;
+    } else {
+      words[word.substr(0, equals)] = word.substr(equals + 1);
+    }
+  }
+  if (verb == "engine") return build(words), "";
+  if (verb == "submit") return submit(name, words);
+  if (verb == "clock") return now_ns_ = std::stoll(name), "";
+  if (verb == "cancel") {
+    for (const auto& [id, told] : told_) {
+      if (told.name == name) scheduler_->cancel(id);
+    }
+    return tell_events();
+  }
+  if (verb == "step") {
+    std::string happened;
+    for (int i = 0; i < (name.empty() ? 1 : std::stoi(name)); ++i) happened += step();
+    return happened;
+  }
+  return "unknown verb " + verb + "\n";
+}
+
+void Story::build(const Words& words) {
+  ExecutorCapacity capacity;
+  capacity.block_tokens = number(words, "block_tokens", 4);
+  capacity.full_block_count = number(words, "blocks", 8);
+  capacity.window_block_count = number(words, "window_blocks", 64);
+  capacity.window_tokens = number(words, "window", 200);
+  capacity.sequences_max = number(words, "seats", 4);
+  capacity.batch_tokens_max = number(words, "step_tokens", 6);
+  capacity.context_tokens_max = number(words, "context", 1000);
+  steps_in_flight_ = number(words, "steps_in_flight", 1);
+  shows_window_ = words.count("window") > 0;
+  scheduler_ = std::make_unique<Scheduler>(capacity);
+  executor_ = std::make_unique<ModelledExecutor>(ModelledExecutor::Options{
+      .capacity = capacity, .next_token = [this](const ModelledExecutor::Seen& seen) {
+        const std::vector<TokenId>& says = says_[seen.sampling.seed];
+        const size_t line = seen.full.size() - static_cast<size_t>(seen.prompt_count);
+        const TokenId token = line < says.size() ? says[line] : 1;
+        const bool banned =
+            std::find(seen.banned.begin(), seen.banned.end(), token) != seen.banned.end();
+        return banned ? token + 1 : token;
+      }});
+}
+
+std::string Story::submit(const std::string& name, const Words& words) {
+  request::GenerationRequest request;
+  request.id = name;
+  for (int i = 0; i < number(words, "prompt", 1); ++i) {
+    request.prompt.push_back(1000 * (1 + static_cast<int>(says_.size())) + i);
+  }
+  request.stop.max_new_tokens = number(words, "max_new", 1);
+  request.stop.min_new_tokens = number(words, "min_new", 0);
+  request.stop.stop_tokens = numbers(words, "stop");
+  request.priority = number(words, "priority", 0);
+  if (words.count("deadline")) request.deadline_ns = number(words, "deadline", 0);
+  request.sampling.seed = says_.size();
+  request.sampling.presence_penalty = 0.5f;  // so that the executor compares histories
+  says_[request.sampling.seed] = numbers(words, "says");
+  const Result<SequenceId> id = scheduler_->submit(std::move(request));
+  if (!id.ok()) {
+    return fmt::format("{} refused, {}: {}\n", name, error_code_name(id.error().code),
+                       id.error().message);
+  }
+  told_[id.value()].name = name;
+  return "";
+}
+
+std::string Story::step() {
+  StepPlan plan = scheduler_->plan(now_ns_);
+  std::string happened = tell_events();
+  const bool submitted = !plan.empty();
+  if (submitted) {
+    for (const PlannedSequence& row : plan.sequences) happened += tell_row(row);
+    executor_->submit(std::move(plan));
+    ++in_flight_;
+  }
+  if (in_flight_ == steps_in_flight_ || (in_flight_ > 0 && !submitted)) {
+    scheduler_->commit(executor_->collect());
+    --in_flight_;
+  }
+  scheduler_->check_integrity();
+  happened += tell_events();
+  return happened.empty() ? "nothing\n" : happened;
+}
+
+std::string Story::tell_row(const PlannedSequence& row) {
+  Told& told = told_[seats_.at(row.seat)];
+  const int32_t end = row.start + row.token_count();
+  std::string text = fmt::format("{} ", told.name);
+  if (row.tokens.empty()) {
+    text += fmt::format("decode {} of the step before", row.start);
+  } else if (row.token_count() == 1 && !told.prefilling) {
+    text += fmt::format("decode {}", row.start);
+  } else {
+    text += fmt::format("prefill [{},{})", row.start, end);
+  }
+  told.prefilling = !row.sample;
+  text += tell_blocks(told.full, row.full_blocks, "blocks");
+  if (shows_window_) text += tell_blocks(told.window, row.window_blocks, "window");
+  told.full = row.full_blocks;
+  told.window = row.window_blocks;
+  if (!row.banned.empty()) text += fmt::format("  banned {}", fmt::join(row.banned, " "));
+  return text + (row.sample ? "  -> token\n" : "\n");
+}
+
+// The entries of `after` that are new, and those of `before` that are gone.
+std::string Story::tell_blocks(const std::vector<BlockId>& before,
+                               const std::vector<BlockId>& after, const char* name) {
+  std::string taken, gone;
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (i >= before.size()) taken += fmt::format(" {}", after[i]);
+    if (i < before.size() && before[i] != after[i]) gone += fmt::format(" {}", before[i]);
+  }
+  std::string text;
+  if (!taken.empty()) text += fmt::format("  {}{}", name, taken);
+  if (!gone.empty()) text += fmt::format("  {} returned{}", name, gone);
+  return text;
+}
+
+std::string Story::tell_returned(Told& told) {
+  std::string text;
+  for (const BlockId block : told.full) text += fmt::format(" {}", block);
+  told.full.clear();
+  told.window.clear();
+  told.prefilling = true;
+  return text.empty() ? "" : "  blocks returned" + text;
+}
+
+std::string Story::tell_events() {
+  std::string text;
+  for (const Scheduler::Event& event : scheduler_->take_events()) {
+    Told& told = told_[event.id];
+    if (event.seating == Scheduler::Event::Seating::kSeated) seats_[event.seat] = event.id;
+    if (event.seating == Scheduler::Event::Seating::kPreempted) {
+      text += fmt::format("{} preempted{}\n", told.name, tell_returned(told));
+    }
+    if (event.token && event.token->token != 1) {
+      text += fmt::format("{} says {}\n", told.name, event.token->token);
+    }
+    if (event.end) text += tell_end(told, *event.end) + tell_returned(told) + "\n";
+  }
+  return text;
+}
+
+std::string Story::tell_end(const Told& told, const StreamEnd& end) {
+  switch (end.reason) {
+    case FinishReason::kStop:
+      return fmt::format("{} finished, stop, {} tokens", told.name, end.output_tokens);
+    case FinishReason::kLength:
+      return fmt::format("{} finished, length, {} tokens", told.name, end.output_tokens);
+    case FinishReason::kCancelled:
+      return fmt::format("{} cancelled", told.name);
+    case FinishReason::kError:
+      return fmt::format("{} failed, {}", told.name, error_code_name(end.error->code));
+  }
+  return "";
+}
+
+// Replays the file's lines; what they tell stands under ---- and ends at an empty line.
+std::string retell(const std::string& file) {
+  Story story;
+  std::string told, happened;
+  std::istringstream lines(file);
+  bool in_telling = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line == "----") {
+      told += "----\n" + (happened.empty() ? "nothing\n" : happened) + "\n";
+      happened.clear();
+      in_telling = true;
+    } else if (in_telling) {
+      in_telling = !line.empty();
+    } else {
+      told += line + "\n";
+      if (!line.empty() && line[0] != '#') happened += story.run(line);
+    }
+  }
+  return told + happened;
+}
+
+class SchedulerStory : public testing::TestWithParam<std::string> {};
+
+std::vector<std::string> story_names() {
+  std::vector<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(PELTON_SOURCE_DIR "/src/engine/testdata")) {
+    if (entry.path().extension() == ".txt") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Stories, SchedulerStory, testing::ValuesIn(story_names()),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(SchedulerStory, goes_as_told) {
+  const std::string path = PELTON_SOURCE_DIR "/src/engine/testdata/" + GetParam() + ".txt";
+  const Result<std::string> file = base::read_file(path);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const std::string told = retell(file.value());
+  if (std::getenv("PELTON_RECORD") != nullptr) {
+    ASSERT_TRUE(base::write_file(path, told).ok());
+  }
+  EXPECT_EQ(told, file.value());
+}
+
+}  // namespace
+}  // namespace pelton::engine
