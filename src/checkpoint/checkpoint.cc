@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "base/json_writer.h"
 #include "checkpoint/expected_tensors.h"
+#include "checkpoint/foreign_text.h"
 #include "checkpoint/safetensors.h"
 
 namespace pelton::checkpoint {
@@ -22,12 +22,6 @@ constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr size_t kIndexBytesMax = size_t{16} << 20;  // the largest published ones have 9 MB
 constexpr size_t kShardsMax = 4096;
-
-std::string shown(std::string_view name) {
-  std::string out;
-  base::append_json_string(out, name.substr(0, 120));
-  return out;
-}
 
 Error bad(const std::string& path, const std::string& what) {
   return Error{ErrorCode::kBadCheckpoint, fmt::format("{}: {}", path, what)};

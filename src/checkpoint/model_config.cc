@@ -31,11 +31,10 @@ constexpr int64_t kMxfp4Block = 32;
 constexpr std::string_view kArchitecture = "GptOssForCausalLM";
 constexpr std::string_view kModelType = "gpt_oss";
 
-// A piece of somebody else's config file, in a message: short, and without control characters.
-std::string shown(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, 80)) out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-  return text.size() > 80 ? out + "..." : out;
+// A JSON value in a message: as it is written, but short.
+std::string shown(const Json& value) {
+  const std::string text = value.dump();
+  return text.size() > 80 ? text.substr(0, 80) + "..." : text;
 }
 
 // Reads members of one JSON object and remembers how to name them in errors.
@@ -70,7 +69,7 @@ class Fields {
     const std::optional<int64_t> value = json_.integer(key);
     if (!value || *value < range.min || *value > range.max) {
       return bad(key, fmt::format("must be an integer in [{}, {}], found {}", range.min, range.max,
-                                  shown(found->dump())));
+                                  shown(*found)));
     }
     return static_cast<int>(*value);
   }
@@ -90,15 +89,15 @@ class Fields {
     const Json* found = find(key);
     if (found == nullptr) return fallback;
     if (!found->is_number() || !(found->as_number() >= min) || !(found->as_number() <= max)) {
-      return bad(key, fmt::format("must be a number in [{}, {}], found {}", min, max,
-                                  shown(found->dump())));
+      return bad(key,
+                 fmt::format("must be a number in [{}, {}], found {}", min, max, shown(*found)));
     }
     return found->as_number();
   }
   Result<bool> boolean(std::string_view key, bool fallback) const {
     const Json* found = find(key);
     if (found == nullptr) return fallback;
-    if (!found->is_bool()) return bad(key, "must be a boolean, found " + shown(found->dump()));
+    if (!found->is_bool()) return bad(key, "must be a boolean, found " + shown(*found));
     return found->as_bool();
   }
 
@@ -119,7 +118,7 @@ Result<void> refuse_duplicate_keys(const Json& json, const std::string& file) {
   const auto twice = std::adjacent_find(keys.begin(), keys.end());
   if (twice == keys.end()) return {};
   return Error{ErrorCode::kBadCheckpoint,
-               fmt::format("{}: the key \"{}\" is there twice", file, shown(*twice))};
+               fmt::format("{}: the key {} is there twice", file, shown(*twice))};
 }
 
 Result<void> read_architecture(const Json& json, const Fields& fields, ModelConfig& config) {
@@ -129,13 +128,13 @@ Result<void> read_architecture(const Json& json, const Fields& fields, ModelConf
     for (const Json& name : list->as_array()) {
       known = known || (name.is_string() && name.as_string() == kArchitecture);
     }
-    architectures = shown(list->dump());
+    architectures = shown(*list);
   }
   const std::string model_type = json.string("model_type").value_or("");
   if (!known || model_type != kModelType) {
     return fields.unsupported(
         "architectures",
-        fmt::format("is {} with model_type \"{}\"; supported: [\"{}\"] with model_type \"{}\"",
+        fmt::format("is {} with model_type {}; supported: [\"{}\"] with model_type \"{}\"",
                     architectures.empty() ? "missing" : architectures, shown(model_type),
                     kArchitecture, kModelType));
   }
@@ -153,7 +152,7 @@ Result<void> refuse_variants(const Fields& fields) {
   if (tied) return fields.unsupported("tie_word_embeddings", "is true; supported: false");
   if (const Json* act = fields.find("hidden_act");
       act != nullptr && !(act->is_string() && act->as_string() == "silu")) {
-    return fields.unsupported("hidden_act", "is " + shown(act->dump()) + "; supported: \"silu\"");
+    return fields.unsupported("hidden_act", "is " + shown(*act) + "; supported: \"silu\"");
   }
   const Json* quantization = fields.find("quantization_config");
   const std::string method =
@@ -161,13 +160,13 @@ Result<void> refuse_variants(const Fields& fields) {
   if (method != "mxfp4") {
     return fields.unsupported(
         "quantization_config",
-        fmt::format("has quant_method \"{}\"; supported: \"mxfp4\" (experts as published)",
+        fmt::format("has quant_method {}; supported: \"mxfp4\" (experts as published)",
                     shown(method)));
   }
   if (const Json* group = quantization->find("group_size");
       group != nullptr && quantization->integer("group_size") != kMxfp4Block) {
     return fields.unsupported("quantization_config.group_size",
-                              fmt::format("is {}; supported: 32", shown(group->dump())));
+                              fmt::format("is {}; supported: 32", shown(*group)));
   }
   return {};
 }
@@ -226,8 +225,7 @@ Result<void> read_layer_types(const Fields& fields, ModelConfig& config) {
     if (!sliding && type != Json("full_attention")) {
       return fields.unsupported(
           fmt::format("layer_types[{}]", i),
-          fmt::format("is {}; supported: \"sliding_attention\", \"full_attention\"",
-                      shown(type.dump())));
+          fmt::format("is {}; supported: \"sliding_attention\", \"full_attention\"", shown(type)));
     }
     config.layer_is_sliding.push_back(sliding);
   }
@@ -247,7 +245,7 @@ Result<void> read_yarn(const Json& scaling, const Fields& fields, ModelConfig& c
   for (const char* key : {"attention_factor", "mscale", "mscale_all_dim"}) {
     const Json* found = fields.find(key);
     if (found != nullptr) {
-      return fields.unsupported(key, fmt::format("is {}; supported: absent", shown(found->dump())));
+      return fields.unsupported(key, fmt::format("is {}; supported: absent", shown(*found)));
     }
   }
   if (scaling.find("factor") == nullptr) return fields.bad("factor", "is missing");
@@ -275,8 +273,8 @@ Result<void> read_rope(const Fields& fields, const std::string& file, ModelConfi
       scaling->string("rope_type").value_or(scaling->string("type").value_or(""));
   if (type == "default") return {};
   if (type != "yarn") {
-    return inner.unsupported(
-        "rope_type", fmt::format("is \"{}\"; supported: \"yarn\", \"default\"", shown(type)));
+    return inner.unsupported("rope_type",
+                             fmt::format("is {}; supported: \"yarn\", \"default\"", shown(type)));
   }
   return read_yarn(*scaling, inner, config);
 }
@@ -294,7 +292,7 @@ Result<void> add_eos_tokens(const Fields& fields, ModelConfig& config) {
     if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() >= config.vocab_size) {
       return fields.bad("eos_token_id",
                         fmt::format("must hold token ids below vocab_size ({}), found {}",
-                                    config.vocab_size, shown(id.dump())));
+                                    config.vocab_size, shown(id)));
     }
     const auto token = static_cast<TokenId>(id.as_integer());
     std::vector<TokenId>& tokens = config.eos_tokens;

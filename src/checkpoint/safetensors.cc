@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/json_writer.h"
 #include "base/utf8.h"
+#include "checkpoint/foreign_text.h"
 #include "tensor/tensor_view.h"
 
 namespace pelton::checkpoint {
@@ -22,13 +23,6 @@ using tensor::DType;
 static_assert(std::endian::native == std::endian::little, "files are little endian, read in place");
 
 constexpr uint64_t kLengthWordBytes = 8;
-
-// A name from the file, in a message: quoted, escaped, short.
-std::string shown(std::string_view name) {
-  std::string out;
-  base::append_json_string(out, name.substr(0, 120));
-  return out;
-}
 
 // Walks the header once. General JSON values would cost many times the header's size in memory, and
 // the header may be 100 MB of somebody else's bytes; here only tensors are kept.

@@ -1,0 +1,159 @@
+#include "checkpoint/describe.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "checkpoint/expected_tensors.h"
+
+namespace pelton::checkpoint {
+namespace {
+
+constexpr int64_t kKvElementBytes = 2;  // bf16
+
+int64_t sliding_layers(const ModelConfig& config) {
+  return std::count(config.layer_is_sliding.begin(), config.layer_is_sliding.end(), true);
+}
+
+int64_t full_layers(const ModelConfig& config) {
+  return config.layer_count - sliding_layers(config);
+}
+
+// "13,761,264,768"
+std::string grouped(int64_t value) {
+  std::string text = std::to_string(value);
+  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) {
+    text.insert(static_cast<size_t>(at), 1, ',');
+  }
+  return text;
+}
+
+std::string bytes_text(int64_t bytes) {
+  static constexpr std::string_view kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes) / 1024.0;
+  size_t unit = 0;
+  while (value >= 1024.0 && unit + 1 < std::size(kUnits)) {
+    value /= 1024.0;
+    ++unit;
+  }
+  return fmt::format("{:.2f} {} ({} bytes)", value, kUnits[unit], grouped(bytes));
+}
+
+}  // namespace
+
+WeightCounts count_weights(const ModelConfig& config) {
+  WeightCounts counts;
+  int64_t expert_parameters = 0;
+  int64_t embedding_parameters = 0;
+  for (const ExpectedTensor& tensor : expected_tensors(config)) {
+    const int64_t bytes = tensor.bytes();
+    counts.parameters += tensor.parameters();
+    counts.total_bytes += bytes;
+    ++counts.tensor_count;
+    (tensor.dtype == tensor::DType::kU8 ? counts.mxfp4_bytes : counts.bf16_bytes) += bytes;
+    switch (tensor.kind) {
+      case TensorKind::kExperts:
+        counts.expert_bytes += bytes;
+        expert_parameters += tensor.parameters();
+        break;
+      case TensorKind::kAttention:
+        counts.attention_bytes += bytes;
+        break;
+      case TensorKind::kEmbedding:
+        counts.embedding_bytes += bytes;
+        embedding_parameters += tensor.parameters();
+        break;
+      case TensorKind::kHead:
+        counts.head_bytes += bytes;
+        break;
+      case TensorKind::kRouter:
+      case TensorKind::kNorms:
+        counts.other_bytes += bytes;
+        break;
+    }
+  }
+  counts.active_parameters = counts.parameters - embedding_parameters - expert_parameters +
+                             expert_parameters / config.expert_count * config.experts_per_token;
+  return counts;
+}
+
+KvBytes count_kv_bytes(const ModelConfig& config) {
+  const int64_t layer_token_bytes =
+      2 * int64_t{config.kv_head_count} * config.head_size * kKvElementBytes;
+  return {.per_token = full_layers(config) * layer_token_bytes,
+          .per_sequence = sliding_layers(config) * config.sliding_window * layer_token_bytes};
+}
+
+std::string describe(const Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config();
+  const WeightCounts counts = count_weights(config);
+  const KvBytes kv = count_kv_bytes(config);
+  std::string out;
+  const auto line = [&](std::string_view label, const std::string& text) {
+    out += fmt::format("{:<18}{}\n", label, text);
+  };
+  line("folder", checkpoint.folder());
+  line("architecture", fmt::format("{} ({})", config.architecture, config.model_type));
+  line("parameters", fmt::format("{} total, {} active per token", grouped(counts.parameters),
+                                 grouped(counts.active_parameters)));
+  line("weights", bytes_text(counts.total_bytes));
+  line("  experts", bytes_text(counts.expert_bytes));
+  line("  attention", bytes_text(counts.attention_bytes));
+  line("  embedding", bytes_text(counts.embedding_bytes));
+  line("  head", bytes_text(counts.head_bytes));
+  line("  other", bytes_text(counts.other_bytes));
+  line("  as MXFP4", bytes_text(counts.mxfp4_bytes));
+  line("  as BF16", bytes_text(counts.bf16_bytes));
+  line("tensors", fmt::format("{} in {} file{}", counts.tensor_count, checkpoint.shard_count(),
+                              checkpoint.shard_count() == 1 ? "" : "s"));
+  line("layers", fmt::format("{}: {} sliding (window {}), {} full", config.layer_count,
+                             sliding_layers(config), config.sliding_window, full_layers(config)));
+  line("hidden",
+       fmt::format("{}, experts' inner {}", config.hidden_size, config.intermediate_size));
+  line("heads", fmt::format("{} of {}, {} for keys and values", config.head_count, config.head_size,
+                            config.kv_head_count));
+  line("experts", fmt::format("{}, {} per token", config.expert_count, config.experts_per_token));
+  line("vocabulary", grouped(config.vocab_size));
+  line("context", fmt::format("{} tokens (YaRN factor {} over {})", grouped(config.context_max),
+                              config.yarn.factor, config.yarn.original_context));
+  line("KV cache (bf16)", fmt::format("{} per token, {} per sequence", bytes_text(kv.per_token),
+                                      bytes_text(kv.per_sequence)));
+  line("stop tokens", fmt::format("{}", fmt::join(config.eos_tokens, ", ")));
+  return out;
+}
+
+Json describe_json(const Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config();
+  const WeightCounts counts = count_weights(config);
+  const KvBytes kv = count_kv_bytes(config);
+  Json bytes;
+  bytes.set("total", counts.total_bytes).set("experts", counts.expert_bytes);
+  bytes.set("attention", counts.attention_bytes).set("embedding", counts.embedding_bytes);
+  bytes.set("head", counts.head_bytes).set("other", counts.other_bytes);
+  Json dtypes;
+  dtypes.set("MXFP4", counts.mxfp4_bytes).set("BF16", counts.bf16_bytes);
+  Json::Array stops;
+  for (const TokenId token : config.eos_tokens) stops.push_back(token);
+
+  Json json;
+  json.set("folder", checkpoint.folder()).set("architecture", config.architecture);
+  json.set("model_type", config.model_type);
+  json.set("parameters_total", counts.parameters);
+  json.set("parameters_active", counts.active_parameters);
+  json.set("weight_bytes", std::move(bytes)).set("dtype_bytes", std::move(dtypes));
+  json.set("tensors", counts.tensor_count).set("shards", checkpoint.shard_count());
+  json.set("layers", config.layer_count).set("layers_sliding", sliding_layers(config));
+  json.set("layers_full", full_layers(config)).set("sliding_window", config.sliding_window);
+  json.set("hidden_size", config.hidden_size).set("intermediate_size", config.intermediate_size);
+  json.set("heads", config.head_count).set("kv_heads", config.kv_head_count);
+  json.set("head_size", config.head_size).set("experts", config.expert_count);
+  json.set("experts_per_token", config.experts_per_token).set("vocab_size", config.vocab_size);
+  json.set("context_max", config.context_max);
+  json.set("kv_bytes_per_token", kv.per_token).set("kv_bytes_per_sequence", kv.per_sequence);
+  json.set("stop_tokens", std::move(stops));
+  return json;
+}
+
+}  // namespace pelton::checkpoint

@@ -1,0 +1,40 @@
+// What the verb `inspect` says of a checkpoint: architecture, parameters, bytes, layers, context,
+// KV cache, stop tokens. Counted from the configuration's tensor list, so it also answers for
+// models that are not on this machine. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/json.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/model_config.h"
+
+namespace pelton::checkpoint {
+
+struct WeightCounts {
+  int64_t parameters = 0;
+  // Used for one token: the chosen experts, and all else but the embedding (one row is read of it).
+  int64_t active_parameters = 0;
+  int64_t expert_bytes = 0;  // with their scales and biases
+  int64_t attention_bytes = 0;
+  int64_t embedding_bytes = 0;
+  int64_t head_bytes = 0;
+  int64_t other_bytes = 0;  // norms and routers
+  int64_t mxfp4_bytes = 0;  // blocks and scales
+  int64_t bf16_bytes = 0;
+  int64_t total_bytes = 0;
+  int64_t tensor_count = 0;
+};
+WeightCounts count_weights(const ModelConfig& config);
+
+struct KvBytes {
+  int64_t per_token = 0;     // full-attention layers: for each token of context
+  int64_t per_sequence = 0;  // sliding layers: their window
+};
+KvBytes count_kv_bytes(const ModelConfig& config);  // bf16
+
+std::string describe(const Checkpoint& checkpoint);
+Json describe_json(const Checkpoint& checkpoint);
+
+}  // namespace pelton::checkpoint

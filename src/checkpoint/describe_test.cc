@@ -1,0 +1,61 @@
+#include "checkpoint/describe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint/expected_tensors.h"
+#include "checkpoint/published_config.h"
+
+namespace pelton::checkpoint {
+namespace {
+
+ModelConfig published(const char* name) {
+  return parse_model_config(*published_config(name), nullptr, name).value();
+}
+
+// The published counts: total_size of both index files, the hub's parameter counters, and table 1
+// of the model card (arXiv 2508.10925).
+TEST(Describe, CountsWhatWasPublished) {
+  const WeightCounts small = count_weights(published("gpt-oss-20b"));
+  EXPECT_EQ(small.tensor_count, 459);
+  EXPECT_EQ(small.total_bytes, 13'761'264'768);
+  EXPECT_EQ(small.parameters, 20'914'757'184);
+  EXPECT_EQ(small.active_parameters, 3'608'307'264);
+  EXPECT_EQ(small.mxfp4_bytes, 10'152'345'600);
+  EXPECT_EQ(small.mxfp4_bytes + small.bf16_bytes, small.total_bytes);
+  EXPECT_EQ(small.expert_bytes + small.attention_bytes + small.embedding_bytes + small.head_bytes +
+                small.other_bytes,
+            small.total_bytes);
+  EXPECT_EQ(small.head_bytes, 2 * 579'133'440);
+  EXPECT_EQ(small.attention_bytes, 2 * 637'203'456);
+  EXPECT_EQ(small.other_bytes, 2 * (2'212'608 + 141'120));
+
+  const WeightCounts large = count_weights(published("gpt-oss-120b"));
+  EXPECT_EQ(large.tensor_count, 687);
+  EXPECT_EQ(large.total_bytes, 65'248'815'744);
+  EXPECT_EQ(large.parameters, 116'829'156'672);
+  EXPECT_EQ(large.active_parameters, 5'132'849'472);
+}
+
+TEST(Describe, KvBytesAreThoseOfTwentyFourLayers) {
+  const KvBytes small = count_kv_bytes(published("gpt-oss-20b"));
+  EXPECT_EQ(small.per_token, 24 * 1024);
+  EXPECT_EQ(small.per_sequence, 3 << 20);
+  const KvBytes large = count_kv_bytes(published("gpt-oss-120b"));
+  EXPECT_EQ(large.per_token, 36 * 1024);
+  EXPECT_EQ(large.per_sequence, 9 << 19);
+}
+
+TEST(Describe, SpeaksOfARealFolder) {
+  const Result<Checkpoint> tiny = Checkpoint::open(PELTON_SOURCE_DIR "/testdata/golden/tiny");
+  ASSERT_TRUE(tiny.ok()) << tiny.error().message;
+  const Json json = describe_json(*tiny);
+  EXPECT_EQ(json.find("weight_bytes")->integer("total"), tiny->weight_bytes());
+  EXPECT_EQ(json.integer("shards"), 1);
+  EXPECT_EQ(json.find("stop_tokens")->dump(), "[510,511]");
+  EXPECT_THAT(describe(*tiny), testing::HasSubstr("2: 1 sliding (window 16), 1 full"));
+  EXPECT_THAT(describe(*tiny), testing::HasSubstr("in 1 file\n"));
+}
+
+}  // namespace
+}  // namespace pelton::checkpoint

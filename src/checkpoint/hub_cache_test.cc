@@ -1,0 +1,100 @@
+#include "checkpoint/hub_cache.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pelton::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+
+class HubCache : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = testing::TempDir() + "hub_cache_test_" +
+            testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(root_);
+    std::filesystem::create_directories(root_);
+    environment_.hf_hub_cache = root_;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  void put(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root_ + "/" + path).parent_path());
+    std::ofstream(root_ + "/" + path) << text;
+  }
+
+  std::string root_;
+  HubEnvironment environment_;
+};
+
+TEST_F(HubCache, SearchesWhereTheHubToolsPutModels) {
+  HubEnvironment env{.hf_hub_cache = "/a", .hf_home = "/b", .xdg_cache_home = "/c", .home = "/d"};
+  EXPECT_EQ(hub_cache_folder(env), "/a");
+  env.hf_hub_cache = "";
+  EXPECT_EQ(hub_cache_folder(env), "/b/hub");
+  env.hf_home = "~/x";
+  EXPECT_EQ(hub_cache_folder(env), "/d/x/hub");
+  env.hf_home = "";
+  EXPECT_EQ(hub_cache_folder(env), "/c/huggingface/hub");
+  env.xdg_cache_home = "";
+  EXPECT_EQ(hub_cache_folder(env), "/d/.cache/huggingface/hub");
+  env.home = "";
+  EXPECT_EQ(hub_cache_folder(env), "");
+}
+
+TEST_F(HubCache, AFolderIsItself) {
+  EXPECT_EQ(*resolve_model(root_, environment_), root_);
+}
+
+TEST_F(HubCache, FindsTheSnapshotThatMainNames) {
+  put("models--openai--gpt-oss-20b/refs/main", "abc123\n");
+  put("models--openai--gpt-oss-20b/snapshots/abc123/config.json", "{}");
+  put("models--openai--gpt-oss-20b/snapshots/old/config.json", "{}");
+  const Result<std::string> found = resolve_model("openai/gpt-oss-20b", environment_);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(*found, root_ + "/models--openai--gpt-oss-20b/snapshots/abc123");
+}
+
+TEST_F(HubCache, AMissingModelSaysHowToGetIt) {
+  const Result<std::string> found = resolve_model("openai/gpt-oss-20b", environment_);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(found.error().message,
+              HasSubstr("hf download openai/gpt-oss-20b --exclude \"original/*\""));
+  EXPECT_THAT(found.error().message, HasSubstr(root_ + "/models--openai--gpt-oss-20b"));
+}
+
+TEST_F(HubCache, AnUnfinishedDownloadSaysSo) {
+  put("models--openai--gpt-oss-20b/blobs/1.incomplete", "");
+  EXPECT_THAT(resolve_model("openai/gpt-oss-20b", environment_).error().message,
+              HasSubstr("no finished download"));
+  put("models--openai--gpt-oss-20b/refs/main", "abc123");
+  EXPECT_THAT(resolve_model("openai/gpt-oss-20b", environment_).error().message,
+              HasSubstr("abc123 has no config.json"));
+}
+
+TEST_F(HubCache, ARefCannotLeadOutOfTheCache) {
+  put("models--a--b/refs/main", "../../../../etc");
+  const Result<std::string> found = resolve_model("a/b", environment_);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kBadCheckpoint);
+}
+
+TEST_F(HubCache, PathsAreNotHubIds) {
+  for (const char* model : {"/no/such/folder", "./x", "../x", "a/b/c", "a/..", "", "a b", "-x/y"}) {
+    const Result<std::string> found = resolve_model(model, environment_);
+    ASSERT_FALSE(found.ok()) << model;
+    EXPECT_THAT(found.error().message, HasSubstr("there is no folder")) << model;
+    EXPECT_THAT(found.error().message, testing::Not(HasSubstr("hf download"))) << model;
+  }
+  put("model.gguf", "");
+  EXPECT_THAT(resolve_model(root_ + "/model.gguf", environment_).error().message,
+              HasSubstr("is a file; a model is a folder"));
+}
+
+}  // namespace
+}  // namespace pelton::checkpoint
