@@ -20,6 +20,7 @@
 #include "checkpoint/model_config.h"
 #include "checkpoint/published_config.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/weight_scales.h"
 #include "tensor/bits.h"
 
 namespace pelton::checkpoint {
@@ -38,11 +39,6 @@ int32_t lane_sum(uint64_t bits) {
                               (bits >> 48)) -
          131070;
 }
-
-struct Normal {
-  double deviation;
-  double mean;
-};
 
 std::vector<double> normals(const HashStream& stream, int64_t count, Normal normal) {
   const double scale = normal.deviation / sum_deviation();
@@ -119,7 +115,8 @@ class GoldenWeights {
     if (name.ends_with("router.weight")) return as_bytes(router(layer_of(name)));
     if (name.ends_with("_blocks")) return blocks(tensor);
     if (name.ends_with("_scales")) return scales(tensor);
-    return as_bytes(to_bf16(normals(stream(name), tensor.parameters(), distribution(name))));
+    return as_bytes(
+        to_bf16(normals(stream(name), tensor.parameters(), weight_distribution(config_, name))));
   }
 
  private:
@@ -127,32 +124,6 @@ class GoldenWeights {
 
   static int layer_of(const std::string& name) {
     return std::stoi(name.substr(std::strlen("model.layers.")));
-  }
-
-  Normal distribution(std::string_view name) const {
-    const double hidden = std::sqrt(static_cast<double>(config_.hidden_size));
-    const double heads =
-        std::sqrt(static_cast<double>(int64_t{config_.head_count} * config_.head_size));
-    const std::pair<std::string_view, Normal> table[] = {
-        {"norm.weight", {0.1, 1.0}},
-        {"o_proj.bias", {0.1, 0.0}},
-        {"o_proj.weight", {1.2 / heads, 0.0}},
-        {"q_proj.bias", {0.5, 0.0}},
-        {"k_proj.bias", {0.5, 0.0}},
-        {"v_proj.bias", {0.3, 0.0}},
-        {"q_proj.weight", {0.9 / hidden, 0.0}},
-        {"k_proj.weight", {0.9 / hidden, 0.0}},
-        {"v_proj.weight", {1.0 / hidden, 0.0}},
-        {"sinks", {2.5, 4.0}},
-        {"router.bias", {0.3, 0.0}},
-        {"gate_up_proj_bias", {0.5, 0.0}},
-        {"down_proj_bias", {0.2, 0.0}},
-        {"lm_head.weight", {2.5 / hidden, 0.0}},
-    };
-    for (const auto& [suffix, normal] : table) {
-      if (name.ends_with(suffix)) return normal;
-    }
-    CHECK(false, name);
   }
 
   // N(0,1) plus, for each token, its preferred experts' directions with descending strength.
@@ -199,19 +170,13 @@ class GoldenWeights {
   // Nibbles are uniform, so the scales set the deviation: a mix of two neighbouring exponents, and
   // one block in 256 six binades smaller.
   std::vector<uint8_t> scales(const ExpectedTensor& tensor) const {
-    const bool up = tensor.name.ends_with("gate_up_proj_scales");
-    const double rms = up ? 3.0 / std::sqrt(static_cast<double>(config_.hidden_size))
-                          : 1.0 / (6.5 * std::sqrt(static_cast<double>(config_.intermediate_size)));
-    const double r = rms / std::sqrt(137.0 / 16.0);  // by the rms of uniform E2M1 codes
-    const int exponent = static_cast<int>(std::floor(std::log2(r)));
-    const double low = std::ldexp(1.0, 2 * exponent);
-    const double share = (r * r - low) / (4.0 * low - low);
-    const auto limit = static_cast<uint64_t>(share * (1 << 24));
+    const Mxfp4Scale scale = mxfp4_scale(config_, tensor.name);
+    const auto limit = static_cast<uint64_t>(scale.share_of_next * (1 << 24));
     const HashStream hashes = stream(tensor.name);
     std::vector<uint8_t> values(static_cast<size_t>(tensor.bytes()));
     for (size_t i = 0; i < values.size(); ++i) {
       const uint64_t hash = hashes.at(i);
-      values[i] = static_cast<uint8_t>(exponent + 127 + ((hash >> 40) < limit ? 1 : 0) -
+      values[i] = static_cast<uint8_t>(scale.exponent + ((hash >> 40) < limit ? 1 : 0) -
                                        ((hash & 0xFF) == 0 ? 6 : 0));
     }
     return values;

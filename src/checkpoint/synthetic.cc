@@ -1,0 +1,379 @@
+#include "checkpoint/synthetic.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "checkpoint/hash_stream.h"
+#include "checkpoint/model_config.h"
+#include "checkpoint/published_config.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/weight_scales.h"
+#include "tensor/bits.h"
+
+namespace pelton::checkpoint {
+namespace {
+
+using tensor::DType;
+
+constexpr int64_t kPieceBytes = int64_t{4} << 20;  // one write
+constexpr int64_t kPiecesPerReport = 64;
+
+Error io_error(const std::string& path, const char* what, int code) {
+  return Error{ErrorCode::kIo, fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
+}
+
+// A file being written, of known size.
+class ShardFile {
+ public:
+  static Result<ShardFile> create(const std::string& path, int64_t bytes) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) return io_error(path, "create", errno);
+    ShardFile file(path, fd);
+    // Space is taken in one piece if the file system can; it is refused here, not after minutes.
+    if (::fallocate(fd, 0, 0, bytes) != 0) {
+      if (errno == ENOSPC) {
+        return Error{ErrorCode::kDoesNotFit,
+                     fmt::format("{}: no room on the disk for {} bytes", path, bytes)};
+      }
+      if (::ftruncate(fd, bytes) != 0) return io_error(path, "set the size", errno);
+    }
+    return file;
+  }
+  ShardFile(ShardFile&& other) noexcept
+      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+  ShardFile& operator=(ShardFile&&) = delete;
+  ~ShardFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  Result<void> write_at(int64_t offset, const uint8_t* bytes, int64_t count) const {
+    while (count > 0) {
+      const ssize_t put = ::pwrite(fd_, bytes, static_cast<size_t>(count), offset);
+      if (put < 0 && errno == EINTR) continue;
+      if (put <= 0) return io_error(path_, "write", put == 0 ? ENOSPC : errno);
+      offset += put;
+      bytes += put;
+      count -= put;
+    }
+    return {};
+  }
+
+ private:
+  ShardFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  std::string path_;
+  int fd_;
+};
+
+// How one tensor's bytes follow from its hash stream: eight bytes from each hash.
+struct Recipe {
+  enum class Kind { kUniformBits, kScales, kBf16 };
+  Kind kind;
+  HashStream hashes;
+  float scale = 0.0f;  // of a signed 16-bit lane
+  float mean = 0.0f;
+  int exponent = 0;
+  uint8_t limit = 0;  // a byte lane below it gets exponent + 1
+};
+
+Recipe recipe(const ExpectedTensor& tensor, const ModelConfig& config, uint64_t seed) {
+  Recipe recipe{.kind = Recipe::Kind::kUniformBits, .hashes = HashStream(seed, tensor.name)};
+  if (tensor.is_scales) {
+    const Mxfp4Scale scale = mxfp4_scale(config, tensor.name);
+    recipe.kind = Recipe::Kind::kScales;
+    recipe.exponent = scale.exponent;
+    recipe.limit = static_cast<uint8_t>(scale.share_of_next * 256.0);
+  } else if (tensor.dtype == DType::kBf16) {
+    const Normal normal = weight_distribution(config, tensor.name);
+    recipe.kind = Recipe::Kind::kBf16;
+    // Uniform over +-sqrt(3) deviations: cheaper than normal, and a dot product cannot tell.
+    recipe.scale = static_cast<float>(normal.deviation * std::sqrt(3.0) / 32768.0);
+    recipe.mean = static_cast<float>(normal.mean);
+  }
+  return recipe;
+}
+
+void fill_bf16(const Recipe& recipe, uint64_t first, uint64_t count, uint8_t* out) {
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t hash = recipe.hashes.at(first + i);
+    uint16_t lanes[4];
+    for (int lane = 0; lane < 4; ++lane) {
+      const auto signed_lane = static_cast<int16_t>(hash >> (16 * lane));
+      // The half keeps the mean at zero: lanes are -32768 to 32767.
+      const float value = (static_cast<float>(signed_lane) + 0.5f) * recipe.scale + recipe.mean;
+      lanes[lane] = tensor::float_to_bf16(value);
+    }
+    std::memcpy(out + 8 * i, lanes, sizeof lanes);
+  }
+}
+
+void fill_scales(const Recipe& recipe, uint64_t first, uint64_t count, uint8_t* out) {
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t hash = recipe.hashes.at(first + i);
+    for (int lane = 0; lane < 8; ++lane) {
+      const bool next = static_cast<uint8_t>(hash >> (8 * lane)) < recipe.limit;
+      out[8 * i + static_cast<uint64_t>(lane)] =
+          static_cast<uint8_t>(recipe.exponent + (next ? 1 : 0));
+    }
+  }
+}
+
+// Words [first, first + count) of eight bytes.
+void fill(const Recipe& recipe, uint64_t first, uint64_t count, uint8_t* out) {
+  switch (recipe.kind) {
+    case Recipe::Kind::kBf16:
+      return fill_bf16(recipe, first, count, out);
+    case Recipe::Kind::kScales:
+      return fill_scales(recipe, first, count, out);
+    case Recipe::Kind::kUniformBits:
+      for (uint64_t i = 0; i < count; ++i) {
+        const uint64_t hash = recipe.hashes.at(first + i);
+        std::memcpy(out + 8 * i, &hash, sizeof hash);
+      }
+  }
+}
+
+struct Piece {
+  size_t tensor;
+  int64_t begin;  // in the tensor
+  int64_t end;
+};
+
+struct PlacedTensor {
+  Recipe recipe;
+  const ShardFile* file;
+  int64_t offset;  // in the file
+};
+
+// Files, tensors and pieces of a run; filled once, then read by all workers.
+class Run {
+ public:
+  Run(const ModelConfig& config, uint64_t seed) : config_(config), seed_(seed) {}
+
+  Result<void> create_files(const std::vector<ShardPlan>& shards, const std::string& folder) {
+    files_.reserve(shards.size());  // tensors point into it
+    for (const ShardPlan& shard : shards) {
+      std::vector<PlannedTensor> planned;
+      int64_t data_bytes = 0;
+      for (const ExpectedTensor& tensor : shard.tensors) {
+        planned.push_back({tensor.name, tensor.dtype, tensor.shape});
+        data_bytes += tensor.bytes();
+      }
+      const std::string header = safetensors_header(planned);
+      auto offset = static_cast<int64_t>(header.size());
+      TRY_ASSIGN(ShardFile file, ShardFile::create(folder + "/" + shard.file, offset + data_bytes));
+      files_.push_back(std::move(file));
+      TRY(files_.back().write_at(0, reinterpret_cast<const uint8_t*>(header.data()), offset));
+      for (const ExpectedTensor& tensor : shard.tensors) {
+        add_pieces(tensor.bytes());
+        tensors_.push_back({recipe(tensor, config_, seed_), &files_.back(), offset});
+        offset += tensor.bytes();
+      }
+    }
+    return {};
+  }
+
+  Result<void> write(base::ThreadPool& pool, base::FunctionRef<void(int64_t, int64_t)> progress) {
+    std::vector<std::vector<uint8_t>> buffers(static_cast<size_t>(pool.size()));
+    std::mutex mutex;
+    std::optional<Error> failure;
+    int64_t done = 0;
+    const auto count = static_cast<int64_t>(pieces_.size());
+    for (int64_t first = 0; first < count && !failure; first += kPiecesPerReport) {
+      const int64_t last = std::min(count, first + kPiecesPerReport);
+      pool.parallel_for(last - first, 1, [&](int64_t begin, int64_t end, int worker) {
+        std::vector<uint8_t>& buffer = buffers[static_cast<size_t>(worker)];
+        buffer.resize(kPieceBytes);
+        for (int64_t i = begin; i < end; ++i) {
+          const Result<void> written = write_piece(pieces_[static_cast<size_t>(first + i)], buffer);
+          if (written.ok()) continue;
+          const std::lock_guard<std::mutex> lock(mutex);
+          failure = written.error();
+        }
+      });
+      for (int64_t i = first; i < last; ++i) {
+        done += pieces_[static_cast<size_t>(i)].end - pieces_[static_cast<size_t>(i)].begin;
+      }
+      progress(done, total_);
+    }
+    if (failure) return *failure;
+    return {};
+  }
+
+ private:
+  void add_pieces(int64_t bytes) {
+    for (int64_t begin = 0; begin < bytes; begin += kPieceBytes) {
+      pieces_.push_back({tensors_.size(), begin, std::min(bytes, begin + kPieceBytes)});
+    }
+    total_ += bytes;
+  }
+
+  Result<void> write_piece(const Piece& piece, std::vector<uint8_t>& buffer) const {
+    const PlacedTensor& tensor = tensors_[piece.tensor];
+    const int64_t bytes = piece.end - piece.begin;
+    fill(tensor.recipe, static_cast<uint64_t>(piece.begin / 8),
+         static_cast<uint64_t>((bytes + 7) / 8), buffer.data());
+    return tensor.file->write_at(tensor.offset + piece.begin, buffer.data(), bytes);
+  }
+
+  const ModelConfig& config_;
+  const uint64_t seed_;
+  std::vector<ShardFile> files_;
+  std::vector<PlacedTensor> tensors_;
+  std::vector<Piece> pieces_;
+  int64_t total_ = 0;
+};
+
+int64_t bytes_of(const std::vector<ExpectedTensor>& tensors) {
+  int64_t bytes = 0;
+  for (const ExpectedTensor& tensor : tensors) bytes += tensor.bytes();
+  return bytes;
+}
+
+Result<void> prepare_folder(const std::string& folder, int64_t bytes) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return Error{ErrorCode::kIo, fmt::format("{}: cannot create: {}", folder, error.message())};
+  }
+  if (std::filesystem::exists(folder + "/config.json", error)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: already holds a model; name a new folder, or remove it", folder),
+                 "OUT"};
+  }
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) == 0 &&
+      static_cast<int64_t>(disk.f_bavail * disk.f_frsize) < bytes) {
+    return Error{ErrorCode::kDoesNotFit,
+                 fmt::format("{}: the model needs {} bytes, but the disk has {} free", folder,
+                             bytes, disk.f_bavail * disk.f_frsize)};
+  }
+  return {};
+}
+
+std::string index_text(const std::vector<ShardPlan>& shards, int64_t total) {
+  Json metadata;
+  metadata.set("total_size", total);
+  Json::Object map;
+  for (const ShardPlan& shard : shards) {
+    for (const ExpectedTensor& tensor : shard.tensors) map.push_back({tensor.name, shard.file});
+  }
+  Json index;
+  index.set("metadata", std::move(metadata)).set("weight_map", std::move(map));
+  return index.dump();
+}
+
+Json generation_for(const Json& config) {
+  const Json published = published_generation_config();
+  const std::optional<int64_t> vocab = config.integer("vocab_size");
+  if (!vocab || *vocab > 200012) return published;
+  Json generation;
+  generation.set("do_sample", true);
+  for (const char* key : {"eos_token_id", "pad_token_id"}) {
+    if (const Json* value = config.find(key); value != nullptr) generation.set(key, *value);
+  }
+  return generation;
+}
+
+}  // namespace
+
+std::vector<ShardPlan> plan_shards(std::vector<ExpectedTensor> tensors, int64_t shard_bytes_max) {
+  std::vector<ShardPlan> shards(1);
+  int64_t bytes = 0;
+  for (ExpectedTensor& tensor : tensors) {
+    if (!shards.back().tensors.empty() && bytes + tensor.bytes() > shard_bytes_max) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    bytes += tensor.bytes();
+    shards.back().tensors.push_back(std::move(tensor));
+  }
+  if (shards.size() == 1) {
+    shards[0].file = "model.safetensors";
+    return shards;
+  }
+  for (size_t i = 0; i < shards.size(); ++i) {
+    // The published files count from 0, and name the last number behind "of".
+    shards[i].file = fmt::format("model-{:05}-of-{:05}.safetensors", i, shards.size() - 1);
+  }
+  return shards;
+}
+
+Result<SyntheticOptions> synthetic_like(const std::string& like, int layers) {
+  constexpr int kLayersMax = 1024;  // as parse_model_config has it
+  if (layers < 0 || layers > kLayersMax) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("must be in [0, {}], found {}", kLayersMax, layers), "--layers"};
+  }
+  SyntheticOptions options;
+  Result<Json> published = published_config(like);
+  if (published.ok()) {
+    options.config = std::move(published).value();
+  } else {
+    if (!std::filesystem::exists(like)) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("expected gpt-oss-20b, gpt-oss-120b or a config.json, found \"{}\"", like),
+          "--like"};
+    }
+    TRY_ASSIGN(const std::string text, base::read_file(like, size_t{1} << 20));
+    Result<Json> parsed = Json::parse(text);
+    if (!parsed.ok() || !parsed->is_object()) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}: {}", like, parsed.ok() ? "expected an object" : parsed.error().message),
+          "--like"};
+    }
+    options.config = std::move(parsed).value();
+  }
+  if (layers > 0) set_layer_count(options.config, layers);
+  options.generation = generation_for(options.config);
+  return options;
+}
+
+SyntheticOptions synthetic_tiny(int vocab_size) {
+  SyntheticOptions options;
+  options.config = published_config("gpt-oss-20b").value();
+  Json& config = options.config;
+  config.set("hidden_size", 128).set("intermediate_size", 128).set("head_dim", 32);
+  config.set("num_attention_heads", 4).set("num_key_value_heads", 2);
+  config.set("num_local_experts", 8).set("num_experts_per_tok", 2).set("experts_per_token", 2);
+  config.set("vocab_size", vocab_size).set("eos_token_id", vocab_size - 2);
+  config.set("pad_token_id", vocab_size - 1);
+  set_layer_count(config, 2);
+  options.generation = generation_for(config);
+  return options;
+}
+
+Result<void> write_synthetic(const SyntheticOptions& options, const std::string& folder,
+                             base::ThreadPool& pool,
+                             base::FunctionRef<void(int64_t, int64_t)> progress) {
+  TRY_ASSIGN(const ModelConfig config,
+             parse_model_config(options.config, &options.generation, folder + "/config.json"));
+  std::vector<ExpectedTensor> tensors = expected_tensors(config);
+  const int64_t total = bytes_of(tensors);
+  TRY(prepare_folder(folder, total));
+  const std::vector<ShardPlan> shards = plan_shards(std::move(tensors), options.shard_bytes_max);
+  Run run(config, options.seed);
+  TRY(run.create_files(shards, folder));
+  TRY(run.write(pool, progress));
+  if (shards.size() > 1) {
+    TRY(base::write_file(folder + "/model.safetensors.index.json", index_text(shards, total)));
+  }
+  TRY(base::write_file(folder + "/generation_config.json", options.generation.dump()));
+  return base::write_file(folder + "/config.json", options.config.dump());
+}
+
+}  // namespace pelton::checkpoint
