@@ -10,13 +10,14 @@ namespace {
 
 // Up to here looking through all pairs for the lowest rank beats keeping a heap of them.
 constexpr size_t kShortBytes = 96;
-// Positions are 32-bit numbers and there are up to three heap entries a byte. A longer piece is cut.
+// Positions are 32-bit numbers and there are up to three heap entries a byte. A longer piece is
+// cut.
 constexpr size_t kPieceBytesMax = size_t{1} << 30;
 
 constexpr uint32_t kNoMerge = MergeTable::kNoMerge;
 
-// The parts of a long piece, each named by its first byte's position, as a doubly linked list; and a
-// heap of the merges that were possible when they were pushed.
+// The parts of a long piece, each named by its first byte's position, as a doubly linked list; and
+// a heap of the merges that were possible when they were pushed.
 class LongPiece {
  public:
   LongPiece(size_t size, const MergeTable& merges)
@@ -68,8 +69,7 @@ class LongPiece {
 
   void rank_again(uint32_t at) {
     Part& part = parts_[at];
-    part.rank = part.next > last_ ? kNoMerge
-                                  : merges_.rank(part.token, parts_[part.next].token);
+    part.rank = part.next > last_ ? kNoMerge : merges_.rank(part.token, parts_[part.next].token);
     if (part.rank == kNoMerge) return;
     heap_.push_back(entry(part.rank, at));
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());

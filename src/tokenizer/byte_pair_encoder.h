@@ -1,5 +1,5 @@
-// Byte-pair encoding of one piece of text. Pieces have no length limit (a run of letters is one), so
-// long ones take a way that is O(n log n). Immutable; any thread.
+// Byte-pair encoding of one piece of text. Pieces have no length limit (a run of letters is one),
+// so long ones take a way that is O(n log n). Immutable; any thread.
 #pragma once
 
 #include <array>

@@ -8,11 +8,26 @@ namespace pelton::tokenizer {
 namespace {
 
 constexpr std::string_view kNames[kHarmonyControlTokenCount] = {
-    "<|startoftext|>",     "<|endoftext|>",       "<|reserved_200000|>", "<|reserved_200001|>",
-    "<|return|>",          "<|constrain|>",       "<|reserved_200004|>", "<|channel|>",
-    "<|start|>",           "<|end|>",             "<|message|>",         "<|reserved_200009|>",
-    "<|reserved_200010|>", "<|reserved_200011|>", "<|call|>",            "<|reserved_200013|>",
-    "<|reserved_200014|>", "<|reserved_200015|>", "<|reserved_200016|>", "<|reserved_200017|>",
+    "<|startoftext|>",
+    "<|endoftext|>",
+    "<|reserved_200000|>",
+    "<|reserved_200001|>",
+    "<|return|>",
+    "<|constrain|>",
+    "<|reserved_200004|>",
+    "<|channel|>",
+    "<|start|>",
+    "<|end|>",
+    "<|message|>",
+    "<|reserved_200009|>",
+    "<|reserved_200010|>",
+    "<|reserved_200011|>",
+    "<|call|>",
+    "<|reserved_200013|>",
+    "<|reserved_200014|>",
+    "<|reserved_200015|>",
+    "<|reserved_200016|>",
+    "<|reserved_200017|>",
     "<|endofprompt|>",
 };
 

@@ -1,5 +1,5 @@
-// Which two neighbouring tokens merge into one, and how early: a flat open-addressed table of pairs,
-// eight bytes each. Immutable once filled; any thread.
+// Which two neighbouring tokens merge into one, and how early: a flat open-addressed table of
+// pairs, eight bytes each. Immutable once filled; any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ class MergeTable {
  public:
   static constexpr uint32_t kNoMerge = UINT32_MAX;
 
-  // Ids are ranks: two neighbours merge if their bytes together are a token, and its id is the rank.
+  // Ids are ranks: two neighbours merge if their bytes together are a token, and its id is the
+  // rank.
   static MergeTable of_ranks(const TokenBytes& tokens, const TokenLookup& lookup);
 
   // Room for at most `merges` pairs.

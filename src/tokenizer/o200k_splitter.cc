@@ -26,7 +26,9 @@ struct Glyph {
 };
 
 // A set of classes, one bit each; the bit is the class letter's low five bits, which all differ.
-constexpr uint32_t bit(UnicodeClass kind) { return 1u << (static_cast<uint32_t>(kind) & 31); }
+constexpr uint32_t bit(UnicodeClass kind) {
+  return 1u << (static_cast<uint32_t>(kind) & 31);
+}
 
 template <typename... Kinds>
 constexpr uint32_t set_of(Kinds... kinds) {
@@ -37,14 +39,17 @@ using enum UnicodeClass;
 constexpr uint32_t kAll =
     set_of(kOther, kUpper, kLower, kCaseless, kMark, kNumber, kSpace, kNewline);
 static_assert(__builtin_popcount(kAll) == 8, "two classes share a bit");
-constexpr uint32_t kFirstHalf = set_of(kUpper, kCaseless, kMark);   // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+constexpr uint32_t kFirstHalf =
+    set_of(kUpper, kCaseless, kMark);  // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
 constexpr uint32_t kSecondHalf = set_of(kLower, kCaseless, kMark);  // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 constexpr uint32_t kBothHalves = kFirstHalf & kSecondHalf;
-constexpr uint32_t kLead = set_of(kOther, kMark, kSpace);           // [^\r\n\p{L}\p{N}]
-constexpr uint32_t kSymbol = set_of(kOther, kMark);                 // [^\s\p{L}\p{N}]
+constexpr uint32_t kLead = set_of(kOther, kMark, kSpace);  // [^\r\n\p{L}\p{N}]
+constexpr uint32_t kSymbol = set_of(kOther, kMark);        // [^\s\p{L}\p{N}]
 constexpr uint32_t kWhite = set_of(kSpace, kNewline);
 
-constexpr bool in(UnicodeClass kind, uint32_t set) { return (bit(kind) & set) != 0; }
+constexpr bool in(UnicodeClass kind, uint32_t set) {
+  return (bit(kind) & set) != 0;
+}
 
 class Scanner {
  public:
@@ -64,8 +69,8 @@ class Scanner {
       return suffix_end(word.first_form != 0 ? word.first_form : word.second_form);
     }
     if (in(first.kind, kSymbol)) return symbols_end(begin);
-    const bool space_then_symbol = at_[begin] == ' ' && begin + 1 < size_ &&
-                                   in(glyph(begin + 1).kind, kSymbol);
+    const bool space_then_symbol =
+        at_[begin] == ' ' && begin + 1 < size_ && in(glyph(begin + 1).kind, kSymbol);
     return space_then_symbol ? symbols_end(begin + 1) : white_end(begin);
   }
 
@@ -129,8 +134,8 @@ class Scanner {
     if (left < 3) return i;
     if (at_[i + 1] == 0xC5 && at_[i + 2] == 0xBF) return i + 3;
     const uint8_t second = at_[i + 2] | 0x20;
-    const bool pair = ((first == 'r' || first == 'v') && second == 'e') ||
-                      (first == 'l' && second == 'l');
+    const bool pair =
+        ((first == 'r' || first == 'v') && second == 'e') || (first == 'l' && second == 'l');
     return pair ? i + 3 : i;
   }
 

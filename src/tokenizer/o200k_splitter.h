@@ -11,8 +11,7 @@ extern const std::string_view kO200kPattern;
 
 class O200kSplitter : public Splitter {
  public:
-  void split(std::string_view text,
-             base::FunctionRef<void(std::string_view)> piece) const override;
+  void split(std::string_view text, base::FunctionRef<void(std::string_view)> piece) const override;
 };
 
 }  // namespace pelton::tokenizer

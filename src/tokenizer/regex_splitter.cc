@@ -50,17 +50,16 @@ std::string pcre2_words(int error) {
 
 Result<CodePointer> compile_one(const std::string& pattern) {
   if (pattern.size() > kPatternBytesMax) {
-    return Error{ErrorCode::kBadCheckpoint,
-                 fmt::format("the pattern has {} bytes, the limit is {}", pattern.size(),
-                             kPatternBytesMax)};
+    return Error{ErrorCode::kBadCheckpoint, fmt::format("the pattern has {} bytes, the limit is {}",
+                                                        pattern.size(), kPatternBytesMax)};
   }
   const std::string spelled = with_unicode_spaces(pattern);
   int error = 0;
   size_t offset = 0;
-  CodePointer code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
-                                 PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset,
-                                 nullptr),
-                   &pcre2_code_free);
+  CodePointer code(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr),
+      &pcre2_code_free);
   if (code == nullptr) {
     return Error{ErrorCode::kBadCheckpoint,
                  fmt::format("not a regular expression that PCRE2 knows: {} (at byte {} of {})",

@@ -21,8 +21,7 @@ class RegexSplitter : public Splitter {
 
   // A pattern that runs into PCRE2's match limit on this text (it backtracks without end) cuts no
   // further: the rest of the text is one piece, so that the work stays bounded and nothing is lost.
-  void split(std::string_view text,
-             base::FunctionRef<void(std::string_view)> piece) const override;
+  void split(std::string_view text, base::FunctionRef<void(std::string_view)> piece) const override;
 
  private:
   struct Pattern;

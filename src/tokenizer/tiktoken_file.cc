@@ -73,9 +73,9 @@ Result<void> read_line(std::string_view line, const std::string& name, TokenId e
     return bad_line(name, number, "the rank is not a number");
   }
   if (rank != expected) {
-    return bad_line(name, number,
-                    fmt::format("rank {}, expected {}: ranks count up from 0, without holes", rank,
-                                expected));
+    return bad_line(
+        name, number,
+        fmt::format("rank {}, expected {}: ranks count up from 0, without holes", rank, expected));
   }
   if (expected >= kHarmonyFirstControlId) {
     return unsupported_tokenizer(name, fmt::format("line {}", number),
@@ -108,8 +108,9 @@ Result<TokenBytes> read_lines(std::string_view text, const std::string& name) {
 
 Result<TokenizerParts> read_tiktoken(std::string_view text, const std::string& name) {
   if (text.size() > kFileBytesMax) {
-    return bad_tokenizer(name, "size", fmt::format("{} bytes, the limit for a rank file is {}",
-                                                   text.size(), kFileBytesMax));
+    return bad_tokenizer(
+        name, "size",
+        fmt::format("{} bytes, the limit for a rank file is {}", text.size(), kFileBytesMax));
   }
   TRY_ASSIGN(TokenBytes tokens, read_lines(text, name));
   TokenLookup lookup(static_cast<size_t>(tokens.size()));

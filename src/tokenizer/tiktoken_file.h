@@ -1,5 +1,5 @@
-// Reads .tiktoken rank files: a line per token, base64 of its bytes, a space, its rank; ranks from 0
-// without holes. The file says neither pattern nor control tokens: those are o200k_harmony's.
+// Reads .tiktoken rank files: a line per token, base64 of its bytes, a space, its rank; ranks from
+// 0 without holes. The file says neither pattern nor control tokens: those are o200k_harmony's.
 #pragma once
 
 #include <string>

@@ -1,6 +1,206 @@
 #include "tokenizer/tokenizer_json.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/tokenizer_json_draft.h"
+
 namespace pelton::tokenizer {
-Result<TokenizerParts> read_tokenizer_json(std::string_view, const std::string& name) {
-  return unsupported_tokenizer(name, "file", "tokenizer.json is not read yet");
+namespace {
+
+using Draft = TokenizerJsonDraft;
+
+// gpt-oss' file has 28 million bytes.
+constexpr size_t kFileBytesMax = size_t{256} << 20;
+
+// What would make this another algorithm than byte-level BPE.
+Result<void> check_model(const Draft& draft, const std::string& name) {
+  if (!draft.has_model) return bad_tokenizer(name, "model", "is not there");
+  const std::string type = draft.model.string("type").value_or("BPE");
+  if (type != "BPE") {
+    return unsupported_tokenizer(name, "model.type", fmt::format("\"{}\", expected BPE", type));
+  }
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!draft.model.string(key).value_or("").empty()) {
+      return unsupported_tokenizer(name, fmt::format("model.{}", key), "is set");
+    }
+  }
+  if (draft.model.boolean("byte_fallback").value_or(false)) {
+    return unsupported_tokenizer(name, "model.byte_fallback", "is true, expected byte-level BPE");
+  }
+  if (draft.model.number("dropout").value_or(0) != 0) {
+    return unsupported_tokenizer(name, "model.dropout", "is set");
+  }
+  const Json* normalizer = draft.document.find("normalizer");
+  if (normalizer != nullptr && !normalizer->is_null()) {
+    return unsupported_tokenizer(
+        name, "normalizer",
+        fmt::format("is {}, expected null", normalizer->string("type").value_or("set")));
+  }
+  return {};
 }
+
+Result<AddedToken> read_added_token(const Json& entry, const std::string& name,
+                                    const std::string& field) {
+  const std::optional<int64_t> id = entry.integer("id");
+  if (!id || *id < 0 || *id >= kTokenIdsMax) {
+    return bad_tokenizer(name, field + ".id",
+                         fmt::format("is not an integer from 0 to {}", kTokenIdsMax - 1));
+  }
+  const std::optional<std::string> content = entry.string("content");
+  if (!content || content->empty() || content->size() > kTokenBytesMax) {
+    return bad_tokenizer(name, field + ".content",
+                         fmt::format("is not a string of 1 to {} bytes", kTokenBytesMax));
+  }
+  for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
+    if (entry.boolean(flag).value_or(false)) {
+      return unsupported_tokenizer(name, fmt::format("{}.{}", field, flag), "is true");
+    }
+  }
+  return AddedToken{static_cast<TokenId>(*id), *content, entry.boolean("special").value_or(false)};
+}
+
+Result<std::vector<AddedToken>> read_added_tokens(const Draft& draft, const std::string& name) {
+  std::vector<AddedToken> added;
+  const Json* entries = draft.document.find("added_tokens");
+  if (entries == nullptr || entries->is_null()) return added;
+  if (!entries->is_array()) return bad_tokenizer(name, "added_tokens", "is not an array");
+  for (const Json& entry : entries->as_array()) {
+    TRY_ASSIGN(AddedToken token,
+               read_added_token(entry, name, fmt::format("added_tokens[{}]", added.size())));
+    added.push_back(std::move(token));
+  }
+  return added;
+}
+
+// The vocabulary: added tokens first, for where both name an id, the added one says what it is.
+class VocabularyReader {
+ public:
+  VocabularyReader(const Draft& draft, const std::string& name)
+      : draft_(draft), name_(name), lookup_(draft.vocab.size()) {}
+
+  Result<void> read(const std::vector<AddedToken>& added) {
+    tokens_.reserve(draft_.vocab.size() + added.size(), draft_.vocab_text.size());
+    for (size_t i = 0; i < added.size(); ++i) {
+      if (!tokens_.set(added[i].id, added[i].text)) {
+        return bad_tokenizer(name_, fmt::format("added_tokens[{}].id", i),
+                             fmt::format("{} is there twice", added[i].id));
+      }
+    }
+    by_id_.resize(static_cast<size_t>(tokens_.size()));
+    for (const AddedToken& token : added) by_id_[static_cast<size_t>(token.id)] = &token;
+    for (const Draft::VocabEntry& entry : draft_.vocab) TRY(read_entry(entry));
+    return {};
+  }
+
+  TokenBytes take_tokens() { return std::move(tokens_); }
+  TokenLookup take_lookup() { return std::move(lookup_); }
+
+ private:
+  Result<void> read_entry(const Draft::VocabEntry& entry) {
+    const std::string_view text = draft_.text(entry);
+    scratch_.clear();
+    const bool letters = append_letter_bytes(text, scratch_);
+    const size_t index = static_cast<size_t>(entry.id);
+    if (index < by_id_.size() && by_id_[index] != nullptr) {
+      const AddedToken& added = *by_id_[index];
+      if (letters && scratch_ == added.text)
+        return added.special ? Result<void>{} : enter(entry.id);
+      if (text == added.text) return {};
+      return bad_tokenizer(name_, "model.vocab",
+                           fmt::format("id {} is \"{}\" here and \"{}\" in added_tokens", entry.id,
+                                       text, added.text));
+    }
+    if (!letters) {
+      return bad_tokenizer(name_, "model.vocab",
+                           fmt::format("\"{}\" is not in the byte alphabet", text));
+    }
+    if (scratch_.size() > kTokenBytesMax) {
+      return bad_tokenizer(name_, "model.vocab",
+                           fmt::format("token {} has {} bytes, the limit is {}", entry.id,
+                                       scratch_.size(), kTokenBytesMax));
+    }
+    if (!tokens_.set(entry.id, scratch_)) {
+      return bad_tokenizer(name_, "model.vocab", fmt::format("id {} is there twice", entry.id));
+    }
+    return enter(entry.id);
+  }
+
+  Result<void> enter(TokenId id) {
+    const TokenId twin = lookup_.insert(tokens_, id);
+    if (twin == kNoToken) return {};
+    return bad_tokenizer(name_, "model.vocab",
+                         fmt::format("ids {} and {} are the same token", twin, id));
+  }
+
+  const Draft& draft_;
+  const std::string& name_;
+  TokenBytes tokens_;
+  TokenLookup lookup_;
+  std::vector<const AddedToken*> by_id_;
+  std::string scratch_;
+};
+
+// Files made from rank vocabularies (gpt-oss') list every way to cut every token, in the order of
+// the tokens. Then the ids are the ranks, as in the vocabulary's own definition, where of two cuts
+// of the same token the leftmost in the text comes first.
+Result<MergeTable> read_merges(const Draft& draft, const std::string& name, bool ignore_merges,
+                               const TokenBytes& tokens, const TokenLookup& lookup) {
+  MergeTable merges(draft.merges.size());
+  bool ordered = true;
+  TokenId before = 0;
+  for (size_t i = 0; i < draft.merges.size(); ++i) {
+    const Draft::Merge& merge = draft.merges[i];
+    const TokenId left = lookup.find(tokens, draft.left(merge));
+    const TokenId right = lookup.find(tokens, draft.right(merge));
+    const TokenId merged = lookup.find(tokens, draft.merged(merge));
+    if (left == kNoToken || right == kNoToken || merged == kNoToken) {
+      return bad_tokenizer(name, fmt::format("model.merges[{}]", i),
+                           fmt::format("{} is not an ordinary token of the vocabulary",
+                                       left == kNoToken    ? "its left side"
+                                       : right == kNoToken ? "its right side"
+                                                           : "its result"));
+    }
+    if (!merges.add(left, right, merged)) {
+      return bad_tokenizer(name, fmt::format("model.merges[{}]", i), "is there twice");
+    }
+    ordered = ordered && before <= merged;
+    before = merged;
+  }
+  if (!ordered || !ignore_merges) return merges;
+  MergeTable of_ranks = MergeTable::of_ranks(tokens, lookup);
+  return of_ranks.size() == merges.size() ? std::move(of_ranks) : std::move(merges);
+}
+
+}  // namespace
+
+Result<TokenizerParts> read_tokenizer_json(std::string_view text, const std::string& name) {
+  if (text.size() > kFileBytesMax) {
+    return bad_tokenizer(
+        name, "size",
+        fmt::format("{} bytes, the limit for a tokenizer.json is {}", text.size(), kFileBytesMax));
+  }
+  TRY_ASSIGN(const Draft draft, read_tokenizer_json_draft(text, name));
+  TRY(check_model(draft, name));
+  TRY_ASSIGN(std::vector<AddedToken> added, read_added_tokens(draft, name));
+  TRY_ASSIGN(std::vector<std::string> patterns,
+             read_split_patterns(draft.document.find("pre_tokenizer"), name));
+  VocabularyReader vocabulary(draft, name);
+  TRY(vocabulary.read(added));
+  TokenBytes tokens = vocabulary.take_tokens();
+  TokenLookup lookup = vocabulary.take_lookup();
+  const bool ignore_merges = draft.model.boolean("ignore_merges").value_or(false);
+  TRY_ASSIGN(MergeTable merges, read_merges(draft, name, ignore_merges, tokens, lookup));
+  return TokenizerParts{.tokens = std::move(tokens),
+                        .lookup = std::move(lookup),
+                        .merges = std::move(merges),
+                        .whole_pieces_first = ignore_merges,
+                        .split_patterns = std::move(patterns),
+                        .added = std::move(added)};
+}
+
 }  // namespace pelton::tokenizer

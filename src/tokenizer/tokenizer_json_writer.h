@@ -1,5 +1,5 @@
-// Writes tokenizer.json files in Hugging Face's byte-level BPE form, as gpt-oss' own is. For synthetic
-// checkpoints and for tests.
+// Writes tokenizer.json files in Hugging Face's byte-level BPE form, as gpt-oss' own is. For
+// synthetic checkpoints and for tests.
 #pragma once
 
 #include <string>
@@ -36,9 +36,9 @@ std::string write_tokenizer_json(const TokenizerFile& file);
 inline constexpr int kSyntheticVocabularyMin = 256 + 21;
 
 // A tokenizer for random weights: any text encodes and decodes. Ids from 0 are the 256 bytes, then
-// runs of lower-case letters with merges that make them; the last 21 are Harmony's control tokens. A
-// vocabulary of 201088 has them at 199998..200018 and nothing above, as gpt-oss has.
-// Error: kInvalidArgument if vocab_size is below kSyntheticVocabularyMin or above kTokenIdsMax.
+// runs of lower-case letters with merges that make them; the last 21 are Harmony's control tokens.
+// A vocabulary of 201088 has them at 199998..200018 and nothing above, as gpt-oss has. Error:
+// kInvalidArgument if vocab_size is below kSyntheticVocabularyMin or above kTokenIdsMax.
 Result<std::string> synthetic_tokenizer_json(int vocab_size);
 
 }  // namespace pelton::tokenizer

@@ -9,13 +9,13 @@ namespace pelton::tokenizer {
 // The values are the letters that the generated table is written in.
 enum class UnicodeClass : char {
   kOther = '.',
-  kUpper = 'U',    // Lu Lt
-  kLower = 'l',    // Ll
-  kCaseless = 'o', // Lm Lo
-  kMark = 'm',     // M
-  kNumber = '9',   // N
-  kSpace = 's',    // White_Space but CR and LF
-  kNewline = 'r',  // CR and LF
+  kUpper = 'U',     // Lu Lt
+  kLower = 'l',     // Ll
+  kCaseless = 'o',  // Lm Lo
+  kMark = 'm',      // M
+  kNumber = '9',    // N
+  kSpace = 's',     // White_Space but CR and LF
+  kNewline = 'r',   // CR and LF
 };
 
 extern const uint8_t kUnicodeBlockIndex[0x110000 / 128];

@@ -1,0 +1,132 @@
+#include "tokenizer/tokenizer_json_writer.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/json_writer.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/harmony_tokens.h"
+#include "tokenizer/o200k_splitter.h"
+
+namespace pelton::tokenizer {
+namespace {
+
+using base::JsonWriter;
+
+std::string letters(std::string_view bytes) {
+  std::string out;
+  append_byte_letters(bytes, out);
+  return out;
+}
+
+void write_added(JsonWriter& json, const std::vector<AddedToken>& added) {
+  json.key("added_tokens").begin_array();
+  for (const AddedToken& token : added) {
+    json.begin_object().key("id").integer(token.id).key("content").string(token.text);
+    for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized"}) {
+      json.key(flag).boolean(false);
+    }
+    json.key("special").boolean(token.special).end_object();
+  }
+  json.end_array();
+}
+
+void write_byte_level(JsonWriter& json, bool prefix_space, bool trim_offsets, bool use_regex) {
+  json.begin_object().key("type").string("ByteLevel");
+  json.key("add_prefix_space").boolean(prefix_space);
+  json.key("trim_offsets").boolean(trim_offsets);
+  json.key("use_regex").boolean(use_regex).end_object();
+}
+
+void write_pre_tokenizer(JsonWriter& json, const std::string& pattern) {
+  json.key("pre_tokenizer").begin_object().key("type").string("Sequence");
+  json.key("pretokenizers").begin_array();
+  json.begin_object().key("type").string("Split");
+  json.key("pattern").begin_object().key("Regex").string(pattern).end_object();
+  json.key("behavior").string("Isolated").key("invert").boolean(false).end_object();
+  write_byte_level(json, false, true, false);
+  json.end_array().end_object();
+}
+
+void write_model(JsonWriter& json, const TokenizerFile& file) {
+  json.key("model").begin_object().key("type").string("BPE");
+  for (const char* key :
+       {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    json.key(key).null();
+  }
+  json.key("fuse_unk").boolean(false).key("byte_fallback").boolean(false);
+  json.key("ignore_merges").boolean(file.ignore_merges);
+  json.key("vocab").begin_object();
+  for (size_t id = 0; id < file.tokens.size(); ++id) {
+    if (file.tokens[id].empty()) continue;
+    json.key(letters(file.tokens[id])).integer(static_cast<int64_t>(id));
+  }
+  json.end_object().key("merges").begin_array();
+  for (const TokenizerFile::Merge& merge : file.merges) {
+    if (file.merge_form == MergeForm::kPairs) {
+      json.begin_array().string(letters(merge.left)).string(letters(merge.right)).end_array();
+    } else {
+      json.string(letters(merge.left) + " " + letters(merge.right));
+    }
+  }
+  json.end_array().end_object();
+}
+
+// Runs of two and more lower-case letters: all of length 2, then all of length 3, ... Each is the
+// one without its last letter and that letter, which both come before it.
+void add_letter_runs(TokenizerFile& file, size_t tokens) {
+  std::vector<std::string> shorter;
+  for (char letter = 'a'; letter <= 'z'; ++letter) shorter.emplace_back(1, letter);
+  while (file.tokens.size() < tokens) {
+    std::vector<std::string> runs;
+    for (const std::string& stem : shorter) {
+      for (char letter = 'a'; letter <= 'z' && file.tokens.size() < tokens; ++letter) {
+        runs.push_back(stem + letter);
+        file.tokens.push_back(runs.back());
+        file.merges.push_back({stem, std::string(1, letter)});
+      }
+    }
+    shorter = std::move(runs);
+  }
+}
+
+}  // namespace
+
+std::string write_tokenizer_json(const TokenizerFile& file) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().key("version").string("1.0");
+  json.key("truncation").null().key("padding").null();
+  write_added(json, file.added);
+  json.key("normalizer").null();
+  write_pre_tokenizer(json, file.split_pattern);
+  json.key("post_processor");
+  write_byte_level(json, true, false, true);
+  json.key("decoder");
+  write_byte_level(json, true, true, true);
+  write_model(json, file);
+  json.end_object();
+  return out;
+}
+
+Result<std::string> synthetic_tokenizer_json(int vocab_size) {
+  if (vocab_size < kSyntheticVocabularyMin || vocab_size > kTokenIdsMax) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("a synthetic tokenizer has {} to {} tokens, not {}",
+                             kSyntheticVocabularyMin, kTokenIdsMax, vocab_size),
+                 "vocab_size"};
+  }
+  const TokenId first_control = vocab_size == kHarmonyVocabularySize
+                                    ? kHarmonyFirstControlId
+                                    : vocab_size - kHarmonyControlTokenCount;
+  TokenizerFile file;
+  file.split_pattern = kO200kPattern;
+  for (int byte = 0; byte < 256; ++byte) file.tokens.emplace_back(1, static_cast<char>(byte));
+  add_letter_runs(file, static_cast<size_t>(first_control));
+  for (ControlToken& control : harmony_control_tokens(first_control)) {
+    file.added.push_back({control.id, std::move(control.text), true});
+  }
+  return write_tokenizer_json(file);
+}
+
+}  // namespace pelton::tokenizer
