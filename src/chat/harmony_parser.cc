@@ -135,7 +135,10 @@ bool HarmonyParser::give_up_header(Ending ending, std::vector<HarmonyEvent>& eve
       split_unclosed_header({.ids = header_tokens_, .role = header_role_}, tokenizer_, tokens_);
   const bool has_text = split.text.find_first_not_of(" \t\r\n") != std::string::npos;
   // The stream broke off within the recipient: nobody knows how its name would have gone on.
-  if (ending == Ending::kCutOff && !has_text) split.header.recipient.reset();
+  if (ending == Ending::kCutOff && !has_text) {
+    split.header.recipient.reset();
+    split.header.content_type.reset();
+  }
   if (!has_text && !split.header.channel && !split.header.recipient) return false;
   begin_message(std::move(split.header), events);
   if (has_text) append_text(split.text, events);

@@ -1,0 +1,77 @@
+// Bytes -> token ids of a tiny vocabulary -> parser and reply. Checks the promises of reply.h:
+// total, deltas add up to the reply, valid UTF-8, no control token's text, always something to
+// show.
+#include <cstdint>
+#include <span>
+
+#include "chat/parsed_messages.h"
+#include "chat/reply.h"
+#include "chat/tiny_tokenizer.h"
+
+namespace pelton::chat {
+namespace {
+
+// High bytes choose control tokens and words, so that a few mutations reach every state.
+TokenId token_of(uint8_t byte, const HarmonyTokens& tokens) {
+  const TokenId controls[] = {
+      tokens.start, tokens.message, tokens.channel,     tokens.constrain, tokens.end,
+      tokens.call,  tokens.return_, tokens.end_of_text, 200500,           -1};
+  if (byte < 0x80 || byte >= 0xC0) return byte;
+  const size_t choice = byte - 0x80;
+  if (choice < std::size(controls)) return controls[choice];
+  return 256 + static_cast<TokenId>((choice - std::size(controls)) % kTinyWords.size());
+}
+
+void check_reply(std::span<const TokenId> ids, const tokenizer::Tokenizer& tokenizer,
+                 const HarmonyTokens& tokens, const ReplyBuilder::Options& options) {
+  ReplyBuilder builder(tokenizer, tokens, options);
+  ReplyDelta delta;
+  std::string content;
+  std::string reasoning;
+  std::vector<std::string> arguments;
+  const auto add = [&] {
+    content += delta.content;
+    reasoning += delta.reasoning;
+    for (const ToolCallDelta& call : delta.tool_calls) {
+      if (call.begins) arguments.emplace_back();
+      CHECK(static_cast<size_t>(call.index) + 1 == arguments.size());
+      arguments.back() += call.arguments;
+    }
+  };
+  for (const TokenId id : ids) {
+    builder.push(id, delta);
+    add();
+  }
+  const Reply reply = builder.finish(StopCause::kStopToken, delta);
+  add();
+  CHECK(content == reply.content.value_or("") && reasoning == reply.reasoning.value_or(""));
+  CHECK(arguments.size() == reply.tool_calls.size());
+  CHECK(reply.content || reply.reasoning || !reply.tool_calls.empty());
+  CHECK(base::is_valid_utf8(content) && base::is_valid_utf8(reasoning));
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const ToolCall& call = reply.tool_calls[i];
+    CHECK(arguments[i] == call.arguments && base::is_valid_utf8(call.arguments));
+    CHECK(!call.name.empty() && base::is_valid_utf8(call.name));
+    CHECK(call.name.find("<|") == std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace pelton::chat
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace pelton::chat;
+  static const pelton::tokenizer::Tokenizer tokenizer = tiny_tokenizer();
+  static const HarmonyTokens tokens = HarmonyTokens::find(tokenizer).value();
+  if (size == 0) return 0;
+  std::vector<pelton::TokenId> ids;
+  for (size_t i = 1; i < size; ++i) ids.push_back(token_of(data[i], tokens));
+  const auto start =
+      (data[0] & 1) != 0 ? HarmonyParser::Start::kMessage : HarmonyParser::Start::kAssistantHeader;
+  const auto dialect = (data[0] & 2) != 0 ? HeaderDialect::kLibrary : HeaderDialect::kTolerant;
+  parse_all(ids, tokenizer, tokens, {.start = start, .dialect = dialect});
+  const auto preamble = (data[0] & 4) != 0 ? ReplyBuilder::Options::Preamble::kReasoning
+                                           : ReplyBuilder::Options::Preamble::kContent;
+  check_reply(ids, tokenizer, tokens, {.start = start, .preamble = preamble});
+  return 0;
+}
