@@ -7,8 +7,10 @@
 #include "apps/input.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
+#include "base/machine.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/human_size.h"
 #include "cli/progress.h"
 #include "kernels/kernels.h"
 #include "models/gpt_oss.h"
@@ -71,7 +73,13 @@ class HiddenRecorder {
   HiddenRecorder(Span span, const checkpoint::ModelConfig& config)
       : span_(span), hidden_(config.hidden_size) {
     array_.shape = {1 + 2 * int64_t{config.layer_count}, span.end - span.begin, hidden_};
-    array_.bytes.resize(static_cast<size_t>(array_.element_count()) * sizeof(float));
+    array_.bytes.resize(static_cast<size_t>(bytes(span, config)));
+  }
+
+  // What it will hold in memory.
+  static int64_t bytes(Span span, const checkpoint::ModelConfig& config) {
+    return (1 + 2 * int64_t{config.layer_count}) * (span.end - span.begin) * config.hidden_size *
+           static_cast<int64_t>(sizeof(float));
   }
 
   void record(int index, const float* x, int start, int tokens) {
@@ -103,6 +111,12 @@ struct Job {
 
 Result<void> compute(const Job& job, models::GptOss& model, tensor::DType kv_dtype) {
   const int vocab = model.config().vocab_size;
+  const int64_t hidden_bytes = HiddenRecorder::bytes(job.span, model.config());
+  if (!job.hidden.empty() && hidden_bytes > base::memory_limit_bytes() / 2) {
+    return Error{ErrorCode::kDoesNotFit,
+                 fmt::format("--hidden would need {} of memory; ask for fewer --positions",
+                             cli::format_bytes(static_cast<double>(hidden_bytes)))};
+  }
   TRY_ASSIGN(models::SequenceRunner runner,
              models::SequenceRunner::make(model, kv_dtype, static_cast<int>(job.ids.size())));
   TRY_ASSIGN(tensor::NpyWriter writer,
