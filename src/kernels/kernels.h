@@ -2,10 +2,10 @@
 // reference (plain float32 with double sums, the measure of the others), and the fast ones of
 // kernels/cpu (AVX-512, AVX2). Chosen once at start.
 //
-// Every implementation is batch-invariant: a row's result does not depend on how many rows there are,
-// how they are cut into steps, or how many threads share the work. Activations are float32 throughout.
-// Called by one thread (the executor's), which the pool's workers help. Shapes are CHECKed by callers
-// in layers/; weights point into the mapped checkpoint.
+// Every implementation is batch-invariant: a row's result does not depend on how many rows there
+// are, how they are cut into steps, or how many threads share the work. Activations are float32
+// throughout. Called by one thread (the executor's), which the pool's workers help. Shapes are
+// CHECKed by callers in layers/; weights point into the mapped checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,9 @@ struct Bf16Linear {
   int cols = 0;
 };
 
-// One matrix for each expert, MXFP4 (OCP MX 1.0): blocks (experts, rows, cols/32, 16), byte b of a block
-// holds elements 2b (low nibble) and 2b+1; scales (experts, rows, cols/32) E8M0; bias bf16 (experts, rows).
+// One matrix for each expert, MXFP4 (OCP MX 1.0): blocks (experts, rows, cols/32, 16), byte b of a
+// block holds elements 2b (low nibble) and 2b+1; scales (experts, rows, cols/32) E8M0; bias bf16
+// (experts, rows).
 struct Mxfp4Experts {
   const uint8_t* blocks = nullptr;
   const uint8_t* scales = nullptr;
@@ -53,9 +54,7 @@ struct KvLayer {
   int kv_heads = 0;
   int head_size = 0;
 
-  int64_t block_elements() const {
-    return int64_t{2} * kv_heads * block_tokens * head_size;
-  }
+  int64_t block_elements() const { return int64_t{2} * kv_heads * block_tokens * head_size; }
 };
 
 // The rows of one sequence in this step: row_begin.. are positions start.. The rows of a step's
@@ -71,7 +70,7 @@ struct AttentionShape {
   int heads = 0;
   int kv_heads = 0;
   int head_size = 0;
-  int window = 0;  // a query at p sees keys max(0, p-window+1)..p; 0: all up to p
+  int window = 0;               // a query at p sees keys max(0, p-window+1)..p; 0: all up to p
   const Bf16* sinks = nullptr;  // (heads): one extra logit in the softmax, without a value
   float scale = 1.0f;
 };
@@ -91,8 +90,8 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
 
-  virtual std::string_view name() const = 0;        // "reference", "avx512", "avx2"
-  virtual tensor::DType kv_dtype() const = 0;       // what it keeps keys and values in by default
+  virtual std::string_view name() const = 0;   // "reference", "avx512", "avx2"
+  virtual tensor::DType kv_dtype() const = 0;  // what it keeps keys and values in by default
 
   // out: float (tokens, hidden) = table[token]; table: bf16 (vocab, hidden)
   virtual void embed(float* out, const TokenId* tokens, int token_count, const Bf16* table,
@@ -110,8 +109,8 @@ class Kernels {
                       Output output) = 0;
 
   // Rotates in place, half-split pairs (i, i + head_size/2).
-  // x: float (tokens, heads, head_size) with row stride `stride`; cos_sin: float (tokens, head_size):
-  // head_size/2 cosines, then as many sines, both already times YaRN's concentration.
+  // x: float (tokens, heads, head_size) with row stride `stride`; cos_sin: float (tokens,
+  // head_size): head_size/2 cosines, then as many sines, both already times YaRN's concentration.
   virtual void rotate(float* x, int64_t stride, const float* cos_sin, int tokens, int heads,
                       int head_size) = 0;
 
@@ -120,14 +119,14 @@ class Kernels {
   virtual void store_kv(const KvLayer& cache, const float* k, const float* v, int64_t stride,
                         const SequenceRows* sequences, int sequence_count) = 0;
 
-  // out: float (tokens, heads * head_size); q: float (tokens, heads, head_size), row stride `stride`.
-  // The keys of the rows themselves must be in the cache already.
+  // out: float (tokens, heads * head_size); q: float (tokens, heads, head_size), row stride
+  // `stride`. The keys of the rows themselves must be in the cache already.
   virtual void attention(float* out, const float* q, int64_t stride, const KvLayer& cache,
                          const AttentionShape& shape, const SequenceRows* sequences,
                          int sequence_count) = 0;
 
-  // choices: (tokens, k) the k largest of logits[t] in descending order, the lower expert among equals;
-  // weights: softmax over those k. logits: float (tokens, experts).
+  // choices: (tokens, k) the k largest of logits[t] in descending order, the lower expert among
+  // equals; weights: softmax over those k. logits: float (tokens, experts).
   virtual void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
                               int k) = 0;
 

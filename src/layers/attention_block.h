@@ -1,5 +1,5 @@
-// One attention block: x += W_o attention(rotate(W_q n), rotate(W_k n), W_v n) + b_o, n = rms_norm(x).
-// Immutable after loading; working memory is the caller's. Executor thread.
+// One attention block: x += W_o attention(rotate(W_q n), rotate(W_k n), W_v n) + b_o, n =
+// rms_norm(x). Immutable after loading; working memory is the caller's. Executor thread.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct AttentionWorkspace {
   std::vector<float> q;       // (tokens, heads * head_size)
   std::vector<float> k;       // (tokens, kv_heads * head_size)
   std::vector<float> v;
-  std::vector<float> mixed;   // (tokens, heads * head_size)
+  std::vector<float> mixed;  // (tokens, heads * head_size)
 };
 
 class AttentionBlock {

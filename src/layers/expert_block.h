@@ -1,5 +1,5 @@
-// One mixture-of-experts block: x += sum over the router's top k of weight * expert(n), n = rms_norm(x).
-// Immutable after loading; working memory is the caller's. Executor thread.
+// One mixture-of-experts block: x += sum over the router's top k of weight * expert(n), n =
+// rms_norm(x). Immutable after loading; working memory is the caller's. Executor thread.
 #pragma once
 
 #include <vector>
@@ -14,9 +14,9 @@ namespace pelton::layers {
 struct ExpertWorkspace {
   ExpertWorkspace(const checkpoint::ModelConfig& config, int tokens);
 
-  std::vector<float> normed;                    // (tokens, hidden)
-  std::vector<float> router_logits;             // (tokens, experts)
-  std::vector<kernels::ExpertChoice> choices;   // (tokens, experts_per_token)
+  std::vector<float> normed;                   // (tokens, hidden)
+  std::vector<float> router_logits;            // (tokens, experts)
+  std::vector<kernels::ExpertChoice> choices;  // (tokens, experts_per_token)
 };
 
 class ExpertBlock {

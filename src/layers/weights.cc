@@ -8,8 +8,8 @@ namespace {
 using tensor::DType;
 
 template <typename T, size_t N>
-Result<const T*> find(const checkpoint::Checkpoint& checkpoint, const std::string& name, DType dtype,
-                      const std::array<int64_t, N>& shape) {
+Result<const T*> find(const checkpoint::Checkpoint& checkpoint, const std::string& name,
+                      DType dtype, const std::array<int64_t, N>& shape) {
   TRY_ASSIGN(const tensor::TensorView view, checkpoint.tensor(name, dtype, shape));
   return view.as<T>();
 }

@@ -1,13 +1,13 @@
-// The golden cases: exact logits of an independent float64 implementation (testdata/golden/README.md),
-// for every kind of kernels this machine has, the prompt fed whole, in chunks of 7, and token by token.
-#include <unistd.h>
-
+// The golden cases: exact logits of an independent float64 implementation
+// (testdata/golden/README.md), for every kind of kernels this machine has, the prompt fed whole, in
+// chunks of 7, and token by token.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
@@ -23,8 +23,8 @@ struct Tolerance {
   double error_mean;
   double error_max;
   double kl_mean;
-  double agreement;      // of the best token
-  float sure_gap;        // above this gap the best token must agree
+  double agreement;  // of the best token
+  float sure_gap;    // above this gap the best token must agree
 };
 constexpr Tolerance kExact{1e-5, 1e-4, 1e-9, 1.0, 0.0f};
 constexpr Tolerance kFast{1.4e-2, 2.5e-2, 6e-4, 0.97, 0.2f};
@@ -141,7 +141,8 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
       checkpoint::Checkpoint::open(weights_folder(param.name));
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
   const int count = static_cast<int>(golden.tokens.size());
-  auto model = GptOss::load(*checkpoint, kernels, {.batch_tokens_max = count, .logit_rows_max = count});
+  auto model =
+      GptOss::load(*checkpoint, kernels, {.batch_tokens_max = count, .logit_rows_max = count});
   ASSERT_TRUE(model.ok()) << model.error().message;
   auto runner = SequenceRunner::make(**model, kernels.kv_dtype(), count);
   ASSERT_TRUE(runner.ok());
@@ -156,7 +157,8 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
     std::vector<int> rows(step);
     for (int i = 0; i < step; ++i) rows[i] = i;
     const auto keep = [&](int index, const float* x, int tokens) {
-      std::copy_n(x, size_t{1} * tokens * hidden, stream[index].data() + size_t{1} * begin * hidden);
+      std::copy_n(x, size_t{1} * tokens * hidden,
+                  stream[index].data() + size_t{1} * begin * hidden);
     };
     HiddenTap tap(keep);
     const float* got = runner->step(std::span(golden.tokens).subspan(begin, step), rows, &tap);

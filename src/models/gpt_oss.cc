@@ -13,8 +13,9 @@ namespace {
 Result<void> check_widths(const checkpoint::ModelConfig& config) {
   const auto multiple = [](int value, int of, const char* name) -> Result<void> {
     if (value % of == 0) return {};
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("config.json: {} is {}; the kernels need a multiple of {}", name, value, of)};
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("config.json: {} is {}; the kernels need a multiple of {}", name, value, of)};
   };
   TRY(multiple(config.hidden_size, 32, "hidden_size"));
   TRY(multiple(config.intermediate_size, 32, "intermediate_size"));
@@ -59,7 +60,7 @@ Result<std::unique_ptr<GptOss>> GptOss::load(const checkpoint::Checkpoint& check
   return model;
 }
 
-const float* GptOss::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap) {
+float* GptOss::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap) {
   const int tokens = static_cast<int>(input.tokens.size());
   const int hidden = config_.hidden_size;
   CHECK(tokens > 0 && tokens <= options_.batch_tokens_max);
@@ -109,8 +110,8 @@ int64_t GptOss::bytes_per_token() const {
   const int64_t attention =
       2 * ((q + 2 * kv) * (hidden + 1) + hidden * (q + 1) + config_.head_count + hidden);
   const int64_t router = 2 * (config_.expert_count * (hidden + 1) + hidden);
-  const int64_t expert = 2 * intermediate * (hidden / 32 * 17 + 2) +
-                         hidden * (intermediate / 32 * 17 + 2);
+  const int64_t expert =
+      2 * intermediate * (hidden / 32 * 17 + 2) + hidden * (intermediate / 32 * 17 + 2);
   const int64_t layer = attention + router + config_.experts_per_token * expert;
   return config_.layer_count * layer + 2 * hidden * (config_.vocab_size + int64_t{1});
 }

@@ -1,6 +1,6 @@
 // gpt-oss (20b, 120b and anything of that shape): pre-norm transformer, alternating window and full
-// attention with sinks, YaRN, biased top-k router, MXFP4 experts with clamped SwiGLU. Exact facts and
-// sources: docs/formats/gpt_oss.md. Owned by the executor; its thread.
+// attention with sinks, YaRN, biased top-k router, MXFP4 experts with clamped SwiGLU. Exact facts
+// and sources: docs/formats/gpt_oss.md. Owned by the executor; its thread.
 #pragma once
 
 #include <memory>
@@ -20,9 +20,9 @@ namespace pelton::models {
 // One step, flat: the tokens of all sequences one after the other.
 struct ForwardInput {
   struct Sequence {
-    int start = 0;  // position of its first row
-    int count = 0;  // rows
-    const int32_t* full_blocks = nullptr;    // tables by position / block_tokens
+    int start = 0;                         // position of its first row
+    int count = 0;                         // rows
+    const int32_t* full_blocks = nullptr;  // tables by position / block_tokens
     const int32_t* window_blocks = nullptr;
   };
   std::vector<TokenId> tokens;
@@ -48,8 +48,8 @@ class GptOss {
   const checkpoint::ModelConfig& config() const { return config_; }
   const Options& options() const { return options_; }
 
-  // Returns float (logit_rows, vocab), valid until the next call.
-  const float* forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap);
+  // Returns float (logit_rows, vocab), the caller's to overwrite until the next call.
+  float* forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap);
 
   // Bytes of weights one decoded token reads at batch 1 (the embedding's row counted as nothing).
   int64_t bytes_per_token() const;

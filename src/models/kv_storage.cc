@@ -1,10 +1,9 @@
 #include "models/kv_storage.h"
 
-#include <sys/mman.h>
-
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 namespace pelton::models {
 namespace {

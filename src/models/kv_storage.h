@@ -1,5 +1,5 @@
-// The memory behind the KV blocks: for each layer, the blocks of its group. Allocated once; pages are
-// touched as blocks are used. Owned by the executor (or a SequenceRunner); executor thread.
+// The memory behind the KV blocks: for each layer, the blocks of its group. Allocated once; pages
+// are touched as blocks are used. Owned by the executor (or a SequenceRunner); executor thread.
 #pragma once
 
 #include <cstdint>

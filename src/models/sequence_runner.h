@@ -1,5 +1,5 @@
-// Runs one sequence through a model outside the engine: exact logits for `pelton logits`, `verify` and
-// tests. Owns its KV blocks. One thread.
+// Runs one sequence through a model outside the engine: exact logits for `pelton logits`, `verify`
+// and tests. Owns its KV blocks. One thread.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@ class SequenceRunner {
   // Room for `tokens_max` positions; steps of at most the model's batch_tokens_max.
   static Result<SequenceRunner> make(GptOss& model, tensor::DType kv_dtype, int tokens_max);
 
-  // Appends `tokens` (at most batch_tokens_max) as one step. Returns float (wanted, vocab): the logits
-  // of the step's rows `logit_rows` (indices into tokens, at most logit_rows_max), valid until the next
-  // call.
+  // Appends `tokens` (at most batch_tokens_max) as one step. Returns float (wanted, vocab): the
+  // logits of the step's rows `logit_rows` (indices into tokens, at most logit_rows_max), valid
+  // until the next call.
   const float* step(std::span<const TokenId> tokens, std::span<const int> logit_rows,
                     HiddenTap* tap);
 

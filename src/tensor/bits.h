@@ -22,8 +22,8 @@ inline float f16_to_float(uint16_t bits) {
   if (rest >= 0x7C00u) return std::bit_cast<float>(sign | 0x7F800000u | ((rest & 0x3FFu) << 13));
   // Shifted into a float32's place the exponent is 112 too small; one product mends it, subnormals
   // included.
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(
-                                         std::bit_cast<float>(rest << 13) * 0x1.0p112f));
+  return std::bit_cast<float>(
+      sign | std::bit_cast<uint32_t>(std::bit_cast<float>(rest << 13) * 0x1.0p112f));
 }
 
 // Values beyond the format's range become its largest, +-65504: a cache that saturates is a little
@@ -32,9 +32,9 @@ inline uint16_t float_to_f16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t rest = bits & 0x7FFFFFFFu;
-  if (rest > 0x7F800000u) return sign | 0x7E00u;                           // NaN
-  if (rest >= 0x477FF000u) return sign | 0x7BFFu;                          // saturates
-  if (rest < 0x38800000u) {                                                // subnormal or zero
+  if (rest > 0x7F800000u) return sign | 0x7E00u;   // NaN
+  if (rest >= 0x477FF000u) return sign | 0x7BFFu;  // saturates
+  if (rest < 0x38800000u) {                        // subnormal or zero
     // Adding 0.5 aligns the value so that the hardware rounds at 2^-24.
     const float aligned = std::bit_cast<float>(rest) + 0.5f;
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(aligned) - 0x3F000000u);

@@ -17,7 +17,8 @@ TEST(Bits, EveryF16ReadsBackEqual) {
 }
 
 TEST(Bits, F16RoundsToNearestEvenAndSaturates) {
-  for (uint32_t bits = 0; bits < 0x7BFF; ++bits) {  // each neighbour pair: just below, at, above half
+  for (uint32_t bits = 0; bits < 0x7BFF;
+       ++bits) {  // each neighbour pair: just below, at, above half
     const float low = f16_to_float(static_cast<uint16_t>(bits));
     const float high = f16_to_float(static_cast<uint16_t>(bits + 1));
     const float middle = low + (high - low) / 2;

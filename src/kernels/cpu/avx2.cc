@@ -1,5 +1,5 @@
-// AVX2, FMA and F16C: 8 lanes. Compiled with those flags; nothing here may run before kernels.cc has asked
-// the processor.
+// AVX2, FMA and F16C: 8 lanes. Compiled with those flags; nothing here may run before kernels.cc
+// has asked the processor.
 #include <immintrin.h>
 
 #include "kernels/cpu/cpu_kernels.h"
@@ -53,8 +53,8 @@ struct Vector {
   }
   // Lanes whose index (from `first_lane`) lies in [low, high] keep x, others become `other`.
   static F keep(F x, int first_lane, int low, int high, F other) {
-    const __m256i lanes = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
-                                           _mm256_set1_epi32(first_lane));
+    const __m256i lanes =
+        _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(first_lane));
     const __m256i outside = _mm256_or_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(low), lanes),
                                             _mm256_cmpgt_epi32(lanes, _mm256_set1_epi32(high)));
     return _mm256_blendv_ps(x, other, _mm256_castsi256_ps(outside));
@@ -68,8 +68,8 @@ struct Vector {
     const F scaled = _mm256_mul_ps(table.magnitudes, _mm256_set1_ps(scale));
     const __m256i sign_bit = _mm256_set1_epi32(8);
     for (int half = 0; half < 2; ++half) {
-      const __m256i low = _mm256_cvtepu8_epi32(
-          _mm_loadl_epi64(reinterpret_cast<const __m128i*>(block + 8 * half)));
+      const __m256i low =
+          _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(block + 8 * half)));
       const __m256i high = _mm256_srli_epi32(low, 4);
       // vpermps looks at the low three bits only: the magnitude; bit 3 is the sign.
       const auto signed_value = [&](__m256i nibble) {

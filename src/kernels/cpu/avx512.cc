@@ -11,7 +11,7 @@ namespace {
 struct Vector {
   static constexpr std::string_view kName = "avx512";
   static constexpr int kLanes = 16;
-  static constexpr int kTileRows = 4;    // 4 x 6 sums, leaving 8 registers for weights and tables
+  static constexpr int kTileRows = 4;  // 4 x 6 sums, leaving 8 registers for weights and tables
   static constexpr int kTileTokens = 6;
   static constexpr int kVectorRows = 8;  // rows at a time for a single token
 

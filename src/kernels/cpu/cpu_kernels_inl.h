@@ -1,10 +1,10 @@
-// The body of the fast kernels, written once over `Vector` (lanes, loads, fused multiply-add). Included
-// inside the unnamed namespace of avx512.cc and avx2.cc, each compiled with its own flags, so that no
-// function built for one instruction set can be picked by the linker for the other.
+// The body of the fast kernels, written once over `Vector` (lanes, loads, fused multiply-add).
+// Included inside the unnamed namespace of avx512.cc and avx2.cc, each compiled with its own flags,
+// so that no function built for one instruction set can be picked by the linker for the other.
 //
-// The order of every sum is a function of the row alone: lane i adds the products i, i+kLanes, ... in
-// order, then the lanes are folded by one fixed tree. Tiles, threads and batches only decide who does
-// it, so results are batch-invariant.
+// The order of every sum is a function of the row alone: lane i adds the products i, i+kLanes, ...
+// in order, then the lanes are folded by one fixed tree. Tiles, threads and batches only decide who
+// does it, so results are batch-invariant.
 
 constexpr int kParts = 16 / Vector::kLanes;  // vectors in half an MXFP4 block, or in 16 keys
 constexpr int kTokenBlock = 48;              // rows of activations that stay in L2 together
@@ -64,7 +64,7 @@ struct Bf16Rows {
 struct Mxfp4Rows {
   const uint8_t* blocks;
   const uint8_t* scales;
-  int64_t groups;  // blocks in a row
+  int64_t groups;       // blocks in a row
   const float* powers;  // E8M0 -> float
 
   template <int kRows>
@@ -364,8 +364,7 @@ class CpuKernels final : public Kernels {
 
   template <typename T>
   void attend_rows(float* out, const float* q, int64_t stride, const KvLayer& cache,
-                   const AttentionShape& shape, const SequenceRows* sequences,
-                   int sequence_count) {
+                   const AttentionShape& shape, const SequenceRows* sequences, int sequence_count) {
     const int group = shape.heads / shape.kv_heads;
     int64_t row_count = 0;
     for (int s = 0; s < sequence_count; ++s) row_count += sequences[s].row_count;
@@ -397,16 +396,19 @@ class CpuKernels final : public Kernels {
     });
   }
 
-  // One query row, kGroup heads that share a kv head. Keys in absolute blocks of 16, softmax online.
+  // One query row, kGroup heads that share a kv head. Keys in absolute blocks of 16, softmax
+  // online.
   template <int kGroup, typename T>
   static void attend(float* out, const float* q, int64_t stride, const KvLayer& cache,
                      const AttentionShape& shape, const SequenceRows& rows, int row, int kv_head,
                      int first_head) {
     const int size = shape.head_size;
     const int position = rows.start + row;
-    const int first = shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
+    const int first =
+        shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
     const float* query = q + (rows.row_begin + row) * stride + int64_t{first_head} * size;
-    float* to = out + (int64_t{rows.row_begin} + row) * shape.heads * size + int64_t{first_head} * size;
+    float* to =
+        out + (int64_t{rows.row_begin} + row) * shape.heads * size + int64_t{first_head} * size;
 
     float highest[kGroup];
     float total[kGroup];
@@ -513,7 +515,8 @@ class CpuKernels final : public Kernels {
     for (int j = 0; j < k; ++j) best[j].weight /= total;
   }
 
-  // grouped_: assignment numbers (token * k + j) sorted by expert; active_: where each expert's lie.
+  // grouped_: assignment numbers (token * k + j) sorted by expert; active_: where each expert's
+  // lie.
   void group_by_expert(const ExpertChoice* choices, int tokens, int k, int experts) {
     const int assignments = tokens * k;
     counts_.assign(static_cast<size_t>(experts) + 1, 0);

@@ -77,7 +77,8 @@ class ReferenceKernels final : public Kernels {
       for (int i = 0; i < hidden; ++i) squares += double{row[i]} * row[i];
       const double scale = 1.0 / std::sqrt(squares / hidden + epsilon);
       for (int i = 0; i < hidden; ++i) {
-        out[int64_t{t} * hidden + i] = static_cast<float>(row[i] * scale * bf16_to_float(weight[i]));
+        out[int64_t{t} * hidden + i] =
+            static_cast<float>(row[i] * scale * bf16_to_float(weight[i]));
       }
     }
   }
@@ -143,14 +144,13 @@ class ReferenceKernels final : public Kernels {
                  int sequence_count) override {
     for (int s = 0; s < sequence_count; ++s) {
       const SequenceRows& rows = sequences[s];
-      pool_.parallel_for(int64_t{rows.row_count} * shape.heads, 4,
-                         [&](int64_t begin, int64_t end, int) {
-                           for (int64_t item = begin; item < end; ++item) {
-                             attend(out, q, stride, cache, shape, rows,
-                                    static_cast<int>(item / shape.heads),
-                                    static_cast<int>(item % shape.heads));
-                           }
-                         });
+      pool_.parallel_for(
+          int64_t{rows.row_count} * shape.heads, 4, [&](int64_t begin, int64_t end, int) {
+            for (int64_t item = begin; item < end; ++item) {
+              attend(out, q, stride, cache, shape, rows, static_cast<int>(item / shape.heads),
+                     static_cast<int>(item % shape.heads));
+            }
+          });
     }
   }
 
@@ -160,9 +160,8 @@ class ReferenceKernels final : public Kernels {
     for (int t = 0; t < tokens; ++t) {
       const float* row = logits + int64_t{t} * experts;
       for (int e = 0; e < experts; ++e) order[e] = e;
-      std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int a, int b) {
-        return row[a] != row[b] ? row[a] > row[b] : a < b;
-      });
+      std::partial_sort(order.begin(), order.begin() + k, order.end(),
+                        [&](int a, int b) { return row[a] != row[b] ? row[a] > row[b] : a < b; });
       double total = 0;
       for (int j = 0; j < k; ++j) total += std::exp(double{row[order[j]]} - row[order[0]]);
       for (int j = 0; j < k; ++j) {
@@ -205,8 +204,7 @@ class ReferenceKernels final : public Kernels {
     const int position = rows.start + row;
     const int first = shape.window > 0 ? std::max(0, position - shape.window + 1) : 0;
     const int kv_head = head / (shape.heads / shape.kv_heads);
-    const float* query =
-        q + (rows.row_begin + row) * stride + int64_t{head} * shape.head_size;
+    const float* query = q + (rows.row_begin + row) * stride + int64_t{head} * shape.head_size;
     const double sink = bf16_to_float(shape.sinks[head]);
 
     std::vector<double> scores(position - first + 1);

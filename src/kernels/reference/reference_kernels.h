@@ -1,5 +1,5 @@
-// The plain twin of every kernel: float32 in and out, sums in double, no tricks. What the fast kernels
-// are tested against; also what `--kernels reference` runs.
+// The plain twin of every kernel: float32 in and out, sums in double, no tricks. What the fast
+// kernels are tested against; also what `--kernels reference` runs.
 #pragma once
 
 #include <memory>

@@ -1,0 +1,186 @@
+#include "executor/local_executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "base/machine.h"
+
+namespace pelton::executor {
+namespace {
+
+// Activations of a step and of its experts, roughly; subtracted before the KV cache gets its share.
+int64_t working_bytes(const checkpoint::ModelConfig& config,
+                      const LocalExecutor::Options& options) {
+  const int64_t per_token =
+      int64_t{4} * (4 * config.hidden_size + 3 * config.head_count * config.head_size +
+                    config.experts_per_token * (config.intermediate_size + config.hidden_size));
+  return per_token * options.batch_tokens_max +
+         int64_t{4} * config.vocab_size * (options.sequences_max + 8);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
+    const checkpoint::Checkpoint& checkpoint, const Options& options) {
+  const checkpoint::ModelConfig& config = checkpoint.config();
+  auto pool =
+      std::make_unique<base::ThreadPool>(base::ThreadPool::Options{.threads = options.threads});
+  TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
+  TRY_ASSIGN(auto kernels, kernels::make_kernels(choice, *pool));
+
+  const int64_t left =
+      base::memory_limit_bytes() - checkpoint.weight_bytes() - working_bytes(config, options);
+  TRY_ASSIGN(const KvBudget budget, plan_kv(config, {.sequences_max = options.sequences_max,
+                                                     .batch_tokens_max = options.batch_tokens_max,
+                                                     .dtype = kernels->kv_dtype(),
+                                                     .context_tokens = options.context_tokens,
+                                                     .bytes = options.kv_bytes,
+                                                     .free_bytes = std::max<int64_t>(left, 0)}));
+  TRY_ASSIGN(models::KvStorage kv, models::KvStorage::allocate(config, budget.storage));
+  TRY_ASSIGN(auto model, models::GptOss::load(checkpoint, *kernels,
+                                              {.batch_tokens_max = options.batch_tokens_max,
+                                               .logit_rows_max = options.sequences_max}));
+  return std::unique_ptr<LocalExecutor>(new LocalExecutor(
+      options, std::move(pool), std::move(kernels), std::move(model), std::move(kv), budget));
+}
+
+LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
+                             std::unique_ptr<kernels::Kernels> kernels,
+                             std::unique_ptr<models::GptOss> model, models::KvStorage kv,
+                             const KvBudget& budget)
+    : options_(options),
+      pool_holder_(std::move(pool)),
+      pool_(*pool_holder_),
+      kernels_(std::move(kernels)),
+      model_(std::move(model)),
+      kv_(std::move(kv)),
+      capacity_{.block_tokens = budget.storage.block_tokens,
+                .full_block_count = budget.storage.full_block_count,
+                .window_block_count = budget.storage.window_block_count,
+                .window_tokens = model_->config().sliding_window,
+                .sequences_max = options.sequences_max,
+                .batch_tokens_max = options.batch_tokens_max,
+                .context_tokens_max = budget.context_tokens_max},
+      seats_(static_cast<size_t>(options.sequences_max)),
+      samplers_(static_cast<size_t>(pool_.size())) {
+  thread_ = std::thread([this] { work(); });
+}
+
+LocalExecutor::~LocalExecutor() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void LocalExecutor::submit(engine::StepPlan plan) {
+  {
+    std::lock_guard lock(mutex_);
+    CHECK(plans_.size() + results_.size() < 2, "at most two steps may be in flight");
+    plans_.push_back(std::move(plan));
+  }
+  changed_.notify_all();
+}
+
+engine::StepResult LocalExecutor::collect() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !results_.empty(); });
+  engine::StepResult result = std::move(results_.front());
+  results_.pop_front();
+  return result;
+}
+
+void LocalExecutor::work() {
+  pthread_setname_np(pthread_self(), "pelton-exec");
+  pool_.adopt_caller();
+  while (true) {
+    engine::StepPlan plan;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stopping_ || !plans_.empty(); });
+      if (stopping_) return;
+      plan = std::move(plans_.front());
+    }
+    engine::StepResult result = run(plan);
+    {
+      std::lock_guard lock(mutex_);
+      plans_.pop_front();
+      results_.push_back(std::move(result));
+    }
+    changed_.notify_all();
+  }
+}
+
+// A table of contents: seats -> flat arrays -> logits -> tokens.
+engine::StepResult LocalExecutor::run(const engine::StepPlan& plan) {
+  engine::StepResult result{.step = plan.step};
+  take_seats(plan);
+  const models::ForwardInput input = flatten(plan);
+  float* logits = model_->forward(input, kv_, nullptr);
+  sample(plan, logits, result);
+  return result;
+}
+
+void LocalExecutor::take_seats(const engine::StepPlan& plan) {
+  for (const engine::PlannedSequence& sequence : plan.sequences) {
+    if (!sequence.arrival) continue;
+    SeatState& seat = seats_[sequence.seat];
+    seat.sampling = sequence.arrival->sampling;
+    seat.history.clear();
+    const std::span<const TokenId> history(sequence.arrival->history);
+    if (history.empty()) continue;
+    const auto prompt = static_cast<size_t>(sequence.arrival->prompt_count);
+    seat.history.add_prompt(history.first(prompt));
+    for (const TokenId token : history.subspan(prompt)) seat.history.add_output(token);
+  }
+}
+
+models::ForwardInput LocalExecutor::flatten(const engine::StepPlan& plan) const {
+  models::ForwardInput input;
+  for (const engine::PlannedSequence& sequence : plan.sequences) {
+    if (sequence.tokens.empty()) {
+      input.tokens.push_back(seats_[sequence.seat].last_token);
+    } else {
+      input.tokens.insert(input.tokens.end(), sequence.tokens.begin(), sequence.tokens.end());
+    }
+    input.sequences.push_back({sequence.start, sequence.token_count(), sequence.full_blocks.data(),
+                               sequence.window_blocks.data()});
+    if (sequence.sample) input.logit_rows.push_back(static_cast<int>(input.tokens.size()) - 1);
+  }
+  return input;
+}
+
+void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
+                           engine::StepResult& result) {
+  const int vocab = model_->config().vocab_size;
+  const int sampled = options_.sampled_vocab > 0 ? std::min(vocab, options_.sampled_vocab) : vocab;
+  std::vector<size_t> sampling;  // indices of the sequences that sample, in the order of their rows
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    result.sequences.push_back({.seat = plan.sequences[i].seat});
+    if (plan.sequences[i].sample) sampling.push_back(i);
+  }
+  pool_.parallel_for(static_cast<int64_t>(sampling.size()), 1,
+                     [&](int64_t begin, int64_t end, int worker) {
+                       for (int64_t row = begin; row < end; ++row) {
+                         const engine::PlannedSequence& sequence = plan.sequences[sampling[row]];
+                         SeatState& seat = seats_[sequence.seat];
+                         const sampling::SampledChoice choice = samplers_[worker].sample(
+                             {.logits = {logits + row * vocab, static_cast<size_t>(sampled)},
+                              .params = seat.sampling,
+                              .history = seat.sampling.has_penalties() ? &seat.history : nullptr,
+                              .banned = sequence.banned,
+                              .position = sequence.start + sequence.token_count()});
+                         seat.last_token = choice.token;
+                         if (seat.sampling.has_penalties()) seat.history.add_output(choice.token);
+                         result.sequences[sampling[row]].tokens.push_back(
+                             {choice.token, choice.logprob, choice.top});
+                       }
+                     });
+}
+
+}  // namespace pelton::executor

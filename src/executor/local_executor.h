@@ -1,0 +1,93 @@
+// The real Executor: this machine's processors. Owns the worker threads, the kernels, the model's
+// working memory and the KV cache; a thread of its own carries out the plans in order, so the
+// engine thread can plan the next step meanwhile.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/executor.h"
+#include "executor/kv_budget.h"
+#include "kernels/kernels.h"
+#include "models/gpt_oss.h"
+#include "sampling/sampler.h"
+
+namespace pelton::executor {
+
+class LocalExecutor final : public engine::Executor {
+ public:
+  struct Options {
+    std::string kernels = "auto";  // auto, reference, avx512, avx2
+    int threads = 0;               // 0: every usable processor
+    int sequences_max = 16;
+    int batch_tokens_max = 512;
+    std::optional<int> context_tokens;
+    std::optional<int64_t> kv_bytes;
+    int sampled_vocab = 0;  // ids from here on are never sampled (rows without a token); 0: all
+  };
+
+  // `checkpoint` outlives the executor. Errors: kInvalidArgument, kUnsupported, kBadCheckpoint,
+  // kDoesNotFit.
+  static Result<std::unique_ptr<LocalExecutor>> create(const checkpoint::Checkpoint& checkpoint,
+                                                       const Options& options);
+  ~LocalExecutor() override;
+
+  const engine::ExecutorCapacity& capacity() const override { return capacity_; }
+  void submit(engine::StepPlan plan) override;
+  engine::StepResult collect() override;
+
+  std::string_view kernels_name() const { return kernels_->name(); }
+  int threads() const { return pool_.size(); }
+  int64_t kv_bytes() const { return kv_.bytes(); }
+  int64_t weight_bytes_per_token() const { return model_->bytes_per_token(); }
+
+ private:
+  // What is known about the sequence in a seat.
+  struct SeatState {
+    request::SamplingParams sampling;
+    sampling::TokenHistory history;
+    TokenId last_token = 0;
+  };
+
+  LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
+                std::unique_ptr<kernels::Kernels> kernels, std::unique_ptr<models::GptOss> model,
+                models::KvStorage kv, const KvBudget& budget);
+
+  void work();
+  engine::StepResult run(const engine::StepPlan& plan);
+  void take_seats(const engine::StepPlan& plan);
+  models::ForwardInput flatten(const engine::StepPlan& plan) const;
+  void sample(const engine::StepPlan& plan, float* logits, engine::StepResult& result);
+
+  const Options options_;
+  std::unique_ptr<base::ThreadPool> pool_holder_;
+  base::ThreadPool& pool_;
+  std::unique_ptr<kernels::Kernels> kernels_;
+  std::unique_ptr<models::GptOss> model_;
+  models::KvStorage kv_;
+  engine::ExecutorCapacity capacity_;
+
+  // Executor thread only.
+  std::vector<SeatState> seats_;
+  std::vector<sampling::Sampler> samplers_;  // one a worker
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<engine::StepPlan> plans_;      // guarded by mutex_
+  std::deque<engine::StepResult> results_;  // guarded by mutex_
+  bool stopping_ = false;                   // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace pelton::executor

@@ -1,0 +1,94 @@
+#include "node/loaded_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "node/scripted_replies.h"
+
+namespace pelton::node {
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
+                                                       const Options& options,
+                                                       const base::Clock& clock, base::Log& log) {
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
+  TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
+  std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
+  TRY(loaded->load_tokenizer());
+  loaded->unite_stop_tokens();
+  TRY(loaded->make_executor(options));
+  loaded->engine_ =
+      std::make_unique<engine::Engine>(options.engine, *loaded->executor_, clock, log);
+  return loaded;
+}
+
+// A folder without a tokenizer is no error here; a broken one is.
+Result<void> LoadedModel::load_tokenizer() {
+  for (const char* name : {"tokenizer.json", "o200k_base.tiktoken"}) {
+    const std::string file = checkpoint_.folder() + "/" + name;
+    if (!std::filesystem::exists(file)) continue;
+    TRY_ASSIGN(tokenizer_, tokenizer::Tokenizer::load(file));
+    Result<chat::HarmonyTokens> harmony = chat::HarmonyTokens::find(*tokenizer_);
+    if (harmony.ok()) {
+      harmony_ = *harmony;
+    } else {
+      no_tokenizer_ = harmony.error();
+    }
+    return {};
+  }
+  no_tokenizer_ =
+      Error{ErrorCode::kNotFound,
+            fmt::format("{} has no tokenizer.json; only token ids can be used with this "
+                        "model",
+                        checkpoint_.folder())};
+  return {};
+}
+
+Result<const tokenizer::Tokenizer*> LoadedModel::tokenizer() const {
+  if (!tokenizer_) return no_tokenizer_;
+  return &*tokenizer_;
+}
+
+Result<chat::HarmonyTokens> LoadedModel::harmony() const {
+  if (!harmony_) return no_tokenizer_;
+  return *harmony_;
+}
+
+void LoadedModel::unite_stop_tokens() {
+  stop_tokens_ = config().eos_tokens;
+  if (harmony_) {
+    for (const TokenId token : harmony_->stop_tokens()) stop_tokens_.push_back(token);
+  }
+  std::sort(stop_tokens_.begin(), stop_tokens_.end());
+  stop_tokens_.erase(std::unique(stop_tokens_.begin(), stop_tokens_.end()), stop_tokens_.end());
+}
+
+Result<void> LoadedModel::make_executor(const Options& options) {
+  if (!options.scripted_replies) {
+    executor::LocalExecutor::Options local = options.executor;
+    if (tokenizer_) local.sampled_vocab = tokenizer_->vocab_size();
+    TRY_ASSIGN(auto made, executor::LocalExecutor::create(checkpoint_, local));
+    local_executor_ = made.get();
+    executor_ = std::move(made);
+    return {};
+  }
+  TRY_ASSIGN(const tokenizer::Tokenizer* tokenizer, this->tokenizer());
+  TRY_ASSIGN(auto next_token, read_scripted_replies(*options.scripted_replies, *tokenizer));
+  const executor::LocalExecutor::Options& wanted = options.executor;
+  engine::ExecutorCapacity capacity;
+  capacity.sequences_max = wanted.sequences_max;
+  capacity.batch_tokens_max = wanted.batch_tokens_max;
+  capacity.window_tokens = config().sliding_window;
+  capacity.context_tokens_max = wanted.context_tokens.value_or(config().context_max);
+  capacity.full_block_count = 2 * (capacity.context_tokens_max / capacity.block_tokens + 1);
+  capacity.window_block_count =
+      capacity.sequences_max * (capacity.window_tokens / capacity.block_tokens + 2) +
+      capacity.batch_tokens_max / capacity.block_tokens + 1;
+  executor_ = std::make_unique<engine::ModelledExecutor>(engine::ModelledExecutor::Options{
+      .capacity = capacity, .next_token = std::move(next_token), .timing = {}, .fail_step = {}});
+  return {};
+}
+
+}  // namespace pelton::node

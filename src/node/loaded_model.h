@@ -1,0 +1,66 @@
+// One model, loaded and running: its files, tokenizer, executor and engine, started and stopped as
+// a whole. Owned by the program's entry; the parts may be used from any thread as their headers
+// say.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "chat/harmony_tokens.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/engine.h"
+#include "executor/local_executor.h"
+#include "tokenizer/tokenizer.h"
+
+namespace pelton::node {
+
+class LoadedModel {
+ public:
+  struct Options {
+    executor::LocalExecutor::Options executor;
+    std::optional<std::string> scripted_replies;  // a file: the modelled executor answers instead
+    engine::Engine::Options engine;
+  };
+
+  // `model`: a folder or a hub id (checkpoint::resolve_model). `clock` and `log` outlive the model.
+  static Result<std::unique_ptr<LoadedModel>> load(const std::string& model, const Options& options,
+                                                   const base::Clock& clock, base::Log& log);
+
+  const checkpoint::Checkpoint& checkpoint() const { return checkpoint_; }
+  const checkpoint::ModelConfig& config() const { return checkpoint_.config(); }
+  engine::Engine& engine() { return *engine_; }
+
+  // Null when the model's answers are scripted.
+  const executor::LocalExecutor* local_executor() const { return local_executor_; }
+
+  // The tokenizer in the model's folder, and Harmony's control tokens in it. An error if the folder
+  // has none or it lacks them: such a model can still be run on token ids.
+  Result<const tokenizer::Tokenizer*> tokenizer() const;
+  Result<chat::HarmonyTokens> harmony() const;
+
+  // Sampling ends after one of these: the configuration's, united with Harmony's.
+  const std::vector<TokenId>& stop_tokens() const { return stop_tokens_; }
+
+ private:
+  explicit LoadedModel(checkpoint::Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}
+
+  Result<void> load_tokenizer();
+  void unite_stop_tokens();
+  Result<void> make_executor(const Options& options);
+
+  checkpoint::Checkpoint checkpoint_;
+  std::optional<tokenizer::Tokenizer> tokenizer_;
+  std::optional<chat::HarmonyTokens> harmony_;
+  Error no_tokenizer_;  // why, where there is none
+  std::vector<TokenId> stop_tokens_;
+  std::unique_ptr<engine::Executor> executor_;
+  const executor::LocalExecutor* local_executor_ = nullptr;
+  std::unique_ptr<engine::Engine> engine_;  // after the executor it drives
+};
+
+}  // namespace pelton::node
