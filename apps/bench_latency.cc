@@ -1,0 +1,243 @@
+// pelton bench latency: prefill and decode speed of a fixed batch, beside the memory's bandwidth.
+#include <algorithm>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "apps/bandwidth_probe.h"
+#include "apps/decode_bench.h"
+#include "apps/input.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json_writer.h"
+#include "base/machine.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/describe.h"
+#include "cli/human_size.h"
+#include "cli/progress.h"
+#include "kernels/kernels.h"
+#include "models/gpt_oss.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+constexpr int64_t kProbeBytes = int64_t{1} << 30;  // far more than any cache of today
+
+// Two timings at once would both be wrong: the second waits here for the first.
+class BenchLock {
+ public:
+  static Result<BenchLock> take() {
+    const int file = open(kPath, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) {
+      return Error{ErrorCode::kIo, fmt::format("{}: {}", kPath, std::strerror(errno))};
+    }
+    BenchLock lock(file);
+    if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+      fmt::print(stderr, "another measurement is running; waiting for it\n");
+      while (flock(file, LOCK_EX) != 0) {
+        if (errno != EINTR) {
+          return Error{ErrorCode::kIo, fmt::format("{}: {}", kPath, std::strerror(errno))};
+        }
+      }
+    }
+    return lock;
+  }
+  BenchLock(BenchLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  BenchLock& operator=(BenchLock&&) = delete;
+  ~BenchLock() {
+    if (file_ >= 0) close(file_);
+  }
+
+ private:
+  explicit BenchLock(int file) : file_(file) {}
+  static constexpr const char* kPath = "/tmp/pelton-bench.lock";
+  int file_;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+struct Report {
+  DecodeBench::Options shape;
+  std::string kernels;
+  int threads = 0;
+  int runs = 0;
+  double prefill_tok_s = 0;
+  double decode_tok_s = 0;
+  double bytes_per_token = 0;
+  double bandwidth_probe = 0;
+  double share = 0;
+  int64_t peak_rss = 0;
+};
+
+std::string to_json(const Report& report) {
+  std::string out;
+  base::JsonWriter w(out);
+  w.begin_object();
+  w.key("prefill_tok_s").number(report.prefill_tok_s);
+  w.key("decode_tok_s").number(report.decode_tok_s);
+  w.key("bytes_per_token").number(report.bytes_per_token);
+  w.key("bandwidth_probe").number(report.bandwidth_probe);
+  w.key("share").number(report.share);
+  w.key("peak_rss").integer(report.peak_rss);
+  w.key("batch_size").integer(report.shape.batch_size);
+  w.key("input_len").integer(report.shape.input_len);
+  w.key("output_len").integer(report.shape.output_len);
+  w.key("depth").integer(report.shape.depth);
+  w.key("threads").integer(report.threads);
+  w.key("kernels").string(report.kernels);
+  w.key("runs").integer(report.runs);
+  w.end_object();
+  out += '\n';
+  return out;
+}
+
+std::string to_text(const Report& report) {
+  return fmt::format(
+      "prefill      {:10.2f} tokens/s\n"
+      "decode       {:10.2f} tokens/s (all {} sequences together)\n"
+      "reads        {:>10} a token\n"
+      "bandwidth    {:>10}/s, of which decode uses {:.0f} %\n"
+      "peak memory  {:>10}\n",
+      report.prefill_tok_s, report.decode_tok_s, report.shape.batch_size,
+      cli::format_bytes(report.bytes_per_token), cli::format_bytes(report.bandwidth_probe),
+      report.share * 100, cli::format_bytes(static_cast<double>(report.peak_rss)));
+}
+
+// Keys and values that one decoded token reads, halfway through the output.
+double kv_bytes_read(const DecodeBench::Options& shape, const checkpoint::ModelConfig& config) {
+  const checkpoint::KvBytes kv = checkpoint::count_kv_bytes(config);
+  const double position = shape.depth + shape.input_len + shape.output_len / 2.0;
+  const double in_window = std::min(1.0, position / config.sliding_window);
+  return position * static_cast<double>(kv.per_token) +
+         in_window * static_cast<double>(kv.per_sequence);
+}
+
+// Everything but the bandwidth. The model is gone when it returns: the probe's buffer must not
+// count as the model's memory.
+Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, kernels::KernelChoice choice,
+                             const DecodeBench::Options& shape, int threads, int runs) {
+  const base::SystemClock clock;
+  base::ThreadPool pool({.threads = threads});
+  pool.adopt_caller();
+  TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels, kernels::make_kernels(choice, pool));
+  TRY_ASSIGN(const std::unique_ptr<models::GptOss> model,
+             models::GptOss::load(checkpoint, *kernels, DecodeBench::model_options(shape)));
+  TRY_ASSIGN(DecodeBench bench, DecodeBench::make(*model, kernels->kv_dtype(), shape));
+
+  std::vector<double> prefill;
+  std::vector<double> decode;
+  cli::Progress progress("measuring", cli::Progress::Unit::kCount, clock);
+  bench.fill_depth();
+  bench.run(clock);  // warms files, caches and clocks; not counted
+  for (int i = 0; i < runs; ++i) {
+    progress.update(i, runs);
+    const DecodeBench::Run run = bench.run(clock);
+    const double batch = shape.batch_size;
+    prefill.push_back(batch * shape.input_len / run.prefill_seconds);
+    decode.push_back(batch * shape.output_len / run.decode_seconds);
+  }
+  return Report{.shape = shape,
+                .kernels = std::string(kernels->name()),
+                .threads = pool.size(),
+                .runs = runs,
+                .prefill_tok_s = median(prefill),
+                .decode_tok_s = median(decode),
+                .bytes_per_token = static_cast<double>(model->bytes_per_token()) +
+                                   kv_bytes_read(shape, checkpoint.config()),
+                .peak_rss = base::peak_rss_bytes()};
+}
+
+void add_bandwidth(Report& report) {
+  const base::SystemClock clock;
+  report.bandwidth_probe =
+      probe_bandwidth(report.threads, kProbeBytes, clock).best_bytes_per_second;
+  report.share = report.decode_tok_s / report.shape.batch_size * report.bytes_per_token /
+                 report.bandwidth_probe;
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const kernels::KernelChoice choice,
+             kernels::parse_kernel_choice(arguments.text("--kernels")));
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
+  TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
+  TRY_ASSIGN(const BenchLock lock, BenchLock::take());
+  const DecodeBench::Options shape{
+      .batch_size = static_cast<int>(arguments.integer("--batch-size")),
+      .depth = static_cast<int>(arguments.integer("--depth")),
+      .input_len = static_cast<int>(arguments.integer("--input-len")),
+      .output_len = static_cast<int>(arguments.integer("--output-len")),
+      .seed = static_cast<uint64_t>(arguments.integer("--seed"))};
+  TRY_ASSIGN(Report report, measure_model(checkpoint, choice, shape,
+                                          static_cast<int>(arguments.integer("--threads")),
+                                          static_cast<int>(arguments.integer("--runs"))));
+  add_bandwidth(report);
+  if (arguments.has("--json")) {
+    const std::string json = to_json(report);
+    if (arguments.text("--json") == "-") return write_output(json);
+    TRY(base::write_file(arguments.text("--json"), json));
+  }
+  return write_output(to_text(report));
+}
+
+Flag number_flag(std::string name, std::string value, std::string help, std::string fallback,
+                 double least, double most) {
+  return {.name = std::move(name),
+          .value = std::move(value),
+          .help = std::move(help),
+          .kind = Flag::Kind::kSize,
+          .default_text = std::move(fallback),
+          .least = least,
+          .most = most};
+}
+
+}  // namespace
+
+cli::Verb bench_latency_verb() {
+  return {
+      .name = "bench latency",
+      .summary = "Measures prefill and decode speed of a fixed batch.",
+      .about =
+          "Random tokens; a warm-up, then the median of --runs. bandwidth_probe is the best rate "
+          "at\n"
+          "which all threads read 1 GiB; share is decode_tok_s / batch size * bytes_per_token /\n"
+          "bandwidth_probe, where bytes_per_token counts the weights one token reads alone and "
+          "its\n"
+          "keys and values. One measurement at a time on a machine: a second one waits.",
+      .positionals = {{"MODEL", "a model folder or a hub id"}},
+      .flags = {number_flag("--batch-size", "B", "sequences side by side", "1", 1, 256),
+                number_flag("--input-len", "N", "prompt tokens of each", "512", 1, 1 << 20),
+                number_flag("--output-len", "M", "decoded tokens of each", "64", 1, 1 << 20),
+                number_flag("--depth", "D", "tokens of context before them", "0", 0, 1 << 20),
+                number_flag("--threads", "T", "0: one for each usable processor", "0", 0, 1024),
+                number_flag("--runs", "R", "measured runs", "5", 1, 1000),
+                number_flag("--seed", "S", "of the random tokens", "1", 0, 9e15),
+                {.name = "--kernels",
+                 .value = "K",
+                 .help = "whose arithmetic",
+                 .default_text = "auto",
+                 .choices = {"auto", "reference", "avx512", "avx2"}},
+                {.name = "--weights",
+                 .value = "W",
+                 .help = "how weights lie in memory; so far only as the checkpoint stores them",
+                 .default_text = "stored",
+                 .choices = {"stored"}},
+                {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
+      .examples = {"pelton bench latency ./model --batch-size 1 --input-len 512 --output-len 128 "
+                   "--json b.json",
+                   "pelton bench latency ./model --depth 16K --threads 2"},
+      .run = run,
+  };
+}
+
+}  // namespace pelton::apps

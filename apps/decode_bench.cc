@@ -1,0 +1,128 @@
+#include "apps/decode_bench.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/random.h"
+
+namespace pelton::apps {
+namespace {
+
+constexpr int kChunk = 512;
+constexpr int kBlockTokens = 16;
+
+int blocks_for(int tokens) {
+  return (tokens + kBlockTokens - 1) / kBlockTokens;
+}
+
+// Blocks that a sequence's window needs while a chunk goes through; used round and round.
+int window_ring(const checkpoint::ModelConfig& config) {
+  return blocks_for(config.sliding_window + kChunk) + 1;
+}
+
+TokenId best_of(const float* logits, int vocab) {
+  return static_cast<TokenId>(std::max_element(logits, logits + vocab) - logits);
+}
+
+}  // namespace
+
+models::GptOss::Options DecodeBench::model_options(const Options& options) {
+  return {.batch_tokens_max = std::max(kChunk, options.batch_size),
+          .logit_rows_max = options.batch_size};
+}
+
+Result<DecodeBench> DecodeBench::make(models::GptOss& model, tensor::DType kv_dtype,
+                                      const Options& options) {
+  const checkpoint::ModelConfig& config = model.config();
+  const int64_t length = int64_t{options.depth} + options.input_len + options.output_len;
+  if (length > config.context_max) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("depth, input and output are {} tokens; the model's context is {}",
+                             length, config.context_max)};
+  }
+  const int full = blocks_for(static_cast<int>(length));
+  const models::KvStorage::Options kv_options{
+      .dtype = kv_dtype,
+      .block_tokens = kBlockTokens,
+      .full_block_count = full * options.batch_size,
+      .window_block_count = window_ring(config) * options.batch_size};
+  TRY_ASSIGN(models::KvStorage kv, models::KvStorage::allocate(config, kv_options));
+  return DecodeBench(model, std::move(kv), options);
+}
+
+DecodeBench::DecodeBench(models::GptOss& model, models::KvStorage kv, const Options& options)
+    : model_(&model), kv_(std::move(kv)), options_(options) {
+  const int full = kv_.options().full_block_count / options.batch_size;
+  const int ring = kv_.options().window_block_count / options.batch_size;
+  for (int s = 0; s < options.batch_size; ++s) {
+    std::vector<int32_t>& full_table = full_blocks_.emplace_back();
+    std::vector<int32_t>& window_table = window_blocks_.emplace_back();
+    for (int b = 0; b < full; ++b) {
+      full_table.push_back(s * full + b);
+      window_table.push_back(s * ring + b % ring);
+    }
+    next_.push_back(random_token());
+  }
+}
+
+TokenId DecodeBench::random_token() {
+  const uint64_t bits = base::random_bits(options_.seed, draws_++);
+  return static_cast<TokenId>(bits % static_cast<uint64_t>(model_->config().vocab_size));
+}
+
+void DecodeBench::fill_depth() {
+  prefill(0, options_.depth);
+}
+
+DecodeBench::Run DecodeBench::run(const base::Clock& clock) {
+  const int begin = options_.depth;
+  const int end = begin + options_.input_len;
+  const int64_t start_ns = clock.now_ns();
+  prefill(begin, end);
+  const int64_t middle_ns = clock.now_ns();
+  for (int i = 0; i < options_.output_len; ++i) decode(end + i);
+  const int64_t end_ns = clock.now_ns();
+  return {.prefill_seconds = static_cast<double>(middle_ns - start_ns) * 1e-9,
+          .decode_seconds = static_cast<double>(end_ns - middle_ns) * 1e-9};
+}
+
+models::ForwardInput::Sequence DecodeBench::sequence(int index, int start, int count) const {
+  const auto at = static_cast<size_t>(index);
+  return {.start = start,
+          .count = count,
+          .full_blocks = full_blocks_[at].data(),
+          .window_blocks = window_blocks_[at].data()};
+}
+
+void DecodeBench::prefill(int from, int to) {
+  const int vocab = model_->config().vocab_size;
+  for (int s = 0; s < options_.batch_size; ++s) {
+    for (int start = from; start < to; start += kChunk) {
+      const int count = std::min(kChunk, to - start);
+      models::ForwardInput input;
+      for (int i = 0; i < count; ++i) input.tokens.push_back(random_token());
+      input.sequences.push_back(sequence(s, start, count));
+      const bool last = start + count == to;
+      if (last) input.logit_rows.push_back(count - 1);
+      const float* logits = model_->forward(input, kv_, nullptr);
+      if (last) next_[static_cast<size_t>(s)] = best_of(logits, vocab);
+    }
+  }
+}
+
+void DecodeBench::decode(int position) {
+  const int vocab = model_->config().vocab_size;
+  models::ForwardInput input;
+  for (int s = 0; s < options_.batch_size; ++s) {
+    input.tokens.push_back(next_[static_cast<size_t>(s)]);
+    input.sequences.push_back(sequence(s, position, 1));
+    input.logit_rows.push_back(s);
+  }
+  const float* logits = model_->forward(input, kv_, nullptr);
+  for (int s = 0; s < options_.batch_size; ++s) {
+    next_[static_cast<size_t>(s)] = best_of(logits + int64_t{s} * vocab, vocab);
+  }
+}
+
+}  // namespace pelton::apps

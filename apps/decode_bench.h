@@ -1,0 +1,58 @@
+// Measures a model's arithmetic without server and scheduler: prefill and decode of B sequences of
+// random tokens, on top of a given depth. Main thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "models/gpt_oss.h"
+#include "models/kv_storage.h"
+
+namespace pelton::apps {
+
+class DecodeBench {
+ public:
+  struct Options {
+    int batch_size = 1;
+    int depth = 0;  // tokens of context before the measured ones
+    int input_len = 512;
+    int output_len = 64;
+    uint64_t seed = 1;
+  };
+
+  // What one sequence may have at most besides the context: enough rows for a whole batch.
+  static models::GptOss::Options model_options(const Options& options);
+
+  // `model` outlives it. Errors: kInvalidArgument (beyond the context), kDoesNotFit.
+  static Result<DecodeBench> make(models::GptOss& model, tensor::DType kv_dtype,
+                                  const Options& options);
+
+  // Computes the depth; once, before the first measured run.
+  void fill_depth();
+
+  struct Run {
+    double prefill_seconds = 0;
+    double decode_seconds = 0;
+  };
+  Run run(const base::Clock& clock);
+
+ private:
+  DecodeBench(models::GptOss& model, models::KvStorage kv, const Options& options);
+
+  TokenId random_token();
+  void prefill(int from, int to);  // positions [from, to) of every sequence
+  void decode(int position);       // one token for every sequence
+  models::ForwardInput::Sequence sequence(int index, int start, int count) const;
+
+  models::GptOss* model_;
+  models::KvStorage kv_;
+  Options options_;
+  std::vector<std::vector<int32_t>> full_blocks_;
+  std::vector<std::vector<int32_t>> window_blocks_;
+  std::vector<TokenId> next_;  // each sequence's newest token
+  uint64_t draws_ = 0;
+};
+
+}  // namespace pelton::apps
