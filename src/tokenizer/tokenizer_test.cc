@@ -1,12 +1,25 @@
 #include "tokenizer/tokenizer.h"
 
+#include <chrono>
+#include <random>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace pelton::tokenizer {
 namespace {
+
+using testing::ElementsAre;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kSlowdown = 20;
+#else
+constexpr double kSlowdown = 1;
+#endif
 
 const Tokenizer& o200k() {
   static const Tokenizer tokenizer =
@@ -28,6 +41,112 @@ TEST(Tokenizer, ReproducesAllVectors) {
     EXPECT_EQ(o200k().encode(words), expected) << words;
     EXPECT_EQ(o200k().decode(expected), words);
   }
+}
+
+TEST(Tokenizer, AppendsToWhatIsThere) {
+  std::vector<TokenId> ids{7};
+  o200k().encode("hello world", ids);
+  EXPECT_THAT(ids, ElementsAre(7, 24912, 2375));
+}
+
+TEST(Tokenizer, KnowsHarmonysControlTokens) {
+  EXPECT_EQ(o200k().vocab_size(), 201088);
+  EXPECT_EQ(o200k().special_id("<|start|>"), 200006);
+  EXPECT_EQ(o200k().special_id("<|return|>"), 200002);
+  EXPECT_EQ(o200k().special_id("<|endofprompt|>"), 200018);
+  EXPECT_EQ(o200k().special_id("<|reserved_201087|>"), 201087);
+  EXPECT_EQ(o200k().special_id("start"), std::nullopt);
+  EXPECT_EQ(o200k().bytes(200012), "<|call|>");
+  EXPECT_TRUE(o200k().is_special(199998));
+  EXPECT_FALSE(o200k().is_special(199997));
+  for (const TokenId none : {-1, 201088, INT32_MAX, INT32_MIN}) {
+    EXPECT_EQ(o200k().bytes(none), "");
+    EXPECT_FALSE(o200k().is_special(none));
+  }
+}
+
+TEST(Tokenizer, UserTextNeverBecomesAControlToken) {
+  EXPECT_THAT(o200k().encode("<|start|>"), ElementsAre(27, 91, 5236, 91, 29));
+  for (TokenId id = 199998; id < 201088; ++id) {
+    const std::string text(o200k().bytes(id));
+    for (const TokenId token : o200k().encode(text + text)) EXPECT_LT(token, 199998) << text;
+  }
+}
+
+TEST(Tokenizer, ControlTokensWhereAskedFor) {
+  EXPECT_THAT(o200k().encode_with_special("<|start|>assistant<|channel|>final<|message|>"),
+              ElementsAre(200006, 173781, 200005, 17196, 200008));
+  EXPECT_THAT(o200k().encode_with_special("<|<|end|><|end|"), ElementsAre(27, 91, 200007, 27, 91,
+                                                                          419, 91));
+  EXPECT_THAT(o200k().encode_with_special(""), ElementsAre());
+}
+
+TEST(Tokenizer, BrokenUtf8IsReadAsReplacementCharacters) {
+  for (const std::string_view broken :
+       {"\xFF", "a\xC0\xAF z", "\xE2\x82", "\xF0\x9F\x92 x", "\xED\xA0\x80", "\x80\x80"}) {
+    const std::string repaired = base::replace_invalid_utf8(broken);
+    EXPECT_EQ(o200k().encode(broken), o200k().encode(repaired));
+    EXPECT_EQ(o200k().decode(o200k().encode(broken)), repaired);
+  }
+}
+
+TEST(Tokenizer, DecodesWhatItEncodes) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 2000; ++round) {
+    std::string text;
+    for (uint64_t length = random() % 60; length > 0; --length) {
+      if (random() % 3 == 0) {
+        base::append_utf8(text, static_cast<uint32_t>(random() % 0xD800));
+      } else {
+        text.push_back(static_cast<char>(random() % (random() % 2 == 0 ? 256 : 128)));
+      }
+    }
+    ASSERT_EQ(o200k().decode(o200k().encode(text)), base::replace_invalid_utf8(text));
+  }
+}
+
+TEST(Tokenizer, DecodesTokensThatCutACharacter) {
+  EXPECT_EQ(o200k().decode(std::vector<TokenId>{31446, 244}), "\xF0\x9F\x92\x96");
+  EXPECT_EQ(o200k().decode(std::vector<TokenId>{9552, 9552}), " \xEF\xBF\xBD \xEF\xBF\xBD");
+  EXPECT_EQ(o200k().decode(std::vector<TokenId>{200006, 500000, -3, 24912}), "<|start|>hello");
+}
+
+std::string repeated(std::string_view unit, size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) text += unit;
+  return text;
+}
+
+// Neither long pieces nor many backtracking points make encoding slower than linear in the text.
+TEST(Tokenizer, WorstCasesStayLinear) {
+  constexpr size_t kBytes = 1'000'000;
+  for (const std::string_view unit :
+       {"a", "A", " ", "!", "\n", "\r\n", " \n", "1", "/", "a'", "'s", "Aa", "A\xCC\x80",
+        "\xE4\xB8\xAD", "\xF0\x9F\x92\x96", "\xF0\x9F\x91\xA8\xE2\x80\x8D", "\xCC\x80", "\xFF",
+        "\xEF\xB7\xBA", "<|", "<|start|>", " a", "  a", "\t", "\xC2\xA0", "zq", "\x00\x01"}) {
+    const std::string text = repeated(unit.empty() ? std::string_view("\0", 1) : unit, kBytes);
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<TokenId> ids = o200k().encode(text);
+    const auto with_special = o200k().encode_with_special(text);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    EXPECT_LT(took.count(), 2 * kSlowdown) << unit;  // two encodings, a second each
+    EXPECT_EQ(o200k().decode(ids), base::replace_invalid_utf8(text)) << unit;
+  }
+}
+
+TEST(Tokenizer, TenThousandControlTextsInAText) {
+  const std::string text = repeated("<|channel|>x<|reserved_200999|>", 31 * 10'000);
+  EXPECT_EQ(o200k().encode_with_special(text).size(), 30'000u);
+  EXPECT_EQ(o200k().decode(o200k().encode_with_special(text)), text);
+}
+
+TEST(Tokenizer, LoadSaysWhichFileIsMissing) {
+  const Result<Tokenizer> tokenizer = Tokenizer::load("/nowhere/tokenizer.json");
+  ASSERT_FALSE(tokenizer.ok());
+  EXPECT_EQ(tokenizer.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(tokenizer.error().message, testing::HasSubstr("/nowhere/tokenizer.json"));
 }
 
 }  // namespace
