@@ -87,6 +87,7 @@ class Engine::Loop {
   std::unordered_map<SequenceId, Reader> readers_;
   int64_t cancels_seen_ = 0;
   int in_flight_ = 0;
+  std::vector<Scheduler::Event> events_;  // taken from the scheduler, being emitted
 
   std::thread thread_;
 };
@@ -163,7 +164,8 @@ void Engine::Loop::drop_cancelled() {
 }
 
 void Engine::Loop::emit() {
-  for (Scheduler::Event& event : scheduler_.take_events()) emit(std::move(event));
+  scheduler_.take_events(events_);
+  for (Scheduler::Event& event : events_) emit(std::move(event));
 }
 
 void Engine::Loop::emit(Scheduler::Event event) {

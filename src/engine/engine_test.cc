@@ -151,6 +151,18 @@ TEST_P(EngineDepth, stop_token_is_delivered_and_last) {
   EXPECT_EQ(bench.settle().full_blocks_used, 0);
 }
 
+// Even if an executor samples a stop token it was told not to, as a script does.
+TEST_P(EngineDepth, a_stop_token_before_min_new_tokens_ends_nothing) {
+  Bench bench({.steps_in_flight_max = GetParam(), .next_token = scripted_tokens({{1, {8, 8, 8}}})});
+  request::GenerationRequest request = make_request(3, 20, 1);
+  request.stop.stop_tokens = {8};
+  request.stop.min_new_tokens = 2;
+  TokenStream stream = bench.submit(request);
+  const Output output = read_all(stream);
+  EXPECT_THAT(output.tokens, ElementsAre(8, 8, 8));
+  EXPECT_EQ(output.end.reason, FinishReason::kStop);
+}
+
 TEST_P(EngineDepth, many_submitters_each_get_what_they_would_alone) {
   Bench bench({.steps_in_flight_max = GetParam()});
   std::vector<std::thread> threads;

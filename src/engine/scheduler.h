@@ -59,8 +59,11 @@ class Scheduler {
   // The result of the oldest uncommitted plan.
   void commit(StepResult result);
 
-  // What has happened since the last call, in order.
-  std::vector<Event> take_events() { return std::exchange(events_, {}); }
+  // Replaces `events`, a buffer to reuse, by what has happened since the last call, in order.
+  void take_events(std::vector<Event>& events) {
+    events.clear();
+    events.swap(events_);
+  }
 
   // Nothing waits or runs; steps may still be in flight.
   bool idle() const { return waiting_.empty() && running_.empty(); }

@@ -27,6 +27,7 @@ void plan_and_commit(benchmark::State& state) {
     CHECK(scheduler.submit(std::move(request)).ok());
   }
   StepResult result;
+  std::vector<Scheduler::Event> events;
   for (auto _ : state) {
     const StepPlan plan = scheduler.plan(0);
     state.PauseTiming();
@@ -37,7 +38,8 @@ void plan_and_commit(benchmark::State& state) {
     }
     state.ResumeTiming();
     scheduler.commit(std::move(result));
-    benchmark::DoNotOptimize(scheduler.take_events());
+    scheduler.take_events(events);
+    benchmark::DoNotOptimize(events.data());
   }
   CHECK(scheduler.running_count() == sequences);
 }

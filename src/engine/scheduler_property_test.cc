@@ -174,7 +174,8 @@ class Workload {
       --in_flight_;
     }
     scheduler_.check_integrity();
-    for (const Scheduler::Event& event : scheduler_.take_events()) take_note(event);
+    scheduler_.take_events(events_);
+    for (const Scheduler::Event& event : events_) take_note(event);
     EXPECT_TRUE(planned || collects || scheduler_.idle()) << "nothing runs though somebody waits";
     return planned || collects || !scheduler_.idle();
   }
@@ -205,6 +206,7 @@ class Workload {
   Scheduler scheduler_;
   ModelledExecutor executor_;
   std::map<SequenceId, Known> known_;
+  std::vector<Scheduler::Event> events_;
   int submitted_ = 0;
   int in_flight_ = 0;
   int64_t finished_count_ = 0;

@@ -220,7 +220,9 @@ std::string Story::tell_returned(Told& told) {
 
 std::string Story::tell_events() {
   std::string text;
-  for (const Scheduler::Event& event : scheduler_->take_events()) {
+  std::vector<Scheduler::Event> events;
+  scheduler_->take_events(events);
+  for (const Scheduler::Event& event : events) {
     Told& told = told_[event.id];
     if (event.seating == Scheduler::Event::Seating::kSeated) seats_[event.seat] = event.id;
     if (event.seating == Scheduler::Event::Seating::kPreempted) {
