@@ -1,0 +1,230 @@
+// Rows of the hardening plan by number (CF-xx) where a test covers one.
+#include "checkpoint/model_config.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "checkpoint/published_config.h"
+
+namespace pelton::checkpoint {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Json published() {
+  return published_config("gpt-oss-20b").value();
+}
+
+Json parse_text(const char* text) {
+  return Json::parse(text).value();
+}
+
+Json stored(const std::string& name) {
+  return Json::parse(*base::read_file(
+                         PELTON_SOURCE_DIR "/src/checkpoint/testdata/model_config_fuzz/" + name))
+      .value();
+}
+
+// The published configuration with one key replaced by the given JSON text.
+Result<ModelConfig> with(const char* key, const char* value) {
+  Json config = published();
+  config.set(key, parse_text(value));
+  return parse_model_config(config, nullptr, "config.json");
+}
+
+void expect_refused(const Result<ModelConfig>& config, ErrorCode code, const std::string& message) {
+  ASSERT_FALSE(config.ok()) << message;
+  EXPECT_EQ(config.error().code, code) << config.error().message;
+  EXPECT_THAT(config.error().message, HasSubstr(message));
+  EXPECT_THAT(config.error().message, HasSubstr("config.json"));
+}
+
+TEST(ModelConfig, ReadsThePublishedFile) {
+  const Result<ModelConfig> config =
+      parse_model_config(stored("gpt-oss-20b.json"), nullptr, "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->architecture, "GptOssForCausalLM");
+  EXPECT_EQ(config->layer_count, 24);
+  EXPECT_EQ(config->hidden_size, 2880);
+  EXPECT_EQ(config->intermediate_size, 2880);
+  EXPECT_EQ(config->head_count, 64);
+  EXPECT_EQ(config->kv_head_count, 8);
+  EXPECT_EQ(config->head_size, 64);
+  EXPECT_EQ(config->expert_count, 32);
+  EXPECT_EQ(config->experts_per_token, 4);
+  EXPECT_EQ(config->vocab_size, 201088);
+  EXPECT_EQ(config->sliding_window, 128);
+  EXPECT_TRUE(config->layer_is_sliding[0]);
+  EXPECT_FALSE(config->layer_is_sliding[1]);
+  EXPECT_EQ(config->context_max, 131072);
+  EXPECT_EQ(config->rms_norm_epsilon, 1e-5);
+  EXPECT_EQ(config->rope_theta, 150000.0);
+  EXPECT_EQ(config->yarn.factor, 32.0);
+  EXPECT_EQ(config->yarn.beta_fast, 32.0);
+  EXPECT_EQ(config->yarn.beta_slow, 1.0);
+  EXPECT_EQ(config->yarn.original_context, 4096.0);
+  EXPECT_FALSE(config->yarn.truncate);
+  EXPECT_EQ(config->swiglu_limit, 7.0);
+  EXPECT_EQ(config->swiglu_alpha, 1.702);
+  EXPECT_THAT(config->eos_tokens, ElementsAre(200002));
+}
+
+TEST(ModelConfig, OurPublishedConfigurationIsThePublishedFile) {
+  EXPECT_EQ(published().dump(), stored("gpt-oss-20b.json").dump());
+}
+
+TEST(ModelConfig, UnitesTheStopTokensOfBothFiles) {
+  const Json generation = published_generation_config();
+  const Result<ModelConfig> config = parse_model_config(published(), &generation, "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_THAT(config->eos_tokens, ElementsAre(200002, 199999, 200012));
+}
+
+// rope_parameters, num_experts, experts_per_token alone, no layer_types.
+TEST(ModelConfig, ReadsTheSpellingsOfTransformers5) {
+  const Result<ModelConfig> old = parse_model_config(stored("tiny.json"), nullptr, "config.json");
+  const Result<ModelConfig> config =
+      parse_model_config(stored("transformers5.json"), nullptr, "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->expert_count, 8);
+  EXPECT_EQ(config->experts_per_token, 2);
+  EXPECT_EQ(config->rope_theta, 150000.0);
+  EXPECT_EQ(config->yarn.factor, 32.0);
+  EXPECT_EQ(config->layer_is_sliding, old->layer_is_sliding);
+  EXPECT_THAT(config->eos_tokens, ElementsAre(5, 6));
+}
+
+TEST(ModelConfig, PlainRopeIsYarnOfFactorOne) {
+  const Result<ModelConfig> config = with("rope_scaling", "null");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->yarn.factor, 1.0);
+  EXPECT_TRUE(with("rope_scaling", R"({"rope_type":"default"})").ok());
+}
+
+TEST(ModelConfig, UnknownArchitecturesNameWhatIsSupported) {  // CF-02
+  const char* supported = "supported: [\"GptOssForCausalLM\"] with model_type \"gpt_oss\"";
+  for (const char* value : {"[]", "[\"LlamaForCausalLM\"]", "null", "3", "\"GptOssForCausalLM\""}) {
+    expect_refused(with("architectures", value), ErrorCode::kUnsupported, supported);
+  }
+  expect_refused(with("model_type", "\"llama\""), ErrorCode::kUnsupported,
+                 "model_type \"llama\"; " + std::string(supported));
+}
+
+TEST(ModelConfig, RefusesVariantsThatItWouldComputeWrongly) {
+  expect_refused(with("attention_bias", "false"), ErrorCode::kUnsupported, "attention_bias");
+  expect_refused(with("tie_word_embeddings", "true"), ErrorCode::kUnsupported, "tie_word");
+  expect_refused(with("hidden_act", "\"gelu\""), ErrorCode::kUnsupported, "gelu");
+  expect_refused(with("quantization_config", "null"), ErrorCode::kUnsupported, "mxfp4");  // CF-09
+  expect_refused(with("quantization_config", R"({"quant_method":"awq"})"), ErrorCode::kUnsupported,
+                 "\"awq\"");
+  expect_refused(with("quantization_config", R"({"quant_method":"mxfp4","group_size":64})"),
+                 ErrorCode::kUnsupported, "group_size");
+  expect_refused(with("layer_types", "[\"linear_attention\"]"), ErrorCode::kBadCheckpoint,
+                 "has 1 entries, but num_hidden_layers is 24");  // CF-08
+}
+
+TEST(ModelConfig, RefusesNumbersOutOfRange) {
+  struct Case {
+    const char* key;
+    const char* value;
+  };
+  const Case cases[] = {
+      {"hidden_size", "2147483648"},
+      {"hidden_size", "0"},
+      {"hidden_size", "2881"},
+      {"hidden_size", "-2880"},
+      {"hidden_size", "28.5"},
+      {"hidden_size", "\"2880\""},
+      {"num_hidden_layers", "0"},
+      {"num_hidden_layers", "1e9"},
+      {"head_dim", "63"},
+      {"head_dim", "0"},
+      {"num_attention_heads", "12"},
+      {"num_key_value_heads", "0"},
+      {"num_key_value_heads", "65"},
+      {"num_local_experts", "0"},
+      {"num_experts_per_tok", "0"},
+      {"num_experts_per_tok", "33"},
+      {"vocab_size", "0"},
+      {"vocab_size", "1e12"},
+      {"sliding_window", "0"},
+      {"sliding_window", "-1"},
+      {"rms_norm_eps", "-1"},
+      {"max_position_embeddings", "2e9"},
+      {"rope_theta", "0"},
+      {"swiglu_limit", "0"},
+      {"intermediate_size", "1e300"},
+      {"num_local_experts", "null"},
+      {"rope_scaling", "[]"},
+  };
+  for (const Case& c : cases) {
+    const Result<ModelConfig> config = with(c.key, c.value);
+    ASSERT_FALSE(config.ok()) << c.key << " = " << c.value;
+    EXPECT_EQ(config.error().code, ErrorCode::kBadCheckpoint);
+    EXPECT_THAT(config.error().message, HasSubstr(c.key)) << c.value;
+  }
+}
+
+TEST(ModelConfig, RefusesAliasesThatDisagree) {
+  expect_refused(with("experts_per_token", "2"), ErrorCode::kBadCheckpoint,
+                 "num_experts_per_tok is 4, but experts_per_token, its other name, is 2");
+}
+
+TEST(ModelConfig, RefusesWrongRope) {  // CF-06
+  for (const char* rope :
+       {R"({"rope_type":"yarn","factor":0})", R"({"rope_type":"yarn","factor":-32.0})",
+        R"({"rope_type":"yarn","factor":"32"})", R"({"rope_type":"yarn"})",
+        R"({"rope_type":"yarn","factor":32,"beta_fast":1,"beta_slow":2})",
+        R"({"rope_type":"yarn","factor":32,"original_max_position_embeddings":0})"}) {
+    expect_refused(with("rope_scaling", rope), ErrorCode::kBadCheckpoint, "rope_scaling.");
+  }
+  expect_refused(with("rope_scaling", R"({"rope_type":"longrope","factor":2})"),
+                 ErrorCode::kUnsupported, "is \"longrope\"; supported: \"yarn\", \"default\"");
+}
+
+TEST(ModelConfig, RefusesStopTokensOutsideTheVocabulary) {  // CF-07
+  expect_refused(with("eos_token_id", "[200002, 201088]"), ErrorCode::kBadCheckpoint, "201088");
+  expect_refused(with("eos_token_id", "-1"), ErrorCode::kBadCheckpoint, "eos_token_id");
+  expect_refused(with("eos_token_id", "\"a\""), ErrorCode::kBadCheckpoint, "eos_token_id");
+}
+
+TEST(ModelConfig, RefusesDuplicateKeys) {  // CF-01
+  Json config = published();
+  config.as_object().push_back({"hidden_size", 2880});
+  expect_refused(parse_model_config(config, nullptr, "config.json"), ErrorCode::kBadCheckpoint,
+                 "\"hidden_size\" is there twice");
+  expect_refused(parse_model_config(Json(3), nullptr, "config.json"), ErrorCode::kBadCheckpoint,
+                 "expected an object");
+}
+
+TEST(ModelConfig, IgnoresCustomCodeEntries) {  // CF-05
+  EXPECT_TRUE(with("auto_map", R"({"AutoModel":"evil.py--Model"})").ok());
+}
+
+TEST(ModelConfig, ReadsFoldersAndNamesTheFileAtFault) {  // CF-01
+  const std::string folder = testing::TempDir() + "model_config_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  EXPECT_EQ(read_model_config(folder).error().code, ErrorCode::kNotFound);
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder + "/" + name) << text;
+  };
+  write("config.json", "{\"rope_theta\": 1e400}");
+  expect_refused(read_model_config(folder), ErrorCode::kBadCheckpoint,
+                 folder + "/config.json: not");
+  write("config.json", published().dump());
+  EXPECT_TRUE(read_model_config(folder).ok());
+  write("generation_config.json", published_generation_config().dump());
+  EXPECT_EQ(read_model_config(folder)->eos_tokens.size(), 3u);
+  write("generation_config.json", "{");
+  expect_refused(read_model_config(folder), ErrorCode::kBadCheckpoint, "generation_config.json");
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace pelton::checkpoint
