@@ -20,6 +20,25 @@ ReplyDelta::Kind delta_kind(bool reasoning, bool content) {
 
 }  // namespace
 
+void append_reply(Conversation& conversation, const Reply& reply) {
+  std::vector<Message>& messages = conversation.messages;
+  if (reply.reasoning) messages.push_back(channel_message(kAnalysis, *reply.reasoning));
+  if (reply.content && !(reply.content->empty() && !reply.tool_calls.empty())) {
+    const bool is_preamble = !reply.tool_calls.empty();
+    messages.push_back(channel_message(is_preamble ? kCommentary : kFinal, *reply.content));
+  }
+  for (const ToolCall& call : reply.tool_calls) {
+    if (call.is_function) {
+      messages.push_back(function_call(call.name, call.arguments));
+      continue;
+    }
+    Message message = channel_message(kAnalysis, call.arguments);
+    message.recipient = call.recipient;
+    message.content_type = "code";
+    messages.push_back(std::move(message));
+  }
+}
+
 void ReplyDelta::clear() {
   kind = Kind::kNone;
   reasoning.clear();

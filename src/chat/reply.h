@@ -63,6 +63,11 @@ struct Reply {
   std::vector<std::string> warnings;  // what had to be repaired, for the log
 };
 
+// The reply as the next prompt's history: reasoning, then what was said, then the calls. (Past
+// turns' reasoning leaves the prompt by drop_past_analysis.) Results of the calls are the caller's
+// to add.
+void append_reply(Conversation& conversation, const Reply& reply);
+
 class ReplyBuilder {
  public:
   struct Options {

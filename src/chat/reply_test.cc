@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "chat/harmony_examples.h"
+#include "chat/harmony_renderer.h"
 #include "chat/parsed_messages.h"
 #include "chat/tiny_tokenizer.h"
 
@@ -190,6 +191,24 @@ TEST(Reply, EachTokenKnowsItsField) {
   EXPECT_EQ(count(Kind::kToolArguments), 1);
   EXPECT_EQ(count(Kind::kContent), 2);  // two halves of one emoji
   EXPECT_EQ(streamed.kinds.back(), Kind::kNone);
+}
+
+TEST(Reply, BecomesHistory) {
+  Conversation conversation;
+  append_reply(conversation, reply_to("<|channel|>analysis<|message|>t<|end|><|start|>assistant"
+                                      "<|channel|>commentary<|message|>p<|end|><|start|>assistant"
+                                      "<|channel|>commentary to=functions.f <|constrain|>json"
+                                      "<|message|>{}<|call|>"));
+  EXPECT_EQ(render_text(conversation, {.mode = RenderMode::kPlain}),
+            "<|start|>assistant<|channel|>analysis<|message|>t<|end|><|start|>assistant<|channel|>"
+            "commentary<|message|>p<|end|><|start|>assistant to=functions.f<|channel|>commentary "
+            "<|constrain|>json<|message|>{}<|call|>");
+  Conversation answered;
+  append_reply(answered, reply_to("<|channel|>final<|message|>x<|return|>"));
+  append_reply(answered, reply_to("<|channel|>analysis to=python code<|message|>1<|call|>"));
+  EXPECT_EQ(render_text(answered, {.mode = RenderMode::kPlain}),
+            "<|start|>assistant<|channel|>final<|message|>x<|end|><|start|>assistant to=python"
+            "<|channel|>analysis code<|message|>1<|call|>");
 }
 
 TEST(Reply, NestedArgumentsTakeLinearTime) {

@@ -29,6 +29,12 @@ const Json::Array* array_member(const Json& schema, std::string_view key) {
   return member != nullptr && member->is_array() ? &member->as_array() : nullptr;
 }
 
+// The variants of a "oneOf"; an empty one says nothing.
+const Json::Array* variants_of(const Json& schema) {
+  const Json::Array* variants = array_member(schema, "oneOf");
+  return variants != nullptr && !variants->empty() ? variants : nullptr;
+}
+
 std::string nullable_suffix(const Json& schema, const std::string& type) {
   if (!schema.boolean("nullable").value_or(false)) return "";
   return type.find("null") == std::string::npos ? " | null" : "";
@@ -95,8 +101,7 @@ void append_examples(std::string& out, const Json& schema, const Place& place) {
 void append_one_of_property(std::string& out, const std::string& name, const Json& schema,
                             const Json::Array& variants, const Place& place) {
   const std::string* description = string_member(schema, "description");
-  const std::string* first =
-      variants.empty() ? nullptr : string_member(variants.front(), "description");
+  const std::string* first = string_member(variants.front(), "description");
   const bool described = description != nullptr && (first == nullptr || *first != *description);
   if (described) append_comment(out, place, *description);
   if (const Json* value = schema.find("default")) {
@@ -117,7 +122,7 @@ void append_property(std::string& out, const std::string& name, const Json& sche
     append_comment(out, place, *title);
     out += place.indent + "//\n";
   }
-  const Json::Array* variants = array_member(schema, "oneOf");
+  const Json::Array* variants = variants_of(schema);
   const std::string* description = string_member(schema, "description");
   if (description != nullptr && variants == nullptr) append_comment(out, place, *description);
   append_examples(out, schema, place);
@@ -178,7 +183,7 @@ std::string one_of_type(const Json::Array& variants, const Place& place) {
 // The order of these checks is the Harmony library's.
 std::string type_text(const Json& schema, const Place& place) {
   if (place.depth > kSchemaDepthMax) return "any";
-  if (const Json::Array* variants = array_member(schema, "oneOf")) {
+  if (const Json::Array* variants = variants_of(schema)) {
     return one_of_type(*variants, place);
   }
   if (const Json::Array* names = array_member(schema, "type")) return union_text(*names);

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "chat/simplified_schema.h"
 #include "chat/typescript_schema.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -13,5 +14,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CHECK(!type.empty());
   // Every member is written at most twice, each line behind four spaces for each level above it.
   CHECK(type.size() <= 64 + 8 * size * (4 * pelton::chat::kSchemaDepthMax + 16));
+  CHECK(!pelton::chat::typescript_type(pelton::chat::simplified_schema(*schema)).empty());
   return 0;
 }

@@ -21,9 +21,9 @@ TEST(TypescriptSchema, Scalars) {
 }
 
 TEST(TypescriptSchema, WhatItDoesNotKnowIsAny) {
-  for (const char* schema :
-       {R"({"type":"null"})", R"({"type":7})", R"({"anyOf":[{"type":"string"}]})",
-        R"({"$ref":"#/x"})", "{}", "null", "[]", "true", R"({"enum":["x"]})"}) {
+  for (const char* schema : {R"({"type":"null"})", R"({"type":7})", R"({"oneOf":[]})",
+                             R"({"anyOf":[{"type":"string"}]})", R"({"$ref":"#/x"})", "{}", "null",
+                             "[]", "true", R"({"enum":["x"]})"}) {
     EXPECT_EQ(type_of(schema), "any") << schema;
   }
 }
