@@ -100,9 +100,9 @@ void read_call(const Fields& call, ChatMessage& read) {
   const std::string* name = fields.text("name", kIdBytesMax);
   const std::string* arguments = fields.text("arguments", kTextBytesMax);
   if (fields.failed()) return;
-  if (name == nullptr || !is_tool_name(*name)) {
-    fields.refuse("name", fmt::format("'{}' must be 1 to {} letters, digits, '_', '-' or '.'",
-                                      fields.path("name"), kToolNameBytesMax));
+  // Any words: the model may have made this name up, and its slip must not end the conversation.
+  if (name == nullptr || name->empty()) {
+    fields.refuse("name", fmt::format("'{}' is missing", fields.path("name")));
     return;
   }
   read.tool_calls.push_back({*id, *name, arguments == nullptr ? std::string() : *arguments});
@@ -145,6 +145,7 @@ void read_tool_result(const Fields& message, const Calls& calls, ChatMessage& re
     return;
   }
   read.name = call->second;
+  read.tool_call_id = *id;
 }
 
 ChatMessage read_message(const Fields& message, Calls& calls) {

@@ -19,9 +19,10 @@ struct ToolCallFields {
 
 struct ChatMessage {
   ChatRole role = ChatRole::kUser;
-  std::string name;       // of a user, or of the function whose result this is; may be empty
-  std::string content;    // text parts joined
-  std::string reasoning;  // assistant only
+  std::string name;          // of a user, or of the function whose result this is; may be empty
+  std::string tool_call_id;  // tool only
+  std::string content;       // text parts joined
+  std::string reasoning;     // assistant only
   std::vector<ToolCallFields> tool_calls;  // assistant only
 };
 

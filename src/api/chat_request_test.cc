@@ -60,7 +60,7 @@ const Bad kBad[] = {
     {R"({"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f"}}]}]})",
      "messages[0].tool_calls[0].id", "missing"},
     {R"({"messages":[{"role":"assistant","tool_calls":[{"id":"a","function":{}}]}]})",
-     "messages[0].tool_calls[0].function.name", "letters"},
+     "messages[0].tool_calls[0].function.name", "missing"},
     {R"({"messages":[{"role":"assistant","tool_calls":)"
      R"([{"id":"a","function":{"name":"f","arguments":{}}}]}]})",
      "messages[0].tool_calls[0].function.arguments", "a string"},

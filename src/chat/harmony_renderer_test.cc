@@ -1,6 +1,6 @@
 #include "chat/harmony_renderer.h"
 
-#include <filesystem>
+#include <algorithm>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,11 +9,6 @@
 
 namespace pelton::chat {
 namespace {
-
-using testing::Contains;
-using testing::Each;
-using testing::Lt;
-using testing::Not;
 
 RenderOptions options_of(const Json& example) {
   const std::string mode = example.string("mode").value();

@@ -37,4 +37,23 @@ struct HttpResponse {
   std::string body;
 };
 
+// Why this room itself turns a request away, before any handler has seen it.
+struct HttpReject {
+  int status = 400;
+  std::string code;  // "header_too_large": for programs
+  std::string message;
+};
+
+// That refusal in OpenAI's shape: {"error":{"message","type","param","code"}}.
+HttpResponse error_response(const HttpReject& reject);
+
+// "Not Found"; "Status" for a number we do not use.
+std::string_view reason_phrase(int status);
+
+// ASCII only, as header names and tokens are.
+bool equals_without_case(std::string_view a, std::string_view b);
+
+// Whether "keep-alive, Upgrade" has the token "upgrade".
+bool header_list_contains(std::string_view list, std::string_view token);
+
 }  // namespace pelton::net

@@ -1,5 +1,6 @@
 // HTTP/1.1 server on its own few threads. A handler gets each request with an Exchange to answer it
-// through, now or later, whole or as a stream.
+// through, now or later, whole or as a stream. The server is owned by the program's entry, which
+// starts and stops it; the handler runs on net threads only.
 #pragma once
 
 #include <chrono>
@@ -14,9 +15,14 @@
 
 namespace pelton::net {
 
-// One request's way back. Lives as long as somebody holds it; dropping it unanswered answers 500.
-// Every method but post() belongs to the connection's own net thread, where the handler is called;
-// from other threads, post() a function there.
+// One request's way back. Lives as long as somebody holds it; dropping it unanswered answers 500,
+// and dropping it amid a stream cuts the connection, so that the client sees the answer is not
+// whole. Every method but post() belongs to the connection's own net thread, where the handler is
+// called; from other threads, post() a function there. It may be dropped on any thread, and may
+// outlive the server: then every method does nothing. After the answer is complete, or the client
+// gone, calls are ignored too. Callbacks given to it are let go when the exchange ends; one that
+// holds the exchange itself keeps it alive until then, so an exchange meant to end by being dropped
+// is held weakly there.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -35,11 +41,14 @@ class Exchange {
   // Called whenever the queue has become empty.
   virtual void on_drained(std::function<void()> drained) = 0;
 
-  // Called once if the client goes away before the answer is complete. Also while nothing is written.
+  // Called once if the client goes away before send() or finish(), also while nothing is written;
+  // at once (on the next turn) if it already has. A client that only stops sending (half-close) is
+  // not gone: it is still answered.
   virtual void on_closed(std::function<void()> closed) = 0;
   virtual bool closed() const = 0;
 
-  // Any thread: runs `work` on this connection's net thread.
+  // Any thread: runs `work` on this connection's net thread, also when the client is gone by then.
+  // After the server has stopped it is dropped.
   virtual void post(std::function<void()> work) = 0;
   // Runs `work` on this connection's net thread after a while, unless the exchange is gone by then.
   virtual void post_after(std::chrono::milliseconds delay, std::function<void()> work) = 0;
@@ -59,6 +68,8 @@ class HttpServer {
     std::chrono::milliseconds header_time_max{10'000};  // from first byte to end of header
     std::chrono::milliseconds body_time_max{60'000};
     std::chrono::milliseconds idle_time_max{75'000};  // keep-alive
+    // A client that takes no byte of what is queued for it in this time is cut off.
+    std::chrono::milliseconds stall_time_max{60'000};
   };
 
   HttpServer(const Options& options, Handler handler, base::Log& log);
@@ -68,8 +79,12 @@ class HttpServer {
   Result<void> start();
   int port() const;  // the one bound
 
-  // Stops accepting, lets running exchanges end for at most `grace`, then closes everything.
+  // Stops accepting, lets running exchanges end for at most `grace`, then closes everything. Not to
+  // be called on a net thread. The server cannot be started again.
   void stop(std::chrono::milliseconds grace);
+
+  // Connections open now: for metrics and tests.
+  int connection_count() const;
 
  private:
   class Listener;

@@ -33,7 +33,9 @@ std::array<TokenId, 256> byte_tokens() {
 std::vector<TokenId> by_definition(std::string_view piece) {
   std::vector<std::string> parts;
   for (const char byte : piece) parts.emplace_back(1, byte);
-  const auto id = [](const std::string& bytes) { return o200k().lookup.find(o200k().tokens, bytes); };
+  const auto id = [](const std::string& bytes) {
+    return o200k().lookup.find(o200k().tokens, bytes);
+  };
   while (true) {
     TokenId lowest = INT32_MAX;
     size_t at = 0;
@@ -57,8 +59,8 @@ TEST(BytePairEncoder, BothWaysFollowTheDefinition) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  static constexpr std::string_view kAlphabets[] = {"a", "ab", "etaoinshr", "\xE4\xB8\xAD", " ",
-                                                    "!=-", "\xF0\x9F\x92\x96\x80"};
+  static constexpr std::string_view kAlphabets[] = {
+      "a", "ab", "etaoinshr", "\xE4\xB8\xAD", " ", "!=-", "\xF0\x9F\x92\x96\x80"};
   for (int round = 0; round < 1500; ++round) {
     const std::string_view alphabet = kAlphabets[random() % std::size(kAlphabets)];
     std::string piece;

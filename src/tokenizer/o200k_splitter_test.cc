@@ -22,7 +22,9 @@ std::vector<std::string> pieces(const Splitter& splitter, std::string_view text)
   return out;
 }
 
-std::vector<std::string> scanned(std::string_view text) { return pieces(O200kSplitter(), text); }
+std::vector<std::string> scanned(std::string_view text) {
+  return pieces(O200kSplitter(), text);
+}
 
 const RegexSplitter& by_pattern() {
   static const std::unique_ptr<RegexSplitter> splitter =
@@ -39,7 +41,9 @@ TEST(O200kSplitter, CutsAsTheReferenceSays) {
   EXPECT_THAT(scanned(" \n \n  x "), ElementsAre(" \n \n", " ", " x", " "));
   EXPECT_THAT(scanned("12345"), ElementsAre("123", "45"));
   EXPECT_THAT(scanned("I'LL it's ca't'"), ElementsAre("I'LL", " it's", " ca't", "'"));
-  EXPECT_THAT(scanned("\xCC\x80" "ABC"), ElementsAre("\xCC\x80", "ABC"));
+  EXPECT_THAT(scanned("\xCC\x80"
+                      "ABC"),
+              ElementsAre("\xCC\x80", "ABC"));
   EXPECT_THAT(scanned(""), ElementsAre());
 }
 
@@ -49,7 +53,8 @@ TEST(O200kSplitter, AgreesWithThePatternAroundEveryCodePoint) {
     if (c >= 0xD800 && c < 0xE000) continue;
     std::string x;
     base::append_utf8(x, c);
-    const std::string text = x + "aB" + x + x + "C " + x + "1" + x + "\n" + x + "'s!" + x + "'S" + x;
+    const std::string text =
+        x + "aB" + x + x + "C " + x + "1" + x + "\n" + x + "'s!" + x + "'S" + x;
     if (scanned(text) == pieces(by_pattern(), text)) continue;
     if (++different < 5) ADD_FAILURE() << std::hex << "U+" << c;
   }
@@ -57,14 +62,50 @@ TEST(O200kSplitter, AgreesWithThePatternAroundEveryCodePoint) {
 }
 
 TEST(O200kSplitter, AgreesWithThePatternOnRandomText) {
-  static constexpr std::string_view kUnits[] = {
-      "a",        "z",        "s",        "S",         "T",        "t",        "re",   "LL",
-      "v",        "E",        "'",        "'",         " ",        " ",        "\n",   "\r",
-      "\t",       "/",        "!",        "<|",        "1",        "42",       "\xC3\x89",
-      "\xC3\xA9", "\xC7\x85", "\xCA\xB0", "\xE4\xB8\xAD", "\xCC\x80", "\xE2\x83\x9D",
-      "\xC5\xBF", "\xE2\x84\xAA", "\xC2\xA0", "\xC2\x85", "\xE3\x80\x80", "\xE1\xA0\x8E",
-      "\xE2\x80\xA8", "\xEF\xBB\xBF", "\xE2\x85\xA7", "\xC2\xBD", "\xF0\x9F\x92\x96",
-      "\xE2\x80\x8D", "\xE0\xA4\xA8\xE0\xA4\xAE", "\xF0\x9D\x90\x80", "\xF4\x8F\xBF\xBF"};
+  static constexpr std::string_view kUnits[] = {"a",
+                                                "z",
+                                                "s",
+                                                "S",
+                                                "T",
+                                                "t",
+                                                "re",
+                                                "LL",
+                                                "v",
+                                                "E",
+                                                "'",
+                                                "'",
+                                                " ",
+                                                " ",
+                                                "\n",
+                                                "\r",
+                                                "\t",
+                                                "/",
+                                                "!",
+                                                "<|",
+                                                "1",
+                                                "42",
+                                                "\xC3\x89",
+                                                "\xC3\xA9",
+                                                "\xC7\x85",
+                                                "\xCA\xB0",
+                                                "\xE4\xB8\xAD",
+                                                "\xCC\x80",
+                                                "\xE2\x83\x9D",
+                                                "\xC5\xBF",
+                                                "\xE2\x84\xAA",
+                                                "\xC2\xA0",
+                                                "\xC2\x85",
+                                                "\xE3\x80\x80",
+                                                "\xE1\xA0\x8E",
+                                                "\xE2\x80\xA8",
+                                                "\xEF\xBB\xBF",
+                                                "\xE2\x85\xA7",
+                                                "\xC2\xBD",
+                                                "\xF0\x9F\x92\x96",
+                                                "\xE2\x80\x8D",
+                                                "\xE0\xA4\xA8\xE0\xA4\xAE",
+                                                "\xF0\x9D\x90\x80",
+                                                "\xF4\x8F\xBF\xBF"};
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);

@@ -31,13 +31,21 @@ TEST(RegexSplitter, LaterPatternsCutThePiecesOfEarlierOnes) {
 
 TEST(RegexSplitter, EmptyMatchesCutAndGoOn) {
   EXPECT_THAT(split({"(?=b)"}, "abab"), ElementsAre("a", "ba", "b"));
-  EXPECT_THAT(split({"q*"}, "\xC3\xA9" "a"), ElementsAre("\xC3\xA9", "a"));
+  EXPECT_THAT(split({"q*"},
+                    "\xC3\xA9"
+                    "a"),
+              ElementsAre("\xC3\xA9", "a"));
 }
 
 TEST(RegexSplitter, SpaceIsUnicodesWhiteSpace) {
-  EXPECT_THAT(split({R"(\s+)"}, "a\xC2\x85\xE3\x80\x80" "b\xE1\xA0\x8E"),
+  EXPECT_THAT(split({R"(\s+)"},
+                    "a\xC2\x85\xE3\x80\x80"
+                    "b\xE1\xA0\x8E"),
               ElementsAre("a", "\xC2\x85\xE3\x80\x80", "b\xE1\xA0\x8E"));
-  EXPECT_THAT(split({R"([^\s]+)"}, "a\xE2\x80\xA8" "b"), ElementsAre("a", "\xE2\x80\xA8", "b"));
+  EXPECT_THAT(split({R"([^\s]+)"},
+                    "a\xE2\x80\xA8"
+                    "b"),
+              ElementsAre("a", "\xE2\x80\xA8", "b"));
   EXPECT_THAT(split({R"(\\s)"}, R"(a\s b)"), ElementsAre("a", R"(\s)", " b"));
 }
 

@@ -1,0 +1,143 @@
+// One accepted connection: reads requests, hands them to the handler one at a time, writes answers.
+// Internal to this room. Lives on one Loop's thread and is touched nowhere else; its loop keeps it
+// in a registry until it closes, and exchanges may hold it longer.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "net/deadline_timer.h"
+#include "net/http_reader.h"
+#include "net/http_server.h"
+#include "net/loop.h"
+#include "net/send_queue.h"
+
+namespace pelton::net {
+
+class Connection;
+
+// What all connections of a server share. The handler is cleared once the loops have ended.
+struct ServerState {
+  ServerState(const HttpServer::Options& server_options, base::Log& server_log)
+      : options(server_options), log(server_log) {}
+
+  const HttpServer::Options options;
+  base::Log& log;
+  HttpServer::Handler handler;
+  std::atomic<int> connection_count{0};
+  std::atomic<bool> draining{false};
+};
+
+// The open connections of one loop; on its thread only.
+using ConnectionRegistry = std::unordered_map<Connection*, std::shared_ptr<Connection>>;
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+  using SystemError = boost::system::error_code;
+
+  Connection(std::shared_ptr<Loop> loop, std::shared_ptr<ServerState> server,
+             ConnectionRegistry& registry, Socket socket);
+
+  void start();
+  void refuse(const HttpReject& reject);  // instead of start(): answers that, and closes
+  void drain();                           // closes now if idle, otherwise after the exchange
+  void close_now();
+
+  // What an exchange asks for; ignored unless `id` is the exchange of this moment.
+  void send(uint64_t id, HttpResponse response);
+  void start_stream(uint64_t id, int status, const HttpHeaders& headers);
+  void write(uint64_t id, std::string bytes);
+  void finish(uint64_t id);
+  void on_drained(uint64_t id, std::function<void()> drained);
+  void on_closed(uint64_t id, std::function<void()> closed);
+  void post_after(uint64_t id, std::chrono::milliseconds delay, std::function<void()> work);
+  void exchange_dropped(uint64_t id);
+  bool is_over(uint64_t id) const { return !reply_.open || id != exchange_id_; }
+  size_t queued_bytes() const { return queue_.bytes(); }
+  Loop& loop() { return *loop_; }
+
+ private:
+  enum class Phase {
+    kReading,    // a request, or waiting for one
+    kAnswering,  // an exchange is open, or its bytes are on their way
+    kLingering,  // all said; reading on until the client has heard it
+    kClosed,
+  };
+  enum class Deadline { kNone, kIdle, kHeader, kBody, kStall, kLinger };
+  enum class Framing { kWhole, kChunked, kUntilClose };
+
+  // The answer being given.
+  struct Reply {
+    bool open = false;  // an exchange may still speak
+    bool streaming = false;
+    bool head_request = false;
+    bool http_1_0 = false;
+    bool keep_alive = false;
+    Framing framing = Framing::kWhole;
+    std::function<void()> drained;
+    std::function<void()> closed;
+    std::vector<std::unique_ptr<boost::asio::steady_timer>> timers;
+  };
+
+  bool open();
+
+  // Reading.
+  void wait_readable();
+  void on_readable(const SystemError& error);
+  void on_bytes(std::string_view bytes);
+  void on_eof();
+  void watch_for_reset();
+  void probe_half_closed();
+  void advance_reader();
+  void begin_exchange();
+  void reject(const HttpReject& reject);
+
+  // Writing.
+  void append_head(int status, const HttpHeaders& headers, std::string_view framing_lines);
+  void schedule_flush();
+  void flush();
+  void on_written(const SystemError& error, size_t bytes);
+  void on_queue_empty();
+  void end_exchange();
+  void linger();
+
+  // Time.
+  void set_deadline(Deadline what, std::chrono::milliseconds after);
+  void clear_deadline();
+  void on_deadline();
+
+  const std::shared_ptr<Loop>
+      loop_;  // first: the socket and the timers need its context to the end
+  const std::shared_ptr<ServerState> server_;
+  ConnectionRegistry& registry_;  // used only while registered
+  Socket socket_;
+  std::string remote_;
+
+  Phase phase_ = Phase::kReading;
+  RequestReader reader_;
+  bool read_pending_ = false;
+  bool reset_watched_ = false;
+  bool eof_ = false;
+
+  uint64_t exchange_id_ = 0;
+  Reply reply_;
+  SendQueue queue_;
+  bool write_pending_ = false;
+  bool flush_scheduled_ = false;
+
+  DeadlineTimer timer_;
+  Deadline deadline_ = Deadline::kNone;  // what the timer stands for
+};
+
+}  // namespace pelton::net

@@ -1,0 +1,414 @@
+#include "net/http_reader.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <boost/beast/http/basic_parser.hpp>
+
+#include "base/check.h"
+#include "net/url.h"
+
+namespace pelton::net {
+namespace {
+
+namespace http = boost::beast::http;
+using boost::beast::error_code;
+using BeastView = boost::beast::string_view;
+
+// Chunk-size lines with their extensions, and trailers: nobody we know sends long ones.
+constexpr size_t kChunkHeaderBytesMax = 16 * 1024;
+
+// The shortest end of a chunked body, "0\r\n\r\n". At a chunk boundary a valid sender still owes
+// that much, and Beast 1.81 asserts on less (it may see "0\r\n" and then only one byte more).
+constexpr size_t kChunkEndBytes = 5;
+
+std::string to_string(BeastView view) {
+  return {view.data(), view.size()};
+}
+
+// What both directions share: Beast's parser reduced to events. The error that stops the parser at
+// the final chunk lets us drop the trailers unread.
+template <bool kRequest>
+class EventParser : public http::basic_parser<kRequest> {
+ public:
+  using BodySink = base::FunctionRef<void(std::string_view)>;
+
+  EventParser(HttpHeaders& headers, size_t body_bytes_max) : headers_(headers) {
+    this->eager(true);
+    this->header_limit(std::numeric_limits<uint32_t>::max());  // our own scan came first
+    this->body_limit(body_bytes_max);
+  }
+
+  bool final_chunk() const { return final_chunk_; }
+
+  // Feeds body bytes; returns how many were taken.
+  size_t put_body(std::string_view bytes, BodySink sink, error_code& error) {
+    sink_ = &sink;
+    size_t taken = 0;
+    error = {};
+    while (!this->is_done() && taken < bytes.size()) {
+      const bool at_boundary = this->chunked() && chunk_left_ == 0;
+      if (at_boundary && bytes.size() - taken < kChunkEndBytes) break;
+      const size_t step = this->put({bytes.data() + taken, bytes.size() - taken}, error);
+      taken += step;
+      if (error || step == 0) break;
+    }
+    sink_ = nullptr;
+    return taken;
+  }
+
+  std::string start_line_text;  // method or nothing
+  std::string target;
+  int version = 0;
+  int status = 0;
+
+ private:
+  void on_request_impl(http::verb, BeastView method, BeastView request_target, int http_version,
+                       error_code&) override {
+    start_line_text = to_string(method);
+    target = to_string(request_target);
+    version = http_version;
+  }
+  void on_response_impl(int code, BeastView, int http_version, error_code&) override {
+    status = code;
+    version = http_version;
+  }
+  void on_field_impl(http::field, BeastView name, BeastView value, error_code&) override {
+    headers_.add(to_string(name), to_string(value));
+  }
+  void on_header_impl(error_code&) override {}
+  void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code&) override {}
+  size_t on_body_impl(BeastView body, error_code&) override {
+    (*sink_)({body.data(), body.size()});
+    return body.size();
+  }
+  void on_chunk_header_impl(std::uint64_t size, BeastView, error_code& error) override {
+    chunk_left_ = size;
+    if (size == 0) {
+      final_chunk_ = true;
+      error = http::make_error_code(http::error::end_of_stream);
+    }
+  }
+  size_t on_chunk_body_impl(std::uint64_t, BeastView body, error_code&) override {
+    (*sink_)({body.data(), body.size()});
+    chunk_left_ -= body.size();
+    return body.size();
+  }
+  void on_finish_impl(error_code&) override {}
+
+  HttpHeaders& headers_;
+  BodySink* sink_ = nullptr;
+  std::uint64_t chunk_left_ = 0;
+  bool final_chunk_ = false;
+};
+
+// `text` starts with the final chunk (perhaps behind the CRLF of the one before), and Beast has
+// seen it to its end: how long it is with its trailers. 0: the trailers are not clean lines.
+size_t final_chunk_bytes(std::string_view text) {
+  size_t start = text.starts_with("\r\n") ? 2 : 0;
+  const size_t size_line_end = text.find("\r\n", start);
+  const size_t end = text.find("\r\n\r\n", size_line_end);
+  CHECK(size_line_end != std::string_view::npos && end != std::string_view::npos);
+  return has_clean_lines(text.substr(start, end + 4 - start)) ? end + 4 : 0;
+}
+
+size_t count_of(const HttpHeaders& headers, std::string_view name) {
+  return static_cast<size_t>(
+      std::count_if(headers.fields().begin(), headers.fields().end(),
+                    [&](const auto& field) { return equals_without_case(field.first, name); }));
+}
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && text.size() <= 19 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool wants_keep_alive(const HttpHeaders& headers, int version) {
+  bool keep_alive = version >= 11;
+  for (const auto& [name, value] : headers.fields()) {
+    if (!equals_without_case(name, "Connection")) continue;
+    if (header_list_contains(value, "close")) return false;
+    if (header_list_contains(value, "keep-alive")) keep_alive = true;
+  }
+  return keep_alive;
+}
+
+bool is_known_method(std::string_view method) {
+  static constexpr std::string_view kMethods[] = {"GET",   "HEAD",   "POST",   "PUT",
+                                                  "PATCH", "DELETE", "OPTIONS"};
+  return std::find(std::begin(kMethods), std::end(kMethods), method) != std::end(kMethods);
+}
+
+// Framing that two readers could understand differently. Empty: sound.
+struct FramingProblem {
+  int status = 0;
+  std::string_view message;
+};
+FramingProblem framing_problem(const HttpHeaders& headers, int version) {
+  const size_t lengths = count_of(headers, "Content-Length");
+  const size_t codings = count_of(headers, "Transfer-Encoding");
+  if (lengths > 0 && codings > 0) {
+    return {400, "the message has both Content-Length and Transfer-Encoding"};
+  }
+  if (lengths > 1) return {400, "the message has more than one Content-Length"};
+  if (lengths == 1 && !all_digits(headers.get("Content-Length"))) {
+    return {400, "Content-Length is not a number"};
+  }
+  if (codings == 0) return {};
+  if (version < 11) return {400, "Transfer-Encoding needs HTTP/1.1"};
+  const bool chunked =
+      codings == 1 && equals_without_case(headers.get("Transfer-Encoding"), "chunked");
+  if (!chunked) return {501, "the only Transfer-Encoding understood is \"chunked\""};
+  return {};
+}
+
+}  // namespace
+
+struct RequestReader::Parser : EventParser<true> {
+  using EventParser<true>::EventParser;
+};
+struct ResponseReader::Parser : EventParser<false> {
+  using EventParser<false>::EventParser;
+};
+
+RequestReader::RequestReader(const HttpLimits& limits) : limits_(limits) {}
+RequestReader::~RequestReader() = default;
+
+void RequestReader::append(std::string_view bytes) {
+  if (state_ == State::kBad) return;
+  if (consumed_ > 0) {
+    buffer_.erase(0, consumed_);
+    consumed_ = 0;
+  }
+  buffer_ += bytes;
+}
+
+void RequestReader::consume(size_t bytes) {
+  consumed_ += bytes;
+  if (consumed_ == buffer_.size()) {
+    buffer_.clear();
+    consumed_ = 0;
+  }
+}
+
+RequestReader::State RequestReader::fail(int status, std::string_view code, std::string message) {
+  reject_ = {status, std::string(code), std::move(message)};
+  parser_.reset();
+  buffer_ = {};
+  consumed_ = 0;
+  request_ = {};
+  return state_ = State::kBad;
+}
+
+RequestReader::State RequestReader::advance() {
+  expects_continue_ = false;
+  if (state_ == State::kIdle || state_ == State::kHead) read_head();
+  if (state_ == State::kBody) read_body();
+  return state_;
+}
+
+HttpRequest RequestReader::take() {
+  CHECK(state_ == State::kDone);
+  state_ = State::kIdle;
+  parser_.reset();
+  scanner_ = {};
+  return std::exchange(request_, {});
+}
+
+RequestReader::State RequestReader::read_head() {
+  // One empty line before a request is forgiven, as RFC 9112 asks.
+  if (state_ == State::kIdle && unread().starts_with("\r\n")) consume(2);
+  if (unread().empty() || unread() == "\r") return state_;
+  state_ = State::kHead;
+  const HeadScan scan = scanner_.scan(unread(), limits_);
+  switch (scan.kind) {
+    case HeadScan::Kind::kIncomplete:
+      return state_;
+    case HeadScan::Kind::kBad:
+      return fail(scan.status, scan.code, std::string(scan.message));
+    case HeadScan::Kind::kComplete:
+      return accept_head(scan.head_bytes);
+  }
+  return state_;
+}
+
+RequestReader::State RequestReader::accept_head(size_t head_bytes) {
+  request_ = {};
+  parser_ = std::make_unique<Parser>(request_.headers, limits_.body_bytes_max);
+  error_code error;
+  const size_t taken = parser_->put({unread().data(), head_bytes}, error);
+  if (error == http::error::bad_version) {
+    return fail(505, "http_version", "the request is not HTTP/1.0 or HTTP/1.1");
+  }
+  if (error == http::error::body_limit) {
+    return fail(413, "body_too_large", "the request body is larger than the limit");
+  }
+  if (error || taken != head_bytes) {
+    return fail(400, "malformed_http", "the request header is malformed");
+  }
+  consume(head_bytes);
+  if (check_framing() == State::kBad || check_request() == State::kBad) return state_;
+  return state_ = parser_->is_done() ? State::kDone : State::kBody;
+}
+
+RequestReader::State RequestReader::check_framing() {
+  const FramingProblem problem = framing_problem(request_.headers, parser_->version);
+  if (problem.status == 0) return state_;
+  return fail(problem.status, problem.status == 501 ? "transfer_encoding" : "malformed_http",
+              std::string(problem.message));
+}
+
+RequestReader::State RequestReader::check_request() {
+  const HttpHeaders& headers = request_.headers;
+  is_http_1_0_ = parser_->version < 11;
+  keep_alive_ = wants_keep_alive(headers, parser_->version);
+
+  const size_t hosts = count_of(headers, "Host");
+  if (hosts > 1 || (hosts == 0 && !is_http_1_0_)) {
+    return fail(400, "malformed_http", "the request must have exactly one Host header");
+  }
+  if (!is_known_method(parser_->start_line_text)) {
+    return fail(405, "method_not_allowed", "the request method is not supported");
+  }
+  request_.method = parser_->start_line_text;
+  Result<RequestTarget> target =
+      parse_request_target(request_.method, parser_->target, headers.get("Host"));
+  if (!target) return fail(400, "bad_target", target.error().message);
+  request_.path = std::move(target->path);
+  request_.query = std::move(target->query);
+
+  const std::string_view coding = headers.get("Content-Encoding");
+  if (!coding.empty() && !equals_without_case(coding, "identity")) {
+    return fail(415, "content_encoding", "compressed request bodies are not supported");
+  }
+  if (headers.has("Expect")) {
+    if (!equals_without_case(headers.get("Expect"), "100-continue")) {
+      return fail(417, "expectation_failed", "the only Expect understood is \"100-continue\"");
+    }
+    expects_continue_ = !is_http_1_0_ && !parser_->is_done() && unread().empty();
+  }
+  return state_;
+}
+
+RequestReader::State RequestReader::read_body() {
+  error_code error;
+  std::string& body = request_.body;
+  consume(parser_->put_body(
+      unread(), [&body](std::string_view bytes) { body += bytes; }, error));
+  if (parser_->final_chunk()) {
+    const size_t end = final_chunk_bytes(unread());
+    if (end == 0) return fail(400, "malformed_http", "the trailers are malformed");
+    consume(end);
+    return state_ = State::kDone;
+  }
+  if (error == http::error::body_limit) {
+    return fail(413, "body_too_large", "the request body is larger than the limit");
+  }
+  if (error && error != http::error::need_more) {
+    return fail(400, "malformed_http", "the request body is malformed");
+  }
+  if (unread().size() > kChunkHeaderBytesMax && !parser_->is_done()) {
+    return fail(400, "malformed_http", "a chunk header or the trailers are too long");
+  }
+  return state_ = parser_->is_done() ? State::kDone : State::kBody;
+}
+
+ResponseReader::ResponseReader(const Options& options) : options_(options) {}
+ResponseReader::~ResponseReader() = default;
+
+void ResponseReader::append(std::string_view bytes) {
+  if (state_ == State::kBad || bytes.empty()) return;
+  got_some_ = true;
+  if (consumed_ > 0) {
+    buffer_.erase(0, consumed_);
+    consumed_ = 0;
+  }
+  buffer_ += bytes;
+}
+
+void ResponseReader::consume(size_t bytes) {
+  consumed_ += bytes;
+  if (consumed_ == buffer_.size()) {
+    buffer_.clear();
+    consumed_ = 0;
+  }
+}
+
+ResponseReader::State ResponseReader::fail(std::string problem) {
+  problem_ = std::move(problem);
+  parser_.reset();
+  buffer_ = {};
+  consumed_ = 0;
+  return state_ = State::kBad;
+}
+
+ResponseReader::State ResponseReader::advance(base::FunctionRef<void(std::string_view)> on_body) {
+  if (state_ == State::kHead) {
+    read_head();
+    return state_;
+  }
+  if (state_ == State::kBody) read_body(on_body);
+  return state_;
+}
+
+ResponseReader::State ResponseReader::read_head() {
+  while (state_ == State::kHead) {
+    const HeadScan scan = scanner_.scan(unread(), options_.limits);
+    if (scan.kind == HeadScan::Kind::kIncomplete) return state_;
+    if (scan.kind == HeadScan::Kind::kBad) return fail(std::string(scan.message));
+    scanner_ = {};
+    if (accept_head(scan.head_bytes) == State::kHead && unread().empty()) return state_;
+  }
+  return state_;
+}
+
+ResponseReader::State ResponseReader::accept_head(size_t head_bytes) {
+  headers_ = {};
+  parser_ = std::make_unique<Parser>(headers_, options_.limits.body_bytes_max);
+  if (options_.head_request) parser_->skip(true);
+  error_code error;
+  const size_t taken = parser_->put({unread().data(), head_bytes}, error);
+  if (error == http::error::body_limit) return fail("the response body is larger than the limit");
+  if (error || taken != head_bytes) return fail("the response header is malformed");
+  consume(head_bytes);
+  status_ = parser_->status;
+  if (status_ < 100 || status_ > 599) return fail("the response has an impossible status");
+  if (status_ < 200) {
+    if (status_ == 101) return fail("the server switched protocols unasked");
+    return state_ = State::kHead;
+  }
+  const FramingProblem problem = framing_problem(headers_, parser_->version);
+  if (problem.status != 0) return fail(std::string(problem.message));
+  keep_alive_ = wants_keep_alive(headers_, parser_->version) && !parser_->need_eof();
+  if (parser_->is_done() && !unread().empty()) keep_alive_ = false;
+  return state_ = parser_->is_done() ? State::kDone : State::kBody;
+}
+
+ResponseReader::State ResponseReader::read_body(base::FunctionRef<void(std::string_view)> on_body) {
+  error_code error;
+  consume(parser_->put_body(unread(), on_body, error));
+  if (parser_->final_chunk()) {
+    const size_t end = final_chunk_bytes(unread());
+    if (end == 0) return fail("the response trailers are malformed");
+    consume(end);
+    if (!unread().empty()) keep_alive_ = false;
+    return state_ = State::kDone;
+  }
+  if (error == http::error::body_limit) return fail("the response body is larger than the limit");
+  if (error && error != http::error::need_more) return fail("the response body is malformed");
+  if (unread().size() > kChunkHeaderBytesMax && !parser_->is_done()) {
+    return fail("a chunk header or the trailers of the response are too long");
+  }
+  if (parser_->is_done() && !unread().empty()) keep_alive_ = false;
+  return state_ = parser_->is_done() ? State::kDone : State::kBody;
+}
+
+ResponseReader::State ResponseReader::finish_at_eof() {
+  if (state_ == State::kDone || state_ == State::kBad) return state_;
+  if (state_ == State::kBody && parser_->need_eof()) return state_ = State::kDone;
+  return fail(got_some_ ? "the server closed in the middle of its response"
+                        : "the server closed without a response");
+}
+
+}  // namespace pelton::net

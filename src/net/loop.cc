@@ -1,0 +1,77 @@
+#include "net/loop.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <pthread.h>
+
+#include "base/check.h"
+#include "net/http_time.h"
+
+namespace pelton::net {
+
+Loop::~Loop() {
+  CHECK(!thread_.joinable(), "a Loop must be stopped before it goes");
+}
+
+void Loop::start() {
+  CHECK(!thread_.joinable());
+  // The id is known before anything runs there.
+  std::mutex mutex;
+  std::condition_variable known;
+  bool told = false;
+  thread_ = std::thread([&, this] {
+    thread_id_ = std::this_thread::get_id();
+    pthread_setname_np(pthread_self(), "pelton-net");
+    {
+      // Notified under the lock: the waiter's variables go as soon as it can have it.
+      std::lock_guard lock(mutex);
+      told = true;
+      known.notify_one();
+    }
+    run();
+  });
+  std::unique_lock lock(mutex);
+  known.wait(lock, [&] { return told; });
+}
+
+void Loop::run() {
+  context_.run();
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  // What was posted before the door closed still runs, here where it belongs.
+  context_.restart();
+  context_.poll();
+}
+
+void Loop::stop() {
+  if (!thread_.joinable()) return;
+  CHECK(!on_thread(), "a Loop cannot stop itself");
+  work_.reset();
+  context_.stop();
+  thread_.join();
+}
+
+bool Loop::post(std::function<void()> work) {
+  std::lock_guard lock(mutex_);
+  if (closed_) return false;
+  boost::asio::post(context_, std::move(work));
+  return true;
+}
+
+const std::string& Loop::http_date_now() {
+  const int64_t second = std::chrono::duration_cast<std::chrono::seconds>(
+                             std::chrono::system_clock::now().time_since_epoch())
+                             .count();
+  if (second != date_second_) {
+    date_second_ = second;
+    date_ = http_date(second);
+  }
+  return date_;
+}
+
+}  // namespace pelton::net

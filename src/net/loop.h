@@ -1,0 +1,55 @@
+// One thread that runs an Asio context, and the way other threads reach it. Internal to this room.
+// Shared, because an exchange or a call may outlive the server or client whose thread this is: then
+// post() still is safe, and says no.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+// IWYU: only the parts of Asio that this room needs, for the sake of compile time.
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+
+namespace pelton::net {
+
+class Loop {
+ public:
+  Loop() = default;
+  ~Loop();
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  void start();
+  // Runs what is ready, lets nothing more in, and joins. Not on the loop's own thread.
+  void stop();
+
+  // Any thread. False, and `work` is dropped, once stop() is through.
+  bool post(std::function<void()> work);
+  bool on_thread() const { return std::this_thread::get_id() == thread_id_; }
+
+  boost::asio::io_context& context() { return context_; }
+  // For the loop's own thread: bytes just read, until the next read. One for all connections,
+  // because thousands of idle ones need none.
+  std::array<char, 64 * 1024>& scratch() { return scratch_; }
+  // "Date" of this second; written once a second.
+  const std::string& http_date_now();
+
+ private:
+  void run();
+
+  boost::asio::io_context context_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      context_.get_executor()};
+  std::mutex mutex_;
+  bool closed_ = false;  // under mutex_
+  std::thread thread_;
+  std::thread::id thread_id_;
+  std::array<char, 64 * 1024> scratch_{};
+  int64_t date_second_ = -1;
+  std::string date_;
+};
+
+}  // namespace pelton::net
