@@ -1,0 +1,158 @@
+// The engine on a real model: testdata/golden/tiny, whose exact greedy continuation is known.
+#include "executor/local_executor.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "engine/engine.h"
+
+namespace pelton::executor {
+namespace {
+
+struct Golden {
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> continuation;
+};
+
+Golden read_golden() {
+  const Json json = *Json::parse(
+      *base::read_file(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/tiny/tokens.json"));
+  Golden golden;
+  for (const Json& token : json.find("prompt")->as_array()) {
+    golden.prompt.push_back(static_cast<TokenId>(token.as_integer()));
+  }
+  for (const Json& token : json.find("continuation")->as_array()) {
+    golden.continuation.push_back(static_cast<TokenId>(token.as_integer()));
+  }
+  return golden;
+}
+
+class EngineOnTiny : public ::testing::Test {
+ protected:
+  void start(LocalExecutor::Options options) {
+    options.threads = 2;
+    auto made = LocalExecutor::create(checkpoint_, options);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    executor_ = std::move(made).value();
+    engine_ = std::make_unique<engine::Engine>(engine::Engine::Options{}, *executor_, clock_, log_);
+  }
+
+  engine::TokenStream submit(std::vector<TokenId> prompt, int max_new,
+                             const request::SamplingParams& sampling) {
+    auto stream = engine_->submit({.id = "test",
+                                   .prompt = std::move(prompt),
+                                   .sampling = sampling,
+                                   .stop = {.max_new_tokens = max_new}});
+    CHECK(stream.ok(), stream.ok() ? "" : stream.error().message);
+    return std::move(stream).value();
+  }
+
+  static std::vector<TokenId> tokens_of(engine::TokenStream& stream) {
+    std::vector<TokenId> out;
+    while (true) {
+      engine::TokenStream::Batch batch = stream.wait();
+      for (const engine::SampledToken& token : batch.tokens) out.push_back(token.token);
+      if (!batch.end) continue;
+      EXPECT_FALSE(batch.end->error.has_value());
+      return out;
+    }
+  }
+
+  const checkpoint::Checkpoint checkpoint_ = std::move(
+      checkpoint::Checkpoint::open(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/tiny")
+          .value());
+  const Golden golden_ = read_golden();
+  base::SystemClock clock_;
+  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
+  std::unique_ptr<LocalExecutor> executor_;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+TEST_F(EngineOnTiny, ReferenceKernelsReproduceTheGoldenContinuation) {
+  start({.kernels = "reference"});
+  auto stream =
+      submit(golden_.prompt, static_cast<int>(golden_.continuation.size()), {.temperature = 0});
+  EXPECT_EQ(tokens_of(stream), golden_.continuation);
+}
+
+TEST_F(EngineOnTiny, ChunkedPrefillChangesNothing) {
+  start({.batch_tokens_max = 7});
+  auto stream =
+      submit(golden_.prompt, static_cast<int>(golden_.continuation.size()), {.temperature = 0});
+  EXPECT_EQ(tokens_of(stream), golden_.continuation);
+}
+
+// Each request's tokens are those it gets alone, whatever runs beside it; also when the cache is so
+// small that sequences are preempted and computed again.
+TEST_F(EngineOnTiny, ABatchedRequestGetsWhatItGetsAlone) {
+  std::mt19937 random(7);
+  struct Asked {
+    std::vector<TokenId> prompt;
+    int max_new;
+    request::SamplingParams sampling;
+    std::vector<TokenId> alone;
+  };
+  std::vector<Asked> asked;
+  start({.sequences_max = 1});
+  for (int i = 0; i < 12; ++i) {
+    Asked one;
+    for (unsigned n = 1 + random() % 70; n > 0; --n) {
+      one.prompt.push_back(static_cast<TokenId>(random() % 500));
+    }
+    one.max_new = 1 + static_cast<int>(random() % 60);
+    one.sampling.temperature = i % 3 == 0 ? 0.0f : 1.0f;
+    one.sampling.top_p = i % 4 == 1 ? 0.8f : 1.0f;
+    one.sampling.frequency_penalty = i % 5 == 2 ? 0.7f : 0.0f;
+    one.sampling.repetition_penalty = i % 5 == 3 ? 1.3f : 1.0f;
+    one.sampling.seed = random();
+    auto stream = submit(one.prompt, one.max_new, one.sampling);
+    one.alone = tokens_of(stream);
+    EXPECT_EQ(static_cast<int>(one.alone.size()), one.max_new);
+    asked.push_back(std::move(one));
+  }
+  engine_.reset();
+
+  const models::KvStorage::Options f16{.dtype = tensor::DType::kF16};
+  const int64_t block = models::KvStorage::full_block_bytes(checkpoint_.config(), f16);
+  for (const int full_blocks : {1000, 20}) {
+    LocalExecutor::Options options{
+        .sequences_max = 6, .batch_tokens_max = 33, .context_tokens = 160};
+    const int64_t window = models::KvStorage::window_block_bytes(checkpoint_.config(), f16);
+    const Result<KvBudget> ample = plan_kv(
+        checkpoint_.config(),
+        {.sequences_max = 6, .batch_tokens_max = 33, .context_tokens = 160, .free_bytes = 1 << 30});
+    options.kv_bytes = block * full_blocks + window * ample->storage.window_block_count;
+    start(options);
+    std::vector<engine::TokenStream> streams;
+    for (const Asked& one : asked) streams.push_back(submit(one.prompt, one.max_new, one.sampling));
+    for (size_t i = 0; i < asked.size(); ++i) {
+      EXPECT_EQ(tokens_of(streams[i]), asked[i].alone) << "request " << i;
+    }
+    if (full_blocks == 20) {
+      EXPECT_GT(engine_->stats().preemptions, 0);
+    }
+    EXPECT_EQ(engine_->stats().full_blocks_used, 0);
+    EXPECT_EQ(engine_->stats().window_blocks_used, 0);
+    engine_.reset();
+  }
+}
+
+TEST_F(EngineOnTiny, RowsWithoutATokenAreNeverSampled) {
+  start({.sampled_vocab = 40});
+  auto stream = submit(golden_.prompt, 50, {.seed = 9});
+  for (const TokenId token : tokens_of(stream)) EXPECT_LT(token, 40);
+}
+
+TEST_F(EngineOnTiny, ABudgetTooSmallIsRefusedWithNumbers) {
+  const auto made =
+      LocalExecutor::create(checkpoint_, {.context_tokens = 4096, .kv_bytes = 100'000});
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, ErrorCode::kDoesNotFit);
+  EXPECT_NE(made.error().message.find("4096 tokens"), std::string::npos) << made.error().message;
+}
+
+}  // namespace
+}  // namespace pelton::executor

@@ -1,0 +1,100 @@
+// Time, bytes per second and operations per second of the kernels that matter, in the shapes of
+// gpt-oss-20b. Compare with the machine's peaks: docs/performance.md.
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "kernels/kernels.h"
+
+namespace pelton::kernels {
+namespace {
+
+constexpr int kHidden = 2880;
+
+struct Bench {
+  explicit Bench(benchmark::State& state)
+      : pool({.threads = static_cast<int>(state.range(1))}),
+        kernels(std::move(make_kernels(KernelChoice::kAuto, pool)).value()) {
+    state.SetLabel(std::string(kernels->name()));
+  }
+  base::ThreadPool pool;
+  std::unique_ptr<Kernels> kernels;
+};
+
+void linear_qkv(benchmark::State& state) {
+  Bench bench(state);
+  const int tokens = static_cast<int>(state.range(0));
+  const int rows = 5120;
+  // Several copies, so that one pass does not find the last one's weights in the cache.
+  const int copies = 8;
+  std::vector<Bf16> weight(size_t{1} * copies * rows * kHidden, 0x3C00);
+  std::vector<float> x(size_t{1} * tokens * kHidden, 0.01f);
+  std::vector<float> out(size_t{1} * tokens * rows);
+  int64_t turn = 0;
+  for (auto _ : state) {
+    const Bf16* from = weight.data() + (turn++ % copies) * rows * kHidden;
+    bench.kernels->linear(out.data(), x.data(), {from, nullptr, rows, kHidden}, tokens,
+                          Kernels::Output::kOverwrite);
+  }
+  state.SetBytesProcessed(state.iterations() * int64_t{2} * rows * kHidden);
+  state.counters["flops"] = benchmark::Counter(2.0 * tokens * rows * kHidden,
+                                               benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(linear_qkv)->ArgsProduct({{1, 4, 16, 128}, {1, 2}})->UseRealTime();
+
+void experts(benchmark::State& state) {
+  Bench bench(state);
+  const int tokens = static_cast<int>(state.range(0));
+  const int expert_count = 32;
+  const auto make = [&](int rows) {
+    return std::pair(std::vector<uint8_t>(size_t{1} * expert_count * rows * (kHidden / 2), 0x21),
+                     std::vector<uint8_t>(size_t{1} * expert_count * rows * (kHidden / 32), 120));
+  };
+  const auto up = make(2 * kHidden);
+  const auto down = make(kHidden);
+  const std::vector<Bf16> bias(size_t{1} * expert_count * 2 * kHidden, 0);
+  std::vector<float> x(size_t{1} * tokens * kHidden, 0.01f);
+  std::vector<float> out(x.size());
+  std::vector<ExpertChoice> choices(size_t{4} * tokens);
+  int64_t turn = 0;
+  for (auto _ : state) {
+    for (size_t i = 0; i < choices.size(); ++i) {
+      choices[i] = {static_cast<int32_t>((turn + i) % expert_count), 0.25f};
+    }
+    turn += 4;
+    bench.kernels->experts(
+        out.data(), x.data(), choices.data(),
+        {up.first.data(), up.second.data(), bias.data(), expert_count, 2 * kHidden, kHidden},
+        {down.first.data(), down.second.data(), bias.data(), expert_count, kHidden, kHidden},
+        {.experts_per_token = 4}, tokens);
+  }
+  const int64_t touched = std::min(4 * tokens, expert_count);
+  state.SetBytesProcessed(state.iterations() * touched * 3 * kHidden * (kHidden / 32 * 17));
+  state.counters["flops"] = benchmark::Counter(2.0 * tokens * 4 * 3 * kHidden * kHidden,
+                                               benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(experts)->ArgsProduct({{1, 4, 16, 128}, {1, 2}})->UseRealTime();
+
+void attention_decode(benchmark::State& state) {
+  Bench bench(state);
+  const int context = static_cast<int>(state.range(0));
+  KvLayer layer{nullptr, bench.kernels->kv_dtype(), 16, 8, 64};
+  const int blocks = context / 16 + 1;
+  std::vector<uint8_t> memory(size_t{4} * blocks * layer.block_elements(), 0);
+  layer.data = memory.data();
+  std::vector<int32_t> table(blocks);
+  for (int i = 0; i < blocks; ++i) table[i] = i;
+  const std::vector<Bf16> sinks(64, 0);
+  const std::vector<float> q(4096, 0.01f);
+  std::vector<float> out(4096);
+  const SequenceRows row{0, 1, context - 1, table.data()};
+  for (auto _ : state) {
+    bench.kernels->attention(out.data(), q.data(), 4096, layer,
+                             {64, 8, 64, 0, sinks.data(), 0.125f}, &row, 1);
+  }
+  state.SetBytesProcessed(state.iterations() * int64_t{context} * 2048);
+}
+BENCHMARK(attention_decode)->ArgsProduct({{128, 1024, 8192}, {1, 2}})->UseRealTime();
+
+}  // namespace
+}  // namespace pelton::kernels

@@ -1,0 +1,63 @@
+#include "layers/rotary.h"
+
+#include <gtest/gtest.h>
+
+namespace pelton::layers {
+namespace {
+
+checkpoint::ModelConfig published() {
+  checkpoint::ModelConfig config;
+  config.head_size = 64;
+  config.rope_theta = 150000;
+  config.yarn = {.factor = 32, .beta_fast = 32, .beta_slow = 1, .original_context = 4096};
+  return config;
+}
+
+// The table of the model description, section 5.3 (double precision): the ramp's bounds are
+// fractional.
+TEST(Rotary, YarnFrequenciesAreThePublishedOnes) {
+  const Rotary rotary(published());
+  EXPECT_DOUBLE_EQ(rotary.concentration(), 1.3465735902799727);
+  const std::pair<int, double> rows[] = {{0, 1.0},
+                                         {1, 6.890443059e-01},
+                                         {8, 5.081327482e-02},
+                                         {9, 3.170569618e-02},
+                                         {10, 1.933500113e-02},
+                                         {12, 6.794959490e-03},
+                                         {14, 2.093792379e-03},
+                                         {16, 4.564839192e-04},
+                                         {17, 1.293187012e-04},
+                                         {18, 3.830881237e-05},
+                                         {31, 3.023511428e-07}};
+  for (const auto& [i, expected] : rows) {
+    EXPECT_NEAR(rotary.inverse_frequency()[i] / expected, 1.0, 1e-9) << i;
+  }
+}
+
+TEST(Rotary, TableRowsAreThePublishedOnes) {
+  const Rotary rotary(published());
+  std::vector<float> row(64);
+  rotary.table_row(0, row.data());
+  for (int i = 0; i < 32; ++i) {
+    EXPECT_FLOAT_EQ(row[i], 1.3465736f);
+    EXPECT_EQ(row[32 + i], 0.0f);
+  }
+  struct Point {
+    int position;
+    int i;
+    double cosine;
+    double sine;
+  };
+  for (const Point& point :
+       {Point{1, 0, 0.7275568, 1.1331026}, Point{1, 9, 1.3458968, 0.0426869},
+        Point{128, 0, -0.9330352, 0.9709303}, Point{128, 12, 0.8685587, 1.0290122},
+        Point{4096, 0, 1.0826325, -0.8007292}, Point{4096, 17, 1.1620446, 0.6803769},
+        Point{131071, 31, 1.3455163, 0.0533500}}) {
+    rotary.table_row(point.position, row.data());
+    EXPECT_NEAR(row[point.i], point.cosine, 1e-6) << point.position << " " << point.i;
+    EXPECT_NEAR(row[32 + point.i], point.sine, 1e-6) << point.position << " " << point.i;
+  }
+}
+
+}  // namespace
+}  // namespace pelton::layers
