@@ -1,0 +1,23 @@
+// A tokenizer.json is an Error or a tokenizer that gives text back.
+#include <cstdint>
+#include <string>
+
+#include "base/check.h"
+#include "base/utf8.h"
+#include "tokenizer/tokenizer.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using pelton::tokenizer::Tokenizer;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const pelton::Result<Tokenizer> tokenizer = Tokenizer::from_json(text, "fuzz");
+  if (!tokenizer.ok()) {
+    CHECK(tokenizer.error().message.starts_with("fuzz: "));
+    return 0;
+  }
+  // The file itself will do as a text.
+  const std::string_view sample = text.substr(0, 1000);
+  CHECK(tokenizer->decode(tokenizer->encode(sample)) == pelton::base::replace_invalid_utf8(sample));
+  CHECK(tokenizer->decode(tokenizer->encode_with_special(sample)) ==
+        pelton::base::replace_invalid_utf8(sample));
+  return 0;
+}
