@@ -6,8 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "node/scripted_replies.h"
-
 namespace pelton::node {
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
@@ -66,28 +64,16 @@ void LoadedModel::unite_stop_tokens() {
 }
 
 Result<void> LoadedModel::make_executor(const Options& options) {
-  if (!options.scripted_replies) {
-    executor::LocalExecutor::Options local = options.executor;
-    if (tokenizer_) local.sampled_vocab = tokenizer_->vocab_size();
-    TRY_ASSIGN(auto made, executor::LocalExecutor::create(checkpoint_, local));
-    local_executor_ = made.get();
-    executor_ = std::move(made);
+  if (options.make_executor) {
+    TRY_ASSIGN(const tokenizer::Tokenizer* tokenizer, this->tokenizer());
+    TRY_ASSIGN(executor_, options.make_executor(*tokenizer));
     return {};
   }
-  TRY_ASSIGN(const tokenizer::Tokenizer* tokenizer, this->tokenizer());
-  TRY_ASSIGN(auto next_token, read_scripted_replies(*options.scripted_replies, *tokenizer));
-  const executor::LocalExecutor::Options& wanted = options.executor;
-  engine::ExecutorCapacity capacity;
-  capacity.sequences_max = wanted.sequences_max;
-  capacity.batch_tokens_max = wanted.batch_tokens_max;
-  capacity.window_tokens = config().sliding_window;
-  capacity.context_tokens_max = wanted.context_tokens.value_or(config().context_max);
-  capacity.full_block_count = 2 * (capacity.context_tokens_max / capacity.block_tokens + 1);
-  capacity.window_block_count =
-      capacity.sequences_max * (capacity.window_tokens / capacity.block_tokens + 2) +
-      capacity.batch_tokens_max / capacity.block_tokens + 1;
-  executor_ = std::make_unique<engine::ModelledExecutor>(engine::ModelledExecutor::Options{
-      .capacity = capacity, .next_token = std::move(next_token), .timing = {}, .fail_step = {}});
+  executor::LocalExecutor::Options local = options.executor;
+  if (tokenizer_) local.sampled_vocab = tokenizer_->vocab_size();
+  TRY_ASSIGN(auto made, executor::LocalExecutor::create(checkpoint_, local));
+  local_executor_ = made.get();
+  executor_ = std::move(made);
   return {};
 }
 

@@ -3,6 +3,7 @@
 // say.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +24,10 @@ class LoadedModel {
  public:
   struct Options {
     executor::LocalExecutor::Options executor;
-    std::optional<std::string> scripted_replies;  // a file: the modelled executor answers instead
+    // Another executor than this machine's: `serve --executor modelled:FILE`. Gets the folder's
+    // tokenizer, which outlives what it makes.
+    std::function<Result<std::unique_ptr<engine::Executor>>(const tokenizer::Tokenizer&)>
+        make_executor;
     engine::Engine::Options engine;
   };
 
@@ -35,7 +39,7 @@ class LoadedModel {
   const checkpoint::ModelConfig& config() const { return checkpoint_.config(); }
   engine::Engine& engine() { return *engine_; }
 
-  // Null when the model's answers are scripted.
+  // Null when Options::make_executor made another one.
   const executor::LocalExecutor* local_executor() const { return local_executor_; }
 
   // The tokenizer in the model's folder, and Harmony's control tokens in it. An error if the folder
