@@ -1,0 +1,32 @@
+// What becomes of the tokens of one request: two kinds, chat and plain completion, each whole or
+// streamed. Owned by its Generation, on the exchange's net thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "engine/token_stream.h"
+
+namespace pelton::server {
+
+class Answer {
+ public:
+  enum class Wants { kMore, kNothing };
+
+  virtual ~Answer() = default;
+
+  // The next token of a choice. kNothing: a stop string ended it; its end() still comes.
+  virtual Wants push(size_t choice, const engine::SampledToken& token) = 0;
+
+  // Once for each choice, never with kError.
+  virtual void end(size_t choice, const engine::StreamEnd& end) = 0;
+
+  // Appends, as server-sent events, what has become known since the last call.
+  virtual void take_events(std::string& out) = 0;
+
+  // After all ends: the events that close the stream, or the whole body.
+  virtual void take_last_events(std::string& out) = 0;
+  virtual std::string whole_body() = 0;
+};
+
+}  // namespace pelton::server

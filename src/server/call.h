@@ -1,0 +1,23 @@
+// One HTTP request being answered: the way back and the headers that every answer to it carries.
+// Passed along on the exchange's net thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "api/error.h"
+#include "net/http_message.h"
+#include "net/http_server.h"
+
+namespace pelton::server {
+
+struct Call {
+  net::HttpRequest request;
+  std::shared_ptr<net::Exchange> exchange;
+  net::HttpHeaders headers;  // x-request-id, CORS, warnings
+
+  void send(net::HttpResponse response) const;
+  void send(const api::ApiError& error) const;
+};
+
+}  // namespace pelton::server

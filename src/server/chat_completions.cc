@@ -1,0 +1,84 @@
+// POST /v1/chat/completions: body -> conversation -> tokens -> engine -> Generation.
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "api/chat_request.h"
+#include "chat/harmony_renderer.h"
+#include "server/chat_answer.h"
+#include "server/chat_conversation.h"
+#include "server/generation.h"
+#include "server/generation_request.h"
+#include "server/random_id.h"
+#include "server/server.h"
+
+namespace pelton::server {
+namespace {
+
+std::vector<TokenId> prompt_of(const api::ChatRequest& request, const ServedModel& model,
+                               const base::Clock& clock) {
+  const std::string date = model.current_date.value_or(base::local_date(clock.unix_ms()));
+  const chat::HarmonyRenderer renderer(model.tokenizer, model.harmony);
+  return renderer.render(conversation_of(request, date), {});
+}
+
+ChatAnswer::Options answer_options(const api::ChatRequest& request, const ServedModel& model,
+                                   std::string id, const base::Clock& clock) {
+  return {.head = {.id = std::move(id),
+                   .created = clock.unix_ms() / 1000,
+                   .model = request.model.empty() ? model.id : request.model,
+                   .reasoning_field = request.include_reasoning ? model.reasoning_field : ""},
+          .stop = request.generation.stop,
+          .stop_text = request.generation.include_stop ? StopFilter::StopText::kKept
+                                                       : StopFilter::StopText::kCut,
+          .logprobs = request.top_logprobs >= 0,
+          .stream = request.generation.stream,
+          .include_usage = request.generation.include_usage};
+}
+
+void add_warnings(const std::vector<std::string>& warnings, net::HttpHeaders& headers) {
+  constexpr size_t kWarningsMax = 8;
+  for (size_t i = 0; i < std::min(warnings.size(), kWarningsMax); ++i) {
+    headers.add("x-pelton-warning", warnings[i]);
+  }
+}
+
+}  // namespace
+
+void Server::answer_chat_completion(Call call) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return;
+  const auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
+  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  const api::ChatRequest& request = *parsed;
+  if (model_named(call, request.model) == nullptr) return;
+  add_warnings(request.warnings, call.headers);
+
+  std::string id = random_id("chatcmpl-", {.seed = draw(), .counter = 0});
+  auto made = generation_request(*model, request.generation,
+                                 {.id = id,
+                                  .prompt = prompt_of(request, *model, clock_),
+                                  .prompt_field = "messages",
+                                  .logprobs = request.top_logprobs,
+                                  .seed_if_none = draw()});
+  if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
+  Result<engine::TokenStream> stream =
+      model->engine.submit(std::get<request::GenerationRequest>(std::move(made)));
+  if (!stream.ok()) return call.send(api::api_error(stream.error()));
+
+  ChatAnswer::Options options = answer_options(request, *model, id, clock_);
+  options.call_id_seed = draw();
+  const bool streamed = request.generation.stream;
+  Generation::Parts parts{.id = std::move(id),
+                          .call = std::move(call),
+                          .streams = {},
+                          .answer = std::make_unique<ChatAnswer>(*model, std::move(options)),
+                          .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole};
+  parts.streams.push_back(std::move(stream).value());
+  parts.call.request.body = {};  // it may be large, and is said
+  Generation::run(std::move(parts), log_);
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,16 @@
+// An OpenAI chat request as a Harmony conversation.
+#pragma once
+
+#include <string>
+
+#include "api/chat_request.h"
+#include "chat/conversation.h"
+
+namespace pelton::server {
+
+// System and developer messages become the developer's instructions, joined by a blank line; past
+// reasoning is dropped by Harmony's rule; each call is followed by its result.
+chat::Conversation conversation_of(const api::ChatRequest& request,
+                                   const std::string& current_date);
+
+}  // namespace pelton::server

@@ -1,0 +1,105 @@
+#include "server/completion_answer.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "server/chat_answer.h"
+#include "server/sse_event.h"
+
+namespace pelton::server {
+
+CompletionAnswer::CompletionAnswer(const ServedModel& model, Options options)
+    : model_(model),
+      options_(std::move(options)),
+      chunks_(options_.head, options_.include_usage),
+      choices_(options_.choice_count, Choice(options_)) {}
+
+Answer::Wants CompletionAnswer::push(size_t index, const engine::SampledToken& token) {
+  Choice& choice = choices_.at(index);
+  ++usage_.completion_tokens;
+  if (options_.logprobs) {
+    choice.held.push_back({choice.bytes_sampled, token_logprobs(model_.tokenizer, token)});
+  }
+  // A control token ends or structures a text; it is no part of it.
+  if (!model_.tokenizer.is_special(token.token)) {
+    scratch_.clear();
+    choice.decoder.push(model_.tokenizer.bytes(token.token), scratch_);
+    add(choice, scratch_);
+  }
+  return choice.stop_filter.stopped() ? Wants::kNothing : Wants::kMore;
+}
+
+void CompletionAnswer::add(Choice& choice, std::string_view text) {
+  choice.bytes_sampled += text.size();
+  const size_t before = choice.text.size();
+  choice.stop_filter.push(text, choice.text);
+  choice.bytes_out += choice.text.size() - before;
+  release_logprobs(choice, choice.bytes_out);
+}
+
+void CompletionAnswer::release_logprobs(Choice& choice, size_t end) {
+  while (!choice.held.empty() && choice.held.front().offset < end) {
+    if (choice.logprobs.empty()) choice.logprobs_offset = choice.held.front().offset;
+    choice.logprobs.push_back(std::move(choice.held.front().logprobs));
+    choice.held.pop_front();
+  }
+}
+
+void CompletionAnswer::end(size_t index, const engine::StreamEnd& end) {
+  Choice& choice = choices_.at(index);
+  if (!choice.stop_filter.stopped()) {
+    scratch_.clear();
+    choice.decoder.finish(scratch_);
+    add(choice, scratch_);
+  }
+  if (!choice.stop_filter.stopped()) {
+    const size_t before = choice.text.size();
+    choice.stop_filter.finish(choice.text);
+    choice.bytes_out += choice.text.size() - before;
+    // The stop token, and others without text of their own, stand at the very end.
+    release_logprobs(choice, choice.bytes_out + 1);
+  }
+  const bool by_length =
+      end.reason == engine::FinishReason::kLength && !choice.stop_filter.stopped();
+  choice.finish_reason = by_length ? "length" : "stop";
+  usage_.prompt_tokens += end.prompt_tokens;
+  usage_.cached_tokens += end.cached_tokens;
+}
+
+api::CompletionChoice CompletionAnswer::take(size_t index) {
+  Choice& choice = choices_[index];
+  api::CompletionChoice taken{.index = static_cast<int>(index),
+                              .text = std::exchange(choice.text, {}),
+                              .logprobs = {},
+                              .logprobs_offset = choice.logprobs_offset,
+                              .finish_reason = choice.finish_reason};
+  if (options_.logprobs) taken.logprobs = std::exchange(choice.logprobs, {});
+  return taken;
+}
+
+void CompletionAnswer::take_events(std::string& out) {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    Choice& choice = choices_[i];
+    const bool finishes = !choice.finish_reason.empty() && !choice.finish_sent;
+    if (choice.text.empty() && choice.logprobs.empty() && !finishes) continue;
+    choice.finish_sent = finishes;
+    const api::CompletionChoice taken = take(i);
+    append_sse_event(out, [&](std::string& json) { chunks_.choice(taken, json); });
+  }
+}
+
+void CompletionAnswer::take_last_events(std::string& out) {
+  take_events(out);
+  if (options_.include_usage) {
+    append_sse_event(out, [&](std::string& json) { chunks_.usage(usage_, json); });
+  }
+  out += kSseDone;
+}
+
+std::string CompletionAnswer::whole_body() {
+  std::vector<api::CompletionChoice> choices;
+  for (size_t i = 0; i < choices_.size(); ++i) choices.push_back(take(i));
+  return api::completion_answer_body(options_.head, choices, usage_);
+}
+
+}  // namespace pelton::server

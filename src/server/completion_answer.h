@@ -1,0 +1,69 @@
+// A plain completion's answer: one choice for each prompt, text without control tokens, whole or
+// streamed by the same code.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "api/completion_response.h"
+#include "server/answer.h"
+#include "server/served_model.h"
+#include "server/stop_filter.h"
+#include "tokenizer/incremental_decoder.h"
+
+namespace pelton::server {
+
+class CompletionAnswer final : public Answer {
+ public:
+  struct Options {
+    api::CompletionAnswerHead head;
+    size_t choice_count = 1;
+    std::vector<std::string> stop;
+    StopFilter::StopText stop_text = StopFilter::StopText::kCut;
+    bool logprobs = false;
+    bool stream = false;
+    bool include_usage = false;
+  };
+
+  CompletionAnswer(const ServedModel& model, Options options);
+
+  Wants push(size_t choice, const engine::SampledToken& token) override;
+  void end(size_t choice, const engine::StreamEnd& end) override;
+  void take_events(std::string& out) override;
+  void take_last_events(std::string& out) override;
+  std::string whole_body() override;
+
+ private:
+  struct HeldLogprob {
+    size_t offset;  // where its token's text begins
+    api::TokenLogprobs logprobs;
+  };
+  struct Choice {
+    Choice(const Options& options) : stop_filter(options.stop, options.stop_text) {}
+
+    tokenizer::IncrementalDecoder decoder;
+    StopFilter stop_filter;
+    size_t bytes_sampled = 0;
+    size_t bytes_out = 0;  // of text that came out of the stop filter
+    std::string text;      // not handed out yet: all of it in a whole answer
+    std::deque<HeldLogprob> held;
+    std::vector<api::TokenLogprobs> logprobs;  // not handed out yet
+    size_t logprobs_offset = 0;                // where the first of them begins
+    std::string_view finish_reason;
+    bool finish_sent = false;
+  };
+
+  void add(Choice& choice, std::string_view text);
+  void release_logprobs(Choice& choice, size_t end);
+  api::CompletionChoice take(size_t index);
+
+  const ServedModel& model_;
+  const Options options_;
+  const api::CompletionChunks chunks_;
+  std::vector<Choice> choices_;
+  api::Usage usage_;
+  std::string scratch_;
+};
+
+}  // namespace pelton::server

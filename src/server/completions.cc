@@ -1,0 +1,97 @@
+// POST /v1/completions: text or tokens -> engine -> Generation, one choice for each prompt.
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "api/completion_request.h"
+#include "server/completion_answer.h"
+#include "server/generation.h"
+#include "server/generation_request.h"
+#include "server/random_id.h"
+#include "server/server.h"
+
+namespace pelton::server {
+namespace {
+
+// Text never yields control tokens; a caller's own ids may only where the operator allows it.
+Result<std::vector<TokenId>> tokens_of(const api::Prompt& prompt, const ServedModel& model) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return model.tokenizer.encode(*text);
+  const auto& ids = std::get<std::vector<TokenId>>(prompt);
+  if (model.control_tokens_in_prompts) return ids;
+  for (const TokenId id : ids) {
+    if (!model.tokenizer.is_special(id)) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'prompt' holds the control token {}; this server does not take those "
+                             "(serve with --allow-control-tokens)",
+                             id),
+                 "prompt"};
+  }
+  return ids;
+}
+
+// One stream for each prompt, or the answer that says why not. Streams already running are
+// cancelled as they go.
+std::variant<std::vector<engine::TokenStream>, api::ApiError> submit_all(
+    const api::CompletionRequest& request, const ServedModel& model, const std::string& id,
+    uint64_t seed_if_none) {
+  std::vector<request::GenerationRequest> requests;
+  for (size_t i = 0; i < request.prompts.size(); ++i) {
+    Result<std::vector<TokenId>> tokens = tokens_of(request.prompts[i], model);
+    if (!tokens.ok()) return api::api_error(tokens.error());
+    auto made = generation_request(model, request.generation,
+                                   {.id = fmt::format("{}/{}", id, i),
+                                    .prompt = std::move(tokens).value(),
+                                    .prompt_field = "prompt",
+                                    .logprobs = request.logprobs,
+                                    .seed_if_none = seed_if_none + i});
+    if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
+    requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
+  }
+  std::vector<engine::TokenStream> streams;
+  for (request::GenerationRequest& one : requests) {
+    Result<engine::TokenStream> stream = model.engine.submit(std::move(one));
+    if (!stream.ok()) return api::api_error(stream.error());
+    streams.push_back(std::move(stream).value());
+  }
+  return streams;
+}
+
+}  // namespace
+
+void Server::answer_completion(Call call) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return;
+  const auto parsed =
+      api::parse_completion_request(call.request.body, {.vocab_size = model->vocab_size});
+  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  const api::CompletionRequest& request = *parsed;
+  if (model_named(call, request.model) == nullptr) return;
+
+  const api::GenerationFields& fields = request.generation;
+  std::string id = random_id("cmpl-", {.seed = draw(), .counter = 0});
+  auto streams = submit_all(request, *model, id, draw());
+  if (const auto* error = std::get_if<api::ApiError>(&streams)) return call.send(*error);
+
+  CompletionAnswer::Options options{
+      .head = {.id = id,
+               .created = clock_.unix_ms() / 1000,
+               .model = request.model.empty() ? model->id : request.model},
+      .choice_count = request.prompts.size(),
+      .stop = fields.stop,
+      .stop_text = fields.include_stop ? StopFilter::StopText::kKept : StopFilter::StopText::kCut,
+      .logprobs = request.logprobs >= 0,
+      .stream = fields.stream,
+      .include_usage = fields.include_usage};
+  Generation::Parts parts{
+      .id = std::move(id),
+      .call = std::move(call),
+      .streams = std::get<std::vector<engine::TokenStream>>(std::move(streams)),
+      .answer = std::make_unique<CompletionAnswer>(*model, std::move(options)),
+      .mode = fields.stream ? Generation::Mode::kStream : Generation::Mode::kWhole};
+  parts.call.request.body = {};  // it may be large, and is said
+  Generation::run(std::move(parts), log_);
+}
+
+}  // namespace pelton::server

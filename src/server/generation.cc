@@ -1,0 +1,151 @@
+#include "server/generation.h"
+
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "server/reply.h"
+#include "server/sse_event.h"
+
+namespace pelton::server {
+
+void Generation::run(Parts parts, base::Log& log) {
+  const std::shared_ptr<Generation> generation(new Generation(std::move(parts), log));
+  generation->start();
+}
+
+Generation::Generation(Parts parts, base::Log& log)
+    : log_(log),
+      id_(std::move(parts.id)),
+      mode_(parts.mode),
+      call_(std::move(parts.call)),
+      answer_(std::move(parts.answer)),
+      streams_(std::move(parts.streams)),
+      progress_(streams_.size(), Progress::kRunning),
+      running_(streams_.size()) {}
+
+void Generation::start() {
+  net::Exchange& exchange = *call_.exchange;
+  // This one reference keeps us alive; the exchange lets it go when it ends.
+  exchange.on_closed([self = shared_from_this()] { self->client_left(); });
+  const std::weak_ptr<Generation> weak = weak_from_this();
+  exchange.on_drained([weak] {
+    if (const auto self = weak.lock()) self->pump();
+  });
+  if (mode_ == Mode::kStream) {
+    exchange.post_after(kTick, [weak] {
+      if (const auto self = weak.lock()) self->on_tick();
+    });
+  }
+  for (engine::TokenStream& stream : streams_) {
+    // The stream calls this only while it lives, and the exchange outlives it.
+    stream.on_ready([&exchange, weak] {
+      exchange.post([weak] {
+        if (const auto self = weak.lock()) self->pump();
+      });
+    });
+  }
+}
+
+void Generation::pump() {
+  const std::shared_ptr<Generation> alive = shared_from_this();
+  if (over_ || call_.exchange->queued_bytes() > kBacklogBytesMax) return;
+  for (size_t choice = 0; choice < streams_.size() && !over_; ++choice) take(choice);
+  if (over_) return;
+  if (running_ == 0) return finish();
+  if (mode_ == Mode::kWhole) return;
+  std::string events;
+  answer_->take_events(events);
+  write(std::move(events));
+}
+
+void Generation::take(size_t choice) {
+  Progress& progress = progress_[choice];
+  if (progress == Progress::kEnded) return;
+  engine::TokenStream::Batch batch = streams_[choice].take();
+  for (const engine::SampledToken& token : batch.tokens) {
+    if (progress == Progress::kSilenced) break;
+    if (answer_->push(choice, token) == Answer::Wants::kMore) continue;
+    // Its end, with what it cost, is still to come.
+    progress = Progress::kSilenced;
+    streams_[choice].cancel();
+  }
+  if (!batch.end) return;
+  if (batch.end->reason == engine::FinishReason::kError) {
+    return fail(batch.end->error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""}));
+  }
+  progress = Progress::kEnded;
+  --running_;
+  answer_->end(choice, *batch.end);
+}
+
+void Generation::finish() {
+  if (mode_ == Mode::kWhole) {
+    call_.send(json_reply(answer_->whole_body()));
+  } else {
+    std::string events;
+    answer_->take_last_events(events);
+    write(std::move(events));
+    call_.exchange->finish();
+  }
+  if (log_.enabled(base::LogLevel::kDebug)) log_.debug(fmt::format("{} answered", id_));
+  release();
+}
+
+void Generation::fail(const Error& error) {
+  log_.error(fmt::format("{} failed: {}", id_, error.message));
+  const api::ApiError api_error = api::api_error(error);
+  if (!stream_begun_) {
+    call_.send(api_error);
+  } else {
+    std::string event;
+    append_sse_event(event, [&](std::string& json) { json += api::error_body(api_error); });
+    call_.exchange->write(std::move(event));
+    call_.exchange->finish();
+  }
+  release();
+}
+
+void Generation::client_left() {
+  if (over_) return;
+  if (log_.enabled(base::LogLevel::kDebug)) log_.debug(fmt::format("{} left by its client", id_));
+  release();
+}
+
+void Generation::on_tick() {
+  if (over_) return;
+  if (!wrote_since_tick_ && call_.exchange->queued_bytes() == 0) {
+    begin_stream();
+    call_.exchange->write(std::string(kSseComment));
+  }
+  wrote_since_tick_ = false;
+  call_.exchange->post_after(kTick, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->on_tick();
+  });
+}
+
+void Generation::begin_stream() {
+  if (stream_begun_) return;
+  stream_begun_ = true;
+  net::HttpHeaders headers = call_.headers;
+  headers.add("Content-Type", "text/event-stream; charset=utf-8");
+  headers.add("Cache-Control", "no-cache");
+  headers.add("X-Accel-Buffering", "no");  // nginx would hold events back
+  call_.exchange->start_stream(200, std::move(headers));
+}
+
+void Generation::write(std::string events) {
+  if (events.empty()) return;
+  begin_stream();
+  wrote_since_tick_ = true;
+  call_.exchange->write(std::move(events));
+}
+
+// Cancels what still runs.
+void Generation::release() {
+  over_ = true;
+  streams_.clear();
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,78 @@
+// One running request: takes tokens from the engine's streams as they come, gives them to its
+// Answer, and sends what comes out, whole or as server-sent events. A client that leaves cancels
+// the streams at once; one that reads slowly stops the taking until its backlog has gone out.
+//
+// Lives on its exchange's net thread. The exchange keeps it alive until the answer is complete or
+// the client gone; the engine thread only posts to it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "engine/token_stream.h"
+#include "server/answer.h"
+#include "server/call.h"
+
+namespace pelton::server {
+
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  enum class Mode { kWhole, kStream };
+
+  struct Parts {
+    std::string id;  // for the log
+    Call call;
+    std::vector<engine::TokenStream> streams;  // one for each choice
+    std::unique_ptr<Answer> answer;
+    Mode mode = Mode::kWhole;
+  };
+
+  // `log` outlives it.
+  static void run(Parts parts, base::Log& log);
+
+ private:
+  Generation(Parts parts, base::Log& log);
+
+  enum class Progress {
+    kRunning,
+    kSilenced,  // a stop string ended it; what the engine still sends is nobody's
+    kEnded,
+  };
+
+  void start();
+  void pump();
+  // Everything that waits in one stream.
+  void take(size_t choice);
+  void finish();
+  void fail(const Error& error);
+  void client_left();
+  void on_tick();
+
+  void begin_stream();
+  void write(std::string events);
+  void release();
+
+  // A slow reader's backlog above which nothing more is taken for it.
+  static constexpr size_t kBacklogBytesMax = size_t{1} << 20;
+  // A stream begins at its first token, or this late; then a comment this often if nothing happens.
+  static constexpr std::chrono::seconds kTick{5};
+
+  base::Log& log_;
+  const std::string id_;
+  const Mode mode_;
+  Call call_;
+  std::unique_ptr<Answer> answer_;
+  std::vector<engine::TokenStream>
+      streams_;                     // emptied when over; destroyed before call_'s exchange
+  std::vector<Progress> progress_;  // of each choice
+  size_t running_;
+  bool stream_begun_ = false;
+  bool wrote_since_tick_ = false;
+  bool over_ = false;
+};
+
+}  // namespace pelton::server

@@ -1,0 +1,50 @@
+#include "server/generation_request.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pelton::server {
+namespace {
+
+request::SamplingParams sampling_of(const ServedModel& model, const api::GenerationFields& fields,
+                                    const GenerationSource& source) {
+  const SamplingDefaults& defaults = model.sampling;
+  return {.temperature = static_cast<float>(fields.temperature.value_or(defaults.temperature)),
+          .top_k = fields.top_k.value_or(defaults.top_k),
+          .top_p = static_cast<float>(fields.top_p.value_or(defaults.top_p)),
+          .min_p = static_cast<float>(fields.min_p.value_or(defaults.min_p)),
+          .repetition_penalty = static_cast<float>(fields.repetition_penalty),
+          .frequency_penalty = static_cast<float>(fields.frequency_penalty),
+          .presence_penalty = static_cast<float>(fields.presence_penalty),
+          .logit_bias = fields.logit_bias,
+          .seed = fields.seed.value_or(source.seed_if_none),
+          .logprobs = source.logprobs};
+}
+
+}  // namespace
+
+std::variant<request::GenerationRequest, api::ApiError> generation_request(
+    const ServedModel& model, const api::GenerationFields& fields, GenerationSource source) {
+  const int64_t prompt_tokens = static_cast<int64_t>(source.prompt.size());
+  const int64_t context_max = model.context_limit();
+  const int64_t room = context_max - prompt_tokens;
+  const int64_t wanted = std::max(fields.max_tokens.value_or(0), fields.min_tokens);
+  if (room < 1 || wanted > room) {
+    return api::context_length_exceeded({.prompt_tokens = prompt_tokens,
+                                         .output_tokens = room < 1 ? 0 : wanted,
+                                         .context_max = context_max},
+                                        source.prompt_field);
+  }
+  request::GenerationRequest request;
+  request.id = std::move(source.id);
+  request.sampling = sampling_of(model, fields, source);
+  request.stop.max_new_tokens = static_cast<int>(fields.max_tokens.value_or(room));
+  request.stop.min_new_tokens = static_cast<int>(fields.min_tokens);
+  if (!fields.ignore_eos) request.stop.stop_tokens = model.all_stop_tokens();
+  for (const TokenId id : fields.stop_token_ids) request.stop.stop_tokens.push_back(id);
+  request.priority = fields.priority;
+  request.prompt = std::move(source.prompt);
+  return request;
+}
+
+}  // namespace pelton::server

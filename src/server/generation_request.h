@@ -1,0 +1,28 @@
+// What both endpoints do to make an engine's request of validated fields.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "api/error.h"
+#include "api/generation_fields.h"
+#include "request/generation_request.h"
+#include "server/served_model.h"
+
+namespace pelton::server {
+
+struct GenerationSource {
+  std::string id;
+  std::vector<TokenId> prompt;
+  std::string_view prompt_field;  // for errors: "messages", "prompt"
+  int logprobs = -1;
+  uint64_t seed_if_none = 0;
+};
+
+// The answer if the prompt does not fit.
+std::variant<request::GenerationRequest, api::ApiError> generation_request(
+    const ServedModel& model, const api::GenerationFields& fields, GenerationSource source);
+
+}  // namespace pelton::server

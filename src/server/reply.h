@@ -1,0 +1,16 @@
+// Whole HTTP answers with a body: JSON, or an error as OpenAI's clients read it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/error.h"
+#include "net/http_message.h"
+
+namespace pelton::server {
+
+net::HttpResponse json_reply(std::string body);
+net::HttpResponse text_reply(std::string_view content_type, std::string body);
+net::HttpResponse error_reply(const api::ApiError& error);
+
+}  // namespace pelton::server

@@ -1,0 +1,37 @@
+#include "server/routes.h"
+
+namespace pelton::server {
+namespace {
+
+bool fits(std::string_view pattern, std::string_view path) {
+  if (!pattern.ends_with('*')) return pattern == path;
+  pattern.remove_suffix(1);
+  return path.size() > pattern.size() && path.starts_with(pattern);
+}
+
+}  // namespace
+
+Routes::Match Routes::find(std::string_view method, std::string_view path) {
+  static constexpr Route kRoutes[] = {
+      {"POST", "/v1/chat/completions", Guard::kApiKey, &Server::answer_chat_completion},
+      {"POST", "/v1/completions", Guard::kApiKey, &Server::answer_completion},
+      {"GET", "/v1/models", Guard::kApiKey, &Server::answer_models},
+      {"GET", "/v1/models/*", Guard::kApiKey, &Server::answer_model},
+      {"GET", "/version", Guard::kApiKey, &Server::answer_version},
+      {"GET", "/health", Guard::kOpen, &Server::answer_health},
+      {"GET", "/health/live", Guard::kOpen, &Server::answer_live},
+      {"GET", "/health/ready", Guard::kOpen, &Server::answer_health},
+      {"GET", "/", Guard::kOpen, &Server::answer_index},
+  };
+  // A HEAD is a GET whose body stays here; net/ sees to that.
+  const std::string_view wanted = method == "HEAD" ? "GET" : method;
+  Match match;
+  for (const Route& route : kRoutes) {
+    if (!fits(route.path, path)) continue;
+    if (route.method == wanted) return {.route = &route, .allowed_methods = {}};
+    match.allowed_methods = route.method == "GET" ? "GET, HEAD" : route.method;
+  }
+  return match;
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,50 @@
+// One loaded model as the server sees it. Filled by the program's entry, which owns the parts and
+// outlives the server; immutable while it is served.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/token_id.h"
+#include "chat/harmony_tokens.h"
+#include "engine/engine.h"
+#include "tokenizer/tokenizer.h"
+
+namespace pelton::server {
+
+// What a request gets that says nothing itself: generation_config's values or OpenAI's.
+struct SamplingDefaults {
+  double temperature = 1.0;
+  double top_p = 1.0;
+  int top_k = 0;
+  double min_p = 0.0;
+};
+
+struct ServedModel {
+  std::string id;                    // as /v1/models lists it
+  std::vector<std::string> aliases;  // other names it answers to
+  int64_t created = 0;               // seconds since 1970
+  int context_max = 0;               // prompt and answer, in tokens
+  int vocab_size = 0;                // ids below it may be asked for; at most the logits' width
+  const tokenizer::Tokenizer& tokenizer;
+  chat::HarmonyTokens harmony;
+  std::vector<TokenId> stop_tokens;  // of generation_config; Harmony's own are added
+  engine::Engine& engine;
+  SamplingDefaults sampling;
+
+  std::string reasoning_field = "reasoning_content";  // or "reasoning"; never both
+  std::optional<std::string> current_date;            // fixed; otherwise the clock's local date
+  // Whether token-id prompts of /v1/completions may hold control tokens.
+  bool control_tokens_in_prompts = false;
+
+  // The longest prompt and answer together that the model and its engine's cache can hold.
+  int64_t context_limit() const;
+  bool answers_to(std::string_view name) const;
+  // Harmony's stop tokens and generation_config's, each once.
+  std::vector<TokenId> all_stop_tokens() const;
+};
+
+}  // namespace pelton::server

@@ -1,0 +1,195 @@
+#include "server/server.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "api/model_list.h"
+#include "base/json_writer.h"
+#include "base/random.h"
+#include "server/random_id.h"
+#include "server/reply.h"
+#include "server/routes.h"
+
+namespace pelton::server {
+namespace {
+
+uint64_t system_seed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+// Its time depends on the given key's length alone, never on where it differs.
+bool same_key(std::string_view given, std::string_view expected) {
+  unsigned difference = given.size() == expected.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const auto right = static_cast<unsigned char>(expected[i % expected.size()]);
+    difference |= static_cast<unsigned char>(given[i]) ^ right;
+  }
+  return difference == 0;
+}
+
+// An id that may stand in a header and a log line.
+bool is_plain_id(std::string_view id) {
+  constexpr size_t kIdBytesMax = 128;
+  return !id.empty() && id.size() <= kIdBytesMax &&
+         std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7F; });
+}
+
+std::vector<api::ModelCard> cards_of(const ServedModel& model) {
+  std::vector<api::ModelCard> cards;
+  const auto add = [&](const std::string& id) {
+    cards.push_back({.id = id,
+                     .root = model.id,
+                     .created = model.created,
+                     .context_max = model.context_limit()});
+  };
+  add(model.id);
+  for (const std::string& alias : model.aliases) add(alias);
+  return cards;
+}
+
+api::ApiError not_ready(std::string_view why) {
+  return api::api_error({ErrorCode::kUnavailable, std::string(why), ""});
+}
+
+}  // namespace
+
+Server::Server(const Options& options, const base::Clock& clock, base::Log& log)
+    : options_(options),
+      seed_(options.seed != 0 ? options.seed : system_seed()),
+      clock_(clock),
+      log_(log) {}
+
+void Server::serve(const ServedModel& model) {
+  const ServedModel* none = nullptr;
+  CHECK(model_.compare_exchange_strong(none, &model), "serve() is called once");
+}
+
+void Server::drain() {
+  draining_ = true;
+}
+
+uint64_t Server::draw() {
+  return base::random_bits(seed_, draws_.fetch_add(1));
+}
+
+bool Server::allowed(const net::HttpRequest& request) const {
+  if (options_.api_key.empty()) return true;
+  constexpr std::string_view kBearer = "bearer ";
+  const std::string_view header = request.headers.get("Authorization");
+  if (header.size() < kBearer.size()) return false;
+  const bool bearer = std::equal(kBearer.begin(), kBearer.end(), header.begin(),
+                                 [](char a, char b) { return a == (b | 0x20); });
+  return bearer && same_key(header.substr(kBearer.size()), options_.api_key);
+}
+
+net::HttpHeaders Server::common_headers(const net::HttpRequest& request) {
+  net::HttpHeaders headers;
+  const std::string_view id = request.headers.get("x-request-id");
+  headers.add("x-request-id", is_plain_id(id) ? std::string(id)
+                                              : random_id("req_", {.seed = draw(), .counter = 0}));
+  if (!options_.cors_origin.empty()) {
+    headers.add("Access-Control-Allow-Origin", options_.cors_origin);
+  }
+  return headers;
+}
+
+void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+  Call call{.request = std::move(request), .exchange = std::move(exchange), .headers = {}};
+  call.headers = common_headers(call.request);
+  const std::string& method = call.request.method;
+  const std::string& path = call.request.path;
+
+  const Routes::Match match = Routes::find(method, path);
+  if (method == "OPTIONS") {
+    net::HttpResponse response{.status = 204, .headers = {}, .body = {}};
+    response.headers.add("Allow", "GET, HEAD, POST, OPTIONS");
+    if (!options_.cors_origin.empty()) {
+      response.headers.add("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+      response.headers.add("Access-Control-Allow-Headers", "*, Authorization");
+    }
+    return call.send(std::move(response));
+  }
+  const bool open = match.route != nullptr && match.route->guard == Routes::Guard::kOpen;
+  if (!open && !allowed(call.request)) {
+    call.headers.add("WWW-Authenticate", "Bearer");
+    return call.send(api::bad_api_key());
+  }
+  if (match.route == nullptr && match.allowed_methods.empty()) {
+    return call.send(api::not_found(method, path));
+  }
+  if (match.route == nullptr) {
+    call.headers.add("Allow", std::string(match.allowed_methods));
+    return call.send(api::method_not_allowed(method, path));
+  }
+  (this->*match.route->function)(std::move(call));
+}
+
+const ServedModel* Server::model_for(const Call& call) const {
+  const ServedModel* model = model_.load();
+  if (draining_ || model == nullptr) {
+    call.send(
+        not_ready(draining_ ? "The server is shutting down" : "The model is still being loaded"));
+    return nullptr;
+  }
+  return model;
+}
+
+const ServedModel* Server::model_named(const Call& call, std::string_view name) const {
+  const ServedModel* model = model_.load();
+  if (model != nullptr && model->answers_to(name)) return model;
+  call.send(model == nullptr ? not_ready("The model is still being loaded")
+                             : api::model_not_found(name));
+  return nullptr;
+}
+
+void Server::answer_index(Call call) {
+  call.send(text_reply(
+      "text/plain; charset=utf-8",
+      fmt::format("Pelton {}: an OpenAI-compatible server.\n\n"
+                  "curl -s http://{}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+                  "  -d '{{\"messages\":[{{\"role\":\"user\",\"content\":\"Hello!\"}}]}}'\n\n"
+                  "Also here: /v1/completions /v1/models /health /version\n",
+                  options_.version,
+                  is_plain_id(call.request.headers.get("Host")) ? call.request.headers.get("Host")
+                                                                : "HOST")));
+}
+
+void Server::answer_health(Call call) {
+  if (model_for(call) == nullptr) return;
+  call.send(json_reply("{\"status\":\"ok\"}"));
+}
+
+void Server::answer_live(Call call) {
+  call.send(json_reply("{\"status\":\"ok\"}"));
+}
+
+void Server::answer_version(Call call) {
+  std::string body;
+  base::JsonWriter(body).begin_object().key("version").string(options_.version).end_object();
+  call.send(json_reply(std::move(body)));
+}
+
+void Server::answer_models(Call call) {
+  const ServedModel* model = model_.load();
+  const std::vector<api::ModelCard> cards =
+      model == nullptr ? std::vector<api::ModelCard>() : cards_of(*model);
+  call.send(json_reply(api::model_list_body(cards)));
+}
+
+void Server::answer_model(Call call) {
+  constexpr std::string_view kPrefix = "/v1/models/";
+  const std::string name = call.request.path.substr(kPrefix.size());
+  const ServedModel* model = model_named(call, name);
+  if (model == nullptr) return;
+  for (const api::ModelCard& card : cards_of(*model)) {
+    if (card.id == name) return call.send(json_reply(api::model_body(card)));
+  }
+  call.send(api::model_not_found(name));
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,70 @@
+// The OpenAI-compatible server: gives each HTTP request its route and answers it. Owned by the
+// program's entry, which hands handle() to net::HttpServer and stops that before this goes away.
+//
+// handle() runs on the request's net thread; serve(), drain() and the rest may be called from any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "net/http_message.h"
+#include "net/http_server.h"
+#include "server/call.h"
+#include "server/served_model.h"
+
+namespace pelton::server {
+
+class Server {
+ public:
+  struct Options {
+    std::string version;      // of the program, for /version
+    std::string api_key;      // empty: none is asked for
+    std::string cors_origin;  // empty: no CORS headers; "*": any page may ask
+    uint64_t seed = 0;        // of ids and of requests that give none; 0: from the system
+  };
+
+  // `clock` and `log` outlive it.
+  Server(const Options& options, const base::Clock& clock, base::Log& log);
+
+  // Until then /health says 503 and nothing is generated. Once; `model` outlives the server.
+  void serve(const ServedModel& model);
+
+  // Refuses new generations and says not ready; running ones go on.
+  void drain();
+
+  void handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange);
+
+ private:
+  friend struct Routes;
+
+  bool allowed(const net::HttpRequest& request) const;
+  net::HttpHeaders common_headers(const net::HttpRequest& request);
+  uint64_t draw();  // the next of the server's random numbers
+
+  // The model if it may generate now; otherwise the call has been answered.
+  const ServedModel* model_for(const Call& call) const;
+  const ServedModel* model_named(const Call& call, std::string_view name) const;
+
+  void answer_index(Call call);
+  void answer_health(Call call);
+  void answer_live(Call call);
+  void answer_version(Call call);
+  void answer_models(Call call);
+  void answer_model(Call call);
+  void answer_chat_completion(Call call);  // chat_completions.cc
+  void answer_completion(Call call);       // completions.cc
+
+  const Options options_;
+  const uint64_t seed_;
+  const base::Clock& clock_;
+  base::Log& log_;
+  std::atomic<const ServedModel*> model_{nullptr};
+  std::atomic<bool> draining_{false};
+  std::atomic<uint64_t> draws_{0};
+};
+
+}  // namespace pelton::server

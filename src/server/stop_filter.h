@@ -1,0 +1,41 @@
+// Cuts a text at the first stop string, and lets text out as soon as it cannot be part of one: a
+// stop string that crosses tokens is never leaked. Linear in the text (Knuth-Morris-Pratt). One
+// owner.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pelton::server {
+
+class StopFilter {
+ public:
+  enum class StopText { kCut, kKept };  // whether the stop string itself ends the text
+
+  StopFilter(std::vector<std::string> stops, StopText stop_text);
+
+  // Appends to `out` what has become certain. Once stopped() nothing more comes out.
+  void push(std::string_view text, std::string& out);
+  // The end of the text: what was held back was no stop string.
+  void finish(std::string& out);
+
+  bool stopped() const { return stopped_; }
+
+ private:
+  struct Needle {
+    std::string text;
+    std::vector<size_t> fallback;  // the longest proper border of each prefix
+    size_t matched = 0;
+  };
+
+  // Whether a needle ends with this byte.
+  bool advance(char byte);
+
+  std::vector<Needle> needles_;
+  const StopText stop_text_;
+  std::string held_;  // the longest suffix that could begin a stop string
+  bool stopped_ = false;
+};
+
+}  // namespace pelton::server
