@@ -22,17 +22,23 @@ class Json {
 
   static constexpr int kDepthMax = 256;
 
-  Json() = default;  // null
-  Json(std::nullptr_t) {}                                                // NOLINT: implicit
-  Json(bool value) : value_(value) {}                                    // NOLINT: implicit
-  Json(int value) : value_(int64_t{value}) {}                            // NOLINT: implicit
-  Json(int64_t value) : value_(value) {}                                 // NOLINT: implicit
-  Json(double value) : value_(value) {}                                  // NOLINT: implicit
-  Json(const char* value) : value_(std::string(value)) {}                // NOLINT: implicit
-  Json(std::string_view value) : value_(std::string(value)) {}           // NOLINT: implicit
-  Json(std::string value) : value_(std::move(value)) {}                  // NOLINT: implicit
-  Json(Array value) : value_(std::move(value)) {}                        // NOLINT: implicit
-  Json(Object value);                                                    // NOLINT: implicit
+  // Defined below, where Member is complete: clang asks for that, g++ does not.
+  Json();                        // null
+  Json(std::nullptr_t);          // NOLINT: implicit
+  Json(bool value);              // NOLINT: implicit
+  Json(int value);               // NOLINT: implicit
+  Json(int64_t value);           // NOLINT: implicit
+  Json(double value);            // NOLINT: implicit
+  Json(const char* value);       // NOLINT: implicit
+  Json(std::string_view value);  // NOLINT: implicit
+  Json(std::string value);       // NOLINT: implicit
+  Json(Array value);             // NOLINT: implicit
+  Json(Object value);            // NOLINT: implicit
+  Json(const Json&);
+  Json(Json&&) noexcept;
+  Json& operator=(const Json&);
+  Json& operator=(Json&&) noexcept;
+  ~Json();
 
   // RFC 8259 text, valid UTF-8, at most kDepthMax deep, numbers finite. Error: kInvalidArgument with
   // the byte offset.
@@ -86,6 +92,21 @@ struct Json::Member {
   friend bool operator==(const Member& a, const Member& b) = default;
 };
 
+inline Json::Json() = default;
+inline Json::Json(std::nullptr_t) {}
+inline Json::Json(bool value) : value_(value) {}
+inline Json::Json(int value) : value_(int64_t{value}) {}
+inline Json::Json(int64_t value) : value_(value) {}
+inline Json::Json(double value) : value_(value) {}
+inline Json::Json(const char* value) : value_(std::string(value)) {}
+inline Json::Json(std::string_view value) : value_(std::string(value)) {}
+inline Json::Json(std::string value) : value_(std::move(value)) {}
+inline Json::Json(Array value) : value_(std::move(value)) {}
 inline Json::Json(Object value) : value_(std::move(value)) {}
+inline Json::Json(const Json&) = default;
+inline Json::Json(Json&&) noexcept = default;
+inline Json& Json::operator=(const Json&) = default;
+inline Json& Json::operator=(Json&&) noexcept = default;
+inline Json::~Json() = default;
 
 }  // namespace pelton
