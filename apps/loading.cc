@@ -1,0 +1,113 @@
+#include "apps/loading.h"
+
+#include <random>
+
+#include "cli/terminal.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+}  // namespace
+
+std::vector<Flag> model_flags() {
+  return {{.name = "--kernels",
+           .value = "K",
+           .help = "whose arithmetic",
+           .default_text = "auto",
+           .choices = {"auto", "reference", "avx512", "avx2"}},
+          {.name = "--threads",
+           .value = "T",
+           .help = "0: one for each usable processor",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "0",
+           .most = 1024},
+          {.name = "--max-model-len",
+           .value = "TOKENS",
+           .help = "longest conversation, as 32K; default what the model knows and memory allows",
+           .kind = Flag::Kind::kSize,
+           .least = 1,
+           .most = 1 << 30},
+          {.name = "--kv-cache-memory",
+           .value = "BYTES",
+           .help = "memory for keys and values, as 4GiB; default half of what is free",
+           .kind = Flag::Kind::kSize,
+           .least = 1}};
+}
+
+node::LoadedModel::Options model_options(const cli::Arguments& arguments) {
+  node::LoadedModel::Options options;
+  options.executor.kernels = arguments.text("--kernels");
+  options.executor.threads = static_cast<int>(arguments.integer("--threads"));
+  if (arguments.has("--max-model-len")) {
+    options.executor.context_tokens = static_cast<int>(arguments.integer("--max-model-len"));
+  }
+  if (arguments.has("--kv-cache-memory")) {
+    options.executor.kv_bytes = arguments.integer("--kv-cache-memory");
+  }
+  return options;
+}
+
+Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
+                                                      const node::LoadedModel::Options& options,
+                                                      const base::Clock& clock, base::Log& log) {
+  const bool visible = cli::is_terminal(stderr);
+  if (visible) {
+    std::fprintf(stderr, "loading %s ...", cli::without_controls(model).c_str());
+    std::fflush(stderr);
+  }
+  auto loaded = node::LoadedModel::load(model, options, clock, log);
+  if (visible) std::fputs("\r\x1b[K", stderr);
+  return loaded;
+}
+
+std::vector<Flag> sampling_flags(const std::string& temperature) {
+  return {{.name = "--temperature",
+           .value = "T",
+           .help = "0: always the likeliest token",
+           .kind = Flag::Kind::kNumber,
+           .default_text = temperature,
+           .most = 100},
+          {.name = "--top-p",
+           .value = "P",
+           .help = "keep the likeliest tokens that make up this share",
+           .kind = Flag::Kind::kNumber,
+           .default_text = "1",
+           .least = 1e-6,
+           .most = 1},
+          {.name = "--top-k",
+           .value = "K",
+           .help = "keep so many of the likeliest tokens; 0: all",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "0",
+           .most = 1 << 30},
+          {.name = "--min-p",
+           .value = "P",
+           .help = "drop tokens below this share of the likeliest one's probability",
+           .kind = Flag::Kind::kNumber,
+           .default_text = "0",
+           .most = 1},
+          {.name = "--seed",
+           .value = "S",
+           .help = "of the sampling; default another one each time",
+           .kind = Flag::Kind::kInteger}};
+}
+
+uint64_t system_seed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+request::SamplingParams sampling_params(const cli::Arguments& arguments) {
+  request::SamplingParams params;
+  params.temperature = static_cast<float>(arguments.number("--temperature"));
+  params.top_p = static_cast<float>(arguments.number("--top-p"));
+  params.top_k = static_cast<int>(arguments.integer("--top-k"));
+  params.min_p = static_cast<float>(arguments.number("--min-p"));
+  params.seed =
+      arguments.has("--seed") ? static_cast<uint64_t>(arguments.integer("--seed")) : system_seed();
+  return params;
+}
+
+}  // namespace pelton::apps

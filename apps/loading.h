@@ -1,0 +1,35 @@
+// What the verbs that run a model share: its flags, and loading it with a word to the user.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "cli/command_line.h"
+#include "node/loaded_model.h"
+
+namespace pelton::apps {
+
+// --kernels --threads --max-model-len --kv-cache-memory: every verb that generates has them.
+std::vector<cli::Flag> model_flags();
+
+// LoadedModel's options from those flags.
+node::LoadedModel::Options model_options(const cli::Arguments& arguments);
+
+// Loads the model; on a terminal it says so meanwhile.
+Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
+                                                      const node::LoadedModel::Options& options,
+                                                      const base::Clock& clock, base::Log& log);
+
+// --temperature --top-p --top-k --min-p --seed, with the given default temperature.
+std::vector<cli::Flag> sampling_flags(const std::string& temperature);
+
+// A seed for whoever gives none.
+uint64_t system_seed();
+
+request::SamplingParams sampling_params(const cli::Arguments& arguments);
+
+}  // namespace pelton::apps
