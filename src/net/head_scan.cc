@@ -45,7 +45,7 @@ HeadScan HeadScanner::scan(std::string_view text, const HttpLimits& limits) {
     const LineEnd end = find_line_end(text, position_);
     if (!end.clean) return malformed("the header has a control character or a bare CR or LF");
     const bool ended = end.at != std::string_view::npos;
-    const size_t known_end = ended ? end.at : text.size();
+    const size_t known_end = ended ? end.at : text.size() - (text.ends_with('\r') ? 1 : 0);
     if (lines_ == 0 && known_end > limits.start_line_bytes_max) {
       return bad(414, "request_line_too_long", "the request line is too long");
     }

@@ -1,0 +1,99 @@
+// One call of the HTTP client while it runs: connect (or take a kept connection), send, read.
+// Internal to this room; lives on one Loop's thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+
+#include "net/deadline_timer.h"
+#include "net/http_client.h"
+#include "net/http_reader.h"
+#include "net/loop.h"
+
+namespace pelton::net {
+
+// Connections without a call, by "host:port". One loop's, on its thread.
+class IdleConnections {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+  struct Options {
+    size_t count_max = 0;
+    std::chrono::milliseconds time_max{};
+  };
+
+  IdleConnections(boost::asio::io_context& context, const Options& options)
+      : context_(context), options_(options) {}
+
+  std::optional<Socket> take(const std::string& key);
+  void keep(const std::string& key, Socket socket);
+  void clear();
+
+ private:
+  struct Kept;
+  void drop(const std::shared_ptr<Kept>& kept);     // out of the pool
+  void discard(const std::shared_ptr<Kept>& kept);  // and closed
+
+  boost::asio::io_context& context_;
+  const Options options_;
+  std::unordered_map<std::string, std::vector<std::shared_ptr<Kept>>> by_key_;
+  size_t count_ = 0;
+};
+
+class ClientCall : public std::enable_shared_from_this<ClientCall> {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+  using SystemError = boost::system::error_code;
+
+  // `gone` is called when the call is over, before on_done.
+  ClientCall(Loop& loop, IdleConnections& idle, HttpCall call, HttpCallEvents events,
+             std::function<void()> gone);
+
+  void start();
+  void cancel();
+  void pause();
+  void resume();
+
+ private:
+  enum class Deadline { kConnect, kHead, kQuiet };
+
+  void connect();
+  void on_connected(const SystemError& error);
+  void send();
+  void wait_readable();
+  void on_readable();
+  void on_broken(const std::string& problem);
+  void advance();
+  void finish(Result<void> result);
+  void set_deadline(Deadline what, std::chrono::milliseconds after);
+  void on_deadline();
+  std::string place() const;
+
+  Loop& loop_;
+  IdleConnections& idle_;
+  HttpCall call_;
+  HttpCallEvents events_;
+  std::function<void()> gone_;
+  std::string head_;  // of the request
+  Socket socket_;
+  boost::asio::ip::tcp::resolver resolver_;
+  std::unique_ptr<ResponseReader> reader_;
+  DeadlineTimer timer_;
+  Deadline deadline_ = Deadline::kConnect;
+  // Handlers of an earlier connection of this call find another number here.
+  int attempt_ = 0;
+  bool connected_ = false;
+  bool reused_ = false;
+  bool sent_ = false;
+  bool read_pending_ = false;
+  bool paused_ = false;
+  bool head_told_ = false;
+  bool done_ = false;
+};
+
+}  // namespace pelton::net

@@ -1,0 +1,431 @@
+#include "net/connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "net/connection_exchange.h"
+#include "net/url.h"
+
+namespace pelton::net {
+namespace {
+
+namespace asio = boost::asio;
+
+// While an answer is being given, this much of the requests behind it is read ahead.
+constexpr size_t kPipelinedBytesMax = 64 * 1024;
+// How long a client may take to hear a last answer. Closing at once, with its bytes unread, would
+// make the kernel send a reset that can destroy the answer on its way.
+constexpr std::chrono::milliseconds kLingerTime{2000};
+
+HttpLimits limits_of(const HttpServer::Options& options) {
+  HttpLimits limits;
+  limits.header_bytes_max = options.header_bytes_max;
+  limits.start_line_bytes_max = std::min(limits.start_line_bytes_max, options.header_bytes_max);
+  limits.body_bytes_max = options.body_bytes_max;
+  return limits;
+}
+
+// Framing is this room's business; whatever a caller says about it is left out.
+bool is_framing_header(std::string_view name) {
+  return equals_without_case(name, "Connection") || equals_without_case(name, "Content-Length") ||
+         equals_without_case(name, "Transfer-Encoding") ||
+         equals_without_case(name, "Keep-Alive") || equals_without_case(name, "Date");
+}
+
+// A line break in a value (from a foreign server, say) would be a header, or an answer, of its own.
+void append_header_text(std::string& out, std::string_view text) {
+  for (const char c : text) {
+    const bool control = (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7F;
+    out += control ? ' ' : c;
+  }
+}
+
+bool has_no_body(int status) {
+  return status == 204 || status == 304;
+}
+
+}  // namespace
+
+Connection::Connection(std::shared_ptr<Loop> loop, std::shared_ptr<ServerState> server,
+                       ConnectionRegistry& registry, Socket socket)
+    : loop_(std::move(loop)),
+      server_(std::move(server)),
+      registry_(registry),
+      socket_(std::move(socket)),
+      reader_(limits_of(server_->options)),
+      timer_(loop_->context(), [this] { on_deadline(); }) {}
+
+bool Connection::open() {
+  registry_.emplace(this, shared_from_this());
+  SystemError ignored;
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  const asio::ip::tcp::endpoint peer = socket_.remote_endpoint(ignored);
+  remote_ = format_host_port(peer.address().to_string(ignored), peer.port());
+  SystemError error;
+  socket_.non_blocking(true, error);
+  if (error) close_now();
+  return !error;
+}
+
+void Connection::start() {
+  if (!open()) return;
+  set_deadline(Deadline::kIdle, server_->options.idle_time_max);
+  wait_readable();
+}
+
+void Connection::refuse(const HttpReject& refusal) {
+  if (open()) reject(refusal);
+}
+
+void Connection::drain() {
+  const bool idle = phase_ == Phase::kReading && reader_.state() == RequestReader::State::kIdle;
+  if (idle) return close_now();
+  reply_.keep_alive = false;
+}
+
+void Connection::close_now() {
+  if (phase_ == Phase::kClosed) return;
+  phase_ = Phase::kClosed;
+  SystemError ignored;
+  socket_.close(ignored);
+  timer_.cancel();
+  queue_.clear();
+  const Reply reply = std::exchange(reply_, {});
+  const std::shared_ptr<Connection> self = shared_from_this();
+  registry_.erase(this);
+  server_->connection_count.fetch_sub(1);
+  if (reply.open && reply.closed) reply.closed();
+}
+
+// ---- reading
+
+void Connection::wait_readable() {
+  if (read_pending_ || eof_ || phase_ == Phase::kClosed) return;
+  read_pending_ = true;
+  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const SystemError& error) {
+    self->on_readable(error);
+  });
+}
+
+void Connection::on_readable(const SystemError& error) {
+  read_pending_ = false;
+  if (phase_ == Phase::kClosed) return;
+  if (error) return close_now();
+  SystemError read_error;
+  const size_t bytes = socket_.read_some(asio::buffer(loop_->scratch()), read_error);
+  if (read_error == asio::error::would_block || read_error == asio::error::try_again) {
+    return wait_readable();
+  }
+  if (read_error == asio::error::eof) return on_eof();
+  if (read_error) return close_now();
+  on_bytes({loop_->scratch().data(), bytes});
+}
+
+void Connection::on_bytes(std::string_view bytes) {
+  if (phase_ == Phase::kLingering) return wait_readable();
+  reader_.append(bytes);
+  if (phase_ == Phase::kReading) {
+    advance_reader();
+  } else if (reader_.buffered_bytes() > kPipelinedBytesMax) {
+    // The client is far ahead; it waits in its own buffers until this answer is through.
+    return watch_for_reset();
+  }
+  wait_readable();
+}
+
+void Connection::on_eof() {
+  eof_ = true;
+  if (phase_ != Phase::kAnswering) return close_now();
+  // Half-closed, or gone? A FIN alone does not tell.
+  watch_for_reset();
+  probe_half_closed();
+}
+
+void Connection::watch_for_reset() {
+  if (reset_watched_) return;
+  reset_watched_ = true;
+  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](const SystemError& error) {
+    self->reset_watched_ = false;
+    if (!error) self->close_now();
+  });
+}
+
+// A client that only half-closed must be answered; one that is gone must not cost another token. So
+// say something harmless: a host whose socket is gone answers with a reset, which watch_for_reset()
+// sees. Before the head that is an interim response; inside a chunked body a leading zero of the
+// next chunk's size.
+void Connection::probe_half_closed() {
+  if (!reply_.open || !queue_.empty() || reply_.http_1_0) return;
+  if (!reply_.streaming) {
+    queue_.push(std::string_view("HTTP/1.1 100 Continue\r\n\r\n"));
+  } else if (reply_.framing == Framing::kChunked && !reply_.head_request) {
+    queue_.push(std::string_view("0"));
+  }
+  schedule_flush();
+}
+
+void Connection::advance_reader() {
+  const HttpServer::Options& options = server_->options;
+  switch (reader_.advance()) {
+    case RequestReader::State::kIdle:
+      if (eof_) return close_now();
+      return;
+    case RequestReader::State::kHead:
+      if (eof_) return close_now();
+      if (deadline_ != Deadline::kHeader) set_deadline(Deadline::kHeader, options.header_time_max);
+      return;
+    case RequestReader::State::kBody:
+      if (eof_) return close_now();
+      if (reader_.expects_continue()) {
+        queue_.push(std::string_view("HTTP/1.1 100 Continue\r\n\r\n"));
+        schedule_flush();
+      }
+      if (deadline_ != Deadline::kBody) set_deadline(Deadline::kBody, options.body_time_max);
+      return;
+    case RequestReader::State::kBad:
+      return reject(reader_.reject());
+    case RequestReader::State::kDone:
+      return begin_exchange();
+  }
+}
+
+void Connection::begin_exchange() {
+  phase_ = Phase::kAnswering;
+  clear_deadline();
+  HttpRequest request = reader_.take();
+  request.remote = remote_;
+  reply_ = {};
+  reply_.open = true;
+  reply_.head_request = request.method == "HEAD";
+  reply_.http_1_0 = reader_.is_http_1_0();
+  reply_.keep_alive = reader_.keep_alive() && !server_->draining.load();
+  ++exchange_id_;
+  server_->handler(std::move(request), make_exchange(shared_from_this(), exchange_id_));
+  if (!eof_ || phase_ == Phase::kClosed) return;
+  watch_for_reset();
+  probe_half_closed();
+}
+
+void Connection::reject(const HttpReject& refusal) {
+  if (server_->log.enabled(base::LogLevel::kDebug)) {
+    server_->log.debug(
+        fmt::format("http {}: refused with {} {}", remote_, refusal.status, refusal.code));
+  }
+  phase_ = Phase::kAnswering;
+  clear_deadline();
+  reply_ = {};
+  HttpResponse response = error_response(refusal);
+  if (refusal.status == 405) {
+    response.headers.add("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+  }
+  if (refusal.status == 503) response.headers.add("Retry-After", "1");
+  append_head(response.status, response.headers,
+              fmt::format("Content-Length: {}\r\n", response.body.size()));
+  queue_.push(std::move(response.body));
+  schedule_flush();
+}
+
+// ---- what exchanges ask for
+
+void Connection::send(uint64_t id, HttpResponse response) {
+  if (is_over(id)) return;
+  CHECK(response.status >= 200 && response.status <= 599);
+  reply_.open = false;
+  const std::string length = has_no_body(response.status)
+                                 ? std::string()
+                                 : fmt::format("Content-Length: {}\r\n", response.body.size());
+  append_head(response.status, response.headers, length);
+  if (!reply_.head_request && !has_no_body(response.status)) queue_.push(std::move(response.body));
+  schedule_flush();
+}
+
+void Connection::start_stream(uint64_t id, int status, const HttpHeaders& headers) {
+  if (is_over(id)) return;
+  CHECK(status >= 200 && status <= 599 && !has_no_body(status));
+  reply_.streaming = true;
+  reply_.framing = reply_.http_1_0 ? Framing::kUntilClose : Framing::kChunked;
+  if (reply_.http_1_0) reply_.keep_alive = false;
+  append_head(status, headers, reply_.http_1_0 ? "" : "Transfer-Encoding: chunked\r\n");
+  schedule_flush();
+}
+
+void Connection::write(uint64_t id, std::string bytes) {
+  if (is_over(id) || bytes.empty() || reply_.head_request) return;
+  if (reply_.framing == Framing::kChunked) {
+    queue_.push(std::string_view(fmt::format("{:x}\r\n", bytes.size())));
+    queue_.push(std::move(bytes));
+    queue_.push(std::string_view("\r\n"));
+  } else {
+    queue_.push(std::move(bytes));
+  }
+  schedule_flush();
+}
+
+void Connection::finish(uint64_t id) {
+  if (is_over(id)) return;
+  reply_.open = false;
+  if (reply_.framing == Framing::kChunked && !reply_.head_request) {
+    queue_.push(std::string_view("0\r\n\r\n"));
+  }
+  schedule_flush();
+}
+
+void Connection::on_drained(uint64_t id, std::function<void()> drained) {
+  if (!is_over(id)) reply_.drained = std::move(drained);
+}
+
+void Connection::on_closed(uint64_t id, std::function<void()> closed) {
+  if (is_over(id)) {
+    loop_->post(std::move(closed));
+  } else {
+    reply_.closed = std::move(closed);
+  }
+}
+
+void Connection::post_after(uint64_t id, std::chrono::milliseconds delay,
+                            std::function<void()> work) {
+  if (is_over(id)) return;
+  reply_.timers.push_back(std::make_unique<asio::steady_timer>(loop_->context(), delay));
+  asio::steady_timer* const timer = reply_.timers.back().get();
+  timer->async_wait(
+      [self = shared_from_this(), id, timer, work = std::move(work)](const SystemError& error) {
+        if (error || self->is_over(id)) return;
+        std::erase_if(self->reply_.timers, [timer](const auto& one) { return one.get() == timer; });
+        work();
+      });
+}
+
+void Connection::exchange_dropped(uint64_t id) {
+  if (is_over(id)) return;
+  reply_.closed = nullptr;
+  if (!reply_.streaming) {
+    return send(id, error_response({500, "internal_error", "the request was not answered"}));
+  }
+  server_->log.warning(fmt::format("http {}: a stream was dropped unfinished", remote_));
+  reply_.open = false;
+  reply_.keep_alive = false;
+  schedule_flush();
+}
+
+// ---- writing
+
+void Connection::append_head(int status, const HttpHeaders& headers,
+                             std::string_view framing_lines) {
+  std::string head;
+  head.reserve(256);
+  head += fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", status, reason_phrase(status),
+                      loop_->http_date_now());
+  for (const auto& [name, value] : headers.fields()) {
+    if (is_framing_header(name)) continue;
+    append_header_text(head, name);
+    head += ": ";
+    append_header_text(head, value);
+    head += "\r\n";
+  }
+  head += framing_lines;
+  if (!reply_.keep_alive) {
+    head += "Connection: close\r\n";
+  } else if (reply_.http_1_0) {
+    head += "Connection: keep-alive\r\n";
+  }
+  head += "\r\n";
+  queue_.push(std::string_view(head));
+}
+
+// Not at once: what else is said in this turn goes with it.
+void Connection::schedule_flush() {
+  if (flush_scheduled_ || write_pending_) return;
+  flush_scheduled_ = true;
+  loop_->post([self = shared_from_this()] {
+    self->flush_scheduled_ = false;
+    self->flush();
+  });
+}
+
+void Connection::flush() {
+  if (write_pending_ || phase_ == Phase::kClosed) return;
+  if (queue_.empty()) return on_queue_empty();
+  if (phase_ == Phase::kAnswering) {
+    set_deadline(Deadline::kStall, server_->options.stall_time_max);
+  }
+  std::vector<asio::const_buffer> buffers;
+  for (const std::string_view piece : queue_.front()) {
+    buffers.emplace_back(piece.data(), piece.size());
+  }
+  write_pending_ = true;
+  socket_.async_write_some(buffers,
+                           [self = shared_from_this()](const SystemError& error, size_t bytes) {
+                             self->on_written(error, bytes);
+                           });
+}
+
+void Connection::on_written(const SystemError& error, size_t bytes) {
+  write_pending_ = false;
+  if (phase_ == Phase::kClosed) return;
+  if (error) return close_now();
+  queue_.pop(bytes);
+  flush();
+}
+
+void Connection::on_queue_empty() {
+  if (phase_ != Phase::kAnswering) return;
+  clear_deadline();
+  if (!reply_.open) return end_exchange();
+  if (!reply_.drained) return;
+  const std::function<void()> drained = reply_.drained;  // it may replace itself
+  drained();
+}
+
+void Connection::end_exchange() {
+  const bool keep_alive = reply_.keep_alive && !server_->draining.load();
+  const Reply ended = std::exchange(reply_, {});  // callbacks go when we are done here
+  if (!keep_alive) return linger();
+  phase_ = Phase::kReading;
+  set_deadline(Deadline::kIdle, server_->options.idle_time_max);
+  advance_reader();
+  wait_readable();
+}
+
+void Connection::linger() {
+  if (eof_) return close_now();
+  phase_ = Phase::kLingering;
+  SystemError ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  set_deadline(Deadline::kLinger, kLingerTime);
+  wait_readable();
+}
+
+// ---- time
+
+void Connection::set_deadline(Deadline what, std::chrono::milliseconds after) {
+  deadline_ = what;
+  timer_.set(after, shared_from_this());
+}
+
+void Connection::clear_deadline() {
+  deadline_ = Deadline::kNone;
+  timer_.clear();
+}
+
+void Connection::on_deadline() {
+  if (phase_ == Phase::kClosed) return;
+  switch (std::exchange(deadline_, Deadline::kNone)) {
+    case Deadline::kHeader:
+      return reject({408, "request_timeout", "the request header took too long"});
+    case Deadline::kBody:
+      return reject({408, "request_timeout", "the request body took too long"});
+    case Deadline::kNone:
+      return;
+    case Deadline::kIdle:
+    case Deadline::kStall:
+    case Deadline::kLinger:
+      return close_now();
+  }
+}
+
+}  // namespace pelton::net

@@ -1,0 +1,73 @@
+#include "net/connection_exchange.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace pelton::net {
+namespace {
+
+class ConnectionExchange final : public Exchange {
+ public:
+  ConnectionExchange(std::shared_ptr<Connection> connection, uint64_t id)
+      : connection_(std::move(connection)), id_(id) {}
+
+  ~ConnectionExchange() override {
+    if (answered_) return;
+    // Posted even from the net thread: the last holder may be one of the connection's own
+    // callbacks.
+    Loop& loop = connection_->loop();
+    loop.post(
+        [connection = std::move(connection_), id = id_] { connection->exchange_dropped(id); });
+  }
+
+  void send(HttpResponse response) override {
+    CHECK(!answered_ && !streaming_, "an exchange is answered once");
+    answered_ = true;
+    connection_->send(id_, std::move(response));
+  }
+  void start_stream(int status, HttpHeaders headers) override {
+    CHECK(!answered_ && !streaming_, "an exchange is answered once");
+    streaming_ = true;
+    connection_->start_stream(id_, status, headers);
+  }
+  void write(std::string bytes) override {
+    CHECK(streaming_ && !answered_, "write() belongs between start_stream() and finish()");
+    connection_->write(id_, std::move(bytes));
+  }
+  void finish() override {
+    CHECK(streaming_ && !answered_, "finish() ends a stream, once");
+    answered_ = true;
+    connection_->finish(id_);
+  }
+
+  size_t queued_bytes() const override {
+    return connection_->is_over(id_) ? 0 : connection_->queued_bytes();
+  }
+  void on_drained(std::function<void()> drained) override {
+    connection_->on_drained(id_, std::move(drained));
+  }
+  void on_closed(std::function<void()> closed) override {
+    if (!answered_) connection_->on_closed(id_, std::move(closed));
+  }
+  bool closed() const override { return connection_->is_over(id_); }
+
+  void post(std::function<void()> work) override { connection_->loop().post(std::move(work)); }
+  void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
+    connection_->post_after(id_, delay, std::move(work));
+  }
+
+ private:
+  std::shared_ptr<Connection> connection_;
+  const uint64_t id_;
+  bool streaming_ = false;
+  bool answered_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<Exchange> make_exchange(std::shared_ptr<Connection> connection, uint64_t id) {
+  return std::make_shared<ConnectionExchange>(std::move(connection), id);
+}
+
+}  // namespace pelton::net

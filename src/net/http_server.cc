@@ -1,0 +1,236 @@
+#include "net/http_server.h"
+
+#include <atomic>
+#include <future>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "net/connection.h"
+#include "net/loop.h"
+#include "net/url.h"
+
+namespace pelton::net {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+// Over the connection limit this many more are told so; the rest are closed unheard.
+constexpr int kRefusalsMax = 64;
+// Out of descriptors: others must close first, so there is no hurry.
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+Result<tcp::endpoint> parse_endpoint(const std::string& address, int port) {
+  if (port < 0 || port > 65535) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("port {} is not between 0 and 65535", port), "port"};
+  }
+  error_code error;
+  const std::string numeric = address == "localhost" ? "127.0.0.1" : address;
+  const asio::ip::address parsed = asio::ip::make_address(numeric, error);
+  if (error) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'{}' is not an IPv4 or IPv6 address", address), "address"};
+  }
+  return tcp::endpoint(parsed, static_cast<unsigned short>(port));
+}
+
+Error bind_error(const error_code& error, const HttpServer::Options& options) {
+  const std::string where = format_host_port(options.address, options.port);
+  if (error == asio::error::address_in_use) {
+    return {ErrorCode::kAddressInUse,
+            fmt::format("{} is in use by another program; choose another port", where), "port"};
+  }
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("cannot listen on {}: {}", where, error.message()), "address"};
+}
+
+}  // namespace
+
+class HttpServer::Listener {
+ public:
+  Listener(const Options& options, Handler handler, base::Log& log)
+      : state_(std::make_shared<ServerState>(options, log)) {
+    state_->handler = std::move(handler);
+  }
+
+  Result<void> start();
+  void stop(std::chrono::milliseconds grace);
+  int port() const { return port_; }
+  int connection_count() const { return state_->connection_count.load(); }
+
+ private:
+  // A loop and its connections, which only its thread touches.
+  struct Worker {
+    std::shared_ptr<Loop> loop = std::make_shared<Loop>();
+    ConnectionRegistry connections;
+  };
+
+  Result<void> listen(const tcp::endpoint& endpoint);
+  void accept();
+  void take_in(Worker& worker, tcp::socket socket);
+  // Runs `work` on every loop and waits until it has.
+  void on_every_loop(const std::function<void(Worker&)>& work);
+
+  std::shared_ptr<ServerState> state_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::optional<tcp::acceptor> acceptor_;           // first worker's thread
+  std::optional<asio::steady_timer> accept_pause_;  // first worker's thread
+  size_t next_worker_ = 0;                          // first worker's thread
+  int port_ = 0;
+  bool started_ = false;
+};
+
+Result<void> HttpServer::Listener::start() {
+  CHECK(!started_, "a server starts once");
+  const Options& options = state_->options;
+  if (options.threads < 1 || options.connections_max < 1) {
+    return Error{ErrorCode::kInvalidArgument, "a server needs at least one thread and connection",
+                 options.threads < 1 ? "threads" : "connections_max"};
+  }
+  TRY_ASSIGN(const tcp::endpoint endpoint, parse_endpoint(options.address, options.port));
+  for (int i = 0; i < options.threads; ++i) workers_.push_back(std::make_unique<Worker>());
+  Result<void> listening = listen(endpoint);
+  if (!listening) {
+    acceptor_.reset();
+    accept_pause_.reset();
+    workers_.clear();
+    return listening;
+  }
+  started_ = true;
+  for (const std::unique_ptr<Worker>& worker : workers_) worker->loop->start();
+  workers_.front()->loop->post([this] { accept(); });
+  return {};
+}
+
+Result<void> HttpServer::Listener::listen(const tcp::endpoint& endpoint) {
+  asio::io_context& context = workers_.front()->loop->context();
+  acceptor_.emplace(context);
+  accept_pause_.emplace(context);
+  error_code error;
+  acceptor_->open(endpoint.protocol(), error);
+  if (!error) acceptor_->set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error && endpoint.address().is_v6()) {
+    // "::" means every address there is, as users expect.
+    acceptor_->set_option(asio::ip::v6_only(false), error);
+  }
+  if (!error) acceptor_->bind(endpoint, error);
+  if (!error) acceptor_->listen(tcp::acceptor::max_listen_connections, error);
+  if (error) return bind_error(error, state_->options);
+  port_ = acceptor_->local_endpoint(error).port();
+  return {};
+}
+
+void HttpServer::Listener::accept() {
+  if (!acceptor_->is_open()) return;
+  Worker& worker = *workers_[next_worker_++ % workers_.size()];
+  acceptor_->async_accept(
+      worker.loop->context(), [this, &worker](const error_code& error, tcp::socket socket) {
+        if (error == asio::error::operation_aborted || state_->draining.load()) return;
+        if (!error) {
+          take_in(worker, std::move(socket));
+          return accept();
+        }
+        if (error == asio::error::connection_aborted) return accept();
+        state_->log.warning(fmt::format("http: cannot accept: {}", error.message()));
+        accept_pause_->expires_after(kAcceptPause);
+        accept_pause_->async_wait([this](const error_code& cancelled) {
+          if (!cancelled) accept();
+        });
+      });
+}
+
+void HttpServer::Listener::take_in(Worker& worker, tcp::socket socket) {
+  const int count = state_->connection_count.fetch_add(1) + 1;
+  const int count_max = state_->options.connections_max;
+  if (count > count_max + kRefusalsMax) {
+    state_->connection_count.fetch_sub(1);
+    return;  // `socket` closes itself
+  }
+  const std::shared_ptr<Connection> connection =
+      std::make_shared<Connection>(worker.loop, state_, worker.connections, std::move(socket));
+  const bool refused = count > count_max;
+  const bool posted = worker.loop->post([connection, refused] {
+    if (refused) {
+      connection->refuse({503, "too_many_connections", "the server has too many connections"});
+    } else {
+      connection->start();
+    }
+  });
+  if (!posted) state_->connection_count.fetch_sub(1);
+}
+
+void HttpServer::Listener::on_every_loop(const std::function<void(Worker&)>& work) {
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    // Shared: we may be gone before set_value() has returned.
+    const auto done = std::make_shared<std::promise<void>>();
+    const bool posted = worker->loop->post([&, done] {
+      work(*worker);
+      done->set_value();
+    });
+    if (posted) done->get_future().wait();
+  }
+}
+
+void HttpServer::Listener::stop(std::chrono::milliseconds grace) {
+  if (!started_) return;
+  started_ = false;
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    CHECK(!worker->loop->on_thread(), "a server cannot be stopped by its own thread");
+  }
+  const auto deadline = std::chrono::steady_clock::now() + grace;
+  state_->draining.store(true);
+  const auto each_connection = [](Worker& worker, void (Connection::*action)()) {
+    const ConnectionRegistry open = worker.connections;  // they leave the registry as they close
+    for (const auto& [connection, owner] : open) (connection->*action)();
+  };
+  on_every_loop([&](Worker& worker) {
+    if (&worker == workers_.front().get()) {
+      error_code ignored;
+      acceptor_->close(ignored);
+      accept_pause_->cancel();
+    }
+    each_connection(worker, &Connection::drain);
+  });
+  // Beyond this point nobody new comes in.
+  while (connection_count() > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  on_every_loop([&](Worker& worker) { each_connection(worker, &Connection::close_now); });
+  for (const std::unique_ptr<Worker>& worker : workers_) worker->loop->stop();
+  // Beyond this point no net thread runs; an exchange still held somewhere keeps its Loop, no more.
+  acceptor_.reset();
+  accept_pause_.reset();
+  state_->handler = nullptr;
+}
+
+HttpServer::HttpServer(const Options& options, Handler handler, base::Log& log)
+    : listener_(std::make_unique<Listener>(options, std::move(handler), log)) {}
+
+HttpServer::~HttpServer() {
+  listener_->stop(std::chrono::milliseconds(0));
+}
+
+Result<void> HttpServer::start() {
+  return listener_->start();
+}
+int HttpServer::port() const {
+  return listener_->port();
+}
+int HttpServer::connection_count() const {
+  return listener_->connection_count();
+}
+void HttpServer::stop(std::chrono::milliseconds grace) {
+  listener_->stop(grace);
+}
+
+}  // namespace pelton::net
