@@ -11,7 +11,7 @@
 namespace pelton::checkpoint {
 namespace {
 
-constexpr int64_t kKvElementBytes = 2;  // bf16
+constexpr int64_t kKvElementBytes = 2;  // float16 or bf16
 
 int64_t sliding_layers(const ModelConfig& config) {
   return std::count(config.layer_is_sliding.begin(), config.layer_is_sliding.end(), true);
@@ -118,8 +118,8 @@ std::string describe(const Checkpoint& checkpoint) {
   line("vocabulary", grouped(config.vocab_size));
   line("context", fmt::format("{} tokens (YaRN factor {} over {})", grouped(config.context_max),
                               config.yarn.factor, config.yarn.original_context));
-  line("KV cache (bf16)", fmt::format("{} per token, {} per sequence", bytes_text(kv.per_token),
-                                      bytes_text(kv.per_sequence)));
+  line("KV cache (16 bit)", fmt::format("{} per token, {} per sequence", bytes_text(kv.per_token),
+                                        bytes_text(kv.per_sequence)));
   line("stop tokens", fmt::format("{}", fmt::join(config.eos_tokens, ", ")));
   return out;
 }

@@ -32,7 +32,7 @@ struct KvBytes {
   int64_t per_token = 0;     // full-attention layers: for each token of context
   int64_t per_sequence = 0;  // sliding layers: their window
 };
-KvBytes count_kv_bytes(const ModelConfig& config);  // bf16
+KvBytes count_kv_bytes(const ModelConfig& config);  // of 16-bit elements
 
 std::string describe(const Checkpoint& checkpoint);
 Json describe_json(const Checkpoint& checkpoint);
