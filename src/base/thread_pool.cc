@@ -1,10 +1,10 @@
 #include "base/thread_pool.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
+
+#include <pthread.h>
+#include <sched.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -15,6 +15,8 @@
 
 namespace pelton::base {
 namespace {
+
+constexpr int kSpinTurns = 20'000;  // about half a millisecond
 
 void relax() {
 #if defined(__x86_64__)
@@ -74,7 +76,15 @@ void ThreadPool::run(FunctionRef<void(int worker)> body) {
   generation_.fetch_add(1);
   if (parked_.load() > 0) generation_.notify_all();
   body(0);
-  while (pending_.load(std::memory_order_acquire) != 0) relax();
+  // Others finish within microseconds, unless the machine has fewer free processors than workers:
+  // then let them have ours.
+  for (int turn = 0; pending_.load(std::memory_order_acquire) != 0; ++turn) {
+    if (turn < kSpinTurns) {
+      relax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
 }
 
 void ThreadPool::work(int worker) {

@@ -20,6 +20,7 @@ struct ExecutorCapacity {
   int sequences_max = 16;      // seats
   int batch_tokens_max = 512;  // tokens in one step
   int context_tokens_max = 0;  // longest sequence, prompt and output
+  int vocab_size = INT32_MAX;  // token ids a prompt may hold are below it
 };
 
 class Executor {

@@ -31,8 +31,12 @@ Result<void> check_request(const request::GenerationRequest& request,
     return Error{ErrorCode::kInvalidArgument, "max_new_tokens must be at least 1",
                  "max_new_tokens"};
   }
-  if (std::any_of(request.prompt.begin(), request.prompt.end(), [](TokenId t) { return t < 0; })) {
-    return Error{ErrorCode::kInvalidArgument, "the prompt holds a negative token id", "prompt"};
+  for (const TokenId token : request.prompt) {
+    if (token >= 0 && token < capacity.vocab_size) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the prompt holds the token id {}; the model's go from 0 to {}", token,
+                             capacity.vocab_size - 1),
+                 "prompt"};
   }
   if (prompt + output > capacity.context_tokens_max) {
     return Error{ErrorCode::kInvalidArgument,

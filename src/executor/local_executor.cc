@@ -63,7 +63,8 @@ LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::Threa
                 .window_tokens = model_->config().sliding_window,
                 .sequences_max = options.sequences_max,
                 .batch_tokens_max = options.batch_tokens_max,
-                .context_tokens_max = budget.context_tokens_max},
+                .context_tokens_max = budget.context_tokens_max,
+                .vocab_size = model_->config().vocab_size},
       seats_(static_cast<size_t>(options.sequences_max)),
       samplers_(static_cast<size_t>(pool_.size())) {
   thread_ = std::thread([this] { work(); });

@@ -146,6 +146,14 @@ TEST_F(EngineOnTiny, RowsWithoutATokenAreNeverSampled) {
   for (const TokenId token : tokens_of(stream)) EXPECT_LT(token, 40);
 }
 
+TEST_F(EngineOnTiny, ATokenOutsideTheVocabularyIsRefused) {
+  start({});
+  const auto stream = engine_->submit({.id = "test", .prompt = {1, 512, 3}});
+  ASSERT_FALSE(stream.ok());
+  EXPECT_EQ(stream.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(stream.error().message.find("512"), std::string::npos) << stream.error().message;
+}
+
 TEST_F(EngineOnTiny, ABudgetTooSmallIsRefusedWithNumbers) {
   const auto made =
       LocalExecutor::create(checkpoint_, {.context_tokens = 4096, .kv_bytes = 100'000});
