@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
        .examples = {"pelton serve openai/gpt-oss-20b", "pelton chat ./my-model",
                     "pelton inspect openai/gpt-oss-20b",
                     "pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids"}},
-      {apps::tokenize_verb(), apps::logits_verb(), apps::inspect_verb(), apps::synth_verb(),
-       apps::generate_verb(), apps::bench_latency_verb()});
+      {apps::serve_verb(), apps::chat_verb(), apps::generate_verb(), apps::logits_verb(),
+       apps::tokenize_verb(), apps::inspect_verb(), apps::synth_verb(),
+       apps::bench_latency_verb()});
   return command_line.run(argc, argv);
 }

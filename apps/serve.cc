@@ -1,0 +1,247 @@
+// pelton serve: one model behind the OpenAI API, until SIGTERM or Ctrl-C.
+#include <chrono>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "apps/input.h"
+#include "apps/loading.h"
+#include "apps/verbs.h"
+#include "apps/version.h"
+#include "base/file.h"
+#include "cli/human_size.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "engine/modelled_executor.h"
+#include "net/http_server.h"
+#include "server/scripted_model.h"
+#include "server/server.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+constexpr int64_t kDrainMs = 30'000;  // what a running answer gets after SIGTERM
+constexpr std::chrono::seconds kCloseGrace{5};
+constexpr std::string_view kModelled = "modelled:";
+constexpr size_t kScriptBytesMax = size_t{16} << 20;
+
+// `clock` outlives the executor.
+Result<std::unique_ptr<engine::Executor>> make_modelled(const std::string& file,
+                                                        const tokenizer::Tokenizer& tokenizer,
+                                                        const base::Clock& clock) {
+  Result<std::string> script = base::read_file(file, kScriptBytesMax);
+  if (!script) return Error{ErrorCode::kBadConfig, script.error().message};
+  TRY_ASSIGN(engine::ModelledExecutor::Options options,
+             server::scripted_executor(*script, file, tokenizer, clock));
+  return std::unique_ptr<engine::Executor>(
+      std::make_unique<engine::ModelledExecutor>(std::move(options)));
+}
+
+Result<node::LoadedModel::Options> node_options(const cli::Arguments& arguments,
+                                                const base::Clock& clock) {
+  node::LoadedModel::Options options = model_options(arguments);
+  options.executor.sequences_max = static_cast<int>(arguments.integer("--max-num-seqs"));
+  options.executor.batch_tokens_max =
+      static_cast<int>(arguments.integer("--max-num-batched-tokens"));
+  const std::string& executor = arguments.text("--executor");
+  if (executor.starts_with(kModelled)) {
+    options.make_executor = [file = executor.substr(kModelled.size()),
+                             &clock](const tokenizer::Tokenizer& tokenizer) {
+      return make_modelled(file, tokenizer, clock);
+    };
+  } else if (executor != "local") {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--executor is 'local' or 'modelled:FILE', not '{}'", executor)};
+  }
+  return options;
+}
+
+Result<void> check_date(const std::string& date) {
+  bool fine = date.empty() || date.size() == 10;
+  for (size_t i = 0; fine && i < date.size(); ++i) {
+    fine = i == 4 || i == 7 ? date[i] == '-' : date[i] >= '0' && date[i] <= '9';
+  }
+  if (fine) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--current-date wants YYYY-MM-DD, not '{}'", date)};
+}
+
+// "openai/gpt-oss-20b" stays; a folder is called by its last part.
+std::string name_of(const std::string& model) {
+  if (!std::filesystem::is_directory(model)) return model;
+  const std::filesystem::path path = std::filesystem::canonical(model);
+  return path.filename().string();
+}
+
+Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::LoadedModel& model,
+                                         const base::Clock& clock) {
+  TRY_ASSIGN(const tokenizer::Tokenizer* tokenizer, model.tokenizer());
+  TRY_ASSIGN(const chat::HarmonyTokens harmony, model.harmony());
+  const std::string& argument = arguments.text("MODEL");
+  const bool named = arguments.has("--served-model-name");
+  server::ServedModel served{
+      .id = named ? arguments.text("--served-model-name") : name_of(argument),
+      .aliases = {},
+      .created = clock.unix_ms() / 1000,
+      .context_max = model.engine().capacity().context_tokens_max,
+      .vocab_size = std::min(tokenizer->vocab_size(), model.config().vocab_size),
+      .tokenizer = *tokenizer,
+      .harmony = harmony,
+      .stop_tokens = model.stop_tokens(),
+      .engine = model.engine(),
+      .sampling = {},
+      .reasoning_field = arguments.text("--reasoning-field"),
+      .current_date = {},
+  };
+  if (!named && served.id != argument) served.aliases.push_back(argument);
+  if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
+  return served;
+}
+
+std::string url_of(const std::string& host, int port) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  const std::string shown = host == "0.0.0.0" || host == "::" ? "127.0.0.1"
+                            : is_v6                           ? "[" + host + "]"
+                                                              : host;
+  return fmt::format("http://{}:{}", shown, port);
+}
+
+// At most six lines, for people only: on a terminal.
+void print_banner(const server::ServedModel& served, const node::LoadedModel& model,
+                  const engine::ExecutorCapacity& capacity, const std::string& url) {
+  const cli::Terminal terminal(stderr);
+  if (!terminal.interactive()) return;
+  const executor::LocalExecutor* local = model.local_executor();
+  const std::string device =
+      local == nullptr
+          ? "scripted answers, no model"
+          : fmt::format("{} kernels, {} threads", local->kernels_name(), local->threads());
+  const int64_t kv_tokens = int64_t{capacity.full_block_count} * capacity.block_tokens;
+  const std::string kv_bytes =
+      local == nullptr
+          ? ""
+          : fmt::format(" ({})", cli::format_bytes(static_cast<double>(local->kv_bytes())));
+  fmt::print(stderr,
+             "Pelton {} serves {} on {}\n"
+             "  {}; context {} tokens; {} conversations at once\n"
+             "  room for keys and values of {} tokens{}\n"
+             "  curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+             "    -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n",
+             kVersion, terminal.bold(cli::without_controls(served.id)), terminal.bold(url), device,
+             cli::format_count(capacity.context_tokens_max), capacity.sequences_max,
+             cli::format_count(kv_tokens), kv_bytes, url);
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  const base::SystemClock clock;
+  TRY_ASSIGN(const node::LoadedModel::Options options, node_options(arguments, clock));
+  TRY(check_date(arguments.text("--current-date")));
+  base::Log log(clock, {.json = arguments.has("--log-json")});
+  const cli::Interrupt interrupt;
+
+  // The port first: a taken one should be told before a large model is read.
+  server::Server server({.version = kVersion, .api_key = arguments.text("--api-key")}, clock, log);
+  const std::string& host = arguments.text("--host");
+  net::HttpServer http(
+      {.address = host, .port = static_cast<int>(arguments.integer("--port"))},
+      [&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+        server.handle(std::move(request), std::move(exchange));
+      },
+      log);
+  TRY(http.start());
+
+  // From here on http is stopped before anything it calls goes away: it is declared after server,
+  // and stopped by hand before model, which is declared after it.
+  Result<std::unique_ptr<node::LoadedModel>> model =
+      load_model(arguments.text("MODEL"), options, clock, log);
+  if (!model) {
+    http.stop(std::chrono::milliseconds(0));
+    return model.error();
+  }
+  const Result<server::ServedModel> served = served_model(arguments, **model, clock);
+  if (!served) {
+    http.stop(std::chrono::milliseconds(0));
+    return served.error();
+  }
+  server.serve(*served);
+  const std::string url = url_of(host, http.port());
+  if (host != "127.0.0.1" && host != "localhost" && host != "::1" && !arguments.has("--api-key")) {
+    log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
+  }
+  print_banner(*served, **model, (*model)->engine().capacity(), url);
+  const Result<void> told = write_output(fmt::format("listening on {}\n", url));
+  if (!told) log.warning(told.error().message);  // nobody reads stdout; serving matters more
+
+  interrupt.wait();
+  log.info("stopping: running answers get 30 seconds");
+  server.drain();
+  (*model)->engine().drain(kDrainMs);
+  http.stop(kCloseGrace);
+  return {};
+}
+
+}  // namespace
+
+cli::Verb serve_verb() {
+  cli::Verb verb{
+      .name = "serve",
+      .summary = "Serves a model over the OpenAI API.",
+      .about =
+          "Prints 'listening on URL' on stdout once it answers. SIGTERM or Ctrl-C lets running\n"
+          "answers end, then stops with exit code 0; a second Ctrl-C stops at once.",
+      .positionals = {{"MODEL", "a model folder or a hub id"}},
+      .flags = {{.name = "--host",
+                 .value = "ADDRESS",
+                 .help = "where to listen",
+                 .default_text = "127.0.0.1"},
+                {.name = "--port",
+                 .value = "N",
+                 .help = "0: any free one",
+                 .kind = Flag::Kind::kInteger,
+                 .default_text = "8000",
+                 .most = 65535},
+                {.name = "--served-model-name",
+                 .value = "NAME",
+                 .help = "what clients call the model; default the folder's name or the hub id"},
+                {.name = "--api-key",
+                 .value = "KEY",
+                 .help = "what clients must send as bearer token"},
+                {.name = "--max-num-seqs",
+                 .value = "N",
+                 .help = "conversations computed at once",
+                 .kind = Flag::Kind::kInteger,
+                 .default_text = "16",
+                 .least = 1,
+                 .most = 4096},
+                {.name = "--max-num-batched-tokens",
+                 .value = "N",
+                 .help = "tokens computed in one step",
+                 .kind = Flag::Kind::kSize,
+                 .default_text = "512",
+                 .least = 1,
+                 .most = 1 << 20},
+                {.name = "--current-date",
+                 .value = "YYYY-MM-DD",
+                 .help = "what models are told; default the clock's"},
+                {.name = "--reasoning-field",
+                 .value = "NAME",
+                 .help = "the field that reasoning comes in",
+                 .default_text = "reasoning_content",
+                 .choices = {"reasoning_content", "reasoning"}},
+                {.name = "--executor",
+                 .value = "E",
+                 .help = "local, or modelled:FILE for scripted answers without a model",
+                 .default_text = "local"},
+                {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
+      .examples = {"pelton serve openai/gpt-oss-20b",
+                   "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
+                   "PELTON_API_KEY=secret pelton serve ./model --host 0.0.0.0"},
+      .run = run,
+  };
+  for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
+  return verb;
+}
+
+}  // namespace pelton::apps
