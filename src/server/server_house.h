@@ -1,0 +1,131 @@
+// For tests: a server with everything behind it, on a free port of this machine, whose model
+// answers by a script.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "chat/tiny_tokenizer.h"
+#include "engine/engine.h"
+#include "engine/modelled_executor.h"
+#include "net/http_client.h"
+#include "net/http_server.h"
+#include "net/sse.h"
+#include "server/scripted_model.h"
+#include "server/server.h"
+
+namespace pelton::server {
+
+class ServerHouse {
+ public:
+  struct Options {
+    Server::Options server;
+    engine::Engine::Options engine;
+    bool loaded = true;
+    // Changes the executor or the model before they start.
+    std::function<void(engine::ModelledExecutor::Options&)> executor = [](auto&) {};
+    std::function<void(ServedModel&)> model = [](ServedModel&) {};
+  };
+
+  ServerHouse(std::string_view script, Options options)
+      : tokenizer_(chat::tiny_tokenizer()),
+        log_(clock_, {.level = base::LogLevel::kNone}),
+        executor_(executor_options(script, options)),
+        engine_(options.engine, executor_, clock_, log_),
+        model_{.id = "tiny",
+               .aliases = {"org/alias"},
+               .created = 1'700'000'000,
+               .context_max = 4096,
+               .vocab_size = tokenizer_.vocab_size(),
+               .tokenizer = tokenizer_,
+               .harmony = chat::HarmonyTokens::find(tokenizer_).value(),
+               .stop_tokens = {},
+               .engine = engine_,
+               .sampling = {},
+               .reasoning_field = "reasoning_content",
+               .current_date = "2025-06-28"},
+        server_(options.server, clock_, log_),
+        http_(
+            {.address = "127.0.0.1", .port = 0},
+            [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+              server_.handle(std::move(request), std::move(exchange));
+            },
+            log_) {
+    options.model(model_);
+    if (options.loaded) load();
+    const Result<void> started = http_.start();
+    EXPECT_TRUE(started.ok());
+  }
+  ~ServerHouse() { http_.stop(std::chrono::milliseconds(0)); }
+
+  void load() { server_.serve(model_); }
+  Server& server() { return server_; }
+  engine::Engine& engine() { return engine_; }
+  const tokenizer::Tokenizer& tokenizer() const { return tokenizer_; }
+
+  net::HttpCall call(std::string method, std::string target, std::string body) const {
+    net::HttpCall call;
+    call.method = std::move(method);
+    call.port = http_.port();
+    call.target = std::move(target);
+    call.body = std::move(body);
+    return call;
+  }
+  net::HttpResponse fetch(net::HttpCall call) {
+    Result<net::HttpResponse> response = net::http_fetch(client_, std::move(call));
+    EXPECT_TRUE(response.ok()) << (response.ok() ? "" : response.error().message);
+    return response.ok() ? std::move(response).value() : net::HttpResponse{.status = 0};
+  }
+  net::HttpResponse get(std::string target) { return fetch(call("GET", std::move(target), "")); }
+  net::HttpResponse post(std::string target, std::string body) {
+    return fetch(call("POST", std::move(target), std::move(body)));
+  }
+  net::HttpClient& client() { return client_; }
+
+ private:
+  engine::ModelledExecutor::Options executor_options(std::string_view script,
+                                                     const Options& options) {
+    auto made = scripted_executor(script, "script.json", tokenizer_, clock_);
+    EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().message);
+    options.executor(*made);
+    return std::move(made).value();
+  }
+
+  const base::SystemClock clock_;
+  const tokenizer::Tokenizer tokenizer_;
+  base::Log log_;
+  engine::ModelledExecutor executor_;
+  engine::Engine engine_;
+  ServedModel model_;
+  Server server_;
+  net::HttpServer http_;
+  net::HttpClient client_{{}};
+};
+
+inline Json parsed(const std::string& text) {
+  Result<Json> json = Json::parse(text);
+  EXPECT_TRUE(json.ok()) << text;
+  return json.ok() ? std::move(json).value() : Json();
+}
+
+// The data of a stream's events, "[DONE]" among them.
+inline std::vector<std::string> events_of(const std::string& body) {
+  std::vector<std::string> events;
+  net::SseParser parser({});
+  const Result<void> fed =
+      parser.feed(body, [&](const net::SseEvent& event) { events.push_back(event.data); });
+  EXPECT_TRUE(fed.ok());
+  return events;
+}
+
+}  // namespace pelton::server

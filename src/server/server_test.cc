@@ -1,0 +1,425 @@
+#include "server/server.h"
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "server/chat_stream_text.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr std::string_view kScript = R"({"rules": [
+  {"when": "", "then": "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>Hello world, END of it.<|return|>"},
+  {"when": "weather", "then": "<|channel|>analysis<|message|>Call.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\":\"Bern\"}<|call|>"},
+  {"when": "sunny", "then": "<|channel|>final<|message|>It is sunny \ud83d\udc96.<|return|>"},
+  {"when": "control", "then": "<|start|><|message|><|channel|><|call|>"},
+  {"when": "endless", "then": ["<|channel|>analysis<|message|>", {"text": "on and on ", "times": 2000}]},
+  {"when": "raw prompt", "then": "text END more<|return|>"}
+]})";
+
+std::string chat(std::string_view words, std::string_view extra) {
+  return R"({"messages":[{"role":"user","content":")" + std::string(words) + "\"}]" +
+         (extra.empty() ? "" : ",") + std::string(extra) + "}";
+}
+
+// The same request, whole and streamed; both must say the same.
+ChatText ask(ServerHouse& house, std::string_view words, const std::string& extra) {
+  const std::string comma = extra.empty() ? "" : ",";
+  const net::HttpResponse whole = house.post("/v1/chat/completions", chat(words, extra));
+  EXPECT_EQ(whole.status, 200) << whole.body;
+  const net::HttpResponse streamed = house.post(
+      "/v1/chat/completions",
+      chat(words, extra + comma + R"("stream":true,"stream_options":{"include_usage":true})"));
+  EXPECT_EQ(streamed.status, 200) << streamed.body;
+  EXPECT_EQ(streamed.headers.get("X-Accel-Buffering"), "no");
+  EXPECT_TRUE(streamed.headers.get("Content-Type").starts_with("text/event-stream"));
+  const ChatText text = whole_text(whole.body);
+  EXPECT_EQ(streamed_text(streamed.body), text) << streamed.body;
+  EXPECT_EQ(whole.body.find("<|"), std::string::npos);
+  return text;
+}
+
+std::string error_code(const net::HttpResponse& response) {
+  const Json json = parsed(response.body);
+  const Json* error = json.find("error");
+  EXPECT_NE(error, nullptr) << response.body;
+  return error == nullptr ? "" : error->string("code").value_or("null");
+}
+
+TEST(Server, ChatsWholeAndStreamed) {
+  ServerHouse house(kScript, {});
+  const ChatText text = ask(house, "hi", "");
+  EXPECT_EQ(text.reasoning, "Think.");
+  EXPECT_EQ(text.content, "Hello world, END of it.");
+  EXPECT_EQ(text.finish_reason, "stop");
+  EXPECT_TRUE(text.calls.empty());
+  EXPECT_EQ(text.reasoning_tokens, 6);
+  EXPECT_GT(text.completion_tokens, text.reasoning_tokens);
+}
+
+TEST(Server, NamesTheReasoningAsTold) {
+  ServerHouse::Options options;
+  options.model = [](ServedModel& model) { model.reasoning_field = "reasoning"; };
+  ServerHouse house(kScript, std::move(options));
+  const auto message = [&](std::string_view extra) {
+    const Json json = parsed(house.post("/v1/chat/completions", chat("hi", extra)).body);
+    return *json.find("choices")->as_array().at(0).find("message");
+  };
+  EXPECT_EQ(message("").string("reasoning"), "Think.");
+  EXPECT_EQ(message("").find("reasoning_content"), nullptr);
+  EXPECT_EQ(message(R"("include_reasoning":false)").find("reasoning"), nullptr);
+}
+
+TEST(Server, ToolRoundTrip) {
+  ServerHouse house(kScript, {});
+  const std::string tools =
+      R"("tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object",)"
+      R"("properties":{"city":{"type":"string"}}}}},{"type":"web_search"}])";
+  const ChatText call = ask(house, "weather?", tools);
+  EXPECT_EQ(call.finish_reason, "tool_calls");
+  ASSERT_EQ(call.calls.size(), 1u);
+  EXPECT_EQ(call.calls[0].first, "get_weather");
+  EXPECT_EQ(call.calls[0].second, R"({"city":"Bern"})");
+  EXPECT_EQ(call.content, "");
+
+  const net::HttpResponse answer = house.post("/v1/chat/completions", R"({"messages":[
+    {"role":"user","content":"weather?"},
+    {"role":"assistant","content":null,"reasoning_content":"Call.","tool_calls":[{"id":"call_1",
+      "type":"function","function":{"name":"get_weather","arguments":"{\"city\":\"Bern\"}"}}]},
+    {"role":"tool","tool_call_id":"call_1","content":"sunny"}],)" + tools +
+                                                                          "}");
+  EXPECT_EQ(whole_text(answer.body).content, "It is sunny \xF0\x9F\x92\x96.");
+  EXPECT_TRUE(answer.headers.has("x-pelton-warning"));
+}
+
+TEST(Server, StopStringsCutTheContentOnly) {
+  ServerHouse house(kScript, {});
+  const ChatText cut = ask(house, "hi", R"("stop":["END","Think"])");
+  EXPECT_EQ(cut.content, "Hello world, ");
+  EXPECT_EQ(cut.reasoning, "Think.");
+  EXPECT_EQ(cut.finish_reason, "stop");
+  EXPECT_EQ(ask(house, "hi", R"("stop":"END","include_stop_str_in_output":true)").content,
+            "Hello world, END");
+  // What only looked like a stop comes out at the end.
+  EXPECT_EQ(ask(house, "hi", R"("stop":"it.!")").content, "Hello world, END of it.");
+}
+
+TEST(Server, LengthEndsIt) {
+  ServerHouse house(kScript, {});
+  const ChatText text = ask(house, "hi", R"("max_tokens":5)");
+  EXPECT_EQ(text.finish_reason, "length");
+  EXPECT_EQ(text.content, "");
+  EXPECT_EQ(text.completion_tokens, 5);
+}
+
+TEST(Server, LogprobsCoverTheContent) {
+  ServerHouse house(kScript, {});
+  const ChatText text = ask(house, "sunny", R"("logprobs":true,"top_logprobs":2)");
+  std::string spelled;
+  const Json entries = parsed("[" + [&] {
+    std::string list = text.logprobs;
+    for (size_t at = 0; (at = list.find("}{", at)) != std::string::npos; ++at) {
+      list.insert(at + 1, ",");
+    }
+    return list;
+  }() + "]");
+  for (const Json& entry : entries.as_array()) {
+    for (const Json& byte : entry.find("bytes")->as_array()) {
+      spelled += static_cast<char>(byte.as_integer());
+    }
+  }
+  EXPECT_EQ(spelled, text.content);
+  EXPECT_EQ(ask(house, "hi", R"("logprobs":false)").logprobs, "");
+  // No entries for what the stop string cut off.
+  const ChatText cut = ask(house, "hi", R"("logprobs":true,"stop":"wor")");
+  EXPECT_EQ(cut.content, "Hello ");
+  EXPECT_EQ(cut.logprobs.find("END"), std::string::npos);
+}
+
+TEST(Server, NothingTheModelWritesIsAnError) {
+  ServerHouse house(kScript, {});
+  const ChatText text = ask(house, "control", "");
+  EXPECT_GT(text.completion_tokens, 0);
+  ask(house, "hi", R"("ignore_eos":true,"max_tokens":100)");
+}
+
+TEST(Server, PlainCompletions) {
+  ServerHouse house(kScript, {});
+  const auto choices = [&](const std::string& body) {
+    const net::HttpResponse response = house.post("/v1/completions", body);
+    EXPECT_EQ(response.status, 200) << response.body;
+    return *parsed(response.body).find("choices");
+  };
+  const Json one = choices(R"({"prompt":"raw prompt","max_tokens":100})");
+  EXPECT_EQ(one.as_array().at(0).string("text"), "text END more");
+  EXPECT_EQ(one.as_array().at(0).string("finish_reason"), "stop");
+  const Json two = choices(R"({"prompt":["raw prompt","raw prompt"],"stop":"END","logprobs":1})");
+  ASSERT_EQ(two.as_array().size(), 2u);
+  EXPECT_EQ(two.as_array().at(1).string("text"), "text ");
+  EXPECT_EQ(two.as_array().at(1).find("logprobs")->find("tokens")->as_array().size(), 5u);
+  const Json cut = choices(R"({"prompt":"raw prompt","max_tokens":4})");
+  EXPECT_EQ(cut.as_array().at(0).string("text"), "text");
+  EXPECT_EQ(cut.as_array().at(0).string("finish_reason"), "length");
+
+  const net::HttpResponse streamed = house.post(
+      "/v1/completions",
+      R"({"prompt":"raw prompt","max_tokens":100,"stream":true,"stream_options":{"include_usage":true}})");
+  std::string text;
+  const std::vector<std::string> events = events_of(streamed.body);
+  ASSERT_GE(events.size(), 3u);
+  EXPECT_EQ(events.back(), "[DONE]");
+  for (size_t i = 0; i + 2 < events.size(); ++i) {
+    text += parsed(events[i]).find("choices")->as_array().at(0).string("text").value_or("");
+  }
+  EXPECT_EQ(text, "text END more");
+  EXPECT_GT(parsed(events[events.size() - 2]).find("usage")->integer("completion_tokens"), 0);
+}
+
+TEST(Server, ControlTokensInPromptsNeedLeave) {
+  ServerHouse house(kScript, {});
+  const std::string body = R"({"prompt":[72,200006]})";
+  const net::HttpResponse refused = house.post("/v1/completions", body);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("--allow-control-tokens"), std::string::npos);
+
+  ServerHouse::Options options;
+  options.model = [](ServedModel& model) { model.control_tokens_in_prompts = true; };
+  ServerHouse open(kScript, std::move(options));
+  EXPECT_EQ(open.post("/v1/completions", body).status, 200);
+}
+
+TEST(Server, ModelsAndSmallRoutes) {
+  ServerHouse::Options options;
+  options.server.version = "1.2.3";
+  ServerHouse house(kScript, std::move(options));
+  const Json list = parsed(house.get("/v1/models").body);
+  ASSERT_EQ(list.find("data")->as_array().size(), 2u);
+  EXPECT_EQ(list.find("data")->as_array().at(0).string("id"), "tiny");
+  EXPECT_EQ(parsed(house.get("/v1/models/tiny").body).string("id"), "tiny");
+  EXPECT_EQ(parsed(house.get("/v1/models/org/alias").body).string("root"), "tiny");
+  EXPECT_EQ(house.get("/v1/models/other").status, 404);
+  EXPECT_EQ(house.get("/health").status, 200);
+  EXPECT_EQ(house.get("/health/live").status, 200);
+  EXPECT_EQ(house.get("/health/ready").status, 200);
+  EXPECT_EQ(parsed(house.get("/version").body).string("version"), "1.2.3");
+  EXPECT_NE(house.get("/").body.find("curl"), std::string::npos);
+  EXPECT_EQ(house.fetch(house.call("OPTIONS", "/v1/models", "")).status, 204);
+
+  const net::HttpResponse unknown = house.get("/v1/decisions");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(error_code(unknown), "unknown_url");
+  const net::HttpResponse wrong = house.get("/v1/chat/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers.get("Allow"), "POST");
+}
+
+TEST(Server, RequestIdsComeBackOrAreMade) {
+  ServerHouse house(kScript, {});
+  net::HttpCall call = house.call("GET", "/health", "");
+  call.headers.add("X-Request-Id", "mine-1");
+  EXPECT_EQ(house.fetch(call).headers.get("x-request-id"), "mine-1");
+  EXPECT_TRUE(house.get("/health").headers.get("x-request-id").starts_with("req_"));
+  EXPECT_NE(house.get("/health").headers.get("x-request-id"),
+            house.get("/health").headers.get("x-request-id"));
+}
+
+TEST(Server, RefusesBadRequestsAsOpenAiDoes) {
+  ServerHouse house(kScript, {});
+  const auto chat_status = [&](const std::string& body) {
+    const net::HttpResponse response = house.post("/v1/chat/completions", body);
+    if (response.status != 200) error_code(response);
+    return response.status;
+  };
+  EXPECT_EQ(chat_status("{"), 400);
+  EXPECT_EQ(chat_status(""), 400);
+  EXPECT_EQ(chat_status(std::string(100'000, '[')), 400);
+  EXPECT_EQ(chat_status(chat("hi", "\"x\":" + std::string(50'000, '[') + std::string(50'000, ']'))),
+            400);
+  EXPECT_EQ(chat_status(chat("hi", R"("temperature":3)")), 400);
+  EXPECT_EQ(chat_status(chat("hi", R"("model":"other")")), 404);
+  EXPECT_EQ(chat_status(chat("hi", R"("model":"org/alias")")), 200);
+
+  const net::HttpResponse too_long =
+      house.post("/v1/chat/completions", chat(std::string(10'000, 'x'), R"("max_tokens":5)"));
+  EXPECT_EQ(too_long.status, 400);
+  EXPECT_EQ(error_code(too_long), "context_length_exceeded");
+  const net::HttpResponse too_many =
+      house.post("/v1/completions", R"({"prompt":"abc","max_tokens":4094})");
+  EXPECT_EQ(error_code(too_many), "context_length_exceeded");
+  EXPECT_NE(too_many.body.find("4096"), std::string::npos);
+  EXPECT_NE(too_many.body.find("4097"), std::string::npos);
+}
+
+TEST(Server, AsksForItsKey) {
+  ServerHouse::Options options;
+  options.server.api_key = "secret";
+  ServerHouse house(kScript, std::move(options));
+  const auto status = [&](const std::string& path, const std::string& authorization) {
+    net::HttpCall call = house.call("GET", path, "");
+    if (!authorization.empty()) call.headers.add("Authorization", authorization);
+    return house.fetch(call).status;
+  };
+  EXPECT_EQ(status("/v1/models", ""), 401);
+  EXPECT_EQ(status("/v1/models", "Bearer wrong!"), 401);
+  EXPECT_EQ(status("/v1/models", "Bearer secre"), 401);
+  EXPECT_EQ(status("/v1/models", "Bearer secrets"), 401);
+  EXPECT_EQ(status("/v1/models", "Bearer "), 401);
+  EXPECT_EQ(status("/v1/models", "Bearer secret"), 200);
+  EXPECT_EQ(status("/unknown", ""), 401);
+  EXPECT_EQ(status("/health", ""), 200);
+  EXPECT_EQ(error_code(house.post("/v1/chat/completions", chat("hi", ""))), "invalid_api_key");
+}
+
+TEST(Server, SaysWhenItIsNotReady) {
+  ServerHouse::Options options;
+  options.loaded = false;
+  ServerHouse house(kScript, std::move(options));
+  EXPECT_EQ(house.get("/health").status, 503);
+  EXPECT_EQ(house.get("/health/live").status, 200);
+  const net::HttpResponse early = house.post("/v1/chat/completions", chat("hi", ""));
+  EXPECT_EQ(early.status, 503);
+  EXPECT_TRUE(early.headers.has("Retry-After"));
+  house.load();
+  EXPECT_EQ(house.get("/health").status, 200);
+  house.server().drain();
+  EXPECT_EQ(house.get("/health/ready").status, 503);
+  EXPECT_EQ(house.get("/health/live").status, 200);
+  EXPECT_EQ(house.post("/v1/chat/completions", chat("hi", "")).status, 503);
+}
+
+template <typename Condition>
+bool eventually(const Condition& condition) {
+  for (int i = 0; i < 2000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+// Steps that take a moment, so that something can happen meanwhile.
+ServerHouse::Options slow_steps(engine::Engine::Options engine) {
+  ServerHouse::Options options;
+  options.engine = engine;
+  options.executor = [](engine::ModelledExecutor::Options& executor) {
+    executor.capacity.sequences_max = 1;
+    executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      return std::nullopt;
+    };
+  };
+  return options;
+}
+
+TEST(Server, AClientThatLeavesFreesItsBlocks) {
+  ServerHouse house(kScript, slow_steps({}));
+  for (const bool stream : {true, false}) {
+    std::atomic<bool> done{false};
+    std::atomic<size_t> bytes{0};
+    net::HttpCallEvents events;
+    events.on_body = [&](std::string_view piece) { bytes += piece.size(); };
+    events.on_done = [&](Result<void>) { done = true; };
+    const auto id =
+        house.client().start(house.call("POST", "/v1/chat/completions",
+                                        chat("endless", stream ? R"("stream":true)" : "")),
+                             std::move(events));
+    ASSERT_TRUE(
+        eventually([&] { return stream ? bytes > 0 : house.engine().stats().running == 1; }));
+    EXPECT_GT(house.engine().stats().full_blocks_used, 0);
+    house.client().cancel(id);
+    ASSERT_TRUE(eventually([&] { return done.load(); }));
+    ASSERT_TRUE(eventually([&] { return house.engine().stats().running == 0; }));
+    EXPECT_TRUE(eventually([&] { return house.engine().stats().full_blocks_used == 0; }));
+  }
+  EXPECT_EQ(house.post("/v1/chat/completions", chat("hi", "")).status, 200);
+}
+
+TEST(Server, TooManyAtOnceIs429) {
+  ServerHouse house(kScript, slow_steps({.inbox_max = 1}));
+  net::HttpClient others{{}};
+  std::atomic<int> done{0};
+  const auto start = [&] {
+    net::HttpCallEvents events;
+    events.on_done = [&](Result<void>) { ++done; };
+    return others.start(house.call("POST", "/v1/chat/completions", chat("endless", "")),
+                        std::move(events));
+  };
+  const auto running = start();
+  ASSERT_TRUE(eventually([&] { return house.engine().stats().running == 1; }));
+  const auto waiting = start();
+  ASSERT_TRUE(eventually([&] { return house.engine().stats().waiting == 1; }));
+
+  const net::HttpResponse refused = house.post("/v1/chat/completions", chat("hi", ""));
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(error_code(refused), "overloaded");
+  EXPECT_TRUE(refused.headers.has("Retry-After"));
+  others.cancel(running);
+  others.cancel(waiting);
+  ASSERT_TRUE(eventually([&] { return done == 2; }));
+}
+
+TEST(Server, AnEngineThatFailsIsAnswered) {
+  std::atomic<bool> failing{true};
+  ServerHouse::Options options;
+  options.executor = [&](engine::ModelledExecutor::Options& executor) {
+    executor.fail_step = [&](const engine::StepPlan&) -> std::optional<Error> {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (!failing) return std::nullopt;
+      return Error{ErrorCode::kInternal, "/secret/path broke", ""};
+    };
+  };
+  ServerHouse house(kScript, std::move(options));
+  const net::HttpResponse whole = house.post("/v1/chat/completions", chat("hi", ""));
+  EXPECT_EQ(whole.status, 500);
+  EXPECT_EQ(whole.body.find("secret"), std::string::npos);
+  EXPECT_EQ(house.post("/v1/chat/completions", chat("hi", R"("stream":true)")).status, 500);
+
+  // Amid a stream: as soon as something of it has come.
+  failing = false;
+  std::string body;
+  std::atomic<bool> done{false};
+  net::HttpCallEvents seen;
+  seen.on_body = [&](std::string_view piece) {
+    body += piece;
+    failing = true;
+  };
+  seen.on_done = [&](Result<void> result) {
+    EXPECT_TRUE(result.ok());
+    done = true;
+  };
+  house.client().start(
+      house.call("POST", "/v1/chat/completions", chat("endless", R"("stream":true)")),
+      std::move(seen));
+  ASSERT_TRUE(eventually([&] { return done.load(); }));
+  const std::vector<std::string> events = events_of(body);
+  ASSERT_GE(events.size(), 2u);
+  EXPECT_NE(parsed(events.back()).find("error"), nullptr);
+
+  failing = false;
+  EXPECT_EQ(house.post("/v1/chat/completions", chat("hi", "")).status, 200);
+}
+
+TEST(Server, AnswersManyAtOnceEachItsOwn) {
+  ServerHouse house(kScript, {});
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      const auto response = net::http_fetch(house.call(
+          "POST", "/v1/chat/completions", chat(i % 2 == 0 ? "hi" : "sunny", R"("stream":true)")));
+      if (!response.ok()) return;
+      const std::string content = streamed_text(response->body).content;
+      if (content == (i % 2 == 0 ? "Hello world, END of it." : "It is sunny \xF0\x9F\x92\x96.")) {
+        ++right;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 8);
+}
+
+}  // namespace
+}  // namespace pelton::server
