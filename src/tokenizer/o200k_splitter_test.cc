@@ -120,5 +120,16 @@ TEST(O200kSplitter, AgreesWithThePatternOnRandomText) {
   }
 }
 
+// PCRE2's match limit must not change what an honest pattern does to a long piece.
+TEST(O200kSplitter, AgreesWithThePatternOnLongRuns) {
+  for (const std::string_view unit :
+       {" ", "a", "A", "!", "\n", " \n", "\xE4\xB8\xAD", "A\xCC\x80"}) {
+    std::string text;
+    while (text.size() < 3'000'000) text += unit;
+    text += "x y Zq";
+    EXPECT_TRUE(scanned(text) == pieces(by_pattern(), text)) << unit;
+  }
+}
+
 }  // namespace
 }  // namespace pelton::tokenizer

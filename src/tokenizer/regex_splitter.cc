@@ -2,6 +2,8 @@
 // PCRE2_NO_UTF_CHECK: without it PCRE2 checks the whole rest of the text again for each piece.
 #include "tokenizer/regex_splitter.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -15,8 +17,10 @@ namespace pelton::tokenizer {
 namespace {
 
 constexpr size_t kPatternBytesMax = 16384;
-// A piece of honest text takes a few dozen; the o200k pattern on 1 MB of spaces stays below this.
-constexpr uint32_t kMatchLimit = 1'000'000;
+// PCRE2 counts each character that a repeat gives back, and `\s*[\r\n]+` gives back a whole run of
+// spaces. So an honest pattern may take some steps for each byte of the text, but no more.
+constexpr uint64_t kMatchStepsBase = 100'000;
+constexpr uint64_t kMatchStepsPerByte = 16;
 constexpr uint32_t kHeapLimitKiB = 64 * 1024;
 
 using CodePointer = std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)>;
@@ -78,13 +82,16 @@ struct RegexSplitter::Pattern {
 // One split call's state: PCRE2's scratch memory must not be shared between threads.
 class RegexSplitter::Search {
  public:
-  Search(const std::vector<Pattern>& patterns, base::FunctionRef<void(std::string_view)> piece)
+  Search(const std::vector<Pattern>& patterns, size_t text_bytes,
+         base::FunctionRef<void(std::string_view)> piece)
       : patterns_(patterns),
         piece_(piece),
         match_(pcre2_match_data_create(1, nullptr), &pcre2_match_data_free),
         limits_(pcre2_match_context_create(nullptr), &pcre2_match_context_free) {
     CHECK(match_ != nullptr && limits_ != nullptr, "out of memory");
-    pcre2_set_match_limit(limits_.get(), kMatchLimit);
+    const uint64_t steps = kMatchStepsBase + kMatchStepsPerByte * text_bytes;
+    pcre2_set_match_limit(limits_.get(),
+                          static_cast<uint32_t>(std::min<uint64_t>(steps, UINT32_MAX)));
     pcre2_set_heap_limit(limits_.get(), kHeapLimitKiB);
   }
 
@@ -157,7 +164,7 @@ RegexSplitter::~RegexSplitter() = default;
 
 void RegexSplitter::split(std::string_view text,
                           base::FunctionRef<void(std::string_view)> piece) const {
-  Search(patterns_, piece).cut(text, 0);
+  Search(patterns_, text.size(), piece).cut(text, 0);
 }
 
 }  // namespace pelton::tokenizer
