@@ -1,0 +1,32 @@
+// A hash of bytes that come piece by piece: SHA-256, and SHA-1 where a hub still names files by it.
+// One thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace pelton::base {
+
+class Digest {
+ public:
+  enum class Kind { kSha1, kSha256 };
+
+  explicit Digest(Kind kind);
+  ~Digest();
+  Digest(Digest&&) noexcept;
+  Digest& operator=(Digest&&) noexcept;
+
+  void update(std::string_view bytes);
+
+  // Lower-case hexadecimal. Ends this digest: nothing may follow.
+  std::string finish();
+
+ private:
+  struct Context;
+  std::unique_ptr<Context> context_;
+};
+
+std::string sha256(std::string_view bytes);
+
+}  // namespace pelton::base
