@@ -21,6 +21,7 @@ constexpr size_t kPipelinedBytesMax = 64 * 1024;
 // How long a client may take to hear a last answer. Closing at once, with its bytes unread, would
 // make the kernel send a reset that can destroy the answer on its way.
 constexpr std::chrono::milliseconds kLingerTime{2000};
+constexpr std::chrono::milliseconds kLingerTimeDraining{200};  // a stopping server waits for these
 
 HttpLimits limits_of(const HttpServer::Options& options) {
   HttpLimits limits;
@@ -86,6 +87,7 @@ void Connection::drain() {
   const bool idle = phase_ == Phase::kReading && reader_.state() == RequestReader::State::kIdle;
   if (idle) return close_now();
   reply_.keep_alive = false;
+  if (phase_ == Phase::kLingering) set_deadline(Deadline::kLinger, kLingerTimeDraining);
 }
 
 void Connection::close_now() {
@@ -160,7 +162,9 @@ void Connection::watch_for_reset() {
 // sees. Before the head that is an interim response; inside a chunked body a leading zero of the
 // next chunk's size.
 void Connection::probe_half_closed() {
-  if (!reply_.open || !queue_.empty() || reply_.http_1_0) return;
+  // What is on its way may have left before the client did: it proves nothing.
+  probe_due_ = reply_.open && !queue_.empty();
+  if (!reply_.open || probe_due_ || reply_.http_1_0) return;
   if (!reply_.streaming) {
     queue_.push(std::string_view("HTTP/1.1 100 Continue\r\n\r\n"));
   } else if (reply_.framing == Framing::kChunked && !reply_.head_request) {
@@ -316,6 +320,7 @@ void Connection::exchange_dropped(uint64_t id) {
 
 void Connection::append_head(int status, const HttpHeaders& headers,
                              std::string_view framing_lines) {
+  if (server_->draining.load()) reply_.keep_alive = false;
   std::string head;
   head.reserve(256);
   head += fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", status, reason_phrase(status),
@@ -376,6 +381,7 @@ void Connection::on_queue_empty() {
   if (phase_ != Phase::kAnswering) return;
   clear_deadline();
   if (!reply_.open) return end_exchange();
+  if (probe_due_) probe_half_closed();
   if (!reply_.drained) return;
   const std::function<void()> drained = reply_.drained;  // it may replace itself
   drained();
@@ -396,7 +402,7 @@ void Connection::linger() {
   phase_ = Phase::kLingering;
   SystemError ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
-  set_deadline(Deadline::kLinger, kLingerTime);
+  set_deadline(Deadline::kLinger, server_->draining.load() ? kLingerTimeDraining : kLingerTime);
   wait_readable();
 }
 

@@ -129,6 +129,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool read_pending_ = false;
   bool reset_watched_ = false;
   bool eof_ = false;
+  bool probe_due_ = false;
 
   uint64_t exchange_id_ = 0;
   Reply reply_;
