@@ -110,7 +110,7 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});
-  node::LoadedModel::Options options = model_options(arguments);
+  TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   options.executor.sequences_max = 1;
   TRY_ASSIGN(const std::unique_ptr<node::LoadedModel> model,
              load_model(arguments.text("MODEL"), options, clock, log));

@@ -2,12 +2,32 @@
 
 #include <random>
 
+#include <fmt/format.h>
+
+#include "base/file.h"
 #include "cli/terminal.h"
+#include "engine/modelled_executor.h"
+#include "server/scripted_model.h"
 
 namespace pelton::apps {
 namespace {
 
 using cli::Flag;
+
+constexpr std::string_view kModelled = "modelled:";
+constexpr size_t kScriptBytesMax = size_t{16} << 20;
+
+// `clock` outlives the executor.
+Result<std::unique_ptr<engine::Executor>> make_modelled(const std::string& file,
+                                                        const tokenizer::Tokenizer& tokenizer,
+                                                        const base::Clock& clock) {
+  Result<std::string> script = base::read_file(file, kScriptBytesMax);
+  if (!script) return Error{ErrorCode::kBadConfig, script.error().message};
+  TRY_ASSIGN(engine::ModelledExecutor::Options options,
+             server::scripted_executor(*script, file, tokenizer, clock));
+  return std::unique_ptr<engine::Executor>(
+      std::make_unique<engine::ModelledExecutor>(std::move(options)));
+}
 
 }  // namespace
 
@@ -33,10 +53,15 @@ std::vector<Flag> model_flags() {
            .value = "BYTES",
            .help = "memory for keys and values, as 4GiB; default half of what is free",
            .kind = Flag::Kind::kSize,
-           .least = 1}};
+           .least = 1},
+          {.name = "--executor",
+           .value = "E",
+           .help = "local, or modelled:FILE for scripted answers that nothing computes",
+           .default_text = "local"}};
 }
 
-node::LoadedModel::Options model_options(const cli::Arguments& arguments) {
+Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments,
+                                                 const base::Clock& clock) {
   node::LoadedModel::Options options;
   options.executor.kernels = arguments.text("--kernels");
   options.executor.threads = static_cast<int>(arguments.integer("--threads"));
@@ -45,6 +70,16 @@ node::LoadedModel::Options model_options(const cli::Arguments& arguments) {
   }
   if (arguments.has("--kv-cache-memory")) {
     options.executor.kv_bytes = arguments.integer("--kv-cache-memory");
+  }
+  const std::string& executor = arguments.text("--executor");
+  if (executor.starts_with(kModelled)) {
+    options.make_executor = [file = executor.substr(kModelled.size()),
+                             &clock](const tokenizer::Tokenizer& tokenizer) {
+      return make_modelled(file, tokenizer, clock);
+    };
+  } else if (executor != "local") {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--executor is 'local' or 'modelled:FILE', not '{}'", executor)};
   }
   return options;
 }

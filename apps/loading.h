@@ -13,11 +13,13 @@
 
 namespace pelton::apps {
 
-// --kernels --threads --max-model-len --kv-cache-memory: every verb that generates has them.
+// --kernels --threads --max-model-len --kv-cache-memory --executor: every verb that generates has
+// them.
 std::vector<cli::Flag> model_flags();
 
-// LoadedModel's options from those flags.
-node::LoadedModel::Options model_options(const cli::Arguments& arguments);
+// LoadedModel's options from those flags. `clock` outlives the model.
+Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments,
+                                                 const base::Clock& clock);
 
 // Loads the model; on a terminal it says so meanwhile.
 Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,

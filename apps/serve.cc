@@ -8,13 +8,10 @@
 #include "apps/loading.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
-#include "base/file.h"
 #include "cli/human_size.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
-#include "engine/modelled_executor.h"
 #include "net/http_server.h"
-#include "server/scripted_model.h"
 #include "server/server.h"
 
 namespace pelton::apps {
@@ -24,37 +21,13 @@ using cli::Flag;
 
 constexpr int64_t kDrainMs = 30'000;  // what a running answer gets after SIGTERM
 constexpr std::chrono::seconds kCloseGrace{5};
-constexpr std::string_view kModelled = "modelled:";
-constexpr size_t kScriptBytesMax = size_t{16} << 20;
-
-// `clock` outlives the executor.
-Result<std::unique_ptr<engine::Executor>> make_modelled(const std::string& file,
-                                                        const tokenizer::Tokenizer& tokenizer,
-                                                        const base::Clock& clock) {
-  Result<std::string> script = base::read_file(file, kScriptBytesMax);
-  if (!script) return Error{ErrorCode::kBadConfig, script.error().message};
-  TRY_ASSIGN(engine::ModelledExecutor::Options options,
-             server::scripted_executor(*script, file, tokenizer, clock));
-  return std::unique_ptr<engine::Executor>(
-      std::make_unique<engine::ModelledExecutor>(std::move(options)));
-}
 
 Result<node::LoadedModel::Options> node_options(const cli::Arguments& arguments,
                                                 const base::Clock& clock) {
-  node::LoadedModel::Options options = model_options(arguments);
+  TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   options.executor.sequences_max = static_cast<int>(arguments.integer("--max-num-seqs"));
   options.executor.batch_tokens_max =
       static_cast<int>(arguments.integer("--max-num-batched-tokens"));
-  const std::string& executor = arguments.text("--executor");
-  if (executor.starts_with(kModelled)) {
-    options.make_executor = [file = executor.substr(kModelled.size()),
-                             &clock](const tokenizer::Tokenizer& tokenizer) {
-      return make_modelled(file, tokenizer, clock);
-    };
-  } else if (executor != "local") {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--executor is 'local' or 'modelled:FILE', not '{}'", executor)};
-  }
   return options;
 }
 
@@ -230,10 +203,6 @@ cli::Verb serve_verb() {
                  .help = "the field that reasoning comes in",
                  .default_text = "reasoning_content",
                  .choices = {"reasoning_content", "reasoning"}},
-                {.name = "--executor",
-                 .value = "E",
-                 .help = "local, or modelled:FILE for scripted answers without a model",
-                 .default_text = "local"},
                 {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
       .examples = {"pelton serve openai/gpt-oss-20b",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",

@@ -3,6 +3,7 @@
 
 usage: terminal_test.py BINARY
 """
+import json
 import os
 import pathlib
 import pty
@@ -73,6 +74,12 @@ class Chat(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.model = cls.folder.name + "/model"
+        cls.script = cls.folder.name + "/script.json"
+        pathlib.Path(cls.script).write_text(json.dumps({"step_ms": 5, "rules": [
+            {"when": "", "then": "<|channel|>analysis<|message|>thinking\x1b[2J<|end|>"
+                                 "<|start|>assistant<|channel|>final<|message|>a wheel<|return|>"},
+            {"when": "again", "then": "<|channel|>final<|message|>as before<|return|>"},
+            {"when": "story", "then": ["<|channel|>final<|message|>", {"text": "and so on ", "times": 3000}]}]}))
         subprocess.run([BINARY, "synth", "--like", str(ROOT / "apps/demo_model.json"), cls.model], check=True,
                        capture_output=True)
 
@@ -81,56 +88,72 @@ class Chat(unittest.TestCase):
         cls.folder.cleanup()
 
     def session(self, *flags, env=None):
-        session = Session(BINARY, "chat", self.model, *flags, env=env)
+        session = Session(BINARY, "chat", self.model, "--executor", "modelled:" + self.script, *flags, env=env)
         self.addCleanup(session.close)
         session.expect("> ")
         return session
 
     def test_asks_and_answers(self):
-        session = self.session("--max-tokens", "24")
-        session.send("Hello\r")
-        session.expect(r"24 tokens")
+        session = self.session()
+        session.send("What is it?\r")
+        answer = session.expect(r"\d+ tokens")
+        self.assertIn("\x1b[2mthinking[2J", answer)  # dim, and without the model's escape
+        self.assertRegex(answer, r"(?s)thinking.*\x1b\[0m.*a wheel")
         session.expect("> ")
-        session.send("/help\r")
-        session.expect("/reasoning")
-        session.send("/reasoning high\r")
-        session.expect("high")
-        session.send("/reasoning soon\r")
-        session.expect("low, medium or high")
-        session.send("/clear\r")
-        session.expect("(?i)new conversation")
-        session.send("/nonsense\r")
-        session.expect("/help")
+        session.send("again\r")
+        session.expect("as before")
+        session.expect("> ")
+
+    def test_commands(self):
+        session = self.session()
+        for line, shown in (("/help", "/reasoning"), ("/reasoning high", "is high"),
+                            ("/reasoning soon", "low, medium or high"), ("/clear", "new conversation"),
+                            ("/nonsense", "/help lists")):
+            session.send(line + "\r")
+            session.expect(shown)
+            session.expect("> ")
         session.send("/quit\r")
         self.assertEqual(session.wait(), 0)
 
     def test_history_and_editing(self):
-        session = self.session("--max-tokens", "4")
+        session = self.session()
         session.send("/reasoning lowX\x7f\r")  # backspace
         session.expect("is low")
         session.expect("> ")
         session.send("\x1b[A\r")  # up: the same line again
         session.expect("is low")
+        session.expect("> ")
         session.send("\x04")
         self.assertEqual(session.wait(), 0)
 
     def test_interrupts(self):
-        session = self.session("--max-tokens", "100000")
-        session.send("Tell me a long story\r")
-        session.expect("story")
-        time.sleep(0.5)
+        session = self.session()
+        session.send("Tell me a story\r")
+        session.expect("and so on")
         session.send("\x03")  # stops the answer, not the chat
         session.expect("stopped")
         session.expect("> ")
-        session.send("half a line\x03")  # gives the line up
+        session.send("half a line")
+        session.expect("half a line")
+        session.send("\x03")  # gives the line up
         session.expect("> ")
-        session.send("\x04")
-        self.assertEqual(session.wait(), 0)
+        session.send("again\r")
+        session.expect("as before")
+        session.expect("> ")
+        session.send("\x03")
+        session.expect("> ")
+        session.send("\x03")  # twice in a row leaves
+        self.assertEqual(session.wait(), 130)
 
     def test_no_color(self):
-        session = self.session("--max-tokens", "4", env={"NO_COLOR": "1"})
+        session = self.session(env={"NO_COLOR": "1"})
         session.send("x\r")
-        self.assertNotIn("\x1b[2m", session.expect("4 tokens"))
+        self.assertNotIn("\x1b[2m", session.expect(r"\d tokens"))
+
+    def test_pipe(self):
+        done = subprocess.run([BINARY, "chat", self.model, "--executor", "modelled:" + self.script],
+                              input=b"What?\nagain\n", capture_output=True, timeout=60, check=True)
+        self.assertEqual(done.stdout, b"thinking[2J\na wheel\nas before\n")
 
 
 if __name__ == "__main__":
