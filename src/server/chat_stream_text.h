@@ -15,7 +15,7 @@ struct ChatText {
   std::string reasoning;
   std::vector<std::pair<std::string, std::string>> calls;  // name, arguments
   std::string finish_reason;
-  std::string logprobs;  // the tokens' entries, as JSON, in a row
+  std::string logprobs;  // the tokens' entries, as JSON, commas between
   int64_t completion_tokens = -1;
   int64_t reasoning_tokens = -1;
 
@@ -33,7 +33,10 @@ inline void read_usage(const Json& json, ChatText& text) {
 inline void read_logprobs(const Json& choice, ChatText& text) {
   const Json* logprobs = choice.find("logprobs");
   if (logprobs == nullptr || logprobs->is_null()) return;
-  for (const Json& entry : logprobs->find("content")->as_array()) text.logprobs += entry.dump();
+  for (const Json& entry : logprobs->find("content")->as_array()) {
+    if (!text.logprobs.empty()) text.logprobs += ',';
+    text.logprobs += entry.dump();
+  }
 }
 
 inline ChatText whole_text(const std::string& body) {

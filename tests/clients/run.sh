@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Real clients against a server that answers by script.json.
+#
+# usage: run.sh WORK_FOLDER PELTON
+#
+# Installs the pinned clients and their node into WORK_FOLDER, makes a tiny model there, serves it,
+# waits for its health, runs the tests, and ends the server. Every step is bounded in time. Exit code
+# 77 (skipped): the clients cannot be fetched here; an error under PELTON_FULL=1.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(realpath -m "$1")
+pelton=$(realpath "$2")
+export API_KEY=key-of-the-test
+
+mkdir -p "$work"
+cp "$here"/package.json "$here"/package-lock.json "$here"/.npmrc "$here"/*.mjs "$work"/
+cd "$work"
+
+installed() {
+  [[ -x node_modules/.bin/node ]] && cmp -s package-lock.json installed.lock &&
+    node_modules/.bin/node --version >/dev/null
+}
+if ! installed; then
+  rm -f installed.lock
+  if ! timeout 300 npm ci --no-audit --no-fund --loglevel=error; then
+    echo "clients: npm could not fetch them" >&2
+    [[ ${PELTON_FULL:-} == 1 ]] && exit 1
+    exit 77
+  fi
+  cp package-lock.json installed.lock
+fi
+
+rm -rf tiny server.out
+timeout 60 "$pelton" synth --like "$here/../../testdata/golden/tiny/config.json" tiny >/dev/null
+
+PELTON_API_KEY=$API_KEY "$pelton" serve tiny --port 0 --executor "modelled:$here/script.json" \
+  >server.out 2>server.err &
+server=$!
+stop_server() {
+  kill "$server" 2>/dev/null || true
+  for _ in {1..100}; do
+    kill -0 "$server" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  kill -9 "$server" 2>/dev/null || true
+}
+trap stop_server EXIT
+
+url=
+for _ in {1..300}; do
+  url=$(sed -n 's/^listening on //p' server.out)
+  [[ -n $url ]] && curl -fs "$url/health" >/dev/null && break
+  if ! kill -0 "$server" 2>/dev/null; then
+    cat server.err >&2
+    exit 1
+  fi
+  sleep 0.1
+done
+if [[ -z $url ]]; then
+  echo "clients: the server did not begin to listen" >&2
+  exit 1
+fi
+
+BASE_URL=$url/v1 MODEL=tiny timeout 300 \
+  node_modules/.bin/node --test --test-timeout=120000 openai_client.test.mjs
+
+# And it ends as it should.
+kill "$server"
+status=0
+wait "$server" || status=$?
+trap - EXIT
+if [[ $status -ne 0 ]]; then
+  echo "clients: the server ended with exit code $status" >&2
+  cat server.err >&2
+  exit 1
+fi
