@@ -69,6 +69,21 @@ class Session:
         os.close(self.master)
 
 
+class Banner(unittest.TestCase):
+    def test_serve_says_what_it_serves(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([BINARY, "synth", "--like", str(ROOT / "apps/demo_model.json"), folder + "/wheel"],
+                           check=True, capture_output=True)
+            session = Session(BINARY, "serve", folder + "/wheel", "--port", "0")
+            self.addCleanup(session.close)
+            banner = session.expect(r"listening on http://127.0.0.1:\d+")
+            self.assertLessEqual(banner.count("\n"), 6, banner)
+            for part in ("wheel", "http://127.0.0.1:", "context", "curl http://127.0.0.1:", "keys and values"):
+                self.assertIn(part, banner)
+            session.send("\x03")
+            self.assertEqual(session.wait(), 0)
+
+
 class Chat(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

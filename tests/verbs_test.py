@@ -12,7 +12,11 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
+import urllib.error
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANKS = ROOT / "testdata" / "tokenizer" / "o200k_base.tiktoken"
@@ -138,23 +142,94 @@ class Verbs(unittest.TestCase):
                                   "--positions", "3:5", "--threads", 1))
             self.assertEqual(read_npy(out)[0], (2, shape[1]))
 
+
+
+class Serve(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.model = cls.folder.name + "/model"
+        done = pelton("synth", "--like", ROOT / "apps/demo_model.json", cls.model)
+        assert done.returncode == 0, done.stderr
+        cls.script = cls.folder.name + "/script.json"
+        pathlib.Path(cls.script).write_text(json.dumps({"step_ms": 20, "rules": [
+            {"when": "", "then": ["<|channel|>final<|message|>", {"text": "and on ", "times": 50}]}]}))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def serve(self, *flags, env=None):
+        """A running server and its port."""
+        server = subprocess.Popen([BINARY, "serve", self.model, "--port", "0", *flags], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, env={**os.environ, **(env or {})})
+
+        def end():
+            server.kill()
+            server.wait()
+            server.stdout.close()
+            server.stderr.close()
+        self.addCleanup(end)
+        line = server.stdout.readline().decode()
+        self.assertRegex(line, r"^listening on http://127\.0\.0\.1:\d+\n$")
+        return server, int(line.rsplit(":", 1)[1])
+
+    def ask(self, port, path="/v1/chat/completions", body=None, headers=None):
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers or {},
+                                         data=json.dumps(body).encode() if body else None)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return json.loads(response.read())
+
     def test_address_in_use_is_6(self):
-        with socket.socket() as taken, tempfile.TemporaryDirectory() as folder:
-            self.expect(0, pelton("synth", "--like", ROOT / "apps/demo_model.json", "--layers", 1, folder + "/m"))
+        with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
-            done = self.expect(6, pelton("serve", folder + "/m", "--port", taken.getsockname()[1]))
+            done = pelton("serve", self.model, "--port", taken.getsockname()[1])
+            self.assertEqual(done.returncode, 6, done.stderr)
             self.assertIn(str(taken.getsockname()[1]).encode(), done.stderr)
 
-    def test_serve_drains_on_sigterm(self):
-        with tempfile.TemporaryDirectory() as folder:
-            self.expect(0, pelton("synth", "--like", ROOT / "apps/demo_model.json", "--layers", 1, folder + "/m"))
-            with subprocess.Popen([BINARY, "serve", folder + "/m", "--port", "0"],
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
-                line = server.stdout.readline().decode()
-                self.assertRegex(line, r"^listening on http://127\.0\.0\.1:\d+\n$")
-                server.send_signal(signal.SIGTERM)
-                self.assertEqual(server.wait(30), 0)
+    def test_wrong_configuration(self):
+        script = pathlib.Path(self.folder.name) / "wrong.json"
+        script.write_text('{"rules": 3}')
+        for code, flags in ((3, ["--executor", f"modelled:{script}"]), (3, ["--executor", "modelled:/nowhere"]),
+                            (2, ["--executor", "warp"]), (2, ["--current-date", "tomorrow"]),
+                            (2, ["--port", "70000"]), (5, ["--kv-cache-memory", "1KiB"])):
+            done = pelton("serve", self.model, "--port", 0, *flags)
+            self.assertEqual(done.returncode, code, f"{flags}: {done.stderr}")
+
+    def test_running_answer_ends_before_the_server(self):
+        server, port = self.serve("--executor", "modelled:" + self.script)
+        body = {"messages": [{"role": "user", "content": "x"}]}
+        answer = {}
+        asking = threading.Thread(target=lambda: answer.update(self.ask(port, body=body)))
+        asking.start()
+        time.sleep(0.3)  # 150 steps of 20 ms: well in the middle
+        server.send_signal(signal.SIGTERM)
+        asking.join()
+        self.assertEqual(answer["choices"][0]["message"]["content"], "and on " * 50)
+        self.assertEqual(server.wait(30), 0)
+
+    def test_names_key_and_date(self):
+        _, port = self.serve("--served-model-name", "wheel", "--current-date", "2020-01-02", "--log-json",
+                             env={"PELTON_API_KEY": "secret"})
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.ask(port, "/v1/models")
+        self.assertEqual(refused.exception.code, 401)
+        refused.exception.close()
+        models = self.ask(port, "/v1/models", headers={"Authorization": "Bearer secret"})
+        self.assertEqual([model["id"] for model in models["data"]], ["wheel"])
+
+    def test_second_interrupt_ends_at_once(self):
+        server, port = self.serve("--executor", "modelled:" + self.script)
+        body = {"messages": [{"role": "user", "content": "x"}]}
+        asking = threading.Thread(target=lambda: self.assertRaises(OSError, self.ask, port, body=body))
+        asking.start()
+        time.sleep(0.3)
+        server.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        server.send_signal(signal.SIGINT)
+        self.assertEqual(server.wait(10), 130)
+        asking.join()
 
 
 if __name__ == "__main__":
