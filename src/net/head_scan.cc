@@ -75,14 +75,4 @@ HeadScan HeadScanner::scan(std::string_view text, const HttpLimits& limits) {
   }
 }
 
-bool has_clean_lines(std::string_view text) {
-  size_t line_start = 0;
-  while (line_start < text.size()) {
-    const LineEnd end = find_line_end(text, line_start);
-    if (!end.clean || end.at == std::string_view::npos) return false;
-    line_start = end.at + 2;
-  }
-  return true;
-}
-
 }  // namespace pelton::net

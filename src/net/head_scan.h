@@ -34,7 +34,4 @@ class HeadScanner {
   size_t lines_ = 0;
 };
 
-// Whether lines in `text` (a trailer section, say) end in CRLF only and hold no control characters.
-bool has_clean_lines(std::string_view text);
-
 }  // namespace pelton::net

@@ -7,6 +7,7 @@
 #include <boost/beast/http/basic_parser.hpp>
 
 #include "base/check.h"
+#include "net/chunk_decoder.h"
 #include "net/url.h"
 
 namespace pelton::net {
@@ -16,57 +17,68 @@ namespace http = boost::beast::http;
 using boost::beast::error_code;
 using BeastView = boost::beast::string_view;
 
-// Chunk-size lines with their extensions, and trailers: nobody we know sends long ones.
-constexpr size_t kChunkHeaderBytesMax = 16 * 1024;
-
-// The shortest end of a chunked body, "0\r\n\r\n". At a chunk boundary a valid sender still owes
-// that much, and Beast 1.81 asserts on less (it may see "0\r\n" and then only one byte more).
-constexpr size_t kChunkEndBytes = 5;
-
 std::string to_string(BeastView view) {
   return {view.data(), view.size()};
 }
 
-// What both directions share: Beast's parser reduced to events. The error that stops the parser at
-// the final chunk lets us drop the trailers unread.
+enum class BodyState { kMore, kDone, kMalformed, kTooLarge };
+
+// What both directions share: Beast's parser reduced to events, for heads and for bodies whose end
+// a length or the connection tells; chunks are our own.
 template <bool kRequest>
 class EventParser : public http::basic_parser<kRequest> {
  public:
   using BodySink = base::FunctionRef<void(std::string_view)>;
 
-  EventParser(HttpHeaders& headers, size_t body_bytes_max) : headers_(headers) {
-    this->eager(true);
+  EventParser(HttpHeaders& headers, size_t body_bytes_max)
+      : headers_(headers), chunks_(body_bytes_max) {
     this->header_limit(std::numeric_limits<uint32_t>::max());  // our own scan came first
     this->body_limit(body_bytes_max);
   }
 
-  bool final_chunk() const { return final_chunk_; }
-
-  // Feeds body bytes; returns how many were taken.
-  size_t put_body(std::string_view bytes, BodySink sink, error_code& error) {
+  // Feeds body bytes; `used` is how many were taken.
+  struct Fed {
+    BodyState state;
+    size_t used;
+  };
+  Fed put_body(std::string_view bytes, BodySink sink) {
+    if (this->chunked()) return put_chunks(bytes, sink);
     sink_ = &sink;
-    size_t taken = 0;
-    error = {};
-    while (!this->is_done() && taken < bytes.size()) {
-      const bool at_boundary = this->chunked() && chunk_left_ == 0;
-      if (at_boundary && bytes.size() - taken < kChunkEndBytes) break;
-      const size_t step = this->put({bytes.data() + taken, bytes.size() - taken}, error);
-      taken += step;
-      if (error || step == 0) break;
+    error_code error;
+    size_t used = 0;
+    while (!this->is_done() && used < bytes.size() && !error) {
+      used += this->put({bytes.data() + used, bytes.size() - used}, error);
     }
     sink_ = nullptr;
-    return taken;
+    if (error == http::error::body_limit) return {BodyState::kTooLarge, used};
+    if (error) return {BodyState::kMalformed, used};
+    return {this->is_done() ? BodyState::kDone : BodyState::kMore, used};
   }
 
-  std::string start_line_text;  // method or nothing
+  std::string method;
   std::string target;
   int version = 0;
   int status = 0;
 
  private:
-  void on_request_impl(http::verb, BeastView method, BeastView request_target, int http_version,
-                       error_code&) override {
-    start_line_text = to_string(method);
+  Fed put_chunks(std::string_view bytes, BodySink sink) {
+    const size_t used = chunks_.feed(bytes, sink);
+    switch (chunks_.state()) {
+      case ChunkDecoder::State::kMore:
+        return {BodyState::kMore, used};
+      case ChunkDecoder::State::kDone:
+        return {BodyState::kDone, used};
+      case ChunkDecoder::State::kTooLarge:
+        return {BodyState::kTooLarge, used};
+      case ChunkDecoder::State::kMalformed:
+        break;
+    }
+    return {BodyState::kMalformed, used};
+  }
+
+  void on_request_impl(http::verb, BeastView request_method, BeastView request_target,
+                       int http_version, error_code&) override {
+    method = to_string(request_method);
     target = to_string(request_target);
     version = http_version;
   }
@@ -83,35 +95,16 @@ class EventParser : public http::basic_parser<kRequest> {
     (*sink_)({body.data(), body.size()});
     return body.size();
   }
-  void on_chunk_header_impl(std::uint64_t size, BeastView, error_code& error) override {
-    chunk_left_ = size;
-    if (size == 0) {
-      final_chunk_ = true;
-      error = http::make_error_code(http::error::end_of_stream);
-    }
-  }
+  void on_chunk_header_impl(std::uint64_t, BeastView, error_code&) override {}
   size_t on_chunk_body_impl(std::uint64_t, BeastView body, error_code&) override {
-    (*sink_)({body.data(), body.size()});
-    chunk_left_ -= body.size();
     return body.size();
   }
   void on_finish_impl(error_code&) override {}
 
   HttpHeaders& headers_;
   BodySink* sink_ = nullptr;
-  std::uint64_t chunk_left_ = 0;
-  bool final_chunk_ = false;
+  ChunkDecoder chunks_;
 };
-
-// `text` starts with the final chunk (perhaps behind the CRLF of the one before), and Beast has
-// seen it to its end: how long it is with its trailers. 0: the trailers are not clean lines.
-size_t final_chunk_bytes(std::string_view text) {
-  size_t start = text.starts_with("\r\n") ? 2 : 0;
-  const size_t size_line_end = text.find("\r\n", start);
-  const size_t end = text.find("\r\n\r\n", size_line_end);
-  CHECK(size_line_end != std::string_view::npos && end != std::string_view::npos);
-  return has_clean_lines(text.substr(start, end + 4 - start)) ? end + 4 : 0;
-}
 
 size_t count_of(const HttpHeaders& headers, std::string_view name) {
   return static_cast<size_t>(
@@ -217,8 +210,8 @@ HttpRequest RequestReader::take() {
 }
 
 RequestReader::State RequestReader::read_head() {
-  // One empty line before a request is forgiven, as RFC 9112 asks.
-  if (state_ == State::kIdle && unread().starts_with("\r\n")) consume(2);
+  // Empty lines before a request are forgiven, as RFC 9112 asks.
+  while (state_ == State::kIdle && unread().starts_with("\r\n")) consume(2);
   if (unread().empty() || unread() == "\r") return state_;
   state_ = State::kHead;
   const HeadScan scan = scanner_.scan(unread(), limits_);
@@ -268,10 +261,10 @@ RequestReader::State RequestReader::check_request() {
   if (hosts > 1 || (hosts == 0 && !is_http_1_0_)) {
     return fail(400, "malformed_http", "the request must have exactly one Host header");
   }
-  if (!is_known_method(parser_->start_line_text)) {
+  if (!is_known_method(parser_->method)) {
     return fail(405, "method_not_allowed", "the request method is not supported");
   }
-  request_.method = parser_->start_line_text;
+  request_.method = parser_->method;
   Result<RequestTarget> target =
       parse_request_target(request_.method, parser_->target, headers.get("Host"));
   if (!target) return fail(400, "bad_target", target.error().message);
@@ -292,26 +285,21 @@ RequestReader::State RequestReader::check_request() {
 }
 
 RequestReader::State RequestReader::read_body() {
-  error_code error;
   std::string& body = request_.body;
-  consume(parser_->put_body(
-      unread(), [&body](std::string_view bytes) { body += bytes; }, error));
-  if (parser_->final_chunk()) {
-    const size_t end = final_chunk_bytes(unread());
-    if (end == 0) return fail(400, "malformed_http", "the trailers are malformed");
-    consume(end);
-    return state_ = State::kDone;
+  const auto [state, used] =
+      parser_->put_body(unread(), [&body](std::string_view bytes) { body += bytes; });
+  consume(used);
+  switch (state) {
+    case BodyState::kMore:
+      return state_;
+    case BodyState::kDone:
+      return state_ = State::kDone;
+    case BodyState::kTooLarge:
+      return fail(413, "body_too_large", "the request body is larger than the limit");
+    case BodyState::kMalformed:
+      break;
   }
-  if (error == http::error::body_limit) {
-    return fail(413, "body_too_large", "the request body is larger than the limit");
-  }
-  if (error && error != http::error::need_more) {
-    return fail(400, "malformed_http", "the request body is malformed");
-  }
-  if (unread().size() > kChunkHeaderBytesMax && !parser_->is_done()) {
-    return fail(400, "malformed_http", "a chunk header or the trailers are too long");
-  }
-  return state_ = parser_->is_done() ? State::kDone : State::kBody;
+  return fail(400, "malformed_http", "the request body is malformed");
 }
 
 ResponseReader::ResponseReader(const Options& options) : options_(options) {}
@@ -386,22 +374,20 @@ ResponseReader::State ResponseReader::accept_head(size_t head_bytes) {
 }
 
 ResponseReader::State ResponseReader::read_body(base::FunctionRef<void(std::string_view)> on_body) {
-  error_code error;
-  consume(parser_->put_body(unread(), on_body, error));
-  if (parser_->final_chunk()) {
-    const size_t end = final_chunk_bytes(unread());
-    if (end == 0) return fail("the response trailers are malformed");
-    consume(end);
-    if (!unread().empty()) keep_alive_ = false;
-    return state_ = State::kDone;
+  const auto [state, used] = parser_->put_body(unread(), on_body);
+  consume(used);
+  switch (state) {
+    case BodyState::kMore:
+      return state_;
+    case BodyState::kDone:
+      if (!unread().empty()) keep_alive_ = false;  // bytes that nobody asked for
+      return state_ = State::kDone;
+    case BodyState::kTooLarge:
+      return fail("the response body is larger than the limit");
+    case BodyState::kMalformed:
+      break;
   }
-  if (error == http::error::body_limit) return fail("the response body is larger than the limit");
-  if (error && error != http::error::need_more) return fail("the response body is malformed");
-  if (unread().size() > kChunkHeaderBytesMax && !parser_->is_done()) {
-    return fail("a chunk header or the trailers of the response are too long");
-  }
-  if (parser_->is_done() && !unread().empty()) keep_alive_ = false;
-  return state_ = parser_->is_done() ? State::kDone : State::kBody;
+  return fail("the response body is malformed");
 }
 
 ResponseReader::State ResponseReader::finish_at_eof() {
