@@ -71,7 +71,8 @@ class ServerHouse {
   void load() { server_.serve(model_); }
   Server& server() { return server_; }
   engine::Engine& engine() { return engine_; }
-  const tokenizer::Tokenizer& tokenizer() const { return tokenizer_; }
+  const ServedModel& model() const { return model_; }
+  base::Log& log() { return log_; }
 
   net::HttpCall call(std::string method, std::string target, std::string body) const {
     net::HttpCall call;

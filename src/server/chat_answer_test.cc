@@ -1,0 +1,126 @@
+#include "server/chat_answer.h"
+
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/utf8.h"
+#include "server/chat_stream_text.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr std::string_view kScript = R"({"rules": [{"when": "", "then": "x"}]})";
+
+class RandomAnswers {
+ public:
+  RandomAnswers(const ServedModel& model, uint64_t seed) : model_(model), random_(seed) {
+    const chat::HarmonyTokens& h = model.harmony;
+    controls_ = {h.start, h.message, h.channel, h.constrain, h.end, h.call, h.return_};
+  }
+
+  // Half of them mostly well formed, half of them any tokens.
+  std::vector<TokenId> tokens() {
+    std::vector<TokenId> made;
+    if (random_() % 2 == 0) {
+      static constexpr std::string_view kHeaders[] = {
+          "<|channel|>analysis<|message|>", "<|channel|>final<|message|>",
+          "<|channel|>commentary<|message|>",
+          "<|channel|>commentary to=functions.f <|constrain|>json<|message|>",
+          " to=functions.g<|channel|>commentary json<|message|>"};
+      for (uint64_t i = 1 + random_() % 4; i > 0; --i) {
+        append(made, kHeaders[random_() % std::size(kHeaders)]);
+        for (uint64_t n = random_() % 12; n > 0; --n) made.push_back(ordinary());
+        append(made, random_() % 3 == 0 ? "<|call|>" : "<|end|>");
+        append(made, "<|start|>assistant");
+      }
+    } else {
+      for (uint64_t i = random_() % 60; i > 0; --i) {
+        made.push_back(random_() % 3 == 0 ? controls_[random_() % controls_.size()] : ordinary());
+      }
+    }
+    return made;
+  }
+
+  ChatAnswer::Options options() {
+    ChatAnswer::Options options;
+    options.head.reasoning_field = "reasoning_content";
+    options.logprobs = random_() % 2 == 0;
+    for (uint64_t i = random_() % 3; i > 0; --i) {
+      std::string stop(1 + random_() % 2, ' ');
+      for (char& c : stop) c = static_cast<char>('a' + random_() % 3);
+      options.stop.push_back(std::move(stop));
+    }
+    return options;
+  }
+
+  uint64_t draw() { return random_(); }
+
+ private:
+  // Often one of few letters, so that stop strings are met.
+  TokenId ordinary() {
+    if (random_() % 2 == 0) return static_cast<TokenId>('a' + random_() % 3);
+    return static_cast<TokenId>(random_() % static_cast<uint64_t>(chat::kTinyOrdinaryTokens));
+  }
+  void append(std::vector<TokenId>& to, std::string_view text) {
+    const std::vector<TokenId> more = model_.tokenizer.encode_with_special(text);
+    to.insert(to.end(), more.begin(), more.end());
+  }
+
+  const ServedModel& model_;
+  std::mt19937_64 random_;
+  std::vector<TokenId> controls_;
+};
+
+struct Fed {
+  std::string whole;
+  std::string streamed;
+};
+
+Fed feed(const ServedModel& model, RandomAnswers& random) {
+  const ChatAnswer::Options options = random.options();
+  ChatAnswer whole(model, options);
+  ChatAnswer::Options streaming = options;
+  streaming.stream = true;
+  streaming.include_usage = true;
+  ChatAnswer streamed(model, streaming);
+  const std::vector<TokenId> tokens = random.tokens();
+  Fed fed;
+  for (const TokenId token : tokens) {
+    const engine::SampledToken sampled{.token = token, .logprob = -0.5f, .top = {}};
+    const Answer::Wants wants = whole.push(0, sampled);
+    EXPECT_EQ(streamed.push(0, sampled), wants);
+    if (random.draw() % 2 == 0) streamed.take_events(fed.streamed);
+    if (wants == Answer::Wants::kNothing) break;
+  }
+  const engine::StreamEnd end{.reason = random.draw() % 2 == 0 ? engine::FinishReason::kStop
+                                                               : engine::FinishReason::kLength};
+  whole.end(0, end);
+  streamed.end(0, end);
+  streamed.take_last_events(fed.streamed);
+  fed.whole = whole.whole_body();
+  return fed;
+}
+
+TEST(ChatAnswer, StreamedEqualsWholeForRandomTokens) {
+  const char* given = std::getenv("PELTON_SEED");
+  const uint64_t seed =
+      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  SCOPED_TRACE("PELTON_SEED=" + std::to_string(seed));
+  ServerHouse house(kScript, {});
+  RandomAnswers random(house.model(), seed);
+  for (int round = 0; round < 3000; ++round) {
+    const Fed fed = feed(house.model(), random);
+    const ChatText text = whole_text(fed.whole);
+    ASSERT_EQ(streamed_text(fed.streamed), text) << fed.whole << "\n" << fed.streamed;
+    ASSERT_TRUE(base::is_valid_utf8(fed.streamed));
+    ASSERT_FALSE(testing::Test::HasFailure());
+  }
+}
+
+}  // namespace
+}  // namespace pelton::server

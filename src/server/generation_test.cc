@@ -1,0 +1,186 @@
+#include "server/generation.h"
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "server/chat_answer.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr std::string_view kScript = R"({"context": 20000, "rules": [
+  {"when": "", "then": ["<|channel|>final<|message|>", {"text": "0123456789", "times": 100}]}]})";
+
+// An exchange whose net thread is the test's, and whose client reads when the test says so.
+class ScriptedExchange final : public net::Exchange {
+ public:
+  void send(net::HttpResponse response) override {
+    sent = std::move(response);
+    end();
+  }
+  void start_stream(int status, net::HttpHeaders) override { stream_status = status; }
+  void write(std::string bytes) override {
+    body += bytes;
+    ++writes;
+  }
+  void finish() override {
+    finished = true;
+    end();
+  }
+  size_t queued_bytes() const override { return backlog; }
+  void on_drained(std::function<void()> drained) override { drained_ = std::move(drained); }
+  void on_closed(std::function<void()> closed) override { closed_ = std::move(closed); }
+  bool closed() const override { return false; }
+  void post(std::function<void()> work) override {
+    {
+      const std::lock_guard lock(mutex_);
+      posted_.push_back(std::move(work));
+    }
+    came_.notify_one();
+  }
+  void post_after(std::chrono::milliseconds, std::function<void()> work) override {
+    ticks.push_back(std::move(work));
+  }
+
+  // Runs what was posted, at most one piece; waits for it.
+  bool run_one() {
+    std::unique_lock lock(mutex_);
+    came_.wait_for(lock, std::chrono::seconds(5), [&] { return !posted_.empty(); });
+    if (posted_.empty()) return false;
+    const std::function<void()> work = std::move(posted_.front());
+    posted_.pop_front();
+    lock.unlock();
+    work();
+    return true;
+  }
+  void drain() {
+    backlog = 0;
+    const std::function<void()> drained = drained_;
+    if (drained) drained();
+  }
+  void leave() {
+    const std::function<void()> closed = std::move(closed_);
+    end();
+    if (closed) closed();
+  }
+
+  size_t backlog = 0;
+  std::string body;
+  int writes = 0;
+  int stream_status = 0;
+  bool finished = false;
+  std::optional<net::HttpResponse> sent;
+  std::vector<std::function<void()>> ticks;
+
+ private:
+  void end() {
+    closed_ = nullptr;
+    drained_ = nullptr;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::deque<std::function<void()>> posted_;
+  std::function<void()> drained_;
+  std::function<void()> closed_;
+};
+
+void start(ServerHouse& house, const std::shared_ptr<ScriptedExchange>& exchange,
+           Generation::Mode mode) {
+  request::GenerationRequest request;
+  request.prompt = {72};
+  request.stop = {.max_new_tokens = 5000, .stop_tokens = house.model().all_stop_tokens()};
+  Result<engine::TokenStream> stream = house.engine().submit(std::move(request));
+  ASSERT_TRUE(stream.ok());
+  ChatAnswer::Options options;
+  options.stream = mode == Generation::Mode::kStream;
+  options.head.id = "chatcmpl-1";
+  Generation::Parts parts{.id = "chatcmpl-1",
+                          .call = {.request = {}, .exchange = exchange, .headers = {}},
+                          .streams = {},
+                          .answer = std::make_unique<ChatAnswer>(house.model(), options),
+                          .mode = mode};
+  parts.streams.push_back(std::move(stream).value());
+  Generation::run(std::move(parts), house.log());
+}
+
+std::string content_of(const std::string& body) {
+  std::string content;
+  for (const std::string& event : events_of(body)) {
+    if (event == "[DONE]") continue;
+    const Json json = parsed(event);
+    const Json& delta = *json.find("choices")->as_array().at(0).find("delta");
+    content += delta.string("content").value_or("");
+  }
+  return content;
+}
+
+std::string expected_content() {
+  std::string content;
+  for (int i = 0; i < 100; ++i) content += "0123456789";
+  return content;
+}
+
+TEST(Generation, TakesNothingForAReaderThatIsBehind) {
+  ServerHouse house(kScript, {});
+  const auto exchange = std::make_shared<ScriptedExchange>();
+  start(house, exchange, Generation::Mode::kStream);
+  exchange->backlog = (size_t{1} << 20) + 1;
+  ASSERT_TRUE(exchange->run_one());
+  EXPECT_EQ(exchange->writes, 0);
+  exchange->drain();
+  EXPECT_GT(exchange->writes, 0);
+  while (!exchange->finished) ASSERT_TRUE(exchange->run_one());
+  EXPECT_EQ(content_of(exchange->body), expected_content());
+  EXPECT_EQ(exchange.use_count(), 1) << "the generation holds its exchange after the end";
+}
+
+TEST(Generation, AClientThatLeavesEndsIt) {
+  for (const auto mode : {Generation::Mode::kStream, Generation::Mode::kWhole}) {
+    ServerHouse house(kScript, {});
+    const auto exchange = std::make_shared<ScriptedExchange>();
+    start(house, exchange, mode);
+    ASSERT_TRUE(exchange->run_one());
+    const int writes = exchange->writes;
+    exchange->leave();
+    while (exchange.use_count() > 1 && exchange->run_one()) {
+    }
+    EXPECT_EQ(exchange.use_count(), 1);
+    EXPECT_EQ(exchange->writes, writes);
+    for (const auto& tick : exchange->ticks) tick();
+    EXPECT_EQ(exchange->writes, writes);
+  }
+}
+
+TEST(Generation, SaysThatItIsAliveWhileNothingHappens) {
+  ServerHouse house(kScript, {});
+  const auto exchange = std::make_shared<ScriptedExchange>();
+  start(house, exchange, Generation::Mode::kStream);
+  ASSERT_EQ(exchange->ticks.size(), 1u);
+  exchange->ticks[0]();
+  EXPECT_EQ(exchange->stream_status, 200);
+  EXPECT_TRUE(exchange->body.starts_with(":"));
+  ASSERT_EQ(exchange->ticks.size(), 2u);
+  while (!exchange->finished) ASSERT_TRUE(exchange->run_one());
+  EXPECT_EQ(content_of(exchange->body), expected_content());
+}
+
+TEST(Generation, AWholeAnswerIsSentOnce) {
+  ServerHouse house(kScript, {});
+  const auto exchange = std::make_shared<ScriptedExchange>();
+  start(house, exchange, Generation::Mode::kWhole);
+  EXPECT_TRUE(exchange->ticks.empty());
+  while (!exchange->sent) ASSERT_TRUE(exchange->run_one());
+  EXPECT_EQ(exchange->writes, 0);
+  EXPECT_EQ(exchange.use_count(), 1);
+}
+
+}  // namespace
+}  // namespace pelton::server
