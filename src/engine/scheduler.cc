@@ -228,7 +228,7 @@ PlannedSequence Scheduler::write_row(Sequence& sequence) {
   row.seat = sequence.seat;
   if (!sequence.arrived) {
     sequence.arrived = true;
-    row.arrival.emplace();
+    row.arrival = PlannedSequence::Arrival{};  // clang 16 refuses emplace() of a nested type
     row.arrival->sampling = sequence.request.sampling;
     row.arrival->prompt_count = sequence.prompt_count;
     if (sequence.request.sampling.has_penalties()) row.arrival->history = sequence.tokens;
