@@ -1,14 +1,29 @@
 // pelton: one binary, one verb at a time.
 #include <csignal>
 
+#include <unistd.h>
+
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "cli/command_line.h"
+#include "cli/exit_code.h"
+
+namespace {
+
+// Ctrl-C where no verb listens for it (cli::Interrupt): the exit code is the same as where one
+// does.
+void leave_at_once(int /*signal*/) {
+  _exit(pelton::cli::kExitInterrupted);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace pelton;
   // A reader that goes away (| head) is an error of that write, not the death of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  // A caller that ignores Ctrl-C on our behalf (nohup) is obeyed.
+  if (std::signal(SIGINT, leave_at_once) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   const cli::CommandLine command_line(
       {.name = "pelton",
        .version = apps::kVersion,
@@ -17,7 +32,7 @@ int main(int argc, char** argv) {
                     "pelton inspect openai/gpt-oss-20b",
                     "pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids"}},
       {apps::serve_verb(), apps::chat_verb(), apps::generate_verb(), apps::logits_verb(),
-       apps::tokenize_verb(), apps::inspect_verb(), apps::synth_verb(),
-       apps::bench_latency_verb()});
+       apps::tokenize_verb(), apps::inspect_verb(), apps::synth_verb(), apps::bench_latency_verb(),
+       apps::pull_verb(), apps::cache_list_verb(), apps::cache_purge_verb()});
   return command_line.run(argc, argv);
 }

@@ -14,5 +14,8 @@ cli::Verb tokenize_verb();
 cli::Verb inspect_verb();
 cli::Verb synth_verb();
 cli::Verb bench_latency_verb();
+cli::Verb pull_verb();
+cli::Verb cache_list_verb();
+cli::Verb cache_purge_verb();
 
 }  // namespace pelton::apps

@@ -6,6 +6,7 @@ usage: verbs_test.py BINARY
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import struct
@@ -56,6 +57,13 @@ class Verbs(unittest.TestCase):
             self.assertIn("Examples", own)
             self.assertTrue(all(len(line) <= 100 for line in own.splitlines()), own)
 
+    def test_readme_names_the_verbs(self):
+        text = (ROOT / "README.md").read_text()
+        named = {" ".join(match.split()) for match in re.findall(r"\| `pelton ((?:[a-z]+ ?)+)", text)}
+        self.assertEqual(named, set(VERBS))
+        for verb, flag in re.findall(r"pelton ([a-z]+)[^\n`|]* (--[a-z-]+)", text):
+            self.assertIn(flag, pelton(verb, "--help").stdout.decode())
+
     def test_usage_errors_are_2(self):
         for words in ([], ["fly"], ["serve"], ["generate", TINY, "--max-tokns", "3"],
                       ["generate", TINY, "--max-tokens", "many"], ["bench"], ["bench", "latency"],
@@ -91,7 +99,7 @@ class Verbs(unittest.TestCase):
     def test_tokenize_vectors(self):
         vectors = json.loads((ROOT / "testdata/tokenizer/vectors.json").read_text())
         self.assertGreaterEqual(len(vectors), 121)
-        for vector in vectors[::10]:  # all of them are tested in the room; here the way in and out
+        for vector in vectors[::20]:  # all of them are tested in the room; here the way in and out
             text = vector["text"].encode()
             done = self.expect(0, pelton("tokenize", RANKS, "--file", "-", "--ids", stdin=text))
             self.assertEqual(json.loads(done.stdout), vector["ids"])
@@ -179,6 +187,14 @@ class Serve(unittest.TestCase):
                                          data=json.dumps(body).encode() if body else None)
         with urllib.request.urlopen(request, timeout=60) as response:
             return json.loads(response.read())
+
+    def test_generate_interrupted_is_130(self):
+        with subprocess.Popen([BINARY, "generate", self.model, "--prompt", "x", "--max-tokens", "100",
+                               "--executor", "modelled:" + self.script],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+            self.assertTrue(running.stdout.read(1))  # it has begun to answer
+            running.send_signal(signal.SIGINT)
+            self.assertEqual(running.wait(10), 130)
 
     def test_address_in_use_is_6(self):
         with socket.socket() as taken:

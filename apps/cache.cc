@@ -1,0 +1,106 @@
+// pelton cache list, pelton cache purge: the models in the Hugging Face cache.
+#include <fmt/format.h>
+
+#include "apps/input.h"
+#include "apps/verbs.h"
+#include "base/json.h"
+#include "cli/human_size.h"
+#include "hub/cached_models.h"
+#include "hub/hub_access.h"
+
+namespace pelton::apps {
+namespace {
+
+std::string cache() {
+  return hub::cache_folder(hub::AccessEnvironment::of_process());
+}
+
+std::string revisions(const hub::CachedModel& model) {
+  return model.revisions.empty() ? "unfinished"
+                                 : fmt::format("{}", fmt::join(model.revisions, ", "));
+}
+
+std::string table(const std::vector<hub::CachedModel>& models) {
+  if (models.empty()) return fmt::format("no models in {}\n", cache());
+  std::string out;
+  for (const hub::CachedModel& model : models) {
+    out += fmt::format("{:<40} {:>10}  {:>4} files  {}", model.model,
+                       cli::format_bytes(static_cast<double>(model.bytes)), model.files,
+                       revisions(model));
+    if (model.unfinished_bytes > 0) {
+      out += fmt::format(" + {} unfinished",
+                         cli::format_bytes(static_cast<double>(model.unfinished_bytes)));
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+Json json_of(const hub::CachedModel& model) {
+  Json::Array names(model.revisions.begin(), model.revisions.end());
+  Json json;
+  json.set("model", model.model);
+  json.set("folder", model.folder);
+  json.set("revisions", std::move(names));
+  json.set("files", model.files);
+  json.set("bytes", model.bytes);
+  json.set("unfinished_bytes", model.unfinished_bytes);
+  json.set("modified", model.modified_unix);
+  return json;
+}
+
+Result<void> list(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const std::vector<hub::CachedModel> models, hub::cached_models(cache()));
+  if (!arguments.has("--json")) return write_output(table(models));
+  Json::Array array;
+  for (const hub::CachedModel& model : models) array.push_back(json_of(model));
+  return write_output(Json(std::move(array)).dump() + "\n");
+}
+
+Result<void> purge_one(const std::string& model) {
+  TRY_ASSIGN(const int64_t freed, hub::purge(cache(), model));
+  fmt::print(stderr, "{}: {} freed\n", model, cli::format_bytes(static_cast<double>(freed)));
+  return {};
+}
+
+Result<void> purge(const cli::Arguments& arguments) {
+  if (arguments.has("--all") == arguments.has("MODEL")) {
+    return Error{ErrorCode::kInvalidArgument, "name one MODEL, or say --all"};
+  }
+  if (!arguments.has("--all")) return purge_one(arguments.text("MODEL"));
+  TRY_ASSIGN(const std::vector<hub::CachedModel> models, hub::cached_models(cache()));
+  for (const hub::CachedModel& model : models) TRY(purge_one(model.model));
+  return {};
+}
+
+}  // namespace
+
+cli::Verb cache_list_verb() {
+  return {
+      .name = "cache list",
+      .summary = "Lists the models in the Hugging Face cache.",
+      .flags = {{.name = "--json",
+                 .help = "a JSON array instead of a table",
+                 .kind = cli::Flag::Kind::kSwitch}},
+      .examples = {"pelton cache list", "HF_HUB_CACHE=/data/hub pelton cache list --json"},
+      .run = list,
+  };
+}
+
+cli::Verb cache_purge_verb() {
+  return {
+      .name = "cache purge",
+      .summary = "Deletes a model from the cache, to the last byte.",
+      .about =
+          "Unfinished downloads and locks too. A model that is being served keeps its bytes until\n"
+          "that process ends; one that is being downloaded is left alone.",
+      .positionals = {{.name = "MODEL", .help = "a hub id", .required = false}},
+      .flags = {{.name = "--all",
+                 .help = "every model in the cache",
+                 .kind = cli::Flag::Kind::kSwitch}},
+      .examples = {"pelton cache purge openai/gpt-oss-20b", "pelton cache purge --all"},
+      .run = purge,
+  };
+}
+
+}  // namespace pelton::apps

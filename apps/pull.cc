@@ -1,0 +1,109 @@
+// pelton pull: a model from a hub into the Hugging Face cache.
+#include "hub/pull.h"
+
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "apps/input.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "cli/human_size.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+// "a,b" -> a, b
+std::vector<std::string> globs(std::string_view text) {
+  std::vector<std::string> list;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    if (comma > 0) list.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return list;
+}
+
+Result<hub::PullOptions> pull_options(const cli::Arguments& arguments) {
+  const auto environment = hub::AccessEnvironment::of_process();
+  hub::PullOptions options{.model = arguments.text("MODEL"),
+                           .revision = arguments.text("--revision"),
+                           .cache = hub::cache_folder(environment),
+                           .include = globs(arguments.text("--include")),
+                           .exclude = globs(arguments.text("--exclude"))};
+  options.transfers.connections = static_cast<int>(arguments.integer("--connections"));
+  TRY_ASSIGN(options.access, hub::hub_access(environment, arguments.text("--endpoint")));
+  return options;
+}
+
+Result<hub::PullReport> pull_with_progress(const hub::PullOptions& options,
+                                           const base::Clock& clock) {
+  const cli::Interrupt interrupt;
+  cli::Progress progress(options.model, cli::Progress::Unit::kBytes, clock);
+  return hub::pull(options, clock, [&](const hub::PullProgress& now) {
+    if (now.bytes_total > 0) progress.update(now.bytes_done, now.bytes_total);
+    return !interrupt.pending();
+  });
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const hub::PullOptions options, pull_options(arguments));
+  const base::SystemClock clock;
+  const int64_t start_ns = clock.now_ns();
+  Result<hub::PullReport> report = pull_with_progress(options, clock);
+  if (!report.ok() && report.error().code == ErrorCode::kCancelled) {
+    return Error{ErrorCode::kCancelled,
+                 "interrupted; what has come is kept, the same command continues"};
+  }
+  TRY(report);
+  const double seconds = static_cast<double>(clock.now_ns() - start_ns) * 1e-9;
+  fmt::print(stderr, "{}: {} files fetched ({} in {}), {} were there\n", options.model,
+             report->files_fetched, cli::format_bytes(static_cast<double>(report->bytes_fetched)),
+             cli::format_duration(seconds), report->files_kept);
+  for (const std::string& file : report->unchecked) {
+    fmt::print(stderr, "{}: the hub gives no hash of it, so it was not checked\n", file);
+  }
+  return write_output(report->folder + "\n");
+}
+
+}  // namespace
+
+cli::Verb pull_verb() {
+  return {
+      .name = "pull",
+      .summary = "Fetches a model from the Hugging Face hub into its cache.",
+      .about =
+          "Many byte ranges at a time; continues what was interrupted, fetches nothing twice, and\n"
+          "checks every hash that the hub gives. Prints the model's folder. HF_TOKEN,\n"
+          "HF_TOKEN_PATH, HF_ENDPOINT, HF_HUB_OFFLINE, HF_HUB_CACHE and HF_HOME mean what they\n"
+          "mean to the hub's own tools; proxies come from https_proxy and no_proxy.",
+      .positionals = {{"MODEL", "a hub id, as openai/gpt-oss-20b"}},
+      .flags = {{.name = "--revision",
+                 .value = "NAME",
+                 .help = "branch, tag or commit",
+                 .default_text = "main"},
+                {.name = "--include",
+                 .value = "GLOBS",
+                 .help = "only these files, as '*.json,original/*'; default: the weights, "
+                         "configuration and tokenizer at the top"},
+                {.name = "--exclude", .value = "GLOBS", .help = "not these files"},
+                {.name = "--connections",
+                 .value = "N",
+                 .help = "byte ranges at a time",
+                 .kind = Flag::Kind::kInteger,
+                 .default_text = "8",
+                 .least = 1,
+                 .most = 64},
+                {.name = "--endpoint", .value = "URL", .help = "another hub, or a mirror"}},
+      .examples = {"pelton pull openai/gpt-oss-20b",
+                   "pelton pull openai/gpt-oss-20b --include 'original/*,tokenizer.json'",
+                   "HF_TOKEN=hf_... pelton pull my/private-model --revision v2"},
+      .run = run,
+  };
+}
+
+}  // namespace pelton::apps
