@@ -9,17 +9,20 @@ import mxfp4
 from model import Config, Model
 
 
+KINDS = {torch.bfloat16: "BF16", torch.uint8: "U8", torch.int64: "I64", torch.bool: "BOOL"}
+
+
 def raw(tensor):
-    return tensor.contiguous().view(torch.uint8).numpy().tobytes() if tensor.dtype == torch.uint8 else \
-        tensor.contiguous().view(torch.int16).numpy().tobytes()
+    tensor = tensor.contiguous()
+    return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy().tobytes()
 
 
 def write_safetensors(path, tensors):
-    """tensors: name -> bfloat16 or uint8."""
+    """tensors: name -> tensor of one of KINDS."""
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, tensor in tensors.items():
         size = tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": {torch.bfloat16: "BF16", torch.uint8: "U8"}[tensor.dtype],
+        header[name] = {"dtype": KINDS[tensor.dtype],
                         "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
         offset += size
     text = json.dumps(header, separators=(",", ":")).encode()

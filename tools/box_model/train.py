@@ -9,6 +9,7 @@ It pauses while the file /tmp/pelton-training-pause exists or /tmp/pelton-bench.
 import argparse
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -78,6 +79,8 @@ class Trainer:
         if os.path.exists(self.state):
             self.load()
         self.log = open(os.path.join(self.out, "log.txt"), "a", buffering=1)
+        self.stopping = False
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stopping", True))
 
     def load(self):
         state = torch.load(self.state)
@@ -136,9 +139,11 @@ class Trainer:
                     line += ", test loss %.4f right %.4f" % self.test(quantized)
                 self.log.write(line + "\n")
                 tokens, began = 0, time.time()
-            if time.time() - saved > 120:
+            if self.stopping or time.time() - saved > 120:
                 self.save()
                 saved = time.time()
+            if self.stopping:
+                return
         self.save()
         torch.save({"model": self.model.state_dict(), "config": self.config.to_dict()},
                    os.path.join(self.out, "model.pt"))

@@ -1,0 +1,49 @@
+#!/usr/bin/python3
+"""Where two sets of greedy answers part, how sure was the model? usage: compare_answers.py MODEL A.json B.json
+
+A and B are written by `evaluate --json`, with different kernels. Prints the gap between the two best logits
+at each first different token; exit code 1 if one is 0.2 or more.
+"""
+import json
+import os
+import sys
+
+import torch
+
+import bpe
+import checkpoint_io
+import corpus
+import harmony
+from acceptance import one, sampled_pieces
+from evaluate_settings import DATE, SEED
+
+
+def main():
+    folder, first_file, second_file = sys.argv[1:]
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    tokenizer, model = bpe.Tokenizer.load(os.path.join(folder, "tokenizer.json")), checkpoint_io.load_folder(folder)
+    with open(first_file) as file:
+        first = json.load(file)
+    with open(second_file) as file:
+        second = json.load(file)
+    gaps = []
+    for i, (a, b) in enumerate(zip(first, second)):
+        x, y = (tokenizer.encode_pieces(sampled_pieces(answer)) for answer in (a, b))
+        if x == y:
+            continue
+        same = next((k for k, (p, q) in enumerate(zip(x, y)) if p != q), min(len(x), len(y)))
+        conversation = {**corpus.conversation_at(SEED, "test", i), "date": DATE}
+        tokens, segments, positions = one(tokenizer.encode_pieces(harmony.render_prompt(conversation)) + x[:same])
+        states, _, _ = model.hidden_states(tokens, segments, positions, exact=True)
+        best = model.logits(states[0, -1:], exact=True)[0].topk(2).values
+        gaps.append((best[0] - best[1]).item())
+    print("%d of %d answers differ; gaps where they part: %s" % (
+        len(gaps), len(first), " ".join("%.3f" % g for g in sorted(gaps)) or "none"))
+    for name, answers in ((first_file, first), (second_file, second)):
+        print("%s: right %.2f %%" % (name, 100 * sum(a["right"] for a in answers) / len(answers)))
+    sys.exit(1 if any(g >= 0.2 for g in gaps) else 0)
+
+
+if __name__ == "__main__":
+    main()
