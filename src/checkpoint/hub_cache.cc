@@ -56,7 +56,8 @@ std::string cache_entry(const std::string& model) {
 
 std::string how_to_get(const std::string& model) {
   return fmt::format(
-      "get it with: hf download {0} --exclude \"original/*\" --exclude \"metal/*\"  (older tools: "
+      "get it with: pelton pull {0}, or: hf download {0} --exclude \"original/*\" --exclude "
+      "\"metal/*\"  (older tools: "
       "huggingface-cli download {0}), or name the folder that holds its config.json",
       model);
 }

@@ -63,6 +63,7 @@ TEST_F(HubCache, AMissingModelSaysHowToGetIt) {
   const Result<std::string> found = resolve_model("openai/gpt-oss-20b", environment_);
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(found.error().message, HasSubstr("pelton pull openai/gpt-oss-20b,"));
   EXPECT_THAT(found.error().message,
               HasSubstr("hf download openai/gpt-oss-20b --exclude \"original/*\""));
   EXPECT_THAT(found.error().message, HasSubstr(root_ + "/models--openai--gpt-oss-20b"));

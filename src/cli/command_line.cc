@@ -280,11 +280,12 @@ Result<CommandLine::Request> CommandLine::parse(const std::vector<std::string>& 
   }
   if (!raw.extra.empty()) return unexpected_word(verb, raw.extra.front());
   for (size_t i = 0; i < verb.positionals.size(); ++i) {
+    Arguments::Value& value = request.arguments.values_[verb.positionals[i].name];
     if (raw.positionals[i].empty()) {
+      if (!verb.positionals[i].required) continue;
       return usage(fmt::format("{} is missing; see '{} {} --help'", verb.positionals[i].name,
                                program_.name, verb.name));
     }
-    Arguments::Value& value = request.arguments.values_[verb.positionals[i].name];
     value.given = true;
     value.text = raw.positionals[i];
   }
@@ -319,12 +320,22 @@ Result<CommandLine::Request> CommandLine::parse(const std::vector<std::string>& 
   return request;
 }
 
+namespace {
+
+// "MODEL", or "[MODEL]" if it may be left out.
+std::string shown_name(const Positional& positional) {
+  return positional.required ? positional.name : fmt::format("[{}]", positional.name);
+}
+
+}  // namespace
+
 std::string CommandLine::help() const {
   std::string out = fmt::format("{} {}: {}\n\nusage: {} VERB ...\n\nVerbs\n", program_.name,
                                 program_.version, program_.summary, program_.name);
   for (const Verb& verb : verbs_) {
     std::string left = verb.name;
-    for (const Positional& positional : verb.positionals) left += " " + positional.name;
+    for (const Positional& positional : verb.positionals)
+      left += fmt::format(" {}", shown_name(positional));
     help_row(out, left, verb.summary);
   }
   out += fmt::format("\n'{} VERB --help' tells more. '--version' prints the version.\n",
@@ -340,7 +351,8 @@ std::string CommandLine::help() const {
 
 std::string CommandLine::help(const Verb& verb) const {
   std::string out = fmt::format("{}\n\nusage: {} {}", verb.summary, program_.name, verb.name);
-  for (const Positional& positional : verb.positionals) out += " " + positional.name;
+  for (const Positional& positional : verb.positionals)
+    out += fmt::format(" {}", shown_name(positional));
   for (const Flag& flag : verb.flags) {
     if (flag.required) out += fmt::format(" {} {}", flag.name, flag.value);
   }

@@ -39,6 +39,7 @@ struct Flag {
 struct Positional {
   std::string name;  // "MODEL"
   std::string help;
+  bool required = true;  // only the last one may be left out
 };
 
 // What the user gave for one verb, checked against its description. Asking for a flag that the verb
@@ -64,10 +65,10 @@ class Arguments {
 };
 
 struct Verb {
-  std::string name;                     // "serve"; "bench latency" is a verb below a verb
-  std::string summary;                  // one line
-  std::string about;                    // a paragraph for its own --help; may be empty
-  std::vector<Positional> positionals;  // all required
+  std::string name;     // "serve"; "bench latency" is a verb below a verb
+  std::string summary;  // one line
+  std::string about;    // a paragraph for its own --help; may be empty
+  std::vector<Positional> positionals;
   std::vector<Flag> flags;
   std::vector<std::string> examples;  // whole command lines
   std::function<Result<void>(const Arguments&)> run;

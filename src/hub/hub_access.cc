@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "checkpoint/hub_cache.h"
 #include "hub/hub_names.h"
 #include "hub/hub_url.h"
 
@@ -80,7 +81,15 @@ AccessEnvironment AccessEnvironment::of_process() {
           .xdg_cache_home = variable("XDG_CACHE_HOME"),
           .home = variable("HOME"),
           .hf_endpoint = variable("HF_ENDPOINT"),
-          .hf_hub_offline = variable("HF_HUB_OFFLINE")};
+          .hf_hub_offline = variable("HF_HUB_OFFLINE"),
+          .hf_hub_cache = variable("HF_HUB_CACHE")};
+}
+
+std::string cache_folder(const AccessEnvironment& environment) {
+  return checkpoint::hub_cache_folder({.hf_hub_cache = environment.hf_hub_cache,
+                                       .hf_home = environment.hf_home,
+                                       .xdg_cache_home = environment.xdg_cache_home,
+                                       .home = environment.home});
 }
 
 Result<HubAccess> hub_access(const AccessEnvironment& environment, const std::string& endpoint) {

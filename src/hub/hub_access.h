@@ -17,6 +17,7 @@ struct AccessEnvironment {
   std::string home;            // HOME
   std::string hf_endpoint;     // HF_ENDPOINT
   std::string hf_hub_offline;  // HF_HUB_OFFLINE
+  std::string hf_hub_cache;    // HF_HUB_CACHE
 
   static AccessEnvironment of_process();
 };
@@ -31,5 +32,8 @@ struct HubAccess {
 // HF_TOKEN, or stands in HF_TOKEN_PATH, $HF_HOME/token or ~/.cache/huggingface/token. Errors:
 // kInvalidArgument for an endpoint that is no URL or a token that no header can hold.
 Result<HubAccess> hub_access(const AccessEnvironment& environment, const std::string& endpoint);
+
+// Where models lie, as checkpoint's resolve_model() looks for them; empty if no variable says.
+std::string cache_folder(const AccessEnvironment& environment);
 
 }  // namespace pelton::hub
