@@ -155,6 +155,32 @@ class Verbs(unittest.TestCase):
             self.assertEqual(read_npy(out)[0], (2, shape[1]))
 
 
+    def test_logits_refuses_what_cannot_be(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ids, out = pathlib.Path(folder) / "ids.json", pathlib.Path(folder) / "out.npy"
+            for text, flags, word in (("[1, 2, 512]", [], "512"), ("[]", [], "no token ids"), ("{}", [], "array"),
+                                      ("[1.5]", [], "element 0"), ("[-1]", [], "element 0"), ("[1", [], "ids.json"),
+                                      ("[1, 2]", ["--positions", "1:3"], "--positions"),
+                                      ("[1, 2]", ["--positions", "1"], "--positions"),
+                                      ("[1, 2]", ["--positions", "2:1"], "--positions"),
+                                      ("[1, 2]", ["--kernels", "warp"], "--kernels"),
+                                      ("[1, 2]", ["--chunk", 0], "--chunk")):
+                ids.write_text(text)
+                done = self.expect(2, pelton("logits", TINY, "--tokens", ids, "--out", out, *flags))
+                self.assertIn(word, done.stderr.decode())
+                self.assertFalse(out.exists())
+            ids.write_text("[1, 2]")
+            self.expect(1, pelton("logits", TINY, "--tokens", ids, "--out", folder + "/no/such/folder.npy"))
+
+    def test_bench_latency(self):
+        done = self.expect(0, pelton("bench", "latency", TINY, "--batch-size", 2, "--input-len", 20,
+                                     "--output-len", 4, "--depth", 600, "--runs", 2, "--json", "-"))
+        numbers = json.loads(done.stdout)
+        for key in ("prefill_tok_s", "decode_tok_s", "bytes_per_token", "bandwidth_probe", "share", "peak_rss"):
+            self.assertGreater(numbers[key], 0, key)
+        self.assertLess(numbers["peak_rss"], 1 << 30)  # the probe's buffer is not the model's
+        self.expect(2, pelton("bench", "latency", TINY, "--depth", "1M"))
+
 
 class Serve(unittest.TestCase):
     @classmethod
