@@ -194,4 +194,19 @@ Result<TensorView> Checkpoint::tensor(std::string_view name, DType dtype,
   return view;
 }
 
+Result<TensorView> Checkpoint::tensor(std::string_view name, std::span<const int64_t> shape) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) {
+    return bad(folder_, fmt::format("tensor {} is missing; expected {}", shown(name),
+                                    tensor::shape_text(shape)));
+  }
+  if (!std::equal(shape.begin(), shape.end(), found->second.shape.begin(),
+                  found->second.shape.end())) {
+    return bad(file_of_tensor_.find(name)->second,
+               fmt::format("tensor {}: expected the shape {}, found {}", shown(name),
+                           tensor::shape_text(shape), tensor::shape_text(found->second.shape)));
+  }
+  return found->second;
+}
+
 }  // namespace pelton::checkpoint

@@ -32,6 +32,8 @@ class Checkpoint {
   // element size and no further: files promise nothing more.
   Result<tensor::TensorView> tensor(std::string_view name, tensor::DType dtype,
                                     std::span<const int64_t> shape) const;
+  // The same, whatever its type.
+  Result<tensor::TensorView> tensor(std::string_view name, std::span<const int64_t> shape) const;
   bool has(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
 
   // All tensors by name, and their bytes in all.

@@ -25,24 +25,56 @@ struct F16 {            // IEEE binary16
   uint16_t bits;
 };
 
-// weight: bf16 (rows, cols), row-major; bias: bf16 (rows) or null.
-struct Bf16Linear {
-  const Bf16* weight = nullptr;
-  const Bf16* bias = nullptr;
-  int rows = 0;
-  int cols = 0;
+// How the elements of a weight matrix (rows, cols) lie in the file. Rows lie one after the other,
+// but for kBf16Columns. Blocks hold 32 elements along a row (tensor/dtype.h).
+enum class Format : uint8_t {
+  kF32,
+  kF16,
+  kBf16,
+  kQ8_0,         // GGUF blocks of 34 bytes
+  kMxfp4Blocks,  // GGUF blocks of 17 bytes: the scale in front, elements j and j+16 in byte j
+  kMxfp4Pairs,   // Hugging Face: 16 bytes a block, elements 2b and 2b+1 in byte b; scales apart
+  kBf16Columns,  // transposed: (cols, rows)
 };
 
-// One matrix for each expert, MXFP4 (OCP MX 1.0): blocks (experts, rows, cols/32, 16), byte b of a
-// block holds elements 2b (low nibble) and 2b+1; scales (experts, rows, cols/32) E8M0; bias bf16
-// (experts, rows).
-struct Mxfp4Experts {
-  const uint8_t* blocks = nullptr;
+// Bytes of one row, scales included.
+int64_t row_bytes(Format format, int64_t cols);
+
+// kF32, kF16, kBf16 or kQ8_0.
+struct Matrix {
+  const void* data = nullptr;
+  int rows = 0;
+  int cols = 0;
+  Format format = Format::kBf16;
+};
+
+// bias: float (rows) or null.
+struct Linear {
+  Matrix weight;
+  const float* bias = nullptr;
+};
+
+// One matrix for each expert, in any format. scales: E8M0 (experts, rows, cols/32) of kMxfp4Pairs;
+// bias: float (experts, rows). Between the first rows of two experts lie `expert_rows` rows.
+struct Experts {
+  const void* data = nullptr;
   const uint8_t* scales = nullptr;
-  const Bf16* bias = nullptr;
+  const float* bias = nullptr;
   int experts = 0;
   int rows = 0;
   int cols = 0;
+  Format format = Format::kMxfp4Pairs;
+  int expert_rows = 0;
+};
+
+// gate (experts, inner, hidden), up likewise, down (experts, hidden, inner). If up.data is null,
+// gate holds both: (experts, 2 * inner, hidden), rows 2i gate and 2i+1 up. up has gate's format.
+struct ExpertWeights {
+  Experts gate;
+  Experts up;
+  Experts down;
+
+  bool interleaved() const { return up.data == nullptr; }
 };
 
 // Keys and values of one layer in one block group. A block holds, for each kv head, keys transposed
@@ -70,8 +102,8 @@ struct AttentionShape {
   int heads = 0;
   int kv_heads = 0;
   int head_size = 0;
-  int window = 0;               // a query at p sees keys max(0, p-window+1)..p; 0: all up to p
-  const Bf16* sinks = nullptr;  // (heads): one extra logit in the softmax, without a value
+  int window = 0;                // a query at p sees keys max(0, p-window+1)..p; 0: all up to p
+  const float* sinks = nullptr;  // (heads): one extra logit in the softmax, without a value
   float scale = 1.0f;
 };
 
@@ -93,19 +125,18 @@ class Kernels {
   virtual std::string_view name() const = 0;   // "reference", "avx512", "avx2"
   virtual tensor::DType kv_dtype() const = 0;  // what it keeps keys and values in by default
 
-  // out: float (tokens, hidden) = table[token]; table: bf16 (vocab, hidden)
-  virtual void embed(float* out, const TokenId* tokens, int token_count, const Bf16* table,
-                     int hidden) = 0;
+  // out: float (tokens, hidden) = table[token]; table: (vocab, hidden)
+  virtual void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) = 0;
 
   // out[t] = x[t] / rms(x[t]) * weight. out, x: float (tokens, hidden), may be the same;
-  // weight: bf16 (hidden).
-  virtual void rms_norm(float* out, const float* x, const Bf16* weight, int tokens, int hidden,
+  // weight: float (hidden).
+  virtual void rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
                         float epsilon) = 0;
 
   // out[t] = linear.weight x[t] + linear.bias (+ out[t] if accumulate).
   // out: float (tokens, rows); x: float (tokens, cols).
   enum class Output { kOverwrite, kAccumulate };
-  virtual void linear(float* out, const float* x, const Bf16Linear& linear, int tokens,
+  virtual void linear(float* out, const float* x, const Linear& linear, int tokens,
                       Output output) = 0;
 
   // Rotates in place, half-split pairs (i, i + head_size/2).
@@ -130,11 +161,10 @@ class Kernels {
   virtual void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
                               int k) = 0;
 
-  // out[t] += sum_j choices[t][j].weight * (down_e swiglu(gate_up_e x[t] + b1_e) + b2_e)
-  // out, x: float (tokens, hidden). gate_up rows are interleaved: 2i gate, 2i+1 up.
+  // out[t] += sum_j choices[t][j].weight * (down_e swiglu(gate_e x[t], up_e x[t]) + bias_e)
+  // out, x: float (tokens, hidden). The same weights give the same bits in either MXFP4 format.
   virtual void experts(float* out, const float* x, const ExpertChoice* choices,
-                       const Mxfp4Experts& gate_up, const Mxfp4Experts& down, const MoeShape& shape,
-                       int tokens) = 0;
+                       const ExpertWeights& weights, const MoeShape& shape, int tokens) = 0;
 };
 
 enum class KernelChoice { kAuto, kReference, kAvx512, kAvx2 };

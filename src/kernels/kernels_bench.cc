@@ -33,7 +33,7 @@ void linear_qkv(benchmark::State& state) {
   int64_t turn = 0;
   for (auto _ : state) {
     const Bf16* from = weight.data() + (turn++ % copies) * rows * kHidden;
-    bench.kernels->linear(out.data(), x.data(), {from, nullptr, rows, kHidden}, tokens,
+    bench.kernels->linear(out.data(), x.data(), {{from, rows, kHidden}, nullptr}, tokens,
                           Kernels::Output::kOverwrite);
   }
   state.SetBytesProcessed(state.iterations() * int64_t{2} * rows * kHidden);
@@ -52,7 +52,17 @@ void experts(benchmark::State& state) {
   };
   const auto up = make(2 * kHidden);
   const auto down = make(kHidden);
-  const std::vector<Bf16> bias(size_t{1} * expert_count * 2 * kHidden, 0);
+  const std::vector<float> bias(size_t{1} * expert_count * 2 * kHidden, 0);
+  const auto view = [&](const auto& matrix, int rows) {
+    return Experts{matrix.first.data(),
+                   matrix.second.data(),
+                   bias.data(),
+                   expert_count,
+                   rows,
+                   kHidden,
+                   Format::kMxfp4Pairs,
+                   rows};
+  };
   std::vector<float> x(size_t{1} * tokens * kHidden, 0.01f);
   std::vector<float> out(x.size());
   std::vector<ExpertChoice> choices(size_t{4} * tokens);
@@ -62,11 +72,9 @@ void experts(benchmark::State& state) {
       choices[i] = {static_cast<int32_t>((turn + i) % expert_count), 0.25f};
     }
     turn += 4;
-    bench.kernels->experts(
-        out.data(), x.data(), choices.data(),
-        {up.first.data(), up.second.data(), bias.data(), expert_count, 2 * kHidden, kHidden},
-        {down.first.data(), down.second.data(), bias.data(), expert_count, kHidden, kHidden},
-        {.experts_per_token = 4}, tokens);
+    bench.kernels->experts(out.data(), x.data(), choices.data(),
+                           {view(up, 2 * kHidden), {}, view(down, kHidden)},
+                           {.experts_per_token = 4}, tokens);
   }
   const int64_t touched = std::min(4 * tokens, expert_count);
   state.SetBytesProcessed(state.iterations() * touched * 3 * kHidden * (kHidden / 32 * 17));
@@ -84,7 +92,7 @@ void attention_decode(benchmark::State& state) {
   layer.data = memory.data();
   std::vector<int32_t> table(blocks);
   for (int i = 0; i < blocks; ++i) table[i] = i;
-  const std::vector<Bf16> sinks(64, 0);
+  const std::vector<float> sinks(64, 0);
   const std::vector<float> q(4096, 0.01f);
   std::vector<float> out(4096);
   const SequenceRows row{0, 1, context - 1, table.data()};

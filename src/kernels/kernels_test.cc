@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/weight_row.h"
 #include "tensor/bits.h"
 
 namespace pelton::kernels {
@@ -34,11 +35,6 @@ class Random {
     for (float& x : out) x = scale * normal();
     return out;
   }
-  std::vector<Bf16> bf16(int64_t count, float scale) {
-    std::vector<Bf16> out(static_cast<size_t>(count));
-    for (Bf16& x : out) x = tensor::float_to_bf16(scale * normal());
-    return out;
-  }
   std::vector<uint8_t> bytes(int64_t count, int low, int high) {
     std::vector<uint8_t> out(static_cast<size_t>(count));
     for (uint8_t& x : out) x = static_cast<uint8_t>(low + below(high - low + 1));
@@ -50,22 +46,96 @@ class Random {
   std::normal_distribution<float> normal_;
 };
 
-struct Experts {
-  std::vector<uint8_t> blocks;
+// A random matrix of that format, and room for its bytes. Rows of all experts lie one after the
+// other.
+struct Stored {
+  std::vector<uint8_t> data;
   std::vector<uint8_t> scales;
-  std::vector<Bf16> bias;
-  Mxfp4Experts view;
 };
 
-Experts random_experts(Random& random, int experts, int rows, int cols) {
-  Experts out;
-  const int64_t groups = int64_t{experts} * rows * (cols / 32);
-  out.blocks = random.bytes(groups * 16, 0, 255);
-  out.scales = random.bytes(groups, 118, 123);
-  out.bias = random.bf16(int64_t{experts} * rows, 0.3f);
-  out.view = {out.blocks.data(), out.scales.data(), out.bias.data(), experts, rows, cols};
+template <typename T>
+void append(std::vector<uint8_t>& to, T value) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
+  to.insert(to.end(), bytes, bytes + sizeof value);
+}
+
+Stored random_stored(Random& random, Format format, int64_t rows, int64_t cols) {
+  Stored out;
+  const int64_t groups = rows * (cols / 32);
+  switch (format) {
+    case Format::kF32:
+      for (int64_t i = 0; i < rows * cols; ++i) append(out.data, 0.1f * random.normal());
+      break;
+    case Format::kF16:
+      for (int64_t i = 0; i < rows * cols; ++i) {
+        append(out.data, tensor::float_to_f16(0.1f * random.normal()));
+      }
+      break;
+    case Format::kBf16:
+    case Format::kBf16Columns:
+      for (int64_t i = 0; i < rows * cols; ++i) {
+        append(out.data, tensor::float_to_bf16(0.1f * random.normal()));
+      }
+      break;
+    case Format::kQ8_0:
+      for (int64_t i = 0; i < groups; ++i) {
+        append(out.data, tensor::float_to_f16(0.001f * (1.0f + std::fabs(random.normal()))));
+        for (const uint8_t byte : random.bytes(32, 0, 255)) out.data.push_back(byte);
+      }
+      break;
+    case Format::kMxfp4Blocks:
+      for (int64_t i = 0; i < groups; ++i) {
+        out.data.push_back(random.bytes(1, 118, 123)[0]);
+        for (const uint8_t byte : random.bytes(16, 0, 255)) out.data.push_back(byte);
+      }
+      break;
+    case Format::kMxfp4Pairs:
+      out.data = random.bytes(groups * 16, 0, 255);
+      out.scales = random.bytes(groups, 118, 123);
+      break;
+  }
   return out;
 }
+
+struct RandomExperts {
+  RandomExperts(Random& random, Format format, int experts, int rows, int cols)
+      : stored(random_stored(random, format, int64_t{experts} * rows, cols)),
+        bias(random.floats(int64_t{experts} * rows, 0.3f)),
+        view{stored.data.data(),
+             format == Format::kMxfp4Pairs ? stored.scales.data() : nullptr,
+             bias.data(),
+             experts,
+             rows,
+             cols,
+             format,
+             rows} {}
+
+  Stored stored;
+  std::vector<float> bias;
+  Experts view;
+};
+
+// The same weights in GGUF's nibble order.
+std::vector<uint8_t> as_blocks(const Stored& pairs) {
+  std::vector<uint8_t> out;
+  for (size_t group = 0; group < pairs.scales.size(); ++group) {
+    uint8_t codes[32];
+    for (int b = 0; b < 16; ++b) {
+      codes[2 * b] = pairs.data[group * 16 + b] & 15;
+      codes[2 * b + 1] = pairs.data[group * 16 + b] >> 4;
+    }
+    out.push_back(pairs.scales[group]);
+    for (int j = 0; j < 16; ++j) {
+      out.push_back(static_cast<uint8_t>(codes[j] | codes[j + 16] << 4));
+    }
+  }
+  return out;
+}
+
+constexpr Format kLinearFormats[] = {Format::kBf16, Format::kF32, Format::kF16, Format::kQ8_0};
+constexpr Format kExpertFormats[] = {Format::kMxfp4Pairs,  Format::kMxfp4Blocks, Format::kBf16,
+                                     Format::kBf16Columns, Format::kQ8_0,        Format::kF32,
+                                     Format::kF16};
 
 double relative_error(const std::vector<float>& got, const std::vector<float>& exact) {
   double difference = 0;
@@ -100,14 +170,16 @@ class KernelsTest : public ::testing::TestWithParam<KernelChoice> {
 };
 
 TEST_P(KernelsTest, LinearMatchesAndIsBatchInvariant) {
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < 24; ++round) {
     const int cols = 32 * (1 + random_.below(12));
     const int rows = 1 + random_.below(150);
     const int tokens = 1 + random_.below(round % 3 == 0 ? 120 : 14);
-    const auto weight = random_.bf16(int64_t{rows} * cols, 0.1f);
-    const auto bias = random_.bf16(rows, 1.0f);
+    const Format format = kLinearFormats[round / 2 % std::size(kLinearFormats)];
+    const Stored weight = random_stored(random_, format, rows, cols);
+    const auto bias = random_.floats(rows, 1.0f);
     const auto x = random_.floats(int64_t{tokens} * cols, 1.0f);
-    const Bf16Linear linear{weight.data(), round % 2 == 0 ? bias.data() : nullptr, rows, cols};
+    const Linear linear{{weight.data.data(), rows, cols, format},
+                        round % 2 == 0 ? bias.data() : nullptr};
     std::vector<float> got(static_cast<size_t>(tokens) * rows, 0.5f);
     std::vector<float> exact = got;
     std::vector<float> single = got;
@@ -124,14 +196,19 @@ TEST_P(KernelsTest, LinearMatchesAndIsBatchInvariant) {
 }
 
 TEST_P(KernelsTest, ExpertsMatchAndAreBatchInvariant) {
-  for (int round = 0; round < 6; ++round) {
+  for (int round = 0; round < 21; ++round) {
+    const Format format = kExpertFormats[round % std::size(kExpertFormats)];
+    const bool interleaved = round < 14;
     const int hidden = 32 * (1 + random_.below(5));
-    const int intermediate = 32 * (1 + random_.below(5));
+    const int inner = 32 * (1 + random_.below(5));
     const int experts = 4 + random_.below(5);
     const int k = 1 + random_.below(4);
-    const int tokens = 1 + random_.below(round == 0 ? 150 : 20);
-    const Experts gate_up = random_experts(random_, experts, 2 * intermediate, hidden);
-    const Experts down = random_experts(random_, experts, hidden, intermediate);
+    const int tokens = 1 + random_.below(round % 4 == 0 ? 150 : 20);
+    const RandomExperts gate(random_, format, experts, interleaved ? 2 * inner : inner, hidden);
+    const RandomExperts up(random_, format, experts, inner, hidden);
+    const RandomExperts down(random_, round % 3 == 0 ? Format::kQ8_0 : format, experts, hidden,
+                             inner);
+    const ExpertWeights weights{gate.view, interleaved ? Experts{} : up.view, down.view};
     const auto x = random_.floats(int64_t{tokens} * hidden, 3.0f);
     const auto router = random_.floats(int64_t{tokens} * experts, 1.0f);
     std::vector<ExpertChoice> choices(static_cast<size_t>(tokens) * k);
@@ -141,15 +218,95 @@ TEST_P(KernelsTest, ExpertsMatchAndAreBatchInvariant) {
     std::vector<float> got = random_.floats(int64_t{tokens} * hidden, 1.0f);
     std::vector<float> exact = got;
     std::vector<float> single = got;
-    fast_->experts(got.data(), x.data(), choices.data(), gate_up.view, down.view, shape, tokens);
-    exact_->experts(exact.data(), x.data(), choices.data(), gate_up.view, down.view, shape, tokens);
-    EXPECT_LT(relative_error(got, exact), 2e-6);
+    fast_->experts(got.data(), x.data(), choices.data(), weights, shape, tokens);
+    exact_->experts(exact.data(), x.data(), choices.data(), weights, shape, tokens);
+    EXPECT_LT(relative_error(got, exact), 2e-6) << "format " << static_cast<int>(format);
     for (int t = 0; t < tokens; ++t) {
       alone_->experts(single.data() + int64_t{t} * hidden, x.data() + int64_t{t} * hidden,
-                      choices.data() + int64_t{t} * k, gate_up.view, down.view, shape, 1);
+                      choices.data() + int64_t{t} * k, weights, shape, 1);
     }
-    EXPECT_TRUE(same_bits(got, single));
+    EXPECT_TRUE(same_bits(got, single)) << "format " << static_cast<int>(format);
   }
+}
+
+// One model in Hugging Face's and in GGUF's layout: other bytes, other order, the same result.
+TEST_P(KernelsTest, BothMxfp4OrdersGiveTheSameBits) {
+  const int hidden = 96;
+  const int inner = 64;
+  const int experts = 5;
+  const int tokens = 23;
+  const RandomExperts both(random_, Format::kMxfp4Pairs, experts, 2 * inner, hidden);
+  const RandomExperts down(random_, Format::kMxfp4Pairs, experts, hidden, inner);
+  const std::vector<uint8_t> both_blocks = as_blocks(both.stored);
+  const std::vector<uint8_t> down_blocks = as_blocks(down.stored);
+  const size_t row = static_cast<size_t>(row_bytes(Format::kMxfp4Blocks, hidden));
+  std::vector<uint8_t> half_data[2];
+  std::vector<float> half_bias[2];
+  for (size_t r = 0; r < both.bias.size(); ++r) {
+    half_data[r % 2].insert(half_data[r % 2].end(), both_blocks.data() + r * row,
+                            both_blocks.data() + (r + 1) * row);
+    half_bias[r % 2].push_back(both.bias[r]);
+  }
+  const auto half = [&](int i) {
+    return Experts{half_data[i].data(),  nullptr, half_bias[i].data(), experts, inner, hidden,
+                   Format::kMxfp4Blocks, inner};
+  };
+  const Experts down_view{down_blocks.data(),   nullptr, down.bias.data(), experts, hidden, inner,
+                          Format::kMxfp4Blocks, hidden};
+  const auto x = random_.floats(int64_t{tokens} * hidden, 2.0f);
+  std::vector<ExpertChoice> choices;
+  for (int i = 0; i < 2 * tokens; ++i) {
+    choices.push_back({random_.below(experts), random_.normal()});
+  }
+  std::vector<float> pairs(x.size());
+  std::vector<float> blocks(x.size());
+  const MoeShape shape{.experts_per_token = 2};
+  fast_->experts(pairs.data(), x.data(), choices.data(), {both.view, {}, down.view}, shape, tokens);
+  fast_->experts(blocks.data(), x.data(), choices.data(), {half(0), half(1), down_view}, shape,
+                 tokens);
+  EXPECT_TRUE(same_bits(pairs, blocks));
+}
+
+TEST_P(KernelsTest, EmbeddingReadsEveryFormat) {
+  for (const Format format : kLinearFormats) {
+    const Stored table = random_stored(random_, format, 9, 64);
+    const TokenId tokens[] = {8, 0, 3};
+    std::vector<float> got(3 * 64);
+    fast_->embed(got.data(), tokens, 3, {table.data.data(), 9, 64, format});
+    std::vector<float> row(64);
+    for (int t = 0; t < 3; ++t) {
+      read_weight_row({table.data.data(), nullptr, 9, 64, format}, tokens[t], row.data());
+      EXPECT_TRUE(std::equal(row.begin(), row.end(), got.begin() + 64 * t));
+    }
+  }
+}
+
+// The worked block of docs/formats/gpt_oss.md: Hugging Face's bytes and GGUF's.
+TEST(WeightRow, BothOrdersOfThePublishedBlock) {
+  const uint8_t pairs[] = {0xbf, 0x2c, 0xe0, 0x37, 0x53, 0xc9, 0xbd, 0xfa,
+                           0x0f, 0xf0, 0x16, 0x9d, 0xc9, 0x57, 0x56, 0x74};
+  const uint8_t blocks[] = {0x6e, 0xff, 0x0b, 0x0c, 0xf2, 0x60, 0x1e, 0xd7, 0x93,
+                            0x93, 0xc5, 0x79, 0x5c, 0x6d, 0x5b, 0x4a, 0x7f};
+  const uint8_t scale = 0x6e;
+  float from_pairs[32];
+  float from_blocks[32];
+  read_weight_row({pairs, &scale, 1, 32, Format::kMxfp4Pairs}, 0, from_pairs);
+  read_weight_row({blocks, nullptr, 1, 32, Format::kMxfp4Blocks}, 0, from_blocks);
+  EXPECT_EQ(from_pairs[0], -4.57763671875e-05f);
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(from_pairs[i], from_blocks[i]) << i;
+}
+
+TEST(WeightRow, Q8_0IsScaleTimesByte) {
+  uint8_t block[34] = {};
+  const uint16_t half = tensor::float_to_f16(0.5f);
+  std::memcpy(block, &half, 2);
+  block[2] = 3;
+  block[33] = 0x80;  // -128
+  float row[32];
+  read_weight_row({block, nullptr, 1, 32, Format::kQ8_0}, 0, row);
+  EXPECT_EQ(row[0], 1.5f);
+  EXPECT_EQ(row[1], 0.0f);
+  EXPECT_EQ(row[31], -64.0f);
 }
 
 TEST_P(KernelsTest, RouterTakesTheLargestAndTheLowerOfEquals) {
@@ -186,7 +343,7 @@ TEST_P(KernelsTest, NormAndRotationMatch) {
   const int tokens = 37;
   const int hidden = 96;
   const auto x = random_.floats(int64_t{tokens} * hidden, 5.0f);
-  const auto weight = random_.bf16(hidden, 1.0f);
+  const auto weight = random_.floats(hidden, 1.0f);
   std::vector<float> got(x.size());
   std::vector<float> exact(x.size());
   fast_->rms_norm(got.data(), x.data(), weight.data(), tokens, hidden, 1e-5f);
@@ -229,7 +386,7 @@ TEST_P(KernelsTest, AttentionMatchesAndIsBatchInvariant) {
 
     const int q_width = shape_case.heads * shape_case.head_size;
     const int kv_width = shape_case.kv_heads * shape_case.head_size;
-    const auto sinks = random_.bf16(shape_case.heads, 2.0f);
+    const auto sinks = random_.floats(shape_case.heads, 2.0f);
     const AttentionShape shape{shape_case.heads,  shape_case.kv_heads, shape_case.head_size,
                                shape_case.window, sinks.data(),        0.125f};
     std::vector<SequenceRows> past;
@@ -278,7 +435,7 @@ TEST_P(KernelsTest, EveryCacheTypeReadsBackWhatItStored) {
     std::vector<float> v(32);
     for (int i = 0; i < 32; ++i) v[i] = static_cast<float>(i - 16) / 8.0f;  // exact in every type
     fast_->store_kv(layer, k.data(), v.data(), 32, &row, 1);
-    const Bf16 sink = tensor::float_to_bf16(-1000.0f);  // no mass
+    const float sink = -1000.0f;  // no mass
     const AttentionShape shape{1, 1, 32, 0, &sink, 1.0f};
     std::vector<float> out(32);
     fast_->attention(out.data(), k.data(), 32, layer, shape, &row, 1);
@@ -303,7 +460,7 @@ TEST_P(KernelsTest, SinkTakesItsShare) {
   std::vector<float> q(3 * 32, 0.0f);
   q[2 * 32] = 1.0f;
   std::vector<float> out(3 * 32);
-  const Bf16 sink = tensor::float_to_bf16(3.0f);
+  const float sink = 3.0f;
   const AttentionShape shape{1, 1, 32, 0, &sink, 1.0f};
   const SequenceRows last{2, 1, 2, &block};
   fast_->attention(out.data(), q.data(), 32, layer, shape, &last, 1);

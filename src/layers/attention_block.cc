@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "layers/weights.h"
-
 namespace pelton::layers {
 
 AttentionWorkspace::AttentionWorkspace(const checkpoint::ModelConfig& config, int tokens)
@@ -25,18 +23,23 @@ Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkp
   AttentionBlock block;
   block.hidden_ = hidden;
   block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);
-  TRY_ASSIGN(block.norm_, bf16_vector(checkpoint, prefix + "input_layernorm.weight", hidden));
-  TRY_ASSIGN(block.q_, bf16_linear(checkpoint, prefix + "self_attn.q_proj", q_rows, hidden));
-  TRY_ASSIGN(block.k_, bf16_linear(checkpoint, prefix + "self_attn.k_proj", kv_rows, hidden));
-  TRY_ASSIGN(block.v_, bf16_linear(checkpoint, prefix + "self_attn.v_proj", kv_rows, hidden));
-  TRY_ASSIGN(block.o_, bf16_linear(checkpoint, prefix + "self_attn.o_proj", hidden, q_rows));
+  TRY_ASSIGN(block.norm_,
+             load_vector(checkpoint, prefix + "input_layernorm.weight", hidden, block.vectors_));
+  TRY_ASSIGN(block.q_,
+             load_linear(checkpoint, prefix + "self_attn.q_proj", q_rows, hidden, block.vectors_));
+  TRY_ASSIGN(block.k_,
+             load_linear(checkpoint, prefix + "self_attn.k_proj", kv_rows, hidden, block.vectors_));
+  TRY_ASSIGN(block.v_,
+             load_linear(checkpoint, prefix + "self_attn.v_proj", kv_rows, hidden, block.vectors_));
+  TRY_ASSIGN(block.o_,
+             load_linear(checkpoint, prefix + "self_attn.o_proj", hidden, q_rows, block.vectors_));
   block.shape_ = {.heads = config.head_count,
                   .kv_heads = config.kv_head_count,
                   .head_size = config.head_size,
                   .window = config.layer_is_sliding[layer] ? config.sliding_window : 0,
                   .scale = static_cast<float>(1.0 / std::sqrt(double{1.0} * config.head_size))};
-  TRY_ASSIGN(block.shape_.sinks,
-             bf16_vector(checkpoint, prefix + "self_attn.sinks", config.head_count));
+  TRY_ASSIGN(block.shape_.sinks, load_vector(checkpoint, prefix + "self_attn.sinks",
+                                             config.head_count, block.vectors_));
   return block;
 }
 
@@ -50,13 +53,20 @@ void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, co
   kernels.linear(workspace.q.data(), workspace.normed.data(), q_, tokens, Output::kOverwrite);
   kernels.linear(workspace.k.data(), workspace.normed.data(), k_, tokens, Output::kOverwrite);
   kernels.linear(workspace.v.data(), workspace.normed.data(), v_, tokens, Output::kOverwrite);
-  kernels.rotate(workspace.q.data(), q_.rows, cos_sin, tokens, shape_.heads, shape_.head_size);
-  kernels.rotate(workspace.k.data(), k_.rows, cos_sin, tokens, shape_.kv_heads, shape_.head_size);
-  kernels.store_kv(cache, workspace.k.data(), workspace.v.data(), k_.rows, sequences.data(),
+  kernels.rotate(workspace.q.data(), q_.weight.rows, cos_sin, tokens, shape_.heads,
+                 shape_.head_size);
+  kernels.rotate(workspace.k.data(), k_.weight.rows, cos_sin, tokens, shape_.kv_heads,
+                 shape_.head_size);
+  kernels.store_kv(cache, workspace.k.data(), workspace.v.data(), k_.weight.rows, sequences.data(),
                    sequence_count);
-  kernels.attention(workspace.mixed.data(), workspace.q.data(), q_.rows, cache, shape_,
+  kernels.attention(workspace.mixed.data(), workspace.q.data(), q_.weight.rows, cache, shape_,
                     sequences.data(), sequence_count);
   kernels.linear(x, workspace.mixed.data(), o_, tokens, Output::kAccumulate);
+}
+
+int64_t AttentionBlock::weight_bytes() const {
+  return matrix_bytes(q_.weight) + matrix_bytes(k_.weight) + matrix_bytes(v_.weight) +
+         matrix_bytes(o_.weight) + vectors_.bytes();
 }
 
 }  // namespace pelton::layers

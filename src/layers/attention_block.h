@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
+#include "layers/weights.h"
 
 namespace pelton::layers {
 
@@ -32,12 +33,16 @@ class AttentionBlock {
                const kernels::KvLayer& cache, const std::vector<kernels::SequenceRows>& sequences,
                AttentionWorkspace& workspace) const;
 
+  // What a step reads.
+  int64_t weight_bytes() const;
+
  private:
-  const kernels::Bf16* norm_ = nullptr;
-  kernels::Bf16Linear q_;
-  kernels::Bf16Linear k_;
-  kernels::Bf16Linear v_;
-  kernels::Bf16Linear o_;
+  FloatVectors vectors_;  // what the pointers below lead to
+  const float* norm_ = nullptr;
+  kernels::Linear q_;
+  kernels::Linear k_;
+  kernels::Linear v_;
+  kernels::Linear o_;
   kernels::AttentionShape shape_;
   int hidden_ = 0;
   float epsilon_ = 0;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "layers/weights.h"
-
 namespace pelton::layers {
 
 ExpertWorkspace::ExpertWorkspace(const checkpoint::ModelConfig& config, int tokens)
@@ -14,21 +12,20 @@ ExpertWorkspace::ExpertWorkspace(const checkpoint::ModelConfig& config, int toke
 Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, int layer) {
   const checkpoint::ModelConfig& config = checkpoint.config();
   const std::string prefix = fmt::format("model.layers.{}.", layer);
-  const std::string experts = prefix + "mlp.experts.";
   const int hidden = config.hidden_size;
-  const int intermediate = config.intermediate_size;
 
   ExpertBlock block;
   block.hidden_ = hidden;
   block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);
-  TRY_ASSIGN(block.norm_,
-             bf16_vector(checkpoint, prefix + "post_attention_layernorm.weight", hidden));
-  TRY_ASSIGN(block.router_,
-             bf16_linear(checkpoint, prefix + "mlp.router", config.expert_count, hidden));
-  TRY_ASSIGN(block.gate_up_, mxfp4_experts(checkpoint, experts + "gate_up_proj",
-                                           config.expert_count, 2 * intermediate, hidden));
-  TRY_ASSIGN(block.down_, mxfp4_experts(checkpoint, experts + "down_proj", config.expert_count,
-                                        hidden, intermediate));
+  TRY_ASSIGN(block.norm_, load_vector(checkpoint, prefix + "post_attention_layernorm.weight",
+                                      hidden, block.vectors_));
+  TRY_ASSIGN(block.router_, load_linear(checkpoint, prefix + "mlp.router", config.expert_count,
+                                        hidden, block.vectors_));
+  TRY_ASSIGN(block.experts_, load_experts(checkpoint, prefix + "mlp.experts.",
+                                          {.experts = config.expert_count,
+                                           .inner = config.intermediate_size,
+                                           .hidden = hidden},
+                                          block.vectors_));
   block.shape_ = {.experts_per_token = config.experts_per_token,
                   .swiglu_alpha = static_cast<float>(config.swiglu_alpha),
                   .swiglu_limit = static_cast<float>(config.swiglu_limit)};
@@ -41,9 +38,15 @@ void ExpertBlock::forward(kernels::Kernels& kernels, float* x, int tokens,
   kernels.linear(workspace.router_logits.data(), workspace.normed.data(), router_, tokens,
                  kernels::Kernels::Output::kOverwrite);
   kernels.choose_experts(workspace.choices.data(), workspace.router_logits.data(), tokens,
-                         gate_up_.experts, shape_.experts_per_token);
-  kernels.experts(x, workspace.normed.data(), workspace.choices.data(), gate_up_, down_, shape_,
-                  tokens);
+                         experts_.gate.experts, shape_.experts_per_token);
+  kernels.experts(x, workspace.normed.data(), workspace.choices.data(), experts_, shape_, tokens);
+}
+
+int64_t ExpertBlock::weight_bytes_per_token() const {
+  const int64_t expert =
+      expert_bytes(experts_.gate) + expert_bytes(experts_.up) + expert_bytes(experts_.down);
+  return matrix_bytes(router_.weight) + 4 * (int64_t{hidden_} + router_.weight.rows) +
+         shape_.experts_per_token * expert;
 }
 
 }  // namespace pelton::layers

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
+#include "layers/weights.h"
 
 namespace pelton::layers {
 
@@ -26,11 +27,14 @@ class ExpertBlock {
   // x: float (tokens, hidden)
   void forward(kernels::Kernels& kernels, float* x, int tokens, ExpertWorkspace& workspace) const;
 
+  // What one token reads: the router and the experts it chooses.
+  int64_t weight_bytes_per_token() const;
+
  private:
-  const kernels::Bf16* norm_ = nullptr;
-  kernels::Bf16Linear router_;
-  kernels::Mxfp4Experts gate_up_;
-  kernels::Mxfp4Experts down_;
+  FloatVectors vectors_;  // what the pointers below lead to
+  const float* norm_ = nullptr;
+  kernels::Linear router_;
+  kernels::ExpertWeights experts_;
   kernels::MoeShape shape_;
   int hidden_ = 0;
   float epsilon_ = 0;

@@ -1,53 +1,239 @@
 #include "layers/weights.h"
 
+#include <algorithm>
 #include <array>
+#include <cstring>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "tensor/bits.h"
 
 namespace pelton::layers {
 namespace {
 
+using kernels::Format;
 using tensor::DType;
+using tensor::TensorView;
 
-template <typename T, size_t N>
-Result<const T*> find(const checkpoint::Checkpoint& checkpoint, const std::string& name,
-                      DType dtype, const std::array<int64_t, N>& shape) {
-  TRY_ASSIGN(const tensor::TensorView view, checkpoint.tensor(name, dtype, shape));
-  return view.as<T>();
+Error unsupported(const std::string& name, DType dtype, const char* wanted) {
+  return Error{ErrorCode::kUnsupported, fmt::format("tensor {} is {}; supported here: {}", name,
+                                                    tensor::dtype_name(dtype), wanted)};
 }
+
+std::optional<Format> row_format(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return Format::kF32;
+    case DType::kF16:
+      return Format::kF16;
+    case DType::kBf16:
+      return Format::kBf16;
+    case DType::kQ8_0:
+      return Format::kQ8_0;
+    case DType::kMxfp4:
+      return Format::kMxfp4Blocks;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Elements [begin, begin + count) as float32. Plain types only.
+Result<void> widen(const TensorView& view, const std::string& name, int64_t begin, int64_t count,
+                   float* out) {
+  switch (view.dtype) {
+    case DType::kF32:
+      std::memcpy(out, view.as<float>() + begin, static_cast<size_t>(count) * sizeof(float));
+      return {};
+    case DType::kF16:
+      for (int64_t i = 0; i < count; ++i) {
+        out[i] = tensor::f16_to_float(view.as<uint16_t>()[begin + i]);
+      }
+      return {};
+    case DType::kBf16:
+      for (int64_t i = 0; i < count; ++i) {
+        out[i] = tensor::bf16_to_float(view.as<uint16_t>()[begin + i]);
+      }
+      return {};
+    default:
+      return unsupported(name, view.dtype, "F32, F16, BF16");
+  }
+}
+
+// Finds the experts of one layer, in whichever of the layouts they are.
+class ExpertLoader {
+ public:
+  ExpertLoader(const checkpoint::Checkpoint& checkpoint, const std::string& prefix,
+               const ExpertSizes& sizes, FloatVectors& keep)
+      : checkpoint_(checkpoint), prefix_(prefix), sizes_(sizes), keep_(keep) {}
+
+  Result<kernels::ExpertWeights> load() {
+    const int inner = sizes_.inner;
+    const int hidden = sizes_.hidden;
+    kernels::ExpertWeights weights;
+    if (checkpoint_.has(prefix_ + "gate_up_proj_blocks")) {
+      TRY_ASSIGN(weights.gate, pairs("gate_up_proj", 2 * inner, hidden));
+      TRY_ASSIGN(weights.down, pairs("down_proj", hidden, inner));
+    } else if (checkpoint_.has(prefix_ + "gate_up_proj")) {
+      TRY_ASSIGN(weights.gate, columns("gate_up_proj", 2 * inner, hidden));
+      TRY_ASSIGN(weights.down, columns("down_proj", hidden, inner));
+    } else {
+      TRY(load_rows(weights));
+    }
+    return weights;
+  }
+
+ private:
+  // `name`_blocks (experts, rows, cols/32, 16) and `name`_scales
+  Result<kernels::Experts> pairs(const std::string& name, int rows, int cols) {
+    const int64_t e = sizes_.experts;
+    const int64_t groups = cols / 32;
+    kernels::Experts experts = shape(rows, cols, Format::kMxfp4Pairs);
+    TRY_ASSIGN(const TensorView blocks,
+               checkpoint_.tensor(prefix_ + name + "_blocks", DType::kU8,
+                                  std::array<int64_t, 4>{e, rows, groups, 16}));
+    TRY_ASSIGN(const TensorView scales,
+               checkpoint_.tensor(prefix_ + name + "_scales", DType::kU8,
+                                  std::array<int64_t, 3>{e, rows, groups}));
+    TRY_ASSIGN(experts.bias, bias(name, rows));
+    experts.data = blocks.bytes.data();
+    experts.scales = scales.bytes.data();
+    return experts;
+  }
+
+  // `name` (experts, cols, rows)
+  Result<kernels::Experts> columns(const std::string& name, int rows, int cols) {
+    kernels::Experts experts = shape(rows, cols, Format::kBf16Columns);
+    TRY_ASSIGN(const TensorView view,
+               checkpoint_.tensor(prefix_ + name, DType::kBf16,
+                                  std::array<int64_t, 3>{sizes_.experts, cols, rows}));
+    TRY_ASSIGN(experts.bias, bias(name, rows));
+    experts.data = view.bytes.data();
+    return experts;
+  }
+
+  Result<void> load_rows(kernels::ExpertWeights& weights) {
+    const int inner = sizes_.inner;
+    const int hidden = sizes_.hidden;
+    if (checkpoint_.has(prefix_ + "gate_up_exps")) {
+      TRY(split_fused(weights));
+    } else {
+      TRY_ASSIGN(weights.gate, rows("gate_exps", inner, hidden));
+      TRY_ASSIGN(weights.up, rows("up_exps", inner, hidden));
+      if (weights.gate.format != weights.up.format) {
+        return Error{ErrorCode::kUnsupported,
+                     fmt::format("tensors {}gate_exps and up_exps differ in type", prefix_)};
+      }
+    }
+    TRY_ASSIGN(weights.down, rows("down_exps", hidden, inner));
+    return {};
+  }
+
+  // `name` (experts, rows, cols)
+  Result<kernels::Experts> rows(const std::string& name, int rows, int cols) {
+    TRY_ASSIGN(
+        const TensorView view,
+        checkpoint_.tensor(prefix_ + name, std::array<int64_t, 3>{sizes_.experts, rows, cols}));
+    const std::optional<Format> format = row_format(view.dtype);
+    if (!format) return unsupported(prefix_ + name, view.dtype, "F32, F16, BF16, Q8_0, MXFP4");
+    kernels::Experts experts = shape(rows, cols, *format);
+    TRY_ASSIGN(experts.bias, bias(name, rows));
+    experts.data = view.bytes.data();
+    return experts;
+  }
+
+  // gate_up_exps: each expert's gate rows, then its up rows.
+  Result<void> split_fused(kernels::ExpertWeights& weights) {
+    const int inner = sizes_.inner;
+    TRY_ASSIGN(weights.gate, rows("gate_up_exps", 2 * inner, sizes_.hidden));
+    weights.gate.rows = inner;
+    weights.up = weights.gate;
+    weights.up.data = static_cast<const uint8_t*>(weights.gate.data) +
+                      inner * kernels::row_bytes(weights.gate.format, sizes_.hidden);
+    float* gate_bias = keep_.add(int64_t{sizes_.experts} * inner);
+    float* up_bias = keep_.add(int64_t{sizes_.experts} * inner);
+    for (int64_t e = 0; e < sizes_.experts; ++e) {
+      const float* both = weights.gate.bias + 2 * e * inner;
+      std::copy_n(both, inner, gate_bias + e * inner);
+      std::copy_n(both + inner, inner, up_bias + e * inner);
+    }
+    weights.gate.bias = gate_bias;
+    weights.up.bias = up_bias;
+    return {};
+  }
+
+  // `name`_bias (experts, rows)
+  Result<const float*> bias(const std::string& name, int64_t rows) {
+    const std::string full = prefix_ + name + "_bias";
+    const std::array<int64_t, 2> shape{sizes_.experts, rows};
+    TRY_ASSIGN(const TensorView view, checkpoint_.tensor(full, shape));
+    float* out = keep_.add(shape[0] * shape[1]);
+    TRY(widen(view, full, 0, shape[0] * shape[1], out));
+    return out;
+  }
+
+  kernels::Experts shape(int rows, int cols, Format format) const {
+    return {.experts = sizes_.experts,
+            .rows = rows,
+            .cols = cols,
+            .format = format,
+            .expert_rows = rows};
+  }
+
+  const checkpoint::Checkpoint& checkpoint_;
+  const std::string& prefix_;
+  const ExpertSizes sizes_;
+  FloatVectors& keep_;
+};
 
 }  // namespace
 
-Result<const kernels::Bf16*> bf16_vector(const checkpoint::Checkpoint& checkpoint,
-                                         const std::string& name, int64_t count) {
-  return find<kernels::Bf16>(checkpoint, name, DType::kBf16, std::array{count});
+float* FloatVectors::add(int64_t count) {
+  arrays_.push_back(std::make_unique<float[]>(static_cast<size_t>(count)));
+  bytes_ += count * static_cast<int64_t>(sizeof(float));
+  return arrays_.back().get();
 }
 
-Result<const kernels::Bf16*> bf16_matrix(const checkpoint::Checkpoint& checkpoint,
-                                         const std::string& name, int64_t rows, int64_t cols) {
-  return find<kernels::Bf16>(checkpoint, name, DType::kBf16, std::array{rows, cols});
+Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const std::string& name,
+                                 int64_t count, FloatVectors& keep) {
+  TRY_ASSIGN(const TensorView view, checkpoint.tensor(name, std::array{count}));
+  float* out = keep.add(count);
+  TRY(widen(view, name, 0, count, out));
+  return out;
 }
 
-Result<kernels::Bf16Linear> bf16_linear(const checkpoint::Checkpoint& checkpoint,
-                                        const std::string& name, int rows, int cols) {
-  kernels::Bf16Linear linear{.rows = rows, .cols = cols};
-  TRY_ASSIGN(linear.weight, bf16_matrix(checkpoint, name + ".weight", rows, cols));
-  TRY_ASSIGN(linear.bias, bf16_vector(checkpoint, name + ".bias", rows));
+Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
+                                    const std::string& name, int rows, int cols) {
+  TRY_ASSIGN(const TensorView view, checkpoint.tensor(name, std::array<int64_t, 2>{rows, cols}));
+  const std::optional<Format> format = row_format(view.dtype);
+  if (!format || format == Format::kMxfp4Blocks) {
+    return unsupported(name, view.dtype, "F32, F16, BF16, Q8_0");
+  }
+  return kernels::Matrix{view.bytes.data(), rows, cols, *format};
+}
+
+Result<kernels::Linear> load_linear(const checkpoint::Checkpoint& checkpoint,
+                                    const std::string& name, int rows, int cols,
+                                    FloatVectors& keep) {
+  kernels::Linear linear;
+  TRY_ASSIGN(linear.weight, load_matrix(checkpoint, name + ".weight", rows, cols));
+  TRY_ASSIGN(linear.bias, load_vector(checkpoint, name + ".bias", rows, keep));
   return linear;
 }
 
-Result<kernels::Mxfp4Experts> mxfp4_experts(const checkpoint::Checkpoint& checkpoint,
-                                            const std::string& name, int experts, int rows,
-                                            int cols) {
-  kernels::Mxfp4Experts matrix{.experts = experts, .rows = rows, .cols = cols};
-  const int64_t e = experts;
-  const int64_t r = rows;
-  const int64_t groups = cols / 32;
-  TRY_ASSIGN(matrix.blocks, (find<uint8_t>(checkpoint, name + "_blocks", DType::kU8,
-                                           std::array<int64_t, 4>{e, r, groups, 16})));
-  TRY_ASSIGN(matrix.scales, (find<uint8_t>(checkpoint, name + "_scales", DType::kU8,
-                                           std::array<int64_t, 3>{e, r, groups})));
-  TRY_ASSIGN(matrix.bias, (find<kernels::Bf16>(checkpoint, name + "_bias", DType::kBf16,
-                                               std::array<int64_t, 2>{e, r})));
-  return matrix;
+Result<kernels::ExpertWeights> load_experts(const checkpoint::Checkpoint& checkpoint,
+                                            const std::string& prefix, const ExpertSizes& sizes,
+                                            FloatVectors& keep) {
+  return ExpertLoader(checkpoint, prefix, sizes, keep).load();
+}
+
+int64_t matrix_bytes(const kernels::Matrix& matrix) {
+  return matrix.rows * kernels::row_bytes(matrix.format, matrix.cols);
+}
+
+int64_t expert_bytes(const kernels::Experts& experts) {
+  if (experts.data == nullptr) return 0;
+  return experts.rows * (kernels::row_bytes(experts.format, experts.cols) + int64_t{4});
 }
 
 }  // namespace pelton::layers

@@ -1,8 +1,12 @@
-// Finds a layer's tensors in a checkpoint and gives them to the kernels as typed matrices. What is
-// missing or of another shape is a kBadCheckpoint naming the tensor.
+// Finds a layer's tensors in a checkpoint and gives them to the kernels as typed matrices, whatever
+// the checkpoint's layout: large ones stay where they are mapped, small ones become float32 here.
+// What is missing or of another shape or type is a kBadCheckpoint or kUnsupported naming the
+// tensor.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
@@ -10,18 +14,41 @@
 
 namespace pelton::layers {
 
-// bf16 (count)
-Result<const kernels::Bf16*> bf16_vector(const checkpoint::Checkpoint& checkpoint,
-                                         const std::string& name, int64_t count);
-// bf16 (rows, cols), row-major
-Result<const kernels::Bf16*> bf16_matrix(const checkpoint::Checkpoint& checkpoint,
-                                         const std::string& name, int64_t rows, int64_t cols);
+// Norm weights, biases and sinks of a layer, owned. Moving it leaves the arrays where they are.
+class FloatVectors {
+ public:
+  float* add(int64_t count);
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::unique_ptr<float[]>> arrays_;
+  int64_t bytes_ = 0;
+};
+
+// (count), of float32, float16 or bf16
+Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const std::string& name,
+                                 int64_t count, FloatVectors& keep);
+// (rows, cols), of float32, float16, bf16 or Q8_0
+Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
+                                    const std::string& name, int rows, int cols);
 // `name`.weight (rows, cols) and `name`.bias (rows)
-Result<kernels::Bf16Linear> bf16_linear(const checkpoint::Checkpoint& checkpoint,
-                                        const std::string& name, int rows, int cols);
-// `name`_blocks (experts, rows, cols/32, 16), `name`_scales, `name`_bias
-Result<kernels::Mxfp4Experts> mxfp4_experts(const checkpoint::Checkpoint& checkpoint,
-                                            const std::string& name, int experts, int rows,
-                                            int cols);
+Result<kernels::Linear> load_linear(const checkpoint::Checkpoint& checkpoint,
+                                    const std::string& name, int rows, int cols,
+                                    FloatVectors& keep);
+
+struct ExpertSizes {
+  int experts = 0;
+  int inner = 0;
+  int hidden = 0;
+};
+// All experts of the layer whose tensors' names begin with `prefix`
+// ("model.layers.0.mlp.experts."): as published (gate_up_proj_blocks, ...), as bf16 (gate_up_proj,
+// transposed), or as in GGUF files (gate_exps, ...; see checkpoint/gguf_names.h).
+Result<kernels::ExpertWeights> load_experts(const checkpoint::Checkpoint& checkpoint,
+                                            const std::string& prefix, const ExpertSizes& sizes,
+                                            FloatVectors& keep);
+
+int64_t matrix_bytes(const kernels::Matrix& matrix);
+int64_t expert_bytes(const kernels::Experts& experts);  // of one expert, with its biases
 
 }  // namespace pelton::layers

@@ -1,10 +1,9 @@
 #include "models/gpt_oss.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
-
-#include "layers/weights.h"
 
 namespace pelton::models {
 namespace {
@@ -45,17 +44,17 @@ Result<std::unique_ptr<GptOss>> GptOss::load(const checkpoint::Checkpoint& check
   TRY(check_widths(config));
   std::unique_ptr<GptOss> model(new GptOss(config, kernels, options));
   const int hidden = config.hidden_size;
-  TRY_ASSIGN(model->embedding_, layers::bf16_matrix(checkpoint, "model.embed_tokens.weight",
+  TRY_ASSIGN(model->embedding_, layers::load_matrix(checkpoint, "model.embed_tokens.weight",
                                                     config.vocab_size, hidden));
-  TRY_ASSIGN(model->norm_, layers::bf16_vector(checkpoint, "model.norm.weight", hidden));
-  model->head_ = {.rows = config.vocab_size, .cols = hidden};
+  TRY_ASSIGN(model->norm_,
+             layers::load_vector(checkpoint, "model.norm.weight", hidden, model->vectors_));
   TRY_ASSIGN(model->head_.weight,
-             layers::bf16_matrix(checkpoint, "lm_head.weight", config.vocab_size, hidden));
+             layers::load_matrix(checkpoint, "lm_head.weight", config.vocab_size, hidden));
   for (int layer = 0; layer < config.layer_count; ++layer) {
     TRY_ASSIGN(auto attention, layers::AttentionBlock::load(checkpoint, layer));
     TRY_ASSIGN(auto experts, layers::ExpertBlock::load(checkpoint, layer));
-    model->attention_.push_back(attention);
-    model->experts_.push_back(experts);
+    model->attention_.push_back(std::move(attention));
+    model->experts_.push_back(std::move(experts));
   }
   return model;
 }
@@ -79,7 +78,7 @@ float* GptOss::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap)
   }
   CHECK(row == tokens);
 
-  kernels_.embed(x_.data(), input.tokens.data(), tokens, embedding_, hidden);
+  kernels_.embed(x_.data(), input.tokens.data(), tokens, embedding_);
   if (tap != nullptr) (*tap)(0, x_.data(), tokens);
   for (int layer = 0; layer < config_.layer_count; ++layer) {
     attention_[layer].forward(kernels_, x_.data(), tokens, cos_sin_.data(), kv.layer(layer),
@@ -103,17 +102,10 @@ float* GptOss::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap)
 }
 
 int64_t GptOss::bytes_per_token() const {
-  const int64_t hidden = config_.hidden_size;
-  const int64_t q = int64_t{config_.head_count} * config_.head_size;
-  const int64_t kv = int64_t{config_.kv_head_count} * config_.head_size;
-  const int64_t intermediate = config_.intermediate_size;
-  const int64_t attention =
-      2 * ((q + 2 * kv) * (hidden + 1) + hidden * (q + 1) + config_.head_count + hidden);
-  const int64_t router = 2 * (config_.expert_count * (hidden + 1) + hidden);
-  const int64_t expert =
-      2 * intermediate * (hidden / 32 * 17 + 2) + hidden * (intermediate / 32 * 17 + 2);
-  const int64_t layer = attention + router + config_.experts_per_token * expert;
-  return config_.layer_count * layer + 2 * hidden * (config_.vocab_size + int64_t{1});
+  int64_t bytes = layers::matrix_bytes(head_.weight) + vectors_.bytes();
+  for (const layers::AttentionBlock& block : attention_) bytes += block.weight_bytes();
+  for (const layers::ExpertBlock& block : experts_) bytes += block.weight_bytes_per_token();
+  return bytes;
 }
 
 }  // namespace pelton::models

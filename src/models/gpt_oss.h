@@ -13,6 +13,7 @@
 #include "layers/attention_block.h"
 #include "layers/expert_block.h"
 #include "layers/rotary.h"
+#include "layers/weights.h"
 #include "models/kv_storage.h"
 
 namespace pelton::models {
@@ -61,9 +62,10 @@ class GptOss {
   kernels::Kernels& kernels_;
   const Options options_;
   layers::Rotary rotary_;
-  const kernels::Bf16* embedding_ = nullptr;  // (vocab, hidden)
-  const kernels::Bf16* norm_ = nullptr;       // (hidden)
-  kernels::Bf16Linear head_;                  // (vocab, hidden), no bias
+  layers::FloatVectors vectors_;
+  kernels::Matrix embedding_;    // (vocab, hidden)
+  const float* norm_ = nullptr;  // (hidden), in vectors_
+  kernels::Linear head_;         // (vocab, hidden), no bias
   std::vector<layers::AttentionBlock> attention_;
   std::vector<layers::ExpertBlock> experts_;
 

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/check.h"
+
 namespace pelton::tensor {
 namespace {
 
@@ -11,7 +13,7 @@ struct Row {
   size_t bytes;
 };
 
-constexpr std::array<Row, 10> kRows = {{{DType::kF32, "F32", 4},
+constexpr std::array<Row, 12> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kF16, "F16", 2},
                                         {DType::kBf16, "BF16", 2},
                                         {DType::kU8, "U8", 1},
@@ -20,17 +22,35 @@ constexpr std::array<Row, 10> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kI32, "I32", 4},
                                         {DType::kI64, "I64", 8},
                                         {DType::kF64, "F64", 8},
-                                        {DType::kBool, "BOOL", 1}}};
+                                        {DType::kBool, "BOOL", 1},
+                                        {DType::kQ8_0, "Q8_0", kQ8_0BlockBytes},
+                                        {DType::kMxfp4, "MXFP4", kMxfp4BlockBytes}}};
 
 }  // namespace
 
-size_t dtype_bytes(DType dtype) { return kRows[static_cast<size_t>(dtype)].bytes; }
+bool is_block_type(DType dtype) {
+  return dtype == DType::kQ8_0 || dtype == DType::kMxfp4;
+}
 
-std::string_view dtype_name(DType dtype) { return kRows[static_cast<size_t>(dtype)].name; }
+size_t dtype_bytes(DType dtype) {
+  CHECK(!is_block_type(dtype));
+  return kRows[static_cast<size_t>(dtype)].bytes;
+}
+
+int64_t row_bytes(DType dtype, int64_t elements) {
+  const auto bytes = static_cast<int64_t>(kRows[static_cast<size_t>(dtype)].bytes);
+  if (!is_block_type(dtype)) return elements * bytes;
+  CHECK(elements % kBlockElements == 0);
+  return elements / kBlockElements * bytes;
+}
+
+std::string_view dtype_name(DType dtype) {
+  return kRows[static_cast<size_t>(dtype)].name;
+}
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   for (const Row& row : kRows) {
-    if (row.name == name) return row.dtype;
+    if (row.name == name && !is_block_type(row.dtype)) return row.dtype;
   }
   return std::nullopt;
 }

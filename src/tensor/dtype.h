@@ -1,4 +1,4 @@
-// Element types of stored tensors.
+// Element types of stored tensors: plain ones, and GGUF's blocks of 32 along a row.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,34 @@
 
 namespace pelton::tensor {
 
-enum class DType : uint8_t { kF32, kF16, kBf16, kU8, kI8, kI16, kI32, kI64, kF64, kBool };
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBf16,
+  kU8,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kF64,
+  kBool,
+  // A float16 scale, then 32 signed bytes: element i is scale * byte i.
+  kQ8_0,
+  // An E8M0 scale, then 16 bytes of E2M1: low nibbles are elements 0 to 15, high ones 16 to 31.
+  kMxfp4,
+};
 
-size_t dtype_bytes(DType dtype);
-std::string_view dtype_name(DType dtype);                        // "BF16"
-std::optional<DType> dtype_from_name(std::string_view name);     // safetensors' names
+inline constexpr int kBlockElements = 32;
+inline constexpr int kQ8_0BlockBytes = 34;
+inline constexpr int kMxfp4BlockBytes = 17;
+
+// Stored in blocks of kBlockElements: kQ8_0, kMxfp4.
+bool is_block_type(DType dtype);
+
+size_t dtype_bytes(DType dtype);  // of one element; no block type (CHECKed)
+// Of a row; a block type's has a multiple of kBlockElements (CHECKed).
+int64_t row_bytes(DType dtype, int64_t elements);
+std::string_view dtype_name(DType dtype);                     // "BF16"
+std::optional<DType> dtype_from_name(std::string_view name);  // safetensors' names: plain types
 
 }  // namespace pelton::tensor

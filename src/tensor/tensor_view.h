@@ -13,7 +13,7 @@ namespace pelton::tensor {
 struct TensorView {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
-  std::span<const uint8_t> bytes;  // exactly product(shape) * dtype_bytes(dtype)
+  std::span<const uint8_t> bytes;  // exactly what the shape's rows of that type need
 
   int64_t element_count() const {
     int64_t count = 1;

@@ -3,7 +3,9 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/weight_row.h"
 #include "tensor/bits.h"
+#include "tensor/dtype.h"
 
 namespace pelton::kernels {
 namespace {
@@ -26,6 +28,17 @@ struct Vector {
   }
   static F load(const F16* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  // 8 signed bytes.
+  static F load_signed(const uint8_t* from) {
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+  }
+  // A float16.
+  static float half(const uint8_t* from) {
+    uint16_t bits;
+    __builtin_memcpy(&bits, from, sizeof bits);
+    return _cvtsh_ss(bits);
   }
   static void store(float* to, F x) { _mm256_storeu_ps(to, x); }
   static F add(F a, F b) { return _mm256_add_ps(a, b); }
@@ -65,11 +78,20 @@ struct Vector {
     F magnitudes = _mm256_loadu_ps(tensor::kFp4Values);
   };
   static void expand(const Fp4Table& table, const uint8_t* block, float scale, F* even, F* odd) {
+    const auto half = [&](int at) {
+      return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(block + at));
+    };
+    expand_halves(table, half(0), half(8), scale, even, odd);
+  }
+  static void expand(const Fp4Table& table, __m128i block, float scale, F* even, F* odd) {
+    expand_halves(table, block, _mm_srli_si128(block, 8), scale, even, odd);
+  }
+  static void expand_halves(const Fp4Table& table, __m128i first, __m128i second, float scale,
+                            F* even, F* odd) {
     const F scaled = _mm256_mul_ps(table.magnitudes, _mm256_set1_ps(scale));
     const __m256i sign_bit = _mm256_set1_epi32(8);
     for (int half = 0; half < 2; ++half) {
-      const __m256i low =
-          _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(block + 8 * half)));
+      const __m256i low = _mm256_cvtepu8_epi32(half == 0 ? first : second);
       const __m256i high = _mm256_srli_epi32(low, 4);
       // vpermps looks at the low three bits only: the magnitude; bit 3 is the sign.
       const auto signed_value = [&](__m256i nibble) {

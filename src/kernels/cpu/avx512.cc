@@ -3,7 +3,9 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/weight_row.h"
 #include "tensor/bits.h"
+#include "tensor/dtype.h"
 
 namespace pelton::kernels {
 namespace {
@@ -26,6 +28,17 @@ struct Vector {
   }
   static F load(const F16* from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  // 16 signed bytes.
+  static F load_signed(const uint8_t* from) {
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+  }
+  // A float16.
+  static float half(const uint8_t* from) {
+    uint16_t bits;
+    __builtin_memcpy(&bits, from, sizeof bits);
+    return _cvtsh_ss(bits);
   }
   static void store(float* to, F x) { _mm512_storeu_ps(to, x); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
@@ -52,9 +65,11 @@ struct Vector {
     F values = _mm512_loadu_ps(tensor::kFp4Values);
   };
   static void expand(const Fp4Table& table, const uint8_t* block, float scale, F* even, F* odd) {
+    expand(table, _mm_loadu_si128(reinterpret_cast<const __m128i*>(block)), scale, even, odd);
+  }
+  static void expand(const Fp4Table& table, __m128i block, float scale, F* even, F* odd) {
     const F scaled = _mm512_mul_ps(table.values, _mm512_set1_ps(scale));
-    const __m512i bytes =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block)));
+    const __m512i bytes = _mm512_cvtepu8_epi32(block);
     // vpermps looks at the low four bits only: no masking.
     even[0] = _mm512_permutexvar_ps(bytes, scaled);
     odd[0] = _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), scaled);

@@ -34,20 +34,24 @@ inline void prefetch(const void* address) {
   _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
 }
 
-// Reads rows of a bf16 matrix, 32 weights at a time, in the order of the columns.
-struct Bf16Rows {
-  const Bf16* weight;
+// A row type reads the rows of a matrix in one format, 32 weights at a time, into two halves: the
+// first 16 and the last 16 columns, or for MXFP4 the even and the odd ones.
+
+// float32, float16, bf16.
+template <typename T>
+struct PlainRows {
+  const T* weight;
   int64_t cols;
 
   template <int kRows>
   struct Cursor {
-    const Bf16* row[kRows];
-    void read(int r, int block, F* even, F* odd) const {
-      const Bf16* at = row[r] + block * 32;
+    const T* row[kRows];
+    void read(int r, int block, F* first, F* second) const {
+      const T* at = row[r] + block * 32;
       prefetch(at + 1024);
       for (int p = 0; p < kParts; ++p) {
-        even[p] = Vector::load(at + p * Vector::kLanes);
-        odd[p] = Vector::load(at + 16 + p * Vector::kLanes);
+        first[p] = Vector::load(at + p * Vector::kLanes);
+        second[p] = Vector::load(at + 16 + p * Vector::kLanes);
       }
     }
   };
@@ -59,9 +63,71 @@ struct Bf16Rows {
   }
 };
 
-// Reads rows of one expert's MXFP4 matrix, a block at a time: its even elements, then its odd ones.
-// Activations must lie in the same order (see interleave).
-struct Mxfp4Rows {
+struct Q8Rows {
+  const uint8_t* data;
+  int64_t groups;  // blocks in a row
+
+  template <int kRows>
+  struct Cursor {
+    const uint8_t* row[kRows];
+    void read(int r, int block, F* first, F* second) const {
+      const uint8_t* at = row[r] + int64_t{block} * tensor::kQ8_0BlockBytes;
+      prefetch(at + 2048);
+      const F scale = Vector::set1(Vector::half(at));
+      for (int p = 0; p < kParts; ++p) {
+        first[p] = Vector::mul(scale, Vector::load_signed(at + 2 + p * Vector::kLanes));
+        second[p] = Vector::mul(scale, Vector::load_signed(at + 18 + p * Vector::kLanes));
+      }
+    }
+  };
+  template <int kRows>
+  Cursor<kRows> at(int64_t first_row) const {
+    Cursor<kRows> cursor;
+    for (int r = 0; r < kRows; ++r) {
+      cursor.row[r] = data + (first_row + r) * groups * tensor::kQ8_0BlockBytes;
+    }
+    return cursor;
+  }
+};
+
+// GGUF's MXFP4: brought into the nibble order of Hugging Face in a register, so that the sums come
+// out the same to the bit.
+struct Mxfp4BlockRows {
+  const uint8_t* data;
+  int64_t groups;
+  const float* powers;  // E8M0 -> float
+
+  template <int kRows>
+  struct Cursor {
+    const uint8_t* row[kRows];
+    const float* powers;
+    Vector::Fp4Table table;
+    void read(int r, int block, F* even, F* odd) const {
+      const uint8_t* at = row[r] + int64_t{block} * tensor::kMxfp4BlockBytes;
+      prefetch(at + 2048);
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 1));
+      const __m128i nibble = _mm_set1_epi8(15);
+      const __m128i low = _mm_and_si128(bytes, nibble);                      // elements 0 to 15
+      const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), nibble);  // 16 to 31
+      const __m128i join = _mm_set1_epi16(0x1001);  // element 2b + 16 * element 2b+1
+      const __m128i pairs =
+          _mm_packus_epi16(_mm_maddubs_epi16(low, join), _mm_maddubs_epi16(high, join));
+      Vector::expand(table, pairs, powers[at[0]], even, odd);
+    }
+  };
+  template <int kRows>
+  Cursor<kRows> at(int64_t first_row) const {
+    Cursor<kRows> cursor;
+    for (int r = 0; r < kRows; ++r) {
+      cursor.row[r] = data + (first_row + r) * groups * tensor::kMxfp4BlockBytes;
+    }
+    cursor.powers = powers;
+    return cursor;
+  }
+};
+
+// Hugging Face's MXFP4. Activations must lie in the same order (see interleave).
+struct Mxfp4PairRows {
   const uint8_t* blocks;
   const uint8_t* scales;
   int64_t groups;       // blocks in a row
@@ -181,7 +247,31 @@ inline void dot_rows(const Rows& rows, int64_t begin, int64_t end, int block_cou
   }
 }
 
-// Puts each group of 32 into the order in which Mxfp4Rows reads weights: evens first.
+// As dot_rows, for a bf16 matrix that lies transposed, (cols, row_count): lanes are rows, each sums
+// its products in the order of the columns. 32 rows at a time; begin and end are multiples of 32.
+template <typename Emit>
+inline void dot_columns(const Bf16* weight, int64_t row_count, int64_t begin, int64_t end, int cols,
+                        const float* const* x, int tokens, const Emit& emit) {
+  for (int64_t row = begin; row < end; row += 32) {
+    for (int t = 0; t < tokens; ++t) {
+      F acc[2 * kParts];
+      for (F& part : acc) part = Vector::zero();
+      for (int c = 0; c < cols; ++c) {
+        const Bf16* at = weight + c * row_count + row;
+        const F value = Vector::set1(x[t][c]);
+#pragma GCC unroll 4
+        for (int p = 0; p < 2 * kParts; ++p) {
+          acc[p] = Vector::fma(value, Vector::load(at + p * Vector::kLanes), acc[p]);
+        }
+      }
+      float sums[32];
+      for (int p = 0; p < 2 * kParts; ++p) Vector::store(sums + p * Vector::kLanes, acc[p]);
+      for (int i = 0; i < 32; ++i) emit(row + i, t, sums[i]);
+    }
+  }
+}
+
+// Puts each group of 32 into the order in which MXFP4 rows are read: evens first.
 inline void interleave(float* to, const float* from, int count) {
   for (int base = 0; base < count; base += 32) {
     for (int i = 0; i < 16; ++i) {
@@ -191,8 +281,14 @@ inline void interleave(float* to, const float* from, int count) {
   }
 }
 
-inline float bf16_or_zero(const Bf16* bias, int64_t row) {
-  return bias != nullptr ? tensor::bf16_to_float(bias[row]) : 0.0f;
+inline bool reads_evens_first(Format format) {
+  return format == Format::kMxfp4Pairs || format == Format::kMxfp4Blocks;
+}
+
+// Activations in the order in which a matrix of that format reads its weights.
+inline void arrange(float* to, const float* from, int count, Format format) {
+  if (reads_evens_first(format)) return interleave(to, from, count);
+  __builtin_memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
 }
 
 class CpuKernels final : public Kernels {
@@ -204,17 +300,14 @@ class CpuKernels final : public Kernels {
   std::string_view name() const override { return Vector::kName; }
   tensor::DType kv_dtype() const override { return tensor::DType::kF16; }
 
-  void embed(float* out, const TokenId* tokens, int token_count, const Bf16* table,
-             int hidden) override {
+  void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {
+    const StoredMatrix matrix{table.data, nullptr, table.rows, table.cols, table.format};
     for (int t = 0; t < token_count; ++t) {
-      const Bf16* row = table + int64_t{tokens[t]} * hidden;
-      for (int i = 0; i < hidden; ++i) {
-        out[int64_t{t} * hidden + i] = tensor::bf16_to_float(row[i]);
-      }
+      read_weight_row(matrix, tokens[t], out + int64_t{t} * table.cols);
     }
   }
 
-  void rms_norm(float* out, const float* x, const Bf16* weight, int tokens, int hidden,
+  void rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
                 float epsilon) override {
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
@@ -234,18 +327,19 @@ class CpuKernels final : public Kernels {
     });
   }
 
-  void linear(float* out, const float* x, const Bf16Linear& linear, int tokens,
+  void linear(float* out, const float* x, const Linear& linear, int tokens,
               Output output) override {
+    const Matrix& matrix = linear.weight;
+    const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
     token_rows_.resize(static_cast<size_t>(tokens));
-    for (int t = 0; t < tokens; ++t) token_rows_[t] = x + int64_t{t} * linear.cols;
-    const Bf16Rows rows{linear.weight, linear.cols};
-    pool_.parallel_for(linear.rows, kRowChunk, [&](int64_t begin, int64_t end, int) {
+    for (int t = 0; t < tokens; ++t) token_rows_[t] = x + int64_t{t} * matrix.cols;
+    pool_.parallel_for(matrix.rows, kRowChunk, [&](int64_t begin, int64_t end, int) {
       const auto emit = [&](int64_t row, int t, float sum) {
-        float& to = out[int64_t{t} * linear.rows + row];
-        const float value = sum + bf16_or_zero(linear.bias, row);
+        float& to = out[int64_t{t} * matrix.rows + row];
+        const float value = sum + (linear.bias != nullptr ? linear.bias[row] : 0.0f);
         to = output == Output::kAccumulate ? to + value : value;
       };
-      dot_rows(rows, begin, end, linear.cols / 32, token_rows_.data(), tokens, emit);
+      dot_plain(stored, begin, end, token_rows_.data(), tokens, emit);
     });
   }
 
@@ -300,25 +394,27 @@ class CpuKernels final : public Kernels {
     }
   }
 
-  void experts(float* out, const float* x, const ExpertChoice* choices, const Mxfp4Experts& gate_up,
-               const Mxfp4Experts& down, const MoeShape& shape, int tokens) override {
+  void experts(float* out, const float* x, const ExpertChoice* choices,
+               const ExpertWeights& weights, const MoeShape& shape, int tokens) override {
+    const Experts& gate = weights.gate;
+    const Experts& down = weights.down;
     const int k = shape.experts_per_token;
-    group_by_expert(choices, tokens, k, gate_up.experts);
+    group_by_expert(choices, tokens, k, gate.experts);
     const int64_t assignments = int64_t{tokens} * k;
-    inputs_.resize(static_cast<size_t>(int64_t{tokens} * gate_up.cols));
+    inputs_.resize(static_cast<size_t>(int64_t{tokens} * gate.cols));
     activations_.resize(static_cast<size_t>(assignments * down.cols));
     outputs_.resize(static_cast<size_t>(assignments * down.rows));
 
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
-        interleave(inputs_.data() + t * gate_up.cols, x + t * gate_up.cols, gate_up.cols);
+        arrange(inputs_.data() + t * gate.cols, x + t * gate.cols, gate.cols, gate.format);
       }
     });
     grouped_rows_.resize(static_cast<size_t>(assignments));
     for (int64_t i = 0; i < assignments; ++i) {
-      grouped_rows_[i] = inputs_.data() + int64_t{grouped_[i] / k} * gate_up.cols;
+      grouped_rows_[i] = inputs_.data() + int64_t{grouped_[i] / k} * gate.cols;
     }
-    expert_up(gate_up, shape);
+    expert_up(weights, shape);
     for (int64_t i = 0; i < assignments; ++i) {
       grouped_rows_[i] = activations_.data() + int64_t{grouped_[i]} * down.cols;
     }
@@ -413,7 +509,7 @@ class CpuKernels final : public Kernels {
     float highest[kGroup];
     float total[kGroup];
     for (int g = 0; g < kGroup; ++g) {
-      highest[g] = tensor::bf16_to_float(shape.sinks[first_head + g]);
+      highest[g] = shape.sinks[first_head + g];
       total[g] = 1.0f;  // the sink itself
     }
     for (int i = 0; i < kGroup * size; ++i) to[i] = 0.0f;
@@ -530,43 +626,95 @@ class CpuKernels final : public Kernels {
     for (int i = 0; i < assignments; ++i) grouped_[counts_[choices[i].expert]++] = i;
   }
 
-  Mxfp4Rows rows_of(const Mxfp4Experts& matrix, int expert) const {
-    const int64_t groups = matrix.cols / 32;
-    const int64_t first = int64_t{expert} * matrix.rows * groups;
-    return {matrix.blocks + first * 16, matrix.scales + first, groups, powers_};
+  // Rows [begin, end) of a matrix that lies row by row, in any format but MXFP4.
+  template <typename Emit>
+  static void dot_plain(const StoredMatrix& matrix, int64_t begin, int64_t end,
+                        const float* const* x, int tokens, const Emit& emit) {
+    const int blocks = static_cast<int>(matrix.cols / 32);
+    const auto run = [&](const auto& rows) { dot_rows(rows, begin, end, blocks, x, tokens, emit); };
+    switch (matrix.format) {
+      case Format::kF32:
+        return run(PlainRows<float>{static_cast<const float*>(matrix.data), matrix.cols});
+      case Format::kF16:
+        return run(PlainRows<F16>{static_cast<const F16*>(matrix.data), matrix.cols});
+      case Format::kQ8_0:
+        return run(Q8Rows{static_cast<const uint8_t*>(matrix.data), blocks});
+      default:
+        return run(PlainRows<Bf16>{static_cast<const Bf16*>(matrix.data), matrix.cols});
+    }
   }
 
-  // activations_[assignment] = swiglu(gate_up x + bias), evens first within each 32.
-  void expert_up(const Mxfp4Experts& matrix, const MoeShape& shape) {
-    const int activation_count = matrix.rows / 2;
+  // Rows [begin, end) of one expert's matrix, in any format.
+  template <typename Emit>
+  void dot_expert(const Experts& experts, int expert, int64_t begin, int64_t end,
+                  const float* const* x, int tokens, const Emit& emit) const {
+    const StoredMatrix matrix = expert_matrix(experts, expert);
+    const int blocks = experts.cols / 32;
+    const auto* bytes = static_cast<const uint8_t*>(matrix.data);
+    switch (matrix.format) {
+      case Format::kMxfp4Pairs:
+        return dot_rows(Mxfp4PairRows{bytes, matrix.scales, blocks, powers_}, begin, end, blocks, x,
+                        tokens, emit);
+      case Format::kMxfp4Blocks:
+        return dot_rows(Mxfp4BlockRows{bytes, blocks, powers_}, begin, end, blocks, x, tokens,
+                        emit);
+      case Format::kBf16Columns:
+        return dot_columns(static_cast<const Bf16*>(matrix.data), matrix.rows, begin, end,
+                           experts.cols, x, tokens, emit);
+      default:
+        return dot_plain(matrix, begin, end, x, tokens, emit);
+    }
+  }
+
+  // activations_[assignment] = swiglu(gate x + bias, up x + bias), in the order down reads them.
+  void expert_up(const ExpertWeights& weights, const MoeShape& shape) {
+    const int activation_count = weights.down.cols;
     const int chunks = activation_count / kActivationChunk;
     const int64_t tasks = static_cast<int64_t>(active_.size()) * chunks;
     pool_.parallel_for(tasks, 1, [&](int64_t begin, int64_t end, int) {
       for (int64_t task = begin; task < end; ++task) {
         const ActiveExpert& active = active_[task / chunks];
         const int first = static_cast<int>(task % chunks) * kActivationChunk;
-        const Mxfp4Rows rows = rows_of(matrix, active.expert);
-        const Bf16* bias = matrix.bias + int64_t{active.expert} * matrix.rows;
         for (int token = 0; token < active.count; token += kTokenBlock) {
           const int tokens =
               active.count - token < kTokenBlock ? active.count - token : kTokenBlock;
           float gate[kTokenBlock][kActivationChunk];
           float up[kTokenBlock][kActivationChunk];
-          const auto emit = [&](int64_t row, int t, float sum) {
-            const int i = static_cast<int>(row / 2) - first;
-            (row % 2 == 0 ? gate : up)[t][i] = sum + tensor::bf16_to_float(bias[row]);
-          };
-          dot_rows(rows, 2 * first, 2 * (first + kActivationChunk), matrix.cols / 32,
-                   grouped_rows_.data() + active.begin + token, tokens, emit);
+          gate_and_up(weights, active.expert, first, grouped_rows_.data() + active.begin + token,
+                      tokens, gate, up);
           for (int t = 0; t < tokens; ++t) {
             const int64_t assignment = grouped_[active.begin + token + t];
             swiglu(gate[t], up[t], shape);
-            interleave(activations_.data() + assignment * activation_count + first, gate[t],
-                       kActivationChunk);
+            arrange(activations_.data() + assignment * activation_count + first, gate[t],
+                    kActivationChunk, weights.down.format);
           }
         }
       }
     });
+  }
+
+  // kActivationChunk gates and ups from `first` on, with their biases.
+  void gate_and_up(const ExpertWeights& weights, int expert, int first, const float* const* x,
+                   int tokens, float (*gate)[kActivationChunk],
+                   float (*up)[kActivationChunk]) const {
+    const Experts& gates = weights.gate;
+    const float* bias = gates.bias + int64_t{expert} * gates.rows;
+    if (weights.interleaved()) {
+      const auto emit = [&](int64_t row, int t, float sum) {
+        const int i = static_cast<int>(row / 2) - first;
+        (row % 2 == 0 ? gate : up)[t][i] = sum + bias[row];
+      };
+      dot_expert(gates, expert, 2 * first, 2 * (first + kActivationChunk), x, tokens, emit);
+      return;
+    }
+    const Experts& ups = weights.up;
+    const float* up_bias = ups.bias + int64_t{expert} * ups.rows;
+    for (const bool is_gate : {true, false}) {
+      float(*to)[kActivationChunk] = is_gate ? gate : up;
+      const float* add = is_gate ? bias : up_bias;
+      const auto emit = [&](int64_t row, int t, float sum) { to[t][row - first] = sum + add[row]; };
+      dot_expert(is_gate ? gates : ups, expert, first, first + kActivationChunk, x, tokens, emit);
+    }
   }
 
   // gate <- min(gate, limit) * sigmoid(alpha * gate) * (clamp(up) + 1)
@@ -584,7 +732,7 @@ class CpuKernels final : public Kernels {
   }
 
   // outputs_[assignment] = down a + bias
-  void expert_down(const Mxfp4Experts& matrix) {
+  void expert_down(const Experts& matrix) {
     const int chunks = (matrix.rows + kRowChunk - 1) / kRowChunk;
     const int64_t tasks = static_cast<int64_t>(active_.size()) * chunks;
     pool_.parallel_for(tasks, 1, [&](int64_t begin, int64_t end, int) {
@@ -592,13 +740,12 @@ class CpuKernels final : public Kernels {
         const ActiveExpert& active = active_[task / chunks];
         const int64_t first = (task % chunks) * kRowChunk;
         const int64_t last = first + kRowChunk < matrix.rows ? first + kRowChunk : matrix.rows;
-        const Bf16* bias = matrix.bias + int64_t{active.expert} * matrix.rows;
+        const float* bias = matrix.bias + int64_t{active.expert} * matrix.rows;
         const auto emit = [&](int64_t row, int t, float sum) {
-          outputs_[int64_t{grouped_[active.begin + t]} * matrix.rows + row] =
-              sum + tensor::bf16_to_float(bias[row]);
+          outputs_[int64_t{grouped_[active.begin + t]} * matrix.rows + row] = sum + bias[row];
         };
-        dot_rows(rows_of(matrix, active.expert), first, last, matrix.cols / 32,
-                 grouped_rows_.data() + active.begin, active.count, emit);
+        dot_expert(matrix, active.expert, first, last, grouped_rows_.data() + active.begin,
+                   active.count, emit);
       }
     });
   }
@@ -626,8 +773,8 @@ class CpuKernels final : public Kernels {
   std::vector<int> counts_;
   std::vector<int> grouped_;
   std::vector<ActiveExpert> active_;
-  std::vector<float> inputs_;       // (tokens, hidden), evens first within each 32
-  std::vector<float> activations_;  // (assignments, intermediate), likewise
+  std::vector<float> inputs_;       // (tokens, hidden), as gate reads them
+  std::vector<float> activations_;  // (assignments, intermediate), as down reads them
   std::vector<float> outputs_;      // (assignments, hidden)
 };
 

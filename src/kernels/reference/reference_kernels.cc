@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/weight_row.h"
 #include "tensor/bits.h"
 
 namespace pelton::kernels {
@@ -61,15 +62,14 @@ class ReferenceKernels final : public Kernels {
   std::string_view name() const override { return "reference"; }
   tensor::DType kv_dtype() const override { return tensor::DType::kF32; }
 
-  void embed(float* out, const TokenId* tokens, int token_count, const Bf16* table,
-             int hidden) override {
+  void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {
+    const StoredMatrix matrix{table.data, nullptr, table.rows, table.cols, table.format};
     for (int t = 0; t < token_count; ++t) {
-      const Bf16* row = table + int64_t{tokens[t]} * hidden;
-      for (int i = 0; i < hidden; ++i) out[int64_t{t} * hidden + i] = bf16_to_float(row[i]);
+      read_weight_row(matrix, tokens[t], out + int64_t{t} * table.cols);
     }
   }
 
-  void rms_norm(float* out, const float* x, const Bf16* weight, int tokens, int hidden,
+  void rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
                 float epsilon) override {
     for (int t = 0; t < tokens; ++t) {
       const float* row = x + int64_t{t} * hidden;
@@ -77,23 +77,23 @@ class ReferenceKernels final : public Kernels {
       for (int i = 0; i < hidden; ++i) squares += double{row[i]} * row[i];
       const double scale = 1.0 / std::sqrt(squares / hidden + epsilon);
       for (int i = 0; i < hidden; ++i) {
-        out[int64_t{t} * hidden + i] =
-            static_cast<float>(row[i] * scale * bf16_to_float(weight[i]));
+        out[int64_t{t} * hidden + i] = static_cast<float>(row[i] * scale * weight[i]);
       }
     }
   }
 
-  void linear(float* out, const float* x, const Bf16Linear& linear, int tokens,
+  void linear(float* out, const float* x, const Linear& linear, int tokens,
               Output output) override {
-    pool_.parallel_for(linear.rows, 16, [&](int64_t begin, int64_t end, int) {
+    const Matrix& matrix = linear.weight;
+    const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
+    pool_.parallel_for(matrix.rows, 16, [&](int64_t begin, int64_t end, int) {
+      std::vector<float> weight(static_cast<size_t>(matrix.cols));
       for (int64_t row = begin; row < end; ++row) {
-        const Bf16* weight = linear.weight + row * linear.cols;
-        const double bias = linear.bias != nullptr ? bf16_to_float(linear.bias[row]) : 0.0f;
+        read_weight_row(stored, row, weight.data());
+        const double bias = linear.bias != nullptr ? linear.bias[row] : 0.0f;
         for (int t = 0; t < tokens; ++t) {
-          const float* input = x + int64_t{t} * linear.cols;
-          double sum = bias;
-          for (int i = 0; i < linear.cols; ++i) sum += double{bf16_to_float(weight[i])} * input[i];
-          float& to = out[int64_t{t} * linear.rows + row];
+          const double sum = dot(weight, x + int64_t{t} * matrix.cols, bias);
+          float& to = out[int64_t{t} * matrix.rows + row];
           to = static_cast<float>(output == Output::kAccumulate ? to + sum : sum);
         }
       }
@@ -171,22 +171,28 @@ class ReferenceKernels final : public Kernels {
     }
   }
 
-  void experts(float* out, const float* x, const ExpertChoice* choices, const Mxfp4Experts& gate_up,
-               const Mxfp4Experts& down, const MoeShape& shape, int tokens) override {
+  void experts(float* out, const float* x, const ExpertChoice* choices,
+               const ExpertWeights& weights, const MoeShape& shape, int tokens) override {
+    const Experts& down = weights.down;
     pool_.parallel_for(tokens, 1, [&](int64_t begin, int64_t end, int) {
+      std::vector<float> row(static_cast<size_t>(std::max(down.cols, weights.gate.cols)));
       std::vector<float> hidden(down.cols);
       std::vector<double> sum(down.rows);
       for (int64_t t = begin; t < end; ++t) {
         std::fill(sum.begin(), sum.end(), 0.0);
         for (int j = 0; j < shape.experts_per_token; ++j) {
           const ExpertChoice choice = choices[t * shape.experts_per_token + j];
-          const float* input = x + t * gate_up.cols;
+          const int e = choice.expert;
+          const float* input = x + t * weights.gate.cols;
           for (int i = 0; i < down.cols; ++i) {
-            hidden[i] = swiglu(dot(gate_up, choice.expert, 2 * i, input),
-                               dot(gate_up, choice.expert, 2 * i + 1, input), shape);
+            const bool both = weights.interleaved();
+            const double gate = dot_row(weights.gate, e, both ? 2 * i : i, input, row);
+            const double up = both ? dot_row(weights.gate, e, 2 * i + 1, input, row)
+                                   : dot_row(weights.up, e, i, input, row);
+            hidden[i] = swiglu(gate, up, shape);
           }
           for (int i = 0; i < down.rows; ++i) {
-            sum[i] += choice.weight * dot(down, choice.expert, i, hidden.data());
+            sum[i] += choice.weight * dot_row(down, e, i, hidden.data(), row);
           }
         }
         for (int i = 0; i < down.rows; ++i) {
@@ -205,7 +211,7 @@ class ReferenceKernels final : public Kernels {
     const int first = shape.window > 0 ? std::max(0, position - shape.window + 1) : 0;
     const int kv_head = head / (shape.heads / shape.kv_heads);
     const float* query = q + (rows.row_begin + row) * stride + int64_t{head} * shape.head_size;
-    const double sink = bf16_to_float(shape.sinks[head]);
+    const double sink = shape.sinks[head];
 
     std::vector<double> scores(position - first + 1);
     double highest = sink;
@@ -233,21 +239,18 @@ class ReferenceKernels final : public Kernels {
     for (int i = 0; i < shape.head_size; ++i) to[i] = static_cast<float>(mix[i] / total);
   }
 
-  static double dot(const Mxfp4Experts& matrix, int expert, int row, const float* x) {
-    const int64_t index = int64_t{expert} * matrix.rows + row;
-    const int groups = matrix.cols / 32;
-    const uint8_t* blocks = matrix.blocks + index * groups * 16;
-    const uint8_t* scales = matrix.scales + index * groups;
-    double sum = bf16_to_float(matrix.bias[index]);
-    for (int g = 0; g < groups; ++g) {
-      const double scale = tensor::e8m0_to_float(scales[g]);
-      for (int b = 0; b < 16; ++b) {
-        const uint8_t byte = blocks[g * 16 + b];
-        sum += scale * tensor::kFp4Values[byte & 15] * x[g * 32 + 2 * b];
-        sum += scale * tensor::kFp4Values[byte >> 4] * x[g * 32 + 2 * b + 1];
-      }
-    }
+  static double dot(const std::vector<float>& weight, const float* x, double bias) {
+    double sum = bias;
+    for (size_t i = 0; i < weight.size(); ++i) sum += double{weight[i]} * x[i];
     return sum;
+  }
+
+  // Row `row` of an expert's matrix times x, plus its bias. `scratch` holds the row.
+  static double dot_row(const Experts& experts, int expert, int row, const float* x,
+                        std::vector<float>& scratch) {
+    scratch.resize(static_cast<size_t>(experts.cols));
+    read_weight_row(expert_matrix(experts, expert), row, scratch.data());
+    return dot(scratch, x, experts.bias[int64_t{expert} * experts.rows + row]);
   }
 
   static float swiglu(double gate, double up, const MoeShape& shape) {

@@ -1,0 +1,109 @@
+#include "kernels/weight_row.h"
+
+#include <cstring>
+
+#include "tensor/bits.h"
+#include "tensor/dtype.h"
+
+namespace pelton::kernels {
+namespace {
+
+using tensor::bf16_to_float;
+using tensor::kFp4Values;
+
+void read_q8_0(const uint8_t* from, int64_t cols, float* out) {
+  for (int64_t i = 0; i < cols; i += tensor::kBlockElements, from += tensor::kQ8_0BlockBytes) {
+    uint16_t bits;
+    std::memcpy(&bits, from, sizeof bits);
+    const float scale = tensor::f16_to_float(bits);
+    for (int64_t j = 0; j < tensor::kBlockElements; ++j) {
+      out[i + j] = scale * static_cast<float>(static_cast<int8_t>(from[2 + j]));
+    }
+  }
+}
+
+void read_mxfp4_blocks(const uint8_t* from, int64_t cols, float* out) {
+  for (int64_t i = 0; i < cols; i += tensor::kBlockElements, from += tensor::kMxfp4BlockBytes) {
+    const float scale = tensor::e8m0_to_float(from[0]);
+    for (int64_t j = 0; j < 16; ++j) {
+      out[i + j] = scale * kFp4Values[from[1 + j] & 15];
+      out[i + 16 + j] = scale * kFp4Values[from[1 + j] >> 4];
+    }
+  }
+}
+
+void read_mxfp4_pairs(const uint8_t* blocks, const uint8_t* scales, int64_t cols, float* out) {
+  for (int64_t g = 0; g < cols / tensor::kBlockElements; ++g) {
+    const float scale = tensor::e8m0_to_float(scales[g]);
+    for (int64_t b = 0; b < 16; ++b) {
+      const uint8_t byte = blocks[g * 16 + b];
+      out[g * 32 + 2 * b] = scale * kFp4Values[byte & 15];
+      out[g * 32 + 2 * b + 1] = scale * kFp4Values[byte >> 4];
+    }
+  }
+}
+
+}  // namespace
+
+int64_t row_bytes(Format format, int64_t cols) {
+  switch (format) {
+    case Format::kF32:
+      return 4 * cols;
+    case Format::kF16:
+    case Format::kBf16:
+    case Format::kBf16Columns:
+      return 2 * cols;
+    case Format::kQ8_0:
+      return tensor::row_bytes(tensor::DType::kQ8_0, cols);
+    case Format::kMxfp4Blocks:
+    case Format::kMxfp4Pairs:
+      return tensor::row_bytes(tensor::DType::kMxfp4, cols);
+  }
+  return 0;
+}
+
+void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out) {
+  const int64_t cols = matrix.cols;
+  const auto* bytes = static_cast<const uint8_t*>(matrix.data);
+  switch (matrix.format) {
+    case Format::kF32:
+      std::memcpy(out, bytes + row * cols * 4, static_cast<size_t>(cols) * 4);
+      return;
+    case Format::kF16: {
+      const auto* from = static_cast<const uint16_t*>(matrix.data) + row * cols;
+      for (int64_t i = 0; i < cols; ++i) out[i] = tensor::f16_to_float(from[i]);
+      return;
+    }
+    case Format::kBf16: {
+      const auto* from = static_cast<const Bf16*>(matrix.data) + row * cols;
+      for (int64_t i = 0; i < cols; ++i) out[i] = bf16_to_float(from[i]);
+      return;
+    }
+    case Format::kBf16Columns: {
+      const auto* from = static_cast<const Bf16*>(matrix.data) + row;
+      for (int64_t i = 0; i < cols; ++i) out[i] = bf16_to_float(from[i * matrix.rows]);
+      return;
+    }
+    case Format::kQ8_0:
+      return read_q8_0(bytes + row * row_bytes(matrix.format, cols), cols, out);
+    case Format::kMxfp4Blocks:
+      return read_mxfp4_blocks(bytes + row * row_bytes(matrix.format, cols), cols, out);
+    case Format::kMxfp4Pairs:
+      return read_mxfp4_pairs(bytes + row * cols / 2, matrix.scales + row * cols / 32, cols, out);
+  }
+}
+
+StoredMatrix expert_matrix(const Experts& experts, int expert) {
+  const int64_t first_row = int64_t{expert} * experts.expert_rows;
+  const int64_t cols = experts.cols;
+  // The scales of kMxfp4Pairs lie apart: its data has 16 bytes a block.
+  const bool pairs = experts.format == Format::kMxfp4Pairs;
+  const int64_t offset = first_row * (pairs ? cols / 2 : row_bytes(experts.format, cols));
+  return {.data = static_cast<const uint8_t*>(experts.data) + offset,
+          .scales = pairs ? experts.scales + first_row * (cols / 32) : nullptr,
+          .rows = experts.rows,
+          .cols = cols,
+          .format = experts.format};
+}
+
+}  // namespace pelton::kernels

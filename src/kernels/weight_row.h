@@ -1,0 +1,25 @@
+// One row of a weight matrix as float32, whatever its format: for the reference, the embedding and
+// checks. Pure; any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernels.h"
+
+namespace pelton::kernels {
+
+// out: float (cols) = row `row` of a matrix at `data` with `rows` rows; exact. `scales` belong to
+// kMxfp4Pairs and start with the matrix.
+struct StoredMatrix {
+  const void* data = nullptr;
+  const uint8_t* scales = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  Format format = Format::kBf16;
+};
+void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out);
+
+// The matrix of one expert.
+StoredMatrix expert_matrix(const Experts& experts, int expert);
+
+}  // namespace pelton::kernels
