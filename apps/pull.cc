@@ -2,6 +2,7 @@
 #include "hub/pull.h"
 
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -30,13 +31,15 @@ std::vector<std::string> globs(std::string_view text) {
 
 Result<hub::PullOptions> pull_options(const cli::Arguments& arguments) {
   const auto environment = hub::AccessEnvironment::of_process();
-  hub::PullOptions options{.model = arguments.text("MODEL"),
-                           .revision = arguments.text("--revision"),
-                           .cache = hub::cache_folder(environment),
-                           .include = globs(arguments.text("--include")),
-                           .exclude = globs(arguments.text("--exclude"))};
+  TRY_ASSIGN(hub::HubAccess access, hub::hub_access(environment, arguments.text("--endpoint")));
+  hub::PullOptions options;
+  options.model = arguments.text("MODEL");
+  options.revision = arguments.text("--revision");
+  options.access = std::move(access);
+  options.cache = hub::cache_folder(environment);
+  options.include = globs(arguments.text("--include"));
+  options.exclude = globs(arguments.text("--exclude"));
   options.transfers.connections = static_cast<int>(arguments.integer("--connections"));
-  TRY_ASSIGN(options.access, hub::hub_access(environment, arguments.text("--endpoint")));
   return options;
 }
 
