@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "apps/chat_session.h"
+#include "apps/input.h"
 #include "apps/loading.h"
 #include "apps/verbs.h"
 #include "cli/human_size.h"
@@ -90,6 +91,7 @@ Result<void> converse(ChatSession& session, cli::Interrupt& interrupt) {
 }
 
 Result<void> run(const cli::Arguments& arguments) {
+  TRY(check_date(arguments.text("--current-date")));
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));

@@ -94,6 +94,16 @@ Result<std::string> tokenizer_file(const std::string& model) {
   return folder + "/tokenizer.json";
 }
 
+Result<void> check_date(const std::string& date) {
+  bool fine = date.empty() || date.size() == 10;
+  for (size_t i = 0; fine && i < date.size(); ++i) {
+    fine = i == 4 || i == 7 ? date[i] == '-' : date[i] >= '0' && date[i] <= '9';
+  }
+  if (fine) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--current-date wants YYYY-MM-DD, not '{}'", date)};
+}
+
 Result<void> write_output(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
     return {};

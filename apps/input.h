@@ -31,6 +31,9 @@ Result<IdsFile> read_ids_file(const std::string& file);
 // The tokenizer's file for a model argument, or the file itself if the argument is one.
 Result<std::string> tokenizer_file(const std::string& model);
 
+// --current-date's form; an empty one is fine.
+Result<void> check_date(const std::string& date);
+
 // Writes to standard output; a reader that went away or a full disk is an error.
 Result<void> write_output(std::string_view text);
 

@@ -31,16 +31,6 @@ Result<node::LoadedModel::Options> node_options(const cli::Arguments& arguments,
   return options;
 }
 
-Result<void> check_date(const std::string& date) {
-  bool fine = date.empty() || date.size() == 10;
-  for (size_t i = 0; fine && i < date.size(); ++i) {
-    fine = i == 4 || i == 7 ? date[i] == '-' : date[i] >= '0' && date[i] <= '9';
-  }
-  if (fine) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("--current-date wants YYYY-MM-DD, not '{}'", date)};
-}
-
 // "openai/gpt-oss-20b" stays; a folder is called by its last part.
 std::string name_of(const std::string& model) {
   if (!std::filesystem::is_directory(model)) return model;
