@@ -54,6 +54,14 @@ ApiError api_error(const Error& error) {
               .param = {},
               .code = "deadline_exceeded"};
     case ErrorCode::kBadCheckpoint:
+      // While a request runs this means that its logits are NaN or infinite.
+      return {.status = 500,
+              .message =
+                  "The model computed numbers that are not finite for this request; its "
+                  "weights may be damaged ('pelton verify' tells).",
+              .type = "server_error",
+              .param = {},
+              .code = "numerical_error"};
     case ErrorCode::kBadConfig:
     case ErrorCode::kAddressInUse:
     case ErrorCode::kIo:
