@@ -21,6 +21,11 @@ int64_t working_bytes(const checkpoint::ModelConfig& config,
          int64_t{4} * config.vocab_size * (options.sequences_max + 8);
 }
 
+Error broken_logits() {
+  return Error{ErrorCode::kBadCheckpoint,
+               "the model computed NaN or infinity for this request; its weights may be damaged"};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
@@ -177,6 +182,10 @@ void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
                               .banned = sequence.banned,
                               .position = sequence.start + sequence.token_count()});
                          seat.last_token = choice.token;
+                         if (!choice.usable) {
+                           result.sequences[sampling[row]].error = broken_logits();
+                           continue;
+                         }
                          if (seat.sampling.has_penalties()) seat.history.add_output(choice.token);
                          result.sequences[sampling[row]].tokens.push_back(
                              {choice.token, choice.logprob, choice.top});
