@@ -1,15 +1,16 @@
 #include "base/file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mapping_fault.h"
 
 namespace pelton::base {
 namespace {
@@ -47,12 +48,13 @@ Result<size_t> regular_file_size(const Descriptor& file, const std::string& path
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, size_t bytes_max) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: to open a pipe would wait for somebody to write to it; it is refused below.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return io_error(path, "open");
   TRY_ASSIGN(const size_t size, regular_file_size(file, path));
   if (size > bytes_max) {
-    return Error{ErrorCode::kIo, fmt::format("{}: has {} bytes, more than the {} allowed here", path,
-                                             size, bytes_max)};
+    return Error{ErrorCode::kIo, fmt::format("{}: has {} bytes, more than the {} allowed here",
+                                             path, size, bytes_max)};
   }
   std::string text(size, '\0');
   size_t done = 0;
@@ -89,12 +91,13 @@ Result<void> write_file(const std::string& path, std::string_view bytes) {
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) return io_error(path, "open");
   TRY_ASSIGN(const size_t size, regular_file_size(file, path));
   if (size == 0) return MappedFile(path, nullptr, 0);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) return io_error(path, "map");
+  list_mapping(path, data, size);
   return MappedFile(path, static_cast<const uint8_t*>(data), size);
 }
 
@@ -111,7 +114,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
+  if (data_ == nullptr) return;
+  unlist_mapping(data_);  // first, so that no other mapping is ever called by this name
+  ::munmap(const_cast<uint8_t*>(data_), size_);
 }
 
 }  // namespace pelton::base

@@ -1,15 +1,16 @@
 #include "base/machine.h"
 
-#include <sched.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
 #include <sstream>
 #include <string>
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 namespace pelton::base {
 namespace {
@@ -85,6 +86,12 @@ int64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
+int64_t thread_cpu_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
 }
 
 }  // namespace pelton::base

@@ -1,5 +1,5 @@
-// What this process may use of the machine: processors by affinity and cgroup quota, memory by cgroup
-// limit and RAM. Read once at start.
+// What this process may use of the machine: processors by affinity and cgroup quota, memory by
+// cgroup limit and RAM. Read once at start.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace pelton::base {
 
-// The processors this process may run on, by number; cut to the cgroup's CPU quota (rounded up), so a
-// container with "2 CPUs" on a 64-core host gets 2. Never empty.
+// The processors this process may run on, by number; cut to the cgroup's CPU quota (rounded up), so
+// a container with "2 CPUs" on a 64-core host gets 2. Never empty.
 std::vector<int> usable_cpus();
 
 // min(cgroup limits, RAM).
@@ -16,5 +16,9 @@ int64_t memory_limit_bytes();
 
 // The highest resident set of this process so far.
 int64_t peak_rss_bytes();
+
+// Processor time this thread has used: what a limit on work is measured by when others use the
+// machine too.
+int64_t thread_cpu_ns();
 
 }  // namespace pelton::base

@@ -1,10 +1,9 @@
 #include "tokenizer/regex_splitter.h"
 
-#include <chrono>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/machine.h"
 namespace pelton::tokenizer {
 namespace {
 
@@ -64,10 +63,10 @@ TEST(RegexSplitter, NamesWhatIsWrongWithAPattern) {
 TEST(RegexSplitter, EndlessBacktrackingIsCutShort) {
   const std::string text = std::string(100'000, 'a') + "!";
   for (const char* pattern : {"(a+)+$", "(a|aa)+$", "(a*)*b", "(?:a?){40}a{40}$"}) {
-    const auto start = std::chrono::steady_clock::now();
+    const int64_t start_ns = base::thread_cpu_ns();
     const std::vector<std::string> pieces = split({pattern}, text);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(took.count(), 2.0) << pattern;
+    const double took_s = static_cast<double>(base::thread_cpu_ns() - start_ns) * 1e-9;
+    EXPECT_LT(took_s, 2.0) << pattern;
     std::string joined;
     for (const std::string& piece : pieces) joined += piece;
     EXPECT_EQ(joined, text) << pattern;
