@@ -279,10 +279,13 @@ void Scheduler::commit(StepResult result) {
 void Scheduler::commit_row(const PlannedRow& row, SequenceResult* result) {
   Sequence& sequence = *row.sequence;
   --sequence.in_flight;
-  CHECK(result->tokens.size() == (row.sampled ? 1u : 0u), "one token for each row that samples");
+  const bool expects_token = row.sampled && !result->error;
+  CHECK(result->tokens.size() == (expects_token ? 1u : 0u), "one token for each row that samples");
   if (row.sampled) --sequence.pending;
   if (sequence.stage == Sequence::Stage::kEnded) {
     forget_if_landed(sequence);  // it ended after this step was submitted
+  } else if (result->error) {
+    end(sequence, FinishReason::kError, std::move(result->error));
   } else if (row.sampled) {
     accept(sequence, std::move(result->tokens.front()));
   }

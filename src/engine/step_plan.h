@@ -63,6 +63,7 @@ struct SampledToken {
 struct SequenceResult {
   Seat seat = 0;
   std::vector<SampledToken> tokens;  // 0: a prefill chunk; 1; more with speculation
+  std::optional<Error> error;        // instead of a token: this sequence alone cannot go on
 };
 
 struct StepResult {
