@@ -8,8 +8,9 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "checkpoint/expected_tensors.h"
 #include "checkpoint/foreign_text.h"
+#include "checkpoint/gguf_names.h"
+#include "checkpoint/original_layout.h"
 #include "checkpoint/safetensors.h"
 
 namespace pelton::checkpoint {
@@ -41,6 +42,17 @@ std::string type_text(DType dtype, std::span<const int64_t> shape) {
 bool is_plain_file_name(std::string_view name) {
   return !name.empty() && name.size() <= 255 && name != "." && name != ".." &&
          name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+}
+
+// Asked before opening: to open a pipe would wait for somebody to write to it.
+Result<base::MappedFile> map_regular_file(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) {
+    return Error{ErrorCode::kNotFound, fmt::format("{}: there is no such file", path)};
+  }
+  if (!std::filesystem::is_regular_file(status)) return bad(path, "is not a regular file");
+  return base::MappedFile::open(path);
 }
 
 struct Index {
@@ -81,55 +93,199 @@ Result<Index> read_index(const std::string& path) {
 
 }  // namespace
 
-Result<Checkpoint> Checkpoint::open(const std::string& folder) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored)) {
-    return Error{ErrorCode::kNotFound, fmt::format("{}: is not a folder", folder)};
-  }
+Result<Checkpoint> Checkpoint::open(const std::string& model) {
   Checkpoint checkpoint;
-  checkpoint.folder_ = folder;
-  TRY_ASSIGN(checkpoint.config_, read_model_config(folder));
-  if (exists(folder + "/" + kIndexFile)) {
-    TRY(checkpoint.map_shards());
-  } else if (exists(folder + "/" + kSingleFile)) {
-    TRY(checkpoint.map_file(kSingleFile));
+  TRY_ASSIGN(checkpoint.layout_, find_layout(model));
+  checkpoint.folder_ = checkpoint.layout_.folder;
+  if (checkpoint.layout_.kind == LayoutKind::kGguf) {
+    TRY(checkpoint.open_gguf());
   } else {
-    return Error{ErrorCode::kNotFound,
-                 fmt::format("{}: holds neither {} nor {}", folder, kSingleFile, kIndexFile)};
+    TRY(checkpoint.open_safetensors());
   }
+  checkpoint.find_weight_layout();
   TRY(checkpoint.check_tensors());
   return checkpoint;
 }
 
+Result<void> Checkpoint::open_safetensors() {
+  TRY_ASSIGN(config_, read_model_config(layout_.config_folder));
+  if (exists(folder_ + "/" + kIndexFile)) return map_shards();
+  if (exists(folder_ + "/" + kSingleFile)) return map_file(kSingleFile);
+  return Error{ErrorCode::kNotFound,
+               fmt::format("{}: holds neither {} nor {}", folder_, kSingleFile, kIndexFile)};
+}
+
 Result<void> Checkpoint::map_file(const std::string& name) {
   const std::string path = folder_ + "/" + name;
-  // Asked before opening: to open a pipe would wait for somebody to write to it.
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) {
-    return Error{ErrorCode::kNotFound, fmt::format("{}: there is no such file", path)};
-  }
-  if (!std::filesystem::is_regular_file(status)) return bad(path, "is not a regular file");
-  TRY_ASSIGN(base::MappedFile file, base::MappedFile::open(path));
+  TRY_ASSIGN(base::MappedFile file, map_regular_file(path));
   TRY_ASSIGN(std::vector<StoredTensor> stored, parse_safetensors(file.bytes(), path));
   for (StoredTensor& tensor : stored) {
-    const auto owner = file_of_tensor_.find(tensor.name);
-    if (owner != file_of_tensor_.end()) {
-      return bad(path, fmt::format("tensor {} is also in {}", shown(tensor.name), owner->second));
-    }
-    std::span<const uint8_t> bytes = file.bytes().subspan(tensor.begin, tensor.end - tensor.begin);
-    if (tensor.begin % tensor::dtype_bytes(tensor.dtype) != 0) {
-      std::vector<uint64_t>& copy = realigned_.emplace_back((bytes.size() + 7) / 8);
-      std::memcpy(copy.data(), bytes.data(), bytes.size());
-      bytes = {reinterpret_cast<const uint8_t*>(copy.data()), bytes.size()};
-    }
-    weight_bytes_ += static_cast<int64_t>(bytes.size());
-    file_of_tensor_.emplace(tensor.name, path);
-    tensors_.emplace(std::move(tensor.name),
-                     TensorView{tensor.dtype, std::move(tensor.shape), bytes});
+    const auto bytes = file.bytes().subspan(tensor.begin, tensor.end - tensor.begin);
+    TRY(add(tensor.name, path,
+            {tensor.dtype, std::move(tensor.shape), aligned(bytes, tensor.dtype)}));
   }
   files_.push_back(std::move(file));
   return {};
+}
+
+// The bytes, or a copy of them where their address does not suit the type: hardly ever.
+std::span<const uint8_t> Checkpoint::aligned(std::span<const uint8_t> bytes, DType dtype) {
+  if (tensor::is_block_type(dtype) ||
+      reinterpret_cast<uintptr_t>(bytes.data()) % tensor::dtype_bytes(dtype) == 0) {
+    return bytes;
+  }
+  std::vector<uint64_t>& copy = realigned_.emplace_back((bytes.size() + 7) / 8);
+  std::memcpy(copy.data(), bytes.data(), bytes.size());
+  return {reinterpret_cast<const uint8_t*>(copy.data()), bytes.size()};
+}
+
+// Takes in a tensor of a file, under our name or names.
+Result<void> Checkpoint::add(const std::string& stored_name, const std::string& path,
+                             TensorView view) {
+  const auto [owner, is_new] = file_of_stored_.emplace(stored_name, path);
+  if (!is_new) {
+    return bad(path, fmt::format("tensor {} is also in {}", shown(stored_name), owner->second));
+  }
+  weight_bytes_ += static_cast<int64_t>(view.bytes.size());
+  if (layout_.kind == LayoutKind::kHuggingFace) return add_view(stored_name, path, std::move(view));
+  if (layout_.kind == LayoutKind::kGguf) {
+    const std::string name = name_from_gguf(stored_name);
+    return add_view(name.empty() ? stored_name : name, path, std::move(view));
+  }
+  const std::vector<RowPart> parts = parts_of_original(stored_name, config_);
+  if (parts.empty()) return add_view(stored_name, path, std::move(view));
+  if (parts.size() == 1) return add_view(parts[0].name, path, std::move(view));
+  int64_t rows = 0;
+  for (const RowPart& part : parts) rows += part.row_count;
+  if (view.shape.empty() || view.shape[0] != rows) {
+    return bad(path, fmt::format("tensor {}: expected {} rows (queries, keys, values) from "
+                                 "config.json, found the shape {}",
+                                 shown(stored_name), rows, tensor::shape_text(view.shape)));
+  }
+  const size_t row_bytes = view.bytes.size() / static_cast<size_t>(rows);
+  size_t first = 0;
+  for (const RowPart& part : parts) {
+    TensorView slice = view;
+    slice.shape[0] = part.row_count;
+    const auto count = static_cast<size_t>(part.row_count);
+    slice.bytes = view.bytes.subspan(first * row_bytes, count * row_bytes);
+    first += count;
+    TRY(add_view(part.name, path, std::move(slice)));
+  }
+  return {};
+}
+
+Result<void> Checkpoint::add_view(const std::string& name, const std::string& path,
+                                  TensorView view) {
+  if (!tensors_.emplace(name, std::move(view)).second) {
+    return bad(path, fmt::format("tensor {} is there twice, under two names", shown(name)));
+  }
+  file_of_tensor_.emplace(name, path);
+  return {};
+}
+
+Result<GgufMetadata> Checkpoint::map_gguf(const std::string& path) {
+  TRY_ASSIGN(base::MappedFile file, map_regular_file(path));
+  // The later parts of a split model have no architecture of their own.
+  const bool first = files_.empty();
+  TRY_ASSIGN(GgufFile parsed,
+             parse_gguf(file.bytes(), path, [&](const GgufMetadata& metadata) -> Result<void> {
+               if (first) return check_gguf_architecture(metadata);
+               return {};
+             }));
+  for (GgufTensor& tensor : parsed.tensors) {
+    const auto bytes = file.bytes().subspan(tensor.begin, tensor.end - tensor.begin);
+    TRY(add(tensor.name, path,
+            {tensor.dtype, std::move(tensor.shape), aligned(bytes, tensor.dtype)}));
+  }
+  files_.push_back(std::move(file));
+  return std::move(parsed.metadata);
+}
+
+Result<void> Checkpoint::open_gguf() {
+  std::vector<GgufMetadata> parts;
+  for (const std::string& path : layout_.gguf_files) {
+    TRY_ASSIGN(GgufMetadata metadata, map_gguf(path));
+    parts.push_back(std::move(metadata));
+  }
+  TRY(check_parts(parts, file_of_stored_.size()));
+  gguf_ = std::move(parts[0]);
+  const auto embedding = tensors_.find("model.embed_tokens.weight");
+  const bool has_embedding = embedding != tensors_.end() && embedding->second.shape.size() == 2;
+  TRY_ASSIGN(const Json json,
+             config_from_gguf(*gguf_, has_embedding ? embedding->second.shape[0] : 0));
+  if (!has_embedding) {
+    return bad(gguf_->path(), "tensor \"token_embd.weight\" is missing or no matrix");
+  }
+  Result<ModelConfig> config = parse_model_config(json, nullptr, gguf_->path());
+  if (!config.ok()) {
+    // In GGUF's words.
+    Error error = config.error();
+    const std::string_view key = gguf_key_of(error.field);
+    const size_t at = error.message.find(error.field);
+    if (!key.empty() && at != std::string::npos) {
+      error.message.replace(at, error.field.size(), key);
+      error.field = key;
+    }
+    return error;
+  }
+  config_ = std::move(config).value();
+  TRY(vocabulary());  // a broken one is found now
+  return {};
+}
+
+// split.no, split.count and split.tensors.count of a model in several files.
+Result<void> Checkpoint::check_parts(const std::vector<GgufMetadata>& parts,
+                                     size_t tensor_count) const {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    TRY_ASSIGN(const auto count, parts[i].integer("split.count"));
+    TRY_ASSIGN(const auto number, parts[i].integer("split.no"));
+    TRY_ASSIGN(const auto tensors, parts[i].integer("split.tensors.count"));
+    if (count.value_or(1) != static_cast<int64_t>(parts.size())) {
+      return parts[i].bad("split.count", fmt::format("is {}, but there are {} files by name",
+                                                     count.value_or(1), parts.size()));
+    }
+    if (number.value_or(0) != static_cast<int64_t>(i)) {
+      return parts[i].bad("split.no", fmt::format("is {}, but by name this is part {} of {}",
+                                                  number.value_or(0), i + 1, parts.size()));
+    }
+    if (tensors && *tensors != static_cast<int64_t>(tensor_count)) {
+      return parts[i].bad("split.tensors.count",
+                          fmt::format("is {}, but the parts hold {}", *tensors, tensor_count));
+    }
+  }
+  return {};
+}
+
+Result<std::optional<Checkpoint::Vocabulary>> Checkpoint::vocabulary() const {
+  if (!gguf_ || !gguf_->has("tokenizer.ggml.tokens")) return std::optional<Vocabulary>();
+  Vocabulary vocabulary;
+  TRY_ASSIGN(const auto model, gguf_->text("tokenizer.ggml.model"));
+  TRY_ASSIGN(const auto split, gguf_->text("tokenizer.ggml.pre"));
+  TRY_ASSIGN(vocabulary.tokens, gguf_->texts("tokenizer.ggml.tokens"));
+  TRY_ASSIGN(vocabulary.merges, gguf_->texts("tokenizer.ggml.merges"));
+  TRY_ASSIGN(vocabulary.types, gguf_->integers("tokenizer.ggml.token_type"));
+  vocabulary.model = model.value_or("");
+  vocabulary.split = split.value_or("");
+  if (vocabulary.tokens.size() > static_cast<size_t>(config_.vocab_size)) {
+    return gguf_->bad("tokenizer.ggml.tokens",
+                      fmt::format("has {} entries, but the embedding has {} rows",
+                                  vocabulary.tokens.size(), config_.vocab_size));
+  }
+  if (gguf_->has("tokenizer.ggml.token_type") &&
+      vocabulary.types.size() != vocabulary.tokens.size()) {
+    return gguf_->bad("tokenizer.ggml.token_type",
+                      fmt::format("has {} entries, but tokenizer.ggml.tokens has {}",
+                                  vocabulary.types.size(), vocabulary.tokens.size()));
+  }
+  for (const char* key : {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.padding_token_id"}) {
+    TRY_ASSIGN(const auto id, gguf_->integer(key));
+    if (id && (*id < 0 || *id >= config_.vocab_size)) {
+      return gguf_->bad(
+          key, fmt::format("must be a token id below {}, found {}", config_.vocab_size, *id));
+    }
+  }
+  return std::optional(std::move(vocabulary));
 }
 
 Result<void> Checkpoint::map_shards() {
@@ -137,14 +293,14 @@ Result<void> Checkpoint::map_shards() {
   TRY_ASSIGN(const Index index, read_index(path));
   for (const std::string& file : index.files) TRY(map_file(file));
   for (const auto& [tensor, file] : index.file_of_tensor) {
-    const auto found = file_of_tensor_.find(tensor);
-    if (found == file_of_tensor_.end() || found->second != folder_ + "/" + file) {
+    const auto found = file_of_stored_.find(tensor);
+    if (found == file_of_stored_.end() || found->second != folder_ + "/" + file) {
       return bad(path, fmt::format(
                            "places tensor {} in {}, but it is {}", shown(tensor), file,
-                           found == file_of_tensor_.end() ? "in no shard" : "in " + found->second));
+                           found == file_of_stored_.end() ? "in no shard" : "in " + found->second));
     }
   }
-  for (const auto& [tensor, file] : file_of_tensor_) {
+  for (const auto& [tensor, file] : file_of_stored_) {
     if (index.file_of_tensor.find(tensor) == index.file_of_tensor.end()) {
       return bad(path, fmt::format("does not list tensor {}, which {} holds", shown(tensor), file));
     }
@@ -157,13 +313,33 @@ Result<void> Checkpoint::map_shards() {
   return {};
 }
 
+void Checkpoint::find_weight_layout() {
+  const std::string experts = "model.layers.0.mlp.experts.";
+  if (layout_.kind == LayoutKind::kGguf) {
+    weight_layout_ = has(experts + "gate_up_exps") ? WeightLayout::kGgufFused : WeightLayout::kGguf;
+  } else if (has(experts + "gate_up_proj")) {
+    weight_layout_ = WeightLayout::kBf16;
+  }
+}
+
 // A missing tensor could not be computed with; one that we do not know would be left out of the
 // computation in silence.
 Result<void> Checkpoint::check_tensors() const {
-  const std::vector<ExpectedTensor> expected = expected_tensors(config_);
+  const std::vector<ExpectedTensor> expected = expected_tensors(config_, weight_layout_);
   std::map<std::string_view, const ExpectedTensor*> wanted;
   for (const ExpectedTensor& tensor : expected) {
-    TRY(this->tensor(tensor.name, tensor.dtype, tensor.shape));
+    if (tensor.allowed == AllowedTypes::kExact) {
+      TRY(this->tensor(tensor.name, tensor.dtype, tensor.shape));
+    } else {
+      TRY_ASSIGN(const TensorView view, this->tensor(tensor.name, tensor.shape));
+      if (!tensor.allows(view.dtype)) {
+        Error error = bad(file_of_tensor_.find(tensor.name)->second,
+                          fmt::format("tensor {} is {}, which is not supported there",
+                                      shown(tensor.name), tensor::dtype_name(view.dtype)));
+        error.code = ErrorCode::kUnsupported;
+        return error;
+      }
+    }
     wanted.emplace(tensor.name, &tensor);
   }
   for (const auto& [name, view] : tensors_) {

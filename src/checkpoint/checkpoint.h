@@ -13,6 +13,9 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "checkpoint/expected_tensors.h"
+#include "checkpoint/gguf.h"
+#include "checkpoint/layout.h"
 #include "checkpoint/model_config.h"
 #include "tensor/tensor_view.h"
 
@@ -20,13 +23,30 @@ namespace pelton::checkpoint {
 
 class Checkpoint {
  public:
-  // A Hugging Face folder: config.json, and model.safetensors or model.safetensors.index.json with
-  // its shards; exactly the tensors that the configuration asks for. Errors name file, tensor,
-  // expected and found (kNotFound, kBadCheckpoint, kUnsupported).
-  static Result<Checkpoint> open(const std::string& folder);
+  // A folder in Hugging Face's or OpenAI's original layout: config.json, and model.safetensors or
+  // model.safetensors.index.json with its shards; or a GGUF file. Whatever the layout, exactly the
+  // tensors that the configuration asks for, under the names of expected_tensors.h. Errors name
+  // file, tensor, expected and found (kNotFound, kBadCheckpoint, kUnsupported).
+  static Result<Checkpoint> open(const std::string& model);
 
   const std::string& folder() const { return folder_; }
   const ModelConfig& config() const { return config_; }
+  LayoutKind layout() const { return layout_.kind; }
+  WeightLayout weight_layout() const { return weight_layout_; }
+  // Where a tokenizer.json may be, best first.
+  const std::vector<std::string>& text_folders() const { return layout_.text_folders; }
+
+  // The vocabulary in a GGUF file's metadata; null where the file has none. Views into the mapping.
+  struct Vocabulary {
+    std::string_view model;  // "gpt2": byte-level BPE
+    std::string_view split;  // the name of the split pattern: "gpt-4o"
+    std::vector<std::string_view> tokens;
+    std::vector<std::string_view> merges;
+    std::vector<int32_t> types;
+  };
+  Result<std::optional<Vocabulary>> vocabulary() const;
+  // What the GGUF file says of itself; null for the other layouts.
+  const GgufMetadata* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
 
   // The tensor of that name if it has exactly this type and shape. Its bytes are aligned to its
   // element size and no further: files promise nothing more.
@@ -42,17 +62,30 @@ class Checkpoint {
   int shard_count() const { return static_cast<int>(files_.size()); }
 
  private:
+  Result<void> open_safetensors();
+  Result<void> open_gguf();
   Result<void> map_file(const std::string& name);
   Result<void> map_shards();
+  Result<GgufMetadata> map_gguf(const std::string& path);
+  Result<void> check_parts(const std::vector<GgufMetadata>& parts, size_t tensor_count) const;
+  std::span<const uint8_t> aligned(std::span<const uint8_t> bytes, tensor::DType dtype);
+  Result<void> add(const std::string& stored_name, const std::string& path,
+                   tensor::TensorView view);
+  Result<void> add_view(const std::string& name, const std::string& path, tensor::TensorView view);
+  void find_weight_layout();
   Result<void> check_tensors() const;
 
   std::string folder_;
+  Layout layout_;
+  WeightLayout weight_layout_ = WeightLayout::kMxfp4;
+  std::optional<GgufMetadata> gguf_;  // of the first part
   ModelConfig config_;
   std::vector<base::MappedFile> files_;
   std::vector<std::vector<uint64_t>>
       realigned_;  // copies of tensors at odd offsets; hardly ever any
   std::map<std::string, tensor::TensorView, std::less<>> tensors_;
   std::map<std::string, std::string, std::less<>> file_of_tensor_;  // for messages
+  std::map<std::string, std::string, std::less<>> file_of_stored_;  // by the names in the files
   int64_t weight_bytes_ = 0;
 };
 

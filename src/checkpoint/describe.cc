@@ -43,16 +43,34 @@ std::string bytes_text(int64_t bytes) {
 
 }  // namespace
 
-WeightCounts count_weights(const ModelConfig& config) {
+namespace {
+
+int64_t& bytes_of_type(WeightCounts& counts, tensor::DType dtype) {
+  switch (dtype) {
+    case tensor::DType::kU8:
+    case tensor::DType::kMxfp4:
+      return counts.mxfp4_bytes;
+    case tensor::DType::kQ8_0:
+      return counts.q8_0_bytes;
+    case tensor::DType::kF16:
+      return counts.f16_bytes;
+    case tensor::DType::kF32:
+      return counts.f32_bytes;
+    default:
+      return counts.bf16_bytes;
+  }
+}
+
+WeightCounts count(const std::vector<ExpectedTensor>& tensors, const ModelConfig& config) {
   WeightCounts counts;
   int64_t expert_parameters = 0;
   int64_t embedding_parameters = 0;
-  for (const ExpectedTensor& tensor : expected_tensors(config)) {
+  for (const ExpectedTensor& tensor : tensors) {
     const int64_t bytes = tensor.bytes();
     counts.parameters += tensor.parameters();
     counts.total_bytes += bytes;
     ++counts.tensor_count;
-    (tensor.dtype == tensor::DType::kU8 ? counts.mxfp4_bytes : counts.bf16_bytes) += bytes;
+    bytes_of_type(counts, tensor.dtype) += bytes;
     switch (tensor.kind) {
       case TensorKind::kExperts:
         counts.expert_bytes += bytes;
@@ -79,6 +97,21 @@ WeightCounts count_weights(const ModelConfig& config) {
   return counts;
 }
 
+}  // namespace
+
+WeightCounts count_weights(const ModelConfig& config) {
+  return count(expected_tensors(config, WeightLayout::kMxfp4), config);
+}
+
+WeightCounts count_weights(const Checkpoint& checkpoint) {
+  std::vector<ExpectedTensor> tensors =
+      expected_tensors(checkpoint.config(), checkpoint.weight_layout());
+  for (ExpectedTensor& tensor : tensors) {
+    tensor.dtype = checkpoint.tensors().find(tensor.name)->second.dtype;
+  }
+  return count(tensors, checkpoint.config());
+}
+
 KvBytes count_kv_bytes(const ModelConfig& config) {
   const int64_t layer_token_bytes =
       2 * int64_t{config.kv_head_count} * config.head_size * kKvElementBytes;
@@ -88,13 +121,14 @@ KvBytes count_kv_bytes(const ModelConfig& config) {
 
 std::string describe(const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
-  const WeightCounts counts = count_weights(config);
+  const WeightCounts counts = count_weights(checkpoint);
   const KvBytes kv = count_kv_bytes(config);
   std::string out;
   const auto line = [&](std::string_view label, const std::string& text) {
     out += fmt::format("{:<18}{}\n", label, text);
   };
   line("folder", checkpoint.folder());
+  line("layout", std::string(layout_name(checkpoint.layout())));
   line("architecture", fmt::format("{} ({})", config.architecture, config.model_type));
   line("parameters", fmt::format("{} total, {} active per token", grouped(counts.parameters),
                                  grouped(counts.active_parameters)));
@@ -106,6 +140,9 @@ std::string describe(const Checkpoint& checkpoint) {
   line("  other", bytes_text(counts.other_bytes));
   line("  as MXFP4", bytes_text(counts.mxfp4_bytes));
   line("  as BF16", bytes_text(counts.bf16_bytes));
+  if (counts.q8_0_bytes > 0) line("  as Q8_0", bytes_text(counts.q8_0_bytes));
+  if (counts.f16_bytes > 0) line("  as F16", bytes_text(counts.f16_bytes));
+  if (counts.f32_bytes > 0) line("  as F32", bytes_text(counts.f32_bytes));
   line("tensors", fmt::format("{} in {} file{}", counts.tensor_count, checkpoint.shard_count(),
                               checkpoint.shard_count() == 1 ? "" : "s"));
   line("layers", fmt::format("{}: {} sliding (window {}), {} full", config.layer_count,
@@ -126,7 +163,7 @@ std::string describe(const Checkpoint& checkpoint) {
 
 Json describe_json(const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
-  const WeightCounts counts = count_weights(config);
+  const WeightCounts counts = count_weights(checkpoint);
   const KvBytes kv = count_kv_bytes(config);
   Json bytes;
   bytes.set("total", counts.total_bytes).set("experts", counts.expert_bytes);
@@ -134,11 +171,13 @@ Json describe_json(const Checkpoint& checkpoint) {
   bytes.set("head", counts.head_bytes).set("other", counts.other_bytes);
   Json dtypes;
   dtypes.set("MXFP4", counts.mxfp4_bytes).set("BF16", counts.bf16_bytes);
+  dtypes.set("Q8_0", counts.q8_0_bytes).set("F16", counts.f16_bytes).set("F32", counts.f32_bytes);
   Json::Array stops;
   for (const TokenId token : config.eos_tokens) stops.push_back(token);
 
   Json json;
   json.set("folder", checkpoint.folder()).set("architecture", config.architecture);
+  json.set("layout", layout_name(checkpoint.layout()));
   json.set("model_type", config.model_type);
   json.set("parameters_total", counts.parameters);
   json.set("parameters_active", counts.active_parameters);

@@ -23,10 +23,14 @@ struct WeightCounts {
   int64_t other_bytes = 0;  // norms and routers
   int64_t mxfp4_bytes = 0;  // blocks and scales
   int64_t bf16_bytes = 0;
+  int64_t q8_0_bytes = 0;
+  int64_t f16_bytes = 0;
+  int64_t f32_bytes = 0;
   int64_t total_bytes = 0;
   int64_t tensor_count = 0;
 };
-WeightCounts count_weights(const ModelConfig& config);
+WeightCounts count_weights(const ModelConfig& config);     // as published
+WeightCounts count_weights(const Checkpoint& checkpoint);  // as it lies there
 
 struct KvBytes {
   int64_t per_token = 0;     // full-attention layers: for each token of context

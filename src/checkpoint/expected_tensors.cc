@@ -17,6 +17,58 @@ int64_t product(const std::vector<int64_t>& shape) {
 
 class List {
  public:
+  explicit List(WeightLayout layout) : layout_(layout) {}
+
+  bool gguf() const {
+    return layout_ == WeightLayout::kGguf || layout_ == WeightLayout::kGgufFused;
+  }
+  void vector(std::string name, std::vector<int64_t> shape, TensorKind kind) {
+    if (!gguf()) return bf16(std::move(name), std::move(shape), kind);
+    tensors_.push_back(
+        {std::move(name), DType::kF32, std::move(shape), kind, false, AllowedTypes::kVector});
+  }
+  void matrix(std::string name, std::vector<int64_t> shape, TensorKind kind) {
+    bf16(std::move(name), std::move(shape), kind);
+    if (!gguf()) return;
+    tensors_.back().allowed = AllowedTypes::kMatrix;
+    if (kind == TensorKind::kRouter) tensors_.back().dtype = DType::kF32;
+  }
+  // Rows of all experts, as GGUF has them, and their biases.
+  void rows(const std::string& name, int64_t experts, int64_t rows, int64_t columns) {
+    vector(name + "_bias", {experts, rows}, TensorKind::kExperts);
+    tensors_.push_back({name,
+                        DType::kMxfp4,
+                        {experts, rows, columns},
+                        TensorKind::kExperts,
+                        false,
+                        AllowedTypes::kExperts});
+  }
+  void experts(const std::string& mlp, int64_t count, int64_t inner, int64_t hidden) {
+    const std::string name = mlp + "experts.";
+    switch (layout_) {
+      case WeightLayout::kMxfp4:
+        bf16(name + "gate_up_proj_bias", {count, 2 * inner}, TensorKind::kExperts);
+        mxfp4(name + "gate_up_proj", count, 2 * inner, hidden);
+        bf16(name + "down_proj_bias", {count, hidden}, TensorKind::kExperts);
+        mxfp4(name + "down_proj", count, hidden, inner);
+        return;
+      case WeightLayout::kBf16:
+        bf16(name + "gate_up_proj_bias", {count, 2 * inner}, TensorKind::kExperts);
+        bf16(name + "gate_up_proj", {count, hidden, 2 * inner}, TensorKind::kExperts);
+        bf16(name + "down_proj_bias", {count, hidden}, TensorKind::kExperts);
+        bf16(name + "down_proj", {count, inner, hidden}, TensorKind::kExperts);
+        return;
+      case WeightLayout::kGguf:
+        rows(name + "gate_exps", count, inner, hidden);
+        rows(name + "up_exps", count, inner, hidden);
+        rows(name + "down_exps", count, hidden, inner);
+        return;
+      case WeightLayout::kGgufFused:
+        rows(name + "gate_up_exps", count, 2 * inner, hidden);
+        rows(name + "down_exps", count, hidden, inner);
+        return;
+    }
+  }
   void bf16(std::string name, std::vector<int64_t> shape, TensorKind kind) {
     tensors_.push_back({std::move(name), DType::kBf16, std::move(shape), kind, false});
   }
@@ -32,6 +84,7 @@ class List {
   std::vector<ExpectedTensor> take() { return std::move(tensors_); }
 
  private:
+  const WeightLayout layout_;
   std::vector<ExpectedTensor> tensors_;
 };
 
@@ -43,29 +96,42 @@ void add_layer(List& list, const ModelConfig& config, const std::string& layer) 
   const int64_t kv = int64_t{config.kv_head_count} * config.head_size;
   const std::string attention = layer + "self_attn.";
   const std::string mlp = layer + "mlp.";
-  list.bf16(layer + "input_layernorm.weight", {hidden}, TensorKind::kNorms);
-  list.bf16(attention + "o_proj.bias", {hidden}, TensorKind::kAttention);
-  list.bf16(attention + "o_proj.weight", {hidden, q}, TensorKind::kAttention);
-  list.bf16(attention + "q_proj.bias", {q}, TensorKind::kAttention);
-  list.bf16(attention + "k_proj.bias", {kv}, TensorKind::kAttention);
-  list.bf16(attention + "v_proj.bias", {kv}, TensorKind::kAttention);
-  list.bf16(attention + "q_proj.weight", {q, hidden}, TensorKind::kAttention);
-  list.bf16(attention + "k_proj.weight", {kv, hidden}, TensorKind::kAttention);
-  list.bf16(attention + "v_proj.weight", {kv, hidden}, TensorKind::kAttention);
-  list.bf16(attention + "sinks", {config.head_count}, TensorKind::kAttention);
-  list.bf16(mlp + "router.bias", {experts}, TensorKind::kRouter);
-  list.bf16(mlp + "router.weight", {experts, hidden}, TensorKind::kRouter);
-  list.bf16(mlp + "experts.gate_up_proj_bias", {experts, 2 * inner}, TensorKind::kExperts);
-  list.mxfp4(mlp + "experts.gate_up_proj", experts, 2 * inner, hidden);
-  list.bf16(mlp + "experts.down_proj_bias", {experts, hidden}, TensorKind::kExperts);
-  list.mxfp4(mlp + "experts.down_proj", experts, hidden, inner);
-  list.bf16(layer + "post_attention_layernorm.weight", {hidden}, TensorKind::kNorms);
+  list.vector(layer + "input_layernorm.weight", {hidden}, TensorKind::kNorms);
+  list.vector(attention + "o_proj.bias", {hidden}, TensorKind::kAttention);
+  list.matrix(attention + "o_proj.weight", {hidden, q}, TensorKind::kAttention);
+  list.vector(attention + "q_proj.bias", {q}, TensorKind::kAttention);
+  list.vector(attention + "k_proj.bias", {kv}, TensorKind::kAttention);
+  list.vector(attention + "v_proj.bias", {kv}, TensorKind::kAttention);
+  list.matrix(attention + "q_proj.weight", {q, hidden}, TensorKind::kAttention);
+  list.matrix(attention + "k_proj.weight", {kv, hidden}, TensorKind::kAttention);
+  list.matrix(attention + "v_proj.weight", {kv, hidden}, TensorKind::kAttention);
+  list.vector(attention + "sinks", {config.head_count}, TensorKind::kAttention);
+  list.vector(mlp + "router.bias", {experts}, TensorKind::kRouter);
+  list.matrix(mlp + "router.weight", {experts, hidden}, TensorKind::kRouter);
+  list.experts(mlp, experts, inner, hidden);
+  list.vector(layer + "post_attention_layernorm.weight", {hidden}, TensorKind::kNorms);
 }
 
 }  // namespace
 
+bool ExpectedTensor::allows(DType type) const {
+  const bool plain = type == DType::kF32 || type == DType::kF16 || type == DType::kBf16;
+  switch (allowed) {
+    case AllowedTypes::kExact:
+      return type == dtype;
+    case AllowedTypes::kVector:
+      return plain;
+    case AllowedTypes::kMatrix:
+      return plain || type == DType::kQ8_0;
+    case AllowedTypes::kExperts:
+      return plain || tensor::is_block_type(type);
+  }
+  return false;
+}
+
 int64_t ExpectedTensor::bytes() const {
-  return product(shape) * static_cast<int64_t>(tensor::dtype_bytes(dtype));
+  const int64_t columns = shape.back();
+  return product(shape) / columns * tensor::row_bytes(dtype, columns);
 }
 
 int64_t ExpectedTensor::parameters() const {
@@ -73,17 +139,17 @@ int64_t ExpectedTensor::parameters() const {
   return product(shape) * (dtype == DType::kU8 ? 2 : 1);
 }
 
-std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
+std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config, WeightLayout layout) {
   std::vector<std::string> layers;
   for (int i = 0; i < config.layer_count; ++i) layers.push_back(std::to_string(i));
   std::sort(layers.begin(), layers.end());
-  List list;
+  List list(layout);
   for (const std::string& layer : layers) add_layer(list, config, "model.layers." + layer + ".");
   const int64_t hidden = config.hidden_size;
   const int64_t vocab = config.vocab_size;
-  list.bf16("model.embed_tokens.weight", {vocab, hidden}, TensorKind::kEmbedding);
-  list.bf16("model.norm.weight", {hidden}, TensorKind::kNorms);
-  list.bf16("lm_head.weight", {vocab, hidden}, TensorKind::kHead);
+  list.matrix("model.embed_tokens.weight", {vocab, hidden}, TensorKind::kEmbedding);
+  list.vector("model.norm.weight", {hidden}, TensorKind::kNorms);
+  list.matrix("lm_head.weight", {vocab, hidden}, TensorKind::kHead);
   return list.take();
 }
 

@@ -1,4 +1,4 @@
-// Which tensors a gpt-oss checkpoint in Hugging Face layout must hold, for a given configuration:
+// Which tensors a gpt-oss checkpoint must hold, for a given configuration and layout of weights:
 // the one list that the reader checks against, that synthetic checkpoints are written from, and
 // that bytes and parameters are counted over. Pure.
 #pragma once
@@ -15,19 +15,32 @@ namespace pelton::checkpoint {
 // What a tensor is for, when bytes and parameters are counted.
 enum class TensorKind { kExperts, kRouter, kAttention, kNorms, kEmbedding, kHead };
 
+// How the experts are stored, and what goes with it.
+enum class WeightLayout {
+  kMxfp4,      // as published: blocks and scales, all else bf16
+  kBf16,       // all bf16, experts (experts, columns, rows), as transformers writes them
+  kGguf,       // gate_exps, up_exps, down_exps of any type, vectors float32
+  kGgufFused,  // the same with gate_up_exps
+};
+
+// Which types will do.
+enum class AllowedTypes { kExact, kVector, kMatrix, kExperts };
+
 struct ExpectedTensor {
   std::string name;
   tensor::DType dtype = tensor::DType::kBf16;
   std::vector<int64_t> shape;
   TensorKind kind = TensorKind::kExperts;
   bool is_scales = false;  // MXFP4 scales: bytes, but no parameters
+  AllowedTypes allowed = AllowedTypes::kExact;
 
+  bool allows(tensor::DType type) const;
   int64_t bytes() const;
   int64_t parameters() const;  // MXFP4 blocks hold two a byte
 };
 
 // In the order of the published files: layers by the text of their number (0, 1, 10, 11, ..., 2,
 // 20), then embedding, last norm, head. Shapes of blocks: [experts, rows, columns / 32, 16].
-std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config);
+std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config, WeightLayout layout);
 
 }  // namespace pelton::checkpoint

@@ -337,7 +337,7 @@ std::vector<uint8_t> golden_safetensors(GoldenCase golden) {
   const ModelConfig config =
       parse_model_config(golden_config(golden), nullptr, "golden config").value();
   const GoldenWeights weights(config, golden == GoldenCase::kTiny ? 1 : 2);
-  const std::vector<ExpectedTensor> expected = expected_tensors(config);
+  const std::vector<ExpectedTensor> expected = expected_tensors(config, WeightLayout::kMxfp4);
   Tensors tensors;
   for (const ExpectedTensor& tensor : expected) tensors[tensor.name] = weights.make(tensor);
   if (golden == GoldenCase::kOutlier) Outlier(config, tensors).apply();

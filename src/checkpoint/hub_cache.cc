@@ -66,6 +66,17 @@ Error not_found(const std::string& what) {
   return Error{ErrorCode::kNotFound, what, "MODEL"};
 }
 
+// OpenAI's original files, or GGUF.
+bool holds_other_layout(const std::string& path) {
+  if (exists(path + "/original/config.json")) return true;
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator it(path, ignored), end; it != end && !ignored;
+       it.increment(ignored)) {
+    if (it->path().extension() == ".gguf") return true;
+  }
+  return false;
+}
+
 Result<std::string> snapshot(const std::string& model, const std::string& folder) {
   const std::string ref = folder + "/refs/main";
   Result<std::string> text = base::read_file(ref, kRefBytesMax);
@@ -85,7 +96,7 @@ Result<std::string> snapshot(const std::string& model, const std::string& folder
         fmt::format("{}: does not hold the name of a snapshot, but {}", ref, shown(revision))};
   }
   std::string path = folder + "/snapshots/" + revision;
-  if (!exists(path + "/config.json")) {
+  if (!exists(path + "/config.json") && !holds_other_layout(path)) {
     return not_found(
         fmt::format("model {} is incomplete in the Hugging Face cache: {} has no "
                     "config.json; {}",
@@ -116,10 +127,11 @@ std::string hub_cache_folder(const HubEnvironment& environment) {
 
 Result<std::string> resolve_model(const std::string& model, const HubEnvironment& environment) {
   if (is_folder(model)) return model;
+  if (model.ends_with(".gguf") && exists(model)) return model;
   if (exists(model)) {
     return not_found(
         fmt::format("{} is a file; a model is a folder with config.json and "
-                    "*.safetensors, or a hub id such as openai/gpt-oss-20b",
+                    "*.safetensors, a .gguf file, or a hub id such as openai/gpt-oss-20b",
                     shown(model)));
   }
   if (!is_hub_id(model)) {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "checkpoint/original_layout.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -155,8 +156,8 @@ Result<void> refuse_variants(const Fields& fields) {
     return fields.unsupported("hidden_act", "is " + shown(*act) + "; supported: \"silu\"");
   }
   const Json* quantization = fields.find("quantization_config");
-  const std::string method =
-      quantization == nullptr ? "" : quantization->string("quant_method").value_or("");
+  if (quantization == nullptr) return {};  // bf16 experts, as re-uploads have them
+  const std::string method = quantization->string("quant_method").value_or("");
   if (method != "mxfp4") {
     return fields.unsupported(
         "quantization_config",
@@ -336,7 +337,8 @@ Result<ModelConfig> parse_model_config(const Json& config, const Json* generatio
 
 Result<ModelConfig> read_model_config(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  TRY_ASSIGN(const Json config, parse_file(path));
+  TRY_ASSIGN(Json config, parse_file(path));
+  if (is_original_config(config)) config = config_from_original(config);
   Result<Json> generation = parse_file(folder + "/generation_config.json");
   if (!generation.ok() && generation.error().code != ErrorCode::kNotFound) {
     return std::move(generation).error();

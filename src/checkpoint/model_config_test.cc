@@ -119,7 +119,8 @@ TEST(ModelConfig, RefusesVariantsThatItWouldComputeWrongly) {
   expect_refused(with("attention_bias", "false"), ErrorCode::kUnsupported, "attention_bias");
   expect_refused(with("tie_word_embeddings", "true"), ErrorCode::kUnsupported, "tie_word");
   expect_refused(with("hidden_act", "\"gelu\""), ErrorCode::kUnsupported, "gelu");
-  expect_refused(with("quantization_config", "null"), ErrorCode::kUnsupported, "mxfp4");  // CF-09
+  expect_refused(with("quantization_config", R"({"quant_method":"bnb"})"), ErrorCode::kUnsupported,
+                 "mxfp4");  // CF-09
   expect_refused(with("quantization_config", R"({"quant_method":"awq"})"), ErrorCode::kUnsupported,
                  "\"awq\"");
   expect_refused(with("quantization_config", R"({"quant_method":"mxfp4","group_size":64})"),

@@ -1,24 +1,23 @@
 #include "checkpoint/synthetic.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "checkpoint/hash_stream.h"
 #include "checkpoint/model_config.h"
 #include "checkpoint/published_config.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/sized_file.h"
 #include "checkpoint/weight_scales.h"
 #include "tensor/bits.h"
 
@@ -29,53 +28,6 @@ using tensor::DType;
 
 constexpr int64_t kPieceBytes = int64_t{4} << 20;  // one write
 constexpr int64_t kPiecesPerReport = 64;
-
-Error io_error(const std::string& path, const char* what, int code) {
-  return Error{ErrorCode::kIo, fmt::format("{}: cannot {}: {}", path, what, std::strerror(code))};
-}
-
-// A file being written, of known size.
-class ShardFile {
- public:
-  static Result<ShardFile> create(const std::string& path, int64_t bytes) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) return io_error(path, "create", errno);
-    ShardFile file(path, fd);
-    // Space is taken in one piece if the file system can; it is refused here, not after minutes.
-    if (::fallocate(fd, 0, 0, bytes) != 0) {
-      if (errno == ENOSPC) {
-        return Error{ErrorCode::kDoesNotFit,
-                     fmt::format("{}: no room on the disk for {} bytes", path, bytes)};
-      }
-      if (::ftruncate(fd, bytes) != 0) return io_error(path, "set the size", errno);
-    }
-    return file;
-  }
-  ShardFile(ShardFile&& other) noexcept
-      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-  ShardFile& operator=(ShardFile&&) = delete;
-  ~ShardFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
-  Result<void> write_at(int64_t offset, const uint8_t* bytes, int64_t count) const {
-    while (count > 0) {
-      const ssize_t put = ::pwrite(fd_, bytes, static_cast<size_t>(count), offset);
-      if (put < 0 && errno == EINTR) continue;
-      if (put <= 0) return io_error(path_, "write", put == 0 ? ENOSPC : errno);
-      offset += put;
-      bytes += put;
-      count -= put;
-    }
-    return {};
-  }
-
- private:
-  ShardFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-
-  std::string path_;
-  int fd_;
-};
 
 // How one tensor's bytes follow from its hash stream: eight bytes from each hash.
 struct Recipe {
@@ -145,6 +97,43 @@ void fill(const Recipe& recipe, uint64_t first, uint64_t count, uint8_t* out) {
   }
 }
 
+// Bytes [begin, begin + out.size()) of a tensor.
+void fill_range(const Recipe& recipe, int64_t begin, std::span<uint8_t> out) {
+  uint8_t word[8];
+  auto at = static_cast<uint64_t>(begin);
+  while (!out.empty()) {
+    const uint64_t skip = at % 8;
+    if (skip == 0 && out.size() >= 8) {
+      const uint64_t words = out.size() / 8;
+      fill(recipe, at / 8, words, out.data());
+      out = out.subspan(words * 8);
+      at += words * 8;
+      continue;
+    }
+    fill(recipe, at / 8, 1, word);
+    const size_t count = std::min<size_t>(out.size(), 8 - skip);
+    std::memcpy(out.data(), word + skip, count);
+    out = out.subspan(count);
+    at += count;
+  }
+}
+
+// All recipes of a model, by tensor.
+class Recipes {
+ public:
+  Recipes(const ModelConfig& config, uint64_t seed) {
+    for (const ExpectedTensor& tensor : expected_tensors(config, WeightLayout::kMxfp4)) {
+      recipes_.emplace(tensor.name, recipe(tensor, config, seed));
+    }
+  }
+  void operator()(const ExpectedTensor& tensor, int64_t begin, std::span<uint8_t> out) const {
+    fill_range(recipes_.find(tensor.name)->second, begin, out);
+  }
+
+ private:
+  std::map<std::string, Recipe> recipes_;
+};
+
 struct Piece {
   size_t tensor;
   int64_t begin;  // in the tensor
@@ -153,7 +142,7 @@ struct Piece {
 
 struct PlacedTensor {
   Recipe recipe;
-  const ShardFile* file;
+  const SizedFile* file;
   int64_t offset;  // in the file
 };
 
@@ -173,7 +162,7 @@ class Run {
       }
       const std::string header = safetensors_header(planned);
       auto offset = static_cast<int64_t>(header.size());
-      TRY_ASSIGN(ShardFile file, ShardFile::create(folder + "/" + shard.file, offset + data_bytes));
+      TRY_ASSIGN(SizedFile file, SizedFile::create(folder + "/" + shard.file, offset + data_bytes));
       files_.push_back(std::move(file));
       TRY(files_.back().write_at(0, reinterpret_cast<const uint8_t*>(header.data()), offset));
       for (const ExpectedTensor& tensor : shard.tensors) {
@@ -230,7 +219,7 @@ class Run {
 
   const ModelConfig& config_;
   const uint64_t seed_;
-  std::vector<ShardFile> files_;
+  std::vector<SizedFile> files_;
   std::vector<PlacedTensor> tensors_;
   std::vector<Piece> pieces_;
   int64_t total_ = 0;
@@ -362,7 +351,7 @@ Result<void> write_synthetic(const SyntheticOptions& options, const std::string&
                              base::FunctionRef<void(int64_t, int64_t)> progress) {
   TRY_ASSIGN(const ModelConfig config,
              parse_model_config(options.config, &options.generation, folder + "/config.json"));
-  std::vector<ExpectedTensor> tensors = expected_tensors(config);
+  std::vector<ExpectedTensor> tensors = expected_tensors(config, WeightLayout::kMxfp4);
   const int64_t total = bytes_of(tensors);
   TRY(prepare_folder(folder, total));
   const std::vector<ShardPlan> shards = plan_shards(std::move(tensors), options.shard_bytes_max);
@@ -374,6 +363,23 @@ Result<void> write_synthetic(const SyntheticOptions& options, const std::string&
   }
   TRY(base::write_file(folder + "/generation_config.json", options.generation.dump()));
   return base::write_file(folder + "/config.json", options.config.dump());
+}
+
+Result<void> write_synthetic_original(const SyntheticOptions& options, const std::string& folder,
+                                      base::ThreadPool& pool, WriteProgress progress) {
+  TRY_ASSIGN(const ModelConfig config,
+             parse_model_config(options.config, &options.generation, folder + "/config.json"));
+  const Recipes recipes(config, options.seed);
+  return write_original(options.config, recipes, folder + "/original", pool, progress);
+}
+
+Result<void> write_synthetic_gguf(const SyntheticOptions& options, const GgufOptions& gguf,
+                                  const std::string& file, base::ThreadPool& pool,
+                                  WriteProgress progress) {
+  TRY_ASSIGN(const ModelConfig config,
+             parse_model_config(options.config, &options.generation, file));
+  const Recipes recipes(config, options.seed);
+  return write_gguf(options.config, gguf, recipes, file, pool, progress);
 }
 
 }  // namespace pelton::checkpoint

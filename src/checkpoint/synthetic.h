@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/expected_tensors.h"
 
 namespace pelton::checkpoint {
@@ -39,6 +40,13 @@ SyntheticOptions synthetic_tiny(int vocab_size);
 Result<void> write_synthetic(const SyntheticOptions& options, const std::string& folder,
                              base::ThreadPool& pool,
                              base::FunctionRef<void(int64_t, int64_t)> progress);
+
+// The same weights in other layouts (convert.h): FOLDER/original, and a GGUF file.
+Result<void> write_synthetic_original(const SyntheticOptions& options, const std::string& folder,
+                                      base::ThreadPool& pool, WriteProgress progress);
+Result<void> write_synthetic_gguf(const SyntheticOptions& options, const GgufOptions& gguf,
+                                  const std::string& file, base::ThreadPool& pool,
+                                  WriteProgress progress);
 
 // Which tensors go to which file: in order, a new file when the next tensor would pass the limit.
 struct ShardPlan {

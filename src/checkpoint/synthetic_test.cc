@@ -18,7 +18,7 @@ namespace {
 
 std::vector<ShardPlan> published_shards(const char* name) {
   const ModelConfig config = parse_model_config(*published_config(name), nullptr, name).value();
-  return plan_shards(expected_tensors(config), kShardBytesMax);
+  return plan_shards(expected_tensors(config, WeightLayout::kMxfp4), kShardBytesMax);
 }
 
 // Where the published index file of gpt-oss-20b changes from shard to shard.

@@ -1,0 +1,361 @@
+#include "checkpoint/convert.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "checkpoint/gguf.h"
+#include "checkpoint/gguf_names.h"
+#include "checkpoint/model_config.h"
+#include "checkpoint/original_layout.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/sized_file.h"
+#include "tensor/bits.h"
+
+namespace pelton::checkpoint {
+namespace {
+
+using tensor::DType;
+
+constexpr int64_t kPieceBytes = int64_t{1} << 20;
+constexpr int64_t kPiecesPerReport = 64;
+
+using Sources = std::map<std::string, ExpectedTensor, std::less<>>;
+
+Sources sources_of(const ModelConfig& config) {
+  Sources sources;
+  for (ExpectedTensor& tensor : expected_tensors(config, WeightLayout::kMxfp4)) {
+    std::string name = tensor.name;
+    sources.emplace(std::move(name), std::move(tensor));
+  }
+  return sources;
+}
+
+const ExpectedTensor& source_of(const Sources& sources, std::string_view name) {
+  const auto found = sources.find(name);
+  CHECK(found != sources.end(), name);
+  return found->second;
+}
+
+// How rows of the output follow from the source.
+enum class Way {
+  kCopy,        // as they are
+  kWiden,       // bf16 -> float32
+  kQ8_0,        // bf16 -> Q8_0
+  kMxfp4,       // blocks and scales -> GGUF blocks
+  kWidenEvery2  // bf16 -> float32, every second element: a half of the gate and up biases
+};
+
+struct Output {
+  Way way = Way::kCopy;
+  const ExpectedTensor* source = nullptr;
+  const ExpectedTensor* scales = nullptr;  // of kMxfp4
+  int every = 1;                           // takes every second row, or
+  int first = 0;                           // element, from here
+  int64_t rows = 0;                        // of the output
+  int64_t columns = 0;
+  int64_t row_bytes = 0;
+  int64_t offset = 0;  // in the file
+};
+
+class Writer {
+ public:
+  Writer(TensorBytes source, const SizedFile& file, std::vector<Output> outputs)
+      : source_(source), file_(file), outputs_(std::move(outputs)) {
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const Output& output = outputs_[i];
+      const int64_t rows = std::max<int64_t>(1, kPieceBytes / output.row_bytes);
+      for (int64_t row = 0; row < output.rows; row += rows) {
+        pieces_.push_back({i, row, std::min(output.rows, row + rows)});
+      }
+      total_ += output.rows * output.row_bytes;
+    }
+  }
+
+  Result<void> write(base::ThreadPool& pool, WriteProgress progress) {
+    std::mutex mutex;
+    std::optional<Error> failure;
+    int64_t done = 0;
+    const auto count = static_cast<int64_t>(pieces_.size());
+    for (int64_t first = 0; first < count && !failure; first += kPiecesPerReport) {
+      const int64_t last = std::min(count, first + kPiecesPerReport);
+      pool.parallel_for(last - first, 1, [&](int64_t begin, int64_t end, int) {
+        std::vector<uint8_t> buffer;
+        std::vector<uint8_t> scratch;
+        for (int64_t i = begin; i < end; ++i) {
+          const Piece& piece = pieces_[static_cast<size_t>(first + i)];
+          const Result<void> written = write_piece(piece, buffer, scratch);
+          if (written.ok()) continue;
+          const std::lock_guard<std::mutex> lock(mutex);
+          failure = written.error();
+        }
+      });
+      for (int64_t i = first; i < last; ++i) {
+        const Piece& piece = pieces_[static_cast<size_t>(i)];
+        done += (piece.end - piece.begin) * outputs_[piece.output].row_bytes;
+      }
+      progress(done, total_);
+    }
+    if (failure) return *failure;
+    return {};
+  }
+
+ private:
+  struct Piece {
+    size_t output;
+    int64_t begin;  // rows
+    int64_t end;
+  };
+
+  Result<void> write_piece(const Piece& piece, std::vector<uint8_t>& buffer,
+                           std::vector<uint8_t>& scratch) const {
+    const Output& output = outputs_[piece.output];
+    const int64_t bytes = (piece.end - piece.begin) * output.row_bytes;
+    buffer.resize(static_cast<size_t>(bytes));
+    if (output.way == Way::kCopy) {
+      source_(*output.source, piece.begin * output.row_bytes, buffer);
+    } else {
+      for (int64_t row = piece.begin; row < piece.end; ++row) {
+        uint8_t* to = buffer.data() + (row - piece.begin) * output.row_bytes;
+        if (output.way == Way::kMxfp4) {
+          fill_mxfp4(output, row, to, scratch);
+        } else {
+          fill_from_bf16(output, row, to, scratch);
+        }
+      }
+    }
+    return file_.write_at(output.offset + piece.begin * output.row_bytes, buffer.data(), bytes);
+  }
+
+  void fill_mxfp4(const Output& output, int64_t row, uint8_t* to,
+                  std::vector<uint8_t>& scratch) const {
+    const int64_t groups = output.columns / 32;
+    const int64_t from = row * output.every + output.first;
+    scratch.resize(static_cast<size_t>(groups * 17));
+    const std::span<uint8_t> all(scratch);
+    const auto blocks = all.first(static_cast<size_t>(groups * 16));
+    const auto scales = all.subspan(static_cast<size_t>(groups * 16));
+    source_(*output.source, from * groups * 16, blocks);
+    source_(*output.scales, from * groups, scales);
+    for (int64_t g = 0; g < groups; ++g) {
+      repack_mxfp4(blocks.data() + g * 16, scales[static_cast<size_t>(g)],
+                   to + g * tensor::kMxfp4BlockBytes);
+    }
+  }
+
+  void fill_from_bf16(const Output& output, int64_t row, uint8_t* to,
+                      std::vector<uint8_t>& scratch) const {
+    const int64_t stored = output.columns * output.every;
+    scratch.resize(static_cast<size_t>(stored * 2));
+    source_(*output.source, row * stored * 2, scratch);
+    std::vector<float> values(static_cast<size_t>(output.columns));
+    for (int64_t i = 0; i < output.columns; ++i) {
+      uint16_t bits;
+      std::memcpy(&bits, scratch.data() + 2 * (i * output.every + output.first), sizeof bits);
+      values[static_cast<size_t>(i)] = tensor::bf16_to_float(bits);
+    }
+    if (output.way == Way::kQ8_0) {
+      for (int64_t i = 0; i < output.columns; i += 32) {
+        quantize_q8_0(values.data() + i, to + i / 32 * tensor::kQ8_0BlockBytes);
+      }
+    } else {
+      std::memcpy(to, values.data(), values.size() * sizeof(float));
+    }
+  }
+
+  TensorBytes source_;
+  const SizedFile& file_;
+  const std::vector<Output> outputs_;
+  std::vector<Piece> pieces_;
+  int64_t total_ = 0;
+};
+
+Result<void> make_folder(const std::string& folder) {
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (!error) return {};
+  return Error{ErrorCode::kIo, fmt::format("{}: cannot create: {}", folder, error.message())};
+}
+
+Result<void> refuse_existing(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("{}: is there already; name another place, or remove it", path), "OUT"};
+}
+
+// A tensor as GGUF holds it, and where it comes from.
+Output gguf_output(const ExpectedTensor& wanted, DType matrices, const Sources& sources) {
+  Output output{.columns = wanted.shape.back()};
+  output.rows = 1;
+  for (size_t i = 0; i + 1 < wanted.shape.size(); ++i) output.rows *= wanted.shape[i];
+  const std::string& name = wanted.name;
+  const size_t exps = name.find("_exps");
+  DType dtype = wanted.dtype;
+  if (exps != std::string::npos) {
+    const size_t kind_at = name.rfind('.') + 1;
+    const std::string kind = name.substr(kind_at, exps - kind_at);  // gate, up, down
+    const std::string from =
+        name.substr(0, kind_at) + (kind == "down" ? "down_proj" : "gate_up_proj");
+    output.every = kind == "down" ? 1 : 2;
+    output.first = kind == "up" ? 1 : 0;
+    const bool bias = name.ends_with("_bias");
+    output.way = bias ? Way::kWidenEvery2 : Way::kMxfp4;
+    output.source = &source_of(sources, from + (bias ? "_bias" : "_blocks"));
+    if (!bias) output.scales = &source_of(sources, from + "_scales");
+  } else {
+    output.source = &source_of(sources, name);
+    const bool matrix =
+        wanted.allowed == AllowedTypes::kMatrix && wanted.kind != TensorKind::kRouter;
+    if (matrix) dtype = matrices;
+    output.way = dtype == DType::kF32    ? Way::kWiden
+                 : dtype == DType::kQ8_0 ? Way::kQ8_0
+                                         : Way::kCopy;
+  }
+  output.row_bytes = tensor::row_bytes(dtype, output.columns);
+  return output;
+}
+
+DType gguf_dtype(const Output& output) {
+  switch (output.way) {
+    case Way::kCopy:
+      return DType::kBf16;
+    case Way::kQ8_0:
+      return DType::kQ8_0;
+    case Way::kMxfp4:
+      return DType::kMxfp4;
+    default:
+      return DType::kF32;
+  }
+}
+
+void add_vocabulary(const Json& config, const GgufVocabulary& vocabulary, GgufHeader& header) {
+  const auto id = [&](std::string_view key, std::string_view gguf) {
+    const std::optional<int64_t> value = config.integer(key);
+    if (value) header.u32(gguf, static_cast<uint32_t>(*value));
+  };
+  id("eos_token_id", "tokenizer.ggml.eos_token_id");
+  id("pad_token_id", "tokenizer.ggml.padding_token_id");
+  if (vocabulary.tokens.empty()) return;
+  header.text("tokenizer.ggml.model", "gpt2");
+  header.text("tokenizer.ggml.pre", vocabulary.split);
+  header.texts("tokenizer.ggml.tokens", vocabulary.tokens);
+  header.i32s("tokenizer.ggml.token_type", vocabulary.types);
+  header.texts("tokenizer.ggml.merges", vocabulary.merges);
+}
+
+}  // namespace
+
+void quantize_q8_0(const float* weights, uint8_t* block) {
+  float highest = 0.0f;
+  for (int i = 0; i < 32; ++i) highest = std::max(highest, std::fabs(weights[i]));
+  const float scale = highest / 127.0f;
+  const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+  const uint16_t bits = tensor::float_to_f16(scale);
+  std::memcpy(block, &bits, sizeof bits);
+  for (int i = 0; i < 32; ++i) {
+    block[2 + i] = static_cast<uint8_t>(static_cast<int8_t>(std::round(weights[i] * inverse)));
+  }
+}
+
+void repack_mxfp4(const uint8_t* pairs, uint8_t scale, uint8_t* block) {
+  uint8_t codes[32];
+  for (int b = 0; b < 16; ++b) {
+    codes[2 * b] = pairs[b] & 15;
+    codes[2 * b + 1] = pairs[b] >> 4;
+  }
+  block[0] = scale;
+  for (int j = 0; j < 16; ++j) {
+    block[1 + j] = static_cast<uint8_t>(codes[j] | codes[j + 16] << 4);
+  }
+}
+
+Result<void> write_original(const Json& config_json, TensorBytes source, const std::string& folder,
+                            base::ThreadPool& pool, WriteProgress progress) {
+  TRY_ASSIGN(const ModelConfig config, parse_model_config(config_json, nullptr, "config.json"));
+  TRY(make_folder(folder));
+  TRY(refuse_existing(folder + "/config.json"));
+  const Sources sources = sources_of(config);
+  std::vector<PlannedTensor> planned;
+  std::vector<Output> outputs;
+  Json dtypes;
+  int64_t offset = 0;
+  for (const std::string& name : original_names(config)) {
+    PlannedTensor tensor{.name = name};
+    for (const RowPart& part : parts_of_original(name, config)) {
+      const ExpectedTensor& from = source_of(sources, part.name);
+      const int64_t first_rows = tensor.shape.empty() ? 0 : tensor.shape[0];
+      tensor.dtype = from.dtype;
+      tensor.shape = from.shape;
+      tensor.shape[0] += first_rows;
+      outputs.push_back({.source = &from,
+                         .rows = from.shape[0],
+                         .row_bytes = from.bytes() / from.shape[0],
+                         .offset = offset});
+      offset += from.bytes();
+    }
+    dtypes.set(name, tensor.dtype == DType::kBf16 ? "BF16"
+                     : name.ends_with(".scales")  ? "UE8"
+                                                  : "FP4");
+    planned.push_back(std::move(tensor));
+  }
+  const std::string header = safetensors_header(planned);
+  const auto front = static_cast<int64_t>(header.size());
+  for (Output& output : outputs) output.offset += front;
+  TRY_ASSIGN(const SizedFile file,
+             SizedFile::create(folder + "/model.safetensors", front + offset));
+  TRY(file.write_at(0, reinterpret_cast<const uint8_t*>(header.data()), front));
+  TRY(Writer(source, file, std::move(outputs)).write(pool, progress));
+  TRY(base::write_file(folder + "/dtypes.json", dtypes.dump()));
+  return base::write_file(folder + "/config.json", config_to_original(config_json).dump());
+}
+
+Result<void> write_gguf(const Json& config_json, const GgufOptions& options, TensorBytes source,
+                        const std::string& path, base::ThreadPool& pool, WriteProgress progress) {
+  TRY_ASSIGN(const ModelConfig config, parse_model_config(config_json, nullptr, "config.json"));
+  TRY(make_folder(std::filesystem::path(path).parent_path().string()));
+  TRY(refuse_existing(path));
+  const Sources sources = sources_of(config);
+  GgufHeader header;
+  config_to_gguf(config_json, header);
+  header.u32("general.quantization_version", 2);
+  header.u32("general.file_type", 38);  // MXFP4 experts
+  add_vocabulary(config_json, options.vocabulary, header);
+  std::vector<Output> outputs;
+  int64_t offset = 0;
+  for (const ExpectedTensor& tensor : expected_tensors(config, WeightLayout::kGguf)) {
+    Output output = gguf_output(tensor, options.matrices, sources);
+    header.tensor(name_to_gguf(tensor.name), gguf_dtype(output), tensor.shape);
+    output.offset = offset;
+    offset +=
+        static_cast<int64_t>(gguf_padded(static_cast<uint64_t>(output.rows * output.row_bytes)));
+    outputs.push_back(output);
+  }
+  const std::string front = header.bytes();
+  const auto front_bytes = static_cast<int64_t>(front.size());
+  for (Output& output : outputs) output.offset += front_bytes;
+  // A half-written file does not carry the name of a model.
+  const std::string unfinished = path + ".incomplete";
+  {
+    TRY_ASSIGN(const SizedFile file, SizedFile::create(unfinished, front_bytes + offset));
+    TRY(file.write_at(0, reinterpret_cast<const uint8_t*>(front.data()), front_bytes));
+    TRY(Writer(source, file, std::move(outputs)).write(pool, progress));
+  }
+  std::error_code error;
+  std::filesystem::rename(unfinished, path, error);
+  if (error) {
+    return Error{ErrorCode::kIo, fmt::format("{}: cannot rename: {}", path, error.message())};
+  }
+  return {};
+}
+
+}  // namespace pelton::checkpoint
