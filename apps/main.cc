@@ -5,6 +5,7 @@
 
 #include "apps/verbs.h"
 #include "apps/version.h"
+#include "base/mapping_fault.h"
 #include "cli/command_line.h"
 #include "cli/exit_code.h"
 
@@ -24,6 +25,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   // A caller that ignores Ctrl-C on our behalf (nohup) is obeyed.
   if (std::signal(SIGINT, leave_at_once) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+  // Weights are read where they lie; a file that is cut short meanwhile is named.
+  base::end_on_mapping_fault(cli::kExitNoModel);
   const cli::CommandLine command_line(
       {.name = "pelton",
        .version = apps::kVersion,

@@ -33,6 +33,22 @@ inline float exp_of_negative(float x) {
   return x < -87.0f ? 0.0f : value;
 }
 
+// No NaN, no +infinity, and something to choose. On bits, so that the loop runs at the speed of
+// memory.
+bool are_usable(std::span<const float> logits) {
+  constexpr uint32_t kInfinity = 0x7F800000;
+  uint32_t broken = 0;
+  uint32_t finite = 0;
+  for (const float logit : logits) {
+    const auto bits = std::bit_cast<uint32_t>(logit);
+    const uint32_t magnitude = bits & 0x7FFFFFFF;
+    broken |=
+        static_cast<uint32_t>(magnitude > kInfinity) | static_cast<uint32_t>(bits == kInfinity);
+    finite |= static_cast<uint32_t>(magnitude < kInfinity);
+  }
+  return broken == 0 && finite != 0;
+}
+
 float highest_of(std::span<const float> logits) {
   float highest = kNever;
   for (const float logit : logits) highest = logit > highest ? logit : highest;
@@ -57,6 +73,10 @@ void apply_penalties(std::span<float> logits, const request::SamplingParams& par
 SampledChoice Sampler::sample(const SampleInput& input) {
   const request::SamplingParams& params = input.params;
   SampledChoice choice;
+  if (!are_usable(input.logits)) {
+    choice.usable = false;
+    return choice;
+  }
   if (params.logprobs >= 0) raw_.assign(input.logits.begin(), input.logits.end());
 
   if (input.history != nullptr) apply_penalties(input.logits, params, *input.history);

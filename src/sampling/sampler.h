@@ -14,13 +14,14 @@
 namespace pelton::sampling {
 
 struct SampledChoice {
+  bool usable = true;  // false: the row holds a NaN or an infinity, and there is no token
   TokenId token = 0;
   float logprob = 0.0f;                        // of the row as it came, natural logarithm
   std::vector<std::pair<TokenId, float>> top;  // best first, params.logprobs of them
 };
 
 struct SampleInput {
-  std::span<float> logits;  // overwritten; at least one must be finite
+  std::span<float> logits;  // overwritten
   const request::SamplingParams& params;
   const TokenHistory* history = nullptr;  // null: no penalties
   std::span<const TokenId> banned;        // not to be chosen

@@ -35,6 +35,18 @@ TEST(Sampler, GreedyTakesTheLowestIdAmongEquals) {
   EXPECT_EQ(sample({1, 3, 3, 2}, {.temperature = 0}, 0).token, 1);
 }
 
+TEST(Sampler, ARowThatIsNoNumbersGivesNoToken) {
+  const float nan = std::nanf("");
+  const float infinity = HUGE_VALF;
+  for (const float temperature : {0.0f, 1.0f}) {
+    for (const std::vector<float>& row :
+         {std::vector<float>{1, nan, 2}, {1, -nan}, {1, infinity}, {-infinity, -infinity}}) {
+      EXPECT_FALSE(sample(row, {.temperature = temperature}, 0).usable);
+    }
+    EXPECT_TRUE(sample({-infinity, 0}, {.temperature = temperature}, 0).usable);
+  }
+}
+
 TEST(Sampler, DrawsFollowTheSoftmax) {
   const std::vector<float> logits = {0.0f, std::log(2.0f), std::log(5.0f)};
   const auto seen = frequencies(logits, {.seed = 11});

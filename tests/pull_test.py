@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""pelton pull and pelton cache as a user meets them: a hub on the loopback, kill -9, exit codes.
+
+usage: pull_test.py BINARY
+"""
+import hashlib
+import http.server
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TINY = ROOT / "testdata" / "golden" / "tiny"
+MODEL = "someone/tiny"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+BINARY = None
+
+
+class Hub(http.server.ThreadingHTTPServer):
+    """One model of the given files. `rate`: bytes a second of each answer; None: as fast as can be."""
+    daemon_threads = True
+
+    def __init__(self, files, rate=None):
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.files, self.rate, self.sent, self.private = files, rate, 0, False
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, request, client_address):
+        pass  # a killed client
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def reply(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        step = len(body) if not self.server.rate else max(1, self.server.rate // 20)
+        for begin in range(0, len(body), max(step, 1)):
+            self.wfile.write(body[begin:begin + step])
+            self.server.sent += len(body[begin:begin + step])
+            if self.server.rate:
+                time.sleep(0.05)
+
+    def do_GET(self):
+        files = self.server.files
+        if self.server.private and self.headers.get("Authorization") != "Bearer hf_good":
+            return self.reply(401, X_Error_Code="RepoNotFound")
+        if self.path == f"/api/models/{MODEL}/revision/main?blobs=true":
+            siblings = [{"rfilename": name, "size": len(data),
+                         "lfs": {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}}
+                        for name, data in files.items()]
+            return self.reply(200, json.dumps({"sha": COMMIT, "siblings": siblings}).encode())
+        name = self.path.removeprefix(f"/{MODEL}/resolve/{COMMIT}/")
+        if name not in files:
+            return self.reply(404)
+        data = files[name]
+        tag = {"ETag": f'"{hashlib.sha256(data).hexdigest()}"'}
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if not wanted:
+            return self.reply(200, data, **tag)
+        first, last = int(wanted[1]), min(int(wanted[2]), len(data) - 1)
+        return self.reply(206, data[first:last + 1], Content_Range=f"bytes {first}-{last}/{len(data)}", **tag)
+
+    do_HEAD = do_GET
+
+
+class Pull(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.cache = pathlib.Path(self.folder.name) / "hub"
+
+    def environment(self, **more):
+        plain = {name: value for name, value in os.environ.items()
+                 if not name.startswith("HF_") and "proxy" not in name.lower()}
+        return {**plain, "HF_HUB_CACHE": str(self.cache), "HOME": self.folder.name, **more}
+
+    def pelton(self, *words, **environment):
+        return subprocess.run([BINARY, *map(str, words)], capture_output=True, timeout=120, check=False,
+                              env=self.environment(**environment))
+
+    def hub(self, files, rate=None):
+        hub = Hub(files, rate)
+        self.addCleanup(hub.server_close)
+        self.addCleanup(hub.shutdown)
+        return hub
+
+    def expect(self, code, done):
+        self.assertEqual(done.returncode, code, done.stderr.decode(errors="replace"))
+        return done
+
+    def test_a_pulled_model_is_found_listed_and_purged(self):
+        hub = self.hub({name: (TINY / name).read_bytes()
+                        for name in ("config.json", "generation_config.json", "model.safetensors")})
+        done = self.expect(0, self.pelton("pull", MODEL, "--endpoint", hub.url))
+        self.assertTrue(done.stdout.decode().strip().endswith(COMMIT))
+        self.assertNotIn(b"\x1b", done.stderr)
+        self.expect(0, self.pelton("inspect", MODEL))
+        sent = hub.sent
+        self.expect(0, self.pelton("pull", MODEL, HF_ENDPOINT=hub.url))
+        self.assertLess(hub.sent - sent, 2000)  # the list alone
+
+        listed = json.loads(self.expect(0, self.pelton("cache", "list", "--json")).stdout)
+        self.assertEqual([(one["model"], one["files"]) for one in listed], [(MODEL, 3)])
+        self.assertIn(MODEL.encode(), self.pelton("cache", "list").stdout)
+        self.expect(2, self.pelton("cache", "purge"))
+        self.expect(2, self.pelton("cache", "purge", MODEL, "--all"))
+        self.expect(4, self.pelton("cache", "purge", "someone/other"))
+        self.expect(0, self.pelton("cache", "purge", MODEL))
+        self.assertEqual([path for path in self.cache.rglob("*") if not path.is_dir()], [])
+        self.expect(4, self.pelton("inspect", MODEL))
+        self.expect(0, self.pelton("cache", "purge", "--all"))
+
+    def test_a_killed_pull_continues(self):
+        weights = random.Random(5).randbytes(24 << 20)
+        hub = self.hub({"model.safetensors": weights, "config.json": b"{}"}, rate=4 << 20)
+        command = [BINARY, "pull", MODEL, "--endpoint", hub.url, "--connections", "3"]
+        blobs = self.cache / "models--someone--tiny" / "blobs"
+        kills = 0
+        for target in (4 << 20, 10 << 20, 16 << 20):
+            with subprocess.Popen(command, env=self.environment(), stderr=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL) as running:
+                deadline = time.monotonic() + 60
+                while hub.sent < target and running.poll() is None and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                running.kill()
+                kills += running.wait() == -9
+        self.assertEqual(kills, 3)
+        self.assertTrue(list(blobs.glob("*.incomplete")))
+        self.assertFalse((self.cache / "models--someone--tiny" / "refs").exists())
+        hub.rate = None
+        time.sleep(0.5)  # answers to the dead end
+        sent = hub.sent
+        done = self.expect(0, self.pelton(*command[1:]))
+        self.assertLess(hub.sent - sent, 16 << 20)
+        got = pathlib.Path(done.stdout.decode().strip()) / "model.safetensors"
+        self.assertEqual(got.read_bytes(), weights)
+        self.assertFalse(list(blobs.glob("*pelton*")))
+        self.assertTrue(got.is_symlink())
+
+    def test_ctrl_c_is_130_and_keeps_what_came(self):
+        hub = self.hub({"model.safetensors": bytes(16 << 20)}, rate=1 << 20)
+        with subprocess.Popen([BINARY, "pull", MODEL, "--endpoint", hub.url], env=self.environment(),
+                              stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
+            while hub.sent < 2 << 20 and running.poll() is None:
+                time.sleep(0.02)
+            running.send_signal(2)
+            self.assertIn(b"continues", running.stderr.read())
+            self.assertEqual(running.wait(30), 130)
+
+    def test_a_token_opens_a_private_model(self):
+        hub = self.hub({"config.json": b"{}"})
+        hub.private = True
+        done = self.expect(4, self.pelton("pull", MODEL, "--endpoint", hub.url))
+        self.assertIn(b"HF_TOKEN", done.stderr)
+        done = self.expect(4, self.pelton("pull", MODEL, "--endpoint", hub.url, HF_TOKEN="hf_wrong"))
+        self.assertNotIn(b"hf_wrong", done.stderr)
+        self.expect(0, self.pelton("pull", MODEL, "--endpoint", hub.url, HF_TOKEN="hf_good"))
+
+    def test_wrong_uses(self):
+        hub = self.hub({"config.json": b"{}"})
+        self.expect(2, self.pelton("pull", "../x", "--endpoint", hub.url))
+        self.expect(2, self.pelton("pull", MODEL, "--endpoint", "nowhere"))
+        self.expect(4, self.pelton("pull", "someone/other", "--endpoint", hub.url))
+        self.expect(1, self.pelton("pull", MODEL, "--endpoint", hub.url, HF_HUB_OFFLINE="1"))
+
+
+if __name__ == "__main__":
+    BINARY = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()
