@@ -70,6 +70,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   request.messages = read_messages(fields);
   ToolFields tools = read_tools(fields);
   request.tools = std::move(tools.functions);
+  request.forced_call = std::move(tools.forced_call);
   request.warnings = std::move(tools.warnings);
 
   if (const Json* kwargs = fields.object("chat_template_kwargs")) {

@@ -20,6 +20,7 @@ struct ChatRequest {
   std::string model;  // empty: the only one there is
   std::vector<ChatMessage> messages;
   std::vector<FunctionTool> tools;
+  std::optional<ForcedCall> forced_call;
   std::optional<ReasoningEffort> reasoning_effort;
   bool include_reasoning = true;
   int top_logprobs = -1;  // -1: no logprobs

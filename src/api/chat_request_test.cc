@@ -136,10 +136,12 @@ const Bad kBad[] = {
     {with(R"("tools":[{"type":"function","function":{"name":"f"}},)"
           R"({"type":"function","function":{"name":"f"}}])"),
      "tools[1].function.name", "two functions"},
-    {with(R"("tool_choice":"required")"), "tool_choice", "not supported"},
+    {with(R"("tool_choice":"required")"), "tool_choice", "no function"},
     {with(R"("tool_choice":"perhaps")"), "tool_choice", "must be"},
-    {with(R"("tool_choice":{"type":"function","function":{"name":"f"}})"), "tool_choice",
-     "not supported"},
+    {with(R"("tool_choice":{"type":"function","function":{"name":"f"}})"),
+     "tool_choice.function.name", "must name a function"},
+    {with(R"("tool_choice":{"type":"function"})"), "tool_choice.function", "missing"},
+    {with(R"("tool_choice":{"type":"allowed_tools"})"), "tool_choice.type", "must be"},
     {with(R"("priority":1000000000)"), "priority", "from -1000"},
     {with(R"("priority":"high")"), "priority", "an integer"},
     {with("\"user\":\"" + std::string(1 << 20, 'x') + "\""), "user", "at most 1024"},
@@ -269,6 +271,18 @@ TEST(ChatRequest, ToolChoiceNoneLeavesNoTools) {
                       R"("tool_choice":"auto")"))
                 .tools.size(),
             1u);
+}
+
+TEST(ChatRequest, ToolChoiceForcesACall) {
+  const std::string f = R"({"type":"function","function":{"name":"f"}})";
+  const std::string g = R"({"type":"function","function":{"name":"g"}})";
+  const auto forced = [&](const std::string& tools, const std::string& choice) {
+    return good(with("\"tools\":[" + tools + "],\"tool_choice\":" + choice)).forced_call;
+  };
+  EXPECT_EQ(forced(f + "," + g, g).value().function_name, "g");
+  EXPECT_EQ(forced(f + "," + g, "\"required\"").value().function_name, "");
+  EXPECT_EQ(forced(f, "\"required\"").value().function_name, "f");
+  EXPECT_FALSE(forced(f, "\"auto\"").has_value());
 }
 
 TEST(ChatRequest, TheEffortOfTheBodyWinsOverTheTemplates) {

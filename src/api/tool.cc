@@ -68,11 +68,38 @@ void read_functions(const Fields& body, ToolFields& read) {
   }
 }
 
+bool offers(const ToolFields& read, std::string_view name) {
+  return std::any_of(read.functions.begin(), read.functions.end(),
+                     [&](const FunctionTool& function) { return function.name == name; });
+}
+
+// {"type": "function", "function": {"name": "f"}}
+void force_named(const Fields& choice, ToolFields& read) {
+  const std::string* type = choice.text("type", 256);
+  if (type == nullptr || *type != "function") {
+    choice.refuse("type", fmt::format("'{}' must be 'function'", choice.path("type")));
+    return;
+  }
+  const Json* function = choice.object("function");
+  if (function == nullptr) {
+    choice.refuse("function", fmt::format("'{}' is missing", choice.path("function")));
+    return;
+  }
+  const Fields fields(*function, choice.path("function"), choice.complaint());
+  const std::string* name = fields.text("name", kToolNameBytesMax);
+  if (fields.failed()) return;
+  if (name == nullptr || !offers(read, *name)) {
+    fields.refuse("name", fmt::format("'{}' must name a function of 'tools'", fields.path("name")));
+    return;
+  }
+  read.forced_call = ForcedCall{*name};
+}
+
 void apply_choice(const Fields& body, ToolFields& read) {
   const Json* choice = body.find("tool_choice");
   if (choice == nullptr) return;
   if (choice->is_object()) {
-    body.refuse_unsupported("tool_choice", "forcing one function to be called");
+    force_named(Fields(*choice, "tool_choice", body.complaint()), read);
     return;
   }
   const std::string* word = body.text("tool_choice", 64);
@@ -80,7 +107,13 @@ void apply_choice(const Fields& body, ToolFields& read) {
   if (*word == "none") {
     read.functions.clear();
   } else if (*word == "required") {
-    body.refuse_unsupported("tool_choice", "'required' (forcing a call)");
+    if (read.functions.empty()) {
+      body.refuse("tool_choice", "'tool_choice' is 'required', but 'tools' has no function");
+      return;
+    }
+    // Of one function the name is no question.
+    const bool only_one = read.functions.size() == 1;
+    read.forced_call = ForcedCall{only_one ? read.functions.front().name : std::string()};
   } else if (*word != "auto") {
     body.refuse("tool_choice", "'tool_choice' must be 'none', 'auto', 'required' or an object");
   }

@@ -20,13 +20,19 @@ struct FunctionTool {
 inline constexpr size_t kToolsMax = 128;
 inline constexpr size_t kToolNameBytesMax = 64;
 
+// The model must call a function: this one, or any if the name is empty.
+struct ForcedCall {
+  std::string function_name;
+};
+
 struct ToolFields {
   std::vector<FunctionTool> functions;
+  std::optional<ForcedCall> forced_call;
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };
 
-// "tools" and "tool_choice". With "none" no function is left; a choice that would have to be
-// enforced and cannot be yet is refused.
+// "tools" and "tool_choice". With "none" no function is left; a choice among some of them
+// ("allowed_tools") is refused, as nothing would enforce it.
 ToolFields read_tools(const Fields& body);
 
 // 1..64 letters, digits, '_', '-' and '.', the set that Harmony headers carry unharmed.

@@ -46,7 +46,12 @@ ChatAnswer::ChatAnswer(const ServedModel& model, Options options)
       options_(std::move(options)),
       chunks_(options_.head, options_.include_usage),
       builder_(model.tokenizer, model.harmony, {}),
-      stop_filter_(options_.stop, options_.stop_text) {}
+      stop_filter_(options_.stop, options_.stop_text) {
+  for (const TokenId token : options_.opening) {
+    builder_.push(token, delta_);
+    add(delta_);
+  }
+}
 
 Answer::Wants ChatAnswer::push(size_t choice, const engine::SampledToken& token) {
   CHECK(choice == 0);

@@ -24,6 +24,7 @@ class ChatAnswer final : public Answer {
     bool stream = false;
     bool include_usage = false;
     uint64_t call_id_seed = 0;
+    std::vector<TokenId> opening;  // what stands in the prompt after "<|start|>assistant"
   };
 
   ChatAnswer(const ServedModel& model, Options options);

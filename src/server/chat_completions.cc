@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "api/chat_request.h"
+#include "chat/call_opening.h"
 #include "chat/harmony_renderer.h"
 #include "server/chat_answer.h"
 #include "server/chat_conversation.h"
@@ -22,6 +23,12 @@ std::vector<TokenId> prompt_of(const api::ChatRequest& request, const ServedMode
   const std::string date = model.current_date.value_or(base::local_date(clock.unix_ms()));
   const chat::HarmonyRenderer renderer(model.tokenizer, model.harmony);
   return renderer.render(conversation_of(request, date), {});
+}
+
+// What the model's turn is opened with; empty if it is free.
+std::vector<TokenId> opening_of(const api::ChatRequest& request, const ServedModel& model) {
+  if (!request.forced_call) return {};
+  return chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);
 }
 
 ChatAnswer::Options answer_options(const api::ChatRequest& request, const ServedModel& model,
@@ -56,10 +63,13 @@ void Server::answer_chat_completion(Call call) {
   if (model_named(call, request.model) == nullptr) return;
   add_warnings(request.warnings, call.headers);
 
+  const std::vector<TokenId> opening = opening_of(request, *model);
+  std::vector<TokenId> prompt = prompt_of(request, *model, clock_);
+  prompt.insert(prompt.end(), opening.begin(), opening.end());
   std::string id = random_id("chatcmpl-", {.seed = draw(), .counter = 0});
   auto made = generation_request(*model, request.generation,
                                  {.id = id,
-                                  .prompt = prompt_of(request, *model, clock_),
+                                  .prompt = std::move(prompt),
                                   .prompt_field = "messages",
                                   .logprobs = request.top_logprobs,
                                   .seed_if_none = draw()});
@@ -70,6 +80,7 @@ void Server::answer_chat_completion(Call call) {
 
   ChatAnswer::Options options = answer_options(request, *model, id, clock_);
   options.call_id_seed = draw();
+  options.opening = opening;
   const bool streamed = request.generation.stream;
   Generation::Parts parts{.id = std::move(id),
                           .call = std::move(call),

@@ -18,7 +18,9 @@ constexpr std::string_view kScript = R"({"rules": [
   {"when": "sunny", "then": "<|channel|>final<|message|>It is sunny \ud83d\udc96.<|return|>"},
   {"when": "control", "then": "<|start|><|message|><|channel|><|call|>"},
   {"when": "endless", "then": ["<|channel|>analysis<|message|>", {"text": "on and on ", "times": 2000}]},
-  {"when": "raw prompt", "then": "text END more<|return|>"}
+  {"when": "raw prompt", "then": "text END more<|return|>"},
+  {"when": "assistant to=functions", "then": ".second<|channel|>commentary json<|message|>{}<|call|>"},
+  {"when": "functions.first<|channel|>commentary <|constrain|>json<|message|>", "then": "{\"a\":1}<|call|>"}
 ]})";
 
 std::string chat(std::string_view words, std::string_view extra) {
@@ -94,6 +96,21 @@ TEST(Server, ToolRoundTrip) {
                                                                           "}");
   EXPECT_EQ(whole_text(answer.body).content, "It is sunny \xF0\x9F\x92\x96.");
   EXPECT_TRUE(answer.headers.has("x-pelton-warning"));
+}
+
+TEST(Server, ToolChoiceMakesTheModelCall) {
+  ServerHouse house(kScript, {});
+  const std::string tools = R"("tools":[{"type":"function","function":{"name":"first"}},)"
+                            R"({"type":"function","function":{"name":"second"}}],"tool_choice":)";
+  const ChatText named =
+      ask(house, "hi", tools + R"({"type":"function","function":{"name":"first"}})");
+  ASSERT_EQ(named.calls.size(), 1u);
+  EXPECT_EQ(named.calls[0], std::pair(std::string("first"), std::string(R"({"a":1})")));
+  EXPECT_EQ(named.finish_reason, "tool_calls");
+
+  const ChatText any = ask(house, "hi", tools + R"("required")");
+  ASSERT_EQ(any.calls.size(), 1u);
+  EXPECT_EQ(any.calls[0], std::pair(std::string("second"), std::string("{}")));
 }
 
 TEST(Server, StopStringsCutTheContentOnly) {
