@@ -57,6 +57,7 @@ Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::
       .sampling = {},
       .reasoning_field = arguments.text("--reasoning-field"),
       .current_date = {},
+      .control_tokens_in_prompts = arguments.has("--allow-control-tokens"),
   };
   if (!named && served.id != argument) served.aliases.push_back(argument);
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
@@ -193,6 +194,9 @@ cli::Verb serve_verb() {
                  .help = "the field that reasoning comes in",
                  .default_text = "reasoning_content",
                  .choices = {"reasoning_content", "reasoning"}},
+                {.name = "--allow-control-tokens",
+                 .help = "token-id prompts of /v1/completions may hold control tokens",
+                 .kind = Flag::Kind::kSwitch},
                 {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
       .examples = {"pelton serve openai/gpt-oss-20b",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
