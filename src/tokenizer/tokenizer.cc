@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "tokenizer/byte_pair_encoder.h"
 #include "tokenizer/incremental_decoder.h"
+#include "tokenizer/normal_form.h"
 #include "tokenizer/o200k_splitter.h"
 #include "tokenizer/regex_splitter.h"
 #include "tokenizer/special_texts.h"
@@ -87,6 +88,7 @@ struct Tokenizer::State {
   TokenLookup lookup;
   BytePairEncoder encoder;
   bool whole_pieces_first;
+  bool normal_form_c;
   std::unique_ptr<Splitter> splitter;
   SpecialTexts added;
   std::vector<bool> special;  // by id
@@ -95,6 +97,8 @@ struct Tokenizer::State {
 
   // `text` is valid UTF-8.
   void encode(std::string_view text, std::vector<TokenId>& out) const {
+    std::string composed;
+    if (normal_form_c) text = tokenizer::normal_form_c(text, composed);
     splitter->split(text, [&](std::string_view piece) {
       if (whole_pieces_first) {
         const TokenId whole = lookup.find(tokens, piece);
@@ -125,6 +129,7 @@ Result<std::unique_ptr<Tokenizer::State>> Tokenizer::State::make(TokenizerParts 
                 .lookup = std::move(parts.lookup),
                 .encoder = BytePairEncoder(byte_tokens, std::move(parts.merges)),
                 .whole_pieces_first = parts.whole_pieces_first,
+                .normal_form_c = parts.normal_form_c,
                 .splitter = std::move(splitter),
                 .added = std::move(added),
                 .special = std::move(special)});

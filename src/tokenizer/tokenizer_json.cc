@@ -1,5 +1,6 @@
 #include "tokenizer/tokenizer_json.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -35,17 +36,26 @@ Result<void> check_model(const Draft& draft, const std::string& name) {
   if (draft.model.number("dropout").value_or(0) != 0) {
     return unsupported_tokenizer(name, "model.dropout", "is set");
   }
-  const Json* normalizer = draft.document.find("normalizer");
-  if (normalizer != nullptr && !normalizer->is_null()) {
-    return unsupported_tokenizer(
-        name, "normalizer",
-        fmt::format("is {}, expected null", normalizer->string("type").value_or("set")));
-  }
   return {};
 }
 
+// Whether text is brought into form C first, as Qwen's files ask for.
+Result<bool> read_normalizer(const Draft& draft, const std::string& name) {
+  const Json* normalizer = draft.document.find("normalizer");
+  if (normalizer == nullptr || normalizer->is_null()) return false;
+  const std::string type = normalizer->string("type").value_or("set");
+  if (type == "NFC") return true;
+  return unsupported_tokenizer(name, "normalizer",
+                               fmt::format("is {}, expected null or NFC", type));
+}
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
 Result<AddedToken> read_added_token(const Json& entry, const std::string& name,
-                                    const std::string& field) {
+                                    const std::string& field, bool normalized) {
   const std::optional<int64_t> id = entry.integer("id");
   if (!id || *id < 0 || *id >= kTokenIdsMax) {
     return bad_tokenizer(name, field + ".id",
@@ -61,17 +71,24 @@ Result<AddedToken> read_added_token(const Json& entry, const std::string& name,
       return unsupported_tokenizer(name, fmt::format("{}.{}", field, flag), "is true");
     }
   }
+  // "normalized" says whether it is looked for in the normalized text. Added tokens are looked for
+  // in the text as it is; for plain ASCII, which form C leaves alone, there is no difference.
+  if (normalized && entry.boolean("normalized").value_or(false) && !is_ascii(*content)) {
+    return unsupported_tokenizer(name, field + ".normalized", "is true and there is a normalizer");
+  }
   return AddedToken{static_cast<TokenId>(*id), *content, entry.boolean("special").value_or(false)};
 }
 
-Result<std::vector<AddedToken>> read_added_tokens(const Draft& draft, const std::string& name) {
+Result<std::vector<AddedToken>> read_added_tokens(const Draft& draft, const std::string& name,
+                                                  bool normalized) {
   std::vector<AddedToken> added;
   const Json* entries = draft.document.find("added_tokens");
   if (entries == nullptr || entries->is_null()) return added;
   if (!entries->is_array()) return bad_tokenizer(name, "added_tokens", "is not an array");
   for (const Json& entry : entries->as_array()) {
-    TRY_ASSIGN(AddedToken token,
-               read_added_token(entry, name, fmt::format("added_tokens[{}]", added.size())));
+    TRY_ASSIGN(
+        AddedToken token,
+        read_added_token(entry, name, fmt::format("added_tokens[{}]", added.size()), normalized));
     added.push_back(std::move(token));
   }
   return added;
@@ -186,7 +203,8 @@ Result<TokenizerParts> read_tokenizer_json(std::string_view text, const std::str
   }
   TRY_ASSIGN(const Draft draft, read_tokenizer_json_draft(text, name));
   TRY(check_model(draft, name));
-  TRY_ASSIGN(std::vector<AddedToken> added, read_added_tokens(draft, name));
+  TRY_ASSIGN(const bool normal_form_c, read_normalizer(draft, name));
+  TRY_ASSIGN(std::vector<AddedToken> added, read_added_tokens(draft, name, normal_form_c));
   TRY_ASSIGN(std::vector<std::string> patterns,
              read_split_patterns(draft.document.find("pre_tokenizer"), name));
   VocabularyReader vocabulary(draft, name);
@@ -199,6 +217,7 @@ Result<TokenizerParts> read_tokenizer_json(std::string_view text, const std::str
                         .lookup = std::move(lookup),
                         .merges = std::move(merges),
                         .whole_pieces_first = ignore_merges,
+                        .normal_form_c = normal_form_c,
                         .split_patterns = std::move(patterns),
                         .added = std::move(added)};
 }

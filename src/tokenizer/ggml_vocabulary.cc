@@ -1,0 +1,139 @@
+#include "tokenizer/ggml_vocabulary.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/utf8.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/o200k_splitter.h"
+#include "tokenizer/tokenizer_json_draft.h"
+#include "tokenizer/tokenizer_json_writer.h"
+#include "tokenizer/tokenizer_parts.h"
+
+namespace pelton::tokenizer {
+namespace {
+
+// Adds one token of the file to what a tokenizer.json would say.
+Result<void> add_token(TokenId id, std::string_view text, GgmlTokenType type,
+                       const std::string& name, TokenizerFile& file) {
+  const auto bad = [&](const std::string& what) {
+    return bad_tokenizer(name, fmt::format("tokenizer.ggml.tokens[{}]", id), what);
+  };
+  if (text.size() > 4 * kTokenBytesMax) {
+    return bad(fmt::format("has {} bytes, the limit is {}", text.size(), kTokenBytesMax));
+  }
+  if (!base::is_valid_utf8(text)) return bad("is not UTF-8");
+  switch (type) {
+    case GgmlTokenType::kControl:
+    case GgmlTokenType::kUserDefined:
+      if (text.empty()) return bad("is empty");
+      file.added.push_back({id, std::string(text), type == GgmlTokenType::kControl});
+      return {};
+    case GgmlTokenType::kUnused:
+      return {};
+    case GgmlTokenType::kNormal:
+      if (text.empty() || !append_letter_bytes(text, file.tokens[static_cast<size_t>(id)])) {
+        return bad("is not in the byte alphabet");
+      }
+      return {};
+    default:
+      return unsupported_tokenizer(name, fmt::format("tokenizer.ggml.token_type[{}]", id),
+                                   fmt::format("is {}", static_cast<int32_t>(type)));
+  }
+}
+
+Result<void> add_merge(size_t index, std::string_view text, const std::string& name,
+                       TokenizerFile& file) {
+  const size_t space = text.find(' ');
+  TokenizerFile::Merge merge;
+  if (space == std::string_view::npos || !base::is_valid_utf8(text) ||
+      !append_letter_bytes(text.substr(0, space), merge.left) ||
+      !append_letter_bytes(text.substr(space + 1), merge.right) || merge.left.empty() ||
+      merge.right.empty()) {
+    return bad_tokenizer(name, fmt::format("tokenizer.ggml.merges[{}]", index),
+                         "is not two texts in the byte alphabet with a space between");
+  }
+  file.merges.push_back(std::move(merge));
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> tokenizer_json_of(const GgmlVocabulary& vocabulary, const std::string& name) {
+  if (vocabulary.model != "gpt2") {
+    return unsupported_tokenizer(name, "tokenizer.ggml.model",
+                                 fmt::format("is \"{}\", expected \"gpt2\" (byte-level BPE)",
+                                             base::replace_invalid_utf8(vocabulary.model)));
+  }
+  if (vocabulary.split != "gpt-4o") {
+    return unsupported_tokenizer(name, "tokenizer.ggml.pre",
+                                 fmt::format("is \"{}\", expected \"gpt-4o\"",
+                                             base::replace_invalid_utf8(vocabulary.split)));
+  }
+  if (!vocabulary.types.empty() && vocabulary.types.size() != vocabulary.tokens.size()) {
+    return bad_tokenizer(name, "tokenizer.ggml.token_type",
+                         fmt::format("has {} entries, but there are {} tokens",
+                                     vocabulary.types.size(), vocabulary.tokens.size()));
+  }
+  if (vocabulary.tokens.size() > static_cast<size_t>(kTokenIdsMax)) {
+    return bad_tokenizer(
+        name, "tokenizer.ggml.tokens",
+        fmt::format("has {} entries, the limit is {}", vocabulary.tokens.size(), kTokenIdsMax));
+  }
+  TokenizerFile file;
+  file.split_pattern = kO200kPattern;
+  file.merge_form = MergeForm::kStrings;
+  file.tokens.resize(vocabulary.tokens.size());
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const auto type = vocabulary.types.empty() ? GgmlTokenType::kNormal
+                                               : static_cast<GgmlTokenType>(vocabulary.types[id]);
+    TRY(add_token(static_cast<TokenId>(id), vocabulary.tokens[id], type, name, file));
+  }
+  for (size_t i = 0; i < vocabulary.merges.size(); ++i) {
+    TRY(add_merge(i, vocabulary.merges[i], name, file));
+  }
+  return write_tokenizer_json(file);
+}
+
+Result<GgmlTables> ggml_tables_of(std::string_view tokenizer_json, const std::string& name,
+                                  int vocab_size) {
+  TRY_ASSIGN(const TokenizerJsonDraft draft, read_tokenizer_json_draft(tokenizer_json, name));
+  GgmlTables tables;
+  const auto count = static_cast<size_t>(vocab_size);
+  tables.tokens.resize(count);
+  tables.types.assign(count, static_cast<int32_t>(GgmlTokenType::kUnused));
+  const auto set = [&](int64_t id, std::string_view text, GgmlTokenType type) -> Result<void> {
+    if (id < 0 || id >= vocab_size) {
+      return bad_tokenizer(name, "vocab",
+                           fmt::format("has id {}, but the model has {} tokens", id, vocab_size));
+    }
+    tables.tokens[static_cast<size_t>(id)] = text;
+    tables.types[static_cast<size_t>(id)] = static_cast<int32_t>(type);
+    return {};
+  };
+  for (const TokenizerJsonDraft::VocabEntry& entry : draft.vocab) {
+    TRY(set(entry.id, draft.text(entry), GgmlTokenType::kNormal));
+  }
+  if (const Json* added = draft.document.find("added_tokens");
+      added != nullptr && added->is_array()) {
+    for (const Json& token : added->as_array()) {
+      TRY(set(token.integer("id").value_or(-1), token.string("content").value_or(""),
+              token.boolean("special").value_or(false) ? GgmlTokenType::kControl
+                                                       : GgmlTokenType::kUserDefined));
+    }
+  }
+  for (size_t id = 0; id < count; ++id) {
+    if (tables.tokens[id].empty()) tables.tokens[id] = fmt::format("[PAD{}]", id);
+  }
+  for (const TokenizerJsonDraft::Merge& merge : draft.merges) {
+    std::string text;
+    append_byte_letters(draft.left(merge), text);
+    text += ' ';
+    append_byte_letters(draft.right(merge), text);
+    tables.merges.push_back(std::move(text));
+  }
+  return tables;
+}
+
+}  // namespace pelton::tokenizer

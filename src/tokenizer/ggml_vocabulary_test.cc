@@ -1,0 +1,89 @@
+#include "tokenizer/ggml_vocabulary.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_json_writer.h"
+
+namespace pelton::tokenizer {
+namespace {
+
+struct Views {
+  explicit Views(const GgmlTables& tables)
+      : tokens(tables.tokens.begin(), tables.tokens.end()),
+        merges(tables.merges.begin(), tables.merges.end()),
+        types(tables.types) {}
+  GgmlVocabulary vocabulary() const { return {"gpt2", "gpt-4o", tokens, merges, types}; }
+
+  std::vector<std::string_view> tokens;
+  std::vector<std::string_view> merges;
+  std::vector<int32_t> types;
+};
+
+GgmlTables tables(int vocab_size) {
+  return ggml_tables_of(synthetic_tokenizer_json(vocab_size).value(), "synthetic", vocab_size)
+      .value();
+}
+
+TEST(GgmlVocabulary, ThereAndBackGivesTheSameIds) {
+  const std::string json = synthetic_tokenizer_json(3000).value();
+  const Views views(tables(3000));
+  const Result<std::string> again = tokenizer_json_of(views.vocabulary(), "model.gguf");
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  const Tokenizer first = Tokenizer::from_json(json, "tokenizer.json").value();
+  const Tokenizer second = Tokenizer::from_json(*again, "model.gguf").value();
+  EXPECT_EQ(first.vocab_size(), second.vocab_size());
+  for (const char* text : {"abcdef hello wheel <|start|>user", "Grüße, 水車! \t\n  x", ""}) {
+    EXPECT_EQ(first.encode(text), second.encode(text));
+    EXPECT_EQ(first.encode_with_special(text), second.encode_with_special(text));
+  }
+  for (TokenId id = 0; id < first.vocab_size(); ++id) {
+    ASSERT_EQ(first.bytes(id), second.bytes(id)) << id;
+    ASSERT_EQ(first.is_special(id), second.is_special(id)) << id;
+  }
+}
+
+TEST(GgmlVocabulary, UnusedIdsHaveNoToken) {
+  GgmlTables made = tables(400);
+  made.tokens.push_back("[PAD400]");
+  made.types.push_back(static_cast<int32_t>(GgmlTokenType::kUnused));
+  const Views views(made);
+  const Tokenizer tokenizer =
+      Tokenizer::from_json(*tokenizer_json_of(views.vocabulary(), "g"), "g").value();
+  EXPECT_EQ(tokenizer.vocab_size(), 400);
+  EXPECT_THAT(tokenizer.encode("[PAD400]"), testing::SizeIs(testing::Gt(1u)));
+}
+
+TEST(GgmlVocabulary, SaysWhatIsWrong) {
+  const auto refused = [](GgmlTables made, const char* words, std::string_view model = "gpt2",
+                          std::string_view split = "gpt-4o") {
+    const Views views(made);
+    GgmlVocabulary vocabulary = views.vocabulary();
+    vocabulary.model = model;
+    vocabulary.split = split;
+    const Result<std::string> json = tokenizer_json_of(vocabulary, "m.gguf");
+    ASSERT_FALSE(json.ok()) << words;
+    EXPECT_THAT(json.error().message, testing::HasSubstr(words));
+  };
+  const GgmlTables good = tables(300);
+  refused(good, "tokenizer.ggml.model", "llama");
+  refused(good, "tokenizer.ggml.pre", "gpt2", "qwen2");
+  GgmlTables bad = good;
+  bad.tokens[7] = "a b";
+  refused(bad, "tokenizer.ggml.tokens[7]");
+  bad = good;
+  bad.merges[0] = "nospace";
+  refused(bad, "tokenizer.ggml.merges[0]");
+  bad = good;
+  bad.types.pop_back();
+  refused(bad, "tokenizer.ggml.token_type");
+  bad = good;
+  bad.types[3] = 99;
+  refused(bad, "tokenizer.ggml.token_type[3]");
+}
+
+}  // namespace
+}  // namespace pelton::tokenizer
