@@ -1,4 +1,6 @@
 // pelton synth: a checkpoint of random weights in the published layout.
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "apps/verbs.h"
@@ -8,6 +10,7 @@
 #include "checkpoint/synthetic.h"
 #include "cli/human_size.h"
 #include "cli/progress.h"
+#include "tokenizer/ggml_vocabulary.h"
 #include "tokenizer/tokenizer_json_writer.h"
 
 namespace pelton::apps {
@@ -15,26 +18,39 @@ namespace {
 
 using cli::Flag;
 
-// A vocabulary too small for every byte and the control tokens gets no tokenizer: such a model is
-// run on token ids.
-Result<void> write_tokenizer(const Json& config, const std::string& folder) {
-  const int64_t vocab_size = config.integer("vocab_size").value_or(0);
+// Empty for a vocabulary too small for every byte and the control tokens: such a model is run on
+// token ids.
+Result<std::string> make_tokenizer(int vocab_size) {
   if (vocab_size < tokenizer::kSyntheticVocabularyMin) {
-    fmt::print(stderr, "a vocabulary of {} has no room for text: no tokenizer.json is written\n",
+    fmt::print(stderr, "a vocabulary of {} has no room for text: no tokenizer is written\n",
                vocab_size);
-    return {};
+    return std::string();
   }
-  TRY_ASSIGN(const std::string text,
-             tokenizer::synthetic_tokenizer_json(static_cast<int>(vocab_size)));
-  return base::write_file(folder + "/tokenizer.json", text);
+  return tokenizer::synthetic_tokenizer_json(vocab_size);
+}
+
+Result<checkpoint::GgufOptions> gguf_options(const cli::Arguments& arguments,
+                                             const std::string& tokenizer, int vocab_size) {
+  checkpoint::GgufOptions options;
+  if (arguments.text("--gguf-type") == "q8_0") options.matrices = tensor::DType::kQ8_0;
+  if (tokenizer.empty()) return options;
+  TRY_ASSIGN(tokenizer::GgmlTables tables,
+             tokenizer::ggml_tables_of(tokenizer, "the synthetic tokenizer", vocab_size));
+  options.vocabulary.tokens = std::move(tables.tokens);
+  options.vocabulary.merges = std::move(tables.merges);
+  options.vocabulary.types = std::move(tables.types);
+  return options;
 }
 
 Result<void> run(const cli::Arguments& arguments) {
-  const std::string& folder = arguments.text("OUT");
+  const std::string& out = arguments.text("OUT");
+  const std::string& format = arguments.text("--format");
   TRY_ASSIGN(checkpoint::SyntheticOptions options,
              checkpoint::synthetic_like(arguments.text("--like"),
                                         static_cast<int>(arguments.integer("--layers"))));
   options.seed = static_cast<uint64_t>(arguments.integer("--seed"));
+  const auto vocab_size = static_cast<int>(options.config.integer("vocab_size").value_or(0));
+  TRY_ASSIGN(const std::string tokenizer, make_tokenizer(vocab_size));
 
   const base::SystemClock clock;
   base::ThreadPool pool({});
@@ -43,14 +59,26 @@ Result<void> run(const cli::Arguments& arguments) {
   int64_t bytes = 0;
   {
     cli::Progress progress("writing", cli::Progress::Unit::kBytes, clock);
-    TRY(checkpoint::write_synthetic(options, folder, pool, [&](int64_t done, int64_t total) {
+    const auto report = [&](int64_t done, int64_t total) {
       bytes = total;
       progress.update(done, total);
-    }));
+    };
+    if (format == "gguf") {
+      TRY_ASSIGN(const checkpoint::GgufOptions gguf,
+                 gguf_options(arguments, tokenizer, vocab_size));
+      const std::string file = out.ends_with(".gguf") ? out : out + "/model.gguf";
+      TRY(checkpoint::write_synthetic_gguf(options, gguf, file, pool, report));
+    } else if (format == "original") {
+      TRY(checkpoint::write_synthetic_original(options, out, pool, report));
+    } else {
+      TRY(checkpoint::write_synthetic(options, out, pool, report));
+    }
   }
-  TRY(write_tokenizer(options.config, folder));
+  if (format != "gguf" && !tokenizer.empty()) {
+    TRY(base::write_file(out + "/tokenizer.json", tokenizer));
+  }
   const double seconds = static_cast<double>(clock.now_ns() - start_ns) * 1e-9;
-  fmt::print(stderr, "{}: {} of random weights in {} ({}/s)\n", folder,
+  fmt::print(stderr, "{}: {} of random weights in {} ({}/s)\n", out,
              cli::format_bytes(static_cast<double>(bytes)), cli::format_duration(seconds),
              cli::format_bytes(static_cast<double>(bytes) / seconds));
   return {};
@@ -65,8 +93,10 @@ cli::Verb synth_verb() {
       .about =
           "For measuring where the real weights cannot be had: config.json, safetensors and\n"
           "tokenizer.json in the published layout, with sane scales. Same shape and seed, same "
-          "bytes.",
-      .positionals = {{"OUT", "the folder to make"}},
+          "bytes.\n"
+          "--format writes the same weights in OpenAI's original layout or as one GGUF file: with\n"
+          "--gguf-type bf16 they compute the same bits, with q8_0 nearly so.",
+      .positionals = {{"OUT", "the folder to make, or a FILE.gguf"}},
       .flags = {{.name = "--like",
                  .value = "SHAPE",
                  .help = "gpt-oss-20b, gpt-oss-120b or a config.json",
@@ -77,6 +107,16 @@ cli::Verb synth_verb() {
                  .kind = Flag::Kind::kInteger,
                  .default_text = "0",
                  .most = 1024},
+                {.name = "--format",
+                 .value = "F",
+                 .help = "the layout",
+                 .default_text = "hf",
+                 .choices = {"hf", "original", "gguf"}},
+                {.name = "--gguf-type",
+                 .value = "T",
+                 .help = "what a GGUF file holds attention, embedding and head in",
+                 .default_text = "bf16",
+                 .choices = {"bf16", "q8_0"}},
                 {.name = "--seed",
                  .value = "S",
                  .help = "of the random weights",
@@ -84,7 +124,8 @@ cli::Verb synth_verb() {
                  .default_text = "0"}},
       .examples = {"pelton synth --like gpt-oss-20b /data/synthetic-20b",
                    "pelton synth --like gpt-oss-120b --layers 2 ./small",
-                   "pelton synth --like ./my-config.json --seed 7 ./mine"},
+                   "pelton synth --like ./my-config.json --seed 7 ./mine",
+                   "pelton synth --like gpt-oss-20b --layers 2 --format gguf ./small.gguf"},
       .run = run,
   };
 }

@@ -1,10 +1,11 @@
 #include "node/loaded_model.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "node/model_tokenizer.h"
 
 namespace pelton::node {
 
@@ -24,10 +25,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
 
 // A folder without a tokenizer is no error here; a broken one is.
 Result<void> LoadedModel::load_tokenizer() {
-  for (const char* name : {"tokenizer.json", "o200k_base.tiktoken"}) {
-    const std::string file = checkpoint_.folder() + "/" + name;
-    if (!std::filesystem::exists(file)) continue;
-    TRY_ASSIGN(tokenizer_, tokenizer::Tokenizer::load(file));
+  TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> found, read_model_tokenizer(checkpoint_));
+  if (found != nullptr) {
+    tokenizer_ = std::move(*found);
     Result<chat::HarmonyTokens> harmony = chat::HarmonyTokens::find(*tokenizer_);
     if (harmony.ok()) {
       harmony_ = *harmony;

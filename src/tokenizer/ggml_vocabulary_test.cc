@@ -12,12 +12,15 @@ namespace pelton::tokenizer {
 namespace {
 
 struct Views {
-  explicit Views(const GgmlTables& tables)
-      : tokens(tables.tokens.begin(), tables.tokens.end()),
+  explicit Views(GgmlTables tables_in)
+      : tables(std::move(tables_in)),
+        tokens(tables.tokens.begin(), tables.tokens.end()),
         merges(tables.merges.begin(), tables.merges.end()),
         types(tables.types) {}
+  Views(const Views&) = delete;
   GgmlVocabulary vocabulary() const { return {"gpt2", "gpt-4o", tokens, merges, types}; }
 
+  const GgmlTables tables;
   std::vector<std::string_view> tokens;
   std::vector<std::string_view> merges;
   std::vector<int32_t> types;

@@ -1,0 +1,17 @@
+// The tokenizer that belongs to a checkpoint: of a GGUF file its metadata's, otherwise the
+// tokenizer.json beside the weights. Pure but for reading the file.
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "tokenizer/tokenizer.h"
+
+namespace pelton::node {
+
+// Null if the checkpoint has none, which is no error here; a broken one is.
+Result<std::unique_ptr<tokenizer::Tokenizer>> read_model_tokenizer(
+    const checkpoint::Checkpoint& checkpoint);
+
+}  // namespace pelton::node
