@@ -70,7 +70,16 @@ Result<void> LoadedModel::make_executor(const Options& options) {
     return {};
   }
   executor::LocalExecutor::Options local = options.executor;
-  if (tokenizer_) local.sampled_vocab = tokenizer_->vocab_size();
+  if (tokenizer_) {
+    // Else some text would become a row that the embedding does not have.
+    if (tokenizer_->vocab_size() > config().vocab_size) {
+      return Error{
+          ErrorCode::kBadCheckpoint,
+          fmt::format("{}: the tokenizer has {} ids, but the model's vocabulary only {}",
+                      checkpoint_.folder(), tokenizer_->vocab_size(), config().vocab_size)};
+    }
+    local.sampled_vocab = tokenizer_->vocab_size();
+  }
   TRY_ASSIGN(auto made, executor::LocalExecutor::create(checkpoint_, local));
   local_executor_ = made.get();
   executor_ = std::move(made);
