@@ -82,8 +82,21 @@ def check_links(root, errors):
     return links
 
 
+def check_hostile_files(root, errors):
+    """Each test that the page of hostile files names is there: `room.Suite.Name`."""
+    page = root / "docs" / "formats" / "hostile_files.md"
+    named = re.findall(r"`([a-z_]+)\.([A-Z]\w+)\.(\w+)`", page.read_text())
+    for room, suite, name in named:
+        pattern = re.compile(rf"TEST(?:_F|_P)?\(\s*{suite},\s*{name}\)")
+        if not any(pattern.search(file.read_text()) for file in (root / "src" / room).glob("*_test.cc")):
+            errors.append(f"{page.name}: there is no test {room}.{suite}.{name}")
+    if len(named) < 90:
+        errors.append(f"{page.name}: names only {len(named)} tests; is the table still there?")
+
+
 def main(root):
     errors = []
+    check_hostile_files(root, errors)
     rows = check_way(root, errors)
     links = check_links(root, errors)
     print("\n".join(errors) or f"{rows} rows and {links} links are true")
