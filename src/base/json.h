@@ -1,5 +1,6 @@
 // JSON as a value. Objects keep their order (tool schemas are rendered in the caller's order); of
-// duplicate keys the last wins. Parsing is bounded: depth, and what the text itself needs.
+// duplicate keys the last wins. Parsing is bounded in depth and in values; larger texts are read as
+// a stream (base/json_visitor.h).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,8 @@ class Json {
   using Object = std::vector<Member>;
 
   static constexpr int kDepthMax = 256;
+  // A value takes some forty bytes, its text may take two: what a text may cost is bounded by this.
+  static constexpr size_t kValuesMax = 1'000'000;
 
   // Defined below, where Member is complete: clang asks for that, g++ does not.
   Json();                        // null
@@ -40,8 +43,8 @@ class Json {
   Json& operator=(Json&&) noexcept;
   ~Json();
 
-  // RFC 8259 text, valid UTF-8, at most kDepthMax deep, numbers finite. Error: kInvalidArgument with
-  // the byte offset.
+  // RFC 8259 text, valid UTF-8, at most kDepthMax deep and of kValuesMax values, numbers finite.
+  // Error: kInvalidArgument with the byte offset.
   static Result<Json> parse(std::string_view text);
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }

@@ -24,7 +24,9 @@ TEST(Json, ReadsEveryKindAndKeepsOrder) {
   EXPECT_EQ(json.dump(), "{\"z\":1,\"a\":[true,null,-2.5,\"x\xC3\xA9\\n\"],\"m\":{\"k\":\"v\"}}");
 }
 
-TEST(Json, LastOfDuplicateKeysWins) { EXPECT_EQ(parsed(R"({"a":1,"a":2})").integer("a"), 2); }
+TEST(Json, LastOfDuplicateKeysWins) {
+  EXPECT_EQ(parsed(R"({"a":1,"a":2})").integer("a"), 2);
+}
 
 TEST(Json, DepthIsBounded) {
   const std::string deep_enough(Json::kDepthMax, '[');
@@ -37,9 +39,21 @@ TEST(Json, DepthIsBounded) {
   EXPECT_FALSE(Json::parse(std::string(1 << 20, '[')).ok());
 }
 
+TEST(Json, ValuesAreBounded) {
+  const auto zeros = [](size_t count) {
+    std::string text = "[0";
+    for (size_t i = 1; i < count; ++i) text += ",0";
+    return text + "]";
+  };
+  EXPECT_TRUE(Json::parse(zeros(Json::kValuesMax - 1)).ok());  // and the array itself
+  const Result<Json> result = Json::parse(zeros(Json::kValuesMax));
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.error().message.find("1000000 values"), std::string::npos);
+}
+
 TEST(Json, RefusesWhatIsNotJson) {
-  for (const char* text : {"", " ", "{", "[1,]", "{\"a\":1,}", "nan", "1e400", "'a'", "01", "\"\\ud800\"",
-                           "\"\xFF\"", "{} x", "[1] [2]", "\"\x01\"", "tru"}) {
+  for (const char* text : {"", " ", "{", "[1,]", "{\"a\":1,}", "nan", "1e400", "'a'", "01",
+                           "\"\\ud800\"", "\"\xFF\"", "{} x", "[1] [2]", "\"\x01\"", "tru"}) {
     EXPECT_FALSE(Json::parse(text).ok()) << text;
   }
 }

@@ -1,9 +1,11 @@
+// The one file that knows Boost.JSON.
 #include "base/json_visitor.h"
 
 #include <cmath>
 #include <utility>
 
 #include <boost/json/basic_parser_impl.hpp>
+#include <boost/json/src.hpp>
 #include <fmt/format.h>
 
 namespace pelton::base {

@@ -1,4 +1,5 @@
-// Writes JSON text straight into a string. Commas are its business; balance is the caller's (CHECKed).
+// Writes JSON text straight into a string. Commas are its business; balance is the caller's
+// (CHECKed).
 //
 //   JsonWriter w(out);
 //   w.begin_object();
