@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <random>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -28,7 +29,14 @@ struct SharedStats {
   std::atomic<int64_t> preemptions{0};
   std::atomic<int> full_blocks_used{0};
   std::atomic<int> window_blocks_used{0};
+  std::atomic<int64_t> prefix_tokens_asked{0};
+  std::atomic<int64_t> prefix_tokens_found{0};
 };
+
+uint64_t draw_seed() {
+  std::random_device random;
+  return uint64_t{random()} << 32 | random();
+}
 
 }  // namespace
 
@@ -40,7 +48,10 @@ class Engine::Loop {
         clock_(clock),
         log_(log),
         inbox_(options.inbox_max),
-        scheduler_(executor.capacity()) {
+        kv_events_(options.kv_events_max),
+        scheduler_(executor.capacity(), {.prefix_cache = options.prefix_cache,
+                                         .hash_seed = options.hash_seed.value_or(draw_seed()),
+                                         .events = &kv_events_}) {
     CHECK(options.inbox_max > 0);
     CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
     thread_ = std::thread([this] { run(); });
@@ -54,6 +65,7 @@ class Engine::Loop {
   Result<TokenStream> submit(request::GenerationRequest request);
   void drain(int64_t limit_ms);
   EngineStats stats() const;
+  const kv::EventLog& kv_events() const { return kv_events_; }
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
 
  private:
@@ -68,6 +80,7 @@ class Engine::Loop {
   void run();
   void turn();
   void receive(std::vector<Inbox::Arrival> arrivals);
+  void refuse(Reader& reader, const Error& error);
   void drop_cancelled();
   void emit();
   void emit(Scheduler::Event event);
@@ -81,6 +94,7 @@ class Engine::Loop {
   const std::shared_ptr<CancelCount> cancels_ = std::make_shared<CancelCount>(0);
   Inbox inbox_;
   SharedStats stats_;
+  kv::EventLog kv_events_;
 
   // Engine thread only.
   Scheduler scheduler_;
@@ -147,11 +161,21 @@ void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
                   .request_id = arrival.request.id,
                   .prompt_tokens = static_cast<int>(arrival.request.prompt.size())};
     const Result<SequenceId> id = scheduler_.submit(std::move(arrival.request));
-    CHECK(id.ok(), "submit has checked the request");
+    if (!id.ok()) {  // a prefix was pinned after submit had checked the request
+      refuse(reader, id.error());
+      continue;
+    }
     readers_.emplace(id.value(), std::move(reader));
   }
   // A reader may have left before its request came this far; look again.
   if (!arrivals.empty()) cancels_seen_ = -1;
+}
+
+void Engine::Loop::refuse(Reader& reader, const Error& error) {
+  reader.stream->put(std::nullopt, StreamEnd{.reason = FinishReason::kError,
+                                             .prompt_tokens = reader.prompt_tokens,
+                                             .error = error});
+  inbox_.note_ended(reader.was_admitted);
 }
 
 void Engine::Loop::drop_cancelled() {
@@ -195,6 +219,8 @@ void Engine::Loop::publish_stats() {
   stats_.preemptions.store(scheduler_.preemption_count(), std::memory_order_relaxed);
   stats_.full_blocks_used.store(scheduler_.full_blocks_used(), std::memory_order_relaxed);
   stats_.window_blocks_used.store(scheduler_.window_blocks_used(), std::memory_order_relaxed);
+  stats_.prefix_tokens_asked.store(scheduler_.prompt_tokens_seated(), std::memory_order_relaxed);
+  stats_.prefix_tokens_found.store(scheduler_.prompt_tokens_cached(), std::memory_order_relaxed);
 }
 
 // Every reader gets an end, and the executor is left with nothing in flight.
@@ -217,7 +243,9 @@ EngineStats Engine::Loop::stats() const {
           .output_tokens = stats_.output_tokens.load(std::memory_order_relaxed),
           .preemptions = stats_.preemptions.load(std::memory_order_relaxed),
           .full_blocks_used = stats_.full_blocks_used.load(std::memory_order_relaxed),
-          .window_blocks_used = stats_.window_blocks_used.load(std::memory_order_relaxed)};
+          .window_blocks_used = stats_.window_blocks_used.load(std::memory_order_relaxed),
+          .prefix_tokens_asked = stats_.prefix_tokens_asked.load(std::memory_order_relaxed),
+          .prefix_tokens_found = stats_.prefix_tokens_found.load(std::memory_order_relaxed)};
 }
 
 Engine::Engine(const Options& options, Executor& executor, const base::Clock& clock, base::Log& log)
@@ -235,6 +263,10 @@ void Engine::drain(int64_t limit_ms) {
 
 EngineStats Engine::stats() const {
   return loop_->stats();
+}
+
+const kv::EventLog& Engine::kv_events() const {
+  return loop_->kv_events();
 }
 
 const ExecutorCapacity& Engine::capacity() const {

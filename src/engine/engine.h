@@ -1,13 +1,16 @@
 // One model's engine: an inbox, the scheduler, an executor, and the thread that turns them.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/executor.h"
 #include "engine/token_stream.h"
+#include "kv/event_log.h"
 #include "request/generation_request.h"
 
 namespace pelton::engine {
@@ -21,6 +24,8 @@ struct EngineStats {
   int64_t preemptions = 0;
   int full_blocks_used = 0;
   int window_blocks_used = 0;
+  int64_t prefix_tokens_asked = 0;  // of prompts that got a seat
+  int64_t prefix_tokens_found = 0;  // of these, not computed again
 };
 
 class Engine {
@@ -32,6 +37,10 @@ class Engine {
     // price is that an arrival waits up to one step longer and that a stop token wastes one row; on
     // a CPU, whose steps take a hundred times as long as their planning, 1 is the better choice.
     int steps_in_flight_max = 1;
+    // Computed prefixes are kept while there is room and found again by requests of the same salt.
+    bool prefix_cache = true;
+    std::optional<uint64_t> hash_seed;  // of the blocks' names; none: drawn at random
+    int kv_events_max = 65'536;         // kept for readers of kv_events()
   };
 
   // `executor`, `clock` and `log` outlive the engine. Starts the engine thread.
@@ -47,6 +56,10 @@ class Engine {
   void drain(int64_t limit_ms);
 
   EngineStats stats() const;  // any thread
+
+  // What the prefix cache has stored and removed. Any thread.
+  const kv::EventLog& kv_events() const;
+
   const ExecutorCapacity& capacity() const;
 
  private:

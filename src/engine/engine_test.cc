@@ -253,6 +253,72 @@ TEST_P(EngineDepth, a_passed_deadline_ends_with_an_error) {
   EXPECT_LT(output.tokens.size(), 100u);
 }
 
+ExecutorCapacity roomy() {
+  ExecutorCapacity capacity = kSmall;
+  capacity.full_block_count = 200;
+  capacity.window_block_count = 200;
+  return capacity;
+}
+
+TEST_P(EngineDepth, a_repeated_prompt_is_found_in_the_cache) {
+  Bench bench({.steps_in_flight_max = GetParam(), .capacity = roomy()});
+  const request::GenerationRequest request = make_request(50, 10, 1);
+  TokenStream first = bench.submit(request);
+  const Output cold = read_all(first);
+  EXPECT_EQ(cold.end.cached_tokens, 0);
+  TokenStream second = bench.submit(request);
+  const Output warm = read_all(second);
+  EXPECT_EQ(warm.end.cached_tokens, 48);
+  EXPECT_EQ(warm.tokens, cold.tokens);
+  bench.settle();
+  EXPECT_EQ(bench.engine().stats().prefix_tokens_asked, 100);
+  EXPECT_EQ(bench.engine().stats().prefix_tokens_found, 48);
+  const kv::EventLog::Reading events = bench.engine().kv_events().read({.from = 0});
+  EXPECT_FALSE(events.events.empty());
+  EXPECT_EQ(events.missed, 0);
+}
+
+TEST_P(EngineDepth, another_salt_finds_nothing) {
+  Bench bench({.steps_in_flight_max = GetParam(), .capacity = roomy()});
+  request::GenerationRequest request = make_request(50, 3, 1);
+  TokenStream first = bench.submit(request);
+  read_all(first);
+  request.cache_salt = "another tenant";
+  TokenStream second = bench.submit(request);
+  EXPECT_EQ(read_all(second).end.cached_tokens, 0);
+}
+
+// What a failed step was to compute is never found.
+TEST_P(EngineDepth, a_failed_step_leaves_nothing_in_the_cache) {
+  std::atomic<int> steps{0};
+  Bench bench(
+      {.steps_in_flight_max = GetParam(), .capacity = roomy(), .fail_step = [&](const StepPlan&) {
+         return ++steps == 2 ? std::optional<Error>(Error{ErrorCode::kInternal, "lost"})
+                             : std::nullopt;
+       }});
+  const request::GenerationRequest request = make_request(40, 5, 1);
+  TokenStream failing = bench.submit(request);  // steps of 16 tokens: the second one fails
+  EXPECT_EQ(read_all(failing).end.reason, FinishReason::kError);
+  TokenStream again = bench.submit(request);
+  const Output output = read_all(again);
+  EXPECT_EQ(output.end.cached_tokens, 16);
+  EXPECT_EQ(output.tokens, alone(request));
+}
+
+TEST_P(EngineDepth, a_pinned_prompt_outlives_whatever_comes) {
+  Bench bench({.steps_in_flight_max = GetParam()});
+  request::GenerationRequest pinned = make_request(40, 1, 1);
+  pinned.pin_prefix = true;
+  TokenStream first = bench.submit(pinned);
+  read_all(first);
+  for (uint64_t i = 2; i < 30; ++i) {
+    TokenStream other = bench.submit(make_request(60, 20, i));
+    EXPECT_EQ(read_all(other).end.reason, FinishReason::kLength);
+  }
+  TokenStream again = bench.submit(make_request(41, 1, 1));
+  EXPECT_EQ(read_all(again).end.cached_tokens, 40);
+}
+
 TEST(Engine, refuses_what_it_cannot_do) {
   Bench bench({});
   const auto code = [&](int prompt, int max_new) {

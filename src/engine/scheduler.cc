@@ -15,6 +15,10 @@ int blocks_for(int64_t token_count, int block_tokens) {
   return static_cast<int>((token_count + block_tokens - 1) / block_tokens);
 }
 
+// Waiting sequences that may be passed over in one plan, because what they need is being computed:
+// each of them costs a look-up.
+constexpr int kPassedOverMax = 8;
+
 // The most blocks that the keys seen by one query can lie in.
 int window_span_max(const ExecutorCapacity& capacity) {
   return blocks_for(capacity.window_tokens - 1, capacity.block_tokens) + 1;
@@ -57,11 +61,18 @@ Result<void> check_request(const request::GenerationRequest& request,
   return {};
 }
 
-Scheduler::Scheduler(const ExecutorCapacity& capacity)
+Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
     : capacity_(capacity),
-      full_pool_({.block_count = capacity.full_block_count, .block_tokens = capacity.block_tokens}),
-      window_pool_(
-          {.block_count = capacity.window_block_count, .block_tokens = capacity.block_tokens}) {
+      options_(options),
+      hasher_(options.hash_seed),
+      full_pool_({.block_count = capacity.full_block_count,
+                  .block_tokens = capacity.block_tokens,
+                  .events = options.events,
+                  .group = kv::Group::kFull}),
+      window_pool_({.block_count = capacity.window_block_count,
+                    .block_tokens = capacity.block_tokens,
+                    .events = options.events,
+                    .group = kv::Group::kWindow}) {
   CHECK(capacity.sequences_max > 0 && capacity.batch_tokens_max > 0);
   CHECK(capacity.window_tokens > 0);
   for (Seat seat = capacity.sequences_max - 1; seat >= 0; --seat) free_seats_.push_back(seat);
@@ -71,7 +82,7 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity)
 Scheduler::~Scheduler() = default;
 
 Result<SequenceId> Scheduler::submit(request::GenerationRequest request) {
-  TRY(check_request(request, capacity_));
+  TRY(check_request(request, unpinned_capacity()));
   const SequenceId id = next_id_++;
   Sequence& sequence =
       sequences_
@@ -81,6 +92,7 @@ Result<SequenceId> Scheduler::submit(request::GenerationRequest request) {
   sequence.tokens = std::move(sequence.request.prompt);
   sequence.prompt_count = static_cast<int>(sequence.tokens.size());
   sequence.output_max = sequence.request.stop.max_new_tokens;
+  if (options_.prefix_cache) sequence.origin = hasher_.root({.salt = sequence.request.cache_salt});
   waiting_.insert(&sequence);
   if (sequence.request.deadline_ns) deadlines_.emplace(*sequence.request.deadline_ns, id);
   return id;
@@ -115,10 +127,12 @@ void Scheduler::end_overdue(int64_t now_ns) {
   }
 }
 
-// Steps run in order, so a block that only submitted steps read may be written by the next one.
+// Steps run in order, so a block that only submitted steps read may be written by the next one. But
+// what is to be remembered has to stay until its step has succeeded.
 void Scheduler::return_unseen_blocks() {
   for (Sequence* sequence : running_) {
-    sequence->window.drop_before(sequence->computed - capacity_.window_tokens + 1);
+    const int position = options_.prefix_cache ? sequence->settled : sequence->computed;
+    sequence->window.drop_before(position - capacity_.window_tokens + 1);
   }
 }
 
@@ -136,21 +150,38 @@ void Scheduler::choose_prefills() {
 }
 
 void Scheduler::admit_waiting() {
-  while (budget_ > 0 && !waiting_.empty() && !free_seats_.empty()) {
-    Sequence& sequence = **waiting_.begin();
+  int passed_over = 0;
+  auto next = waiting_.begin();
+  while (budget_ > 0 && next != waiting_.end() && !free_seats_.empty()) {
+    Sequence& sequence = **next;
     if (sequence.in_flight > 0) break;  // preempted, and a token of it is still on its way
-    if (!blocks_suffice(sequence)) break;
-
-    waiting_.erase(waiting_.begin());
-    running_.insert(std::lower_bound(running_.begin(), running_.end(), &sequence, Earlier{}),
-                    &sequence);
-    sequence.stage = Sequence::Stage::kRunning;
-    sequence.seat = free_seats_.back();
-    free_seats_.pop_back();
-    events_.push_back(
-        {.id = sequence.id, .seating = Event::Seating::kSeated, .seat = sequence.seat});
+    const Hit hit = look_up(sequence);
+    if (comes_soon(sequence, hit)) {
+      if (++passed_over == kPassedOverMax) break;
+      ++next;
+      continue;
+    }
+    if (!blocks_suffice(sequence, hit)) break;
+    next = waiting_.erase(next);
+    seat(sequence, hit);
     choose(sequence);
   }
+}
+
+void Scheduler::seat(Sequence& sequence, const Hit& hit) {
+  running_.insert(std::lower_bound(running_.begin(), running_.end(), &sequence, Earlier{}),
+                  &sequence);
+  sequence.stage = Sequence::Stage::kRunning;
+  sequence.seat = free_seats_.back();
+  free_seats_.pop_back();
+  adopt(sequence, hit);
+  if (!sequence.was_seated) {
+    sequence.was_seated = true;
+    sequence.cached = sequence.computed;
+    prompt_tokens_seated_ += sequence.prompt_count;
+    prompt_tokens_cached_ += sequence.cached;
+  }
+  events_.push_back({.id = sequence.id, .seating = Event::Seating::kSeated, .seat = sequence.seat});
 }
 
 // Gives the sequence as many tokens of this step as it can use, budget and blocks allow.
@@ -168,6 +199,9 @@ void Scheduler::choose(Sequence& sequence) {
       chosen_.push_back(&sequence);
       return;
     }
+    // Its own window blocks come back with the step that is in flight.
+    const bool comes_back = options_.prefix_cache && sequence.settled < sequence.computed;
+    if (comes_back && sequence.full.reach() > sequence.computed) return;
     Sequence& last = *running_.back();
     // The last one waits for blocks and keeps what it has: whoever needs those may still take them.
     if (&last == &sequence) return;
@@ -176,8 +210,9 @@ void Scheduler::choose(Sequence& sequence) {
 }
 
 // Enough for all its known tokens, beside what the running ones still need for theirs: admitting
-// more would only preempt it again before its prefill is done.
-bool Scheduler::blocks_suffice(const Sequence& arriving) const {
+// more would only preempt it again before its prefill is done. A hit costs room too, unless
+// somebody holds its blocks anyway.
+bool Scheduler::blocks_suffice(const Sequence& arriving, const Hit& hit) const {
   int full_free = full_pool_.free_count();
   int window_free = window_pool_.free_count();
   for (const Sequence* sequence : running_) {
@@ -185,8 +220,14 @@ bool Scheduler::blocks_suffice(const Sequence& arriving) const {
                                  static_cast<int>(sequence->full.blocks().size()));
     window_free -= std::max(0, window_span(*sequence) - sequence->window.held_count());
   }
-  return full_pool_.blocks_for(static_cast<int>(arriving.tokens.size())) <= full_free &&
-         window_span(arriving) <= window_free;
+  const auto held = [](const kv::BlockPool& pool, const std::vector<BlockId>& blocks) {
+    return static_cast<int>(std::count_if(blocks.begin(), blocks.end(),
+                                          [&](BlockId block) { return pool.holders(block) > 0; }));
+  };
+  return full_pool_.blocks_for(static_cast<int>(arriving.tokens.size())) -
+                 held(full_pool_, hit.full) <=
+             full_free &&
+         window_span(arriving) - held(window_pool_, hit.window) <= window_free;
 }
 
 int Scheduler::window_span(const Sequence& sequence) const {
@@ -202,6 +243,7 @@ void Scheduler::preempt(Sequence& sequence) {
   leave_seat(sequence);
   sequence.stage = Sequence::Stage::kWaiting;
   sequence.computed = 0;
+  sequence.settled = 0;
   waiting_.insert(&sequence);
   ++preemption_count_;
   events_.push_back({.id = sequence.id, .seating = Event::Seating::kPreempted});
@@ -217,7 +259,8 @@ StepPlan Scheduler::write_plan() {
   uncommitted.rows.reserve(chosen_.size());
   for (Sequence* sequence : chosen_) {
     plan.sequences.push_back(write_row(*sequence));
-    uncommitted.rows.push_back({.sequence = sequence, .sampled = plan.sequences.back().sample});
+    uncommitted.rows.push_back(
+        {.sequence = sequence, .sampled = plan.sequences.back().sample, .end = sequence->computed});
   }
   chosen_.clear();
   return plan;
@@ -286,8 +329,10 @@ void Scheduler::commit_row(const PlannedRow& row, SequenceResult* result) {
     forget_if_landed(sequence);  // it ended after this step was submitted
   } else if (result->error) {
     end(sequence, FinishReason::kError, std::move(result->error));
-  } else if (row.sampled) {
-    accept(sequence, std::move(result->tokens.front()));
+  } else {
+    // A preempted sequence holds nothing that could be settled.
+    if (sequence.stage == Sequence::Stage::kRunning) settle(sequence, row.end);
+    if (row.sampled) accept(sequence, std::move(result->tokens.front()));
   }
 }
 
@@ -295,6 +340,8 @@ void Scheduler::accept(Sequence& sequence, SampledToken sampled) {
   const TokenId token = sampled.token;
   sequence.tokens.push_back(token);
   events_.push_back({.id = sequence.id, .token = std::move(sampled)});
+  const bool pins = sequence.request.pin_prefix && options_.prefix_cache;
+  if (pins && sequence.output_count() == 1) pin(sequence);
 
   const request::StopRule& stop = sequence.request.stop;
   const bool is_stop_token =
@@ -309,6 +356,7 @@ void Scheduler::accept(Sequence& sequence, SampledToken sampled) {
 void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error> error) {
   StreamEnd end{.reason = reason,
                 .prompt_tokens = sequence.prompt_count,
+                .cached_tokens = sequence.cached,
                 .output_tokens = sequence.output_count(),
                 .error = std::move(error)};
   const bool joins_last_token =
@@ -317,6 +365,12 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
   events_.back().end = std::move(end);
 
   if (sequence.stage == Sequence::Stage::kRunning) {
+    if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
+      // The next turn of a conversation begins where this one ends.
+      for (const BlockId block : sequence.window.blocks()) {
+        if (block != kNoBlock) window_pool_.set_rank(block, kv::BlockPool::Rank::kLasting);
+      }
+    }
     leave_seat(sequence);
   } else {
     waiting_.erase(&sequence);
@@ -346,43 +400,6 @@ std::vector<SequenceId> Scheduler::live() const {
   for (const Sequence* sequence : running_) ids.push_back(sequence->id);
   for (const Sequence* sequence : waiting_) ids.push_back(sequence->id);
   return ids;
-}
-
-void Scheduler::check_integrity() const {
-  std::vector<int> full_holders(static_cast<size_t>(capacity_.full_block_count), 0);
-  std::vector<int> window_holders(static_cast<size_t>(capacity_.window_block_count), 0);
-  std::vector<bool> seats(static_cast<size_t>(capacity_.sequences_max), false);
-  const auto count = [](std::vector<int>& holders, const kv::BlockTable& table) {
-    for (const BlockId block : table.blocks()) {
-      if (block != kNoBlock) ++holders[static_cast<size_t>(block)];
-    }
-  };
-  for (const Seat seat : free_seats_) {
-    CHECK(!seats[static_cast<size_t>(seat)], "a seat is free twice");
-    seats[static_cast<size_t>(seat)] = true;
-  }
-  for (const Sequence* sequence : running_) {
-    CHECK(sequence->stage == Sequence::Stage::kRunning);
-    CHECK(!seats[static_cast<size_t>(sequence->seat)], "a seat is taken twice");
-    seats[static_cast<size_t>(sequence->seat)] = true;
-    count(full_holders, sequence->full);
-    count(window_holders, sequence->window);
-  }
-  CHECK(std::find(seats.begin(), seats.end(), false) == seats.end(), "a seat is lost");
-  CHECK(std::is_sorted(running_.begin(), running_.end(), Earlier{}));
-  for (const Sequence* sequence : waiting_) {
-    CHECK(sequence->stage == Sequence::Stage::kWaiting);
-    CHECK(sequence->full.blocks().empty() && sequence->window.blocks().empty());
-  }
-  for (size_t i = 0; i < full_holders.size(); ++i) {
-    CHECK(full_holders[i] == full_pool_.holders(static_cast<BlockId>(i)), "full block lost");
-  }
-  for (size_t i = 0; i < window_holders.size(); ++i) {
-    CHECK(window_holders[i] == window_pool_.holders(static_cast<BlockId>(i)), "window block lost");
-  }
-  if (uncommitted_.empty()) {
-    CHECK(sequences_.size() == running_.size() + waiting_.size(), "a sequence is lost");
-  }
 }
 
 }  // namespace pelton::engine

@@ -21,7 +21,9 @@
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
 #include "engine/token_stream.h"
+#include "kv/block_hash.h"
 #include "kv/block_pool.h"
+#include "kv/event_log.h"
 #include "request/generation_request.h"
 
 namespace pelton::engine {
@@ -32,6 +34,13 @@ Result<void> check_request(const request::GenerationRequest& request,
 
 class Scheduler {
  public:
+  struct Options {
+    // Finished work is found again by its content. Off: every request is computed anew.
+    bool prefix_cache = true;
+    uint64_t hash_seed = 0;          // secret; see kv/block_hash.h
+    kv::EventLog* events = nullptr;  // outlives the scheduler
+  };
+
   // What happened to a sequence; token and end may come together.
   struct Event {
     SequenceId id = 0;
@@ -41,10 +50,11 @@ class Scheduler {
     Seat seat = -1;  // kSeated: which one
   };
 
-  explicit Scheduler(const ExecutorCapacity& capacity);
+  Scheduler(const ExecutorCapacity& capacity, const Options& options);
   ~Scheduler();
 
-  // It joins at the next plan with a free seat. Errors: as check_request.
+  // It joins at the next plan with a free seat. Errors: as check_request, pinned blocks being out
+  // of reach.
   Result<SequenceId> submit(request::GenerationRequest request);
 
   // Ends it now, with kCancelled or with `error`; unknown and ended ids are ignored. A row in a
@@ -72,6 +82,10 @@ class Scheduler {
   int running_count() const { return static_cast<int>(running_.size()); }
   int waiting_count() const { return static_cast<int>(waiting_.size()); }
   int64_t preemption_count() const { return preemption_count_; }
+  int64_t prompt_tokens_seated() const { return prompt_tokens_seated_; }
+  int64_t prompt_tokens_cached() const { return prompt_tokens_cached_; }
+  const kv::BlockPool& full_pool() const { return full_pool_; }
+  const kv::BlockPool& window_pool() const { return window_pool_; }
   int full_blocks_used() const { return full_pool_.used_count(); }
   int window_blocks_used() const { return window_pool_.used_count(); }
 
@@ -91,6 +105,20 @@ class Scheduler {
   struct PlannedRow {
     Sequence* sequence;
     bool sampled;
+    int end;  // the position after the last one computed
+  };
+  // What a waiting sequence would find in the prefix cache.
+  struct Hit {
+    std::vector<BlockId> full;    // from the first block on
+    std::vector<BlockId> window;  // the last ones of as many
+  };
+  // The blocks of a prompt that stays.
+  struct Pin {
+    Pin(kv::BlockPool& full_pool, kv::BlockPool& window_pool)
+        : full(full_pool), window(window_pool) {}
+
+    kv::BlockTable full;
+    kv::BlockTable window;
   };
   struct UncommittedStep {
     int64_t step;
@@ -102,13 +130,24 @@ class Scheduler {
   void choose_decodes();
   void choose_prefills();
   void admit_waiting();
+  void seat(Sequence& sequence, const Hit& hit);
   StepPlan write_plan();
   PlannedSequence write_row(Sequence& sequence);
 
   void choose(Sequence& sequence);
-  bool blocks_suffice(const Sequence& arriving) const;
+  bool blocks_suffice(const Sequence& arriving, const Hit& hit) const;
+  bool comes_soon(const Sequence& arriving, const Hit& hit) const;
   int window_span(const Sequence& sequence) const;
   void preempt(Sequence& sequence);
+
+  void name_blocks(Sequence& sequence) const;
+  Hit look_up(Sequence& sequence) const;
+  void adopt(Sequence& sequence, const Hit& hit);
+  void settle(Sequence& sequence, int end);
+  kv::BlockPool::Rank window_rank(const Sequence& sequence, int block) const;
+  void pin(Sequence& sequence);
+  ExecutorCapacity unpinned_capacity() const;
+  void check_settled(const Sequence& sequence) const;
 
   void commit_row(const PlannedRow& row, SequenceResult* result);
   void accept(Sequence& sequence, SampledToken token);
@@ -117,6 +156,8 @@ class Scheduler {
   void forget_if_landed(Sequence& sequence);
 
   const ExecutorCapacity capacity_;
+  const Options options_;
+  const kv::BlockHasher hasher_;
   kv::BlockPool full_pool_;
   kv::BlockPool window_pool_;
   std::vector<Seat> free_seats_;
@@ -127,6 +168,9 @@ class Scheduler {
   std::set<std::pair<int64_t, SequenceId>> deadlines_;  // of live sequences that have one
   std::deque<UncommittedStep> uncommitted_;
   std::vector<Event> events_;
+  std::deque<Pin> pins_;
+  int pinned_full_ = 0;  // blocks
+  int pinned_window_ = 0;
 
   // The step that is being planned.
   int budget_ = 0;
@@ -135,6 +179,8 @@ class Scheduler {
   SequenceId next_id_ = 0;
   int64_t next_step_ = 0;
   int64_t preemption_count_ = 0;
+  int64_t prompt_tokens_seated_ = 0;
+  int64_t prompt_tokens_cached_ = 0;
 };
 
 }  // namespace pelton::engine

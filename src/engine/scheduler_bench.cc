@@ -18,7 +18,7 @@ void plan_and_commit(benchmark::State& state) {
                                   .sequences_max = sequences,
                                   .batch_tokens_max = sequences * tokens,
                                   .context_tokens_max = 1 << 20};
-  Scheduler scheduler(capacity);
+  Scheduler scheduler(capacity, {});
   for (int i = 0; i < sequences; ++i) {
     request::GenerationRequest request;
     request.prompt.assign(static_cast<size_t>(tokens), 1);

@@ -83,11 +83,26 @@ ExecutorCapacity random_capacity(Dice& dice) {
   return capacity;
 }
 
-request::GenerationRequest random_request(Dice& dice, const ExecutorCapacity& capacity) {
+// What prompts begin with, so that they share prefixes.
+std::vector<std::vector<TokenId>> random_stems(Dice& dice) {
+  std::vector<std::vector<TokenId>> stems(3);
+  for (std::vector<TokenId>& stem : stems) {
+    for (int i = 0; i < 80; ++i) stem.push_back(dice.roll(0, kVocabulary - 1));
+  }
+  return stems;
+}
+
+request::GenerationRequest random_request(Dice& dice, const ExecutorCapacity& capacity,
+                                          const std::vector<std::vector<TokenId>>& stems) {
   const int fits = capacity.full_block_count * capacity.block_tokens;
   request::GenerationRequest request;
   const int prompt = dice.roll(1, std::min(60, fits));
   for (int i = 0; i < prompt; ++i) request.prompt.push_back(dice.roll(0, kVocabulary - 1));
+  if (dice.one_in(2)) {
+    const std::vector<TokenId>& stem = stems[static_cast<size_t>(dice.roll(0, 2))];
+    std::copy_n(stem.begin(), dice.roll(0, prompt), request.prompt.begin());
+  }
+  if (dice.one_in(8)) request.cache_salt = "other";
   request.stop.max_new_tokens = dice.roll(1, std::min(40, fits - prompt + 1));
   request.stop.min_new_tokens = dice.one_in(3) ? dice.roll(0, 10) : 0;
   if (dice.one_in(2)) request.stop.stop_tokens = {dice.roll(0, 9), dice.roll(10, 19)};
@@ -104,8 +119,10 @@ class Workload {
       : dice_(seed),
         capacity_(random_capacity(dice_)),
         steps_in_flight_max_(dice_.roll(1, 2)),
+        prefix_cache_(!dice_.one_in(4)),
+        stems_(random_stems(dice_)),
         next_token_(checksum_tokens(kVocabulary)),
-        scheduler_(capacity_),
+        scheduler_(capacity_, {.prefix_cache = prefix_cache_, .hash_seed = seed}),
         executor_({.capacity = capacity_, .next_token = next_token_}) {}
 
   void play() {
@@ -129,6 +146,7 @@ class Workload {
 
   int64_t preemption_count() const { return scheduler_.preemption_count(); }
   int64_t finished_count() const { return finished_count_; }
+  int64_t cached_count() const { return scheduler_.prompt_tokens_cached(); }
 
  private:
   struct Known {
@@ -141,7 +159,7 @@ class Workload {
 
   void submit(int turn) {
     ++submitted_;
-    request::GenerationRequest request = random_request(dice_, capacity_);
+    request::GenerationRequest request = random_request(dice_, capacity_, stems_);
     if (dice_.one_in(10)) request.deadline_ns = turn + dice_.roll(0, 60);
     Known known{.expected = by_definition(request, capacity_.window_tokens, next_token_),
                 .has_deadline = request.deadline_ns.has_value()};
@@ -202,6 +220,8 @@ class Workload {
   Dice dice_;
   const ExecutorCapacity capacity_;
   const int steps_in_flight_max_;
+  const bool prefix_cache_;
+  const std::vector<std::vector<TokenId>> stems_;
   const ModelledExecutor::TokenFunction next_token_;
   Scheduler scheduler_;
   ModelledExecutor executor_;
@@ -217,19 +237,23 @@ TEST(SchedulerProperty, any_workload_gives_what_each_request_gives_alone) {
   const int64_t count = from_environment("PELTON_SEEDS", std::getenv("PELTON_SEED") ? 1 : 1500);
   int64_t preemptions = 0;
   int64_t finished = 0;
+  int64_t cached = 0;
   for (int64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
     SCOPED_TRACE("replay with PELTON_SEED=" + std::to_string(seed));
     Workload run(static_cast<uint64_t>(seed));
     run.play();
     preemptions += run.preemption_count();
     finished += run.finished_count();
+    cached += run.cached_count();
   }
   RecordProperty("preemptions", std::to_string(preemptions));
+  RecordProperty("cached", std::to_string(cached));
   RecordProperty("finished", std::to_string(finished));
   // The workloads must reach what they are meant to prove.
   if (count >= 1000) {
     EXPECT_GT(preemptions, 1000);
     EXPECT_GT(finished, 10'000);
+    EXPECT_GT(cached, 5'000);
   }
 }
 
@@ -238,11 +262,12 @@ TEST(SchedulerProperty, plans_are_deterministic) {
   const auto trace = [] {
     Dice dice(7);
     const ExecutorCapacity capacity = random_capacity(dice);
-    Scheduler scheduler(capacity);
+    const std::vector<std::vector<TokenId>> stems = random_stems(dice);
+    Scheduler scheduler(capacity, {.prefix_cache = true, .hash_seed = 1});
     ModelledExecutor executor({.capacity = capacity, .next_token = checksum_tokens(kVocabulary)});
     std::string text;
     for (int turn = 0; turn < 400; ++turn) {
-      if (turn < 100) (void)scheduler.submit(random_request(dice, capacity));
+      if (turn < 100) (void)scheduler.submit(random_request(dice, capacity, stems));
       StepPlan plan = scheduler.plan(turn);
       if (plan.empty()) break;
       for (const PlannedSequence& row : plan.sequences) {

@@ -2,8 +2,10 @@
 // each step did. PELTON_RECORD=1 writes what happened into the files instead of comparing.
 //
 //   engine blocks=8 block_tokens=4 step_tokens=6 [window_blocks=8 window=1000 seats=4 context=1000
-//          steps_in_flight=1]
-//   submit NAME prompt=N max_new=N [min_new=N priority=N deadline=N stop=TOKEN says=1,2,3]
+//          steps_in_flight=1 cache=0]
+//   submit NAME prompt=N max_new=N [min_new=N priority=N deadline=N stop=TOKEN says=1,2,3
+//          like=NAME shares=N (its first N tokens are those of NAME's prompt and answer)
+//          salt=WORD pin=1]
 //   cancel NAME
 //   clock N            the time that the next plans are told
 //   step [N]           plan and submit a step; then commit the oldest once enough are in flight
@@ -24,6 +26,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "engine/modelled_executor.h"
 
@@ -79,6 +82,7 @@ class Story {
   std::unique_ptr<ModelledExecutor> executor_;
   std::map<SequenceId, Told> told_;
   std::map<Seat, SequenceId> seats_;
+  std::map<std::string, std::vector<TokenId>> texts_;  // by name: prompt and answer
 };
 
 std::string Story::run(const std::string& line) {
@@ -122,7 +126,8 @@ void Story::build(const Words& words) {
   capacity.context_tokens_max = number(words, "context", 1000);
   steps_in_flight_ = number(words, "steps_in_flight", 1);
   shows_window_ = words.count("window") > 0;
-  scheduler_ = std::make_unique<Scheduler>(capacity);
+  scheduler_ = std::make_unique<Scheduler>(
+      capacity, Scheduler::Options{.prefix_cache = number(words, "cache", 0) != 0});
   executor_ = std::make_unique<ModelledExecutor>(ModelledExecutor::Options{
       .capacity = capacity, .next_token = [this](const ModelledExecutor::Seen& seen) {
         const std::vector<TokenId>& says = says_[seen.sampling.seed];
@@ -140,6 +145,15 @@ std::string Story::submit(const std::string& name, const Words& words) {
   for (int i = 0; i < number(words, "prompt", 1); ++i) {
     request.prompt.push_back(1000 * (1 + static_cast<int>(says_.size())) + i);
   }
+  if (words.count("like")) {
+    const std::vector<TokenId>& other = texts_.at(words.at("like"));
+    const size_t shared = static_cast<size_t>(number(words, "shares", 0));
+    CHECK(shared <= other.size() && shared <= request.prompt.size(), "a story shares too much");
+    std::copy_n(other.begin(), shared, request.prompt.begin());
+  }
+  texts_[name] = request.prompt;
+  if (words.count("salt")) request.cache_salt = words.at("salt");
+  request.pin_prefix = number(words, "pin", 0) != 0;
   request.stop.max_new_tokens = number(words, "max_new", 1);
   request.stop.min_new_tokens = number(words, "min_new", 0);
   request.stop.stop_tokens = numbers(words, "stop");
@@ -186,6 +200,7 @@ std::string Story::tell_row(const PlannedSequence& row) {
   } else {
     text += fmt::format("prefill [{},{})", row.start, end);
   }
+  if (row.arrival && row.start > 0) text += fmt::format("  found [0,{})", row.start);
   told.prefilling = !row.sample;
   text += tell_blocks(told.full, row.full_blocks, "blocks");
   if (shows_window_) text += tell_blocks(told.window, row.window_blocks, "window");
@@ -200,7 +215,7 @@ std::string Story::tell_blocks(const std::vector<BlockId>& before,
                                const std::vector<BlockId>& after, const char* name) {
   std::string taken, gone;
   for (size_t i = 0; i < after.size(); ++i) {
-    if (i >= before.size()) taken += fmt::format(" {}", after[i]);
+    if (i >= before.size() && after[i] != kNoBlock) taken += fmt::format(" {}", after[i]);
     if (i < before.size() && before[i] != after[i]) gone += fmt::format(" {}", before[i]);
   }
   std::string text;
@@ -228,6 +243,7 @@ std::string Story::tell_events() {
     if (event.seating == Scheduler::Event::Seating::kPreempted) {
       text += fmt::format("{} preempted{}\n", told.name, tell_returned(told));
     }
+    if (event.token) texts_[told.name].push_back(event.token->token);
     if (event.token && event.token->token != 1) {
       text += fmt::format("{} says {}\n", told.name, event.token->token);
     }

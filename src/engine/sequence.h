@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/step_plan.h"
+#include "kv/block_hash.h"
 #include "kv/block_table.h"
 #include "request/generation_request.h"
 
@@ -36,7 +37,13 @@ struct Sequence {
   kv::BlockTable full;
   kv::BlockTable window;
 
+  kv::BlockHash origin;               // the parent of the first block
+  std::vector<kv::BlockHash> hashes;  // of the blocks that are full of known tokens
+  int cached = 0;                     // tokens found in the prefix cache when it was first seated
+  bool was_seated = false;
+
   int computed = 0;   // positions computed by the steps submitted so far
+  int settled = 0;    // of these, by the steps committed so far
   int chosen = 0;     // tokens in the step that is being planned
   int pending = 0;    // samples submitted and not committed
   int in_flight = 0;  // steps submitted and not committed

@@ -32,12 +32,12 @@ Golden read_golden() {
 
 class EngineOnTiny : public ::testing::Test {
  protected:
-  void start(LocalExecutor::Options options) {
+  void start(LocalExecutor::Options options, const engine::Engine::Options& engine = {}) {
     options.threads = 2;
     auto made = LocalExecutor::create(checkpoint_, options);
     ASSERT_TRUE(made.ok()) << made.error().message;
     executor_ = std::move(made).value();
-    engine_ = std::make_unique<engine::Engine>(engine::Engine::Options{}, *executor_, clock_, log_);
+    engine_ = std::make_unique<engine::Engine>(engine, *executor_, clock_, log_);
   }
 
   engine::TokenStream submit(std::vector<TokenId> prompt, int max_new,
@@ -138,6 +138,53 @@ TEST_F(EngineOnTiny, ABatchedRequestGetsWhatItGetsAlone) {
     EXPECT_EQ(engine_->stats().window_blocks_used, 0);
     engine_.reset();
   }
+}
+
+// What was computed for others is as good as computed anew, to the last bit: the same tokens with
+// the cache, without, and when most of it had to make room.
+TEST_F(EngineOnTiny, TheCacheChangesNoToken) {
+  std::mt19937 random(11);
+  std::vector<std::vector<TokenId>> prompts;
+  for (int i = 0; i < 16; ++i) {
+    std::vector<TokenId> prompt;
+    if (i > 0) prompt = prompts[random() % static_cast<unsigned>(i)];
+    if (i > 0) prompt.resize(random() % (prompt.size() + 1));
+    const unsigned length = static_cast<unsigned>(prompt.size()) + 1 + random() % 80;
+    while (prompt.size() < std::min(length, 200u)) {
+      prompt.push_back(static_cast<TokenId>(random() % 500));
+    }
+    prompts.push_back(std::move(prompt));
+  }
+  const auto answers = [&](bool cache, int full_blocks, int64_t* found) {
+    const models::KvStorage::Options f16{.dtype = tensor::DType::kF16};
+    LocalExecutor::Options options{
+        .sequences_max = 3, .batch_tokens_max = 50, .context_tokens = 256};
+    const Result<KvBudget> ample = plan_kv(
+        checkpoint_.config(),
+        {.sequences_max = 3, .batch_tokens_max = 50, .context_tokens = 256, .free_bytes = 1 << 30});
+    options.kv_bytes =
+        models::KvStorage::full_block_bytes(checkpoint_.config(), f16) * full_blocks +
+        models::KvStorage::window_block_bytes(checkpoint_.config(), f16) *
+            ample->storage.window_block_count;
+    start(options, {.prefix_cache = cache});
+    std::vector<std::vector<TokenId>> tokens;
+    std::vector<engine::TokenStream> streams;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      streams.push_back(
+          submit(prompts[i], 30, {.temperature = i % 3 == 2 ? 1.0f : 0.0f, .seed = i}));
+      if (i % 4 == 0) tokens.push_back(tokens_of(streams[tokens.size()]));
+    }
+    while (tokens.size() < streams.size()) tokens.push_back(tokens_of(streams[tokens.size()]));
+    *found = engine_->stats().prefix_tokens_found;
+    engine_.reset();
+    return tokens;
+  };
+  int64_t found = 0;
+  const std::vector<std::vector<TokenId>> without = answers(false, 1000, &found);
+  EXPECT_EQ(found, 0);
+  EXPECT_EQ(answers(true, 1000, &found), without);
+  EXPECT_GT(found, 300);
+  EXPECT_EQ(answers(true, 18, &found), without);
 }
 
 TEST_F(EngineOnTiny, RowsWithoutATokenAreNeverSampled) {

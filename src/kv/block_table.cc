@@ -1,13 +1,24 @@
 #include "kv/block_table.h"
 
 #include <algorithm>
-#include <span>
+
+#include "base/check.h"
 
 namespace pelton::kv {
 
 bool BlockTable::cover(int token_count) {
   const int missing = pool_->blocks_for(token_count) - static_cast<int>(blocks_.size());
   return missing <= 0 || pool_->take(missing, blocks_);
+}
+
+void BlockTable::adopt(int first, std::span<const BlockId> blocks) {
+  CHECK(blocks_.empty(), "adopting into a table in use");
+  blocks_.assign(static_cast<size_t>(first), kNoBlock);
+  dropped_ = first;
+  for (const BlockId block : blocks) {
+    pool_->share(block);
+    blocks_.push_back(block);
+  }
 }
 
 void BlockTable::drop_before(int position) {

@@ -2,6 +2,7 @@
 // by its sequence; gives everything back to the pool when it goes. Engine thread only.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "kv/block_pool.h"
@@ -22,6 +23,9 @@ class BlockTable {
 
   // Takes the blocks that positions [0, token_count) still lack: all of them or none.
   [[nodiscard]] bool cover(int token_count);
+
+  // Starts an empty table with blocks that were found: `blocks` from entry `first` on, none before.
+  void adopt(int first, std::span<const BlockId> blocks);
 
   // Gives back every block that lies wholly before `position`: its entry becomes kNoBlock.
   void drop_before(int position);

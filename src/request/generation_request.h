@@ -11,8 +11,9 @@
 
 namespace pelton::request {
 
-// Applied in this order to a row of logits: repetition, frequency and presence penalties, logit_bias,
-// temperature, top_k, top_p, min_p. Noise is a pure function of (seed, position in the sequence).
+// Applied in this order to a row of logits: repetition, frequency and presence penalties,
+// logit_bias, temperature, top_k, top_p, min_p. Noise is a pure function of (seed, position in the
+// sequence).
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy, the lowest id among equals
   int top_k = 0;             // 0: all
@@ -32,18 +33,24 @@ struct SamplingParams {
 };
 
 struct StopRule {
-  int max_new_tokens = 16;  // at least 1
-  int min_new_tokens = 0;   // no stop token ends the sequence before
+  int max_new_tokens = 16;           // at least 1
+  int min_new_tokens = 0;            // no stop token ends the sequence before
   std::vector<TokenId> stop_tokens;  // ends after sampling one of these; it is delivered, and last
 };
 
 struct GenerationRequest {
-  std::string id;  // for logs
+  std::string id;               // for logs
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
   StopRule stop;
   int priority = 0;                    // lower first
   std::optional<int64_t> deadline_ns;  // on the engine's clock
+
+  // Only requests of equal salt reuse each other's computed prefixes: whoever does not know the
+  // salt cannot learn by timing what others have asked.
+  std::string cache_salt;
+  // Keeps what was computed for the prompt for good, whole blocks of it, as far as room allows.
+  bool pin_prefix = false;
 };
 
 }  // namespace pelton::request

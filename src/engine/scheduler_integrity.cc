@@ -1,0 +1,71 @@
+// What must be true of a scheduler between any two calls.
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/scheduler.h"
+
+namespace pelton::engine {
+
+void Scheduler::check_integrity() const {
+  std::vector<int> full_holders(static_cast<size_t>(capacity_.full_block_count), 0);
+  std::vector<int> window_holders(static_cast<size_t>(capacity_.window_block_count), 0);
+  std::vector<bool> seats(static_cast<size_t>(capacity_.sequences_max), false);
+  full_pool_.check_integrity();
+  window_pool_.check_integrity();
+  const auto count = [](std::vector<int>& holders, const kv::BlockTable& table) {
+    for (const BlockId block : table.blocks()) {
+      if (block != kNoBlock) ++holders[static_cast<size_t>(block)];
+    }
+  };
+  for (const Seat seat : free_seats_) {
+    CHECK(!seats[static_cast<size_t>(seat)], "a seat is free twice");
+    seats[static_cast<size_t>(seat)] = true;
+  }
+  for (const Sequence* sequence : running_) {
+    CHECK(sequence->stage == Sequence::Stage::kRunning);
+    CHECK(!seats[static_cast<size_t>(sequence->seat)], "a seat is taken twice");
+    seats[static_cast<size_t>(sequence->seat)] = true;
+    count(full_holders, sequence->full);
+    count(window_holders, sequence->window);
+    check_settled(*sequence);
+  }
+  int pinned_full = 0;
+  int pinned_window = 0;
+  for (const Pin& pin : pins_) {
+    count(full_holders, pin.full);
+    count(window_holders, pin.window);
+    pinned_full += pin.full.held_count();
+    pinned_window += pin.window.held_count();
+  }
+  CHECK(pinned_full == pinned_full_ && pinned_window == pinned_window_);
+  CHECK(std::find(seats.begin(), seats.end(), false) == seats.end(), "a seat is lost");
+  CHECK(std::is_sorted(running_.begin(), running_.end(), Earlier{}));
+  for (const Sequence* sequence : waiting_) {
+    CHECK(sequence->stage == Sequence::Stage::kWaiting);
+    CHECK(sequence->full.blocks().empty() && sequence->window.blocks().empty());
+  }
+  for (size_t i = 0; i < full_holders.size(); ++i) {
+    CHECK(full_holders[i] == full_pool_.holders(static_cast<BlockId>(i)), "full block lost");
+  }
+  for (size_t i = 0; i < window_holders.size(); ++i) {
+    CHECK(window_holders[i] == window_pool_.holders(static_cast<BlockId>(i)), "window block lost");
+  }
+  if (uncommitted_.empty()) {
+    CHECK(sequences_.size() == running_.size() + waiting_.size(), "a sequence is lost");
+  }
+}
+
+// Nothing is promised as computed that is not, and every block up to there is one.
+void Scheduler::check_settled(const Sequence& sequence) const {
+  CHECK(sequence.settled <= sequence.computed);
+  CHECK(sequence.in_flight > 0 || sequence.settled == sequence.computed, "a step was not settled");
+  CHECK(static_cast<int>(sequence.full.blocks().size()) * capacity_.block_tokens >=
+        sequence.computed);
+  const int seen_from = std::max(0, sequence.computed - capacity_.window_tokens + 1);
+  for (int position = seen_from; position < sequence.computed; ++position) {
+    const size_t entry = static_cast<size_t>(position / capacity_.block_tokens);
+    CHECK(sequence.window.blocks()[entry] != kNoBlock, "a block in the window is missing");
+  }
+}
+
+}  // namespace pelton::engine

@@ -1,0 +1,50 @@
+// What became and what ceased to be findable in the prefix cache, for a router to know it too: a
+// bounded stream of numbered events that forgets the oldest. A reader that fell behind learns how
+// many it missed and should ask for the whole. Written by the engine thread, read by any.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "kv/block_hash.h"
+
+namespace pelton::kv {
+
+enum class Group { kFull, kWindow };
+
+struct Event {
+  enum class Kind { kStored, kRemoved };
+
+  int64_t number = 0;  // consecutive, from 0
+  Kind kind = Kind::kStored;
+  Group group = Group::kFull;
+  BlockHash block;
+};
+
+class EventLog {
+ public:
+  explicit EventLog(int events_max) : ring_(static_cast<size_t>(events_max)) {}
+
+  void add(Event::Kind kind, Group group, const BlockHash& block);
+
+  struct Reading {
+    std::vector<Event> events;  // in order, the first being `from` unless that one is forgotten
+    int64_t missed = 0;         // events from `from` on that are forgotten
+    int64_t next = 0;           // where to go on reading
+  };
+  struct Cursor {
+    int64_t from = 0;
+    int events_max = 1024;
+  };
+  Reading read(const Cursor& cursor) const;
+
+  int64_t dropped_count() const;  // forgotten so far, read or not
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Event> ring_;  // number n stands at n % size
+  int64_t next_ = 0;
+};
+
+}  // namespace pelton::kv

@@ -1,0 +1,214 @@
+// Remembering, forgetting and finding blocks again; hits that both groups can serve.
+#include "kv/prefix_match.h"
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "kv/block_index.h"
+#include "kv/block_table.h"
+
+namespace pelton::kv {
+namespace {
+
+using testing::ElementsAre;
+
+using Rank = BlockPool::Rank;
+
+BlockHash name(uint64_t number) {
+  return {base::mix64(number + 1), base::mix64(number + 1000)};
+}
+
+TEST(BlockPool, a_remembered_block_is_found_until_its_room_is_needed) {
+  BlockPool pool({.block_count = 3, .block_tokens = 4});
+  std::vector<BlockId> taken;
+  ASSERT_TRUE(pool.take(2, taken));
+  pool.remember(taken[0], name(1), Rank::kLasting);
+  pool.remember(taken[1], name(2), Rank::kLasting);
+  pool.give_back(taken);
+  EXPECT_EQ(pool.free_count(), 3);
+  EXPECT_EQ(pool.kept_count(), 2);
+  EXPECT_EQ(pool.find(name(1)), 0);
+
+  std::vector<BlockId> others;
+  ASSERT_TRUE(pool.take(1, others));
+  EXPECT_THAT(others, ElementsAre(2));  // the one that remembers nothing
+  ASSERT_TRUE(pool.take(1, others));
+  EXPECT_EQ(pool.find(name(2)), kNoBlock) << "the last of a sequence goes first";
+  EXPECT_EQ(pool.find(name(1)), 0);
+  pool.share(0);
+  EXPECT_FALSE(pool.take(1, others)) << "a block that somebody holds is never taken";
+  pool.check_integrity();
+}
+
+TEST(BlockPool, passing_blocks_go_before_lasting_ones_then_the_longest_left) {
+  BlockPool pool({.block_count = 4, .block_tokens = 4});
+  std::vector<BlockId> taken;
+  ASSERT_TRUE(pool.take(4, taken));
+  for (uint64_t i = 0; i < 4; ++i) {
+    pool.remember(taken[i], name(i), i < 2 ? Rank::kLasting : Rank::kPassing);
+  }
+  for (const size_t i : {0, 1, 3, 2}) pool.give_back({&taken[i], 1});
+  std::vector<BlockId> again;
+  ASSERT_TRUE(pool.take(4, again));
+  EXPECT_THAT(again, ElementsAre(3, 2, 0, 1));
+  EXPECT_EQ(pool.remembered_count(), 0);
+}
+
+TEST(BlockPool, one_name_leads_to_one_block) {
+  BlockPool pool({.block_count = 2, .block_tokens = 4});
+  std::vector<BlockId> taken;
+  ASSERT_TRUE(pool.take(2, taken));
+  pool.remember(taken[0], name(1), Rank::kLasting);
+  pool.remember(taken[1], name(1), Rank::kLasting);
+  EXPECT_EQ(pool.find(name(1)), 0);
+  EXPECT_FALSE(pool.remembered(taken[1]));
+  pool.forget_all();
+  EXPECT_EQ(pool.find(name(1)), kNoBlock);
+  EXPECT_EQ(pool.used_count(), 2);
+  pool.check_integrity();
+}
+
+TEST(EventLog, tells_in_order_and_counts_what_it_forgot) {
+  EventLog log(4);
+  BlockPool pool({.block_count = 1, .block_tokens = 4, .events = &log, .group = Group::kWindow});
+  for (uint64_t i = 0; i < 3; ++i) {
+    std::vector<BlockId> taken;
+    ASSERT_TRUE(pool.take(1, taken));
+    pool.remember(taken[0], name(i), Rank::kPassing);
+    pool.give_back(taken);
+  }
+  const EventLog::Reading all = log.read({.from = 0, .events_max = 100});
+  EXPECT_EQ(all.missed, 1);
+  ASSERT_EQ(all.events.size(), 4u);
+  EXPECT_EQ(all.events[0].number, 1);
+  EXPECT_EQ(all.events[0].kind, Event::Kind::kRemoved);
+  EXPECT_EQ(all.events[0].block, name(0));
+  EXPECT_EQ(all.events[1].kind, Event::Kind::kStored);
+  EXPECT_EQ(all.events[1].group, Group::kWindow);
+  EXPECT_EQ(all.next, 5);
+  EXPECT_EQ(log.dropped_count(), 1);
+  const EventLog::Reading part = log.read({.from = 3, .events_max = 1});
+  EXPECT_EQ(part.missed, 0);
+  EXPECT_EQ(part.next, 4);
+  EXPECT_TRUE(log.read({.from = 5, .events_max = 1}).events.empty());
+}
+
+TEST(BlockIndex, keeps_what_a_map_keeps) {
+  constexpr uint64_t kSeed = 5;
+  BlockIndex index(40);
+  std::map<uint64_t, BlockId> known;
+  for (uint64_t turn = 0; turn < 50'000; ++turn) {
+    const uint64_t key = base::random_bits(kSeed, turn) % 60;
+    const BlockHash hash{key % 7, key};  // few homes: long runs
+    if (known.count(key)) {
+      ASSERT_EQ(index.find(hash), known[key]);
+      index.erase(hash);
+      known.erase(key);
+    } else {
+      ASSERT_EQ(index.find(hash), kNoBlock);
+      if (known.size() == 40) continue;
+      index.insert(hash, static_cast<BlockId>(key));
+      known[key] = static_cast<BlockId>(key);
+    }
+    ASSERT_EQ(index.size(), static_cast<int>(known.size()));
+  }
+}
+
+// A hit is the longest n such that all full blocks up to n and those seen by the query at n are
+// there: compared with trying every n.
+TEST(PrefixMatch, is_the_longest_hit_both_groups_can_serve) {
+  constexpr uint64_t kSeed = 20260102;
+  uint64_t draw = 0;
+  const auto random = [&](int below) {
+    return static_cast<int>(base::random_bits(kSeed, draw++) % static_cast<uint64_t>(below));
+  };
+  for (int round = 0; round < 3000; ++round) {
+    const int block_tokens = 1 + random(6);
+    const int window_tokens = 1 + random(20);
+    const int count = random(14);
+    BlockPool full({.block_count = 16, .block_tokens = block_tokens});
+    BlockPool window({.block_count = 16, .block_tokens = block_tokens});
+    std::vector<BlockId> full_blocks, window_blocks;
+    ASSERT_TRUE(full.take(count, full_blocks) && window.take(count, window_blocks));
+    std::vector<BlockHash> hashes;
+    const int missing_full = 1 + random(12);
+    const int missing_window = 1 + random(6);
+    for (int i = 0; i < count; ++i) {
+      const size_t at = static_cast<size_t>(i);
+      hashes.push_back(name(at));
+      if (random(missing_full) != 0 || missing_full == 1) {
+        full.remember(full_blocks[at], hashes[at], Rank::kLasting);
+      }
+      if (random(missing_window) != 0 || missing_window == 1) {
+        window.remember(window_blocks[at], hashes[at], Rank::kLasting);
+      }
+    }
+    int expected = 0;
+    for (int hit = 1; hit <= count; ++hit) {
+      bool served = true;
+      for (int i = 0; i < hit; ++i) {
+        const BlockHash& hash = hashes[static_cast<size_t>(i)];
+        const bool seen = (i + 1) * block_tokens > hit * block_tokens - window_tokens + 1;
+        served = served && full.find(hash) != kNoBlock;
+        served = served && (!seen || window.find(hash) != kNoBlock);
+      }
+      if (served) expected = hit;
+    }
+    EXPECT_EQ(longest_hit({.hashes = hashes, .window_tokens = window_tokens}, full, window),
+              expected)
+        << "round " << round;
+  }
+}
+
+// Tables over a pool that remembers: whoever holds or finds what, nothing is lost.
+TEST(BlockTable, random_use_with_remembering_loses_nothing) {
+  constexpr uint64_t kSeed = 20260103;
+  uint64_t draw = 0;
+  const auto random = [&](int below) {
+    return static_cast<int>(base::random_bits(kSeed, draw++) % static_cast<uint64_t>(below));
+  };
+  BlockPool pool({.block_count = 24, .block_tokens = 4});
+  std::vector<std::unique_ptr<BlockTable>> tables;
+  for (int i = 0; i < 5; ++i) tables.push_back(std::make_unique<BlockTable>(pool));
+  for (int turn = 0; turn < 20'000; ++turn) {
+    BlockTable& table = *tables[static_cast<size_t>(random(5))];
+    const int length = static_cast<int>(table.blocks().size());
+    switch (random(5)) {
+      case 0:
+        table.clear();
+        break;
+      case 1:
+        table.drop_before(random(length * 4 + 1));
+        break;
+      case 2: {
+        const BlockId found = pool.find(name(static_cast<uint64_t>(random(40))));
+        if (found == kNoBlock) break;
+        table.clear();
+        table.adopt(random(3), {&found, 1});
+        break;
+      }
+      default:
+        if (!table.cover(length * 4 + 3)) break;
+        pool.remember(table.blocks().back(), name(static_cast<uint64_t>(random(40))),
+                      random(2) == 0 ? Rank::kPassing : Rank::kLasting);
+    }
+    pool.check_integrity();
+    std::vector<int> seen(24, 0);
+    for (const std::unique_ptr<BlockTable>& held : tables) {
+      for (const BlockId block : held->blocks()) {
+        if (block != kNoBlock) ++seen[static_cast<size_t>(block)];
+      }
+    }
+    for (BlockId block = 0; block < 24; ++block) {
+      ASSERT_EQ(seen[static_cast<size_t>(block)], pool.holders(block));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pelton::kv
