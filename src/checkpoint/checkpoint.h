@@ -59,6 +59,8 @@ class Checkpoint {
   // All tensors by name, and their bytes in all.
   const std::map<std::string, tensor::TensorView, std::less<>>& tensors() const { return tensors_; }
   int64_t weight_bytes() const { return weight_bytes_; }
+  // The files of weights, mapped.
+  const std::vector<base::MappedFile>& files() const { return files_; }
   int shard_count() const { return static_cast<int>(files_.size()); }
 
  private:
