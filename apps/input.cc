@@ -2,6 +2,8 @@
 
 #include <cstdio>
 #include <limits>
+#include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -9,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
+#include "node/model_tokenizer.h"
 
 namespace pelton::apps {
 namespace {
@@ -87,11 +90,18 @@ Result<IdsFile> read_ids_file(const std::string& file) {
   return ids;
 }
 
-Result<std::string> tokenizer_file(const std::string& model) {
+Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model) {
   struct stat status {};
-  if (stat(model.c_str(), &status) == 0 && S_ISREG(status.st_mode)) return model;
-  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
-  return folder + "/tokenizer.json";
+  const bool is_file = stat(model.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+  if (is_file && !model.ends_with(".gguf")) return tokenizer::Tokenizer::load(model);
+  TRY_ASSIGN(const std::string place, checkpoint::resolve_model(model));
+  // A tokenizer.json is enough: the weights need not be there.
+  const std::string file = place + "/tokenizer.json";
+  if (stat(file.c_str(), &status) == 0) return tokenizer::Tokenizer::load(file);
+  TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(place));
+  TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> found, node::read_model_tokenizer(checkpoint));
+  if (found != nullptr) return std::move(*found);
+  return Error{ErrorCode::kNotFound, fmt::format("{}: has no tokenizer.json", place)};
 }
 
 Result<void> check_date(const std::string& date) {

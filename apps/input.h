@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/token_id.h"
+#include "tokenizer/tokenizer.h"
 
 namespace pelton::apps {
 
@@ -28,8 +29,8 @@ struct IdsFile {
 };
 Result<IdsFile> read_ids_file(const std::string& file);
 
-// The tokenizer's file for a model argument, or the file itself if the argument is one.
-Result<std::string> tokenizer_file(const std::string& model);
+// The tokenizer of a model argument, which may also be a tokenizer's own file.
+Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model);
 
 // --current-date's form; an empty one is fine.
 Result<void> check_date(const std::string& date);

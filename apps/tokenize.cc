@@ -41,8 +41,7 @@ std::string as_table(const tokenizer::Tokenizer& tokenizer, const std::vector<To
 }
 
 Result<void> run(const cli::Arguments& arguments) {
-  TRY_ASSIGN(const std::string file, tokenizer_file(arguments.text("MODEL")));
-  TRY_ASSIGN(const tokenizer::Tokenizer tokenizer, tokenizer::Tokenizer::load(file));
+  TRY_ASSIGN(const tokenizer::Tokenizer tokenizer, load_tokenizer(arguments.text("MODEL")));
   TRY_ASSIGN(const std::string text, input_text(arguments));
   if (arguments.has("--decode")) {
     TRY_ASSIGN(const std::vector<TokenId> ids, parse_ids(text, "the ids to decode"));
