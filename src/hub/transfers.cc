@@ -139,11 +139,14 @@ int Transfers::start(const TransferRequest& request, TransferSink& sink) {
   if (request.range) {
     set(CURLOPT_RANGE, fmt::format("{}-{}", request.range->begin, request.range->end - 1).c_str());
   }
+  // Sizes and ranges are those of the file, not of something packed.
+  transfer->headers = curl_slist_append(nullptr, "Accept-Encoding: identity");
   if (!request.token.empty()) {
     transfer->headers =
-        curl_slist_append(nullptr, ("Authorization: Bearer " + request.token).c_str());
-    set(CURLOPT_HTTPHEADER, transfer->headers);
+        curl_slist_append(transfer->headers, ("Authorization: Bearer " + request.token).c_str());
   }
+  CHECK(transfer->headers != nullptr);
+  set(CURLOPT_HTTPHEADER, transfer->headers);
   CHECK(curl_multi_add_handle(multi_->handle, easy) == CURLM_OK);
   const int id = transfer->id;
   multi_->transfers.emplace(id, std::move(transfer));

@@ -1,5 +1,6 @@
 #include "tokenizer/tiktoken_file.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -89,7 +90,8 @@ Result<void> read_line(std::string_view line, const std::string& name, TokenId e
 
 Result<TokenBytes> read_lines(std::string_view text, const std::string& name) {
   TokenBytes tokens;
-  tokens.reserve(kHarmonyVocabularySize, text.size());
+  // The shortest line is "QQ== 0\n": a small file cannot ask for much.
+  tokens.reserve(std::min<size_t>(kHarmonyVocabularySize, text.size() / 7 + 1), text.size());
   std::string scratch;
   TokenId expected = 0;
   while (!text.empty()) {
