@@ -47,11 +47,12 @@ class Engine::Loop {
         executor_(executor),
         clock_(clock),
         log_(log),
-        inbox_(options.inbox_max),
+        inbox_({.requests_max = options.inbox_max, .tokens_max = options.queued_tokens_max}),
         kv_events_(options.kv_events_max),
         scheduler_(executor.capacity(), {.prefix_cache = options.prefix_cache,
                                          .hash_seed = options.hash_seed.value_or(draw_seed()),
-                                         .events = &kv_events_}) {
+                                         .events = &kv_events_,
+                                         .policy = options.policy}) {
     CHECK(options.inbox_max > 0);
     CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
     thread_ = std::thread([this] { run(); });
@@ -175,7 +176,7 @@ void Engine::Loop::refuse(Reader& reader, const Error& error) {
   reader.stream->put(std::nullopt, StreamEnd{.reason = FinishReason::kError,
                                              .prompt_tokens = reader.prompt_tokens,
                                              .error = error});
-  inbox_.note_ended(reader.was_admitted);
+  inbox_.note_ended({.was_admitted = reader.was_admitted, .prompt_tokens = reader.prompt_tokens});
 }
 
 void Engine::Loop::drop_cancelled() {
@@ -198,7 +199,7 @@ void Engine::Loop::emit(Scheduler::Event event) {
   Reader& reader = found->second;
   if (event.seating == Scheduler::Event::Seating::kSeated && !reader.was_admitted) {
     reader.was_admitted = true;
-    inbox_.note_admitted();
+    inbox_.note_admitted(reader.prompt_tokens);
     stats_.prompt_tokens.fetch_add(reader.prompt_tokens, std::memory_order_relaxed);
   }
   if (event.seating == Scheduler::Event::Seating::kPreempted) {
@@ -208,7 +209,7 @@ void Engine::Loop::emit(Scheduler::Event event) {
   const bool ended = event.end.has_value();
   if (event.token || ended) reader.stream->put(std::move(event.token), std::move(event.end));
   if (ended) {
-    inbox_.note_ended(reader.was_admitted);
+    inbox_.note_ended({.was_admitted = reader.was_admitted, .prompt_tokens = reader.prompt_tokens});
     readers_.erase(found);
   }
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/executor.h"
+#include "engine/scheduling_policy.h"
 #include "engine/token_stream.h"
 #include "kv/event_log.h"
 #include "request/generation_request.h"
@@ -31,7 +32,9 @@ struct EngineStats {
 class Engine {
  public:
   struct Options {
-    int inbox_max = 1024;  // requests accepted and not yet running
+    int inbox_max = 1024;                          // requests accepted and not yet running
+    int64_t queued_tokens_max = int64_t{1} << 22;  // of their prompts
+    SchedulingPolicy policy;
     // Steps submitted and not collected, 1 or 2. With 2, step n+1 is planned and submitted while
     // step n runs: worth it where planning takes a visible share of a step (a fast device). Its
     // price is that an arrival waits up to one step longer and that a stop token wastes one row; on
@@ -48,8 +51,8 @@ class Engine {
   ~Engine();  // stops: running requests end with kError / kUnavailable
 
   // Any thread. Errors: kInvalidArgument (empty prompt, prompt and max_new_tokens beyond the
-  // context), kDoesNotFit (needs more blocks than exist), kOverloaded (inbox full), kUnavailable
-  // (stopping).
+  // context), kDoesNotFit (needs more blocks than exist), kOverloaded (too many requests or tokens
+  // wait), kUnavailable (stopping).
   Result<TokenStream> submit(request::GenerationRequest request);
 
   // Refuses new requests; returns when the running ones have ended or `limit_ms` is over.

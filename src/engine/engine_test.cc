@@ -68,6 +68,8 @@ class Bench {
   struct Options {
     int steps_in_flight_max = 1;
     int inbox_max = 1024;
+    int64_t queued_tokens_max = 1 << 20;
+    SchedulingPolicy policy = {};
     int64_t step_ns = 0;
     ExecutorCapacity capacity = kSmall;
     ModelledExecutor::TokenFunction next_token = checksum_tokens(1000);
@@ -90,6 +92,8 @@ class Bench {
         }()) {
     engine_ = std::make_unique<Engine>(
         Engine::Options{.inbox_max = options.inbox_max,
+                        .queued_tokens_max = options.queued_tokens_max,
+                        .policy = options.policy,
                         .steps_in_flight_max = options.steps_in_flight_max},
         executor_, clock_, log_);
   }
@@ -361,6 +365,43 @@ TEST(Engine, a_full_inbox_is_an_answer) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   FAIL() << "the inbox stays full";
+}
+
+TEST(Engine, a_queue_full_of_tokens_is_an_answer) {
+  ExecutorCapacity one_seat = kSmall;
+  one_seat.sequences_max = 1;
+  Bench bench({.queued_tokens_max = 50, .step_ns = 2'000'000, .capacity = one_seat});
+  TokenStream running = bench.submit(make_request(8, 100, 1));
+  while (running.wait().tokens.empty()) {
+  }
+  TokenStream first = bench.submit(make_request(60, 5, 2));  // alone it may wait, however long
+  Result<TokenStream> refused = bench.engine().submit(make_request(1, 5, 3));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kOverloaded);
+  EXPECT_NE(refused.error().message.find("60 prompt tokens"), std::string::npos);
+  first.cancel();
+  EXPECT_EQ(read_all(first).end.reason, FinishReason::kCancelled);
+  EXPECT_TRUE(bench.engine().submit(make_request(40, 5, 4)).ok());
+}
+
+// Two tenants, one seat: the one who asks for little is not behind all that the other has queued.
+TEST(Engine, tenants_take_turns) {
+  ExecutorCapacity one_seat = kSmall;
+  one_seat.sequences_max = 1;
+  Bench bench({.step_ns = 200'000, .capacity = one_seat});
+  std::vector<TokenStream> greedy;
+  for (uint64_t i = 0; i < 40; ++i) {
+    request::GenerationRequest request = make_request(20, 20, i);
+    request.tenant = "greedy";
+    greedy.push_back(bench.submit(std::move(request)));
+  }
+  request::GenerationRequest request = make_request(5, 2, 100);
+  request.tenant = "modest";
+  TokenStream modest = bench.submit(std::move(request));
+  EXPECT_EQ(read_all(modest).end.reason, FinishReason::kLength);
+  int ended = 0;
+  for (TokenStream& stream : greedy) ended += stream.take().end.has_value() ? 1 : 0;
+  EXPECT_LE(ended, 3);
 }
 
 TEST(Engine, drain_lets_the_running_ones_end) {

@@ -10,12 +10,20 @@ Result<void> Inbox::submit(Arrival arrival) {
   {
     std::lock_guard lock(mutex_);
     if (closed_) return Error{ErrorCode::kUnavailable, "the engine is shutting down"};
-    if (queued_ >= queued_max_) {
+    if (queued_ >= options_.requests_max) {
       return Error{ErrorCode::kOverloaded,
-                   fmt::format("{} requests are waiting already", queued_max_)};
+                   fmt::format("{} requests are waiting already", options_.requests_max)};
+    }
+    const int64_t tokens = static_cast<int64_t>(arrival.request.prompt.size());
+    if (queued_ > 0 && queued_tokens_ + tokens > options_.tokens_max) {
+      return Error{ErrorCode::kOverloaded,
+                   fmt::format("{} prompt tokens are waiting already; {} more are over the {} that "
+                               "may wait",
+                               queued_tokens_, tokens, options_.tokens_max)};
     }
     arrivals_.push_back(std::move(arrival));
     ++queued_;
+    queued_tokens_ += tokens;
     ++live_;
   }
   arrived_.notify_one();
@@ -37,14 +45,18 @@ Inbox::Delivery Inbox::deliver() {
   return {.arrivals = std::exchange(arrivals_, {}), .stop = stopping_};
 }
 
-void Inbox::note_admitted() {
+void Inbox::note_admitted(int prompt_tokens) {
   std::lock_guard lock(mutex_);
   --queued_;
+  queued_tokens_ -= prompt_tokens;
 }
 
-void Inbox::note_ended(bool was_admitted) {
+void Inbox::note_ended(const Ended& ended) {
   std::lock_guard lock(mutex_);
-  if (!was_admitted) --queued_;
+  if (!ended.was_admitted) {
+    --queued_;
+    queued_tokens_ -= ended.prompt_tokens;
+  }
   if (--live_ == 0) all_ended_.notify_all();
 }
 

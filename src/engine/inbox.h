@@ -26,7 +26,13 @@ class Inbox {
     bool stop = false;
   };
 
-  explicit Inbox(int queued_max) : queued_max_(queued_max) {}
+  // Of what is accepted and never had a seat. One request may always wait, however long.
+  struct Options {
+    int requests_max = 1024;
+    int64_t tokens_max = int64_t{1} << 22;
+  };
+
+  explicit Inbox(const Options& options) : options_(options) {}
 
   // kOverloaded, kUnavailable.
   Result<void> submit(Arrival arrival);
@@ -36,8 +42,12 @@ class Inbox {
   Delivery wait();
 
   // Engine thread. One accepted request has had a seat for the first time; one has ended.
-  void note_admitted();
-  void note_ended(bool was_admitted);
+  void note_admitted(int prompt_tokens);
+  struct Ended {
+    bool was_admitted = false;
+    int prompt_tokens = 0;
+  };
+  void note_ended(const Ended& ended);
 
   void close();  // refuses from now on
   void stop();   // and tells the engine thread
@@ -46,13 +56,14 @@ class Inbox {
  private:
   Delivery deliver();
 
-  const int queued_max_;
+  const Options options_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::condition_variable all_ended_;
   std::vector<Arrival> arrivals_;
-  int queued_ = 0;  // accepted, never had a seat
-  int live_ = 0;    // accepted, not ended
+  int queued_ = 0;             // accepted, never had a seat
+  int64_t queued_tokens_ = 0;  // of their prompts
+  int live_ = 0;               // accepted, not ended
   bool closed_ = false;
   bool stopping_ = false;
 };

@@ -69,13 +69,14 @@ StepResult ModelledExecutor::collect() {
   return std::move(pending.result);
 }
 
-void ModelledExecutor::check_plan(const StepPlan& plan) const {
+void ModelledExecutor::check_plan(const StepPlan& plan) {
   int token_count = 0;
   std::vector<bool> seated(seats_.size(), false);
   for (const PlannedSequence& row : plan.sequences) {
     CHECK(row.seat >= 0 && row.seat < options_.capacity.sequences_max, "no such seat");
     CHECK(!seated[static_cast<size_t>(row.seat)], "two rows in one seat");
     seated[static_cast<size_t>(row.seat)] = true;
+    seats_[static_cast<size_t>(row.seat)].tables.follow(row);
     check_row(row);
     token_count += row.token_count();
   }
@@ -97,18 +98,18 @@ void ModelledExecutor::check_row(const PlannedSequence& row) const {
     }
     return true;
   };
-  CHECK(covers(row.full_blocks, 0, capacity.full_block_count), "a position without a full block");
-  CHECK(covers(row.window_blocks, row.start - capacity.window_tokens + 1,
+  CHECK(covers(tables(row).full, 0, capacity.full_block_count), "a position without a full block");
+  CHECK(covers(tables(row).window, row.start - capacity.window_tokens + 1,
                capacity.window_block_count),
         "a position in the window without a window block");
 }
 
 // A block that one row writes must be in no other row's table.
 void ModelledExecutor::check_unshared(const StepPlan& plan) const {
-  const auto check_group = [&](std::vector<BlockId> PlannedSequence::*table, int block_count) {
+  const auto check_group = [&](std::vector<BlockId> SeatTables::*table, int block_count) {
     std::vector<int> holders(static_cast<size_t>(block_count), 0);
     for (const PlannedSequence& row : plan.sequences) {
-      for (const BlockId block : row.*table) {
+      for (const BlockId block : tables(row).*table) {
         if (block != kNoBlock) ++holders[static_cast<size_t>(block)];
       }
     }
@@ -116,20 +117,20 @@ void ModelledExecutor::check_unshared(const StepPlan& plan) const {
       const int32_t first = row.start / options_.capacity.block_tokens;
       const int32_t last = (row.start + row.token_count() - 1) / options_.capacity.block_tokens;
       for (int32_t i = first; i <= last; ++i) {
-        const BlockId block = (row.*table)[static_cast<size_t>(i)];
+        const BlockId block = (tables(row).*table)[static_cast<size_t>(i)];
         CHECK(holders[static_cast<size_t>(block)] == 1, "a block that is written is shared");
       }
     }
   };
-  check_group(&PlannedSequence::full_blocks, options_.capacity.full_block_count);
-  check_group(&PlannedSequence::window_blocks, options_.capacity.window_block_count);
+  check_group(&SeatTables::full, options_.capacity.full_block_count);
+  check_group(&SeatTables::window, options_.capacity.window_block_count);
 }
 
 void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
   for (const PlannedSequence& row : plan.sequences) {
     if (!row.arrival) continue;
     Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
-    occupant = Occupant{};
+    occupant = Occupant{.tables = std::move(occupant.tables)};
     occupant.lost = false;
     occupant.sampling = row.arrival->sampling;
     occupant.prompt_count = row.arrival->prompt_count;
@@ -171,8 +172,8 @@ void ModelledExecutor::write(const PlannedSequence& row, std::span<const TokenId
   for (size_t i = 0; i < tokens.size(); ++i) {
     const int32_t position = row.start + static_cast<int32_t>(i);
     const Cell cell{.token = tokens[i], .position = position};
-    full_cells_[cell_of(row.full_blocks, position)] = cell;
-    window_cells_[cell_of(row.window_blocks, position)] = cell;
+    full_cells_[cell_of(tables(row).full, position)] = cell;
+    window_cells_[cell_of(tables(row).window, position)] = cell;
   }
 }
 
@@ -191,8 +192,8 @@ void ModelledExecutor::read(std::vector<TokenId>& into, const std::vector<Cell>&
 TokenId ModelledExecutor::sample(const PlannedSequence& row, Occupant& occupant) {
   const int32_t end = occupant.computed;
   const int32_t seen_from = std::max(0, end - options_.capacity.window_tokens);
-  read(seen_full_, full_cells_, row.full_blocks, 0, end);
-  read(seen_window_, window_cells_, row.window_blocks, seen_from, end);
+  read(seen_full_, full_cells_, tables(row).full, 0, end);
+  read(seen_window_, window_cells_, tables(row).window, seen_from, end);
   CHECK(std::equal(seen_window_.begin(), seen_window_.end(), seen_full_.begin() + seen_from),
         "the two groups hold different tokens");
   if (occupant.sampling.has_penalties()) {

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "engine/executor.h"
+#include "engine/seat_tables.h"
 
 namespace pelton::engine {
 
@@ -59,6 +60,7 @@ class ModelledExecutor final : public Executor {
     request::SamplingParams sampling;
     int prompt_count = 0;
     std::vector<TokenId> history;  // as Arrival gave it, and what was sampled since
+    SeatTables tables;
     int32_t computed = 0;
     TokenId sampled = 0;
     int64_t sampled_in = -1;  // the step that sampled it
@@ -69,11 +71,14 @@ class ModelledExecutor final : public Executor {
     int64_t ready_ns = 0;
   };
 
-  void check_plan(const StepPlan& plan) const;
+  void check_plan(const StepPlan& plan);
   void check_row(const PlannedSequence& row) const;
   void check_unshared(const StepPlan& plan) const;
   void seat_arrivals(const StepPlan& plan);
   SequenceResult compute(const PlannedSequence& row, int64_t step);
+  const SeatTables& tables(const PlannedSequence& row) const {
+    return seats_[static_cast<size_t>(row.seat)].tables;
+  }
   void write(const PlannedSequence& row, std::span<const TokenId> tokens);
   void read(std::vector<TokenId>& into, const std::vector<Cell>& cells,
             const std::vector<BlockId>& blocks, int32_t begin, int32_t end) const;

@@ -19,6 +19,15 @@ int blocks_for(int64_t token_count, int block_tokens) {
 // each of them costs a look-up.
 constexpr int kPassedOverMax = 8;
 
+// Output tokens that go to a tenant's account at a time.
+constexpr int kChargedTogether = 16;
+
+// The entries of a block table that the executor does not know yet, which it then does.
+void append_untold(const std::vector<BlockId>& table, int& told, std::vector<BlockId>& row) {
+  row.assign(table.begin() + told, table.end());
+  told = static_cast<int>(table.size());
+}
+
 // The most blocks that the keys seen by one query can lie in.
 int window_span_max(const ExecutorCapacity& capacity) {
   return blocks_for(capacity.window_tokens - 1, capacity.block_tokens) + 1;
@@ -72,9 +81,11 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
       window_pool_({.block_count = capacity.window_block_count,
                     .block_tokens = capacity.block_tokens,
                     .events = options.events,
-                    .group = kv::Group::kWindow}) {
+                    .group = kv::Group::kWindow}),
+      queue_(options.policy.fairness) {
   CHECK(capacity.sequences_max > 0 && capacity.batch_tokens_max > 0);
   CHECK(capacity.window_tokens > 0);
+  CHECK(options.policy.decode_first_prompt_tokens > 0, "prompts would never be computed");
   for (Seat seat = capacity.sequences_max - 1; seat >= 0; --seat) free_seats_.push_back(seat);
   running_.reserve(static_cast<size_t>(capacity.sequences_max));
 }
@@ -93,7 +104,9 @@ Result<SequenceId> Scheduler::submit(request::GenerationRequest request) {
   sequence.prompt_count = static_cast<int>(sequence.tokens.size());
   sequence.output_max = sequence.request.stop.max_new_tokens;
   if (options_.prefix_cache) sequence.origin = hasher_.root({.salt = sequence.request.cache_salt});
-  waiting_.insert(&sequence);
+  queue_.enter(sequence.request.tenant);
+  sequence.rank = queue_.rank(sequence.request.priority);
+  wait_in_line(sequence);
   if (sequence.request.deadline_ns) deadlines_.emplace(*sequence.request.deadline_ns, id);
   return id;
 }
@@ -136,10 +149,18 @@ void Scheduler::return_unseen_blocks() {
   }
 }
 
-// Choosing one sequence may preempt another, but only a later one: the index stays right.
+// Choosing one sequence may preempt others, but only later ones: the index stays right.
 void Scheduler::choose_decodes() {
   for (size_t i = 0; i < running_.size(); ++i) {
     if (running_[i]->decoding()) choose(*running_[i]);
+  }
+  prompt_budget_ = budget_;
+  if (chosen_.empty()) return;
+  if (options_.policy.order == SchedulingPolicy::Order::kDecodeFirst) {
+    prompt_budget_ = std::min(prompt_budget_, options_.policy.decode_first_prompt_tokens);
+  }
+  if (options_.policy.prompt_tokens_beside_decodes_max > 0) {
+    prompt_budget_ = std::min(prompt_budget_, options_.policy.prompt_tokens_beside_decodes_max);
   }
 }
 
@@ -150,22 +171,33 @@ void Scheduler::choose_prefills() {
 }
 
 void Scheduler::admit_waiting() {
-  int passed_over = 0;
-  auto next = waiting_.begin();
-  while (budget_ > 0 && next != waiting_.end() && !free_seats_.empty()) {
-    Sequence& sequence = **next;
+  std::vector<SequenceId> passed_over;
+  while (std::min(budget_, prompt_budget_) > 0 && !free_seats_.empty()) {
+    const std::optional<SequenceId> next = queue_.next(passed_over);
+    if (!next) break;
+    Sequence& sequence = sequences_.at(*next);
     if (sequence.in_flight > 0) break;  // preempted, and a token of it is still on its way
     const Hit hit = look_up(sequence);
     if (comes_soon(sequence, hit)) {
-      if (++passed_over == kPassedOverMax) break;
-      ++next;
+      passed_over.push_back(*next);
+      if (static_cast<int>(passed_over.size()) == kPassedOverMax) break;
       continue;
     }
     if (!blocks_suffice(sequence, hit)) break;
-    next = waiting_.erase(next);
+    leave_line(sequence);
     seat(sequence, hit);
     choose(sequence);
   }
+}
+
+void Scheduler::wait_in_line(Sequence& sequence) {
+  queue_.add(sequence.request.tenant,
+             {.id = sequence.id, .priority = sequence.request.priority, .rank = sequence.rank});
+}
+
+void Scheduler::leave_line(Sequence& sequence) {
+  queue_.remove(sequence.request.tenant,
+                {.id = sequence.id, .priority = sequence.request.priority, .rank = sequence.rank});
 }
 
 void Scheduler::seat(Sequence& sequence, const Hit& hit) {
@@ -180,13 +212,17 @@ void Scheduler::seat(Sequence& sequence, const Hit& hit) {
     sequence.cached = sequence.computed;
     prompt_tokens_seated_ += sequence.prompt_count;
     prompt_tokens_cached_ += sequence.cached;
+    // At once, so that of many seats that are free each tenant gets its share.
+    queue_.charge(sequence.request.tenant, sequence.prompt_count - sequence.cached);
   }
   events_.push_back({.id = sequence.id, .seating = Event::Seating::kSeated, .seat = sequence.seat});
 }
 
 // Gives the sequence as many tokens of this step as it can use, budget and blocks allow.
 void Scheduler::choose(Sequence& sequence) {
-  const int wanted = std::min(sequence.remaining(), budget_);
+  const bool is_prompt = !sequence.decoding();
+  const int allowed = is_prompt ? std::min(budget_, prompt_budget_) : budget_;
+  const int wanted = std::min(sequence.remaining(), allowed);
   if (wanted <= 0) return;
   for (;;) {
     const int reach = std::min(sequence.full.reach(), sequence.window.reach());
@@ -196,16 +232,17 @@ void Scheduler::choose(Sequence& sequence) {
       CHECK(sequence.window.cover(sequence.computed + count));
       sequence.chosen = count;
       budget_ -= count;
+      if (is_prompt) prompt_budget_ -= count;
       chosen_.push_back(&sequence);
       return;
     }
     // Its own window blocks come back with the step that is in flight.
     const bool comes_back = options_.prefix_cache && sequence.settled < sequence.computed;
     if (comes_back && sequence.full.reach() > sequence.computed) return;
-    Sequence& last = *running_.back();
+    Sequence* const giving = whom_to_preempt(sequence);
     // The last one waits for blocks and keeps what it has: whoever needs those may still take them.
-    if (&last == &sequence) return;
-    preempt(last);
+    if (giving == nullptr) return;
+    preempt(*giving);
   }
 }
 
@@ -215,9 +252,11 @@ void Scheduler::choose(Sequence& sequence) {
 bool Scheduler::blocks_suffice(const Sequence& arriving, const Hit& hit) const {
   int full_free = full_pool_.free_count();
   int window_free = window_pool_.free_count();
+  const bool to_the_end = options_.policy.order == SchedulingPolicy::Order::kDecodeFirst;
   for (const Sequence* sequence : running_) {
-    full_free -= std::max(0, full_pool_.blocks_for(sequence->length()) -
-                                 static_cast<int>(sequence->full.blocks().size()));
+    const int length = to_the_end ? sequence->computed_max() : sequence->length();
+    full_free -= std::max(
+        0, full_pool_.blocks_for(length) - static_cast<int>(sequence->full.blocks().size()));
     window_free -= std::max(0, window_span(*sequence) - sequence->window.held_count());
   }
   const auto held = [](const kv::BlockPool& pool, const std::vector<BlockId>& blocks) {
@@ -234,9 +273,21 @@ int Scheduler::window_span(const Sequence& sequence) const {
   return std::min(window_pool_.blocks_for(sequence.computed_max()), window_span_max(capacity_));
 }
 
+// Of the later ones that hold anything, the one whose going loses the least work; the last of
+// equals.
+Sequence* Scheduler::whom_to_preempt(const Sequence& needy) const {
+  Sequence* least = nullptr;
+  for (size_t i = running_.size(); i-- > 0 && running_[i] != &needy;) {
+    if (running_[i]->full.blocks().empty()) continue;
+    if (least == nullptr || running_[i]->computed < least->computed) least = running_[i];
+  }
+  return least;
+}
+
 void Scheduler::preempt(Sequence& sequence) {
   if (sequence.chosen > 0) {
     budget_ += sequence.chosen;
+    if (!sequence.decoding()) prompt_budget_ += sequence.chosen;
     sequence.chosen = 0;
     chosen_.erase(std::find(chosen_.begin(), chosen_.end(), &sequence));
   }
@@ -244,7 +295,7 @@ void Scheduler::preempt(Sequence& sequence) {
   sequence.stage = Sequence::Stage::kWaiting;
   sequence.computed = 0;
   sequence.settled = 0;
-  waiting_.insert(&sequence);
+  wait_in_line(sequence);
   ++preemption_count_;
   events_.push_back({.id = sequence.id, .seating = Event::Seating::kPreempted});
 }
@@ -282,8 +333,11 @@ PlannedSequence Scheduler::write_row(Sequence& sequence) {
     row.tokens.assign(sequence.tokens.begin() + sequence.computed,
                       sequence.tokens.begin() + sequence.computed + sequence.chosen);
   }
-  row.full_blocks = sequence.full.blocks();
-  row.window_blocks = sequence.window.blocks();
+  row.full_first = sequence.full_told;
+  row.window_first = sequence.window_told;
+  append_untold(sequence.full.blocks(), sequence.full_told, row.full_blocks);
+  append_untold(sequence.window.blocks(), sequence.window_told, row.window_blocks);
+  row.window_begin = sequence.window.dropped_count();
 
   row.sample = sequence.chosen == sequence.remaining();
   if (row.sample) {
@@ -340,6 +394,7 @@ void Scheduler::accept(Sequence& sequence, SampledToken sampled) {
   const TokenId token = sampled.token;
   sequence.tokens.push_back(token);
   events_.push_back({.id = sequence.id, .token = std::move(sampled)});
+  if (++sequence.uncharged >= kChargedTogether) charge_output(sequence);
   const bool pins = sequence.request.pin_prefix && options_.prefix_cache;
   if (pins && sequence.output_count() == 1) pin(sequence);
 
@@ -351,6 +406,11 @@ void Scheduler::accept(Sequence& sequence, SampledToken sampled) {
   } else if (sequence.output_count() >= sequence.output_max) {
     end(sequence, FinishReason::kLength, std::nullopt);
   }
+}
+
+void Scheduler::charge_output(Sequence& sequence) {
+  if (sequence.uncharged > 0) queue_.charge(sequence.request.tenant, sequence.uncharged);
+  sequence.uncharged = 0;
 }
 
 void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error> error) {
@@ -373,8 +433,10 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
     }
     leave_seat(sequence);
   } else {
-    waiting_.erase(&sequence);
+    leave_line(sequence);
   }
+  charge_output(sequence);
+  queue_.leave(sequence.request.tenant);
   if (sequence.request.deadline_ns) {
     deadlines_.erase({*sequence.request.deadline_ns, sequence.id});
   }
@@ -389,6 +451,8 @@ void Scheduler::leave_seat(Sequence& sequence) {
   free_seats_.push_back(sequence.seat);
   sequence.seat = -1;
   sequence.arrived = false;
+  sequence.full_told = 0;
+  sequence.window_told = 0;
 }
 
 void Scheduler::forget_if_landed(Sequence& sequence) {
@@ -398,7 +462,11 @@ void Scheduler::forget_if_landed(Sequence& sequence) {
 std::vector<SequenceId> Scheduler::live() const {
   std::vector<SequenceId> ids;
   for (const Sequence* sequence : running_) ids.push_back(sequence->id);
-  for (const Sequence* sequence : waiting_) ids.push_back(sequence->id);
+  const size_t running_count = ids.size();
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence.stage == Sequence::Stage::kWaiting) ids.push_back(id);
+  }
+  std::sort(ids.begin() + static_cast<std::ptrdiff_t>(running_count), ids.end());
   return ids;
 }
 

@@ -2,10 +2,11 @@
 // threads, no clock of its own, no device. Owned by the engine's loop; engine thread only.
 //
 // A step carries one token of each decoding sequence first, then prefill chunks of the running
-// ones, then newly admitted sequences, in the order (priority, arrival), until its token budget is
-// spent. When blocks run out, a later sequence makes room for an earlier one: its blocks are
-// returned, and it waits to be computed again from its known tokens. The first in order can always
-// go on, so every sequence ends.
+// ones, then newly admitted sequences, until its token budget is spent. Running ones go in the
+// order of their ranks (priority and arrival); who of the waiting is next the fair queue says. When
+// blocks run out, a later sequence makes room for an earlier one: its blocks are returned, and it
+// waits to be computed again from its known tokens. The first in order can always go on, so every
+// sequence ends.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "admission/fair_queue.h"
 #include "base/result.h"
 #include "engine/executor.h"
+#include "engine/scheduling_policy.h"
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
 #include "engine/token_stream.h"
@@ -39,6 +42,8 @@ class Scheduler {
     bool prefix_cache = true;
     uint64_t hash_seed = 0;          // secret; see kv/block_hash.h
     kv::EventLog* events = nullptr;  // outlives the scheduler
+
+    SchedulingPolicy policy;
   };
 
   // What happened to a sequence; token and end may come together.
@@ -76,11 +81,11 @@ class Scheduler {
   }
 
   // Nothing waits or runs; steps may still be in flight.
-  bool idle() const { return waiting_.empty() && running_.empty(); }
-  std::vector<SequenceId> live() const;  // in the order (priority, arrival), running ones first
+  bool idle() const { return queue_.empty() && running_.empty(); }
+  std::vector<SequenceId> live() const;  // running ones in order, then the waiting by arrival
 
   int running_count() const { return static_cast<int>(running_.size()); }
-  int waiting_count() const { return static_cast<int>(waiting_.size()); }
+  int waiting_count() const { return queue_.waiting_count(); }
   int64_t preemption_count() const { return preemption_count_; }
   int64_t prompt_tokens_seated() const { return prompt_tokens_seated_; }
   int64_t prompt_tokens_cached() const { return prompt_tokens_cached_; }
@@ -96,10 +101,7 @@ class Scheduler {
  private:
   struct Earlier {
     bool operator()(const Sequence* a, const Sequence* b) const {
-      if (a->request.priority != b->request.priority) {
-        return a->request.priority < b->request.priority;
-      }
-      return a->id < b->id;
+      return std::pair(a->rank, a->id) < std::pair(b->rank, b->id);
     }
   };
   struct PlannedRow {
@@ -138,7 +140,11 @@ class Scheduler {
   bool blocks_suffice(const Sequence& arriving, const Hit& hit) const;
   bool comes_soon(const Sequence& arriving, const Hit& hit) const;
   int window_span(const Sequence& sequence) const;
+  Sequence* whom_to_preempt(const Sequence& needy) const;
   void preempt(Sequence& sequence);
+  void wait_in_line(Sequence& sequence);
+  void leave_line(Sequence& sequence);
+  void charge_output(Sequence& sequence);
 
   void name_blocks(Sequence& sequence) const;
   Hit look_up(Sequence& sequence) const;
@@ -163,7 +169,7 @@ class Scheduler {
   std::vector<Seat> free_seats_;
 
   std::unordered_map<SequenceId, Sequence> sequences_;  // its nodes do not move
-  std::set<Sequence*, Earlier> waiting_;
+  admission::FairQueue queue_;                          // of those that wait
   std::vector<Sequence*> running_;                      // sorted by Earlier
   std::set<std::pair<int64_t, SequenceId>> deadlines_;  // of live sequences that have one
   std::deque<UncommittedStep> uncommitted_;
@@ -174,6 +180,7 @@ class Scheduler {
 
   // The step that is being planned.
   int budget_ = 0;
+  int prompt_budget_ = 0;  // of it, for prompts
   std::vector<Sequence*> chosen_;
 
   SequenceId next_id_ = 0;

@@ -40,10 +40,13 @@ void Scheduler::check_integrity() const {
   CHECK(pinned_full == pinned_full_ && pinned_window == pinned_window_);
   CHECK(std::find(seats.begin(), seats.end(), false) == seats.end(), "a seat is lost");
   CHECK(std::is_sorted(running_.begin(), running_.end(), Earlier{}));
-  for (const Sequence* sequence : waiting_) {
-    CHECK(sequence->stage == Sequence::Stage::kWaiting);
-    CHECK(sequence->full.blocks().empty() && sequence->window.blocks().empty());
+  int waiting = 0;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence.stage != Sequence::Stage::kWaiting) continue;
+    CHECK(sequence.full.blocks().empty() && sequence.window.blocks().empty());
+    ++waiting;
   }
+  CHECK(waiting == queue_.waiting_count(), "somebody waits who is not in line");
   for (size_t i = 0; i < full_holders.size(); ++i) {
     CHECK(full_holders[i] == full_pool_.holders(static_cast<BlockId>(i)), "full block lost");
   }
@@ -51,7 +54,8 @@ void Scheduler::check_integrity() const {
     CHECK(window_holders[i] == window_pool_.holders(static_cast<BlockId>(i)), "window block lost");
   }
   if (uncommitted_.empty()) {
-    CHECK(sequences_.size() == running_.size() + waiting_.size(), "a sequence is lost");
+    CHECK(sequences_.size() == running_.size() + static_cast<size_t>(waiting),
+          "a sequence is lost");
   }
 }
 

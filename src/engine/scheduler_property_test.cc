@@ -102,6 +102,7 @@ request::GenerationRequest random_request(Dice& dice, const ExecutorCapacity& ca
     const std::vector<TokenId>& stem = stems[static_cast<size_t>(dice.roll(0, 2))];
     std::copy_n(stem.begin(), dice.roll(0, prompt), request.prompt.begin());
   }
+  if (dice.one_in(2)) request.tenant = dice.one_in(2) ? "a" : "b";
   if (dice.one_in(8)) request.cache_salt = "other";
   request.stop.max_new_tokens = dice.roll(1, std::min(40, fits - prompt + 1));
   request.stop.min_new_tokens = dice.one_in(3) ? dice.roll(0, 10) : 0;
@@ -110,6 +111,16 @@ request::GenerationRequest random_request(Dice& dice, const ExecutorCapacity& ca
   if (dice.one_in(2)) request.sampling.presence_penalty = 1.0f;
   if (dice.one_in(3)) request.priority = dice.roll(-2, 2);
   return request;
+}
+
+Scheduler::Options random_options(Dice& dice, bool prefix_cache) {
+  Scheduler::Options options{.prefix_cache = prefix_cache, .hash_seed = 1};
+  if (dice.one_in(3)) options.policy.order = SchedulingPolicy::Order::kDecodeFirst;
+  options.policy.decode_first_prompt_tokens = dice.roll(1, 20);
+  options.policy.prompt_tokens_beside_decodes_max = dice.one_in(2) ? dice.roll(1, 20) : 0;
+  options.policy.fairness.priority_tokens = dice.roll(0, 200);
+  options.policy.fairness.weights = {{"a", 3.0}};
+  return options;
 }
 
 // One run of one seed. Time is the number of the turn.
@@ -122,7 +133,7 @@ class Workload {
         prefix_cache_(!dice_.one_in(4)),
         stems_(random_stems(dice_)),
         next_token_(checksum_tokens(kVocabulary)),
-        scheduler_(capacity_, {.prefix_cache = prefix_cache_, .hash_seed = seed}),
+        scheduler_(capacity_, random_options(dice_, prefix_cache_)),
         executor_({.capacity = capacity_, .next_token = next_token_}) {}
 
   void play() {
@@ -272,8 +283,9 @@ TEST(SchedulerProperty, plans_are_deterministic) {
       if (plan.empty()) break;
       for (const PlannedSequence& row : plan.sequences) {
         text += std::to_string(row.seat) + ":" + std::to_string(row.start) + "+" +
-                std::to_string(row.token_count()) + "@" + std::to_string(row.full_blocks.back()) +
-                "," + std::to_string(row.window_blocks.back()) + " ";
+                std::to_string(row.token_count()) + "@";
+        for (const BlockId block : row.full_blocks) text += std::to_string(block) + ",";
+        for (const BlockId block : row.window_blocks) text += std::to_string(block) + ",";
       }
       executor.submit(std::move(plan));
       scheduler.commit(executor.collect());

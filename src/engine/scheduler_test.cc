@@ -2,10 +2,11 @@
 // each step did. PELTON_RECORD=1 writes what happened into the files instead of comparing.
 //
 //   engine blocks=8 block_tokens=4 step_tokens=6 [window_blocks=8 window=1000 seats=4 context=1000
-//          steps_in_flight=1 cache=0]
+//          steps_in_flight=1 cache=0 decode_first=0 prompt_bound=N priority_tokens=N
+//          weights=NAME:N,NAME:N]
 //   submit NAME prompt=N max_new=N [min_new=N priority=N deadline=N stop=TOKEN says=1,2,3
 //          like=NAME shares=N (its first N tokens are those of NAME's prompt and answer)
-//          salt=WORD pin=1]
+//          salt=WORD pin=1 tenant=NAME]
 //   cancel NAME
 //   clock N            the time that the next plans are told
 //   step [N]           plan and submit a step; then commit the oldest once enough are in flight
@@ -29,6 +30,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "engine/modelled_executor.h"
+#include "engine/seat_tables.h"
 
 namespace pelton::engine {
 namespace {
@@ -49,6 +51,17 @@ std::vector<TokenId> numbers(const Words& words, const std::string& key) {
   return list;
 }
 
+std::vector<std::pair<std::string, double>> weights(const Words& words) {
+  std::vector<std::pair<std::string, double>> weights;
+  const auto found = words.find("weights");
+  std::istringstream text(found == words.end() ? "" : found->second);
+  for (std::string one; std::getline(text, one, ',');) {
+    const size_t colon = one.find(':');
+    weights.emplace_back(one.substr(0, colon), std::stod(one.substr(colon + 1)));
+  }
+  return weights;
+}
+
 class Story {
  public:
   // Runs one line and returns what happened.
@@ -59,8 +72,7 @@ class Story {
   struct Told {
     std::string name;
     bool prefilling = true;
-    std::vector<BlockId> full;
-    std::vector<BlockId> window;
+    SeatTables tables;
   };
 
   void build(const Words& words);
@@ -126,8 +138,16 @@ void Story::build(const Words& words) {
   capacity.context_tokens_max = number(words, "context", 1000);
   steps_in_flight_ = number(words, "steps_in_flight", 1);
   shows_window_ = words.count("window") > 0;
-  scheduler_ = std::make_unique<Scheduler>(
-      capacity, Scheduler::Options{.prefix_cache = number(words, "cache", 0) != 0});
+  Scheduler::Options options;
+  options.prefix_cache = number(words, "cache", 0) != 0;
+  if (number(words, "decode_first", 0) != 0) {
+    options.policy.order = SchedulingPolicy::Order::kDecodeFirst;
+    options.policy.decode_first_prompt_tokens = number(words, "decode_first", 0);
+  }
+  options.policy.prompt_tokens_beside_decodes_max = number(words, "prompt_bound", 0);
+  options.policy.fairness.priority_tokens = number(words, "priority_tokens", 65'536);
+  options.policy.fairness.weights = weights(words);
+  scheduler_ = std::make_unique<Scheduler>(capacity, options);
   executor_ = std::make_unique<ModelledExecutor>(ModelledExecutor::Options{
       .capacity = capacity, .next_token = [this](const ModelledExecutor::Seen& seen) {
         const std::vector<TokenId>& says = says_[seen.sampling.seed];
@@ -153,6 +173,7 @@ std::string Story::submit(const std::string& name, const Words& words) {
   }
   texts_[name] = request.prompt;
   if (words.count("salt")) request.cache_salt = words.at("salt");
+  if (words.count("tenant")) request.tenant = words.at("tenant");
   request.pin_prefix = number(words, "pin", 0) != 0;
   request.stop.max_new_tokens = number(words, "max_new", 1);
   request.stop.min_new_tokens = number(words, "min_new", 0);
@@ -202,10 +223,10 @@ std::string Story::tell_row(const PlannedSequence& row) {
   }
   if (row.arrival && row.start > 0) text += fmt::format("  found [0,{})", row.start);
   told.prefilling = !row.sample;
-  text += tell_blocks(told.full, row.full_blocks, "blocks");
-  if (shows_window_) text += tell_blocks(told.window, row.window_blocks, "window");
-  told.full = row.full_blocks;
-  told.window = row.window_blocks;
+  const SeatTables before = told.tables;
+  told.tables.follow(row);
+  text += tell_blocks(before.full, told.tables.full, "blocks");
+  if (shows_window_) text += tell_blocks(before.window, told.tables.window, "window");
   if (!row.banned.empty()) text += fmt::format("  banned {}", fmt::join(row.banned, " "));
   return text + (row.sample ? "  -> token\n" : "\n");
 }
@@ -226,9 +247,8 @@ std::string Story::tell_blocks(const std::vector<BlockId>& before,
 
 std::string Story::tell_returned(Told& told) {
   std::string text;
-  for (const BlockId block : told.full) text += fmt::format(" {}", block);
-  told.full.clear();
-  told.window.clear();
+  for (const BlockId block : told.tables.full) text += fmt::format(" {}", block);
+  told.tables = {};
   told.prefilling = true;
   return text.empty() ? "" : "  blocks returned" + text;
 }

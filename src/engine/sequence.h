@@ -31,9 +31,14 @@ struct Sequence {
   int prompt_count = 0;
   int output_max = 0;
 
+  int64_t rank = 0;   // see admission/fair_queue.h
+  int uncharged = 0;  // output tokens that the tenant's account does not know yet
+
   Stage stage = Stage::kWaiting;
   Seat seat = -1;
   bool arrived = false;  // the executor knows who sits in the seat
+  int full_told = 0;     // entries of the block tables that it knows
+  int window_told = 0;
   kv::BlockTable full;
   kv::BlockTable window;
 

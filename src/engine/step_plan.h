@@ -39,8 +39,12 @@ struct PlannedSequence {
   bool sample = false;  // sample after the last token (its position is start + count)
   std::vector<TokenId> banned;  // not to be sampled in this step: stop tokens before min_new_tokens
 
-  // Block tables, indexed by position / block_tokens. Window entries that have left the window are
-  // kNoBlock.
+  // What is new in the seat's block tables, which are indexed by position / block_tokens: their
+  // entries from `..._first` on. Those before stand as the seat's earlier rows told them; an
+  // arrival tells all. Window entries before `window_begin` have left the window and are kNoBlock.
+  int32_t full_first = 0;
+  int32_t window_first = 0;
+  int32_t window_begin = 0;
   std::vector<BlockId> full_blocks;
   std::vector<BlockId> window_blocks;
 

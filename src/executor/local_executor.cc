@@ -134,8 +134,9 @@ engine::StepResult LocalExecutor::run(const engine::StepPlan& plan) {
 
 void LocalExecutor::take_seats(const engine::StepPlan& plan) {
   for (const engine::PlannedSequence& sequence : plan.sequences) {
-    if (!sequence.arrival) continue;
     SeatState& seat = seats_[sequence.seat];
+    seat.tables.follow(sequence);
+    if (!sequence.arrival) continue;
     seat.sampling = sequence.arrival->sampling;
     seat.history.clear();
     const std::span<const TokenId> history(sequence.arrival->history);
@@ -154,8 +155,9 @@ models::ForwardInput LocalExecutor::flatten(const engine::StepPlan& plan) const 
     } else {
       input.tokens.insert(input.tokens.end(), sequence.tokens.begin(), sequence.tokens.end());
     }
-    input.sequences.push_back({sequence.start, sequence.token_count(), sequence.full_blocks.data(),
-                               sequence.window_blocks.data()});
+    const engine::SeatTables& tables = seats_[sequence.seat].tables;
+    input.sequences.push_back(
+        {sequence.start, sequence.token_count(), tables.full.data(), tables.window.data()});
     if (sequence.sample) input.logit_rows.push_back(static_cast<int>(input.tokens.size()) - 1);
   }
   return input;

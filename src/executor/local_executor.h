@@ -18,6 +18,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "engine/executor.h"
+#include "engine/seat_tables.h"
 #include "executor/kv_budget.h"
 #include "kernels/kernels.h"
 #include "models/gpt_oss.h"
@@ -58,6 +59,7 @@ class LocalExecutor final : public engine::Executor {
     request::SamplingParams sampling;
     sampling::TokenHistory history;
     TokenId last_token = 0;
+    engine::SeatTables tables;
   };
 
   LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,

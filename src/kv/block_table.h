@@ -33,6 +33,7 @@ class BlockTable {
   void clear();
 
   const std::vector<BlockId>& blocks() const { return blocks_; }
+  int dropped_count() const { return dropped_; }  // entries before it are kNoBlock
   int held_count() const { return static_cast<int>(blocks_.size()) - dropped_; }
 
  private:

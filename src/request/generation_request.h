@@ -43,7 +43,8 @@ struct GenerationRequest {
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
   StopRule stop;
-  int priority = 0;                    // lower first
+  int priority = 0;                    // lower first, -1000 to 1000
+  std::string tenant;                  // whose account pays; see admission/fair_queue.h
   std::optional<int64_t> deadline_ns;  // on the engine's clock
 
   // Only requests of equal salt reuse each other's computed prefixes: whoever does not know the
