@@ -130,7 +130,7 @@ Result<void> Checkpoint::map_file(const std::string& name) {
 
 // The bytes, or a copy of them where their address does not suit the type: hardly ever.
 std::span<const uint8_t> Checkpoint::aligned(std::span<const uint8_t> bytes, DType dtype) {
-  if (tensor::is_block_type(dtype) ||
+  if (bytes.empty() || tensor::is_block_type(dtype) ||
       reinterpret_cast<uintptr_t>(bytes.data()) % tensor::dtype_bytes(dtype) == 0) {
     return bytes;
   }
