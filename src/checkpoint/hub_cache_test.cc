@@ -92,9 +92,12 @@ TEST_F(HubCache, PathsAreNotHubIds) {
     EXPECT_THAT(found.error().message, HasSubstr("there is no folder")) << model;
     EXPECT_THAT(found.error().message, testing::Not(HasSubstr("hf download"))) << model;
   }
+  put("model.bin", "");
+  const Result<std::string> file = resolve_model(root_ + "/model.bin", environment_);
+  ASSERT_FALSE(file.ok());
+  EXPECT_THAT(file.error().message, HasSubstr("is a file; a model is a folder"));
   put("model.gguf", "");
-  EXPECT_THAT(resolve_model(root_ + "/model.gguf", environment_).error().message,
-              HasSubstr("is a file; a model is a folder"));
+  EXPECT_EQ(*resolve_model(root_ + "/model.gguf", environment_), root_ + "/model.gguf");
 }
 
 }  // namespace
