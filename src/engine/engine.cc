@@ -2,6 +2,8 @@
 
 #include <array>
 #include <atomic>
+#include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 #include <unordered_map>
@@ -66,6 +68,7 @@ class Engine::Loop {
   Result<TokenStream> submit(request::GenerationRequest request);
   void drain(int64_t limit_ms);
   EngineStats stats() const;
+  Ledger ledger() const;
   const kv::EventLog& kv_events() const { return kv_events_; }
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
 
@@ -86,6 +89,8 @@ class Engine::Loop {
   void emit();
   void emit(Scheduler::Event event);
   void publish_stats();
+  void publish_ledger();
+  void check_when_idle();
   void stop();
 
   const Options options_;
@@ -96,12 +101,16 @@ class Engine::Loop {
   Inbox inbox_;
   SharedStats stats_;
   kv::EventLog kv_events_;
+  mutable std::mutex ledger_mutex_;
+  Ledger ledger_;  // guarded by ledger_mutex_
 
   // Engine thread only.
   Scheduler scheduler_;
   std::unordered_map<SequenceId, Reader> readers_;
   int64_t cancels_seen_ = 0;
   int in_flight_ = 0;
+  int64_t integrity_checks_ = 0;
+  std::optional<int64_t> checked_ns_;
   std::vector<Scheduler::Event> events_;  // taken from the scheduler, being emitted
 
   std::thread thread_;
@@ -122,6 +131,8 @@ void Engine::Loop::drain(int64_t limit_ms) {
 void Engine::Loop::run() {
   for (;;) {
     const bool nothing_to_do = scheduler_.idle() && in_flight_ == 0;
+    if (nothing_to_do) check_when_idle();
+    publish_ledger();
     Inbox::Delivery delivery = nothing_to_do ? inbox_.wait() : inbox_.take();
     receive(std::move(delivery.arrivals));
     if (delivery.stop) return stop();
@@ -150,6 +161,10 @@ void Engine::Loop::turn() {
       log_.error(fmt::format("step {} failed: {}", result.step, result.error->message));
     }
     scheduler_.commit(std::move(result));
+  }
+  if (options_.checks_every_step) {
+    scheduler_.check_integrity();
+    ++integrity_checks_;
   }
   // Beyond this point finished sequences hold no blocks.
   publish_stats();
@@ -224,6 +239,33 @@ void Engine::Loop::publish_stats() {
   stats_.prefix_tokens_found.store(scheduler_.prompt_tokens_cached(), std::memory_order_relaxed);
 }
 
+void Engine::Loop::publish_ledger() {
+  Ledger ledger = scheduler_.ledger();
+  const Inbox::Queued queued = inbox_.queued();
+  ledger.streams = static_cast<int>(readers_.size());
+  ledger.queued = queued.requests;
+  ledger.queued_tokens = queued.tokens;
+  ledger.kv_events = kv_events_.event_count();
+  ledger.kv_events_dropped = kv_events_.dropped_count();
+  ledger.integrity_checks = integrity_checks_;
+  std::lock_guard lock(ledger_mutex_);
+  ledger_ = ledger;
+}
+
+Ledger Engine::Loop::ledger() const {
+  std::lock_guard lock(ledger_mutex_);
+  return ledger_;
+}
+
+// It looks at every block: not more often than once a second, so that it delays nobody who comes.
+void Engine::Loop::check_when_idle() {
+  const int64_t now_ns = clock_.now_ns();
+  if (checked_ns_ && now_ns - *checked_ns_ < 1'000'000'000) return;
+  checked_ns_ = now_ns;
+  scheduler_.check_integrity();
+  ++integrity_checks_;
+}
+
 // Every reader gets an end, and the executor is left with nothing in flight.
 void Engine::Loop::stop() {
   while (in_flight_ > 0) {
@@ -234,6 +276,7 @@ void Engine::Loop::stop() {
   for (const SequenceId id : scheduler_.live()) scheduler_.fail(id, error);
   publish_stats();
   emit();
+  publish_ledger();
 }
 
 EngineStats Engine::Loop::stats() const {
@@ -264,6 +307,10 @@ void Engine::drain(int64_t limit_ms) {
 
 EngineStats Engine::stats() const {
   return loop_->stats();
+}
+
+Ledger Engine::ledger() const {
+  return loop_->ledger();
 }
 
 const kv::EventLog& Engine::kv_events() const {

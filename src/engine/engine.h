@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/executor.h"
+#include "engine/ledger.h"
 #include "engine/scheduling_policy.h"
 #include "engine/token_stream.h"
 #include "kv/event_log.h"
@@ -31,6 +32,13 @@ struct EngineStats {
 
 class Engine {
  public:
+  // Where speed does not matter: debug and sanitizer builds.
+#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  static constexpr bool kChecksEveryStep = true;
+#else
+  static constexpr bool kChecksEveryStep = false;
+#endif
+
   struct Options {
     int inbox_max = 1024;                          // requests accepted and not yet running
     int64_t queued_tokens_max = int64_t{1} << 22;  // of their prompts
@@ -43,7 +51,10 @@ class Engine {
     // Computed prefixes are kept while there is room and found again by requests of the same salt.
     bool prefix_cache = true;
     std::optional<uint64_t> hash_seed;  // of the blocks' names; none: drawn at random
-    int kv_events_max = 65'536;         // kept for readers of kv_events()
+    // CHECK the books after every step; without, when the engine has nothing to do, at most once a
+    // second.
+    bool checks_every_step = kChecksEveryStep;
+    int kv_events_max = 65'536;  // kept for readers of kv_events()
   };
 
   // `executor`, `clock` and `log` outlive the engine. Starts the engine thread.
@@ -59,6 +70,9 @@ class Engine {
   void drain(int64_t limit_ms);
 
   EngineStats stats() const;  // any thread
+
+  // As of the end of the last turn of the engine's loop. Any thread.
+  Ledger ledger() const;
 
   // What the prefix cache has stored and removed. Any thread.
   const kv::EventLog& kv_events() const;

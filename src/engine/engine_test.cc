@@ -1,9 +1,11 @@
 // The engine with its thread, on the modelled executor.
 #include "engine/engine.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -70,6 +72,7 @@ class Bench {
     int inbox_max = 1024;
     int64_t queued_tokens_max = 1 << 20;
     SchedulingPolicy policy = {};
+    bool checks_every_step = true;
     int64_t step_ns = 0;
     ExecutorCapacity capacity = kSmall;
     ModelledExecutor::TokenFunction next_token = checksum_tokens(1000);
@@ -90,12 +93,13 @@ class Bench {
           }
           return made;
         }()) {
-    engine_ = std::make_unique<Engine>(
-        Engine::Options{.inbox_max = options.inbox_max,
-                        .queued_tokens_max = options.queued_tokens_max,
-                        .policy = options.policy,
-                        .steps_in_flight_max = options.steps_in_flight_max},
-        executor_, clock_, log_);
+    engine_ =
+        std::make_unique<Engine>(Engine::Options{.inbox_max = options.inbox_max,
+                                                 .queued_tokens_max = options.queued_tokens_max,
+                                                 .policy = options.policy,
+                                                 .steps_in_flight_max = options.steps_in_flight_max,
+                                                 .checks_every_step = options.checks_every_step},
+                                 executor_, clock_, log_);
   }
 
   Engine& engine() { return *engine_; }
@@ -115,6 +119,14 @@ class Bench {
       if (stats.running == 0 && stats.waiting == 0) return stats;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+  }
+
+  // The last word of the books, once nothing is going on; or what they say after ten seconds.
+  Ledger settled_ledger() const {
+    for (int tries = 0; tries < 10'000 && !engine_->ledger().clean(); ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return engine_->ledger();
   }
 
  private:
@@ -402,6 +414,58 @@ TEST(Engine, tenants_take_turns) {
   int ended = 0;
   for (TokenStream& stream : greedy) ended += stream.take().end.has_value() ? 1 : 0;
   EXPECT_LE(ended, 3);
+}
+
+int64_t scaled(int64_t count) {
+  const char* scale = std::getenv("PELTON_PROPERTY_SCALE");
+  return scale == nullptr ? count : std::max<int64_t>(1, count * std::atoll(scale));
+}
+
+// Readers leave at any moment, in any state; in the end nothing is held that was not before.
+TEST_P(EngineDepth, random_cancels_bring_the_ledger_back_to_zero) {
+  const uint64_t seed = 20260105;
+  uint64_t draw = 0;
+  const auto random = [&](int below) {
+    return static_cast<int>(base::random_bits(seed, draw++) % static_cast<uint64_t>(below));
+  };
+  Bench bench({.steps_in_flight_max = GetParam(), .checks_every_step = false});
+  std::vector<TokenStream> streams;
+  for (int64_t i = 0; i < scaled(50'000); ++i) {
+    Result<TokenStream> stream =
+        bench.engine().submit(make_request(1 + random(40), 1 + random(60), 1 + draw % 500));
+    if (stream.ok()) streams.push_back(std::move(stream).value());
+    while (!stream.ok() || streams.size() > 24) {
+      const size_t leaving = static_cast<size_t>(random(static_cast<int>(streams.size())));
+      if (random(8) == 0) streams[leaving].wait();
+      std::swap(streams[leaving], streams.back());
+      streams.pop_back();
+      if (!stream.ok()) break;
+    }
+  }
+  streams.clear();
+  bench.engine().drain(60'000);
+  const Ledger ledger = bench.settled_ledger();
+  EXPECT_TRUE(ledger.clean());
+  EXPECT_EQ(ledger.full.free + ledger.full.kept, kSmall.full_block_count);
+  EXPECT_EQ(ledger.window.free + ledger.window.kept, kSmall.window_block_count);
+  EXPECT_EQ(ledger.seats_free, kSmall.sequences_max);
+  EXPECT_GT(ledger.integrity_checks, 0);
+}
+
+TEST(Engine, the_ledger_tells_what_is_held) {
+  Bench bench({.step_ns = 1'000'000});
+  TokenStream stream = bench.submit(make_request(20, 100, 1));
+  while (stream.wait().tokens.empty()) {
+  }
+  const Ledger busy = bench.engine().ledger();
+  EXPECT_EQ(busy.running, 1);
+  EXPECT_EQ(busy.streams, 1);
+  EXPECT_GE(busy.full.held, 5);
+  EXPECT_FALSE(busy.clean());
+  EXPECT_GT(busy.integrity_checks, 0);
+  EXPECT_GT(busy.kv_events, 0);
+  stream.cancel();
+  EXPECT_TRUE(bench.settled_ledger().clean());
 }
 
 TEST(Engine, drain_lets_the_running_ones_end) {

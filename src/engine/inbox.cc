@@ -60,6 +60,11 @@ void Inbox::note_ended(const Ended& ended) {
   if (--live_ == 0) all_ended_.notify_all();
 }
 
+Inbox::Queued Inbox::queued() const {
+  std::lock_guard lock(mutex_);
+  return {.requests = queued_, .tokens = queued_tokens_};
+}
+
 void Inbox::close() {
   std::lock_guard lock(mutex_);
   closed_ = true;

@@ -49,6 +49,12 @@ class Inbox {
   };
   void note_ended(const Ended& ended);
 
+  struct Queued {
+    int requests = 0;
+    int64_t tokens = 0;
+  };
+  Queued queued() const;
+
   void close();  // refuses from now on
   void stop();   // and tells the engine thread
   void wait_until_all_ended(std::chrono::milliseconds limit);
@@ -57,7 +63,7 @@ class Inbox {
   Delivery deliver();
 
   const Options options_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::condition_variable all_ended_;
   std::vector<Arrival> arrivals_;

@@ -20,6 +20,7 @@
 #include "admission/fair_queue.h"
 #include "base/result.h"
 #include "engine/executor.h"
+#include "engine/ledger.h"
 #include "engine/scheduling_policy.h"
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
@@ -94,6 +95,9 @@ class Scheduler {
   int full_blocks_used() const { return full_pool_.used_count(); }
   int window_blocks_used() const { return window_pool_.used_count(); }
 
+  // What the scheduler knows of a ledger: blocks, sequences, seats, steps.
+  Ledger ledger() const;
+
   // CHECKs that seats and blocks are each held once and none is lost. Slow; tests call it after
   // every step.
   void check_integrity() const;
@@ -152,6 +156,7 @@ class Scheduler {
   void settle(Sequence& sequence, int end);
   kv::BlockPool::Rank window_rank(const Sequence& sequence, int block) const;
   void pin(Sequence& sequence);
+  int count_pinned(kv::BlockTable Pin::*table) const;
   ExecutorCapacity unpinned_capacity() const;
   void check_settled(const Sequence& sequence) const;
 

@@ -11,18 +11,19 @@ namespace {
 void plan_and_commit(benchmark::State& state) {
   const int sequences = static_cast<int>(state.range(0));
   const int tokens = static_cast<int>(state.range(1));
+  const int output = 4096;  // more than the iterations below, so that nobody ends
   const ExecutorCapacity capacity{.block_tokens = 16,
-                                  .full_block_count = sequences * (1 << 20) / 16,
+                                  .full_block_count = sequences * (tokens + output) / 16,
                                   .window_block_count = sequences * (10 + tokens / 16),
                                   .window_tokens = 128,
                                   .sequences_max = sequences,
                                   .batch_tokens_max = sequences * tokens,
-                                  .context_tokens_max = 1 << 20};
+                                  .context_tokens_max = tokens + output};
   Scheduler scheduler(capacity, {});
   for (int i = 0; i < sequences; ++i) {
     request::GenerationRequest request;
-    request.prompt.assign(static_cast<size_t>(tokens), 1);
-    request.stop.max_new_tokens = (1 << 20) - tokens;
+    request.prompt.assign(static_cast<size_t>(tokens), i);
+    request.stop.max_new_tokens = output;
     request.stop.stop_tokens = {200002, 199999, 200012};
     CHECK(scheduler.submit(std::move(request)).ok());
   }

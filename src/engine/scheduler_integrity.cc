@@ -1,10 +1,29 @@
-// What must be true of a scheduler between any two calls.
+// What a scheduler holds, and what must be true of it between any two calls.
 #include <algorithm>
 
 #include "base/check.h"
 #include "engine/scheduler.h"
 
 namespace pelton::engine {
+
+Ledger Scheduler::ledger() const {
+  const auto blocks = [](const kv::BlockPool& pool, int pinned) {
+    return Ledger::Blocks{.total = pool.block_count(),
+                          .free = pool.empty_count(),
+                          .kept = pool.kept_count(),
+                          .held = pool.used_count(),
+                          .pinned = pinned};
+  };
+  Ledger ledger;
+  ledger.full = blocks(full_pool_, pinned_full_);
+  ledger.window = blocks(window_pool_, pinned_window_);
+  ledger.running = running_count();
+  ledger.waiting = waiting_count();
+  ledger.landing = static_cast<int>(sequences_.size()) - ledger.running - ledger.waiting;
+  ledger.seats_free = static_cast<int>(free_seats_.size());
+  ledger.steps_in_flight = static_cast<int>(uncommitted_.size());
+  return ledger;
+}
 
 void Scheduler::check_integrity() const {
   std::vector<int> full_holders(static_cast<size_t>(capacity_.full_block_count), 0);
@@ -29,15 +48,11 @@ void Scheduler::check_integrity() const {
     count(window_holders, sequence->window);
     check_settled(*sequence);
   }
-  int pinned_full = 0;
-  int pinned_window = 0;
   for (const Pin& pin : pins_) {
     count(full_holders, pin.full);
     count(window_holders, pin.window);
-    pinned_full += pin.full.held_count();
-    pinned_window += pin.window.held_count();
   }
-  CHECK(pinned_full == pinned_full_ && pinned_window == pinned_window_);
+  CHECK(count_pinned(&Pin::full) == pinned_full_ && count_pinned(&Pin::window) == pinned_window_);
   CHECK(std::find(seats.begin(), seats.end(), false) == seats.end(), "a seat is lost");
   CHECK(std::is_sorted(running_.begin(), running_.end(), Earlier{}));
   int waiting = 0;

@@ -1,5 +1,6 @@
 // How the scheduler finds finished work again: names of blocks, hits, pins.
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "engine/scheduler.h"
@@ -126,8 +127,19 @@ void Scheduler::pin(Sequence& sequence) {
   }
   pin.full.adopt(0, full);
   pin.window.adopt(first, window);
-  pinned_full_ += blocks;
-  pinned_window_ += blocks - first;
+  pinned_full_ = count_pinned(&Pin::full);
+  pinned_window_ = count_pinned(&Pin::window);
+}
+
+// A block that several pins hold is one block less.
+int Scheduler::count_pinned(kv::BlockTable Pin::*table) const {
+  std::set<BlockId> blocks;
+  for (const Pin& pin : pins_) {
+    for (const BlockId block : (pin.*table).blocks()) {
+      if (block != kNoBlock) blocks.insert(block);
+    }
+  }
+  return static_cast<int>(blocks.size());
 }
 
 ExecutorCapacity Scheduler::unpinned_capacity() const {

@@ -54,6 +54,9 @@ class BlockPool {
   int free_count() const { return static_cast<int>(free_.size()) + kept_count_; }  // to be taken
   int kept_count() const { return kept_count_; }  // remembered and held by nobody
   int remembered_count() const { return index_.size(); }
+  int empty_count() const {
+    return static_cast<int>(free_.size());
+  }  // of these, remembering nothing
   int used_count() const { return options_.block_count - free_count(); }
   int block_count() const { return options_.block_count; }
   int block_tokens() const { return options_.block_tokens; }

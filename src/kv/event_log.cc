@@ -28,6 +28,11 @@ EventLog::Reading EventLog::read(const Cursor& cursor) const {
   return reading;
 }
 
+int64_t EventLog::event_count() const {
+  std::lock_guard lock(mutex_);
+  return next_;
+}
+
 int64_t EventLog::dropped_count() const {
   std::lock_guard lock(mutex_);
   return std::max<int64_t>(0, next_ - static_cast<int64_t>(ring_.size()));

@@ -39,6 +39,7 @@ class EventLog {
   };
   Reading read(const Cursor& cursor) const;
 
+  int64_t event_count() const;    // so far
   int64_t dropped_count() const;  // forgotten so far, read or not
 
  private:

@@ -1,0 +1,42 @@
+// What the engine holds, counted at one moment between two steps: every claim that nothing leaks
+// rests on it. When nothing waits and nobody reads, only remembered and pinned blocks are left.
+// Plain values.
+#pragma once
+
+#include <cstdint>
+
+namespace pelton::engine {
+
+struct Ledger {
+  struct Blocks {
+    int total = 0;
+    int free = 0;    // hold nothing
+    int kept = 0;    // hold a computed prefix that nobody uses now; free as soon as needed
+    int held = 0;    // by sequences and pins; pinned ones included
+    int pinned = 0;  // for good
+  };
+  Blocks full;
+  Blocks window;
+
+  int running = 0;  // sequences with a seat
+  int waiting = 0;  // sequences without
+  int landing = 0;  // ended, and a submitted step still names them
+  int seats_free = 0;
+  int steps_in_flight = 0;
+  int streams = 0;            // with a writer: their requests have not ended
+  int queued = 0;             // accepted, never had a seat
+  int64_t queued_tokens = 0;  // of their prompts
+  int64_t kv_events = 0;      // so far
+  int64_t kv_events_dropped = 0;
+  int64_t integrity_checks = 0;  // passed so far
+
+  // Nothing that a request could have left behind.
+  bool clean() const {
+    return running == 0 && waiting == 0 && landing == 0 && steps_in_flight == 0 && streams == 0 &&
+           queued == 0 && queued_tokens == 0 && full.held == full.pinned &&
+           window.held == window.pinned && full.free + full.kept + full.held == full.total &&
+           window.free + window.kept + window.held == window.total;
+  }
+};
+
+}  // namespace pelton::engine
