@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +14,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/describe.h"
+#include "checkpoint/gguf.h"
+#include "checkpoint/gguf_names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/synthetic.h"
 #include "kernels/weight_row.h"
@@ -160,6 +163,87 @@ TEST_P(FormatsTest, TheGoldenModelConvertedGivesEqualLogits) {
   write_bf16(*source, root_ + "/bf16");
   const double error = relative_error(logits(root_ + "/bf16"), exact);
   EXPECT_LT(error, 1e-5);
+}
+
+struct RawTensor {
+  std::string name;
+  tensor::DType dtype;
+  std::vector<int64_t> shape;
+  std::string bytes;
+};
+
+// Writes some tensors as a GGUF file whose metadata `describe` gives.
+void write_raw_gguf(const std::string& path, std::span<const RawTensor> tensors,
+                    const std::function<void(checkpoint::GgufHeader&)>& describe) {
+  checkpoint::GgufHeader header;
+  describe(header);
+  std::string data;
+  for (const RawTensor& tensor : tensors) {
+    header.tensor(tensor.name, tensor.dtype, tensor.shape);
+    data += tensor.bytes;
+    data.resize(checkpoint::gguf_padded(data.size()), '\0');
+  }
+  std::ofstream(path, std::ios::binary) << header.bytes() << data;
+}
+
+// blk.N.ffn_gate_exps and ffn_up_exps as one tensor: of each expert the gate rows, then the up
+// rows.
+std::vector<RawTensor> fused(const Checkpoint& source) {
+  std::vector<RawTensor> tensors;
+  for (const auto& [name, view] : source.tensors()) {
+    RawTensor tensor{checkpoint::name_to_gguf(name), view.dtype, view.shape,
+                     std::string(view.bytes.begin(), view.bytes.end())};
+    if (name.find("up_exps") != std::string::npos) continue;
+    const size_t gate = name.find("gate_exps");
+    if (gate != std::string::npos) {
+      std::string other = name;
+      const auto up = source.tensors().find(other.replace(gate, 4, "up"))->second.bytes;
+      const size_t each = view.bytes.size() / static_cast<size_t>(view.shape[0]);
+      tensor.bytes.clear();
+      for (size_t at = 0; at < up.size(); at += each) {
+        tensor.bytes.append(view.bytes.begin() + at, view.bytes.begin() + at + each);
+        tensor.bytes.append(up.begin() + at, up.begin() + at + each);
+      }
+      tensor.shape[1] *= 2;
+      tensor.name.replace(tensor.name.find("gate_exps"), 4, "gate_up");
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+TEST_P(FormatsTest, FusedAndSplitGgufFilesGiveEqualLogits) {
+  const Result<Checkpoint> source = Checkpoint::open(kTiny);
+  ASSERT_TRUE(source.ok());
+  const std::vector<float> exact = logits(kTiny);
+  auto bytes = bytes_of(*source);
+  const std::string whole = root_ + "/whole.gguf";
+  ASSERT_TRUE(checkpoint::write_gguf(config_, {}, bytes, whole, pool_, ignore_progress).ok());
+  const std::vector<RawTensor> tensors = fused(Checkpoint::open(whole).value());
+  const auto describe = [&](checkpoint::GgufHeader& header) {
+    checkpoint::config_to_gguf(config_, header);
+  };
+  write_raw_gguf(root_ + "/fused.gguf", tensors, describe);
+  EXPECT_TRUE(same_bits(logits(root_ + "/fused.gguf"), exact));
+
+  const auto part = [&](uint16_t number, size_t begin, size_t end) {
+    write_raw_gguf(root_ + "/split-0000" + std::to_string(number + 1) + "-of-00003.gguf",
+                   std::span(tensors).subspan(begin, end - begin),
+                   [&](checkpoint::GgufHeader& header) {
+                     if (number == 0) describe(header);
+                     header.u16("split.no", number);
+                     header.u16("split.count", 3);
+                     header.i32("split.tensors.count", static_cast<int32_t>(tensors.size()));
+                   });
+  };
+  part(0, 0, 5);
+  part(1, 5, 20);
+  part(2, 20, tensors.size());
+  EXPECT_TRUE(same_bits(logits(root_ + "/split-00001-of-00003.gguf"), exact));
+  std::filesystem::remove(root_ + "/split-00003-of-00003.gguf");
+  const Result<Checkpoint> torn = Checkpoint::open(root_ + "/split-00001-of-00003.gguf");
+  ASSERT_FALSE(torn.ok());
+  EXPECT_THAT(torn.error().message, testing::HasSubstr("part 3 of 3 is missing"));
 }
 
 TEST_P(FormatsTest, SyntheticModelsAreTheSameInEveryLayout) {
