@@ -30,7 +30,8 @@ if ! installed; then
   cp package-lock.json installed.lock
 fi
 
-rm -rf tiny server.out
+rm -rf tiny
+: >server.out  # exists before the server opens it
 timeout 60 "$pelton" synth --like "$here/../../testdata/golden/tiny/config.json" tiny >/dev/null
 
 PELTON_API_KEY=$API_KEY "$pelton" serve tiny --port 0 --executor "modelled:$here/script.json" \
