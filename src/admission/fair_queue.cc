@@ -9,6 +9,9 @@ namespace pelton::admission {
 
 namespace {
 
+// Tenants remembered, those present aside.
+constexpr size_t kTenantsMax = 1024;
+
 int clamped(int priority) {
   return std::clamp(priority, -1000, 1000);
 }
@@ -91,12 +94,14 @@ double FairQueue::floor_of_present() const {
 }
 
 // Who left without a debt is forgotten: he would come back as a new one does. When nobody is left,
-// nobody can be owed anything.
+// nobody can be owed anything; and when very many have left, their debts are forgiven rather than
+// kept.
 void FairQueue::drop_settled() {
   const bool nobody_present = std::none_of(
       tenants_.begin(), tenants_.end(), [](const auto& entry) { return entry.second.present > 0; });
+  const bool forgives = nobody_present || tenants_.size() > kTenantsMax;
   std::erase_if(tenants_, [&](const auto& entry) {
-    return entry.second.present == 0 && (nobody_present || entry.second.account <= floor_);
+    return entry.second.present == 0 && (forgives || entry.second.account <= floor_);
   });
 }
 

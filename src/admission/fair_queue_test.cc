@@ -116,6 +116,16 @@ TEST(FairQueue, who_is_passed_over_keeps_its_place) {
   EXPECT_EQ(shop.queue.next(ids), std::nullopt);
 }
 
+TEST(FairQueue, names_without_number_are_not_kept) {
+  Shop shop({});
+  shop.bring("patient", 100, 1);
+  for (int i = 0; i < 20'000; ++i) {
+    shop.bring(std::to_string(i), 0, 100);
+    shop.serve();
+    ASSERT_LE(shop.queue.tenant_count(), 1100u);
+  }
+}
+
 // With everybody busy, no two accounts drift apart by more than the largest item each.
 TEST(FairQueue, random_busy_tenants_stay_level) {
   for (uint64_t seed = 0; seed < 20; ++seed) {

@@ -221,8 +221,10 @@ void Engine::Loop::emit(Scheduler::Event event) {
     log_.debug(fmt::format("request {} preempted", reader.request_id));
   }
   if (event.token) stats_.output_tokens.fetch_add(1, std::memory_order_relaxed);
-  const bool ended = event.end.has_value();
-  if (event.token || ended) reader.stream->put(std::move(event.token), std::move(event.end));
+  const bool ended = event.end != nullptr;
+  std::optional<StreamEnd> end;
+  if (ended) end = *std::move(event.end);
+  if (event.token || ended) reader.stream->put(std::move(event.token), std::move(end));
   if (ended) {
     inbox_.note_ended({.was_admitted = reader.was_admitted, .prompt_tokens = reader.prompt_tokens});
     readers_.erase(found);

@@ -23,7 +23,7 @@ ModelledExecutor make_executor() {
 PlannedSequence prefill(Seat seat, std::vector<TokenId> tokens, std::vector<BlockId> blocks) {
   PlannedSequence row;
   row.seat = seat;
-  row.arrival.emplace();
+  row.arrival = PlannedSequence::Arrival{};
   row.arrival->prompt_count = static_cast<int>(tokens.size());
   row.tokens = std::move(tokens);
   row.sample = true;

@@ -309,7 +309,7 @@ StepPlan Scheduler::write_plan() {
   uncommitted.step = plan.step;
   uncommitted.rows.reserve(chosen_.size());
   for (Sequence* sequence : chosen_) {
-    plan.sequences.push_back(write_row(*sequence));
+    write_row(*sequence, plan.sequences.emplace_back());
     uncommitted.rows.push_back(
         {.sequence = sequence, .sampled = plan.sequences.back().sample, .end = sequence->computed});
   }
@@ -317,8 +317,7 @@ StepPlan Scheduler::write_plan() {
   return plan;
 }
 
-PlannedSequence Scheduler::write_row(Sequence& sequence) {
-  PlannedSequence row;
+void Scheduler::write_row(Sequence& sequence, PlannedSequence& row) {
   row.seat = sequence.seat;
   if (!sequence.arrived) {
     sequence.arrived = true;
@@ -349,7 +348,6 @@ PlannedSequence Scheduler::write_row(Sequence& sequence) {
   sequence.computed += sequence.chosen;
   sequence.chosen = 0;
   ++sequence.in_flight;
-  return row;
 }
 
 void Scheduler::commit(StepResult result) {
@@ -422,7 +420,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
   const bool joins_last_token =
       !events_.empty() && events_.back().id == sequence.id && !events_.back().end;
   if (!joins_last_token) events_.push_back({.id = sequence.id});
-  events_.back().end = std::move(end);
+  events_.back().end = std::make_unique<StreamEnd>(std::move(end));
 
   if (sequence.stage == Sequence::Stage::kRunning) {
     if (reason == FinishReason::kStop || reason == FinishReason::kLength) {

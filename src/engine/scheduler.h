@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -51,7 +52,7 @@ class Scheduler {
   struct Event {
     SequenceId id = 0;
     std::optional<SampledToken> token;
-    std::optional<StreamEnd> end;
+    std::unique_ptr<StreamEnd> end;  // apart, because it is rare and large
     enum class Seating { kNone, kSeated, kPreempted } seating = Seating::kNone;
     Seat seat = -1;  // kSeated: which one
   };
@@ -138,7 +139,7 @@ class Scheduler {
   void admit_waiting();
   void seat(Sequence& sequence, const Hit& hit);
   StepPlan write_plan();
-  PlannedSequence write_row(Sequence& sequence);
+  void write_row(Sequence& sequence, PlannedSequence& row);
 
   void choose(Sequence& sequence);
   bool blocks_suffice(const Sequence& arriving, const Hit& hit) const;
