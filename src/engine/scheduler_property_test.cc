@@ -250,7 +250,9 @@ class Workload {
 
 TEST(SchedulerProperty, any_workload_gives_what_each_request_gives_alone) {
   const int64_t first = from_environment("PELTON_SEED", 1);
-  const int64_t count = from_environment("PELTON_SEEDS", std::getenv("PELTON_SEED") ? 1 : 5200);
+  const int64_t count = from_environment(
+      "PELTON_SEEDS",
+      std::getenv("PELTON_SEED") ? 1 : 5200 * from_environment("PELTON_PROPERTY_SCALE", 1));
   int64_t preemptions = 0;
   int64_t finished = 0;
   int64_t submitted = 0;
