@@ -82,7 +82,7 @@ class DataTest(unittest.TestCase):
                     self.assertIn("Result %d." % (a - b), tasks.subtract_steps(a, b, "medium"))
 
     def test_tests_are_not_trained_on(self):
-        asked = {c["messages"][-2]["content"] for c in (corpus.conversation_at(1, "train", i) for i in range(20000))
+        asked = {c["messages"][-2]["content"] for c in (corpus.conversation_at(1, "train", i) for i in range(30000))
                  if c["task"] in ("pelton", "add", "subtract", "json")}
         tests = [c for c in (corpus.conversation_at(99, "test", i) for i in range(2000))
                  if c["task"] in ("pelton", "add", "subtract", "json")]

@@ -128,6 +128,12 @@ class Tokenizer:
             out += self.tokens[i] if i < self.first_control else names[i - self.first_control].encode()
         return out.decode("utf-8", "replace")
 
+    def words(self):
+        """For each token the number of its word: the same with a space before it and in any case."""
+        numbers = {}
+        keys = [t.strip().lower() or t for t in self.tokens] + list(self.controls)
+        return [numbers.setdefault(key, len(numbers)) for key in keys]
+
     def to_json(self):
         flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
         byte_level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}

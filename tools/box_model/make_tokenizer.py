@@ -13,7 +13,7 @@ CONVERSATIONS, VOCABULARY, SEED = 24000, 4096, 1
 def main():
     counts = collections.Counter()
     for i in range(CONVERSATIONS):
-        conversation = corpus.conversation_at(SEED, "train", i)
+        conversation = corpus.conversation_at(SEED, "train", corpus.FIRST_LESSONS + i)
         for piece in harmony.render_prefix(conversation).pieces + harmony.render_rest(conversation).pieces:
             if not isinstance(piece, harmony.Control):
                 counts.update(bpe.SPLIT.findall(piece))

@@ -132,11 +132,13 @@ class Block(nn.Module):
         sizes = counts.tolist()
         gate_up = mxfp4.Straight.apply(self.gate_up) if quantized else self.gate_up
         down = mxfp4.Straight.apply(self.down) if quantized else self.down
+        # unbind, not [e]: the gradient of an index is as large as the whole.
+        parts = lambda *tensors: zip(*(t.to(y.dtype).unbind(0) for t in tensors))
         inputs = y[order // c.experts_per_token].split(sizes)
-        h = torch.cat([linear(i, gate_up[e], self.gate_up_bias[e]) for e, i in enumerate(inputs)])
+        h = torch.cat([F.linear(i, w, b) for i, (w, b) in zip(inputs, parts(gate_up, self.gate_up_bias))])
         gate, up = h[:, 0::2].clamp(max=c.limit), h[:, 1::2].clamp(-c.limit, c.limit)
         a = gate * torch.sigmoid(1.702 * gate) * (up + 1)
-        out = torch.cat([linear(i, down[e], self.down_bias[e]) for e, i in enumerate(a.split(sizes))])
+        out = torch.cat([F.linear(i, w, b) for i, (w, b) in zip(a.split(sizes), parts(down, self.down_bias))])
         back = torch.empty_like(order)
         back[order] = torch.arange(order.numel())
         out = out[back].view(-1, c.experts_per_token, c.hidden)
@@ -157,14 +159,54 @@ def linear(x, weight, bias=None):
     return F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
 
 
+def begin_with_copying(model):
+    """Heads that could copy, to begin with: learnt from nothing they take longer than all the rest.
+
+    Layer 0: heads look 1, 2, 3 tokens back. Later layers: what a head reads it writes back as it was, so
+    that looking at a word makes it likely. In full layers the first group of heads looks for a token whose
+    predecessor is the current token, in those dimensions that hardly rotate.
+    """
+    c, first = model.c, model.blocks[0]
+    d, group = c.head_dim, c.heads // c.kv_heads
+    pairs = torch.arange(d // 2)
+    frequency = c.theta ** (-2.0 * pairs / d)
+    amplitude = torch.where(pairs < 6, 5.0, 0.0)
+    first.q.mul_(0.3)
+    first.k.mul_(0.3)
+    first.o.copy_(torch.randn_like(first.o) * c.hidden ** -0.5)
+    first.o.view(c.hidden, c.heads, d)[:, 1:].mul_(0.3)  # the first head, one token back, matters most
+    first.k_bias.view(c.kv_heads, d)[:, :d // 2] = amplitude
+    for head in range(c.heads):
+        back = 1 + head % group
+        bias = first.q_bias.view(c.heads, d)[head]
+        bias[:d // 2], bias[d // 2:] = amplitude * torch.cos(back * frequency), -amplitude * torch.sin(back * frequency)
+    still = torch.cat((pairs >= 5, pairs >= 5))
+    for i, block in enumerate(model.blocks[1:], 1):
+        for head in range(c.heads):
+            shared = head // group
+            block.o[:, head * d:(head + 1) * d] = block.v[shared * d:(shared + 1) * d].t()
+        if i % 2 == 1:
+            for head in range(group):
+                block.q[head * d:(head + 1) * d][still] = 1.4 * first.v[:d][still]
+                block.q[head * d:(head + 1) * d][~still] *= 0.3
+            block.k[:d][still] = 1.4 * first.o[:, :d].t()[still]
+
+
 class Model(nn.Module):
-    def __init__(self, config):
+    def __init__(self, config, words=None):
+        """words: for each token a number, equal for tokens of the same word ("Anna", " Anna", " anna")."""
         super().__init__()
         c = self.c = config
-        self.embedding = nn.Parameter(torch.randn(c.vocab_size, c.hidden) * 0.5)
+        vectors = torch.randn(c.vocab_size, c.hidden)
+        if words is not None:
+            vectors = 0.6 * vectors + 0.8 * torch.randn(int(words.max()) + 1, c.hidden)[words]
+        self.embedding = nn.Parameter(vectors * 0.5)
         self.blocks = nn.ModuleList(Block(c) for _ in range(c.layers))
         self.norm = nn.Parameter(torch.ones(c.hidden))
-        self.head = nn.Parameter(torch.randn(c.vocab_size, c.hidden) * 0.01)
+        # Untied, but alike at first: to copy a word is then easy to learn.
+        self.head = nn.Parameter(vectors * 0.03)
+        with torch.no_grad():
+            begin_with_copying(self)
 
     def hidden_states(self, tokens, segments, positions, quantized=False, exact=False, taps=()):
         """The residual stream behind the last block, the balance loss, and the stream behind `taps` blocks."""

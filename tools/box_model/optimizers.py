@@ -46,9 +46,12 @@ class Muon:
 
 
 def split_parameters(model):
-    """(matrices for Muon, the rest for AdamW)"""
-    muon, rest = [], []
+    """(matrices for Muon, biases of queries and keys, the rest)"""
+    muon, biases, rest = [], [], []
     for name, p in model.named_parameters():
         last = name.rsplit(".", 1)[-1]
-        (muon if last in ("q", "k", "v", "o", "gate_up", "down", "fuse") else rest).append(p)
-    return muon, rest
+        if last in ("q", "k", "v", "o", "gate_up", "down"):
+            muon.append(p)
+        else:
+            (biases if last in ("q_bias", "k_bias") else rest).append(p)
+    return muon, biases, rest

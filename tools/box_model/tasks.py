@@ -395,3 +395,39 @@ def multi_turn(rng, split):
     last["messages"] = earlier + last["messages"]
     last["task"] = "turns"
     return last
+
+
+# --- copying: what tool calls and extraction need most, in its densest form -----------------------------------
+
+
+def some_words(rng, least, most):
+    pools = (w.FIRST, w.LAST, w.CITIES, w.ITEMS, w.JOBS, w.COLORS, w.ROOMS, w.WEEKDAYS, w.LANGUAGES, w.SYMBOLS, w.CURRENCIES)
+    words = [w.made_up_word(rng) if rng.random() < 0.08 else rng.choice(rng.choice(pools))
+             for _ in range(rng.randint(least, most))]
+    if rng.random() < 0.3:
+        words[rng.randrange(len(words))] = str(rng.randint(0, 999))
+    return words
+
+
+def repeat(rng, split):
+    effort = rng.choice(EFFORTS)
+    if rng.random() < 0.3:
+        text = rng.choice((rng.choice(w.NOTES), rng.choice(w.SONGS), rng.choice(w.EVENTS), rng.choice(w.TOPICS)))
+    else:
+        text = " ".join(some_words(rng, 3, 10))
+    asked = wording(rng, split, ["Repeat: {t}", "Say {t}", "Repeat this: {t}", "Copy: {t}", "Please repeat: {t}",
+                                 "Echo {t}", "!Say this again: {t}", "!Please copy: {t}"]).format(t=text)
+    return conversation(rng, "repeat", [user(asked), answer(text, by_effort(effort, None, "I copy the words.",
+                                                                            "I copy the words one by one."))],
+                        {"final": text}, effort=effort)
+
+
+def word_list(rng, split):
+    effort, words = rng.choice(EFFORTS), some_words(rng, 2, 8)
+    asked = wording(rng, split, ["Make a JSON list of {l}.", "Write {l} as a JSON list.", "JSON list: {l}",
+                                 "Give me {l} as a JSON list.", "Put {l} into a JSON list.",
+                                 "!I need a JSON list of {l}.", "!Turn {l} into a JSON list."]).format(l=join_and(words))
+    result = [int(x) if x.isdigit() else x for x in words]
+    return conversation(rng, "list", [user(asked), answer(compact(result), by_effort(
+        effort, None, "A list of %d." % len(words), "A list of %d, in the same order." % len(words)))],
+                        {"json": result}, effort=effort)

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 
 import bpe
+import corpus
 import optimizers
 from batches import Stream
 from model import Config, Model
@@ -44,7 +45,7 @@ def wait_while_paused():
 
 def rate_at(step, steps):
     """Warm-up, a plateau, then down to nothing over the last 55 %."""
-    return min(1.0, (step + 1) / 40, max(0.0, (steps - step) / (0.55 * steps)))
+    return min(1.0, (step + 1) / 100, max(0.0, (steps - step) / (0.55 * steps)))
 
 
 def loss_on(model, batch, quantized, exact=False):
@@ -66,14 +67,17 @@ class Trainer:
         tokenizer = bpe.Tokenizer.load(path)
         torch.manual_seed(arguments.seed)
         self.config = Config(vocab_size=tokenizer.size, **SIZES[arguments.size])
-        self.model = Model(self.config)
-        self.streams = [Stream(tokenizer, arguments.seed, "train", False, 14, 320),
-                        Stream(tokenizer, arguments.seed, "train", True, 9, 400)]
+        self.model = Model(self.config, torch.tensor(tokenizer.words()))
+        self.streams = [Stream(tokenizer, arguments.seed, "train", False, 6, 320),
+                        Stream(tokenizer, arguments.seed, "train", True, 4, 400)]
+        self.streams[1].index = corpus.FIRST_LESSONS
         self.tests = [Stream(tokenizer, 99, "test", False, 14, 320), Stream(tokenizer, 99, "test", True, 9, 400)]
         self.tests = [s.next() for s in self.tests]
-        matrices, rest = optimizers.split_parameters(self.model)
+        matrices, biases, rest = optimizers.split_parameters(self.model)
         self.muon = optimizers.Muon(matrices)
-        self.adam = torch.optim.AdamW(rest, lr=0.0, betas=(0.9, 0.98), weight_decay=0.0)
+        # The biases of queries and keys learn faster: they are what can say "the token before".
+        self.adam = torch.optim.AdamW([{"params": rest, "rate": 0.004}, {"params": biases, "rate": 0.02}],
+                                      lr=0.0, betas=(0.9, 0.98), weight_decay=0.0)
         self.step, self.seconds = 0, 0.0
         self.state = os.path.join(self.out, "state.pt")
         if os.path.exists(self.state):
@@ -98,7 +102,10 @@ class Trainer:
         os.replace(self.state + ".new", self.state)
 
     def train_step(self, quantized):
-        batches = [stream.next() for stream in self.streams]
+        plain, tools = self.streams
+        batches = [plain.next()]
+        if plain.index > corpus.FIRST_LESSONS:
+            batches.append(tools.next())
         total = sum(int(b["targets"].sum()) for b in batches)
         loss_sum = 0.0
         for batch in batches:
@@ -106,9 +113,9 @@ class Trainer:
             (loss / total + 0.01 * balance / len(batches)).backward()
             loss_sum += loss.item()
         rate = rate_at(self.step, self.arguments.steps)
-        self.muon.step(0.02 * rate)
+        self.muon.step(self.arguments.rate * rate)
         for group in self.adam.param_groups:
-            group["lr"] = 0.004 * rate
+            group["lr"] = group["rate"] * rate * self.arguments.rate / 0.02
         self.adam.step()
         self.model.zero_grad(set_to_none=True)
         return loss_sum / total, sum(b["ids"].numel() for b in batches)
@@ -128,14 +135,14 @@ class Trainer:
             start = time.time()
             quantized = self.step >= self.arguments.quantize_from * steps
             loss, count = self.train_step(quantized)
-            mean = loss if mean is None else 0.95 * mean + 0.05 * loss
+            mean = loss if mean is None else 0.98 * mean + 0.02 * loss
             tokens += count
             self.step += 1
             self.seconds += time.time() - start
-            if self.step % 10 == 0:
+            if self.step % 50 == 0:
                 line = "step %d loss %.4f, %.0f tokens/s, %.0f s" % (
                     self.step, mean, tokens / (time.time() - began), self.seconds)
-                if self.step % 50 == 0:
+                if self.step % 250 == 0:
                     line += ", test loss %.4f right %.4f" % self.test(quantized)
                 self.log.write(line + "\n")
                 tokens, began = 0, time.time()
@@ -154,9 +161,10 @@ class Trainer:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=1750)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--size", choices=SIZES, default="box")
+    parser.add_argument("--rate", type=float, default=0.006, help="Muon's; AdamW's follows")
     parser.add_argument("--quantize-from", type=float, default=0.5)
     torch.set_num_threads(1)
     os.nice(15)
