@@ -18,6 +18,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/describe.h"
+#include "checkpoint/residency.h"
 #include "cli/human_size.h"
 #include "cli/progress.h"
 #include "kernels/kernels.h"
@@ -172,6 +173,8 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   TRY_ASSIGN(const BenchLock lock, BenchLock::take());
+  const auto go_on = [](int64_t, int64_t) { return true; };
+  TRY(checkpoint::read_weights(checkpoint, go_on));  // timed with weights in memory
   const DecodeBench::Options shape{
       .batch_size = static_cast<int>(arguments.integer("--batch-size")),
       .depth = static_cast<int>(arguments.integer("--depth")),

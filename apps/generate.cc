@@ -113,7 +113,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   options.executor.sequences_max = 1;
   TRY_ASSIGN(const std::unique_ptr<node::LoadedModel> model,
-             load_model(arguments.text("MODEL"), options, clock, log));
+             load_model(arguments.text("MODEL"), options, nullptr, clock, log));
   TRY_ASSIGN(Prompt prompt, read_prompt(arguments, *model));
 
   const tokenizer::Tokenizer* tokenizer = nullptr;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "cli/progress.h"
 #include "cli/terminal.h"
 #include "engine/modelled_executor.h"
 #include "server/scripted_model.h"
@@ -85,16 +86,16 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
 }
 
 Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
-                                                      const node::LoadedModel::Options& options,
+                                                      node::LoadedModel::Options options,
+                                                      const cli::Interrupt* interrupt,
                                                       const base::Clock& clock, base::Log& log) {
-  const bool visible = cli::is_terminal(stderr);
-  if (visible) {
-    std::fprintf(stderr, "loading %s ...", cli::without_controls(model).c_str());
-    std::fflush(stderr);
-  }
-  auto loaded = node::LoadedModel::load(model, options, clock, log);
-  if (visible) std::fputs("\r\x1b[K", stderr);
-  return loaded;
+  cli::Progress progress("loading " + cli::without_controls(model), cli::Progress::Unit::kBytes,
+                         clock);
+  options.weights_read = [&](int64_t done, int64_t total) {
+    progress.update(done, total);
+    return interrupt == nullptr || !interrupt->pending();
+  };
+  return node::LoadedModel::load(model, options, clock, log);
 }
 
 std::vector<Flag> sampling_flags(const std::string& temperature) {

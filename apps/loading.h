@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "cli/command_line.h"
+#include "cli/interrupt.h"
 #include "node/loaded_model.h"
 
 namespace pelton::apps {
@@ -21,9 +22,10 @@ std::vector<cli::Flag> model_flags();
 Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments,
                                                  const base::Clock& clock);
 
-// Loads the model; on a terminal it says so meanwhile.
+// Loads the model, with a progress bar on a terminal. A pending `interrupt` (may be null) ends it.
 Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
-                                                      const node::LoadedModel::Options& options,
+                                                      node::LoadedModel::Options options,
+                                                      const cli::Interrupt* interrupt,
                                                       const base::Clock& clock, base::Log& log);
 
 // --temperature --top-p --top-k --min-p --seed, with the given default temperature.

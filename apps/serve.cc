@@ -119,7 +119,7 @@ Result<void> run(const cli::Arguments& arguments) {
   // From here on http is stopped before anything it calls goes away: it is declared after server,
   // and stopped by hand before model, which is declared after it.
   Result<std::unique_ptr<node::LoadedModel>> model =
-      load_model(arguments.text("MODEL"), options, clock, log);
+      load_model(arguments.text("MODEL"), options, &interrupt, clock, log);
   if (!model) {
     http.stop(std::chrono::milliseconds(0));
     return model.error();

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/machine.h"
+#include "checkpoint/residency.h"
 #include "node/model_tokenizer.h"
 
 namespace pelton::node {
@@ -17,10 +19,33 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
   TRY(loaded->load_tokenizer());
   loaded->unite_stop_tokens();
+  if (!options.make_executor) TRY(loaded->read_weights(options, clock, log));
   TRY(loaded->make_executor(options));
   loaded->engine_ =
       std::make_unique<engine::Engine>(options.engine, *loaded->executor_, clock, log);
   return loaded;
+}
+
+// Ahead of the first token rather than during it, unless they would push each other out of memory.
+Result<void> LoadedModel::read_weights(const Options& options, const base::Clock& clock,
+                                       base::Log& log) const {
+  const int64_t memory = base::memory_limit_bytes();
+  if (checkpoint_.weight_bytes() > memory / 10 * 9) {
+    log.warning(fmt::format(
+        "{} bytes of weights in {} bytes of memory: they are read when they are needed, "
+        "again and again",
+        checkpoint_.weight_bytes(), memory));
+    return {};
+  }
+  const auto progress = [&](int64_t done, int64_t total) {
+    return !options.weights_read || options.weights_read(done, total);
+  };
+  const int64_t start_ns = clock.now_ns();
+  TRY(checkpoint::read_weights(checkpoint_, progress));
+  const double seconds = static_cast<double>(clock.now_ns() - start_ns) * 1e-9;
+  log.info(fmt::format("{:.2f} GB of weights in memory after {:.2f} s",
+                       static_cast<double>(checkpoint_.weight_bytes()) * 1e-9, seconds));
+  return {};
 }
 
 // A folder without a tokenizer is no error here; a broken one is.

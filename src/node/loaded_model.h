@@ -29,6 +29,8 @@ class LoadedModel {
     std::function<Result<std::unique_ptr<engine::Executor>>(const tokenizer::Tokenizer&)>
         make_executor;
     engine::Engine::Options engine;
+    // Told while the weights are read: bytes so far, and in all; false stops. May be empty.
+    std::function<bool(int64_t done, int64_t total)> weights_read;
   };
 
   // `model`: a folder or a hub id (checkpoint::resolve_model). `clock` and `log` outlive the model.
@@ -55,6 +57,7 @@ class LoadedModel {
 
   Result<void> load_tokenizer();
   void unite_stop_tokens();
+  Result<void> read_weights(const Options& options, const base::Clock& clock, base::Log& log) const;
   Result<void> make_executor(const Options& options);
 
   checkpoint::Checkpoint checkpoint_;

@@ -1,0 +1,78 @@
+#include "checkpoint/residency.h"
+
+#include <filesystem>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "checkpoint/golden_checkpoint.h"
+
+namespace pelton::checkpoint {
+namespace {
+
+class Residency : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "pelton_residency_" + std::to_string(::getpid());
+    ASSERT_TRUE(write_golden_checkpoint(GoldenCase::kMid, folder_).ok());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  static bool all_mapped_in_memory(const Checkpoint& checkpoint) {
+    for (const base::MappedFile& file : checkpoint.files()) {
+      const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+      std::vector<unsigned char> pages((file.bytes().size() + page - 1) / page);
+      if (::mincore(const_cast<uint8_t*>(file.bytes().data()), file.bytes().size(), pages.data()) !=
+          0) {
+        return false;
+      }
+      for (const unsigned char in_memory : pages) {
+        if ((in_memory & 1) == 0) return false;
+      }
+    }
+    return true;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(Residency, EverythingIsReadAndToldSo) {
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
+  ASSERT_TRUE(checkpoint.ok());
+  int64_t last = 0;
+  const auto progress = [&](int64_t done, int64_t total) {
+    EXPECT_GE(done, last);
+    EXPECT_LE(done, total);
+    last = done;
+    return true;
+  };
+  ASSERT_TRUE(read_weights(*checkpoint, progress).ok());
+  EXPECT_TRUE(all_mapped_in_memory(*checkpoint));
+}
+
+TEST_F(Residency, CanBeInterrupted) {
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
+  ASSERT_TRUE(checkpoint.ok());
+  const auto stop = [](int64_t, int64_t) { return false; };
+  const Result<void> read = read_weights(*checkpoint, stop);
+  // All may have been read before the first look.
+  if (!read.ok()) {
+    EXPECT_EQ(read.error().code, ErrorCode::kCancelled);
+  }
+}
+
+TEST_F(Residency, AFileCutShortIsAnErrorThatNamesIt) {
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
+  ASSERT_TRUE(checkpoint.ok());
+  std::filesystem::resize_file(folder_ + "/model.safetensors", 1 << 20);
+  const auto go_on = [](int64_t, int64_t) { return true; };
+  const Result<void> read = read_weights(*checkpoint, go_on);
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, ErrorCode::kBadCheckpoint);
+  EXPECT_NE(read.error().message.find("model.safetensors"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pelton::checkpoint
