@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <ostream>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -124,6 +125,11 @@ struct Case {
   kernels::KernelChoice kernels;
   int chunk;  // 0: whole
 };
+
+// What ctest and a failure show of it; without this, its bytes.
+void PrintTo(const Case& param, std::ostream* out) {
+  *out << param.name << ", chunk " << param.chunk;
+}
 
 class GoldenTest : public ::testing::TestWithParam<Case> {};
 
