@@ -171,6 +171,18 @@ class Chat(unittest.TestCase):
         self.assertEqual(done.stdout, b"thinking[2J\na wheel\nas before\n")
 
 
+def has_terminals():
+    try:
+        for end in pty.openpty():
+            os.close(end)
+        return True
+    except OSError:  # a container without /dev/pts
+        return False
+
+
 if __name__ == "__main__":
+    if not has_terminals():
+        print("skipped: this machine gives no pseudo-terminals")
+        sys.exit(77)
     BINARY = str(pathlib.Path(sys.argv.pop(1)).resolve())
     unittest.main()
