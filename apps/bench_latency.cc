@@ -10,6 +10,7 @@
 #include "apps/bandwidth_probe.h"
 #include "apps/decode_bench.h"
 #include "apps/input.h"
+#include "apps/loading.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -222,14 +223,10 @@ cli::Verb bench_latency_verb() {
                 number_flag("--input-len", "N", "prompt tokens of each", "512", 1, 1 << 20),
                 number_flag("--output-len", "M", "decoded tokens of each", "64", 1, 1 << 20),
                 number_flag("--depth", "D", "tokens of context before them", "0", 0, 1 << 20),
-                number_flag("--threads", "T", "0: one for each usable processor", "0", 0, 1024),
+                threads_flag(),
                 number_flag("--runs", "R", "measured runs", "5", 1, 1000),
                 number_flag("--seed", "S", "of the random tokens", "1", 0, 9e15),
-                {.name = "--kernels",
-                 .value = "K",
-                 .help = "whose arithmetic",
-                 .default_text = "auto",
-                 .choices = {"auto", "reference", "avx512", "avx2"}},
+                kernels_flag(),
                 {.name = "--weights",
                  .value = "W",
                  .help = "how weights lie in memory; so far only as the checkpoint stores them",

@@ -32,18 +32,26 @@ Result<std::unique_ptr<engine::Executor>> make_modelled(const std::string& file,
 
 }  // namespace
 
+Flag kernels_flag() {
+  return {.name = "--kernels",
+          .value = "K",
+          .help = "whose arithmetic",
+          .default_text = "auto",
+          .choices = {"auto", "reference", "avx512", "avx2"}};
+}
+
+Flag threads_flag() {
+  return {.name = "--threads",
+          .value = "T",
+          .help = "0: one for each usable processor",
+          .kind = Flag::Kind::kInteger,
+          .default_text = "0",
+          .most = 1024};
+}
+
 std::vector<Flag> model_flags() {
-  return {{.name = "--kernels",
-           .value = "K",
-           .help = "whose arithmetic",
-           .default_text = "auto",
-           .choices = {"auto", "reference", "avx512", "avx2"}},
-          {.name = "--threads",
-           .value = "T",
-           .help = "0: one for each usable processor",
-           .kind = Flag::Kind::kInteger,
-           .default_text = "0",
-           .most = 1024},
+  return {kernels_flag(),
+          threads_flag(),
           {.name = "--max-model-len",
            .value = "TOKENS",
            .help = "longest conversation, as 32K; default what the model knows and memory allows",

@@ -14,6 +14,10 @@
 
 namespace pelton::apps {
 
+// --kernels and --threads, of every verb that computes.
+cli::Flag kernels_flag();
+cli::Flag threads_flag();
+
 // --kernels --threads --max-model-len --kv-cache-memory --executor: every verb that generates has
 // them.
 std::vector<cli::Flag> model_flags();

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "apps/input.h"
+#include "apps/loading.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/machine.h"
@@ -201,17 +202,8 @@ cli::Verb logits_verb() {
                .default_text = std::to_string(kChunkDefault),
                .least = 1,
                .most = 8192},
-              {.name = "--kernels",
-               .value = "K",
-               .help = "whose arithmetic",
-               .default_text = "auto",
-               .choices = {"auto", "reference", "avx512", "avx2"}},
-              {.name = "--threads",
-               .value = "T",
-               .help = "0: one for each usable processor",
-               .kind = Flag::Kind::kInteger,
-               .default_text = "0",
-               .most = 1024},
+              kernels_flag(),
+              threads_flag(),
           },
       .examples =
           {"pelton logits ./model --tokens ids.json --out logits.npy",
