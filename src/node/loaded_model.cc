@@ -43,8 +43,8 @@ Result<void> LoadedModel::read_weights(const Options& options, const base::Clock
   const int64_t start_ns = clock.now_ns();
   TRY(checkpoint::read_weights(checkpoint_, progress));
   const double seconds = static_cast<double>(clock.now_ns() - start_ns) * 1e-9;
-  log.info(fmt::format("{:.2f} GB of weights in memory after {:.2f} s",
-                       static_cast<double>(checkpoint_.weight_bytes()) * 1e-9, seconds));
+  log.info(fmt::format("{:.1f} MB of weights in memory after {:.2f} s",
+                       static_cast<double>(checkpoint_.weight_bytes()) * 1e-6, seconds));
   return {};
 }
 
