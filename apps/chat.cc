@@ -64,7 +64,7 @@ void answer(const std::string& text, ChatSession& session, const cli::Terminal& 
 // Until the user leaves. Ctrl-C at an empty prompt does no harm; twice in a row it leaves.
 Result<void> converse(ChatSession& session, cli::Interrupt& interrupt) {
   const cli::Terminal terminal(stdout);
-  cli::LineEditor editor("pelton", "> ");
+  cli::LineEditor editor("pelton", "> ", interrupt);
   bool interrupted_before = false;
   while (true) {
     const cli::LineEditor::Outcome outcome = editor.read();

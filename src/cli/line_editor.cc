@@ -8,6 +8,7 @@
 
 #include <histedit.h>
 #include <langinfo.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
@@ -17,6 +18,7 @@ namespace pelton::cli {
 namespace {
 
 constexpr int kHistoryLines = 1000;
+constexpr int kLookEveryMs = 50;
 constexpr size_t kLineBytesMax = 1 << 20;  // a pasted file is fine; an endless pipe is not
 
 // libedit converts by the locale; a bare "C" would turn every umlaut into noise.
@@ -25,28 +27,10 @@ void want_utf8_locale() {
   if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-// Reads one character for libedit. Its own reader swallows the first signal; this one reports it
-// (-1, EINTR), so that Ctrl-C gives the line up at once.
-int read_character(EditLine* /*editor*/, wchar_t* character) {
-  std::string bytes;
-  while (bytes.size() < 4) {
-    char byte = 0;
-    const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
-    if (count <= 0) return static_cast<int>(count);
-    bytes.push_back(byte);
-    const base::Utf8Step step = base::utf8_step(bytes);
-    if (step.kind == base::Utf8Step::Kind::kIncomplete) continue;
-    const bool valid = step.kind == base::Utf8Step::Kind::kCodePoint;
-    *character = static_cast<wchar_t>(valid ? step.code_point : 0xFFFD);
-    return 1;
-  }
-  *character = 0xFFFD;
-  return 1;
-}
-
 }  // namespace
 
 struct LineEditor::Session {
+  const Interrupt& interrupt;
   std::string prompt;
   bool continued = false;
   EditLine* editor = nullptr;
@@ -58,19 +42,60 @@ struct LineEditor::Session {
     if (editor != nullptr) el_end(editor);
   }
 
-  static char* show_prompt(EditLine* editor) {
+  explicit Session(const Interrupt& interrupt) : interrupt(interrupt) {}
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  static Session* of(EditLine* editor) {
     void* client = nullptr;
     el_get(editor, EL_CLIENTDATA, &client);
-    auto* session = static_cast<Session*>(client);
+    return static_cast<Session*>(client);
+  }
+
+  // False: a signal came first. It may come just before we wait, and then would wake nobody: so we
+  // look for it now and then.
+  bool wait_for_input() const {
+    while (!interrupt.pending()) {
+      pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+      if (::poll(&input, 1, kLookEveryMs) > 0) return true;
+    }
+    return false;
+  }
+
+  // Reads one character for libedit. Its own reader swallows the first signal; this one reports it
+  // (-1, EINTR), so that Ctrl-C gives the line up at once.
+  static int read_character(EditLine* editor, wchar_t* character) {
+    std::string bytes;
+    while (bytes.size() < 4) {
+      if (!of(editor)->wait_for_input()) {
+        errno = EINTR;
+        return -1;
+      }
+      char byte = 0;
+      const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
+      if (count <= 0) return static_cast<int>(count);
+      bytes.push_back(byte);
+      const base::Utf8Step step = base::utf8_step(bytes);
+      if (step.kind == base::Utf8Step::Kind::kIncomplete) continue;
+      const bool valid = step.kind == base::Utf8Step::Kind::kCodePoint;
+      *character = static_cast<wchar_t>(valid ? step.code_point : 0xFFFD);
+      return 1;
+    }
+    *character = 0xFFFD;
+    return 1;
+  }
+
+  static char* show_prompt(EditLine* editor) {
+    const Session* session = of(editor);
     static char more[] = "... ";
-    return session->continued ? more : session->prompt.data();
+    return session->continued ? more : const_cast<char*>(session->prompt.data());
   }
 };
 
-LineEditor::LineEditor(std::string program, std::string prompt) {
+LineEditor::LineEditor(std::string program, std::string prompt, const Interrupt& interrupt) {
   if (!is_terminal(stdin) || !is_terminal(stderr)) return;
   want_utf8_locale();
-  session_ = std::make_unique<Session>();
+  session_ = std::make_unique<Session>(interrupt);
   session_->prompt = std::move(prompt);
   // The prompt and echo go to stderr: stdout carries only answers.
   session_->editor = el_init(program.c_str(), stdin, stderr, stderr);
@@ -86,7 +111,7 @@ LineEditor::LineEditor(std::string program, std::string prompt) {
   el_set(session_->editor, EL_EDITOR, "emacs");
   el_set(session_->editor, EL_HIST, history, session_->history);
   el_set(session_->editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-  el_set(session_->editor, EL_GETCFN, &read_character);
+  el_set(session_->editor, EL_GETCFN, &Session::read_character);
   el_source(session_->editor, nullptr);  // the user's ~/.editrc
 }
 

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "cli/interrupt.h"
+
 namespace pelton::cli {
 
 class LineEditor {
@@ -16,7 +18,8 @@ class LineEditor {
     kEnd,          // Ctrl-D, or the input ended
   };
 
-  LineEditor(std::string program, std::string prompt);
+  // `interrupt` outlives it: a signal gives the line up.
+  LineEditor(std::string program, std::string prompt, const Interrupt& interrupt);
   ~LineEditor();
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;
