@@ -5,12 +5,15 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include "tensor/kv_block.h"
+
 namespace pelton::models {
 namespace {
 
 int64_t block_bytes(const checkpoint::ModelConfig& config, const KvStorage::Options& options) {
-  return int64_t{2} * config.kv_head_count * config.head_size * options.block_tokens *
-         static_cast<int64_t>(tensor::dtype_bytes(options.dtype));
+  return tensor::kv_block_bytes(options.dtype, {.kv_heads = config.kv_head_count,
+                                                .head_size = config.head_size,
+                                                .block_tokens = options.block_tokens});
 }
 
 int64_t layers_of(const checkpoint::ModelConfig& config, bool sliding) {
