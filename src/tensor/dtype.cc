@@ -13,7 +13,7 @@ struct Row {
   size_t bytes;
 };
 
-constexpr std::array<Row, 12> kRows = {{{DType::kF32, "F32", 4},
+constexpr std::array<Row, 13> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kF16, "F16", 2},
                                         {DType::kBf16, "BF16", 2},
                                         {DType::kU8, "U8", 1},
@@ -23,6 +23,7 @@ constexpr std::array<Row, 12> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kI64, "I64", 8},
                                         {DType::kF64, "F64", 8},
                                         {DType::kBool, "BOOL", 1},
+                                        {DType::kF8E4m3, "F8_E4M3", 1},
                                         {DType::kQ8_0, "Q8_0", kQ8_0BlockBytes},
                                         {DType::kMxfp4, "MXFP4", kMxfp4BlockBytes}}};
 

@@ -19,6 +19,7 @@ enum class DType : uint8_t {
   kI64,
   kF64,
   kBool,
+  kF8E4m3,  // OCP FP8: 4 exponent bits, bias 7, no infinity
   // A float16 scale, then 32 signed bytes: element i is scale * byte i.
   kQ8_0,
   // An E8M0 scale, then 16 bytes of E2M1: low nibbles are elements 0 to 15, high ones 16 to 31.
