@@ -118,9 +118,24 @@ struct MoeShape {
   float swiglu_limit = 7.0f;
 };
 
+// The largest step to come, for whoever keeps working memory.
+struct ScratchShape {
+  int tokens = 0;
+  int hidden = 0;
+  int inner = 0;  // of an expert
+  int experts = 0;
+  int experts_per_token = 0;
+};
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
+
+  // Allocates working memory for steps of up to `shape`, exactly; a larger step would grow it. What
+  // a kernel keeps from call to call belongs in here: cost_model/footprint.h foresees it to the
+  // byte.
+  virtual void reserve(const ScratchShape& shape) = 0;
+  virtual int64_t scratch_bytes() const = 0;  // kept from call to call
 
   virtual std::string_view name() const = 0;   // "reference", "avx512", "avx2"
   virtual tensor::DType kv_dtype() const = 0;  // what it keeps keys and values in by default

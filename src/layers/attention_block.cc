@@ -13,6 +13,12 @@ AttentionWorkspace::AttentionWorkspace(const checkpoint::ModelConfig& config, in
       v(k.size()),
       mixed(q.size()) {}
 
+int64_t AttentionWorkspace::bytes() const {
+  return static_cast<int64_t>(
+      (normed.capacity() + q.capacity() + k.capacity() + v.capacity() + mixed.capacity()) *
+      sizeof(float));
+}
+
 Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkpoint, int layer) {
   const checkpoint::ModelConfig& config = checkpoint.config();
   const std::string prefix = fmt::format("model.layers.{}.", layer);

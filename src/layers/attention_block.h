@@ -21,6 +21,8 @@ struct AttentionWorkspace {
   std::vector<float> k;       // (tokens, kv_heads * head_size)
   std::vector<float> v;
   std::vector<float> mixed;  // (tokens, heads * head_size)
+
+  int64_t bytes() const;
 };
 
 class AttentionBlock {
@@ -35,6 +37,7 @@ class AttentionBlock {
 
   // What a step reads.
   int64_t weight_bytes() const;
+  int64_t owned_bytes() const { return vectors_.bytes(); }  // beside what is mapped
 
  private:
   FloatVectors vectors_;  // what the pointers below lead to

@@ -9,6 +9,11 @@ ExpertWorkspace::ExpertWorkspace(const checkpoint::ModelConfig& config, int toke
       router_logits(size_t{1} * tokens * config.expert_count),
       choices(size_t{1} * tokens * config.experts_per_token) {}
 
+int64_t ExpertWorkspace::bytes() const {
+  return static_cast<int64_t>((normed.capacity() + router_logits.capacity()) * sizeof(float) +
+                              choices.capacity() * sizeof(kernels::ExpertChoice));
+}
+
 Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, int layer) {
   const checkpoint::ModelConfig& config = checkpoint.config();
   const std::string prefix = fmt::format("model.layers.{}.", layer);

@@ -18,6 +18,8 @@ struct ExpertWorkspace {
   std::vector<float> normed;                   // (tokens, hidden)
   std::vector<float> router_logits;            // (tokens, experts)
   std::vector<kernels::ExpertChoice> choices;  // (tokens, experts_per_token)
+
+  int64_t bytes() const;
 };
 
 class ExpertBlock {
@@ -29,6 +31,7 @@ class ExpertBlock {
 
   // What one token reads: the router and the experts it chooses.
   int64_t weight_bytes_per_token() const;
+  int64_t owned_bytes() const { return vectors_.bytes(); }  // beside what is mapped
 
  private:
   FloatVectors vectors_;  // what the pointers below lead to

@@ -36,7 +36,13 @@ GptOss::GptOss(const checkpoint::ModelConfig& config, kernels::Kernels& kernels,
       x_(size_t{1} * options.batch_tokens_max * config.hidden_size),
       cos_sin_(size_t{1} * options.batch_tokens_max * config.head_size),
       head_in_(size_t{1} * options.logit_rows_max * config.hidden_size),
-      logits_(size_t{1} * options.logit_rows_max * config.vocab_size) {}
+      logits_(size_t{1} * options.logit_rows_max * config.vocab_size) {
+  kernels.reserve({.tokens = options.batch_tokens_max,
+                   .hidden = config.hidden_size,
+                   .inner = config.intermediate_size,
+                   .experts = config.expert_count,
+                   .experts_per_token = config.experts_per_token});
+}
 
 Result<std::unique_ptr<GptOss>> GptOss::load(const checkpoint::Checkpoint& checkpoint,
                                              kernels::Kernels& kernels, const Options& options) {
@@ -106,6 +112,20 @@ int64_t GptOss::bytes_per_token() const {
   for (const layers::AttentionBlock& block : attention_) bytes += block.weight_bytes();
   for (const layers::ExpertBlock& block : experts_) bytes += block.weight_bytes_per_token();
   return bytes;
+}
+
+int64_t GptOss::owned_weight_bytes() const {
+  int64_t bytes = vectors_.bytes();
+  for (const layers::AttentionBlock& block : attention_) bytes += block.owned_bytes();
+  for (const layers::ExpertBlock& block : experts_) bytes += block.owned_bytes();
+  return bytes;
+}
+
+int64_t GptOss::workspace_bytes() const {
+  const size_t floats =
+      x_.capacity() + cos_sin_.capacity() + head_in_.capacity() + logits_.capacity();
+  return attention_space_.bytes() + expert_space_.bytes() +
+         static_cast<int64_t>(floats * sizeof(float)) + kernels_.scratch_bytes();
 }
 
 }  // namespace pelton::models

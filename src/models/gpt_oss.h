@@ -55,6 +55,11 @@ class GptOss {
   // Bytes of weights one decoded token reads at batch 1 (the embedding's row counted as nothing).
   int64_t bytes_per_token() const;
 
+  // What it has allocated: small weights as float32, beside the mapped file; and the working memory
+  // of a step, its kernels' included.
+  int64_t owned_weight_bytes() const;
+  int64_t workspace_bytes() const;
+
  private:
   GptOss(const checkpoint::ModelConfig& config, kernels::Kernels& kernels, const Options& options);
 

@@ -70,6 +70,18 @@ void apply_penalties(std::span<float> logits, const request::SamplingParams& par
 
 }  // namespace
 
+void Sampler::reserve(int vocab) {
+  static_assert(kBytesPerLogit == 2 * sizeof(float) + sizeof(Candidate));
+  weights_.reserve(static_cast<size_t>(vocab));
+  candidates_.reserve(static_cast<size_t>(vocab));
+  raw_.reserve(static_cast<size_t>(vocab));
+}
+
+int64_t Sampler::bytes() const {
+  return static_cast<int64_t>((weights_.capacity() + raw_.capacity()) * sizeof(float) +
+                              candidates_.capacity() * sizeof(Candidate));
+}
+
 SampledChoice Sampler::sample(const SampleInput& input) {
   const request::SamplingParams& params = input.params;
   SampledChoice choice;

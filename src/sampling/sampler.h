@@ -30,6 +30,11 @@ struct SampleInput {
 
 class Sampler {
  public:
+  // Allocates what rows of up to `vocab` logits need: kBytesPerLogit each.
+  static constexpr int kBytesPerLogit = 16;
+  void reserve(int vocab);
+  int64_t bytes() const;
+
   SampledChoice sample(const SampleInput& input);
 
  private:

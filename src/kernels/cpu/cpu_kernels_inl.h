@@ -300,6 +300,29 @@ class CpuKernels final : public Kernels {
   std::string_view name() const override { return Vector::kName; }
   tensor::DType kv_dtype() const override { return tensor::DType::kF16; }
 
+  void reserve(const ScratchShape& shape) override {
+    const auto tokens = static_cast<size_t>(shape.tokens);
+    const size_t assignments = tokens * static_cast<size_t>(shape.experts_per_token);
+    token_rows_.reserve(tokens);
+    grouped_rows_.reserve(assignments);
+    sequence_of_row_.reserve(tokens);
+    counts_.reserve(static_cast<size_t>(shape.experts) + 1);
+    grouped_.reserve(assignments);
+    active_.reserve(static_cast<size_t>(shape.experts));
+    inputs_.reserve(tokens * static_cast<size_t>(shape.hidden));
+    activations_.reserve(assignments * static_cast<size_t>(shape.inner));
+    outputs_.reserve(assignments * static_cast<size_t>(shape.hidden));
+  }
+
+  int64_t scratch_bytes() const override {
+    const auto bytes = [](const auto& vector) {
+      return static_cast<int64_t>(vector.capacity() * sizeof(vector[0]));
+    };
+    return bytes(token_rows_) + bytes(grouped_rows_) + bytes(sequence_of_row_) + bytes(counts_) +
+           bytes(grouped_) + bytes(active_) + bytes(inputs_) + bytes(activations_) +
+           bytes(outputs_);
+  }
+
   void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {
     const StoredMatrix matrix{table.data, nullptr, table.rows, table.cols, table.format};
     for (int t = 0; t < token_count; ++t) {
@@ -766,7 +789,7 @@ class CpuKernels final : public Kernels {
   base::ThreadPool& pool_;
   float powers_[256];
 
-  // Working memory, grown to the largest step and kept.
+  // Working memory for the largest step: see reserve.
   std::vector<const float*> token_rows_;
   std::vector<const float*> grouped_rows_;
   std::vector<int> sequence_of_row_;

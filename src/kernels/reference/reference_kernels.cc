@@ -62,6 +62,10 @@ class ReferenceKernels final : public Kernels {
   std::string_view name() const override { return "reference"; }
   tensor::DType kv_dtype() const override { return tensor::DType::kF32; }
 
+  // Plain loops with a few rows of their own.
+  void reserve(const ScratchShape&) override {}
+  int64_t scratch_bytes() const override { return 0; }
+
   void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {
     const StoredMatrix matrix{table.data, nullptr, table.rows, table.cols, table.format};
     for (int t = 0; t < token_count; ++t) {
