@@ -16,6 +16,10 @@ struct ExecutorCapacity {
   int block_tokens = 16;
   int full_block_count = 0;    // blocks of the full-attention group
   int window_block_count = 0;  // blocks of the sliding-window group
+  // In the host's memory, for sequences that make room: their blocks are copied out and back
+  // instead of computed again. 0: no swapping.
+  int host_full_block_count = 0;
+  int host_window_block_count = 0;
   int window_tokens = 128;     // a query at p sees keys p-window_tokens+1 .. p
   int sequences_max = 16;      // seats
   int batch_tokens_max = 512;  // tokens in one step

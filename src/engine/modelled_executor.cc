@@ -32,6 +32,8 @@ ModelledExecutor::ModelledExecutor(Options options) : options_(std::move(options
   };
   full_cells_.resize(cells(capacity.full_block_count));
   window_cells_.resize(cells(capacity.window_block_count));
+  host_full_cells_.resize(cells(capacity.host_full_block_count));
+  host_window_cells_.resize(cells(capacity.host_window_block_count));
   seats_.resize(static_cast<size_t>(capacity.sequences_max));
 }
 
@@ -46,13 +48,14 @@ void ModelledExecutor::submit(StepPlan plan) {
     pending.ready_ns = busy_until_ns_;
   }
   check_plan(plan);
-  seat_arrivals(plan);
   if (options_.fail_step) pending.result.error = options_.fail_step(plan);
+  copy_blocks(plan, pending.result.error.has_value());
+  seat_arrivals(plan);
   for (const PlannedSequence& row : plan.sequences) {
     if (pending.result.error) {
       seats_[static_cast<size_t>(row.seat)].lost = true;
     } else {
-      pending.result.sequences.push_back(compute(row, plan.step));
+      compute(plan, row, pending.result);
     }
   }
   pending_.push_back(std::move(pending));
@@ -76,7 +79,7 @@ void ModelledExecutor::check_plan(const StepPlan& plan) {
     CHECK(row.seat >= 0 && row.seat < options_.capacity.sequences_max, "no such seat");
     CHECK(!seated[static_cast<size_t>(row.seat)], "two rows in one seat");
     seated[static_cast<size_t>(row.seat)] = true;
-    seats_[static_cast<size_t>(row.seat)].tables.follow(row);
+    seats_[static_cast<size_t>(row.seat)].tables.follow(plan, row);
     check_row(row);
     token_count += row.token_count();
   }
@@ -88,7 +91,7 @@ void ModelledExecutor::check_row(const PlannedSequence& row) const {
   const ExecutorCapacity& capacity = options_.capacity;
   const int32_t end = row.start + row.token_count();
   CHECK(row.start >= 0 && end <= capacity.context_tokens_max, "a position outside the context");
-  CHECK(row.sample || !row.tokens.empty(), "a decode that does not sample");
+  CHECK(row.sample || row.tokens.count > 0, "a decode that does not sample");
   const auto covers = [&](const std::vector<BlockId>& blocks, int32_t begin, int block_count) {
     for (int32_t i = std::max(begin, 0) / capacity.block_tokens; i * capacity.block_tokens < end;
          ++i) {
@@ -126,41 +129,67 @@ void ModelledExecutor::check_unshared(const StepPlan& plan) const {
   check_group(&SeatTables::window, options_.capacity.window_block_count);
 }
 
+std::vector<ModelledExecutor::Cell>& ModelledExecutor::cells(kv::Group group, kv::Tier tier) {
+  if (tier == kv::Tier::kHost) {
+    return group == kv::Group::kFull ? host_full_cells_ : host_window_cells_;
+  }
+  return group == kv::Group::kFull ? full_cells_ : window_cells_;
+}
+
+// Nobody may rely on what a failed step has copied: it leaves rubbish.
+void ModelledExecutor::copy_blocks(const StepPlan& plan, bool failed) {
+  const size_t block_tokens = static_cast<size_t>(options_.capacity.block_tokens);
+  for (const BlockCopy& copy : plan.copies) {
+    const std::vector<Cell>& from = cells(copy.group, copy.from_tier);
+    std::vector<Cell>& to = cells(copy.group, copy.to_tier);
+    const size_t read_at = static_cast<size_t>(copy.from) * block_tokens;
+    const size_t write_at = static_cast<size_t>(copy.to) * block_tokens;
+    CHECK(copy.from >= 0 && read_at + block_tokens <= from.size(), "copying from no block");
+    CHECK(copy.to >= 0 && write_at + block_tokens <= to.size(), "copying to no block");
+    for (size_t i = 0; i < block_tokens; ++i) {
+      to[write_at + i] = failed ? Cell{} : from[read_at + i];
+    }
+  }
+}
+
 void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
   for (const PlannedSequence& row : plan.sequences) {
-    if (!row.arrival) continue;
+    const Arrival* const arrival = plan.arrival_of(row);
+    if (arrival == nullptr) continue;
     Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
     occupant = Occupant{.tables = std::move(occupant.tables)};
     occupant.lost = false;
-    occupant.sampling = row.arrival->sampling;
-    occupant.prompt_count = row.arrival->prompt_count;
-    occupant.history = row.arrival->history;
+    occupant.sampling = arrival->sampling;
+    occupant.prompt_count = arrival->prompt_count;
+    occupant.history = arrival->history;
     occupant.computed = row.start;
   }
 }
 
-SequenceResult ModelledExecutor::compute(const PlannedSequence& row, int64_t step) {
+void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
+                               StepResult& result) {
   Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
-  SequenceResult result{.seat = row.seat};
-  // Planned while the step before was running, which failed: the scheduler will discard this row.
-  if (occupant.lost) {
-    if (row.sample) result.tokens.push_back({.token = 0});
-    return result;
+  SequenceResult& told = result.sequences.emplace_back();
+  told.seat = row.seat;
+  if (row.sample) {
+    told.tokens = {static_cast<int32_t>(result.tokens.size()), 1};
+    result.tokens.emplace_back();
   }
+  // Planned while the step before was running, which failed: the scheduler will discard this row.
+  if (occupant.lost) return;
   CHECK(row.start == occupant.computed, "positions of a seat must follow each other");
-  std::vector<TokenId> tokens = row.tokens;
+  std::span<const TokenId> tokens = row.tokens.of(plan.tokens);
   if (tokens.empty()) {
-    CHECK(occupant.sampled_in == step - 1, "the step before sampled nothing in this seat");
-    tokens.push_back(occupant.sampled);
+    CHECK(occupant.sampled_in == plan.step - 1, "the step before sampled nothing in this seat");
+    tokens = {&occupant.sampled, 1};
   }
   write(row, tokens);
   occupant.computed += row.token_count();
   if (row.sample) {
-    occupant.sampled = sample(row, occupant);
-    occupant.sampled_in = step;
-    result.tokens.push_back({.token = occupant.sampled});
+    occupant.sampled = sample(plan, row, occupant);
+    occupant.sampled_in = plan.step;
+    result.tokens.back().token = occupant.sampled;
   }
-  return result;
 }
 
 void ModelledExecutor::write(const PlannedSequence& row, std::span<const TokenId> tokens) {
@@ -189,7 +218,8 @@ void ModelledExecutor::read(std::vector<TokenId>& into, const std::vector<Cell>&
   }
 }
 
-TokenId ModelledExecutor::sample(const PlannedSequence& row, Occupant& occupant) {
+TokenId ModelledExecutor::sample(const StepPlan& plan, const PlannedSequence& row,
+                                 Occupant& occupant) {
   const int32_t end = occupant.computed;
   const int32_t seen_from = std::max(0, end - options_.capacity.window_tokens);
   read(seen_full_, full_cells_, tables(row).full, 0, end);
@@ -203,7 +233,7 @@ TokenId ModelledExecutor::sample(const PlannedSequence& row, Occupant& occupant)
                                              .window = seen_window_,
                                              .prompt_count = occupant.prompt_count,
                                              .sampling = occupant.sampling,
-                                             .banned = row.banned});
+                                             .banned = row.banned.of(plan.banned)});
   if (occupant.sampling.has_penalties()) occupant.history.push_back(token);
   return token;
 }

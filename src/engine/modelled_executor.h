@@ -66,6 +66,7 @@ class ModelledExecutor final : public Executor {
     int64_t sampled_in = -1;  // the step that sampled it
     bool lost = true;         // nobody sits here, or a failed step left it unknown
   };
+  std::vector<Cell>& cells(kv::Group group, kv::Tier tier);
   struct Pending {
     StepResult result;
     int64_t ready_ns = 0;
@@ -73,20 +74,23 @@ class ModelledExecutor final : public Executor {
 
   void check_plan(const StepPlan& plan);
   void check_row(const PlannedSequence& row) const;
+  void copy_blocks(const StepPlan& plan, bool failed);
   void check_unshared(const StepPlan& plan) const;
   void seat_arrivals(const StepPlan& plan);
-  SequenceResult compute(const PlannedSequence& row, int64_t step);
+  void compute(const StepPlan& plan, const PlannedSequence& row, StepResult& result);
   const SeatTables& tables(const PlannedSequence& row) const {
     return seats_[static_cast<size_t>(row.seat)].tables;
   }
   void write(const PlannedSequence& row, std::span<const TokenId> tokens);
   void read(std::vector<TokenId>& into, const std::vector<Cell>& cells,
             const std::vector<BlockId>& blocks, int32_t begin, int32_t end) const;
-  TokenId sample(const PlannedSequence& row, Occupant& occupant);
+  TokenId sample(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant);
 
   const Options options_;
   std::vector<Cell> full_cells_;  // [block * block_tokens + offset]
   std::vector<Cell> window_cells_;
+  std::vector<Cell> host_full_cells_;
+  std::vector<Cell> host_window_cells_;
   std::vector<Occupant> seats_;
   std::deque<Pending> pending_;
   std::vector<TokenId> seen_full_;

@@ -20,28 +20,57 @@ ModelledExecutor make_executor() {
                            .next_token = checksum_tokens(1 << 20)});
 }
 
-PlannedSequence prefill(Seat seat, std::vector<TokenId> tokens, std::vector<BlockId> blocks) {
-  PlannedSequence row;
+// A row before it is flat.
+struct Row {
+  Seat seat = 0;
+  std::optional<Arrival> arrival;
+  int32_t start = 0;
+  std::vector<TokenId> tokens;
+  bool sample = true;
+  std::vector<BlockId> full_blocks;
+  std::vector<BlockId> window_blocks;
+};
+
+StepPlan make_plan(int64_t step, const std::vector<Row>& rows) {
+  StepPlan plan;
+  plan.step = step;
+  for (const Row& row : rows) {
+    PlannedSequence& planned = plan.sequences.emplace_back();
+    planned.seat = row.seat;
+    if (row.arrival) {
+      planned.arrival = static_cast<int32_t>(plan.arrivals.size());
+      plan.arrivals.push_back(*row.arrival);
+    }
+    planned.start = row.start;
+    planned.sample = row.sample;
+    planned.tokens = append(plan.tokens, std::span(row.tokens));
+    planned.full_blocks = append(plan.blocks, std::span(row.full_blocks));
+    planned.window_blocks = append(plan.blocks, std::span(row.window_blocks));
+  }
+  return plan;
+}
+
+Row prefill(Seat seat, std::vector<TokenId> tokens, std::vector<BlockId> blocks) {
+  Row row;
   row.seat = seat;
-  row.arrival = PlannedSequence::Arrival{};
+  row.arrival = Arrival{};
   row.arrival->prompt_count = static_cast<int>(tokens.size());
   row.tokens = std::move(tokens);
-  row.sample = true;
   row.full_blocks = blocks;
   row.window_blocks = std::move(blocks);
   return row;
 }
 
-PlannedSequence decode(Seat seat, int32_t start, TokenId token, std::vector<BlockId> blocks) {
-  PlannedSequence row = prefill(seat, {token}, std::move(blocks));
+Row decode(Seat seat, int32_t start, TokenId token, std::vector<BlockId> blocks) {
+  Row row = prefill(seat, {token}, std::move(blocks));
   row.arrival.reset();
   row.start = start;
   return row;
 }
 
-TokenId step(ModelledExecutor& executor, int64_t number, std::vector<PlannedSequence> rows) {
-  executor.submit({.step = number, .sequences = std::move(rows)});
-  return executor.collect().sequences.at(0).tokens.at(0).token;
+TokenId step(ModelledExecutor& executor, int64_t number, const std::vector<Row>& rows) {
+  executor.submit(make_plan(number, rows));
+  return executor.collect().tokens.at(0).token;
 }
 
 TEST(ModelledExecutor, the_token_depends_on_all_that_was_seen) {
@@ -60,16 +89,16 @@ TEST(ModelledExecutor, chunks_and_blocks_do_not_change_the_token) {
   const TokenId expected = step(whole, 0, {prefill(0, {1, 2, 3, 4, 5, 6}, {0, 1})});
 
   ModelledExecutor chunked = make_executor();
-  PlannedSequence first = prefill(1, {1, 2, 3}, {7});
+  Row first = prefill(1, {1, 2, 3}, {7});
   first.arrival->prompt_count = 6;
   first.sample = false;
-  chunked.submit({.step = 0, .sequences = {first}});
-  PlannedSequence second = prefill(1, {4, 5, 6}, {7, 2});
+  chunked.submit(make_plan(0, {first}));
+  Row second = prefill(1, {4, 5, 6}, {7, 2});
   second.arrival.reset();
   second.start = 3;
-  chunked.submit({.step = 1, .sequences = {second}});
-  EXPECT_TRUE(chunked.collect().sequences.at(0).tokens.empty());
-  EXPECT_EQ(chunked.collect().sequences.at(0).tokens.at(0).token, expected);
+  chunked.submit(make_plan(1, {second}));
+  EXPECT_TRUE(chunked.collect().tokens.empty());
+  EXPECT_EQ(chunked.collect().tokens.at(0).token, expected);
 }
 
 TEST(ModelledExecutor, an_overwritten_block_changes_the_token) {
@@ -86,8 +115,8 @@ TEST(ModelledExecutorDeathTest, broken_promises_are_noticed) {
   ModelledExecutor executor = make_executor();
   const TokenId token = step(executor, 0, {prefill(0, {1, 2, 3, 4, 5, 6}, {0, 1})});
   const auto row = [&] { return decode(0, 6, token, {0, 1}); };
-  const auto dies = [&](std::vector<PlannedSequence> rows, const char* words) {
-    EXPECT_DEATH(executor.submit({.step = 1, .sequences = std::move(rows)}), words);
+  const auto dies = [&](const std::vector<Row>& rows, const char* words) {
+    EXPECT_DEATH(executor.submit(make_plan(1, rows)), words);
   };
 
   dies({decode(0, 7, token, {0, 1})}, "must follow each other");
@@ -99,13 +128,13 @@ TEST(ModelledExecutorDeathTest, broken_promises_are_noticed) {
   dies({row(), prefill(1, {1, 2}, {1})}, "written is shared");
   dies({row(), prefill(1, std::vector<TokenId>(16, 1), {2, 3, 4, 5})}, "over its token budget");
 
-  PlannedSequence blind = row();
+  Row blind = row();
   blind.window_blocks[0] = kNoBlock;  // the query at 6 sees 2..6
   dies({blind}, "without a window block");
-  PlannedSequence stale = row();
+  Row stale = row();
   stale.tokens.clear();
-  EXPECT_DEATH(executor.submit({.step = 2, .sequences = {stale}}), "sampled nothing");
-  executor.submit({.step = 1, .sequences = {stale}});  // but right after it is fine
+  EXPECT_DEATH(executor.submit(make_plan(2, {stale})), "sampled nothing");
+  executor.submit(make_plan(1, {stale}));  // but right after it is fine
 }
 
 TEST(ModelledExecutor, a_step_takes_the_time_it_is_given) {
@@ -117,9 +146,9 @@ TEST(ModelledExecutor, a_step_takes_the_time_it_is_given) {
            .clock = &clock,
            .step_ns = [](const StepPlan& plan) { return plan.step == 0 ? 100 : 30; },
            .pass = [&](int64_t ns) { clock.advance_ns(ns); }}});
-  executor.submit({.step = 0, .sequences = {prefill(0, {1, 2, 3}, {0})}});
+  executor.submit(make_plan(0, {prefill(0, {1, 2, 3}, {0})}));
   clock.advance_ns(40);
-  executor.submit({.step = 1, .sequences = {prefill(1, {1, 2, 3}, {1})}});  // runs after the first
+  executor.submit(make_plan(1, {prefill(1, {1, 2, 3}, {1})}));  // runs after the first
   executor.collect();
   EXPECT_EQ(clock.now_ns(), 100);
   executor.collect();

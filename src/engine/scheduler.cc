@@ -23,9 +23,10 @@ constexpr int kPassedOverMax = 8;
 constexpr int kChargedTogether = 16;
 
 // The entries of a block table that the executor does not know yet, which it then does.
-void append_untold(const std::vector<BlockId>& table, int& told, std::vector<BlockId>& row) {
-  row.assign(table.begin() + told, table.end());
+Stretch append_untold(const std::vector<BlockId>& table, int& told, std::vector<BlockId>& blocks) {
+  const Stretch stretch = append(blocks, std::span(table).subspan(static_cast<size_t>(told)));
   told = static_cast<int>(table.size());
+  return stretch;
 }
 
 // The most blocks that the keys seen by one query can lie in.
@@ -305,11 +306,12 @@ StepPlan Scheduler::write_plan() {
   if (chosen_.empty()) return plan;
   plan.step = next_step_++;
   plan.sequences.reserve(chosen_.size());
+  plan.tokens.reserve(static_cast<size_t>(capacity_.batch_tokens_max - budget_));
   UncommittedStep& uncommitted = uncommitted_.emplace_back();
   uncommitted.step = plan.step;
   uncommitted.rows.reserve(chosen_.size());
   for (Sequence* sequence : chosen_) {
-    write_row(*sequence, plan.sequences.emplace_back());
+    write_row(*sequence, plan);
     uncommitted.rows.push_back(
         {.sequence = sequence, .sampled = plan.sequences.back().sample, .end = sequence->computed});
   }
@@ -317,32 +319,37 @@ StepPlan Scheduler::write_plan() {
   return plan;
 }
 
-void Scheduler::write_row(Sequence& sequence, PlannedSequence& row) {
+void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
+  PlannedSequence& row = plan.sequences.emplace_back();
   row.seat = sequence.seat;
   if (!sequence.arrived) {
     sequence.arrived = true;
-    row.arrival = PlannedSequence::Arrival{};  // clang 16 refuses emplace() of a nested type
-    row.arrival->sampling = sequence.request.sampling;
-    row.arrival->prompt_count = sequence.prompt_count;
-    if (sequence.request.sampling.has_penalties()) row.arrival->history = sequence.tokens;
+    row.arrival = static_cast<int32_t>(plan.arrivals.size());
+    Arrival& arrival = plan.arrivals.emplace_back();
+    arrival.sampling = sequence.request.sampling;
+    arrival.prompt_count = sequence.prompt_count;
+    if (sequence.request.sampling.has_penalties()) arrival.history = sequence.tokens;
   }
   row.start = sequence.computed;
   const bool known = sequence.computed < static_cast<int>(sequence.tokens.size());
   if (known) {
-    row.tokens.assign(sequence.tokens.begin() + sequence.computed,
-                      sequence.tokens.begin() + sequence.computed + sequence.chosen);
+    row.tokens = append(plan.tokens, std::span<const TokenId>(sequence.tokens)
+                                         .subspan(static_cast<size_t>(sequence.computed),
+                                                  static_cast<size_t>(sequence.chosen)));
   }
   row.full_first = sequence.full_told;
   row.window_first = sequence.window_told;
-  append_untold(sequence.full.blocks(), sequence.full_told, row.full_blocks);
-  append_untold(sequence.window.blocks(), sequence.window_told, row.window_blocks);
+  row.full_blocks = append_untold(sequence.full.blocks(), sequence.full_told, plan.blocks);
+  row.window_blocks = append_untold(sequence.window.blocks(), sequence.window_told, plan.blocks);
   row.window_begin = sequence.window.dropped_count();
 
   row.sample = sequence.chosen == sequence.remaining();
   if (row.sample) {
     const bool may_stop =
         sequence.output_count() + sequence.pending >= sequence.request.stop.min_new_tokens;
-    if (!may_stop) row.banned = sequence.request.stop.stop_tokens;
+    if (!may_stop) {
+      row.banned = append(plan.banned, std::span<const TokenId>(sequence.request.stop.stop_tokens));
+    }
     ++sequence.pending;
   }
   sequence.computed += sequence.chosen;
@@ -368,23 +375,26 @@ void Scheduler::commit(StepResult result) {
     return;
   }
   CHECK(result.sequences.size() == step.rows.size(), "a result without some of its rows");
-  for (size_t i = 0; i < step.rows.size(); ++i) commit_row(step.rows[i], &result.sequences[i]);
+  for (size_t i = 0; i < step.rows.size(); ++i) commit_row(step.rows[i], i, result);
 }
 
-void Scheduler::commit_row(const PlannedRow& row, SequenceResult* result) {
+void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step) {
   Sequence& sequence = *row.sequence;
+  SequenceResult& result = step.sequences[index];
   --sequence.in_flight;
-  const bool expects_token = row.sampled && !result->error;
-  CHECK(result->tokens.size() == (expects_token ? 1u : 0u), "one token for each row that samples");
+  const bool expects_token = row.sampled && !result.error;
+  CHECK(result.tokens.count == (expects_token ? 1 : 0), "one token for each row that samples");
   if (row.sampled) --sequence.pending;
   if (sequence.stage == Sequence::Stage::kEnded) {
     forget_if_landed(sequence);  // it ended after this step was submitted
-  } else if (result->error) {
-    end(sequence, FinishReason::kError, std::move(result->error));
+  } else if (result.error) {
+    end(sequence, FinishReason::kError, std::move(*result.error));
   } else {
     // A preempted sequence holds nothing that could be settled.
     if (sequence.stage == Sequence::Stage::kRunning) settle(sequence, row.end);
-    if (row.sampled) accept(sequence, std::move(result->tokens.front()));
+    if (row.sampled) {
+      accept(sequence, std::move(step.tokens[static_cast<size_t>(result.tokens.first)]));
+    }
   }
 }
 

@@ -139,7 +139,7 @@ class Scheduler {
   void admit_waiting();
   void seat(Sequence& sequence, const Hit& hit);
   StepPlan write_plan();
-  void write_row(Sequence& sequence, PlannedSequence& row);
+  void write_row(Sequence& sequence, StepPlan& plan);
 
   void choose(Sequence& sequence);
   bool blocks_suffice(const Sequence& arriving, const Hit& hit) const;
@@ -161,7 +161,7 @@ class Scheduler {
   ExecutorCapacity unpinned_capacity() const;
   void check_settled(const Sequence& sequence) const;
 
-  void commit_row(const PlannedRow& row, SequenceResult* result);
+  void commit_row(const PlannedRow& row, size_t index, StepResult& step);
   void accept(Sequence& sequence, SampledToken token);
   void end(Sequence& sequence, FinishReason reason, std::optional<Error> error);
   void leave_seat(Sequence& sequence);

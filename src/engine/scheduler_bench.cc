@@ -34,8 +34,12 @@ void plan_and_commit(benchmark::State& state) {
     state.PauseTiming();
     result.step = plan.step;
     result.sequences.clear();
+    result.tokens.clear();
     for (const PlannedSequence& row : plan.sequences) {
-      result.sequences.push_back({.seat = row.seat, .tokens = {{.token = 7}}});
+      SequenceResult& one = result.sequences.emplace_back();
+      one.seat = row.seat;
+      one.tokens = {static_cast<int32_t>(result.tokens.size()), 1};
+      result.tokens.push_back({.token = 7});
     }
     state.ResumeTiming();
     scheduler.commit(std::move(result));

@@ -295,8 +295,12 @@ TEST(SchedulerProperty, plans_are_deterministic) {
       for (const PlannedSequence& row : plan.sequences) {
         text += std::to_string(row.seat) + ":" + std::to_string(row.start) + "+" +
                 std::to_string(row.token_count()) + "@";
-        for (const BlockId block : row.full_blocks) text += std::to_string(block) + ",";
-        for (const BlockId block : row.window_blocks) text += std::to_string(block) + ",";
+        for (const BlockId block : row.full_blocks.of(plan.blocks)) {
+          text += std::to_string(block) + ",";
+        }
+        for (const BlockId block : row.window_blocks.of(plan.blocks)) {
+          text += std::to_string(block) + ",";
+        }
       }
       executor.submit(std::move(plan));
       scheduler.commit(executor.collect());

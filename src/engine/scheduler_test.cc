@@ -78,7 +78,7 @@ class Story {
   void build(const Words& words);
   std::string submit(const std::string& name, const Words& words);
   std::string step();
-  std::string tell_row(const PlannedSequence& row);
+  std::string tell_row(const StepPlan& plan, const PlannedSequence& row);
   std::string tell_events();
   std::string tell_end(const Told& told, const StreamEnd& end);
   static std::string tell_blocks(const std::vector<BlockId>& before,
@@ -197,7 +197,7 @@ std::string Story::step() {
   std::string happened = tell_events();
   const bool submitted = !plan.empty();
   if (submitted) {
-    for (const PlannedSequence& row : plan.sequences) happened += tell_row(row);
+    for (const PlannedSequence& row : plan.sequences) happened += tell_row(plan, row);
     executor_->submit(std::move(plan));
     ++in_flight_;
   }
@@ -210,24 +210,26 @@ std::string Story::step() {
   return happened.empty() ? "nothing\n" : happened;
 }
 
-std::string Story::tell_row(const PlannedSequence& row) {
+std::string Story::tell_row(const StepPlan& plan, const PlannedSequence& row) {
   Told& told = told_[seats_.at(row.seat)];
   const int32_t end = row.start + row.token_count();
   std::string text = fmt::format("{} ", told.name);
-  if (row.tokens.empty()) {
+  if (row.tokens.count == 0) {
     text += fmt::format("decode {} of the step before", row.start);
   } else if (row.token_count() == 1 && !told.prefilling) {
     text += fmt::format("decode {}", row.start);
   } else {
     text += fmt::format("prefill [{},{})", row.start, end);
   }
-  if (row.arrival && row.start > 0) text += fmt::format("  found [0,{})", row.start);
+  if (row.arrival != kNoArrival && row.start > 0) text += fmt::format("  found [0,{})", row.start);
   told.prefilling = !row.sample;
   const SeatTables before = told.tables;
-  told.tables.follow(row);
+  told.tables.follow(plan, row);
   text += tell_blocks(before.full, told.tables.full, "blocks");
   if (shows_window_) text += tell_blocks(before.window, told.tables.window, "window");
-  if (!row.banned.empty()) text += fmt::format("  banned {}", fmt::join(row.banned, " "));
+  if (row.banned.count > 0) {
+    text += fmt::format("  banned {}", fmt::join(row.banned.of(plan.banned), " "));
+  }
   return text + (row.sample ? "  -> token\n" : "\n");
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "base/check.h"
@@ -15,9 +16,9 @@ struct SeatTables {
   std::vector<BlockId> window;
 
   // Every row of the seat, in order, also one that is not carried out.
-  void follow(const PlannedSequence& row) {
-    append(full, row.full_first, row.full_blocks);
-    append(window, row.window_first, row.window_blocks);
+  void follow(const StepPlan& plan, const PlannedSequence& row) {
+    extend(full, row.full_first, row.full_blocks.of(plan.blocks));
+    extend(window, row.window_first, row.window_blocks.of(plan.blocks));
     for (size_t i = std::min(static_cast<size_t>(row.window_begin), window.size()); i-- > 0;) {
       if (window[i] == kNoBlock) break;
       window[i] = kNoBlock;
@@ -25,8 +26,7 @@ struct SeatTables {
   }
 
  private:
-  static void append(std::vector<BlockId>& table, int32_t first,
-                     const std::vector<BlockId>& blocks) {
+  static void extend(std::vector<BlockId>& table, int32_t first, std::span<const BlockId> blocks) {
     CHECK(first >= 0 && static_cast<size_t>(first) <= table.size(), "a block table with a gap");
     table.resize(static_cast<size_t>(first));
     table.insert(table.end(), blocks.begin(), blocks.end());

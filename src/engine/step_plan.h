@@ -1,9 +1,13 @@
 // What one step computes: the scheduler writes it, an executor carries it out. Plain values;
 // ragged: each sequence brings its own number of tokens, so prefill chunks and decodes mix freely.
+// Flat: rows name stretches of arrays that all rows of a plan share, so that a plan costs the same
+// few allocations whatever the number of its rows.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,43 +23,88 @@ using Seat = int32_t;
 using kv::BlockId;
 using kv::kNoBlock;
 
+// A part of one of the arrays below.
+struct Stretch {
+  int32_t first = 0;
+  int32_t count = 0;
+
+  template <typename T>
+  std::span<const T> of(const std::vector<T>& array) const {
+    return std::span(array).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+  }
+};
+
+// Appends and says where.
+template <typename T>
+Stretch append(std::vector<T>& array, std::span<const T> more) {
+  const Stretch stretch{static_cast<int32_t>(array.size()), static_cast<int32_t>(more.size())};
+  array.insert(array.end(), more.begin(), more.end());
+  return stretch;
+}
+
+// The content of one block becomes that of another of the same group: out to the host's memory and
+// back when sequences make room for each other, and within the device when answers to one prompt
+// part in the middle of a block.
+struct BlockCopy {
+  kv::Group group = kv::Group::kFull;
+  kv::Tier from_tier = kv::Tier::kDevice;
+  kv::Tier to_tier = kv::Tier::kDevice;
+  BlockId from = kNoBlock;
+  BlockId to = kNoBlock;
+};
+
+// Told in the first step after a sequence took its seat (again after a preemption): what to sample
+// with, and every token known so far, those that later prefill chunks will bring included.
+// `prompt_count` of `history` are the caller's prompt; the rest was generated before a preemption.
+// From here on only sampled tokens are added to the history, by whoever samples them.
+struct Arrival {
+  request::SamplingParams sampling;
+  std::vector<TokenId> history;  // empty unless sampling.has_penalties()
+  int prompt_count = 0;          // also set without a history
+};
+
+inline constexpr int32_t kNoArrival = -1;
+
 struct PlannedSequence {
   Seat seat = 0;
-
-  // Set in the first step after the sequence took this seat (again after a preemption): what to
-  // sample with, and every token known so far, those that later prefill chunks will bring included.
-  // `prompt_count` of `history` are the caller's prompt; the rest was generated before a
-  // preemption. From here on only sampled tokens are added to the history, by whoever samples them.
-  struct Arrival {
-    request::SamplingParams sampling;
-    std::vector<TokenId> history;  // empty unless sampling.has_penalties()
-    int prompt_count = 0;          // also set without a history
-  };
-  std::optional<Arrival> arrival;
-
-  int32_t start = 0;  // position of the first token computed in this step
-  std::vector<TokenId>
-      tokens;           // known inputs; empty: one token, the one the step before sampled here
+  int32_t arrival = kNoArrival;  // index into StepPlan::arrivals
+  int32_t start = 0;             // position of the first token computed in this step
+  // Of StepPlan::tokens: known inputs; empty: one token, the one the step before sampled here.
+  Stretch tokens;
+  // Of StepPlan::banned: not to be sampled in this step; stop tokens before min_new_tokens.
+  Stretch banned;
   bool sample = false;  // sample after the last token (its position is start + count)
-  std::vector<TokenId> banned;  // not to be sampled in this step: stop tokens before min_new_tokens
 
   // What is new in the seat's block tables, which are indexed by position / block_tokens: their
-  // entries from `..._first` on. Those before stand as the seat's earlier rows told them; an
-  // arrival tells all. Window entries before `window_begin` have left the window and are kNoBlock.
+  // entries from `..._first` on, stretches of StepPlan::blocks. Those before stand as the seat's
+  // earlier rows told them; an arrival tells all. Window entries before `window_begin` have left
+  // the window and are kNoBlock.
   int32_t full_first = 0;
   int32_t window_first = 0;
   int32_t window_begin = 0;
-  std::vector<BlockId> full_blocks;
-  std::vector<BlockId> window_blocks;
+  Stretch full_blocks;
+  Stretch window_blocks;
 
-  int32_t token_count() const { return tokens.empty() ? 1 : static_cast<int32_t>(tokens.size()); }
+  int32_t token_count() const { return tokens.count == 0 ? 1 : tokens.count; }
 };
 
 struct StepPlan {
   int64_t step = 0;
-  std::vector<PlannedSequence> sequences;
+  // Carried out first, one after the other in this order: a later one may read what an earlier one
+  // wrote, and write what it read.
+  std::vector<BlockCopy> copies;
+  std::vector<PlannedSequence> sequences;  // may be none beside copies
 
-  bool empty() const { return sequences.empty(); }
+  std::vector<TokenId> tokens;
+  std::vector<TokenId> banned;
+  std::vector<BlockId> blocks;
+  std::vector<Arrival> arrivals;
+
+  bool empty() const { return sequences.empty() && copies.empty(); }
+
+  const Arrival* arrival_of(const PlannedSequence& row) const {
+    return row.arrival == kNoArrival ? nullptr : &arrivals[static_cast<size_t>(row.arrival)];
+  }
 };
 
 struct SampledToken {
@@ -66,14 +115,16 @@ struct SampledToken {
 
 struct SequenceResult {
   Seat seat = 0;
-  std::vector<SampledToken> tokens;  // 0: a prefill chunk; 1; more with speculation
-  std::optional<Error> error;        // instead of a token: this sequence alone cannot go on
+  Stretch tokens;  // of StepResult::tokens: none for a prefill chunk; 1; more with speculation
+  std::unique_ptr<Error> error;  // instead of a token: this sequence alone cannot go on
 };
 
 struct StepResult {
   int64_t step = 0;
   std::vector<SequenceResult> sequences;  // in the plan's order
-  std::optional<Error> error;             // the whole step failed; no sequence advanced
+  std::vector<SampledToken> tokens;
+  // The whole step failed: no sequence advanced, and what its copies wrote is unknown.
+  std::optional<Error> error;
 };
 
 }  // namespace pelton::engine

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "base/machine.h"
+#include "executor/swap_budget.h"
 
 namespace pelton::executor {
 namespace {
@@ -36,8 +37,8 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
   TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
   TRY_ASSIGN(auto kernels, kernels::make_kernels(choice, *pool));
 
-  const int64_t left =
-      base::memory_limit_bytes() - checkpoint.weight_bytes() - working_bytes(config, options);
+  const int64_t left = base::memory_limit_bytes() - checkpoint.weight_bytes() -
+                       working_bytes(config, options) - options.swap_bytes;
   TRY_ASSIGN(const KvBudget budget, plan_kv(config, {.sequences_max = options.sequences_max,
                                                      .batch_tokens_max = options.batch_tokens_max,
                                                      .dtype = kernels->kv_dtype(),
@@ -45,26 +46,35 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
                                                      .bytes = options.kv_bytes,
                                                      .free_bytes = std::max<int64_t>(left, 0)}));
   TRY_ASSIGN(models::KvStorage kv, models::KvStorage::allocate(config, budget.storage));
+  const models::KvStorage::Options host = plan_swap(config, budget.storage, options.swap_bytes);
+  std::optional<models::KvStorage> host_kv;
+  if (host.full_block_count > 0) {
+    TRY_ASSIGN(host_kv, models::KvStorage::allocate(config, host));
+  }
   TRY_ASSIGN(auto model, models::GptOss::load(checkpoint, *kernels,
                                               {.batch_tokens_max = options.batch_tokens_max,
                                                .logit_rows_max = options.sequences_max}));
-  return std::unique_ptr<LocalExecutor>(new LocalExecutor(
-      options, std::move(pool), std::move(kernels), std::move(model), std::move(kv), budget));
+  return std::unique_ptr<LocalExecutor>(
+      new LocalExecutor(options, std::move(pool), std::move(kernels), std::move(model),
+                        std::move(kv), std::move(host_kv), budget));
 }
 
 LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
                              std::unique_ptr<kernels::Kernels> kernels,
                              std::unique_ptr<models::GptOss> model, models::KvStorage kv,
-                             const KvBudget& budget)
+                             std::optional<models::KvStorage> host_kv, const KvBudget& budget)
     : options_(options),
       pool_holder_(std::move(pool)),
       pool_(*pool_holder_),
       kernels_(std::move(kernels)),
       model_(std::move(model)),
       kv_(std::move(kv)),
+      host_kv_(std::move(host_kv)),
       capacity_{.block_tokens = budget.storage.block_tokens,
                 .full_block_count = budget.storage.full_block_count,
                 .window_block_count = budget.storage.window_block_count,
+                .host_full_block_count = host_kv_ ? host_kv_->options().full_block_count : 0,
+                .host_window_block_count = host_kv_ ? host_kv_->options().window_block_count : 0,
                 .window_tokens = model_->config().sliding_window,
                 .sequences_max = options.sequences_max,
                 .batch_tokens_max = options.batch_tokens_max,
@@ -122,9 +132,12 @@ void LocalExecutor::work() {
   }
 }
 
-// A table of contents: seats -> flat arrays -> logits -> tokens.
+// A table of contents: copies -> seats -> flat arrays -> logits -> tokens.
 engine::StepResult LocalExecutor::run(const engine::StepPlan& plan) {
-  engine::StepResult result{.step = plan.step};
+  engine::StepResult result;
+  result.step = plan.step;
+  copy_blocks(plan);
+  if (plan.sequences.empty()) return result;
   take_seats(plan);
   const models::ForwardInput input = flatten(plan);
   float* logits = model_->forward(input, kv_, nullptr);
@@ -132,16 +145,29 @@ engine::StepResult LocalExecutor::run(const engine::StepPlan& plan) {
   return result;
 }
 
+void LocalExecutor::copy_blocks(const engine::StepPlan& plan) {
+  const auto storage = [&](kv::Tier tier) -> models::KvStorage& {
+    return tier == kv::Tier::kDevice ? kv_ : host_kv_.value();
+  };
+  for (const engine::BlockCopy& copy : plan.copies) {
+    storage(copy.to_tier)
+        .copy_block(
+            storage(copy.from_tier),
+            {.sliding = copy.group == kv::Group::kWindow, .from = copy.from, .to = copy.to});
+  }
+}
+
 void LocalExecutor::take_seats(const engine::StepPlan& plan) {
   for (const engine::PlannedSequence& sequence : plan.sequences) {
     SeatState& seat = seats_[sequence.seat];
-    seat.tables.follow(sequence);
-    if (!sequence.arrival) continue;
-    seat.sampling = sequence.arrival->sampling;
+    seat.tables.follow(plan, sequence);
+    const engine::Arrival* const arrival = plan.arrival_of(sequence);
+    if (arrival == nullptr) continue;
+    seat.sampling = arrival->sampling;
     seat.history.clear();
-    const std::span<const TokenId> history(sequence.arrival->history);
+    const std::span<const TokenId> history(arrival->history);
     if (history.empty()) continue;
-    const auto prompt = static_cast<size_t>(sequence.arrival->prompt_count);
+    const auto prompt = static_cast<size_t>(arrival->prompt_count);
     seat.history.add_prompt(history.first(prompt));
     for (const TokenId token : history.subspan(prompt)) seat.history.add_output(token);
   }
@@ -150,11 +176,9 @@ void LocalExecutor::take_seats(const engine::StepPlan& plan) {
 models::ForwardInput LocalExecutor::flatten(const engine::StepPlan& plan) const {
   models::ForwardInput input;
   for (const engine::PlannedSequence& sequence : plan.sequences) {
-    if (sequence.tokens.empty()) {
-      input.tokens.push_back(seats_[sequence.seat].last_token);
-    } else {
-      input.tokens.insert(input.tokens.end(), sequence.tokens.begin(), sequence.tokens.end());
-    }
+    const std::span<const TokenId> known = sequence.tokens.of(plan.tokens);
+    input.tokens.insert(input.tokens.end(), known.begin(), known.end());
+    if (known.empty()) input.tokens.push_back(seats_[sequence.seat].last_token);
     const engine::SeatTables& tables = seats_[sequence.seat].tables;
     input.sequences.push_back(
         {sequence.start, sequence.token_count(), tables.full.data(), tables.window.data()});
@@ -170,8 +194,11 @@ void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
   std::vector<size_t> sampling;  // indices of the sequences that sample, in the order of their rows
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     result.sequences.push_back({.seat = plan.sequences[i].seat});
-    if (plan.sequences[i].sample) sampling.push_back(i);
+    if (!plan.sequences[i].sample) continue;
+    result.sequences[i].tokens = {static_cast<int32_t>(sampling.size()), 1};
+    sampling.push_back(i);
   }
+  result.tokens.resize(sampling.size());
   pool_.parallel_for(static_cast<int64_t>(sampling.size()), 1,
                      [&](int64_t begin, int64_t end, int worker) {
                        for (int64_t row = begin; row < end; ++row) {
@@ -181,16 +208,17 @@ void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
                              {.logits = {logits + row * vocab, static_cast<size_t>(sampled)},
                               .params = seat.sampling,
                               .history = seat.sampling.has_penalties() ? &seat.history : nullptr,
-                              .banned = sequence.banned,
+                              .banned = sequence.banned.of(plan.banned),
                               .position = sequence.start + sequence.token_count()});
                          seat.last_token = choice.token;
                          if (!choice.usable) {
-                           result.sequences[sampling[row]].error = broken_logits();
+                           engine::SequenceResult& failed = result.sequences[sampling[row]];
+                           failed.error = std::make_unique<Error>(broken_logits());
+                           failed.tokens.count = 0;
                            continue;
                          }
                          if (seat.sampling.has_penalties()) seat.history.add_output(choice.token);
-                         result.sequences[sampling[row]].tokens.push_back(
-                             {choice.token, choice.logprob, choice.top});
+                         result.tokens[row] = {choice.token, choice.logprob, choice.top};
                        }
                      });
 }

@@ -35,6 +35,9 @@ class LocalExecutor final : public engine::Executor {
     int batch_tokens_max = 512;
     std::optional<int> context_tokens;
     std::optional<int64_t> kv_bytes;
+    // Beside the KV cache: where sequences that make room are copied to instead of being computed
+    // again. 0: no swapping.
+    int64_t swap_bytes = 0;
     int sampled_vocab = 0;  // ids from here on are never sampled (rows without a token); 0: all
   };
 
@@ -51,6 +54,7 @@ class LocalExecutor final : public engine::Executor {
   std::string_view kernels_name() const { return kernels_->name(); }
   int threads() const { return pool_.size(); }
   int64_t kv_bytes() const { return kv_.bytes(); }
+  int64_t swap_bytes() const { return host_kv_ ? host_kv_->bytes() : 0; }
   int64_t weight_bytes_per_token() const { return model_->bytes_per_token(); }
 
  private:
@@ -64,10 +68,12 @@ class LocalExecutor final : public engine::Executor {
 
   LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
                 std::unique_ptr<kernels::Kernels> kernels, std::unique_ptr<models::GptOss> model,
-                models::KvStorage kv, const KvBudget& budget);
+                models::KvStorage kv, std::optional<models::KvStorage> host_kv,
+                const KvBudget& budget);
 
   void work();
   engine::StepResult run(const engine::StepPlan& plan);
+  void copy_blocks(const engine::StepPlan& plan);
   void take_seats(const engine::StepPlan& plan);
   models::ForwardInput flatten(const engine::StepPlan& plan) const;
   void sample(const engine::StepPlan& plan, float* logits, engine::StepResult& result);
@@ -78,6 +84,7 @@ class LocalExecutor final : public engine::Executor {
   std::unique_ptr<kernels::Kernels> kernels_;
   std::unique_ptr<models::GptOss> model_;
   models::KvStorage kv_;
+  std::optional<models::KvStorage> host_kv_;  // what was swapped out; none without swap_bytes
   engine::ExecutorCapacity capacity_;
 
   // Executor thread only.

@@ -72,7 +72,7 @@ void BlockPool::remember(BlockId block, const BlockHash& hash, Rank rank) {
   note(block).hash = hash;
   note(block).named = true;
   note(block).rank = rank;
-  if (options_.events) options_.events->add(Event::Kind::kStored, options_.group, hash);
+  tell(Event::Kind::kStored, block);
 }
 
 void BlockPool::set_rank(BlockId block, Rank rank) {
@@ -108,9 +108,13 @@ void BlockPool::unlink(BlockId block) {
 void BlockPool::forget(BlockId block) {
   index_.erase(note(block).hash);
   note(block).named = false;
-  if (options_.events) {
-    options_.events->add(Event::Kind::kRemoved, options_.group, note(block).hash);
-  }
+  tell(Event::Kind::kRemoved, block);
+}
+
+void BlockPool::tell(Event::Kind kind, BlockId block) {
+  if (options_.events == nullptr) return;
+  options_.events->add(
+      {.kind = kind, .group = options_.group, .tier = options_.tier, .block = note(block).hash});
 }
 
 void BlockPool::check_integrity() const {

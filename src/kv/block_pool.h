@@ -21,6 +21,7 @@ class BlockPool {
     int block_tokens = 16;
     EventLog* events = nullptr;  // hears what is remembered and forgotten; outlives the pool
     Group group = Group::kFull;
+    Tier tier = Tier::kDevice;
   };
 
   // How long a remembered block that nobody holds is kept: every kPassing one goes before the first
@@ -84,6 +85,7 @@ class BlockPool {
   void link(BlockId block);
   void unlink(BlockId block);
   void forget(BlockId block);
+  void tell(Event::Kind kind, BlockId block);
   BlockId take_one();
 
   const Options options_;

@@ -4,11 +4,11 @@
 
 namespace pelton::kv {
 
-void EventLog::add(Event::Kind kind, Group group, const BlockHash& block) {
+void EventLog::add(Event event) {
   std::lock_guard lock(mutex_);
   if (!ring_.empty()) {
-    ring_[static_cast<size_t>(next_) % ring_.size()] = {
-        .number = next_, .kind = kind, .group = group, .block = block};
+    event.number = next_;
+    ring_[static_cast<size_t>(next_) % ring_.size()] = event;
   }
   ++next_;
 }

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "kv/block_hash.h"
+#include "kv/block_id.h"
 
 namespace pelton::kv {
-
-enum class Group { kFull, kWindow };
 
 struct Event {
   enum class Kind { kStored, kRemoved };
@@ -19,6 +18,7 @@ struct Event {
   int64_t number = 0;  // consecutive, from 0
   Kind kind = Kind::kStored;
   Group group = Group::kFull;
+  Tier tier = Tier::kDevice;
   BlockHash block;
 };
 
@@ -26,7 +26,8 @@ class EventLog {
  public:
   explicit EventLog(int events_max) : ring_(static_cast<size_t>(events_max)) {}
 
-  void add(Event::Kind kind, Group group, const BlockHash& block);
+  // Its number is given here.
+  void add(Event event);
 
   struct Reading {
     std::vector<Event> events;  // in order, the first being `from` unless that one is forgotten

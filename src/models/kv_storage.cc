@@ -1,10 +1,12 @@
 #include "models/kv_storage.h"
 
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include "base/check.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::models {
@@ -39,6 +41,8 @@ Result<KvStorage> KvStorage::allocate(const checkpoint::ModelConfig& config,
   storage.options_ = options;
   storage.bytes_ = full_block_bytes(config, options) * options.full_block_count +
                    window_block_bytes(config, options) * options.window_block_count;
+  storage.sliding_ = config.layer_is_sliding;
+  storage.layer_block_bytes_ = block_bytes(config, options);
   storage.memory_ = ::mmap(nullptr, static_cast<size_t>(storage.bytes_), PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (storage.memory_ == MAP_FAILED) {
@@ -59,15 +63,30 @@ Result<KvStorage> KvStorage::allocate(const checkpoint::ModelConfig& config,
   return storage;
 }
 
+void KvStorage::copy_block(const KvStorage& source, const BlockCopy& copy) {
+  CHECK(source.layer_block_bytes_ == layer_block_bytes_ && source.sliding_ == sliding_,
+        "copying between caches of different shapes");
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (sliding_[i] != copy.sliding) continue;
+    std::memcpy(static_cast<char*>(layers_[i].data) + copy.to * layer_block_bytes_,
+                static_cast<const char*>(source.layers_[i].data) + copy.from * layer_block_bytes_,
+                static_cast<size_t>(layer_block_bytes_));
+  }
+}
+
 KvStorage::KvStorage(KvStorage&& other) noexcept
     : options_(other.options_),
       layers_(std::move(other.layers_)),
+      sliding_(std::move(other.sliding_)),
+      layer_block_bytes_(other.layer_block_bytes_),
       memory_(std::exchange(other.memory_, nullptr)),
       bytes_(other.bytes_) {}
 
 KvStorage& KvStorage::operator=(KvStorage&& other) noexcept {
   std::swap(options_, other.options_);
   std::swap(layers_, other.layers_);
+  std::swap(sliding_, other.sliding_);
+  std::swap(layer_block_bytes_, other.layer_block_bytes_);
   std::swap(memory_, other.memory_);
   std::swap(bytes_, other.bytes_);
   return *this;

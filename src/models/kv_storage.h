@@ -30,6 +30,15 @@ class KvStorage {
   const Options& options() const { return options_; }
   int64_t bytes() const { return bytes_; }
 
+  // The content of block `from` of `source` (this one, or one allocated for the same model with
+  // other counts) becomes that of block `to` here, in every layer of the group.
+  struct BlockCopy {
+    bool sliding = false;  // the group: window layers, or full ones
+    int32_t from = 0;
+    int32_t to = 0;
+  };
+  void copy_block(const KvStorage& source, const BlockCopy& copy);
+
   // What one block costs over all layers of its group.
   static int64_t full_block_bytes(const checkpoint::ModelConfig& config, const Options& options);
   static int64_t window_block_bytes(const checkpoint::ModelConfig& config, const Options& options);
@@ -39,6 +48,8 @@ class KvStorage {
 
   Options options_;
   std::vector<kernels::KvLayer> layers_;
+  std::vector<bool> sliding_;      // by layer
+  int64_t layer_block_bytes_ = 0;  // of one block in one layer
   void* memory_ = nullptr;
   int64_t bytes_ = 0;
 };
