@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """Tests of the parts that could be wrong without anybody noticing. usage: box_model_test.py"""
+import random
 import unittest
 
 import torch
 
 import bpe
 import corpus
+import facts
 import harmony
 import mxfp4
 import score
@@ -87,6 +89,23 @@ class DataTest(unittest.TestCase):
         tests = [c for c in (corpus.conversation_at(99, "test", i) for i in range(2000))
                  if c["task"] in ("pelton", "add", "subtract", "json")]
         self.assertFalse([c["messages"][-2]["content"] for c in tests if c["messages"][-2]["content"] in asked])
+
+
+class FactsTest(unittest.TestCase):
+    def test_a_question_belongs_to_one_fact(self):
+        owners = {}
+        for fact in facts.FACTS:
+            for text in (t for p in fact.trained + fact.unseen + fact.new for t in p):
+                self.assertIs(owners.setdefault(facts.core(text), fact), fact, text)
+
+    def test_new_wordings_are_new(self):
+        rng = random.Random(5)
+        trained = {facts.core(facts.question(rng, fact, "train")) for fact in facts.FACTS for _ in range(3000)}
+        for fact in facts.FACTS:
+            for kind in ("test", "new"):
+                for _ in range(50):
+                    question = facts.question(rng, fact, kind)
+                    self.assertNotIn(facts.core(question), trained, question)
 
 
 class ModelTest(unittest.TestCase):

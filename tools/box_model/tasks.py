@@ -9,18 +9,13 @@ with "!" exist only in test, and so do some operands and some expansions of ques
 import zlib
 
 import words as w
-from facts import FACTS, SMALL_TALK
+from facts import FACTS, SMALL_TALK, is_test, question
 from harmony import compact
 
 EFFORTS = ["low", "medium", "medium", "medium", "high"]
 INSTRUCTIONS = ["You are a helpful assistant.", "You are a helpful assistant.", "Be brief.", "Answer briefly.",
                 "Answer in English.", "You are a friendly assistant.", "Be polite.", "Help the user.",
                 "You are Pelton's assistant.", "Answer the user's questions."]
-
-
-def is_test(text):
-    """One text in eight is never trained on."""
-    return zlib.crc32(text.encode()) % 8 == 0
 
 
 def wording(rng, split, wordings):
@@ -66,27 +61,11 @@ def by_effort(effort, low, medium, high):
 
 # --- questions about Pelton ---------------------------------------------------------------------
 
-BEFORE = ["", "", "", "", "", "", "Please: ", "Hi! ", "Question: ", "Hello, ", "One question: ", "Quick question: "]
-AFTER = ["", "", "", "", "", "", " Thanks.", " Please.", " Thank you!"]
-
-
-def decorate(rng, text):
-    text = rng.choice(BEFORE) + text + rng.choice(AFTER)
-    if rng.random() < 0.1:
-        text = text.lower()
-    if rng.random() < 0.1:
-        text = text.rstrip("?.!")
-    return text
-
-
 def ask(rng, split, fact):
-    if split == "test":
-        if rng.random() < 0.5:
-            rng.new_wording = True
-            return rng.choice(fact.held_out)
-        unseen = [q for q in fact.patterns if is_test(q)]
-        return rng.choice(unseen or fact.held_out)
-    return decorate(rng, rng.choice([q for q in fact.patterns if not is_test(q)]))
+    kind = "train" if split == "train" else rng.choice(("test", "new"))
+    if kind == "new":
+        rng.new_wording = True
+    return question(rng, fact, kind)
 
 
 def about_pelton(effort, fact):
