@@ -4,20 +4,12 @@
 
 #include "base/check.h"
 #include "engine/scheduler.h"
+#include "kv/landmarks.h"
 #include "kv/prefix_match.h"
 
 namespace pelton::engine {
 
 namespace {
-
-// Window blocks of a running prompt are of use to others only where a hit can end. Those before
-// every multiple of so many tokens are kept longer, so that a prompt that shares a part finds most
-// of it.
-constexpr int kLandmarkTokens = 512;
-
-// So far before a prompt's end a later one may part from it and still find its window blocks: a
-// question or a closing marker at the end is often what differs.
-constexpr int kPromptTailTokens = 64;
 
 // Less is computed sooner than waited for.
 constexpr int kSharedTokensMin = 64;
@@ -93,12 +85,12 @@ void Scheduler::settle(Sequence& sequence, int end) {
 kv::BlockPool::Rank Scheduler::window_rank(const Sequence& sequence, int block) const {
   const int block_tokens = capacity_.block_tokens;
   const int end = (block + 1) * block_tokens;
-  const int landmark_blocks = std::max(1, kLandmarkTokens / block_tokens);
+  const int landmark_blocks = std::max(1, kv::kLandmarkTokens / block_tokens);
   const int landmark = (block / landmark_blocks + 1) * landmark_blocks * block_tokens;
   const bool before_landmark = end > landmark - capacity_.window_tokens + 1;
   const bool in_tail =
       end <= sequence.prompt_count &&
-      end > sequence.prompt_count - capacity_.window_tokens - kPromptTailTokens - block_tokens;
+      end > sequence.prompt_count - capacity_.window_tokens - kv::kPromptTailTokens - block_tokens;
   return before_landmark || in_tail ? kv::BlockPool::Rank::kLasting : kv::BlockPool::Rank::kPassing;
 }
 
