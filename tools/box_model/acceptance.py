@@ -17,7 +17,7 @@ import bpe
 import checkpoint_io
 import corpus
 import harmony
-from evaluate_settings import DATE, SEED
+from evaluate_settings import DATE
 from heads import DRAFTED, TAPS, Eagle, Medusa
 from model import masks_of, rms
 
@@ -104,8 +104,8 @@ def main():
     with open(arguments.answers) as file:
         answers = json.load(file)[:arguments.count]
     sums = collections.defaultdict(lambda: [0, 0])
-    for i, answer in enumerate(answers):
-        conversation = {**corpus.conversation_at(SEED, "test", i), "date": DATE}
+    for answer in answers:
+        conversation = {**corpus.conversation_at(answer["seed"], "test", answer["index"]), "date": DATE}
         prompt = tokenizer.encode_pieces(harmony.render_prompt(conversation))
         ids = prompt + tokenizer.encode_pieces(sampled_pieces(answer))
         if len(ids) < len(prompt) + 2:

@@ -15,7 +15,7 @@ import checkpoint_io
 import corpus
 import harmony
 from acceptance import one, sampled_pieces
-from evaluate_settings import DATE, SEED
+from evaluate_settings import DATE
 
 
 def main():
@@ -28,12 +28,12 @@ def main():
     with open(second_file) as file:
         second = json.load(file)
     gaps = []
-    for i, (a, b) in enumerate(zip(first, second)):
+    for a, b in zip(first, second):
         x, y = (tokenizer.encode_pieces(sampled_pieces(answer)) for answer in (a, b))
         if x == y:
             continue
         same = next((k for k, (p, q) in enumerate(zip(x, y)) if p != q), min(len(x), len(y)))
-        conversation = {**corpus.conversation_at(SEED, "test", i), "date": DATE}
+        conversation = {**corpus.conversation_at(a["seed"], "test", a["index"]), "date": DATE}
         tokens, segments, positions = one(tokenizer.encode_pieces(harmony.render_prompt(conversation)) + x[:same])
         states, _, _ = model.hidden_states(tokens, segments, positions, exact=True)
         best = model.logits(states[0, -1:], exact=True)[0].topk(2).values

@@ -4,11 +4,11 @@ import random
 import tasks as t
 import tool_tasks as tt
 
-MIX = [("pelton", 22, t.pelton), ("arithmetic", 22, t.arithmetic), ("json", 13, t.json_extraction),
-       ("turns", 9, t.multi_turn), ("units", 4, t.units), ("sort", 4, t.sorting), ("unknown", 4, t.unknown),
-       ("small talk", 2, t.small_talk), ("date", 1, t.date_question), ("repeat", 8, t.repeat), ("list", 8, t.word_list), ("tool", 18, tt.one_call),
-       ("two calls", 4, tt.two_calls), ("no tool", 2, tt.no_tool),
-       ("tools unused", 3, lambda r, s: tt.plain_with_tools(r, s, r.choice((t.pelton, t.arithmetic, t.small_talk))))]
+MIX = [("pelton", 25, t.pelton), ("arithmetic", 22, t.arithmetic), ("json", 19, t.json_extraction),
+       ("turns", 5, t.multi_turn), ("units", 3, t.units), ("sort", 3, t.sorting), ("unknown", 4, t.unknown),
+       ("small talk", 2, t.small_talk), ("date", 1, t.date_question), ("repeat", 4, t.repeat), ("list", 3, t.word_list),
+       ("tool", 20, tt.one_call), ("two calls", 4, tt.two_calls), ("no tool", 5, tt.no_tool),
+       ("tools unused", 2, lambda r, s: tt.plain_with_tools(r, s, r.choice((t.pelton, t.arithmetic, t.small_talk))))]
 
 # Training begins with these alone. In the whole mix, heads that copy would take ten times as long to form.
 FIRST_LESSONS = 10000
@@ -18,6 +18,7 @@ LESSONS = [("repeat", 45, t.repeat), ("list", 20, t.word_list), ("arithmetic", 2
 
 def conversation_at(seed, split, index):
     rng = random.Random("%d %s %d" % (seed, split, index))
+    rng.made_up_share = 0.15 if split == "train" else 0.06
     mix = LESSONS if split == "train" and index < FIRST_LESSONS else MIX
     make = rng.choices([m for _, _, m in mix], [weight for _, weight, _ in mix])[0]
     return make(rng, split)

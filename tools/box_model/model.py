@@ -120,7 +120,14 @@ class Block(nn.Module):
         out = out.transpose(1, 2).reshape(rows, length, -1)
         return x + linear(out, self.o, self.o_bias)
 
-    def mix(self, x, quantized, exact):
+    def experts(self, quantized, exact):
+        """(gate_up, bias) and (down, bias) of each expert, in the precision of the computation."""
+        rounded = mxfp4.Straight.apply if quantized else lambda w: w
+        # unbind, not [e]: the gradient of an index is as large as the whole.
+        parts = lambda *tensors: list(zip(*((t if exact else t.bfloat16()).unbind(0) for t in tensors)))
+        return parts(rounded(self.gate_up), self.gate_up_bias), parts(rounded(self.down), self.down_bias)
+
+    def mix(self, x, experts, exact):
         """x [N, hidden] -> the experts' sum, and the loss that keeps them equally busy."""
         c = self.c
         y = rms(x, self.norm2, c.epsilon, exact)
@@ -130,15 +137,11 @@ class Block(nn.Module):
         order = chosen.flatten().argsort(stable=True)
         counts = torch.bincount(chosen.flatten(), minlength=c.experts)
         sizes = counts.tolist()
-        gate_up = mxfp4.Straight.apply(self.gate_up) if quantized else self.gate_up
-        down = mxfp4.Straight.apply(self.down) if quantized else self.down
-        # unbind, not [e]: the gradient of an index is as large as the whole.
-        parts = lambda *tensors: zip(*(t.to(y.dtype).unbind(0) for t in tensors))
         inputs = y[order // c.experts_per_token].split(sizes)
-        h = torch.cat([F.linear(i, w, b) for i, (w, b) in zip(inputs, parts(gate_up, self.gate_up_bias))])
+        h = torch.cat([F.linear(i, w, b) for i, (w, b) in zip(inputs, experts[0])])
         gate, up = h[:, 0::2].clamp(max=c.limit), h[:, 1::2].clamp(-c.limit, c.limit)
         a = gate * torch.sigmoid(1.702 * gate) * (up + 1)
-        out = torch.cat([F.linear(i, w, b) for i, (w, b) in zip(a.split(sizes), parts(down, self.down_bias))])
+        out = torch.cat([F.linear(i, w, b) for i, (w, b) in zip(a.split(sizes), experts[1])])
         back = torch.empty_like(order)
         back[order] = torch.arange(order.numel())
         out = out[back].view(-1, c.experts_per_token, c.hidden)
@@ -149,9 +152,6 @@ class Block(nn.Module):
 def rms(x, gain, epsilon, exact):
     y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon) * gain
     return y if exact else y.bfloat16()
-
-
-
 
 
 def linear(x, weight, bias=None):
@@ -208,9 +208,15 @@ class Model(nn.Module):
         with torch.no_grad():
             begin_with_copying(self)
 
-    def hidden_states(self, tokens, segments, positions, quantized=False, exact=False, taps=()):
-        """The residual stream behind the last block, the balance loss, and the stream behind `taps` blocks."""
+    def experts(self, quantized, exact=False):
+        return [block.experts(quantized, exact) for block in self.blocks]
+
+    def hidden_states(self, tokens, segments, positions, quantized=False, exact=False, taps=(), experts=None):
+        """The residual stream behind the last block, the balance loss, and the stream behind `taps` blocks.
+
+        `experts`: what experts() gave, for several batches with the same weights."""
         c = self.c
+        experts = experts or self.experts(quantized, exact)
         cos, sin = (t.unsqueeze(1) for t in rotary_table(c, positions))
         full, near = masks_of(segments, positions, c.window)
         if not exact:
@@ -220,7 +226,7 @@ class Model(nn.Module):
         for i, block in enumerate(self.blocks):
             x = block.attend(x, cos, sin, near if i % 2 == 0 else full, exact)
             flat = x.view(-1, c.hidden)
-            mixed, one = block.mix(flat[real], quantized, exact)
+            mixed, one = block.mix(flat[real], experts[i], exact)
             x = flat.index_add(0, real, mixed.to(flat.dtype)).view(x.shape)
             balance = balance + one
             if i in taps:

@@ -1,7 +1,8 @@
 """Conversations with tools: which of one to three to call, with which arguments, and what to make of
 the results. Tools and parameters go by several names, so the model must read the declarations."""
+import wordings as wd
 import words as w
-from tasks import by_effort, call, answer, conversation, history, user, wording, EFFORTS, UNKNOWN, NOT_KNOWN
+from tasks import by_effort, call, answer, conversation, history, user, EFFORTS
 from harmony import compact
 
 
@@ -21,79 +22,51 @@ def time_of_day(r):
 TOOLS = [
     Tool(["get_weather", "weather", "current_weather", "forecast"], "Weather of a city.",
          [(["city", "location", "place"], "string", None)], lambda r: [w.city(r)],
-         ["What is the weather in {0}?", "How is the weather in {0}?", "Weather in {0}?", "Is it raining in {0}?",
-          "Do I need a coat in {0}?", "Tell me the weather in {0}.", "!What's the weather like in {0}?",
-          "!I travel to {0}. How is the weather?"],
-         "the weather in {0}", lambda r, v: {"sky": r.choice(w.WEATHER), "degrees": r.randint(-9, 35)},
+         wd.WEATHER, "the weather in {0}", lambda r, v: {"sky": r.choice(w.WEATHER), "degrees": r.randint(-9, 35)},
          lambda v, x: "In %s it is %s, %d degrees." % (v[0], x["sky"], x["degrees"])),
     Tool(["get_time", "current_time", "clock", "local_time"], "Local time of a city.",
          [(["city", "place", "location"], "string", None)], lambda r: [w.city(r)],
-         ["What time is it in {0}?", "How late is it in {0}?", "Time in {0}?", "Tell me the time in {0}.",
-          "What is the local time in {0}?", "!Which time is it in {0}?", "!Do you know the time in {0}?"],
-         "the time in {0}", lambda r, v: {"time": time_of_day(r)}, lambda v, x: "In %s it is %s." % (v[0], x["time"])),
+         wd.CLOCK, "the time in {0}", lambda r, v: {"time": time_of_day(r)}, lambda v, x: "In %s it is %s." % (v[0], x["time"])),
     Tool(["send_message", "message", "send_text", "notify"], "Sends a message to someone.",
          [(["to", "recipient", "person"], "string", None), (["text", "body", "message"], "string", None)],
          lambda r: [w.first_name(r), r.choice(w.NOTES)],
-         ["Tell {0} to {1}.", "Send {0} a message: {1}", "Message {0}: {1}", "Write to {0}: {1}", "Ask {0} to {1}.",
-          "!Please tell {0} to {1}.", "!Text {0}: {1}"],
-         "a message to {0}", lambda r, v: {"sent": True}, lambda v, x: "I have sent the message to %s." % v[0]),
+         wd.MESSAGE, "a message to {0}", lambda r, v: {"sent": True}, lambda v, x: "I have sent the message to %s." % v[0]),
     Tool(["set_alarm", "alarm", "wake_up", "add_alarm"], "Sets an alarm.",
          [(["time", "at", "when"], "string", "HH:MM")], lambda r: [time_of_day(r)],
-         ["Wake me at {0}.", "Set an alarm for {0}.", "Alarm at {0}, please.", "I must get up at {0}.",
-          "Set the alarm to {0}.", "!I want to wake up at {0}.", "!Please wake me at {0}."],
-         "an alarm at {0}", lambda r, v: {"ok": True}, lambda v, x: "The alarm is set for %s." % v[0]),
+         wd.ALARM, "an alarm at {0}", lambda r, v: {"ok": True}, lambda v, x: "The alarm is set for %s." % v[0]),
     Tool(["stock_price", "get_stock", "quote", "share_price"], "Price of a stock.",
          [(["symbol", "ticker", "stock"], "string", None)], lambda r: [r.choice(w.SYMBOLS)],
-         ["What is the price of {0} stock?", "How is {0} stock doing?", "Price of {0} shares?", "Look up the stock {0}.",
-          "What does a share of {0} cost?", "!How much is one share of {0}?", "!Tell me the stock price of {0}."],
-         "the stock {0}", lambda r, v: {"price": r.randint(10, 990)}, lambda v, x: "%s stands at %d." % (v[0], x["price"])),
+         wd.STOCK, "the stock {0}", lambda r, v: {"price": r.randint(10, 990)}, lambda v, x: "%s stands at %d." % (v[0], x["price"])),
     Tool(["add_note", "note", "create_note", "save_note"], "Saves a note.",
          [(["text", "note", "content"], "string", None)], lambda r: [r.choice(w.NOTES)],
-         ["Note: {0}", "Remind me to {0}.", "Write down: {0}", "Make a note: {0}", "I must not forget to {0}.",
-          "!Please note: {0}", "!Take a note: {0}"],
-         "a note", lambda r, v: {"saved": True}, lambda v, x: "Noted: %s." % v[0]),
+         wd.NOTE, "a note", lambda r, v: {"saved": True}, lambda v, x: "Noted: %s." % v[0]),
     Tool(["find_order", "get_order", "order_status", "lookup_order"], "Status of an order.",
          [(["order", "order_id", "number"], "integer", None)], lambda r: [r.randint(100, 9999)],
-         ["Where is order {0}?", "What is the status of order {0}?", "Look up order {0}.", "Has order {0} been sent?",
-          "I wait for order {0}.", "!Check order {0}.", "!Tell me about order {0}."],
-         "order {0}", lambda r, v: {"status": r.choice(["sent", "packed", "paid", "delivered", "cancelled"])},
+         wd.ORDER, "order {0}", lambda r, v: {"status": r.choice(["sent", "packed", "paid", "delivered", "cancelled"])},
          lambda v, x: "Order %d is %s." % (v[0], x["status"])),
     Tool(["play_song", "play", "play_music", "start_song"], "Plays a song.",
          [(["title", "song", "name"], "string", None)], lambda r: [r.choice(w.SONGS)],
-         ["Play {0}.", "I want to hear {0}.", "Put on {0}.", "Play the song {0}.", "Can you play {0}?",
-          "!Please play {0}.", "!Let me hear {0}."],
-         "the song {0}", lambda r, v: {"playing": True}, lambda v, x: "Now playing %s." % v[0]),
+         wd.SONG, "the song {0}", lambda r, v: {"playing": True}, lambda v, x: "Now playing %s." % v[0]),
     Tool(["book_table", "reserve_table", "reservation", "make_booking"], "Books a table.",
          [(["name", "guest"], "string", None), (["people", "guests", "seats"], "integer", None), (["time", "at"], "string", "HH:MM")],
          lambda r: [w.first_name(r), r.randint(2, 12), time_of_day(r)],
-         ["Book a table for {1} at {2} for {0}.", "{0} needs a table for {1} people at {2}.",
-          "Reserve a table at {2} for {1} people, name {0}.", "A table for {1} at {2}, please. The name is {0}.",
-          "!Please book a table for {1} people at {2} for {0}."],
-         "a table at {2}", lambda r, v: {"booked": True}, lambda v, x: "A table for %d is booked at %s." % (v[1], v[2])),
+         wd.TABLE, "a table for {1} at {2} for {0}", lambda r, v: {"booked": True}, lambda v, x: "A table for %d is booked at %s." % (v[1], v[2])),
     Tool(["switch_light", "set_light", "light", "lamp"], "Switches the light of a room.",
          [(["room", "place"], "string", None), (["on", "state"], "boolean", None)],
          lambda r: [r.choice(w.ROOMS), r.random() < 0.5],
-         ["Turn the light in the {0} {1}.", "Switch {1} the light in the {0}.", "Light {1} in the {0}.",
-          "Please turn {1} the {0} light.", "!Switch the {0} light {1}."],
-         "the light in the {0}", lambda r, v: {"ok": True},
+         wd.LIGHT, "the light in the {0}: {1}", lambda r, v: {"ok": True},
          lambda v, x: "The light in the %s is %s." % (v[0], "on" if v[1] else "off")),
     Tool(["convert_currency", "exchange", "convert_money", "currency"], "Converts money.",
          [(["amount", "value"], "integer", None), (["from", "source"], "string", None), (["to", "target"], "string", None)],
          lambda r: [r.randint(2, 990)] + r.sample(w.CURRENCIES, 2),
-         ["Convert {0} {1} to {2}.", "How much is {0} {1} in {2}?", "{0} {1} in {2}?", "What are {0} {1} in {2}?",
-          "!Change {0} {1} into {2}.", "!What do I get in {2} for {0} {1}?"],
-         "{1} in {2}", lambda r, v: {"result": r.randint(2, 990)}, lambda v, x: "%d %s are %d %s." % (v[0], v[1], x["result"], v[2])),
+         wd.MONEY, "{0} {1} in {2}", lambda r, v: {"result": r.randint(2, 990)}, lambda v, x: "%d %s are %d %s." % (v[0], v[1], x["result"], v[2])),
     Tool(["search", "web_search", "find", "lookup"], "Searches the web.",
          [(["query", "q", "text"], "string", None)], lambda r: [r.choice(w.TOPICS)],
-         ["Search for {0}.", "Find something about {0}.", "Look up {0}.", "Search the web for {0}.", "Google {0}.",
-          "!Please search for {0}.", "!Find pages about {0}."],
-         "{0}", lambda r, v: {"pages": r.randint(2, 99)}, lambda v, x: "I found %d pages about %s." % (x["pages"], v[0])),
+         wd.SEARCH, "{0}", lambda r, v: {"pages": r.randint(2, 99)}, lambda v, x: "I found %d pages about %s." % (x["pages"], v[0])),
     Tool(["translate", "translate_text", "translation"], "Translates a text.",
          [(["text", "phrase"], "string", None), (["language", "to", "target"], "string", None)],
          lambda r: [r.choice(w.NOTES), r.choice(w.LANGUAGES)],
-         ["Translate to {1}: {0}", "How do you say {0} in {1}?", "Say {0} in {1}.", "What is {0} in {1}?",
-          "!Please translate into {1}: {0}"],
-         "{1}", lambda r, v: {"text": w.made_up_word(r).lower() + " " + w.made_up_word(r).lower()},
+         wd.TRANSLATE, "{1}", lambda r, v: {"text": w.made_up_word(r).lower()},
          lambda v, x: "In %s: %s." % (v[1], x["text"])),
 ]
 
@@ -138,11 +111,11 @@ def one_call(rng, split):
     chosen = rng.choice(declared)
     tool, values = chosen.tool, chosen.tool.make(rng)
     arguments = chosen.arguments(values)
-    messages = [user(wording(rng, split, tool.asks).format(*shown(values))),
+    messages = [user(tool.asks.ask(rng, split).format(*shown(values))),
                 call(chosen.name, arguments, call_reasoning(effort, chosen, values))]
     score = {"call": [chosen.name, arguments]}
     task = "tool call"
-    answered = rng.random() < (0.5 if split == "train" else 0.35)
+    answered = rng.random() < 0.35
     if answered:
         result = tool.result(rng, values)
         final = tool.reply(values, result)
@@ -157,9 +130,6 @@ def one_call(rng, split):
     return conversation(rng, task, messages, score, [d.declaration for d in declared], effort=effort)
 
 
-TWICE = ["{0} And {1}?", "{0} And the same for {1}.", "{0} Also for {1}.", "!{0} And for {1}?"]
-
-
 def two_calls(rng, split):
     """The same tool for two cities, one after the other."""
     effort, declared = rng.choice(EFFORTS), declare(rng, rng.choice((0, 1, 1)))
@@ -168,9 +138,8 @@ def two_calls(rng, split):
     rng.shuffle(declared)
     tool = chosen.tool
     cities = rng.sample(w.CITIES, 2)
-    known = [a for a in tool.asks if not a.startswith("!")]
-    first = rng.choice(known).format(cities[0])
-    messages, finals = [user(wording(rng, split, TWICE).format(first, cities[1]))], []
+    first = tool.asks.pick(rng, "train").format(cities[0])
+    messages, finals = [user(wd.TWICE.ask(rng, split).format(first, cities[1]))], []
     for c in cities:
         result = tool.result(rng, [c])
         messages += [call(chosen.name, chosen.arguments([c]), call_reasoning(effort, chosen, [c])),
@@ -196,7 +165,7 @@ def no_tool(rng, split):
     missing = Declared(rng, tools[0])
     declared = [Declared(rng, t) for t in tools[1:]]
     values = missing.tool.make(rng)
-    text = wording(rng, split, missing.tool.asks).format(*shown(values))
+    text = missing.tool.asks.ask(rng, split).format(*shown(values))
     reasoning = by_effort(effort, None, "No tool for %s." % missing.tool.does.format(*shown(values)),
                           "The user wants %s. No tool can do it." % missing.tool.does.format(*shown(values)))
     return conversation(rng, "no tool", [user(text), answer(NO_TOOL, reasoning)], {"final": NO_TOOL},

@@ -44,12 +44,12 @@ def wait_while_paused():
 
 
 def rate_at(step, steps):
-    """Warm-up, a plateau, then down to nothing over the last 55 %."""
-    return min(1.0, (step + 1) / 100, max(0.0, (steps - step) / (0.55 * steps)))
+    """Warm-up, a plateau, then down to nothing over the last 65 %."""
+    return min(1.0, (step + 1) / 100, max(0.0, (steps - step) / (0.65 * steps)))
 
 
-def loss_on(model, batch, quantized, exact=False):
-    x, balance, _ = model.hidden_states(batch["ids"], batch["segments"], batch["positions"], quantized, exact)
+def loss_on(model, batch, experts, exact=False):
+    x, balance, _ = model.hidden_states(batch["ids"], batch["segments"], batch["positions"], exact=exact, experts=experts)
     wanted = batch["targets"].flatten().nonzero().squeeze(1)
     logits = model.logits(x.view(-1, x.shape[-1])[wanted], exact).float()
     answers = batch["ids"].flatten()[wanted + 1]
@@ -107,9 +107,9 @@ class Trainer:
         if plain.index > corpus.FIRST_LESSONS:
             batches.append(tools.next())
         total = sum(int(b["targets"].sum()) for b in batches)
-        loss_sum = 0.0
+        loss_sum, experts = 0.0, self.model.experts(quantized)
         for batch in batches:
-            loss, _, balance, _ = loss_on(self.model, batch, quantized)
+            loss, _, balance, _ = loss_on(self.model, batch, experts)
             (loss / total + 0.01 * balance / len(batches)).backward()
             loss_sum += loss.item()
         rate = rate_at(self.step, self.arguments.steps)
@@ -122,7 +122,8 @@ class Trainer:
 
     def test(self, quantized):
         with torch.no_grad():
-            parts = [loss_on(self.model, b, quantized) for b in self.tests]
+            experts = self.model.experts(quantized)
+            parts = [loss_on(self.model, b, experts) for b in self.tests]
         count = sum(p[1] for p in parts)
         return sum(p[0].item() for p in parts) / count, sum(p[3].item() for p in parts) / count
 
@@ -161,14 +162,16 @@ class Trainer:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--steps", type=int, default=6500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--size", choices=SIZES, default="box")
     parser.add_argument("--rate", type=float, default=0.006, help="Muon's; AdamW's follows")
     parser.add_argument("--quantize-from", type=float, default=0.5)
+    parser.add_argument("--nice", type=int, default=15)
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    os.nice(15)
-    Trainer(parser.parse_args()).run()
+    os.nice(arguments.nice)
+    Trainer(arguments).run()
 
 
 if __name__ == "__main__":

@@ -61,13 +61,18 @@ def made_up_word(rng):
     return (word + rng.choice(CODAS)).capitalize()
 
 
+def is_made_up(rng):
+    """More often in training: what copies any word should learn it there."""
+    return rng.random() < getattr(rng, "made_up_share", 0.06)
+
+
 def first_name(rng):
-    return made_up_word(rng) if rng.random() < 0.06 else rng.choice(FIRST)
+    return made_up_word(rng) if is_made_up(rng) else rng.choice(FIRST)
 
 
 def last_name(rng):
-    return made_up_word(rng) if rng.random() < 0.06 else rng.choice(LAST)
+    return made_up_word(rng) if is_made_up(rng) else rng.choice(LAST)
 
 
 def city(rng):
-    return made_up_word(rng) if rng.random() < 0.06 else rng.choice(CITIES)
+    return made_up_word(rng) if is_made_up(rng) else rng.choice(CITIES)
