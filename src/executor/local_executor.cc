@@ -7,19 +7,15 @@
 #include <pthread.h>
 
 #include "base/machine.h"
-#include "executor/swap_budget.h"
 
 namespace pelton::executor {
 namespace {
 
-// Activations of a step and of its experts, roughly; subtracted before the KV cache gets its share.
-int64_t working_bytes(const checkpoint::ModelConfig& config,
-                      const LocalExecutor::Options& options) {
-  const int64_t per_token =
-      int64_t{4} * (4 * config.hidden_size + 3 * config.head_count * config.head_size +
-                    config.experts_per_token * (config.intermediate_size + config.hidden_size));
-  return per_token * options.batch_tokens_max +
-         int64_t{4} * config.vocab_size * (options.sequences_max + 8);
+models::KvStorage::Options storage_of(const cost_model::KvAllocated& kv) {
+  return {.dtype = kv.dtype,
+          .block_tokens = kv.block_tokens,
+          .full_block_count = kv.full_block_count,
+          .window_block_count = kv.window_block_count};
 }
 
 Error broken_logits() {
@@ -29,40 +25,64 @@ Error broken_logits() {
 
 }  // namespace
 
+Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& options) {
+  TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
+  base::ThreadPool pool({.threads = 1});
+  TRY_ASSIGN(const auto kernels, kernels::make_kernels(choice, pool));
+  const bool is_reference = kernels->name() == "reference";
+  constexpr int kFastBlockTokens = 16;  // what they read at a time
+  if (!is_reference && options.block_tokens != kFastBlockTokens) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("--block-size {}: the {} kernels read blocks of {} tokens",
+                             options.block_tokens, kernels->name(), kFastBlockTokens),
+                 "block-size"};
+  }
+  return cost_model::MemoryRequest{
+      .sequences_max = options.sequences_max,
+      .batch_tokens_max = options.batch_tokens_max,
+      .block_tokens = options.block_tokens,
+      .kv_dtype = options.kv_dtype.value_or(kernels->kv_dtype()),
+      .kernels = is_reference ? cost_model::KernelKind::kReference : cost_model::KernelKind::kCpu,
+      .threads =
+          options.threads > 0 ? options.threads : static_cast<int>(base::usable_cpus().size()),
+      .prefix_cache = options.prefix_cache,
+      .context_tokens = options.context_tokens,
+      .swap_bytes = options.swap_bytes,
+      .kv_bytes = options.kv_bytes,
+      .memory_utilization = options.memory_utilization,
+      .memory_bytes = base::memory_limit_bytes()};
+}
+
 Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     const checkpoint::Checkpoint& checkpoint, const Options& options) {
-  const checkpoint::ModelConfig& config = checkpoint.config();
+  TRY_ASSIGN(const cost_model::MemoryRequest request, memory_request(options));
+  TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint, request));
   auto pool =
-      std::make_unique<base::ThreadPool>(base::ThreadPool::Options{.threads = options.threads});
+      std::make_unique<base::ThreadPool>(base::ThreadPool::Options{.threads = request.threads});
   TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
   TRY_ASSIGN(auto kernels, kernels::make_kernels(choice, *pool));
 
-  const int64_t left = base::memory_limit_bytes() - checkpoint.weight_bytes() -
-                       working_bytes(config, options) - options.swap_bytes;
-  TRY_ASSIGN(const KvBudget budget, plan_kv(config, {.sequences_max = options.sequences_max,
-                                                     .batch_tokens_max = options.batch_tokens_max,
-                                                     .dtype = kernels->kv_dtype(),
-                                                     .context_tokens = options.context_tokens,
-                                                     .bytes = options.kv_bytes,
-                                                     .free_bytes = std::max<int64_t>(left, 0)}));
-  TRY_ASSIGN(models::KvStorage kv, models::KvStorage::allocate(config, budget.storage));
-  const models::KvStorage::Options host = plan_swap(config, budget.storage, options.swap_bytes);
+  const checkpoint::ModelConfig& config = checkpoint.config();
+  TRY_ASSIGN(models::KvStorage kv, models::KvStorage::allocate(config, storage_of(footprint.kv)));
   std::optional<models::KvStorage> host_kv;
-  if (host.full_block_count > 0) {
-    TRY_ASSIGN(host_kv, models::KvStorage::allocate(config, host));
+  if (footprint.swap.full_block_count > 0) {
+    TRY_ASSIGN(host_kv, models::KvStorage::allocate(config, storage_of(footprint.swap)));
   }
   TRY_ASSIGN(auto model, models::GptOss::load(checkpoint, *kernels,
                                               {.batch_tokens_max = options.batch_tokens_max,
                                                .logit_rows_max = options.sequences_max}));
-  return std::unique_ptr<LocalExecutor>(
+  std::unique_ptr<LocalExecutor> executor(
       new LocalExecutor(options, std::move(pool), std::move(kernels), std::move(model),
-                        std::move(kv), std::move(host_kv), budget));
+                        std::move(kv), std::move(host_kv), footprint));
+  executor->check_footprint(checkpoint);
+  return executor;
 }
 
 LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
                              std::unique_ptr<kernels::Kernels> kernels,
                              std::unique_ptr<models::GptOss> model, models::KvStorage kv,
-                             std::optional<models::KvStorage> host_kv, const KvBudget& budget)
+                             std::optional<models::KvStorage> host_kv,
+                             const cost_model::Footprint& footprint)
     : options_(options),
       pool_holder_(std::move(pool)),
       pool_(*pool_holder_),
@@ -70,19 +90,33 @@ LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::Threa
       model_(std::move(model)),
       kv_(std::move(kv)),
       host_kv_(std::move(host_kv)),
-      capacity_{.block_tokens = budget.storage.block_tokens,
-                .full_block_count = budget.storage.full_block_count,
-                .window_block_count = budget.storage.window_block_count,
-                .host_full_block_count = host_kv_ ? host_kv_->options().full_block_count : 0,
-                .host_window_block_count = host_kv_ ? host_kv_->options().window_block_count : 0,
+      footprint_(footprint),
+      capacity_{.block_tokens = footprint.kv.block_tokens,
+                .full_block_count = footprint.kv.full_block_count,
+                .window_block_count = footprint.kv.window_block_count,
+                .host_full_block_count = footprint.swap.full_block_count,
+                .host_window_block_count = footprint.swap.window_block_count,
                 .window_tokens = model_->config().sliding_window,
                 .sequences_max = options.sequences_max,
                 .batch_tokens_max = options.batch_tokens_max,
-                .context_tokens_max = budget.context_tokens_max,
+                .context_tokens_max = footprint.context_tokens_max,
                 .vocab_size = model_->config().vocab_size},
       seats_(static_cast<size_t>(options.sequences_max)),
       samplers_(static_cast<size_t>(pool_.size())) {
+  for (sampling::Sampler& sampler : samplers_) sampler.reserve(model_->config().vocab_size);
   thread_ = std::thread([this] { work(); });
+}
+
+// What was foreseen is what there is: a buffer that cost_model does not know is a bug.
+void LocalExecutor::check_footprint(const checkpoint::Checkpoint& checkpoint) const {
+  int64_t workspace = model_->workspace_bytes();
+  for (const sampling::Sampler& sampler : samplers_) workspace += sampler.bytes();
+  CHECK(workspace == footprint_.workspace.bytes(), "working memory is not as foreseen");
+  CHECK(checkpoint.weight_bytes() + model_->owned_weight_bytes() == footprint_.weights.bytes(),
+        "weights are not as foreseen");
+  CHECK(kv_.bytes() == footprint_.kv.bytes(), "the KV cache is not as foreseen");
+  CHECK((host_kv_ ? host_kv_->bytes() : 0) == footprint_.swap.bytes(),
+        "swap space is not as foreseen");
 }
 
 LocalExecutor::~LocalExecutor() {

@@ -17,9 +17,9 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "cost_model/footprint.h"
 #include "engine/executor.h"
 #include "engine/seat_tables.h"
-#include "executor/kv_budget.h"
 #include "kernels/kernels.h"
 #include "models/gpt_oss.h"
 #include "sampling/sampler.h"
@@ -33,8 +33,14 @@ class LocalExecutor final : public engine::Executor {
     int threads = 0;               // 0: every usable processor
     int sequences_max = 16;
     int batch_tokens_max = 512;
+    int block_tokens = 16;
+    std::optional<tensor::DType> kv_dtype;  // empty: what the kernels prefer
+    bool prefix_cache = true;               // divides the KV cache accordingly
     std::optional<int> context_tokens;
+    // What keys and values get: so many bytes, or what is left of a share of the machine's memory
+    // (not both); half of what is left without either.
     std::optional<int64_t> kv_bytes;
+    std::optional<double> memory_utilization;
     // Beside the KV cache: where sequences that make room are copied to instead of being computed
     // again. 0: no swapping.
     int64_t swap_bytes = 0;
@@ -47,14 +53,19 @@ class LocalExecutor final : public engine::Executor {
                                                        const Options& options);
   ~LocalExecutor() override;
 
+  // What `create` asks cost_model::footprint: on this machine, with the kernels that it would take.
+  // Errors: kInvalidArgument, kUnsupported.
+  static Result<cost_model::MemoryRequest> memory_request(const Options& options);
+
   const engine::ExecutorCapacity& capacity() const override { return capacity_; }
   void submit(engine::StepPlan plan) override;
   engine::StepResult collect() override;
 
   std::string_view kernels_name() const { return kernels_->name(); }
   int threads() const { return pool_.size(); }
+  // To the byte what has been allocated.
+  const cost_model::Footprint& footprint() const { return footprint_; }
   int64_t kv_bytes() const { return kv_.bytes(); }
-  int64_t swap_bytes() const { return host_kv_ ? host_kv_->bytes() : 0; }
   int64_t weight_bytes_per_token() const { return model_->bytes_per_token(); }
 
  private:
@@ -69,8 +80,9 @@ class LocalExecutor final : public engine::Executor {
   LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
                 std::unique_ptr<kernels::Kernels> kernels, std::unique_ptr<models::GptOss> model,
                 models::KvStorage kv, std::optional<models::KvStorage> host_kv,
-                const KvBudget& budget);
+                const cost_model::Footprint& footprint);
 
+  void check_footprint(const checkpoint::Checkpoint& checkpoint) const;
   void work();
   engine::StepResult run(const engine::StepPlan& plan);
   void copy_blocks(const engine::StepPlan& plan);
@@ -85,6 +97,7 @@ class LocalExecutor final : public engine::Executor {
   std::unique_ptr<models::GptOss> model_;
   models::KvStorage kv_;
   std::optional<models::KvStorage> host_kv_;  // what was swapped out; none without swap_bytes
+  const cost_model::Footprint footprint_;
   engine::ExecutorCapacity capacity_;
 
   // Executor thread only.

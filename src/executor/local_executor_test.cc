@@ -40,6 +40,15 @@ class EngineOnTiny : public ::testing::Test {
     engine_ = std::make_unique<engine::Engine>(engine, *executor_, clock_, log_);
   }
 
+  // So many full blocks, and no window blocks but what may run.
+  void give_full_blocks(LocalExecutor::Options& options, int full_blocks) {
+    options.prefix_cache = false;
+    options.kv_bytes = int64_t{1} << 30;
+    const auto ample = cost_model::footprint(checkpoint_, *LocalExecutor::memory_request(options));
+    ASSERT_TRUE(ample.ok());
+    options.kv_bytes = ample->kv.full_block_bytes * full_blocks + ample->kv.window_bytes();
+  }
+
   engine::TokenStream submit(std::vector<TokenId> prompt, int max_new,
                              const request::SamplingParams& sampling) {
     auto stream = engine_->submit({.id = "test",
@@ -115,16 +124,10 @@ TEST_F(EngineOnTiny, ABatchedRequestGetsWhatItGetsAlone) {
   }
   engine_.reset();
 
-  const models::KvStorage::Options f16{.dtype = tensor::DType::kF16};
-  const int64_t block = models::KvStorage::full_block_bytes(checkpoint_.config(), f16);
   for (const int full_blocks : {1000, 20}) {
     LocalExecutor::Options options{
         .sequences_max = 6, .batch_tokens_max = 33, .context_tokens = 160};
-    const int64_t window = models::KvStorage::window_block_bytes(checkpoint_.config(), f16);
-    const Result<KvBudget> ample = plan_kv(
-        checkpoint_.config(),
-        {.sequences_max = 6, .batch_tokens_max = 33, .context_tokens = 160, .free_bytes = 1 << 30});
-    options.kv_bytes = block * full_blocks + window * ample->storage.window_block_count;
+    give_full_blocks(options, full_blocks);
     start(options);
     std::vector<engine::TokenStream> streams;
     for (const Asked& one : asked) streams.push_back(submit(one.prompt, one.max_new, one.sampling));
@@ -156,16 +159,9 @@ TEST_F(EngineOnTiny, TheCacheChangesNoToken) {
     prompts.push_back(std::move(prompt));
   }
   const auto answers = [&](bool cache, int full_blocks, int64_t* found) {
-    const models::KvStorage::Options f16{.dtype = tensor::DType::kF16};
     LocalExecutor::Options options{
         .sequences_max = 3, .batch_tokens_max = 50, .context_tokens = 256};
-    const Result<KvBudget> ample = plan_kv(
-        checkpoint_.config(),
-        {.sequences_max = 3, .batch_tokens_max = 50, .context_tokens = 256, .free_bytes = 1 << 30});
-    options.kv_bytes =
-        models::KvStorage::full_block_bytes(checkpoint_.config(), f16) * full_blocks +
-        models::KvStorage::window_block_bytes(checkpoint_.config(), f16) *
-            ample->storage.window_block_count;
+    give_full_blocks(options, full_blocks);
     start(options, {.prefix_cache = cache});
     std::vector<std::vector<TokenId>> tokens;
     std::vector<engine::TokenStream> streams;

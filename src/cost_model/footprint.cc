@@ -1,0 +1,214 @@
+#include "cost_model/footprint.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cost_model/kv_budget.h"
+#include "tensor/kv_block.h"
+
+namespace pelton::cost_model {
+namespace {
+
+using checkpoint::ExpectedTensor;
+using checkpoint::ModelConfig;
+using checkpoint::TensorKind;
+
+constexpr int64_t kFloatBytes = 4;
+
+int64_t& group_of(Weights& weights, TensorKind kind) {
+  switch (kind) {
+    case TensorKind::kExperts:
+      return weights.experts;
+    case TensorKind::kAttention:
+      return weights.attention;
+    case TensorKind::kEmbedding:
+      return weights.embedding;
+    case TensorKind::kHead:
+      return weights.head;
+    default:
+      return weights.other;
+  }
+}
+
+// How often layers/weights.cc keeps a tensor's elements as float32 beside the file: vectors once,
+// and the biases of fused gate and up rows once more, taken apart.
+int copies(const ExpectedTensor& tensor) {
+  if (tensor.name.ends_with("gate_up_exps_bias")) return 2;
+  return tensor.shape.size() == 1 || tensor.name.ends_with("_bias") ? 1 : 0;
+}
+
+Weights count_weights(const std::vector<ExpectedTensor>& tensors) {
+  Weights weights;
+  for (const ExpectedTensor& tensor : tensors) {
+    const int64_t mapped = tensor.bytes();
+    const int64_t owned = copies(tensor) * kFloatBytes * tensor.parameters();
+    weights.mapped += mapped;
+    weights.owned += owned;
+    group_of(weights, tensor.kind) += mapped + owned;
+  }
+  return weights;
+}
+
+// As models/gpt_oss, layers and kernels allocate it; executor/local_executor CHECKs that it is so.
+Workspace count_workspace(const ModelConfig& config, const MemoryRequest& request) {
+  const int64_t tokens = request.batch_tokens_max;
+  const int64_t rows = request.sequences_max;
+  const int64_t hidden = config.hidden_size;
+  const int64_t q = int64_t{config.head_count} * config.head_size;
+  const int64_t kv = int64_t{config.kv_head_count} * config.head_size;
+  const int64_t experts = config.expert_count;
+  const int64_t chosen = config.experts_per_token;
+  constexpr int64_t kChoiceBytes = 8;  // an expert and its weight
+
+  Workspace space;
+  const int64_t residual = hidden + config.head_size;  // and the rotary table's row
+  const int64_t attention = hidden + 2 * q + 2 * kv;
+  space.activations =
+      tokens * (kFloatBytes * (residual + attention + hidden + experts) + kChoiceBytes * chosen) +
+      kFloatBytes * rows * hidden;
+  space.logits = kFloatBytes * rows * config.vocab_size;
+  if (request.kernels == KernelKind::kCpu) {
+    constexpr int64_t kPointerBytes = 8;
+    constexpr int64_t kIndexBytes = 4;
+    const int64_t assignments = tokens * chosen;
+    space.kernels = kFloatBytes * (tokens * hidden + assignments * config.intermediate_size +
+                                   assignments * hidden) +
+                    kPointerBytes * (tokens + assignments) +
+                    kIndexBytes * (tokens + assignments + experts + 1 + 3 * experts);
+  }
+  constexpr int64_t kSamplerBytes = 16;  // for each logit: sampling::Sampler::kBytesPerLogit
+  space.sampling = kSamplerBytes * request.threads * config.vocab_size;
+  return space;
+}
+
+KvFormula count_formula(const ModelConfig& config, tensor::DType dtype) {
+  const int64_t of_token = tensor::kv_block_bytes(
+      dtype, {.kv_heads = config.kv_head_count, .head_size = config.head_size, .block_tokens = 1});
+  const int64_t sliding =
+      std::count(config.layer_is_sliding.begin(), config.layer_is_sliding.end(), true);
+  return {.per_token = (config.layer_count - sliding) * of_token,
+          .per_sequence = sliding * config.sliding_window * of_token};
+}
+
+Error does_not_fit(const Footprint& so_far, const MemoryRequest& request, int64_t allowed) {
+  return Error{ErrorCode::kDoesNotFit,
+               fmt::format("--memory-utilization {} of {} bytes are {} bytes; weights take {}, "
+                           "working memory {}, --swap-space {}, which leaves nothing for keys and "
+                           "values",
+                           *request.memory_utilization, request.memory_bytes, allowed,
+                           so_far.weights.bytes(), so_far.workspace.bytes(), request.swap_bytes),
+               "memory-utilization"};
+}
+
+Result<int64_t> bytes_for_kv(const Footprint& so_far, const MemoryRequest& request) {
+  if (request.kv_bytes && request.memory_utilization) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--kv-cache-memory and --memory-utilization both say how much memory keys and "
+                 "values get; give one of them",
+                 "memory-utilization"};
+  }
+  if (request.kv_bytes) return *request.kv_bytes;
+  const int64_t taken = so_far.weights.bytes() + so_far.workspace.bytes() + request.swap_bytes;
+  if (!request.memory_utilization) {
+    return std::max<int64_t>(request.memory_bytes - taken, 0) / 2;
+  }
+  const auto allowed =
+      static_cast<int64_t>(*request.memory_utilization * static_cast<double>(request.memory_bytes));
+  if (allowed <= taken) return does_not_fit(so_far, request, allowed);
+  return allowed - taken;
+}
+
+Result<Footprint> add_up(const ModelConfig& config, const std::vector<ExpectedTensor>& tensors,
+                         const MemoryRequest& request) {
+  Footprint footprint{.weights = count_weights(tensors),
+                      .workspace = count_workspace(config, request),
+                      .kv_formula = count_formula(config, request.kv_dtype),
+                      .sequences_max = request.sequences_max,
+                      .memory_bytes = request.memory_bytes};
+  TRY_ASSIGN(const int64_t allowed, bytes_for_kv(footprint, request));
+  TRY_ASSIGN(const KvBudget budget, plan_kv(config, request, allowed));
+  footprint.kv = budget.kv;
+  footprint.context_tokens_max = budget.context_tokens_max;
+  footprint.swap = plan_swap(footprint.kv, request.swap_bytes);
+  return footprint;
+}
+
+Json kv_json(const KvAllocated& kv) {
+  Json json;
+  json.set("dtype", tensor::kv_type_name(kv.dtype)).set("block_tokens", kv.block_tokens);
+  json.set("full_block_bytes", kv.full_block_bytes).set("full_blocks", kv.full_block_count);
+  json.set("window_block_bytes", kv.window_block_bytes);
+  json.set("window_blocks", kv.window_block_count);
+  json.set("window_blocks_live", kv.window_block_live);
+  json.set("bytes", kv.bytes());
+  return json;
+}
+
+}  // namespace
+
+int Footprint::max_sequences() const {
+  const int64_t each = (int64_t{context_tokens_max} + kv.block_tokens - 1) / kv.block_tokens;
+  return static_cast<int>(std::min<int64_t>(sequences_max, kv.full_block_count / each));
+}
+
+Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint,
+                            const MemoryRequest& request) {
+  std::vector<ExpectedTensor> tensors =
+      checkpoint::expected_tensors(checkpoint.config(), checkpoint.weight_layout());
+  for (ExpectedTensor& tensor : tensors) {
+    tensor.dtype = checkpoint.tensors().find(tensor.name)->second.dtype;
+  }
+  return add_up(checkpoint.config(), tensors, request);
+}
+
+Result<Footprint> footprint(const ModelConfig& config, const MemoryRequest& request) {
+  return add_up(config, checkpoint::expected_tensors(config, checkpoint::WeightLayout::kMxfp4),
+                request);
+}
+
+std::string log_line(const Footprint& footprint) {
+  return fmt::format(
+      "memory: weights {} workspace {} kv_allocated {} kv_formula {} swap {} total {} bytes; "
+      "max_sequences {} of {} tokens, {} tokens in all; {} full and {} window blocks of {} tokens "
+      "in {}",
+      footprint.weights.bytes(), footprint.workspace.bytes(), footprint.kv.bytes(),
+      footprint.kv_formula_bytes(), footprint.swap.bytes(), footprint.bytes(),
+      footprint.max_sequences(), footprint.context_tokens_max, footprint.kv.token_count(),
+      footprint.kv.full_block_count, footprint.kv.window_block_count, footprint.kv.block_tokens,
+      tensor::kv_type_name(footprint.kv.dtype));
+}
+
+Json to_json(const Footprint& footprint) {
+  const Weights& weights = footprint.weights;
+  Json groups;
+  groups.set("experts", weights.experts).set("attention", weights.attention);
+  groups.set("embedding", weights.embedding).set("head", weights.head);
+  groups.set("other", weights.other).set("mapped", weights.mapped).set("owned", weights.owned);
+  const Workspace& space = footprint.workspace;
+  Json working;
+  working.set("activations", space.activations).set("logits", space.logits);
+  working.set("kernels", space.kernels).set("sampling", space.sampling);
+  Json formula;
+  formula.set("per_token", footprint.kv_formula.per_token);
+  formula.set("per_sequence", footprint.kv_formula.per_sequence);
+
+  Json json;
+  json.set("weights", weights.bytes());
+  json.set("kv_formula", footprint.kv_formula_bytes());
+  json.set("kv_allocated", footprint.kv.bytes());
+  json.set("workspace", space.bytes());
+  json.set("max_sequences", footprint.max_sequences());
+  json.set("swap", footprint.swap.bytes()).set("total", footprint.bytes());
+  json.set("memory", footprint.memory_bytes);
+  json.set("max_model_len", footprint.context_tokens_max);
+  json.set("max_num_seqs", footprint.sequences_max);
+  json.set("kv_tokens", footprint.kv.token_count());
+  json.set("weights_detail", std::move(groups)).set("workspace_detail", std::move(working));
+  json.set("kv_formula_detail", std::move(formula));
+  json.set("kv_allocated_detail", kv_json(footprint.kv));
+  return json;
+}
+
+}  // namespace pelton::cost_model

@@ -1,0 +1,118 @@
+// What a model takes of memory, to the byte, before anything is allocated: the one function for the
+// executor, which allocates what it says, for `pelton plan`, and for planner and simulator. Pure
+// arithmetic on a configuration and the tensors' headers; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/expected_tensors.h"
+#include "checkpoint/model_config.h"
+#include "tensor/dtype.h"
+
+namespace pelton::cost_model {
+
+// Whose arithmetic: the fast kernels keep working memory from step to step, the reference none.
+enum class KernelKind { kReference, kCpu };
+
+struct MemoryRequest {
+  // What is to run.
+  int sequences_max = 16;      // seats
+  int batch_tokens_max = 512;  // tokens in a step
+  int block_tokens = 16;
+  tensor::DType kv_dtype = tensor::DType::kF16;
+  KernelKind kernels = KernelKind::kCpu;
+  int threads = 1;
+  bool prefix_cache = true;           // window blocks beyond what runs, so that hits can end
+  std::optional<int> context_tokens;  // asked for by the user; empty: as long as fits
+  int64_t swap_bytes = 0;             // beside the KV cache, for sequences that make room
+
+  // What it may take: one of the two, or neither (then half of what the rest leaves is for KV).
+  std::optional<int64_t> kv_bytes;           // --kv-cache-memory
+  std::optional<double> memory_utilization;  // of memory_bytes, for everything in Footprint
+  int64_t memory_bytes = 0;                  // min(cgroup limits, RAM)
+};
+
+struct Weights {
+  // The files' tensors, and the small ones once more as float32, which is how they are computed
+  // with.
+  int64_t embedding = 0;
+  int64_t attention = 0;
+  int64_t experts = 0;
+  int64_t head = 0;
+  int64_t other = 0;   // norms and routers
+  int64_t mapped = 0;  // of all: in the files
+  int64_t owned = 0;   // of all: beside them
+
+  int64_t bytes() const { return mapped + owned; }
+};
+
+// What the architecture asks for, whole tokens and nothing for rounding.
+struct KvFormula {
+  int64_t per_token = 0;     // full-attention layers: for each token of context
+  int64_t per_sequence = 0;  // sliding layers: their window
+
+  int64_t bytes(int64_t token_count, int64_t sequence_count) const {
+    return per_token * token_count + per_sequence * sequence_count;
+  }
+};
+
+// What is really allocated.
+struct KvAllocated {
+  tensor::DType dtype = tensor::DType::kF16;
+  int block_tokens = 0;
+  int64_t full_block_bytes = 0;  // over all layers of the group
+  int64_t window_block_bytes = 0;
+  int full_block_count = 0;
+  int window_block_count = 0;
+  int window_block_live = 0;  // of these, for what runs: windows, and the largest step's chunks
+
+  int64_t full_bytes() const { return full_block_bytes * full_block_count; }
+  int64_t window_bytes() const { return window_block_bytes * window_block_count; }
+  int64_t bytes() const { return full_bytes() + window_bytes(); }
+  int64_t token_count() const { return int64_t{full_block_count} * block_tokens; }
+};
+
+struct Workspace {
+  int64_t activations = 0;  // of the largest step
+  int64_t logits = 0;
+  int64_t kernels = 0;   // what they keep from call to call
+  int64_t sampling = 0;  // a row of logits and its candidates for each thread
+
+  int64_t bytes() const { return activations + logits + kernels + sampling; }
+};
+
+struct Footprint {
+  Weights weights;
+  Workspace workspace;
+  KvFormula kv_formula;
+  KvAllocated kv;
+  KvAllocated swap;  // without blocks where there is none
+
+  int sequences_max = 0;       // seats
+  int context_tokens_max = 0;  // of one sequence
+  int64_t memory_bytes = 0;    // of the machine, as it was asked
+
+  // Sequences of that context that fit at once without one making room for another: at most
+  // sequences_max.
+  int max_sequences() const;
+  // The formula for the tokens that fit and as many sequences as may run.
+  int64_t kv_formula_bytes() const { return kv_formula.bytes(kv.token_count(), sequences_max); }
+  int64_t bytes() const { return weights.bytes() + workspace.bytes() + kv.bytes() + swap.bytes(); }
+};
+
+// kDoesNotFit and kInvalidArgument name the flag, what was asked and what would fit.
+Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request);
+
+// Of a model of which only the configuration is known, with weights as published.
+Result<Footprint> footprint(const checkpoint::ModelConfig& config, const MemoryRequest& request);
+
+// One line for a log: every number that `pelton plan --memory --json` gives under the same name.
+std::string log_line(const Footprint& footprint);
+Json to_json(const Footprint& footprint);
+
+}  // namespace pelton::cost_model

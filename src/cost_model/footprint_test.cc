@@ -1,0 +1,216 @@
+#include "cost_model/footprint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint/describe.h"
+#include "checkpoint/synthetic.h"
+#include "kv/landmarks.h"
+
+namespace pelton::cost_model {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+checkpoint::ModelConfig gpt_oss(const std::string& name) {
+  const auto options = checkpoint::synthetic_like(name, 0);
+  EXPECT_TRUE(options.ok());
+  return *checkpoint::parse_model_config(options->config, &options->generation, name);
+}
+
+const checkpoint::ModelConfig& gpt_oss_20b() {
+  static const checkpoint::ModelConfig config = gpt_oss("gpt-oss-20b");
+  return config;
+}
+
+TEST(Footprint, FormulaIsTheArchitectures) {
+  const auto small = footprint(gpt_oss_20b(), {.kv_bytes = kGiB});
+  ASSERT_TRUE(small.ok()) << small.error().message;
+  EXPECT_EQ(small->kv_formula.per_token, 24 * 1024);
+  EXPECT_EQ(small->kv_formula.per_sequence, 3 << 20);
+  const auto large = footprint(gpt_oss("gpt-oss-120b"), {.kv_bytes = kGiB});
+  ASSERT_TRUE(large.ok());
+  EXPECT_EQ(large->kv_formula.per_token, 36 * 1024);
+  EXPECT_EQ(large->kv_formula.per_sequence, 4608 * 1024);
+}
+
+TEST(Footprint, OneByteTypesPayForTheirScales) {
+  // 8 heads of 64 elements and a scale of 2 bytes, keys and values, 12 full layers.
+  for (const tensor::DType dtype : {tensor::DType::kI8, tensor::DType::kF8E4m3}) {
+    const auto one = footprint(gpt_oss_20b(), {.kv_dtype = dtype, .kv_bytes = kGiB});
+    ASSERT_TRUE(one.ok());
+    EXPECT_EQ(one->kv_formula.per_token, 12 * 2 * 8 * (64 + 2));
+    EXPECT_EQ(one->kv.full_block_bytes, 16 * one->kv_formula.per_token);
+  }
+}
+
+TEST(Footprint, WeightsAreTheTensors) {
+  const auto found = footprint(gpt_oss_20b(), {.kv_bytes = kGiB});
+  ASSERT_TRUE(found.ok());
+  const Weights& weights = found->weights;
+  EXPECT_EQ(weights.mapped, checkpoint::count_weights(gpt_oss_20b()).total_bytes);
+  EXPECT_EQ(weights.mapped, 13'761'264'768);  // docs/formats/gpt_oss.md
+  EXPECT_EQ(weights.bytes(),
+            weights.embedding + weights.attention + weights.experts + weights.head + weights.other);
+  EXPECT_GT(weights.owned, 0);
+  EXPECT_LT(weights.owned, weights.mapped / 100);
+}
+
+TEST(Footprint, KvIsExactToTheByte) {
+  for (const bool prefix_cache : {false, true}) {
+    const auto found = footprint(
+        gpt_oss_20b(), {.sequences_max = 4, .prefix_cache = prefix_cache, .kv_bytes = kGiB});
+    ASSERT_TRUE(found.ok());
+    // 24 KiB a token in the full layers, as much in the window layers.
+    const int64_t block = 16 * 24 * 1024;
+    EXPECT_EQ(found->kv.bytes(),
+              block * (found->kv.full_block_count + found->kv.window_block_count));
+    EXPECT_LE(found->kv.bytes(), kGiB);
+    EXPECT_GT(found->kv.bytes() + block, kGiB);
+    EXPECT_EQ(found->context_tokens_max, found->kv.full_block_count * 16);
+    EXPECT_EQ(found->max_sequences(), 1);
+    EXPECT_EQ(found->kv.window_block_live, 4 * 10 + 512 / 16);
+    EXPECT_EQ(found->kv.window_block_count > found->kv.window_block_live, prefix_cache);
+  }
+}
+
+TEST(Footprint, TakesNoMoreThanCouldBeUsed) {
+  const auto found =
+      footprint(gpt_oss_20b(), {.sequences_max = 2, .context_tokens = 100, .kv_bytes = 64 * kGiB});
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->kv.full_block_count, 2 * 7);
+  EXPECT_EQ(found->context_tokens_max, 100);
+  EXPECT_EQ(found->max_sequences(), 2);
+  EXPECT_LT(found->kv.bytes(), kGiB);
+}
+
+TEST(Footprint, BothGroupsKeepAboutAsManyConversations) {
+  const auto found = footprint(gpt_oss_20b(), {.kv_bytes = 4 * kGiB});
+  ASSERT_TRUE(found.ok());
+  const double by_full = found->kv.full_block_count / (4096.0 / 16);
+  const double by_window = (found->kv.window_block_count - found->kv.window_block_live) /
+                           static_cast<double>(kv::lasting_window_blocks(4096, 128, 16));
+  EXPECT_NEAR(by_full, by_window, 0.1);
+  EXPECT_GT(by_full, 30);
+}
+
+// A context that was asked for goes before the prefix cache's share.
+TEST(Footprint, ARequestComesFirst) {
+  const int live = 4 * 10 + 32;
+  const int fits = 2730 - live;  // blocks of 384 KiB in 1 GiB
+  for (const int blocks : {100, 2000, fits}) {
+    const auto found = footprint(
+        gpt_oss_20b(), {.sequences_max = 4, .context_tokens = blocks * 16, .kv_bytes = kGiB});
+    ASSERT_TRUE(found.ok()) << found.error().message;
+    EXPECT_EQ(found->context_tokens_max, blocks * 16);
+    EXPECT_GE(found->max_sequences(), 1);
+    EXPECT_LE(found->kv.bytes(), kGiB);
+  }
+  EXPECT_FALSE(footprint(gpt_oss_20b(),
+                         {.sequences_max = 4, .context_tokens = (fits + 1) * 16, .kv_bytes = kGiB})
+                   .ok());
+}
+
+TEST(Footprint, RefusesWithNumbers) {
+  const auto found = footprint(gpt_oss_20b(), {.context_tokens = 131'072, .kv_bytes = kGiB});
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kDoesNotFit);
+  EXPECT_THAT(found.error().message, HasSubstr("131072 tokens"));
+  EXPECT_EQ(
+      footprint(gpt_oss_20b(), {.context_tokens = 200'000, .kv_bytes = 64 * kGiB}).error().code,
+      ErrorCode::kDoesNotFit);
+}
+
+TEST(Footprint, UtilizationCountsEverything) {
+  const auto found =
+      footprint(gpt_oss_20b(), {.memory_utilization = 0.9, .memory_bytes = 24 * kGiB});
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  const auto allowed = static_cast<int64_t>(0.9 * 24.0 * static_cast<double>(kGiB));
+  EXPECT_LE(found->bytes(), allowed);
+  EXPECT_GT(found->bytes() + found->kv.full_block_bytes, allowed);
+
+  const auto swapping = footprint(
+      gpt_oss_20b(), {.swap_bytes = kGiB, .memory_utilization = 0.9, .memory_bytes = 24 * kGiB});
+  ASSERT_TRUE(swapping.ok());
+  EXPECT_LE(swapping->bytes(), allowed);
+  EXPECT_LT(swapping->kv.bytes(), found->kv.bytes());
+  EXPECT_GT(swapping->swap.bytes(), kGiB - found->kv.full_block_bytes);
+}
+
+TEST(Footprint, UtilizationThatWeightsAloneExceedIsRefused) {
+  const auto found =
+      footprint(gpt_oss_20b(), {.memory_utilization = 0.5, .memory_bytes = 24 * kGiB});
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kDoesNotFit);
+  EXPECT_THAT(found.error().message, HasSubstr("--memory-utilization 0.5 of 25769803776 bytes"));
+}
+
+TEST(Footprint, TwoWordsAboutTheSameMemoryAreRefused) {
+  const auto found = footprint(
+      gpt_oss_20b(), {.kv_bytes = kGiB, .memory_utilization = 0.9, .memory_bytes = 24 * kGiB});
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(found.error().message, HasSubstr("--kv-cache-memory and --memory-utilization"));
+}
+
+TEST(Footprint, WithoutAWordHalfOfWhatIsLeft) {
+  const auto found = footprint(gpt_oss_20b(), {.memory_bytes = 24 * kGiB});
+  ASSERT_TRUE(found.ok());
+  const int64_t left = 24 * kGiB - found->weights.bytes() - found->workspace.bytes();
+  EXPECT_LE(found->kv.bytes(), left / 2);
+  EXPECT_GT(found->kv.bytes() + found->kv.full_block_bytes, left / 2);
+}
+
+TEST(Footprint, SwapStaysWithinItsBytesAndLeavesLessThanTwoBlocksOver) {
+  const auto plain = footprint(gpt_oss_20b(), {.kv_bytes = kGiB});
+  ASSERT_TRUE(plain.ok());
+  const int64_t block = plain->kv.full_block_bytes;
+  for (int64_t bytes = 0; bytes < 3 * kGiB; bytes += 97 * block / 3 + 1) {
+    const auto found = footprint(gpt_oss_20b(), {.swap_bytes = bytes, .kv_bytes = kGiB});
+    ASSERT_TRUE(found.ok());
+    const KvAllocated& swap = found->swap;
+    EXPECT_LE(swap.bytes(), bytes);
+    EXPECT_EQ(swap.full_block_count == 0, swap.window_block_count == 0);
+    if (swap.bytes() > 0) {
+      EXPECT_GT(swap.bytes() + block, bytes);
+    }
+    EXPECT_EQ(swap.dtype, found->kv.dtype);
+    EXPECT_EQ(swap.block_tokens, found->kv.block_tokens);
+  }
+  const auto as_much =
+      footprint(gpt_oss_20b(), {.swap_bytes = plain->kv.bytes(), .kv_bytes = kGiB});
+  ASSERT_TRUE(as_much.ok());
+  EXPECT_EQ(as_much->swap.full_block_count, plain->kv.full_block_count);
+  EXPECT_EQ(as_much->swap.window_block_count, plain->kv.window_block_count);
+}
+
+TEST(Footprint, ModelsOfOneGroupOnly) {
+  checkpoint::ModelConfig config = gpt_oss_20b();
+  config.layer_is_sliding.assign(24, true);
+  EXPECT_FALSE(footprint(config, {.kv_bytes = 1024}).ok());
+  const auto sliding = footprint(config, {.kv_bytes = kGiB});
+  ASSERT_TRUE(sliding.ok());
+  EXPECT_LE(sliding->kv.bytes(), kGiB);
+  EXPECT_EQ(sliding->context_tokens_max, config.context_max);
+  config.layer_is_sliding.assign(24, false);
+  const auto full = footprint(config, {.kv_bytes = kGiB});
+  ASSERT_TRUE(full.ok());
+  EXPECT_GT(full->kv.bytes() + full->kv.full_block_bytes, kGiB);
+}
+
+TEST(Footprint, JsonHasTheNamesThatScriptsRead) {
+  const auto found = footprint(gpt_oss_20b(), {.kv_bytes = kGiB});
+  ASSERT_TRUE(found.ok());
+  const Json json = to_json(*found);
+  EXPECT_EQ(json.integer("weights"), found->weights.bytes());
+  EXPECT_EQ(json.integer("kv_allocated"), found->kv.bytes());
+  EXPECT_EQ(json.integer("kv_formula"),
+            found->kv_formula.bytes(found->kv.token_count(), found->sequences_max));
+  EXPECT_EQ(json.integer("workspace"), found->workspace.bytes());
+  EXPECT_EQ(json.integer("max_sequences"), 1);
+}
+
+}  // namespace
+}  // namespace pelton::cost_model

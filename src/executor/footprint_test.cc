@@ -1,0 +1,132 @@
+// What is foreseen and what is allocated are the same bytes: the allocators report theirs.
+#include "cost_model/footprint.h"
+
+#include <filesystem>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "base/thread_pool.h"
+#include "checkpoint/synthetic.h"
+#include "executor/local_executor.h"
+#include "tensor/kv_block.h"
+
+namespace pelton::executor {
+namespace {
+
+using tensor::DType;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+std::string tiny() {
+  return std::string(PELTON_SOURCE_DIR) + "/testdata/golden/tiny";
+}
+
+models::KvStorage::Options storage_of(const cost_model::KvAllocated& kv) {
+  return {.dtype = kv.dtype,
+          .block_tokens = kv.block_tokens,
+          .full_block_count = kv.full_block_count,
+          .window_block_count = kv.window_block_count};
+}
+
+// Reserving is not using: the large ones cost address space only.
+TEST(Footprint, KvIsAllocatedToTheByteInEveryTypeAndBlockSize) {
+  for (const char* like : {"gpt-oss-20b", "gpt-oss-120b"}) {
+    const auto options = checkpoint::synthetic_like(like, 0);
+    ASSERT_TRUE(options.ok());
+    const auto config = checkpoint::parse_model_config(options->config, nullptr, like);
+    ASSERT_TRUE(config.ok());
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBf16, DType::kF8E4m3, DType::kI8}) {
+      for (const int block_tokens : {8, 16, 32, 128}) {
+        const auto foreseen = cost_model::footprint(*config, {.block_tokens = block_tokens,
+                                                              .kv_dtype = dtype,
+                                                              .swap_bytes = 777 * kMiB,
+                                                              .kv_bytes = 3001 * kMiB + 12345});
+        ASSERT_TRUE(foreseen.ok()) << foreseen.error().message;
+        for (const cost_model::KvAllocated& kv : {foreseen->kv, foreseen->swap}) {
+          const auto storage = models::KvStorage::allocate(*config, storage_of(kv));
+          ASSERT_TRUE(storage.ok());
+          EXPECT_EQ(storage->bytes(), kv.bytes())
+              << like << " " << tensor::kv_type_name(dtype) << " " << block_tokens;
+          EXPECT_GT(kv.bytes(), 700 * kMiB);
+        }
+      }
+    }
+  }
+}
+
+// LocalExecutor CHECKs what it has allocated against its footprint; that is proved here for shapes
+// of all sorts, and that the numbers are those anyone else would foresee.
+TEST(Footprint, TheExecutorAllocatesWhatIsForeseen) {
+  const auto checkpoint = checkpoint::Checkpoint::open(tiny());
+  ASSERT_TRUE(checkpoint.ok());
+  for (const char* kernels : {"auto", "reference"}) {
+    for (const int threads : {1, 2}) {
+      for (const int batch : {1, 33, 512}) {
+        const LocalExecutor::Options options{.kernels = kernels,
+                                             .threads = threads,
+                                             .sequences_max = 1 + batch % 7,
+                                             .batch_tokens_max = batch,
+                                             .prefix_cache = batch > 1,
+                                             .context_tokens = 200,
+                                             .kv_bytes = 64 * kMiB,
+                                             .swap_bytes = batch == 33 ? 5 * kMiB : 0};
+        const auto request = LocalExecutor::memory_request(options);
+        ASSERT_TRUE(request.ok()) << request.error().message;
+        const auto foreseen = cost_model::footprint(*checkpoint, *request);
+        ASSERT_TRUE(foreseen.ok());
+        const auto executor = LocalExecutor::create(*checkpoint, options);
+        ASSERT_TRUE(executor.ok()) << executor.error().message;
+        EXPECT_EQ(cost_model::to_json((*executor)->footprint()), cost_model::to_json(*foreseen));
+        const engine::ExecutorCapacity& capacity = (*executor)->capacity();
+        EXPECT_EQ(capacity.full_block_count, foreseen->kv.full_block_count);
+        EXPECT_EQ(capacity.window_block_count, foreseen->kv.window_block_count);
+        EXPECT_EQ(capacity.host_full_block_count > 0, batch == 33);
+      }
+    }
+  }
+}
+
+TEST(Footprint, EveryLayoutOfWeightsIsForeseen) {
+  const std::string folder = testing::TempDir() + "footprint_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  base::ThreadPool pool({.threads = 1});
+  const auto quiet = [](int64_t, int64_t) {};
+  const checkpoint::SyntheticOptions model = checkpoint::synthetic_tiny(512);
+  const std::vector<std::string> models{folder + "/hf", folder + "/original", folder + "/bf16.gguf",
+                                        folder + "/q8.gguf"};
+  ASSERT_TRUE(checkpoint::write_synthetic(model, models[0], pool, quiet).ok());
+  ASSERT_TRUE(checkpoint::write_synthetic_original(model, models[1], pool, quiet).ok());
+  for (const auto& [file, type] : {std::pair(models[2], DType::kBf16), {models[3], DType::kQ8_0}}) {
+    const auto written =
+        checkpoint::write_synthetic_gguf(model, {.matrices = type}, file, pool, quiet);
+    ASSERT_TRUE(written.ok()) << written.error().message;
+  }
+  for (const std::string& path : models) {
+    const auto checkpoint = checkpoint::Checkpoint::open(path);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+    const auto executor = LocalExecutor::create(
+        *checkpoint, {.threads = 1, .context_tokens = 100, .kv_bytes = 64 * kMiB});
+    ASSERT_TRUE(executor.ok()) << executor.error().message;  // and no CHECK failed
+    EXPECT_EQ((*executor)->footprint().weights.mapped, checkpoint->weight_bytes());
+    EXPECT_GT((*executor)->footprint().weights.owned, 0);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Footprint, FastKernelsRefuseOtherBlockSizes) {
+  const auto refused = LocalExecutor::memory_request({.block_tokens = 32});
+  const auto plain = LocalExecutor::memory_request({.kernels = "reference", .block_tokens = 32});
+  ASSERT_TRUE(plain.ok());
+  EXPECT_EQ(plain->block_tokens, 32);
+  if (LocalExecutor::memory_request({})->kernels == cost_model::KernelKind::kReference) {
+    GTEST_SKIP() << "this processor has no fast kernels";
+  }
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("--block-size 32"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pelton::executor
