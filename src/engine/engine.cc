@@ -234,11 +234,13 @@ void Engine::Loop::emit(Scheduler::Event event) {
 void Engine::Loop::publish_stats() {
   stats_.running.store(scheduler_.running_count(), std::memory_order_relaxed);
   stats_.waiting.store(scheduler_.waiting_count(), std::memory_order_relaxed);
-  stats_.preemptions.store(scheduler_.preemption_count(), std::memory_order_relaxed);
+  const SchedulerCounters& counters = scheduler_.counters();
+  stats_.preemptions.store(counters.preemptions_recompute + counters.preemptions_swap,
+                           std::memory_order_relaxed);
   stats_.full_blocks_used.store(scheduler_.full_blocks_used(), std::memory_order_relaxed);
   stats_.window_blocks_used.store(scheduler_.window_blocks_used(), std::memory_order_relaxed);
-  stats_.prefix_tokens_asked.store(scheduler_.prompt_tokens_seated(), std::memory_order_relaxed);
-  stats_.prefix_tokens_found.store(scheduler_.prompt_tokens_cached(), std::memory_order_relaxed);
+  stats_.prefix_tokens_asked.store(counters.prompt_tokens, std::memory_order_relaxed);
+  stats_.prefix_tokens_found.store(counters.prompt_tokens_cached, std::memory_order_relaxed);
 }
 
 void Engine::Loop::publish_ledger() {

@@ -14,9 +14,13 @@ struct Ledger {
     int kept = 0;    // hold a computed prefix that nobody uses now; free as soon as needed
     int held = 0;    // by sequences and pins; pinned ones included
     int pinned = 0;  // for good
+
+    bool released() const { return held == pinned && free + kept + held == total; }
   };
   Blocks full;
   Blocks window;
+  Blocks host_full;  // in the host's memory: held by sequences that were swapped out
+  Blocks host_window;
 
   int running = 0;  // sequences with a seat
   int waiting = 0;  // sequences without
@@ -33,9 +37,8 @@ struct Ledger {
   // Nothing that a request could have left behind.
   bool clean() const {
     return running == 0 && waiting == 0 && landing == 0 && steps_in_flight == 0 && streams == 0 &&
-           queued == 0 && queued_tokens == 0 && full.held == full.pinned &&
-           window.held == window.pinned && full.free + full.kept + full.held == full.total &&
-           window.free + window.kept + window.held == window.total;
+           queued == 0 && queued_tokens == 0 && full.released() && window.released() &&
+           host_full.released() && host_window.released();
   }
 };
 

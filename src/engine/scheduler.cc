@@ -83,6 +83,16 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
                     .block_tokens = capacity.block_tokens,
                     .events = options.events,
                     .group = kv::Group::kWindow}),
+      host_full_pool_({.block_count = capacity.host_full_block_count,
+                       .block_tokens = capacity.block_tokens,
+                       .events = options.events,
+                       .group = kv::Group::kFull,
+                       .tier = kv::Tier::kHost}),
+      host_window_pool_({.block_count = capacity.host_window_block_count,
+                         .block_tokens = capacity.block_tokens,
+                         .events = options.events,
+                         .group = kv::Group::kWindow,
+                         .tier = kv::Tier::kHost}),
       queue_(options.policy.fairness) {
   CHECK(capacity.sequences_max > 0 && capacity.batch_tokens_max > 0);
   CHECK(capacity.window_tokens > 0);
@@ -95,12 +105,32 @@ Scheduler::~Scheduler() = default;
 
 Result<SequenceId> Scheduler::submit(request::GenerationRequest request) {
   TRY(check_request(request, unpinned_capacity()));
+  return enter(std::move(request), kNoFamily);
+}
+
+Result<std::vector<SequenceId>> Scheduler::submit_answers(const request::GenerationRequest& request,
+                                                          int count) {
+  CHECK(count > 0);
+  TRY(check_request(request, unpinned_capacity()));
+  const SequenceId family = count > 1 ? next_id_ : kNoFamily;
+  std::vector<SequenceId> ids;
+  for (int i = 0; i < count; ++i) {
+    request::GenerationRequest one = request;
+    one.sampling.seed += static_cast<uint64_t>(i);
+    one.pin_prefix = request.pin_prefix && i == 0;
+    ids.push_back(enter(std::move(one), family));
+  }
+  return ids;
+}
+
+SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId family) {
   const SequenceId id = next_id_++;
-  Sequence& sequence =
-      sequences_
-          .emplace(std::piecewise_construct, std::forward_as_tuple(id),
-                   std::forward_as_tuple(id, std::move(request), full_pool_, window_pool_))
-          .first->second;
+  const SequencePools pools{full_pool_, window_pool_, host_full_pool_, host_window_pool_};
+  Sequence& sequence = sequences_
+                           .emplace(std::piecewise_construct, std::forward_as_tuple(id),
+                                    std::forward_as_tuple(id, std::move(request), pools))
+                           .first->second;
+  sequence.family = family;
   sequence.tokens = std::move(sequence.request.prompt);
   sequence.prompt_count = static_cast<int>(sequence.tokens.size());
   sequence.output_max = sequence.request.stop.max_new_tokens;
@@ -144,10 +174,20 @@ void Scheduler::end_overdue(int64_t now_ns) {
 // Steps run in order, so a block that only submitted steps read may be written by the next one. But
 // what is to be remembered has to stay until its step has succeeded.
 void Scheduler::return_unseen_blocks() {
-  for (Sequence* sequence : running_) {
-    const int position = options_.prefix_cache ? sequence->settled : sequence->computed;
-    sequence->window.drop_before(position - capacity_.window_tokens + 1);
+  for (Sequence* sequence : running_) return_unseen_blocks(*sequence, ForSiblings::kKeep);
+}
+
+// Whether there were any. For the one plan after its prompt is done, a sequence keeps what its
+// siblings need to go on from there.
+bool Scheduler::return_unseen_blocks(Sequence& sequence, ForSiblings for_siblings) {
+  int position = waits_for_settling(sequence) ? sequence.settled : sequence.computed;
+  if (sequence.family != kNoFamily && for_siblings == ForSiblings::kKeep &&
+      sequence.settled <= sequence.prompt_count) {
+    position = std::min(position, sequence.prompt_count - 1);
   }
+  const int dropped_before = sequence.window.dropped_count();
+  sequence.window.drop_before(position - capacity_.window_tokens + 1);
+  return sequence.window.dropped_count() > dropped_before;
 }
 
 // Choosing one sequence may preempt others, but only later ones: the index stays right.
@@ -173,20 +213,26 @@ void Scheduler::choose_prefills() {
 
 void Scheduler::admit_waiting() {
   std::vector<SequenceId> passed_over;
+  int look_ups_passed_over = 0;
   while (std::min(budget_, prompt_budget_) > 0 && !free_seats_.empty()) {
     const std::optional<SequenceId> next = queue_.next(passed_over);
     if (!next) break;
     Sequence& sequence = sequences_.at(*next);
-    if (sequence.in_flight > 0) break;  // preempted, and a token of it is still on its way
-    const Hit hit = look_up(sequence);
-    if (comes_soon(sequence, hit)) {
+    // Preempted, and a token of it or its copy in the host's memory is still on its way.
+    if (sequence.in_flight > 0) break;
+    if (sibling_computes_prompt(sequence)) {
       passed_over.push_back(*next);
-      if (static_cast<int>(passed_over.size()) == kPassedOverMax) break;
       continue;
     }
-    if (!blocks_suffice(sequence, hit)) break;
+    const Found found = look_up(sequence);
+    if (comes_soon(sequence, found)) {
+      passed_over.push_back(*next);
+      if (++look_ups_passed_over == kPassedOverMax) break;
+      continue;
+    }
+    if (!blocks_suffice(sequence, found)) break;
     leave_line(sequence);
-    seat(sequence, hit);
+    seat(sequence, found);
     choose(sequence);
   }
 }
@@ -201,18 +247,19 @@ void Scheduler::leave_line(Sequence& sequence) {
                 {.id = sequence.id, .priority = sequence.request.priority, .rank = sequence.rank});
 }
 
-void Scheduler::seat(Sequence& sequence, const Hit& hit) {
+void Scheduler::seat(Sequence& sequence, const Found& found) {
   running_.insert(std::lower_bound(running_.begin(), running_.end(), &sequence, Earlier{}),
                   &sequence);
   sequence.stage = Sequence::Stage::kRunning;
   sequence.seat = free_seats_.back();
   free_seats_.pop_back();
-  adopt(sequence, hit);
+  adopt(sequence, found);
   if (!sequence.was_seated) {
     sequence.was_seated = true;
     sequence.cached = sequence.computed;
-    prompt_tokens_seated_ += sequence.prompt_count;
-    prompt_tokens_cached_ += sequence.cached;
+    counters_.prompt_tokens += sequence.prompt_count;
+    (found.by == Found::By::kFork ? counters_.prompt_tokens_shared
+                                  : counters_.prompt_tokens_cached) += sequence.cached;
     // At once, so that of many seats that are free each tenant gets its share.
     queue_.charge(sequence.request.tenant, sequence.prompt_count - sequence.cached);
   }
@@ -238,7 +285,8 @@ void Scheduler::choose(Sequence& sequence) {
       return;
     }
     // Its own window blocks come back with the step that is in flight.
-    const bool comes_back = options_.prefix_cache && sequence.settled < sequence.computed;
+    if (return_unseen_blocks(sequence, ForSiblings::kReturn)) continue;
+    const bool comes_back = waits_for_settling(sequence) && sequence.settled < sequence.computed;
     if (comes_back && sequence.full.reach() > sequence.computed) return;
     Sequence* const giving = whom_to_preempt(sequence);
     // The last one waits for blocks and keeps what it has: whoever needs those may still take them.
@@ -250,7 +298,7 @@ void Scheduler::choose(Sequence& sequence) {
 // Enough for all its known tokens, beside what the running ones still need for theirs: admitting
 // more would only preempt it again before its prefill is done. A hit costs room too, unless
 // somebody holds its blocks anyway.
-bool Scheduler::blocks_suffice(const Sequence& arriving, const Hit& hit) const {
+bool Scheduler::blocks_suffice(const Sequence& arriving, const Found& found) const {
   int full_free = full_pool_.free_count();
   int window_free = window_pool_.free_count();
   const bool to_the_end = options_.policy.order == SchedulingPolicy::Order::kDecodeFirst;
@@ -260,55 +308,31 @@ bool Scheduler::blocks_suffice(const Sequence& arriving, const Hit& hit) const {
         0, full_pool_.blocks_for(length) - static_cast<int>(sequence->full.blocks().size()));
     window_free -= std::max(0, window_span(*sequence) - sequence->window.held_count());
   }
-  const auto held = [](const kv::BlockPool& pool, const std::vector<BlockId>& blocks) {
-    return static_cast<int>(std::count_if(blocks.begin(), blocks.end(),
-                                          [&](BlockId block) { return pool.holders(block) > 0; }));
+  const auto held = [](const kv::BlockPool& pool, const std::vector<Found::Block>& blocks) {
+    return static_cast<int>(std::count_if(
+        blocks.begin(), blocks.end(),
+        [&](const Found::Block& one) { return one.is_shared() && pool.holders(one.block) > 0; }));
   };
   return full_pool_.blocks_for(static_cast<int>(arriving.tokens.size())) -
-                 held(full_pool_, hit.full) <=
+                 held(full_pool_, found.full) <=
              full_free &&
-         window_span(arriving) - held(window_pool_, hit.window) <= window_free;
+         window_span(arriving) - held(window_pool_, found.window) <= window_free;
 }
 
 int Scheduler::window_span(const Sequence& sequence) const {
   return std::min(window_pool_.blocks_for(sequence.computed_max()), window_span_max(capacity_));
 }
 
-// Of the later ones that hold anything, the one whose going loses the least work; the last of
-// equals.
-Sequence* Scheduler::whom_to_preempt(const Sequence& needy) const {
-  Sequence* least = nullptr;
-  for (size_t i = running_.size(); i-- > 0 && running_[i] != &needy;) {
-    if (running_[i]->full.blocks().empty()) continue;
-    if (least == nullptr || running_[i]->computed < least->computed) least = running_[i];
-  }
-  return least;
-}
-
-void Scheduler::preempt(Sequence& sequence) {
-  if (sequence.chosen > 0) {
-    budget_ += sequence.chosen;
-    if (!sequence.decoding()) prompt_budget_ += sequence.chosen;
-    sequence.chosen = 0;
-    chosen_.erase(std::find(chosen_.begin(), chosen_.end(), &sequence));
-  }
-  leave_seat(sequence);
-  sequence.stage = Sequence::Stage::kWaiting;
-  sequence.computed = 0;
-  sequence.settled = 0;
-  wait_in_line(sequence);
-  ++preemption_count_;
-  events_.push_back({.id = sequence.id, .seating = Event::Seating::kPreempted});
-}
-
 StepPlan Scheduler::write_plan() {
   StepPlan plan;
-  if (chosen_.empty()) return plan;
+  if (chosen_.empty() && copies_.empty()) return plan;
   plan.step = next_step_++;
+  plan.copies.swap(copies_);
   plan.sequences.reserve(chosen_.size());
   plan.tokens.reserve(static_cast<size_t>(capacity_.batch_tokens_max - budget_));
   UncommittedStep& uncommitted = uncommitted_.emplace_back();
   uncommitted.step = plan.step;
+  uncommitted.swapped_out.swap(swapped_out_);
   uncommitted.rows.reserve(chosen_.size());
   for (Sequence* sequence : chosen_) {
     write_row(*sequence, plan);
@@ -372,10 +396,11 @@ void Scheduler::commit(StepResult result) {
         end(*row.sequence, FinishReason::kError, result.error);
       }
     }
-    return;
+  } else {
+    CHECK(result.sequences.size() == step.rows.size(), "a result without some of its rows");
+    for (size_t i = 0; i < step.rows.size(); ++i) commit_row(step.rows[i], i, result);
   }
-  CHECK(result.sequences.size() == step.rows.size(), "a result without some of its rows");
-  for (size_t i = 0; i < step.rows.size(); ++i) commit_row(step.rows[i], i, result);
+  for (Sequence* sequence : step.swapped_out) commit_swap(*sequence, result.error.has_value());
 }
 
 void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step) {
@@ -390,8 +415,10 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   } else if (result.error) {
     end(sequence, FinishReason::kError, std::move(*result.error));
   } else {
-    // A preempted sequence holds nothing that could be settled.
+    // What a sequence that was swapped out has settled gets its names when the copies are there;
+    // one that was preempted otherwise holds nothing that could be settled.
     if (sequence.stage == Sequence::Stage::kRunning) settle(sequence, row.end);
+    if (sequence.swapped_out()) sequence.settled = row.end;
     if (row.sampled) {
       accept(sequence, std::move(step.tokens[static_cast<size_t>(result.tokens.first)]));
     }
@@ -442,6 +469,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
     leave_seat(sequence);
   } else {
     leave_line(sequence);
+    forget_host_copy(sequence);
   }
   charge_output(sequence);
   queue_.leave(sequence.request.tenant);

@@ -4,16 +4,18 @@
 // A step carries one token of each decoding sequence first, then prefill chunks of the running
 // ones, then newly admitted sequences, until its token budget is spent. Running ones go in the
 // order of their ranks (priority and arrival); who of the waiting is next the fair queue says. When
-// blocks run out, a later sequence makes room for an earlier one: its blocks are returned, and it
-// waits to be computed again from its known tokens. The first in order can always go on, so every
-// sequence ends.
+// blocks run out, a later sequence makes room for an earlier one: its blocks are copied to the
+// host's memory if there is room, and otherwise returned, so that it waits to be computed again
+// from its known tokens. The first in order can always go on, so every sequence ends.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -37,6 +39,26 @@ namespace pelton::engine {
 Result<void> check_request(const request::GenerationRequest& request,
                            const ExecutorCapacity& capacity);
 
+// Since the start.
+struct SchedulerCounters {
+  // When sequences are seated for the first time: tokens of their prompts; of these, found in the
+  // prefix cache, on the device or the host; and taken over from another answer to the same
+  // request.
+  int64_t prompt_tokens = 0;
+  int64_t prompt_tokens_cached = 0;
+  int64_t prompt_tokens_shared = 0;
+
+  int64_t preemptions_recompute = 0;  // blocks returned
+  int64_t preemptions_swap = 0;       // blocks copied out
+  int64_t tokens_lost = 0;            // computed, and thrown away by preemptions
+
+  // Copies of blocks of either group: out to the host; back from it, hits of others included; and
+  // on the device, where answers part.
+  int64_t blocks_swapped_out = 0;
+  int64_t blocks_swapped_in = 0;
+  int64_t blocks_forked = 0;
+};
+
 class Scheduler {
  public:
   struct Options {
@@ -53,7 +75,7 @@ class Scheduler {
     SequenceId id = 0;
     std::optional<SampledToken> token;
     std::unique_ptr<StreamEnd> end;  // apart, because it is rare and large
-    enum class Seating { kNone, kSeated, kPreempted } seating = Seating::kNone;
+    enum class Seating { kNone, kSeated, kPreempted, kSwappedOut } seating = Seating::kNone;
     Seat seat = -1;  // kSeated: which one
   };
 
@@ -63,6 +85,11 @@ class Scheduler {
   // It joins at the next plan with a free seat. Errors: as check_request, pinned blocks being out
   // of reach.
   Result<SequenceId> submit(request::GenerationRequest request);
+
+  // `count` answers to one prompt, which is computed once: sequences of their own, that differ in
+  // their seeds, which are the request's and the numbers after it. The first of them pins.
+  Result<std::vector<SequenceId>> submit_answers(const request::GenerationRequest& request,
+                                                 int count);
 
   // Ends it now, with kCancelled or with `error`; unknown and ended ids are ignored. A row in a
   // submitted step is discarded when that step is committed.
@@ -88,9 +115,7 @@ class Scheduler {
 
   int running_count() const { return static_cast<int>(running_.size()); }
   int waiting_count() const { return queue_.waiting_count(); }
-  int64_t preemption_count() const { return preemption_count_; }
-  int64_t prompt_tokens_seated() const { return prompt_tokens_seated_; }
-  int64_t prompt_tokens_cached() const { return prompt_tokens_cached_; }
+  const SchedulerCounters& counters() const { return counters_; }
   const kv::BlockPool& full_pool() const { return full_pool_; }
   const kv::BlockPool& window_pool() const { return window_pool_; }
   int full_blocks_used() const { return full_pool_.used_count(); }
@@ -114,10 +139,18 @@ class Scheduler {
     bool sampled;
     int end;  // the position after the last one computed
   };
-  // What a waiting sequence would find in the prefix cache.
-  struct Hit {
-    std::vector<BlockId> full;    // from the first block on
-    std::vector<BlockId> window;  // the last ones of as many
+  // What a waiting sequence need not compute, and where that lies now.
+  struct Found {
+    struct Block {
+      kv::Tier tier = kv::Tier::kDevice;
+      BlockId block = kNoBlock;
+      bool will_be_written = false;  // so it needs a copy, though it lies on the device
+      bool is_shared() const { return tier == kv::Tier::kDevice && !will_be_written; }
+    };
+    enum class By { kName, kSwap, kFork } by = By::kName;
+    int tokens = 0;
+    std::vector<Block> full;    // from the first block on
+    std::vector<Block> window;  // the last ones of as many
   };
   // The blocks of a prompt that stays.
   struct Pin {
@@ -130,30 +163,59 @@ class Scheduler {
   struct UncommittedStep {
     int64_t step;
     std::vector<PlannedRow> rows;
+    std::vector<Sequence*> swapped_out;  // in this step; none of them has a row in it
   };
 
   void end_overdue(int64_t now_ns);
   void return_unseen_blocks();
+  enum class ForSiblings { kKeep, kReturn };
+  bool return_unseen_blocks(Sequence& sequence, ForSiblings for_siblings);
   void choose_decodes();
   void choose_prefills();
   void admit_waiting();
-  void seat(Sequence& sequence, const Hit& hit);
+  void seat(Sequence& sequence, const Found& found);
   StepPlan write_plan();
   void write_row(Sequence& sequence, StepPlan& plan);
 
   void choose(Sequence& sequence);
-  bool blocks_suffice(const Sequence& arriving, const Hit& hit) const;
-  bool comes_soon(const Sequence& arriving, const Hit& hit) const;
+  bool blocks_suffice(const Sequence& arriving, const Found& found) const;
+  bool comes_soon(const Sequence& arriving, const Found& found) const;
+  const Sequence* running_sibling(const Sequence& sequence) const;
+  bool sibling_computes_prompt(const Sequence& sequence) const;
   int window_span(const Sequence& sequence) const;
+  // What it has computed is to be found by others, so it stays until its step has succeeded.
+  bool waits_for_settling(const Sequence& sequence) const {
+    return options_.prefix_cache || sequence.family != kNoFamily;
+  }
   Sequence* whom_to_preempt(const Sequence& needy) const;
   void preempt(Sequence& sequence);
+  // The first block that the query at `position` looks back into.
+  int first_window_entry(int position) const {
+    return std::max(0, position - capacity_.window_tokens + 1) / capacity_.block_tokens;
+  }
+  bool can_swap_out(const Sequence& sequence) const;
+  void swap_out(Sequence& sequence);
+  void commit_swap(Sequence& sequence, bool failed);
+  void forget_host_copy(Sequence& sequence);
   void wait_in_line(Sequence& sequence);
   void leave_line(Sequence& sequence);
   void charge_output(Sequence& sequence);
 
   void name_blocks(Sequence& sequence) const;
-  Hit look_up(Sequence& sequence) const;
-  void adopt(Sequence& sequence, const Hit& hit);
+  Found look_up(Sequence& sequence) const;
+  Found find_by_name(Sequence& sequence) const;
+  Found find_swapped_out(Sequence& sequence) const;
+  std::optional<Found> find_in_sibling(const Sequence& sequence) const;
+  Found::Block find_block(kv::Group group, const kv::BlockHash& hash) const;
+  void adopt(Sequence& sequence, const Found& found);
+  bool adopt_group(kv::Group group, kv::BlockTable& table, int first,
+                   std::span<const Found::Block> found);
+  SequenceId enter(request::GenerationRequest request, SequenceId family);
+  kv::BlockPool& pool(kv::Group group, kv::Tier tier) {
+    const bool full = group == kv::Group::kFull;
+    if (tier == kv::Tier::kHost) return full ? host_full_pool_ : host_window_pool_;
+    return full ? full_pool_ : window_pool_;
+  }
   void settle(Sequence& sequence, int end);
   kv::BlockPool::Rank window_rank(const Sequence& sequence, int block) const;
   void pin(Sequence& sequence);
@@ -172,6 +234,8 @@ class Scheduler {
   const kv::BlockHasher hasher_;
   kv::BlockPool full_pool_;
   kv::BlockPool window_pool_;
+  kv::BlockPool host_full_pool_;
+  kv::BlockPool host_window_pool_;
   std::vector<Seat> free_seats_;
 
   std::unordered_map<SequenceId, Sequence> sequences_;  // its nodes do not move
@@ -188,12 +252,12 @@ class Scheduler {
   int budget_ = 0;
   int prompt_budget_ = 0;  // of it, for prompts
   std::vector<Sequence*> chosen_;
+  std::vector<BlockCopy> copies_;
+  std::vector<Sequence*> swapped_out_;
 
   SequenceId next_id_ = 0;
   int64_t next_step_ = 0;
-  int64_t preemption_count_ = 0;
-  int64_t prompt_tokens_seated_ = 0;
-  int64_t prompt_tokens_cached_ = 0;
+  SchedulerCounters counters_;
 };
 
 }  // namespace pelton::engine

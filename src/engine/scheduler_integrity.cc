@@ -17,6 +17,8 @@ Ledger Scheduler::ledger() const {
   Ledger ledger;
   ledger.full = blocks(full_pool_, pinned_full_);
   ledger.window = blocks(window_pool_, pinned_window_);
+  ledger.host_full = blocks(host_full_pool_, 0);
+  ledger.host_window = blocks(host_window_pool_, 0);
   ledger.running = running_count();
   ledger.waiting = waiting_count();
   ledger.landing = static_cast<int>(sequences_.size()) - ledger.running - ledger.waiting;
@@ -26,11 +28,18 @@ Ledger Scheduler::ledger() const {
 }
 
 void Scheduler::check_integrity() const {
-  std::vector<int> full_holders(static_cast<size_t>(capacity_.full_block_count), 0);
-  std::vector<int> window_holders(static_cast<size_t>(capacity_.window_block_count), 0);
+  const auto none = [](const kv::BlockPool& pool) {
+    return std::vector<int>(static_cast<size_t>(pool.block_count()), 0);
+  };
+  std::vector<int> full_holders = none(full_pool_);
+  std::vector<int> window_holders = none(window_pool_);
+  std::vector<int> host_full_holders = none(host_full_pool_);
+  std::vector<int> host_window_holders = none(host_window_pool_);
   std::vector<bool> seats(static_cast<size_t>(capacity_.sequences_max), false);
   full_pool_.check_integrity();
   window_pool_.check_integrity();
+  host_full_pool_.check_integrity();
+  host_window_pool_.check_integrity();
   const auto count = [](std::vector<int>& holders, const kv::BlockTable& table) {
     for (const BlockId block : table.blocks()) {
       if (block != kNoBlock) ++holders[static_cast<size_t>(block)];
@@ -57,17 +66,27 @@ void Scheduler::check_integrity() const {
   CHECK(std::is_sorted(running_.begin(), running_.end(), Earlier{}));
   int waiting = 0;
   for (const auto& [id, sequence] : sequences_) {
-    if (sequence.stage != Sequence::Stage::kWaiting) continue;
+    if (sequence.stage != Sequence::Stage::kWaiting) {
+      CHECK(!sequence.swapped_out(), "a copy of what is on the device, or of nothing");
+      continue;
+    }
+    count(host_full_holders, sequence.host_full);
+    count(host_window_holders, sequence.host_window);
+    CHECK(sequence.swapped_out() == (sequence.computed > 0));
     CHECK(sequence.full.blocks().empty() && sequence.window.blocks().empty());
     ++waiting;
   }
   CHECK(waiting == queue_.waiting_count(), "somebody waits who is not in line");
-  for (size_t i = 0; i < full_holders.size(); ++i) {
-    CHECK(full_holders[i] == full_pool_.holders(static_cast<BlockId>(i)), "full block lost");
-  }
-  for (size_t i = 0; i < window_holders.size(); ++i) {
-    CHECK(window_holders[i] == window_pool_.holders(static_cast<BlockId>(i)), "window block lost");
-  }
+  const auto compare = [](const std::vector<int>& holders, const kv::BlockPool& pool,
+                          const char* words) {
+    for (size_t i = 0; i < holders.size(); ++i) {
+      CHECK(holders[i] == pool.holders(static_cast<BlockId>(i)), words);
+    }
+  };
+  compare(full_holders, full_pool_, "full block lost");
+  compare(window_holders, window_pool_, "window block lost");
+  compare(host_full_holders, host_full_pool_, "full block of the host lost");
+  compare(host_window_holders, host_window_pool_, "window block of the host lost");
   if (uncommitted_.empty()) {
     CHECK(sequences_.size() == running_.size() + static_cast<size_t>(waiting),
           "a sequence is lost");

@@ -1,7 +1,7 @@
 // Random workloads on the real scheduler and a modelled executor. Whatever the batch, the chunks,
-// the preemptions and the cancels: every request's output is what a plain loop over its own tokens
-// says, every block comes home, and nobody waits for ever. A failing seed is printed; PELTON_SEED=N
-// replays it, PELTON_SEEDS=N runs more of them.
+// the preemptions, the copies, the failed steps and the cancels: every request's output is what a
+// plain loop over its own tokens says, every block comes home, and nobody waits for ever. A failing
+// seed is printed; PELTON_SEED=N replays it, PELTON_SEEDS=N runs more of them.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -80,6 +80,10 @@ ExecutorCapacity random_capacity(Dice& dice) {
   capacity.sequences_max = dice.roll(1, 8);
   capacity.batch_tokens_max = dice.roll(1, 40);
   capacity.context_tokens_max = 200;
+  if (!dice.one_in(3)) {
+    capacity.host_full_block_count = dice.roll(1, 40);
+    capacity.host_window_block_count = dice.roll(1, 40);
+  }
   return capacity;
 }
 
@@ -135,7 +139,12 @@ class Workload {
         stems_(random_stems(dice_)),
         next_token_(checksum_tokens(kVocabulary)),
         scheduler_(capacity_, random_options(dice_, prefix_cache_)),
-        executor_({.capacity = capacity_, .next_token = next_token_}) {}
+        executor_({.capacity = capacity_,
+                   .next_token = next_token_,
+                   .fail_step = [this](const StepPlan& plan) { return fail(plan); }}) {
+    if (dice_.one_in(3)) failing_step_one_in_ = dice_.roll(5, 100);
+    seated_in_.resize(static_cast<size_t>(capacity_.sequences_max), -1);
+  }
 
   void play() {
     const int request_count = dice_.one_in(100) ? dice_.roll(100, 400) : dice_.roll(1, 36);
@@ -155,10 +164,20 @@ class Workload {
     for (const auto& [id, known] : known_) EXPECT_TRUE(known.ended) << "sequence " << id;
   }
 
-  int64_t preemption_count() const { return scheduler_.preemption_count(); }
-  int64_t finished_count() const { return finished_count_; }
-  int64_t submitted_count() const { return submitted_; }
-  int64_t cached_count() const { return scheduler_.prompt_tokens_cached(); }
+  // What the run came across.
+  struct Reached {
+    int64_t submitted = 0;
+    int64_t finished = 0;
+    int64_t failed = 0;             // sequences, with their step
+    int64_t failed_copies = 0;      // blocks, with their step
+    int64_t cancelled_swapped = 0;  // while their blocks were in the host's memory
+    SchedulerCounters counters;
+  };
+  Reached reached() const {
+    Reached reached = reached_;
+    reached.counters = scheduler_.counters();
+    return reached;
+  }
 
  private:
   struct Known {
@@ -166,22 +185,39 @@ class Workload {
     std::vector<TokenId> output;
     bool cancelled = false;
     bool has_deadline = false;
+    bool in_failed_step = false;
+    bool swapped_out = false;
     bool ended = false;
   };
 
   void submit(int turn) {
-    ++submitted_;
     request::GenerationRequest request = random_request(dice_, capacity_, stems_);
     if (dice_.one_in(10)) request.deadline_ns = turn + dice_.roll(0, 60);
-    Known known{.expected = by_definition(request, capacity_.window_tokens, next_token_),
-                .has_deadline = request.deadline_ns.has_value()};
-    const Result<SequenceId> id = scheduler_.submit(std::move(request));
-    if (!id.ok()) {
-      ASSERT_EQ(id.error().code, ErrorCode::kDoesNotFit) << id.error().message;
+    const int answers = dice_.one_in(6) ? dice_.roll(1, 6) : 1;
+    submitted_ += 1;
+    reached_.submitted += answers;
+    const Result<std::vector<SequenceId>> ids = scheduler_.submit_answers(request, answers);
+    if (!ids.ok()) {
+      ASSERT_EQ(ids.error().code, ErrorCode::kDoesNotFit) << ids.error().message;
       ASSERT_GT(scheduler_.ledger().full.pinned, 0);
       return;
     }
-    known_.emplace(id.value(), std::move(known));
+    for (const SequenceId id : ids.value()) {
+      known_.emplace(id,
+                     Known{.expected = by_definition(request, capacity_.window_tokens, next_token_),
+                           .has_deadline = request.deadline_ns.has_value()});
+      ++request.sampling.seed;
+    }
+  }
+
+  // Whoever has a row in a failed step ends with it; whose blocks were copied only does not.
+  std::optional<Error> fail(const StepPlan& plan) {
+    if (failing_step_one_in_ == 0 || !dice_.one_in(failing_step_one_in_)) return std::nullopt;
+    reached_.failed_copies += static_cast<int64_t>(plan.copies.size());
+    for (const PlannedSequence& row : plan.sequences) {
+      known_.at(seated_in_[static_cast<size_t>(row.seat)]).in_failed_step = true;
+    }
+    return Error{ErrorCode::kInternal, "this step fails"};
   }
 
   void cancel_one() {
@@ -190,6 +226,7 @@ class Workload {
     const SequenceId id =
         live[static_cast<size_t>(dice_.roll(0, static_cast<int>(live.size()) - 1))];
     known_.at(id).cancelled = true;
+    if (known_.at(id).swapped_out) ++reached_.cancelled_swapped;
     scheduler_.cancel(id);
   }
 
@@ -197,6 +234,7 @@ class Workload {
   bool step(int turn) {
     StepPlan plan = scheduler_.plan(turn);
     scheduler_.check_integrity();
+    take_notes();
     const bool planned = !plan.empty();
     if (planned) {
       executor_.submit(std::move(plan));
@@ -208,26 +246,39 @@ class Workload {
       --in_flight_;
     }
     scheduler_.check_integrity();
-    scheduler_.take_events(events_);
-    for (const Scheduler::Event& event : events_) take_note(event);
+    take_notes();
     EXPECT_TRUE(planned || collects || scheduler_.idle()) << "nothing runs though somebody waits";
     return planned || collects || !scheduler_.idle();
   }
 
+  void take_notes() {
+    scheduler_.take_events(events_);
+    for (const Scheduler::Event& event : events_) take_note(event);
+  }
+
   void take_note(const Scheduler::Event& event) {
+    using Seating = Scheduler::Event::Seating;
     Known& known = known_.at(event.id);
     ASSERT_FALSE(known.ended) << "an event after the end";
+    if (event.seating == Seating::kSeated) seated_in_[static_cast<size_t>(event.seat)] = event.id;
+    if (event.seating != Seating::kNone) known.swapped_out = event.seating == Seating::kSwappedOut;
     if (event.token) known.output.push_back(event.token->token);
     if (!event.end) return;
     known.ended = true;
     const bool cut_short = (known.cancelled && event.end->reason == FinishReason::kCancelled) ||
-                           (known.has_deadline && event.end->reason == FinishReason::kError);
+                           (known.has_deadline && event.end->reason == FinishReason::kError) ||
+                           (known.in_failed_step && event.end->reason == FinishReason::kError);
+    if (event.end->error && event.end->error->code == ErrorCode::kInternal) {
+      ASSERT_TRUE(known.in_failed_step)
+          << "sequence " << event.id << " had no row in a failed step";
+      ++reached_.failed;
+    }
     if (cut_short) {
       ASSERT_LE(known.output.size(), known.expected.output.size());
       known.expected.output.resize(known.output.size());
     } else {
       ASSERT_EQ(event.end->reason, known.expected.reason);
-      ++finished_count_;
+      ++reached_.finished;
     }
     ASSERT_EQ(known.output, known.expected.output) << "sequence " << event.id;
     ASSERT_EQ(event.end->output_tokens, static_cast<int>(known.output.size()));
@@ -245,38 +296,58 @@ class Workload {
   std::vector<Scheduler::Event> events_;
   int submitted_ = 0;
   int in_flight_ = 0;
-  int64_t finished_count_ = 0;
+  int failing_step_one_in_ = 0;        // 0: none fails
+  std::vector<SequenceId> seated_in_;  // by seat
+  Reached reached_;
 };
+
+void add(Workload::Reached& all, const Workload::Reached& one) {
+  all.submitted += one.submitted;
+  all.finished += one.finished;
+  all.failed += one.failed;
+  all.failed_copies += one.failed_copies;
+  all.cancelled_swapped += one.cancelled_swapped;
+  SchedulerCounters& sum = all.counters;
+  sum.prompt_tokens_cached += one.counters.prompt_tokens_cached;
+  sum.prompt_tokens_shared += one.counters.prompt_tokens_shared;
+  sum.preemptions_recompute += one.counters.preemptions_recompute;
+  sum.preemptions_swap += one.counters.preemptions_swap;
+  sum.blocks_swapped_out += one.counters.blocks_swapped_out;
+  sum.blocks_swapped_in += one.counters.blocks_swapped_in;
+  sum.blocks_forked += one.counters.blocks_forked;
+}
 
 TEST(SchedulerProperty, any_workload_gives_what_each_request_gives_alone) {
   const int64_t first = from_environment("PELTON_SEED", 1);
   const int64_t count = from_environment(
       "PELTON_SEEDS",
       std::getenv("PELTON_SEED") ? 1 : 5200 * from_environment("PELTON_PROPERTY_SCALE", 1));
-  int64_t preemptions = 0;
-  int64_t finished = 0;
-  int64_t submitted = 0;
-  int64_t cached = 0;
+  Workload::Reached all;
   for (int64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
     SCOPED_TRACE("replay with PELTON_SEED=" + std::to_string(seed));
     Workload run(static_cast<uint64_t>(seed));
     run.play();
-    preemptions += run.preemption_count();
-    finished += run.finished_count();
-    submitted += run.submitted_count();
-    cached += run.cached_count();
+    add(all, run.reached());
   }
-  RecordProperty("preemptions", std::to_string(preemptions));
-  RecordProperty("submitted", std::to_string(submitted));
-  RecordProperty("cached", std::to_string(cached));
-  RecordProperty("finished", std::to_string(finished));
-  // The workloads must reach what they are meant to prove.
-  if (count >= 5000) {
-    EXPECT_GT(submitted, 100'000);
-    EXPECT_GT(preemptions, 1000);
-    EXPECT_GT(finished, 10'000);
-    EXPECT_GT(cached, 5'000);
-  }
+  const auto reaches = [&](const char* what, int64_t times, int64_t at_least) {
+    RecordProperty(what, std::to_string(times));
+    // The workloads must reach what they are meant to prove.
+    if (count >= 5000) {
+      EXPECT_GT(times, at_least) << what;
+    }
+  };
+  reaches("submitted", all.submitted, 100'000);
+  reaches("finished", all.finished, 10'000);
+  reaches("failed_with_their_step", all.failed, 1000);
+  reaches("prompt_tokens_cached", all.counters.prompt_tokens_cached, 5'000);
+  reaches("preemptions_recompute", all.counters.preemptions_recompute, 1000);
+  reaches("preemptions_swap", all.counters.preemptions_swap, 1000);
+  reaches("blocks_swapped_out", all.counters.blocks_swapped_out, 1000);
+  reaches("blocks_swapped_in", all.counters.blocks_swapped_in, 1000);
+  reaches("copies_in_failed_steps", all.failed_copies, 100);
+  reaches("cancelled_while_swapped_out", all.cancelled_swapped, 100);
+  reaches("prompt_tokens_shared", all.counters.prompt_tokens_shared, 1000);
+  reaches("blocks_forked", all.counters.blocks_forked, 1000);
 }
 
 // The same calls give the same plans: nothing hangs on addresses or hash order.

@@ -13,22 +13,37 @@ namespace pelton::engine {
 
 // In the order of arrival.
 using SequenceId = int64_t;
+inline constexpr SequenceId kNoFamily = -1;
+
+// Where sequences' blocks come from. They outlive the sequences.
+struct SequencePools {
+  kv::BlockPool& full;
+  kv::BlockPool& window;
+  kv::BlockPool& host_full;
+  kv::BlockPool& host_window;
+};
 
 struct Sequence {
   enum class Stage {
-    kWaiting,  // no seat, no blocks
+    kWaiting,  // no seat, no blocks of the device
     kRunning,  // has a seat
     kEnded,    // forgotten as soon as no submitted step names it
   };
 
-  Sequence(SequenceId id, request::GenerationRequest request, kv::BlockPool& full_pool,
-           kv::BlockPool& window_pool)
-      : id(id), request(std::move(request)), full(full_pool), window(window_pool) {}
+  Sequence(SequenceId id, request::GenerationRequest request, const SequencePools& pools)
+      : id(id),
+        request(std::move(request)),
+        full(pools.full),
+        window(pools.window),
+        host_full(pools.host_full),
+        host_window(pools.host_window) {}
 
   const SequenceId id;
   request::GenerationRequest request;  // its prompt has moved to `tokens`
   std::vector<TokenId> tokens;         // prompt and output, as far as known
   int prompt_count = 0;
+  // Several answers to one prompt: the id of the first. They share what is computed for the prompt.
+  SequenceId family = kNoFamily;
   int output_max = 0;
 
   int64_t rank = 0;   // see admission/fair_queue.h
@@ -41,6 +56,10 @@ struct Sequence {
   int window_told = 0;
   kv::BlockTable full;
   kv::BlockTable window;
+  // What was computed before it made room, if it was copied out and not thrown away: entries as in
+  // `full` and `window`, blocks in the host's memory.
+  kv::BlockTable host_full;
+  kv::BlockTable host_window;
 
   kv::BlockHash origin;               // the parent of the first block
   std::vector<kv::BlockHash> hashes;  // of the blocks that are full of known tokens
@@ -51,7 +70,9 @@ struct Sequence {
   int settled = 0;    // of these, by the steps committed so far
   int chosen = 0;     // tokens in the step that is being planned
   int pending = 0;    // samples submitted and not committed
-  int in_flight = 0;  // steps submitted and not committed
+  int in_flight = 0;  // steps that compute it or copy it out, submitted and not committed
+
+  bool swapped_out() const { return !host_full.blocks().empty(); }
 
   int output_count() const { return static_cast<int>(tokens.size()) - prompt_count; }
 

@@ -12,13 +12,15 @@ bool BlockTable::cover(int token_count) {
 }
 
 void BlockTable::adopt(int first, std::span<const BlockId> blocks) {
+  for (const BlockId block : blocks) pool_->share(block);
+  take_over(first, blocks);
+}
+
+void BlockTable::take_over(int first, std::span<const BlockId> blocks) {
   CHECK(blocks_.empty(), "adopting into a table in use");
   blocks_.assign(static_cast<size_t>(first), kNoBlock);
+  blocks_.insert(blocks_.end(), blocks.begin(), blocks.end());
   dropped_ = first;
-  for (const BlockId block : blocks) {
-    pool_->share(block);
-    blocks_.push_back(block);
-  }
 }
 
 void BlockTable::drop_before(int position) {

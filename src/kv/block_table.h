@@ -27,6 +27,9 @@ class BlockTable {
   // Starts an empty table with blocks that were found: `blocks` from entry `first` on, none before.
   void adopt(int first, std::span<const BlockId> blocks);
 
+  // The same with blocks that were taken or shared for this table already.
+  void take_over(int first, std::span<const BlockId> blocks);
+
   // Gives back every block that lies wholly before `position`: its entry becomes kNoBlock.
   void drop_before(int position);
 

@@ -15,8 +15,20 @@ struct PrefixQuery {
   int window_tokens = 128;            // the query at p sees p-window_tokens+1 .. p
 };
 
-// The longest hit, in blocks, at most hashes.size().
+// The pools in which blocks of one group may be found.
+struct GroupPools {
+  const BlockPool& device;
+  const BlockPool& host;
+
+  bool has(const BlockHash& hash) const {
+    return device.find(hash) != kNoBlock || host.find(hash) != kNoBlock;
+  }
+};
+
+// The longest hit, in blocks, at most hashes.size(): with what lies on the device, or also with
+// what can be copied there.
 int longest_hit(const PrefixQuery& query, const BlockPool& full, const BlockPool& window);
+int longest_hit(const PrefixQuery& query, const GroupPools& full, const GroupPools& window);
 
 // The first block that the query right after `hit_blocks` sees through its window.
 int first_window_block(int hit_blocks, int window_tokens, int block_tokens);
