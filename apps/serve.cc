@@ -8,6 +8,7 @@
 #include "apps/loading.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
+#include "base/file.h"
 #include "cli/human_size.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
@@ -72,6 +73,20 @@ std::string url_of(const std::string& host, int port) {
   return fmt::format("http://{}:{}", shown, port);
 }
 
+Result<server::KeyRing> key_ring(const cli::Arguments& arguments) {
+  server::KeyRing keys;
+  if (arguments.has("--api-key")) keys.add(arguments.text("--api-key"));
+  if (arguments.has("--api-key-file")) {
+    const std::string& file = arguments.text("--api-key-file");
+    constexpr size_t kKeyFileBytesMax = size_t{1} << 24;
+    const Result<std::string> text = base::read_file(file, kKeyFileBytesMax);
+    if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, ""};
+    TRY(keys.add_file(*text, file));
+    if (keys.empty()) return Error{ErrorCode::kBadConfig, file + ": holds no key", ""};
+  }
+  return keys;
+}
+
 // At most six lines, for people only: on a terminal.
 void print_banner(const server::ServedModel& served, const node::LoadedModel& model,
                   const engine::ExecutorCapacity& capacity, const std::string& url) {
@@ -100,13 +115,15 @@ void print_banner(const server::ServedModel& served, const node::LoadedModel& mo
 
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
-  TRY_ASSIGN(const node::LoadedModel::Options options, node_options(arguments, clock));
+  TRY_ASSIGN(node::LoadedModel::Options options, node_options(arguments, clock));
+  TRY_ASSIGN(const server::KeyRing keys, key_ring(arguments));
+  options.engine.policy.fairness.weights = keys.weights();
   TRY(check_date(arguments.text("--current-date")));
   base::Log log(clock, {.json = arguments.has("--log-json")});
   const cli::Interrupt interrupt;
 
   // The port first: a taken one should be told before a large model is read.
-  server::Server server({.version = kVersion, .api_key = arguments.text("--api-key")}, clock, log);
+  server::Server server({.version = kVersion, .keys = keys}, clock, log);
   const std::string& host = arguments.text("--host");
   net::HttpServer http(
       {.address = host, .port = static_cast<int>(arguments.integer("--port"))},
@@ -131,7 +148,7 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   server.serve(*served);
   const std::string url = url_of(host, http.port());
-  if (host != "127.0.0.1" && host != "localhost" && host != "::1" && !arguments.has("--api-key")) {
+  if (host != "127.0.0.1" && host != "localhost" && host != "::1" && keys.empty()) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
   }
   print_banner(*served, **model, (*model)->engine().capacity(), url);
@@ -172,6 +189,9 @@ cli::Verb serve_verb() {
                 {.name = "--api-key",
                  .value = "KEY",
                  .help = "what clients must send as bearer token"},
+                {.name = "--api-key-file",
+                 .value = "FILE",
+                 .help = "more keys, a line each: KEY [TENANT [WEIGHT]]; tenants share nothing"},
                 {.name = "--max-num-seqs",
                  .value = "N",
                  .help = "conversations computed at once",

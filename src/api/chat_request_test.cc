@@ -146,7 +146,9 @@ const Bad kBad[] = {
     {with(R"("priority":"high")"), "priority", "an integer"},
     {with("\"user\":\"" + std::string(1 << 20, 'x') + "\""), "user", "at most 1024"},
     {with(R"("metadata":{"a":1})"), "metadata", "strings"},
-    {with(R"("cache_salt":"x")"), "cache_salt", "not supported"},
+    {with(R"("cache_salt":"")"), "cache_salt", "empty"},
+    {with(R"("cache_salt":7)"), "cache_salt", "string"},
+    {with("\"cache_salt\":\"" + std::string(129, 's') + '"'), "cache_salt", "64"},
     {with(R"("structured_outputs":{"json":{}})"), "structured_outputs", "not supported"},
     {with(R"("modalities":["audio"])"), "modalities", "'text'"},
 };

@@ -21,8 +21,7 @@ void read_sampling(const Fields& body, GenerationFields& fields) {
   }
   // Far above any useful penalty; a bound keeps logits finite.
   fields.repetition_penalty =
-      body.number("repetition_penalty", {.low = 0.0, .high = 100.0, .low_open = true})
-          .value_or(1.0);
+      body.number("repetition_penalty", {.low = 0.0, .high = 100.0, .low_open = true});
   fields.frequency_penalty = body.number("frequency_penalty", kPenalty).value_or(0.0);
   fields.presence_penalty = body.number("presence_penalty", kPenalty).value_or(0.0);
   if (const auto seed = body.integer("seed", {})) fields.seed = static_cast<uint64_t>(*seed);
@@ -128,6 +127,22 @@ void read_stream(const Fields& body, GenerationFields& fields) {
   fields.include_usage = stream_options.boolean("include_usage").value_or(false);
 }
 
+// Who asks, and whose computed prefixes may be found.
+void read_origin(const Fields& body, GenerationFields& fields) {
+  constexpr size_t kTagBytesMax = 1024;
+  for (const std::string_view key : {"user", "safety_identifier"}) {
+    if (const std::string* user = body.text(key, kTagBytesMax)) fields.user = *user;
+  }
+  if (const std::string* salt = body.text("cache_salt", kCacheSaltBytesMax)) {
+    if (salt->empty()) body.refuse("cache_salt", "'cache_salt' must not be empty");
+    fields.cache_salt = *salt;
+  }
+  // Accepted and not used; bounded all the same.
+  for (const std::string_view key : {"prompt_cache_key", "request_id", "session_id"}) {
+    body.text(key, kTagBytesMax);
+  }
+}
+
 void check_metadata(const Fields& body) {
   const Json* metadata = body.object("metadata");
   if (metadata == nullptr) return;
@@ -153,17 +168,11 @@ void check_metadata(const Fields& body) {
 // Fields that change what must come out. Ignoring them would answer another question, so they fail
 // closed; every key we do not know at all is ignored, as OpenAI's own clients send many.
 void refuse_what_must_be_obeyed(const Fields& body) {
-  static constexpr std::string_view kKeys[] = {"allowed_token_ids",
-                                               "bad_words",
-                                               "cache_salt",
-                                               "guided_choice",
-                                               "guided_grammar",
-                                               "guided_json",
-                                               "guided_regex",
-                                               "logprob_token_ids",
-                                               "prompt_logprobs",
-                                               "structured_outputs",
-                                               "truncate_prompt_tokens"};
+  static constexpr std::string_view kKeys[] = {"allowed_token_ids",  "bad_words",
+                                               "guided_choice",      "guided_grammar",
+                                               "guided_json",        "guided_regex",
+                                               "logprob_token_ids",  "prompt_logprobs",
+                                               "structured_outputs", "truncate_prompt_tokens"};
   for (const std::string_view key : kKeys) {
     if (body.find(key) != nullptr) body.refuse_unsupported(key, "this field");
   }
@@ -188,12 +197,7 @@ GenerationFields read_generation_fields(const Fields& body, const RequestLimits&
   fields.priority =
       static_cast<int>(body.integer("priority", {.low = -1000, .high = 1000}).value_or(0));
 
-  // Accepted and not used; bounded all the same.
-  constexpr size_t kTagBytesMax = 1024;
-  for (const std::string_view key :
-       {"user", "safety_identifier", "prompt_cache_key", "request_id", "session_id"}) {
-    body.text(key, kTagBytesMax);
-  }
+  read_origin(body, fields);
   check_metadata(body);
   refuse_what_must_be_obeyed(body);
   return fields;

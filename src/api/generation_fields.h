@@ -24,7 +24,7 @@ struct GenerationFields {
   std::optional<double> top_p;
   std::optional<int> top_k;  // 0: all
   std::optional<double> min_p;
-  double repetition_penalty = 1.0;
+  std::optional<double> repetition_penalty;
   double frequency_penalty = 0.0;
   double presence_penalty = 0.0;
   std::vector<std::pair<TokenId, float>> logit_bias;
@@ -40,6 +40,8 @@ struct GenerationFields {
   bool stream = false;
   bool include_usage = false;  // a last chunk with the usage
   int priority = 0;            // lower first
+  std::string user;            // whom the caller asks for: safety_identifier, or the older user
+  std::string cache_salt;      // empty: none
 };
 
 // Bounds that a caller meets; the error messages name them.
@@ -48,6 +50,7 @@ inline constexpr size_t kStopStringBytesMax = 1024;
 inline constexpr size_t kStopTokensMax = 64;
 inline constexpr size_t kLogitBiasMax = 4096;
 inline constexpr int kTopLogprobsMax = 20;
+inline constexpr size_t kCacheSaltBytesMax = 64;  // 256 bits as hexadecimal
 
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits);
 

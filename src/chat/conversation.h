@@ -83,6 +83,8 @@ struct Message {
   std::optional<std::string> channel;
   std::optional<std::string> recipient;     // "functions.f", "python", "assistant"; "all" = none
   std::optional<std::string> content_type;  // "<|constrain|>json", "json", "code"
+  // Which of the caller's turns this is a part of; the renderer does not look at it.
+  int turn = -1;
 };
 
 struct Conversation {

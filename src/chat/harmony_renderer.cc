@@ -35,6 +35,11 @@ class TokenSink final : public Sink {
   const HarmonyTokens& tokens_;
 };
 
+void turn_start(Sink& sink) {
+  sink.control(&HarmonyTokens::start, "<|start|>");
+  sink.text(role_name(Role::kAssistant));
+}
+
 class TextSink final : public Sink {
  public:
   void control(TokenId HarmonyTokens::*, std::string_view spelled) override { out += spelled; }
@@ -139,18 +144,18 @@ class Rendering {
       : messages_(conversation.messages), options_(options), sink_(sink) {}
 
   void run() {
-    has_functions_ = std::any_of(messages_.begin(), messages_.end(), declares_functions);
     const size_t first_final = options_.library_drops_analysis ? library_drop_end() : 0;
     for (size_t i = 0; i < messages_.size(); ++i) {
       if (i < first_final && messages_[i].channel == kAnalysis) continue;
-      header(messages_[i]);
-      content(messages_[i]);
-      terminator(messages_[i], i + 1 == messages_.size());
+      message(i);
     }
-    if (options_.mode == RenderMode::kCompletion) {
-      sink_.control(&HarmonyTokens::start, "<|start|>");
-      sink_.text(role_name(Role::kAssistant));
-    }
+    if (options_.mode == RenderMode::kCompletion) turn_start(sink_);
+  }
+
+  void message(size_t index) {
+    header(messages_[index]);
+    content(messages_[index]);
+    terminator(messages_[index], index + 1 == messages_.size());
   }
 
  private:
@@ -203,7 +208,9 @@ class Rendering {
             if constexpr (std::is_same_v<Value, std::string>) {
               sink_.text(value);
             } else if constexpr (std::is_same_v<Value, SystemContent>) {
-              sink_.text(system_text(value, has_functions_));
+              const bool has_functions =
+                  std::any_of(messages_.begin(), messages_.end(), declares_functions);
+              sink_.text(system_text(value, has_functions));
             } else {
               sink_.text(developer_text(value));
             }
@@ -227,7 +234,6 @@ class Rendering {
   const std::vector<Message>& messages_;
   const RenderOptions& options_;
   Sink& sink_;
-  bool has_functions_ = false;
 };
 
 }  // namespace
@@ -237,6 +243,23 @@ std::vector<TokenId> HarmonyRenderer::render(const Conversation& conversation,
   TokenSink sink(tokenizer_, tokens_);
   Rendering(conversation, options, sink).run();
   return std::move(sink.out);
+}
+
+void HarmonyRenderer::append(const Conversation& conversation, const MessageRange& range,
+                             std::vector<TokenId>& out) const {
+  TokenSink sink(tokenizer_, tokens_);
+  sink.out = std::move(out);
+  const RenderOptions plain{.mode = RenderMode::kPlain, .library_drops_analysis = false};
+  Rendering rendering(conversation, plain, sink);
+  for (size_t i = range.first; i < range.end; ++i) rendering.message(i);
+  out = std::move(sink.out);
+}
+
+void HarmonyRenderer::append_turn_start(std::vector<TokenId>& out) const {
+  TokenSink sink(tokenizer_, tokens_);
+  sink.out = std::move(out);
+  turn_start(sink);
+  out = std::move(sink.out);
 }
 
 std::string render_text(const Conversation& conversation, const RenderOptions& options) {

@@ -35,6 +35,17 @@ class HarmonyRenderer {
 
   std::vector<TokenId> render(const Conversation& conversation, const RenderOptions& options) const;
 
+  // The same piece by piece, for a caller that has tokens of its own to put in between: appends the
+  // messages [first, end) as render() writes them amid `conversation`, nothing dropped.
+  struct MessageRange {
+    size_t first;
+    size_t end;
+  };
+  void append(const Conversation& conversation, const MessageRange& range,
+              std::vector<TokenId>& out) const;
+  // "<|start|>assistant", where a turn of the model's begins.
+  void append_turn_start(std::vector<TokenId>& out) const;
+
  private:
   const tokenizer::Tokenizer& tokenizer_;
   const HarmonyTokens& tokens_;

@@ -15,6 +15,7 @@ struct Call {
   net::HttpRequest request;
   std::shared_ptr<net::Exchange> exchange;
   net::HttpHeaders headers;  // x-request-id, CORS, warnings
+  std::string tenant;        // by its key; empty: all who have no name of their own
 
   void send(net::HttpResponse response) const;
   void send(const api::ApiError& error) const;

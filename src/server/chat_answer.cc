@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "server/chat_prompt.h"
 #include "server/random_id.h"
 #include "server/sse_event.h"
 
@@ -46,7 +47,8 @@ ChatAnswer::ChatAnswer(const ServedModel& model, Options options)
       options_(std::move(options)),
       chunks_(options_.head, options_.include_usage),
       builder_(model.tokenizer, model.harmony, {}),
-      stop_filter_(options_.stop, options_.stop_text) {
+      stop_filter_(options_.stop, options_.stop_text),
+      turn_(options_.opening) {
   for (const TokenId token : options_.opening) {
     builder_.push(token, delta_);
     add(delta_);
@@ -55,7 +57,7 @@ ChatAnswer::ChatAnswer(const ServedModel& model, Options options)
 
 Answer::Wants ChatAnswer::push(size_t choice, const engine::SampledToken& token) {
   CHECK(choice == 0);
-  ++tokens_;
+  turn_.push_back(token.token);
   const size_t content_before = content_sampled_;
   builder_.push(token.token, delta_);
   if (options_.logprobs && delta_.kind == chat::ReplyDelta::Kind::kContent) {
@@ -121,8 +123,24 @@ void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {
   finish_reason_ = stop_filter_.stopped() ? "stop" : finish_word(reply_.finish);
   usage_ = {.prompt_tokens = end.prompt_tokens,
             .cached_tokens = end.cached_tokens,
-            .completion_tokens = tokens_,
+            .completion_tokens = static_cast<int64_t>(turn_.size() - options_.opening.size()),
             .reasoning_tokens = reply_.reasoning_tokens};
+  if (!stopped && end.reason == engine::FinishReason::kStop) keep_turn();
+}
+
+// Only what the client's words stand for entirely.
+void ChatAnswer::keep_turn() {
+  if (!options_.place || !reply_.warnings.empty() || reply_.tool_calls.size() > 1) return;
+  std::vector<TokenId> turn = turn_to_keep(model_, std::move(turn_));
+  if (turn.empty()) return;
+  SampledTurns::Words words;
+  if (reply_.content) words.content = *reply_.content;
+  if (reply_.reasoning) words.reasoning = *reply_.reasoning;
+  if (!reply_.tool_calls.empty()) {
+    const chat::ToolCall& call = reply_.tool_calls[0];
+    words.call.emplace(call.name, call.arguments);
+  }
+  options_.place->turns->keep(options_.place->history, words, std::move(turn));
 }
 
 void ChatAnswer::take_events(std::string& out) {

@@ -9,6 +9,7 @@
 #include "api/chat_response.h"
 #include "chat/reply.h"
 #include "server/answer.h"
+#include "server/sampled_turns.h"
 #include "server/served_model.h"
 #include "server/stop_filter.h"
 
@@ -16,6 +17,12 @@ namespace pelton::server {
 
 class ChatAnswer final : public Answer {
  public:
+  // Where the whole turn is kept at its end.
+  struct Place {
+    SampledTurns* turns = nullptr;  // outlives the answer
+    SequenceName history;           // of what stands before the turn
+  };
+
   struct Options {
     api::ChatAnswerHead head;
     std::vector<std::string> stop;
@@ -25,6 +32,7 @@ class ChatAnswer final : public Answer {
     bool include_usage = false;
     uint64_t call_id_seed = 0;
     std::vector<TokenId> opening;  // what stands in the prompt after "<|start|>assistant"
+    std::optional<Place> place;    // none: it is not kept
   };
 
   ChatAnswer(const ServedModel& model, Options options);
@@ -52,6 +60,7 @@ class ChatAnswer final : public Answer {
   void add(const chat::ReplyDelta& delta);
   void add_call(const chat::ToolCallDelta& delta);
   void release_logprobs(size_t content_end);
+  void keep_turn();
 
   const ServedModel& model_;
   const Options options_;
@@ -67,7 +76,7 @@ class ChatAnswer final : public Answer {
   std::vector<HeldLogprob> held_logprobs_;
   std::vector<api::TokenLogprobs> logprobs_;  // of a whole answer
   std::vector<std::string> call_ids_;
-  int tokens_ = 0;
+  std::vector<TokenId> turn_;  // the opening, then what was sampled
 
   chat::Reply reply_;  // after the end
   api::Usage usage_;

@@ -1,6 +1,7 @@
 #include "server/chat_answer.h"
 
 #include <cstdlib>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -79,17 +80,20 @@ class RandomAnswers {
 struct Fed {
   std::string whole;
   std::string streamed;
+  std::optional<std::vector<TokenId>> kept;  // for the words that the client was told
 };
 
 Fed feed(const ServedModel& model, RandomAnswers& random) {
-  const ChatAnswer::Options options = random.options();
+  SampledTurns turns({.seed = 1});
+  ChatAnswer::Options options = random.options();
+  options.place = {.turns = &turns, .history = turns.history("")};
   ChatAnswer whole(model, options);
   ChatAnswer::Options streaming = options;
   streaming.stream = true;
   streaming.include_usage = true;
   ChatAnswer streamed(model, streaming);
   const std::vector<TokenId> tokens = random.tokens();
-  Fed fed;
+  Fed fed{.whole = {}, .streamed = {}, .kept = {}};
   for (const TokenId token : tokens) {
     const engine::SampledToken sampled{.token = token, .logprob = -0.5f, .top = {}};
     const Answer::Wants wants = whole.push(0, sampled);
@@ -103,7 +107,34 @@ Fed feed(const ServedModel& model, RandomAnswers& random) {
   streamed.end(0, end);
   streamed.take_last_events(fed.streamed);
   fed.whole = whole.whole_body();
+  const ChatText told = whole_text(fed.whole);
+  SampledTurns::Words words{.content = told.content, .reasoning = told.reasoning, .call = {}};
+  if (!told.calls.empty()) words.call.emplace(told.calls[0].first, told.calls[0].second);
+  fed.kept = turns.find(turns.history(""), words);
+  EXPECT_EQ(fed.kept.has_value(), turns.counts().turns == 1) << fed.whole;
   return fed;
+}
+
+// Whatever a model has written, the turn that goes into the next prompt says what the client was
+// told and opens no message in another's name.
+void expect_says(const ServedModel& model, const std::vector<TokenId>& turn, const ChatText& told) {
+  chat::ReplyBuilder builder(model.tokenizer, model.harmony, {});
+  chat::ReplyDelta delta;
+  for (size_t i = 0; i < turn.size(); ++i) {
+    const bool last = i + 1 == turn.size();
+    EXPECT_EQ(turn[i] == model.harmony.return_ || turn[i] == model.harmony.call,
+              last && turn[i] != model.harmony.end);
+    builder.push(turn[i], delta);
+  }
+  EXPECT_TRUE(model.harmony.ends_message(turn.back()));
+  const chat::Reply reply = builder.finish(chat::StopCause::kStopToken, delta);
+  EXPECT_TRUE(reply.warnings.empty());
+  EXPECT_EQ(reply.content.value_or(""), told.content);
+  EXPECT_EQ(reply.reasoning.value_or(""), told.reasoning);
+  ASSERT_EQ(reply.tool_calls.size(), told.calls.size());
+  if (told.calls.empty()) return;
+  EXPECT_EQ(reply.tool_calls[0].name, told.calls[0].first);
+  EXPECT_EQ(reply.tool_calls[0].arguments, told.calls[0].second);
 }
 
 TEST(ChatAnswer, StreamedEqualsWholeForRandomTokens) {
@@ -115,13 +146,19 @@ TEST(ChatAnswer, StreamedEqualsWholeForRandomTokens) {
   RandomAnswers random(house.model(), seed);
   const char* scale = std::getenv("PELTON_PROPERTY_SCALE");
   const int rounds = 3000 * (scale != nullptr ? std::atoi(scale) : 1);
+  int kept = 0;
   for (int round = 0; round < rounds; ++round) {
     const Fed fed = feed(house.model(), random);
     const ChatText text = whole_text(fed.whole);
     ASSERT_EQ(streamed_text(fed.streamed), text) << fed.whole << "\n" << fed.streamed;
     ASSERT_TRUE(base::is_valid_utf8(fed.streamed));
+    if (fed.kept) {
+      ++kept;
+      expect_says(house.model(), *fed.kept, text);
+    }
     ASSERT_FALSE(testing::Test::HasFailure());
   }
+  EXPECT_GT(kept, 0);
 }
 
 }  // namespace

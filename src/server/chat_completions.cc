@@ -7,9 +7,9 @@
 
 #include "api/chat_request.h"
 #include "chat/call_opening.h"
-#include "chat/harmony_renderer.h"
 #include "server/chat_answer.h"
 #include "server/chat_conversation.h"
+#include "server/chat_prompt.h"
 #include "server/generation.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
@@ -18,11 +18,9 @@
 namespace pelton::server {
 namespace {
 
-std::vector<TokenId> prompt_of(const api::ChatRequest& request, const ServedModel& model,
-                               const base::Clock& clock) {
-  const std::string date = model.current_date.value_or(base::local_date(clock.unix_ms()));
-  const chat::HarmonyRenderer renderer(model.tokenizer, model.harmony);
-  return renderer.render(conversation_of(request, date), {});
+chat::Conversation conversation_now(const api::ChatRequest& request, const ServedModel& model,
+                                    const base::Clock& clock) {
+  return conversation_of(request, model.current_date.value_or(base::local_date(clock.unix_ms())));
 }
 
 // What the model's turn is opened with; empty if it is free.
@@ -63,14 +61,17 @@ void Server::answer_chat_completion(Call call) {
   if (model_named(call, request.model) == nullptr) return;
   add_warnings(request.warnings, call.headers);
 
-  const std::vector<TokenId> opening = opening_of(request, *model);
-  std::vector<TokenId> prompt = prompt_of(request, *model, clock_);
-  prompt.insert(prompt.end(), opening.begin(), opening.end());
+  std::vector<TokenId> opening = opening_of(request, *model);
+  const std::string salt = cache_salt(call.tenant, request.generation.cache_salt);
+  ChatPrompt prompt = chat_prompt(conversation_now(request, *model, clock_), request.messages,
+                                  *model, sampled_turns_, salt);
+  prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
   std::string id = random_id("chatcmpl-", {.seed = draw(), .counter = 0});
   auto made = generation_request(*model, request.generation,
                                  {.id = id,
-                                  .prompt = std::move(prompt),
+                                  .prompt = std::move(prompt.tokens),
                                   .prompt_field = "messages",
+                                  .tenant = call.tenant,
                                   .logprobs = request.top_logprobs,
                                   .seed_if_none = draw()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
@@ -80,7 +81,8 @@ void Server::answer_chat_completion(Call call) {
 
   ChatAnswer::Options options = answer_options(request, *model, id, clock_);
   options.call_id_seed = draw();
-  options.opening = opening;
+  options.opening = std::move(opening);
+  options.place = {.turns = &sampled_turns_, .history = prompt.history};
   const bool streamed = request.generation.stream;
   Generation::Parts parts{.id = std::move(id),
                           .call = std::move(call),

@@ -73,27 +73,32 @@ chat::Message result_message(const ChatMessage& result) {
 }
 
 // An assistant's message and the results that directly follow it, each behind its own call: so the
-// model made them, one by one. Returns how many results were used up.
+// model made them, one by one. Returns how many results were used up. The model stops after a call,
+// so a message with several is no turn as it was sampled.
 size_t add_assistant(const std::vector<ChatMessage>& messages, size_t index,
                      chat::Conversation& conversation) {
   const ChatMessage& message = messages[index];
   std::vector<chat::Message>& out = conversation.messages;
+  const auto add = [&](chat::Message part) {
+    if (message.tool_calls.size() < 2) part.turn = static_cast<int>(index);
+    out.push_back(std::move(part));
+  };
   if (!message.reasoning.empty()) {
-    out.push_back(chat::channel_message(chat::kAnalysis, message.reasoning));
+    add(chat::channel_message(chat::kAnalysis, message.reasoning));
   }
   if (message.tool_calls.empty()) {
     const bool only_reasoning = message.content.empty() && !message.reasoning.empty();
-    if (!only_reasoning) out.push_back(chat::channel_message(chat::kFinal, message.content));
+    if (!only_reasoning) add(chat::channel_message(chat::kFinal, message.content));
     return 0;
   }
   if (!message.content.empty()) {
-    out.push_back(chat::channel_message(chat::kCommentary, message.content));
+    add(chat::channel_message(chat::kCommentary, message.content));
   }
   size_t end = index + 1;
   while (end < messages.size() && messages[end].role == ChatRole::kTool) ++end;
   std::vector<bool> used(end - index - 1, false);
   for (const api::ToolCallFields& call : message.tool_calls) {
-    out.push_back(call_message(call));
+    add(call_message(call));
     for (size_t i = 0; i < used.size(); ++i) {
       if (used[i] || messages[index + 1 + i].tool_call_id != call.id) continue;
       out.push_back(result_message(messages[index + 1 + i]));

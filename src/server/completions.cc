@@ -34,8 +34,8 @@ Result<std::vector<TokenId>> tokens_of(const api::Prompt& prompt, const ServedMo
 // One stream for each prompt, or the answer that says why not. Streams already running are
 // cancelled as they go.
 std::variant<std::vector<engine::TokenStream>, api::ApiError> submit_all(
-    const api::CompletionRequest& request, const ServedModel& model, const std::string& id,
-    uint64_t seed_if_none) {
+    const api::CompletionRequest& request, const ServedModel& model, const Call& call,
+    const std::string& id, uint64_t seed_if_none) {
   std::vector<request::GenerationRequest> requests;
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     Result<std::vector<TokenId>> tokens = tokens_of(request.prompts[i], model);
@@ -44,6 +44,7 @@ std::variant<std::vector<engine::TokenStream>, api::ApiError> submit_all(
                                    {.id = fmt::format("{}/{}", id, i),
                                     .prompt = std::move(tokens).value(),
                                     .prompt_field = "prompt",
+                                    .tenant = call.tenant,
                                     .logprobs = request.logprobs,
                                     .seed_if_none = seed_if_none + i});
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
@@ -71,7 +72,7 @@ void Server::answer_completion(Call call) {
 
   const api::GenerationFields& fields = request.generation;
   std::string id = random_id("cmpl-", {.seed = draw(), .counter = 0});
-  auto streams = submit_all(request, *model, id, draw());
+  auto streams = submit_all(request, *model, call, id, draw());
   if (const auto* error = std::get_if<api::ApiError>(&streams)) return call.send(*error);
 
   CompletionAnswer::Options options{

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace pelton::server {
 namespace {
 
@@ -13,7 +15,8 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
           .top_k = fields.top_k.value_or(defaults.top_k),
           .top_p = static_cast<float>(fields.top_p.value_or(defaults.top_p)),
           .min_p = static_cast<float>(fields.min_p.value_or(defaults.min_p)),
-          .repetition_penalty = static_cast<float>(fields.repetition_penalty),
+          .repetition_penalty =
+              static_cast<float>(fields.repetition_penalty.value_or(defaults.repetition_penalty)),
           .frequency_penalty = static_cast<float>(fields.frequency_penalty),
           .presence_penalty = static_cast<float>(fields.presence_penalty),
           .logit_bias = fields.logit_bias,
@@ -22,6 +25,11 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
 }
 
 }  // namespace
+
+std::string cache_salt(std::string_view tenant, std::string_view of_request) {
+  if (tenant.empty() && of_request.empty()) return {};
+  return fmt::format("{}:{}{}", tenant.size(), tenant, of_request);
+}
 
 std::variant<request::GenerationRequest, api::ApiError> generation_request(
     const ServedModel& model, const api::GenerationFields& fields, GenerationSource source) {
@@ -43,6 +51,9 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   if (!fields.ignore_eos) request.stop.stop_tokens = model.all_stop_tokens();
   for (const TokenId id : fields.stop_token_ids) request.stop.stop_tokens.push_back(id);
   request.priority = fields.priority;
+  // Where all share one key, the caller may say whose account pays.
+  request.tenant = source.tenant.empty() ? fields.user : std::string(source.tenant);
+  request.cache_salt = cache_salt(source.tenant, fields.cache_salt);
   request.prompt = std::move(source.prompt);
   return request;
 }

@@ -17,9 +17,14 @@ struct GenerationSource {
   std::string id;
   std::vector<TokenId> prompt;
   std::string_view prompt_field;  // for errors: "messages", "prompt"
+  std::string_view tenant;        // by its key; may be empty
   int logprobs = -1;
   uint64_t seed_if_none = 0;
 };
+
+// What a request's computed prefixes, and the turns sampled for it, are kept under: nobody finds
+// those of another tenant, nor those under another of its tenant's own salts.
+std::string cache_salt(std::string_view tenant, std::string_view of_request);
 
 // The answer if the prompt does not fit.
 std::variant<request::GenerationRequest, api::ApiError> generation_request(

@@ -21,6 +21,7 @@ struct SamplingDefaults {
   double top_p = 1.0;
   int top_k = 0;
   double min_p = 0.0;
+  double repetition_penalty = 1.0;
 };
 
 struct ServedModel {

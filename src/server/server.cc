@@ -17,19 +17,12 @@
 namespace pelton::server {
 namespace {
 
+// Not among the draws of ids.
+constexpr uint64_t kTurnSeedDraw = ~uint64_t{0} - 1;
+
 uint64_t system_seed() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
-}
-
-// Its time depends on the given key's length alone, never on where it differs.
-bool same_key(std::string_view given, std::string_view expected) {
-  unsigned difference = given.size() == expected.size() ? 0 : 1;
-  for (size_t i = 0; i < given.size(); ++i) {
-    const auto right = static_cast<unsigned char>(expected[i % expected.size()]);
-    difference |= static_cast<unsigned char>(given[i]) ^ right;
-  }
-  return difference == 0;
 }
 
 // An id that may stand in a header and a log line.
@@ -62,7 +55,9 @@ Server::Server(const Options& options, const base::Clock& clock, base::Log& log)
     : options_(options),
       seed_(options.seed != 0 ? options.seed : system_seed()),
       clock_(clock),
-      log_(log) {}
+      log_(log),
+      sampled_turns_({.tokens_max = options.sampled_turn_tokens_max,
+                      .seed = base::random_bits(seed_, kTurnSeedDraw)}) {}
 
 void Server::serve(const ServedModel& model) {
   const ServedModel* none = nullptr;
@@ -77,14 +72,15 @@ uint64_t Server::draw() {
   return base::random_bits(seed_, draws_.fetch_add(1));
 }
 
-bool Server::allowed(const net::HttpRequest& request) const {
-  if (options_.api_key.empty()) return true;
+const std::string* Server::tenant_of(const net::HttpRequest& request) const {
+  static const std::string kNobodyInParticular;
+  if (options_.keys.empty()) return &kNobodyInParticular;
   constexpr std::string_view kBearer = "bearer ";
   const std::string_view header = request.headers.get("Authorization");
-  if (header.size() < kBearer.size()) return false;
+  if (header.size() < kBearer.size()) return nullptr;
   const bool bearer = std::equal(kBearer.begin(), kBearer.end(), header.begin(),
                                  [](char a, char b) { return a == (b | 0x20); });
-  return bearer && same_key(header.substr(kBearer.size()), options_.api_key);
+  return bearer ? options_.keys.tenant_of(header.substr(kBearer.size())) : nullptr;
 }
 
 net::HttpHeaders Server::common_headers(const net::HttpRequest& request) {
@@ -115,10 +111,12 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
     return call.send(std::move(response));
   }
   const bool open = match.route != nullptr && match.route->guard == Routes::Guard::kOpen;
-  if (!open && !allowed(call.request)) {
+  const std::string* tenant = tenant_of(call.request);
+  if (!open && tenant == nullptr) {
     call.headers.add("WWW-Authenticate", "Bearer");
     return call.send(api::bad_api_key());
   }
+  if (tenant != nullptr) call.tenant = *tenant;
   if (match.route == nullptr && match.allowed_methods.empty()) {
     return call.send(api::not_found(method, path));
   }

@@ -14,6 +14,8 @@
 #include "net/http_message.h"
 #include "net/http_server.h"
 #include "server/call.h"
+#include "server/key_ring.h"
+#include "server/sampled_turns.h"
 #include "server/served_model.h"
 
 namespace pelton::server {
@@ -22,9 +24,10 @@ class Server {
  public:
   struct Options {
     std::string version;      // of the program, for /version
-    std::string api_key;      // empty: none is asked for
+    KeyRing keys;             // empty: none is asked for
     std::string cors_origin;  // empty: no CORS headers; "*": any page may ask
     uint64_t seed = 0;        // of ids and of requests that give none; 0: from the system
+    int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
   };
 
   // `clock` and `log` outlive it.
@@ -41,7 +44,8 @@ class Server {
  private:
   friend struct Routes;
 
-  bool allowed(const net::HttpRequest& request) const;
+  // Whose request this is; null if it has no key of ours.
+  const std::string* tenant_of(const net::HttpRequest& request) const;
   net::HttpHeaders common_headers(const net::HttpRequest& request);
   uint64_t draw();  // the next of the server's random numbers
 
@@ -62,6 +66,7 @@ class Server {
   const uint64_t seed_;
   const base::Clock& clock_;
   base::Log& log_;
+  SampledTurns sampled_turns_;
   std::atomic<const ServedModel*> model_{nullptr};
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> draws_{0};

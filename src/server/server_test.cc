@@ -271,7 +271,7 @@ TEST(Server, RefusesBadRequestsAsOpenAiDoes) {
 
 TEST(Server, AsksForItsKey) {
   ServerHouse::Options options;
-  options.server.api_key = "secret";
+  options.server.keys.add("secret");
   ServerHouse house(kScript, std::move(options));
   const auto status = [&](const std::string& path, const std::string& authorization) {
     net::HttpCall call = house.call("GET", path, "");

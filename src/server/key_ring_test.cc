@@ -1,0 +1,62 @@
+#include "server/key_ring.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pelton::server {
+namespace {
+
+std::string tenant(const KeyRing& keys, std::string_view key) {
+  const std::string* found = keys.tenant_of(key);
+  return found == nullptr ? "nobody" : *found;
+}
+
+TEST(KeyRing, KnowsWhoseAKeyIs) {
+  KeyRing keys;
+  EXPECT_TRUE(keys.empty());
+  keys.add("alone");
+  ASSERT_TRUE(
+      keys.add_file("# ours\n\nsk-1 wheel 2.5\r\n  sk-2\twheel\nsk-3\nsk-4 jet 1", "keys").ok());
+  EXPECT_FALSE(keys.empty());
+  EXPECT_EQ(tenant(keys, "alone"), "");
+  EXPECT_EQ(tenant(keys, "sk-1"), "wheel");
+  EXPECT_EQ(tenant(keys, "sk-2"), "wheel");
+  EXPECT_TRUE(tenant(keys, "sk-3").starts_with("key-"));
+  EXPECT_EQ(tenant(keys, "sk-3").find("sk-3"), std::string::npos);
+  for (const char* wrong : {"", "sk-", "sk-1 ", "SK-1", "# ours", "wheel"}) {
+    EXPECT_EQ(tenant(keys, wrong), "nobody") << wrong;
+  }
+  using Weight = std::pair<std::string, double>;
+  EXPECT_THAT(keys.weights(), testing::ElementsAre(Weight{"wheel", 2.5}, Weight{"jet", 1.0}));
+}
+
+TEST(KeyRing, RefusesByLineAndNeverShowsAKey) {
+  const std::pair<std::string, const char*> cases[] = {
+      {"secret a 1 more", "keys:1"},
+      {"ok\nsecret a 0", "keys:2: a weight"},
+      {"secret a -1", "weight"},
+      {"secret a nan", "weight"},
+      {"secret a 1e9", "weight"},
+      {"secret a 1x", "weight"},
+      {"secret a 1\nsecret2 a 2", "keys:2: tenant 'a' has another weight"},
+      {"secret\nsecret", "there already"},
+      {"secret\x01", "printable"},
+      {"secret" + std::string(600, 'x'), "512"},
+      {"secret " + std::string(65, 'x'), "64"},
+  };
+  for (const auto& [text, what] : cases) {
+    KeyRing keys;
+    const Result<void> added = keys.add_file(text, "keys");
+    ASSERT_FALSE(added.ok()) << text;
+    EXPECT_EQ(added.error().code, ErrorCode::kBadConfig);
+    EXPECT_THAT(added.error().message, testing::HasSubstr(what));
+    EXPECT_THAT(added.error().message, testing::Not(testing::HasSubstr("secret")));
+  }
+  std::string many;
+  for (size_t i = 0; i <= KeyRing::kKeysMax; ++i) many += "key" + std::to_string(i) + "\n";
+  KeyRing keys;
+  EXPECT_FALSE(keys.add_file(many, "keys").ok());
+}
+
+}  // namespace
+}  // namespace pelton::server
