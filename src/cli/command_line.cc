@@ -115,9 +115,29 @@ Error unexpected_word(const Verb& verb, const std::string& word) {
     return usage(fmt::format("unexpected argument '{}'", word));
   }
   std::vector<std::string> names{"--help"};
-  for (const Flag& flag : verb.flags) names.push_back(flag.name);
+  for (const Flag& flag : verb.flags) {
+    names.push_back(flag.name);
+    names.insert(names.end(), flag.aliases.begin(), flag.aliases.end());
+  }
   const std::string name = word.substr(0, word.find('='));
   return usage(fmt::format("unknown flag '{}'{}", name, did_you_mean(name, names)), name);
+}
+
+// "--name,--alias", as CLI11 wants it.
+std::string all_names(const Flag& flag) {
+  std::string names = flag.name;
+  for (const std::string& alias : flag.aliases) names += "," + alias;
+  return names;
+}
+
+// What the environment says of a flag, under any of its names; null or empty: nothing.
+const char* environment_value(const Flag& flag) {
+  const char* value = std::getenv(environment_name(flag.name).c_str());
+  for (const std::string& alias : flag.aliases) {
+    if (value != nullptr && *value != '\0') break;
+    value = std::getenv(environment_name(alias).c_str());
+  }
+  return value;
 }
 
 struct RawFlag {
@@ -149,10 +169,11 @@ Result<RawWords> split_by_cli11(const Verb& verb, const std::vector<std::string>
     for (size_t i = 0; i < verb.flags.size(); ++i) {
       const Flag& flag = verb.flags[i];
       RawFlag& to = raw.flags[i];
+      const std::string names = all_names(flag);
       if (flag.kind == Flag::Kind::kSwitch) {
-        to.option = app.add_flag(flag.name, to.is_on);
+        to.option = app.add_flag(names, to.is_on);
       } else {
-        to.option = app.add_option(flag.name, to.text)->take_last();
+        to.option = app.add_option(names, to.text)->take_last();
       }
     }
     std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 pops from the back
@@ -294,7 +315,7 @@ Result<CommandLine::Request> CommandLine::parse(const std::vector<std::string>& 
     Arguments::Value& value = request.arguments.values_[flag.name];
     value.given = raw.flags[i].is_on;
     value.text = raw.flags[i].text;
-    const char* environment = std::getenv(environment_name(flag.name).c_str());
+    const char* environment = environment_value(flag);
     if (!value.given && environment != nullptr && *environment != '\0') {
       value.text = environment;
       value.given = flag.kind != Flag::Kind::kSwitch || value.text != "0";
@@ -368,6 +389,7 @@ std::string CommandLine::help(const Verb& verb) const {
   for (const Flag& flag : verb.flags) {
     std::string right = flag.help;
     if (!flag.choices.empty()) right += fmt::format(" ({})", fmt::join(flag.choices, "|"));
+    if (!flag.aliases.empty()) right += fmt::format("; also {}", fmt::join(flag.aliases, ", "));
     if (!flag.default_text.empty()) right += fmt::format(" [default: {}]", flag.default_text);
     help_row(out, flag.name + (flag.value.empty() ? "" : " " + flag.value), right);
   }

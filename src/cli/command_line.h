@@ -34,6 +34,7 @@ struct Flag {
   double most = 9e15;  // every whole number up to here is a double
   std::vector<std::string> choices;
   bool required = false;
+  std::vector<std::string> aliases;  // other names for the same, as other programs call it
 };
 
 struct Positional {

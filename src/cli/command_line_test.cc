@@ -22,7 +22,10 @@ CommandLine example() {
                         .kind = Flag::Kind::kInteger,
                         .default_text = "8000",
                         .most = 65535},
-                       {.name = "--memory", .value = "BYTES", .kind = Flag::Kind::kSize},
+                       {.name = "--memory",
+                        .value = "BYTES",
+                        .kind = Flag::Kind::kSize,
+                        .aliases = {"--gpu-memory"}},
                        {.name = "--prompt", .value = "TEXT"},
                        {.name = "--temperature", .value = "T", .kind = Flag::Kind::kNumber},
                        {.name = "--kernels", .value = "K", .choices = {"auto", "reference"}},
@@ -72,6 +75,22 @@ TEST(CommandLine, LastOfARepeatedFlagCounts) {
   const CommandLine line = example();
   EXPECT_EQ(line.parse({"serve", "m", "--port", "1", "--port", "2"})->arguments.integer("--port"),
             2);
+}
+
+TEST(CommandLine, AnAliasIsTheSameFlag) {
+  const CommandLine line = example();
+  EXPECT_EQ(line.parse({"serve", "m", "--gpu-memory", "2KiB"})->arguments.integer("--memory"),
+            2048);
+  EXPECT_EQ(line.parse({"serve", "m", "--gpu-memory=1", "--memory=2"})->arguments.text("--memory"),
+            "2");
+  setenv("PELTON_GPU_MEMORY", "3", 1);
+  EXPECT_EQ(line.parse({"serve", "m"})->arguments.integer("--memory"), 3);
+  setenv("PELTON_MEMORY", "4", 1);
+  EXPECT_EQ(line.parse({"serve", "m"})->arguments.integer("--memory"), 4);
+  unsetenv("PELTON_MEMORY");
+  unsetenv("PELTON_GPU_MEMORY");
+  EXPECT_THAT(line.parse({"serve", "--help"})->text, HasSubstr("also --gpu-memory"));
+  EXPECT_THAT(error_of({"serve", "m", "--gpu-memery", "1"}), HasSubstr("'--gpu-memory'"));
 }
 
 TEST(CommandLine, EnvironmentStandsIn) {
