@@ -3,10 +3,12 @@
 //
 //   engine blocks=8 block_tokens=4 step_tokens=6 [window_blocks=8 window=1000 seats=4 context=1000
 //          steps_in_flight=1 cache=0 decode_first=0 prompt_bound=N priority_tokens=N
-//          weights=NAME:N,NAME:N]
+//          weights=NAME:N,NAME:N host_blocks=N host_window_blocks=N]
 //   submit NAME prompt=N max_new=N [min_new=N priority=N deadline=N stop=TOKEN says=1,2,3
 //          like=NAME shares=N (its first N tokens are those of NAME's prompt and answer)
-//          salt=WORD pin=1 tenant=NAME]
+//          salt=WORD pin=1 tenant=NAME
+//          answers=N (the second is called NAME.1)]
+//   fail               the next step that is submitted fails
 //   cancel NAME
 //   clock N            the time that the next plans are told
 //   step [N]           plan and submit a step; then commit the oldest once enough are in flight
@@ -20,6 +22,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -79,6 +82,7 @@ class Story {
   std::string submit(const std::string& name, const Words& words);
   std::string step();
   std::string tell_row(const StepPlan& plan, const PlannedSequence& row);
+  std::string tell_copies(const StepPlan& plan) const;
   std::string tell_events();
   std::string tell_end(const Told& told, const StreamEnd& end);
   static std::string tell_blocks(const std::vector<BlockId>& before,
@@ -89,6 +93,7 @@ class Story {
   int in_flight_ = 0;
   int64_t now_ns_ = 0;
   bool shows_window_ = false;
+  bool fails_ = false;
   std::map<uint64_t, std::vector<TokenId>> says_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ModelledExecutor> executor_;
@@ -112,6 +117,7 @@ std::string Story::run(const std::string& line) {
   }
   if (verb == "engine") return build(words), "";
   if (verb == "submit") return submit(name, words);
+  if (verb == "fail") return fails_ = true, "";
   if (verb == "clock") return now_ns_ = std::stoll(name), "";
   if (verb == "cancel") {
     for (const auto& [id, told] : told_) {
@@ -136,6 +142,8 @@ void Story::build(const Words& words) {
   capacity.sequences_max = number(words, "seats", 4);
   capacity.batch_tokens_max = number(words, "step_tokens", 6);
   capacity.context_tokens_max = number(words, "context", 1000);
+  capacity.host_full_block_count = number(words, "host_blocks", 0);
+  capacity.host_window_block_count = number(words, "host_window_blocks", 64);
   steps_in_flight_ = number(words, "steps_in_flight", 1);
   shows_window_ = words.count("window") > 0;
   Scheduler::Options options;
@@ -149,13 +157,19 @@ void Story::build(const Words& words) {
   options.policy.fairness.weights = weights(words);
   scheduler_ = std::make_unique<Scheduler>(capacity, options);
   executor_ = std::make_unique<ModelledExecutor>(ModelledExecutor::Options{
-      .capacity = capacity, .next_token = [this](const ModelledExecutor::Seen& seen) {
-        const std::vector<TokenId>& says = says_[seen.sampling.seed];
-        const size_t line = seen.full.size() - static_cast<size_t>(seen.prompt_count);
-        const TokenId token = line < says.size() ? says[line] : 1;
-        const bool banned =
-            std::find(seen.banned.begin(), seen.banned.end(), token) != seen.banned.end();
-        return banned ? token + 1 : token;
+      .capacity = capacity,
+      .next_token =
+          [this](const ModelledExecutor::Seen& seen) {
+            const std::vector<TokenId>& says = says_[seen.sampling.seed];
+            const size_t line = seen.full.size() - static_cast<size_t>(seen.prompt_count);
+            const TokenId token = line < says.size() ? says[line] : 1;
+            const bool banned =
+                std::find(seen.banned.begin(), seen.banned.end(), token) != seen.banned.end();
+            return banned ? token + 1 : token;
+          },
+      .fail_step = [this](const StepPlan&) -> std::optional<Error> {
+        if (!std::exchange(fails_, false)) return std::nullopt;
+        return Error{ErrorCode::kInternal, "the story says so"};
       }});
 }
 
@@ -171,7 +185,6 @@ std::string Story::submit(const std::string& name, const Words& words) {
     CHECK(shared <= other.size() && shared <= request.prompt.size(), "a story shares too much");
     std::copy_n(other.begin(), shared, request.prompt.begin());
   }
-  texts_[name] = request.prompt;
   if (words.count("salt")) request.cache_salt = words.at("salt");
   if (words.count("tenant")) request.tenant = words.at("tenant");
   request.pin_prefix = number(words, "pin", 0) != 0;
@@ -182,13 +195,20 @@ std::string Story::submit(const std::string& name, const Words& words) {
   if (words.count("deadline")) request.deadline_ns = number(words, "deadline", 0);
   request.sampling.seed = says_.size();
   request.sampling.presence_penalty = 0.5f;  // so that the executor compares histories
-  says_[request.sampling.seed] = numbers(words, "says");
-  const Result<SequenceId> id = scheduler_->submit(std::move(request));
-  if (!id.ok()) {
-    return fmt::format("{} refused, {}: {}\n", name, error_code_name(id.error().code),
-                       id.error().message);
+  const int answers = number(words, "answers", 1);
+  for (int i = 0; i < answers; ++i) {
+    says_[request.sampling.seed + static_cast<uint64_t>(i)] = numbers(words, "says");
   }
-  told_[id.value()].name = name;
+  const Result<std::vector<SequenceId>> ids = scheduler_->submit_answers(request, answers);
+  if (!ids.ok()) {
+    return fmt::format("{} refused, {}: {}\n", name, error_code_name(ids.error().code),
+                       ids.error().message);
+  }
+  for (size_t i = 0; i < ids->size(); ++i) {
+    const std::string one = i == 0 ? name : fmt::format("{}.{}", name, i);
+    told_[(*ids)[i]].name = one;
+    texts_[one] = request.prompt;
+  }
   return "";
 }
 
@@ -197,6 +217,8 @@ std::string Story::step() {
   std::string happened = tell_events();
   const bool submitted = !plan.empty();
   if (submitted) {
+    happened += tell_copies(plan);
+    if (fails_) happened += "the step fails\n";
     for (const PlannedSequence& row : plan.sequences) happened += tell_row(plan, row);
     executor_->submit(std::move(plan));
     ++in_flight_;
@@ -233,6 +255,21 @@ std::string Story::tell_row(const StepPlan& plan, const PlannedSequence& row) {
   return text + (row.sample ? "  -> token\n" : "\n");
 }
 
+std::string Story::tell_copies(const StepPlan& plan) const {
+  std::map<std::string, std::string> copies;
+  for (const BlockCopy& copy : plan.copies) {
+    if (copy.group == kv::Group::kWindow && !shows_window_) continue;
+    std::string way = copy.from_tier == copy.to_tier    ? "here"
+                      : copy.to_tier == kv::Tier::kHost ? "to the host"
+                                                        : "from the host";
+    way += copy.group == kv::Group::kFull ? ", blocks" : ", window";
+    copies[way] += fmt::format(" {}>{}", copy.from, copy.to);
+  }
+  std::string text;
+  for (const auto& [way, blocks] : copies) text += fmt::format("copied {}{}\n", way, blocks);
+  return text;
+}
+
 // The entries of `after` that are new, and those of `before` that are gone.
 std::string Story::tell_blocks(const std::vector<BlockId>& before,
                                const std::vector<BlockId>& after, const char* name) {
@@ -264,6 +301,9 @@ std::string Story::tell_events() {
     if (event.seating == Scheduler::Event::Seating::kSeated) seats_[event.seat] = event.id;
     if (event.seating == Scheduler::Event::Seating::kPreempted) {
       text += fmt::format("{} preempted{}\n", told.name, tell_returned(told));
+    }
+    if (event.seating == Scheduler::Event::Seating::kSwappedOut) {
+      text += fmt::format("{} swapped out{}\n", told.name, tell_returned(told));
     }
     if (event.token) texts_[told.name].push_back(event.token->token);
     if (event.token && event.token->token != 1) {
