@@ -15,10 +15,21 @@ FIRST_LESSONS = 10000
 LESSONS = [("repeat", 45, t.repeat), ("list", 20, t.word_list), ("arithmetic", 20, t.arithmetic),
            ("json", 15, t.json_extraction)]
 
+# Towards the end more copying again: in the whole mix it had become careless.
+MORE_COPYING_FROM = 72000
+MORE_COPYING = {"pelton": 27, "json": 17, "turns": 3, "repeat": 9, "list": 8, "tool": 22, "two calls": 5, "no tool": 6}
+LATE_MIX = [(name, MORE_COPYING.get(name, weight), make) for name, weight, make in MIX]
+
+
+def mix_at(split, index):
+    if split == "test":
+        return MIX
+    return LESSONS if index < FIRST_LESSONS else MIX if index < MORE_COPYING_FROM else LATE_MIX
+
 
 def conversation_at(seed, split, index):
     rng = random.Random("%d %s %d" % (seed, split, index))
     rng.made_up_share = 0.15 if split == "train" else 0.06
-    mix = LESSONS if split == "train" and index < FIRST_LESSONS else MIX
+    mix = mix_at(split, index)
     make = rng.choices([m for _, _, m in mix], [weight for _, weight, _ in mix])[0]
     return make(rng, split)

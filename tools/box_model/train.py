@@ -44,8 +44,8 @@ def wait_while_paused():
 
 
 def rate_at(step, steps):
-    """Warm-up, a plateau, then down to nothing over the last 65 %."""
-    return min(1.0, (step + 1) / 100, max(0.0, (steps - step) / (0.65 * steps)))
+    """Warm-up, a plateau, then down to nothing over the last 70 %."""
+    return min(1.0, (step + 1) / 100, max(0.0, (steps - step) / (0.7 * steps)))
 
 
 def loss_on(model, batch, experts, exact=False):
@@ -162,7 +162,7 @@ class Trainer:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, default=6500)
+    parser.add_argument("--steps", type=int, default=7500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--size", choices=SIZES, default="box")
     parser.add_argument("--rate", type=float, default=0.006, help="Muon's; AdamW's follows")
