@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <array>
-#include <atomic>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -20,20 +19,6 @@
 namespace pelton::engine {
 
 namespace {
-
-// EngineStats, readable while the engine thread writes.
-struct SharedStats {
-  std::atomic<int> running{0};
-  std::atomic<int> waiting{0};
-  std::atomic<int64_t> steps{0};
-  std::atomic<int64_t> prompt_tokens{0};
-  std::atomic<int64_t> output_tokens{0};
-  std::atomic<int64_t> preemptions{0};
-  std::atomic<int> full_blocks_used{0};
-  std::atomic<int> window_blocks_used{0};
-  std::atomic<int64_t> prefix_tokens_asked{0};
-  std::atomic<int64_t> prefix_tokens_found{0};
-};
 
 uint64_t draw_seed() {
   std::random_device random;
@@ -65,7 +50,7 @@ class Engine::Loop {
     thread_.join();
   }
 
-  Result<TokenStream> submit(request::GenerationRequest request);
+  Result<std::vector<TokenStream>> submit(request::GenerationRequest request, int answers);
   void drain(int64_t limit_ms);
   EngineStats stats() const;
   Ledger ledger() const;
@@ -73,20 +58,21 @@ class Engine::Loop {
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
 
  private:
-  // A request the scheduler knows.
+  // An answer the scheduler knows.
   struct Reader {
     std::shared_ptr<TokenStream::State> stream;
     std::string request_id;
-    int prompt_tokens = 0;
+    int queued_tokens = 0;  // of the prompt, for the first of several answers only
     bool was_admitted = false;
   };
 
   void run();
   void turn();
   void receive(std::vector<Inbox::Arrival> arrivals);
-  void refuse(Reader& reader, const Error& error);
+  void refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error);
   void drop_cancelled();
   void emit();
+  void count(const Scheduler::Event& event);
   void emit(Scheduler::Event event);
   void publish_stats();
   void publish_ledger();
@@ -99,10 +85,10 @@ class Engine::Loop {
   base::Log& log_;
   const std::shared_ptr<CancelCount> cancels_ = std::make_shared<CancelCount>(0);
   Inbox inbox_;
-  SharedStats stats_;
   kv::EventLog kv_events_;
-  mutable std::mutex ledger_mutex_;
-  Ledger ledger_;  // guarded by ledger_mutex_
+  mutable std::mutex books_mutex_;
+  Ledger ledger_;      // guarded by books_mutex_
+  EngineStats stats_;  // guarded by books_mutex_
 
   // Engine thread only.
   Scheduler scheduler_;
@@ -110,17 +96,29 @@ class Engine::Loop {
   int64_t cancels_seen_ = 0;
   int in_flight_ = 0;
   int64_t integrity_checks_ = 0;
+  EngineStats counted_;  // the loop's own part of it
   std::optional<int64_t> checked_ns_;
   std::vector<Scheduler::Event> events_;  // taken from the scheduler, being emitted
 
   std::thread thread_;
 };
 
-Result<TokenStream> Engine::Loop::submit(request::GenerationRequest request) {
+Result<std::vector<TokenStream>> Engine::Loop::submit(request::GenerationRequest request,
+                                                      int answers) {
+  if (answers < 1 || answers > kAnswersMax) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} answers were asked for; 1 to {} are possible", answers, kAnswersMax), "n"};
+  }
   TRY(check_request(request, capacity()));
-  const std::shared_ptr<TokenStream::State> state = std::make_shared<TokenStream::State>(cancels_);
-  TRY(inbox_.submit({.request = std::move(request), .stream = state}));
-  return TokenStream(state);
+  Inbox::Arrival arrival{.request = std::move(request)};
+  std::vector<TokenStream> streams;
+  for (int i = 0; i < answers; ++i) {
+    arrival.streams.push_back(std::make_shared<TokenStream::State>(cancels_));
+    streams.emplace_back(arrival.streams.back());
+  }
+  TRY(inbox_.submit(std::move(arrival)));
+  return streams;
 }
 
 void Engine::Loop::drain(int64_t limit_ms) {
@@ -150,14 +148,14 @@ void Engine::Loop::turn() {
     ++in_flight_;
   }
   // Beyond this point no sequence joins or leaves the submitted step.
-  publish_stats();
   emit();
 
   if (in_flight_ == options_.steps_in_flight_max || (in_flight_ > 0 && !submitted)) {
     StepResult result = executor_.collect();  // of the oldest step; a later one runs on
     --in_flight_;
-    stats_.steps.fetch_add(1, std::memory_order_relaxed);
+    ++counted_.steps;
     if (result.error) {
+      ++counted_.steps_failed;
       log_.error(fmt::format("step {} failed: {}", result.step, result.error->message));
     }
     scheduler_.commit(std::move(result));
@@ -167,31 +165,36 @@ void Engine::Loop::turn() {
     ++integrity_checks_;
   }
   // Beyond this point finished sequences hold no blocks.
-  publish_stats();
   emit();
 }
 
 void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
   for (Inbox::Arrival& arrival : arrivals) {
-    Reader reader{.stream = std::move(arrival.stream),
-                  .request_id = arrival.request.id,
-                  .prompt_tokens = static_cast<int>(arrival.request.prompt.size())};
-    const Result<SequenceId> id = scheduler_.submit(std::move(arrival.request));
-    if (!id.ok()) {  // a prefix was pinned after submit had checked the request
-      refuse(reader, id.error());
+    const int prompt_tokens = static_cast<int>(arrival.request.prompt.size());
+    const std::string request_id = arrival.request.id;
+    const Result<std::vector<SequenceId>> ids = scheduler_.submit_answers(
+        std::move(arrival.request), static_cast<int>(arrival.streams.size()));
+    if (!ids.ok()) {  // a prefix was pinned after submit had checked the request
+      refuse(arrival, prompt_tokens, ids.error());
       continue;
     }
-    readers_.emplace(id.value(), std::move(reader));
+    for (size_t i = 0; i < ids->size(); ++i) {
+      readers_.emplace((*ids)[i], Reader{.stream = std::move(arrival.streams[i]),
+                                         .request_id = request_id,
+                                         .queued_tokens = i == 0 ? prompt_tokens : 0});
+    }
   }
   // A reader may have left before its request came this far; look again.
   if (!arrivals.empty()) cancels_seen_ = -1;
 }
 
-void Engine::Loop::refuse(Reader& reader, const Error& error) {
-  reader.stream->put(std::nullopt, StreamEnd{.reason = FinishReason::kError,
-                                             .prompt_tokens = reader.prompt_tokens,
-                                             .error = error});
-  inbox_.note_ended({.was_admitted = reader.was_admitted, .prompt_tokens = reader.prompt_tokens});
+void Engine::Loop::refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error) {
+  for (size_t i = 0; i < arrival.streams.size(); ++i) {
+    arrival.streams[i]->put(
+        std::nullopt,
+        StreamEnd{.reason = FinishReason::kError, .prompt_tokens = prompt_tokens, .error = error});
+    inbox_.note_ended({.was_admitted = false, .prompt_tokens = i == 0 ? prompt_tokens : 0});
+  }
 }
 
 void Engine::Loop::drop_cancelled() {
@@ -203,44 +206,61 @@ void Engine::Loop::drop_cancelled() {
   }
 }
 
+// Counted before they are told: a reader who has seen a token finds it in the numbers.
 void Engine::Loop::emit() {
   scheduler_.take_events(events_);
+  for (const Scheduler::Event& event : events_) count(event);
+  publish_stats();
   for (Scheduler::Event& event : events_) emit(std::move(event));
+}
+
+void Engine::Loop::count(const Scheduler::Event& event) {
+  if (event.token) ++counted_.output_tokens;
+  if (event.seating != Scheduler::Event::Seating::kSeated) return;
+  Reader& reader = readers_.at(event.id);
+  if (reader.was_admitted) return;
+  reader.was_admitted = true;
+  inbox_.note_admitted(reader.queued_tokens);
+  counted_.prompt_tokens += reader.queued_tokens;
 }
 
 void Engine::Loop::emit(Scheduler::Event event) {
   const auto found = readers_.find(event.id);
   CHECK(found != readers_.end());
   Reader& reader = found->second;
-  if (event.seating == Scheduler::Event::Seating::kSeated && !reader.was_admitted) {
-    reader.was_admitted = true;
-    inbox_.note_admitted(reader.prompt_tokens);
-    stats_.prompt_tokens.fetch_add(reader.prompt_tokens, std::memory_order_relaxed);
-  }
   if (event.seating == Scheduler::Event::Seating::kPreempted) {
     log_.debug(fmt::format("request {} preempted", reader.request_id));
   }
-  if (event.token) stats_.output_tokens.fetch_add(1, std::memory_order_relaxed);
+  if (event.seating == Scheduler::Event::Seating::kSwappedOut) {
+    log_.debug(fmt::format("request {} swapped out", reader.request_id));
+  }
   const bool ended = event.end != nullptr;
   std::optional<StreamEnd> end;
   if (ended) end = *std::move(event.end);
   if (event.token || ended) reader.stream->put(std::move(event.token), std::move(end));
   if (ended) {
-    inbox_.note_ended({.was_admitted = reader.was_admitted, .prompt_tokens = reader.prompt_tokens});
+    inbox_.note_ended({.was_admitted = reader.was_admitted, .prompt_tokens = reader.queued_tokens});
     readers_.erase(found);
   }
 }
 
 void Engine::Loop::publish_stats() {
-  stats_.running.store(scheduler_.running_count(), std::memory_order_relaxed);
-  stats_.waiting.store(scheduler_.waiting_count(), std::memory_order_relaxed);
+  EngineStats stats = counted_;
   const SchedulerCounters& counters = scheduler_.counters();
-  stats_.preemptions.store(counters.preemptions_recompute + counters.preemptions_swap,
-                           std::memory_order_relaxed);
-  stats_.full_blocks_used.store(scheduler_.full_blocks_used(), std::memory_order_relaxed);
-  stats_.window_blocks_used.store(scheduler_.window_blocks_used(), std::memory_order_relaxed);
-  stats_.prefix_tokens_asked.store(counters.prompt_tokens, std::memory_order_relaxed);
-  stats_.prefix_tokens_found.store(counters.prompt_tokens_cached, std::memory_order_relaxed);
+  const Inbox::Queued queued = inbox_.queued();
+  stats.running = scheduler_.running_count();
+  stats.waiting = scheduler_.waiting_count();
+  stats.swapped_out = scheduler_.swapped_out_count();
+  stats.queued = queued.requests;
+  stats.queued_tokens = queued.tokens;
+  stats.full_blocks_used = scheduler_.full_blocks_used();
+  stats.window_blocks_used = scheduler_.window_blocks_used();
+  stats.preemptions = counters.preemptions_recompute + counters.preemptions_swap;
+  stats.prefix_tokens_asked = counters.prompt_tokens;
+  stats.prefix_tokens_found = counters.prompt_tokens_cached;
+  stats.scheduler = counters;
+  std::lock_guard lock(books_mutex_);
+  stats_ = stats;
 }
 
 void Engine::Loop::publish_ledger() {
@@ -252,12 +272,12 @@ void Engine::Loop::publish_ledger() {
   ledger.kv_events = kv_events_.event_count();
   ledger.kv_events_dropped = kv_events_.dropped_count();
   ledger.integrity_checks = integrity_checks_;
-  std::lock_guard lock(ledger_mutex_);
+  std::lock_guard lock(books_mutex_);
   ledger_ = ledger;
 }
 
 Ledger Engine::Loop::ledger() const {
-  std::lock_guard lock(ledger_mutex_);
+  std::lock_guard lock(books_mutex_);
   return ledger_;
 }
 
@@ -278,22 +298,13 @@ void Engine::Loop::stop() {
   }
   const Error error{ErrorCode::kUnavailable, "the engine has stopped"};
   for (const SequenceId id : scheduler_.live()) scheduler_.fail(id, error);
-  publish_stats();
   emit();
   publish_ledger();
 }
 
 EngineStats Engine::Loop::stats() const {
-  return {.running = stats_.running.load(std::memory_order_relaxed),
-          .waiting = stats_.waiting.load(std::memory_order_relaxed),
-          .steps = stats_.steps.load(std::memory_order_relaxed),
-          .prompt_tokens = stats_.prompt_tokens.load(std::memory_order_relaxed),
-          .output_tokens = stats_.output_tokens.load(std::memory_order_relaxed),
-          .preemptions = stats_.preemptions.load(std::memory_order_relaxed),
-          .full_blocks_used = stats_.full_blocks_used.load(std::memory_order_relaxed),
-          .window_blocks_used = stats_.window_blocks_used.load(std::memory_order_relaxed),
-          .prefix_tokens_asked = stats_.prefix_tokens_asked.load(std::memory_order_relaxed),
-          .prefix_tokens_found = stats_.prefix_tokens_found.load(std::memory_order_relaxed)};
+  std::lock_guard lock(books_mutex_);
+  return stats_;
 }
 
 Engine::Engine(const Options& options, Executor& executor, const base::Clock& clock, base::Log& log)
@@ -302,7 +313,13 @@ Engine::Engine(const Options& options, Executor& executor, const base::Clock& cl
 Engine::~Engine() = default;
 
 Result<TokenStream> Engine::submit(request::GenerationRequest request) {
-  return loop_->submit(std::move(request));
+  TRY_ASSIGN(std::vector<TokenStream> streams, loop_->submit(std::move(request), 1));
+  return std::move(streams.front());
+}
+
+Result<std::vector<TokenStream>> Engine::submit_answers(request::GenerationRequest request,
+                                                        int count) {
+  return loop_->submit(std::move(request), count);
 }
 
 void Engine::drain(int64_t limit_ms) {

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/executor.h"
 #include "engine/ledger.h"
+#include "engine/scheduler_counters.h"
 #include "engine/scheduling_policy.h"
 #include "engine/token_stream.h"
 #include "kv/event_log.h"
@@ -17,17 +19,24 @@
 
 namespace pelton::engine {
 
+// The state of one moment, and counts since the start.
 struct EngineStats {
   int running = 0;
-  int waiting = 0;
-  int64_t steps = 0;
-  int64_t prompt_tokens = 0;
-  int64_t output_tokens = 0;
-  int64_t preemptions = 0;
+  int waiting = 0;            // known to the scheduler and without a seat
+  int swapped_out = 0;        // of these, with their blocks in the host's memory
+  int queued = 0;             // accepted and never had a seat
+  int64_t queued_tokens = 0;  // of their prompts
   int full_blocks_used = 0;
   int window_blocks_used = 0;
-  int64_t prefix_tokens_asked = 0;  // of prompts that got a seat
-  int64_t prefix_tokens_found = 0;  // of these, not computed again
+
+  int64_t steps = 0;
+  int64_t steps_failed = 0;
+  int64_t prompt_tokens = 0;  // of requests that got a seat, each prompt counted once
+  int64_t output_tokens = 0;
+  int64_t preemptions = 0;          // of any kind
+  int64_t prefix_tokens_asked = 0;  // of prompts that got a seat, once for each answer
+  int64_t prefix_tokens_found = 0;  // of these, in the prefix cache
+  SchedulerCounters scheduler;      // the same and more, as the scheduler counts
 };
 
 class Engine {
@@ -65,6 +74,12 @@ class Engine {
   // context), kDoesNotFit (needs more blocks than exist), kOverloaded (too many requests or tokens
   // wait), kUnavailable (stopping).
   Result<TokenStream> submit(request::GenerationRequest request);
+
+  // `count` answers to one prompt (1 to kAnswersMax), which is computed once, each a stream of its
+  // own. They differ in their seeds: the request's, and the numbers after it. A greedy request
+  // gives the same answer again and again.
+  static constexpr int kAnswersMax = 128;
+  Result<std::vector<TokenStream>> submit_answers(request::GenerationRequest request, int count);
 
   // Refuses new requests; returns when the running ones have ended or `limit_ms` is over.
   void drain(int64_t limit_ms);

@@ -30,6 +30,8 @@ using testing::SizeIs;
 constexpr ExecutorCapacity kSmall{.block_tokens = 4,
                                   .full_block_count = 40,
                                   .window_block_count = 30,
+                                  .host_full_block_count = 20,
+                                  .host_window_block_count = 20,
                                   .window_tokens = 8,
                                   .sequences_max = 6,
                                   .batch_tokens_max = 16,
@@ -200,6 +202,76 @@ TEST_P(EngineDepth, many_submitters_each_get_what_they_would_alone) {
   const EngineStats stats = bench.engine().stats();
   EXPECT_EQ(stats.full_blocks_used, 0);
   EXPECT_EQ(stats.window_blocks_used, 0);
+}
+
+// The request's seed and those after it: each answer is what a request of that seed gives.
+TEST_P(EngineDepth, several_answers_are_those_of_the_seeds_that_follow) {
+  Bench bench({.steps_in_flight_max = GetParam()});
+  request::GenerationRequest request = make_request(38, 20, 7);
+  Result<std::vector<TokenStream>> streams = bench.engine().submit_answers(request, 5);
+  ASSERT_TRUE(streams.ok());
+  ASSERT_EQ(streams->size(), 5u);
+  for (TokenStream& stream : *streams) {
+    const Output output = read_all(stream);
+    EXPECT_EQ(output.tokens, alone(request));
+    EXPECT_EQ(output.end.prompt_tokens, 38);
+    ++request.sampling.seed;
+  }
+  const EngineStats stats = bench.settle();
+  EXPECT_EQ(stats.prompt_tokens, 38);
+  EXPECT_EQ(stats.scheduler.prompt_tokens, 5 * 38);
+  EXPECT_EQ(stats.scheduler.prompt_tokens_shared, 4 * 37);  // each computes the last one itself
+  EXPECT_EQ(stats.output_tokens, 5 * 20);
+  EXPECT_TRUE(bench.settled_ledger().clean());
+}
+
+TEST_P(EngineDepth, an_answer_that_is_left_leaves_the_others) {
+  Bench bench({.steps_in_flight_max = GetParam(), .step_ns = 200'000});
+  request::GenerationRequest request = make_request(30, 40, 3);
+  Result<std::vector<TokenStream>> streams = bench.engine().submit_answers(request, 4);
+  ASSERT_TRUE(streams.ok());
+  while ((*streams)[1].wait().tokens.empty()) {
+  }
+  (*streams)[1].cancel();
+  (*streams)[0].cancel();
+  request.sampling.seed += 2;
+  EXPECT_EQ(read_all((*streams)[2]).tokens, alone(request));
+  ++request.sampling.seed;
+  EXPECT_EQ(read_all((*streams)[3]).tokens, alone(request));
+  EXPECT_TRUE(bench.settled_ledger().clean());
+}
+
+TEST(Engine, answers_have_a_bound) {
+  Bench bench({});
+  for (const int count : {0, -1, Engine::kAnswersMax + 1}) {
+    const auto streams = bench.engine().submit_answers(make_request(5, 5, 1), count);
+    ASSERT_FALSE(streams.ok());
+    EXPECT_EQ(streams.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(streams.error().field, "n");
+  }
+  auto streams = bench.engine().submit_answers(make_request(5, 5, 1), Engine::kAnswersMax);
+  ASSERT_TRUE(streams.ok());
+  for (TokenStream& stream : *streams) EXPECT_THAT(read_all(stream).tokens, SizeIs(5));
+  EXPECT_TRUE(bench.settled_ledger().clean());
+}
+
+// Also while its blocks lie in the host's memory, a reader may leave.
+TEST_P(EngineDepth, a_reader_that_leaves_frees_its_blocks_in_the_hosts_memory) {
+  ExecutorCapacity tight = kSmall;
+  tight.full_block_count = 24;
+  Bench bench({.steps_in_flight_max = GetParam(), .step_ns = 200'000, .capacity = tight});
+  TokenStream first = bench.submit(make_request(30, 60, 1));
+  TokenStream second = bench.submit(make_request(30, 60, 2));
+  while (bench.engine().stats().swapped_out == 0 && !first.take().end) {
+  }
+  ASSERT_EQ(bench.engine().stats().swapped_out, 1);
+  second.cancel();
+  const int64_t steps = bench.engine().stats().steps;
+  while (bench.engine().ledger().host_full.held > 0) {
+  }
+  EXPECT_LE(bench.engine().stats().steps, steps + 3);
+  first.cancel();
+  EXPECT_TRUE(bench.settled_ledger().clean());
 }
 
 TEST_P(EngineDepth, a_reader_that_leaves_frees_its_blocks) {

@@ -10,9 +10,10 @@ Result<void> Inbox::submit(Arrival arrival) {
   {
     std::lock_guard lock(mutex_);
     if (closed_) return Error{ErrorCode::kUnavailable, "the engine is shutting down"};
-    if (queued_ >= options_.requests_max) {
-      return Error{ErrorCode::kOverloaded,
-                   fmt::format("{} requests are waiting already", options_.requests_max)};
+    const int answers = static_cast<int>(arrival.streams.size());
+    if (queued_ > 0 && queued_ + answers > options_.requests_max) {
+      return Error{ErrorCode::kOverloaded, fmt::format("{} requests are waiting already; {} may",
+                                                       queued_, options_.requests_max)};
     }
     const int64_t tokens = static_cast<int64_t>(arrival.request.prompt.size());
     if (queued_ > 0 && queued_tokens_ + tokens > options_.tokens_max) {
@@ -22,9 +23,9 @@ Result<void> Inbox::submit(Arrival arrival) {
                                queued_tokens_, tokens, options_.tokens_max)};
     }
     arrivals_.push_back(std::move(arrival));
-    ++queued_;
+    queued_ += answers;
     queued_tokens_ += tokens;
-    ++live_;
+    live_ += answers;
   }
   arrived_.notify_one();
   return {};

@@ -19,14 +19,15 @@ class Inbox {
  public:
   struct Arrival {
     request::GenerationRequest request;
-    std::shared_ptr<TokenStream::State> stream;
+    std::vector<std::shared_ptr<TokenStream::State>> streams;  // one an answer; at least one
   };
   struct Delivery {
     std::vector<Arrival> arrivals;
     bool stop = false;
   };
 
-  // Of what is accepted and never had a seat. One request may always wait, however long.
+  // Of what is accepted and never had a seat; an answer counts as a request, the tokens of a prompt
+  // count once. One request may always wait, however long.
   struct Options {
     int requests_max = 1024;
     int64_t tokens_max = int64_t{1} << 22;
@@ -41,7 +42,7 @@ class Inbox {
   Delivery take();
   Delivery wait();
 
-  // Engine thread. One accepted request has had a seat for the first time; one has ended.
+  // Engine thread. One accepted answer has had a seat for the first time; one has ended.
   void note_admitted(int prompt_tokens);
   struct Ended {
     bool was_admitted = false;

@@ -22,9 +22,10 @@ struct Ledger {
   Blocks host_full;  // in the host's memory: held by sequences that were swapped out
   Blocks host_window;
 
-  int running = 0;  // sequences with a seat
-  int waiting = 0;  // sequences without
-  int landing = 0;  // ended, and a submitted step still names them
+  int running = 0;      // sequences with a seat
+  int waiting = 0;      // sequences without
+  int swapped_out = 0;  // of these, with blocks in the host's memory
+  int landing = 0;      // ended, and a submitted step still names them
   int seats_free = 0;
   int steps_in_flight = 0;
   int streams = 0;            // with a writer: their requests have not ended

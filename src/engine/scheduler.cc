@@ -108,17 +108,18 @@ Result<SequenceId> Scheduler::submit(request::GenerationRequest request) {
   return enter(std::move(request), kNoFamily);
 }
 
-Result<std::vector<SequenceId>> Scheduler::submit_answers(const request::GenerationRequest& request,
+Result<std::vector<SequenceId>> Scheduler::submit_answers(request::GenerationRequest request,
                                                           int count) {
   CHECK(count > 0);
   TRY(check_request(request, unpinned_capacity()));
   const SequenceId family = count > 1 ? next_id_ : kNoFamily;
   std::vector<SequenceId> ids;
   for (int i = 0; i < count; ++i) {
-    request::GenerationRequest one = request;
-    one.sampling.seed += static_cast<uint64_t>(i);
-    one.pin_prefix = request.pin_prefix && i == 0;
-    ids.push_back(enter(std::move(one), family));
+    const bool is_last = i + 1 == count;
+    ids.push_back(enter(is_last ? std::move(request) : request, family));
+    if (is_last) break;
+    ++request.sampling.seed;
+    request.pin_prefix = false;
   }
   return ids;
 }

@@ -24,6 +24,7 @@
 #include "base/result.h"
 #include "engine/executor.h"
 #include "engine/ledger.h"
+#include "engine/scheduler_counters.h"
 #include "engine/scheduling_policy.h"
 #include "engine/sequence.h"
 #include "engine/step_plan.h"
@@ -38,26 +39,6 @@ namespace pelton::engine {
 // Whether a request could ever run within `capacity`. Any thread. kInvalidArgument, kDoesNotFit.
 Result<void> check_request(const request::GenerationRequest& request,
                            const ExecutorCapacity& capacity);
-
-// Since the start.
-struct SchedulerCounters {
-  // When sequences are seated for the first time: tokens of their prompts; of these, found in the
-  // prefix cache, on the device or the host; and taken over from another answer to the same
-  // request.
-  int64_t prompt_tokens = 0;
-  int64_t prompt_tokens_cached = 0;
-  int64_t prompt_tokens_shared = 0;
-
-  int64_t preemptions_recompute = 0;  // blocks returned
-  int64_t preemptions_swap = 0;       // blocks copied out
-  int64_t tokens_lost = 0;            // computed, and thrown away by preemptions
-
-  // Copies of blocks of either group: out to the host; back from it, hits of others included; and
-  // on the device, where answers part.
-  int64_t blocks_swapped_out = 0;
-  int64_t blocks_swapped_in = 0;
-  int64_t blocks_forked = 0;
-};
 
 class Scheduler {
  public:
@@ -88,8 +69,7 @@ class Scheduler {
 
   // `count` answers to one prompt, which is computed once: sequences of their own, that differ in
   // their seeds, which are the request's and the numbers after it. The first of them pins.
-  Result<std::vector<SequenceId>> submit_answers(const request::GenerationRequest& request,
-                                                 int count);
+  Result<std::vector<SequenceId>> submit_answers(request::GenerationRequest request, int count);
 
   // Ends it now, with kCancelled or with `error`; unknown and ended ids are ignored. A row in a
   // submitted step is discarded when that step is committed.
@@ -115,6 +95,7 @@ class Scheduler {
 
   int running_count() const { return static_cast<int>(running_.size()); }
   int waiting_count() const { return queue_.waiting_count(); }
+  int swapped_out_count() const { return swapped_out_count_; }
   const SchedulerCounters& counters() const { return counters_; }
   const kv::BlockPool& full_pool() const { return full_pool_; }
   const kv::BlockPool& window_pool() const { return window_pool_; }
@@ -257,6 +238,7 @@ class Scheduler {
 
   SequenceId next_id_ = 0;
   int64_t next_step_ = 0;
+  int swapped_out_count_ = 0;  // waiting, with blocks in the host's memory
   SchedulerCounters counters_;
 };
 

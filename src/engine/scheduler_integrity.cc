@@ -21,6 +21,7 @@ Ledger Scheduler::ledger() const {
   ledger.host_window = blocks(host_window_pool_, 0);
   ledger.running = running_count();
   ledger.waiting = waiting_count();
+  ledger.swapped_out = swapped_out_count();
   ledger.landing = static_cast<int>(sequences_.size()) - ledger.running - ledger.waiting;
   ledger.seats_free = static_cast<int>(free_seats_.size());
   ledger.steps_in_flight = static_cast<int>(uncommitted_.size());
@@ -65,17 +66,20 @@ void Scheduler::check_integrity() const {
   CHECK(std::find(seats.begin(), seats.end(), false) == seats.end(), "a seat is lost");
   CHECK(std::is_sorted(running_.begin(), running_.end(), Earlier{}));
   int waiting = 0;
+  int swapped_out = 0;
   for (const auto& [id, sequence] : sequences_) {
     if (sequence.stage != Sequence::Stage::kWaiting) {
       CHECK(!sequence.swapped_out(), "a copy of what is on the device, or of nothing");
       continue;
     }
+    if (sequence.swapped_out()) ++swapped_out;
     count(host_full_holders, sequence.host_full);
     count(host_window_holders, sequence.host_window);
     CHECK(sequence.swapped_out() == (sequence.computed > 0));
     CHECK(sequence.full.blocks().empty() && sequence.window.blocks().empty());
     ++waiting;
   }
+  CHECK(swapped_out == swapped_out_count_);
   CHECK(waiting == queue_.waiting_count(), "somebody waits who is not in line");
   const auto compare = [](const std::vector<int>& holders, const kv::BlockPool& pool,
                           const char* words) {

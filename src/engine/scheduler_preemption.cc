@@ -89,6 +89,7 @@ void Scheduler::swap_out(Sequence& sequence) {
   copy(kv::Group::kFull, sequence.full, sequence.host_full, 0);
   copy(kv::Group::kWindow, sequence.window, sequence.host_window,
        static_cast<size_t>(first_window_entry(sequence.computed)));
+  ++swapped_out_count_;
   counters_.blocks_swapped_out += static_cast<int64_t>(copies_.size() - copies_before);
   if (copies_.size() == copies_before) return;
   swapped_out_.push_back(&sequence);
@@ -121,6 +122,7 @@ void Scheduler::commit_swap(Sequence& sequence, bool failed) {
 }
 
 void Scheduler::forget_host_copy(Sequence& sequence) {
+  if (sequence.swapped_out()) --swapped_out_count_;
   sequence.host_full.clear();
   sequence.host_window.clear();
 }

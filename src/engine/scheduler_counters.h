@@ -1,0 +1,27 @@
+// What a scheduler has done since it was made. Plain values.
+#pragma once
+
+#include <cstdint>
+
+namespace pelton::engine {
+
+struct SchedulerCounters {
+  // When sequences are seated for the first time: tokens of their prompts; of these, found in the
+  // prefix cache, on the device or the host; and taken over from another answer to the same
+  // request.
+  int64_t prompt_tokens = 0;
+  int64_t prompt_tokens_cached = 0;
+  int64_t prompt_tokens_shared = 0;
+
+  int64_t preemptions_recompute = 0;  // blocks returned
+  int64_t preemptions_swap = 0;       // blocks copied out
+  int64_t tokens_lost = 0;            // computed, and thrown away by preemptions
+
+  // Copies of blocks of either group: out to the host; back from it, hits of others included; and
+  // on the device, where answers part.
+  int64_t blocks_swapped_out = 0;
+  int64_t blocks_swapped_in = 0;
+  int64_t blocks_forked = 0;
+};
+
+}  // namespace pelton::engine
