@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/engine_flags.h"
 #include "base/file.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
@@ -50,36 +51,18 @@ Flag threads_flag() {
 }
 
 std::vector<Flag> model_flags() {
-  return {kernels_flag(),
-          threads_flag(),
-          {.name = "--max-model-len",
-           .value = "TOKENS",
-           .help = "longest conversation, as 32K; default what the model knows and memory allows",
-           .kind = Flag::Kind::kSize,
-           .least = 1,
-           .most = 1 << 30},
-          {.name = "--kv-cache-memory",
-           .value = "BYTES",
-           .help = "memory for keys and values, as 4GiB; default half of what is free",
-           .kind = Flag::Kind::kSize,
-           .least = 1},
-          {.name = "--executor",
-           .value = "E",
-           .help = "local, or modelled:FILE for scripted answers that nothing computes",
-           .default_text = "local"}};
+  std::vector<Flag> flags = memory_flags();
+  flags.push_back({.name = "--executor",
+                   .value = "E",
+                   .help = "local, or modelled:FILE for scripted answers that nothing computes",
+                   .default_text = "local"});
+  return flags;
 }
 
 Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments,
                                                  const base::Clock& clock) {
   node::LoadedModel::Options options;
-  options.executor.kernels = arguments.text("--kernels");
-  options.executor.threads = static_cast<int>(arguments.integer("--threads"));
-  if (arguments.has("--max-model-len")) {
-    options.executor.context_tokens = static_cast<int>(arguments.integer("--max-model-len"));
-  }
-  if (arguments.has("--kv-cache-memory")) {
-    options.executor.kv_bytes = arguments.integer("--kv-cache-memory");
-  }
+  TRY(read_memory_flags(arguments, options.executor));
   const std::string& executor = arguments.text("--executor");
   if (executor.starts_with(kModelled)) {
     options.make_executor = [file = executor.substr(kModelled.size()),

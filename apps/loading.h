@@ -18,8 +18,7 @@ namespace pelton::apps {
 cli::Flag kernels_flag();
 cli::Flag threads_flag();
 
-// --kernels --threads --max-model-len --kv-cache-memory --executor: every verb that generates has
-// them.
+// engine_flags.h's memory_flags and --executor: every verb that generates has them.
 std::vector<cli::Flag> model_flags();
 
 // LoadedModel's options from those flags. `clock` outlives the model.

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/engine_flags.h"
 #include "apps/input.h"
 #include "apps/loading.h"
 #include "apps/verbs.h"
@@ -26,9 +27,8 @@ constexpr std::chrono::seconds kCloseGrace{5};
 Result<node::LoadedModel::Options> node_options(const cli::Arguments& arguments,
                                                 const base::Clock& clock) {
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
-  options.executor.sequences_max = static_cast<int>(arguments.integer("--max-num-seqs"));
-  options.executor.batch_tokens_max =
-      static_cast<int>(arguments.integer("--max-num-batched-tokens"));
+  TRY(read_batch_flags(arguments, options));
+  read_queue_flags(arguments, options.engine);
   return options;
 }
 
@@ -101,7 +101,8 @@ void print_banner(const server::ServedModel& served, const node::LoadedModel& mo
   const std::string kv_bytes =
       local == nullptr
           ? ""
-          : fmt::format(" ({})", cli::format_bytes(static_cast<double>(local->kv_bytes())));
+          : fmt::format(" ({})",
+                        cli::format_bytes(static_cast<double>(local->footprint().kv.bytes())));
   fmt::print(stderr,
              "Pelton {} serves {} on {}\n"
              "  {}; context {} tokens; {} conversations at once\n"
@@ -192,20 +193,6 @@ cli::Verb serve_verb() {
                 {.name = "--api-key-file",
                  .value = "FILE",
                  .help = "more keys, a line each: KEY [TENANT [WEIGHT]]; tenants share nothing"},
-                {.name = "--max-num-seqs",
-                 .value = "N",
-                 .help = "conversations computed at once",
-                 .kind = Flag::Kind::kInteger,
-                 .default_text = "16",
-                 .least = 1,
-                 .most = 4096},
-                {.name = "--max-num-batched-tokens",
-                 .value = "N",
-                 .help = "tokens computed in one step",
-                 .kind = Flag::Kind::kSize,
-                 .default_text = "512",
-                 .least = 1,
-                 .most = 1 << 20},
                 {.name = "--current-date",
                  .value = "YYYY-MM-DD",
                  .help = "what models are told; default the clock's"},
@@ -223,6 +210,8 @@ cli::Verb serve_verb() {
                    "PELTON_API_KEY=secret pelton serve ./model --host 0.0.0.0"},
       .run = run,
   };
+  for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   return verb;
 }

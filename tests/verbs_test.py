@@ -22,7 +22,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANKS = ROOT / "testdata" / "tokenizer" / "o200k_base.tiktoken"
 TINY = ROOT / "testdata" / "golden" / "tiny"
-VERBS = ["serve", "chat", "generate", "logits", "tokenize", "inspect", "synth", "bench latency",
+VERBS = ["serve", "chat", "generate", "logits", "tokenize", "inspect", "plan", "synth", "bench latency",
          "pull", "cache list", "cache purge"]
 BINARY = None
 

@@ -331,9 +331,8 @@ Result<CommandLine::Request> CommandLine::parse(const std::vector<std::string>& 
           flag.name);
     }
     if (!value.given) continue;
-    if (flag.kind == Flag::Kind::kText) {
-      TRY(check_choice(flag, value.text));
-    } else {
+    TRY(check_choice(flag, value.text));
+    if (flag.kind != Flag::Kind::kText) {
       TRY_ASSIGN(value.number, to_number(flag, value.text));
       value.integer = static_cast<int64_t>(value.number);
     }

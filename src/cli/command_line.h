@@ -19,7 +19,7 @@ namespace pelton::cli {
 struct Flag {
   enum class Kind {
     kSwitch,   // there or not
-    kText,     // any text; one of `choices`, if there are any
+    kText,     // any text
     kInteger,  // within [least, most]
     kSize,     // as kInteger, with a unit: 32K, 4GiB
     kNumber,   // finite, within [least, most]
@@ -31,8 +31,8 @@ struct Flag {
   Kind kind = Kind::kText;
   std::string default_text;  // shown and used; empty: none
   double least = 0;
-  double most = 9e15;  // every whole number up to here is a double
-  std::vector<std::string> choices;
+  double most = 9e15;                // every whole number up to here is a double
+  std::vector<std::string> choices;  // where there are any, one of these
   bool required = false;
   std::vector<std::string> aliases;  // other names for the same, as other programs call it
 };

@@ -65,7 +65,6 @@ class LocalExecutor final : public engine::Executor {
   int threads() const { return pool_.size(); }
   // To the byte what has been allocated.
   const cost_model::Footprint& footprint() const { return footprint_; }
-  int64_t kv_bytes() const { return kv_.bytes(); }
   int64_t weight_bytes_per_token() const { return model_->bytes_per_token(); }
 
  private:

@@ -1,0 +1,167 @@
+#include "apps/engine_flags.h"
+
+#include "apps/loading.h"
+#include "tensor/kv_block.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+constexpr std::string_view kDecodeFirst = "decode-first";
+
+}  // namespace
+
+std::vector<Flag> memory_flags() {
+  return {
+      kernels_flag(),
+      threads_flag(),
+      {.name = "--max-model-len",
+       .value = "TOKENS",
+       .help = "longest conversation, as 32K; default what the model knows and memory allows",
+       .kind = Flag::Kind::kSize,
+       .least = 1,
+       .most = 1 << 30},
+      {.name = "--kv-cache-memory",
+       .value = "BYTES",
+       .help = "memory for keys and values, as 4GiB; default half of what is free",
+       .kind = Flag::Kind::kSize,
+       .least = 1},
+      {.name = "--memory-utilization",
+       .value = "SHARE",
+       .help = "instead: the share of the memory limit (cgroup or RAM) that weights, working "
+               "memory, keys and values may take together, as 0.9",
+       .kind = Flag::Kind::kNumber,
+       .least = 0.01,
+       .most = 1,
+       .aliases = {"--gpu-memory-utilization"}},
+      {.name = "--block-size",
+       .value = "TOKENS",
+       .help = "of a block of keys and values; the fast kernels read 16",
+       .kind = Flag::Kind::kInteger,
+       .default_text = "16",
+       .choices = {"8", "16", "32", "64", "128"}},
+      {.name = "--kv-cache-dtype",
+       .value = "TYPE",
+       .help = "how keys and values are kept; auto is what the kernels prefer, f16 for the fast "
+               "ones; fp8 and int8 take half the room and are less exact",
+       .default_text = "auto",
+       .choices = {"auto", "f16", "bf16", "fp8", "int8"}}};
+}
+
+Result<void> read_memory_flags(const cli::Arguments& arguments,
+                               executor::LocalExecutor::Options& options) {
+  options.kernels = arguments.text("--kernels");
+  options.threads = static_cast<int>(arguments.integer("--threads"));
+  options.block_tokens = static_cast<int>(arguments.integer("--block-size"));
+  TRY_ASSIGN(options.kv_dtype, tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
+  if (arguments.has("--max-model-len")) {
+    options.context_tokens = static_cast<int>(arguments.integer("--max-model-len"));
+  }
+  if (arguments.has("--kv-cache-memory")) {
+    options.kv_bytes = arguments.integer("--kv-cache-memory");
+  }
+  if (arguments.has("--memory-utilization")) {
+    options.memory_utilization = arguments.number("--memory-utilization");
+  }
+  return {};
+}
+
+std::vector<Flag> batch_flags() {
+  return {{.name = "--max-num-seqs",
+           .value = "N",
+           .help = "conversations computed at once",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "16",
+           .least = 1,
+           .most = 4096},
+          {.name = "--max-num-batched-tokens",
+           .value = "N",
+           .help = "tokens computed in one step",
+           .kind = Flag::Kind::kSize,
+           .default_text = "512",
+           .least = 1,
+           .most = 1 << 20},
+          {.name = "--swap-space",
+           .value = "BYTES",
+           .help = "memory beside the KV cache, as 2GiB, where conversations that must make room "
+                   "are copied to instead of being computed again; 0: none",
+           .kind = Flag::Kind::kSize,
+           .default_text = "0"},
+          {.name = "--enable-prefix-caching",
+           .help = "keep what was computed for later prompts that begin alike; it is on",
+           .kind = Flag::Kind::kSwitch},
+          {.name = "--no-enable-prefix-caching",
+           .help = "compute every prompt anew",
+           .kind = Flag::Kind::kSwitch,
+           .aliases = {"--no-prefix-caching"}}};
+}
+
+Result<void> read_batch_flags(const cli::Arguments& arguments,
+                              node::LoadedModel::Options& options) {
+  options.executor.sequences_max = static_cast<int>(arguments.integer("--max-num-seqs"));
+  options.executor.batch_tokens_max =
+      static_cast<int>(arguments.integer("--max-num-batched-tokens"));
+  options.executor.swap_bytes = arguments.integer("--swap-space");
+  const bool off = arguments.has("--no-enable-prefix-caching");
+  if (off && arguments.has("--enable-prefix-caching")) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--enable-prefix-caching and --no-enable-prefix-caching exclude each other",
+                 "enable-prefix-caching"};
+  }
+  options.executor.prefix_cache = !off;
+  options.engine.prefix_cache = !off;
+  return {};
+}
+
+std::vector<Flag> queue_flags() {
+  return {{.name = "--max-num-queued-reqs",
+           .value = "N",
+           .help = "requests that may wait for a place; more are answered 429",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "1024",
+           .least = 1,
+           .most = 1 << 20},
+          {.name = "--max-num-queued-tokens",
+           .value = "N",
+           .help = "tokens of their prompts in all, as 4M; more are answered 429",
+           .kind = Flag::Kind::kSize,
+           .default_text = "4M",
+           .least = 1},
+          {.name = "--scheduling-policy",
+           .value = "P",
+           .help = "who comes first where both want a step: new prompts, or conversations whose "
+                   "answers are being written, without ever taking their room",
+           .default_text = "prefill-first",
+           .choices = {"prefill-first", std::string(kDecodeFirst)}},
+          {.name = "--prompt-tokens-beside-decodes",
+           .value = "N",
+           .help = "prompt tokens in a step that also writes answers: how long a long prompt may "
+                   "hold up everybody's next token; 0: no bound but the step's; decode-first "
+                   "without this flag: 64",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "0",
+           .most = 1 << 20},
+          {.name = "--steps-in-flight",
+           .value = "N",
+           .help = "2: the next step is planned while one runs, for fast devices",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "1",
+           .least = 1,
+           .most = 2}};
+}
+
+void read_queue_flags(const cli::Arguments& arguments, engine::Engine::Options& options) {
+  options.inbox_max = static_cast<int>(arguments.integer("--max-num-queued-reqs"));
+  options.queued_tokens_max = arguments.integer("--max-num-queued-tokens");
+  options.steps_in_flight_max = static_cast<int>(arguments.integer("--steps-in-flight"));
+  engine::SchedulingPolicy& policy = options.policy;
+  const int beside = static_cast<int>(arguments.integer("--prompt-tokens-beside-decodes"));
+  policy.prompt_tokens_beside_decodes_max = beside;
+  if (arguments.text("--scheduling-policy") == kDecodeFirst) {
+    policy.order = engine::SchedulingPolicy::Order::kDecodeFirst;
+    if (beside > 0) policy.decode_first_prompt_tokens = beside;
+  }
+}
+
+}  // namespace pelton::apps

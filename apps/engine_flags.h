@@ -1,0 +1,29 @@
+// The flags that say how much a model may take and how its engine works, shared by `serve`, which
+// obeys them, and `plan`, which foretells what they come to.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "cli/command_line.h"
+#include "node/loaded_model.h"
+
+namespace pelton::apps {
+
+// --kernels --threads --max-model-len --kv-cache-memory --memory-utilization --block-size
+// --kv-cache-dtype: of every verb that generates, and of `plan`.
+std::vector<cli::Flag> memory_flags();
+Result<void> read_memory_flags(const cli::Arguments& arguments,
+                               executor::LocalExecutor::Options& options);
+
+// --max-num-seqs --max-num-batched-tokens --swap-space --enable-prefix-caching and its negation: of
+// `serve` and `plan`.
+std::vector<cli::Flag> batch_flags();
+Result<void> read_batch_flags(const cli::Arguments& arguments, node::LoadedModel::Options& options);
+
+// --max-num-queued-reqs --max-num-queued-tokens --scheduling-policy --prompt-tokens-beside-decodes
+// --steps-in-flight: of `serve`.
+std::vector<cli::Flag> queue_flags();
+void read_queue_flags(const cli::Arguments& arguments, engine::Engine::Options& options);
+
+}  // namespace pelton::apps
