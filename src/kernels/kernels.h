@@ -17,12 +17,16 @@
 #include "base/thread_pool.h"
 #include "base/token_id.h"
 #include "tensor/dtype.h"
+#include "tensor/kv_block.h"
 
 namespace pelton::kernels {
 
 using Bf16 = uint16_t;  // the upper half of a float32
 struct F16 {            // IEEE binary16
   uint16_t bits;
+};
+struct F8 {  // E4M3
+  uint8_t bits;
 };
 
 // How the elements of a weight matrix (rows, cols) lie in the file. Rows lie one after the other,
@@ -77,16 +81,18 @@ struct ExpertWeights {
   bool interleaved() const { return up.data == nullptr; }
 };
 
-// Keys and values of one layer in one block group. A block holds, for each kv head, keys transposed
-// (head_size, block_tokens) and then values (block_tokens, head_size).
+// Keys and values of one layer in one block group: blocks one after the other, each in one piece,
+// as tensor/kv_block.h lays them out. One-byte types are coded as kernels/kv_code.h says; every
+// implementation writes the same bytes.
 struct KvLayer {
   void* data = nullptr;
-  tensor::DType dtype = tensor::DType::kF16;  // kF16, kBf16 or kF32
+  tensor::DType dtype = tensor::DType::kF16;  // kF32, kF16, kBf16, kF8E4m3 or kI8
   int block_tokens = 16;
   int kv_heads = 0;
   int head_size = 0;
 
-  int64_t block_elements() const { return int64_t{2} * kv_heads * block_tokens * head_size; }
+  tensor::KvBlockShape shape() const { return {kv_heads, head_size, block_tokens}; }
+  int64_t block_bytes() const { return tensor::kv_block_bytes(dtype, shape()); }
 };
 
 // The rows of one sequence in this step: row_begin.. are positions start.. The rows of a step's
@@ -160,7 +166,8 @@ class Kernels {
   virtual void rotate(float* x, int64_t stride, const float* cos_sin, int tokens, int heads,
                       int head_size) = 0;
 
-  // Writes each row's key and value to its place in the cache.
+  // Writes each row's key and value to its place in the cache. Of one-byte types, head_size is at
+  // most kHeadSizeMax (kernels/kv_code.h).
   // k, v: float (tokens, kv_heads, head_size) with row stride `stride`.
   virtual void store_kv(const KvLayer& cache, const float* k, const float* v, int64_t stride,
                         const SequenceRows* sequences, int sequence_count) = 0;

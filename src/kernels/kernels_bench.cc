@@ -1,5 +1,6 @@
 // Time, bytes per second and operations per second of the kernels that matter, in the shapes of
 // gpt-oss-20b. Compare with the machine's peaks: docs/performance.md.
+#include <random>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -83,26 +84,69 @@ void experts(benchmark::State& state) {
 }
 BENCHMARK(experts)->ArgsProduct({{1, 4, 16, 128}, {1, 2}})->UseRealTime();
 
+constexpr tensor::DType kCacheTypes[] = {tensor::DType::kF16, tensor::DType::kBf16,
+                                         tensor::DType::kF8E4m3, tensor::DType::kI8};
+
+// Keys and values of several layers, so that one pass does not find the last one's in the cache.
+struct CacheBench : Bench {
+  explicit CacheBench(benchmark::State& state)
+      : Bench(state),
+        context(static_cast<int>(state.range(0))),
+        layer{nullptr, kCacheTypes[state.range(2)], 16, 8, 64},
+        blocks(context / 16 + 1),
+        memory(static_cast<size_t>(kLayers * blocks * layer.block_bytes())) {
+    state.SetLabel(std::string(kernels->name()) + " " +
+                   std::string(tensor::kv_type_name(layer.dtype)));
+    for (int i = 0; i < blocks; ++i) table.push_back(i);
+    std::mt19937_64 random(1);
+    std::normal_distribution<float> normal;
+    std::vector<float> k(static_cast<size_t>(context) * 512);
+    for (float& x : k) x = normal(random);
+    const SequenceRows all{0, context, 0, table.data()};
+    for (int i = 0; i < kLayers; ++i) {
+      next_layer();
+      kernels->store_kv(layer, k.data(), k.data(), 512, &all, 1);
+    }
+  }
+  void next_layer() {
+    layer.data = memory.data() + turn++ % kLayers * blocks * layer.block_bytes();
+  }
+
+  static constexpr int kLayers = 12;
+  int context;
+  KvLayer layer;
+  int blocks;
+  std::vector<char> memory;
+  std::vector<int32_t> table;
+  int turn = 0;
+};
+
+// One token of one sequence, a full layer. bytes_per_second against the bandwidth probe is the
+// share of the memory's peak.
 void attention_decode(benchmark::State& state) {
-  Bench bench(state);
-  const int context = static_cast<int>(state.range(0));
-  KvLayer layer{nullptr, bench.kernels->kv_dtype(), 16, 8, 64};
-  const int blocks = context / 16 + 1;
-  std::vector<uint8_t> memory(size_t{4} * blocks * layer.block_elements(), 0);
-  layer.data = memory.data();
-  std::vector<int32_t> table(blocks);
-  for (int i = 0; i < blocks; ++i) table[i] = i;
+  CacheBench bench(state);
   const std::vector<float> sinks(64, 0);
   const std::vector<float> q(4096, 0.01f);
   std::vector<float> out(4096);
-  const SequenceRows row{0, 1, context - 1, table.data()};
+  const SequenceRows row{0, 1, bench.context - 1, bench.table.data()};
   for (auto _ : state) {
-    bench.kernels->attention(out.data(), q.data(), 4096, layer,
+    bench.next_layer();
+    bench.kernels->attention(out.data(), q.data(), 4096, bench.layer,
                              {64, 8, 64, 0, sinks.data(), 0.125f}, &row, 1);
   }
-  state.SetBytesProcessed(state.iterations() * int64_t{context} * 2048);
+  state.SetBytesProcessed(state.iterations() * bench.context * bench.layer.block_bytes() / 16);
 }
-BENCHMARK(attention_decode)->ArgsProduct({{128, 1024, 8192}, {1, 2}})->UseRealTime();
+BENCHMARK(attention_decode)->ArgsProduct({{128, 1024, 8192}, {1, 2}, {0, 1, 2, 3}})->UseRealTime();
+
+// Writing the keys and values of so many tokens.
+void store_kv(benchmark::State& state) {
+  CacheBench bench(state);
+  const std::vector<float> k(static_cast<size_t>(bench.context) * 512, 0.7f);
+  const SequenceRows all{0, bench.context, 0, bench.table.data()};
+  for (auto _ : state) bench.kernels->store_kv(bench.layer, k.data(), k.data(), 512, &all, 1);
+  state.SetItemsProcessed(state.iterations() * bench.context);
+}
+BENCHMARK(store_kv)->ArgsProduct({{1, 512}, {1, 2}, {0, 1, 2, 3}})->UseRealTime();
 
 }  // namespace
 }  // namespace pelton::kernels

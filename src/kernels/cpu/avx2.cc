@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/kv_code.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"
 #include "tensor/dtype.h"
@@ -17,6 +18,10 @@ struct Vector {
   static constexpr int kTileTokens = 4;
   static constexpr int kVectorRows = 4;
 
+  static constexpr int kHeads = 4;       // query heads that share a key load
+  static constexpr int kKeyVectors = 2;  // 4 x 2 sums of 16 registers
+  static constexpr int kValueVectors = 2;
+
   using F = __m256;
 
   static F zero() { return _mm256_setzero_ps(); }
@@ -29,11 +34,19 @@ struct Vector {
   static F load(const F16* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
-  // 8 signed bytes.
-  static F load_signed(const uint8_t* from) {
+  static F load(const int8_t* from) {
     return _mm256_cvtepi32_ps(
         _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
   }
+  // Times 2^-8: shifted into a float16's place the exponent is 8 too small.
+  static F load(const F8* from) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+    const __m128i shifted = _mm_slli_epi16(_mm_cvtepi8_epi16(bytes), 7);
+    // The sign came twice; the lower copy stands in the exponent.
+    return _mm256_cvtph_ps(_mm_and_si128(shifted, _mm_set1_epi16(int16_t{-0x4001})));
+  }
+  // 8 signed bytes.
+  static F load_signed(const uint8_t* from) { return load(reinterpret_cast<const int8_t*>(from)); }
   // A float16.
   static float half(const uint8_t* from) {
     uint16_t bits;
@@ -63,6 +76,16 @@ struct Vector {
     const __m128 halves = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     const __m128 pairs = _mm_max_ps(halves, _mm_movehl_ps(halves, halves));
     return _mm_cvtss_f32(_mm_max_ss(pairs, _mm_shuffle_ps(pairs, pairs, 1)));
+  }
+  // The steps of a Walsh-Hadamard transform within a vector: lanes 1, 2, 4 apart.
+  static F turn_lanes(F x) {
+    x = turn_step<0xAA>(x, _mm256_permute_ps(x, 0xB1));
+    x = turn_step<0xCC>(x, _mm256_permute_ps(x, 0x4E));
+    return turn_step<0xF0>(x, _mm256_permute2f128_ps(x, x, 1));
+  }
+  template <int kUpper>
+  static F turn_step(F x, F partner) {
+    return _mm256_blend_ps(_mm256_add_ps(x, partner), _mm256_sub_ps(partner, x), kUpper);
   }
   // Lanes whose index (from `first_lane`) lies in [low, high] keep x, others become `other`.
   static F keep(F x, int first_lane, int low, int high, F other) {

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/kv_code.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"
 #include "tensor/dtype.h"
@@ -17,6 +18,10 @@ struct Vector {
   static constexpr int kTileTokens = 6;
   static constexpr int kVectorRows = 8;  // rows at a time for a single token
 
+  static constexpr int kHeads = 8;       // query heads that share a key load
+  static constexpr int kKeyVectors = 2;  // 8 x 2 sums: the chains of additions hide each other
+  static constexpr int kValueVectors = 2;
+
   using F = __m512;
 
   static F zero() { return _mm512_setzero_ps(); }
@@ -29,11 +34,19 @@ struct Vector {
   static F load(const F16* from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
-  // 16 signed bytes.
-  static F load_signed(const uint8_t* from) {
+  static F load(const int8_t* from) {
     return _mm512_cvtepi32_ps(
         _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
   }
+  // Times 2^-8: shifted into a float16's place the exponent is 8 too small.
+  static F load(const F8* from) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    const __m256i shifted = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);
+    // The sign came twice; the lower copy stands in the exponent.
+    return _mm512_cvtph_ps(_mm256_and_si256(shifted, _mm256_set1_epi16(int16_t{-0x4001})));
+  }
+  // 16 signed bytes.
+  static F load_signed(const uint8_t* from) { return load(reinterpret_cast<const int8_t*>(from)); }
   // A float16.
   static float half(const uint8_t* from) {
     uint16_t bits;
@@ -53,9 +66,20 @@ struct Vector {
   static F scale_by_power(F x, F n) { return _mm512_scalef_ps(x, n); }
   static float sum(F x) { return _mm512_reduce_add_ps(x); }
   static float highest(F x) { return _mm512_reduce_max_ps(x); }
+  // The steps of a Walsh-Hadamard transform within a vector: lanes 1, 2, 4, 8 apart.
+  static F turn_lanes(F x) {
+    x = turn_step(x, _mm512_permute_ps(x, 0xB1), 0xAAAA);
+    x = turn_step(x, _mm512_permute_ps(x, 0x4E), 0xCCCC);
+    x = turn_step(x, _mm512_shuffle_f32x4(x, x, 0xB1), 0xF0F0);
+    return turn_step(x, _mm512_shuffle_f32x4(x, x, 0x4E), 0xFF00);
+  }
+  static F turn_step(F x, F partner, __mmask16 upper) {
+    return _mm512_mask_sub_ps(_mm512_add_ps(x, partner), upper, partner, x);
+  }
   // Lanes whose index (from `first_lane`) lies in [low, high] keep x, others become `other`.
   static F keep(F x, int first_lane, int low, int high, F other) {
-    const uint32_t upto_high = (uint32_t{2} << (high - first_lane)) - 1;
+    const int upto = high - first_lane < kLanes ? high - first_lane : kLanes - 1;
+    const uint32_t upto_high = (uint32_t{2} << upto) - 1;
     const uint32_t below_low = low > first_lane ? (uint32_t{1} << (low - first_lane)) - 1 : 0;
     return _mm512_mask_mov_ps(other, static_cast<__mmask16>(upto_high & ~below_low), x);
   }

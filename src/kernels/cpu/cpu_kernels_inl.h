@@ -10,7 +10,6 @@ constexpr int kParts = 16 / Vector::kLanes;  // vectors in half an MXFP4 block, 
 constexpr int kTokenBlock = 48;              // rows of activations that stay in L2 together
 constexpr int kRowChunk = 32;                // weight rows handed out at a time
 constexpr int kActivationChunk = 32;         // activations of an expert at a time: one MXFP4 block
-constexpr int kGroupMax = 8;                 // query heads that share a key load
 
 using F = Vector::F;
 
@@ -33,6 +32,8 @@ inline F vector_exp(F x) {
 inline void prefetch(const void* address) {
   _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
 }
+
+#include "kernels/cpu/attention_inl.h"
 
 // A row type reads the rows of a matrix in one format, 32 weights at a time, into two halves: the
 // first 16 and the last 16 columns, or for MXFP4 the even and the odd ones.
@@ -389,25 +390,17 @@ class CpuKernels final : public Kernels {
 
   void store_kv(const KvLayer& cache, const float* k, const float* v, int64_t stride,
                 const SequenceRows* sequences, int sequence_count) override {
-    if (cache.dtype == tensor::DType::kF32) {
-      store_rows<float>(cache, k, v, stride, sequences, sequence_count);
-    } else if (cache.dtype == tensor::DType::kF16) {
-      store_rows<F16>(cache, k, v, stride, sequences, sequence_count);
-    } else {
-      store_rows<Bf16>(cache, k, v, stride, sequences, sequence_count);
-    }
+    with_element(cache, [&]<typename T>() {
+      store_rows<T>(cache, k, v, stride, sequences, sequence_count);
+    });
   }
 
   void attention(float* out, const float* q, int64_t stride, const KvLayer& cache,
                  const AttentionShape& shape, const SequenceRows* sequences,
                  int sequence_count) override {
-    if (cache.dtype == tensor::DType::kF32) {
-      attend_rows<float>(out, q, stride, cache, shape, sequences, sequence_count);
-    } else if (cache.dtype == tensor::DType::kF16) {
-      attend_rows<F16>(out, q, stride, cache, shape, sequences, sequence_count);
-    } else {
-      attend_rows<Bf16>(out, q, stride, cache, shape, sequences, sequence_count);
-    }
+    with_element(cache, [&]<typename T>() {
+      attend_rows<T>(out, q, stride, cache, shape, sequences, sequence_count);
+    });
   }
 
   void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
@@ -454,30 +447,43 @@ class CpuKernels final : public Kernels {
     int count;
   };
 
-  template <typename T>
-  static T to_stored(float x);
+  // body<T>(), where T is the type of the cache's elements.
+  template <typename Body>
+  static void with_element(const KvLayer& cache, const Body& body) {
+    CHECK(cache.block_tokens == kBlockKeys && cache.head_size <= kHeadSizeMax);
+    switch (cache.dtype) {
+      case tensor::DType::kF32:
+        return body.template operator()<float>();
+      case tensor::DType::kF16:
+        return body.template operator()<F16>();
+      case tensor::DType::kBf16:
+        return body.template operator()<Bf16>();
+      case tensor::DType::kF8E4m3:
+        return body.template operator()<F8>();
+      default:
+        CHECK(cache.dtype == tensor::DType::kI8);
+        return body.template operator()<int8_t>();
+    }
+  }
 
   template <typename T>
   void store_rows(const KvLayer& cache, const float* k, const float* v, int64_t stride,
                   const SequenceRows* sequences, int sequence_count) {
-    const int64_t head_elements = int64_t{2} * cache.block_tokens * cache.head_size;
+    CHECK(cache.block_bytes() == cache.kv_heads * KvHead<T>::bytes(cache));
+    const int size = cache.head_size;
     for (int s = 0; s < sequence_count; ++s) {
       const SequenceRows& rows = sequences[s];
-      for (int r = 0; r < rows.row_count; ++r) {
-        const int position = rows.start + r;
-        const int slot = position % cache.block_tokens;
-        T* block = static_cast<T*>(cache.data) +
-                   rows.blocks[position / cache.block_tokens] * cache.block_elements();
-        for (int h = 0; h < cache.kv_heads; ++h) {
-          const int64_t from = (rows.row_begin + r) * stride + int64_t{h} * cache.head_size;
-          T* keys = block + h * head_elements;
-          T* values = keys + int64_t{cache.block_tokens} * cache.head_size;
-          for (int i = 0; i < cache.head_size; ++i) {
-            keys[int64_t{i} * cache.block_tokens + slot] = to_stored<T>(k[from + i]);
-            values[int64_t{slot} * cache.head_size + i] = to_stored<T>(v[from + i]);
+      pool_.parallel_for(rows.row_count, 16, [&](int64_t begin, int64_t end, int) {
+        for (int64_t r = begin; r < end; ++r) {
+          const int position = rows.start + static_cast<int>(r);
+          const int64_t row = (rows.row_begin + r) * stride;
+          for (int h = 0; h < cache.kv_heads; ++h) {
+            const int64_t from = row + int64_t{h} * size;
+            store_token(KvHead<T>(cache, rows.blocks[position / kBlockKeys], h),
+                        position % kBlockKeys, k + from, v + from, size);
           }
         }
-      }
+      });
     }
   }
 
@@ -498,122 +504,43 @@ class CpuKernels final : public Kernels {
         const SequenceRows& rows = sequences[sequence_of_row_[index]];
         const int row = static_cast<int>(index) - (rows.row_begin - sequences[0].row_begin);
         for (int head = 0; head < group;) {
-          const int left = group - head;
           const int first = kv_head * group + head;
-          if (left >= 8) {
-            attend<8, T>(out, q, stride, cache, shape, rows, row, kv_head, first);
-            head += 8;
-          } else if (left >= 4) {
+          const int together = group - head >= Vector::kHeads ? Vector::kHeads
+                               : group - head >= 4            ? 4
+                                                              : 1;
+          if (together == Vector::kHeads) {
+            attend<Vector::kHeads, T>(out, q, stride, cache, shape, rows, row, kv_head, first);
+          } else if (together == 4) {
             attend<4, T>(out, q, stride, cache, shape, rows, row, kv_head, first);
-            head += 4;
           } else {
             attend<1, T>(out, q, stride, cache, shape, rows, row, kv_head, first);
-            head += 1;
           }
+          head += together;
         }
       }
     });
   }
 
-  // One query row, kGroup heads that share a kv head. Keys in absolute blocks of 16, softmax
-  // online.
+  // One query row, kGroup heads that share a kv head.
   template <int kGroup, typename T>
   static void attend(float* out, const float* q, int64_t stride, const KvLayer& cache,
                      const AttentionShape& shape, const SequenceRows& rows, int row, int kv_head,
                      int first_head) {
-    const int size = shape.head_size;
     const int position = rows.start + row;
     const int first =
         shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
-    const float* query = q + (rows.row_begin + row) * stride + int64_t{first_head} * size;
-    float* to =
-        out + (int64_t{rows.row_begin} + row) * shape.heads * size + int64_t{first_head} * size;
-
-    float highest[kGroup];
-    float total[kGroup];
-    for (int g = 0; g < kGroup; ++g) {
-      highest[g] = shape.sinks[first_head + g];
-      total[g] = 1.0f;  // the sink itself
+    const int64_t head = int64_t{first_head} * shape.head_size;
+    const int64_t row_index = int64_t{rows.row_begin} + row;
+    RowAttention<kGroup, T> attention(out + row_index * shape.heads * shape.head_size + head,
+                                      q + row_index * stride + head, shape, first_head);
+    for (int span = first / kSpan; span <= position / kSpan; ++span) {
+      const int begin = span * kSpan;
+      const int low = first > begin ? first - begin : 0;
+      const int high = position - begin < kSpan - 1 ? position - begin : kSpan - 1;
+      attention.see(cache, rows.blocks + span * kSpanBlocks, kv_head, low, high,
+                    position / kBlockKeys - span * kSpanBlocks);
     }
-    for (int i = 0; i < kGroup * size; ++i) to[i] = 0.0f;
-
-    const int64_t head_elements = int64_t{2} * 16 * size;
-    for (int block = first / 16; block <= position / 16; ++block) {
-      const T* keys = static_cast<const T*>(cache.data) +
-                      rows.blocks[block] * cache.block_elements() + kv_head * head_elements;
-      const T* values = keys + int64_t{16} * size;
-      const int low = first > block * 16 ? first - block * 16 : 0;
-      const int high = position - block * 16 < 15 ? position - block * 16 : 15;
-
-      F scores[kGroup][kParts];
-      score_block<kGroup>(scores, query, keys, size);
-      float weights[kGroup][16];
-      float shrink[kGroup];
-      for (int g = 0; g < kGroup; ++g) {
-        float best = highest[g];
-        for (int p = 0; p < kParts; ++p) {
-          scores[g][p] = Vector::mul(scores[g][p], Vector::set1(shape.scale));
-          scores[g][p] = Vector::keep(scores[g][p], p * Vector::kLanes, low, high,
-                                      Vector::set1(-__builtin_inff()));
-          const float part_best = Vector::highest(scores[g][p]);
-          best = part_best > best ? part_best : best;
-        }
-        shrink[g] = scalar_exp(highest[g] - best);
-        highest[g] = best;
-        float sum = 0.0f;
-        for (int p = 0; p < kParts; ++p) {
-          const F weight = Vector::keep(vector_exp(Vector::sub(scores[g][p], Vector::set1(best))),
-                                        p * Vector::kLanes, low, high, Vector::zero());
-          Vector::store(weights[g] + p * Vector::kLanes, weight);
-          sum += Vector::sum(weight);
-        }
-        total[g] = total[g] * shrink[g] + sum;
-      }
-      mix_values<kGroup>(to, weights, shrink, values, size, low, high);
-    }
-    for (int g = 0; g < kGroup; ++g) {
-      const float scale = 1.0f / total[g];
-      for (int i = 0; i < size; ++i) to[int64_t{g} * size + i] *= scale;
-    }
-  }
-
-  static float scalar_exp(float x) {
-    float lanes[Vector::kLanes];
-    Vector::store(lanes, vector_exp(Vector::set1(x)));
-    return lanes[0];
-  }
-
-  template <int kGroup, typename T>
-  static void score_block(F scores[kGroup][kParts], const float* query, const T* keys, int size) {
-    for (int g = 0; g < kGroup; ++g) {
-      for (int p = 0; p < kParts; ++p) scores[g][p] = Vector::zero();
-    }
-    for (int i = 0; i < size; ++i) {
-      for (int p = 0; p < kParts; ++p) {
-        const F key = Vector::load(keys + i * 16 + p * Vector::kLanes);
-        for (int g = 0; g < kGroup; ++g) {
-          scores[g][p] = Vector::fma(Vector::set1(query[g * size + i]), key, scores[g][p]);
-        }
-      }
-    }
-  }
-
-  template <int kGroup, typename T>
-  static void mix_values(float* to, const float weights[kGroup][16], const float shrink[kGroup],
-                         const T* values, int size, int low, int high) {
-    for (int i = 0; i < size; i += Vector::kLanes) {
-      F sums[kGroup];
-      for (int g = 0; g < kGroup; ++g) {
-        sums[g] = Vector::mul(Vector::load(to + g * size + i), Vector::set1(shrink[g]));
-      }
-      for (int key = low; key <= high; ++key) {
-        const F value = Vector::load(values + int64_t{key} * size + i);
-        for (int g = 0; g < kGroup; ++g) {
-          sums[g] = Vector::fma(Vector::set1(weights[g][key]), value, sums[g]);
-        }
-      }
-      for (int g = 0; g < kGroup; ++g) Vector::store(to + g * size + i, sums[g]);
-    }
+    attention.finish();
   }
 
   // The k largest, descending, the lower index among equals; then softmax over them.
@@ -800,16 +727,3 @@ class CpuKernels final : public Kernels {
   std::vector<float> activations_;  // (assignments, intermediate), as down reads them
   std::vector<float> outputs_;      // (assignments, hidden)
 };
-
-template <>
-inline float CpuKernels::to_stored<float>(float x) {
-  return x;
-}
-template <>
-inline F16 CpuKernels::to_stored<F16>(float x) {
-  return {tensor::float_to_f16(x)};
-}
-template <>
-inline Bf16 CpuKernels::to_stored<Bf16>(float x) {
-  return tensor::float_to_bf16(x);
-}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/kv_code.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"
 
@@ -10,49 +11,111 @@ namespace pelton::kernels {
 namespace {
 
 using tensor::bf16_to_float;
+using tensor::DType;
 using tensor::float_to_bf16;
 
-// Reads and writes one element of a KV layer, whatever its type.
+// Reads and writes one head's key or value in a KV layer, whatever its type.
 class KvAccess {
  public:
-  explicit KvAccess(const KvLayer& layer) : layer_(layer) {}
+  explicit KvAccess(const KvLayer& layer)
+      : layer_(layer), head_bytes_(tensor::kv_head_bytes(layer.dtype, layer.shape())) {}
 
-  float key(int32_t block, int head, int slot, int i) const {
-    return read(base(block, head) + int64_t{i} * layer_.block_tokens + slot);
+  void write(int32_t block, int head, int slot, const float* k, const float* v) const {
+    write(at(block, head, slot, Part::kKey), k);
+    write(at(block, head, slot, Part::kValue), v);
   }
-  float value(int32_t block, int head, int slot, int i) const {
-    return read(values(block, head) + int64_t{slot} * layer_.head_size + i);
+  void read_key(int32_t block, int head, int slot, double* out) const {
+    read(at(block, head, slot, Part::kKey), out);
   }
-  void set_key(int32_t block, int head, int slot, int i, float x) const {
-    write(base(block, head) + int64_t{i} * layer_.block_tokens + slot, x);
-  }
-  void set_value(int32_t block, int head, int slot, int i, float x) const {
-    write(values(block, head) + int64_t{slot} * layer_.head_size + i, x);
+  void read_value(int32_t block, int head, int slot, double* out) const {
+    read(at(block, head, slot, Part::kValue), out);
   }
 
  private:
-  int64_t base(int32_t block, int head) const {
-    return block * layer_.block_elements() +
-           int64_t{2} * head * layer_.block_tokens * layer_.head_size;
+  enum class Part { kKey, kValue };
+
+  // Where element i lies: first + i * stride, in elements.
+  struct Place {
+    char* head;
+    int64_t first;
+    int64_t stride;
+    uint16_t* scale;  // one-byte types
+  };
+
+  Place at(int32_t block, int head, int slot, Part part) const {
+    const int64_t keys = int64_t{layer_.head_size} * layer_.block_tokens;
+    char* data =
+        static_cast<char*>(layer_.data) + (int64_t{block} * layer_.kv_heads + head) * head_bytes_;
+    auto* scales = reinterpret_cast<uint16_t*>(
+        data + 2 * keys * static_cast<int64_t>(tensor::dtype_bytes(layer_.dtype)));
+    if (part == Part::kKey) return {data, slot, layer_.block_tokens, scales + slot};
+    return {data, keys + int64_t{slot} * layer_.head_size, 1, scales + layer_.block_tokens + slot};
   }
-  int64_t values(int32_t block, int head) const {
-    return base(block, head) + int64_t{layer_.block_tokens} * layer_.head_size;
-  }
-  float read(int64_t at) const {
-    if (layer_.dtype == tensor::DType::kF32) return static_cast<const float*>(layer_.data)[at];
-    const uint16_t bits = static_cast<const uint16_t*>(layer_.data)[at];
-    return layer_.dtype == tensor::DType::kF16 ? tensor::f16_to_float(bits) : bf16_to_float(bits);
-  }
-  void write(int64_t at, float x) const {
-    if (layer_.dtype == tensor::DType::kF32) {
-      static_cast<float*>(layer_.data)[at] = x;
-    } else {
-      static_cast<uint16_t*>(layer_.data)[at] =
-          layer_.dtype == tensor::DType::kF16 ? tensor::float_to_f16(x) : float_to_bf16(x);
+
+  void write(const Place& place, const float* x) const {
+    std::vector<float> turned(x, x + layer_.head_size);
+    float scale = 1;
+    if (tensor::kv_has_scales(layer_.dtype)) {
+      kv_turn(turned.data(), layer_.head_size);
+      *place.scale = kv_scale(turned.data(), layer_.head_size, layer_.dtype);
+      scale = bf16_to_float(*place.scale);
+    }
+    for (int i = 0; i < layer_.head_size; ++i) {
+      const int64_t to = place.first + i * place.stride;
+      switch (layer_.dtype) {
+        case DType::kF32:
+          reinterpret_cast<float*>(place.head)[to] = x[i];
+          break;
+        case DType::kF16:
+          reinterpret_cast<uint16_t*>(place.head)[to] = tensor::float_to_f16(x[i]);
+          break;
+        case DType::kBf16:
+          reinterpret_cast<uint16_t*>(place.head)[to] = float_to_bf16(x[i]);
+          break;
+        default:
+          reinterpret_cast<uint8_t*>(place.head)[to] = kv_code(turned[i], scale, layer_.dtype);
+      }
     }
   }
 
+  void read(const Place& place, double* out) const {
+    for (int i = 0; i < layer_.head_size; ++i)
+      out[i] = element(place, place.first + i * place.stride);
+    if (!tensor::kv_has_scales(layer_.dtype)) return;
+    turn_back(out);
+  }
+
+  double element(const Place& place, int64_t from) const {
+    switch (layer_.dtype) {
+      case DType::kF32:
+        return reinterpret_cast<const float*>(place.head)[from];
+      case DType::kF16:
+        return tensor::f16_to_float(reinterpret_cast<const uint16_t*>(place.head)[from]);
+      case DType::kBf16:
+        return bf16_to_float(reinterpret_cast<const uint16_t*>(place.head)[from]);
+      default:
+        return kv_decode(reinterpret_cast<const uint8_t*>(place.head)[from],
+                         bf16_to_float(*place.scale), layer_.dtype);
+    }
+  }
+
+  // The transform is its own inverse, but for its size.
+  void turn_back(double* x) const {
+    const int size = kv_turn_size(layer_.head_size);
+    for (int step = 1; step < size; step *= 2) {
+      for (int i = 0; i < layer_.head_size; ++i) {
+        if ((i & step) != 0) continue;
+        const double a = x[i];
+        const double b = x[i + step];
+        x[i] = a + b;
+        x[i + step] = a - b;
+      }
+    }
+    for (int i = 0; i < layer_.head_size; ++i) x[i] /= size;
+  }
+
   const KvLayer& layer_;
+  const int64_t head_bytes_;
 };
 
 class ReferenceKernels final : public Kernels {
@@ -60,7 +123,7 @@ class ReferenceKernels final : public Kernels {
   explicit ReferenceKernels(base::ThreadPool& pool) : pool_(pool) {}
 
   std::string_view name() const override { return "reference"; }
-  tensor::DType kv_dtype() const override { return tensor::DType::kF32; }
+  DType kv_dtype() const override { return DType::kF32; }
 
   // Plain loops with a few rows of their own.
   void reserve(const ScratchShape&) override {}
@@ -133,11 +196,8 @@ class ReferenceKernels final : public Kernels {
         const int slot = position % cache.block_tokens;
         const int64_t row = (rows.row_begin + r) * stride;
         for (int h = 0; h < cache.kv_heads; ++h) {
-          for (int i = 0; i < cache.head_size; ++i) {
-            const int64_t at = row + int64_t{h} * cache.head_size + i;
-            access.set_key(block, h, slot, i, k[at]);
-            access.set_value(block, h, slot, i, v[at]);
-          }
+          const int64_t from = row + int64_t{h} * cache.head_size;
+          access.write(block, h, slot, k + from, v + from);
         }
       }
     }
@@ -218,13 +278,13 @@ class ReferenceKernels final : public Kernels {
     const double sink = shape.sinks[head];
 
     std::vector<double> scores(position - first + 1);
+    std::vector<double> cached(shape.head_size);
     double highest = sink;
     for (int p = first; p <= position; ++p) {
       const int32_t block = rows.blocks[p / cache.block_tokens];
+      access.read_key(block, kv_head, p % cache.block_tokens, cached.data());
       double sum = 0;
-      for (int i = 0; i < shape.head_size; ++i) {
-        sum += double{query[i]} * access.key(block, kv_head, p % cache.block_tokens, i);
-      }
+      for (int i = 0; i < shape.head_size; ++i) sum += double{query[i]} * cached[i];
       scores[p - first] = sum * shape.scale;
       highest = std::max(highest, scores[p - first]);
     }
@@ -234,9 +294,8 @@ class ReferenceKernels final : public Kernels {
       const double weight = std::exp(scores[p - first] - highest);
       const int32_t block = rows.blocks[p / cache.block_tokens];
       total += weight;
-      for (int i = 0; i < shape.head_size; ++i) {
-        mix[i] += weight * access.value(block, kv_head, p % cache.block_tokens, i);
-      }
+      access.read_value(block, kv_head, p % cache.block_tokens, cached.data());
+      for (int i = 0; i < shape.head_size; ++i) mix[i] += weight * cached[i];
     }
     float* to = out + (int64_t{rows.row_begin} + row) * shape.heads * shape.head_size +
                 int64_t{head} * shape.head_size;

@@ -1,0 +1,302 @@
+// Keys and values: written into the cache, and attended to. The part of the fast kernels' body that
+// knows the layout of a KV block (tensor/kv_block.h); included by cpu_kernels_inl.h, and like it
+// written once over `Vector`, inside each instruction set's unnamed namespace.
+//
+// Keys are taken in spans of kSpan positions, counted from position 0: the softmax is rescaled once
+// a span. Where a span ends depends on the position alone, so a row's result does too.
+
+constexpr int kBlockKeys = 16;  // tokens in a block
+constexpr int kSpan = 128;
+constexpr int kSpanBlocks = kSpan / kBlockKeys;
+
+// How a cached element becomes float32 and back; kGain is what Vector::load leaves out.
+template <typename T>
+struct KvElement;
+template <>
+struct KvElement<float> {
+  static constexpr bool kScaled = false;
+  static float code(float x) { return x; }
+};
+template <>
+struct KvElement<F16> {
+  static constexpr bool kScaled = false;
+  static F16 code(float x) { return {tensor::float_to_f16(x)}; }
+};
+template <>
+struct KvElement<Bf16> {
+  static constexpr bool kScaled = false;
+  static Bf16 code(float x) { return tensor::float_to_bf16(x); }
+};
+template <>
+struct KvElement<int8_t> {
+  static constexpr bool kScaled = true;
+  static constexpr float kGain = 1.0f;
+  static constexpr float kLargest = 127.0f;
+  static int8_t code(float x) { return static_cast<int8_t>(__builtin_nearbyintf(x)); }
+};
+template <>
+struct KvElement<F8> {
+  static constexpr bool kScaled = true;
+  static constexpr float kGain = 256.0f;
+  static constexpr float kLargest = 448.0f;
+  static F8 code(float x) { return {tensor::float_to_e4m3(x)}; }
+};
+
+// One kv head of one block.
+template <typename T>
+struct KvHead {
+  KvHead(const KvLayer& cache, int32_t block, int head)
+      : keys(reinterpret_cast<T*>(static_cast<char*>(cache.data) +
+                                  (int64_t{block} * cache.kv_heads + head) * bytes(cache))),
+        values(keys + int64_t{kBlockKeys} * cache.head_size),
+        scales(reinterpret_cast<Bf16*>(values + int64_t{kBlockKeys} * cache.head_size)) {}
+
+  // What cache.head_bytes() says, without a call.
+  static int64_t bytes(const KvLayer& cache) {
+    constexpr int64_t kScaleBytes = KvElement<T>::kScaled ? sizeof(Bf16) : 0;
+    return 2 * kBlockKeys * (cache.head_size * int64_t{sizeof(T)} + kScaleBytes);
+  }
+
+  T* keys;       // (head_size, kBlockKeys)
+  T* values;     // (kBlockKeys, head_size)
+  Bf16* scales;  // (2, kBlockKeys): keys', values'; one-byte types only
+};
+
+// kernels/kv_code.h says what and why; the order of additions is the same there.
+inline void turn(float* x, int head_size) {
+  for (int i = 0; i < head_size; i += Vector::kLanes) {
+    Vector::store(x + i, Vector::turn_lanes(Vector::load(x + i)));
+  }
+  const int size = kv_turn_size(head_size);
+  for (int step = Vector::kLanes; step < size; step *= 2) {
+    for (int i = 0; i < head_size; i += Vector::kLanes) {
+      if ((i & step) != 0) continue;
+      const F a = Vector::load(x + i);
+      const F b = Vector::load(x + i + step);
+      Vector::store(x + i, Vector::add(a, b));
+      Vector::store(x + i + step, Vector::sub(a, b));
+    }
+  }
+}
+
+// Turned, scaled and rounded as kv_code.h says; returns the scale.
+template <typename T>
+inline Bf16 code_vector(T* codes, const float* from, int size) {
+  alignas(64) float turned[kHeadSizeMax];
+  __builtin_memcpy(turned, from, static_cast<size_t>(size) * sizeof(float));
+  turn(turned, size);
+  constexpr tensor::DType kType =
+      KvElement<T>::kLargest == 127.0f ? tensor::DType::kI8 : tensor::DType::kF8E4m3;
+  const Bf16 scale = kv_scale(turned, size, kType);
+  const float inverse = 1.0f / tensor::bf16_to_float(scale);
+  if (inverse != inverse) {
+    __builtin_memset(codes, 0, static_cast<size_t>(size));
+    return scale;
+  }
+  for (int i = 0; i < size; ++i) codes[i] = KvElement<T>::code(turned[i] * inverse);
+  return scale;
+}
+
+template <typename T>
+inline void store_token(const KvHead<T>& to, int slot, const float* k, const float* v, int size) {
+  T* values = to.values + int64_t{slot} * size;
+  if constexpr (KvElement<T>::kScaled) {
+    T keys[kHeadSizeMax];
+    to.scales[slot] = code_vector(keys, k, size);
+    to.scales[kBlockKeys + slot] = code_vector(values, v, size);
+    for (int i = 0; i < size; ++i) to.keys[int64_t{i} * kBlockKeys + slot] = keys[i];
+  } else {
+    for (int i = 0; i < size; ++i) {
+      to.keys[int64_t{i} * kBlockKeys + slot] = KvElement<T>::code(k[i]);
+      values[i] = KvElement<T>::code(v[i]);
+    }
+  }
+}
+
+// scores[g * kSpan ..] of kVectors vectors of keys; blocks[b]: the keys of one block. Meanwhile
+// fetches all of ahead[b], keys and values: a head's part of a block is a page or less, so that the
+// hardware does not see the next one coming.
+template <int kGroup, int kVectors, typename T>
+inline void score_keys(float* scores, const float* query, const T* const* blocks,
+                       const T* const* ahead, int size) {
+  F sums[kGroup][kVectors];
+  for (int g = 0; g < kGroup; ++g) {
+    for (int v = 0; v < kVectors; ++v) sums[g][v] = Vector::zero();
+  }
+  for (int i = 0; i < size; ++i) {
+    for (int v = 0; v < kVectors; v += kParts) prefetch(ahead[v / kParts] + 2 * kBlockKeys * i);
+    F keys[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      keys[v] = Vector::load(blocks[v / kParts] + i * kBlockKeys + v % kParts * Vector::kLanes);
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroup; ++g) {
+      const F element = Vector::set1(query[g * size + i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[g][v] = Vector::fma(element, keys[v], sums[g][v]);
+    }
+  }
+  for (int v = 0; v < kVectors; v += kParts) prefetch(ahead[v / kParts] + 2 * kBlockKeys * size);
+  for (int g = 0; g < kGroup; ++g) {
+    float* to = scores + g * kSpan;
+    for (int v = 0; v < kVectors; ++v) Vector::store(to + v * Vector::kLanes, sums[g][v]);
+  }
+}
+
+// to[g][i..] = shrink[g] * to[g][i..] + sum over keys of weights[g * kSpan + key] * value[i..], for
+// kVectors vectors.
+template <int kGroup, int kVectors, typename T>
+inline void mix_values(float* to, const float* weights, const float shrink[kGroup],
+                       const T* const* blocks, int size, int low, int high) {
+  F sums[kGroup][kVectors];
+  for (int g = 0; g < kGroup; ++g) {
+    for (int v = 0; v < kVectors; ++v) {
+      sums[g][v] =
+          Vector::mul(Vector::load(to + g * size + v * Vector::kLanes), Vector::set1(shrink[g]));
+    }
+  }
+  for (int key = low; key <= high; ++key) {
+    const T* value = blocks[key / kBlockKeys] + int64_t{key % kBlockKeys} * size;
+    F parts[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) parts[v] = Vector::load(value + v * Vector::kLanes);
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroup; ++g) {
+      const F weight = Vector::set1(weights[g * kSpan + key]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[g][v] = Vector::fma(weight, parts[v], sums[g][v]);
+    }
+  }
+  for (int g = 0; g < kGroup; ++g) {
+    for (int v = 0; v < kVectors; ++v) {
+      Vector::store(to + g * size + v * Vector::kLanes, sums[g][v]);
+    }
+  }
+}
+
+inline float scalar_exp(float x) {
+  float lanes[Vector::kLanes];
+  Vector::store(lanes, vector_exp(Vector::set1(x)));
+  return lanes[0];
+}
+
+// One query row, kGroup heads that share a kv head, and what it has seen so far.
+template <int kGroup, typename T>
+class RowAttention {
+ public:
+  RowAttention(float* to, const float* q, const AttentionShape& shape, int first_head)
+      : to_(to), size_(shape.head_size) {
+    constexpr bool kTurned = KvElement<T>::kScaled;
+    const float scale = shape.scale / (kTurned ? kv_turn_size(size_) : 1);
+    for (int i = 0; i < kGroup * size_; ++i) {
+      query_[i] = q[i] * scale;
+      to_[i] = 0.0f;
+    }
+    for (int g = 0; g < kGroup; ++g) {
+      if constexpr (kTurned) turn(query_ + g * size_, size_);
+      highest_[g] = shape.sinks[first_head + g];
+      total_[g] = 1.0f;  // the sink itself
+    }
+  }
+
+  // Keys [low, high] of the span whose blocks are `table`; entries before low / kBlockKeys are not
+  // looked at. The row's last block is table[last].
+  void see(const KvLayer& cache, const int32_t* table, int kv_head, int low, int high, int last) {
+    const int first = low / kBlockKeys;
+    const int end = high / kBlockKeys + 1;
+    const T* keys[kSpanBlocks];
+    const T* ahead[kSpanBlocks];
+    const T* values[kSpanBlocks];
+    const Bf16* scales[kSpanBlocks];
+    for (int b = first; b < end; ++b) {
+      const KvHead<T> head(cache, table[b], kv_head);
+      keys[b] = head.keys;
+      const int next = b + kSpanBlocks < last ? b + kSpanBlocks : last;
+      ahead[b] = KvHead<T>(cache, table[next], kv_head).keys;
+      values[b] = head.values;
+      scales[b] = head.scales;
+    }
+    constexpr int kTogether = Vector::kKeyVectors / kParts;  // blocks
+    int b = first;
+    for (; b + kTogether <= end; b += kTogether) {
+      score_keys<kGroup, Vector::kKeyVectors>(scores_ + b * kBlockKeys, query_, keys + b, ahead + b,
+                                              size_);
+    }
+    for (; b < end; ++b)
+      score_keys<kGroup, kParts>(scores_ + b * kBlockKeys, query_, keys + b, ahead + b, size_);
+
+    float shrink[kGroup];
+    for (int g = 0; g < kGroup; ++g) shrink[g] = weigh(g, scales, low, high);
+    constexpr int kWide = Vector::kValueVectors * Vector::kLanes;
+    int i = 0;
+    for (; i + kWide <= size_; i += kWide) {
+      mix<Vector::kValueVectors>(values, shrink, i, low, high);
+    }
+    for (; i < size_; i += Vector::kLanes) mix<1>(values, shrink, i, low, high);
+  }
+
+  void finish() {
+    constexpr bool kTurned = KvElement<T>::kScaled;
+    for (int g = 0; g < kGroup; ++g) {
+      const float scale = 1.0f / (total_[g] * (kTurned ? kv_turn_size(size_) : 1));
+      for (int i = 0; i < size_; ++i) to_[g * size_ + i] *= scale;
+      if constexpr (kTurned) turn(to_ + g * size_, size_);
+    }
+  }
+
+ private:
+  template <int kVectors>
+  void mix(const T* const* values, const float* shrink, int i, int low, int high) {
+    const T* parts[kSpanBlocks];
+    for (int b = low / kBlockKeys; b <= high / kBlockKeys; ++b) parts[b] = values[b] + i;
+    mix_values<kGroup, kVectors>(to_ + i, scores_, shrink, parts, size_, low, high);
+  }
+
+  // Makes head g's scores into weights against the highest so far, values' scales included. Returns
+  // by how much the weights given before have shrunk.
+  float weigh(int g, const Bf16* const* scales, int low, int high) {
+    const int first = low / Vector::kLanes;
+    const int last = high / Vector::kLanes;
+    const F nothing = Vector::set1(-__builtin_inff());
+    F best = Vector::set1(highest_[g]);
+    for (int v = first; v <= last; ++v) {
+      float* score = scores_ + g * kSpan + v * Vector::kLanes;
+      F x = Vector::load(score);
+      if constexpr (KvElement<T>::kScaled) x = Vector::mul(x, scale(scales, v, 0));
+      if (v == first || v == last) x = Vector::keep(x, v * Vector::kLanes, low, high, nothing);
+      Vector::store(score, x);
+      best = Vector::max(best, x);
+    }
+    const float top = Vector::highest(best);
+    const F tops = Vector::set1(top);
+    F sum = Vector::zero();
+    for (int v = first; v <= last; ++v) {
+      float* score = scores_ + g * kSpan + v * Vector::kLanes;
+      F weight = vector_exp(Vector::sub(Vector::load(score), tops));
+      if (v == first || v == last) {
+        weight = Vector::keep(weight, v * Vector::kLanes, low, high, Vector::zero());
+      }
+      sum = Vector::add(sum, weight);
+      if constexpr (KvElement<T>::kScaled) weight = Vector::mul(weight, scale(scales, v, 1));
+      Vector::store(score, weight);
+    }
+    const float shrink = scalar_exp(highest_[g] - top);
+    total_[g] = total_[g] * shrink + Vector::sum(sum);
+    highest_[g] = top;
+    return shrink;
+  }
+
+  // The scales of the keys (which: 0) or values (1) of vector v of the span.
+  static F scale(const Bf16* const* scales, int v, int which) {
+    const Bf16* from = scales[v / kParts] + which * kBlockKeys + v % kParts * Vector::kLanes;
+    return Vector::mul(Vector::load(from), Vector::set1(KvElement<T>::kGain));
+  }
+
+  float* to_;  // (kGroup, size_)
+  const int size_;
+  float highest_[kGroup];
+  float total_[kGroup];
+  alignas(64) float query_[kGroup * kHeadSizeMax];
+  alignas(64) float scores_[kGroup * kSpan];
+};

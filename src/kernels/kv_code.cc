@@ -1,0 +1,61 @@
+#include "kernels/kv_code.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+#include "tensor/bits.h"
+
+namespace pelton::kernels {
+namespace {
+
+using tensor::DType;
+
+// Scales below this would have an inverse beyond float32; a vector so small is as good as zero.
+constexpr float kScaleMin = 0x1p-100f;
+
+}  // namespace
+
+int kv_turn_size(int head_size) {
+  return head_size & -head_size;
+}
+
+void kv_turn(float* x, int head_size) {
+  const int size = kv_turn_size(head_size);
+  for (int step = 1; step < size; step *= 2) {
+    for (int i = 0; i < head_size; ++i) {
+      if ((i & step) != 0) continue;
+      const float a = x[i];
+      const float b = x[i + step];
+      x[i] = a + b;
+      x[i + step] = a - b;
+    }
+  }
+}
+
+uint16_t kv_scale(const float* x, int head_size, DType dtype) {
+  // As integers, magnitudes are in order, with infinity and NaN at the end.
+  uint32_t largest = 0;
+  for (int i = 0; i < head_size; ++i) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFu);
+  }
+  if (largest >= 0x7F800000u) return 0x7FC0;
+  const float share = dtype == DType::kI8 ? 1.0f / 127 : 1.0f / 448;
+  return tensor::float_to_bf16_up(std::max(std::bit_cast<float>(largest) * share, kScaleMin));
+}
+
+uint8_t kv_code(float x, float scale, DType dtype) {
+  if (std::isnan(scale)) return 0;
+  const float scaled = x * (1.0f / scale);
+  if (dtype == DType::kF8E4m3) return tensor::float_to_e4m3(scaled);
+  CHECK(dtype == DType::kI8);
+  return static_cast<uint8_t>(static_cast<int8_t>(std::nearbyintf(scaled)));
+}
+
+float kv_decode(uint8_t code, float scale, DType dtype) {
+  if (dtype == DType::kF8E4m3) return tensor::e4m3_to_float(code) * scale;
+  return static_cast<float>(static_cast<int8_t>(code)) * scale;
+}
+
+}  // namespace pelton::kernels
