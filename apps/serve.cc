@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/admin_door.h"
 #include "apps/engine_flags.h"
 #include "apps/input.h"
 #include "apps/loading.h"
@@ -133,6 +134,8 @@ Result<void> run(const cli::Arguments& arguments) {
       },
       log);
   TRY(http.start());
+  AdminDoor admin(server, http, log);
+  TRY(admin.open(arguments));
 
   // From here on http is stopped before anything it calls goes away: it is declared after server,
   // and stopped by hand before model, which is declared after it.
@@ -153,7 +156,9 @@ Result<void> run(const cli::Arguments& arguments) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
   }
   print_banner(*served, **model, (*model)->engine().capacity(), url);
-  const Result<void> told = write_output(fmt::format("listening on {}\n", url));
+  const std::string admin_line =
+      admin.url().empty() ? "" : fmt::format("admin on {}\n", admin.url());
+  const Result<void> told = write_output(fmt::format("listening on {}\n{}", url, admin_line));
   if (!told) log.warning(told.error().message);  // nobody reads stdout; serving matters more
 
   interrupt.wait();
@@ -161,6 +166,7 @@ Result<void> run(const cli::Arguments& arguments) {
   server.drain();
   (*model)->engine().drain(kDrainMs);
   http.stop(kCloseGrace);
+  admin.close();
   return {};
 }
 
@@ -213,6 +219,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
   return verb;
 }
 

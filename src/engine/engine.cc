@@ -42,6 +42,7 @@ class Engine::Loop {
                                          .policy = options.policy}) {
     CHECK(options.inbox_max > 0);
     CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
+    publish_ledger();  // so that nobody ever reads an empty one
     thread_ = std::thread([this] { run(); });
   }
 

@@ -8,6 +8,7 @@
 #include "api/error.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
+#include "server/request_book.h"
 
 namespace pelton::server {
 
@@ -16,9 +17,13 @@ struct Call {
   std::shared_ptr<net::Exchange> exchange;
   net::HttpHeaders headers;  // x-request-id, CORS, warnings
   std::string tenant;        // by its key; empty: all who have no name of their own
+  int64_t arrived_ns = 0;
+  std::unique_ptr<RequestEntry> entry;  // null in tests of parts
 
   void send(net::HttpResponse response) const;
   void send(const api::ApiError& error) const;
+  // For whoever streams: when all is said.
+  void note_answered(int status) const;
 };
 
 }  // namespace pelton::server

@@ -91,7 +91,7 @@ void Server::answer_chat_completion(Call call) {
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole};
   parts.streams.push_back(std::move(stream).value());
   parts.call.request.body = {};  // it may be large, and is said
-  Generation::run(std::move(parts), log_);
+  Generation::run(std::move(parts), {.log = log_, .meter = meter_});
 }
 
 }  // namespace pelton::server

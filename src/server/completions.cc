@@ -92,7 +92,7 @@ void Server::answer_completion(Call call) {
       .answer = std::make_unique<CompletionAnswer>(*model, std::move(options)),
       .mode = fields.stream ? Generation::Mode::kStream : Generation::Mode::kWhole};
   parts.call.request.body = {};  // it may be large, and is said
-  Generation::run(std::move(parts), log_);
+  Generation::run(std::move(parts), {.log = log_, .meter = meter_});
 }
 
 }  // namespace pelton::server

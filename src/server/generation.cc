@@ -10,20 +10,21 @@
 
 namespace pelton::server {
 
-void Generation::run(Parts parts, base::Log& log) {
-  const std::shared_ptr<Generation> generation(new Generation(std::move(parts), log));
+void Generation::run(Parts parts, const House& house) {
+  const std::shared_ptr<Generation> generation(new Generation(std::move(parts), house));
   generation->start();
 }
 
-Generation::Generation(Parts parts, base::Log& log)
-    : log_(log),
+Generation::Generation(Parts parts, const House& house)
+    : log_(house.log),
       id_(std::move(parts.id)),
       mode_(parts.mode),
       call_(std::move(parts.call)),
       answer_(std::move(parts.answer)),
       streams_(std::move(parts.streams)),
       progress_(streams_.size(), Progress::kRunning),
-      running_(streams_.size()) {}
+      running_(streams_.size()),
+      watch_(house.meter, {.choice_count = streams_.size(), .arrived_ns = call_.arrived_ns}) {}
 
 void Generation::start() {
   net::Exchange& exchange = *call_.exchange;
@@ -64,6 +65,7 @@ void Generation::take(size_t choice) {
   Progress& progress = progress_[choice];
   if (progress == Progress::kEnded) return;
   engine::TokenStream::Batch batch = streams_[choice].take();
+  if (progress == Progress::kRunning) watch_.tokens(choice, batch.tokens.size());
   for (const engine::SampledToken& token : batch.tokens) {
     if (progress == Progress::kSilenced) break;
     if (answer_->push(choice, token) == Answer::Wants::kMore) continue;
@@ -72,6 +74,7 @@ void Generation::take(size_t choice) {
     streams_[choice].cancel();
   }
   if (!batch.end) return;
+  watch_.end(choice, *batch.end);
   if (batch.end->reason == engine::FinishReason::kError) {
     return fail(batch.end->error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""}));
   }
@@ -87,6 +90,7 @@ void Generation::finish() {
     std::string events;
     answer_->take_last_events(events);
     write(std::move(events));
+    call_.note_answered(200);
     call_.exchange->finish();
   }
   if (log_.enabled(base::LogLevel::kDebug)) log_.debug(fmt::format("{} answered", id_));
@@ -102,6 +106,7 @@ void Generation::fail(const Error& error) {
     std::string event;
     append_sse_event(event, [&](std::string& json) { json += api::error_body(api_error); });
     call_.exchange->write(std::move(event));
+    call_.note_answered(api_error.status);
     call_.exchange->finish();
   }
   release();

@@ -16,6 +16,7 @@
 #include "engine/token_stream.h"
 #include "server/answer.h"
 #include "server/call.h"
+#include "server/generation_meter.h"
 
 namespace pelton::server {
 
@@ -31,11 +32,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
     Mode mode = Mode::kWhole;
   };
 
-  // `log` outlives it.
-  static void run(Parts parts, base::Log& log);
+  struct House {  // outlives it
+    base::Log& log;
+    GenerationMeter& meter;
+  };
+  static void run(Parts parts, const House& house);
 
  private:
-  Generation(Parts parts, base::Log& log);
+  Generation(Parts parts, const House& house);
 
   enum class Progress {
     kRunning,
@@ -70,6 +74,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       streams_;                     // emptied when over; destroyed before call_'s exchange
   std::vector<Progress> progress_;  // of each choice
   size_t running_;
+  GenerationWatch watch_;
   bool stream_begun_ = false;
   bool wrote_since_tick_ = false;
   bool over_ = false;

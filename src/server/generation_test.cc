@@ -92,6 +92,12 @@ class ScriptedExchange final : public net::Exchange {
   std::function<void()> closed_;
 };
 
+GenerationMeter& meter() {
+  static const base::SystemClock clock;
+  static GenerationMeter all(clock);
+  return all;
+}
+
 void start(ServerHouse& house, const std::shared_ptr<ScriptedExchange>& exchange,
            Generation::Mode mode) {
   request::GenerationRequest request;
@@ -108,7 +114,7 @@ void start(ServerHouse& house, const std::shared_ptr<ScriptedExchange>& exchange
                           .answer = std::make_unique<ChatAnswer>(house.model(), options),
                           .mode = mode};
   parts.streams.push_back(std::move(stream).value());
-  Generation::run(std::move(parts), house.log());
+  Generation::run(std::move(parts), {.log = house.log(), .meter = meter()});
 }
 
 std::string content_of(const std::string& body) {

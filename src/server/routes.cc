@@ -20,7 +20,11 @@ Routes::Match Routes::find(std::string_view method, std::string_view path) {
       {"GET", "/version", Guard::kApiKey, &Server::answer_version},
       {"GET", "/health", Guard::kOpen, &Server::answer_health},
       {"GET", "/health/live", Guard::kOpen, &Server::answer_live},
-      {"GET", "/health/ready", Guard::kOpen, &Server::answer_health},
+      {"GET", "/health/ready", Guard::kOpen, &Server::answer_ready},
+      {"GET", "/ready", Guard::kOpen, &Server::answer_ready},
+      {"GET", "/ping", Guard::kOpen, &Server::answer_ping},
+      {"POST", "/ping", Guard::kOpen, &Server::answer_ping},
+      {"GET", "/metrics", Guard::kApiKey, &Server::answer_metrics},
       {"GET", "/", Guard::kOpen, &Server::answer_index},
   };
   // A HEAD is a GET whose body stays here; net/ sees to that.
@@ -29,7 +33,8 @@ Routes::Match Routes::find(std::string_view method, std::string_view path) {
   for (const Route& route : kRoutes) {
     if (!fits(route.path, path)) continue;
     if (route.method == wanted) return {.route = &route, .allowed_methods = {}};
-    match.allowed_methods = route.method == "GET" ? "GET, HEAD" : route.method;
+    if (!match.allowed_methods.empty()) match.allowed_methods += ", ";
+    match.allowed_methods += route.method == "GET" ? "GET, HEAD" : route.method;
   }
   return match;
 }

@@ -1,6 +1,7 @@
 // Which URL is answered by what. Pure.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "server/server.h"
@@ -20,8 +21,8 @@ struct Routes {
   };
 
   struct Match {
-    const Route* route = nullptr;      // null: nothing fits
-    std::string_view allowed_methods;  // of the path, if it is the method that does not fit
+    const Route* route = nullptr;  // null: nothing fits
+    std::string allowed_methods;   // of the path, if it is the method that does not fit
   };
 
   static Match find(std::string_view method, std::string_view path);

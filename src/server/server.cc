@@ -10,9 +10,11 @@
 #include "api/model_list.h"
 #include "base/json_writer.h"
 #include "base/random.h"
+#include "server/metrics_page.h"
 #include "server/random_id.h"
 #include "server/reply.h"
 #include "server/routes.h"
+#include "telemetry/prometheus_text.h"
 
 namespace pelton::server {
 namespace {
@@ -45,6 +47,11 @@ std::vector<api::ModelCard> cards_of(const ServedModel& model) {
   return cards;
 }
 
+RequestEntry::Route entry_route(const Routes::Match& match) {
+  if (match.route == nullptr) return {.handler = "none", .method = "none"};
+  return {.handler = match.route->path, .method = match.route->method};
+}
+
 api::ApiError not_ready(std::string_view why) {
   return api::api_error({ErrorCode::kUnavailable, std::string(why), ""});
 }
@@ -57,7 +64,8 @@ Server::Server(const Options& options, const base::Clock& clock, base::Log& log)
       clock_(clock),
       log_(log),
       sampled_turns_({.tokens_max = options.sampled_turn_tokens_max,
-                      .seed = base::random_bits(seed_, kTurnSeedDraw)}) {}
+                      .seed = base::random_bits(seed_, kTurnSeedDraw)}),
+      meter_(clock) {}
 
 void Server::serve(const ServedModel& model) {
   const ServedModel* none = nullptr;
@@ -95,12 +103,17 @@ net::HttpHeaders Server::common_headers(const net::HttpRequest& request) {
 }
 
 void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
-  Call call{.request = std::move(request), .exchange = std::move(exchange), .headers = {}};
+  Call call{.request = std::move(request),
+            .exchange = std::move(exchange),
+            .headers = {},
+            .tenant = {},
+            .arrived_ns = clock_.now_ns()};
   call.headers = common_headers(call.request);
   const std::string& method = call.request.method;
   const std::string& path = call.request.path;
 
   const Routes::Match match = Routes::find(method, path);
+  call.entry = std::make_unique<RequestEntry>(book_, entry_route(match));
   if (method == "OPTIONS") {
     net::HttpResponse response{.status = 204, .headers = {}, .body = {}};
     response.headers.add("Allow", "GET, HEAD, POST, OPTIONS");
@@ -121,7 +134,7 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
     return call.send(api::not_found(method, path));
   }
   if (match.route == nullptr) {
-    call.headers.add("Allow", std::string(match.allowed_methods));
+    call.headers.add("Allow", match.allowed_methods);
     return call.send(api::method_not_allowed(method, path));
   }
   (this->*match.route->function)(std::move(call));
@@ -157,9 +170,38 @@ void Server::answer_index(Call call) {
                                                                 : "HOST")));
 }
 
+std::string_view Server::state_name() const {
+  if (model() == nullptr) return "loading";
+  return draining_ ? "draining" : "serving";
+}
+
+net::HttpResponse Server::health_reply() const {
+  if (model() == nullptr) return error_reply(not_ready("The model is still being loaded"));
+  return json_reply("{\"status\":\"ok\"}");
+}
+
+net::HttpResponse Server::ready_reply() const {
+  if (draining_) return error_reply(not_ready("The server is shutting down"));
+  return health_reply();
+}
+
 void Server::answer_health(Call call) {
-  if (model_for(call) == nullptr) return;
-  call.send(json_reply("{\"status\":\"ok\"}"));
+  call.send(health_reply());
+}
+
+void Server::answer_ready(Call call) {
+  call.send(ready_reply());
+}
+
+// As SageMaker asks: the status says it all.
+void Server::answer_ping(Call call) {
+  net::HttpResponse reply = ready_reply();
+  if (reply.status == 200) reply.body.clear();
+  call.send(std::move(reply));
+}
+
+void Server::answer_metrics(Call call) {
+  call.send(text_reply(telemetry::kPrometheusContentType, metrics_page(*this)));
 }
 
 void Server::answer_live(Call call) {

@@ -14,7 +14,9 @@
 #include "net/http_message.h"
 #include "net/http_server.h"
 #include "server/call.h"
+#include "server/generation_meter.h"
 #include "server/key_ring.h"
+#include "server/request_book.h"
 #include "server/sampled_turns.h"
 #include "server/served_model.h"
 
@@ -41,6 +43,16 @@ class Server {
 
   void handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange);
 
+  // For those who report; any thread.
+  const ServedModel* model() const { return model_.load(); }  // null while it is being loaded
+  bool ready() const { return model() != nullptr && !draining_; }
+  std::string_view state_name() const;  // "loading", "serving", "draining"
+  const RequestBook& book() const { return book_; }
+  const GenerationMeter& meter() const { return meter_; }
+  const SampledTurns& sampled_turns() const { return sampled_turns_; }
+  net::HttpResponse health_reply() const;  // 503 only while there is no model
+  net::HttpResponse ready_reply() const;   // 503 also while draining
+
  private:
   friend struct Routes;
 
@@ -56,6 +68,9 @@ class Server {
   void answer_index(Call call);
   void answer_health(Call call);
   void answer_live(Call call);
+  void answer_ready(Call call);
+  void answer_ping(Call call);
+  void answer_metrics(Call call);
   void answer_version(Call call);
   void answer_models(Call call);
   void answer_model(Call call);
@@ -67,6 +82,8 @@ class Server {
   const base::Clock& clock_;
   base::Log& log_;
   SampledTurns sampled_turns_;
+  RequestBook book_;
+  GenerationMeter meter_;
   std::atomic<const ServedModel*> model_{nullptr};
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> draws_{0};

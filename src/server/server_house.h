@@ -70,6 +70,7 @@ class ServerHouse {
 
   void load() { server_.serve(model_); }
   Server& server() { return server_; }
+  net::HttpServer& http() { return http_; }
   engine::Engine& engine() { return engine_; }
   const ServedModel& model() const { return model_; }
   base::Log& log() { return log_; }

@@ -219,6 +219,9 @@ TEST(Server, ModelsAndSmallRoutes) {
   EXPECT_EQ(house.get("/health").status, 200);
   EXPECT_EQ(house.get("/health/live").status, 200);
   EXPECT_EQ(house.get("/health/ready").status, 200);
+  EXPECT_EQ(house.get("/ready").status, 200);
+  EXPECT_EQ(house.post("/ping", "").status, 200);
+  EXPECT_EQ(house.fetch(house.call("PUT", "/ping", "")).headers.get("Allow"), "GET, HEAD, POST");
   EXPECT_EQ(parsed(house.get("/version").body).string("version"), "1.2.3");
   EXPECT_NE(house.get("/").body.find("curl"), std::string::npos);
   EXPECT_EQ(house.fetch(house.call("OPTIONS", "/v1/models", "")).status, 204);
@@ -302,6 +305,9 @@ TEST(Server, SaysWhenItIsNotReady) {
   EXPECT_EQ(house.get("/health").status, 200);
   house.server().drain();
   EXPECT_EQ(house.get("/health/ready").status, 503);
+  EXPECT_EQ(house.get("/ready").status, 503);
+  EXPECT_EQ(house.get("/ping").status, 503);
+  EXPECT_EQ(house.get("/health").status, 200);  // it is well, and goes
   EXPECT_EQ(house.get("/health/live").status, 200);
   EXPECT_EQ(house.post("/v1/chat/completions", chat("hi", "")).status, 503);
 }

@@ -1,0 +1,56 @@
+#include "apps/admin_door.h"
+
+#include <chrono>
+#include <utility>
+
+#include "net/url.h"
+
+namespace pelton::apps {
+
+using cli::Flag;
+
+std::vector<Flag> admin_flags() {
+  return {{.name = "--admin-port",
+           .value = "N",
+           .help = "the operator's own listener: /debug/ledger, /metrics, health; 0: any free port",
+           .kind = Flag::Kind::kInteger,
+           .most = 65535},
+          {.name = "--admin-host",
+           .value = "ADDRESS",
+           .help = "where that listens; it asks for no key",
+           .default_text = "127.0.0.1"}};
+}
+
+Result<void> AdminDoor::open(const cli::Arguments& arguments) {
+  if (!arguments.has("--admin-port")) return {};
+  host_ = arguments.text("--admin-host");
+  http_ = std::make_unique<net::HttpServer>(
+      net::HttpServer::Options{.address = host_,
+                               .port = static_cast<int>(arguments.integer("--admin-port")),
+                               .connections_max = server::AdminServer::kConnectionsMax,
+                               .body_bytes_max = server::AdminServer::kBodyBytesMax},
+      [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+        admin_.handle(request, exchange);
+      },
+      log_);
+  Result<void> started = http_->start();
+  if (!started) {
+    http_.reset();
+    return started;
+  }
+  if (host_ != "127.0.0.1" && host_ != "localhost" && host_ != "::1") {
+    log_.warning("anyone who reaches --admin-host can read this server's counts");
+  }
+  return {};
+}
+
+void AdminDoor::close() {
+  if (http_ != nullptr) http_->stop(std::chrono::milliseconds(0));
+  http_.reset();
+}
+
+std::string AdminDoor::url() const {
+  return http_ == nullptr ? "" : "http://" + net::format_host_port(host_, http_->port());
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,37 @@
+// The operator's listener of `pelton serve`: there if --admin-port is given. Owned by the verb.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "cli/command_line.h"
+#include "net/http_server.h"
+#include "server/admin_server.h"
+
+namespace pelton::apps {
+
+std::vector<cli::Flag> admin_flags();
+
+class AdminDoor {
+ public:
+  // All outlive it.
+  AdminDoor(const server::Server& server, const net::HttpServer& door, base::Log& log)
+      : admin_(server, door), log_(log) {}
+
+  Result<void> open(const cli::Arguments& arguments);
+  // Before the model that it reports on goes away.
+  void close();
+
+  // Empty if it is closed.
+  std::string url() const;
+
+ private:
+  server::AdminServer admin_;
+  base::Log& log_;
+  std::string host_;
+  std::unique_ptr<net::HttpServer> http_;
+};
+
+}  // namespace pelton::apps

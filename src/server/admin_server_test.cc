@@ -1,0 +1,280 @@
+#include "server/admin_server.h"
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "net/test_socket.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr std::string_view kScript = R"({"rules": [
+  {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
+  {"when": "endless", "then": ["<|channel|>final<|message|>", {"text": "on and on ", "times": 2000}]}
+]})";
+
+// A server with an operator's listener beside it.
+class AdminHouse {
+ public:
+  explicit AdminHouse(ServerHouse::Options options)
+      : house(kScript, std::move(options)),
+        admin_(house.server(), house.http()),
+        http_(
+            {.address = "127.0.0.1",
+             .port = 0,
+             .connections_max = AdminServer::kConnectionsMax,
+             .body_bytes_max = AdminServer::kBodyBytesMax},
+            [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+              admin_.handle(request, exchange);
+            },
+            house.log()) {
+    EXPECT_TRUE(http_.start().ok());
+  }
+  ~AdminHouse() { http_.stop(std::chrono::milliseconds(0)); }
+
+  int port() const { return http_.port(); }
+  net::HttpResponse ask(std::string method, std::string path) {
+    net::HttpCall call;
+    call.method = std::move(method);
+    call.port = http_.port();
+    call.target = std::move(path);
+    Result<net::HttpResponse> response = net::http_fetch(house.client(), std::move(call));
+    EXPECT_TRUE(response.ok()) << (response.ok() ? "" : response.error().message);
+    return response.ok() ? std::move(response).value() : net::HttpResponse{.status = 0};
+  }
+  Json ledger() { return parsed(ask("GET", "/debug/ledger").body); }
+  Json clean_ledger() {
+    for (int i = 0; i < 2000 && ledger().boolean("clean") == false; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return ledger();
+  }
+
+  ServerHouse house;
+
+ private:
+  AdminServer admin_;
+  net::HttpServer http_;
+};
+
+const Json& at(const Json& json, std::initializer_list<std::string_view> path) {
+  const Json* here = &json;
+  for (const std::string_view key : path) {
+    here = here->find(key);
+    EXPECT_NE(here, nullptr) << key;
+  }
+  return *here;
+}
+
+int64_t number(const Json& json, std::initializer_list<std::string_view> path) {
+  return at(json, path).as_integer();
+}
+
+std::string body(const char* words, bool stream) {
+  return std::string(R"({"messages":[{"role":"user","content":")") + words + "\"}]" +
+         (stream ? R"(,"stream":true})" : "}");
+}
+
+TEST(AdminServer, LedgerOfAServerThatLoads) {
+  ServerHouse::Options options;
+  options.loaded = false;
+  AdminHouse admin(std::move(options));
+  EXPECT_EQ(admin.ask("GET", "/health").status, 503);
+  EXPECT_EQ(admin.ask("GET", "/ready").status, 503);
+  const Json loading = admin.ledger();
+  EXPECT_EQ(loading.string("state"), "loading");
+  EXPECT_TRUE(loading.find("engine")->is_null());
+  EXPECT_EQ(loading.boolean("clean"), true);
+  EXPECT_EQ(admin.ask("GET", "/metrics").status, 200);
+  admin.house.load();
+  EXPECT_EQ(admin.ask("GET", "/ready").status, 200);
+  const Json serving = admin.ledger();
+  EXPECT_EQ(serving.string("state"), "serving");
+  EXPECT_GT(number(serving, {"engine", "blocks", "full", "total"}), 0);
+  admin.house.server().drain();
+  EXPECT_EQ(admin.ledger().string("state"), "draining");
+  EXPECT_EQ(admin.ask("GET", "/health").status, 200);
+  EXPECT_EQ(admin.ask("GET", "/health/ready").status, 503);
+}
+
+// Load with every kind of end, then nothing is left of it.
+TEST(AdminServer, LedgerGoesBackToWhatItWas) {
+  ServerHouse::Options options;
+  options.executor = [](engine::ModelledExecutor::Options& executor) {
+    executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      return std::nullopt;
+    };
+  };
+  AdminHouse admin(std::move(options));
+  admin.house.post("/v1/chat/completions", body("hi", false));  // the clients' threads are there
+  const Json before = admin.clean_ledger();
+  EXPECT_EQ(before.boolean("clean"), true);
+
+  bool seen_dirty = false;
+  {
+    net::HttpClient client{{}};
+    std::atomic<int> ended{0};
+    constexpr uint64_t kSeed = 7;
+    constexpr int kRequests = 200;
+    std::vector<uint64_t> ids;
+    for (int i = 0; i < kRequests; ++i) {
+      const uint64_t dice = base::random_bits(kSeed, static_cast<uint64_t>(i));
+      net::HttpCallEvents events;
+      events.on_done = [&](Result<void>) { ++ended; };
+      const char* words = dice % 3 == 0 ? "hi" : "endless";
+      const std::string target = dice % 11 == 0 ? "/v1/nowhere" : "/v1/chat/completions";
+      ids.push_back(client.start(
+          admin.house.call("POST", target, dice % 13 == 0 ? "{" : body(words, dice % 2 == 0)),
+          std::move(events)));
+      if (i % 8 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (i > 20) client.cancel(ids[dice % static_cast<uint64_t>(i)]);
+      if (i % 20 == 0) seen_dirty = seen_dirty || admin.ledger().boolean("clean") == false;
+    }
+    for (const uint64_t id : ids) client.cancel(id);
+    for (int i = 0; i < 2000 && ended < kRequests; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(ended, kRequests);
+  }
+  EXPECT_TRUE(seen_dirty);
+
+  Json after = admin.clean_ledger();
+  // The sockets of the clients that left are closed a moment later.
+  for (int i = 0; i < 2000 && at(after, {"process", "descriptors"}).dump() !=
+                                  at(before, {"process", "descriptors"}).dump();
+       ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    after = admin.ledger();
+  }
+  EXPECT_EQ(after.boolean("clean"), true);
+  EXPECT_EQ(at(after, {"process", "descriptors"}).dump(),
+            at(before, {"process", "descriptors"}).dump());
+  EXPECT_EQ(at(after, {"process", "threads"}).dump(), at(before, {"process", "threads"}).dump());
+  for (const std::string_view group : {"full", "window", "host_full", "host_window"}) {
+    EXPECT_EQ(number(after, {"engine", "blocks", group, "held"}), 0);
+    EXPECT_EQ(number(after, {"engine", "blocks", group, "free"}) +
+                  number(after, {"engine", "blocks", group, "kept"}),
+              number(after, {"engine", "blocks", group, "total"}));
+  }
+  EXPECT_EQ(number(after, {"engine", "seats_free"}), number(before, {"engine", "seats_free"}));
+  EXPECT_EQ(number(after, {"server", "generations"}), 0);
+  const Json& requests = at(after, {"server", "requests"});
+  EXPECT_EQ(requests.integer("open"), 0);
+  for (const char* kind : {"ok", "client_errors", "cancelled"}) {
+    EXPECT_GT(requests.integer(kind), 0) << kind;
+  }
+  EXPECT_EQ(*requests.integer("received"),
+            *requests.integer("ok") + *requests.integer("client_errors") +
+                *requests.integer("server_errors") + *requests.integer("cancelled"));
+}
+
+// Name and labels → value. Every line must be one that Prometheus reads.
+std::map<std::string, double> samples(const std::string& page) {
+  std::map<std::string, double> found;
+  std::string family;
+  size_t begin = 0;
+  while (begin < page.size()) {
+    const size_t end = page.find('\n', begin);
+    const std::string line = page.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.starts_with("# TYPE ")) {
+      family = line.substr(7, line.find(' ', 7) - 7);
+      continue;
+    }
+    if (line.starts_with('#')) continue;
+    const size_t blank = line.rfind(' ');
+    EXPECT_TRUE(line.starts_with(family)) << line;
+    EXPECT_TRUE(found.emplace(line.substr(0, blank), std::stod(line.substr(blank))).second) << line;
+  }
+  return found;
+}
+
+TEST(AdminServer, MetricsUnderVllmsNames) {
+  AdminHouse admin({});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(admin.house.post("/v1/chat/completions", body("hi", i == 0)).status, 200);
+  }
+  EXPECT_EQ(admin.house.get("/v1/nowhere").status, 404);
+  const net::HttpResponse page = admin.ask("GET", "/metrics");
+  EXPECT_EQ(page.headers.get("Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
+  std::map<std::string, double> found = samples(page.body);
+  const std::string labels = R"({model_name="tiny",engine="0"})";
+  const auto vllm = [&](const std::string& name) {
+    EXPECT_TRUE(found.count("vllm:" + name + labels)) << name;
+    return found["vllm:" + name + labels];
+  };
+  EXPECT_EQ(vllm("num_requests_running"), 0);
+  EXPECT_EQ(vllm("num_requests_waiting"), 0);
+  EXPECT_EQ(vllm("kv_cache_usage_perc"), 0);
+  EXPECT_EQ(vllm("num_preemptions_total"), 0);
+  EXPECT_EQ(vllm("time_to_first_token_seconds_count"), 3);
+  EXPECT_EQ(vllm("e2e_request_latency_seconds_count"), 3);
+  EXPECT_EQ(vllm("request_generation_tokens_count"), 3);
+  EXPECT_EQ(vllm("inter_token_latency_seconds_count"), vllm("generation_tokens_total") - 3);
+  EXPECT_EQ(vllm("prefix_cache_queries_total"), vllm("prompt_tokens_total"));
+  EXPECT_GT(vllm("prefix_cache_hits_total"), vllm("prompt_tokens_total") / 3);
+  EXPECT_LT(vllm("prefix_cache_hits_total"), vllm("prompt_tokens_total"));
+  EXPECT_EQ(
+      found[R"(vllm:request_success_total{model_name="tiny",engine="0",finished_reason="stop"})"],
+      3);
+  EXPECT_EQ(
+      found[R"(http_requests_total{handler="/v1/chat/completions",method="POST",status="200"})"],
+      3);
+  EXPECT_EQ(found[R"(http_requests_total{handler="none",method="none",status="404"})"], 1);
+  EXPECT_GT(found["process_open_fds"], 0);
+  EXPECT_EQ(found["pelton_ready"], 1);
+  // The same at the public door, which counts this very request as open.
+  EXPECT_EQ(samples(admin.house.get("/metrics").body)["pelton_http_requests_open"], 1);
+}
+
+TEST(AdminServer, MetricsBehindTheKey) {
+  ServerHouse::Options options;
+  options.server.keys.add("secret");
+  AdminHouse admin(std::move(options));
+  EXPECT_EQ(admin.house.get("/metrics").status, 401);
+  EXPECT_EQ(admin.ask("GET", "/metrics").status, 200);
+}
+
+TEST(AdminServer, EachDoorHasItsOwnRoutes) {
+  AdminHouse admin({});
+  EXPECT_EQ(admin.house.get("/debug/ledger").status, 404);
+  for (const char* path :
+       {"/v1/chat/completions", "/v1/models", "/debug", "/debug/ledger/", "/x"}) {
+    EXPECT_EQ(admin.ask("GET", path).status, 404) << path;
+  }
+  const net::HttpResponse wrong = admin.ask("POST", "/debug/ledger");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers.get("Allow"), "GET, HEAD");
+  EXPECT_EQ(admin.ask("HEAD", "/debug/ledger").body, "");
+}
+
+TEST(AdminServer, HostileRequestsGetAnAnswerAndLeaveNothing) {
+  AdminHouse admin({});
+  const std::pair<std::string, const char*> cases[] = {
+      {"GET /debug/../debug/ledger HTTP/1.1\r\nHost: x\r\n\r\n", " 400 "},
+      {"GET /debug/%2e%2e/metrics HTTP/1.1\r\nHost: x\r\n\r\n", " 400 "},
+      {"GET /debug/ledger%00 HTTP/1.1\r\nHost: x\r\n\r\n", " 400 "},
+      {"\x16\x03\x01\x02", " 400 "},
+      {"GET /metrics HTTP/1.1\r\n\r\n", " 400 "},
+      {"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n", " 413 "},
+      {"GET /metrics HTTP/1.1\r\nHost: x\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n", " 431 "},
+  };
+  for (const auto& [request, status] : cases) {
+    net::TestSocket socket(admin.port());
+    socket.send(request);
+    EXPECT_THAT(socket.read_until("\r\n"), testing::HasSubstr(status)) << request.substr(0, 60);
+  }
+  EXPECT_EQ(admin.clean_ledger().boolean("clean"), true);
+}
+
+}  // namespace
+}  // namespace pelton::server

@@ -1,0 +1,75 @@
+// How long answers take and how they end, for all generations together. Times are those of the
+// door: from a request's arrival here, token by token as they are taken from the engine; tokens
+// that come several at a time share their interval evenly. Any thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/token_stream.h"
+#include "telemetry/histogram.h"
+
+namespace pelton::server {
+
+class GenerationMeter {
+ public:
+  enum class End { kStop, kLength, kAbort, kError };
+  static constexpr std::array<std::string_view, 4> kEndNames = {"stop", "length", "abort", "error"};
+
+  explicit GenerationMeter(const base::Clock& clock);
+
+  struct Histograms {
+    telemetry::Histogram first_token_s;
+    telemetry::Histogram inter_token_s;
+    telemetry::Histogram whole_s;
+    telemetry::Histogram decode_s;  // from the first token to the last
+    telemetry::Histogram prompt_tokens;
+    telemetry::Histogram output_tokens;
+  };
+  const Histograms& histograms() const { return histograms_; }
+  int64_t ended(End end) const { return ended_[static_cast<size_t>(end)].load(); }
+  int64_t open() const { return open_.load(); }  // answers that are being made now
+
+ private:
+  friend class GenerationWatch;
+
+  const base::Clock& clock_;
+  Histograms histograms_;
+  std::array<std::atomic<int64_t>, kEndNames.size()> ended_{};
+  std::atomic<int64_t> open_{0};
+};
+
+// One generation's times. Owned by it, on its thread; what has not ended when it goes was aborted.
+class GenerationWatch {
+ public:
+  struct Start {
+    size_t choice_count;
+    int64_t arrived_ns;
+  };
+
+  GenerationWatch(GenerationMeter& meter, const Start& start);
+  ~GenerationWatch();
+  GenerationWatch(const GenerationWatch&) = delete;
+  GenerationWatch& operator=(const GenerationWatch&) = delete;
+
+  void tokens(size_t choice, size_t count);
+  void end(size_t choice, const engine::StreamEnd& end);
+
+ private:
+  struct Choice {
+    int64_t first_ns = 0;
+    int64_t last_ns = 0;
+    int64_t tokens = 0;
+    bool ended = false;
+  };
+
+  GenerationMeter& meter_;
+  const int64_t arrived_ns_;
+  std::vector<Choice> choices_;
+};
+
+}  // namespace pelton::server

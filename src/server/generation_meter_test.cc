@@ -1,0 +1,83 @@
+#include "server/generation_meter.h"
+
+#include <gtest/gtest.h>
+
+#include "server/request_book.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+using engine::FinishReason;
+
+TEST(GenerationMeter, TimesTokensFromTheArrival) {
+  base::VirtualClock clock;
+  GenerationMeter meter(clock);
+  clock.advance_ns(5 * kMs);
+  {
+    GenerationWatch watch(meter, {.choice_count = 2, .arrived_ns = 1 * kMs});
+    EXPECT_EQ(meter.open(), 1);
+    watch.tokens(0, 0);
+    clock.advance_ns(16 * kMs);  // 20 after the arrival
+    watch.tokens(0, 1);
+    clock.advance_ns(30 * kMs);
+    watch.tokens(0, 3);  // 10 each
+    clock.advance_ns(50 * kMs);
+    watch.end(0, {.reason = FinishReason::kStop, .prompt_tokens = 7});
+  }
+  const GenerationMeter::Histograms& all = meter.histograms();
+  EXPECT_EQ(all.first_token_s.read().count(), 1);
+  EXPECT_NEAR(all.first_token_s.read().sum, 0.020, 1e-9);
+  EXPECT_EQ(all.inter_token_s.read().count(), 3);
+  EXPECT_NEAR(all.inter_token_s.read().sum, 0.030, 1e-9);
+  EXPECT_NEAR(all.decode_s.read().sum, 0.030, 1e-9);
+  EXPECT_NEAR(all.whole_s.read().sum, 0.100, 1e-9);
+  EXPECT_EQ(all.prompt_tokens.read().sum, 7);
+  EXPECT_EQ(all.output_tokens.read().sum, 4);
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kStop), 1);
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kAbort), 1);  // the other choice
+  EXPECT_EQ(meter.open(), 0);
+}
+
+TEST(GenerationMeter, CountsEachEnd) {
+  base::VirtualClock clock;
+  GenerationMeter meter(clock);
+  {
+    GenerationWatch watch(meter, {.choice_count = 3, .arrived_ns = 0});
+    watch.end(0, {.reason = FinishReason::kLength});
+    watch.end(1, {.reason = FinishReason::kError});
+    watch.end(2, {.reason = FinishReason::kCancelled});  // by a stop string
+  }
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kLength), 1);
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kError), 1);
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kStop), 1);
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kAbort), 0);
+  EXPECT_EQ(meter.histograms().whole_s.read().count(), 2);
+}
+
+TEST(RequestBook, EveryRequestEndsOnce) {
+  RequestBook book;
+  const RequestEntry::Route route{.handler = "/x", .method = "GET"};
+  {
+    RequestEntry open(book, route);
+    EXPECT_EQ(book.counts().open(), 1);
+    RequestEntry answered(book, route);
+    answered.answered(200);
+    answered.answered(500);  // too late
+    RequestEntry refused(book, route);
+    refused.answered(404);
+    RequestEntry failed(book, route);
+    failed.answered(503);
+  }
+  const RequestBook::Counts counts = book.counts();
+  EXPECT_EQ(counts.received, 4);
+  EXPECT_EQ(counts.ok, 1);
+  EXPECT_EQ(counts.client_errors, 1);
+  EXPECT_EQ(counts.server_errors, 1);
+  EXPECT_EQ(counts.cancelled, 1);
+  EXPECT_EQ(counts.open(), 0);
+  EXPECT_EQ(book.by_key().size(), 4u);
+}
+
+}  // namespace
+}  // namespace pelton::server

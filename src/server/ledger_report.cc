@@ -1,0 +1,113 @@
+#include "server/ledger_report.h"
+
+#include <map>
+#include <string_view>
+
+#include "base/json_writer.h"
+#include "server/server.h"
+#include "telemetry/process_usage.h"
+
+namespace pelton::server {
+namespace {
+
+using base::JsonWriter;
+
+void write_blocks(JsonWriter& json, std::string_view group, const engine::Ledger::Blocks& blocks) {
+  json.key(group).begin_object();
+  json.key("total").integer(blocks.total).key("free").integer(blocks.free);
+  json.key("kept").integer(blocks.kept).key("held").integer(blocks.held);
+  json.key("pinned").integer(blocks.pinned).end_object();
+}
+
+void write_engine(JsonWriter& json, const engine::Ledger& ledger) {
+  json.key("blocks").begin_object();
+  write_blocks(json, "full", ledger.full);
+  write_blocks(json, "window", ledger.window);
+  write_blocks(json, "host_full", ledger.host_full);
+  write_blocks(json, "host_window", ledger.host_window);
+  json.end_object();
+  json.key("sequences").begin_object();
+  json.key("running").integer(ledger.running).key("waiting").integer(ledger.waiting);
+  json.key("landing").integer(ledger.landing).end_object();
+  json.key("seats_free").integer(ledger.seats_free);
+  json.key("steps_in_flight").integer(ledger.steps_in_flight);
+  json.key("streams").integer(ledger.streams);
+  json.key("queue").begin_object();
+  json.key("requests").integer(ledger.queued).key("tokens").integer(ledger.queued_tokens);
+  json.end_object();
+  json.key("kv_events").begin_object();
+  json.key("count").integer(ledger.kv_events).key("dropped").integer(ledger.kv_events_dropped);
+  json.end_object();
+  json.key("integrity_checks").integer(ledger.integrity_checks);
+}
+
+void write_server(JsonWriter& json, const Server& server, int connections) {
+  const RequestBook::Counts counts = server.book().counts();
+  json.key("requests").begin_object();
+  json.key("received").integer(counts.received).key("ok").integer(counts.ok);
+  json.key("client_errors").integer(counts.client_errors);
+  json.key("server_errors").integer(counts.server_errors);
+  json.key("cancelled").integer(counts.cancelled).key("open").integer(counts.open());
+  json.end_object();
+  json.key("generations").integer(server.meter().open());
+  const SampledTurns::Counts turns = server.sampled_turns().counts();
+  json.key("sampled_turns").begin_object();
+  json.key("turns").integer(turns.turns).key("tokens").integer(turns.tokens).end_object();
+  json.key("connections").integer(connections);
+}
+
+void write_counts(JsonWriter& json, const std::map<std::string, int>& counts) {
+  json.begin_object();
+  for (const auto& [name, count] : counts) json.key(name).integer(count);
+  json.end_object();
+}
+
+void write_process(JsonWriter& json) {
+  const telemetry::ProcessUsage usage = telemetry::process_usage();
+  json.key("descriptors").begin_object();
+  json.key("count").integer(usage.descriptor_count());
+  json.key("max").integer(usage.descriptors_max);
+  json.key("by_kind");
+  write_counts(json, usage.descriptors);
+  json.end_object();
+  json.key("threads").begin_object();
+  json.key("count").integer(usage.thread_count());
+  json.key("by_name");
+  write_counts(json, usage.threads);
+  json.end_object();
+  json.key("resident_bytes").integer(usage.resident_bytes);
+  json.key("resident_peak_bytes").integer(usage.resident_peak_bytes);
+}
+
+}  // namespace
+
+std::string ledger_report(const Server& server, int connections) {
+  const ServedModel* model = server.model();
+  engine::Ledger ledger;
+  if (model != nullptr) ledger = model->engine.ledger();
+  const bool clean =
+      ledger.clean() && server.book().counts().open() == 0 && server.meter().open() == 0;
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object();
+  json.key("clean").boolean(clean);
+  json.key("state").string(server.state_name());
+  json.key("engine");
+  if (model == nullptr) {
+    json.null();
+  } else {
+    json.begin_object();
+    write_engine(json, ledger);
+    json.end_object();
+  }
+  json.key("server").begin_object();
+  write_server(json, server, connections);
+  json.end_object();
+  json.key("process").begin_object();
+  write_process(json);
+  json.end_object();
+  json.end_object();
+  return out;
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,136 @@
+#include "server/metrics_page.h"
+
+#include <string_view>
+
+#include "server/server.h"
+#include "telemetry/process_usage.h"
+#include "telemetry/prometheus_text.h"
+
+namespace pelton::server {
+namespace {
+
+using telemetry::PrometheusText;
+using Type = PrometheusText::Type;
+
+double share(int part, int whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+void write_engine(PrometheusText& text, const engine::Engine& engine) {
+  const engine::EngineStats stats = engine.stats();
+  const engine::Ledger ledger = engine.ledger();
+  const engine::ExecutorCapacity& capacity = engine.capacity();
+  text.gauge("vllm:num_requests_running", "Requests with a seat.", stats.running);
+  text.gauge("vllm:num_requests_waiting", "Requests that wait for a seat.",
+             stats.waiting + ledger.queued);
+  text.gauge("vllm:kv_cache_usage_perc", "Share of full-attention KV blocks in use, 0 to 1.",
+             share(stats.full_blocks_used, ledger.full.total));
+  text.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+               static_cast<double>(stats.prefix_tokens_asked));
+  text.counter("vllm:prefix_cache_hits_total", "Of these, found.",
+               static_cast<double>(stats.prefix_tokens_found));
+  text.counter("vllm:num_preemptions_total", "Running requests that had to give up their blocks.",
+               static_cast<double>(stats.preemptions));
+  text.counter("vllm:prompt_tokens_total", "Tokens of prompts taken up.",
+               static_cast<double>(stats.prompt_tokens));
+  text.counter("vllm:generation_tokens_total", "Tokens sampled.",
+               static_cast<double>(stats.output_tokens));
+  const std::string block_tokens = std::to_string(capacity.block_tokens);
+  const std::string blocks = std::to_string(ledger.full.total);
+  const std::string window_blocks = std::to_string(ledger.window.total);
+  text.family("vllm:cache_config_info", Type::kGauge, "The KV cache's shape.");
+  text.sample({{"block_size", block_tokens},
+               {"num_gpu_blocks", blocks},
+               {"num_window_blocks", window_blocks}},
+              1);
+
+  text.counter("pelton_engine_steps_total", "Steps computed.", static_cast<double>(stats.steps));
+  text.gauge("pelton_queued_tokens", "Prompt tokens of requests that wait for their first seat.",
+             static_cast<double>(ledger.queued_tokens));
+  text.gauge("pelton_seats_free", "Requests that could be seated.", ledger.seats_free);
+  text.family("pelton_kv_blocks", Type::kGauge, "KV blocks by group and state.");
+  const auto blocks_of = [&](std::string_view group, const engine::Ledger::Blocks& counted) {
+    text.sample({{"group", group}, {"state", "free"}}, counted.free);
+    text.sample({{"group", group}, {"state", "kept"}}, counted.kept);
+    text.sample({{"group", group}, {"state", "held"}}, counted.held - counted.pinned);
+    text.sample({{"group", group}, {"state", "pinned"}}, counted.pinned);
+  };
+  blocks_of("full", ledger.full);
+  blocks_of("window", ledger.window);
+  blocks_of("host_full", ledger.host_full);
+  blocks_of("host_window", ledger.host_window);
+}
+
+void write_generations(PrometheusText& text, const GenerationMeter& meter) {
+  using End = GenerationMeter::End;
+  text.family("vllm:request_success_total", Type::kCounter, "Answers by what ended them.");
+  for (size_t i = 0; i < GenerationMeter::kEndNames.size(); ++i) {
+    text.sample({{"finished_reason", GenerationMeter::kEndNames[i]}},
+                static_cast<double>(meter.ended(static_cast<End>(i))));
+  }
+  const auto histogram = [&](std::string_view name, std::string_view help,
+                             const telemetry::Histogram& counted) {
+    text.family(name, Type::kHistogram, help);
+    text.histogram({}, counted);
+  };
+  const GenerationMeter::Histograms& all = meter.histograms();
+  histogram("vllm:time_to_first_token_seconds", "From a request's arrival to its first token.",
+            all.first_token_s);
+  histogram("vllm:inter_token_latency_seconds", "Between two tokens of one answer.",
+            all.inter_token_s);
+  histogram("vllm:e2e_request_latency_seconds", "From a request's arrival to its last token.",
+            all.whole_s);
+  histogram("vllm:request_decode_time_seconds", "From the first token to the last.", all.decode_s);
+  histogram("vllm:request_prompt_tokens", "Tokens of a prompt.", all.prompt_tokens);
+  histogram("vllm:request_generation_tokens", "Tokens of an answer.", all.output_tokens);
+}
+
+void write_server(PrometheusText& text, const Server& server) {
+  text.family("http_requests_total", Type::kCounter,
+              "Requests answered; 499: the client had left.");
+  for (const auto& [key, count] : server.book().by_key()) {
+    const std::string status = std::to_string(key.status);
+    text.sample({{"handler", key.handler}, {"method", key.method}, {"status", status}},
+                static_cast<double>(count));
+  }
+  text.gauge("pelton_http_requests_open", "Requests not answered yet.",
+             static_cast<double>(server.book().counts().open()));
+  const SampledTurns::Counts turns = server.sampled_turns().counts();
+  text.gauge("pelton_sampled_turns", "Turns of the model's kept as they were sampled.",
+             static_cast<double>(turns.turns));
+  text.counter("pelton_sampled_turn_queries_total", "Past turns looked for.",
+               static_cast<double>(turns.asked));
+  text.counter("pelton_sampled_turn_hits_total", "Of these, found.",
+               static_cast<double>(turns.found));
+}
+
+void write_process(PrometheusText& text) {
+  const telemetry::ProcessUsage usage = telemetry::process_usage();
+  text.gauge("process_resident_memory_bytes", "Resident memory.",
+             static_cast<double>(usage.resident_bytes));
+  text.counter("process_cpu_seconds_total", "Processor time, user and system.", usage.cpu_seconds);
+  text.gauge("process_open_fds", "Open file descriptors.", usage.descriptor_count());
+  text.gauge("process_max_fds", "The limit of those.", static_cast<double>(usage.descriptors_max));
+  text.gauge("process_start_time_seconds", "Start, in seconds since 1970.",
+             usage.start_time_seconds);
+  text.gauge("process_threads", "Threads.", usage.thread_count());
+}
+
+}  // namespace
+
+std::string metrics_page(const Server& server) {
+  std::string out;
+  const ServedModel* model = server.model();
+  PrometheusText plain(out, {});
+  if (model != nullptr) {
+    PrometheusText labelled(out, {{"model_name", model->id}, {"engine", "0"}});
+    write_engine(labelled, model->engine);
+    write_generations(labelled, server.meter());
+  }
+  plain.gauge("pelton_ready", "Whether new requests are taken.", server.ready() ? 1 : 0);
+  write_server(plain, server);
+  write_process(plain);
+  return out;
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,48 @@
+#include "server/pinned_prefix.h"
+
+#include <fmt/format.h>
+
+#include "api/chat_request.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "chat/harmony_renderer.h"
+#include "server/chat_conversation.h"
+
+namespace pelton::server {
+namespace {
+
+Error bad_file(const PrefixFile& file, std::string_view what) {
+  return Error{ErrorCode::kBadConfig, fmt::format("{}: {}", file.name, what), "pin-prefix"};
+}
+
+Result<std::vector<TokenId>> chat_prefix(const PrefixFile& file, const ServedModel& model,
+                                         const std::string& current_date) {
+  Result<Json> parsed = Json::parse(file.text);
+  if (!parsed.ok()) return bad_file(file, parsed.error().message);
+  Json body = *std::move(parsed);
+  if (body.is_array()) {
+    Json messages = std::move(body);
+    body = Json(Json::Object{});
+    body.set("messages", std::move(messages));
+  }
+  const auto request = api::parse_chat_request(body.dump(), {.vocab_size = model.vocab_size});
+  if (!request.ok()) return bad_file(file, request.error().message);
+  const chat::Conversation conversation = conversation_of(*request, current_date);
+  std::vector<TokenId> tokens;
+  // Without the model's turn: where these messages end, others may follow.
+  chat::HarmonyRenderer(model.tokenizer, model.harmony)
+      .append(conversation, {.first = 0, .end = conversation.messages.size()}, tokens);
+  return tokens;
+}
+
+}  // namespace
+
+Result<std::vector<TokenId>> pinned_prefix(const PrefixFile& file, const ServedModel& model,
+                                           const std::string& current_date) {
+  if (file.name.ends_with(".json")) return chat_prefix(file, model, current_date);
+  if (!base::is_valid_utf8(file.text)) return bad_file(file, "the text is not valid UTF-8");
+  if (file.text.empty()) return bad_file(file, "the file is empty");
+  return model.tokenizer.encode(file.text);
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,40 @@
+#include "server/request_book.h"
+
+namespace pelton::server {
+
+void RequestBook::begin() {
+  const std::lock_guard lock(mutex_);
+  ++counts_.received;
+}
+
+void RequestBook::end(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  if (key.status == kClientLeft) {
+    ++counts_.cancelled;
+  } else if (key.status >= 500) {
+    ++counts_.server_errors;
+  } else if (key.status >= 400) {
+    ++counts_.client_errors;
+  } else {
+    ++counts_.ok;
+  }
+  ++by_key_[key];
+}
+
+RequestBook::Counts RequestBook::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+std::map<RequestBook::Key, int64_t> RequestBook::by_key() const {
+  const std::lock_guard lock(mutex_);
+  return by_key_;
+}
+
+void RequestEntry::answered(int status) {
+  if (ended_) return;
+  ended_ = true;
+  book_.end({.handler = route_.handler, .method = route_.method, .status = status});
+}
+
+}  // namespace pelton::server

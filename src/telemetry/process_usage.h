@@ -1,0 +1,26 @@
+// What this process holds of the machine, read from /proc at the moment. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace pelton::telemetry {
+
+struct ProcessUsage {
+  std::map<std::string, int> descriptors;  // open ones by kind: "socket", "file", "eventpoll", …
+  int64_t descriptors_max = 0;             // the soft limit
+  std::map<std::string, int> threads;      // by name
+  int64_t resident_bytes = 0;
+  int64_t resident_peak_bytes = 0;
+  double cpu_seconds = 0.0;         // user and system
+  double start_time_seconds = 0.0;  // since 1970
+
+  int descriptor_count() const;
+  int thread_count() const;
+};
+
+// The descriptor by which /proc itself is being read is not counted.
+ProcessUsage process_usage();
+
+}  // namespace pelton::telemetry
