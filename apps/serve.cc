@@ -8,6 +8,7 @@
 #include "apps/engine_flags.h"
 #include "apps/input.h"
 #include "apps/loading.h"
+#include "apps/sampling_defaults.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "base/file.h"
@@ -145,11 +146,12 @@ Result<void> run(const cli::Arguments& arguments) {
     http.stop(std::chrono::milliseconds(0));
     return model.error();
   }
-  const Result<server::ServedModel> served = served_model(arguments, **model, clock);
+  Result<server::ServedModel> served = served_model(arguments, **model, clock);
   if (!served) {
     http.stop(std::chrono::milliseconds(0));
     return served.error();
   }
+  served->sampling = sampling_defaults(arguments, (*model)->checkpoint(), log);
   server.serve(*served);
   const std::string url = url_of(host, http.port());
   if (host != "127.0.0.1" && host != "localhost" && host != "::1" && keys.empty()) {
@@ -199,6 +201,7 @@ cli::Verb serve_verb() {
                 {.name = "--api-key-file",
                  .value = "FILE",
                  .help = "more keys, a line each: KEY [TENANT [WEIGHT]]; tenants share nothing"},
+                generation_config_flag(),
                 {.name = "--current-date",
                  .value = "YYYY-MM-DD",
                  .help = "what models are told; default the clock's"},

@@ -161,6 +161,37 @@ TEST(Server, NothingTheModelWritesIsAnError) {
   ask(house, "hi", R"("ignore_eos":true,"max_tokens":100)");
 }
 
+// A request's own word stands above the model's, and that above OpenAI's.
+TEST(Server, SamplesAsTheModelSaysWhereTheRequestDoesNot) {
+  std::vector<request::SamplingParams> seen;
+  ServerHouse::Options options;
+  options.model = [](ServedModel& model) {
+    model.sampling = {
+        .temperature = 0.6, .top_p = 0.9, .top_k = 20, .min_p = 0.05, .repetition_penalty = 1.1};
+  };
+  options.executor = [&](engine::ModelledExecutor::Options& executor) {
+    executor.fail_step = [&](const engine::StepPlan& plan) -> std::optional<Error> {
+      for (const engine::Arrival& arrival : plan.arrivals) seen.push_back(arrival.sampling);
+      return std::nullopt;
+    };
+  };
+  ServerHouse house(kScript, std::move(options));
+  house.post("/v1/chat/completions", chat("hi", ""));
+  house.post("/v1/chat/completions",
+             chat("hi", R"("temperature":0,"top_p":1,"top_k":0,"min_p":0,"repetition_penalty":1)"));
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_FLOAT_EQ(seen[0].temperature, 0.6f);
+  EXPECT_FLOAT_EQ(seen[0].top_p, 0.9f);
+  EXPECT_EQ(seen[0].top_k, 20);
+  EXPECT_FLOAT_EQ(seen[0].min_p, 0.05f);
+  EXPECT_FLOAT_EQ(seen[0].repetition_penalty, 1.1f);
+  EXPECT_FLOAT_EQ(seen[1].temperature, 0.0f);
+  EXPECT_FLOAT_EQ(seen[1].top_p, 1.0f);
+  EXPECT_EQ(seen[1].top_k, 0);
+  EXPECT_FLOAT_EQ(seen[1].min_p, 0.0f);
+  EXPECT_FLOAT_EQ(seen[1].repetition_penalty, 1.0f);
+}
+
 TEST(Server, PlainCompletions) {
   ServerHouse house(kScript, {});
   const auto choices = [&](const std::string& body) {
