@@ -17,6 +17,10 @@ constexpr float kScaleMin = 0x1p-100f;
 
 }  // namespace
 
+bool kv_is_turned(DType dtype) {
+  return dtype == DType::kI8;
+}
+
 int kv_turn_size(int head_size) {
   return head_size & -head_size;
 }

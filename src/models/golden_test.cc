@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <ostream>
 
 #include <gtest/gtest.h>
@@ -14,6 +15,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/golden_checkpoint.h"
 #include "models/sequence_runner.h"
+#include "tensor/kv_block.h"
 #include "tensor/npy.h"
 
 namespace pelton::models {
@@ -29,6 +31,15 @@ struct Tolerance {
 };
 constexpr Tolerance kExact{1e-5, 1e-4, 1e-9, 1.0, 0.0f};
 constexpr Tolerance kFast{1.4e-2, 2.5e-2, 6e-4, 0.97, 0.2f};
+// The same with keys and values in other types: about 1.5 times what was measured and stands in
+// docs/decisions/0009-kv-dtypes.md. bf16 and int8 keep what is asked of fast kernels but on the
+// outliers, fp8 just so.
+constexpr Tolerance kBf16{1.5e-3, 3e-3, 5e-6, 0.99, 0.2f};
+constexpr Tolerance kBf16Outlier{1.1e-2, 1.2e-1, 1e-3, 0.97, 0.2f};
+constexpr Tolerance kInt8{5e-3, 1e-2, 6e-5, 0.98, 0.2f};
+constexpr Tolerance kInt8Outlier{3.5e-2, 2.3e-1, 1e-2, 0.94, 0.8f};
+constexpr Tolerance kFp8{1.8e-2, 3.2e-2, 9e-4, 0.96, 0.2f};
+constexpr Tolerance kFp8Outlier{1.5e-1, 3.5e-1, 1.7e-1, 0.78, 3.5f};
 
 struct Golden {
   std::vector<TokenId> tokens;  // prompt and continuation
@@ -123,12 +134,22 @@ double divergence(const float* got, const float* exact, int vocab) {
 struct Case {
   const char* name;
   kernels::KernelChoice kernels;
-  int chunk;  // 0: whole
+  int chunk;                          // 0: whole
+  std::optional<tensor::DType> kv{};  // empty: what the kernels prefer
 };
 
 // What ctest and a failure show of it; without this, its bytes.
 void PrintTo(const Case& param, std::ostream* out) {
   *out << param.name << ", chunk " << param.chunk;
+  if (param.kv) *out << ", " << tensor::kv_type_name(*param.kv);
+}
+
+Tolerance tolerance_of(const Case& param) {
+  const bool outlier = param.name == std::string_view("outlier");
+  if (param.kv == tensor::DType::kBf16) return outlier ? kBf16Outlier : kBf16;
+  if (param.kv == tensor::DType::kI8) return outlier ? kInt8Outlier : kInt8;
+  if (param.kv == tensor::DType::kF8E4m3) return outlier ? kFp8Outlier : kFp8;
+  return param.kernels == kernels::KernelChoice::kReference ? kExact : kFast;
 }
 
 class GoldenTest : public ::testing::TestWithParam<Case> {};
@@ -139,7 +160,8 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
   Result<std::unique_ptr<kernels::Kernels>> made = kernels::make_kernels(param.kernels, pool);
   if (!made.ok()) GTEST_SKIP() << made.error().message;
   kernels::Kernels& kernels = **made;
-  const Tolerance& tolerance = param.kernels == kernels::KernelChoice::kReference ? kExact : kFast;
+  const Tolerance tolerance = tolerance_of(param);
+  const tensor::DType kv = param.kv.value_or(kernels.kv_dtype());
 
   const Golden golden =
       read_golden(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + param.name);
@@ -150,7 +172,7 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
   auto model =
       GptOss::load(*checkpoint, kernels, {.batch_tokens_max = count, .logit_rows_max = count});
   ASSERT_TRUE(model.ok()) << model.error().message;
-  auto runner = SequenceRunner::make(**model, kernels.kv_dtype(), count);
+  auto runner = SequenceRunner::make(**model, kv, count);
   ASSERT_TRUE(runner.ok());
 
   const int vocab = checkpoint->config().vocab_size;
@@ -176,6 +198,7 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
   double error_max = 0;
   double kl_sum = 0;
   int agreed = 0;
+  float lost_gap = 0;  // the largest gap over which the best token was lost
   for (size_t i = 0; i < golden.logit_positions.size(); ++i) {
     const float* got = logits.data() + size_t{1} * golden.logit_positions[i] * vocab;
     const float* exact = golden.logits.data() + i * vocab;
@@ -185,14 +208,17 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
     kl_sum += divergence(got, exact, vocab);
     const bool agrees = best_of(got, vocab) == best_of(exact, vocab);
     agreed += agrees ? 1 : 0;
-    if (golden.top_gap[golden.logit_positions[i]] > tolerance.sure_gap) {
-      EXPECT_TRUE(agrees) << "position " << golden.logit_positions[i];
-    }
+    const float gap = golden.top_gap[golden.logit_positions[i]];
+    if (!agrees) lost_gap = std::max(lost_gap, gap);
+    EXPECT_TRUE(agrees || gap <= tolerance.sure_gap) << "position " << golden.logit_positions[i];
   }
   const double rows = static_cast<double>(golden.logit_positions.size());
-  std::printf("%s %s chunk %d: relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%\n",
-              param.name, std::string(kernels.name()).c_str(), param.chunk, error_sum / rows,
-              error_max, kl_sum / rows, 100.0 * agreed / rows);
+  std::printf(
+      "%s %s %s chunk %d: relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%, "
+      "lost at a gap of up to %.3f\n",
+      param.name, std::string(kernels.name()).c_str(),
+      std::string(tensor::kv_type_name(kv)).c_str(), param.chunk, error_sum / rows, error_max,
+      kl_sum / rows, 100.0 * agreed / rows, static_cast<double>(lost_gap));
   EXPECT_LE(error_sum / rows, tolerance.error_mean);
   EXPECT_LE(error_max, tolerance.error_max);
   EXPECT_LE(kl_sum / rows, tolerance.kl_mean);
@@ -224,6 +250,16 @@ std::vector<Case> all_cases() {
       for (const int chunk : {0, 7, 1}) cases.push_back({name, kernels, chunk});
     }
   }
+  for (const char* name : {"tiny", "mid", "outlier"}) {
+    for (const tensor::DType kv :
+         {tensor::DType::kBf16, tensor::DType::kF8E4m3, tensor::DType::kI8}) {
+      cases.push_back({name, kernels::KernelChoice::kAuto, 0, kv});
+      if (name == std::string_view("tiny")) {
+        cases.push_back({name, kernels::KernelChoice::kReference, 7, kv});
+        cases.push_back({name, kernels::KernelChoice::kAvx2, 7, kv});
+      }
+    }
+  }
   return cases;
 }
 
@@ -231,7 +267,8 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   static constexpr const char* kNames[] = {"auto", "reference", "avx512", "avx2"};
   const int chunk = info.param.chunk;
   return std::string(info.param.name) + "_" + kNames[static_cast<int>(info.param.kernels)] + "_" +
-         (chunk == 0 ? "whole" : "chunk" + std::to_string(chunk));
+         (chunk == 0 ? "whole" : "chunk" + std::to_string(chunk)) +
+         (info.param.kv ? "_" + std::string(tensor::kv_type_name(*info.param.kv)) : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, GoldenTest, ::testing::ValuesIn(all_cases()), case_name);

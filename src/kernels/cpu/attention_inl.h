@@ -15,30 +15,35 @@ struct KvElement;
 template <>
 struct KvElement<float> {
   static constexpr bool kScaled = false;
+  static constexpr bool kTurned = false;
   static float code(float x) { return x; }
 };
 template <>
 struct KvElement<F16> {
   static constexpr bool kScaled = false;
+  static constexpr bool kTurned = false;
   static F16 code(float x) { return {tensor::float_to_f16(x)}; }
 };
 template <>
 struct KvElement<Bf16> {
   static constexpr bool kScaled = false;
+  static constexpr bool kTurned = false;
   static Bf16 code(float x) { return tensor::float_to_bf16(x); }
 };
 template <>
 struct KvElement<int8_t> {
   static constexpr bool kScaled = true;
+  static constexpr bool kTurned = true;
   static constexpr float kGain = 1.0f;
-  static constexpr float kLargest = 127.0f;
+  static constexpr tensor::DType kType = tensor::DType::kI8;
   static int8_t code(float x) { return static_cast<int8_t>(__builtin_nearbyintf(x)); }
 };
 template <>
 struct KvElement<F8> {
   static constexpr bool kScaled = true;
+  static constexpr bool kTurned = false;
   static constexpr float kGain = 256.0f;
-  static constexpr float kLargest = 448.0f;
+  static constexpr tensor::DType kType = tensor::DType::kF8E4m3;
   static F8 code(float x) { return {tensor::float_to_e4m3(x)}; }
 };
 
@@ -84,10 +89,8 @@ template <typename T>
 inline Bf16 code_vector(T* codes, const float* from, int size) {
   alignas(64) float turned[kHeadSizeMax];
   __builtin_memcpy(turned, from, static_cast<size_t>(size) * sizeof(float));
-  turn(turned, size);
-  constexpr tensor::DType kType =
-      KvElement<T>::kLargest == 127.0f ? tensor::DType::kI8 : tensor::DType::kF8E4m3;
-  const Bf16 scale = kv_scale(turned, size, kType);
+  if constexpr (KvElement<T>::kTurned) turn(turned, size);
+  const Bf16 scale = kv_scale(turned, size, KvElement<T>::kType);
   const float inverse = 1.0f / tensor::bf16_to_float(scale);
   if (inverse != inverse) {
     __builtin_memset(codes, 0, static_cast<size_t>(size));
@@ -187,7 +190,7 @@ class RowAttention {
  public:
   RowAttention(float* to, const float* q, const AttentionShape& shape, int first_head)
       : to_(to), size_(shape.head_size) {
-    constexpr bool kTurned = KvElement<T>::kScaled;
+    constexpr bool kTurned = KvElement<T>::kTurned;
     const float scale = shape.scale / (kTurned ? kv_turn_size(size_) : 1);
     for (int i = 0; i < kGroup * size_; ++i) {
       query_[i] = q[i] * scale;
@@ -237,7 +240,7 @@ class RowAttention {
   }
 
   void finish() {
-    constexpr bool kTurned = KvElement<T>::kScaled;
+    constexpr bool kTurned = KvElement<T>::kTurned;
     for (int g = 0; g < kGroup; ++g) {
       const float scale = 1.0f / (total_[g] * (kTurned ? kv_turn_size(size_) : 1));
       for (int i = 0; i < size_; ++i) to_[g * size_ + i] *= scale;

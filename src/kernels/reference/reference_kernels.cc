@@ -56,7 +56,7 @@ class KvAccess {
     std::vector<float> turned(x, x + layer_.head_size);
     float scale = 1;
     if (tensor::kv_has_scales(layer_.dtype)) {
-      kv_turn(turned.data(), layer_.head_size);
+      if (kv_is_turned(layer_.dtype)) kv_turn(turned.data(), layer_.head_size);
       *place.scale = kv_scale(turned.data(), layer_.head_size, layer_.dtype);
       scale = bf16_to_float(*place.scale);
     }
@@ -81,8 +81,7 @@ class KvAccess {
   void read(const Place& place, double* out) const {
     for (int i = 0; i < layer_.head_size; ++i)
       out[i] = element(place, place.first + i * place.stride);
-    if (!tensor::kv_has_scales(layer_.dtype)) return;
-    turn_back(out);
+    if (kv_is_turned(layer_.dtype)) turn_back(out);
   }
 
   double element(const Place& place, int64_t from) const {
