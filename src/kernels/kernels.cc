@@ -15,9 +15,18 @@ bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+bool has_vnni() {
+  return has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
 // g++ 12 cannot ask for F16C, but every processor with AVX2 and FMA has it.
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#endif
+
+#if defined(__x86_64__)
+std::unique_ptr<TileKernels> make_tiles(base::ThreadPool& pool) {
+  return has_vnni() ? make_avx512_vnni_tiles(pool) : make_avx2_tiles(pool);
 }
 #endif
 
@@ -35,15 +44,15 @@ Result<std::unique_ptr<Kernels>> make_kernels(KernelChoice choice, base::ThreadP
       return make_reference_kernels(pool);
     case KernelChoice::kAvx512:
       if (!has_avx512()) return lacks("AVX-512");
-      return make_avx512_kernels(pool);
+      return make_avx512_kernels(pool, make_tiles(pool));
     case KernelChoice::kAvx2:
       if (!has_avx2()) return lacks("AVX2");
-      return make_avx2_kernels(pool);
+      return make_avx2_kernels(pool, make_avx2_tiles(pool));
     case KernelChoice::kAuto:
       break;
   }
-  if (has_avx512()) return make_avx512_kernels(pool);
-  if (has_avx2()) return make_avx2_kernels(pool);
+  if (has_avx512()) return make_avx512_kernels(pool, make_tiles(pool));
+  if (has_avx2()) return make_avx2_kernels(pool, make_avx2_tiles(pool));
 #else
   if (choice == KernelChoice::kAvx512) return lacks("AVX-512");
   if (choice == KernelChoice::kAvx2) return lacks("AVX2");

@@ -39,17 +39,24 @@ enum class Format : uint8_t {
   kMxfp4Blocks,  // GGUF blocks of 17 bytes: the scale in front, elements j and j+16 in byte j
   kMxfp4Pairs,   // Hugging Face: 16 bytes a block, elements 2b and 2b+1 in byte b; scales apart
   kBf16Columns,  // transposed: (cols, rows)
+  kInt8Tiles,    // tiles of 16 rows (kernels/tiles.h): bytes with a float16 scale each 32
+  kMxfp4Tiles,   // the same for MXFP4
 };
+
+// What a tiled matrix is multiplied with: 32 activations share a scale and become integers of 8 or
+// 15 bits (kernels/cpu/tile_kernels.h). All other formats meet float32.
+enum class Activations : uint8_t { kInt8, kInt16 };
 
 // Bytes of one row, scales included.
 int64_t row_bytes(Format format, int64_t cols);
 
-// kF32, kF16, kBf16 or kQ8_0.
+// kF32, kF16, kBf16, kQ8_0 or kInt8Tiles.
 struct Matrix {
   const void* data = nullptr;
   int rows = 0;
   int cols = 0;
   Format format = Format::kBf16;
+  Activations activations = Activations::kInt16;  // of a tiled matrix
 };
 
 // bias: float (rows) or null.
@@ -69,16 +76,28 @@ struct Experts {
   int cols = 0;
   Format format = Format::kMxfp4Pairs;
   int expert_rows = 0;
+  Activations activations = Activations::kInt16;  // if tiled
 };
 
 // gate (experts, inner, hidden), up likewise, down (experts, hidden, inner). If up.data is null,
-// gate holds both: (experts, 2 * inner, hidden), rows 2i gate and 2i+1 up. up has gate's format.
+// gate holds both: (experts, 2 * inner, hidden), rows 2i gate and 2i+1 up; tiled, 16 rows of gate
+// and the same 16 of up take turns (biases as well). up has gate's format.
 struct ExpertWeights {
   Experts gate;
   Experts up;
   Experts down;
 
   bool interleaved() const { return up.data == nullptr; }
+
+  // Where the i-th gate and up stand among the rows of `gate`, if it holds both.
+  int gate_row(int i) const { return i / run() * 2 * run() + i % run(); }
+  int up_row(int i) const { return gate_row(i) + run(); }
+
+ private:
+  int run() const {
+    const bool tiled = gate.format == Format::kMxfp4Tiles || gate.format == Format::kInt8Tiles;
+    return tiled ? 16 : 1;
+  }
 };
 
 // Keys and values of one layer in one block group: blocks one after the other, each in one piece,

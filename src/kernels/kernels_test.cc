@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/check.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"
 
@@ -93,6 +94,9 @@ Stored random_stored(Random& random, Format format, int64_t rows, int64_t cols) 
       out.data = random.bytes(groups * 16, 0, 255);
       out.scales = random.bytes(groups, 118, 123);
       break;
+    case Format::kInt8Tiles:
+    case Format::kMxfp4Tiles:
+      CHECK(false, "tiles_test.cc does these");
   }
   return out;
 }

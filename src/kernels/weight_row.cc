@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/check.h"
+#include "kernels/tiles.h"
 #include "tensor/bits.h"
 #include "tensor/dtype.h"
 
@@ -58,6 +60,9 @@ int64_t row_bytes(Format format, int64_t cols) {
     case Format::kMxfp4Blocks:
     case Format::kMxfp4Pairs:
       return tensor::row_bytes(tensor::DType::kMxfp4, cols);
+    case Format::kInt8Tiles:
+    case Format::kMxfp4Tiles:
+      return tile_bytes(format, cols) / kTileRows;
   }
   return 0;
 }
@@ -90,6 +95,9 @@ void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out) {
       return read_mxfp4_blocks(bytes + row * row_bytes(matrix.format, cols), cols, out);
     case Format::kMxfp4Pairs:
       return read_mxfp4_pairs(bytes + row * cols / 2, matrix.scales + row * cols / 32, cols, out);
+    case Format::kInt8Tiles:
+    case Format::kMxfp4Tiles:
+      return read_tiled_row(matrix.format, bytes, row, cols, out);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/kv_code.h"
+#include "kernels/tiles.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"
 #include "tensor/dtype.h"
@@ -131,8 +132,9 @@ struct Vector {
 
 }  // namespace
 
-std::unique_ptr<Kernels> make_avx2_kernels(base::ThreadPool& pool) {
-  return std::make_unique<CpuKernels>(pool);
+std::unique_ptr<Kernels> make_avx2_kernels(base::ThreadPool& pool,
+                                           std::unique_ptr<TileKernels> tiles) {
+  return std::make_unique<CpuKernels>(pool, std::move(tiles));
 }
 
 }  // namespace pelton::kernels

@@ -5,11 +5,15 @@
 
 #include <memory>
 
+#include "kernels/cpu/tile_kernels.h"
 #include "kernels/kernels.h"
 
 namespace pelton::kernels {
 
-std::unique_ptr<Kernels> make_avx512_kernels(base::ThreadPool& pool);
-std::unique_ptr<Kernels> make_avx2_kernels(base::ThreadPool& pool);
+// `tiles` does what is asked of tiled weights.
+std::unique_ptr<Kernels> make_avx512_kernels(base::ThreadPool& pool,
+                                             std::unique_ptr<TileKernels> tiles);
+std::unique_ptr<Kernels> make_avx2_kernels(base::ThreadPool& pool,
+                                           std::unique_ptr<TileKernels> tiles);
 
 }  // namespace pelton::kernels

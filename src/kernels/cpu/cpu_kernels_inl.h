@@ -294,7 +294,8 @@ inline void arrange(float* to, const float* from, int count, Format format) {
 
 class CpuKernels final : public Kernels {
  public:
-  explicit CpuKernels(base::ThreadPool& pool) : pool_(pool) {
+  CpuKernels(base::ThreadPool& pool, std::unique_ptr<TileKernels> tiles)
+      : pool_(pool), tiles_(std::move(tiles)) {
     for (int s = 0; s < 256; ++s) powers_[s] = tensor::e8m0_to_float(static_cast<uint8_t>(s));
   }
 
@@ -354,6 +355,7 @@ class CpuKernels final : public Kernels {
   void linear(float* out, const float* x, const Linear& linear, int tokens,
               Output output) override {
     const Matrix& matrix = linear.weight;
+    if (is_tiled(matrix.format)) return tiles_->linear(out, x, linear, tokens, output);
     const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
     token_rows_.resize(static_cast<size_t>(tokens));
     for (int t = 0; t < tokens; ++t) token_rows_[t] = x + int64_t{t} * matrix.cols;
@@ -413,6 +415,7 @@ class CpuKernels final : public Kernels {
   void experts(float* out, const float* x, const ExpertChoice* choices,
                const ExpertWeights& weights, const MoeShape& shape, int tokens) override {
     const Experts& gate = weights.gate;
+    if (is_tiled(gate.format)) return tiles_->experts(out, x, choices, weights, shape, tokens);
     const Experts& down = weights.down;
     const int k = shape.experts_per_token;
     group_by_expert(choices, tokens, k, gate.experts);
@@ -714,6 +717,7 @@ class CpuKernels final : public Kernels {
   }
 
   base::ThreadPool& pool_;
+  const std::unique_ptr<TileKernels> tiles_;
   float powers_[256];
 
   // Working memory for the largest step: see reserve.

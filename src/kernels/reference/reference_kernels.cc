@@ -249,8 +249,8 @@ class ReferenceKernels final : public Kernels {
           const float* input = x + t * weights.gate.cols;
           for (int i = 0; i < down.cols; ++i) {
             const bool both = weights.interleaved();
-            const double gate = dot_row(weights.gate, e, both ? 2 * i : i, input, row);
-            const double up = both ? dot_row(weights.gate, e, 2 * i + 1, input, row)
+            const double gate = dot_row(weights.gate, e, both ? weights.gate_row(i) : i, input, row);
+            const double up = both ? dot_row(weights.gate, e, weights.up_row(i), input, row)
                                    : dot_row(weights.up, e, i, input, row);
             hidden[i] = swiglu(gate, up, shape);
           }

@@ -1,0 +1,32 @@
+// Products with tiled weights (kernels/tiles.h) and quantised activations, in integer arithmetic.
+//
+// Each 32 activations of a row share a scale, largest magnitude / 127 or / 16256, and become signed
+// bytes in one plane, or in two: 128 * high + low (Activations::kInt16). A block's dot product is
+// exact; blocks are added in the order of the columns, each row of weights in a lane of its own:
+//   sum = fma(float(dot), weight scale * activation scale, sum)
+// So results depend on the row and the format alone, and every implementation gives the same bits
+// (but for the SwiGLU between two products, whose exponential is each one's own).
+// Owned by the kernels; their thread, which the pool's workers help.
+#pragma once
+
+#include <memory>
+
+#include "kernels/kernels.h"
+
+namespace pelton::kernels {
+
+class TileKernels {
+ public:
+  virtual ~TileKernels() = default;
+
+  // As Kernels::linear and Kernels::experts, for weights that are tiled.
+  virtual void linear(float* out, const float* x, const Linear& linear, int tokens,
+                      Kernels::Output output) = 0;
+  virtual void experts(float* out, const float* x, const ExpertChoice* choices,
+                       const ExpertWeights& weights, const MoeShape& shape, int tokens) = 0;
+};
+
+std::unique_ptr<TileKernels> make_avx512_vnni_tiles(base::ThreadPool& pool);
+std::unique_ptr<TileKernels> make_avx2_tiles(base::ThreadPool& pool);
+
+}  // namespace pelton::kernels

@@ -1,0 +1,36 @@
+// Weights in the order in which the fast kernels read them: tiles of 16 rows, interleaved so that a
+// vector's 32-bit lanes are rows and one instruction multiplies four columns of each. A matrix of
+// any number of rows is ceil(rows / 16) tiles one after the other; rows beyond the last are zero.
+// Pure layout, no arithmetic; any thread.
+//
+// A tile is its weights, block of 32 columns after block, then its scales, [blocks][16 rows], then
+// zeros up to a multiple of 64 bytes.
+//   kInt8Tiles   a block is 8 groups of 64 bytes: byte 4r + i of group g is 128 + the signed byte
+//                of row r, column 4g + i. Scales: float16. Element = scale * signed byte.
+//   kMxfp4Tiles  a block is 4 groups of 64 bytes: byte 4r + i of group g holds the E2M1 codes of
+//                row r, columns 8g + i (low nibble) and 8g + 4 + i (high). Scales: E8M0 bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/weight_row.h"
+
+namespace pelton::kernels {
+
+inline constexpr int kTileRows = 16;
+
+bool is_tiled(Format format);
+int64_t tile_bytes(Format format, int64_t cols);
+// Of the whole matrix.
+int64_t tiled_bytes(Format format, int64_t rows, int64_t cols);
+
+// Writes one tile: its row r is row rows[r] of `from`, or zero where rows[r] < 0.
+//   kMxfp4Tiles  `from` is MXFP4 in either order; exact.
+//   kInt8Tiles   `from` is kQ8_0 (exact), or kF32, kF16, kBf16: rounded to nearest with the scale
+//                largest magnitude / 127, itself a float16 rounded up
+void pack_tile(Format to, const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t* tile);
+
+// out: float (cols) = row `row` of a tiled matrix.
+void read_tiled_row(Format format, const uint8_t* tiles, int64_t row, int64_t cols, float* out);
+
+}  // namespace pelton::kernels

@@ -1,0 +1,287 @@
+// Tiles keep their weights, and the products with them are near the reference, the same bits in any
+// batch, on any number of threads and with either instruction set.
+#include "kernels/tiles.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "kernels/kernels.h"
+#include "tensor/bits.h"
+#include "tensor/dtype.h"
+
+namespace pelton::kernels {
+namespace {
+
+class Random {
+ public:
+  Random() {
+    const char* given = std::getenv("PELTON_SEED");
+    const uint64_t seed =
+        given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    std::printf("PELTON_SEED=%llu\n", static_cast<unsigned long long>(seed));
+    engine_.seed(seed);
+  }
+  int below(int bound) { return static_cast<int>(engine_() % static_cast<uint64_t>(bound)); }
+  float normal() { return normal_(engine_); }
+  // Normal, but every 50th or so a hundred times larger.
+  std::vector<float> with_outliers(int64_t count) {
+    std::vector<float> out(static_cast<size_t>(count));
+    for (float& x : out) x = normal() * (below(50) == 0 ? 100.0f : 1.0f);
+    return out;
+  }
+  std::vector<float> floats(int64_t count, float scale) {
+    std::vector<float> out(static_cast<size_t>(count));
+    for (float& x : out) x = scale * normal();
+    return out;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+  std::normal_distribution<float> normal_;
+};
+
+// A random matrix as files have it.
+struct Source {
+  std::vector<uint8_t> data;
+  std::vector<uint8_t> scales;
+  StoredMatrix matrix;
+
+  Source(Random& random, Format format, int64_t rows, int64_t cols) {
+    const int64_t blocks = rows * cols / 32;
+    if (format == Format::kBf16) {
+      for (int64_t i = 0; i < rows * cols; ++i) {
+        const uint16_t bits = tensor::float_to_bf16(0.1f * random.normal());
+        data.push_back(static_cast<uint8_t>(bits));
+        data.push_back(static_cast<uint8_t>(bits >> 8));
+      }
+    } else if (format == Format::kQ8_0) {
+      for (int64_t i = 0; i < blocks; ++i) {
+        const uint16_t bits = tensor::float_to_f16(0.001f + 0.001f * std::fabs(random.normal()));
+        data.push_back(static_cast<uint8_t>(bits));
+        data.push_back(static_cast<uint8_t>(bits >> 8));
+        for (int j = 0; j < 32; ++j) data.push_back(static_cast<uint8_t>(random.below(256)));
+      }
+    } else {
+      for (int64_t i = 0; i < blocks; ++i) {
+        const auto scale = static_cast<uint8_t>(118 + random.below(6));
+        (format == Format::kMxfp4Blocks ? data : scales).push_back(scale);
+        for (int j = 0; j < 16; ++j) data.push_back(static_cast<uint8_t>(random.below(256)));
+      }
+    }
+    matrix = {data.data(), scales.data(), rows, cols, format};
+  }
+};
+
+std::vector<uint8_t> pack(Format to, const StoredMatrix& from) {
+  std::vector<uint8_t> tiles(static_cast<size_t>(tiled_bytes(to, from.rows, from.cols)));
+  for (int64_t first = 0; first < from.rows; first += kTileRows) {
+    int64_t rows[kTileRows];
+    for (int64_t r = 0; r < kTileRows; ++r) rows[r] = first + r < from.rows ? first + r : -1;
+    pack_tile(to, from, rows, tiles.data() + first / kTileRows * tile_bytes(to, from.cols));
+  }
+  return tiles;
+}
+
+TEST(Tiles, ExactFormatsKeepTheirWeights) {
+  Random random;
+  for (const Format from : {Format::kMxfp4Pairs, Format::kMxfp4Blocks, Format::kQ8_0}) {
+    const Format to = from == Format::kQ8_0 ? Format::kInt8Tiles : Format::kMxfp4Tiles;
+    const int64_t rows = 1 + random.below(50);
+    const int64_t cols = 32 * (1 + random.below(5));
+    const Source source(random, from, rows, cols);
+    const std::vector<uint8_t> tiles = pack(to, source.matrix);
+    std::vector<float> expected(cols);
+    std::vector<float> got(cols);
+    for (int64_t row = 0; row < rows; ++row) {
+      read_weight_row(source.matrix, row, expected.data());
+      read_tiled_row(to, tiles.data(), row, cols, got.data());
+      ASSERT_EQ(expected, got) << "row " << row;
+    }
+  }
+}
+
+TEST(Tiles, RoundingIsHalfAStepOfTheBlocksScale) {
+  Random random;
+  const Source source(random, Format::kBf16, 37, 96);
+  const std::vector<uint8_t> tiles = pack(Format::kInt8Tiles, source.matrix);
+  std::vector<float> expected(96);
+  std::vector<float> got(96);
+  for (int64_t row = 0; row < 37; ++row) {
+    read_weight_row(source.matrix, row, expected.data());
+    read_tiled_row(Format::kInt8Tiles, tiles.data(), row, 96, got.data());
+    for (int b = 0; b < 96; b += 32) {
+      float largest = 0;
+      for (int i = b; i < b + 32; ++i) largest = std::max(largest, std::fabs(expected[i]));
+      for (int i = b; i < b + 32; ++i) {
+        // The scale itself was rounded up to a float16: at most one part in 1024.
+        ASSERT_NEAR(got[i], expected[i], 0.501f * largest / 127.0f) << row << ", " << i;
+      }
+    }
+  }
+}
+
+std::vector<std::unique_ptr<Kernels>> fast_kernels(base::ThreadPool& pool) {
+  std::vector<std::unique_ptr<Kernels>> out;
+  for (const KernelChoice choice : {KernelChoice::kAvx512, KernelChoice::kAvx2}) {
+    auto made = make_kernels(choice, pool);
+    if (made.ok()) out.push_back(std::move(*made));
+  }
+  return out;
+}
+
+double relative_error(const std::vector<float>& got, const std::vector<float>& exact) {
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    difference += (double{got[i]} - exact[i]) * (double{got[i]} - exact[i]);
+    norm += double{exact[i]} * exact[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+// What 8 and 15 bits of an activation leave of a product's precision; outliers in a block cost the
+// small ones theirs.
+double allowed(Activations activations) {
+  return activations == Activations::kInt8 ? 2e-2 : 2e-4;
+}
+
+TEST(Tiles, LinearIsNearTheReferenceAndTheSameBitsEverywhere) {
+  Random random;
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  base::ThreadPool single({.threads = 1, .pin = false});
+  const auto reference = std::move(make_kernels(KernelChoice::kReference, pool)).value();
+  const auto kinds = fast_kernels(pool);
+  const auto alone = fast_kernels(single);
+  for (int turn = 0; turn < 12; ++turn) {
+    const Format from = turn % 3 == 0   ? Format::kBf16
+                        : turn % 3 == 1 ? Format::kQ8_0
+                                        : Format::kMxfp4Pairs;
+    const Format to = turn % 3 == 2 ? Format::kMxfp4Tiles : Format::kInt8Tiles;
+    const int rows = 1 + random.below(300);
+    const int cols = 32 * (1 + random.below(10));
+    const int tokens = 1 + random.below(30);
+    const Source source(random, from, rows, cols);
+    const std::vector<uint8_t> tiles = pack(to, source.matrix);
+    const std::vector<float> bias = random.floats(rows, 0.3f);
+    const std::vector<float> x = random.with_outliers(int64_t{tokens} * cols);
+    const std::vector<float> before = random.floats(int64_t{tokens} * rows, 1.0f);
+    for (const Activations activations : {Activations::kInt8, Activations::kInt16}) {
+      const Linear linear{{tiles.data(), rows, cols, to, activations}, bias.data()};
+      std::vector<float> exact = before;
+      reference->linear(exact.data(), x.data(), linear, tokens, Kernels::Output::kAccumulate);
+      std::vector<std::vector<float>> all;
+      for (const auto& kernels : kinds) {
+        std::vector<float> got = before;
+        kernels->linear(got.data(), x.data(), linear, tokens, Kernels::Output::kAccumulate);
+        EXPECT_LE(relative_error(got, exact), allowed(activations)) << kernels->name();
+        all.push_back(got);
+      }
+      for (const auto& kernels : alone) {
+        std::vector<float> one_by_one = before;
+        for (int t = 0; t < tokens; ++t) {
+          kernels->linear(one_by_one.data() + int64_t{t} * rows, x.data() + int64_t{t} * cols,
+                          linear, 1, Kernels::Output::kAccumulate);
+        }
+        all.push_back(one_by_one);
+      }
+      for (const std::vector<float>& other : all) {
+        EXPECT_EQ(std::memcmp(other.data(), all[0].data(), other.size() * sizeof(float)), 0)
+            << rows << " x " << cols << ", " << tokens << " tokens";
+      }
+    }
+  }
+}
+
+// The gates and ups of `source`, whose rows 2i and 2i + 1 they are, 16 and 16 in turn.
+std::vector<uint8_t> pack_gate_up(const StoredMatrix& source, int experts, int inner) {
+  const int64_t bytes = tile_bytes(Format::kMxfp4Tiles, source.cols);
+  std::vector<uint8_t> tiles(static_cast<size_t>(experts * 2 * inner / kTileRows * bytes));
+  for (int64_t i = 0; i < experts * 2 * inner / kTileRows; ++i) {
+    int64_t rows[kTileRows];
+    for (int64_t r = 0; r < kTileRows; ++r) rows[r] = 2 * (i / 2 * kTileRows + r) + i % 2;
+    pack_tile(Format::kMxfp4Tiles, source, rows, tiles.data() + i * bytes);
+  }
+  return tiles;
+}
+
+TEST(Tiles, ExpertsAreNearTheReferenceAndTheSameBitsInAnyBatch) {
+  Random random;
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  const auto reference = std::move(make_kernels(KernelChoice::kReference, pool)).value();
+  const auto kinds = fast_kernels(pool);
+  for (int turn = 0; turn < 6; ++turn) {
+    const int experts = 1 + random.below(6);
+    const int k = 1 + random.below(experts);
+    const int inner = 32 * (1 + random.below(3));
+    const int hidden = 32 * (1 + random.below(4));
+    const int tokens = 1 + random.below(40);
+    const Source up(random, Format::kMxfp4Pairs, int64_t{experts} * 2 * inner, hidden);
+    const Source down(random, Format::kMxfp4Blocks, int64_t{experts} * hidden, inner);
+    const std::vector<uint8_t> up_tiles = pack_gate_up(up.matrix, experts, inner);
+    const std::vector<uint8_t> down_tiles = pack(Format::kMxfp4Tiles, down.matrix);
+    const std::vector<float> up_bias = random.floats(int64_t{experts} * 2 * inner, 0.3f);
+    const std::vector<float> down_bias = random.floats(int64_t{experts} * hidden, 0.3f);
+    const std::vector<float> x = random.floats(int64_t{tokens} * hidden, 1.0f);
+    std::vector<ExpertChoice> choices;
+    for (int t = 0; t < tokens; ++t) {
+      std::vector<int> order(experts);
+      std::iota(order.begin(), order.end(), 0);
+      for (int j = 0; j < k; ++j) {
+        std::swap(order[j], order[j + random.below(experts - j)]);
+        choices.push_back({order[j], 1.0f / static_cast<float>(j + 2)});
+      }
+    }
+    for (const Activations activations : {Activations::kInt8, Activations::kInt16}) {
+      const ExpertWeights weights{{up_tiles.data(), nullptr, up_bias.data(), experts, 2 * inner,
+                                   hidden, Format::kMxfp4Tiles, 2 * inner, activations},
+                                  {},
+                                  {down_tiles.data(), nullptr, down_bias.data(), experts, hidden,
+                                   inner, Format::kMxfp4Tiles, hidden, activations}};
+      const MoeShape shape{.experts_per_token = k};
+      std::vector<float> exact(x.size(), 0.5f);
+      reference->experts(exact.data(), x.data(), choices.data(), weights, shape, tokens);
+      for (const auto& kernels : kinds) {
+        std::vector<float> got(x.size(), 0.5f);
+        kernels->experts(got.data(), x.data(), choices.data(), weights, shape, tokens);
+        EXPECT_LE(relative_error(got, exact), allowed(activations)) << kernels->name();
+        std::vector<float> one_by_one(x.size(), 0.5f);
+        for (int t = 0; t < tokens; ++t) {
+          kernels->experts(one_by_one.data() + int64_t{t} * hidden, x.data() + int64_t{t} * hidden,
+                           choices.data() + int64_t{t} * k, weights, shape, 1);
+        }
+        EXPECT_EQ(std::memcmp(got.data(), one_by_one.data(), got.size() * sizeof(float)), 0)
+            << kernels->name() << ", " << tokens << " tokens";
+      }
+    }
+  }
+}
+
+// Garbage in: no crash, and no other row disturbed.
+TEST(Tiles, ARowOfNanLeavesTheOthersAlone) {
+  Random random;
+  base::ThreadPool pool({.threads = 1, .pin = false});
+  const Source source(random, Format::kMxfp4Pairs, 48, 64);
+  const std::vector<uint8_t> tiles = pack(Format::kMxfp4Tiles, source.matrix);
+  for (const auto& kernels : fast_kernels(pool)) {
+    std::vector<float> x = random.floats(3 * 64, 1.0f);
+    const Linear linear{{tiles.data(), 48, 64, Format::kMxfp4Tiles, Activations::kInt16}, nullptr};
+    std::vector<float> before(3 * 48);
+    kernels->linear(before.data(), x.data(), linear, 3, Kernels::Output::kOverwrite);
+    for (int i = 64; i < 128; ++i) x[i] = i % 2 == 0 ? NAN : INFINITY;
+    std::vector<float> after(3 * 48);
+    kernels->linear(after.data(), x.data(), linear, 3, Kernels::Output::kOverwrite);
+    for (int row = 0; row < 48; ++row) {
+      EXPECT_EQ(before[row], after[row]);
+      EXPECT_EQ(before[96 + row], after[96 + row]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pelton::kernels
