@@ -15,16 +15,27 @@ FIRST_LESSONS = 10000
 LESSONS = [("repeat", 45, t.repeat), ("list", 20, t.word_list), ("arithmetic", 20, t.arithmetic),
            ("json", 15, t.json_extraction)]
 
-# Towards the end more copying again: in the whole mix it had become careless.
+# Later more copying again: in the whole mix it had become careless.
 MORE_COPYING_FROM = 72000
 MORE_COPYING = {"pelton": 27, "json": 17, "turns": 3, "repeat": 9, "list": 8, "tool": 22, "two calls": 5, "no tool": 6}
-LATE_MIX = [(name, MORE_COPYING.get(name, weight), make) for name, weight, make in MIX]
+# Then more of what takes longest: questions in other words, and what no tool can do.
+SLOW_ONES_FROM = 124000
+SLOW_ONES = {"pelton": 33, "arithmetic": 15, "json": 20, "turns": 3, "sort": 5, "unknown": 5, "small talk": 4, "repeat": 7,
+             "list": 7, "two calls": 5, "no tool": 8, "tools unused": 3}
+
+
+def mix_with(weights):
+    return [(name, weights.get(name, weight), make) for name, weight, make in MIX]
+
+
+COPYING_MIX, LAST_MIX = mix_with(MORE_COPYING), mix_with(SLOW_ONES)
 
 
 def mix_at(split, index):
     if split == "test":
         return MIX
-    return LESSONS if index < FIRST_LESSONS else MIX if index < MORE_COPYING_FROM else LATE_MIX
+    phases = [(FIRST_LESSONS, LESSONS), (MORE_COPYING_FROM, MIX), (SLOW_ONES_FROM, COPYING_MIX)]
+    return next((mix for end, mix in phases if index < end), LAST_MIX)
 
 
 def conversation_at(seed, split, index):

@@ -2,6 +2,7 @@
 
     = topic        as the reasoning names it; begins a fact
     ~ a|b          noun phrases for it; WRAPPERS make questions of them
+    & a|b          more of them, for training only
     ! pattern      a wording that is never trained on: it measures wordings that are really new
     > answer
     pattern        any other line: a wording that is trained on
@@ -21,6 +22,8 @@ WRAPPERS = ["Can you explain {t}?", "I have a question about {t}.", "{t}, please
             "Give me a hint about {t}.", "I need information on {t}.", "Can you tell me something about {t}?",
             "I am looking for {t}.", "How about {t}?", "I do not understand {t}.", "Say a few words about {t}.",
             "What do you know about {t}?", "I wonder about {t}.", "I have a problem with {t}.", "I would like to ask about {t}.", "Where can I read about {t}?"]
+MORE_WRAPPERS = ["I am interested in {t}.", "Let us talk about {t}.", "Please explain {t} to me.", "Do you have information on {t}?",
+                 "What do I do about {t}?", "Now {t}.", "Could you explain {t}?", "How is it with {t}?"]
 NEW_WRAPPERS = ["I need help with {t}.", "I am looking for information about {t}.", "Is there something I should know about {t}?",
                 "I want to read something about {t}.", "I want you to explain {t}.", "Could you say something about {t}?",
                 "What can you say about {t}?"]
@@ -90,7 +93,7 @@ class Fact:
 
     def __init__(self, topic):
         self.topic, self.answer = topic, None
-        self.topics, self.patterns, self.new_patterns = [], [], []
+        self.topics, self.hints, self.patterns, self.new_patterns = [], [], [], []
 
     def split(self):
         self.new = [expand(p) for p in self.new_patterns]
@@ -112,6 +115,8 @@ def parse(text):
             facts.append(Fact(rest))
         elif mark == "~ ":
             facts[-1].topics = rest.split("|")
+        elif mark == "& ":
+            facts[-1].hints = rest.split("|")
         elif mark == "> ":
             facts[-1].answer = rest
         elif mark == "! ":
@@ -136,14 +141,21 @@ BEFORE = ["Please: ", "Hi! ", "Question: ", "Hello, ", "One question: ", "Quick 
 AFTER = [" Thanks.", " Please.", " Thank you!", " please", " thanks", " Thank you."]
 
 
-def wrapped(rng, fact, wrappers):
-    text = rng.choice(wrappers).format(t=rng.choice(fact.topics))
+def wrapped(rng, topics, wrappers):
+    text = rng.choice(wrappers).format(t=rng.choice(topics))
     return text if text.startswith(("pelton ", "reasoning_", "base_", "tool_")) else text[0].upper() + text[1:]
 
 
 def in_haste(rng, text):
     """As one types in haste: "which port Pelton listen on"."""
     return " ".join(x for x in text.split(" ") if x.lower() not in OPTIONAL_WORDS or rng.random() < 0.4) or text
+
+
+def with_a_word_less(rng, text):
+    words = text.split(" ")
+    if len(words) > 3:
+        del words[rng.randrange(len(words))]
+    return " ".join(words)
 
 
 def decorated(rng, text):
@@ -159,9 +171,10 @@ def decorated(rng, text):
 
 def known_wording(rng, fact, test):
     """Of a pattern that is trained on, or with a wrapper that is; with `test`, one of those kept for tests."""
-    if fact.topics and rng.random() < 0.25:
+    if fact.topics and rng.random() < (0.25 if test else 0.35):
+        topics = fact.hints if fact.hints and not test and rng.random() < 0.6 else fact.topics
         for _ in range(8 if not test else 40):
-            text = wrapped(rng, fact, WRAPPERS)
+            text = wrapped(rng, topics, WRAPPERS if test else WRAPPERS + MORE_WRAPPERS)
             if is_test(core(text)) == test and core(text) not in fact.new_cores:
                 return text
     patterns = fact.unseen if test else fact.trained
@@ -170,7 +183,7 @@ def known_wording(rng, fact, test):
 
 def new_wording(rng, fact):
     if fact.topics and rng.random() < 0.25:
-        return wrapped(rng, fact, NEW_WRAPPERS)
+        return wrapped(rng, fact.topics, NEW_WRAPPERS)
     return rng.choice(rng.choice(fact.new))
 
 
@@ -179,8 +192,10 @@ def question(rng, fact, kind):
     if kind == "new":
         return decorated(rng, new_wording(rng, fact))
     text = known_wording(rng, fact, kind == "test")
-    if kind == "train" and rng.random() < 0.08:
-        text = in_haste(rng, text)
+    if kind == "train" and rng.random() < 0.25:
+        less = in_haste(rng, text) if rng.random() < 0.4 else with_a_word_less(rng, text)
+        if not is_test(core(less)) and core(less) not in fact.new_cores and len(core(less).split()) > 2:
+            text = less
     return decorated(rng, text) if fact.topics else text
 
 
