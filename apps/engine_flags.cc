@@ -1,5 +1,7 @@
 #include "apps/engine_flags.h"
 
+#include <fmt/format.h>
+
 #include "apps/loading.h"
 #include "tensor/kv_block.h"
 
@@ -142,6 +144,10 @@ std::vector<Flag> queue_flags() {
            .kind = Flag::Kind::kInteger,
            .default_text = "0",
            .most = 1 << 20},
+          {.name = "--pin-prefix",
+           .value = "FILE",
+           .help = "keeps the computed beginning of many prompts for good: a .json file with a "
+                   "chat request's messages (and tools), or the text of a completion prompt"},
           {.name = "--steps-in-flight",
            .value = "N",
            .help = "2: the next step is planned while one runs, for fast devices",
@@ -151,7 +157,12 @@ std::vector<Flag> queue_flags() {
            .most = 2}};
 }
 
-void read_queue_flags(const cli::Arguments& arguments, engine::Engine::Options& options) {
+Result<void> read_queue_flags(const cli::Arguments& arguments, engine::Engine::Options& options) {
+  if (arguments.has("--pin-prefix") && !options.prefix_cache) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--pin-prefix needs the prefix cache; --no-enable-prefix-caching turns it off",
+                 "pin-prefix"};
+  }
   options.inbox_max = static_cast<int>(arguments.integer("--max-num-queued-reqs"));
   options.queued_tokens_max = arguments.integer("--max-num-queued-tokens");
   options.steps_in_flight_max = static_cast<int>(arguments.integer("--steps-in-flight"));
@@ -162,6 +173,23 @@ void read_queue_flags(const cli::Arguments& arguments, engine::Engine::Options& 
     policy.order = engine::SchedulingPolicy::Order::kDecodeFirst;
     if (beside > 0) policy.decode_first_prompt_tokens = beside;
   }
+  return {};
+}
+
+std::string engine_line(const engine::Engine::Options& options,
+                        const engine::ExecutorCapacity& capacity) {
+  const engine::SchedulingPolicy& policy = options.policy;
+  const bool decode_first = policy.order == engine::SchedulingPolicy::Order::kDecodeFirst;
+  int beside = policy.prompt_tokens_beside_decodes_max;
+  if (decode_first && beside == 0) beside = policy.decode_first_prompt_tokens;
+  return fmt::format(
+      "engine: {} seats, {} tokens a step, {} of prompts beside decodes, {}, {} in flight; queue "
+      "of "
+      "{} requests and {} tokens; prefix cache {}",
+      capacity.sequences_max, capacity.batch_tokens_max,
+      beside == 0 ? "any" : std::to_string(beside), decode_first ? kDecodeFirst : "prefill-first",
+      options.steps_in_flight_max, options.inbox_max, options.queued_tokens_max,
+      options.prefix_cache ? "on" : "off");
 }
 
 }  // namespace pelton::apps

@@ -2,6 +2,7 @@
 // obeys them, and `plan`, which foretells what they come to.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -22,8 +23,12 @@ std::vector<cli::Flag> batch_flags();
 Result<void> read_batch_flags(const cli::Arguments& arguments, node::LoadedModel::Options& options);
 
 // --max-num-queued-reqs --max-num-queued-tokens --scheduling-policy --prompt-tokens-beside-decodes
-// --steps-in-flight: of `serve`.
+// --pin-prefix --steps-in-flight: of `serve`. After read_batch_flags.
 std::vector<cli::Flag> queue_flags();
-void read_queue_flags(const cli::Arguments& arguments, engine::Engine::Options& options);
+Result<void> read_queue_flags(const cli::Arguments& arguments, engine::Engine::Options& options);
+
+// How the engine works, for the log.
+std::string engine_line(const engine::Engine::Options& options,
+                        const engine::ExecutorCapacity& capacity);
 
 }  // namespace pelton::apps

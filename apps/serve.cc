@@ -8,6 +8,7 @@
 #include "apps/engine_flags.h"
 #include "apps/input.h"
 #include "apps/loading.h"
+#include "apps/pinning.h"
 #include "apps/sampling_defaults.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
@@ -30,7 +31,7 @@ Result<node::LoadedModel::Options> node_options(const cli::Arguments& arguments,
                                                 const base::Clock& clock) {
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   TRY(read_batch_flags(arguments, options));
-  read_queue_flags(arguments, options.engine);
+  TRY(read_queue_flags(arguments, options.engine));
   return options;
 }
 
@@ -146,10 +147,15 @@ Result<void> run(const cli::Arguments& arguments) {
     http.stop(std::chrono::milliseconds(0));
     return model.error();
   }
+  log.info(engine_line(options.engine, (*model)->engine().capacity()));
   Result<server::ServedModel> served = served_model(arguments, **model, clock);
-  if (!served) {
+  Result<void> pinned;
+  if (served.ok() && arguments.has("--pin-prefix")) {
+    pinned = pin_prefix(arguments.text("--pin-prefix"), *served, interrupt, clock, log);
+  }
+  if (!served.ok() || !pinned.ok()) {
     http.stop(std::chrono::milliseconds(0));
-    return served.error();
+    return served.ok() ? pinned.error() : served.error();
   }
   served->sampling = sampling_defaults(arguments, (*model)->checkpoint(), log);
   server.serve(*served);
