@@ -69,6 +69,8 @@ class Engine::Loop {
 
   void run();
   void turn();
+  int depth() const;
+  void collect();
   void receive(std::vector<Inbox::Arrival> arrivals);
   void refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error);
   void drop_cancelled();
@@ -96,6 +98,8 @@ class Engine::Loop {
   std::unordered_map<SequenceId, Reader> readers_;
   int64_t cancels_seen_ = 0;
   int in_flight_ = 0;
+  int64_t running_since_ns_ = 0;  // the oldest step in flight
+  int64_t step_ns_ = 0;           // what steps took lately
   int64_t integrity_checks_ = 0;
   EngineStats counted_;  // the loop's own part of it
   std::optional<int64_t> checked_ns_;
@@ -142,31 +146,45 @@ void Engine::Loop::run() {
 void Engine::Loop::turn() {
   drop_cancelled();
 
-  StepPlan next = scheduler_.plan(clock_.now_ns());
-  const bool submitted = !next.empty();
-  if (submitted) {
-    executor_.submit(std::move(next));
-    ++in_flight_;
-  }
-  // Beyond this point no sequence joins or leaves the submitted step.
-  emit();
-
-  if (in_flight_ == options_.steps_in_flight_max || (in_flight_ > 0 && !submitted)) {
-    StepResult result = executor_.collect();  // of the oldest step; a later one runs on
-    --in_flight_;
-    ++counted_.steps;
-    if (result.error) {
-      ++counted_.steps_failed;
-      log_.error(fmt::format("step {} failed: {}", result.step, result.error->message));
+  bool submitted = false;
+  if (in_flight_ < depth()) {
+    StepPlan next = scheduler_.plan(clock_.now_ns());
+    submitted = !next.empty();
+    if (submitted) {
+      if (in_flight_ == 0) running_since_ns_ = clock_.now_ns();
+      executor_.submit(std::move(next));
+      ++in_flight_;
     }
-    scheduler_.commit(std::move(result));
+    // Beyond this point no sequence joins or leaves the submitted step.
+    emit();
   }
+  if (in_flight_ >= depth() || (in_flight_ > 0 && !submitted)) collect();
   if (options_.checks_every_step) {
     scheduler_.check_integrity();
     ++integrity_checks_;
   }
   // Beyond this point finished sequences hold no blocks.
   emit();
+}
+
+// Two while steps are short.
+int Engine::Loop::depth() const {
+  return step_ns_ < options_.overlapped_step_ns_max ? options_.steps_in_flight_max : 1;
+}
+
+// The oldest step; a later one runs on.
+void Engine::Loop::collect() {
+  StepResult result = executor_.collect();
+  --in_flight_;
+  const int64_t now_ns = clock_.now_ns();
+  step_ns_ += (now_ns - running_since_ns_ - step_ns_) / 4;
+  running_since_ns_ = now_ns;
+  ++counted_.steps;
+  if (result.error) {
+    ++counted_.steps_failed;
+    log_.error(fmt::format("step {} failed: {}", result.step, result.error->message));
+  }
+  scheduler_.commit(std::move(result));
 }
 
 void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {

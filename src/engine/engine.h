@@ -53,10 +53,11 @@ class Engine {
     int64_t queued_tokens_max = int64_t{1} << 22;  // of their prompts
     SchedulingPolicy policy;
     // Steps submitted and not collected, 1 or 2. With 2, step n+1 is planned and submitted while
-    // step n runs: worth it where planning takes a visible share of a step (a fast device). Its
-    // price is that an arrival waits up to one step longer and that a stop token wastes one row; on
-    // a CPU, whose steps take a hundred times as long as their planning, 1 is the better choice.
-    int steps_in_flight_max = 1;
+    // step n runs. Its price is that an arrival waits up to one step longer and that a stop token
+    // wastes one row: so it is done only while steps take less than `overlapped_step_ns_max`, where
+    // planning is a visible share of them and a step is not a visible delay.
+    int steps_in_flight_max = 2;
+    int64_t overlapped_step_ns_max = 20'000'000;
     // Computed prefixes are kept while there is room and found again by requests of the same salt.
     bool prefix_cache = true;
     std::optional<uint64_t> hash_seed;  // of the blocks' names; none: drawn at random

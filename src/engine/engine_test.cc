@@ -259,7 +259,7 @@ TEST(Engine, answers_have_a_bound) {
 TEST_P(EngineDepth, a_reader_that_leaves_frees_its_blocks_in_the_hosts_memory) {
   ExecutorCapacity tight = kSmall;
   tight.full_block_count = 24;
-  Bench bench({.steps_in_flight_max = GetParam(), .step_ns = 200'000, .capacity = tight});
+  Bench bench({.steps_in_flight_max = GetParam(), .step_ns = 2'000'000, .capacity = tight});
   TokenStream first = bench.submit(make_request(30, 60, 1));
   TokenStream second = bench.submit(make_request(30, 60, 2));
   while (bench.engine().stats().swapped_out == 0 && !first.take().end) {

@@ -104,7 +104,8 @@ class SameAnswers : public testing::Test {
     return options;
   }
 
-  static void start(const LocalExecutor::Options& options, const engine::Engine::Options& engine) {
+  static void start(const LocalExecutor::Options& options, engine::Engine::Options engine) {
+    engine.inbox_max = 1 << 16;
     auto made = LocalExecutor::create(*checkpoint_, options);
     CHECK(made.ok(), made.ok() ? "" : made.error().message);
     executor_ = std::move(made).value().release();
