@@ -40,7 +40,7 @@ def mix_at(split, index):
 
 def conversation_at(seed, split, index):
     rng = random.Random("%d %s %d" % (seed, split, index))
-    rng.made_up_share = 0.15 if split == "train" else 0.06
+    rng.made_up_share = 0.06 if split == "test" else 0.15 if index < SLOW_ONES_FROM else 0.25
     mix = mix_at(split, index)
     make = rng.choices([m for _, _, m in mix], [weight for _, weight, _ in mix])[0]
     return make(rng, split)

@@ -222,6 +222,31 @@ def sorting(rng, split):
 
 # --- JSON from a sentence ---------------------------------------------------------------------------------
 
+# Sentences put together from statements, in training beside those of wordings.py: subject, then the statements'
+# ways to be put. In any order, in one sentence or in two.
+LIVES = ["lives in {city}", "comes from {city}", "has a house in {city}", "was born in {city}"]
+STATEMENTS = {
+    wd.PERSON_AGE: ("{name}", ["is {age} years old", "is {age}", "turned {age} in spring", "will soon be {age}"], LIVES),
+    wd.PERSON_JOB: ("{name}", ["is a {job}", "works as a {job}", "earns money as a {job}", "was always a {job}"], LIVES),
+    wd.PURCHASE: ("The order", ["is for {quantity} {item}", "has {quantity} {item}", "brings us {quantity} {item}"],
+                  ["costs {price} dollars", "was {price} dollars", "comes to {price} dollars"]),
+    wd.GATHERING: ("The {event}", ["is on {day}", "starts on {day}", "opens on {day}", "was moved to {day}"],
+                   ["takes place in {city}", "is in {city}", "comes to {city}", "is what {city} looks forward to"]),
+    wd.STAY: ("{guest}", ["has room {room}", "sleeps in room {room}", "likes room {room}", "was given room {room}"],
+              ["stays {nights} nights", "pays for {nights} nights", "remains for {nights} nights"]),
+    wd.BELONGING: ("The {item}", ["are {color}", "were painted {color}", "have a {color} box"],
+                   ["belong to {owner}", "are from {owner}", "were sold by {owner}", "were left here by {owner}"])}
+COMPOSITIONS = ["{s} {p} and {q}.", "{s} {p}, and {q}.", "{s} {p}. {s} {q}.", "{s} {p}; also, {s} {q}.", "I heard: {s} {p} and {q}.",
+                "{s} {p}, they say, and {q}.", "As we know, {s} {p}. Besides, {s} {q}.", "{s} {p}, but {q}."]
+
+
+def composed(rng, kind):
+    subject, *statements = STATEMENTS[kind]
+    rng.shuffle(statements)
+    first, second = (rng.choice(ways) for ways in statements)
+    return rng.choice(COMPOSITIONS).replace("{s}", subject).replace("{p}", first).replace("{q}", second)
+
+
 def full_name(rng):
     return w.first_name(rng) + (" " + w.last_name(rng) if rng.random() < 0.5 else "")
 
@@ -247,7 +272,8 @@ def json_extraction(rng, split):
     wanted = list(values)
     if rng.random() < 0.5:
         wanted = rng.sample(wanted, rng.choice((1, 2, 3)))
-    sentence = sentences.pick(rng, split).format(**values)
+    pattern = composed(rng, sentences) if split == "train" and rng.random() < 0.35 else sentences.pick(rng, split)
+    sentence = pattern.format(**values)
     asked = wd.EXTRACT.ask(rng, split).format(k=join_and(wanted), s=sentence)
     result = {k: values[k] for k in wanted}
     reasoning = by_effort(effort, None, "Keys: %s." % ", ".join(wanted),
