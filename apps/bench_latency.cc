@@ -1,6 +1,7 @@
 // pelton bench latency: prefill and decode speed of a fixed batch, beside the memory's bandwidth.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,12 +19,12 @@
 #include "base/machine.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/describe.h"
 #include "checkpoint/residency.h"
 #include "cli/human_size.h"
 #include "cli/progress.h"
 #include "kernels/kernels.h"
 #include "models/gpt_oss.h"
+#include "tensor/kv_block.h"
 
 namespace pelton::apps {
 namespace {
@@ -69,9 +70,17 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+// What computes.
+struct Arithmetic {
+  kernels::KernelChoice kernels = kernels::KernelChoice::kAuto;
+  std::optional<tensor::DType> kv_type;  // empty: what the kernels prefer
+  int threads = 0;
+};
+
 struct Report {
   DecodeBench::Options shape;
   std::string kernels;
+  std::string kv_type;
   int threads = 0;
   int runs = 0;
   double prefill_tok_s = 0;
@@ -98,6 +107,7 @@ std::string to_json(const Report& report) {
   w.key("depth").integer(report.shape.depth);
   w.key("threads").integer(report.threads);
   w.key("kernels").string(report.kernels);
+  w.key("kv_cache_dtype").string(report.kv_type);
   w.key("runs").integer(report.runs);
   w.end_object();
   out += '\n';
@@ -117,25 +127,31 @@ std::string to_text(const Report& report) {
 }
 
 // Keys and values that one decoded token reads, halfway through the output.
-double kv_bytes_read(const DecodeBench::Options& shape, const checkpoint::ModelConfig& config) {
-  const checkpoint::KvBytes kv = checkpoint::count_kv_bytes(config);
+double kv_bytes_read(const DecodeBench::Options& shape, const checkpoint::ModelConfig& config,
+                     tensor::DType kv_type) {
   const double position = shape.depth + shape.input_len + shape.output_len / 2.0;
-  const double in_window = std::min(1.0, position / config.sliding_window);
-  return position * static_cast<double>(kv.per_token) +
-         in_window * static_cast<double>(kv.per_sequence);
+  const double in_window = std::min<double>(config.sliding_window, position);
+  const auto token_bytes = static_cast<double>(tensor::kv_block_bytes(
+      kv_type,
+      {.kv_heads = config.kv_head_count, .head_size = config.head_size, .block_tokens = 1}));
+  double tokens = 0;
+  for (const bool sliding : config.layer_is_sliding) tokens += sliding ? in_window : position;
+  return tokens * token_bytes;
 }
 
 // Everything but the bandwidth. The model is gone when it returns: the probe's buffer must not
 // count as the model's memory.
-Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, kernels::KernelChoice choice,
-                             const DecodeBench::Options& shape, int threads, int runs) {
+Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Arithmetic& arithmetic,
+                             const DecodeBench::Options& shape, int runs) {
   const base::SystemClock clock;
-  base::ThreadPool pool({.threads = threads});
+  base::ThreadPool pool({.threads = arithmetic.threads});
   pool.adopt_caller();
-  TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels, kernels::make_kernels(choice, pool));
+  TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels,
+             kernels::make_kernels(arithmetic.kernels, pool));
+  const tensor::DType kv_type = arithmetic.kv_type.value_or(kernels->kv_dtype());
   TRY_ASSIGN(const std::unique_ptr<models::GptOss> model,
              models::GptOss::load(checkpoint, *kernels, DecodeBench::model_options(shape)));
-  TRY_ASSIGN(DecodeBench bench, DecodeBench::make(*model, kernels->kv_dtype(), shape));
+  TRY_ASSIGN(DecodeBench bench, DecodeBench::make(*model, kv_type, shape));
 
   std::vector<double> prefill;
   std::vector<double> decode;
@@ -151,12 +167,13 @@ Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, kernels::
   }
   return Report{.shape = shape,
                 .kernels = std::string(kernels->name()),
+                .kv_type = std::string(tensor::kv_type_name(kv_type)),
                 .threads = pool.size(),
                 .runs = runs,
                 .prefill_tok_s = median(prefill),
                 .decode_tok_s = median(decode),
                 .bytes_per_token = static_cast<double>(model->bytes_per_token()) +
-                                   kv_bytes_read(shape, checkpoint.config()),
+                                   kv_bytes_read(shape, checkpoint.config(), kv_type),
                 .peak_rss = base::peak_rss_bytes()};
 }
 
@@ -169,8 +186,9 @@ void add_bandwidth(Report& report) {
 }
 
 Result<void> run(const cli::Arguments& arguments) {
-  TRY_ASSIGN(const kernels::KernelChoice choice,
-             kernels::parse_kernel_choice(arguments.text("--kernels")));
+  Arithmetic arithmetic{.threads = static_cast<int>(arguments.integer("--threads"))};
+  TRY_ASSIGN(arithmetic.kernels, kernels::parse_kernel_choice(arguments.text("--kernels")));
+  TRY_ASSIGN(arithmetic.kv_type, tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   TRY_ASSIGN(const BenchLock lock, BenchLock::take());
@@ -182,8 +200,7 @@ Result<void> run(const cli::Arguments& arguments) {
       .input_len = static_cast<int>(arguments.integer("--input-len")),
       .output_len = static_cast<int>(arguments.integer("--output-len")),
       .seed = static_cast<uint64_t>(arguments.integer("--seed"))};
-  TRY_ASSIGN(Report report, measure_model(checkpoint, choice, shape,
-                                          static_cast<int>(arguments.integer("--threads")),
+  TRY_ASSIGN(Report report, measure_model(checkpoint, arithmetic, shape,
                                           static_cast<int>(arguments.integer("--runs"))));
   add_bandwidth(report);
   if (arguments.has("--json")) {
@@ -227,6 +244,7 @@ cli::Verb bench_latency_verb() {
                 number_flag("--runs", "R", "measured runs", "5", 1, 1000),
                 number_flag("--seed", "S", "of the random tokens", "1", 0, 9e15),
                 kernels_flag(),
+                kv_type_flag(),
                 {.name = "--weights",
                  .value = "W",
                  .help = "how weights lie in memory; so far only as the checkpoint stores them",

@@ -41,6 +41,16 @@ Flag kernels_flag() {
           .choices = {"auto", "reference", "avx512", "avx2"}};
 }
 
+Flag kv_type_flag() {
+  return {.name = "--kv-cache-dtype",
+          .value = "TYPE",
+          .help =
+              "how keys and values are kept; auto is what the kernels prefer, f16 for the fast "
+              "ones; fp8 and int8 take half the room and are less exact, fp8 most",
+          .default_text = "auto",
+          .choices = {"auto", "f16", "bf16", "fp8", "int8"}};
+}
+
 Flag threads_flag() {
   return {.name = "--threads",
           .value = "T",

@@ -14,9 +14,11 @@
 
 namespace pelton::apps {
 
-// --kernels and --threads, of every verb that computes.
+// --kernels, --threads: of every verb that computes.
 cli::Flag kernels_flag();
 cli::Flag threads_flag();
+// --kv-cache-dtype; tensor::parse_kv_type reads its text.
+cli::Flag kv_type_flag();
 
 // engine_flags.h's memory_flags and --executor: every verb that generates has them.
 std::vector<cli::Flag> model_flags();

@@ -16,6 +16,7 @@
 #include "kernels/kernels.h"
 #include "models/gpt_oss.h"
 #include "models/sequence_runner.h"
+#include "tensor/kv_block.h"
 #include "tensor/npy.h"
 
 namespace pelton::apps {
@@ -152,6 +153,8 @@ Result<void> compute(const Job& job, models::GptOss& model, tensor::DType kv_dty
 Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const kernels::KernelChoice choice,
              kernels::parse_kernel_choice(arguments.text("--kernels")));
+  TRY_ASSIGN(const std::optional<tensor::DType> kv,
+             tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
   TRY_ASSIGN(const IdsFile file, read_ids_file(arguments.text("--tokens")));
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
@@ -171,7 +174,7 @@ Result<void> run(const cli::Arguments& arguments) {
       const std::unique_ptr<models::GptOss> model,
       models::GptOss::load(checkpoint, *kernels,
                            {.batch_tokens_max = job.chunk, .logit_rows_max = kLogitRowsMax}));
-  return compute(job, *model, kernels->kv_dtype());
+  return compute(job, *model, kv.value_or(kernels->kv_dtype()));
 }
 
 }  // namespace
@@ -204,6 +207,7 @@ cli::Verb logits_verb() {
                .most = 8192},
               kernels_flag(),
               threads_flag(),
+              kv_type_flag(),
           },
       .examples =
           {"pelton logits ./model --tokens ids.json --out logits.npy",

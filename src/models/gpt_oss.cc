@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "kernels/kv_code.h"
+
 namespace pelton::models {
 namespace {
 
@@ -19,6 +21,11 @@ Result<void> check_widths(const checkpoint::ModelConfig& config) {
   TRY(multiple(config.hidden_size, 32, "hidden_size"));
   TRY(multiple(config.intermediate_size, 32, "intermediate_size"));
   TRY(multiple(config.head_size, 16, "head_dim"));
+  if (config.head_size > kernels::kHeadSizeMax) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("config.json: head_dim is {}; the kernels take at most {}",
+                             config.head_size, kernels::kHeadSizeMax)};
+  }
   TRY(multiple(config.head_count * config.head_size, 32, "num_attention_heads * head_dim"));
   return {};
 }
