@@ -1,2 +1,2 @@
 """What evaluate and acceptance must agree on."""
-DATE, SEED = "2026-11-21", 99  # the date that the server tells the model; the seed of the held-out conversations
+DATE, SEED = "2026-11-21", 2027  # the date that the server tells the model; the seed of the held-out conversations
