@@ -8,15 +8,17 @@
 
 namespace pelton::engine {
 
-// Of the later ones that hold anything, the one whose going loses the least work: none if there is
-// room for a copy. Among those the one that is copied soonest; the last of equals.
+// Of the later ones that hold anything, the one whose going loses the least work: none if its last
+// token is on its way, or if there is room for a copy. Among those the one that is copied soonest;
+// the last of equals.
 Sequence* Scheduler::whom_to_preempt(const Sequence& needy) const {
   Sequence* least = nullptr;
   std::pair<int, int> least_cost;
   for (size_t i = running_.size(); i-- > 0 && running_[i] != &needy;) {
     Sequence* const one = running_[i];
     if (one->full.blocks().empty()) continue;
-    const std::pair<int, int> cost(can_swap_out(*one) ? 0 : one->computed, one->computed);
+    const int copied = one->remaining() == 0 ? 0 : one->computed;
+    const std::pair<int, int> cost(can_swap_out(*one) ? 0 : copied, copied);
     if (least != nullptr && cost >= least_cost) continue;
     least = one;
     least_cost = cost;
@@ -31,13 +33,14 @@ void Scheduler::preempt(Sequence& sequence) {
     sequence.chosen = 0;
     chosen_.erase(std::find(chosen_.begin(), chosen_.end(), &sequence));
   }
-  const bool swaps = can_swap_out(sequence);
+  const bool will_end = sequence.remaining() == 0;
+  const bool swaps = !will_end && can_swap_out(sequence);
   if (swaps) {
     swap_out(sequence);
     ++counters_.preemptions_swap;
   } else {
     ++counters_.preemptions_recompute;
-    counters_.tokens_lost += sequence.computed;
+    counters_.tokens_lost += will_end ? 0 : sequence.computed;
   }
   leave_seat(sequence);
   sequence.stage = Sequence::Stage::kWaiting;
