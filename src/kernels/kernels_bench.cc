@@ -1,6 +1,10 @@
 // Time, bytes per second and operations per second of the kernels that matter, in the shapes of
 // gpt-oss-20b. Compare with the machine's peaks: docs/performance.md.
+#include <algorithm>
+#include <chrono>
+#include <map>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -84,6 +88,27 @@ void experts(benchmark::State& state) {
 }
 BENCHMARK(experts)->ArgsProduct({{1, 4, 16, 128}, {1, 2}})->UseRealTime();
 
+// Bytes per second at which all threads together read memory, the best of a few passes, once for
+// each count of threads.
+double read_bandwidth(base::ThreadPool& pool) {
+  static std::map<int, double> known;
+  double& best = known[pool.size()];
+  if (best > 0) return best;
+  const std::vector<uint64_t> words(size_t{32} << 20, 1);  // 256 MiB, far more than any cache
+  const int64_t share = static_cast<int64_t>(words.size()) / pool.size();
+  for (int pass = 0; pass < 5; ++pass) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.run([&](int worker) {
+      uint64_t sum = 0;
+      for (int64_t i = worker * share; i < (worker + 1) * share; ++i) sum += words[i];
+      benchmark::DoNotOptimize(sum);
+    });
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    best = std::max(best, static_cast<double>(words.size()) * sizeof(uint64_t) / seconds.count());
+  }
+  return best;
+}
+
 constexpr tensor::DType kCacheTypes[] = {tensor::DType::kF16, tensor::DType::kBf16,
                                          tensor::DType::kF8E4m3, tensor::DType::kI8};
 
@@ -121,8 +146,7 @@ struct CacheBench : Bench {
   int turn = 0;
 };
 
-// One token of one sequence, a full layer. bytes_per_second against the bandwidth probe is the
-// share of the memory's peak.
+// One token of one sequence, a full layer. share: of the bandwidth at which memory is read.
 void attention_decode(benchmark::State& state) {
   CacheBench bench(state);
   const std::vector<float> sinks(64, 0);
@@ -134,7 +158,11 @@ void attention_decode(benchmark::State& state) {
     bench.kernels->attention(out.data(), q.data(), 4096, bench.layer,
                              {64, 8, 64, 0, sinks.data(), 0.125f}, &row, 1);
   }
-  state.SetBytesProcessed(state.iterations() * bench.context * bench.layer.block_bytes() / 16);
+  const int64_t bytes = bench.context * bench.layer.block_bytes() / 16;
+  state.SetBytesProcessed(state.iterations() * bytes);
+  state.counters["share"] =
+      benchmark::Counter(static_cast<double>(bytes) / read_bandwidth(bench.pool),
+                         benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(attention_decode)->ArgsProduct({{128, 1024, 8192}, {1, 2}, {0, 1, 2, 3}})->UseRealTime();
 
