@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANKS = ROOT / "testdata" / "tokenizer" / "o200k_base.tiktoken"
 TINY = ROOT / "testdata" / "golden" / "tiny"
 VERBS = ["serve", "chat", "generate", "logits", "tokenize", "inspect", "plan", "synth", "bench latency",
-         "pull", "cache list", "cache purge"]
+         "bench prefix", "pull", "cache list", "cache purge"]
 BINARY = None
 
 
@@ -181,6 +181,21 @@ class Verbs(unittest.TestCase):
             self.assertGreater(numbers[key], 0, key)
         self.assertLess(numbers["peak_rss"], 1 << 30)  # the probe's buffer is not the model's
         self.expect(2, pelton("bench", "latency", TINY, "--depth", "1M"))
+
+
+    def test_bench_prefix(self):
+        done = self.expect(0, pelton("bench", "prefix", TINY, "--input-len", 600, "--shared", "0,520,568,600",
+                                     "--runs", 1, "--json", "-", "--max-model-len", "1K"))
+        numbers = json.loads(done.stdout)
+        computed = {row["shared"]: row["computed"] for row in numbers["rows"]}
+        # Up to the last landmark before the parting, at least; near the prompt's end, to the block.
+        self.assertEqual(computed[0], 600)
+        self.assertLessEqual(computed[520], 600 - 512)
+        self.assertLessEqual(computed[568], 600 - 560)
+        self.assertLessEqual(computed[600], 600 - 592)
+        self.assertGreater(numbers["ttft_cold_s"], 0)
+        self.expect(2, pelton("bench", "prefix", TINY, "--input-len", 600, "--shared", "601"))
+        self.expect(2, pelton("bench", "prefix", TINY, "--shared", "5,,6"))
 
 
 class Serve(unittest.TestCase):

@@ -77,13 +77,34 @@ TEST(Footprint, KvIsExactToTheByte) {
 }
 
 TEST(Footprint, TakesNoMoreThanCouldBeUsed) {
-  const auto found =
-      footprint(gpt_oss_20b(), {.sequences_max = 2, .context_tokens = 100, .kv_bytes = 64 * kGiB});
+  MemoryRequest request{
+      .sequences_max = 2, .prefix_cache = false, .context_tokens = 100, .kv_bytes = 64 * kGiB};
+  const auto running = footprint(gpt_oss_20b(), request);
+  ASSERT_TRUE(running.ok());
+  EXPECT_EQ(running->kv.full_block_count, 2 * 7);
+  EXPECT_EQ(running->context_tokens_max, 100);
+  EXPECT_EQ(running->max_sequences(), 2);
+  EXPECT_LT(running->kv.bytes(), kGiB);
+
+  // A prefix cache can use whatever it is given, and takes some on its own.
+  request.prefix_cache = true;
+  const auto said = footprint(gpt_oss_20b(), request);
+  ASSERT_TRUE(said.ok());
+  EXPECT_GT(said->kv.bytes() + said->kv.full_block_bytes, 64 * kGiB);
+  EXPECT_EQ(said->max_sequences(), 2);
+  request.kv_bytes.reset();
+  request.memory_bytes = 256 * kGiB;
+  const auto unsaid = footprint(gpt_oss_20b(), request);
+  ASSERT_TRUE(unsaid.ok());
+  EXPECT_EQ(unsaid->kv.full_block_count, 4 * 2 * 7);
+}
+
+// Books are kept of each block: absurd amounts must not cost absurd books.
+TEST(Footprint, BlocksAreBounded) {
+  const auto found = footprint(gpt_oss_20b(), {.kv_bytes = int64_t{9'000'000'000'000'000}});
   ASSERT_TRUE(found.ok());
-  EXPECT_EQ(found->kv.full_block_count, 2 * 7);
-  EXPECT_EQ(found->context_tokens_max, 100);
-  EXPECT_EQ(found->max_sequences(), 2);
-  EXPECT_LT(found->kv.bytes(), kGiB);
+  EXPECT_LE(found->kv.full_block_count, 1 << 24);
+  EXPECT_LE(found->kv.window_block_count, (1 << 24) + found->kv.window_block_live);
 }
 
 TEST(Footprint, BothGroupsKeepAboutAsManyConversations) {

@@ -16,6 +16,14 @@ using checkpoint::ModelConfig;
 // full one, longer ones fewer.
 constexpr int64_t kMeasureTokens = 4096;
 
+// What is said of each block elsewhere takes memory too: no more of them in a group, however small
+// they are and however many bytes there are.
+constexpr int64_t kBlocksMax = int64_t{1} << 24;
+
+// As many conversations may wait for their next turn for each that runs, unless the user says how
+// much memory there is: that is then used.
+constexpr int64_t kIdleForEachRunning = 3;
+
 int64_t blocks_of(int64_t token_count, int64_t block_tokens) {
   return (token_count + block_tokens - 1) / block_tokens;
 }
@@ -83,6 +91,15 @@ int count(int64_t blocks) {
   return static_cast<int>(std::min<int64_t>(blocks, INT32_MAX));
 }
 
+// Full blocks beyond these would never hold anything.
+int64_t useful_blocks(const MemoryRequest& request, const KvAllocated& kv, int64_t context_wanted) {
+  const int64_t running = blocks_of(context_wanted, kv.block_tokens) * request.sequences_max;
+  if (!request.prefix_cache) return std::min(running, kBlocksMax);
+  const bool said = request.kv_bytes || request.memory_utilization;
+  if (said && kv.full_block_bytes > 0) return kBlocksMax;
+  return std::min(running * (1 + kIdleForEachRunning), kBlocksMax);
+}
+
 }  // namespace
 
 Result<KvBudget> plan_kv(const ModelConfig& config, const MemoryRequest& request, int64_t allowed) {
@@ -110,7 +127,7 @@ Result<KvBudget> plan_kv(const ModelConfig& config, const MemoryRequest& request
   // Without a wish of the user's any context will do that holds a block.
   const int64_t context_needed =
       request.context_tokens ? context_wanted : std::min(context_wanted, tokens);
-  const int64_t useful = blocks_of(context_wanted, tokens) * request.sequences_max;
+  const int64_t useful = useful_blocks(request, kv, context_wanted);
 
   const int64_t left = allowed - live * kv.window_block_bytes;
   int64_t full_most = 0;
@@ -127,7 +144,7 @@ Result<KvBudget> plan_kv(const ModelConfig& config, const MemoryRequest& request
         {.bytes = left, .full_least = blocks_of(context_needed, tokens), .full_most = full_most});
   }
   kv.full_block_count = count(shares.full);
-  kv.window_block_count = count(live + shares.window);
+  kv.window_block_count = count(live + std::min(shares.window, kBlocksMax));
   return KvBudget{
       .kv = kv,
       .context_tokens_max = count(std::min(context_wanted, kv.full_block_count * tokens))};

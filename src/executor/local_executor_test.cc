@@ -124,7 +124,7 @@ TEST_F(EngineOnTiny, ABatchedRequestGetsWhatItGetsAlone) {
   }
   engine_.reset();
 
-  for (const int full_blocks : {1000, 20}) {
+  for (const int full_blocks : {1000, 12}) {
     LocalExecutor::Options options{
         .sequences_max = 6, .batch_tokens_max = 33, .context_tokens = 160};
     give_full_blocks(options, full_blocks);
@@ -134,7 +134,7 @@ TEST_F(EngineOnTiny, ABatchedRequestGetsWhatItGetsAlone) {
     for (size_t i = 0; i < asked.size(); ++i) {
       EXPECT_EQ(tokens_of(streams[i]), asked[i].alone) << "request " << i;
     }
-    if (full_blocks == 20) {
+    if (full_blocks == 12) {
       EXPECT_GT(engine_->stats().preemptions, 0);
     }
     EXPECT_EQ(engine_->stats().full_blocks_used, 0);
