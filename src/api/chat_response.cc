@@ -14,7 +14,7 @@ void write_head(JsonWriter& writer, const ChatAnswerHead& head, std::string_view
   writer.key("model").string(head.model);
 }
 
-void write_message(JsonWriter& writer, const ChatAnswerHead& head, const ChatAnswer& answer) {
+void write_message(JsonWriter& writer, const ChatAnswerHead& head, const ChatChoice& answer) {
   writer.begin_object().key("role").string("assistant").key("content");
   if (answer.content) {
     writer.string(*answer.content);
@@ -59,22 +59,26 @@ void append_tool_call(const ChatToolCallDelta& call, std::string& out) {
 
 }  // namespace
 
-std::string chat_answer_body(const ChatAnswerHead& head, const ChatAnswer& answer) {
+std::string chat_answer_body(const ChatAnswerHead& head, std::span<const ChatChoice> choices,
+                             const Usage& usage) {
   std::string body;
   JsonWriter writer(body);
   writer.begin_object();
   write_head(writer, head, "chat.completion");
-  writer.key("choices").begin_array().begin_object().key("index").integer(0).key("message");
-  write_message(writer, head, answer);
-  writer.key("logprobs");
-  if (answer.logprobs) {
-    write_chat_logprobs(writer, *answer.logprobs);
-  } else {
-    writer.null();
+  writer.key("choices").begin_array();
+  for (size_t i = 0; i < choices.size(); ++i) {
+    writer.begin_object().key("index").integer(static_cast<int64_t>(i)).key("message");
+    write_message(writer, head, choices[i]);
+    writer.key("logprobs");
+    if (choices[i].logprobs) {
+      write_chat_logprobs(writer, *choices[i].logprobs);
+    } else {
+      writer.null();
+    }
+    writer.key("finish_reason").string(choices[i].finish_reason).end_object();
   }
-  writer.key("finish_reason").string(answer.finish_reason);
-  writer.end_object().end_array().key("usage");
-  write_usage(writer, answer.usage);
+  writer.end_array().key("usage");
+  write_usage(writer, usage);
   writer.end_object();
   return body;
 }
@@ -89,8 +93,8 @@ ChatChunks::ChatChunks(const ChatAnswerHead& head, bool usage_follows)
       tail_(usage_follows ? ",\"usage\":null}" : "}") {}
 
 void ChatChunks::delta(const ChatDelta& delta, std::string& out) const {
-  out += head_;
-  out += "[{\"index\":0,\"delta\":{";
+  append_choice(delta.choice, out);
+  out += ",\"delta\":{";
   std::string_view comma;
   const auto field = [&](std::string_view quoted_key, std::string_view text) {
     out += comma;
@@ -125,9 +129,15 @@ void ChatChunks::delta(const ChatDelta& delta, std::string& out) const {
   out += tail_;
 }
 
-void ChatChunks::finish(std::string_view finish_reason, std::string& out) const {
+void ChatChunks::append_choice(int choice, std::string& out) const {
   out += head_;
-  out += "[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":";
+  out += "[{\"index\":";
+  JsonWriter(out).integer(choice);
+}
+
+void ChatChunks::finish(int choice, std::string_view finish_reason, std::string& out) const {
+  append_choice(choice, out);
+  out += ",\"delta\":{},\"logprobs\":null,\"finish_reason\":";
   base::append_json_string(out, finish_reason);
   out += "}]";
   out += tail_;

@@ -28,16 +28,16 @@ struct ChatToolCall {
   std::string arguments;
 };
 
-struct ChatAnswer {
+struct ChatChoice {
   std::optional<std::string> content;
   std::optional<std::string> reasoning;
   std::vector<ChatToolCall> tool_calls;
   std::optional<std::vector<TokenLogprobs>> logprobs;  // of the content
   std::string_view finish_reason;                      // "stop", "length", "tool_calls"
-  Usage usage;
 };
 
-std::string chat_answer_body(const ChatAnswerHead& head, const ChatAnswer& answer);
+std::string chat_answer_body(const ChatAnswerHead& head, std::span<const ChatChoice> choices,
+                             const Usage& usage);
 
 struct ChatToolCallDelta {
   int index = 0;
@@ -47,6 +47,7 @@ struct ChatToolCallDelta {
 };
 
 struct ChatDelta {
+  int choice = 0;
   bool role = false;  // the first one says who speaks
   std::string_view reasoning;
   std::string_view content;
@@ -62,10 +63,12 @@ class ChatChunks {
 
   // Each appends one JSON object to `out`.
   void delta(const ChatDelta& delta, std::string& out) const;
-  void finish(std::string_view finish_reason, std::string& out) const;
+  void finish(int choice, std::string_view finish_reason, std::string& out) const;
   void usage(const Usage& usage, std::string& out) const;
 
  private:
+  void append_choice(int choice, std::string& out) const;
+
   const std::string head_;             // up to and with "choices":
   const std::string reasoning_field_;  // quoted; empty: not shown
   const std::string_view tail_;        // after the choices

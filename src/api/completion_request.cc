@@ -88,6 +88,11 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   if (best_of && *best_of > 1) fields.refuse_unsupported("best_of", "more than 1");
 
   request.generation = read_generation_fields(fields, limits);
+  const size_t choices = request.prompts.size() * static_cast<size_t>(request.generation.n);
+  if (choices > kChoicesMax) {
+    fields.refuse("n", fmt::format("'n' for {} prompts makes {} choices; at most {} are allowed",
+                                   request.prompts.size(), choices, kChoicesMax));
+  }
   if (!request.generation.max_tokens) {
     request.generation.max_tokens =
         std::max(kCompletionTokensDefault, request.generation.min_tokens);

@@ -37,6 +37,7 @@ constexpr Bad kBad[] = {
     {R"({"prompt":"a","best_of":21})", "best_of"},
     {R"({"prompt":"a","best_of":2})", "best_of"},
     {R"({"prompt":"a","max_tokens":0})", "max_tokens"},
+    {R"({"prompt":["a","b"],"n":65})", "n"},
 };
 
 TEST(CompletionRequest, RefusesBadFieldsByName) {

@@ -104,6 +104,9 @@ void read_stop_tokens(const Fields& body, const RequestLimits& limits, Generatio
 
 void read_lengths(const Fields& body, GenerationFields& fields) {
   constexpr IntegerRange kCount{.low = 1, .high = kIntMax};
+  if (const auto n = body.integer("n", {.low = 1, .high = kChoicesMax})) {
+    fields.n = static_cast<int>(*n);
+  }
   fields.max_tokens = body.integer("max_tokens", kCount);
   // The newer name; it wins where a client sends both.
   if (const auto newer = body.integer("max_completion_tokens", kCount)) fields.max_tokens = newer;
@@ -179,8 +182,6 @@ void refuse_what_must_be_obeyed(const Fields& body) {
   if (body.boolean("use_beam_search").value_or(false)) {
     body.refuse_unsupported("use_beam_search", "beam search");
   }
-  const auto n = body.integer("n", {.low = 1, .high = 128});
-  if (n && *n > 1) body.refuse("n", fmt::format("'n' must be 1 on this server, not {}", *n));
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ struct GenerationFields {
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::optional<uint64_t> seed;
 
+  int n = 1;  // answers to each prompt
   std::optional<int64_t> max_tokens;
   int64_t min_tokens = 0;
   std::vector<std::string> stop;
@@ -50,6 +51,7 @@ inline constexpr size_t kStopStringBytesMax = 1024;
 inline constexpr size_t kStopTokensMax = 64;
 inline constexpr size_t kLogitBiasMax = 4096;
 inline constexpr int kTopLogprobsMax = 20;
+inline constexpr int kChoicesMax = 128;           // of one request, over all its prompts
 inline constexpr size_t kCacheSaltBytesMax = 64;  // 256 bits as hexadecimal
 
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits);

@@ -65,17 +65,19 @@ ChatAnswerHead head() {
 }
 
 TEST(ChatResponse, WholeAnswer) {
-  ChatAnswer answer;
+  ChatChoice answer;
   answer.reasoning = "think";
   answer.tool_calls.push_back({"call_1", "f", "{\"a\":1}"});
   answer.logprobs.emplace().push_back(scored("\xF0\x9F", -0.5f));
   answer.logprobs->back().top.push_back({"a", -1.0f});
   answer.finish_reason = "tool_calls";
-  answer.usage = {
+  const Usage cost{
       .prompt_tokens = 3, .cached_tokens = 2, .completion_tokens = 5, .reasoning_tokens = 4};
-  const Json json = parsed(chat_answer_body(head(), answer));
+  const Json json = parsed(chat_answer_body(head(), std::vector{answer, ChatChoice{}}, cost));
   EXPECT_EQ(json.string("object"), "chat.completion");
   EXPECT_EQ(json.string("model"), "m\"x");
+  ASSERT_EQ(json.find("choices")->as_array().size(), 2u);
+  EXPECT_EQ(json.find("choices")->as_array().at(1).integer("index"), 1);
   const Json& choice = json.find("choices")->as_array().at(0);
   EXPECT_EQ(choice.string("finish_reason"), "tool_calls");
   const Json& message = *choice.find("message");
@@ -116,8 +118,9 @@ TEST(ChatResponse, Chunks) {
             R"({"index":0,"function":{"arguments":"{\"\n"}}]})");
 
   out.clear();
-  chunks.finish("stop", out);
+  chunks.finish(3, "stop", out);
   EXPECT_EQ(choice(parsed(out)).string("finish_reason"), "stop");
+  EXPECT_EQ(choice(parsed(out)).integer("index"), 3);
   out.clear();
   chunks.usage({.prompt_tokens = 1}, out);
   EXPECT_TRUE(parsed(out).find("choices")->as_array().empty());

@@ -35,12 +35,13 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
                    .created = clock.unix_ms() / 1000,
                    .model = request.model.empty() ? model.id : request.model,
                    .reasoning_field = request.include_reasoning ? model.reasoning_field : ""},
-          .stop = request.generation.stop,
-          .stop_text = request.generation.include_stop ? StopFilter::StopText::kKept
-                                                       : StopFilter::StopText::kCut,
-          .logprobs = request.top_logprobs >= 0,
-          .stream = request.generation.stream,
-          .include_usage = request.generation.include_usage};
+          .choice_count = request.generation.n,
+          .include_usage = request.generation.include_usage,
+          .choice = {.stop = request.generation.stop,
+                     .stop_text = request.generation.include_stop ? StopFilter::StopText::kKept
+                                                                  : StopFilter::StopText::kCut,
+                     .logprobs = request.top_logprobs >= 0,
+                     .stream = request.generation.stream}};
 }
 
 void add_warnings(const std::vector<std::string>& warnings, net::HttpHeaders& headers) {
@@ -75,21 +76,20 @@ void Server::answer_chat_completion(Call call) {
                                   .logprobs = request.top_logprobs,
                                   .seed_if_none = draw()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
-  Result<engine::TokenStream> stream =
-      model->engine.submit(std::get<request::GenerationRequest>(std::move(made)));
-  if (!stream.ok()) return call.send(api::api_error(stream.error()));
+  Result<std::vector<engine::TokenStream>> streams = model->engine.submit_answers(
+      std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
+  if (!streams.ok()) return call.send(api::api_error(streams.error()));
 
   ChatAnswer::Options options = answer_options(request, *model, id, clock_);
-  options.call_id_seed = draw();
-  options.opening = std::move(opening);
-  options.place = {.turns = &sampled_turns_, .history = prompt.history};
+  options.choice.call_id_seed = draw();
+  options.choice.opening = std::move(opening);
+  options.choice.place = {.turns = &sampled_turns_, .history = prompt.history};
   const bool streamed = request.generation.stream;
   Generation::Parts parts{.id = std::move(id),
                           .call = std::move(call),
-                          .streams = {},
+                          .streams = std::move(streams).value(),
                           .answer = std::make_unique<ChatAnswer>(*model, std::move(options)),
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole};
-  parts.streams.push_back(std::move(stream).value());
   parts.call.request.body = {};  // it may be large, and is said
   Generation::run(std::move(parts), {.log = log_, .meter = meter_});
 }

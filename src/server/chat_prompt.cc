@@ -88,6 +88,11 @@ std::vector<TokenId> turn_to_keep(const ServedModel& model, std::vector<TokenId>
   if (turn.empty()) return {};
   const bool returned = turn.back() == harmony.return_;
   if (!returned && turn.back() != harmony.call) return {};
+  // With ignore_eos it may go on after its end.
+  const std::vector<TokenId> stops = harmony.stop_tokens();
+  const bool went_on = std::find_first_of(turn.begin(), turn.end() - 1, stops.begin(),
+                                          stops.end()) != turn.end() - 1;
+  if (went_on) return {};
   const std::vector<TokenId> assistant =
       model.tokenizer.encode(chat::role_name(chat::Role::kAssistant));
   if (!following(turn, harmony.start, assistant).all) return {};

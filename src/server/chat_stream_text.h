@@ -39,9 +39,10 @@ inline void read_logprobs(const Json& choice, ChatText& text) {
   }
 }
 
-inline ChatText whole_text(const std::string& body) {
+inline ChatText whole_text(const std::string& body, size_t index = 0) {
   const Json json = parsed(body);
-  const Json& choice = json.find("choices")->as_array().at(0);
+  const Json& choice = json.find("choices")->as_array().at(index);
+  EXPECT_EQ(choice.integer("index"), static_cast<int64_t>(index));
   const Json& message = *choice.find("message");
   ChatText text;
   text.content = message.string("content").value_or("");
@@ -75,8 +76,9 @@ inline void add_calls(const Json& calls, ChatText& text) {
   }
 }
 
-inline ChatText streamed_text(const std::string& body) {
+inline ChatText streamed_text(const std::string& body, size_t index = 0) {
   ChatText text;
+  bool begun = false;
   const std::vector<std::string> events = events_of(body);
   EXPECT_FALSE(events.empty());
   if (events.empty()) return text;
@@ -87,9 +89,12 @@ inline ChatText streamed_text(const std::string& body) {
     read_usage(json, text);
     const Json::Array& choices = json.find("choices")->as_array();
     if (choices.empty()) continue;
+    EXPECT_EQ(choices.size(), 1u);
+    if (choices[0].integer("index") != static_cast<int64_t>(index)) continue;
     EXPECT_EQ(text.finish_reason, "") << "a delta after the end";
     const Json& delta = *choices[0].find("delta");
-    EXPECT_EQ(delta.find("role") != nullptr, i == 0);
+    EXPECT_EQ(delta.find("role") != nullptr, !begun);
+    begun = true;
     text.content += delta.string("content").value_or("");
     text.reasoning += delta.string("reasoning_content").value_or("");
     if (const Json* calls = delta.find("tool_calls")) add_calls(*calls, text);

@@ -1,9 +1,10 @@
 #include "server/completion_answer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-#include "server/chat_answer.h"
+#include "server/chat_choice.h"
 #include "server/sse_event.h"
 
 namespace pelton::server {
@@ -62,8 +63,20 @@ void CompletionAnswer::end(size_t index, const engine::StreamEnd& end) {
   const bool by_length =
       end.reason == engine::FinishReason::kLength && !choice.stop_filter.stopped();
   choice.finish_reason = by_length ? "length" : "stop";
-  usage_.prompt_tokens += end.prompt_tokens;
-  usage_.cached_tokens += end.cached_tokens;
+  choice.prompt_tokens = end.prompt_tokens;
+  choice.cached_tokens = end.cached_tokens;
+}
+
+// Each prompt once; the choice that found least of it in the cache had it computed.
+void CompletionAnswer::count_prompts() {
+  for (size_t i = 0; i < choices_.size(); i += options_.choices_per_prompt) {
+    int cached = choices_[i].cached_tokens;
+    for (size_t j = i; j < i + options_.choices_per_prompt; ++j) {
+      cached = std::min(cached, choices_[j].cached_tokens);
+    }
+    usage_.prompt_tokens += choices_[i].prompt_tokens;
+    usage_.cached_tokens += cached;
+  }
 }
 
 api::CompletionChoice CompletionAnswer::take(size_t index) {
@@ -90,6 +103,7 @@ void CompletionAnswer::take_events(std::string& out) {
 
 void CompletionAnswer::take_last_events(std::string& out) {
   take_events(out);
+  count_prompts();
   if (options_.include_usage) {
     append_sse_event(out, [&](std::string& json) { chunks_.usage(usage_, json); });
   }
@@ -99,6 +113,7 @@ void CompletionAnswer::take_last_events(std::string& out) {
 std::string CompletionAnswer::whole_body() {
   std::vector<api::CompletionChoice> choices;
   for (size_t i = 0; i < choices_.size(); ++i) choices.push_back(take(i));
+  count_prompts();
   return api::completion_answer_body(options_.head, choices, usage_);
 }
 

@@ -19,6 +19,7 @@ class CompletionAnswer final : public Answer {
   struct Options {
     api::CompletionAnswerHead head;
     size_t choice_count = 1;
+    size_t choices_per_prompt = 1;  // these follow each other
     std::vector<std::string> stop;
     StopFilter::StopText stop_text = StopFilter::StopText::kCut;
     bool logprobs = false;
@@ -52,11 +53,15 @@ class CompletionAnswer final : public Answer {
     size_t logprobs_offset = 0;                // where the first of them begins
     std::string_view finish_reason;
     bool finish_sent = false;
+    int prompt_tokens = 0;
+    int cached_tokens = 0;
   };
 
   void add(Choice& choice, std::string_view text);
   void release_logprobs(Choice& choice, size_t end);
   api::CompletionChoice take(size_t index);
+
+  void count_prompts();
 
   const ServedModel& model_;
   const Options options_;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "api/completion_request.h"
+#include "base/random.h"
 #include "server/completion_answer.h"
 #include "server/generation.h"
 #include "server/generation_request.h"
@@ -31,7 +32,7 @@ Result<std::vector<TokenId>> tokens_of(const api::Prompt& prompt, const ServedMo
   return ids;
 }
 
-// One stream for each prompt, or the answer that says why not. Streams already running are
+// n streams for each prompt, or the answer that says why not. Streams already running are
 // cancelled as they go.
 std::variant<std::vector<engine::TokenStream>, api::ApiError> submit_all(
     const api::CompletionRequest& request, const ServedModel& model, const Call& call,
@@ -46,15 +47,16 @@ std::variant<std::vector<engine::TokenStream>, api::ApiError> submit_all(
                                     .prompt_field = "prompt",
                                     .tenant = call.tenant,
                                     .logprobs = request.logprobs,
-                                    .seed_if_none = seed_if_none + i});
+                                    .seed_if_none = base::random_bits(seed_if_none, i)});
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
     requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
   }
   std::vector<engine::TokenStream> streams;
   for (request::GenerationRequest& one : requests) {
-    Result<engine::TokenStream> stream = model.engine.submit(std::move(one));
-    if (!stream.ok()) return api::api_error(stream.error());
-    streams.push_back(std::move(stream).value());
+    Result<std::vector<engine::TokenStream>> answers =
+        model.engine.submit_answers(std::move(one), request.generation.n);
+    if (!answers.ok()) return api::api_error(answers.error());
+    for (engine::TokenStream& stream : *answers) streams.push_back(std::move(stream));
   }
   return streams;
 }
@@ -79,7 +81,8 @@ void Server::answer_completion(Call call) {
       .head = {.id = id,
                .created = clock_.unix_ms() / 1000,
                .model = request.model.empty() ? model->id : request.model},
-      .choice_count = request.prompts.size(),
+      .choice_count = request.prompts.size() * static_cast<size_t>(fields.n),
+      .choices_per_prompt = static_cast<size_t>(fields.n),
       .stop = fields.stop,
       .stop_text = fields.include_stop ? StopFilter::StopText::kKept : StopFilter::StopText::kCut,
       .logprobs = request.logprobs >= 0,

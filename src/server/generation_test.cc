@@ -106,7 +106,7 @@ void start(ServerHouse& house, const std::shared_ptr<ScriptedExchange>& exchange
   Result<engine::TokenStream> stream = house.engine().submit(std::move(request));
   ASSERT_TRUE(stream.ok());
   ChatAnswer::Options options;
-  options.stream = mode == Generation::Mode::kStream;
+  options.choice.stream = mode == Generation::Mode::kStream;
   options.head.id = "chatcmpl-1";
   Generation::Parts parts{.id = "chatcmpl-1",
                           .call = {.request = {}, .exchange = exchange, .headers = {}},

@@ -192,6 +192,39 @@ TEST(Server, SamplesAsTheModelSaysWhereTheRequestDoesNot) {
   EXPECT_FLOAT_EQ(seen[1].repetition_penalty, 1.0f);
 }
 
+TEST(Server, SeveralAnswersToOnePrompt) {
+  ServerHouse house(kScript, {});
+  const ChatText one = ask(house, "hi", "");
+  const net::HttpResponse whole = house.post("/v1/chat/completions", chat("hi", R"("n":3)"));
+  const net::HttpResponse streamed =
+      house.post("/v1/chat/completions",
+                 chat("hi", R"("n":3,"stream":true,"stream_options":{"include_usage":true})"));
+  EXPECT_EQ(parsed(whole.body).find("choices")->as_array().size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    ChatText text = whole_text(whole.body, i);
+    EXPECT_EQ(streamed_text(streamed.body, i), text);
+    EXPECT_EQ(text.completion_tokens, 3 * one.completion_tokens);
+    EXPECT_EQ(text.content, one.content);
+    EXPECT_EQ(text.finish_reason, "stop");
+  }
+  const auto prompt_tokens = [](const net::HttpResponse& response) {
+    return parsed(response.body).find("usage")->integer("prompt_tokens");
+  };
+  EXPECT_EQ(prompt_tokens(whole),
+            prompt_tokens(house.post("/v1/chat/completions", chat("hi", ""))));
+
+  const net::HttpResponse plain =
+      house.post("/v1/completions", R"({"prompt":["raw prompt","hi"],"n":2,"max_tokens":100})");
+  const Json::Array choices = parsed(plain.body).find("choices")->as_array();
+  ASSERT_EQ(choices.size(), 4u);
+  EXPECT_EQ(choices[0].string("text"), "text END more");
+  EXPECT_EQ(choices[1].string("text"), choices[0].string("text"));
+  EXPECT_EQ(choices[3].string("text"), choices[2].string("text"));
+  EXPECT_NE(choices[2].string("text"), choices[0].string("text"));
+  EXPECT_EQ(prompt_tokens(plain), 12);  // each prompt once
+  EXPECT_EQ(house.post("/v1/completions", R"({"prompt":["a","b"],"n":65})").status, 400);
+}
+
 TEST(Server, PlainCompletions) {
   ServerHouse house(kScript, {});
   const auto choices = [&](const std::string& body) {
