@@ -63,8 +63,8 @@ class Engine::Loop {
   struct Reader {
     std::shared_ptr<TokenStream::State> stream;
     std::string request_id;
-    int queued_tokens = 0;  // of the prompt, for the first of several answers only
-    bool was_admitted = false;
+    int queued_tokens = 0;        // of the prompt, for the first of several answers only
+    bool has_left_queue = false;  // had a seat, or ended without
   };
 
   void run();
@@ -209,10 +209,11 @@ void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
 
 void Engine::Loop::refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error) {
   for (size_t i = 0; i < arrival.streams.size(); ++i) {
+    inbox_.note_left_queue(i == 0 ? prompt_tokens : 0);
     arrival.streams[i]->put(
         std::nullopt,
         StreamEnd{.reason = FinishReason::kError, .prompt_tokens = prompt_tokens, .error = error});
-    inbox_.note_ended({.was_admitted = false, .prompt_tokens = i == 0 ? prompt_tokens : 0});
+    inbox_.note_ended();
   }
 }
 
@@ -225,22 +226,24 @@ void Engine::Loop::drop_cancelled() {
   }
 }
 
-// Counted before they are told: a reader who has seen a token finds it in the numbers.
+// Counted before they are told: a reader who has seen a token finds it in the books.
 void Engine::Loop::emit() {
   scheduler_.take_events(events_);
   for (const Scheduler::Event& event : events_) count(event);
   publish_stats();
+  publish_ledger();
   for (Scheduler::Event& event : events_) emit(std::move(event));
 }
 
 void Engine::Loop::count(const Scheduler::Event& event) {
   if (event.token) ++counted_.output_tokens;
-  if (event.seating != Scheduler::Event::Seating::kSeated) return;
+  const bool is_seated = event.seating == Scheduler::Event::Seating::kSeated;
+  if (!is_seated && !event.end) return;
   Reader& reader = readers_.at(event.id);
-  if (reader.was_admitted) return;
-  reader.was_admitted = true;
-  inbox_.note_admitted(reader.queued_tokens);
-  counted_.prompt_tokens += reader.queued_tokens;
+  if (reader.has_left_queue) return;
+  reader.has_left_queue = true;
+  inbox_.note_left_queue(reader.queued_tokens);
+  if (is_seated) counted_.prompt_tokens += reader.queued_tokens;
 }
 
 void Engine::Loop::emit(Scheduler::Event event) {
@@ -258,7 +261,7 @@ void Engine::Loop::emit(Scheduler::Event event) {
   if (ended) end = *std::move(event.end);
   if (event.token || ended) reader.stream->put(std::move(event.token), std::move(end));
   if (ended) {
-    inbox_.note_ended({.was_admitted = reader.was_admitted, .prompt_tokens = reader.queued_tokens});
+    inbox_.note_ended();
     readers_.erase(found);
   }
 }
@@ -274,7 +277,8 @@ void Engine::Loop::publish_stats() {
   stats.queued_tokens = queued.tokens;
   stats.full_blocks_used = scheduler_.full_blocks_used();
   stats.window_blocks_used = scheduler_.window_blocks_used();
-  stats.preemptions = counters.preemptions_recompute + counters.preemptions_swap;
+  stats.preemptions =
+      counters.preemptions_recompute + counters.preemptions_swap + counters.preemptions_costless;
   stats.prefix_tokens_asked = counters.prompt_tokens;
   stats.prefix_tokens_found = counters.prompt_tokens_cached;
   stats.scheduler = counters;

@@ -46,18 +46,14 @@ Inbox::Delivery Inbox::deliver() {
   return {.arrivals = std::exchange(arrivals_, {}), .stop = stopping_};
 }
 
-void Inbox::note_admitted(int prompt_tokens) {
+void Inbox::note_left_queue(int prompt_tokens) {
   std::lock_guard lock(mutex_);
   --queued_;
   queued_tokens_ -= prompt_tokens;
 }
 
-void Inbox::note_ended(const Ended& ended) {
+void Inbox::note_ended() {
   std::lock_guard lock(mutex_);
-  if (!ended.was_admitted) {
-    --queued_;
-    queued_tokens_ -= ended.prompt_tokens;
-  }
   if (--live_ == 0) all_ended_.notify_all();
 }
 

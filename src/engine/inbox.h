@@ -42,13 +42,10 @@ class Inbox {
   Delivery take();
   Delivery wait();
 
-  // Engine thread. One accepted answer has had a seat for the first time; one has ended.
-  void note_admitted(int prompt_tokens);
-  struct Ended {
-    bool was_admitted = false;
-    int prompt_tokens = 0;
-  };
-  void note_ended(const Ended& ended);
+  // Engine thread. One accepted answer has had a seat for the first time, or will never have one;
+  // one has ended, and its reader knows.
+  void note_left_queue(int prompt_tokens);
+  void note_ended();
 
   struct Queued {
     int requests = 0;

@@ -15,6 +15,7 @@ struct SchedulerCounters {
 
   int64_t preemptions_recompute = 0;  // blocks returned
   int64_t preemptions_swap = 0;       // blocks copied out
+  int64_t preemptions_costless = 0;   // the last token was on its way
   int64_t tokens_lost = 0;            // computed, and thrown away by preemptions
 
   // Copies of blocks of either group: out to the host; back from it, hits of others included; and

@@ -39,7 +39,7 @@ void Scheduler::preempt(Sequence& sequence) {
     swap_out(sequence);
     ++counters_.preemptions_swap;
   } else {
-    ++counters_.preemptions_recompute;
+    ++(will_end ? counters_.preemptions_costless : counters_.preemptions_recompute);
     counters_.tokens_lost += will_end ? 0 : sequence.computed;
   }
   leave_seat(sequence);

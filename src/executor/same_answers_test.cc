@@ -96,9 +96,13 @@ class SameAnswers : public testing::Test {
     return options;
   }
 
-  // So many full blocks, and window blocks for what may run.
+  // The bytes of so many full blocks, and of window blocks for what may run.
   static LocalExecutor::Options short_of_blocks(LocalExecutor::Options options, int full_blocks) {
-    const auto ample = cost_model::footprint(*checkpoint_, *LocalExecutor::memory_request(options));
+    LocalExecutor::Options uncached = options;
+    uncached.prefix_cache = false;
+    uncached.swap_bytes = 0;
+    const auto ample =
+        cost_model::footprint(*checkpoint_, *LocalExecutor::memory_request(uncached));
     CHECK(ample.ok(), ample.ok() ? "" : ample.error().message);
     options.kv_bytes = ample->kv.full_block_bytes * full_blocks + ample->kv.window_bytes();
     return options;
