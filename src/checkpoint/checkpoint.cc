@@ -12,6 +12,7 @@
 #include "checkpoint/gguf_names.h"
 #include "checkpoint/original_layout.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/tiled_tensor.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -119,12 +120,37 @@ Result<void> Checkpoint::map_file(const std::string& name) {
   const std::string path = folder_ + "/" + name;
   TRY_ASSIGN(base::MappedFile file, map_regular_file(path));
   TRY_ASSIGN(std::vector<StoredTensor> stored, parse_safetensors(file.bytes(), path));
+  bool has_tiles = false;
   for (StoredTensor& tensor : stored) {
     const auto bytes = file.bytes().subspan(tensor.begin, tensor.end - tensor.begin);
+    if (std::optional<TiledTensor> tiled = tiled_tensor(tensor.name, tensor.dtype, tensor.shape)) {
+      has_tiles = true;
+      TRY(add(tiled->name, path, {tiled->dtype, std::move(tiled->shape), bytes}));
+      continue;
+    }
     TRY(add(tensor.name, path,
             {tensor.dtype, std::move(tensor.shape), aligned(bytes, tensor.dtype)}));
   }
+  if (has_tiles) TRY(note_tiles(file));
   files_.push_back(std::move(file));
+  return {};
+}
+
+// A file of tiles says how it was made, and how it is to be used.
+Result<void> Checkpoint::note_tiles(const base::MappedFile& file) {
+  const std::string version = safetensors_metadata(file.bytes(), kTilesVersionKey);
+  if (version != kTilesVersion) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{}: holds tiles of version {}; this program reads version {}; make "
+                             "it anew with pelton pack",
+                             file.path(), shown(version), kTilesVersion)};
+  }
+  const std::string activations = safetensors_metadata(file.bytes(), kActivationsKey);
+  if (activations != "int8" && activations != "int16") {
+    return bad(file.path(), fmt::format("__metadata__ {} must be int8 or int16, found {}",
+                                        kActivationsKey, shown(activations)));
+  }
+  activation_bits_ = activations == "int8" ? 8 : 16;
   return {};
 }
 
@@ -319,6 +345,8 @@ void Checkpoint::find_weight_layout() {
     weight_layout_ = has(experts + "gate_up_exps") ? WeightLayout::kGgufFused : WeightLayout::kGguf;
   } else if (has(experts + "gate_up_proj")) {
     weight_layout_ = WeightLayout::kBf16;
+  } else if (has(experts + "gate_up.weight")) {
+    weight_layout_ = WeightLayout::kTiled;
   }
 }
 

@@ -33,6 +33,8 @@ class Checkpoint {
   const ModelConfig& config() const { return config_; }
   LayoutKind layout() const { return layout_.kind; }
   WeightLayout weight_layout() const { return weight_layout_; }
+  // What tiled weights are to be multiplied with: activations of 8 or 16 bits; 0 for other weights.
+  int activation_bits() const { return activation_bits_; }
   // Where a tokenizer.json may be, best first.
   const std::vector<std::string>& text_folders() const { return layout_.text_folders; }
 
@@ -71,6 +73,7 @@ class Checkpoint {
   Result<GgufMetadata> map_gguf(const std::string& path);
   Result<void> check_parts(const std::vector<GgufMetadata>& parts, size_t tensor_count) const;
   std::span<const uint8_t> aligned(std::span<const uint8_t> bytes, tensor::DType dtype);
+  Result<void> note_tiles(const base::MappedFile& file);
   Result<void> add(const std::string& stored_name, const std::string& path,
                    tensor::TensorView view);
   Result<void> add_view(const std::string& name, const std::string& path, tensor::TensorView view);
@@ -80,6 +83,7 @@ class Checkpoint {
   std::string folder_;
   Layout layout_;
   WeightLayout weight_layout_ = WeightLayout::kMxfp4;
+  int activation_bits_ = 0;
   std::optional<GgufMetadata> gguf_;  // of the first part
   ModelConfig config_;
   std::vector<base::MappedFile> files_;

@@ -22,15 +22,17 @@ class List {
   bool gguf() const {
     return layout_ == WeightLayout::kGguf || layout_ == WeightLayout::kGgufFused;
   }
+  bool tiled() const { return layout_ == WeightLayout::kTiled; }
   void vector(std::string name, std::vector<int64_t> shape, TensorKind kind) {
-    if (!gguf()) return bf16(std::move(name), std::move(shape), kind);
+    if (!gguf() && !tiled()) return bf16(std::move(name), std::move(shape), kind);
     tensors_.push_back(
         {std::move(name), DType::kF32, std::move(shape), kind, false, AllowedTypes::kVector});
   }
   void matrix(std::string name, std::vector<int64_t> shape, TensorKind kind) {
     bf16(std::move(name), std::move(shape), kind);
-    if (!gguf()) return;
+    if (!gguf() && !tiled()) return;
     tensors_.back().allowed = AllowedTypes::kMatrix;
+    if (tiled()) return;
     if (kind == TensorKind::kRouter) tensors_.back().dtype = DType::kF32;
   }
   // Rows of all experts, as GGUF has them, and their biases.
@@ -42,6 +44,15 @@ class List {
                         TensorKind::kExperts,
                         false,
                         AllowedTypes::kExperts});
+  }
+  void tiles(const std::string& name, int64_t experts, int64_t rows, int64_t columns) {
+    vector(name + ".bias", {experts, rows}, TensorKind::kExperts);
+    tensors_.push_back({name + ".weight",
+                        DType::kMxfp4Tiles,
+                        {experts, rows, columns},
+                        TensorKind::kExperts,
+                        false,
+                        AllowedTypes::kTiledExperts});
   }
   void experts(const std::string& mlp, int64_t count, int64_t inner, int64_t hidden) {
     const std::string name = mlp + "experts.";
@@ -67,6 +78,10 @@ class List {
         rows(name + "gate_up_exps", count, 2 * inner, hidden);
         rows(name + "down_exps", count, hidden, inner);
         return;
+      case WeightLayout::kTiled:
+        tiles(name + "gate_up", count, 2 * inner, hidden);
+        tiles(name + "down", count, hidden, inner);
+        return;
     }
   }
   void bf16(std::string name, std::vector<int64_t> shape, TensorKind kind) {
@@ -88,6 +103,16 @@ class List {
   std::vector<ExpectedTensor> tensors_;
 };
 
+void add_queries_keys_values(List& list, const std::string& attention, int64_t q, int64_t kv,
+                             int64_t hidden) {
+  list.vector(attention + "q_proj.bias", {q}, TensorKind::kAttention);
+  list.vector(attention + "k_proj.bias", {kv}, TensorKind::kAttention);
+  list.vector(attention + "v_proj.bias", {kv}, TensorKind::kAttention);
+  list.matrix(attention + "q_proj.weight", {q, hidden}, TensorKind::kAttention);
+  list.matrix(attention + "k_proj.weight", {kv, hidden}, TensorKind::kAttention);
+  list.matrix(attention + "v_proj.weight", {kv, hidden}, TensorKind::kAttention);
+}
+
 void add_layer(List& list, const ModelConfig& config, const std::string& layer) {
   const int64_t hidden = config.hidden_size;
   const int64_t inner = config.intermediate_size;
@@ -99,12 +124,12 @@ void add_layer(List& list, const ModelConfig& config, const std::string& layer) 
   list.vector(layer + "input_layernorm.weight", {hidden}, TensorKind::kNorms);
   list.vector(attention + "o_proj.bias", {hidden}, TensorKind::kAttention);
   list.matrix(attention + "o_proj.weight", {hidden, q}, TensorKind::kAttention);
-  list.vector(attention + "q_proj.bias", {q}, TensorKind::kAttention);
-  list.vector(attention + "k_proj.bias", {kv}, TensorKind::kAttention);
-  list.vector(attention + "v_proj.bias", {kv}, TensorKind::kAttention);
-  list.matrix(attention + "q_proj.weight", {q, hidden}, TensorKind::kAttention);
-  list.matrix(attention + "k_proj.weight", {kv, hidden}, TensorKind::kAttention);
-  list.matrix(attention + "v_proj.weight", {kv, hidden}, TensorKind::kAttention);
+  if (list.tiled()) {
+    list.vector(attention + "qkv_proj.bias", {q + 2 * kv}, TensorKind::kAttention);
+    list.matrix(attention + "qkv_proj.weight", {q + 2 * kv, hidden}, TensorKind::kAttention);
+  } else {
+    add_queries_keys_values(list, attention, q, kv, hidden);
+  }
   list.vector(attention + "sinks", {config.head_count}, TensorKind::kAttention);
   list.vector(mlp + "router.bias", {experts}, TensorKind::kRouter);
   list.matrix(mlp + "router.weight", {experts, hidden}, TensorKind::kRouter);
@@ -122,9 +147,11 @@ bool ExpectedTensor::allows(DType type) const {
     case AllowedTypes::kVector:
       return plain;
     case AllowedTypes::kMatrix:
-      return plain || type == DType::kQ8_0;
+      return plain || type == DType::kQ8_0 || type == DType::kInt8Tiles;
     case AllowedTypes::kExperts:
-      return plain || tensor::is_block_type(type);
+      return plain || type == DType::kQ8_0 || type == DType::kMxfp4;
+    case AllowedTypes::kTiledExperts:
+      return type == DType::kMxfp4Tiles;
   }
   return false;
 }

@@ -21,10 +21,11 @@ enum class WeightLayout {
   kBf16,       // all bf16, experts (experts, columns, rows), as transformers writes them
   kGguf,       // gate_exps, up_exps, down_exps of any type, vectors float32
   kGgufFused,  // the same with gate_up_exps
+  kTiled,      // Pelton's own (layers/pack_weights.h): tiles, queries, keys and values in one
 };
 
 // Which types will do.
-enum class AllowedTypes { kExact, kVector, kMatrix, kExperts };
+enum class AllowedTypes { kExact, kVector, kMatrix, kExperts, kTiledExperts };
 
 struct ExpectedTensor {
   std::string name;

@@ -311,11 +311,31 @@ Result<std::vector<StoredTensor>> parse_safetensors(std::span<const uint8_t> fil
   return tensors;
 }
 
+std::string safetensors_metadata(std::span<const uint8_t> file, std::string_view name) {
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
+  constexpr uint64_t kOwnHeaderBytesMax = 16 << 20;  // far more than any file of ours has
+  if (header_bytes > kOwnHeaderBytesMax) return {};
+  const Result<Json> header = Json::parse(std::string_view(
+      reinterpret_cast<const char*>(file.data()) + kLengthWordBytes, header_bytes));
+  if (!header.ok()) return {};
+  const Json* metadata = header->find("__metadata__");
+  const Json* value = metadata != nullptr ? metadata->find(name) : nullptr;
+  return value != nullptr && value->is_string() ? value->as_string() : std::string();
+}
+
 std::string safetensors_header(std::span<const PlannedTensor> tensors) {
+  return safetensors_header(tensors, {{"format", "pt"}}, 8);
+}
+
+std::string safetensors_header(std::span<const PlannedTensor> tensors, const Metadata& metadata,
+                               size_t alignment) {
   std::string json;
   base::JsonWriter writer(json);
   writer.begin_object();
-  writer.key("__metadata__").begin_object().key("format").string("pt").end_object();
+  writer.key("__metadata__").begin_object();
+  for (const auto& [name, value] : metadata) writer.key(name).string(value);
+  writer.end_object();
   int64_t offset = 0;
   for (const PlannedTensor& tensor : tensors) {
     int64_t bytes = static_cast<int64_t>(tensor::dtype_bytes(tensor.dtype));
@@ -332,7 +352,8 @@ std::string safetensors_header(std::span<const PlannedTensor> tensors) {
     offset += bytes;
   }
   writer.end_object();
-  json.append((8 - json.size() % 8) % 8, ' ');
+  const size_t bytes = kLengthWordBytes + json.size();
+  json.append((alignment - bytes % alignment) % alignment, ' ');
   const uint64_t length = json.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + json;
 }

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -35,6 +36,10 @@ struct StoredTensor {
 Result<std::vector<StoredTensor>> parse_safetensors(std::span<const uint8_t> file,
                                                     const std::string& path);
 
+// The text of that name in the header's __metadata__; empty where there is none, or the header is
+// too large to be one of ours. The file has been parsed before.
+std::string safetensors_metadata(std::span<const uint8_t> file, std::string_view name);
+
 // What is to stand in a file, in this order.
 struct PlannedTensor {
   std::string name;
@@ -42,8 +47,12 @@ struct PlannedTensor {
   std::vector<int64_t> shape;
 };
 
-// The bytes in front of the tensors: length word and header, padded to a multiple of 8. The tensors
-// follow in order without gaps.
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+// The bytes in front of the tensors: length word and header, padded to a multiple of `alignment`,
+// itself one of 8. The tensors follow in order without gaps.
 std::string safetensors_header(std::span<const PlannedTensor> tensors);
+std::string safetensors_header(std::span<const PlannedTensor> tensors, const Metadata& metadata,
+                               size_t alignment);
 
 }  // namespace pelton::checkpoint

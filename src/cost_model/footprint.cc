@@ -36,7 +36,7 @@ int64_t& group_of(Weights& weights, TensorKind kind) {
 // and the biases of fused gate and up rows once more, taken apart.
 int copies(const ExpectedTensor& tensor) {
   if (tensor.name.ends_with("gate_up_exps_bias")) return 2;
-  return tensor.shape.size() == 1 || tensor.name.ends_with("_bias") ? 1 : 0;
+  return tensor.shape.size() == 1 || tensor.name.ends_with("bias") ? 1 : 0;
 }
 
 Weights count_weights(const std::vector<ExpectedTensor>& tensors) {
@@ -51,8 +51,30 @@ Weights count_weights(const std::vector<ExpectedTensor>& tensors) {
   return weights;
 }
 
+// How a checkpoint's matrices are multiplied, where they are tiled.
+struct Tiles {
+  bool used = false;
+  int activation_bits = 0;
+};
+
+// What kernels/cpu/tile_kernels keeps: activations quantised, tiles spread out, outputs.
+int64_t tile_bytes(const ModelConfig& config, const MemoryRequest& request, int activation_bits) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t inner = config.intermediate_size;
+  const int64_t widest = std::max({hidden, inner, int64_t{config.head_count} * config.head_size});
+  const int64_t assignments = int64_t{request.batch_tokens_max} * config.experts_per_token;
+  const int64_t planes = activation_bits / 8;
+  constexpr int64_t kRowViewBytes = 24;
+  const auto quantised = [&](int64_t elements) {  // values, their sums, scales
+    return elements * planes + elements / 32 * 4 * (planes + 1);
+  };
+  const int64_t of_thread = 2 * 16 * widest + kFloatBytes * 64 * request.batch_tokens_max;
+  return request.threads * of_thread + quantised(request.batch_tokens_max * widest) +
+         quantised(assignments * inner) + assignments * (kRowViewBytes + kFloatBytes * hidden);
+}
+
 // As models/gpt_oss, layers and kernels allocate it; executor/local_executor CHECKs that it is so.
-Workspace count_workspace(const ModelConfig& config, const MemoryRequest& request) {
+Workspace count_workspace(const ModelConfig& config, const MemoryRequest& request, Tiles tiles) {
   const int64_t tokens = request.batch_tokens_max;
   const int64_t rows = request.sequences_max;
   const int64_t hidden = config.hidden_size;
@@ -73,10 +95,16 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
     constexpr int64_t kPointerBytes = 8;
     constexpr int64_t kIndexBytes = 4;
     const int64_t assignments = tokens * chosen;
-    space.kernels = kFloatBytes * (tokens * hidden + assignments * config.intermediate_size +
-                                   assignments * hidden) +
-                    kPointerBytes * (tokens + assignments) +
-                    kIndexBytes * (tokens + assignments + experts + 1 + 3 * experts);
+    const int64_t of_token = kPointerBytes + kIndexBytes;  // a row's place and its sequence
+    space.kernels = tokens * of_token;
+    const int64_t grouping = kIndexBytes * (assignments + experts + 1 + 3 * experts);
+    if (tiles.used) {
+      space.kernels += grouping + tile_bytes(config, request, tiles.activation_bits);
+    } else {
+      space.kernels += grouping + kPointerBytes * assignments +
+                       kFloatBytes * (tokens * hidden + assignments * config.intermediate_size +
+                                      assignments * hidden);
+    }
   }
   constexpr int64_t kSamplerBytes = 16;  // for each logit: sampling::Sampler::kBytesPerLogit
   space.sampling = kSamplerBytes * request.threads * config.vocab_size;
@@ -121,9 +149,9 @@ Result<int64_t> bytes_for_kv(const Footprint& so_far, const MemoryRequest& reque
 }
 
 Result<Footprint> add_up(const ModelConfig& config, const std::vector<ExpectedTensor>& tensors,
-                         const MemoryRequest& request) {
+                         const MemoryRequest& request, Tiles tiles) {
   Footprint footprint{.weights = count_weights(tensors),
-                      .workspace = count_workspace(config, request),
+                      .workspace = count_workspace(config, request, tiles),
                       .kv_formula = count_formula(config, request.kv_dtype),
                       .sequences_max = request.sequences_max,
                       .memory_bytes = request.memory_bytes};
@@ -160,12 +188,13 @@ Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint,
   for (ExpectedTensor& tensor : tensors) {
     tensor.dtype = checkpoint.tensors().find(tensor.name)->second.dtype;
   }
-  return add_up(checkpoint.config(), tensors, request);
+  const bool tiled = checkpoint.weight_layout() == checkpoint::WeightLayout::kTiled;
+  return add_up(checkpoint.config(), tensors, request, {tiled, checkpoint.activation_bits()});
 }
 
 Result<Footprint> footprint(const ModelConfig& config, const MemoryRequest& request) {
   return add_up(config, checkpoint::expected_tensors(config, checkpoint::WeightLayout::kMxfp4),
-                request);
+                request, {});
 }
 
 std::string log_line(const Footprint& footprint) {

@@ -150,6 +150,9 @@ struct ScratchShape {
   int inner = 0;  // of an expert
   int experts = 0;
   int experts_per_token = 0;
+  int widest = 0;      // the most columns that a matrix has
+  bool tiled = false;  // the experts' weights, and other matrices perhaps
+  Activations activations = Activations::kInt16;
 };
 
 class Kernels {

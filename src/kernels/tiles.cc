@@ -19,10 +19,6 @@ int64_t weight_bytes_of_block(Format format) {
   return format == Format::kInt8Tiles ? kTileRows * kBlock : kTileRows * kBlock / 2;
 }
 
-int64_t scale_bytes_of_block(Format format) {
-  return format == Format::kInt8Tiles ? kTileRows * 2 : kTileRows;
-}
-
 // One row of signed bytes and their float16 scales.
 struct Int8Row {
   std::vector<int8_t> values;
@@ -134,9 +130,10 @@ bool is_tiled(Format format) {
 }
 
 int64_t tile_bytes(Format format, int64_t cols) {
-  CHECK(is_tiled(format) && cols % kBlock == 0);
-  const int64_t block = weight_bytes_of_block(format) + scale_bytes_of_block(format);
-  return (cols / kBlock * block + 63) / 64 * 64;
+  CHECK(is_tiled(format));
+  return tensor::tile_bytes(format == Format::kInt8Tiles ? tensor::DType::kInt8Tiles
+                                                         : tensor::DType::kMxfp4Tiles,
+                            cols);
 }
 
 int64_t tiled_bytes(Format format, int64_t rows, int64_t cols) {

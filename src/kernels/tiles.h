@@ -14,13 +14,14 @@
 #include <cstdint>
 
 #include "kernels/weight_row.h"
+#include "tensor/dtype.h"
 
 namespace pelton::kernels {
 
-inline constexpr int kTileRows = 16;
+using tensor::kTileRows;
 
 bool is_tiled(Format format);
-int64_t tile_bytes(Format format, int64_t cols);
+int64_t tile_bytes(Format format, int64_t cols);  // tensor::tile_bytes
 // Of the whole matrix.
 int64_t tiled_bytes(Format format, int64_t rows, int64_t cols);
 

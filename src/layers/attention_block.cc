@@ -8,15 +8,12 @@ namespace pelton::layers {
 
 AttentionWorkspace::AttentionWorkspace(const checkpoint::ModelConfig& config, int tokens)
     : normed(size_t{1} * tokens * config.hidden_size),
-      q(size_t{1} * tokens * config.head_count * config.head_size),
-      k(size_t{1} * tokens * config.kv_head_count * config.head_size),
-      v(k.size()),
-      mixed(q.size()) {}
+      qkv(size_t{1} * tokens * (config.head_count + 2 * config.kv_head_count) * config.head_size),
+      mixed(size_t{1} * tokens * config.head_count * config.head_size) {}
 
 int64_t AttentionWorkspace::bytes() const {
-  return static_cast<int64_t>(
-      (normed.capacity() + q.capacity() + k.capacity() + v.capacity() + mixed.capacity()) *
-      sizeof(float));
+  return static_cast<int64_t>((normed.capacity() + qkv.capacity() + mixed.capacity()) *
+                              sizeof(float));
 }
 
 Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkpoint, int layer) {
@@ -31,12 +28,18 @@ Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkp
   block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);
   TRY_ASSIGN(block.norm_,
              load_vector(checkpoint, prefix + "input_layernorm.weight", hidden, block.vectors_));
-  TRY_ASSIGN(block.q_,
-             load_linear(checkpoint, prefix + "self_attn.q_proj", q_rows, hidden, block.vectors_));
-  TRY_ASSIGN(block.k_,
-             load_linear(checkpoint, prefix + "self_attn.k_proj", kv_rows, hidden, block.vectors_));
-  TRY_ASSIGN(block.v_,
-             load_linear(checkpoint, prefix + "self_attn.v_proj", kv_rows, hidden, block.vectors_));
+  const std::string attention = prefix + "self_attn.";
+  if (checkpoint.has(attention + "qkv_proj.weight")) {
+    TRY_ASSIGN(block.qkv_, load_linear(checkpoint, attention + "qkv_proj", q_rows + 2 * kv_rows,
+                                       hidden, block.vectors_));
+  } else {
+    TRY_ASSIGN(block.q_,
+               load_linear(checkpoint, attention + "q_proj", q_rows, hidden, block.vectors_));
+    TRY_ASSIGN(block.k_,
+               load_linear(checkpoint, attention + "k_proj", kv_rows, hidden, block.vectors_));
+    TRY_ASSIGN(block.v_,
+               load_linear(checkpoint, attention + "v_proj", kv_rows, hidden, block.vectors_));
+  }
   TRY_ASSIGN(block.o_,
              load_linear(checkpoint, prefix + "self_attn.o_proj", hidden, q_rows, block.vectors_));
   block.shape_ = {.heads = config.head_count,
@@ -56,23 +59,32 @@ void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, co
   using Output = kernels::Kernels::Output;
   const int sequence_count = static_cast<int>(sequences.size());
   kernels.rms_norm(workspace.normed.data(), x, norm_, tokens, hidden_, epsilon_);
-  kernels.linear(workspace.q.data(), workspace.normed.data(), q_, tokens, Output::kOverwrite);
-  kernels.linear(workspace.k.data(), workspace.normed.data(), k_, tokens, Output::kOverwrite);
-  kernels.linear(workspace.v.data(), workspace.normed.data(), v_, tokens, Output::kOverwrite);
-  kernels.rotate(workspace.q.data(), q_.weight.rows, cos_sin, tokens, shape_.heads,
-                 shape_.head_size);
-  kernels.rotate(workspace.k.data(), k_.weight.rows, cos_sin, tokens, shape_.kv_heads,
-                 shape_.head_size);
-  kernels.store_kv(cache, workspace.k.data(), workspace.v.data(), k_.weight.rows, sequences.data(),
-                   sequence_count);
-  kernels.attention(workspace.mixed.data(), workspace.q.data(), q_.weight.rows, cache, shape_,
-                    sequences.data(), sequence_count);
+  const int64_t q_count = int64_t{shape_.heads} * shape_.head_size;
+  const int64_t kv_count = int64_t{shape_.kv_heads} * shape_.head_size;
+  const bool fused = qkv_.weight.data != nullptr;
+  float* const q = workspace.qkv.data();
+  float* const k = q + (fused ? q_count : tokens * q_count);
+  float* const v = k + (fused ? kv_count : tokens * kv_count);
+  const int64_t q_stride = fused ? qkv_.weight.rows : q_count;
+  const int64_t kv_stride = fused ? qkv_.weight.rows : kv_count;
+  if (fused) {
+    kernels.linear(q, workspace.normed.data(), qkv_, tokens, Output::kOverwrite);
+  } else {
+    kernels.linear(q, workspace.normed.data(), q_, tokens, Output::kOverwrite);
+    kernels.linear(k, workspace.normed.data(), k_, tokens, Output::kOverwrite);
+    kernels.linear(v, workspace.normed.data(), v_, tokens, Output::kOverwrite);
+  }
+  kernels.rotate(q, q_stride, cos_sin, tokens, shape_.heads, shape_.head_size);
+  kernels.rotate(k, kv_stride, cos_sin, tokens, shape_.kv_heads, shape_.head_size);
+  kernels.store_kv(cache, k, v, kv_stride, sequences.data(), sequence_count);
+  kernels.attention(workspace.mixed.data(), q, q_stride, cache, shape_, sequences.data(),
+                    sequence_count);
   kernels.linear(x, workspace.mixed.data(), o_, tokens, Output::kAccumulate);
 }
 
 int64_t AttentionBlock::weight_bytes() const {
-  return matrix_bytes(q_.weight) + matrix_bytes(k_.weight) + matrix_bytes(v_.weight) +
-         matrix_bytes(o_.weight) + vectors_.bytes();
+  return matrix_bytes(qkv_.weight) + matrix_bytes(q_.weight) + matrix_bytes(k_.weight) +
+         matrix_bytes(v_.weight) + matrix_bytes(o_.weight) + vectors_.bytes();
 }
 
 }  // namespace pelton::layers

@@ -17,10 +17,9 @@ struct AttentionWorkspace {
   AttentionWorkspace(const checkpoint::ModelConfig& config, int tokens);
 
   std::vector<float> normed;  // (tokens, hidden)
-  std::vector<float> q;       // (tokens, heads * head_size)
-  std::vector<float> k;       // (tokens, kv_heads * head_size)
-  std::vector<float> v;
-  std::vector<float> mixed;  // (tokens, heads * head_size)
+  std::vector<float> qkv;     // (tokens, heads * head_size) and twice (tokens, kv_heads *
+                              // head_size), row by row or one after the other
+  std::vector<float> mixed;   // (tokens, heads * head_size)
 
   int64_t bytes() const;
 };
@@ -42,6 +41,7 @@ class AttentionBlock {
  private:
   FloatVectors vectors_;  // what the pointers below lead to
   const float* norm_ = nullptr;
+  kernels::Linear qkv_;  // all three, row by row; or, where the checkpoint has them apart:
   kernels::Linear q_;
   kernels::Linear k_;
   kernels::Linear v_;

@@ -33,9 +33,18 @@ std::optional<Format> row_format(DType dtype) {
       return Format::kQ8_0;
     case DType::kMxfp4:
       return Format::kMxfp4Blocks;
+    case DType::kInt8Tiles:
+      return Format::kInt8Tiles;
+    case DType::kMxfp4Tiles:
+      return Format::kMxfp4Tiles;
     default:
       return std::nullopt;
   }
+}
+
+kernels::Activations activations_of(const checkpoint::Checkpoint& checkpoint) {
+  return checkpoint.activation_bits() == 8 ? kernels::Activations::kInt8
+                                           : kernels::Activations::kInt16;
 }
 
 // Elements [begin, begin + count) as float32. Plain types only.
@@ -77,6 +86,9 @@ class ExpertLoader {
     } else if (checkpoint_.has(prefix_ + "gate_up_proj")) {
       TRY_ASSIGN(weights.gate, columns("gate_up_proj", 2 * inner, hidden));
       TRY_ASSIGN(weights.down, columns("down_proj", hidden, inner));
+    } else if (checkpoint_.has(prefix_ + "gate_up.weight")) {
+      TRY_ASSIGN(weights.gate, tiles("gate_up", 2 * inner, hidden));
+      TRY_ASSIGN(weights.down, tiles("down", hidden, inner));
     } else {
       TRY(load_rows(weights));
     }
@@ -109,6 +121,18 @@ class ExpertLoader {
                                   std::array<int64_t, 3>{sizes_.experts, cols, rows}));
     TRY_ASSIGN(experts.bias, bias(name, rows));
     experts.data = view.bytes.data();
+    return experts;
+  }
+
+  // `name`.weight (experts, rows, cols) and `name`.bias
+  Result<kernels::Experts> tiles(const std::string& name, int rows, int cols) {
+    kernels::Experts experts = shape(rows, cols, Format::kMxfp4Tiles);
+    TRY_ASSIGN(const TensorView view,
+               checkpoint_.tensor(prefix_ + name + ".weight", DType::kMxfp4Tiles,
+                                  std::array<int64_t, 3>{sizes_.experts, rows, cols}));
+    TRY_ASSIGN(experts.bias, vectors(prefix_ + name + ".bias", rows));
+    experts.data = view.bytes.data();
+    experts.activations = activations_of(checkpoint_);
     return experts;
   }
 
@@ -164,7 +188,11 @@ class ExpertLoader {
 
   // `name`_bias (experts, rows)
   Result<const float*> bias(const std::string& name, int64_t rows) {
-    const std::string full = prefix_ + name + "_bias";
+    return vectors(prefix_ + name + "_bias", rows);
+  }
+
+  // (experts, rows)
+  Result<const float*> vectors(const std::string& full, int64_t rows) {
     const std::array<int64_t, 2> shape{sizes_.experts, rows};
     TRY_ASSIGN(const TensorView view, checkpoint_.tensor(full, shape));
     float* out = keep_.add(shape[0] * shape[1]);
@@ -206,10 +234,10 @@ Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols) {
   TRY_ASSIGN(const TensorView view, checkpoint.tensor(name, std::array<int64_t, 2>{rows, cols}));
   const std::optional<Format> format = row_format(view.dtype);
-  if (!format || format == Format::kMxfp4Blocks) {
+  if (!format || format == Format::kMxfp4Blocks || format == Format::kMxfp4Tiles) {
     return unsupported(name, view.dtype, "F32, F16, BF16, Q8_0");
   }
-  return kernels::Matrix{view.bytes.data(), rows, cols, *format};
+  return kernels::Matrix{view.bytes.data(), rows, cols, *format, activations_of(checkpoint)};
 }
 
 Result<kernels::Linear> load_linear(const checkpoint::Checkpoint& checkpoint,

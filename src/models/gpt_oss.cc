@@ -30,6 +30,21 @@ Result<void> check_widths(const checkpoint::ModelConfig& config) {
   return {};
 }
 
+kernels::ScratchShape scratch_shape(const checkpoint::Checkpoint& checkpoint,
+                                    const GptOss::Options& options) {
+  const checkpoint::ModelConfig& config = checkpoint.config();
+  return {.tokens = options.batch_tokens_max,
+          .hidden = config.hidden_size,
+          .inner = config.intermediate_size,
+          .experts = config.expert_count,
+          .experts_per_token = config.experts_per_token,
+          .widest = std::max(
+              {config.hidden_size, config.intermediate_size, config.head_count * config.head_size}),
+          .tiled = checkpoint.weight_layout() == checkpoint::WeightLayout::kTiled,
+          .activations = checkpoint.activation_bits() == 8 ? kernels::Activations::kInt8
+                                                           : kernels::Activations::kInt16};
+}
+
 }  // namespace
 
 GptOss::GptOss(const checkpoint::ModelConfig& config, kernels::Kernels& kernels,
@@ -43,19 +58,14 @@ GptOss::GptOss(const checkpoint::ModelConfig& config, kernels::Kernels& kernels,
       x_(size_t{1} * options.batch_tokens_max * config.hidden_size),
       cos_sin_(size_t{1} * options.batch_tokens_max * config.head_size),
       head_in_(size_t{1} * options.logit_rows_max * config.hidden_size),
-      logits_(size_t{1} * options.logit_rows_max * config.vocab_size) {
-  kernels.reserve({.tokens = options.batch_tokens_max,
-                   .hidden = config.hidden_size,
-                   .inner = config.intermediate_size,
-                   .experts = config.expert_count,
-                   .experts_per_token = config.experts_per_token});
-}
+      logits_(size_t{1} * options.logit_rows_max * config.vocab_size) {}
 
 Result<std::unique_ptr<GptOss>> GptOss::load(const checkpoint::Checkpoint& checkpoint,
                                              kernels::Kernels& kernels, const Options& options) {
   const checkpoint::ModelConfig& config = checkpoint.config();
   TRY(check_widths(config));
   std::unique_ptr<GptOss> model(new GptOss(config, kernels, options));
+  kernels.reserve(scratch_shape(checkpoint, options));
   const int hidden = config.hidden_size;
   TRY_ASSIGN(model->embedding_, layers::load_matrix(checkpoint, "model.embed_tokens.weight",
                                                     config.vocab_size, hidden));

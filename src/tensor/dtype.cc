@@ -13,7 +13,7 @@ struct Row {
   size_t bytes;
 };
 
-constexpr std::array<Row, 13> kRows = {{{DType::kF32, "F32", 4},
+constexpr std::array<Row, 15> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kF16, "F16", 2},
                                         {DType::kBf16, "BF16", 2},
                                         {DType::kU8, "U8", 1},
@@ -25,12 +25,24 @@ constexpr std::array<Row, 13> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kBool, "BOOL", 1},
                                         {DType::kF8E4m3, "F8_E4M3", 1},
                                         {DType::kQ8_0, "Q8_0", kQ8_0BlockBytes},
-                                        {DType::kMxfp4, "MXFP4", kMxfp4BlockBytes}}};
+                                        {DType::kMxfp4, "MXFP4", kMxfp4BlockBytes},
+                                        {DType::kInt8Tiles, "INT8_TILES", kTileRows * 34},
+                                        {DType::kMxfp4Tiles, "MXFP4_TILES", kTileRows * 17}}};
 
 }  // namespace
 
 bool is_block_type(DType dtype) {
-  return dtype == DType::kQ8_0 || dtype == DType::kMxfp4;
+  return dtype == DType::kQ8_0 || dtype == DType::kMxfp4 || is_tiled(dtype);
+}
+
+bool is_tiled(DType dtype) {
+  return dtype == DType::kInt8Tiles || dtype == DType::kMxfp4Tiles;
+}
+
+int64_t tile_bytes(DType dtype, int64_t columns) {
+  CHECK(is_tiled(dtype) && columns % kBlockElements == 0);
+  const auto block = static_cast<int64_t>(kRows[static_cast<size_t>(dtype)].bytes);
+  return (columns / kBlockElements * block + 63) / 64 * 64;
 }
 
 size_t dtype_bytes(DType dtype) {
@@ -42,6 +54,7 @@ int64_t row_bytes(DType dtype, int64_t elements) {
   const auto bytes = static_cast<int64_t>(kRows[static_cast<size_t>(dtype)].bytes);
   if (!is_block_type(dtype)) return elements * bytes;
   CHECK(elements % kBlockElements == 0);
+  if (is_tiled(dtype)) return tile_bytes(dtype, elements) / kTileRows;
   return elements / kBlockElements * bytes;
 }
 

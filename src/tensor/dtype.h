@@ -24,14 +24,22 @@ enum class DType : uint8_t {
   kQ8_0,
   // An E8M0 scale, then 16 bytes of E2M1: low nibbles are elements 0 to 15, high ones 16 to 31.
   kMxfp4,
+  // Pelton's own: 16 rows interleaved in tiles, as the fast kernels read them (kernels/tiles.h).
+  kInt8Tiles,
+  kMxfp4Tiles,
 };
 
 inline constexpr int kBlockElements = 32;
 inline constexpr int kQ8_0BlockBytes = 34;
 inline constexpr int kMxfp4BlockBytes = 17;
+inline constexpr int kTileRows = 16;
 
-// Stored in blocks of kBlockElements: kQ8_0, kMxfp4.
+// Stored in blocks of kBlockElements: kQ8_0, kMxfp4 and the tiles.
 bool is_block_type(DType dtype);
+bool is_tiled(DType dtype);
+
+// Of one tile: 16 rows of `columns`, a multiple of kBlockElements, padded to 64 bytes.
+int64_t tile_bytes(DType dtype, int64_t columns);
 
 size_t dtype_bytes(DType dtype);  // of one element; no block type (CHECKed)
 // Of a row; a block type's has a multiple of kBlockElements (CHECKed).

@@ -306,8 +306,9 @@ class CpuKernels final : public Kernels {
     const auto tokens = static_cast<size_t>(shape.tokens);
     const size_t assignments = tokens * static_cast<size_t>(shape.experts_per_token);
     token_rows_.reserve(tokens);
-    grouped_rows_.reserve(assignments);
     sequence_of_row_.reserve(tokens);
+    if (shape.tiled) return tiles_->reserve(shape);
+    grouped_rows_.reserve(assignments);
     counts_.reserve(static_cast<size_t>(shape.experts) + 1);
     grouped_.reserve(assignments);
     active_.reserve(static_cast<size_t>(shape.experts));
@@ -322,7 +323,7 @@ class CpuKernels final : public Kernels {
     };
     return bytes(token_rows_) + bytes(grouped_rows_) + bytes(sequence_of_row_) + bytes(counts_) +
            bytes(grouped_) + bytes(active_) + bytes(inputs_) + bytes(activations_) +
-           bytes(outputs_);
+           bytes(outputs_) + tiles_->scratch_bytes();
   }
 
   void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {

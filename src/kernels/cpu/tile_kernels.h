@@ -19,6 +19,10 @@ class TileKernels {
  public:
   virtual ~TileKernels() = default;
 
+  // As Kernels::reserve and Kernels::scratch_bytes, for what is kept here.
+  virtual void reserve(const ScratchShape& shape) = 0;
+  virtual int64_t scratch_bytes() const = 0;
+
   // As Kernels::linear and Kernels::experts, for weights that are tiled.
   virtual void linear(float* out, const float* x, const Linear& linear, int tokens,
                       Kernels::Output output) = 0;

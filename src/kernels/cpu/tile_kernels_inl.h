@@ -11,6 +11,11 @@ inline void prefetch(const void* address) {
   _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
 }
 
+template <typename T>
+inline int64_t capacity_bytes(const std::vector<T>& vector) {
+  return static_cast<int64_t>(vector.capacity() * sizeof(T));
+}
+
 // Rows of activations, ready to be multiplied. Row t, block b, plane p: 32 bytes.
 struct QuantizedRows {
   std::vector<int8_t> values;  // (rows, blocks, planes, 32)
@@ -19,6 +24,15 @@ struct QuantizedRows {
   int blocks = 0;
   int planes = 1;
 
+  void reserve(int64_t rows, int cols, int plane_count) {
+    const int64_t count = rows * (cols / kBlock);
+    values.reserve(static_cast<size_t>(count * plane_count * kBlock));
+    scales.reserve(static_cast<size_t>(count));
+    sums.reserve(static_cast<size_t>(count * plane_count));
+  }
+  int64_t bytes() const {
+    return capacity_bytes(values) + capacity_bytes(scales) + capacity_bytes(sums);
+  }
   void resize(int64_t rows, int cols, int plane_count) {
     blocks = cols / kBlock;
     planes = plane_count;
@@ -303,6 +317,33 @@ class Tiles final : public TileKernels {
  public:
   explicit Tiles(base::ThreadPool& pool)
       : pool_(pool), scratch_(pool.size()), gates_(pool.size()) {}
+
+  void reserve(const ScratchShape& shape) override {
+    const auto tokens = static_cast<size_t>(shape.tokens);
+    const size_t assignments = tokens * static_cast<size_t>(shape.experts_per_token);
+    const int planes = shape.activations == Activations::kInt8 ? 1 : 2;
+    const int64_t widest_blocks = shape.widest / kBlock;
+    for (std::vector<uint8_t>& scratch : scratch_) {
+      scratch.reserve(static_cast<size_t>(kPanelTiles * widest_blocks * 512));
+    }
+    for (std::vector<float>& gates : gates_) gates.reserve(tokens * 4 * kTileRows);
+    inputs_.reserve(shape.tokens, shape.widest, planes);
+    activations_.reserve(static_cast<int64_t>(assignments), shape.inner, planes);
+    rows_.reserve(assignments);
+    counts_.reserve(static_cast<size_t>(shape.experts) + 1);
+    grouped_.reserve(assignments);
+    active_.reserve(static_cast<size_t>(shape.experts));
+    outputs_.reserve(assignments * static_cast<size_t>(shape.hidden));
+  }
+
+  int64_t scratch_bytes() const override {
+    int64_t sum = capacity_bytes(rows_) + capacity_bytes(counts_) + capacity_bytes(grouped_) +
+                  capacity_bytes(active_) + capacity_bytes(outputs_) + inputs_.bytes() +
+                  activations_.bytes();
+    for (const std::vector<uint8_t>& scratch : scratch_) sum += capacity_bytes(scratch);
+    for (const std::vector<float>& gates : gates_) sum += capacity_bytes(gates);
+    return sum;
+  }
 
   void linear(float* out, const float* x, const Linear& linear, int tokens,
               Kernels::Output output) override {

@@ -1,0 +1,34 @@
+// How Pelton's own safetensors files hold tiled matrices: as bytes, (..., tiles, bytes of a tile),
+// under a name that says of what kind the tiles are. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+#include "tensor/dtype.h"
+
+namespace pelton::checkpoint {
+
+// Names in a file's __metadata__.
+inline constexpr std::string_view kTilesVersionKey = "pelton.tiles";  // kTilesVersion
+inline constexpr std::string_view kTilesVersion = "1";
+inline constexpr std::string_view kActivationsKey = "pelton.activations";  // "int8" or "int16"
+inline constexpr std::string_view kSourceKey = "pelton.source";            // what it was made from
+
+// (rows, cols) or (experts, rows, cols), rows a multiple of 16, as it is stored.
+PlannedTensor stored_tiles(const std::string& name, tensor::DType dtype,
+                           const std::vector<int64_t>& shape);
+
+// The matrix that a stored tensor is: name, type and shape (rows, cols); empty if it is none.
+struct TiledTensor {
+  std::string name;
+  tensor::DType dtype = tensor::DType::kInt8Tiles;
+  std::vector<int64_t> shape;
+};
+std::optional<TiledTensor> tiled_tensor(std::string_view stored_name, tensor::DType stored_dtype,
+                                        const std::vector<int64_t>& stored_shape);
+
+}  // namespace pelton::checkpoint

@@ -1,0 +1,336 @@
+#include "layers/pack_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "checkpoint/safetensors.h"
+#include "checkpoint/sized_file.h"
+#include "checkpoint/tiled_tensor.h"
+#include "kernels/tiles.h"
+#include "layers/weights.h"
+
+namespace pelton::layers {
+namespace {
+
+using checkpoint::Checkpoint;
+using checkpoint::ModelConfig;
+using kernels::Format;
+using kernels::kTileRows;
+using kernels::StoredMatrix;
+using tensor::DType;
+
+constexpr int64_t kPieceBytes = int64_t{1} << 20;
+constexpr int64_t kPiecesPerReport = 64;
+
+// A tensor to be written: equal units, each made by itself, in any order.
+struct Output {
+  checkpoint::PlannedTensor stored;
+  int64_t unit_count = 0;
+  int64_t unit_bytes = 0;
+  std::function<void(int64_t unit, uint8_t* out)> make;
+  int64_t offset = 0;  // in the file
+
+  int64_t bytes() const { return unit_count * unit_bytes; }
+};
+
+DType plain_dtype(Format format) {
+  switch (format) {
+    case Format::kF32:
+      return DType::kF32;
+    case Format::kF16:
+      return DType::kF16;
+    default:
+      return DType::kBf16;
+  }
+}
+
+// Several matrices of one format and width, one below the other.
+struct Stack {
+  std::vector<kernels::Matrix> parts;
+
+  int64_t rows() const {
+    int64_t sum = 0;
+    for (const kernels::Matrix& part : parts) sum += part.rows;
+    return sum;
+  }
+  int cols() const { return parts[0].cols; }
+  Format format() const { return parts[0].format; }
+  // The part that row `row` is in, and its number there.
+  std::pair<const kernels::Matrix*, int64_t> at(int64_t row) const {
+    size_t i = 0;
+    for (; row >= parts[i].rows; ++i) row -= parts[i].rows;
+    return {&parts[i], row};
+  }
+};
+
+StoredMatrix stored(const kernels::Matrix& matrix) {
+  return {matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
+}
+
+class Packer {
+ public:
+  Packer(const Checkpoint& checkpoint, const PackOptions& options)
+      : checkpoint_(checkpoint), config_(checkpoint.config()), options_(options) {}
+
+  Result<std::vector<Output>> outputs() {
+    const int hidden = config_.hidden_size;
+    for (int layer = 0; layer < config_.layer_count; ++layer) {
+      const std::string prefix = fmt::format("model.layers.{}.", layer);
+      TRY(vector(prefix + "input_layernorm.weight", hidden));
+      TRY(attention(prefix + "self_attn."));
+      TRY(vector(prefix + "post_attention_layernorm.weight", hidden));
+      TRY(vector(prefix + "mlp.router.bias", config_.expert_count));
+      TRY(matrix(prefix + "mlp.router.weight", config_.expert_count, hidden,
+                 MatrixWeights::kAsShipped));
+      TRY(experts(prefix + "mlp.experts."));
+    }
+    TRY(matrix("model.embed_tokens.weight", config_.vocab_size, hidden, MatrixWeights::kAsShipped));
+    TRY(vector("model.norm.weight", hidden));
+    TRY(matrix("lm_head.weight", config_.vocab_size, hidden, options_.matrices));
+    return std::move(outputs_);
+  }
+
+ private:
+  Result<void> attention(const std::string& prefix) {
+    const int hidden = config_.hidden_size;
+    const int q = config_.head_count * config_.head_size;
+    const int kv = config_.kv_head_count * config_.head_size;
+    Stack qkv;
+    std::vector<float> bias;
+    for (const auto& [name, rows] : {std::pair("q_proj", q), {"k_proj", kv}, {"v_proj", kv}}) {
+      TRY_ASSIGN(const kernels::Linear linear,
+                 load_linear(checkpoint_, prefix + name, rows, hidden, keep_));
+      qkv.parts.push_back(linear.weight);
+      bias.insert(bias.end(), linear.bias, linear.bias + rows);
+      if (linear.weight.format != qkv.format()) {
+        return Error{ErrorCode::kUnsupported,
+                     fmt::format("{}q_proj and {} differ in type", prefix, name)};
+      }
+    }
+    add_vector(prefix + "qkv_proj.bias", {q + int64_t{2} * kv}, std::move(bias));
+    TRY(add_matrix(prefix + "qkv_proj.weight", qkv, options_.matrices));
+    TRY(vector(prefix + "o_proj.bias", hidden));
+    TRY(matrix(prefix + "o_proj.weight", hidden, q, options_.matrices));
+    return vector(prefix + "sinks", config_.head_count);
+  }
+
+  Result<void> vector(const std::string& name, int64_t count) {
+    TRY_ASSIGN(const float* values, load_vector(checkpoint_, name, count, keep_));
+    add_vector(name, {count}, std::vector<float>(values, values + count));
+    return {};
+  }
+
+  void add_vector(const std::string& name, std::vector<int64_t> shape, std::vector<float> values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
+    outputs_.push_back({.stored = {name, DType::kF32, std::move(shape)},
+                        .unit_count = 1,
+                        .unit_bytes = bytes,
+                        .make = [values = std::move(values), bytes](int64_t, uint8_t* out) {
+                          std::memcpy(out, values.data(), static_cast<size_t>(bytes));
+                        }});
+  }
+
+  Result<void> matrix(const std::string& name, int rows, int cols, MatrixWeights weights) {
+    TRY_ASSIGN(const kernels::Matrix found, load_matrix(checkpoint_, name, rows, cols));
+    return add_matrix(name, {{found}}, weights);
+  }
+
+  Result<void> add_matrix(const std::string& name, Stack stack, MatrixWeights weights) {
+    const int64_t rows = stack.rows();
+    const bool whole_tiles = rows % kTileRows == 0;
+    if (stack.format() == Format::kQ8_0 && !whole_tiles) {
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("tensor {} has {} rows of Q8_0; a multiple of {} can be packed",
+                               name, rows, kTileRows)};
+    }
+    const bool to_bytes = weights == MatrixWeights::kInt8 && whole_tiles;
+    if (stack.format() == Format::kQ8_0 || to_bytes) {
+      const int64_t bytes = kernels::tile_bytes(Format::kInt8Tiles, stack.cols());
+      outputs_.push_back(
+          {.stored = checkpoint::stored_tiles(name, DType::kInt8Tiles, {rows, stack.cols()}),
+           .unit_count = rows / kTileRows,
+           .unit_bytes = bytes,
+           .make = [stack = std::move(stack)](int64_t tile, uint8_t* out) {
+             pack_stack_tile(stack, tile, out);
+           }});
+      return {};
+    }
+    const int64_t row = kernels::row_bytes(stack.format(), stack.cols());
+    outputs_.push_back({.stored = {name, plain_dtype(stack.format()), {rows, stack.cols()}},
+                        .unit_count = rows,
+                        .unit_bytes = row,
+                        .make = [stack = std::move(stack), row](int64_t index, uint8_t* out) {
+                          const auto [part, at] = stack.at(index);
+                          std::memcpy(out, static_cast<const uint8_t*>(part->data) + at * row,
+                                      static_cast<size_t>(row));
+                        }});
+    return {};
+  }
+
+  // head_size is a multiple of 16 (models/gpt_oss.cc), so that no tile has rows of two parts.
+  static void pack_stack_tile(const Stack& stack, int64_t tile, uint8_t* out) {
+    const auto [part, first] = stack.at(tile * kTileRows);
+    std::array<int64_t, kTileRows> rows;
+    for (int r = 0; r < kTileRows; ++r) rows[r] = first + r < part->rows ? first + r : -1;
+    kernels::pack_tile(Format::kInt8Tiles, stored(*part), rows.data(), out);
+  }
+
+  Result<void> experts(const std::string& prefix) {
+    const int inner = config_.intermediate_size;
+    const int hidden = config_.hidden_size;
+    TRY_ASSIGN(
+        const kernels::ExpertWeights weights,
+        load_experts(checkpoint_, prefix,
+                     {.experts = config_.expert_count, .inner = inner, .hidden = hidden}, keep_));
+    for (const kernels::Experts* part : {&weights.gate, &weights.down}) {
+      if (part->format != Format::kMxfp4Pairs && part->format != Format::kMxfp4Blocks) {
+        return Error{ErrorCode::kUnsupported,
+                     prefix + ": only experts in MXFP4 can be packed; these are not"};
+      }
+    }
+    std::vector<float> bias(size_t{2} * config_.expert_count * inner);
+    for (int64_t e = 0; e < config_.expert_count; ++e) {
+      for (int i = 0; i < inner; ++i) {
+        const int64_t to = e * 2 * inner + i / kTileRows * 2 * kTileRows + i % kTileRows;
+        const bool both = weights.interleaved();
+        bias[to] = both ? weights.gate.bias[e * 2 * inner + weights.gate_row(i)]
+                        : weights.gate.bias[e * inner + i];
+        bias[to + kTileRows] = both ? weights.gate.bias[e * 2 * inner + weights.up_row(i)]
+                                    : weights.up.bias[e * inner + i];
+      }
+    }
+    add_vector(prefix + "gate_up.bias", {config_.expert_count, 2 * inner}, std::move(bias));
+    add_experts(prefix + "gate_up.weight", {config_.expert_count, 2 * inner, hidden},
+                [weights](int64_t expert, int64_t tile, uint8_t* out) {
+                  pack_gate_up(weights, expert, tile, out);
+                });
+    std::vector<float> down_bias(weights.down.bias,
+                                 weights.down.bias + int64_t{config_.expert_count} * hidden);
+    add_vector(prefix + "down.bias", {config_.expert_count, hidden}, std::move(down_bias));
+    add_experts(prefix + "down.weight", {config_.expert_count, hidden, inner},
+                [down = weights.down](int64_t expert, int64_t tile, uint8_t* out) {
+                  std::array<int64_t, kTileRows> rows;
+                  for (int r = 0; r < kTileRows; ++r) rows[r] = tile * kTileRows + r;
+                  kernels::pack_tile(Format::kMxfp4Tiles,
+                                     kernels::expert_matrix(down, static_cast<int>(expert)),
+                                     rows.data(), out);
+                });
+    return {};
+  }
+
+  // Tiles of gates and of ups take turns.
+  static void pack_gate_up(const kernels::ExpertWeights& weights, int64_t expert, int64_t tile,
+                           uint8_t* out) {
+    const bool is_up = tile % 2 == 1;
+    const bool both = weights.interleaved();
+    const kernels::Experts& from = is_up && !both ? weights.up : weights.gate;
+    std::array<int64_t, kTileRows> rows;
+    for (int r = 0; r < kTileRows; ++r) {
+      const int i = static_cast<int>(tile / 2) * kTileRows + r;
+      rows[r] = !both ? i : is_up ? weights.up_row(i) : weights.gate_row(i);
+    }
+    kernels::pack_tile(Format::kMxfp4Tiles, kernels::expert_matrix(from, static_cast<int>(expert)),
+                       rows.data(), out);
+  }
+
+  void add_experts(const std::string& name, const std::vector<int64_t>& shape,
+                   std::function<void(int64_t expert, int64_t tile, uint8_t* out)> make) {
+    const int64_t tiles = shape[1] / kTileRows;
+    outputs_.push_back({.stored = checkpoint::stored_tiles(name, DType::kMxfp4Tiles, shape),
+                        .unit_count = shape[0] * tiles,
+                        .unit_bytes = kernels::tile_bytes(Format::kMxfp4Tiles, shape[2]),
+                        .make = [make = std::move(make), tiles](int64_t unit, uint8_t* out) {
+                          make(unit / tiles, unit % tiles, out);
+                        }});
+  }
+
+  const Checkpoint& checkpoint_;
+  const ModelConfig& config_;
+  const PackOptions& options_;
+  FloatVectors keep_;
+  std::vector<Output> outputs_;
+};
+
+// Makes and writes the units, a piece at a time, on all workers.
+Result<void> write_outputs(const std::vector<Output>& outputs, const checkpoint::SizedFile& file,
+                           base::ThreadPool& pool, PackProgress progress) {
+  struct Piece {
+    const Output* output;
+    int64_t first;
+    int64_t last;
+  };
+  std::vector<Piece> pieces;
+  int64_t total = 0;
+  for (const Output& output : outputs) {
+    const int64_t units = std::max<int64_t>(1, kPieceBytes / output.unit_bytes);
+    for (int64_t unit = 0; unit < output.unit_count; unit += units) {
+      pieces.push_back({&output, unit, std::min(output.unit_count, unit + units)});
+    }
+    total += output.bytes();
+  }
+  std::vector<std::vector<uint8_t>> rooms(static_cast<size_t>(pool.size()));
+  std::mutex mutex;
+  std::optional<Error> error;
+  int64_t done = 0;
+  const auto count = static_cast<int64_t>(pieces.size());
+  for (int64_t next = 0; next < count; next += kPiecesPerReport) {
+    const int64_t now = std::min(kPiecesPerReport, count - next);
+    pool.parallel_for(now, 1, [&](int64_t begin, int64_t end, int worker) {
+      for (int64_t i = next + begin; i < next + end; ++i) {
+        const Piece& piece = pieces[i];
+        const Output& output = *piece.output;
+        std::vector<uint8_t>& room = rooms[worker];
+        room.resize(static_cast<size_t>((piece.last - piece.first) * output.unit_bytes));
+        for (int64_t unit = piece.first; unit < piece.last; ++unit) {
+          output.make(unit, room.data() + (unit - piece.first) * output.unit_bytes);
+        }
+        const Result<void> put = file.write_at(output.offset + piece.first * output.unit_bytes,
+                                               room.data(), static_cast<int64_t>(room.size()));
+        const std::lock_guard lock(mutex);
+        done += static_cast<int64_t>(room.size());
+        if (!put.ok() && !error) error = put.error();
+      }
+    });
+    if (error) return *error;
+    progress(done, total);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> pack_weights(const Checkpoint& checkpoint, const PackOptions& options,
+                          const std::string& file, base::ThreadPool& pool, PackProgress progress) {
+  Packer packer(checkpoint, options);
+  TRY_ASSIGN(std::vector<Output> outputs, packer.outputs());
+  // Tiles first: all of them have whole cache lines, so that each begins on one.
+  std::stable_partition(outputs.begin(), outputs.end(),
+                        [](const Output& output) { return output.bytes() % 64 == 0; });
+  std::vector<checkpoint::PlannedTensor> planned;
+  for (const Output& output : outputs) planned.push_back(output.stored);
+  const bool bytes8 = options.activations == kernels::Activations::kInt8;
+  const checkpoint::Metadata metadata = {
+      {std::string(checkpoint::kTilesVersionKey), std::string(checkpoint::kTilesVersion)},
+      {std::string(checkpoint::kActivationsKey), bytes8 ? "int8" : "int16"},
+      {std::string(checkpoint::kSourceKey), options.source}};
+  const std::string header = checkpoint::safetensors_header(planned, metadata, 64);
+  auto offset = static_cast<int64_t>(header.size());
+  for (Output& output : outputs) {
+    output.offset = offset;
+    offset += output.bytes();
+  }
+  TRY_ASSIGN(const checkpoint::SizedFile sized, checkpoint::SizedFile::create(file, offset));
+  TRY(sized.write_at(0, reinterpret_cast<const uint8_t*>(header.data()),
+                     static_cast<int64_t>(header.size())));
+  return write_outputs(outputs, sized, pool, progress);
+}
+
+}  // namespace pelton::layers

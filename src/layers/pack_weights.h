@@ -1,0 +1,37 @@
+// Writes a checkpoint's weights as the fast kernels like them: one safetensors file of tiles
+// (kernels/tiles.h), which loads by mapping it, with no work. Experts stay MXFP4 to the bit; what
+// is plain elsewhere stays as it is, or becomes signed bytes if that is asked for; Q8_0 becomes
+// tiles of the same bytes. Queries, keys and values are one matrix, in that order.
+// The caller's thread owns the pool.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/function_ref.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/kernels.h"
+
+namespace pelton::layers {
+
+enum class MatrixWeights {
+  kAsShipped,  // attention and head as the checkpoint has them
+  kInt8,       // signed bytes, a float16 scale for each 32 along a row
+};
+
+struct PackOptions {
+  MatrixWeights matrices = MatrixWeights::kInt8;
+  kernels::Activations activations = kernels::Activations::kInt16;
+  std::string source;  // what is said of where the weights come from
+};
+
+using PackProgress = base::FunctionRef<void(int64_t done, int64_t total)>;
+
+// Writes `file`, which is complete only when this returns. Errors: kUnsupported (experts that are
+// not MXFP4), kDoesNotFit, kIo.
+Result<void> pack_weights(const checkpoint::Checkpoint& checkpoint, const PackOptions& options,
+                          const std::string& file, base::ThreadPool& pool, PackProgress progress);
+
+}  // namespace pelton::layers
