@@ -1,23 +1,26 @@
-// Bodies of both endpoints: any bytes give a request or a complaint that can be sent.
+// Bodies of all endpoints: any bytes give a request or a complaint that can be sent.
 #include <cstdint>
 #include <string_view>
 
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/error.h"
+#include "api/tokenize_request.h"
 #include "base/check.h"
 
 namespace {
 
-template <typename T>
-void check(const pelton::Result<T>& request) {
-  if (request.ok()) {
-    CHECK(request->generation.min_tokens >= 0);
-    return;
-  }
-  const pelton::api::ApiError error = pelton::api::api_error(request.error());
+void check_complaint(const pelton::Error& complaint) {
+  const pelton::api::ApiError error = pelton::api::api_error(complaint);
   CHECK(error.status == 400 && !error.message.empty());
   CHECK(pelton::Json::parse(pelton::api::error_body(error)).ok());
+}
+
+template <typename T>
+void check(const pelton::Result<T>& request) {
+  if (!request.ok()) return check_complaint(request.error());
+  CHECK(request->generation.min_tokens >= 0);
+  CHECK(request->generation.n >= 1 && request->generation.n <= pelton::api::kChoicesMax);
 }
 
 }  // namespace
@@ -27,5 +30,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const pelton::api::RequestLimits limits{.vocab_size = 1000};
   check(pelton::api::parse_chat_request(body, limits));
   check(pelton::api::parse_completion_request(body, limits));
+  const auto tokenize = pelton::api::parse_tokenize_request(body, limits);
+  if (!tokenize.ok()) check_complaint(tokenize.error());
+  const auto detokenize = pelton::api::parse_detokenize_request(body, limits);
+  if (!detokenize.ok()) check_complaint(detokenize.error());
   return 0;
 }

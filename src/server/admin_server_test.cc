@@ -236,6 +236,34 @@ TEST(AdminServer, MetricsUnderVllmsNames) {
   EXPECT_EQ(samples(admin.house.get("/metrics").body)["pelton_http_requests_open"], 1);
 }
 
+TEST(AdminServer, EachWaitingRequestCountsOnce) {
+  ServerHouse::Options options;
+  options.executor = [](engine::ModelledExecutor::Options& executor) {
+    executor.capacity.sequences_max = 1;
+    executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return std::nullopt;
+    };
+  };
+  AdminHouse admin(std::move(options));
+  net::HttpClient client{{}};
+  std::vector<net::HttpClient::CallId> calls;
+  for (int i = 0; i < 3; ++i) {
+    calls.push_back(
+        client.start(admin.house.call("POST", "/v1/chat/completions", body("endless", true)), {}));
+  }
+  const auto metric = [&](const std::string& name) {
+    return samples(admin.ask("GET", "/metrics").body)[name + R"({model_name="tiny",engine="0"})"];
+  };
+  for (int i = 0; i < 2000 && metric("vllm:num_requests_waiting") < 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(metric("vllm:num_requests_waiting"), 2);
+  EXPECT_EQ(metric("vllm:num_requests_running"), 1);
+  for (const net::HttpClient::CallId call : calls) client.cancel(call);
+  EXPECT_EQ(admin.clean_ledger().boolean("clean"), true);
+}
+
 TEST(AdminServer, MetricsBehindTheKey) {
   ServerHouse::Options options;
   options.server.keys.add("secret");

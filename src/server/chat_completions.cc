@@ -18,11 +18,6 @@
 namespace pelton::server {
 namespace {
 
-chat::Conversation conversation_now(const api::ChatRequest& request, const ServedModel& model,
-                                    const base::Clock& clock) {
-  return conversation_of(request, model.current_date.value_or(base::local_date(clock.unix_ms())));
-}
-
 // What the model's turn is opened with; empty if it is free.
 std::vector<TokenId> opening_of(const api::ChatRequest& request, const ServedModel& model) {
   if (!request.forced_call) return {};
@@ -53,6 +48,13 @@ void add_warnings(const std::vector<std::string>& warnings, net::HttpHeaders& he
 
 }  // namespace
 
+ChatPrompt Server::chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
+                                  std::string_view tenant) {
+  const std::string date = model.current_date.value_or(base::local_date(clock_.unix_ms()));
+  return chat_prompt(conversation_of(request, date), request.messages, model, sampled_turns_,
+                     cache_salt(tenant, request.generation.cache_salt));
+}
+
 void Server::answer_chat_completion(Call call) {
   const ServedModel* model = model_for(call);
   if (model == nullptr) return;
@@ -63,9 +65,7 @@ void Server::answer_chat_completion(Call call) {
   add_warnings(request.warnings, call.headers);
 
   std::vector<TokenId> opening = opening_of(request, *model);
-  const std::string salt = cache_salt(call.tenant, request.generation.cache_salt);
-  ChatPrompt prompt = chat_prompt(conversation_now(request, *model, clock_), request.messages,
-                                  *model, sampled_turns_, salt);
+  ChatPrompt prompt = chat_prompt_of(request, *model, call.tenant);
   prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
   std::string id = random_id("chatcmpl-", {.seed = draw(), .counter = 0});
   auto made = generation_request(*model, request.generation,

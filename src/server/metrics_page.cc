@@ -1,5 +1,6 @@
 #include "server/metrics_page.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "server/server.h"
@@ -21,8 +22,9 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   const engine::Ledger ledger = engine.ledger();
   const engine::ExecutorCapacity& capacity = engine.capacity();
   text.gauge("vllm:num_requests_running", "Requests with a seat.", stats.running);
+  // Those on their way to the scheduler are in the second count, those preempted in the first.
   text.gauge("vllm:num_requests_waiting", "Requests that wait for a seat.",
-             stats.waiting + ledger.queued);
+             std::max(stats.waiting, stats.queued));
   text.gauge("vllm:kv_cache_usage_perc", "Share of full-attention KV blocks in use, 0 to 1.",
              share(stats.full_blocks_used, ledger.full.total));
   text.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
@@ -45,6 +47,23 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
               1);
 
   text.counter("pelton_engine_steps_total", "Steps computed.", static_cast<double>(stats.steps));
+  text.counter("pelton_engine_steps_failed_total", "Of these, failed.",
+               static_cast<double>(stats.steps_failed));
+  const engine::SchedulerCounters& counted = stats.scheduler;
+  text.counter("pelton_prompt_tokens_shared_total",
+               "Prompt tokens taken over from another answer to the same request.",
+               static_cast<double>(counted.prompt_tokens_shared));
+  text.counter("pelton_tokens_lost_total", "Tokens computed and thrown away by preemptions.",
+               static_cast<double>(counted.tokens_lost));
+  text.family("pelton_preemptions_total", Type::kCounter, "Preemptions by what became of blocks.");
+  text.sample({{"kind", "recompute"}}, static_cast<double>(counted.preemptions_recompute));
+  text.sample({{"kind", "swap"}}, static_cast<double>(counted.preemptions_swap));
+  text.family("pelton_kv_block_copies_total", Type::kCounter, "KV blocks copied.");
+  text.sample({{"kind", "swap_out"}}, static_cast<double>(counted.blocks_swapped_out));
+  text.sample({{"kind", "swap_in"}}, static_cast<double>(counted.blocks_swapped_in));
+  text.sample({{"kind", "fork"}}, static_cast<double>(counted.blocks_forked));
+  text.gauge("pelton_requests_swapped_out", "Waiting requests whose blocks are in host memory.",
+             stats.swapped_out);
   text.gauge("pelton_queued_tokens", "Prompt tokens of requests that wait for their first seat.",
              static_cast<double>(ledger.queued_tokens));
   text.gauge("pelton_seats_free", "Requests that could be seated.", ledger.seats_free);

@@ -15,6 +15,8 @@ Routes::Match Routes::find(std::string_view method, std::string_view path) {
   static constexpr Route kRoutes[] = {
       {"POST", "/v1/chat/completions", Guard::kApiKey, &Server::answer_chat_completion},
       {"POST", "/v1/completions", Guard::kApiKey, &Server::answer_completion},
+      {"POST", "/tokenize", Guard::kApiKey, &Server::answer_tokenize},
+      {"POST", "/detokenize", Guard::kApiKey, &Server::answer_detokenize},
       {"GET", "/v1/models", Guard::kApiKey, &Server::answer_models},
       {"GET", "/v1/models/*", Guard::kApiKey, &Server::answer_model},
       {"GET", "/version", Guard::kApiKey, &Server::answer_version},

@@ -9,11 +9,13 @@
 #include <memory>
 #include <string>
 
+#include "api/chat_request.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
 #include "server/call.h"
+#include "server/chat_prompt.h"
 #include "server/generation_meter.h"
 #include "server/key_ring.h"
 #include "server/request_book.h"
@@ -76,6 +78,12 @@ class Server {
   void answer_model(Call call);
   void answer_chat_completion(Call call);  // chat_completions.cc
   void answer_completion(Call call);       // completions.cc
+  void answer_tokenize(Call call);         // tokenize.cc
+  void answer_detokenize(Call call);       // tokenize.cc
+
+  // The tokens that a chat request means to its tenant now.
+  ChatPrompt chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
+                            std::string_view tenant);
 
   const Options options_;
   const uint64_t seed_;

@@ -270,6 +270,46 @@ TEST(Server, ControlTokensInPromptsNeedLeave) {
   EXPECT_EQ(open.post("/v1/completions", body).status, 200);
 }
 
+TEST(Server, TokenizesAndBack) {
+  ServerHouse house(kScript, {});
+  const net::HttpResponse there =
+      house.post("/tokenize", R"({"prompt":"Hi <|start|>!","return_token_strs":true})");
+  ASSERT_EQ(there.status, 200) << there.body;
+  const Json json = parsed(there.body);
+  EXPECT_EQ(json.integer("max_model_len"), 4096);
+  const Json::Array& tokens = json.find("tokens")->as_array();
+  EXPECT_EQ(json.integer("count"), static_cast<int64_t>(tokens.size()));
+  EXPECT_EQ(json.find("token_strs")->as_array().size(), tokens.size());
+  for (const Json& token : tokens) EXPECT_LT(token.as_integer(), 200000) << "a control token";
+  const net::HttpResponse back =
+      house.post("/detokenize", "{\"tokens\":" + json.find("tokens")->dump() + "}");
+  EXPECT_EQ(parsed(back.body).string("prompt"), "Hi <|start|>!");
+
+  // Messages: as many tokens as the request would have.
+  const net::HttpResponse chat_tokens = house.post("/tokenize", chat("hi", ""));
+  const net::HttpResponse answer = house.post("/v1/chat/completions", chat("hi", ""));
+  EXPECT_EQ(parsed(chat_tokens.body).integer("count"),
+            parsed(answer.body).find("usage")->integer("prompt_tokens"));
+
+  const auto refused = [&](const std::string& path, const std::string& body) {
+    const net::HttpResponse response = house.post(path, body);
+    EXPECT_EQ(response.status, 400) << body.substr(0, 80);
+    return parsed(response.body).find("error")->string("param").value_or("");
+  };
+  EXPECT_EQ(refused("/tokenize", "{}"), "prompt");
+  EXPECT_EQ(refused("/tokenize", R"({"prompt":7})"), "prompt");
+  EXPECT_EQ(refused("/tokenize", R"({"prompt":"a","messages":[]})"), "messages");
+  EXPECT_EQ(refused("/tokenize", R"({"messages":[{"role":"x"}]})"), "messages[0].role");
+  EXPECT_EQ(refused("/tokenize", "{\"prompt\":\"" + std::string((4 << 20) + 1, 'x') + "\"}"),
+            "prompt");
+  EXPECT_EQ(refused("/tokenize", "[]"), "");
+  EXPECT_EQ(refused("/detokenize", "{}"), "tokens");
+  EXPECT_EQ(refused("/detokenize", R"({"tokens":[1,-1]})"), "tokens[1]");
+  EXPECT_EQ(refused("/detokenize", R"({"tokens":[1,9999999]})"), "tokens[1]");
+  EXPECT_EQ(refused("/detokenize", R"({"tokens":"1"})"), "tokens");
+  EXPECT_EQ(house.post("/detokenize", R"({"tokens":[],"model":"other"})").status, 404);
+}
+
 TEST(Server, ModelsAndSmallRoutes) {
   ServerHouse::Options options;
   options.server.version = "1.2.3";

@@ -1,0 +1,97 @@
+#include "api/tokenize_request.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/json_writer.h"
+
+namespace pelton::api {
+namespace {
+
+constexpr size_t kModelBytesMax = 512;
+
+Result<Json> parse_object(std::string_view body) {
+  TRY_ASSIGN(Json json, Json::parse(body));
+  if (!json.is_object()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
+  }
+  return json;
+}
+
+}  // namespace
+
+Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(body));
+  std::optional<Error> complaint;
+  const Fields fields(json, "", complaint);
+  TokenizeRequest request;
+  if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
+  request.token_texts = fields.boolean("return_token_strs").value_or(false);
+  const bool has_messages = fields.find("messages") != nullptr;
+  const std::string* prompt = fields.text("prompt", kTokenizeBytesMax);
+  if (prompt != nullptr) request.prompt = *prompt;
+  if (has_messages == (fields.find("prompt") != nullptr)) {
+    fields.refuse(has_messages ? "messages" : "prompt",
+                  "either 'prompt' or 'messages' must be given, and not both");
+  }
+  if (complaint) return std::move(*complaint);
+  if (has_messages) {
+    TRY_ASSIGN(request.chat, parse_chat_request(body, limits));
+  }
+  return request;
+}
+
+Result<DetokenizeRequest> parse_detokenize_request(std::string_view body,
+                                                   const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(body));
+  std::optional<Error> complaint;
+  const Fields fields(json, "", complaint);
+  DetokenizeRequest request;
+  if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
+  const Json* tokens = fields.array("tokens", kDetokenizeTokensMax);
+  if (tokens == nullptr) {
+    fields.refuse("tokens", "'tokens' is missing");
+    return std::move(*complaint);
+  }
+  for (size_t i = 0; i < tokens->as_array().size() && !complaint; ++i) {
+    const std::optional<int64_t> id = exact_integer(tokens->as_array()[i]);
+    if (id && *id >= 0 && *id < limits.vocab_size) {
+      request.tokens.push_back(static_cast<TokenId>(*id));
+      continue;
+    }
+    const std::string item = item_path("tokens", i);
+    fields.refuse(item,
+                  fmt::format("'{}' must be a token id from 0 to {}", item, limits.vocab_size - 1));
+  }
+  if (complaint) return std::move(*complaint);
+  return request;
+}
+
+std::string tokenize_body(const Tokenized& tokenized) {
+  std::string body;
+  base::JsonWriter writer(body);
+  writer.begin_object().key("count").integer(static_cast<int64_t>(tokenized.tokens.size()));
+  writer.key("max_model_len").integer(tokenized.context_max);
+  writer.key("tokens").begin_array();
+  for (const TokenId token : tokenized.tokens) writer.integer(token);
+  writer.end_array().key("token_strs");
+  if (tokenized.texts) {
+    writer.begin_array();
+    for (const std::string& text : *tokenized.texts) writer.string(text);
+    writer.end_array();
+  } else {
+    writer.null();
+  }
+  writer.end_object();
+  return body;
+}
+
+std::string detokenize_body(std::string_view text) {
+  std::string body;
+  base::JsonWriter(body).begin_object().key("prompt").string(text).end_object();
+  return body;
+}
+
+}  // namespace pelton::api

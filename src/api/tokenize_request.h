@@ -1,0 +1,44 @@
+// POST /tokenize and /detokenize, as vLLM has them: bodies in and out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/chat_request.h"
+
+namespace pelton::api {
+
+inline constexpr size_t kTokenizeBytesMax = size_t{4} << 20;
+inline constexpr size_t kDetokenizeTokensMax = 500'000;
+
+// Either a text, or all that /v1/chat/completions takes, to be rendered as its prompt.
+struct TokenizeRequest {
+  std::string model;  // empty: the only one there is
+  std::string prompt;
+  std::optional<ChatRequest> chat;
+  bool token_texts = false;
+};
+
+struct DetokenizeRequest {
+  std::string model;
+  std::vector<TokenId> tokens;
+};
+
+// Errors: kInvalidArgument with the field's path.
+Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const RequestLimits& limits);
+Result<DetokenizeRequest> parse_detokenize_request(std::string_view body,
+                                                   const RequestLimits& limits);
+
+struct Tokenized {
+  std::span<const TokenId> tokens;
+  int64_t context_max = 0;
+  std::optional<std::vector<std::string>> texts;  // of each token
+};
+std::string tokenize_body(const Tokenized& tokenized);
+std::string detokenize_body(std::string_view text);
+
+}  // namespace pelton::api
