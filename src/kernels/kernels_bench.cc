@@ -2,6 +2,7 @@
 // gpt-oss-20b. Compare with the machine's peaks: docs/performance.md.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <random>
 #include <string>
@@ -16,10 +17,16 @@ namespace {
 
 constexpr int kHidden = 2880;
 
+// The environment's PELTON_KERNELS, as --kernels; auto without.
+KernelChoice choice() {
+  const char* given = std::getenv("PELTON_KERNELS");
+  return given == nullptr ? KernelChoice::kAuto : parse_kernel_choice(given).value();
+}
+
 struct Bench {
   explicit Bench(benchmark::State& state)
       : pool({.threads = static_cast<int>(state.range(1))}),
-        kernels(std::move(make_kernels(KernelChoice::kAuto, pool)).value()) {
+        kernels(std::move(make_kernels(choice(), pool)).value()) {
     state.SetLabel(std::string(kernels->name()));
   }
   base::ThreadPool pool;

@@ -127,11 +127,18 @@ inline void score_keys(float* scores, const float* query, const T* const* blocks
     for (int v = 0; v < kVectors; ++v) sums[g][v] = Vector::zero();
   }
   for (int i = 0; i < size; ++i) {
-    for (int v = 0; v < kVectors; v += kParts) prefetch(ahead[v / kParts] + 2 * kBlockKeys * i);
+    if (sizeof(T) > 1 || i % 2 == 0) {  // a line each time
+      for (int v = 0; v < kVectors; v += kParts) prefetch(ahead[v / kParts] + 2 * kBlockKeys * i);
+    }
     F keys[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      keys[v] = Vector::load(blocks[v / kParts] + i * kBlockKeys + v % kParts * Vector::kLanes);
+    for (int v = 0; v < kVectors; v += kParts) {
+      const T* row = blocks[v / kParts] + i * kBlockKeys;
+      if constexpr (kParts == 2) {
+        Vector::load_two(row, keys + v);
+      } else {
+        keys[v] = Vector::load(row);
+      }
     }
 #pragma GCC unroll 8
     for (int g = 0; g < kGroup; ++g) {
@@ -162,8 +169,11 @@ inline void mix_values(float* to, const float* weights, const float shrink[kGrou
   for (int key = low; key <= high; ++key) {
     const T* value = blocks[key / kBlockKeys] + int64_t{key % kBlockKeys} * size;
     F parts[kVectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) parts[v] = Vector::load(value + v * Vector::kLanes);
+    if constexpr (kVectors == 2) {
+      Vector::load_two(value, parts);
+    } else {
+      for (int v = 0; v < kVectors; ++v) parts[v] = Vector::load(value + v * Vector::kLanes);
+    }
 #pragma GCC unroll 8
     for (int g = 0; g < kGroup; ++g) {
       const F weight = Vector::set1(weights[g * kSpan + key]);

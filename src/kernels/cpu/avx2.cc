@@ -46,6 +46,19 @@ struct Vector {
     // The sign came twice; the lower copy stands in the exponent.
     return _mm256_cvtph_ps(_mm_and_si128(shifted, _mm_set1_epi16(int16_t{-0x4001})));
   }
+  // Two vectors that adjoin.
+  template <typename T>
+  static void load_two(const T* from, F* to) {
+    to[0] = load(from);
+    to[1] = load(from + kLanes);
+  }
+  static void load_two(const F8* from, F* to) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    const __m256i shifted = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);
+    const __m256i halves = _mm256_and_si256(shifted, _mm256_set1_epi16(int16_t{-0x4001}));
+    to[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(halves));
+    to[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1));
+  }
   // 8 signed bytes.
   static F load_signed(const uint8_t* from) { return load(reinterpret_cast<const int8_t*>(from)); }
   // A float16.

@@ -46,6 +46,19 @@ struct Vector {
     // The sign came twice; the lower copy stands in the exponent.
     return _mm512_cvtph_ps(_mm256_and_si256(shifted, _mm256_set1_epi16(int16_t{-0x4001})));
   }
+  // Two vectors that adjoin.
+  template <typename T>
+  static void load_two(const T* from, F* to) {
+    to[0] = load(from);
+    to[1] = load(from + kLanes);
+  }
+  static void load_two(const F8* from, F* to) {
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    const __m512i shifted = _mm512_slli_epi16(_mm512_cvtepi8_epi16(bytes), 7);
+    const __m512i halves = _mm512_and_si512(shifted, _mm512_set1_epi16(int16_t{-0x4001}));
+    to[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
+    to[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
+  }
   // 16 signed bytes.
   static F load_signed(const uint8_t* from) { return load(reinterpret_cast<const int8_t*>(from)); }
   // A float16.
@@ -106,7 +119,7 @@ struct Vector {
 }  // namespace
 
 std::unique_ptr<Kernels> make_avx512_kernels(base::ThreadPool& pool,
-                                           std::unique_ptr<TileKernels> tiles) {
+                                             std::unique_ptr<TileKernels> tiles) {
   return std::make_unique<CpuKernels>(pool, std::move(tiles));
 }
 
