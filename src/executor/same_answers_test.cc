@@ -251,13 +251,21 @@ void SameAnswers::when_found_in_the_cache_and_after_eviction() {
   }
 }
 
-TEST_F(SameAnswers, whatever_happens_to_a_request) {
+TEST_F(SameAnswers, beside_others_and_in_chunks) {
   ask_each_alone();
   in_a_batch_of_32();
   with_two_threads_and_two_steps_in_flight();
   in_chunks_of_any_size();
+}
+
+TEST_F(SameAnswers, short_of_room) {
+  ask_each_alone();
   when_preempted_and_computed_again();
   when_swapped_out_and_back();
+}
+
+TEST_F(SameAnswers, with_a_prefix_cache) {
+  ask_each_alone();
   when_found_in_the_cache_and_after_eviction();
 }
 
