@@ -1,0 +1,132 @@
+// What becomes of sequences when a step is over, and how they end.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/scheduler.h"
+
+namespace pelton::engine {
+
+namespace {
+
+// Output tokens that go to a tenant's account at a time.
+constexpr int kChargedTogether = 16;
+
+}  // namespace
+
+void Scheduler::commit(StepResult result) {
+  CHECK(!uncommitted_.empty(), "a result without a step");
+  const UncommittedStep step = std::move(uncommitted_.front());
+  uncommitted_.pop_front();
+  CHECK(step.step == result.step, "results out of order");
+  if (result.error) {
+    for (const PlannedRow& row : step.rows) {
+      --row.sequence->in_flight;
+      if (row.sampled) --row.sequence->pending;
+      if (row.sequence->stage == Sequence::Stage::kEnded) {
+        forget_if_landed(*row.sequence);
+      } else {
+        end(*row.sequence, FinishReason::kError, result.error);
+      }
+    }
+  } else {
+    CHECK(result.sequences.size() == step.rows.size(), "a result without some of its rows");
+    for (size_t i = 0; i < step.rows.size(); ++i) commit_row(step.rows[i], i, result);
+  }
+  for (Sequence* sequence : step.swapped_out) commit_swap(*sequence, result.error.has_value());
+}
+
+void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step) {
+  Sequence& sequence = *row.sequence;
+  SequenceResult& result = step.sequences[index];
+  --sequence.in_flight;
+  const bool expects_token = row.sampled && !result.error;
+  CHECK(result.tokens.count == (expects_token ? 1 : 0), "one token for each row that samples");
+  if (row.sampled) --sequence.pending;
+  if (sequence.stage == Sequence::Stage::kEnded) {
+    forget_if_landed(sequence);  // it ended after this step was submitted
+  } else if (result.error) {
+    end(sequence, FinishReason::kError, std::move(*result.error));
+  } else {
+    // What a sequence that was swapped out has settled gets its names when the copies are there;
+    // one that was preempted otherwise holds nothing that could be settled.
+    if (sequence.stage == Sequence::Stage::kRunning) settle(sequence, row.end);
+    if (sequence.swapped_out()) sequence.settled = row.end;
+    if (row.sampled) {
+      accept(sequence, std::move(step.tokens[static_cast<size_t>(result.tokens.first)]));
+    }
+  }
+}
+
+void Scheduler::accept(Sequence& sequence, SampledToken sampled) {
+  const TokenId token = sampled.token;
+  sequence.tokens.push_back(token);
+  events_.push_back({.id = sequence.id, .token = std::move(sampled)});
+  if (++sequence.uncharged >= kChargedTogether) charge_output(sequence);
+  const bool pins = sequence.request.pin_prefix && options_.prefix_cache;
+  if (pins && sequence.output_count() == 1) pin(sequence);
+
+  const request::StopRule& stop = sequence.request.stop;
+  const bool is_stop_token =
+      std::find(stop.stop_tokens.begin(), stop.stop_tokens.end(), token) != stop.stop_tokens.end();
+  if (is_stop_token && sequence.output_count() > stop.min_new_tokens) {
+    end(sequence, FinishReason::kStop, std::nullopt);
+  } else if (sequence.output_count() >= sequence.output_max) {
+    end(sequence, FinishReason::kLength, std::nullopt);
+  }
+}
+
+void Scheduler::charge_output(Sequence& sequence) {
+  if (sequence.uncharged > 0) queue_.charge(sequence.request.tenant, sequence.uncharged);
+  sequence.uncharged = 0;
+}
+
+void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error> error) {
+  StreamEnd end{.reason = reason,
+                .prompt_tokens = sequence.prompt_count,
+                .cached_tokens = sequence.cached,
+                .output_tokens = sequence.output_count(),
+                .error = std::move(error)};
+  const bool joins_last_token =
+      !events_.empty() && events_.back().id == sequence.id && !events_.back().end;
+  if (!joins_last_token) events_.push_back({.id = sequence.id});
+  events_.back().end = std::make_unique<StreamEnd>(std::move(end));
+
+  if (sequence.stage == Sequence::Stage::kRunning) {
+    if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
+      // The next turn of a conversation begins where this one ends.
+      for (const BlockId block : sequence.window.blocks()) {
+        if (block != kNoBlock) window_pool_.set_rank(block, kv::BlockPool::Rank::kLasting);
+      }
+    }
+    leave_seat(sequence);
+  } else {
+    leave_line(sequence);
+    forget_host_copy(sequence);
+  }
+  charge_output(sequence);
+  queue_.leave(sequence.request.tenant);
+  if (sequence.request.deadline_ns) {
+    deadlines_.erase({*sequence.request.deadline_ns, sequence.id});
+  }
+  sequence.stage = Sequence::Stage::kEnded;
+  forget_if_landed(sequence);
+}
+
+void Scheduler::leave_seat(Sequence& sequence) {
+  sequence.full.clear();
+  sequence.window.clear();
+  running_.erase(std::lower_bound(running_.begin(), running_.end(), &sequence, Earlier{}));
+  free_seats_.push_back(sequence.seat);
+  sequence.seat = -1;
+  sequence.arrived = false;
+  sequence.full_told = 0;
+  sequence.window_told = 0;
+}
+
+void Scheduler::forget_if_landed(Sequence& sequence) {
+  if (sequence.in_flight == 0) sequences_.erase(sequence.id);
+}
+
+}  // namespace pelton::engine
