@@ -25,8 +25,9 @@ std::string model_folder() {
   return std::string(PELTON_SOURCE_DIR) + "/testdata/golden/tiny";
 }
 
+// Sanitizers make a step many times as long; what they look for, a hundred prompts show too.
 bool full() {
-  return std::getenv("PELTON_FULL") != nullptr;
+  return std::getenv("PELTON_FULL") != nullptr && !engine::Engine::kChecksEveryStep;
 }
 
 using Tokens = std::vector<TokenId>;
