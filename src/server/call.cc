@@ -1,6 +1,9 @@
 #include "server/call.h"
 
+#include <charconv>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "server/reply.h"
 
@@ -10,6 +13,22 @@ void Call::send(net::HttpResponse response) const {
   for (const auto& [name, value] : headers.fields()) response.headers.add(name, value);
   note_answered(response.status);
   exchange->send(std::move(response));
+}
+
+Result<std::optional<int64_t>> Call::deadline_ns() const {
+  constexpr std::string_view kHeader = "x-request-timeout-ms";
+  constexpr int64_t kTimeoutMsMax = 24 * 3600 * 1000;
+  if (!request.headers.has(kHeader)) return std::optional<int64_t>();
+  const std::string_view text = request.headers.get(kHeader);
+  int64_t ms = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
+  if (error != std::errc() || end != text.data() + text.size() || ms < 1 || ms > kTimeoutMsMax) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("the header '{}' must be a whole number from 1 to {}", kHeader, kTimeoutMsMax),
+        std::string(kHeader)};
+  }
+  return std::optional<int64_t>(arrived_ns + ms * 1'000'000);
 }
 
 void Call::note_answered(int status) const {

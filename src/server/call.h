@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "api/error.h"
+#include "base/result.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
 #include "server/request_book.h"
@@ -22,6 +24,9 @@ struct Call {
 
   void send(net::HttpResponse response) const;
   void send(const api::ApiError& error) const;
+  // When the client no longer wants an answer, on the server's clock: as many milliseconds after
+  // its arrival as the header x-request-timeout-ms says; none if it does not.
+  Result<std::optional<int64_t>> deadline_ns() const;
   // For whoever streams: when all is said.
   void note_answered(int status) const;
 };

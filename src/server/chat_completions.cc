@@ -62,6 +62,8 @@ void Server::answer_chat_completion(Call call) {
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   const api::ChatRequest& request = *parsed;
   if (model_named(call, request.model) == nullptr) return;
+  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
+  if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
   add_warnings(request.warnings, call.headers);
 
   std::vector<TokenId> opening = opening_of(request, *model);
@@ -73,6 +75,7 @@ void Server::answer_chat_completion(Call call) {
                                   .prompt = std::move(prompt.tokens),
                                   .prompt_field = "messages",
                                   .tenant = call.tenant,
+                                  .deadline_ns = *deadline_ns,
                                   .logprobs = request.top_logprobs,
                                   .seed_if_none = draw()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);

@@ -37,6 +37,8 @@ Result<std::vector<TokenId>> tokens_of(const api::Prompt& prompt, const ServedMo
 std::variant<std::vector<engine::TokenStream>, api::ApiError> submit_all(
     const api::CompletionRequest& request, const ServedModel& model, const Call& call,
     const std::string& id, uint64_t seed_if_none) {
+  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
+  if (!deadline_ns.ok()) return api::api_error(deadline_ns.error());
   std::vector<request::GenerationRequest> requests;
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     Result<std::vector<TokenId>> tokens = tokens_of(request.prompts[i], model);
@@ -46,6 +48,7 @@ std::variant<std::vector<engine::TokenStream>, api::ApiError> submit_all(
                                     .prompt = std::move(tokens).value(),
                                     .prompt_field = "prompt",
                                     .tenant = call.tenant,
+                                    .deadline_ns = *deadline_ns,
                                     .logprobs = request.logprobs,
                                     .seed_if_none = base::random_bits(seed_if_none, i)});
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);

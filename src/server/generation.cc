@@ -98,7 +98,10 @@ void Generation::finish() {
 }
 
 void Generation::fail(const Error& error) {
-  log_.error(fmt::format("{} failed: {}", id_, error.message));
+  // A deadline is its client's own wish.
+  const bool is_ours = error.code != ErrorCode::kDeadline;
+  const std::string line = fmt::format("{} failed: {}", id_, error.message);
+  is_ours ? log_.error(line) : log_.debug(line);
   const api::ApiError api_error = api::api_error(error);
   if (!stream_begun_) {
     call_.send(api_error);

@@ -51,6 +51,7 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   if (!fields.ignore_eos) request.stop.stop_tokens = model.all_stop_tokens();
   for (const TokenId id : fields.stop_token_ids) request.stop.stop_tokens.push_back(id);
   request.priority = fields.priority;
+  request.deadline_ns = source.deadline_ns;
   // Where all share one key, the caller may say whose account pays.
   request.tenant = source.tenant.empty() ? fields.user : std::string(source.tenant);
   request.cache_salt = cache_salt(source.tenant, fields.cache_salt);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -18,6 +19,7 @@ struct GenerationSource {
   std::vector<TokenId> prompt;
   std::string_view prompt_field;  // for errors: "messages", "prompt"
   std::string_view tenant;        // by its key; may be empty
+  std::optional<int64_t> deadline_ns;
   int logprobs = -1;
   uint64_t seed_if_none = 0;
 };

@@ -486,6 +486,46 @@ TEST(Server, TooManyAtOnceIs429) {
   ASSERT_TRUE(eventually([&] { return done == 2; }));
 }
 
+// What a client no longer waits for is not computed: in the queue, amid an answer, amid a stream.
+TEST(Server, DeadlinesEndRequests) {
+  ServerHouse house(kScript, slow_steps({}));
+  const auto post = [&](const std::string& path, const std::string& body, const char* timeout) {
+    net::HttpCall call = house.call("POST", path, body);
+    call.headers.add("X-Request-Timeout-Ms", timeout);
+    return house.fetch(std::move(call));
+  };
+  const std::string path = "/v1/chat/completions";
+  for (const char* wrong : {"0", "-5", "1.5", "soon", "", "86400001", "99999999999999999999"}) {
+    const net::HttpResponse refused = post(path, chat("hi", ""), wrong);
+    EXPECT_EQ(refused.status, 400) << wrong;
+    EXPECT_EQ(parsed(refused.body).find("error")->string("param"), "x-request-timeout-ms");
+  }
+  EXPECT_EQ(post(path, chat("hi", ""), "60000").status, 200);
+  EXPECT_EQ(post(path, chat("endless", ""), "60").status, 408);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"endless","max_tokens":4000})", "60").status, 408);
+
+  const net::HttpResponse cut = post(path, chat("endless", R"("stream":true)"), "200");
+  ASSERT_EQ(cut.status, 200);
+  const std::vector<std::string> events = events_of(cut.body);
+  EXPECT_NE(parsed(events.back()).find("error"), nullptr);
+
+  // One seat: while another has it, a deadline passes in the queue.
+  std::atomic<bool> done{false};
+  net::HttpCallEvents ends;
+  ends.on_done = [&](Result<void>) { done = true; };
+  const auto running =
+      house.client().start(house.call("POST", path, chat("endless", "")), std::move(ends));
+  ASSERT_TRUE(eventually([&] { return house.engine().stats().running == 1; }));
+  const int64_t prompt_tokens = house.engine().stats().prompt_tokens;
+  net::HttpCall queued = house.call("POST", path, chat("hi", ""));
+  queued.headers.add("x-request-timeout-ms", "60");
+  const auto late = net::http_fetch(std::move(queued));
+  EXPECT_EQ(late->status, 408);
+  EXPECT_EQ(house.engine().stats().prompt_tokens, prompt_tokens) << "no prefill was spent";
+  house.client().cancel(running);
+  EXPECT_TRUE(eventually([&] { return done && house.engine().ledger().clean(); }));
+}
+
 TEST(Server, AnEngineThatFailsIsAnswered) {
   std::atomic<bool> failing{true};
   ServerHouse::Options options;
