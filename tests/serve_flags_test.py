@@ -43,9 +43,20 @@ class Server:
             self.process.stdout.close()
             self.process.stderr.close()
         test.addCleanup(end)
+        self.port = self.read_port(test, "listening on ")
+        self.admin_port = self.read_port(test, "admin on ") if "--admin-port" in flags else None
+
+    def read_port(self, test, words):
         line = self.process.stdout.readline()
-        test.assertRegex(line, r"^listening on ", "".join(self.log))
-        self.port = int(line.rsplit(":", 1)[1])
+        test.assertTrue(line.startswith(words), line + "".join(self.log))
+        return int(line.rsplit(":", 1)[1])
+
+    def metric(self, name):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/metrics", timeout=30) as page:
+            text = page.read().decode()
+        found = re.search(rf"(?m)^{name} (\S+)$", text)
+        assert found, f"no {name} in {text}"
+        return float(found[1])
 
     def line(self, word):
         """The log line of that kind; it is written before the server listens."""
@@ -261,6 +272,20 @@ class Flags(unittest.TestCase):
             self.assertIn("4096", error["message"])
             self.assertRegex(error["message"].replace("4096", ""), r"\b(5000|[0-9]{5})\b")
         self.assertLess(time.time() - start, 10)
+
+    def test_swap_space_saves_what_was_computed(self):
+        # 96 blocks for four conversations that grow to 38 each.
+        for swap, kind in (("0", "recompute"), ("8MiB", "swap")):
+            server = self.serve("--admin-port", "0", "--max-model-len", "1K", "--max-num-seqs", 4,
+                                "--max-num-batched-tokens", 64, "--kv-cache-memory", 4096 * (96 + 44),
+                                "--no-enable-prefix-caching", "--swap-space", swap)
+            asking = [threading.Thread(target=server.complete, args=([i + 1] * 100,),
+                                       kwargs={"max_tokens": 500, "ignore_eos": True}) for i in range(4)]
+            for thread in asking:
+                thread.start()
+            for thread in asking:
+                thread.join(100)
+            self.assertGreater(server.metric(rf'pelton_preemptions_total\{{[^}}]*kind="{kind}"[^}}]*\}}'), 0)
 
     def tokens_while_a_prompt_is_computed(self, *flags):
         server = self.serve("--max-model-len", "64K", "--kv-cache-memory", "256MiB", *flags)
