@@ -151,6 +151,26 @@ def in_haste(rng, text):
     return " ".join(x for x in text.split(" ") if x.lower() not in OPTIONAL_WORDS or rng.random() < 0.4) or text
 
 
+# Words that may stand for each other, mostly.
+SYNONYMS = ["computer machine laptop pc", "software program application tool", "flag option setting switch", "show print display list",
+            "stop end quit finish", "start run launch begin", "want need wish", "get receive obtain fetch", "make let", "possible allowed",
+            "fast quick", "speed performance", "measure test find", "change set modify", "use take employ", "people users others",
+            "server process service", "answer reply response", "text sentence prompt", "folder directory", "big large", "delete remove",
+            "choose pick select", "reach access contact", "model checkpoint", "code source", "written made programmed", "mean say",
+            "reasoning thinking thoughts", "tokens words", "who what", "which what", "command verb", "limit maximum", "memory ram",
+            "key password", "busy full", "build compile install", "have own", "know understand", "read see", "send give", "function tool"]
+SAME = {x: [y for y in group.split() if y != x] for group in SYNONYMS for x in group.split()}
+
+
+def in_other_words(rng, text):
+    words = text.split(" ")
+    for i, word in enumerate(words):
+        bare = word.strip(".?!,").lower()
+        if bare in SAME and rng.random() < 0.4:
+            words[i] = word.lower().replace(bare, rng.choice(SAME[bare]))
+    return " ".join(words)
+
+
 def with_a_word_less(rng, text):
     words = text.split(" ")
     if len(words) > 3:
@@ -192,10 +212,10 @@ def question(rng, fact, kind):
     if kind == "new":
         return decorated(rng, new_wording(rng, fact))
     text = known_wording(rng, fact, kind == "test")
-    if kind == "train" and rng.random() < 0.25:
-        less = in_haste(rng, text) if rng.random() < 0.4 else with_a_word_less(rng, text)
-        if not is_test(core(less)) and core(less) not in fact.new_cores and len(core(less).split()) > 2:
-            text = less
+    if kind == "train" and rng.random() < 0.5:
+        other = rng.choice((in_haste, with_a_word_less, in_other_words, in_other_words))(rng, text)
+        if not is_test(core(other)) and core(other) not in fact.new_cores and len(core(other).split()) > 2:
+            text = other
     return decorated(rng, text) if fact.topics else text
 
 

@@ -162,7 +162,7 @@ class Trainer:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, default=7500)
+    parser.add_argument("--steps", type=int, default=7800)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--size", choices=SIZES, default="box")
     parser.add_argument("--rate", type=float, default=0.006, help="Muon's; AdamW's follows")
