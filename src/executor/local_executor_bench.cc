@@ -2,6 +2,8 @@
 // another's folder. decode: tokens a second of sequences that decode beside each other, with one
 // and two steps in flight; what stands between two steps counts most here. second_prompt:
 // milliseconds to the first token of an 8 k prompt that shares so many tokens with one before it.
+// short_of_room: sixteen sequences where three quarters of their blocks exist, with and without
+// room to swap.
 #include <cstdlib>
 #include <random>
 
@@ -94,6 +96,57 @@ void second_prompt(benchmark::State& state) {
   state.counters["first_ms"] = first_ms / static_cast<double>(state.iterations());
   state.counters["times_lower"] = first_ms / second_ms;
 }
+
+void short_of_room(benchmark::State& state) {
+  constexpr int kSequences = 16;
+  constexpr int kPrompt = 256;
+  constexpr int kOutput = 256;
+  const checkpoint::Checkpoint checkpoint =
+      std::move(checkpoint::Checkpoint::open(model_folder()).value());
+  LocalExecutor::Options options;
+  options.threads = 1;
+  options.sequences_max = kSequences;
+  options.context_tokens = kPrompt + kOutput;
+  options.prefix_cache = false;
+  options.kv_bytes = int64_t{1} << 30;
+  const auto ample = cost_model::footprint(checkpoint, *LocalExecutor::memory_request(options));
+  const int64_t blocks = kSequences * (kPrompt + kOutput) / options.block_tokens;
+  options.kv_bytes = ample->kv.full_block_bytes * blocks * 3 / 4 + ample->kv.window_bytes();
+  options.swap_bytes = state.range(0) * (ample->kv.full_block_bytes * blocks);
+  const std::unique_ptr<LocalExecutor> executor =
+      LocalExecutor::create(checkpoint, options).value();
+  base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
+  engine::Engine engine({.prefix_cache = false}, *executor, clock, log);
+  std::mt19937 random(1);
+  for (auto _ : state) {
+    std::vector<engine::TokenStream> streams;
+    for (int i = 0; i < kSequences; ++i) {
+      request::GenerationRequest request;
+      for (int k = 0; k < kPrompt; ++k) {
+        request.prompt.push_back(static_cast<TokenId>(random() % 500));
+      }
+      request.stop.max_new_tokens = kOutput;
+      streams.push_back(engine.submit(std::move(request)).value());
+    }
+    for (engine::TokenStream& stream : streams) {
+      while (!stream.wait().end) {
+      }
+    }
+  }
+  const engine::SchedulerCounters counters = engine.stats().scheduler;
+  const double runs = static_cast<double>(state.iterations());
+  state.counters["tokens_lost"] = static_cast<double>(counters.tokens_lost) / runs;
+  state.counters["blocks_out"] = static_cast<double>(counters.blocks_swapped_out) / runs;
+  state.SetItemsProcessed(state.iterations() * kSequences * kOutput);
+}
+
+BENCHMARK(short_of_room)
+    ->ArgName("swaps")
+    ->Arg(0)
+    ->Arg(1)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 BENCHMARK(second_prompt)
     ->ArgName("shared")
