@@ -67,6 +67,15 @@ class Server:
             time.sleep(0.02)
         raise AssertionError(f"no {word} line in {self.log}")
 
+    def logged(self, pattern):
+        """A match in the log, which is read by a thread that may be behind."""
+        for _ in range(500):
+            found = re.search(pattern, "".join(self.log))
+            if found:
+                return found
+            time.sleep(0.02)
+        raise AssertionError(f"no {pattern} in {self.log}")
+
     def open(self, path, body):
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=json.dumps(body).encode())
         return urllib.request.urlopen(request, timeout=120)
@@ -311,7 +320,7 @@ class Flags(unittest.TestCase):
         system = {"role": "system", "content": "You are a wheel. " * 30}
         file = self.write("pin.json", json.dumps([system]))
         server = self.serve("--pin-prefix", file, "--current-date", "2026-01-02")
-        pinned = int(re.search(r"pinned (\d+) tokens of " + re.escape(str(file)), "".join(server.log))[1])
+        pinned = int(server.logged(r"pinned (\d+) tokens of " + re.escape(str(file)))[1])
         self.assertGreater(pinned, 64)
         self.assertEqual(cached(server.chat([system, {"role": "user", "content": "Turn."}])), pinned)
         # Much else in between does not drive it out.
