@@ -58,6 +58,7 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   text.family("pelton_preemptions_total", Type::kCounter, "Preemptions by what became of blocks.");
   text.sample({{"kind", "recompute"}}, static_cast<double>(counted.preemptions_recompute));
   text.sample({{"kind", "swap"}}, static_cast<double>(counted.preemptions_swap));
+  text.sample({{"kind", "costless"}}, static_cast<double>(counted.preemptions_costless));
   text.family("pelton_kv_block_copies_total", Type::kCounter, "KV blocks copied.");
   text.sample({{"kind", "swap_out"}}, static_cast<double>(counted.blocks_swapped_out));
   text.sample({{"kind", "swap_in"}}, static_cast<double>(counted.blocks_swapped_in));
