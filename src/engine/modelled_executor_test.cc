@@ -13,6 +13,8 @@ ModelledExecutor make_executor() {
   return ModelledExecutor({.capacity = {.block_tokens = 4,
                                         .full_block_count = 8,
                                         .window_block_count = 8,
+                                        .host_full_block_count = 2,
+                                        .host_window_block_count = 2,
                                         .window_tokens = 5,
                                         .sequences_max = 2,
                                         .batch_tokens_max = 16,
@@ -109,6 +111,57 @@ TEST(ModelledExecutor, an_overwritten_block_changes_the_token) {
   step(executor, 1, {prefill(1, {4, 5, 6}, {0})});  // the block of the other, who is still there
   EXPECT_NE(step(executor, 2, {decode(0, 3, first, {0})}),
             step(undisturbed, 1, {decode(0, 3, first, {0})}));
+}
+
+// Of both groups: block `from` of one tier becomes block `to` of the other.
+void copy(StepPlan& plan, kv::Tier to_tier, BlockId from, BlockId to) {
+  for (const kv::Group group : {kv::Group::kFull, kv::Group::kWindow}) {
+    const kv::Tier from_tier = to_tier == kv::Tier::kHost ? kv::Tier::kDevice : kv::Tier::kHost;
+    plan.copies.push_back(
+        {.group = group, .from_tier = from_tier, .to_tier = to_tier, .from = from, .to = to});
+  }
+}
+
+// Copies go before rows, and one after the other: out of block 0, over it, and back into block 5.
+TEST(ModelledExecutor, copies_are_carried_out_in_order_and_first) {
+  ModelledExecutor executor = make_executor();
+  const TokenId first = step(executor, 0, {prefill(0, {1, 2, 3}, {0})});
+  ModelledExecutor undisturbed = make_executor();
+  step(undisturbed, 0, {prefill(0, {1, 2, 3}, {0})});
+  StepPlan plan = make_plan(1, {prefill(1, {7, 8, 9}, {0}), decode(0, 3, first, {5})});
+  copy(plan, kv::Tier::kHost, 0, 1);
+  copy(plan, kv::Tier::kDevice, 1, 5);
+  executor.submit(std::move(plan));
+  EXPECT_EQ(executor.collect().tokens.at(1).token,
+            step(undisturbed, 1, {decode(0, 3, first, {0})}));
+}
+
+TEST(ModelledExecutor, a_plan_may_be_copies_alone) {
+  ModelledExecutor executor = make_executor();
+  StepPlan plan = make_plan(0, {});
+  copy(plan, kv::Tier::kHost, 0, 1);
+  executor.submit(std::move(plan));
+  EXPECT_TRUE(executor.collect().sequences.empty());
+}
+
+TEST(ModelledExecutorDeathTest, what_a_failed_step_copied_is_of_no_use) {
+  ModelledExecutor executor({.capacity = make_executor().capacity(),
+                             .next_token = checksum_tokens(100),
+                             .fail_step = [](const StepPlan& plan) -> std::optional<Error> {
+                               if (plan.step != 1) return std::nullopt;
+                               return Error{ErrorCode::kInternal, "as asked"};
+                             }});
+  const TokenId first = step(executor, 0, {prefill(0, {1, 2, 3}, {0})});
+  StepPlan out = make_plan(1, {});
+  copy(out, kv::Tier::kHost, 0, 1);
+  executor.submit(std::move(out));
+  EXPECT_TRUE(executor.collect().error.has_value());
+  StepPlan back = make_plan(2, {decode(0, 3, first, {5})});
+  copy(back, kv::Tier::kDevice, 1, 5);
+  EXPECT_DEATH(executor.submit(std::move(back)), "holds other positions");
+  StepPlan nowhere = make_plan(2, {});
+  copy(nowhere, kv::Tier::kHost, 0, 2);
+  EXPECT_DEATH(executor.submit(std::move(nowhere)), "copying to no block");
 }
 
 TEST(ModelledExecutorDeathTest, broken_promises_are_noticed) {
