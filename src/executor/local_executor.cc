@@ -179,16 +179,23 @@ engine::StepResult LocalExecutor::run(const engine::StepPlan& plan) {
   return result;
 }
 
+// In each layer one after the other; layers side by side.
 void LocalExecutor::copy_blocks(const engine::StepPlan& plan) {
+  if (plan.copies.empty()) return;
   const auto storage = [&](kv::Tier tier) -> models::KvStorage& {
     return tier == kv::Tier::kDevice ? kv_ : host_kv_.value();
   };
-  for (const engine::BlockCopy& copy : plan.copies) {
-    storage(copy.to_tier)
-        .copy_block(
-            storage(copy.from_tier),
-            {.sliding = copy.group == kv::Group::kWindow, .from = copy.from, .to = copy.to});
-  }
+  pool_.parallel_for(kv_.layer_count(), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t layer = begin; layer < end; ++layer) {
+      for (const engine::BlockCopy& copy : plan.copies) {
+        storage(copy.to_tier)
+            .copy_block(
+                storage(copy.from_tier),
+                {.sliding = copy.group == kv::Group::kWindow, .from = copy.from, .to = copy.to},
+                static_cast<int>(layer));
+      }
+    }
+  });
 }
 
 void LocalExecutor::take_seats(const engine::StepPlan& plan) {

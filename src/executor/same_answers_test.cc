@@ -217,6 +217,7 @@ void SameAnswers::when_swapped_out_and_back() {
   for (const int depth : {1, 2}) {
     LocalExecutor::Options options = short_of_blocks(usual(12), 44);
     options.swap_bytes = int64_t{1} << 26;
+    options.threads = depth;
     start(options, {.steps_in_flight_max = depth, .prefix_cache = false});
     expect_the_same("swap, steps in flight " + std::to_string(depth));
     const engine::SchedulerCounters counters = engine_->stats().scheduler;

@@ -63,15 +63,14 @@ Result<KvStorage> KvStorage::allocate(const checkpoint::ModelConfig& config,
   return storage;
 }
 
-void KvStorage::copy_block(const KvStorage& source, const BlockCopy& copy) {
+void KvStorage::copy_block(const KvStorage& source, const BlockCopy& copy, int layer) {
   CHECK(source.layer_block_bytes_ == layer_block_bytes_ && source.sliding_ == sliding_,
         "copying between caches of different shapes");
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    if (sliding_[i] != copy.sliding) continue;
-    std::memcpy(static_cast<char*>(layers_[i].data) + copy.to * layer_block_bytes_,
-                static_cast<const char*>(source.layers_[i].data) + copy.from * layer_block_bytes_,
-                static_cast<size_t>(layer_block_bytes_));
-  }
+  const size_t i = static_cast<size_t>(layer);
+  if (sliding_[i] != copy.sliding) return;
+  std::memcpy(static_cast<char*>(layers_[i].data) + copy.to * layer_block_bytes_,
+              static_cast<const char*>(source.layers_[i].data) + copy.from * layer_block_bytes_,
+              static_cast<size_t>(layer_block_bytes_));
 }
 
 KvStorage::KvStorage(KvStorage&& other) noexcept

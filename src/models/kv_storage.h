@@ -27,17 +27,19 @@ class KvStorage {
   ~KvStorage();
 
   const kernels::KvLayer& layer(int index) const { return layers_[index]; }
+  int layer_count() const { return static_cast<int>(layers_.size()); }
   const Options& options() const { return options_; }
   int64_t bytes() const { return bytes_; }
 
   // The content of block `from` of `source` (this one, or one allocated for the same model with
-  // other counts) becomes that of block `to` here, in every layer of the group.
+  // other counts) becomes that of block `to` here, in one layer; nothing happens in a layer of the
+  // other group. Layers have nothing in common: several threads may copy in different ones.
   struct BlockCopy {
     bool sliding = false;  // the group: window layers, or full ones
     int32_t from = 0;
     int32_t to = 0;
   };
-  void copy_block(const KvStorage& source, const BlockCopy& copy);
+  void copy_block(const KvStorage& source, const BlockCopy& copy, int layer);
 
   // What one block costs over all layers of its group.
   static int64_t full_block_bytes(const checkpoint::ModelConfig& config, const Options& options);

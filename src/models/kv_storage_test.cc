@@ -39,8 +39,10 @@ TEST(KvStorage, a_copied_block_is_equal_in_every_layer_of_its_group_and_nothing_
     }
   }
   for (const bool sliding : {false, true}) {
-    host.copy_block(device, {.sliding = sliding, .from = 3, .to = 1});
-    device.copy_block(host, {.sliding = sliding, .from = 1, .to = 0});
+    for (int i = 0; i < device.layer_count(); ++i) {
+      host.copy_block(device, {.sliding = sliding, .from = 3, .to = 1}, i);
+      device.copy_block(host, {.sliding = sliding, .from = 1, .to = 0}, i);
+    }
     for (int i = 0; i < config.layer_count; ++i) {
       const auto [bytes, block] = bytes_of(device, i);
       const char* at = static_cast<const char*>(device.layer(i).data);
