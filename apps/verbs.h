@@ -12,6 +12,7 @@ cli::Verb generate_verb();
 cli::Verb logits_verb();
 cli::Verb tokenize_verb();
 cli::Verb inspect_verb();
+cli::Verb pack_verb();
 cli::Verb plan_verb();
 cli::Verb verify_verb();
 cli::Verb synth_verb();

@@ -49,8 +49,10 @@ int64_t& bytes_of_type(WeightCounts& counts, tensor::DType dtype) {
   switch (dtype) {
     case tensor::DType::kU8:
     case tensor::DType::kMxfp4:
+    case tensor::DType::kMxfp4Tiles:
       return counts.mxfp4_bytes;
     case tensor::DType::kQ8_0:
+    case tensor::DType::kInt8Tiles:  // the same numbers
       return counts.q8_0_bytes;
     case tensor::DType::kF16:
       return counts.f16_bytes;

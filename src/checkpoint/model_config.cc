@@ -335,10 +335,15 @@ Result<ModelConfig> parse_model_config(const Json& config, const Json* generatio
   return parsed;
 }
 
+Result<Json> read_config_json(const std::string& folder) {
+  TRY_ASSIGN(Json config, parse_file(folder + "/config.json"));
+  if (is_original_config(config)) config = config_from_original(config);
+  return config;
+}
+
 Result<ModelConfig> read_model_config(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  TRY_ASSIGN(Json config, parse_file(path));
-  if (is_original_config(config)) config = config_from_original(config);
+  TRY_ASSIGN(const Json config, read_config_json(folder));
   Result<Json> generation = parse_file(folder + "/generation_config.json");
   if (!generation.ok() && generation.error().code != ErrorCode::kNotFound) {
     return std::move(generation).error();

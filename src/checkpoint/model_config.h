@@ -49,4 +49,7 @@ Result<ModelConfig> parse_model_config(const Json& config, const Json* generatio
 // Reads FOLDER/config.json and, if there, generation_config.json.
 Result<ModelConfig> read_model_config(const std::string& folder);
 
+// `folder`'s config.json in Hugging Face's words, whichever of the two layouts it is in.
+Result<Json> read_config_json(const std::string& folder);
+
 }  // namespace pelton::checkpoint

@@ -20,8 +20,21 @@ constexpr int64_t kPiecesPerReport = 32;
 // How a tensor's bytes are looked at: units of so many bytes, one number in each.
 struct Unit {
   int64_t bytes = 1;
-  enum class Kind { kF32, kF16, kBf16, kE8M0 } kind = Kind::kE8M0;
+  enum class Kind { kF32, kF16, kBf16, kE8M0, kInt8Tile, kMxfp4Tile } kind = Kind::kE8M0;
+  int64_t first_scale = 0;  // of a tile: where its scales are, and how many
+  int64_t scale_count = 0;
 };
+
+// A tile is 16 rows' weights, then their scales, then padding (kernels/tiles.h).
+Unit unit_of_tile(const TensorView& view) {
+  const int64_t blocks = view.shape.back() / tensor::kBlockElements;
+  const bool int8 = view.dtype == DType::kInt8Tiles;
+  const int64_t weights = blocks * tensor::kTileRows * tensor::kBlockElements;
+  return {.bytes = tensor::tile_bytes(view.dtype, view.shape.back()),
+          .kind = int8 ? Unit::Kind::kInt8Tile : Unit::Kind::kMxfp4Tile,
+          .first_scale = int8 ? weights : weights / 2,
+          .scale_count = blocks * tensor::kTileRows};
+}
 
 // False for tensors without numbers that could be wrong (MXFP4's blocks: any nibble is a number).
 bool unit_of(const std::string& name, const TensorView& view, Unit& unit) {
@@ -40,6 +53,10 @@ bool unit_of(const std::string& name, const TensorView& view, Unit& unit) {
       return true;
     case DType::kMxfp4:  // its scale
       unit = {tensor::kMxfp4BlockBytes, Unit::Kind::kE8M0};
+      return true;
+    case DType::kInt8Tiles:
+    case DType::kMxfp4Tiles:
+      unit = unit_of_tile(view);
       return true;
     default:
       unit = {1, Unit::Kind::kE8M0};
@@ -61,6 +78,15 @@ bool is_faulty(const Unit& unit, const uint8_t* at) {
       return (word & 0x7F80u) == 0x7F80u;
     case Unit::Kind::kE8M0:
       return at[0] == 255;
+    case Unit::Kind::kMxfp4Tile:
+      return std::memchr(at + unit.first_scale, 255, static_cast<size_t>(unit.scale_count)) !=
+             nullptr;
+    case Unit::Kind::kInt8Tile:
+      for (int64_t i = 0; i < unit.scale_count; ++i) {
+        std::memcpy(&word, at + unit.first_scale + 2 * i, 2);
+        if ((word & 0x7C00u) == 0x7C00u) return true;
+      }
+      return false;
   }
   return false;
 }
@@ -132,7 +158,8 @@ std::vector<WeightFault> check_weights(const Checkpoint& checkpoint, base::Threa
   std::vector<WeightFault> faults;
   for (const Checked& checked : tensors) {
     if (checked.count == 0) continue;
-    const bool scale = checked.unit.kind == Unit::Kind::kE8M0;
+    const bool scale =
+        checked.unit.kind == Unit::Kind::kE8M0 || checked.unit.kind == Unit::Kind::kMxfp4Tile;
     faults.push_back({*checked.name, scale ? "E8M0 scale 255 (NaN)" : "NaN or infinity",
                       checked.count, checked.first});
   }

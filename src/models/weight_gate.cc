@@ -1,0 +1,115 @@
+#include "models/weight_gate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "models/sequence_runner.h"
+
+namespace pelton::models {
+namespace {
+
+// Logits of all positions are kept: (positions, vocab), in steps that bound the working memory.
+constexpr int kStepTokens = 64;
+
+Result<std::vector<float>> all_logits(const checkpoint::Checkpoint& checkpoint,
+                                      kernels::Kernels& kernels, std::span<const TokenId> tokens) {
+  const int count = static_cast<int>(tokens.size());
+  const int step = std::min(count, kStepTokens);
+  TRY_ASSIGN(const std::unique_ptr<GptOss> model,
+             GptOss::load(checkpoint, kernels, {.batch_tokens_max = step, .logit_rows_max = step}));
+  TRY_ASSIGN(SequenceRunner runner, SequenceRunner::make(*model, kernels.kv_dtype(), count));
+  const int64_t vocab = checkpoint.config().vocab_size;
+  std::vector<float> logits;
+  logits.reserve(tokens.size() * static_cast<size_t>(vocab));
+  for (int begin = 0; begin < count; begin += step) {
+    const int now = std::min(step, count - begin);
+    std::vector<int> rows(static_cast<size_t>(now));
+    for (int i = 0; i < now; ++i) rows[i] = i;
+    const float* got = runner.step(tokens.subspan(begin, now), rows, nullptr);
+    logits.insert(logits.end(), got, got + now * vocab);
+  }
+  return logits;
+}
+
+struct RowLoss {
+  double error = 0;
+  double divergence = 0;
+  double lost_gap = -1;  // negative: the best token is the same
+};
+
+RowLoss compare(const float* got, const float* exact, int64_t vocab) {
+  double difference = 0;
+  double norm = 0;
+  int64_t best = 0;
+  int64_t got_best = 0;
+  for (int64_t i = 0; i < vocab; ++i) {
+    difference += (double{got[i]} - exact[i]) * (double{got[i]} - exact[i]);
+    norm += double{exact[i]} * exact[i];
+    if (exact[i] > exact[best]) best = i;
+    if (got[i] > got[got_best]) got_best = i;
+  }
+  double total = 0;
+  double got_total = 0;
+  for (int64_t i = 0; i < vocab; ++i) {
+    total += std::exp(double{exact[i]} - exact[best]);
+    got_total += std::exp(double{got[i]} - got[got_best]);
+  }
+  const double log_total = exact[best] + std::log(total);
+  const double got_log_total = got[got_best] + std::log(got_total);
+  RowLoss loss{.error = std::sqrt(difference / std::max(norm, 1e-30))};
+  float second = -std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < vocab; ++i) {
+    const double log_p = exact[i] - log_total;
+    loss.divergence += std::exp(log_p) * (log_p - (got[i] - got_log_total));
+    if (i != best) second = std::max(second, exact[i]);
+  }
+  if (best != got_best) loss.lost_gap = double{exact[best]} - second;
+  return loss;
+}
+
+}  // namespace
+
+std::string excess(const WeightLoss& loss, const WeightLossLimits& limits) {
+  std::string out;
+  const auto check = [&](const char* what, double value, double limit) {
+    if (value <= limit) return;
+    out += fmt::format("{}{} {:.2e}, limit {:.2e}", out.empty() ? "" : "; ", what, value, limit);
+  };
+  check("relative error, mean", loss.error_mean, limits.error_mean);
+  check("relative error, worst", loss.error_max, limits.error_max);
+  check("divergence", loss.divergence, limits.divergence);
+  check("other best tokens", 1 - loss.agreement, 1 - limits.agreement);
+  check("gap at which a best token was lost", loss.lost_gap, limits.lost_gap);
+  return out;
+}
+
+Result<WeightLoss> measure_loss(const checkpoint::Checkpoint& shipped,
+                                const checkpoint::Checkpoint& packed, kernels::Kernels& kernels,
+                                std::span<const TokenId> tokens) {
+  CHECK(tokens.size() >= 2);
+  TRY_ASSIGN(const std::vector<float> exact, all_logits(shipped, kernels, tokens));
+  TRY_ASSIGN(const std::vector<float> got, all_logits(packed, kernels, tokens));
+  const int64_t vocab = shipped.config().vocab_size;
+  const auto count = static_cast<int64_t>(tokens.size());
+  WeightLoss loss;
+  int64_t agreed = 0;
+  for (int64_t p = 0; p < count; ++p) {
+    const RowLoss row = compare(got.data() + p * vocab, exact.data() + p * vocab, vocab);
+    loss.error_mean += row.error / static_cast<double>(count);
+    loss.error_max = std::max(loss.error_max, row.error);
+    loss.divergence += row.divergence / static_cast<double>(count);
+    loss.lost_gap = std::max(loss.lost_gap, row.lost_gap);
+    if (row.lost_gap < 0) ++agreed;
+  }
+  loss.agreement = static_cast<double>(agreed) / static_cast<double>(count);
+  // A model that computes NaN is within no limit.
+  if (!std::isfinite(loss.error_mean)) loss.error_max = std::numeric_limits<double>::infinity();
+  return loss;
+}
+
+}  // namespace pelton::models
