@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -22,7 +23,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANKS = ROOT / "testdata" / "tokenizer" / "o200k_base.tiktoken"
 TINY = ROOT / "testdata" / "golden" / "tiny"
-VERBS = ["serve", "chat", "generate", "logits", "tokenize", "inspect", "plan", "synth", "bench latency",
+VERBS = ["serve", "chat", "generate", "logits", "tokenize", "inspect", "pack", "plan", "synth", "bench latency",
          "bench prefix", "pull", "cache list", "cache purge"]
 BINARY = None
 
@@ -47,6 +48,30 @@ class Verbs(unittest.TestCase):
     def expect(self, code, done):
         self.assertEqual(done.returncode, code, done.stderr.decode(errors="replace"))
         return done
+
+    def test_pack(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ids = pathlib.Path(folder, "ids.json")
+            tokens = json.loads((TINY / "tokens.json").read_text())
+            ids.write_text(json.dumps(tokens["prompt"]))
+            out = pathlib.Path(folder, "packed")
+            for weights in ("shipped", "int8"):
+                done = self.expect(0, pelton("pack", TINY, out, "--weights", weights))
+                self.assertIn(b"relative error", done.stderr)
+                self.assertIn(b"sound", self.expect(0, pelton("verify", out)).stdout)
+                npy = pathlib.Path(folder, "logits.npy")
+                self.expect(0, pelton("logits", out, "--tokens", ids, "--out", npy))
+                shape, values = read_npy(npy)
+                best = max(range(shape[1]), key=lambda i: values[(shape[0] - 1) * shape[1] + i])
+                self.assertEqual(best, tokens["continuation"][0])
+                self.assertIn(b"is there already", self.expect(2, pelton("pack", TINY, out)).stderr)
+                self.assertIn(b"is packed already",
+                              self.expect(2, pelton("pack", out, str(out) + "2")).stderr)
+                self.assertEqual(sorted(p.name for p in out.iterdir()),
+                                 ["config.json", "generation_config.json", "model.safetensors"])
+                shutil.rmtree(out)
+            self.assertEqual(sorted(p.name for p in pathlib.Path(folder).iterdir()),
+                             ["ids.json", "logits.npy"])
 
     def test_version_and_help(self):
         self.assertRegex(self.expect(0, pelton("--version")).stdout.decode(), r"^pelton \d+\.\d+\.\d+\n$")
