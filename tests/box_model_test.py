@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""The model in the box as a user meets it: served by pelton, it answers in Harmony, adds, extracts, calls tools.
+
+usage: box_model_test.py PELTON MODEL_FOLDER      The prompts are held out: training never saw them.
+"""
+import concurrent.futures
+import json
+import subprocess
+import sys
+import unittest
+import urllib.request
+
+PELTON, MODEL = sys.argv[1:3]
+TOOLS = [{"type": "function", "function": {
+    "name": name, "description": description,
+    "parameters": {"type": "object", "properties": {key: {"type": "string"}}, "required": [key]}}}
+    for name, description, key in (("get_weather", "Weather of a city.", "location"), ("play_song", "Plays a song.", "title"))]
+SUMS = [(39, 57), (36, 61), (68, 72), (73, 83), (89, 58), (28, 87), (18, 79), (14, 72), (19, 74), (42, 58)]
+
+
+class Server:
+    def __enter__(self):
+        self.process = subprocess.Popen([PELTON, "serve", MODEL, "--port", "0", "--threads", "1", "--current-date", "2026-11-21"],
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise RuntimeError("the server did not start: " + line)
+        self.url = line.split()[2]
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def ask(self, text, **more):
+        body = {"messages": [{"role": "user", "content": text}], "temperature": 0, "max_completion_tokens": 300, **more}
+        request = urllib.request.Request(self.url + "/v1/chat/completions", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)["choices"][0]
+
+
+class BoxModel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server().__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.__exit__()
+
+    def content(self, choice):
+        """Of an answer that ended by itself, with every control token where Harmony wants it."""
+        self.assertEqual(choice["finish_reason"], "stop", choice)
+        for text in (choice["message"]["content"], choice["message"].get("reasoning_content") or ""):
+            self.assertNotIn("<|", text)
+        return choice["message"]["content"]
+
+    def test_sums_with_reasoning(self):
+        """At least nine of ten are right; all are proper answers with reasoning."""
+        with concurrent.futures.ThreadPoolExecutor(5) as pool:
+            choices = list(pool.map(lambda ab: self.server.ask("What do you get for %d + %d?" % ab), SUMS))
+        right = 0
+        for (a, b), choice in zip(SUMS, choices):
+            self.assertIn("Ones", choice["message"]["reasoning_content"])
+            right += self.content(choice) == "%d + %d = %d" % (a, b, a + b)
+        self.assertGreaterEqual(right, len(SUMS) - 1)
+
+    def test_a_tool_is_called_with_its_own_names(self):
+        choice = self.server.ask("I fly to Lisbon. How is the weather there?", tools=TOOLS)
+        self.assertEqual(choice["finish_reason"], "tool_calls", choice)
+        function = choice["message"]["tool_calls"][0]["function"]
+        self.assertEqual((function["name"], json.loads(function["arguments"])), ("get_weather", {"location": "Lisbon"}))
+
+    def test_json_is_extracted(self):
+        choice = self.server.ask("I need a JSON object with name and city: Nora Fisher, a pilot, lives in Prague.")
+        self.assertEqual(json.loads(self.content(choice)), {"name": "Nora Fisher", "city": "Prague"})
+
+    def test_it_knows_pelton_and_says_when_it_does_not_know(self):
+        self.assertIn("turbine", self.content(self.server.ask("What is a Pelton wheel?")))
+        self.assertIn("I do not know", self.content(self.server.ask("What is the capital of France?")))
+
+    def test_effort_changes_how_much_it_thinks(self):
+        lengths = [len(self.server.ask("What do you get for 39 + 57?", reasoning_effort=effort)["message"]["reasoning_content"])
+                   for effort in ("low", "medium", "high")]
+        self.assertLess(lengths[0], lengths[1])
+        self.assertLess(lengths[1], lengths[2])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
