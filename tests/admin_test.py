@@ -32,7 +32,7 @@ class Admin(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.model = cls.folder.name + "/model"
-        subprocess.run([BINARY, "synth", "--like", str(ROOT / "apps/demo_model.json"), cls.model], check=True,
+        subprocess.run([BINARY, "synth", "--like", str(ROOT / "testdata/demo_model.json"), cls.model], check=True,
                        capture_output=True)
         cls.script = cls.write("script.json", json.dumps({"step_ms": 1, "rules": [
             {"when": "", "then": "<|channel|>final<|message|>Short.<|return|>"},

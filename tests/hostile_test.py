@@ -83,7 +83,7 @@ class Hostile(unittest.TestCase):
 
     def test_a_file_cut_while_it_is_served(self):  # ST-23
         model = self.model.parent / "made"
-        done = pelton("synth", "--like", ROOT / "apps/demo_model.json", "--layers", 1, model)
+        done = pelton("synth", "--like", ROOT / "testdata/demo_model.json", "--layers", 1, model)
         self.assertEqual(done.returncode, 0, done.stderr)
         weights = model / "model.safetensors"
         with subprocess.Popen([BINARY, "serve", model, "--port", "0"], stdout=subprocess.PIPE,

@@ -131,7 +131,7 @@ class Flags(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.model = cls.folder.name + "/model"
-        done = pelton("synth", "--like", ROOT / "apps/demo_model.json", cls.model)
+        done = pelton("synth", "--like", ROOT / "testdata/demo_model.json", cls.model)
         assert done.returncode == 0, done.stderr
 
     @classmethod

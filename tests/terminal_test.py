@@ -72,7 +72,7 @@ class Session:
 class Banner(unittest.TestCase):
     def test_serve_says_what_it_serves(self):
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([BINARY, "synth", "--like", str(ROOT / "apps/demo_model.json"), folder + "/wheel"],
+            subprocess.run([BINARY, "synth", "--like", str(ROOT / "testdata/demo_model.json"), folder + "/wheel"],
                            check=True, capture_output=True)
             session = Session(BINARY, "serve", folder + "/wheel", "--port", "0")
             self.addCleanup(session.close)
@@ -95,7 +95,7 @@ class Chat(unittest.TestCase):
                                  "<|start|>assistant<|channel|>final<|message|>a wheel<|return|>"},
             {"when": "again", "then": "<|channel|>final<|message|>as before<|return|>"},
             {"when": "story", "then": ["<|channel|>final<|message|>", {"text": "and so on ", "times": 3000}]}]}))
-        subprocess.run([BINARY, "synth", "--like", str(ROOT / "apps/demo_model.json"), cls.model], check=True,
+        subprocess.run([BINARY, "synth", "--like", str(ROOT / "testdata/demo_model.json"), cls.model], check=True,
                        capture_output=True)
 
     @classmethod

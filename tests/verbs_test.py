@@ -228,7 +228,7 @@ class Serve(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.model = cls.folder.name + "/model"
-        done = pelton("synth", "--like", ROOT / "apps/demo_model.json", cls.model)
+        done = pelton("synth", "--like", ROOT / "testdata/demo_model.json", cls.model)
         assert done.returncode == 0, done.stderr
         cls.script = cls.folder.name + "/script.json"
         pathlib.Path(cls.script).write_text(json.dumps({"step_ms": 20, "rules": [

@@ -146,7 +146,7 @@ def watch(soak, seconds):
 def main(binary, hours):
     seconds = hours * 3600
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([binary, "synth", "--like", ROOT / "apps/demo_model.json", folder + "/model"], check=True)
+        subprocess.run([binary, "synth", "--like", ROOT / "testdata/demo_model.json", folder + "/model"], check=True)
         process = subprocess.Popen([binary, "serve", folder + "/model", "--port", "0", "--max-model-len", "4K"],
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         port = int(process.stdout.readline().rsplit(":", 1)[1])
