@@ -1,10 +1,16 @@
 // pelton pack: a model's weights in the order in which the fast kernels read them.
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "apps/loading.h"
 #include "apps/sample_text.h"
@@ -15,6 +21,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/gguf_names.h"
 #include "cli/human_size.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "kernels/kernels.h"
 #include "layers/pack_weights.h"
@@ -70,21 +77,20 @@ Result<void> write_texts(const Checkpoint& source, const std::string& folder) {
   return {};
 }
 
-// A folder that takes its name when it is complete.
+// A folder of our own that takes its name when it is complete.
 class NewFolder {
  public:
-  static Result<NewFolder> make(const std::string& path) {
+  static Result<NewFolder> make(std::string path) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
     std::error_code failed;
-    if (std::filesystem::exists(path, failed)) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("{} is there already; name a new folder, or remove it", path)};
-    }
-    NewFolder folder(path);
-    std::filesystem::remove_all(folder.work_, failed);
-    if (!std::filesystem::create_directories(folder.work_, failed)) {
-      return cannot(folder.work_, "make", failed);
-    }
-    return folder;
+    if (std::filesystem::exists(path, failed)) return is_there(path);
+    const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+    if (!parent.empty()) std::filesystem::create_directories(parent, failed);
+    if (failed) return cannot(parent.string(), "make", failed);
+    std::string work = path + ".partial.XXXXXX";
+    if (::mkdtemp(work.data()) == nullptr) return cannot(work, "make", last_error());
+    ::chmod(work.c_str(), 0755);  // as any new folder
+    return NewFolder(std::move(path), std::move(work));
   }
   NewFolder(NewFolder&& other) noexcept
       : path_(std::move(other.path_)), work_(std::exchange(other.work_, {})) {}
@@ -95,18 +101,36 @@ class NewFolder {
   }
 
   const std::string& work() const { return work_; }
+
+  // What took so long to make survives a power cut once it has its name.
   Result<void> finish() {
-    std::error_code failed;
-    std::filesystem::rename(work_, path_, failed);
-    if (failed) return cannot(path_, "rename to", failed);
+    for (const auto& entry : std::filesystem::directory_iterator(work_)) {
+      TRY(sync(entry.path().string()));
+    }
+    TRY(sync(work_));
+    if (::renameat2(AT_FDCWD, work_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
+      if (errno == EEXIST) return is_there(path_);
+      return cannot(path_, "rename to", last_error());
+    }
     work_.clear();
     return {};
   }
 
  private:
-  explicit NewFolder(std::string path) : path_(std::move(path)), work_(path_ + ".partial") {
-    while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
-    work_ = path_ + ".partial";
+  NewFolder(std::string path, std::string work) : path_(std::move(path)), work_(std::move(work)) {}
+
+  static std::error_code last_error() { return {errno, std::generic_category()}; }
+  static Error is_there(const std::string& path) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} is there already; name a new folder, or remove it", path)};
+  }
+  static Result<void> sync(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const bool done = fd >= 0 && ::fsync(fd) == 0;
+    const std::error_code failed = last_error();
+    if (fd >= 0) ::close(fd);
+    if (!done) return cannot(path, "write out", failed);
+    return {};
   }
 
   std::string path_;
@@ -122,8 +146,13 @@ struct Made {
 class Packing {
  public:
   Packing(const Checkpoint& source, const cli::Arguments& arguments, const std::string& folder,
-          base::ThreadPool& pool, const base::Clock& clock)
-      : source_(source), arguments_(arguments), folder_(folder), pool_(pool), clock_(clock) {}
+          base::ThreadPool& pool, const base::Clock& clock, const cli::Interrupt& interrupt)
+      : source_(source),
+        arguments_(arguments),
+        folder_(folder),
+        pool_(pool),
+        clock_(clock),
+        interrupt_(interrupt) {}
 
   // By flag, or what loses little enough.
   Result<Made> run() {
@@ -149,8 +178,10 @@ class Packing {
           {.matrices = weights,
            .activations = int8 ? kernels::Activations::kInt8 : kernels::Activations::kInt16,
            .source = source_.folder()},
-          folder_ + "/model.safetensors", pool_,
-          [&](int64_t done, int64_t total) { progress.update(done, total); }));
+          folder_ + "/model.safetensors", pool_, [&](int64_t done, int64_t total) {
+            progress.update(done, total);
+            return !interrupt_.pending();
+          }));
     }
     Made made{.weights = weights};
     TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(folder_));
@@ -161,7 +192,13 @@ class Packing {
     progress.update(0, 1);
     TRY_ASSIGN(made.loss, models::measure_loss(source_, packed, *kernels, sample.tokens));
     progress.update(1, 1);
+    if (interrupt_.pending()) return Error{ErrorCode::kCancelled, "interrupted"};
     made.excess = models::excess(*made.loss, {});
+    if (!std::isfinite(made.loss->error_mean)) {
+      return Error{
+          ErrorCode::kBadCheckpoint,
+          fmt::format("{}: computes NaN or infinity; pelton verify tells where", source_.folder())};
+    }
     return made;
   }
 
@@ -170,6 +207,7 @@ class Packing {
   const std::string& folder_;
   base::ThreadPool& pool_;
   const base::Clock& clock_;
+  const cli::Interrupt& interrupt_;
 };
 
 void report(const std::string& out, const Made& made, const std::string& activations,
@@ -195,8 +233,10 @@ Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
   pool.adopt_caller();
+  const cli::Interrupt interrupt;
   TRY_ASSIGN(NewFolder folder, NewFolder::make(out));
-  TRY_ASSIGN(const Made made, Packing(source, arguments, folder.work(), pool, clock).run());
+  TRY_ASSIGN(const Made made,
+             Packing(source, arguments, folder.work(), pool, clock, interrupt).run());
   TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(folder.work()));
   report(out, made, arguments.text("--activations"), packed.weight_bytes());
   return folder.finish();

@@ -16,6 +16,7 @@
 #include "cli/human_size.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
+#include "cost_model/footprint.h"
 #include "net/http_server.h"
 #include "server/server.h"
 
@@ -117,6 +118,15 @@ void print_banner(const server::ServedModel& served, const node::LoadedModel& mo
              cli::format_count(kv_tokens), kv_bytes, url);
 }
 
+// What was allocated, to the byte, as `pelton plan` foretells it; and how the engine is set.
+void log_capacity(node::LoadedModel& model, const engine::Engine::Options& options,
+                  base::Log& log) {
+  if (const auto* local = model.local_executor()) {
+    log.info(cost_model::log_line(local->footprint()));
+  }
+  log.info(engine_line(options, model.engine().capacity()));
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   TRY_ASSIGN(node::LoadedModel::Options options, node_options(arguments, clock));
@@ -147,7 +157,8 @@ Result<void> run(const cli::Arguments& arguments) {
     http.stop(std::chrono::milliseconds(0));
     return model.error();
   }
-  log.info(engine_line(options.engine, (*model)->engine().capacity()));
+  // On a terminal the banner says it in fewer words.
+  if (!cli::is_terminal(stderr)) log_capacity(**model, options.engine, log);
   Result<server::ServedModel> served = served_model(arguments, **model, clock);
   Result<void> pinned;
   if (served.ok() && arguments.has("--pin-prefix")) {

@@ -141,6 +141,14 @@ class Chat(unittest.TestCase):
         session.send("\x04")
         self.assertEqual(session.wait(), 0)
 
+    def test_end_of_input_before_the_prompt(self):
+        for _ in range(12):  # Ctrl-D comes while the terminal still gathers lines
+            session = self.session()
+            session.send("/reasoning low\r")
+            session.expect("is low")
+            session.send("\x04")
+            self.assertEqual(session.wait(), 0)
+
     def test_interrupts(self):
         session = self.session()
         session.send("Tell me a story\r")

@@ -73,6 +73,33 @@ class Verbs(unittest.TestCase):
             self.assertEqual(sorted(p.name for p in pathlib.Path(folder).iterdir()),
                              ["ids.json", "logits.npy"])
 
+    def test_pack_touches_nothing_of_others(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "mine.partial").mkdir()
+            (root / "mine.partial" / "thesis.txt").write_text("ten years")
+            both = [subprocess.Popen([BINARY, "pack", TINY, root / "mine"], stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL) for _ in range(2)]
+            codes = sorted(process.wait(timeout=100) for process in both)
+            self.assertEqual(codes, [0, 2])  # one of them found it there
+            self.assertIn(b"sound", self.expect(0, pelton("verify", root / "mine")).stdout)
+            self.assertEqual((root / "mine.partial" / "thesis.txt").read_text(), "ten years")
+            self.assertEqual(sorted(p.name for p in root.iterdir()), ["mine", "mine.partial"])
+
+    def test_pack_refuses_a_model_that_computes_nan(self):
+        with tempfile.TemporaryDirectory() as folder:
+            broken = pathlib.Path(folder, "broken")
+            shutil.copytree(TINY, broken)
+            file = broken / "model.safetensors"
+            data = bytearray(file.read_bytes())
+            length = struct.unpack("<Q", data[:8])[0]
+            begin = json.loads(data[8:8 + length])["model.norm.weight"]["data_offsets"][0]
+            data[8 + length + begin:8 + length + begin + 2] = b"\xc0\x7f"  # NaN in bf16
+            file.write_bytes(data)
+            done = self.expect(4, pelton("pack", broken, pathlib.Path(folder, "out")))
+            self.assertIn(b"computes NaN", done.stderr)
+            self.assertEqual([p.name for p in pathlib.Path(folder).iterdir()], ["broken"])
+
     def test_version_and_help(self):
         self.assertRegex(self.expect(0, pelton("--version")).stdout.decode(), r"^pelton \d+\.\d+\.\d+\n$")
         text = self.expect(0, pelton("--help")).stdout.decode()

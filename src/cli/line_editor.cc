@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include <histedit.h>
 #include <langinfo.h>
@@ -33,6 +34,7 @@ struct LineEditor::Session {
   const Interrupt& interrupt;
   std::string prompt;
   bool continued = false;
+  bool at_start = false;  // of a line: nothing of it has been read
   EditLine* editor = nullptr;
   History* history = nullptr;
   HistEvent event{};
@@ -62,10 +64,16 @@ struct LineEditor::Session {
     return false;
   }
 
+  static bool input_waits() {
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    return ::poll(&input, 1, 0) > 0;
+  }
+
   // Reads one character for libedit. Its own reader swallows the first signal; this one reports it
   // (-1, EINTR), so that Ctrl-C gives the line up at once.
   static int read_character(EditLine* editor, wchar_t* character) {
     std::string bytes;
+    const bool typed_ahead = std::exchange(of(editor)->at_start, false) && input_waits();
     while (bytes.size() < 4) {
       if (!of(editor)->wait_for_input()) {
         errno = EINTR;
@@ -74,6 +82,8 @@ struct LineEditor::Session {
       char byte = 0;
       const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
       if (count <= 0) return static_cast<int>(count);
+      // A Ctrl-D typed while the terminal still gathered lines reads as NUL afterwards.
+      if (typed_ahead && byte == '\0') byte = '\4';
       bytes.push_back(byte);
       const base::Utf8Step step = base::utf8_step(bytes);
       if (step.kind == base::Utf8Step::Kind::kIncomplete) continue;
@@ -143,6 +153,7 @@ LineEditor::Outcome LineEditor::read_once(std::string& line) {
     int count = 0;
     errno = 0;
     el_resize(session_->editor);
+    session_->at_start = true;
     const char* text = el_gets(session_->editor, &count);
     if (text == nullptr || count <= 0) {
       const bool interrupted = count < 0 && errno == EINTR;

@@ -262,23 +262,53 @@ TEST(Tiles, ExpertsAreNearTheReferenceAndTheSameBitsInAnyBatch) {
   }
 }
 
-// Garbage in: no crash, and no other row disturbed.
-TEST(Tiles, ARowOfNanLeavesTheOthersAlone) {
+// Garbage in, garbage out, where it came in and nowhere else.
+TEST(Tiles, NanStaysNanAndLeavesOtherRowsAlone) {
   Random random;
   base::ThreadPool pool({.threads = 1, .pin = false});
   const Source source(random, Format::kMxfp4Pairs, 48, 64);
   const std::vector<uint8_t> tiles = pack(Format::kMxfp4Tiles, source.matrix);
   for (const auto& kernels : fast_kernels(pool)) {
-    std::vector<float> x = random.floats(3 * 64, 1.0f);
-    const Linear linear{{tiles.data(), 48, 64, Format::kMxfp4Tiles, Activations::kInt16}, nullptr};
-    std::vector<float> before(3 * 48);
-    kernels->linear(before.data(), x.data(), linear, 3, Kernels::Output::kOverwrite);
-    for (int i = 64; i < 128; ++i) x[i] = i % 2 == 0 ? NAN : INFINITY;
-    std::vector<float> after(3 * 48);
-    kernels->linear(after.data(), x.data(), linear, 3, Kernels::Output::kOverwrite);
-    for (int row = 0; row < 48; ++row) {
-      EXPECT_EQ(before[row], after[row]);
-      EXPECT_EQ(before[96 + row], after[96 + row]);
+    for (const float bad : {NAN, INFINITY}) {
+      for (const Activations activations : {Activations::kInt8, Activations::kInt16}) {
+        std::vector<float> x = random.floats(3 * 64, 1.0f);
+        const Linear linear{{tiles.data(), 48, 64, Format::kMxfp4Tiles, activations}, nullptr};
+        std::vector<float> before(3 * 48);
+        kernels->linear(before.data(), x.data(), linear, 3, Kernels::Output::kOverwrite);
+        x[64 + random.below(64)] = bad;
+        std::vector<float> after(3 * 48);
+        kernels->linear(after.data(), x.data(), linear, 3, Kernels::Output::kOverwrite);
+        for (int row = 0; row < 48; ++row) {
+          EXPECT_EQ(before[row], after[row]);
+          EXPECT_TRUE(std::isnan(after[48 + row])) << row;
+          EXPECT_EQ(before[96 + row], after[96 + row]);
+        }
+      }
+    }
+  }
+}
+
+TEST(Tiles, NanStaysNanThroughAnExpert) {
+  Random random;
+  base::ThreadPool pool({.threads = 1, .pin = false});
+  const Source up(random, Format::kMxfp4Pairs, 64, 32);
+  const Source down(random, Format::kMxfp4Pairs, 32, 32);
+  const std::vector<uint8_t> up_tiles = pack_gate_up(up.matrix, 1, 32);
+  const std::vector<uint8_t> down_tiles = pack(Format::kMxfp4Tiles, down.matrix);
+  for (const int place : {3, 16 + 3}) {  // a gate, an up
+    std::vector<float> up_bias(64, 0.1f);
+    up_bias[static_cast<size_t>(place)] = NAN;
+    const std::vector<float> down_bias(32, 0.0f);
+    const ExpertWeights weights{
+        {up_tiles.data(), nullptr, up_bias.data(), 1, 64, 32, Format::kMxfp4Tiles, 64},
+        {},
+        {down_tiles.data(), nullptr, down_bias.data(), 1, 32, 32, Format::kMxfp4Tiles, 32}};
+    const std::vector<float> x(32, 1.0f);
+    const ExpertChoice choice{0, 1.0f};
+    for (const auto& kernels : fast_kernels(pool)) {
+      std::vector<float> out(32, 0.0f);
+      kernels->experts(out.data(), x.data(), &choice, weights, {.experts_per_token = 1}, 1);
+      for (const float value : out) EXPECT_TRUE(std::isnan(value)) << kernels->name();
     }
   }
 }

@@ -300,7 +300,7 @@ Result<void> write_outputs(const std::vector<Output>& outputs, const checkpoint:
       }
     });
     if (error) return *error;
-    progress(done, total);
+    if (!progress(done, total)) return Error{ErrorCode::kCancelled, "interrupted"};
   }
   return {};
 }

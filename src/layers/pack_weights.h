@@ -27,10 +27,11 @@ struct PackOptions {
   std::string source;  // what is said of where the weights come from
 };
 
-using PackProgress = base::FunctionRef<void(int64_t done, int64_t total)>;
+// Bytes so far, and in all; false stops. On the calling thread, some times a second.
+using PackProgress = base::FunctionRef<bool(int64_t done, int64_t total)>;
 
 // Writes `file`, which is complete only when this returns. Errors: kUnsupported (experts that are
-// not MXFP4), kDoesNotFit, kIo.
+// not MXFP4), kDoesNotFit, kIo, kCancelled.
 Result<void> pack_weights(const checkpoint::Checkpoint& checkpoint, const PackOptions& options,
                           const std::string& file, base::ThreadPool& pool, PackProgress progress);
 

@@ -37,7 +37,7 @@ class PackTest : public testing::Test {
     const Result<void> done = pack_weights(
         *source,
         {.matrices = matrices, .activations = kernels::Activations::kInt16, .source = "tiny"},
-        file(), pool, [](int64_t, int64_t) {});
+        file(), pool, [](int64_t, int64_t) { return true; });
     ASSERT_TRUE(done.ok()) << done.error().message;
   }
   std::string file() const { return folder_ + "/model.safetensors"; }
@@ -152,7 +152,7 @@ TEST_F(PackTest, ExpertsThatAreNotMxfp4AreRefused) {
   ASSERT_TRUE(packed.ok());
   base::ThreadPool pool({.threads = 1, .pin = false});
   const Result<void> again =
-      pack_weights(*packed, {}, folder_ + "/again", pool, [](int64_t, int64_t) {});
+      pack_weights(*packed, {}, folder_ + "/again", pool, [](int64_t, int64_t) { return true; });
   EXPECT_FALSE(again.ok());
 }
 

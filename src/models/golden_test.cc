@@ -141,7 +141,7 @@ std::string packed_folder(const std::string& name, const Packing& packing) {
                            {.matrices = packing.matrices,
                             .activations = packing.activations,
                             .source = "golden " + name},
-                           own + "/model.safetensors", pool, [](int64_t, int64_t) {});
+                           own + "/model.safetensors", pool, [](int64_t, int64_t) { return true; });
   CHECK(written.ok(), written.ok() ? "" : written.error().message);
   std::error_code taken;
   std::filesystem::rename(own, made, taken);

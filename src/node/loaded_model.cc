@@ -7,7 +7,6 @@
 
 #include "base/machine.h"
 #include "checkpoint/residency.h"
-#include "cost_model/footprint.h"
 #include "node/model_tokenizer.h"
 
 namespace pelton::node {
@@ -21,7 +20,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   TRY(loaded->load_tokenizer());
   loaded->unite_stop_tokens();
   if (!options.make_executor) TRY(loaded->read_weights(options, clock, log));
-  TRY(loaded->make_executor(options, log));
+  TRY(loaded->make_executor(options));
   loaded->engine_ =
       std::make_unique<engine::Engine>(options.engine, *loaded->executor_, clock, log);
   return loaded;
@@ -89,7 +88,7 @@ void LoadedModel::unite_stop_tokens() {
   stop_tokens_.erase(std::unique(stop_tokens_.begin(), stop_tokens_.end()), stop_tokens_.end());
 }
 
-Result<void> LoadedModel::make_executor(const Options& options, base::Log& log) {
+Result<void> LoadedModel::make_executor(const Options& options) {
   if (options.make_executor) {
     TRY_ASSIGN(const tokenizer::Tokenizer* tokenizer, this->tokenizer());
     TRY_ASSIGN(executor_, options.make_executor(*tokenizer));
@@ -108,7 +107,6 @@ Result<void> LoadedModel::make_executor(const Options& options, base::Log& log) 
   }
   TRY_ASSIGN(auto made, executor::LocalExecutor::create(checkpoint_, local));
   local_executor_ = made.get();
-  log.info(cost_model::log_line(made->footprint()));
   executor_ = std::move(made);
   return {};
 }

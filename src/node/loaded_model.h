@@ -58,7 +58,7 @@ class LoadedModel {
   Result<void> load_tokenizer();
   void unite_stop_tokens();
   Result<void> read_weights(const Options& options, const base::Clock& clock, base::Log& log) const;
-  Result<void> make_executor(const Options& options, base::Log& log);
+  Result<void> make_executor(const Options& options);
 
   checkpoint::Checkpoint checkpoint_;
   std::optional<tokenizer::Tokenizer> tokenizer_;

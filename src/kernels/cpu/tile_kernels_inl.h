@@ -58,11 +58,8 @@ inline RowView row_view(const QuantizedRows& rows, int64_t row) {
 // Quantises 32 floats into block `block` of row `row`. `unit` is a factor of the format's weights.
 template <int kPlanes>
 inline void quantize_block(const float* x, QuantizedRows& to, int64_t row, int block, float unit) {
-  float largest = 0.0f;
-  for (int i = 0; i < kBlock; ++i) {
-    const float size = __builtin_fabsf(x[i]);
-    largest = size > largest ? size : largest;
-  }
+  // NaN makes the scale NaN: damage is passed on, not hidden.
+  const float largest = Ints::largest_or_nan(x);
   constexpr float kLevels = kPlanes == 1 ? 127.0f : 16256.0f;
   const float inverse = largest > 0.0f ? kLevels / largest : 0.0f;
   const int64_t at = row * to.blocks + block;
@@ -293,8 +290,9 @@ inline void swiglu_tile(float* out, const float* gate, const float* up, const Mo
   const L limit = Ints::set1(shape.swiglu_limit);
   const L low = Ints::set1(-shape.swiglu_limit);
   const L one = Ints::set1(1.0f);
-  const L g = Ints::min(Ints::load(gate), limit);
-  const L u = Ints::max(Ints::min(Ints::load(up), limit), low);
+  // Of two operands the second is taken where one is NaN: so NaN stays.
+  const L g = Ints::min(limit, Ints::load(gate));
+  const L u = Ints::max(low, Ints::min(limit, Ints::load(up)));
   const L e = lanes_exp(Ints::mul(Ints::set1(-shape.swiglu_alpha), g));
   const L sigmoid = Ints::div(one, Ints::add(one, e));
   Ints::store(out, Ints::mul(Ints::mul(g, sigmoid), Ints::add(u, one)));

@@ -96,6 +96,23 @@ struct Ints {
     };
     return {half(0), half(8)};
   }
+  // The largest magnitude of 32 floats; NaN if one of them is infinite or NaN.
+  static float largest_or_nan(const float* x) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    __m256 largest = _mm256_setzero_ps();
+    __m256 not_finite = _mm256_setzero_ps();
+    for (int i = 0; i < 32; i += 8) {
+      const __m256 value = _mm256_loadu_ps(x + i);
+      largest = _mm256_max_ps(largest, _mm256_andnot_ps(sign, value));
+      const __m256 zero = _mm256_sub_ps(value, value);  // or NaN
+      not_finite = _mm256_or_ps(not_finite, _mm256_cmp_ps(zero, zero, _CMP_UNORD_Q));
+    }
+    if (_mm256_movemask_ps(not_finite) != 0) return __builtin_nanf("");
+    const __m128 four =
+        _mm_max_ps(_mm256_castps256_ps128(largest), _mm256_extractf128_ps(largest, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+  }
   static Floats to_floats(Ints a) {
     return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)};
   }

@@ -57,6 +57,16 @@ struct Ints {
         _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
     return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 23));
   }
+  // The largest magnitude of 32 floats; NaN if one of them is infinite or NaN.
+  static float largest_or_nan(const float* x) {
+    const __m512 low = _mm512_loadu_ps(x);
+    const __m512 high = _mm512_loadu_ps(x + 16);
+    constexpr int kNotFinite = 0x01 | 0x08 | 0x10 | 0x80;  // NaN, +inf, -inf, signalling NaN
+    if ((_mm512_fpclass_ps_mask(low, kNotFinite) | _mm512_fpclass_ps_mask(high, kNotFinite)) != 0) {
+      return __builtin_nanf("");
+    }
+    return _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
+  }
   static Floats to_floats(Ints a) { return _mm512_cvtepi32_ps(a.lanes); }
   static Floats zero_floats() { return _mm512_setzero_ps(); }
   static Floats set1(float x) { return _mm512_set1_ps(x); }
