@@ -24,6 +24,13 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
           .logprobs = source.logprobs};
 }
 
+// Whose account pays. Those without a name of their own may say whom they ask for; as no tenant's
+// name has a blank (KeyRing), that is never a tenant's account.
+std::string payer(std::string_view tenant, std::string_view user) {
+  if (!tenant.empty() || user.empty()) return std::string(tenant);
+  return fmt::format("user {}", user);
+}
+
 }  // namespace
 
 std::string cache_salt(std::string_view tenant, std::string_view of_request) {
@@ -52,8 +59,7 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   for (const TokenId id : fields.stop_token_ids) request.stop.stop_tokens.push_back(id);
   request.priority = fields.priority;
   request.deadline_ns = source.deadline_ns;
-  // Where all share one key, the caller may say whose account pays.
-  request.tenant = source.tenant.empty() ? fields.user : std::string(source.tenant);
+  request.tenant = payer(source.tenant, fields.user);
   request.cache_salt = cache_salt(source.tenant, fields.cache_salt);
   request.prompt = std::move(source.prompt);
   return request;
