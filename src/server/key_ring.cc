@@ -14,7 +14,10 @@ namespace {
 
 constexpr size_t kKeyBytesMax = 512;
 constexpr size_t kTenantBytesMax = 64;
-constexpr double kWeightMax = 1e6;
+// Accounts grow by tokens divided by weight: far outside these, one request would outweigh all that
+// others will ever spend.
+constexpr double kWeightMin = 1e-3;
+constexpr double kWeightMax = 1e3;
 
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
@@ -38,7 +41,7 @@ std::optional<double> weight_of(std::string_view word) {
   double weight = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), weight);
   if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-  if (!(weight > 0.0) || weight > kWeightMax) return std::nullopt;
+  if (!(weight >= kWeightMin && weight <= kWeightMax)) return std::nullopt;
   return weight;
 }
 
@@ -72,7 +75,9 @@ Result<void> KeyRing::add_file(std::string_view text, const std::string& file_na
         words.size() > 1 ? std::string(words[1]) : "key-" + hash.substr(0, 12);
     if (words.size() > 2) {
       const std::optional<double> weight = weight_of(words[2]);
-      if (!weight) return bad(fmt::format("a weight is a number above 0, up to {}", kWeightMax));
+      if (!weight) {
+        return bad(fmt::format("a weight is a number from {} to {}", kWeightMin, kWeightMax));
+      }
       const auto known = std::find_if(weights_.begin(), weights_.end(),
                                       [&](const auto& pair) { return pair.first == tenant; });
       if (known != weights_.end() && known->second != *weight) {

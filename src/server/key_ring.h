@@ -20,7 +20,8 @@ class KeyRing {
   void add(std::string_view key);
 
   // A line each: KEY [TENANT [WEIGHT]]. Empty lines and those that begin with '#' are none. A key
-  // without a tenant is a tenant of its own. Errors: kBadConfig with the line; never a key.
+  // without a tenant is a tenant of its own; no tenant's name has a blank. A weight is 0.001 to
+  // 1000. Errors: kBadConfig with the line; never a key.
   Result<void> add_file(std::string_view text, const std::string& file_name);
 
   bool empty() const { return tenants_.empty(); }

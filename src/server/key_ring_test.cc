@@ -37,6 +37,9 @@ TEST(KeyRing, RefusesByLineAndNeverShowsAKey) {
       {"secret a -1", "weight"},
       {"secret a nan", "weight"},
       {"secret a 1e9", "weight"},
+      {"secret a 1000.5", "keys:1: a weight is a number from 0.001 to 1000"},
+      {"ok\nsecret a 0.00099", "keys:2: a weight is a number from 0.001 to 1000"},
+      {"secret a 1e-300", "weight"},
       {"secret a 1x", "weight"},
       {"secret a 1\nsecret2 a 2", "keys:2: tenant 'a' has another weight"},
       {"secret\nsecret", "there already"},
@@ -52,6 +55,8 @@ TEST(KeyRing, RefusesByLineAndNeverShowsAKey) {
     EXPECT_THAT(added.error().message, testing::HasSubstr(what));
     EXPECT_THAT(added.error().message, testing::Not(testing::HasSubstr("secret")));
   }
+  KeyRing bounds;
+  EXPECT_TRUE(bounds.add_file("secret a 0.001\nsecret2 b 1000", "keys").ok());
   std::string many;
   for (size_t i = 0; i <= KeyRing::kKeysMax; ++i) many += "key" + std::to_string(i) + "\n";
   KeyRing keys;
