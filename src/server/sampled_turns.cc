@@ -22,10 +22,28 @@ uint64_t multiply_add(uint64_t sum, uint64_t point, uint64_t symbol) {
   return folded >= kPrime ? folded - kPrime : folded;
 }
 
-// The same text for the same JSON, spacing and escapes aside.
+// The same text for the same JSON, spacing and escapes aside. Numbers too long for a double
+// may become the same too; outside_strings() tells them apart.
 std::string plain_json(std::string_view text) {
   const Result<Json> json = Json::parse(text);
   return json.ok() ? json->dump() : std::string(text);
+}
+
+// Of a JSON text all but its strings and spacing, thus its numbers digit by digit.
+std::string outside_strings(std::string_view text) {
+  std::string outside;
+  bool in_string = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (in_string && c == '\\') {
+      ++at;  // a quote behind it ends nothing
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (!in_string && c != ' ' && c != '\t' && c != '\r' && c != '\n') {
+      outside += c;
+    }
+  }
+  return outside;
 }
 
 int64_t cost_of(const std::vector<TokenId>& tokens) {
@@ -71,6 +89,7 @@ SampledTurns::Name SampledTurns::name_of(SequenceName history, const Words& word
   if (words.call) {
     history.add_bytes(words.call->first);
     history.add_bytes(plain_json(words.call->second));
+    history.add_bytes(outside_strings(words.call->second));
   }
   return history.value();
 }

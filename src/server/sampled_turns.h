@@ -51,7 +51,8 @@ class SampledTurns {
   struct Words {
     std::string_view content;
     std::string_view reasoning;  // empty: not told
-    // Name and arguments. These are the same if they are the same JSON: clients write it anew.
+    // Name and arguments. These are the same if they are the same JSON (clients write it
+    // anew), its numbers digit by digit: a double would take two long ones for one.
     std::optional<std::pair<std::string_view, std::string_view>> call;
   };
 

@@ -56,6 +56,32 @@ TEST(SampledTurns, ArgumentsAreComparedAsJson) {
   EXPECT_FALSE(turns.find(here, call("no json  {")));
 }
 
+// A number is its digits: two that one double stands for are two.
+TEST(SampledTurns, NumbersInArgumentsAreComparedAsWritten) {
+  constexpr std::pair<const char*, const char*> kEdits[] = {
+      {"12345678901234567891", "12345678901234567890"},
+      {"-9223372036854775809", "-9223372036854775810"},
+      {"0.10000000000000000001", "0.1"},
+      {"3.14159265358979323846", "3.14159265358979323847"},
+      {"1e-400", "0.0"},
+      {"1.0", "1"},
+      {"-0", "0"},
+  };
+  for (const auto& [sampled, edited] : kEdits) {
+    SampledTurns turns({.seed = 1});
+    const SequenceName here = after(turns, "", {1});
+    const auto with = [](std::string_view id) {
+      return R"({ "quote\"d" : "\\", "\u0069d":[ )" + std::string(id) + " ,true] }";
+    };
+    turns.keep(here, call(with(sampled)), {7});
+    EXPECT_EQ(turns.find(here, call(with(sampled))), Tokens({7})) << sampled;
+    EXPECT_FALSE(turns.find(here, call(with(edited)))) << sampled;
+    // Spacing and escapes still do not count.
+    const std::string plain = R"({"quote\"d":"\\","id":[)" + std::string(sampled) + ",true]}";
+    EXPECT_EQ(turns.find(here, call(plain)), Tokens({7})) << sampled;
+  }
+}
+
 // The pieces of a name cannot be shifted from one to the next.
 TEST(SampledTurns, NamesAreUnambiguous) {
   SampledTurns turns({.seed = 1});
