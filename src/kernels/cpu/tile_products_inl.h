@@ -1,0 +1,313 @@
+// Quantised activations and their products with tiles, written once over `Ints` (16 lanes of rows).
+// Included inside the unnamed namespace of tiles_avx512.cc and tiles_avx2.cc, each compiled with
+// its own flags.
+
+constexpr int kBlock = 32;        // columns that share a scale
+constexpr int kStreamTokens = 6;  // up to so many tokens the weights are read once, from memory
+constexpr int kPanelTiles = 2;    // tiles multiplied together when there are more
+
+using L = Ints::Floats;  // 16 float lanes
+
+inline void prefetch(const void* address) {
+  _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
+}
+
+template <typename T>
+inline int64_t capacity_bytes(const std::vector<T>& vector) {
+  return static_cast<int64_t>(vector.capacity() * sizeof(T));
+}
+
+// Rows of activations, ready to be multiplied. Row t, block b, plane p: 32 bytes.
+struct QuantizedRows {
+  std::vector<int8_t> values;  // (rows, blocks, planes, 32)
+  std::vector<float> scales;   // (rows, blocks)
+  std::vector<int32_t> sums;   // (rows, blocks, planes): of the 32 values
+  int blocks = 0;
+  int planes = 1;
+
+  void reserve(int64_t rows, int cols, int plane_count) {
+    const int64_t count = rows * (cols / kBlock);
+    values.reserve(static_cast<size_t>(count * plane_count * kBlock));
+    scales.reserve(static_cast<size_t>(count));
+    sums.reserve(static_cast<size_t>(count * plane_count));
+  }
+  int64_t bytes() const {
+    return capacity_bytes(values) + capacity_bytes(scales) + capacity_bytes(sums);
+  }
+  void resize(int64_t rows, int cols, int plane_count) {
+    blocks = cols / kBlock;
+    planes = plane_count;
+    values.resize(static_cast<size_t>(rows * blocks * planes * kBlock));
+    scales.resize(static_cast<size_t>(rows * blocks));
+    sums.resize(static_cast<size_t>(rows * blocks * planes));
+  }
+};
+
+// Where one row of activations stands.
+struct RowView {
+  const int8_t* values;
+  const float* scales;
+  const int32_t* sums;
+};
+
+inline RowView row_view(const QuantizedRows& rows, int64_t row) {
+  const int64_t block = row * rows.blocks;
+  return {rows.values.data() + block * rows.planes * kBlock, rows.scales.data() + block,
+          rows.sums.data() + block * rows.planes};
+}
+
+// Quantises 32 floats into block `block` of row `row`. `unit` is a factor of the format's weights.
+template <int kPlanes>
+inline void quantize_block(const float* x, QuantizedRows& to, int64_t row, int block, float unit) {
+  // NaN makes the scale NaN: damage is passed on, not hidden.
+  const float largest = Ints::largest_or_nan(x);
+  constexpr float kLevels = kPlanes == 1 ? 127.0f : 16256.0f;
+  const float inverse = largest > 0.0f ? kLevels / largest : 0.0f;
+  const int64_t at = row * to.blocks + block;
+  to.scales[at] = largest / kLevels * unit;
+  int8_t* values = to.values.data() + at * kPlanes * kBlock;
+  int32_t sums[kPlanes] = {};
+  for (int i = 0; i < kBlock; ++i) {
+    // To nearest even: adding 1.5 * 2^23 leaves the integer in the low bits.
+    const float shifted = x[i] * inverse + 12582912.0f;
+    const int32_t value = __builtin_bit_cast(int32_t, shifted) - 0x4B400000;
+    if constexpr (kPlanes == 1) {
+      values[i] = static_cast<int8_t>(value);
+      sums[0] += value;
+    } else {
+      const int32_t high = (value + 64) >> 7;
+      const int32_t low = value - high * 128;
+      values[i] = static_cast<int8_t>(high);
+      values[kBlock + i] = static_cast<int8_t>(low);
+      sums[0] += high;
+      sums[1] += low;
+    }
+  }
+  for (int p = 0; p < kPlanes; ++p) to.sums[at * kPlanes + p] = sums[p];
+}
+
+// The tiles of a matrix, block by block: eight vectors of weights, each four columns of 16 rows.
+struct Int8Tile {
+  static constexpr Format kFormat = Format::kInt8Tiles;
+  static constexpr int kOffset = 128;  // what is stored less the weight
+  static constexpr float kUnit = 1.0f;
+  const uint8_t* weights;
+  const uint8_t* scale_bytes;
+
+  static Int8Tile at(const uint8_t* tile, int64_t blocks) { return {tile, tile + blocks * 512}; }
+  void load(int64_t block, Ints::Bytes out[8]) const {
+    const uint8_t* from = weights + block * 512;
+    for (int g = 0; g < 8; ++g) {
+      prefetch(from + 4096 + g * 64);
+      out[g] = Ints::from_offset_bytes(from + g * 64);
+    }
+  }
+  L scales(int64_t block) const { return Ints::half_floats(scale_bytes + block * 32); }
+};
+
+struct Mxfp4Tile {
+  static constexpr Format kFormat = Format::kMxfp4Tiles;
+  static constexpr int kOffset = 12;
+  static constexpr float kUnit = 0.5f;  // codes stand for twice their values
+  const uint8_t* weights;
+  const uint8_t* scale_bytes;
+
+  static Mxfp4Tile at(const uint8_t* tile, int64_t blocks) { return {tile, tile + blocks * 256}; }
+  void load(int64_t block, Ints::Bytes out[8]) const {
+    const uint8_t* from = weights + block * 256;
+    for (int j = 0; j < 4; ++j) {
+      prefetch(from + 4096 + j * 64);
+      Ints::from_codes(from + j * 64, &out[2 * j], &out[2 * j + 1]);
+    }
+  }
+  L scales(int64_t block) const { return Ints::powers(scale_bytes + block * 16); }
+};
+
+// A tile whose weights have been spread out as bytes before: what many tokens share.
+template <typename Tile>
+struct SpreadTile {
+  Tile tile;
+  const uint8_t* spread;
+  void load_group(int64_t block, int g, Ints::Bytes* out) const {
+    *out = Ints::from_spread(spread + block * 512 + g * 64);
+  }
+};
+
+template <int kPlanes>
+inline L block_sum(const Ints dots[kPlanes], L weight_scales, float scale, L sum) {
+  Ints dot = dots[0];
+  if constexpr (kPlanes == 2) dot = Ints::add(Ints::shift_left_7(dots[0]), dots[1]);
+  return Ints::fma(Ints::to_floats(dot), Ints::mul(weight_scales, Ints::set1(scale)), sum);
+}
+
+// sums[t] = the tile's 16 rows . x[t]
+template <int kTokens, int kPlanes, typename Tile>
+inline void stream_tile(const Tile& tile, int64_t blocks, const RowView* x, L sums[kTokens]) {
+  for (int t = 0; t < kTokens; ++t) sums[t] = Ints::zero_floats();
+  for (int64_t b = 0; b < blocks; ++b) {
+    Ints::Bytes weights[8];
+    tile.load(b, weights);
+    const L weight_scales = tile.scales(b);
+#pragma GCC unroll 6
+    for (int t = 0; t < kTokens; ++t) {
+      Ints dots[kPlanes];
+#pragma GCC unroll 2
+      for (int p = 0; p < kPlanes; ++p) {
+        const int8_t* values = x[t].values + (b * kPlanes + p) * kBlock;
+        dots[p] = Ints::begin(x[t].sums[b * kPlanes + p], Tile::kOffset);
+#pragma GCC unroll 8
+        for (int g = 0; g < 8; ++g) dots[p] = Ints::dot(dots[p], weights[g], values + 4 * g);
+      }
+      sums[t] = block_sum<kPlanes>(dots, weight_scales, x[t].scales[b], sums[t]);
+    }
+  }
+}
+
+// Two tiles spread out, kTokens tokens: sums[i][t].
+template <int kTokens, int kPlanes, typename Tile>
+inline void panel_tiles(const SpreadTile<Tile>* tiles, int64_t blocks, const RowView* x,
+                        L sums[kPanelTiles][kTokens]) {
+  for (int i = 0; i < kPanelTiles; ++i) {
+    for (int t = 0; t < kTokens; ++t) sums[i][t] = Ints::zero_floats();
+  }
+  for (int64_t b = 0; b < blocks; ++b) {
+    Ints dots[kPanelTiles][kTokens][kPlanes];
+#pragma GCC unroll 2
+    for (int i = 0; i < kPanelTiles; ++i) {
+#pragma GCC unroll 6
+      for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 2
+        for (int p = 0; p < kPlanes; ++p) {
+          dots[i][t][p] = Ints::begin(x[t].sums[b * kPlanes + p], Tile::kOffset);
+        }
+      }
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; ++g) {
+      Ints::Bytes weights[kPanelTiles];
+#pragma GCC unroll 2
+      for (int i = 0; i < kPanelTiles; ++i) tiles[i].load_group(b, g, &weights[i]);
+#pragma GCC unroll 6
+      for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 2
+        for (int p = 0; p < kPlanes; ++p) {
+          const Ints::Four four = Ints::broadcast(x[t].values + (b * kPlanes + p) * kBlock + 4 * g);
+#pragma GCC unroll 2
+          for (int i = 0; i < kPanelTiles; ++i) {
+            dots[i][t][p] = Ints::dot(dots[i][t][p], weights[i], four);
+          }
+        }
+      }
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < kPanelTiles; ++i) {
+      const L weight_scales = tiles[i].tile.scales(b);
+#pragma GCC unroll 6
+      for (int t = 0; t < kTokens; ++t) {
+        sums[i][t] = block_sum<kPlanes>(dots[i][t], weight_scales, x[t].scales[b], sums[i][t]);
+      }
+    }
+  }
+}
+
+// run.operator()<count>() for a count from 1 to kMost; nothing for 0.
+template <int kMost, typename Run>
+inline void with_count(int count, const Run& run) {
+  if constexpr (kMost > 0) {
+    if (count == kMost) return run.template operator()<kMost>();
+    with_count<kMost - 1>(count, run);
+  }
+}
+
+// emit(tile, token, sums) for each of the tiles [begin, end) and all tokens. `scratch`: this
+// worker's room for kPanelTiles tiles spread out.
+template <int kPlanes, typename Tile, typename Emit>
+inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int64_t blocks,
+                           const RowView* x, int tokens, uint8_t* scratch, const Emit& emit) {
+  const int64_t bytes = tile_bytes(Tile::kFormat, blocks * kBlock);
+  const auto stream = [&](int64_t i, int first, int count) {
+    const Tile tile = Tile::at(tiles + i * bytes, blocks);
+    const auto run = [&]<int kTokens>() {
+      L sums[kTokens];
+      stream_tile<kTokens, kPlanes>(tile, blocks, x + first, sums);
+      for (int t = 0; t < kTokens; ++t) emit(i, first + t, sums[t]);
+    };
+    with_count<kStreamTokens>(count, run);
+  };
+  if (tokens <= kStreamTokens || end - begin < kPanelTiles) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int t = 0; t < tokens; t += kStreamTokens) {
+        stream(i, t, tokens - t < kStreamTokens ? tokens - t : kStreamTokens);
+      }
+    }
+    return;
+  }
+  int64_t first = begin;
+  for (; first + kPanelTiles <= end; first += kPanelTiles) {
+    SpreadTile<Tile> panel[kPanelTiles];
+    for (int i = 0; i < kPanelTiles; ++i) {
+      uint8_t* spread = scratch + i * blocks * 512;
+      panel[i] = {Tile::at(tiles + (first + i) * bytes, blocks), spread};
+      for (int64_t b = 0; b < blocks; ++b) {
+        Ints::Bytes weights[8];
+        panel[i].tile.load(b, weights);
+        for (int g = 0; g < 8; ++g) Ints::store_spread(spread + b * 512 + g * 64, weights[g]);
+      }
+    }
+    const auto run = [&]<int kTokens>(int t) {
+      L sums[kPanelTiles][kTokens];
+      panel_tiles<kTokens, kPlanes>(panel, blocks, x + t, sums);
+      for (int i = 0; i < kPanelTiles; ++i) {
+        for (int j = 0; j < kTokens; ++j) emit(first + i, t + j, sums[i][j]);
+      }
+    };
+    constexpr int kMost = Ints::kPanelTokens / kPlanes;
+    int t = 0;
+    for (; t + kMost <= tokens; t += kMost) run.template operator()<kMost>(t);
+    with_count<kMost - 1>(tokens - t, [&]<int kRest>() { run.template operator()<kRest>(t); });
+  }
+  for (; first < end; ++first) {
+    for (int t = 0; t < tokens; t += kStreamTokens) {
+      stream(first, t, tokens - t < kStreamTokens ? tokens - t : kStreamTokens);
+    }
+  }
+}
+
+// e^x: 2^n e^r with |r| <= ln(2)/2, e^r by its Taylor series to r^6 (error below 2e-7 relative).
+inline L lanes_exp(L x) {
+  x = Ints::max(Ints::min(x, Ints::set1(88.0f)), Ints::set1(-87.0f));
+  const L n = Ints::round(Ints::mul(x, Ints::set1(1.44269504f)));
+  L r = Ints::fma(n, Ints::set1(-0.693359375f), x);
+  r = Ints::fma(n, Ints::set1(2.12194440e-4f), r);
+  L e = Ints::set1(1.0f / 720);
+  for (const float term : {1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) {
+    e = Ints::fma(e, r, Ints::set1(term));
+  }
+  return Ints::scale_by_power(e, n);
+}
+
+// 16 activations: min(gate, limit) * sigmoid(alpha * gate) * (clamp(up) + 1)
+inline void swiglu_tile(float* out, const float* gate, const float* up, const MoeShape& shape) {
+  const L limit = Ints::set1(shape.swiglu_limit);
+  const L low = Ints::set1(-shape.swiglu_limit);
+  const L one = Ints::set1(1.0f);
+  // Of two operands the second is taken where one is NaN: so NaN stays.
+  const L g = Ints::min(limit, Ints::load(gate));
+  const L u = Ints::max(low, Ints::min(limit, Ints::load(up)));
+  const L e = lanes_exp(Ints::mul(Ints::set1(-shape.swiglu_alpha), g));
+  const L sigmoid = Ints::div(one, Ints::add(one, e));
+  Ints::store(out, Ints::mul(Ints::mul(g, sigmoid), Ints::add(u, one)));
+}
+
+// out += the chosen experts' outputs (k, rows), weighted, best first.
+inline void mix_experts(float* out, const ExpertChoice* choices, const float* outputs, int k,
+                        int rows) {
+  for (int i = 0; i < rows; i += kTileRows) {
+    L sum = Ints::zero_floats();
+    for (int j = 0; j < k; ++j) {
+      sum = Ints::fma(Ints::set1(choices[j].weight), Ints::load(outputs + int64_t{j} * rows + i),
+                      sum);
+    }
+    Ints::store(out + i, Ints::add(Ints::load(out + i), sum));
+  }
+}
