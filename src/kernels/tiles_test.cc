@@ -288,6 +288,22 @@ TEST(Tiles, NanStaysNanAndLeavesOtherRowsAlone) {
   }
 }
 
+TEST(Tiles, TheSmallestFloatsAreNoTrouble) {
+  Random random;
+  base::ThreadPool pool({.threads = 1, .pin = false});
+  const Source source(random, Format::kMxfp4Pairs, 16, 32);
+  const std::vector<uint8_t> tiles = pack(Format::kMxfp4Tiles, source.matrix);
+  for (const auto& kernels : fast_kernels(pool)) {
+    for (const float tiny : {0.0f, 1e-45f, 1e-39f, 1e-31f, 1e-29f}) {
+      const std::vector<float> x(32, tiny);
+      std::vector<float> out(16);
+      const Linear linear{{tiles.data(), 16, 32, Format::kMxfp4Tiles}, nullptr};
+      kernels->linear(out.data(), x.data(), linear, 1, Kernels::Output::kOverwrite);
+      for (const float value : out) EXPECT_LE(std::fabs(value), 1e-25f) << tiny;
+    }
+  }
+}
+
 TEST(Tiles, NanStaysNanThroughAnExpert) {
   Random random;
   base::ThreadPool pool({.threads = 1, .pin = false});

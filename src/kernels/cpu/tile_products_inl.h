@@ -62,10 +62,16 @@ inline void quantize_block(const float* x, QuantizedRows& to, int64_t row, int b
   // NaN makes the scale NaN: damage is passed on, not hidden.
   const float largest = Ints::largest_or_nan(x);
   constexpr float kLevels = kPlanes == 1 ? 127.0f : 16256.0f;
-  const float inverse = largest > 0.0f ? kLevels / largest : 0.0f;
   const int64_t at = row * to.blocks + block;
   to.scales[at] = largest / kLevels * unit;
   int8_t* values = to.values.data() + at * kPlanes * kBlock;
+  constexpr float kNothing = 1e-30f;  // less has no reciprocal that a float could hold
+  if (!(largest > kNothing)) {        // also NaN, of which the scale tells
+    __builtin_memset(values, 0, kPlanes * kBlock);
+    for (int p = 0; p < kPlanes; ++p) to.sums[at * kPlanes + p] = 0;
+    return;
+  }
+  const float inverse = kLevels / largest;
   int32_t sums[kPlanes] = {};
   for (int i = 0; i < kBlock; ++i) {
     // To nearest even: adding 1.5 * 2^23 leaves the integer in the low bits.
