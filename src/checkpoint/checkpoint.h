@@ -24,7 +24,8 @@ namespace pelton::checkpoint {
 class Checkpoint {
  public:
   // A folder in Hugging Face's or OpenAI's original layout: config.json, and model.safetensors or
-  // model.safetensors.index.json with its shards; or a GGUF file. Whatever the layout, exactly the
+  // model.safetensors.index.json with its shards (also of tiles, as `pelton pack` writes them); or
+  // a GGUF file. Whatever the layout, exactly the
   // tensors that the configuration asks for, under the names of expected_tensors.h. Errors name
   // file, tensor, expected and found (kNotFound, kBadCheckpoint, kUnsupported).
   static Result<Checkpoint> open(const std::string& model);

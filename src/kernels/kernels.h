@@ -3,9 +3,10 @@
 // kernels/cpu (AVX-512, AVX2). Chosen once at start.
 //
 // Every implementation is batch-invariant: a row's result does not depend on how many rows there
-// are, how they are cut into steps, or how many threads share the work. Activations are float32
-// throughout. Called by one thread (the executor's), which the pool's workers help. Shapes are
-// CHECKed by callers in layers/; weights point into the mapped checkpoint.
+// are, how they are cut into steps, or how many threads share the work. Activations are float32;
+// only tiled weights meet them as integers (Activations). Called by one thread (the executor's),
+// which the pool's workers help. Shapes are CHECKed by callers in layers/; weights point into the
+// mapped checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -96,7 +97,7 @@ struct ExpertWeights {
  private:
   int run() const {
     const bool tiled = gate.format == Format::kMxfp4Tiles || gate.format == Format::kInt8Tiles;
-    return tiled ? 16 : 1;
+    return tiled ? tensor::kTileRows : 1;
   }
 };
 

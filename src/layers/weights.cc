@@ -42,11 +42,6 @@ std::optional<Format> row_format(DType dtype) {
   }
 }
 
-kernels::Activations activations_of(const checkpoint::Checkpoint& checkpoint) {
-  return checkpoint.activation_bits() == 8 ? kernels::Activations::kInt8
-                                           : kernels::Activations::kInt16;
-}
-
 // Elements [begin, begin + count) as float32. Plain types only.
 Result<void> widen(const TensorView& view, const std::string& name, int64_t begin, int64_t count,
                    float* out) {
@@ -253,6 +248,11 @@ Result<kernels::ExpertWeights> load_experts(const checkpoint::Checkpoint& checkp
                                             const std::string& prefix, const ExpertSizes& sizes,
                                             FloatVectors& keep) {
   return ExpertLoader(checkpoint, prefix, sizes, keep).load();
+}
+
+kernels::Activations activations_of(const checkpoint::Checkpoint& checkpoint) {
+  return checkpoint.activation_bits() == 8 ? kernels::Activations::kInt8
+                                           : kernels::Activations::kInt16;
 }
 
 int64_t matrix_bytes(const kernels::Matrix& matrix) {

@@ -48,6 +48,9 @@ Result<kernels::ExpertWeights> load_experts(const checkpoint::Checkpoint& checkp
                                             const std::string& prefix, const ExpertSizes& sizes,
                                             FloatVectors& keep);
 
+// What the checkpoint's tiled matrices, if there are any, are multiplied with.
+kernels::Activations activations_of(const checkpoint::Checkpoint& checkpoint);
+
 int64_t matrix_bytes(const kernels::Matrix& matrix);
 int64_t expert_bytes(const kernels::Experts& experts);  // of one expert, with its biases
 

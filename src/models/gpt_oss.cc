@@ -41,8 +41,7 @@ kernels::ScratchShape scratch_shape(const checkpoint::Checkpoint& checkpoint,
           .widest = std::max(
               {config.hidden_size, config.intermediate_size, config.head_count * config.head_size}),
           .tiled = checkpoint.weight_layout() == checkpoint::WeightLayout::kTiled,
-          .activations = checkpoint.activation_bits() == 8 ? kernels::Activations::kInt8
-                                                           : kernels::Activations::kInt16};
+          .activations = layers::activations_of(checkpoint)};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/expert_groups.h"
 #include "kernels/kv_code.h"
 #include "kernels/tiles.h"
 #include "kernels/weight_row.h"

@@ -309,9 +309,7 @@ class CpuKernels final : public Kernels {
     sequence_of_row_.reserve(tokens);
     if (shape.tiled) return tiles_->reserve(shape);
     grouped_rows_.reserve(assignments);
-    counts_.reserve(static_cast<size_t>(shape.experts) + 1);
-    grouped_.reserve(assignments);
-    active_.reserve(static_cast<size_t>(shape.experts));
+    groups_.reserve(shape);
     inputs_.reserve(tokens * static_cast<size_t>(shape.hidden));
     activations_.reserve(assignments * static_cast<size_t>(shape.inner));
     outputs_.reserve(assignments * static_cast<size_t>(shape.hidden));
@@ -321,9 +319,8 @@ class CpuKernels final : public Kernels {
     const auto bytes = [](const auto& vector) {
       return static_cast<int64_t>(vector.capacity() * sizeof(vector[0]));
     };
-    return bytes(token_rows_) + bytes(grouped_rows_) + bytes(sequence_of_row_) + bytes(counts_) +
-           bytes(grouped_) + bytes(active_) + bytes(inputs_) + bytes(activations_) +
-           bytes(outputs_) + tiles_->scratch_bytes();
+    return bytes(token_rows_) + bytes(grouped_rows_) + bytes(sequence_of_row_) + groups_.bytes() +
+           bytes(inputs_) + bytes(activations_) + bytes(outputs_) + tiles_->scratch_bytes();
   }
 
   void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {
@@ -419,7 +416,7 @@ class CpuKernels final : public Kernels {
     if (is_tiled(gate.format)) return tiles_->experts(out, x, choices, weights, shape, tokens);
     const Experts& down = weights.down;
     const int k = shape.experts_per_token;
-    group_by_expert(choices, tokens, k, gate.experts);
+    groups_.group(choices, tokens, k, gate.experts);
     const int64_t assignments = int64_t{tokens} * k;
     inputs_.resize(static_cast<size_t>(int64_t{tokens} * gate.cols));
     activations_.resize(static_cast<size_t>(assignments * down.cols));
@@ -432,11 +429,11 @@ class CpuKernels final : public Kernels {
     });
     grouped_rows_.resize(static_cast<size_t>(assignments));
     for (int64_t i = 0; i < assignments; ++i) {
-      grouped_rows_[i] = inputs_.data() + int64_t{grouped_[i] / k} * gate.cols;
+      grouped_rows_[i] = inputs_.data() + int64_t{groups_.assignments()[i] / k} * gate.cols;
     }
     expert_up(weights, shape);
     for (int64_t i = 0; i < assignments; ++i) {
-      grouped_rows_[i] = activations_.data() + int64_t{grouped_[i]} * down.cols;
+      grouped_rows_[i] = activations_.data() + int64_t{groups_.assignments()[i]} * down.cols;
     }
     expert_down(down);
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
@@ -445,12 +442,6 @@ class CpuKernels final : public Kernels {
   }
 
  private:
-  struct ActiveExpert {
-    int expert;
-    int begin;  // into grouped_
-    int count;
-  };
-
   // body<T>(), where T is the type of the cache's elements.
   template <typename Body>
   static void with_element(const KvLayer& cache, const Body& body) {
@@ -565,21 +556,6 @@ class CpuKernels final : public Kernels {
     for (int j = 0; j < k; ++j) best[j].weight /= total;
   }
 
-  // grouped_: assignment numbers (token * k + j) sorted by expert; active_: where each expert's
-  // lie.
-  void group_by_expert(const ExpertChoice* choices, int tokens, int k, int experts) {
-    const int assignments = tokens * k;
-    counts_.assign(static_cast<size_t>(experts) + 1, 0);
-    for (int i = 0; i < assignments; ++i) ++counts_[choices[i].expert + 1];
-    active_.clear();
-    for (int e = 0; e < experts; ++e) {
-      if (counts_[e + 1] > 0) active_.push_back({e, counts_[e], counts_[e + 1]});
-      counts_[e + 1] += counts_[e];
-    }
-    grouped_.resize(static_cast<size_t>(assignments));
-    for (int i = 0; i < assignments; ++i) grouped_[counts_[choices[i].expert]++] = i;
-  }
-
   // Rows [begin, end) of a matrix that lies row by row, in any format but MXFP4.
   template <typename Emit>
   static void dot_plain(const StoredMatrix& matrix, int64_t begin, int64_t end,
@@ -624,10 +600,10 @@ class CpuKernels final : public Kernels {
   void expert_up(const ExpertWeights& weights, const MoeShape& shape) {
     const int activation_count = weights.down.cols;
     const int chunks = activation_count / kActivationChunk;
-    const int64_t tasks = static_cast<int64_t>(active_.size()) * chunks;
+    const int64_t tasks = static_cast<int64_t>(groups_.active().size()) * chunks;
     pool_.parallel_for(tasks, 1, [&](int64_t begin, int64_t end, int) {
       for (int64_t task = begin; task < end; ++task) {
-        const ActiveExpert& active = active_[task / chunks];
+        const ActiveExpert& active = groups_.active()[task / chunks];
         const int first = static_cast<int>(task % chunks) * kActivationChunk;
         for (int token = 0; token < active.count; token += kTokenBlock) {
           const int tokens =
@@ -637,7 +613,7 @@ class CpuKernels final : public Kernels {
           gate_and_up(weights, active.expert, first, grouped_rows_.data() + active.begin + token,
                       tokens, gate, up);
           for (int t = 0; t < tokens; ++t) {
-            const int64_t assignment = grouped_[active.begin + token + t];
+            const int64_t assignment = groups_.assignments()[active.begin + token + t];
             swiglu(gate[t], up[t], shape);
             arrange(activations_.data() + assignment * activation_count + first, gate[t],
                     kActivationChunk, weights.down.format);
@@ -688,15 +664,16 @@ class CpuKernels final : public Kernels {
   // outputs_[assignment] = down a + bias
   void expert_down(const Experts& matrix) {
     const int chunks = (matrix.rows + kRowChunk - 1) / kRowChunk;
-    const int64_t tasks = static_cast<int64_t>(active_.size()) * chunks;
+    const int64_t tasks = static_cast<int64_t>(groups_.active().size()) * chunks;
     pool_.parallel_for(tasks, 1, [&](int64_t begin, int64_t end, int) {
       for (int64_t task = begin; task < end; ++task) {
-        const ActiveExpert& active = active_[task / chunks];
+        const ActiveExpert& active = groups_.active()[task / chunks];
         const int64_t first = (task % chunks) * kRowChunk;
         const int64_t last = first + kRowChunk < matrix.rows ? first + kRowChunk : matrix.rows;
         const float* bias = matrix.bias + int64_t{active.expert} * matrix.rows;
         const auto emit = [&](int64_t row, int t, float sum) {
-          outputs_[int64_t{grouped_[active.begin + t]} * matrix.rows + row] = sum + bias[row];
+          outputs_[int64_t{groups_.assignments()[active.begin + t]} * matrix.rows + row] =
+              sum + bias[row];
         };
         dot_expert(matrix, active.expert, first, last, grouped_rows_.data() + active.begin,
                    active.count, emit);
@@ -725,9 +702,7 @@ class CpuKernels final : public Kernels {
   std::vector<const float*> token_rows_;
   std::vector<const float*> grouped_rows_;
   std::vector<int> sequence_of_row_;
-  std::vector<int> counts_;
-  std::vector<int> grouped_;
-  std::vector<ActiveExpert> active_;
+  ExpertGroups groups_;
   std::vector<float> inputs_;       // (tokens, hidden), as gate reads them
   std::vector<float> activations_;  // (assignments, intermediate), as down reads them
   std::vector<float> outputs_;      // (assignments, hidden)

@@ -21,16 +21,13 @@ class Tiles final : public TileKernels {
     inputs_.reserve(shape.tokens, shape.widest, planes);
     activations_.reserve(static_cast<int64_t>(assignments), shape.inner, planes);
     rows_.reserve(assignments);
-    counts_.reserve(static_cast<size_t>(shape.experts) + 1);
-    grouped_.reserve(assignments);
-    active_.reserve(static_cast<size_t>(shape.experts));
+    groups_.reserve(shape);
     outputs_.reserve(assignments * static_cast<size_t>(shape.hidden));
   }
 
   int64_t scratch_bytes() const override {
-    int64_t sum = capacity_bytes(rows_) + capacity_bytes(counts_) + capacity_bytes(grouped_) +
-                  capacity_bytes(active_) + capacity_bytes(outputs_) + inputs_.bytes() +
-                  activations_.bytes();
+    int64_t sum = capacity_bytes(rows_) + groups_.bytes() + capacity_bytes(outputs_) +
+                  inputs_.bytes() + activations_.bytes();
     for (const std::vector<uint8_t>& scratch : scratch_) sum += capacity_bytes(scratch);
     for (const std::vector<float>& gates : gates_) sum += capacity_bytes(gates);
     return sum;
@@ -93,15 +90,17 @@ class Tiles final : public TileKernels {
     const int k = shape.experts_per_token;
     const int64_t assignments = int64_t{tokens} * k;
     const Experts& down = weights.down;
-    group_by_expert(choices, tokens, k, weights.gate.experts);
+    groups_.group(choices, tokens, k, weights.gate.experts);
     outputs_.resize(static_cast<size_t>(assignments * down.rows));
     activations_.resize(assignments, down.cols, kPlanes);
     rows_.resize(static_cast<size_t>(assignments));
 
     quantize<kPlanes>(inputs_, x, tokens, weights.gate.cols, Mxfp4Tile::kUnit);
-    for (int64_t i = 0; i < assignments; ++i) rows_[i] = row_view(inputs_, grouped_[i] / k);
+    for (int64_t i = 0; i < assignments; ++i)
+      rows_[i] = row_view(inputs_, groups_.assignments()[i] / k);
     expert_up<kPlanes>(weights, shape);
-    for (int64_t i = 0; i < assignments; ++i) rows_[i] = row_view(activations_, grouped_[i]);
+    for (int64_t i = 0; i < assignments; ++i)
+      rows_[i] = row_view(activations_, groups_.assignments()[i]);
     expert_down<kPlanes>(down);
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
@@ -110,12 +109,6 @@ class Tiles final : public TileKernels {
       }
     });
   }
-
-  struct ActiveExpert {
-    int expert;
-    int begin;  // into grouped_
-    int count;
-  };
 
   template <int kPlanes>
   void quantize(QuantizedRows& to, const float* x, int64_t rows, int cols, float unit) {
@@ -144,30 +137,16 @@ class Tiles final : public TileKernels {
     }
   }
 
-  // grouped_: assignment numbers (token * k + j) sorted by expert.
-  void group_by_expert(const ExpertChoice* choices, int tokens, int k, int experts) {
-    const int assignments = tokens * k;
-    counts_.assign(static_cast<size_t>(experts) + 1, 0);
-    for (int i = 0; i < assignments; ++i) ++counts_[choices[i].expert + 1];
-    active_.clear();
-    for (int e = 0; e < experts; ++e) {
-      if (counts_[e + 1] > 0) active_.push_back({e, counts_[e], counts_[e + 1]});
-      counts_[e + 1] += counts_[e];
-    }
-    grouped_.resize(static_cast<size_t>(assignments));
-    for (int i = 0; i < assignments; ++i) grouped_[counts_[choices[i].expert]++] = i;
-  }
-
   // Each task: 32 gates and 32 ups of one expert, which make one block of its activations.
   template <int kPlanes>
   void expert_up(const ExpertWeights& weights, const MoeShape& shape) {
     const Experts& gate = weights.gate;
     const int blocks = weights.down.cols / kBlock;
-    const int64_t tasks = static_cast<int64_t>(active_.size()) * blocks;
+    const int64_t tasks = static_cast<int64_t>(groups_.active().size()) * blocks;
     pool_.parallel_for(tasks, 1, [&](int64_t begin, int64_t end, int worker) {
       std::vector<float>& room = gates_[worker];
       for (int64_t task = begin; task < end; ++task) {
-        const ActiveExpert& active = active_[task / blocks];
+        const ActiveExpert& active = groups_.active()[task / blocks];
         const auto block = static_cast<int>(task % blocks);
         const auto* tiles = static_cast<const uint8_t*>(expert_matrix(gate, active.expert).data);
         const float* bias = gate.bias + int64_t{active.expert} * gate.rows;
@@ -183,8 +162,8 @@ class Tiles final : public TileKernels {
           float activations[kBlock];
           swiglu_tile(activations, at, at + kTileRows, shape);
           swiglu_tile(activations + kTileRows, at + 2 * kTileRows, at + 3 * kTileRows, shape);
-          quantize_block<kPlanes>(activations, activations_, grouped_[active.begin + t], block,
-                                  Mxfp4Tile::kUnit);
+          quantize_block<kPlanes>(activations, activations_,
+                                  groups_.assignments()[active.begin + t], block, Mxfp4Tile::kUnit);
         }
       }
     });
@@ -194,16 +173,17 @@ class Tiles final : public TileKernels {
   void expert_down(const Experts& matrix) {
     const int64_t tiles = (matrix.rows + kTileRows - 1) / kTileRows;
     const int64_t chunks = (tiles + 2 * kPanelTiles - 1) / (2 * kPanelTiles);
-    const int64_t tasks = static_cast<int64_t>(active_.size()) * chunks;
+    const int64_t tasks = static_cast<int64_t>(groups_.active().size()) * chunks;
     pool_.parallel_for(tasks, 1, [&](int64_t begin, int64_t end, int worker) {
       for (int64_t task = begin; task < end; ++task) {
-        const ActiveExpert& active = active_[task / chunks];
+        const ActiveExpert& active = groups_.active()[task / chunks];
         const int64_t first = task % chunks * 2 * kPanelTiles;
         const int64_t last = first + 2 * kPanelTiles < tiles ? first + 2 * kPanelTiles : tiles;
         const float* bias = matrix.bias + int64_t{active.expert} * matrix.rows;
         const auto emit = [&](int64_t tile, int t, L sums) {
           const int64_t row = tile * kTileRows;
-          float* to = outputs_.data() + int64_t{grouped_[active.begin + t]} * matrix.rows + row;
+          float* to = outputs_.data() +
+                      int64_t{groups_.assignments()[active.begin + t]} * matrix.rows + row;
           Ints::store(to, Ints::add(sums, Ints::load(bias + row)));
         };
         multiply<kPlanes>(
@@ -221,8 +201,6 @@ class Tiles final : public TileKernels {
   QuantizedRows inputs_;
   QuantizedRows activations_;  // (assignments, intermediate)
   std::vector<RowView> rows_;
-  std::vector<int> counts_;
-  std::vector<int> grouped_;
-  std::vector<ActiveExpert> active_;
+  ExpertGroups groups_;
   std::vector<float> outputs_;  // (assignments, hidden)
 };

@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/expert_groups.h"
 #include "kernels/cpu/tile_kernels.h"
 #include "kernels/tiles.h"
 

@@ -1,0 +1,37 @@
+// Which tokens go to which expert in one step: assignment numbers (token * k + j) sorted by expert,
+// so that an expert's weights are read once for all its tokens. Owned by the kernels; their thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace pelton::kernels {
+
+struct ActiveExpert {
+  int expert;
+  int begin;  // into ExpertGroups::assignments
+  int count;
+};
+
+class ExpertGroups {
+ public:
+  void reserve(const ScratchShape& shape);
+  int64_t bytes() const;
+
+  // choices: (tokens, k)
+  void group(const ExpertChoice* choices, int tokens, int k, int experts);
+
+  // By rising expert; within one, by rising token.
+  const std::vector<int>& assignments() const { return assignments_; }
+  // The experts that somebody chose, and where theirs lie.
+  const std::vector<ActiveExpert>& active() const { return active_; }
+
+ private:
+  std::vector<int> counts_;
+  std::vector<int> assignments_;
+  std::vector<ActiveExpert> active_;
+};
+
+}  // namespace pelton::kernels
