@@ -55,7 +55,7 @@ class RandomAnswers {
     for (uint64_t i = random_() % 3; i > 0; --i) {
       std::string stop(1 + random_() % 2, ' ');
       for (char& c : stop) c = static_cast<char>('a' + random_() % 3);
-      options.choice.stop.push_back(std::move(stop));
+      options.choice.turn.stop.push_back(std::move(stop));
     }
     return options;
   }
@@ -89,7 +89,7 @@ struct Fed {
 Fed feed(const ServedModel& model, RandomAnswers& random) {
   SampledTurns turns({.seed = 1});
   ChatAnswer::Options options = random.options();
-  options.choice.place = {.turns = &turns, .history = turns.history("")};
+  options.choice.turn.place = {.turns = &turns, .history = turns.history("")};
   options.choice_count = 1 + static_cast<int>(random.draw() % 3);
   ChatAnswer whole(model, options);
   ChatAnswer::Options streaming = options;

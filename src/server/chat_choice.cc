@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/random.h"
-#include "server/chat_prompt.h"
 #include "server/random_id.h"
 #include "server/sse_event.h"
 
@@ -43,39 +42,25 @@ bool ChatChoice::Pending::empty() const {
 }
 
 ChatChoice::ChatChoice(const ServedModel& model, const Options& options, int index)
-    : model_(model),
-      options_(options),
-      index_(index),
-      builder_(model.tokenizer, model.harmony, {}),
-      stop_filter_(options.stop, options.stop_text),
-      turn_(options.opening) {
-  for (const TokenId token : options_.opening) {
-    builder_.push(token, delta_);
-    add(delta_);
-  }
+    : model_(model), options_(options), index_(index), turn_(model, options.turn) {
+  add(turn_.begin());
 }
 
 Answer::Wants ChatChoice::push(const engine::SampledToken& token) {
-  ++sampled_tokens_;
-  turn_.push_back(token.token);
-  const size_t content_before = content_sampled_;
-  builder_.push(token.token, delta_);
-  if (options_.logprobs && delta_.kind == chat::ReplyDelta::Kind::kContent) {
+  const size_t content_before = turn_.content_sampled();
+  const chat::ReplyDelta& delta = turn_.push(token.token);
+  if (options_.logprobs && delta.kind == chat::ReplyDelta::Kind::kContent) {
     held_logprobs_.push_back({content_before, token_logprobs(model_.tokenizer, token)});
   }
-  add(delta_);
-  return stop_filter_.stopped() ? Answer::Wants::kNothing : Answer::Wants::kMore;
+  add(delta);
+  return turn_.stopped() ? Answer::Wants::kNothing : Answer::Wants::kMore;
 }
 
 void ChatChoice::add(const chat::ReplyDelta& delta) {
-  content_sampled_ += delta.content.size();
-  scratch_.clear();
-  stop_filter_.push(delta.content, scratch_);
-  content_ += scratch_;
-  release_logprobs(content_.size());
+  release_logprobs(turn_.content_out());
   if (options_.stream) {
     pending_.reasoning += delta.reasoning;
-    pending_.content += scratch_;
+    pending_.content += delta.content;
   }
   for (const chat::ToolCallDelta& call : delta.tool_calls) add_call(call);
 }
@@ -106,37 +91,10 @@ void ChatChoice::release_logprobs(size_t content_end) {
 }
 
 void ChatChoice::end(const engine::StreamEnd& end) {
-  const bool stopped = stop_filter_.stopped();
-  const bool by_length = end.reason == engine::FinishReason::kLength && !stopped;
-  reply_ =
-      builder_.finish(by_length ? chat::StopCause::kLength : chat::StopCause::kStopToken, delta_);
-  if (!stopped) {
-    add(delta_);
-    scratch_.clear();
-    stop_filter_.finish(scratch_);
-    content_ += scratch_;
-    if (options_.stream) pending_.content += scratch_;
-    // Half a code point's tokens may stand at the very end, with no text of their own.
-    if (!stop_filter_.stopped()) release_logprobs(content_.size() + 1);
-  }
-  if (reply_.content) reply_.content = std::move(content_);
-  finish_reason_ = stop_filter_.stopped() ? "stop" : finish_word(reply_.finish);
-  if (!stopped && end.reason == engine::FinishReason::kStop) keep_turn();
-}
-
-// Only what the client's words stand for entirely.
-void ChatChoice::keep_turn() {
-  if (!options_.place || !reply_.warnings.empty() || reply_.tool_calls.size() > 1) return;
-  std::vector<TokenId> turn = turn_to_keep(model_, std::move(turn_));
-  if (turn.empty()) return;
-  SampledTurns::Words words;
-  if (reply_.content) words.content = *reply_.content;
-  if (reply_.reasoning) words.reasoning = *reply_.reasoning;
-  if (!reply_.tool_calls.empty()) {
-    const chat::ToolCall& call = reply_.tool_calls[0];
-    words.call.emplace(call.name, call.arguments);
-  }
-  options_.place->turns->keep(options_.place->history, words, std::move(turn));
+  add(turn_.end(end));
+  // Half a code point's tokens may stand at the very end, with no text of their own.
+  if (!turn_.stopped()) release_logprobs(turn_.content_out() + 1);
+  finish_reason_ = finish_word(turn_.reply().finish);
 }
 
 void ChatChoice::take_events(const api::ChatChunks& chunks, std::string& out) {
@@ -170,13 +128,14 @@ void ChatChoice::take_delta(const api::ChatChunks& chunks, std::string& out) {
 }
 
 api::ChatChoice ChatChoice::take_whole() {
-  api::ChatChoice whole{.content = std::move(reply_.content),
-                        .reasoning = std::move(reply_.reasoning),
+  chat::Reply& reply = turn_.reply();
+  api::ChatChoice whole{.content = std::move(reply.content),
+                        .reasoning = std::move(reply.reasoning),
                         .tool_calls = {},
                         .logprobs = {},
                         .finish_reason = finish_reason_};
-  for (size_t i = 0; i < reply_.tool_calls.size(); ++i) {
-    chat::ToolCall& call = reply_.tool_calls[i];
+  for (size_t i = 0; i < reply.tool_calls.size(); ++i) {
+    chat::ToolCall& call = reply.tool_calls[i];
     whole.tool_calls.push_back({call_ids_[i], std::move(call.name), std::move(call.arguments)});
   }
   if (options_.logprobs) whole.logprobs = std::move(logprobs_);

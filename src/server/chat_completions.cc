@@ -32,11 +32,12 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
                    .reasoning_field = request.include_reasoning ? model.reasoning_field : ""},
           .choice_count = request.generation.n,
           .include_usage = request.generation.include_usage,
-          .choice = {.stop = request.generation.stop,
-                     .stop_text = request.generation.include_stop ? StopFilter::StopText::kKept
-                                                                  : StopFilter::StopText::kCut,
-                     .logprobs = request.top_logprobs >= 0,
-                     .stream = request.generation.stream}};
+          .choice = {
+              .turn = {.stop = request.generation.stop,
+                       .stop_text = request.generation.include_stop ? StopFilter::StopText::kKept
+                                                                    : StopFilter::StopText::kCut},
+              .logprobs = request.top_logprobs >= 0,
+              .stream = request.generation.stream}};
 }
 
 void add_warnings(const std::vector<std::string>& warnings, net::HttpHeaders& headers) {
@@ -85,8 +86,8 @@ void Server::answer_chat_completion(Call call) {
 
   ChatAnswer::Options options = answer_options(request, *model, id, clock_);
   options.choice.call_id_seed = draw();
-  options.choice.opening = std::move(opening);
-  options.choice.place = {.turns = &sampled_turns_, .history = prompt.history};
+  options.choice.turn.opening = std::move(opening);
+  options.choice.turn.place = {.turns = &sampled_turns_, .history = prompt.history};
   const bool streamed = request.generation.stream;
   Generation::Parts parts{.id = std::move(id),
                           .call = std::move(call),

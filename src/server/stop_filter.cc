@@ -41,11 +41,11 @@ void StopFilter::push(std::string_view text, std::string& out) {
     held_ += byte;
     if (advance(byte)) {
       // Of several that end here the longest began first.
-      size_t cut = 0;
       for (const Needle& needle : needles_) {
-        if (needle.matched == needle.text.size()) cut = std::max(cut, needle.matched);
+        const bool whole = needle.matched == needle.text.size();
+        if (whole && needle.matched > matched_.size()) matched_ = needle.text;
       }
-      if (stop_text_ == StopText::kCut) held_.resize(held_.size() - cut);
+      if (stop_text_ == StopText::kCut) held_.resize(held_.size() - matched_.size());
       out += held_;
       held_.clear();
       stopped_ = true;

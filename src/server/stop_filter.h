@@ -21,6 +21,7 @@ class StopFilter {
   void finish(std::string& out);
 
   bool stopped() const { return stopped_; }
+  const std::string& matched() const { return matched_; }  // the stop string that ended it
 
  private:
   struct Needle {
@@ -36,6 +37,7 @@ class StopFilter {
   const StopText stop_text_;
   std::string held_;  // the longest suffix that could begin a stop string
   bool stopped_ = false;
+  std::string matched_;
 };
 
 }  // namespace pelton::server

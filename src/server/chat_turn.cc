@@ -1,0 +1,86 @@
+#include "server/chat_turn.h"
+
+#include <utility>
+
+#include "server/chat_prompt.h"
+
+namespace pelton::server {
+
+ChatTurn::ChatTurn(const ServedModel& model, const Options& options)
+    : model_(model),
+      options_(options),
+      builder_(model.tokenizer, model.harmony, {}),
+      stop_filter_(options.stop, options.stop_text) {}
+
+const chat::ReplyDelta& ChatTurn::begin() {
+  chat::ReplyDelta all;
+  for (const TokenId token : options_.opening) {
+    turn_.push_back(token);
+    builder_.push(token, delta_);
+    filter_content();
+    all.reasoning += delta_.reasoning;
+    all.content += delta_.content;
+    for (chat::ToolCallDelta& call : delta_.tool_calls) all.tool_calls.push_back(std::move(call));
+  }
+  delta_ = std::move(all);
+  return delta_;
+}
+
+const chat::ReplyDelta& ChatTurn::push(TokenId token) {
+  ++sampled_tokens_;
+  turn_.push_back(token);
+  builder_.push(token, delta_);
+  filter_content();
+  return delta_;
+}
+
+// From what was sampled to what may be shown.
+void ChatTurn::filter_content() {
+  if (delta_.content.empty()) return;
+  content_sampled_ += delta_.content.size();
+  scratch_.clear();
+  stop_filter_.push(delta_.content, scratch_);
+  content_out_ += scratch_.size();
+  content_ += scratch_;
+  delta_.content.swap(scratch_);
+}
+
+const chat::ReplyDelta& ChatTurn::end(const engine::StreamEnd& end) {
+  const bool was_stopped = stopped();
+  const bool by_length = end.reason == engine::FinishReason::kLength && !was_stopped;
+  reply_ =
+      builder_.finish(by_length ? chat::StopCause::kLength : chat::StopCause::kStopToken, delta_);
+  if (was_stopped) {
+    delta_.clear();
+  } else {
+    filter_content();
+    const size_t before = delta_.content.size();
+    stop_filter_.finish(delta_.content);
+    content_.append(delta_.content, before);
+    content_out_ = content_.size();
+  }
+  if (reply_.content) reply_.content = std::move(content_);
+  if (stopped()) {
+    reply_.finish = chat::ReplyFinish::kStop;
+  } else if (end.reason == engine::FinishReason::kStop) {
+    keep();
+  }
+  return delta_;
+}
+
+// Only what the client's words stand for entirely.
+void ChatTurn::keep() {
+  if (!options_.place || !reply_.warnings.empty() || reply_.tool_calls.size() > 1) return;
+  std::vector<TokenId> turn = turn_to_keep(model_, std::move(turn_));
+  if (turn.empty()) return;
+  SampledTurns::Words words;
+  if (reply_.content) words.content = *reply_.content;
+  if (reply_.reasoning) words.reasoning = *reply_.reasoning;
+  if (!reply_.tool_calls.empty()) {
+    const chat::ToolCall& call = reply_.tool_calls[0];
+    words.call.emplace(call.name, call.arguments);
+  }
+  options_.place->turns->keep(options_.place->history, words, std::move(turn));
+}
+
+}  // namespace pelton::server

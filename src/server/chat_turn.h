@@ -1,0 +1,76 @@
+// One turn of the model's while it is sampled: tokens through chat::ReplyBuilder and the stop
+// strings into what an answer shows, whatever the protocol that shows it. At its end the turn's own
+// tokens are kept for the conversation's next prompt. Owned by an Answer, on its net thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chat/reply.h"
+#include "engine/token_stream.h"
+#include "server/sampled_turns.h"
+#include "server/served_model.h"
+#include "server/stop_filter.h"
+
+namespace pelton::server {
+
+class ChatTurn {
+ public:
+  // Where the whole turn is kept at its end.
+  struct Place {
+    SampledTurns* turns = nullptr;  // outlives the answer
+    SequenceName history;           // of what stands before the turn
+  };
+
+  // The same for all turns of one answer, which owns them.
+  struct Options {
+    std::vector<std::string> stop;
+    StopFilter::StopText stop_text = StopFilter::StopText::kCut;
+    std::vector<TokenId> opening;  // what stands in the prompt after "<|start|>assistant"
+    std::optional<Place> place;    // none: it is not kept
+  };
+
+  ChatTurn(const ServedModel& model, const Options& options);
+  ChatTurn(const ChatTurn&) = delete;
+  ChatTurn& operator=(const ChatTurn&) = delete;
+
+  // What the opening shows: the beginning of a call. Once, first.
+  const chat::ReplyDelta& begin();
+  // What a token adds; its content is what no stop string can take back any more. The delta is
+  // overwritten by the next call.
+  const chat::ReplyDelta& push(TokenId token);
+  const chat::ReplyDelta& end(const engine::StreamEnd& end);
+
+  // A stop string ended it; its end() still comes.
+  bool stopped() const { return stop_filter_.stopped(); }
+  const std::string& stop_string() const { return stop_filter_.matched(); }  // once stopped()
+
+  size_t content_sampled() const { return content_sampled_; }  // bytes, stop strings included
+  size_t content_out() const { return content_out_; }          // bytes that were shown
+  int64_t sampled_tokens() const { return sampled_tokens_; }
+
+  // After end(): the whole of it, content as it was shown.
+  chat::Reply& reply() { return reply_; }
+  const chat::Reply& reply() const { return reply_; }
+
+ private:
+  void filter_content();
+  void keep();
+
+  const ServedModel& model_;
+  const Options& options_;
+  chat::ReplyBuilder builder_;
+  StopFilter stop_filter_;
+  chat::ReplyDelta delta_;     // reused
+  std::string content_;        // that came out of the stop filter
+  std::string scratch_;        // reused
+  std::vector<TokenId> turn_;  // the opening, then what was sampled
+  size_t content_sampled_ = 0;
+  size_t content_out_ = 0;
+  int64_t sampled_tokens_ = 0;
+  chat::Reply reply_;
+};
+
+}  // namespace pelton::server
