@@ -1,0 +1,28 @@
+// Random numbers of a workload, drawn one after the other from a counter-based stream: one seed
+// gives one workload, on every machine. A value; one thread.
+#pragma once
+
+#include <cstdint>
+
+namespace pelton::workload {
+
+class Draws {
+ public:
+  // Streams of one seed and different names have nothing in common: a longer prompt does not move
+  // the arrivals.
+  Draws(uint64_t seed, uint64_t stream) : seed_(seed), stream_(stream) {}
+
+  double unit();                                 // uniform in [0, 1)
+  int64_t integer(int64_t least, int64_t most);  // uniform, both ends included
+  double normal();                               // mean 0, variance 1
+  double gamma(double shape, double scale);      // mean shape * scale; shape > 0
+
+ private:
+  uint64_t bits();
+
+  const uint64_t seed_;
+  const uint64_t stream_;
+  uint64_t counter_ = 0;
+};
+
+}  // namespace pelton::workload

@@ -1,0 +1,319 @@
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "workload/arrivals.h"
+#include "workload/recorded.h"
+#include "workload/synthetic.h"
+
+namespace pelton::workload {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+std::vector<double> times_of(const Arrivals& arrivals, int64_t count) {
+  const Result<std::vector<double>> times = arrival_times(arrivals, count);
+  EXPECT_TRUE(times.ok()) << (times.ok() ? "" : times.error().message);
+  return times.ok() ? *times : std::vector<double>();
+}
+
+// Standard deviation of the gaps over their mean.
+double variation(const std::vector<double>& times) {
+  double sum = 0;
+  double squares = 0;
+  double before = 0;
+  for (const double time : times) {
+    sum += time - before;
+    squares += (time - before) * (time - before);
+    before = time;
+  }
+  const double n = static_cast<double>(times.size());
+  return std::sqrt(std::max(0.0, squares / n - sum / n * sum / n)) / (sum / n);
+}
+
+TEST(Draws, GammaHasItsMeanAndVariance) {
+  for (const double shape : {0.25, 1.0, 4.0}) {
+    Draws draws(7, 1);
+    double sum = 0;
+    double squares = 0;
+    constexpr int kCount = 200'000;
+    for (int i = 0; i < kCount; ++i) {
+      const double x = draws.gamma(shape, 2);
+      sum += x;
+      squares += x * x;
+    }
+    const double mean = sum / kCount;
+    EXPECT_NEAR(mean, shape * 2, 0.02 * shape * 2);
+    EXPECT_NEAR(squares / kCount - mean * mean, shape * 4, 0.04 * shape * 4);
+  }
+}
+
+TEST(Draws, IntegersReachBothEnds) {
+  Draws draws(1, 2);
+  std::set<int64_t> seen;
+  for (int i = 0; i < 200; ++i) seen.insert(draws.integer(3, 6));
+  EXPECT_EQ(seen, (std::set<int64_t>{3, 4, 5, 6}));
+}
+
+TEST(Arrivals, PoissonBurstsAndMetronome) {
+  for (const auto& [burstiness, expected] :
+       std::map<double, double>{{0.25, 2.0}, {1.0, 1.0}, {4.0, 0.5}, {kInfinite, 0.0}}) {
+    const auto times = times_of({.rate = 50, .burstiness = burstiness, .seed = 3}, 20'000);
+    EXPECT_NEAR(times.back(), 400, 1e-6) << "stretched to count / rate";
+    EXPECT_NEAR(variation(times), expected, 0.05) << burstiness;
+    EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+  }
+}
+
+TEST(Arrivals, OneSeedOneRun) {
+  const Arrivals arrivals{.rate = 2, .seed = 5};
+  EXPECT_EQ(times_of(arrivals, 100), times_of(arrivals, 100));
+  EXPECT_NE(times_of(arrivals, 100), times_of({.rate = 2, .seed = 6}, 100));
+}
+
+TEST(Arrivals, AllAtOnce) {
+  EXPECT_EQ(times_of({.rate = kInfinite}, 3), (std::vector<double>{0, 0, 0}));
+  EXPECT_TRUE(times_of({.rate = 1}, 0).empty());
+}
+
+TEST(Arrivals, RampsRise) {
+  for (const Ramp::Shape shape : {Ramp::Shape::kLinear, Ramp::Shape::kExponential}) {
+    const Arrivals arrivals{.burstiness = kInfinite,
+                            .ramp = Ramp{.shape = shape, .start_rps = 1, .end_rps = 16}};
+    const auto times = times_of(arrivals, 101);
+    EXPECT_NEAR(times[0], 1.0, 1e-9);
+    EXPECT_NEAR(times[100] - times[99], 1.0 / 16, 1e-9);
+    const double middle = shape == Ramp::Shape::kLinear ? 8.5 : 4;
+    EXPECT_NEAR(times[50] - times[49], 1 / middle, 1e-9);
+  }
+}
+
+TEST(Arrivals, ADayHasPeakAndTrough) {
+  const Arrivals arrivals{.rate = 100, .day = Day{.swing = 0.8, .period_s = 100}, .seed = 1};
+  int peak = 0;    // around a quarter of the day
+  int trough = 0;  // around three quarters
+  for (const double t : times_of(arrivals, 10'000)) {
+    if (t >= 20 && t < 30) ++peak;
+    if (t >= 70 && t < 80) ++trough;
+  }
+  EXPECT_NEAR(peak, 1787, 150);  // 1000 (1 + 0.8 * mean of sin from 0.2 to 0.3 turns)
+  EXPECT_NEAR(trough, 213, 60);
+}
+
+TEST(Arrivals, RefusesNonsense) {
+  const double nan = std::nan("");
+  for (const Arrivals& bad :
+       {Arrivals{.rate = 0}, Arrivals{.rate = nan}, Arrivals{.rate = 1, .burstiness = 0},
+        Arrivals{.ramp = Ramp{.start_rps = -1}},
+        Arrivals{.ramp = Ramp{.shape = Ramp::Shape::kExponential, .start_rps = 0}},
+        Arrivals{.rate = kInfinite, .day = Day{}}, Arrivals{.rate = 1, .day = Day{.swing = 2}}}) {
+    EXPECT_FALSE(arrival_times(bad, 10).ok());
+  }
+  EXPECT_FALSE(parse_rate("0", "f").ok());
+  EXPECT_FALSE(parse_rate("nan", "f").ok());
+  EXPECT_FALSE(parse_rate("1x", "f").ok());
+  EXPECT_EQ(parse_rate("inf", "f").value(), kInfinite);
+  EXPECT_EQ(parse_rate("0.5", "f").value(), 0.5);
+}
+
+// Words of one token each, by their number.
+Vocabulary numbered_words() {
+  std::vector<Vocabulary::Word> words;
+  for (int i = 0; i < 500; ++i) words.push_back({.text = " w" + std::to_string(i), .id = i});
+  return Vocabulary(std::move(words), [](std::string_view text) {
+    return static_cast<int>(std::count(text.begin(), text.end(), ' '));
+  });
+}
+
+TEST(Synthetic, LengthsAreExact) {
+  const Vocabulary vocabulary = numbered_words();
+  const auto made = random_conversations(
+      {.input_tokens = 100, .output_tokens = 20, .range_ratio = 0.3, .prefix_tokens = 7}, {}, 200,
+      vocabulary, 1);
+  ASSERT_TRUE(made.ok());
+  std::set<int> inputs;
+  std::set<std::string> texts;
+  const std::string prefix =
+      (*made)[0].turns[0].prompt.substr(0, (*made)[0].turns[0].prompt.find(' ', 25));
+  for (const Conversation& one : *made) {
+    const Turn& turn = one.turns.at(0);
+    EXPECT_EQ(vocabulary.count(turn.prompt), turn.prompt_tokens);
+    EXPECT_EQ(static_cast<int>(turn.ids.size()), turn.prompt_tokens);
+    EXPECT_GE(turn.prompt_tokens, 77);
+    EXPECT_LE(turn.prompt_tokens, 137);
+    EXPECT_GE(turn.output_tokens, 14);
+    EXPECT_LE(turn.output_tokens, 26);
+    EXPECT_TRUE(turn.prompt.starts_with(prefix));
+    inputs.insert(turn.prompt_tokens);
+    texts.insert(turn.prompt);
+  }
+  EXPECT_GT(inputs.size(), 30u);
+  EXPECT_EQ(texts.size(), 200u);
+  // A longer run begins with the shorter one's prompts.
+  const auto more = random_conversations(
+      {.input_tokens = 100, .output_tokens = 20, .range_ratio = 0.3, .prefix_tokens = 7}, {}, 201,
+      vocabulary, 1);
+  EXPECT_EQ((*more)[199].turns[0].prompt, (*made)[199].turns[0].prompt);
+}
+
+TEST(Synthetic, Turns) {
+  const auto made = random_conversations({.input_tokens = 5, .output_tokens = 3},
+                                         {.count = 4, .think_s = 2}, 500, Vocabulary(), 1);
+  ASSERT_TRUE(made.ok());
+  double think = 0;
+  for (const Conversation& one : *made) {
+    ASSERT_EQ(one.turns.size(), 4u);
+    EXPECT_EQ(one.turns[0].think_s, 0);
+    for (int t = 1; t < 4; ++t) think += one.turns[static_cast<size_t>(t)].think_s;
+  }
+  EXPECT_NEAR(think / 1500, 2, 0.2);
+}
+
+TEST(Synthetic, PrefixesRepeat) {
+  const Vocabulary vocabulary = numbered_words();
+  const auto made = prefix_repetition({.prefix_tokens = 30, .suffix_tokens = 10, .prefix_count = 4},
+                                      40, vocabulary, 9);
+  ASSERT_TRUE(made.ok());
+  std::map<std::vector<TokenId>, int> prefixes;
+  bool shuffled = false;
+  for (size_t i = 0; i < made->size(); ++i) {
+    const std::vector<TokenId>& ids = (*made)[i].turns[0].ids;
+    ASSERT_EQ(ids.size(), 40u);
+    ++prefixes[{ids.begin(), ids.begin() + 30}];
+    shuffled = shuffled || (i >= 4 && !std::equal(ids.begin(), ids.begin() + 30,
+                                                  (*made)[i - 4].turns[0].ids.begin()));
+  }
+  EXPECT_EQ(prefixes.size(), 4u);
+  for (const auto& [prefix, times] : prefixes) EXPECT_EQ(times, 10);
+  EXPECT_TRUE(shuffled);
+}
+
+TEST(Synthetic, RefusesWhatMemoryCannotHold) {
+  const auto made = random_conversations({.input_tokens = 1'000'000}, {}, 1000, Vocabulary(), 1);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().field, "num_prompts");
+  EXPECT_FALSE(random_conversations({.range_ratio = 1}, {}, 1, Vocabulary(), 1).ok());
+  EXPECT_FALSE(random_conversations({.input_tokens = 0}, {}, 1, Vocabulary(), 1).ok());
+  EXPECT_FALSE(preset_lengths("heavy").ok());
+}
+
+TEST(Recorded, ShareGpt) {
+  const std::string text = R"([
+    {"conversations": [{"from": "human", "value": "a b c d e f g h i j k l"},
+                       {"from": "gpt", "value": "one two three four five six"},
+                       {"from": "human", "value": "and then, what came after that?"},
+                       {"from": "gpt", "value": "nothing of note, I think"}]},
+    {"conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": "short"}]},
+    {"conversations": [{"from": "gpt", "value": "I begin, which is not usual at all"},
+                       {"from": "human", "value": "indeed it is not, I would say"}]},
+    {"id": "without"}, {"conversations": [{"from": "human", "value": "alone"}]}])";
+  const auto one = sharegpt_conversations(text, "f", {.count = 3}, Vocabulary());
+  ASSERT_TRUE(one.ok()) << one.error().message;
+  ASSERT_EQ(one->size(), 3u) << "a short file is begun again";
+  EXPECT_EQ((*one)[2].turns.size(), 1u);
+  EXPECT_EQ((*one)[0].turns[0].prompt, "a b c d e f g h i j k l");
+  EXPECT_EQ((*one)[0].turns[0].output_tokens, 7);  // 27 bytes by four
+  const auto two = sharegpt_conversations(
+      text, "f", {.count = 1, .output_tokens = 9, .turns_max = 5, .think_s = 1}, Vocabulary());
+  ASSERT_EQ((*two)[0].turns.size(), 2u);
+  EXPECT_EQ((*two)[0].turns[1].output_tokens, 9);
+  EXPECT_EQ((*two)[0].turns[1].think_s, 1);
+
+  for (const char* bad : {"", "{}", "[", "[{]", R"([{"conversations":[]}])", R"([{"a":1},)"}) {
+    const auto refused = sharegpt_conversations(bad, "the file", {.count = 1}, Vocabulary());
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_TRUE(refused.error().message.starts_with("the file")) << refused.error().message;
+  }
+}
+
+TEST(Recorded, ShareGptChoosesEvenly) {
+  std::string text = "[";
+  for (int i = 0; i < 20; ++i) {
+    text += (i ? "," : "") + std::string(R"({"conversations":[{"value":"prompt number )") +
+            std::to_string(100 + i) + R"( , yes"},{"value":"and its answer, here"}]})";
+  }
+  text += "]";
+  std::map<std::string, int> chosen;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const auto made = sharegpt_conversations(text, "f", {.count = 5, .seed = seed}, Vocabulary());
+    for (const Conversation& one : *made) ++chosen[one.turns[0].prompt];
+  }
+  ASSERT_EQ(chosen.size(), 20u);
+  for (const auto& [prompt, times] : chosen) EXPECT_NEAR(times, 100, 40) << prompt;
+}
+
+TEST(Recorded, Custom) {
+  const std::string text =
+      "{\"prompt\":\"hello\",\"output_tokens\":4}\n\n"
+      "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}\r\n";
+  const auto made = custom_conversations(text, "f", {.count = 3}, Vocabulary());
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_EQ(made->size(), 3u);
+  EXPECT_EQ((*made)[0].turns[0].output_tokens, 4);
+  EXPECT_EQ((*made)[1].turns[0].messages_json, R"([{"role":"user","content":"hi"}])");
+  EXPECT_EQ((*made)[2].turns[0].prompt, "hello");
+  const auto bad = custom_conversations("\n{\"prompt\":\"\"}", "f", {.count = 1}, Vocabulary());
+  ASSERT_FALSE(bad.ok());
+  EXPECT_TRUE(bad.error().message.starts_with("f:2: ")) << bad.error().message;
+  EXPECT_FALSE(custom_conversations("", "f", {.count = 1}, Vocabulary()).ok());
+}
+
+TEST(Trace, MooncakeSharesBlocks) {
+  const std::string text =
+      R"({"timestamp": 3000, "input_length": 1030, "output_length": 52, "hash_ids": [5, 6, 7]})"
+      "\n"
+      R"({"timestamp": 1000, "input_length": 600, "output_length": 0, "hash_ids": [5, 9]})"
+      "\n"
+      R"({"timestamp": 9000, "input_length": 3, "output_length": 2})";
+  const Vocabulary vocabulary = numbered_words();
+  const auto made = trace_conversations(text, "f", {.speed = 2}, vocabulary);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_EQ(made->size(), 3u);
+  EXPECT_EQ((*made)[0].at_s, 0.0);
+  EXPECT_EQ((*made)[1].at_s, 1.0);
+  EXPECT_EQ((*made)[2].at_s, 4.0);
+  const std::vector<TokenId>& first = (*made)[0].turns[0].ids;
+  const std::vector<TokenId>& second = (*made)[1].turns[0].ids;
+  ASSERT_EQ(first.size(), 600u);
+  ASSERT_EQ(second.size(), 1030u);
+  EXPECT_TRUE(std::equal(first.begin(), first.begin() + 512, second.begin()));
+  EXPECT_FALSE(std::equal(first.begin() + 512, first.end(), second.begin() + 512));
+  EXPECT_EQ((*made)[0].turns[0].output_tokens, 1);
+}
+
+TEST(Trace, BurstGpt) {
+  const std::string text =
+      "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+      "5,ChatGPT,472,18,490,Conversation log\n45.5,GPT-4,7,230,237,API log\n";
+  const auto made = trace_conversations(text, "f", {}, Vocabulary());
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_EQ(made->size(), 2u);
+  EXPECT_EQ((*made)[1].at_s, 40.5);
+  EXPECT_EQ((*made)[1].turns[0].prompt_tokens, 7);
+  EXPECT_EQ((*made)[1].turns[0].output_tokens, 230);
+  const auto one = trace_conversations(text, "f", {.count = 1}, Vocabulary());
+  EXPECT_EQ(one->size(), 1u);
+  for (const char* bad :
+       {"", "a,b\n1,2\n", "Timestamp,Request tokens,Response tokens\n1,x,2\n", "{\"timestamp\":1}",
+        "{\"timestamp\":-1,\"input_length\":1,\"output_length\":1}",
+        "{\"timestamp\":1,\"input_length\":99999999,\"output_length\":1}", "{"}) {
+    EXPECT_FALSE(trace_conversations(bad, "f", {}, Vocabulary()).ok()) << bad;
+  }
+}
+
+TEST(Trace, IsBoundedInTokens) {
+  std::string text;
+  for (int i = 0; i < 11; ++i) {
+    text += R"({"timestamp":1,"input_length":10000000,"output_length":1})"
+            "\n";
+  }
+  const auto made = trace_conversations(text, "f", {}, Vocabulary());
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.error().message.find("--num-prompts"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pelton::workload
