@@ -5,6 +5,7 @@
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/error.h"
+#include "api/messages_request.h"
 #include "api/tokenize_request.h"
 #include "base/check.h"
 
@@ -30,6 +31,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const pelton::api::RequestLimits limits{.vocab_size = 1000};
   check(pelton::api::parse_chat_request(body, limits));
   check(pelton::api::parse_completion_request(body, limits));
+  for (const auto use : {pelton::api::MessagesUse::kGenerate, pelton::api::MessagesUse::kCount}) {
+    const auto message = pelton::api::parse_messages_request(body, limits, use);
+    if (!message.ok()) check_complaint(message.error());
+    if (message.ok()) CHECK(message->chat.generation.n == 1 && !message->chat.messages.empty());
+  }
   const auto tokenize = pelton::api::parse_tokenize_request(body, limits);
   if (!tokenize.ok()) check_complaint(tokenize.error());
   const auto detokenize = pelton::api::parse_detokenize_request(body, limits);

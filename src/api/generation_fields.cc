@@ -61,32 +61,6 @@ void read_logit_bias(const Fields& body, const RequestLimits& limits, Generation
   }
 }
 
-void read_stop_strings(const Fields& body, GenerationFields& fields) {
-  const Json* stop = body.find("stop");
-  if (stop == nullptr) return;
-  const auto add = [&](const Json& item, const std::string& path) {
-    if (!item.is_string()) {
-      body.refuse(path, fmt::format("'{}' must be a string, not {}", path, item.kind_name()));
-    } else if (item.as_string().empty()) {
-      body.refuse(path, fmt::format("'{}' must not be empty", path));
-    } else if (item.as_string().size() > kStopStringBytesMax) {
-      body.refuse(path, fmt::format("'{}' is {} bytes long; at most {} are allowed", path,
-                                    item.as_string().size(), kStopStringBytesMax));
-    } else {
-      fields.stop.push_back(item.as_string());
-    }
-  };
-  if (stop->is_array()) {
-    const Json* items = body.array("stop", kStopStringsMax);
-    if (items == nullptr) return;
-    for (size_t i = 0; i < items->as_array().size() && !body.failed(); ++i) {
-      add(items->as_array()[i], item_path("stop", i));
-    }
-  } else {
-    add(*stop, "stop");
-  }
-}
-
 void read_stop_tokens(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
   const Json* ids = body.array("stop_token_ids", kStopTokensMax);
   if (ids == nullptr) return;
@@ -158,8 +132,8 @@ void check_metadata(const Fields& body) {
     return;
   }
   for (const Json::Member& pair : metadata->as_object()) {
-    const bool good = pair.key.size() <= kKeyMax && pair.value.is_string() &&
-                      pair.value.as_string().size() <= kValueMax;
+    const bool fits = pair.value.is_string() && pair.value.as_string().size() <= kValueMax;
+    const bool good = pair.key.size() <= kKeyMax && (pair.value.is_null() || fits);
     if (good) continue;
     body.refuse("metadata",
                 fmt::format("'metadata' must map keys of at most {} bytes to strings of "
@@ -186,11 +160,37 @@ void refuse_what_must_be_obeyed(const Fields& body) {
 
 }  // namespace
 
+void read_stop_strings(const Fields& body, std::string_view key, GenerationFields& fields) {
+  const Json* stop = body.find(key);
+  if (stop == nullptr) return;
+  const auto add = [&](const Json& item, const std::string& path) {
+    if (!item.is_string()) {
+      body.refuse(path, fmt::format("'{}' must be a string, not {}", path, item.kind_name()));
+    } else if (item.as_string().empty()) {
+      body.refuse(path, fmt::format("'{}' must not be empty", path));
+    } else if (item.as_string().size() > kStopStringBytesMax) {
+      body.refuse(path, fmt::format("'{}' is {} bytes long; at most {} are allowed", path,
+                                    item.as_string().size(), kStopStringBytesMax));
+    } else {
+      fields.stop.push_back(item.as_string());
+    }
+  };
+  if (stop->is_array()) {
+    const Json* items = body.array(key, kStopStringsMax);
+    if (items == nullptr) return;
+    for (size_t i = 0; i < items->as_array().size() && !body.failed(); ++i) {
+      add(items->as_array()[i], item_path(key, i));
+    }
+  } else {
+    add(*stop, std::string(key));
+  }
+}
+
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits) {
   GenerationFields fields;
   read_sampling(body, fields);
   read_logit_bias(body, limits, fields);
-  read_stop_strings(body, fields);
+  read_stop_strings(body, "stop", fields);
   read_stop_tokens(body, limits, fields);
   fields.include_stop = body.boolean("include_stop_str_in_output").value_or(false);
   read_lengths(body, fields);

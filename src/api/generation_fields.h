@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,5 +56,8 @@ inline constexpr int kChoicesMax = 128;           // of one request, over all it
 inline constexpr size_t kCacheSaltBytesMax = 64;  // 256 bits as hexadecimal
 
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits);
+
+// A string or several; read_generation_fields reads "stop", other protocols name it otherwise.
+void read_stop_strings(const Fields& body, std::string_view key, GenerationFields& fields);
 
 }  // namespace pelton::api

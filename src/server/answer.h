@@ -1,11 +1,14 @@
-// What becomes of the tokens of one request: two kinds, chat and plain completion, each whole or
-// streamed. Owned by its Generation, on the exchange's net thread.
+// What becomes of the tokens of one request, whole or streamed: a kind for each protocol. Owned by
+// its Generation, on the exchange's net thread.
 #pragma once
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
+#include "api/error.h"
 #include "engine/token_stream.h"
+#include "server/sse_event.h"
 
 namespace pelton::server {
 
@@ -27,6 +30,13 @@ class Answer {
   // After all ends: the events that close the stream, or the whole body.
   virtual void take_last_events(std::string& out) = 0;
   virtual std::string whole_body() = 0;
+
+  // Amid a stream: what it fails with, after which nothing follows; and what keeps it alive while
+  // nothing happens.
+  virtual void append_error(const api::ApiError& error, std::string& out) {
+    append_sse_event(out, [&](std::string& json) { json += api::error_body(error); });
+  }
+  virtual std::string_view quiet_event() const { return kSseComment; }
 };
 
 }  // namespace pelton::server

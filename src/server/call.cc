@@ -1,5 +1,6 @@
 #include "server/call.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -31,12 +32,20 @@ Result<std::optional<int64_t>> Call::deadline_ns() const {
   return std::optional<int64_t>(arrived_ns + ms * 1'000'000);
 }
 
+void Call::add_warnings(const std::vector<std::string>& warnings) {
+  constexpr size_t kWarningsMax = 8;
+  for (size_t i = 0; i < std::min(warnings.size(), kWarningsMax); ++i) {
+    headers.add("x-pelton-warning", warnings[i]);
+  }
+}
+
 void Call::note_answered(int status) const {
   if (entry != nullptr) entry->answered(status);
 }
 
 void Call::send(const api::ApiError& error) const {
-  send(error_reply(error));
+  send(dialect == Dialect::kOpenAi ? error_reply(error)
+                                   : message_error_reply(error, headers.get("x-request-id")));
 }
 
 }  // namespace pelton::server

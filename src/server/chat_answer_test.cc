@@ -10,6 +10,7 @@
 
 #include "base/utf8.h"
 #include "server/chat_stream_text.h"
+#include "server/random_turns.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
@@ -17,65 +18,17 @@ namespace {
 
 constexpr std::string_view kScript = R"({"rules": [{"when": "", "then": "x"}]})";
 
-class RandomAnswers {
+class RandomAnswers : public RandomTurns {
  public:
-  RandomAnswers(const ServedModel& model, uint64_t seed) : model_(model), random_(seed) {
-    const chat::HarmonyTokens& h = model.harmony;
-    controls_ = {h.start, h.message, h.channel, h.constrain, h.end, h.call, h.return_};
-  }
-
-  // Half of them mostly well formed, half of them any tokens.
-  std::vector<TokenId> tokens() {
-    std::vector<TokenId> made;
-    if (random_() % 2 == 0) {
-      static constexpr std::string_view kHeaders[] = {
-          "<|channel|>analysis<|message|>", "<|channel|>final<|message|>",
-          "<|channel|>commentary<|message|>",
-          "<|channel|>commentary to=functions.f <|constrain|>json<|message|>",
-          " to=functions.g<|channel|>commentary json<|message|>"};
-      for (uint64_t i = 1 + random_() % 4; i > 0; --i) {
-        append(made, kHeaders[random_() % std::size(kHeaders)]);
-        for (uint64_t n = random_() % 12; n > 0; --n) made.push_back(ordinary());
-        append(made, random_() % 3 == 0 ? "<|call|>" : "<|end|>");
-        if (i > 1) append(made, "<|start|>assistant");
-      }
-      if (random_() % 2 == 0) made.back() = model_.harmony.return_;
-    } else {
-      for (uint64_t i = random_() % 60; i > 0; --i) {
-        made.push_back(random_() % 3 == 0 ? controls_[random_() % controls_.size()] : ordinary());
-      }
-    }
-    return made;
-  }
+  using RandomTurns::RandomTurns;
 
   ChatAnswer::Options options() {
     ChatAnswer::Options options;
     options.head.reasoning_field = "reasoning_content";
-    options.choice.logprobs = random_() % 2 == 0;
-    for (uint64_t i = random_() % 3; i > 0; --i) {
-      std::string stop(1 + random_() % 2, ' ');
-      for (char& c : stop) c = static_cast<char>('a' + random_() % 3);
-      options.choice.turn.stop.push_back(std::move(stop));
-    }
+    options.choice.logprobs = draw() % 2 == 0;
+    options.choice.turn.stop = stops();
     return options;
   }
-
-  uint64_t draw() { return random_(); }
-
- private:
-  // Often one of few letters, so that stop strings are met.
-  TokenId ordinary() {
-    if (random_() % 2 == 0) return static_cast<TokenId>('a' + random_() % 3);
-    return static_cast<TokenId>(random_() % static_cast<uint64_t>(chat::kTinyOrdinaryTokens));
-  }
-  void append(std::vector<TokenId>& to, std::string_view text) {
-    const std::vector<TokenId> more = model_.tokenizer.encode_with_special(text);
-    to.insert(to.end(), more.begin(), more.end());
-  }
-
-  const ServedModel& model_;
-  std::mt19937_64 random_;
-  std::vector<TokenId> controls_;
 };
 
 struct Fed {

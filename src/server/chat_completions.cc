@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "api/chat_request.h"
-#include "chat/call_opening.h"
 #include "server/chat_answer.h"
 #include "server/chat_conversation.h"
 #include "server/chat_prompt.h"
+#include "server/chat_turn_options.h"
 #include "server/generation.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
@@ -17,12 +17,6 @@
 
 namespace pelton::server {
 namespace {
-
-// What the model's turn is opened with; empty if it is free.
-std::vector<TokenId> opening_of(const api::ChatRequest& request, const ServedModel& model) {
-  if (!request.forced_call) return {};
-  return chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);
-}
 
 ChatAnswer::Options answer_options(const api::ChatRequest& request, const ServedModel& model,
                                    std::string id, const base::Clock& clock) {
@@ -32,19 +26,9 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
                    .reasoning_field = request.include_reasoning ? model.reasoning_field : ""},
           .choice_count = request.generation.n,
           .include_usage = request.generation.include_usage,
-          .choice = {
-              .turn = {.stop = request.generation.stop,
-                       .stop_text = request.generation.include_stop ? StopFilter::StopText::kKept
-                                                                    : StopFilter::StopText::kCut},
-              .logprobs = request.top_logprobs >= 0,
-              .stream = request.generation.stream}};
-}
-
-void add_warnings(const std::vector<std::string>& warnings, net::HttpHeaders& headers) {
-  constexpr size_t kWarningsMax = 8;
-  for (size_t i = 0; i < std::min(warnings.size(), kWarningsMax); ++i) {
-    headers.add("x-pelton-warning", warnings[i]);
-  }
+          .choice = {.turn = turn_options(request, model),
+                     .logprobs = request.top_logprobs >= 0,
+                     .stream = request.generation.stream}};
 }
 
 }  // namespace
@@ -65,12 +49,13 @@ void Server::answer_chat_completion(Call call) {
   if (model_named(call, request.model) == nullptr) return;
   const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
-  add_warnings(request.warnings, call.headers);
+  call.add_warnings(request.warnings);
 
-  std::vector<TokenId> opening = opening_of(request, *model);
   ChatPrompt prompt = chat_prompt_of(request, *model, call.tenant);
-  prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
   std::string id = random_id("chatcmpl-", {.seed = draw(), .counter = 0});
+  ChatAnswer::Options options = answer_options(request, *model, id, clock_);
+  const std::vector<TokenId>& opening = options.choice.turn.opening;
+  prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
   auto made = generation_request(*model, request.generation,
                                  {.id = id,
                                   .prompt = std::move(prompt.tokens),
@@ -84,9 +69,7 @@ void Server::answer_chat_completion(Call call) {
       std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
   if (!streams.ok()) return call.send(api::api_error(streams.error()));
 
-  ChatAnswer::Options options = answer_options(request, *model, id, clock_);
   options.choice.call_id_seed = draw();
-  options.choice.turn.opening = std::move(opening);
   options.choice.turn.place = {.turns = &sampled_turns_, .history = prompt.history};
   const bool streamed = request.generation.stream;
   Generation::Parts parts{.id = std::move(id),

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "server/reply.h"
-#include "server/sse_event.h"
 
 namespace pelton::server {
 
@@ -107,7 +106,7 @@ void Generation::fail(const Error& error) {
     call_.send(api_error);
   } else {
     std::string event;
-    append_sse_event(event, [&](std::string& json) { json += api::error_body(api_error); });
+    answer_->append_error(api_error, event);
     call_.exchange->write(std::move(event));
     call_.note_answered(api_error.status);
     call_.exchange->finish();
@@ -125,7 +124,7 @@ void Generation::on_tick() {
   if (over_) return;
   if (!wrote_since_tick_ && call_.exchange->queued_bytes() == 0) {
     begin_stream();
-    call_.exchange->write(std::string(kSseComment));
+    call_.exchange->write(std::string(answer_->quiet_event()));
   }
   wrote_since_tick_ = false;
   call_.exchange->post_after(kTick, [weak = weak_from_this()] {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "api/messages_response.h"
+
 namespace pelton::server {
 
 net::HttpResponse text_reply(std::string_view content_type, std::string body) {
@@ -15,13 +17,25 @@ net::HttpResponse json_reply(std::string body) {
   return text_reply("application/json", std::move(body));
 }
 
-net::HttpResponse error_reply(const api::ApiError& error) {
-  net::HttpResponse response = json_reply(api::error_body(error));
+namespace {
+
+net::HttpResponse with_status(const api::ApiError& error, std::string body) {
+  net::HttpResponse response = json_reply(std::move(body));
   response.status = error.status;
   if (error.retry_after_s > 0) {
     response.headers.add("Retry-After", std::to_string(error.retry_after_s));
   }
   return response;
+}
+
+}  // namespace
+
+net::HttpResponse error_reply(const api::ApiError& error) {
+  return with_status(error, api::error_body(error));
+}
+
+net::HttpResponse message_error_reply(const api::ApiError& error, std::string_view request_id) {
+  return with_status(error, api::message_error_body(error, request_id));
 }
 
 }  // namespace pelton::server

@@ -15,6 +15,9 @@ Routes::Match Routes::find(std::string_view method, std::string_view path) {
   static constexpr Route kRoutes[] = {
       {"POST", "/v1/chat/completions", Guard::kApiKey, &Server::answer_chat_completion},
       {"POST", "/v1/completions", Guard::kApiKey, &Server::answer_completion},
+      {"POST", "/v1/messages", Guard::kApiKey, &Server::answer_message, Dialect::kAnthropic},
+      {"POST", "/v1/messages/count_tokens", Guard::kApiKey, &Server::answer_message_tokens,
+       Dialect::kAnthropic},
       {"POST", "/tokenize", Guard::kApiKey, &Server::answer_tokenize},
       {"POST", "/detokenize", Guard::kApiKey, &Server::answer_detokenize},
       {"GET", "/v1/models", Guard::kApiKey, &Server::answer_models},

@@ -18,6 +18,7 @@ struct Routes {
     std::string_view path;  // ending in '*': everything that begins so
     Guard guard;
     Function function;
+    Dialect dialect = Dialect::kOpenAi;
   };
 
   struct Match {

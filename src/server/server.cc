@@ -83,6 +83,11 @@ uint64_t Server::draw() {
 const std::string* Server::tenant_of(const net::HttpRequest& request) const {
   static const std::string kNobodyInParticular;
   if (options_.keys.empty()) return &kNobodyInParticular;
+  // Anthropic's clients send it so.
+  const std::string_view plain = request.headers.get("x-api-key");
+  if (!plain.empty() && !request.headers.has("Authorization")) {
+    return options_.keys.tenant_of(plain);
+  }
   constexpr std::string_view kBearer = "bearer ";
   const std::string_view header = request.headers.get("Authorization");
   if (header.size() < kBearer.size()) return nullptr;
@@ -114,6 +119,10 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
 
   const Routes::Match match = Routes::find(method, path);
   call.entry = std::make_unique<RequestEntry>(book_, entry_route(match));
+  if (match.route != nullptr) call.dialect = match.route->dialect;
+  if (call.dialect == Dialect::kAnthropic) {  // by the name that its clients know
+    call.headers.add("request-id", std::string(call.headers.get("x-request-id")));
+  }
   if (method == "OPTIONS") {
     net::HttpResponse response{.status = 204, .headers = {}, .body = {}};
     response.headers.add("Allow", "GET, HEAD, POST, OPTIONS");

@@ -63,7 +63,8 @@ if [[ -z $url ]]; then
 fi
 
 BASE_URL=$url/v1 MODEL=tiny timeout 300 \
-  node_modules/.bin/node --test --test-timeout=120000 openai_client.test.mjs
+  node_modules/.bin/node --test --test-timeout=120000 openai_client.test.mjs \
+  anthropic_client.test.mjs
 
 # And it ends as it should.
 kill "$server"

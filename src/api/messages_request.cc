@@ -1,0 +1,136 @@
+#include "api/messages_request.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "api/messages_content.h"
+
+namespace pelton::api {
+namespace {
+
+constexpr size_t kModelBytesMax = 512;
+// "thinking" comes with a number of tokens; the model knows three efforts.
+constexpr int64_t kBudgetMin = 1024;
+constexpr int64_t kMediumBudgetMin = 4096;
+constexpr int64_t kHighBudgetMin = 16384;
+
+std::optional<ReasoningEffort> read_effort(const Fields& body) {
+  const Json* config = body.object("output_config");
+  if (config == nullptr) return std::nullopt;
+  const Fields fields(*config, "output_config", body.complaint());
+  if (fields.find("format") != nullptr) {
+    fields.refuse_unsupported("format", "structured output");
+  }
+  const std::string* word = fields.text("effort", 64);
+  if (word == nullptr) return std::nullopt;
+  if (*word == "low") return ReasoningEffort::kLow;
+  if (*word == "medium") return ReasoningEffort::kMedium;
+  if (*word == "high" || *word == "xhigh" || *word == "max") return ReasoningEffort::kHigh;
+  fields.refuse("effort", fmt::format("'{}' must be 'low', 'medium', 'high', 'xhigh' or 'max'",
+                                      fields.path("effort")));
+  return std::nullopt;
+}
+
+ReasoningEffort effort_of_budget(int64_t tokens) {
+  if (tokens >= kHighBudgetMin) return ReasoningEffort::kHigh;
+  return tokens >= kMediumBudgetMin ? ReasoningEffort::kMedium : ReasoningEffort::kLow;
+}
+
+void read_thinking(const Fields& body, MessagesRequest& request) {
+  const Json* thinking = body.object("thinking");
+  if (thinking == nullptr) return;
+  const Fields fields(*thinking, "thinking", body.complaint());
+  const std::string* type = fields.text("type", 64);
+  if (fields.failed()) return;
+  if (type != nullptr && *type == "adaptive") {
+    request.show_thinking = true;
+  } else if (type != nullptr && *type == "disabled") {
+    // It cannot be switched off; the least there is.
+    request.chat.reasoning_effort = ReasoningEffort::kLow;
+  } else if (type != nullptr && *type == "enabled") {
+    request.show_thinking = true;
+    const auto budget = fields.integer("budget_tokens", {.low = kBudgetMin});
+    if (!budget) {
+      fields.refuse("budget_tokens", fmt::format("'{}' is missing", fields.path("budget_tokens")));
+      return;
+    }
+    const std::optional<int64_t>& max_tokens = request.chat.generation.max_tokens;
+    if (max_tokens && *budget >= *max_tokens) {
+      fields.refuse("budget_tokens", fmt::format("'{}' is {}; it must be less than 'max_tokens'",
+                                                 fields.path("budget_tokens"), *budget));
+    }
+    request.chat.reasoning_effort = effort_of_budget(*budget);
+  } else {
+    fields.refuse("type", fmt::format("'{}' must be 'enabled', 'adaptive' or 'disabled'",
+                                      fields.path("type")));
+  }
+}
+
+// metadata.user_id is whom the caller asks for, unless an OpenAI field says so.
+void read_user(const Fields& body, ChatRequest& chat) {
+  const Json* metadata = body.object("metadata");
+  if (metadata == nullptr || !chat.generation.user.empty()) return;
+  const Fields fields(*metadata, "metadata", body.complaint());
+  if (const std::string* user = fields.text("user_id", 512)) chat.generation.user = *user;
+}
+
+void read_lengths(const Fields& body, MessagesUse use, ChatRequest& chat) {
+  if (!chat.generation.max_tokens && use == MessagesUse::kGenerate) {
+    body.refuse("max_tokens", "'max_tokens' is missing");
+  }
+  if (chat.generation.n != 1) {
+    body.refuse("n", "'n' must be 1: a message has one answer");
+  }
+}
+
+// Tools that a server of theirs would run.
+void refuse_servers(const Fields& body) {
+  const Json* servers = body.array("mcp_servers", 64);
+  if (servers == nullptr || servers->as_array().empty()) return;
+  body.refuse_unsupported("mcp_servers", "calling tools by the server");
+}
+
+// A conversation kept by the server. Refused by a code of its own: their client then sends all of
+// it each time, as it does to servers that know no threads.
+void refuse_threads(const Fields& body) {
+  if (body.find("thread") == nullptr || body.failed()) return;
+  body.complaint() =
+      Error{ErrorCode::kUnsupported,
+            "'thread': conversations that the server keeps are not supported; send all messages",
+            "thread"};
+}
+
+}  // namespace
+
+Result<MessagesRequest> parse_messages_request(std::string_view body, const RequestLimits& limits,
+                                               MessagesUse use) {
+  TRY_ASSIGN(const Json json, Json::parse(body));
+  if (!json.is_object()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
+  }
+  std::optional<Error> complaint;
+  const Fields fields(json, "", complaint);
+  refuse_threads(fields);
+  MessagesRequest request;
+  ChatRequest& chat = request.chat;
+  if (const std::string* model = fields.text("model", kModelBytesMax)) chat.model = *model;
+  chat.messages = read_message_turns(fields);
+  ToolFields tools = read_message_tools(fields);
+  chat.tools = std::move(tools.functions);
+  chat.forced_call = std::move(tools.forced_call);
+  chat.warnings = std::move(tools.warnings);
+
+  chat.generation = read_generation_fields(fields, limits);
+  read_stop_strings(fields, "stop_sequences", chat.generation);
+  read_lengths(fields, use, chat);
+  read_thinking(fields, request);
+  if (const auto effort = read_effort(fields)) chat.reasoning_effort = effort;
+  read_user(fields, chat);
+  refuse_servers(fields);
+  if (complaint) return std::move(*complaint);
+  return request;
+}
+
+}  // namespace pelton::api

@@ -1,0 +1,19 @@
+#include "server/chat_turn_options.h"
+
+#include "chat/call_opening.h"
+
+namespace pelton::server {
+
+ChatTurn::Options turn_options(const api::ChatRequest& request, const ServedModel& model) {
+  ChatTurn::Options options{.stop = request.generation.stop,
+                            .stop_text = request.generation.include_stop
+                                             ? StopFilter::StopText::kKept
+                                             : StopFilter::StopText::kCut};
+  if (request.forced_call) {
+    options.opening =
+        chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);
+  }
+  return options;
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,82 @@
+// POST /v1/messages and /v1/messages/count_tokens: Anthropic's protocol, on the way of a chat
+// request.
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "api/messages_request.h"
+#include "server/chat_prompt.h"
+#include "server/chat_turn_options.h"
+#include "server/generation.h"
+#include "server/generation_request.h"
+#include "server/messages_answer.h"
+#include "server/random_id.h"
+#include "server/reply.h"
+#include "server/server.h"
+
+namespace pelton::server {
+
+void Server::answer_message(Call call) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return;
+  const auto parsed = api::parse_messages_request(
+      call.request.body, {.vocab_size = model->vocab_size}, api::MessagesUse::kGenerate);
+  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  const api::ChatRequest& request = parsed->chat;
+  if (model_named(call, request.model) == nullptr) return;
+  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
+  if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
+  call.add_warnings(request.warnings);
+
+  ChatTurn::Options turn = turn_options(request, *model);
+  ChatPrompt prompt = chat_prompt_of(request, *model, call.tenant);
+  prompt.tokens.insert(prompt.tokens.end(), turn.opening.begin(), turn.opening.end());
+  turn.place = {.turns = &sampled_turns_, .history = prompt.history};
+  const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+  std::string id = random_id("msg_", {.seed = draw(), .counter = 0});
+  auto made = generation_request(*model, request.generation,
+                                 {.id = id,
+                                  .prompt = std::move(prompt.tokens),
+                                  .prompt_field = "messages",
+                                  .tenant = call.tenant,
+                                  .deadline_ns = *deadline_ns,
+                                  .seed_if_none = draw()});
+  if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
+  Result<engine::TokenStream> stream =
+      model->engine.submit(std::get<request::GenerationRequest>(std::move(made)));
+  if (!stream.ok()) return call.send(api::api_error(stream.error()));
+
+  const bool streamed = request.generation.stream;
+  MessagesAnswer::Options options{
+      .head = {.id = id, .model = request.model.empty() ? model->id : request.model},
+      .turn = std::move(turn),
+      .prompt_tokens = prompt_tokens,
+      .show_thinking = parsed->show_thinking,
+      .stream = streamed,
+      .tool_id_seed = draw()};
+  Generation::Parts parts{.id = std::move(id),
+                          .call = std::move(call),
+                          .streams = {},
+                          .answer = std::make_unique<MessagesAnswer>(*model, std::move(options)),
+                          .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole};
+  parts.streams.push_back(std::move(stream).value());
+  parts.call.request.body = {};  // it may be large, and is said
+  Generation::run(std::move(parts), {.log = log_, .meter = meter_});
+}
+
+// The same prompt, and no more.
+void Server::answer_message_tokens(Call call) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return;
+  const auto parsed = api::parse_messages_request(
+      call.request.body, {.vocab_size = model->vocab_size}, api::MessagesUse::kCount);
+  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  const api::ChatRequest& request = parsed->chat;
+  if (model_named(call, request.model) == nullptr) return;
+  call.add_warnings(request.warnings);
+  const size_t tokens = chat_prompt_of(request, *model, call.tenant).tokens.size() +
+                        turn_options(request, *model).opening.size();
+  call.send(json_reply(api::message_tokens_body(static_cast<int64_t>(tokens))));
+}
+
+}  // namespace pelton::server

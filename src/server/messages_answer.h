@@ -1,0 +1,58 @@
+// The answer to POST /v1/messages: a ChatTurn as blocks of thinking, text and tool use, one after
+// the other, whole or streamed by the same code. Owned by its Generation.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api/messages_response.h"
+#include "server/answer.h"
+#include "server/chat_turn.h"
+#include "server/served_model.h"
+
+namespace pelton::server {
+
+class MessagesAnswer final : public Answer {
+ public:
+  struct Options {
+    api::MessageHead head;
+    ChatTurn::Options turn;
+    int64_t prompt_tokens = 0;
+    bool show_thinking = false;
+    bool stream = false;
+    uint64_t tool_id_seed = 0;
+  };
+
+  MessagesAnswer(const ServedModel& model, Options options);
+
+  Wants push(size_t choice, const engine::SampledToken& token) override;
+  void end(size_t choice, const engine::StreamEnd& end) override;
+  void take_events(std::string& out) override;
+  void take_last_events(std::string& out) override;
+  std::string whole_body() override;
+  void append_error(const api::ApiError& error, std::string& out) override;
+  std::string_view quiet_event() const override { return api::kMessagePing; }
+
+ private:
+  using Block = api::MessageBlock;
+
+  void add(const chat::ReplyDelta& delta);
+  void add_text(Block::Kind kind, std::string_view text);
+  void add_call(const chat::ToolCallDelta& call);
+  void open(Block block);
+  void close();
+  void flush();
+
+  const Options options_;
+  ChatTurn turn_;
+  std::vector<Block> blocks_;  // in a stream their texts have gone out
+  bool open_ = false;          // the last of them grows
+  std::string thinking_;       // that is not shown, in case nothing else is
+  std::string pending_;        // of the open block, not yet an event
+  std::string events_;         // not yet taken
+  size_t calls_ = 0;
+  api::MessageStop stop_;
+  api::Usage usage_;
+};
+
+}  // namespace pelton::server
