@@ -106,8 +106,13 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
                                       assignments * hidden);
     }
   }
-  constexpr int64_t kSamplerBytes = 16;  // for each logit: sampling::Sampler::kBytesPerLogit
-  space.sampling = kSamplerBytes * request.threads * config.vocab_size;
+  // sampling::Sampler::bytes_for
+  constexpr int64_t kBlockLogits = 128;
+  constexpr int64_t kLogitBytes = 16;
+  constexpr int64_t kBlockBytes = 12;
+  const int64_t blocks = (config.vocab_size + kBlockLogits - 1) / kBlockLogits;
+  space.sampling = request.threads * (kFloatBytes * config.vocab_size +
+                                      blocks * (kBlockLogits * kLogitBytes + kBlockBytes));
   return space;
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/logit_rows.h"
 #include "kernels/reference/reference_kernels.h"
 
 namespace pelton::kernels {
@@ -58,6 +59,20 @@ Result<std::unique_ptr<Kernels>> make_kernels(KernelChoice choice, base::ThreadP
   if (choice == KernelChoice::kAvx2) return lacks("AVX2");
 #endif
   return make_reference_kernels(pool);
+}
+
+Result<std::unique_ptr<LogitRows>> make_logit_rows(KernelChoice choice) {
+#if defined(__x86_64__)
+  const bool either = choice == KernelChoice::kAuto;
+  if (choice == KernelChoice::kAvx512 && !has_avx512()) return lacks("AVX-512");
+  if (choice == KernelChoice::kAvx2 && !has_avx2()) return lacks("AVX2");
+  if (choice == KernelChoice::kAvx512 || (either && has_avx512())) return make_avx512_logit_rows();
+  if (choice == KernelChoice::kAvx2 || (either && has_avx2())) return make_avx2_logit_rows();
+#else
+  if (choice == KernelChoice::kAvx512) return lacks("AVX-512");
+  if (choice == KernelChoice::kAvx2) return lacks("AVX2");
+#endif
+  return make_reference_logit_rows();
 }
 
 Result<KernelChoice> parse_kernel_choice(std::string_view name) {

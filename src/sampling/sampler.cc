@@ -1,7 +1,6 @@
 #include "sampling/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -12,47 +11,40 @@
 namespace pelton::sampling {
 namespace {
 
+using kernels::LogitScale;
+using kernels::Mass;
+
 constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr float kFiniteMax = std::numeric_limits<float>::max();
+constexpr double kLog2E = 1.4426950408889634;
 
-// e^x for x <= 0, written so that the compiler can vectorise a loop of it: 2^n e^r, |r| <= ln(2)/2,
-// e^r by its Taylor series (relative error below 2e-7). Below -87 it is 0.
-inline float exp_of_negative(float x) {
-  const float clamped = x < -87.0f ? -87.0f : x;
-  const float shifted = clamped * 1.44269504f + 12582912.0f;  // rounds: 1.5 * 2^23
-  const float n = shifted - 12582912.0f;
-  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
-  float e = 1.0f / 720;
-  e = e * r + 1.0f / 120;
-  e = e * r + 1.0f / 24;
-  e = e * r + 1.0f / 6;
-  e = e * r + 0.5f;
-  e = e * r + 1.0f;
-  e = e * r + 1.0f;
-  const auto power = static_cast<uint32_t>(static_cast<int32_t>(n) + 127) << 23;
-  const float value = e * std::bit_cast<float>(power);
-  return x < -87.0f ? 0.0f : value;
+LogitScale scale_of(float highest, float temperature) {
+  return {.highest = highest,
+          .sharpness = static_cast<float>(std::min(kLog2E / temperature, 1e30))};
 }
 
-// No NaN, no +infinity, and something to choose. On bits, so that the loop runs at the speed of
-// memory.
-bool are_usable(std::span<const float> logits) {
-  constexpr uint32_t kInfinity = 0x7F800000;
-  uint32_t broken = 0;
-  uint32_t finite = 0;
-  for (const float logit : logits) {
-    const auto bits = std::bit_cast<uint32_t>(logit);
-    const uint32_t magnitude = bits & 0x7FFFFFFF;
-    broken |=
-        static_cast<uint32_t>(magnitude > kInfinity) | static_cast<uint32_t>(bits == kInfinity);
-    finite |= static_cast<uint32_t>(magnitude < kInfinity);
-  }
-  return broken == 0 && finite != 0;
+// A logit a hair lower than those that weigh 2^exponent: whoever weighs as much is at least this.
+float floor_of(LogitScale scale, double exponent) {
+  const double hair = 0.001 / scale.sharpness + std::abs(double{scale.highest}) * 0x1p-22;
+  return static_cast<float>(
+      std::max(scale.highest + exponent / scale.sharpness - hair, -double{kFiniteMax}));
 }
 
-float highest_of(std::span<const float> logits) {
-  float highest = kNever;
-  for (const float logit : logits) highest = logit > highest ? logit : highest;
-  return highest;
+// floor(fraction * mass), the fraction being `bits` / 2^64.
+Mass scaled(Mass mass, uint64_t bits) {
+  return static_cast<Mass>((static_cast<unsigned __int128>(mass) * bits) >> 64);
+}
+
+// The least mass that is at least top_p of all.
+Mass share_of(Mass total, float top_p) {
+  const auto share = static_cast<uint64_t>(double{top_p} * 0x1p53);  // exact: a float has 24 bits
+  const unsigned __int128 product = static_cast<unsigned __int128>(total) * share;
+  return static_cast<Mass>((product + ((uint64_t{1} << 53) - 1)) >> 53);
+}
+
+// JSON has no infinity: -9999 is what OpenAI's API prints for "never".
+float logprob(float logit, double log_total) {
+  return static_cast<float>(std::max(logit - log_total, -9999.0));
 }
 
 void apply_penalties(std::span<float> logits, const request::SamplingParams& params,
@@ -68,150 +60,164 @@ void apply_penalties(std::span<float> logits, const request::SamplingParams& par
   }
 }
 
+void apply_edits(const SampleInput& input) {
+  const std::span<float> logits = input.logits;
+  if (input.history != nullptr) apply_penalties(logits, input.params, *input.history);
+  for (const auto& [token, bias] : input.params.logit_bias) {
+    if (static_cast<size_t>(token) < logits.size()) logits[token] += bias;
+  }
+  for (const TokenId token : input.banned) {
+    if (static_cast<size_t>(token) >= logits.size()) continue;
+    // A NaN stays, to be found.
+    if (logits[token] <= kFiniteMax) logits[token] = kNever;
+  }
+}
+
+bool has_edits(const SampleInput& input) {
+  return input.history != nullptr || !input.params.logit_bias.empty() || !input.banned.empty();
+}
+
 }  // namespace
 
+Sampler::Sampler(kernels::KernelChoice choice)
+    : rows_(std::move(kernels::make_logit_rows(choice)).value()) {}
+
 void Sampler::reserve(int vocab) {
-  static_assert(kBytesPerLogit == 2 * sizeof(float) + sizeof(Candidate));
-  weights_.reserve(static_cast<size_t>(vocab));
-  candidates_.reserve(static_cast<size_t>(vocab));
+  candidates_.reserve(vocab);
   raw_.reserve(static_cast<size_t>(vocab));
+  const size_t blocks = kernels::logit_blocks(static_cast<size_t>(vocab));
+  if (blocks <= block_highest_.size()) return;
+  block_highest_.resize(blocks);
+  block_mass_.resize(blocks);
 }
 
 int64_t Sampler::bytes() const {
-  return static_cast<int64_t>((weights_.capacity() + raw_.capacity()) * sizeof(float) +
-                              candidates_.capacity() * sizeof(Candidate));
+  return candidates_.bytes() +
+         static_cast<int64_t>((raw_.capacity() + block_highest_.capacity()) * sizeof(float) +
+                              block_mass_.capacity() * sizeof(Mass));
+}
+
+int64_t Sampler::bytes_for(int vocab) {
+  const auto blocks = static_cast<int64_t>(kernels::logit_blocks(static_cast<size_t>(vocab)));
+  const int64_t of_block = kernels::kLogitBlock * Candidates::kBytesPerLogit + 4 + 8;
+  return vocab * static_cast<int64_t>(sizeof(float)) + blocks * of_block;
 }
 
 SampledChoice Sampler::sample(const SampleInput& input) {
   const request::SamplingParams& params = input.params;
-  SampledChoice choice;
-  if (!are_usable(input.logits)) {
-    choice.usable = false;
-    return choice;
-  }
-  if (params.logprobs >= 0) raw_.assign(input.logits.begin(), input.logits.end());
+  const std::span<float> logits = input.logits;
+  CHECK(input.allowed.empty() || input.allowed.size() * 64 >= logits.size());
+  reserve(static_cast<int>(logits.size()));
 
-  if (input.history != nullptr) apply_penalties(input.logits, params, *input.history);
-  for (const auto& [token, bias] : params.logit_bias) {
-    if (static_cast<size_t>(token) < input.logits.size()) input.logits[token] += bias;
+  SampledChoice choice;
+  const bool reports = params.logprobs >= 0;
+  const bool changes = has_edits(input) || !input.allowed.empty();
+  kernels::LogitRows::Scan scan{};
+  double log_total = 0;
+  if (reports) {
+    scan = rows_->scan(logits, {}, block_highest_.data());
+    if (!scan.broken && scan.highest != kNever) {
+      log_total = report_best(logits, scan.highest, params.logprobs, choice);
+    }
+    if (changes) raw_.assign(logits.begin(), logits.end());
   }
-  for (const TokenId token : input.banned) {
-    if (static_cast<size_t>(token) < input.logits.size()) input.logits[token] = kNever;
+  apply_edits(input);
+  if (changes || !reports) scan = rows_->scan(logits, input.allowed, block_highest_.data());
+  if (scan.broken || scan.highest == kNever) return {.usable = false};
+
+  choice.token = draw(logits, scan.highest, params,
+                      base::random_bits(params.seed, static_cast<uint64_t>(input.position)));
+  if (reports) {
+    const float raw = changes ? raw_[choice.token] : logits[choice.token];
+    choice.logprob = logprob(raw, log_total);
   }
-  choice.token = draw(input.logits, params,
-                      base::random_unit(params.seed, static_cast<uint64_t>(input.position)));
-  if (params.logprobs >= 0) report(input, choice);
   return choice;
 }
 
-TokenId Sampler::draw(std::span<const float> logits, const request::SamplingParams& params,
-                      double unit) {
-  const float highest = highest_of(logits);
-  if (params.temperature <= 0.0f || !std::isfinite(highest)) {
-    const auto best = std::find(logits.begin(), logits.end(), highest);
-    return best == logits.end() ? 0 : static_cast<TokenId>(best - logits.begin());
+TokenId Sampler::draw(std::span<const float> logits, float highest,
+                      const request::SamplingParams& params, uint64_t random) {
+  if (params.temperature <= 0.0f) return first_of(logits, highest);
+  const LogitScale scale = scale_of(highest, params.temperature);
+  const bool best_only = params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size();
+
+  // Collects a few tokens that hold all those which the cuts leave.
+  if (best_only) {
+    collect_best(logits, static_cast<size_t>(params.top_k));
+    const Mass total = candidates_.weigh(*rows_, scale);
+    if (params.top_p < 1.0f) candidates_.cut_to_mass(share_of(total, params.top_p));
+  } else if (params.top_p < 1.0f) {
+    collect_mass(logits, scale, params.top_p);
+  } else if (params.min_p > 0.0f) {
+    candidates_.collect(*rows_, logits, block_highest(logits),
+                        floor_of(scale, std::log2(double{params.min_p})));
+    candidates_.weigh(*rows_, scale);
+  } else {
+    return draw_from_all(logits, scale, random);
   }
-  const bool cuts = params.top_k > 0 || params.top_p < 1.0f || params.min_p > 0.0f;
-  return cuts ? draw_from_best(logits, highest, params, unit)
-              : draw_from_all(logits, highest, params.temperature, unit);
+  if (params.min_p > 0.0f) {
+    const double least = std::ceil(double{params.min_p} * static_cast<double>(kernels::kWholeMass));
+    candidates_.cut_lighter(std::min(static_cast<Mass>(least), kernels::kWholeMass));
+  }
+  return candidates_.token_at(scaled(candidates_.kept_mass(), random));
 }
 
-TokenId Sampler::draw_from_all(std::span<const float> logits, float highest, float temperature,
-                               double unit) {
-  const float sharpness = 1.0f / temperature;
-  weights_.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    weights_[i] = exp_of_negative((logits[i] - highest) * sharpness);
-  }
-  double total = 0;
-  for (const float weight : weights_) total += weight;
-  double left = unit * total;
-  TokenId last = 0;
-  for (size_t i = 0; i < weights_.size(); ++i) {
-    if (weights_[i] == 0.0f) continue;
-    last = static_cast<TokenId>(i);
-    left -= weights_[i];
-    if (left < 0) break;
-  }
-  return last;
+TokenId Sampler::draw_from_all(std::span<const float> logits, LogitScale scale, uint64_t random) {
+  Mass target = scaled(rows_->weigh(logits, scale, block_mass_.data()), random);
+  size_t block = 0;
+  while (target >= block_mass_[block]) target -= block_mass_[block++];
+  const size_t begin = block * kernels::kLogitBlock;
+  const size_t count = std::min<size_t>(kernels::kLogitBlock, logits.size() - begin);
+  Mass masses[kernels::kLogitBlock];
+  rows_->weigh_each(logits.subspan(begin, count), scale, masses);
+  size_t at = 0;
+  while (target >= masses[at]) target -= masses[at++];
+  return static_cast<TokenId>(begin + at);
 }
 
-TokenId Sampler::draw_from_best(std::span<const float> logits, float highest,
-                                const request::SamplingParams& params, double unit) {
-  const auto better = [](const Candidate& a, const Candidate& b) {
-    return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
-  };
-  const float sharpness = 1.0f / params.temperature;
-  const auto weight = [&](const Candidate& candidate) {
-    return double{exp_of_negative((candidate.logit - highest) * sharpness)};
-  };
-
-  candidates_.clear();
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] != kNever) candidates_.push_back({logits[i], static_cast<TokenId>(i)});
-  }
-  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < candidates_.size()) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + params.top_k, candidates_.end(),
-                     better);
-    candidates_.resize(static_cast<size_t>(params.top_k));
-  }
-  double total = 0;
-  for (const Candidate& candidate : candidates_) total += weight(candidate);
-
-  // What top_p and min_p keep is a prefix of the sorted candidates. It is nearly always short: sort
-  // only as much as it needs.
-  size_t kept = 0;
-  double kept_mass = 0;
-  size_t sorted = 0;
-  bool enough = false;
-  while (!enough && sorted < candidates_.size()) {
-    const size_t next = std::min(candidates_.size(), std::max<size_t>(64, sorted * 8));
-    std::partial_sort(candidates_.begin() + static_cast<std::ptrdiff_t>(sorted),
-                      candidates_.begin() + static_cast<std::ptrdiff_t>(next), candidates_.end(),
-                      better);
-    for (; sorted < next; ++sorted) {
-      const double mass = weight(candidates_[sorted]);
-      if (sorted > 0 && (kept_mass >= params.top_p * total || mass < params.min_p)) {
-        enough = true;
-        break;
-      }
-      kept_mass += mass;
-      kept = sorted + 1;
-    }
-  }
-  double left = unit * kept_mass;
-  for (size_t i = 0; i + 1 < kept; ++i) {
-    left -= weight(candidates_[i]);
-    if (left < 0) return candidates_[i].token;
-  }
-  CHECK(kept > 0);
-  return candidates_[kept - 1].token;
+void Sampler::collect_best(std::span<const float> logits, size_t count) {
+  const std::span<const float> highest = block_highest(logits);
+  candidates_.collect(*rows_, logits, highest, candidates_.floor_of_best(highest, count));
+  candidates_.keep_best(count);
 }
 
-void Sampler::report(const SampleInput& input, SampledChoice& choice) {
-  const float highest = highest_of(raw_);
-  double total = 0;
-  for (const float logit : raw_) total += exp_of_negative(logit - highest);
-  const double log_total = highest + std::log(total);
-  const auto logprob = [&](TokenId token) {
-    // JSON has no infinity: -9999 is what OpenAI's API prints for "never".
-    return std::max(static_cast<float>(raw_[token] - log_total), -9999.0f);
-  };
-  choice.logprob = logprob(choice.token);
+// Nearly always most of the mass is that of a few tokens. So first only those that weigh at least
+// 1/64 of the best; then all that could be needed: if the tokens left out together weigh
+// (1 - top_p) of the whole, or less, the last one that stays weighs at least its share of that.
+void Sampler::collect_mass(std::span<const float> logits, LogitScale scale, float top_p) {
+  const Mass total = rows_->weigh(logits, scale, block_mass_.data());
+  const Mass needed = share_of(total, top_p);
+  const double whole = static_cast<double>(total) / static_cast<double>(kernels::kWholeMass);
+  const double share_left = (1.0 - double{top_p}) * whole / static_cast<double>(logits.size());
+  constexpr double kFewExponent = -6;
+  constexpr double kFewWhole = 8;  // a row whose best token has an eighth of all mass
+  for (const double exponent : {kFewExponent, std::log2(share_left), -1e30}) {
+    if (exponent == kFewExponent && whole > kFewWhole) continue;
+    candidates_.collect(*rows_, logits, block_highest(logits), floor_of(scale, exponent));
+    if (candidates_.weigh(*rows_, scale) >= needed) break;
+  }
+  candidates_.cut_to_mass(needed);
+}
 
-  const size_t wanted = std::min<size_t>(input.params.logprobs, raw_.size());
-  if (wanted == 0) return;
-  candidates_.clear();
-  for (size_t i = 0; i < raw_.size(); ++i) {
-    candidates_.push_back({raw_[i], static_cast<TokenId>(i)});
+TokenId Sampler::first_of(std::span<const float> logits, float value) const {
+  size_t block = 0;
+  while (block_highest_[block] != value) ++block;
+  size_t at = block * kernels::kLogitBlock;
+  while (logits[at] != value) ++at;
+  return static_cast<TokenId>(at);
+}
+
+double Sampler::report_best(std::span<const float> raw, float highest, int wanted,
+                            SampledChoice& choice) {
+  const Mass total = rows_->weigh(raw, scale_of(highest, 1.0f), block_mass_.data());
+  const double log_total =
+      highest + std::log(static_cast<double>(total) / static_cast<double>(kernels::kWholeMass));
+  if (wanted == 0) return log_total;
+  const size_t count = std::min({static_cast<size_t>(wanted), raw.size(), Candidates::kSortedMax});
+  collect_best(raw, count);
+  for (const uint32_t i : candidates_.best(count)) {
+    choice.top.emplace_back(candidates_.token(i), logprob(candidates_.logit(i), log_total));
   }
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(wanted),
-                    candidates_.end(), [](const Candidate& a, const Candidate& b) {
-                      return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
-                    });
-  for (size_t i = 0; i < wanted; ++i) {
-    choice.top.emplace_back(candidates_[i].token, logprob(candidates_[i].token));
-  }
+  return log_total;
 }
 
 }  // namespace pelton::sampling

@@ -1,20 +1,26 @@
 // One row of logits in, one token out. The order of things is request::SamplingParams'. The draw is
 // a pure function of (logits, parameters, seed, position): equal under batching, preemption,
-// speculation. A Sampler is scratch memory; one a worker.
+// speculation, and on every processor, since weights are whole numbers (kernels/logit_rows.h): the
+// tokens that the cuts leave stand in a row in order of id, each as wide as its weight, and the
+// random number points at a place in that row. A Sampler is scratch memory; one a worker.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/token_id.h"
+#include "kernels/logit_rows.h"
 #include "request/generation_request.h"
+#include "sampling/candidates.h"
 #include "sampling/token_history.h"
 
 namespace pelton::sampling {
 
 struct SampledChoice {
-  bool usable = true;  // false: the row holds a NaN or an infinity, and there is no token
+  // False: the row holds a NaN or an infinity, or nothing that may be chosen; there is no token.
+  bool usable = true;
   TokenId token = 0;
   float logprob = 0.0f;                        // of the row as it came, natural logarithm
   std::vector<std::pair<TokenId, float>> top;  // best first, params.logprobs of them
@@ -25,34 +31,44 @@ struct SampleInput {
   const request::SamplingParams& params;
   const TokenHistory* history = nullptr;  // null: no penalties
   std::span<const TokenId> banned;        // not to be chosen
-  int position = 0;                       // of the token to be sampled, in its sequence
+  // What else may not: tokens whose bit (number t % 64 of word t / 64) is 0. Empty: all may.
+  std::span<const uint64_t> allowed;
+  int position = 0;  // of the token to be sampled, in its sequence
 };
 
 class Sampler {
  public:
-  // Allocates what rows of up to `vocab` logits need: kBytesPerLogit each.
-  static constexpr int kBytesPerLogit = 16;
+  Sampler() : Sampler(kernels::KernelChoice::kAuto) {}
+  // All choices that the processor has give the same tokens.
+  explicit Sampler(kernels::KernelChoice choice);
+
+  // Allocates what rows of up to `vocab` logits need: bytes_for(vocab).
   void reserve(int vocab);
   int64_t bytes() const;
+  static int64_t bytes_for(int vocab);
 
   SampledChoice sample(const SampleInput& input);
 
  private:
-  struct Candidate {
-    float logit;
-    TokenId token;
-  };
+  TokenId draw(std::span<const float> logits, float highest, const request::SamplingParams& params,
+               uint64_t random);
+  TokenId draw_from_all(std::span<const float> logits, kernels::LogitScale scale, uint64_t random);
+  void collect_best(std::span<const float> logits, size_t count);
+  void collect_mass(std::span<const float> logits, kernels::LogitScale scale, float top_p);
+  TokenId first_of(std::span<const float> logits, float value) const;
 
-  TokenId draw(std::span<const float> logits, const request::SamplingParams& params, double unit);
-  TokenId draw_from_all(std::span<const float> logits, float highest, float temperature,
-                        double unit);
-  TokenId draw_from_best(std::span<const float> logits, float highest,
-                         const request::SamplingParams& params, double unit);
-  void report(const SampleInput& input, SampledChoice& choice);
+  // The row as it came: its n best, and ln of the sum of e^logit.
+  double report_best(std::span<const float> raw, float highest, int wanted, SampledChoice& choice);
 
-  std::vector<float> weights_;
-  std::vector<Candidate> candidates_;
+  std::span<const float> block_highest(std::span<const float> logits) const {
+    return {block_highest_.data(), kernels::logit_blocks(logits.size())};
+  }
+
+  std::unique_ptr<const kernels::LogitRows> rows_;
+  Candidates candidates_;
   std::vector<float> raw_;
+  std::vector<float> block_highest_;
+  std::vector<kernels::Mass> block_mass_;
 };
 
 }  // namespace pelton::sampling

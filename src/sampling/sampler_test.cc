@@ -1,12 +1,16 @@
 #include "sampling/sampler.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <random>
 
 #include <gtest/gtest.h>
+
+#include "base/random.h"
 
 namespace pelton::sampling {
 namespace {
@@ -167,6 +171,204 @@ TEST(Sampler, ARowWithoutHopeStillAnswers) {
   const float never = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(sample({never, never}, {}, 0).token, 0);
   EXPECT_GE(sample({std::nanf(""), std::nanf("")}, {}, 0).token, 0);
+}
+
+TEST(Sampler, NothingAllowedOrAllBannedGivesNoToken) {
+  EXPECT_FALSE(sample({1, 2}, {}, 0, nullptr, {0, 1}).usable);
+  std::vector<float> row = {1, 2, 3};
+  const std::vector<uint64_t> allowed = {0};
+  Sampler sampler;
+  EXPECT_FALSE(sampler.sample({.logits = row, .params = {}, .allowed = allowed}).usable);
+}
+
+TEST(Sampler, ABanDoesNotHideANaN) {
+  EXPECT_FALSE(sample({1, std::nanf("")}, {}, 0, nullptr, {1}).usable);
+}
+
+// What a draw should be, slowly: double precision, a sort of everything.
+struct Oracle {
+  std::vector<int> kept;  // by rank
+  std::vector<double> weights;
+  double kept_mass = 0;
+  bool close = false;  // rounding could decide who is the last one kept
+
+  Oracle(const std::vector<float>& logits, const SamplingParams& params) {
+    std::vector<int> order;
+    for (int i = 0; i < static_cast<int>(logits.size()); ++i) {
+      if (logits[i] != -HUGE_VALF) order.push_back(i);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return logits[a] > logits[b]; });
+    if (params.top_k > 0 && order.size() > static_cast<size_t>(params.top_k)) {
+      order.resize(static_cast<size_t>(params.top_k));
+    }
+    double total = 0;
+    for (const int id : order) {
+      weights.push_back(std::exp((double{logits[id]} - logits[order[0]]) / params.temperature));
+      total += weights.back();
+    }
+    const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-5 * (a + b); };
+    for (size_t i = 0; i < order.size(); ++i) {
+      const bool cut_by_p = params.top_p < 1.0f && kept_mass >= params.top_p * total;
+      close |= params.top_p < 1.0f && near(kept_mass, params.top_p * total);
+      close |= near(weights[i], params.min_p);
+      if (i > 0 && (cut_by_p || weights[i] < params.min_p)) break;
+      kept.push_back(order[i]);
+      kept_mass += weights[i];
+    }
+    weights.resize(kept.size());
+  }
+
+  // The part of the unit interval that draws `token`, tokens standing in order of id.
+  std::optional<std::pair<double, double>> interval(TokenId token) const {
+    double before = 0;
+    std::optional<double> own;
+    for (size_t i = 0; i < kept.size(); ++i) {
+      if (kept[i] < token) before += weights[i];
+      if (kept[i] == token) own = weights[i];
+    }
+    if (!own) return std::nullopt;
+    return std::pair(before / kept_mass, (before + *own) / kept_mass);
+  }
+};
+
+std::vector<float> random_row(std::mt19937_64& random) {
+  const size_t vocab = random() % 4 == 0 ? 1 + random() % 40 : 1 + random() % 9000;
+  std::vector<float> row(vocab);
+  const float width = std::exp2(static_cast<float>(random() % 7) - 3.0f);
+  std::normal_distribution<float> bell(static_cast<float>(random() % 30) - 15.0f, width);
+  // Coarse rows have many equal logits, down to rows of one number.
+  const float coarse = random() % 2 == 0 ? 0.0f : std::exp2(static_cast<float>(random() % 6) - 1);
+  for (float& logit : row) {
+    logit = bell(random);
+    if (coarse > 0) logit = std::round(logit / coarse) * coarse;
+  }
+  for (uint64_t i = random() % 5; i > 0; --i) {
+    row[random() % vocab] += static_cast<float>(random() % 20);
+  }
+  for (uint64_t i = random() % 3; i > 0 && vocab > 3; --i) row[random() % vocab] = -HUGE_VALF;
+  if (*std::max_element(row.begin(), row.end()) == -HUGE_VALF) row[0] = 0;
+  return row;
+}
+
+SamplingParams random_params(std::mt19937_64& random) {
+  SamplingParams params{.seed = random()};
+  params.temperature = std::exp2(static_cast<float>(random() % 70) / 10.0f - 4.0f);
+  if (random() % 2 == 0) params.top_k = 1 + static_cast<int>(random() % (random() % 2 ? 50 : 5000));
+  if (random() % 2 == 0) params.top_p = static_cast<float>(random() % 1000) / 1000.0f;
+  if (random() % 3 == 0) params.min_p = static_cast<float>(random() % 100) / 400.0f;
+  return params;
+}
+
+// The token drawn is the one that the random number points at when the kept tokens stand in a row,
+// and it is the same in every form of the kernels.
+TEST(Sampler, DrawsAreTheOraclesOnEveryProcessor) {
+  std::vector<Sampler> samplers;
+  for (const auto choice : {kernels::KernelChoice::kReference, kernels::KernelChoice::kAvx2,
+                            kernels::KernelChoice::kAvx512}) {
+    if (kernels::make_logit_rows(choice).ok()) samplers.emplace_back(choice);
+  }
+  const char* given = std::getenv("PELTON_SEED");
+  const uint64_t seed =
+      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  std::printf("PELTON_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  int checked = 0;
+  for (int round = 0; round < 600; ++round) {
+    const std::vector<float> row = random_row(random);
+    const SamplingParams params = random_params(random);
+    const int position = static_cast<int>(random() % 100000);
+
+    std::vector<uint64_t> allowed;
+    std::vector<float> masked = row;
+    if (random() % 2 == 0) {
+      allowed.resize((row.size() + 63) / 64);
+      for (uint64_t& word : allowed) word = random() | random();
+      for (size_t i = 0; i < row.size(); ++i) {
+        if ((allowed[i / 64] >> (i % 64) & 1) == 0) masked[i] = -HUGE_VALF;
+      }
+    }
+    std::optional<SampledChoice> first;
+    for (Sampler& sampler : samplers) {
+      std::vector<float> scratch = row;
+      const SampledChoice choice = sampler.sample(
+          {.logits = scratch, .params = params, .allowed = allowed, .position = position});
+      if (!first) first = choice;
+      ASSERT_EQ(choice.token, first->token) << "round " << round;
+      ASSERT_EQ(choice.usable, first->usable) << "round " << round;
+    }
+    const bool something = *std::max_element(masked.begin(), masked.end()) != -HUGE_VALF;
+    ASSERT_EQ(first->usable, something);
+    if (!something) continue;
+    const Oracle oracle(masked, params);
+    if (oracle.close) continue;
+    ++checked;
+    const auto interval = oracle.interval(first->token);
+    ASSERT_TRUE(interval) << "round " << round << ": a token that was cut";
+    const double unit = base::random_unit(params.seed, static_cast<uint64_t>(position));
+    ASSERT_GE(unit, interval->first - 3e-5) << "round " << round;
+    ASSERT_LE(unit, interval->second + 3e-5) << "round " << round;
+  }
+  EXPECT_GT(checked, 300);
+}
+
+TEST(Sampler, GreedyObeysTheMask) {
+  Sampler sampler;
+  std::vector<float> row(300);
+  for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(i);
+  std::vector<uint64_t> allowed = {~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}, uint64_t{1} << 5, 0};
+  EXPECT_EQ(sampler.sample({.logits = row, .params = {.temperature = 0}, .allowed = allowed}).token,
+            3 * 64 + 5);
+}
+
+TEST(Sampler, LogprobsDoNotKnowTheMask) {
+  Sampler sampler;
+  std::vector<float> row = {std::log(0.5f), std::log(0.3f), std::log(0.2f)};
+  const std::vector<uint64_t> allowed = {0b100};
+  const SampledChoice choice =
+      sampler.sample({.logits = row, .params = {.logprobs = 3}, .allowed = allowed});
+  EXPECT_EQ(choice.token, 2);
+  EXPECT_NEAR(choice.logprob, std::log(0.2), 1e-5);
+  ASSERT_EQ(choice.top.size(), 3u);
+  EXPECT_EQ(choice.top[0].first, 0);
+  EXPECT_EQ(choice.top[2].first, 2);
+}
+
+TEST(Sampler, TopLogprobsAreThoseOfASort) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  Sampler sampler;
+  for (int round = 0; round < 100; ++round) {
+    std::vector<float> row = random_row(random);
+    std::vector<std::pair<float, TokenId>> order;
+    double total = 0;
+    const float highest = *std::max_element(row.begin(), row.end());
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (row[i] != -HUGE_VALF) order.emplace_back(-row[i], static_cast<TokenId>(i));
+      total += std::exp(double{row[i]} - highest);
+    }
+    std::sort(order.begin(), order.end());
+    const SampledChoice choice = sampler.sample({.logits = row, .params = {.logprobs = 20}});
+    ASSERT_EQ(choice.top.size(), std::min<size_t>(20, order.size()));
+    for (size_t i = 0; i < choice.top.size(); ++i) {
+      ASSERT_EQ(choice.top[i].first, order[i].second);
+      ASSERT_NEAR(choice.top[i].second, -order[i].first - highest - std::log(total), 2e-5);
+    }
+  }
+}
+
+TEST(Sampler, ASampleTakesNoMoreThanItReserved) {
+  Sampler sampler;
+  sampler.reserve(5000);
+  EXPECT_EQ(sampler.bytes(), Sampler::bytes_for(5000));
+  std::vector<float> row(5000, 1.0f);
+  for (const SamplingParams& params :
+       {SamplingParams{.top_p = 0.9f, .logit_bias = {{1, 2.0f}}, .logprobs = 20},
+        SamplingParams{.top_k = 4999}, SamplingParams{}}) {
+    sampler.sample({.logits = row, .params = params});
+    EXPECT_EQ(sampler.bytes(), Sampler::bytes_for(5000));
+  }
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Encoding, decoding and loading speed. bytes_per_second is of the text.
+#include <cstdlib>
+#include <optional>
 #include <string>
 
 #include <benchmark/benchmark.h>
@@ -25,8 +27,16 @@ std::string repeated(const std::string& unit, size_t bytes) {
   return text;
 }
 
+// The file that the environment names, if it names one.
+std::optional<std::string> given_text(const char* variable) {
+  const char* path = std::getenv(variable);
+  if (path == nullptr) return std::nullopt;
+  return base::read_file(path, 1 << 28).value();
+}
+
 // This project's own words: prose, code and numbers as they occur.
 std::string english() {
+  if (auto text = given_text("PELTON_BENCH_ENGLISH")) return *std::move(text);
   return repeated(
       base::read_file(PELTON_SOURCE_DIR "/src/rooms.txt", 1 << 20).value() +
           base::read_file(PELTON_SOURCE_DIR "/testdata/tokenizer/README.md", 1 << 20).value(),
@@ -34,6 +44,7 @@ std::string english() {
 }
 
 std::string code() {
+  if (auto text = given_text("PELTON_BENCH_CODE")) return *std::move(text);
   return repeated(
       base::read_file(PELTON_SOURCE_DIR "/src/tokenizer/o200k_splitter.cc", 1 << 20).value(),
       1 << 20);
