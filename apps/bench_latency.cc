@@ -193,7 +193,9 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   TRY_ASSIGN(const BenchLock lock, BenchLock::take());
   const auto go_on = [](int64_t, int64_t) { return true; };
-  TRY(checkpoint::read_weights(checkpoint, go_on));  // timed with weights in memory
+  // Timed with weights in memory.
+  TRY_ASSIGN(const auto mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
+  TRY(checkpoint::read_weights(checkpoint, mode, go_on));
   const DecodeBench::Options shape{
       .batch_size = static_cast<int>(arguments.integer("--batch-size")),
       .depth = static_cast<int>(arguments.integer("--depth")),
@@ -245,11 +247,7 @@ cli::Verb bench_latency_verb() {
                 number_flag("--seed", "S", "of the random tokens", "1", 0, 9e15),
                 kernels_flag(),
                 kv_type_flag(),
-                {.name = "--weights",
-                 .value = "W",
-                 .help = "how weights lie in memory; so far only as the checkpoint stores them",
-                 .default_text = "stored",
-                 .choices = {"stored"}},
+                load_mode_flag(),
                 {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
       .examples = {"pelton bench latency ./model --batch-size 1 --input-len 512 --output-len 128 "
                    "--json b.json",

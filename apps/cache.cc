@@ -1,4 +1,5 @@
-// pelton cache list, pelton cache purge: the models in the Hugging Face cache.
+// pelton cache list, pelton cache purge: the models in the Hugging Face cache, and what was packed
+// from models.
 #include <fmt/format.h>
 
 #include "apps/input.h"
@@ -7,6 +8,7 @@
 #include "cli/human_size.h"
 #include "hub/cached_models.h"
 #include "hub/hub_access.h"
+#include "node/packed_cache.h"
 
 namespace pelton::apps {
 namespace {
@@ -20,9 +22,10 @@ std::string revisions(const hub::CachedModel& model) {
                                  : fmt::format("{}", fmt::join(model.revisions, ", "));
 }
 
-std::string table(const std::vector<hub::CachedModel>& models) {
-  if (models.empty()) return fmt::format("no models in {}\n", cache());
+std::string table(const std::vector<hub::CachedModel>& models,
+                  const std::vector<node::PackedEntry>& packed) {
   std::string out;
+  if (models.empty()) out = fmt::format("no models in {}\n", cache());
   for (const hub::CachedModel& model : models) {
     out += fmt::format("{:<40} {:>10}  {:>4} files  {}", model.model,
                        cli::format_bytes(static_cast<double>(model.bytes)), model.files,
@@ -32,6 +35,11 @@ std::string table(const std::vector<hub::CachedModel>& models) {
                          cli::format_bytes(static_cast<double>(model.unfinished_bytes)));
     }
     out += '\n';
+  }
+  for (const node::PackedEntry& entry : packed) {
+    out += fmt::format("{:<40} {:>10}  packed from {}, {}\n", entry.folder,
+                       cli::format_bytes(static_cast<double>(entry.bytes)), entry.source,
+                       entry.weights);
   }
   return out;
 }
@@ -49,11 +57,22 @@ Json json_of(const hub::CachedModel& model) {
   return json;
 }
 
+Json json_of(const node::PackedEntry& entry) {
+  Json json;
+  json.set("packed_from", entry.source);
+  json.set("folder", entry.folder);
+  json.set("weights", entry.weights);
+  json.set("bytes", entry.bytes);
+  return json;
+}
+
 Result<void> list(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<hub::CachedModel> models, hub::cached_models(cache()));
-  if (!arguments.has("--json")) return write_output(table(models));
+  const std::vector<node::PackedEntry> packed = node::packed_models(node::packed_cache_folder());
+  if (!arguments.has("--json")) return write_output(table(models, packed));
   Json::Array array;
   for (const hub::CachedModel& model : models) array.push_back(json_of(model));
+  for (const node::PackedEntry& entry : packed) array.push_back(json_of(entry));
   return write_output(Json(std::move(array)).dump() + "\n");
 }
 
@@ -64,6 +83,15 @@ Result<void> purge_one(const std::string& model) {
 }
 
 Result<void> purge(const cli::Arguments& arguments) {
+  if (arguments.has("--packed")) {
+    const std::string source = arguments.has("MODEL") ? arguments.text("MODEL") : "";
+    if (source.empty() != arguments.has("--all")) {
+      return Error{ErrorCode::kInvalidArgument, "name one MODEL, or say --all"};
+    }
+    TRY_ASSIGN(const int64_t freed, node::purge_packed(node::packed_cache_folder(), source));
+    fmt::print(stderr, "packed weights: {} freed\n", cli::format_bytes(static_cast<double>(freed)));
+    return {};
+  }
   if (arguments.has("--all") == arguments.has("MODEL")) {
     return Error{ErrorCode::kInvalidArgument, "name one MODEL, or say --all"};
   }
@@ -78,7 +106,7 @@ Result<void> purge(const cli::Arguments& arguments) {
 cli::Verb cache_list_verb() {
   return {
       .name = "cache list",
-      .summary = "Lists the models in the Hugging Face cache.",
+      .summary = "Lists the models in the Hugging Face cache, and packed weights.",
       .flags = {{.name = "--json",
                  .help = "a JSON array instead of a table",
                  .kind = cli::Flag::Kind::kSwitch}},
@@ -97,8 +125,12 @@ cli::Verb cache_purge_verb() {
       .positionals = {{.name = "MODEL", .help = "a hub id", .required = false}},
       .flags = {{.name = "--all",
                  .help = "every model in the cache",
+                 .kind = cli::Flag::Kind::kSwitch},
+                {.name = "--packed",
+                 .help = "only weights that were packed from MODEL, as `cache list` names it",
                  .kind = cli::Flag::Kind::kSwitch}},
-      .examples = {"pelton cache purge openai/gpt-oss-20b", "pelton cache purge --all"},
+      .examples = {"pelton cache purge openai/gpt-oss-20b", "pelton cache purge --all",
+                   "pelton cache purge --packed --all"},
       .run = purge,
   };
 }

@@ -6,9 +6,10 @@
 
 #include "apps/engine_flags.h"
 #include "base/file.h"
-#include "cli/progress.h"
+#include "cli/phased_progress.h"
 #include "cli/terminal.h"
 #include "engine/modelled_executor.h"
+#include "node/packed_cache.h"
 #include "server/scripted_model.h"
 
 namespace pelton::apps {
@@ -60,8 +61,26 @@ Flag threads_flag() {
           .most = 1024};
 }
 
+Flag load_mode_flag() {
+  return {.name = "--load-mode",
+          .value = "MODE",
+          .help =
+              "weights as mapped files, these locked into memory, or read into memory of the "
+              "process",
+          .default_text = "mmap",
+          .choices = {"mmap", "lock", "read"}};
+}
+
 std::vector<Flag> model_flags() {
   std::vector<Flag> flags = memory_flags();
+  flags.push_back({.name = "--weights",
+                   .value = "W",
+                   .help = "attention and head: int8, as shipped, or (auto) int8 if that loses "
+                           "little; packed into the cache at first, models of 1 GiB and more if "
+                           "auto. file: the model's files as they are",
+                   .default_text = "auto",
+                   .choices = {"auto", "int8", "shipped", "file"}});
+  flags.push_back(load_mode_flag());
   flags.push_back({.name = "--executor",
                    .value = "E",
                    .help = "local, or modelled:FILE for scripted answers that nothing computes",
@@ -73,6 +92,12 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
                                                  const base::Clock& clock) {
   node::LoadedModel::Options options;
   TRY(read_memory_flags(arguments, options.executor));
+  TRY_ASSIGN(options.load_mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
+  if (const std::string& weights = arguments.text("--weights"); weights != "file") {
+    TRY_ASSIGN(options.weights, models::parse_weight_choice(weights));
+    options.packing_is_a_wish = weights == "auto";
+    options.packed_cache = node::packed_cache_folder();
+  }
   const std::string& executor = arguments.text("--executor");
   if (executor.starts_with(kModelled)) {
     options.make_executor = [file = executor.substr(kModelled.size()),
@@ -90,10 +115,9 @@ Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
                                                       node::LoadedModel::Options options,
                                                       const cli::Interrupt* interrupt,
                                                       const base::Clock& clock, base::Log& log) {
-  cli::Progress progress("loading " + cli::without_controls(model), cli::Progress::Unit::kBytes,
-                         clock);
-  options.weights_read = [&](int64_t done, int64_t total) {
-    progress.update(done, total);
+  cli::PhasedProgress progress(clock);
+  options.progress = [&](std::string_view what, int64_t done, int64_t total) {
+    progress.update(fmt::format("{} {}", cli::without_controls(model), what), done, total);
     return interrupt == nullptr || !interrupt->pending();
   };
   return node::LoadedModel::load(model, options, clock, log);

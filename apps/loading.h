@@ -17,6 +17,7 @@ namespace pelton::apps {
 // --kernels, --threads: of every verb that computes.
 cli::Flag kernels_flag();
 cli::Flag threads_flag();
+cli::Flag load_mode_flag();
 // --kv-cache-dtype; tensor::parse_kv_type reads its text.
 cli::Flag kv_type_flag();
 

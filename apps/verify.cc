@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "apps/input.h"
-#include "apps/sample_text.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -19,6 +18,7 @@
 #include "cli/progress.h"
 #include "kernels/kernels.h"
 #include "models/self_check.h"
+#include "node/sample_text.h"
 
 namespace pelton::apps {
 namespace {
@@ -69,7 +69,7 @@ void check_numbers(const checkpoint::Checkpoint& checkpoint, base::ThreadPool& p
 
 Result<void> check_run(const checkpoint::Checkpoint& checkpoint, size_t token_count,
                        base::ThreadPool& pool, const base::Clock& clock, Findings& findings) {
-  TRY_ASSIGN(const SampleTokens sample, sample_tokens(checkpoint, token_count));
+  TRY_ASSIGN(const node::SampleTokens sample, node::sample_tokens(checkpoint, token_count));
   const std::vector<TokenId>& tokens = sample.tokens;
   findings.real_text = sample.real_text;
   TRY_ASSIGN(const auto reference, kernels::make_kernels(kernels::KernelChoice::kReference, pool));

@@ -36,6 +36,31 @@ class Descriptor {
   const int fd_;
 };
 
+// As mmap() answers. A large file begins where a huge page does, so that memory that is put in its
+// place (checkpoint/residency.h) can have some.
+void* map_read_only(size_t size, int fd) {
+  constexpr size_t kHugePageBytes = size_t{2} << 20;
+  if (size < kHugePageBytes) return ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  const size_t room = size + kHugePageBytes;
+  void* reserved = ::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (reserved == MAP_FAILED) return MAP_FAILED;
+  auto* begin = static_cast<uint8_t*>(reserved);
+  const size_t skew = reinterpret_cast<uintptr_t>(begin) % kHugePageBytes;
+  const size_t front = skew == 0 ? 0 : kHugePageBytes - skew;
+  void* data = ::mmap(begin + front, size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (data == MAP_FAILED) {
+    const int code = errno;
+    ::munmap(reserved, room);
+    errno = code;
+    return MAP_FAILED;
+  }
+  if (front > 0) ::munmap(begin, front);
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t end = front + (size + page - 1) / page * page;
+  if (end < room) ::munmap(begin + end, room - end);
+  return data;
+}
+
 Result<size_t> regular_file_size(const Descriptor& file, const std::string& path) {
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return io_error(path, "stat");
@@ -95,7 +120,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (file.get() < 0) return io_error(path, "open");
   TRY_ASSIGN(const size_t size, regular_file_size(file, path));
   if (size == 0) return MappedFile(path, nullptr, 0);
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+  void* data = map_read_only(size, file.get());
   if (data == MAP_FAILED) return io_error(path, "map");
   list_mapping(path, data, size);
   return MappedFile(path, static_cast<const uint8_t*>(data), size);

@@ -12,7 +12,6 @@
 #include "checkpoint/gguf_names.h"
 #include "checkpoint/original_layout.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/tiled_tensor.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -150,7 +149,11 @@ Result<void> Checkpoint::note_tiles(const base::MappedFile& file) {
     return bad(file.path(), fmt::format("__metadata__ {} must be int8 or int16, found {}",
                                         kActivationsKey, shown(activations)));
   }
-  activation_bits_ = activations == "int8" ? 8 : 16;
+  tiles_ = {.activation_bits = activations == "int8" ? 8 : 16,
+            .source = safetensors_metadata(file.bytes(), kSourceKey),
+            .source_fingerprint = safetensors_metadata(file.bytes(), kFingerprintKey),
+            .weights = safetensors_metadata(file.bytes(), kWeightsKey),
+            .sha256 = safetensors_metadata(file.bytes(), kSha256Key)};
   return {};
 }
 

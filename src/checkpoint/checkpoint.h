@@ -17,6 +17,7 @@
 #include "checkpoint/gguf.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/model_config.h"
+#include "checkpoint/tiled_tensor.h"
 #include "tensor/tensor_view.h"
 
 namespace pelton::checkpoint {
@@ -35,7 +36,8 @@ class Checkpoint {
   LayoutKind layout() const { return layout_.kind; }
   WeightLayout weight_layout() const { return weight_layout_; }
   // What tiled weights are to be multiplied with: activations of 8 or 16 bits; 0 for other weights.
-  int activation_bits() const { return activation_bits_; }
+  int activation_bits() const { return tiles_.activation_bits; }
+  const TilesNote& tiles() const { return tiles_; }
   // Where a tokenizer.json may be, best first.
   const std::vector<std::string>& text_folders() const { return layout_.text_folders; }
 
@@ -84,7 +86,7 @@ class Checkpoint {
   std::string folder_;
   Layout layout_;
   WeightLayout weight_layout_ = WeightLayout::kMxfp4;
-  int activation_bits_ = 0;
+  TilesNote tiles_;
   std::optional<GgufMetadata> gguf_;  // of the first part
   ModelConfig config_;
   std::vector<base::MappedFile> files_;

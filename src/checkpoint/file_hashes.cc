@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/digest.h"
+#include "checkpoint/safetensors.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -57,7 +58,11 @@ Result<std::vector<FileHash>> check_file_hashes(
       return Error{ErrorCode::kIo, file.path() + ": cannot be found again: " + error.message()};
     }
     const std::string name = real.filename().string();
-    if (is_sha256(name)) {
+    if (is_sha256(checkpoint.tiles().sha256)) {
+      hash.expected = checkpoint.tiles().sha256;
+      hash.origin = "the file's own header";
+      hash.begin = safetensors_data_begin(file.bytes());
+    } else if (is_sha256(name)) {
       hash.expected = name;
       hash.origin = "the Hugging Face cache";
     } else if (const auto known = published_hash(
@@ -65,13 +70,14 @@ Result<std::vector<FileHash>> check_file_hashes(
       hash.expected = *known;
       hash.origin = "the published file of that name and size";
     }
-    if (!hash.expected.empty()) total += hash.bytes;
+    if (!hash.expected.empty()) total += hash.bytes - hash.begin;
     hashes.push_back(std::move(hash));
   }
   int64_t done = 0;
   for (size_t i = 0; i < hashes.size(); ++i) {
     if (hashes[i].expected.empty()) continue;
-    std::span<const uint8_t> bytes = checkpoint.files()[i].bytes();
+    std::span<const uint8_t> bytes =
+        checkpoint.files()[i].bytes().subspan(static_cast<size_t>(hashes[i].begin));
     base::Digest digest(base::Digest::Kind::kSha256);
     while (!bytes.empty()) {
       const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes));

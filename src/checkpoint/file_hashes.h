@@ -1,5 +1,6 @@
 // Compares a checkpoint's files with the hashes that are known for them: a file of the Hugging Face
-// cache is named for its SHA-256, and those of the published gpt-oss-20b are listed here.
+// cache is named for its SHA-256, one that `pelton pack` made has that of its data in its header,
+// and those of the published gpt-oss-20b are listed here.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,9 @@ namespace pelton::checkpoint {
 struct FileHash {
   std::string path;
   int64_t bytes = 0;
+  int64_t begin = 0;     // of what is hashed, up to the end
   std::string expected;  // in lower-case hex; empty: nobody says
-  std::string origin;    // who says: "the cache's name", "the published file"
+  std::string origin;    // who says: "the Hugging Face cache", "the file's own header"
   std::string found;     // empty if not computed, as there is nothing to compare with
   bool damaged() const { return !expected.empty() && expected != found; }
 };

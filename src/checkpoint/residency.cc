@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@ namespace {
 
 constexpr int kReaders = 4;  // reads in flight; more gain nothing here
 constexpr int64_t kPieceBytes = int64_t{16} << 20;
+constexpr size_t kHugePageBytes = size_t{2} << 20;
 constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, Linux 5.14
 
 struct Piece {
@@ -25,6 +27,24 @@ struct Piece {
   int64_t begin;
   int64_t bytes;
 };
+
+// Zero, or an errno; EIO for a file that has become shorter.
+int read_file(const Piece& piece, uint8_t* to) {
+  const int fd = ::open(piece.file->path().c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  int code = 0;
+  for (int64_t done = 0; done < piece.bytes && code == 0;) {
+    const ssize_t got =
+        ::pread(fd, to + done, static_cast<size_t>(piece.bytes - done), piece.begin + done);
+    if (got > 0) done += got;
+    if (got == 0) code = EIO;
+    if (got < 0 && errno != EINTR) code = errno;
+  }
+  // The page cache's copy is of no more use to us.
+  if (code == 0) ::posix_fadvise(fd, piece.begin, piece.bytes, POSIX_FADV_DONTNEED);
+  ::close(fd);
+  return code;
+}
 
 std::vector<Piece> pieces_of(const Checkpoint& checkpoint) {
   std::vector<Piece> pieces;
@@ -35,6 +55,33 @@ std::vector<Piece> pieces_of(const Checkpoint& checkpoint) {
     }
   }
   return pieces;
+}
+
+// Zero, or an errno. Puts memory of our own, with the file's bytes in it, where the piece was
+// mapped.
+int copy(const Piece& piece) {
+  auto* begin = const_cast<uint8_t*>(piece.file->bytes().data()) + piece.begin;
+  const auto bytes = static_cast<size_t>(piece.bytes);
+  // Aligned as `begin` is within a huge page, so that moving it keeps huge pages whole.
+  const size_t skew = reinterpret_cast<uintptr_t>(begin) % kHugePageBytes;
+  const size_t room = bytes + 2 * kHugePageBytes;
+  void* reserved = ::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (reserved == MAP_FAILED) return errno;
+  const auto at = reinterpret_cast<uintptr_t>(reserved);
+  auto* to = reinterpret_cast<uint8_t*>(
+      (at + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes + skew);
+  int code = 0;
+  if (::mprotect(to, bytes, PROT_READ | PROT_WRITE) != 0) code = errno;
+  if (code == 0) {
+    ::madvise(to, bytes, MADV_HUGEPAGE);  // a wish
+    code = read_file(piece, to);
+  }
+  if (code == 0 && ::mprotect(to, bytes, PROT_READ) != 0) code = errno;
+  if (code == 0 && ::mremap(to, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, begin) == MAP_FAILED) {
+    code = errno;
+  }
+  ::munmap(reserved, room);  // what was moved away is no longer in it
+  return code;
 }
 
 // Zero, or an errno. Unlike a touch, madvise answers a file that has become shorter with an error
@@ -51,7 +98,7 @@ int populate(const Piece& piece) {
 
 class Reading {
  public:
-  explicit Reading(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
+  Reading(std::vector<Piece> pieces, LoadMode mode) : pieces_(std::move(pieces)), mode_(mode) {
     for (const Piece& piece : pieces_) total_ += piece.bytes;
     for (int i = 0; i < kReaders; ++i) readers_.emplace_back([this] { read(); });
   }
@@ -68,11 +115,23 @@ class Reading {
     const int64_t failed = failed_piece_.load();
     if (failed < 0) return {};
     const Piece& piece = pieces_[static_cast<size_t>(failed)];
-    return Error{
-        ErrorCode::kBadCheckpoint,
-        fmt::format("{}: cannot read {} bytes at {}: {} (was it cut short?)", piece.file->path(),
-                    piece.bytes, piece.begin, std::strerror(failed_errno_.load())),
-        {}};
+    const int code = failed_errno_.load();
+    if (mode_ == LoadMode::kLock && (code == ENOMEM || code == EPERM || code == EAGAIN)) {
+      return Error{ErrorCode::kDoesNotFit,
+                   fmt::format("{} bytes of weights may not be locked into memory ({}); raise "
+                               "`ulimit -l`, or use --load-mode mmap or read",
+                               total_, std::strerror(code))};
+    }
+    if (code == ENOMEM) {
+      return Error{ErrorCode::kDoesNotFit,
+                   fmt::format("no memory for {} bytes of weights; --load-mode mmap needs none of "
+                               "its own",
+                               total_)};
+    }
+    return Error{ErrorCode::kBadCheckpoint,
+                 fmt::format("{}: cannot read {} bytes at {}: {} (was it cut short?)",
+                             piece.file->path(), piece.bytes, piece.begin, std::strerror(code)),
+                 {}};
   }
 
  private:
@@ -80,7 +139,7 @@ class Reading {
     while (true) {
       const size_t index = next_.fetch_add(1);
       if (index >= pieces_.size()) return;
-      const int code = populate(pieces_[index]);
+      const int code = bring(pieces_[index]);
       if (code != 0) {
         failed_errno_.store(code);
         failed_piece_.store(static_cast<int64_t>(index));
@@ -90,7 +149,17 @@ class Reading {
     }
   }
 
+  int bring(const Piece& piece) const {
+    if (mode_ == LoadMode::kRead) return copy(piece);
+    const int code = populate(piece);
+    if (code != 0 || mode_ == LoadMode::kMap) return code;
+    return ::mlock(piece.file->bytes().data() + piece.begin, static_cast<size_t>(piece.bytes)) == 0
+               ? 0
+               : errno;
+  }
+
   const std::vector<Piece> pieces_;
+  const LoadMode mode_;
   int64_t total_ = 0;
   std::atomic<size_t> next_{0};
   std::atomic<int64_t> done_{0};
@@ -101,8 +170,16 @@ class Reading {
 
 }  // namespace
 
-Result<void> read_weights(const Checkpoint& checkpoint, ReadProgress progress) {
-  const Reading reading(pieces_of(checkpoint));
+Result<LoadMode> parse_load_mode(std::string_view name) {
+  if (name == "mmap") return LoadMode::kMap;
+  if (name == "lock") return LoadMode::kLock;
+  if (name == "read") return LoadMode::kRead;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--load-mode is 'mmap', 'lock' or 'read', not '{}'", name)};
+}
+
+Result<void> read_weights(const Checkpoint& checkpoint, LoadMode mode, ReadProgress progress) {
+  const Reading reading(pieces_of(checkpoint), mode);
   for (int turn = 0; !reading.over(); ++turn) {
     // The first looks are close together: a model in memory already is mapped within milliseconds.
     std::this_thread::sleep_for(std::chrono::milliseconds(turn < 20 ? 1 : 50));

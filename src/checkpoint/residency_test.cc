@@ -1,6 +1,9 @@
 #include "checkpoint/residency.h"
 
+#include <cstring>
 #include <filesystem>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -48,15 +51,37 @@ TEST_F(Residency, EverythingIsReadAndToldSo) {
     last = done;
     return true;
   };
-  ASSERT_TRUE(read_weights(*checkpoint, progress).ok());
+  ASSERT_TRUE(read_weights(*checkpoint, LoadMode::kMap, progress).ok());
   EXPECT_TRUE(all_mapped_in_memory(*checkpoint));
+}
+
+// Whatever the mode, tensors are where they were and hold what they held.
+TEST_F(Residency, AllModesGiveTheSameBytes) {
+  const auto go_on = [](int64_t, int64_t) { return true; };
+  for (const LoadMode mode : {LoadMode::kMap, LoadMode::kRead, LoadMode::kLock}) {
+    const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
+    ASSERT_TRUE(checkpoint.ok());
+    const std::span<const uint8_t> bytes = checkpoint->files()[0].bytes();
+    const std::string before(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const Result<void> read = read_weights(*checkpoint, mode, go_on);
+    if (mode == LoadMode::kLock && !read.ok()) {  // where `ulimit -l` is low
+      EXPECT_EQ(read.error().code, ErrorCode::kDoesNotFit) << read.error().message;
+      continue;
+    }
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    if (mode == LoadMode::kRead) {  // of our own: what becomes of the file is all the same now
+      std::filesystem::resize_file(folder_ + "/model.safetensors", 4096);
+    }
+    EXPECT_EQ(std::memcmp(before.data(), bytes.data(), bytes.size()), 0);
+    ASSERT_TRUE(write_golden_checkpoint(GoldenCase::kMid, folder_).ok());
+  }
 }
 
 TEST_F(Residency, CanBeInterrupted) {
   const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
   ASSERT_TRUE(checkpoint.ok());
   const auto stop = [](int64_t, int64_t) { return false; };
-  const Result<void> read = read_weights(*checkpoint, stop);
+  const Result<void> read = read_weights(*checkpoint, LoadMode::kMap, stop);
   // All may have been read before the first look.
   if (!read.ok()) {
     EXPECT_EQ(read.error().code, ErrorCode::kCancelled);
@@ -68,7 +93,7 @@ TEST_F(Residency, AFileCutShortIsAnErrorThatNamesIt) {
   ASSERT_TRUE(checkpoint.ok());
   std::filesystem::resize_file(folder_ + "/model.safetensors", 1 << 20);
   const auto go_on = [](int64_t, int64_t) { return true; };
-  const Result<void> read = read_weights(*checkpoint, go_on);
+  const Result<void> read = read_weights(*checkpoint, LoadMode::kMap, go_on);
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, ErrorCode::kBadCheckpoint);
   EXPECT_NE(read.error().message.find("model.safetensors"), std::string::npos);

@@ -311,6 +311,12 @@ Result<std::vector<StoredTensor>> parse_safetensors(std::span<const uint8_t> fil
   return tensors;
 }
 
+int64_t safetensors_data_begin(std::span<const uint8_t> file) {
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
+  return static_cast<int64_t>(kLengthWordBytes + header_bytes);
+}
+
 std::string safetensors_metadata(std::span<const uint8_t> file, std::string_view name) {
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data(), sizeof header_bytes);

@@ -36,6 +36,9 @@ struct StoredTensor {
 Result<std::vector<StoredTensor>> parse_safetensors(std::span<const uint8_t> file,
                                                     const std::string& path);
 
+// Where the tensors of a file that has been parsed begin.
+int64_t safetensors_data_begin(std::span<const uint8_t> file);
+
 // The text of that name in the header's __metadata__; empty where there is none, or the header is
 // too large to be one of ours. The file has been parsed before.
 std::string safetensors_metadata(std::span<const uint8_t> file, std::string_view name);

@@ -17,6 +17,18 @@ inline constexpr std::string_view kTilesVersionKey = "pelton.tiles";  // kTilesV
 inline constexpr std::string_view kTilesVersion = "1";
 inline constexpr std::string_view kActivationsKey = "pelton.activations";  // "int8" or "int16"
 inline constexpr std::string_view kSourceKey = "pelton.source";            // what it was made from
+inline constexpr std::string_view kFingerprintKey = "pelton.source_fingerprint";  // fingerprint.h
+inline constexpr std::string_view kWeightsKey = "pelton.weights";  // of attention and head
+inline constexpr std::string_view kSha256Key = "pelton.sha256";    // of all that follows the header
+
+// What a file of tiles says of itself. Files of before say less.
+struct TilesNote {
+  int activation_bits = 0;  // tiles are to be multiplied with: 8 or 16; 0: there are no tiles
+  std::string source;
+  std::string source_fingerprint;
+  std::string weights;
+  std::string sha256;
+};
 
 // (rows, cols) or (experts, rows, cols), rows a multiple of 16, as it is stored.
 PlannedTensor stored_tiles(const std::string& name, tensor::DType dtype,

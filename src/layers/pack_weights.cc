@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "base/digest.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/sized_file.h"
 #include "checkpoint/tiled_tensor.h"
@@ -29,6 +30,7 @@ using tensor::DType;
 
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 constexpr int64_t kPiecesPerReport = 64;
+constexpr size_t kSha256Digits = 64;
 
 // A tensor to be written: equal units, each made by itself, in any order.
 struct Output {
@@ -259,9 +261,10 @@ class Packer {
   std::vector<Output> outputs_;
 };
 
-// Makes and writes the units, a piece at a time, on all workers.
-Result<void> write_outputs(const std::vector<Output>& outputs, const checkpoint::SizedFile& file,
-                           base::ThreadPool& pool, PackProgress progress) {
+// Makes and writes the units, a piece at a time, on all workers. Returns the SHA-256 of them all.
+Result<std::string> write_outputs(const std::vector<Output>& outputs,
+                                  const checkpoint::SizedFile& file, base::ThreadPool& pool,
+                                  PackProgress progress) {
   struct Piece {
     const Output* output;
     int64_t first;
@@ -276,18 +279,19 @@ Result<void> write_outputs(const std::vector<Output>& outputs, const checkpoint:
     }
     total += output.bytes();
   }
-  std::vector<std::vector<uint8_t>> rooms(static_cast<size_t>(pool.size()));
+  std::vector<std::vector<uint8_t>> rooms(kPiecesPerReport);
+  base::Digest digest(base::Digest::Kind::kSha256);
   std::mutex mutex;
   std::optional<Error> error;
   int64_t done = 0;
   const auto count = static_cast<int64_t>(pieces.size());
   for (int64_t next = 0; next < count; next += kPiecesPerReport) {
     const int64_t now = std::min(kPiecesPerReport, count - next);
-    pool.parallel_for(now, 1, [&](int64_t begin, int64_t end, int worker) {
+    pool.parallel_for(now, 1, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = next + begin; i < next + end; ++i) {
         const Piece& piece = pieces[i];
         const Output& output = *piece.output;
-        std::vector<uint8_t>& room = rooms[worker];
+        std::vector<uint8_t>& room = rooms[static_cast<size_t>(i - next)];
         room.resize(static_cast<size_t>((piece.last - piece.first) * output.unit_bytes));
         for (int64_t unit = piece.first; unit < piece.last; ++unit) {
           output.make(unit, room.data() + (unit - piece.first) * output.unit_bytes);
@@ -300,12 +304,19 @@ Result<void> write_outputs(const std::vector<Output>& outputs, const checkpoint:
       }
     });
     if (error) return *error;
+    for (int64_t i = 0; i < now; ++i) {
+      digest.update({reinterpret_cast<const char*>(rooms[i].data()), rooms[i].size()});
+    }
     if (!progress(done, total)) return Error{ErrorCode::kCancelled, "interrupted"};
   }
-  return {};
+  return digest.finish();
 }
 
 }  // namespace
+
+std::string_view name_of(MatrixWeights weights) {
+  return weights == MatrixWeights::kInt8 ? "int8" : "shipped";
+}
 
 Result<void> pack_weights(const Checkpoint& checkpoint, const PackOptions& options,
                           const std::string& file, base::ThreadPool& pool, PackProgress progress) {
@@ -317,20 +328,24 @@ Result<void> pack_weights(const Checkpoint& checkpoint, const PackOptions& optio
   std::vector<checkpoint::PlannedTensor> planned;
   for (const Output& output : outputs) planned.push_back(output.stored);
   const bool bytes8 = options.activations == kernels::Activations::kInt8;
-  const checkpoint::Metadata metadata = {
+  checkpoint::Metadata metadata = {
       {std::string(checkpoint::kTilesVersionKey), std::string(checkpoint::kTilesVersion)},
       {std::string(checkpoint::kActivationsKey), bytes8 ? "int8" : "int16"},
-      {std::string(checkpoint::kSourceKey), options.source}};
-  const std::string header = checkpoint::safetensors_header(planned, metadata, 64);
+      {std::string(checkpoint::kSourceKey), options.source},
+      {std::string(checkpoint::kFingerprintKey), options.fingerprint},
+      {std::string(checkpoint::kWeightsKey), std::string(name_of(options.matrices))},
+      {std::string(checkpoint::kSha256Key), std::string(kSha256Digits, '0')}};  // not known yet
+  std::string header = checkpoint::safetensors_header(planned, metadata, 64);
   auto offset = static_cast<int64_t>(header.size());
   for (Output& output : outputs) {
     output.offset = offset;
     offset += output.bytes();
   }
   TRY_ASSIGN(const checkpoint::SizedFile sized, checkpoint::SizedFile::create(file, offset));
-  TRY(sized.write_at(0, reinterpret_cast<const uint8_t*>(header.data()),
-                     static_cast<int64_t>(header.size())));
-  return write_outputs(outputs, sized, pool, progress);
+  TRY_ASSIGN(metadata.back().second, write_outputs(outputs, sized, pool, progress));
+  header = checkpoint::safetensors_header(planned, metadata, 64);
+  return sized.write_at(0, reinterpret_cast<const uint8_t*>(header.data()),
+                        static_cast<int64_t>(header.size()));
 }
 
 }  // namespace pelton::layers

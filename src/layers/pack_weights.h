@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/function_ref.h"
 #include "base/result.h"
@@ -24,8 +25,12 @@ enum class MatrixWeights {
 struct PackOptions {
   MatrixWeights matrices = MatrixWeights::kInt8;
   kernels::Activations activations = kernels::Activations::kInt16;
-  std::string source;  // what is said of where the weights come from
+  std::string source;       // what is said of where the weights come from
+  std::string fingerprint;  // of the source (checkpoint/fingerprint.h); may be empty
 };
+
+std::string_view name_of(MatrixWeights weights);  // "shipped", "int8"
+
 
 // Bytes so far, and in all; false stops. On the calling thread, some times a second.
 using PackProgress = base::FunctionRef<bool(int64_t done, int64_t total)>;

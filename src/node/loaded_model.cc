@@ -6,10 +6,39 @@
 #include <fmt/format.h>
 
 #include "base/machine.h"
-#include "checkpoint/residency.h"
 #include "node/model_tokenizer.h"
+#include "node/packed_cache.h"
 
 namespace pelton::node {
+namespace {
+
+// Smaller models come from the processor's caches, where packing gains little.
+constexpr int64_t kPackedFromBytes = int64_t{1} << 30;
+
+// How long each part of a start took.
+class Phases {
+ public:
+  explicit Phases(const base::Clock& clock) : clock_(clock), begin_ns_(clock.now_ns()) {}
+
+  void end(std::string_view name) {
+    const int64_t now = clock_.now_ns();
+    parts_ += fmt::format("{}{} {:.2f}", parts_.empty() ? "" : ", ", name, seconds(now - last_ns_));
+    last_ns_ = now;
+  }
+  std::string text() const {
+    return fmt::format("{:.2f} s ({})", seconds(last_ns_ - begin_ns_), parts_);
+  }
+
+ private:
+  static double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+  const base::Clock& clock_;
+  const int64_t begin_ns_;
+  int64_t last_ns_ = begin_ns_;
+  std::string parts_;
+};
+
+}  // namespace
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
                                                        const Options& options,
@@ -17,18 +46,69 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
+  Phases phases(clock);
+  if (!options.make_executor && options.weights) TRY(loaded->pack(options, log));
+  phases.end("files");
   TRY(loaded->load_tokenizer());
   loaded->unite_stop_tokens();
-  if (!options.make_executor) TRY(loaded->read_weights(options, clock, log));
+  phases.end("tokenizer");
+  if (!options.make_executor) TRY(loaded->read_weights(options, log));
+  phases.end("weights");
   TRY(loaded->make_executor(options));
   loaded->engine_ =
       std::make_unique<engine::Engine>(options.engine, *loaded->executor_, clock, log);
+  phases.end("memory");
+  log.info(fmt::format("{}; loaded in {}", loaded->weights_text(), phases.text()));
   return loaded;
 }
 
+// From here on the packed folder is the model: all that a model's folder has is in it.
+Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
+  if (checkpoint_.weight_layout() == checkpoint::WeightLayout::kTiled) return {};
+  const bool reference = options.executor.kernels == "reference";
+  if (options.packing_is_a_wish && (checkpoint_.weight_bytes() < kPackedFromBytes || reference ||
+                                    options.packed_cache.empty())) {
+    return {};
+  }
+  if (options.packed_cache.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "nowhere to keep packed weights: set PELTON_CACHE or HOME"};
+  }
+  TRY_ASSIGN(std::optional<std::string> folder,
+             find_packed(options.packed_cache, checkpoint_, *options.weights));
+  if (!folder) {
+    base::ThreadPool pool({.threads = options.executor.threads});
+    pool.adopt_caller();
+    Result<std::string> made = make_packed(
+        options.packed_cache, checkpoint_, *options.weights, pool,
+        [&](std::string_view what, int64_t done, int64_t total) {
+          return !options.progress || options.progress(what, done, total);
+        },
+        log);
+    const bool can_do_without = !made.ok() && (made.error().code == ErrorCode::kUnsupported ||
+                                               made.error().code == ErrorCode::kDoesNotFit ||
+                                               made.error().code == ErrorCode::kIo);
+    if (options.packing_is_a_wish && can_do_without) {
+      log.warning("weights are used as they are, not packed: " + made.error().message);
+      return {};
+    }
+    if (!made.ok()) return made.error();
+    folder = std::move(*made);
+  }
+  TRY_ASSIGN(checkpoint_, checkpoint::Checkpoint::open(*folder));
+  log.info(fmt::format("weights from {}, packed from {}", *folder, checkpoint_.tiles().source));
+  return {};
+}
+
+std::string LoadedModel::weights_text() const {
+  const checkpoint::TilesNote& tiles = checkpoint_.tiles();
+  if (tiles.activation_bits == 0) return "weights as the files have them";
+  return fmt::format("weights in tiles: attention and head {}, experts MXFP4, activations int{}",
+                     tiles.weights == "int8" ? "int8" : "as shipped", tiles.activation_bits);
+}
+
 // Ahead of the first token rather than during it, unless they would push each other out of memory.
-Result<void> LoadedModel::read_weights(const Options& options, const base::Clock& clock,
-                                       base::Log& log) const {
+Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) const {
   const int64_t memory = base::memory_limit_bytes();
   if (checkpoint_.weight_bytes() > memory / 10 * 9) {
     log.warning(fmt::format(
@@ -37,15 +117,9 @@ Result<void> LoadedModel::read_weights(const Options& options, const base::Clock
         checkpoint_.weight_bytes(), memory));
     return {};
   }
-  const auto progress = [&](int64_t done, int64_t total) {
-    return !options.weights_read || options.weights_read(done, total);
-  };
-  const int64_t start_ns = clock.now_ns();
-  TRY(checkpoint::read_weights(checkpoint_, progress));
-  const double seconds = static_cast<double>(clock.now_ns() - start_ns) * 1e-9;
-  log.info(fmt::format("{:.1f} MB of weights in memory after {:.2f} s",
-                       static_cast<double>(checkpoint_.weight_bytes()) * 1e-6, seconds));
-  return {};
+  return checkpoint::read_weights(checkpoint_, options.load_mode, [&](int64_t done, int64_t total) {
+    return !options.progress || options.progress("loading", done, total);
+  });
 }
 
 // A folder without a tokenizer is no error here; a broken one is.

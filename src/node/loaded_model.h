@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -14,8 +15,10 @@
 #include "base/result.h"
 #include "chat/harmony_tokens.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/residency.h"
 #include "engine/engine.h"
 #include "executor/local_executor.h"
+#include "models/pack_model.h"
 #include "tokenizer/tokenizer.h"
 
 namespace pelton::node {
@@ -29,8 +32,16 @@ class LoadedModel {
     std::function<Result<std::unique_ptr<engine::Executor>>(const tokenizer::Tokenizer&)>
         make_executor;
     engine::Engine::Options engine;
-    // Told while the weights are read: bytes so far, and in all; false stops. May be empty.
-    std::function<bool(int64_t done, int64_t total)> weights_read;
+    // Packs the weights at first, and uses what was packed from then on (node/packed_cache.h).
+    // None: the model's files as they are. `packing_is_a_wish`: not for small models, nor where the
+    // disk has no room or the kernels have no use for it.
+    std::optional<models::WeightChoice> weights;
+    bool packing_is_a_wish = false;
+    std::string packed_cache;
+    checkpoint::LoadMode load_mode = checkpoint::LoadMode::kMap;
+    // Told while it takes long: what is being done, bytes or steps so far and in all; false stops.
+    // May be empty.
+    std::function<bool(std::string_view what, int64_t done, int64_t total)> progress;
   };
 
   // `model`: a folder or a hub id (checkpoint::resolve_model). `clock` and `log` outlive the model.
@@ -40,6 +51,9 @@ class LoadedModel {
   const checkpoint::Checkpoint& checkpoint() const { return checkpoint_; }
   const checkpoint::ModelConfig& config() const { return checkpoint_.config(); }
   engine::Engine& engine() { return *engine_; }
+
+  // What the weights are, in a few words for people: "int8 attention and head, MXFP4 experts".
+  std::string weights_text() const;
 
   // Null when Options::make_executor made another one.
   const executor::LocalExecutor* local_executor() const { return local_executor_; }
@@ -55,9 +69,10 @@ class LoadedModel {
  private:
   explicit LoadedModel(checkpoint::Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}
 
+  Result<void> pack(const Options& options, base::Log& log);
   Result<void> load_tokenizer();
   void unite_stop_tokens();
-  Result<void> read_weights(const Options& options, const base::Clock& clock, base::Log& log) const;
+  Result<void> read_weights(const Options& options, base::Log& log) const;
   Result<void> make_executor(const Options& options);
 
   checkpoint::Checkpoint checkpoint_;

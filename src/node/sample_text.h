@@ -1,4 +1,4 @@
-// A text that a model is tried with: by `verify` and by `pack`.
+// A text that a model is tried with: by `verify`, and when weights are packed. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include "base/token_id.h"
 #include "checkpoint/checkpoint.h"
 
-namespace pelton::apps {
+namespace pelton::node {
 
 struct SampleTokens {
   std::vector<TokenId> tokens;
@@ -18,4 +18,4 @@ struct SampleTokens {
 // At most `count` tokens: real text where the model has a tokenizer, otherwise some token ids.
 Result<SampleTokens> sample_tokens(const checkpoint::Checkpoint& checkpoint, size_t count);
 
-}  // namespace pelton::apps
+}  // namespace pelton::node

@@ -1,4 +1,4 @@
-#include "apps/sample_text.h"
+#include "node/sample_text.h"
 
 #include <algorithm>
 #include <string_view>
@@ -7,7 +7,7 @@
 
 #include "node/model_tokenizer.h"
 
-namespace pelton::apps {
+namespace pelton::node {
 namespace {
 
 constexpr std::string_view kText =
@@ -27,7 +27,7 @@ constexpr std::string_view kText =
 Result<SampleTokens> sample_tokens(const checkpoint::Checkpoint& checkpoint, size_t count) {
   SampleTokens sample;
   const auto vocab = static_cast<size_t>(checkpoint.config().vocab_size);
-  TRY_ASSIGN(const auto tokenizer, node::read_model_tokenizer(checkpoint));
+  TRY_ASSIGN(const auto tokenizer, read_model_tokenizer(checkpoint));
   if (tokenizer == nullptr) {
     for (size_t i = 0; i < count; ++i) {
       sample.tokens.push_back(static_cast<TokenId>((i * 7919 + 17) % vocab));
@@ -46,4 +46,4 @@ Result<SampleTokens> sample_tokens(const checkpoint::Checkpoint& checkpoint, siz
   return sample;
 }
 
-}  // namespace pelton::apps
+}  // namespace pelton::node

@@ -1,0 +1,54 @@
+// Packs a model's weights as far as it bears it: which of the formats lose little enough is
+// measured with the packed weights themselves (models/weight_gate.h). The caller's thread owns the
+// pool.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/function_ref.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "layers/pack_weights.h"
+#include "models/weight_gate.h"
+
+namespace pelton::models {
+
+// Of attention and head; experts stay as they are.
+enum class WeightChoice {
+  kAuto,     // int8 if that loses little enough, else as shipped
+  kInt8,     // whatever it loses
+  kShipped,  // to the bit
+};
+Result<WeightChoice> parse_weight_choice(std::string_view name);  // auto, int8, shipped
+
+struct PackModelOptions {
+  WeightChoice weights = WeightChoice::kAuto;
+  kernels::Activations activations = kernels::Activations::kInt16;
+  std::span<const TokenId> sample;  // what loss is measured on; fewer than two: not at all
+};
+
+struct PackedModel {
+  layers::MatrixWeights weights = layers::MatrixWeights::kInt8;
+  std::optional<WeightLoss> loss;
+  std::string excess;   // over the limits; empty if there is none
+  std::string refused;  // what --weights auto tried and did not keep, and why; empty if nothing
+};
+
+// What is being done, bytes or steps so far and in all; false stops.
+using PackModelProgress =
+    base::FunctionRef<bool(std::string_view what, int64_t done, int64_t total)>;
+
+// Writes model.safetensors into `folder`, which holds a config.json already. Errors: kUnsupported,
+// kDoesNotFit, kIo, kCancelled; kBadCheckpoint for a model that computes NaN or infinity.
+Result<PackedModel> pack_model(const checkpoint::Checkpoint& source,
+                               const PackModelOptions& options, const std::string& folder,
+                               base::ThreadPool& pool, PackModelProgress progress);
+
+// One line for people: what the weights are and what they lose.
+std::string describe(const PackedModel& packed);
+
+}  // namespace pelton::models

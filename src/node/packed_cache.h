@@ -1,0 +1,43 @@
+// Weights that were packed when a model was first loaded, one folder for each model and choice,
+// each a model folder of its own. What no longer matches the files it was made from is made anew.
+// Any process may use and delete folders at any time: they appear complete, and what is mapped
+// stays.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "models/pack_model.h"
+
+namespace pelton::node {
+
+// $PELTON_CACHE, $XDG_CACHE_HOME/pelton or ~/.cache/pelton, and in it "packed"; empty if no
+// variable says.
+std::string packed_cache_folder();
+
+struct PackedEntry {
+  std::string folder;
+  std::string source;   // what it was made from
+  std::string weights;  // "int8", "shipped"
+  int64_t bytes = 0;
+};
+// By folder. A cache that does not exist has none.
+std::vector<PackedEntry> packed_models(const std::string& cache);
+// Deletes the entries made from `source`, all if it is empty. Returns the bytes freed. Errors: kIo.
+Result<int64_t> purge_packed(const std::string& cache, const std::string& source);
+
+// The folder of `source`'s packed weights, if they are there and fresh.
+Result<std::optional<std::string>> find_packed(const std::string& cache,
+                                               const checkpoint::Checkpoint& source,
+                                               models::WeightChoice weights);
+
+// The same, made now; entries of the same source that are stale go away. Logs what was chosen.
+Result<std::string> make_packed(const std::string& cache, const checkpoint::Checkpoint& source,
+                                models::WeightChoice weights, base::ThreadPool& pool,
+                                models::PackModelProgress progress, base::Log& log);
+
+}  // namespace pelton::node

@@ -1,0 +1,140 @@
+// Packed weights are made once, used while their source stays as it is, and made anew after.
+#include "node/packed_cache.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+#include "node/loaded_model.h"
+
+namespace pelton::node {
+namespace {
+
+namespace fs = std::filesystem;
+using models::WeightChoice;
+using testing::HasSubstr;
+
+class PackedCache : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = testing::TempDir() + "packed_cache_" +
+            testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    fs::copy(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/tiny", model());
+    cache_ = root_ + "/cache";
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::string model() const { return root_ + "/tiny"; }
+  checkpoint::Checkpoint source() const {
+    auto opened = checkpoint::Checkpoint::open(model());
+    EXPECT_TRUE(opened.ok());
+    return std::move(*opened);
+  }
+  std::optional<std::string> found(WeightChoice weights) const {
+    const auto folder = find_packed(cache_, source(), weights);
+    EXPECT_TRUE(folder.ok());
+    return *folder;
+  }
+  std::string make(WeightChoice weights) {
+    base::ThreadPool pool({.threads = 2, .pin = false});
+    const auto go_on = [](std::string_view, int64_t, int64_t) { return true; };
+    const auto folder = make_packed(cache_, source(), weights, pool, go_on, log_);
+    EXPECT_TRUE(folder.ok()) << folder.error().message;
+    return folder.ok() ? *folder : "";
+  }
+  void change_source() const {
+    fs::last_write_time(
+        model() + "/model.safetensors",
+        fs::last_write_time(model() + "/model.safetensors") + std::chrono::seconds(1));
+  }
+
+  const base::SystemClock clock_;
+  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
+  std::string root_;
+  std::string cache_;
+};
+
+TEST_F(PackedCache, IsMadeOnceForEachChoice) {
+  EXPECT_FALSE(found(WeightChoice::kInt8));
+  EXPECT_TRUE(packed_models(cache_).empty());
+  const std::string int8 = make(WeightChoice::kInt8);
+  EXPECT_EQ(found(WeightChoice::kInt8), int8);
+  EXPECT_FALSE(found(WeightChoice::kShipped));
+  const std::string shipped = make(WeightChoice::kShipped);
+  EXPECT_NE(int8, shipped);
+  EXPECT_EQ(make(WeightChoice::kInt8), int8) << "there already, as if another process had made it";
+  const std::vector<PackedEntry> entries = packed_models(cache_);
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].source, model());
+  EXPECT_EQ(entries[0].weights, "int8");
+  EXPECT_EQ(entries[1].weights, "shipped");
+}
+
+TEST_F(PackedCache, WhatWasMadeFromOtherFilesIsMadeAnew) {
+  const std::string before = make(WeightChoice::kInt8);
+  change_source();
+  EXPECT_FALSE(found(WeightChoice::kInt8));
+  const std::string after = make(WeightChoice::kInt8);
+  EXPECT_NE(before, after);
+  EXPECT_FALSE(fs::exists(before)) << "nobody would ever use it again";
+  EXPECT_EQ(found(WeightChoice::kInt8), after);
+}
+
+TEST_F(PackedCache, WhatIsDamagedIsMadeAnew) {
+  const std::string folder = make(WeightChoice::kInt8);
+  fs::resize_file(folder + "/model.safetensors", 100);
+  EXPECT_FALSE(found(WeightChoice::kInt8));
+  EXPECT_EQ(make(WeightChoice::kInt8), folder);
+  EXPECT_EQ(found(WeightChoice::kInt8), folder);
+}
+
+TEST_F(PackedCache, CanBePurgedBySource) {
+  make(WeightChoice::kInt8);
+  ASSERT_EQ(*purge_packed(cache_, "/elsewhere"), 0);
+  EXPECT_GT(*purge_packed(cache_, model()), 0);
+  EXPECT_TRUE(packed_models(cache_).empty());
+}
+
+TEST_F(PackedCache, AModelIsLoadedFromIt) {
+  LoadedModel::Options options;
+  options.executor.context_tokens = 256;
+  options.packed_cache = cache_;
+  options.weights = WeightChoice::kAuto;
+  options.packing_is_a_wish = true;
+  {
+    const auto loaded = LoadedModel::load(model(), options, clock_, log_);
+    ASSERT_TRUE(loaded.ok());
+    EXPECT_EQ((*loaded)->checkpoint().folder(), model()) << "too small to be worth it";
+  }
+  options.packing_is_a_wish = false;
+  for (int turn = 0; turn < 2; ++turn) {
+    int packings = 0;
+    options.progress = [&](std::string_view what, int64_t done, int64_t) {
+      if (what.starts_with("packing") && done > 0) ++packings;
+      return true;
+    };
+    const auto loaded = LoadedModel::load(model(), options, clock_, log_);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    EXPECT_THAT((*loaded)->checkpoint().folder(), HasSubstr(cache_));
+    EXPECT_THAT((*loaded)->weights_text(), HasSubstr("attention and head int8"));
+    EXPECT_EQ(packings > 0, turn == 0);
+  }
+}
+
+TEST_F(PackedCache, AWishThatCannotBeFulfilledIsNone) {
+  LoadedModel::Options options;
+  options.executor.context_tokens = 256;
+  std::ofstream(cache_) << "a file where a folder should be";
+  options.packed_cache = cache_;
+  options.weights = WeightChoice::kInt8;
+  EXPECT_FALSE(LoadedModel::load(model(), options, clock_, log_).ok());
+}
+
+}  // namespace
+}  // namespace pelton::node

@@ -1,0 +1,142 @@
+#include "node/packed_folder.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/gguf_names.h"
+#include "node/sample_text.h"
+#include "tokenizer/ggml_vocabulary.h"
+
+namespace pelton::node {
+namespace {
+
+using checkpoint::Checkpoint;
+
+constexpr size_t kSampleTokens = 128;
+
+Error cannot(const std::string& path, const char* what, const std::error_code& why) {
+  return Error{ErrorCode::kIo, fmt::format("{}: cannot {}: {}", path, what, why.message())};
+}
+
+// What stands beside the weights: configuration and tokenizer.
+Result<void> write_texts(const Checkpoint& source, const std::string& folder) {
+  Json config;
+  if (source.gguf() != nullptr) {
+    TRY_ASSIGN(config, checkpoint::config_from_gguf(*source.gguf(), source.config().vocab_size));
+  } else {
+    TRY_ASSIGN(config, checkpoint::read_config_json(source.folder()));
+  }
+  TRY(base::write_file(folder + "/config.json", config.dump() + "\n"));
+  TRY_ASSIGN(const auto stored, source.vocabulary());
+  if (stored) {
+    const tokenizer::GgmlVocabulary vocabulary{stored->model, stored->split, stored->tokens,
+                                               stored->merges, stored->types};
+    TRY_ASSIGN(const std::string json,
+               tokenizer::tokenizer_json_of(vocabulary, source.gguf()->path()));
+    TRY(base::write_file(folder + "/tokenizer.json", json));
+  }
+  for (const char* name : {"tokenizer.json", "o200k_base.tiktoken", "generation_config.json"}) {
+    for (const std::string& from : source.text_folders()) {
+      const std::string to = folder + "/" + name;
+      std::error_code failed;
+      if (std::filesystem::exists(to, failed) ||
+          !std::filesystem::exists(from + "/" + name, failed)) {
+        continue;
+      }
+      if (!std::filesystem::copy_file(from + "/" + name, to, failed)) {
+        return cannot(to, "copy", failed);
+      }
+    }
+  }
+  return {};
+}
+
+// A folder of our own that takes its name when it is complete.
+class NewFolder {
+ public:
+  static Result<NewFolder> make(std::string path) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    std::error_code failed;
+    if (std::filesystem::exists(path, failed)) return is_there(path);
+    const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+    if (!parent.empty()) std::filesystem::create_directories(parent, failed);
+    if (failed) return cannot(parent.string(), "make", failed);
+    std::string work = path + ".partial.XXXXXX";
+    if (::mkdtemp(work.data()) == nullptr) return cannot(work, "make", last_error());
+    ::chmod(work.c_str(), 0755);  // as any new folder
+    return NewFolder(std::move(path), std::move(work));
+  }
+  NewFolder(NewFolder&& other) noexcept
+      : path_(std::move(other.path_)), work_(std::exchange(other.work_, {})) {}
+  NewFolder& operator=(NewFolder&&) = delete;
+  ~NewFolder() {
+    std::error_code ignored;
+    if (!work_.empty()) std::filesystem::remove_all(work_, ignored);
+  }
+
+  const std::string& work() const { return work_; }
+
+  // What took so long to make survives a power cut once it has its name.
+  Result<void> finish() {
+    for (const auto& entry : std::filesystem::directory_iterator(work_)) {
+      TRY(sync(entry.path().string()));
+    }
+    TRY(sync(work_));
+    if (::renameat2(AT_FDCWD, work_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
+      if (errno == EEXIST) return is_there(path_);
+      return cannot(path_, "rename to", last_error());
+    }
+    work_.clear();
+    return {};
+  }
+
+ private:
+  NewFolder(std::string path, std::string work) : path_(std::move(path)), work_(std::move(work)) {}
+
+  static std::error_code last_error() { return {errno, std::generic_category()}; }
+  static Error is_there(const std::string& path) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} is there already; name a new folder, or remove it", path)};
+  }
+  static Result<void> sync(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const bool done = fd >= 0 && ::fsync(fd) == 0;
+    const std::error_code failed = last_error();
+    if (fd >= 0) ::close(fd);
+    if (!done) return cannot(path, "write out", failed);
+    return {};
+  }
+
+  std::string path_;
+  std::string work_;
+};
+
+}  // namespace
+
+Result<models::PackedModel> pack_into_folder(const Checkpoint& source,
+                                             const PackFolderOptions& options,
+                                             const std::string& out, base::ThreadPool& pool,
+                                             models::PackModelProgress progress) {
+  TRY_ASSIGN(NewFolder folder, NewFolder::make(out));
+  TRY(write_texts(source, folder.work()));
+  TRY_ASSIGN(const SampleTokens sample, sample_tokens(source, kSampleTokens));
+  TRY_ASSIGN(models::PackedModel packed, models::pack_model(source,
+                                                            {.weights = options.weights,
+                                                             .activations = options.activations,
+                                                             .sample = sample.tokens},
+                                                            folder.work(), pool, progress));
+  TRY(folder.finish());
+  return packed;
+}
+
+}  // namespace pelton::node

@@ -1,0 +1,24 @@
+// A packed model in a folder of its own: weights as models/pack_model.h makes them, and beside them
+// what a model folder has. The folder takes its name only when it is complete and on the disk. One
+// thread, which owns the pool.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "models/pack_model.h"
+
+namespace pelton::node {
+
+struct PackFolderOptions {
+  models::WeightChoice weights = models::WeightChoice::kAuto;
+  kernels::Activations activations = kernels::Activations::kInt16;
+};
+
+// Errors: kInvalidArgument if `out` is there already, and those of pack_model().
+Result<models::PackedModel> pack_into_folder(const checkpoint::Checkpoint& source,
+                                             const PackFolderOptions& options,
+                                             const std::string& out, base::ThreadPool& pool,
+                                             models::PackModelProgress progress);
+
+}  // namespace pelton::node
