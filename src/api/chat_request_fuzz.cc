@@ -5,6 +5,7 @@
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/error.h"
+#include "api/generate_request.h"
 #include "api/messages_request.h"
 #include "api/tokenize_request.h"
 #include "base/check.h"
@@ -31,6 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const pelton::api::RequestLimits limits{.vocab_size = 1000};
   check(pelton::api::parse_chat_request(body, limits));
   check(pelton::api::parse_completion_request(body, limits));
+  check(pelton::api::parse_generate_request(body, limits));
   for (const auto use : {pelton::api::MessagesUse::kGenerate, pelton::api::MessagesUse::kCount}) {
     const auto message = pelton::api::parse_messages_request(body, limits, use);
     if (!message.ok()) check_complaint(message.error());

@@ -4,25 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "api/token_ids.h"
+
 namespace pelton::api {
 namespace {
-
-std::optional<std::vector<TokenId>> read_tokens(const Json::Array& items, const std::string& path,
-                                                const Fields& body, const RequestLimits& limits) {
-  std::vector<TokenId> tokens;
-  tokens.reserve(items.size());
-  for (size_t i = 0; i < items.size(); ++i) {
-    const std::optional<int64_t> id = exact_integer(items[i]);
-    if (!id || *id < 0 || *id >= limits.vocab_size) {
-      const std::string item = item_path(path, i);
-      body.refuse(item,
-                  fmt::format("'{}' must be a token id from 0 to {}", item, limits.vocab_size - 1));
-      return std::nullopt;
-    }
-    tokens.push_back(static_cast<TokenId>(*id));
-  }
-  return tokens;
-}
 
 void add_prompt(const Json& item, const std::string& path, const Fields& body,
                 const RequestLimits& limits, std::vector<Prompt>& prompts) {
@@ -33,7 +18,7 @@ void add_prompt(const Json& item, const std::string& path, const Fields& body,
   } else if (item.is_string()) {
     prompts.emplace_back(item.as_string());
   } else if (item.is_array()) {
-    std::optional<std::vector<TokenId>> tokens = read_tokens(item.as_array(), path, body, limits);
+    auto tokens = read_token_ids(item.as_array(), path, body, limits);
     if (tokens) prompts.emplace_back(std::move(*tokens));
   } else {
     body.refuse(path, fmt::format("'{}' must be a string or an array of token ids, not {}", path,

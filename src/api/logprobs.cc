@@ -7,9 +7,6 @@
 namespace pelton::api {
 namespace {
 
-// OpenAI's floor for what is as good as impossible; JSON has no infinity.
-constexpr float kLogprobMin = -9999.0f;
-
 void write_logprob(base::JsonWriter& writer, float logprob) {
   writer.number(logprob > kLogprobMin ? logprob : kLogprobMin);
 }

@@ -9,6 +9,9 @@
 
 namespace pelton::api {
 
+// OpenAI's floor for what is as good as impossible; JSON has no infinity.
+inline constexpr float kLogprobMin = -9999.0f;
+
 struct ScoredToken {
   std::string bytes;  // as the vocabulary has them, perhaps half a code point
   float logprob = 0.0f;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "api/token_ids.h"
 #include "base/json_writer.h"
 
 namespace pelton::api {
@@ -55,17 +56,9 @@ Result<DetokenizeRequest> parse_detokenize_request(std::string_view body,
     fields.refuse("tokens", "'tokens' is missing");
     return std::move(*complaint);
   }
-  for (size_t i = 0; i < tokens->as_array().size() && !complaint; ++i) {
-    const std::optional<int64_t> id = exact_integer(tokens->as_array()[i]);
-    if (id && *id >= 0 && *id < limits.vocab_size) {
-      request.tokens.push_back(static_cast<TokenId>(*id));
-      continue;
-    }
-    const std::string item = item_path("tokens", i);
-    fields.refuse(item,
-                  fmt::format("'{}' must be a token id from 0 to {}", item, limits.vocab_size - 1));
-  }
+  auto ids = read_token_ids(tokens->as_array(), "tokens", fields, limits);
   if (complaint) return std::move(*complaint);
+  request.tokens = std::move(*ids);
   return request;
 }
 

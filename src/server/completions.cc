@@ -8,6 +8,7 @@
 #include "api/completion_request.h"
 #include "base/random.h"
 #include "server/completion_answer.h"
+#include "server/completion_prompt.h"
 #include "server/generation.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
@@ -15,22 +16,6 @@
 
 namespace pelton::server {
 namespace {
-
-// Text never yields control tokens; a caller's own ids may only where the operator allows it.
-Result<std::vector<TokenId>> tokens_of(const api::Prompt& prompt, const ServedModel& model) {
-  if (const auto* text = std::get_if<std::string>(&prompt)) return model.tokenizer.encode(*text);
-  const auto& ids = std::get<std::vector<TokenId>>(prompt);
-  if (model.control_tokens_in_prompts) return ids;
-  for (const TokenId id : ids) {
-    if (!model.tokenizer.is_special(id)) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("'prompt' holds the control token {}; this server does not take those "
-                             "(serve with --allow-control-tokens)",
-                             id),
-                 "prompt"};
-  }
-  return ids;
-}
 
 // n streams for each prompt, or the answer that says why not. Streams already running are
 // cancelled as they go.
@@ -41,7 +26,7 @@ std::variant<std::vector<engine::TokenStream>, api::ApiError> submit_all(
   if (!deadline_ns.ok()) return api::api_error(deadline_ns.error());
   std::vector<request::GenerationRequest> requests;
   for (size_t i = 0; i < request.prompts.size(); ++i) {
-    Result<std::vector<TokenId>> tokens = tokens_of(request.prompts[i], model);
+    Result<std::vector<TokenId>> tokens = completion_prompt(request.prompts[i], model, "prompt");
     if (!tokens.ok()) return api::api_error(tokens.error());
     auto made = generation_request(model, request.generation,
                                    {.id = fmt::format("{}/{}", id, i),

@@ -76,12 +76,15 @@ class Server {
   void answer_version(Call call);
   void answer_models(Call call);
   void answer_model(Call call);
-  void answer_chat_completion(Call call);  // chat_completions.cc
-  void answer_completion(Call call);       // completions.cc
-  void answer_message(Call call);          // messages.cc
-  void answer_message_tokens(Call call);   // messages.cc
-  void answer_tokenize(Call call);         // tokenize.cc
-  void answer_detokenize(Call call);       // tokenize.cc
+  void answer_chat_completion(Call call);    // chat_completions.cc
+  void answer_completion(Call call);         // completions.cc
+  void answer_message(Call call);            // messages.cc
+  void answer_message_tokens(Call call);     // messages.cc
+  void answer_chat_render(Call call);        // render.cc
+  void answer_completion_render(Call call);  // render.cc
+  void answer_generate(Call call);           // generate.cc
+  void answer_tokenize(Call call);           // tokenize.cc
+  void answer_detokenize(Call call);         // tokenize.cc
 
   // The tokens that a chat request means to its tenant now.
   ChatPrompt chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,

@@ -1,0 +1,148 @@
+#include "api/generate_response.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "api/logprobs.h"
+#include "base/json_writer.h"
+
+namespace pelton::api {
+namespace {
+
+using base::JsonWriter;
+
+// Ids in place of texts, as engines name tokens that need not be words.
+std::string token_name(TokenId token) {
+  return "token_id:" + std::to_string(token);
+}
+
+void write_scored(JsonWriter& writer, TokenId token, float logprob) {
+  writer.key("token").string(token_name(token)).key("token_id").integer(token);
+  writer.key("logprob").number(static_cast<double>(std::max(logprob, kLogprobMin)));
+}
+
+void write_logprobs(JsonWriter& writer, const GeneratedChoice& choice) {
+  writer.key("logprobs");
+  if (!choice.logprobs) {
+    writer.null();
+    return;
+  }
+  writer.begin_object().key("content").begin_array();
+  for (const GeneratedToken& token : choice.tokens) {
+    writer.begin_object();
+    write_scored(writer, token.token, token.logprob);
+    writer.key("top_logprobs").begin_array();
+    for (const auto& [id, logprob] : token.top) {
+      writer.begin_object();
+      write_scored(writer, id, logprob);
+      writer.end_object();
+    }
+    writer.end_array().end_object();
+  }
+  writer.end_array().end_object();
+}
+
+void write_choice(JsonWriter& writer, const GeneratedChoice& choice) {
+  writer.begin_object().key("index").integer(choice.index);
+  writer.key("token_ids").begin_array();
+  for (const GeneratedToken& token : choice.tokens) writer.integer(token.token);
+  writer.end_array();
+  write_logprobs(writer, choice);
+  writer.key("finish_reason");
+  if (choice.finish_reason.empty()) {
+    writer.null();
+  } else {
+    writer.string(choice.finish_reason);
+  }
+  writer.end_object();
+}
+
+template <typename T>
+void write_if(JsonWriter& writer, std::string_view key, const std::optional<T>& value) {
+  if (!value) return;
+  writer.key(key);
+  if constexpr (std::is_floating_point_v<T>) {
+    writer.number(*value);
+  } else {
+    writer.integer(static_cast<int64_t>(*value));
+  }
+}
+
+void write_sampling(JsonWriter& writer, const RenderedPrompt& prompt) {
+  const GenerationFields& fields = prompt.generation;
+  writer.key("sampling_params").begin_object().key("n").integer(fields.n);
+  write_if(writer, "temperature", fields.temperature);
+  write_if(writer, "top_p", fields.top_p);
+  write_if(writer, "top_k", fields.top_k);
+  write_if(writer, "min_p", fields.min_p);
+  write_if(writer, "repetition_penalty", fields.repetition_penalty);
+  writer.key("frequency_penalty").number(fields.frequency_penalty);
+  writer.key("presence_penalty").number(fields.presence_penalty);
+  write_if(writer, "seed", fields.seed);
+  write_if(writer, "max_tokens", fields.max_tokens);
+  writer.key("min_tokens").integer(fields.min_tokens);
+  writer.key("ignore_eos").boolean(fields.ignore_eos);
+  writer.key("stop_token_ids").begin_array();
+  for (const TokenId token : fields.stop_token_ids) writer.integer(token);
+  writer.end_array();
+  if (!fields.logit_bias.empty()) {
+    writer.key("logit_bias").begin_object();
+    for (const auto& [token, bias] : fields.logit_bias) {
+      writer.key(std::to_string(token)).number(static_cast<double>(bias));
+    }
+    writer.end_object();
+  }
+  if (prompt.logprobs >= 0) writer.key("logprobs").integer(prompt.logprobs);
+  writer.end_object();
+}
+
+}  // namespace
+
+std::string generate_body(std::string_view id, std::span<const GeneratedChoice> choices,
+                          const Usage& usage) {
+  std::string body;
+  JsonWriter writer(body);
+  writer.begin_object().key("request_id").string(id).key("choices").begin_array();
+  for (const GeneratedChoice& choice : choices) write_choice(writer, choice);
+  writer.end_array().key("usage");
+  write_usage(writer, usage);
+  writer.end_object();
+  return body;
+}
+
+void append_generate_chunk(std::string_view id, const GeneratedChoice& choice, std::string& out) {
+  JsonWriter writer(out);
+  writer.begin_object().key("request_id").string(id).key("choices").begin_array();
+  write_choice(writer, choice);
+  writer.end_array().end_object();
+}
+
+void append_generate_usage(std::string_view id, const Usage& usage, std::string& out) {
+  JsonWriter writer(out);
+  writer.begin_object().key("request_id").string(id).key("choices").begin_array().end_array();
+  writer.key("usage");
+  write_usage(writer, usage);
+  writer.end_object();
+}
+
+void append_rendered(const RenderedPrompt& prompt, std::string& out) {
+  const GenerationFields& fields = prompt.generation;
+  JsonWriter writer(out);
+  writer.begin_object().key("request_id").string(prompt.id).key("model").string(prompt.model);
+  writer.key("prompt").string(prompt.text);
+  writer.key("count").integer(static_cast<int64_t>(prompt.tokens.size()));
+  writer.key("token_ids").begin_array();
+  for (const TokenId token : prompt.tokens) writer.integer(token);
+  writer.end_array();
+  write_sampling(writer, prompt);
+  writer.key("stream").boolean(fields.stream);
+  if (fields.stream && fields.include_usage) {
+    writer.key("stream_options").begin_object().key("include_usage").boolean(true).end_object();
+  }
+  writer.key("priority").integer(fields.priority);
+  if (!fields.cache_salt.empty()) writer.key("cache_salt").string(fields.cache_salt);
+  if (!fields.user.empty()) writer.key("user").string(fields.user);
+  writer.end_object();
+}
+
+}  // namespace pelton::api

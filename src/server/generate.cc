@@ -1,0 +1,55 @@
+// POST /inference/v1/generate: tokens -> engine -> Generation -> tokens. What the tokens say is the
+// caller's business, so control tokens may stand among them: a rendered prompt is full of them.
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "api/generate_request.h"
+#include "server/generation.h"
+#include "server/generation_request.h"
+#include "server/random_id.h"
+#include "server/server.h"
+#include "server/tokens_answer.h"
+
+namespace pelton::server {
+
+void Server::answer_generate(Call call) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return;
+  Result<api::GenerateRequest> parsed =
+      api::parse_generate_request(call.request.body, {.vocab_size = model->vocab_size});
+  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  api::GenerateRequest& request = *parsed;
+  if (model_named(call, request.model) == nullptr) return;
+  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
+  if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
+
+  const std::string id = random_id("gen-", {.seed = draw(), .counter = 0});
+  auto made = generation_request(*model, request.generation,
+                                 {.id = id,
+                                  .prompt = std::move(request.tokens),
+                                  .prompt_field = "token_ids",
+                                  .tenant = call.tenant,
+                                  .deadline_ns = *deadline_ns,
+                                  .logprobs = request.logprobs,
+                                  .seed_if_none = draw()});
+  if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
+  Result<std::vector<engine::TokenStream>> streams = model->engine.submit_answers(
+      std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
+  if (!streams.ok()) return call.send(api::api_error(streams.error()));
+
+  TokensAnswer::Options options{.id = request.request_id.empty() ? id : request.request_id,
+                                .choice_count = request.generation.n,
+                                .logprobs = request.logprobs >= 0,
+                                .include_usage = request.generation.include_usage};
+  const bool streamed = request.generation.stream;
+  Generation::Parts parts{.id = id,
+                          .call = std::move(call),
+                          .streams = std::move(streams).value(),
+                          .answer = std::make_unique<TokensAnswer>(std::move(options)),
+                          .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole};
+  parts.call.request.body = {};  // it may be large, and is said
+  Generation::run(std::move(parts), {.log = log_, .meter = meter_});
+}
+
+}  // namespace pelton::server

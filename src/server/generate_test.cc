@@ -1,0 +1,174 @@
+// POST /inference/v1/generate and the renderers: tokens in, tokens out.
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "server/random_turns.h"
+#include "server/server_house.h"
+#include "server/tokens_answer.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr std::string_view kScript = R"({"rules": [
+  {"when": "", "then": "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>Hello world.<|return|>"},
+  {"when": "functions.first<|channel|>commentary <|constrain|>json<|message|>", "then": "{\"a\":1}<|call|>"},
+  {"when": "raw", "then": " text<|return|>"}
+]})";
+
+std::vector<int64_t> ids(const Json& array) {
+  std::vector<int64_t> values;
+  for (const Json& id : array.as_array()) values.push_back(id.as_integer());
+  return values;
+}
+
+// The tokens of each choice, and what ended it.
+using Choices = std::vector<std::pair<std::vector<int64_t>, std::string>>;
+
+Choices whole_choices(const std::string& body) {
+  Choices choices;
+  const Json json = parsed(body);
+  for (const Json& choice : json.find("choices")->as_array()) {
+    EXPECT_EQ(choice.integer("index"), static_cast<int64_t>(choices.size()));
+    choices.emplace_back(ids(*choice.find("token_ids")),
+                         choice.string("finish_reason").value_or("none"));
+  }
+  return choices;
+}
+
+Choices streamed_choices(const std::string& body, size_t count) {
+  Choices choices(count);
+  const std::vector<std::string> events = events_of(body);
+  EXPECT_EQ(events.back(), "[DONE]");
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    const Json json = parsed(events[i]);
+    for (const Json& choice : json.find("choices")->as_array()) {
+      auto& [tokens, finish] = choices.at(static_cast<size_t>(*choice.integer("index")));
+      EXPECT_EQ(finish, "");
+      for (const int64_t id : ids(*choice.find("token_ids"))) tokens.push_back(id);
+      finish = choice.string("finish_reason").value_or("");
+    }
+  }
+  return choices;
+}
+
+std::string with(const std::string& object, const std::string& members) {
+  return object.substr(0, object.size() - 1) + "," + members + "}";
+}
+
+TEST(Generate, ARenderedChatIsAnsweredAsTheChatIs) {
+  ServerHouse house(kScript, {});
+  const std::string chat = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":100,)"
+                           R"("seed":7,"temperature":0.5,"stop_token_ids":[7],"logprobs":true})";
+  const net::HttpResponse rendered = house.post("/v1/chat/completions/render", chat);
+  ASSERT_EQ(rendered.status, 200) << rendered.body;
+  const Json prompt = parsed(rendered.body);
+  EXPECT_TRUE(
+      prompt.string("prompt")->ends_with("<|start|>user<|message|>hi<|end|><|start|>"
+                                         "assistant"));
+  EXPECT_EQ(prompt.integer("count"),
+            static_cast<int64_t>(prompt.find("token_ids")->as_array().size()));
+  EXPECT_EQ(prompt.find("sampling_params")->integer("seed"), 7);
+
+  const net::HttpResponse whole = house.post("/inference/v1/generate", rendered.body);
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const Choices choices = whole_choices(whole.body);
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_EQ(choices[0].second, "stop");
+  std::vector<TokenId> tokens(choices[0].first.begin(), choices[0].first.end());
+  EXPECT_EQ(house.model().tokenizer.decode(tokens),
+            "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final"
+            "<|message|>Hello world.<|return|>");
+  const Json usage = *parsed(whole.body).find("usage");
+  const Json told = parsed(house.post("/v1/chat/completions", chat).body);
+  EXPECT_EQ(usage.integer("prompt_tokens"), told.find("usage")->integer("prompt_tokens"));
+  EXPECT_EQ(usage.integer("completion_tokens"), told.find("usage")->integer("completion_tokens"));
+
+  const net::HttpResponse streamed =
+      house.post("/inference/v1/generate", with(rendered.body, R"("stream":true)"));
+  EXPECT_EQ(streamed_choices(streamed.body, 1), choices);
+}
+
+TEST(Generate, AForcedCallIsPartOfTheRenderedPrompt) {
+  ServerHouse house(kScript, {});
+  const net::HttpResponse rendered = house.post("/v1/chat/completions/render", R"({"messages":[
+    {"role":"user","content":"hi"}],"tool_choice":"required","tools":[{"type":"function",
+    "function":{"name":"first"}}]})");
+  EXPECT_TRUE(parsed(rendered.body).string("prompt")->ends_with("<|message|>")) << rendered.body;
+}
+
+TEST(Generate, CompletionsAreRenderedEachForItself) {
+  ServerHouse house(kScript, {});
+  const Json prompts =
+      parsed(house.post("/v1/completions/render", R"({"prompt":["raw","two"]})").body);
+  ASSERT_EQ(prompts.as_array().size(), 2u);
+  EXPECT_EQ(prompts.as_array()[0].string("prompt"), "raw");
+  EXPECT_EQ(prompts.as_array()[0].find("sampling_params")->integer("max_tokens"), 16);
+}
+
+TEST(Generate, SeveralChoicesAndLogprobs) {
+  ServerHouse house(kScript, {});
+  const net::HttpResponse whole =
+      house.post("/inference/v1/generate",
+                 R"({"token_ids":[65,66],"sampling_params":{"n":2,"max_tokens":3,"logprobs":1}})");
+  const Choices choices = whole_choices(whole.body);
+  ASSERT_EQ(choices.size(), 2u);
+  EXPECT_EQ(choices[0].second, "length");
+  const Json body = parsed(whole.body);
+  const Json& logprobs = *body.find("choices")->as_array()[0].find("logprobs");
+  ASSERT_EQ(logprobs.find("content")->as_array().size(), 3u);
+  EXPECT_EQ(logprobs.find("content")->as_array()[0].integer("token_id"), choices[0].first[0]);
+}
+
+TEST(Generate, RefusesWhatItCannotObey) {
+  ServerHouse house(kScript, {});
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {R"({})", "token_ids"},
+      {R"({"token_ids":[]})", "token_ids"},
+      {R"({"token_ids":[-1]})", "token_ids[0]"},
+      {R"({"token_ids":[1,1.5]})", "token_ids[1]"},
+      {R"({"token_ids":[2147483648]})", "token_ids[0]"},
+      {R"({"token_ids":"abc"})", "token_ids"},
+      {R"({"token_ids":[1],"sampling_params":{"stop":["x"]}})", "sampling_params.stop"},
+      {R"({"token_ids":[1],"sampling_params":{"temperature":3}})", "sampling_params.temperature"},
+      {R"({"token_ids":[1],"sampling_params":{"max_tokens":0}})", "sampling_params.max_tokens"},
+      {R"({"token_ids":[1],"sampling_params":[]})", "sampling_params"},
+      {R"({"token_ids":[1],"kv_transfer_params":{"remote_host":"x"}})", "kv_transfer_params"},
+  };
+  for (const auto& [request, param] : refused) {
+    const net::HttpResponse response = house.post("/inference/v1/generate", request);
+    EXPECT_EQ(response.status, 400) << request;
+    EXPECT_EQ(parsed(response.body).find("error")->string("param"), param) << response.body;
+  }
+}
+
+TEST(Generate, StreamedEqualsWholeForRandomTokens) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  ServerHouse house(kScript, {});
+  RandomTurns random(house.model(), seed);
+  for (int round = 0; round < 500; ++round) {
+    const TokensAnswer::Options options{
+        .id = "gen-1", .choice_count = 1, .logprobs = random.draw() % 2 == 0};
+    TokensAnswer whole(options);
+    TokensAnswer streamed(options);
+    std::string events;
+    std::vector<int64_t> sent;
+    for (const TokenId token : random.tokens()) {
+      sent.push_back(token);
+      whole.push(0, {.token = token, .logprob = -1.0f, .top = {}});
+      streamed.push(0, {.token = token, .logprob = -1.0f, .top = {}});
+      if (random.draw() % 2 == 0) streamed.take_events(events);
+    }
+    whole.end(0, {.reason = engine::FinishReason::kLength});
+    streamed.end(0, {.reason = engine::FinishReason::kLength});
+    streamed.take_last_events(events);
+    ASSERT_EQ(whole_choices(whole.whole_body()), (Choices{{sent, "length"}}));
+    ASSERT_EQ(streamed_choices(events, 1), whole_choices(whole.whole_body())) << events;
+  }
+}
+
+}  // namespace
+}  // namespace pelton::server

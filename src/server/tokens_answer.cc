@@ -1,0 +1,58 @@
+#include "server/tokens_answer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pelton::server {
+
+TokensAnswer::TokensAnswer(Options options) : options_(std::move(options)) {
+  for (int i = 0; i < options_.choice_count; ++i) {
+    choices_.push_back(
+        {.index = i, .tokens = {}, .logprobs = options_.logprobs, .finish_reason = {}});
+  }
+  finish_sent_.resize(choices_.size(), false);
+}
+
+Answer::Wants TokensAnswer::push(size_t choice, const engine::SampledToken& token) {
+  ++usage_.completion_tokens;
+  choices_.at(choice).tokens.push_back(
+      {.token = token.token, .logprob = token.logprob, .top = token.top});
+  return Wants::kMore;
+}
+
+void TokensAnswer::end(size_t choice, const engine::StreamEnd& end) {
+  choices_.at(choice).finish_reason =
+      end.reason == engine::FinishReason::kLength ? "length" : "stop";
+  // One prompt for all; the choice that found least of it in the cache had it computed.
+  usage_.cached_tokens = usage_.prompt_tokens == 0
+                             ? end.cached_tokens
+                             : std::min<int64_t>(usage_.cached_tokens, end.cached_tokens);
+  usage_.prompt_tokens = end.prompt_tokens;
+}
+
+void TokensAnswer::take_events(std::string& out) {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    api::GeneratedChoice& choice = choices_[i];
+    const bool finishes = !choice.finish_reason.empty() && !finish_sent_[i];
+    if (choice.tokens.empty() && !finishes) continue;
+    finish_sent_[i] = finishes;
+    append_sse_event(
+        out, [&](std::string& json) { api::append_generate_chunk(options_.id, choice, json); });
+    choice.tokens.clear();
+  }
+}
+
+void TokensAnswer::take_last_events(std::string& out) {
+  take_events(out);
+  if (options_.include_usage) {
+    append_sse_event(
+        out, [&](std::string& json) { api::append_generate_usage(options_.id, usage_, json); });
+  }
+  out += kSseDone;
+}
+
+std::string TokensAnswer::whole_body() {
+  return api::generate_body(options_.id, choices_, usage_);
+}
+
+}  // namespace pelton::server
