@@ -1,6 +1,8 @@
 #include "engine/engine.h"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -54,6 +56,7 @@ class Engine::Loop {
   Result<std::vector<TokenStream>> submit(request::GenerationRequest request, int answers);
   void drain(int64_t limit_ms);
   EngineStats stats() const;
+  int64_t busy_since_ns() const { return busy_since_ns_.load(std::memory_order_relaxed); }
   Ledger ledger() const;
   const kv::EventLog& kv_events() const { return kv_events_; }
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
@@ -65,6 +68,7 @@ class Engine::Loop {
     std::string request_id;
     int queued_tokens = 0;        // of the prompt, for the first of several answers only
     bool has_left_queue = false;  // had a seat, or ended without
+    RequestTimes times;
   };
 
   void run();
@@ -76,7 +80,8 @@ class Engine::Loop {
   void drop_cancelled();
   void emit();
   void count(const Scheduler::Event& event);
-  void emit(Scheduler::Event event);
+  void count(const StepPlan& plan);
+  void emit(Scheduler::Event event, int64_t now_ns);
   void publish_stats();
   void publish_ledger();
   void check_when_idle();
@@ -92,6 +97,7 @@ class Engine::Loop {
   mutable std::mutex books_mutex_;
   Ledger ledger_;      // guarded by books_mutex_
   EngineStats stats_;  // guarded by books_mutex_
+  std::atomic<int64_t> busy_since_ns_{0};
 
   // Engine thread only.
   Scheduler scheduler_;
@@ -116,7 +122,8 @@ Result<std::vector<TokenStream>> Engine::Loop::submit(request::GenerationRequest
         fmt::format("{} answers were asked for; 1 to {} are possible", answers, kAnswersMax), "n"};
   }
   TRY(check_request(request, capacity()));
-  Inbox::Arrival arrival{.request = std::move(request)};
+  Inbox::Arrival arrival{
+      .request = std::move(request), .streams = {}, .queued_ns = clock_.now_ns()};
   std::vector<TokenStream> streams;
   for (int i = 0; i < answers; ++i) {
     arrival.streams.push_back(std::make_shared<TokenStream::State>(cancels_));
@@ -136,7 +143,9 @@ void Engine::Loop::run() {
     const bool nothing_to_do = scheduler_.idle() && in_flight_ == 0;
     if (nothing_to_do) check_when_idle();
     publish_ledger();
+    if (nothing_to_do) busy_since_ns_.store(0, std::memory_order_relaxed);
     Inbox::Delivery delivery = nothing_to_do ? inbox_.wait() : inbox_.take();
+    busy_since_ns_.store(clock_.now_ns(), std::memory_order_relaxed);
     receive(std::move(delivery.arrivals));
     if (delivery.stop) return stop();
     turn();
@@ -152,6 +161,7 @@ void Engine::Loop::turn() {
     submitted = !next.empty();
     if (submitted) {
       if (in_flight_ == 0) running_since_ns_ = clock_.now_ns();
+      count(next);
       executor_.submit(std::move(next));
       ++in_flight_;
     }
@@ -200,7 +210,8 @@ void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
     for (size_t i = 0; i < ids->size(); ++i) {
       readers_.emplace((*ids)[i], Reader{.stream = std::move(arrival.streams[i]),
                                          .request_id = request_id,
-                                         .queued_tokens = i == 0 ? prompt_tokens : 0});
+                                         .queued_tokens = i == 0 ? prompt_tokens : 0,
+                                         .times = {.queued_ns = arrival.queued_ns}});
     }
   }
   // A reader may have left before its request came this far; look again.
@@ -212,7 +223,8 @@ void Engine::Loop::refuse(const Inbox::Arrival& arrival, int prompt_tokens, cons
     inbox_.note_left_queue(i == 0 ? prompt_tokens : 0);
     arrival.streams[i]->put(
         std::nullopt,
-        StreamEnd{.reason = FinishReason::kError, .prompt_tokens = prompt_tokens, .error = error});
+        StreamEnd{.reason = FinishReason::kError, .prompt_tokens = prompt_tokens, .error = error},
+        clock_.now_ns());
     inbox_.note_ended();
   }
 }
@@ -232,7 +244,18 @@ void Engine::Loop::emit() {
   for (const Scheduler::Event& event : events_) count(event);
   publish_stats();
   publish_ledger();
-  for (Scheduler::Event& event : events_) emit(std::move(event));
+  if (events_.empty()) return;
+  const int64_t now_ns = clock_.now_ns();
+  for (Scheduler::Event& event : events_) emit(std::move(event), now_ns);
+}
+
+void Engine::Loop::count(const StepPlan& plan) {
+  int64_t tokens = 0;
+  for (const PlannedSequence& row : plan.sequences) tokens += row.token_count();
+  const auto& bounds = EngineStats::kStepTokenBounds;
+  const auto range = std::lower_bound(bounds.begin(), bounds.end(), tokens) - bounds.begin();
+  ++counted_.steps_by_tokens[static_cast<size_t>(range)];
+  counted_.step_tokens += tokens;
 }
 
 void Engine::Loop::count(const Scheduler::Event& event) {
@@ -246,7 +269,7 @@ void Engine::Loop::count(const Scheduler::Event& event) {
   if (is_seated) counted_.prompt_tokens += reader.queued_tokens;
 }
 
-void Engine::Loop::emit(Scheduler::Event event) {
+void Engine::Loop::emit(Scheduler::Event event, int64_t now_ns) {
   const auto found = readers_.find(event.id);
   CHECK(found != readers_.end());
   Reader& reader = found->second;
@@ -256,10 +279,20 @@ void Engine::Loop::emit(Scheduler::Event event) {
   if (event.seating == Scheduler::Event::Seating::kSwappedOut) {
     log_.debug(fmt::format("request {} swapped out", reader.request_id));
   }
+  RequestTimes& times = reader.times;
+  const bool is_seated = event.seating == Scheduler::Event::Seating::kSeated;
+  if (is_seated && times.seated_ns == 0) times.seated_ns = now_ns;
+  if (event.token) {
+    if (times.first_token_ns == 0) times.first_token_ns = now_ns;
+    times.last_token_ns = now_ns;
+  }
   const bool ended = event.end != nullptr;
   std::optional<StreamEnd> end;
-  if (ended) end = *std::move(event.end);
-  if (event.token || ended) reader.stream->put(std::move(event.token), std::move(end));
+  if (ended) {
+    end = *std::move(event.end);
+    end->times = times;
+  }
+  if (event.token || ended) reader.stream->put(std::move(event.token), std::move(end), now_ns);
   if (ended) {
     inbox_.note_ended();
     readers_.erase(found);
@@ -351,6 +384,10 @@ void Engine::drain(int64_t limit_ms) {
 
 EngineStats Engine::stats() const {
   return loop_->stats();
+}
+
+int64_t Engine::busy_since_ns() const {
+  return loop_->busy_since_ns();
 }
 
 Ledger Engine::ledger() const {

@@ -1,6 +1,7 @@
 // One model's engine: an inbox, the scheduler, an executor, and the thread that turns them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,6 +38,12 @@ struct EngineStats {
   int64_t prefix_tokens_asked = 0;  // of prompts that got a seat, once for each answer
   int64_t prefix_tokens_found = 0;  // of these, in the prefix cache
   SchedulerCounters scheduler;      // the same and more, as the scheduler counts
+
+  // Steps by how many tokens they computed: at most as many as the bound says, the last: more.
+  static constexpr std::array<int, 13> kStepTokenBounds = {1,   8,    16,   32,   64,   128,  256,
+                                                           512, 1024, 2048, 4096, 8192, 16384};
+  std::array<int64_t, kStepTokenBounds.size() + 1> steps_by_tokens{};
+  int64_t step_tokens = 0;  // of all of them
 };
 
 class Engine {
@@ -86,6 +93,10 @@ class Engine {
   void drain(int64_t limit_ms);
 
   EngineStats stats() const;  // any thread
+
+  // When the engine thread began what it is doing now: a step, at most two; 0 while it has nothing
+  // to do. What began long ago is stuck: nobody is served. Any thread.
+  int64_t busy_since_ns() const;
 
   // As of the end of the last turn of the engine's loop. Any thread.
   Ledger ledger() const;

@@ -20,6 +20,7 @@ class Inbox {
   struct Arrival {
     request::GenerationRequest request;
     std::vector<std::shared_ptr<TokenStream::State>> streams;  // one an answer; at least one
+    int64_t queued_ns = 0;
   };
   struct Delivery {
     std::vector<Arrival> arrivals;

@@ -80,11 +80,11 @@ void ModelledExecutor::check_plan(const StepPlan& plan) {
     CHECK(!seated[static_cast<size_t>(row.seat)], "two rows in one seat");
     seated[static_cast<size_t>(row.seat)] = true;
     seats_[static_cast<size_t>(row.seat)].tables.follow(plan, row);
-    check_row(row);
+    if (options_.checks) check_row(row);
     token_count += row.token_count();
   }
   CHECK(token_count <= options_.capacity.batch_tokens_max, "the step is over its token budget");
-  check_unshared(plan);
+  if (options_.checks) check_unshared(plan);
 }
 
 void ModelledExecutor::check_row(const PlannedSequence& row) const {
@@ -163,6 +163,7 @@ void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
     occupant.prompt_count = arrival->prompt_count;
     occupant.history = arrival->history;
     occupant.computed = row.start;
+    occupant.arrival = ++arrivals_;
   }
 }
 
@@ -209,7 +210,6 @@ void ModelledExecutor::write(const PlannedSequence& row, std::span<const TokenId
 void ModelledExecutor::read(std::vector<TokenId>& into, const std::vector<Cell>& cells,
                             const std::vector<BlockId>& blocks, int32_t begin, int32_t end) const {
   const int block_tokens = options_.capacity.block_tokens;
-  into.clear();
   for (int32_t position = begin; position < end; ++position) {
     const BlockId block = blocks[static_cast<size_t>(position / block_tokens)];
     const Cell& cell = cells[static_cast<size_t>(block * block_tokens + position % block_tokens)];
@@ -222,18 +222,25 @@ TokenId ModelledExecutor::sample(const StepPlan& plan, const PlannedSequence& ro
                                  Occupant& occupant) {
   const int32_t end = occupant.computed;
   const int32_t seen_from = std::max(0, end - options_.capacity.window_tokens);
-  read(seen_full_, full_cells_, tables(row).full, 0, end);
-  read(seen_window_, window_cells_, tables(row).window, seen_from, end);
-  CHECK(std::equal(seen_window_.begin(), seen_window_.end(), seen_full_.begin() + seen_from),
-        "the two groups hold different tokens");
-  if (occupant.sampling.has_penalties()) {
-    CHECK(occupant.history == seen_full_, "the penalties' history is not what was computed");
+  std::vector<TokenId>& seen = occupant.seen;
+  if (options_.checks) seen.clear();
+  read(seen, full_cells_, tables(row).full, static_cast<int32_t>(seen.size()), end);
+  std::span<const TokenId> window = std::span(seen).subspan(static_cast<size_t>(seen_from));
+  if (options_.checks) {
+    seen_window_.clear();
+    read(seen_window_, window_cells_, tables(row).window, seen_from, end);
+    CHECK(std::equal(seen_window_.begin(), seen_window_.end(), window.begin(), window.end()),
+          "the two groups hold different tokens");
+    CHECK(!occupant.sampling.has_penalties() || occupant.history == seen,
+          "the penalties' history is not what was computed");
   }
-  const TokenId token = options_.next_token({.full = seen_full_,
-                                             .window = seen_window_,
+  const TokenId token = options_.next_token({.full = seen,
+                                             .window = window,
                                              .prompt_count = occupant.prompt_count,
                                              .sampling = occupant.sampling,
-                                             .banned = row.banned.of(plan.banned)});
+                                             .banned = row.banned.of(plan.banned),
+                                             .seat = row.seat,
+                                             .arrival = occupant.arrival});
   if (occupant.sampling.has_penalties()) occupant.history.push_back(token);
   return token;
 }

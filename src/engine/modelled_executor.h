@@ -27,6 +27,8 @@ class ModelledExecutor final : public Executor {
     int prompt_count = 0;
     const request::SamplingParams& sampling;
     std::span<const TokenId> banned;
+    Seat seat = 0;
+    int64_t arrival = 0;  // whose turn in that seat it is: another number for each
   };
   using TokenFunction = std::function<TokenId(const Seen&)>;
 
@@ -43,6 +45,9 @@ class ModelledExecutor final : public Executor {
     TokenFunction next_token;
     std::optional<Timing> timing;                                    // none: steps take no time
     std::function<std::optional<Error>(const StepPlan&)> fail_step;  // unset: no step fails
+    // What a plan promises is CHECKed, and all is read back at every sample. Without, a step costs
+    // no more than its own tokens do.
+    bool checks = true;
   };
 
   explicit ModelledExecutor(Options options);
@@ -65,6 +70,8 @@ class ModelledExecutor final : public Executor {
     TokenId sampled = 0;
     int64_t sampled_in = -1;  // the step that sampled it
     bool lost = true;         // nobody sits here, or a failed step left it unknown
+    int64_t arrival = 0;
+    std::vector<TokenId> seen;  // what was read of the full group so far
   };
   std::vector<Cell>& cells(kv::Group group, kv::Tier tier);
   struct Pending {
@@ -82,6 +89,7 @@ class ModelledExecutor final : public Executor {
     return seats_[static_cast<size_t>(row.seat)].tables;
   }
   void write(const PlannedSequence& row, std::span<const TokenId> tokens);
+  // Appends.
   void read(std::vector<TokenId>& into, const std::vector<Cell>& cells,
             const std::vector<BlockId>& blocks, int32_t begin, int32_t end) const;
   TokenId sample(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant);
@@ -93,9 +101,9 @@ class ModelledExecutor final : public Executor {
   std::vector<Cell> host_window_cells_;
   std::vector<Occupant> seats_;
   std::deque<Pending> pending_;
-  std::vector<TokenId> seen_full_;
   std::vector<TokenId> seen_window_;
   int64_t busy_until_ns_ = 0;
+  int64_t arrivals_ = 0;
 };
 
 // A token below `vocabulary` (at least 2) that depends on every token and position seen, on the

@@ -15,10 +15,14 @@ bool has_something(const TokenStream::Batch& batch) {
 
 }  // namespace
 
-void TokenStream::State::put(std::optional<SampledToken> token, std::optional<StreamEnd> end) {
+void TokenStream::State::put(std::optional<SampledToken> token, std::optional<StreamEnd> end,
+                             int64_t now_ns) {
   std::lock_guard lock(mutex);
   CHECK(!ended, "a token after the end");
-  if (token) batch.tokens.push_back(*std::move(token));
+  if (token) {
+    if (batch.tokens.empty()) batch.sampled_ns = now_ns;
+    batch.tokens.push_back(*std::move(token));
+  }
   if (end) {
     batch.end = std::move(end);
     ended = true;

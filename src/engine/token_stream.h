@@ -21,12 +21,22 @@ enum class FinishReason {
   kError,      // see StreamEnd::error
 };
 
+// When one request came how far, on the engine's clock; 0: never. What a preemption costs lies in
+// the interval in which it happened.
+struct RequestTimes {
+  int64_t queued_ns = 0;
+  int64_t seated_ns = 0;  // for the first time
+  int64_t first_token_ns = 0;
+  int64_t last_token_ns = 0;
+};
+
 struct StreamEnd {
   FinishReason reason = FinishReason::kStop;
   int prompt_tokens = 0;
   int cached_tokens = 0;  // of the prompt, found in the prefix cache
   int output_tokens = 0;
   std::optional<Error> error;
+  RequestTimes times;
 };
 
 // The half the reader holds. Leaving early (destruction) cancels: the engine gives the sequence's
@@ -36,6 +46,7 @@ class TokenStream {
   struct Batch {
     std::vector<SampledToken> tokens;  // since the last take, in order
     std::optional<StreamEnd> end;      // nothing follows
+    int64_t sampled_ns = 0;            // when the engine put the first of them here
   };
 
   struct State;  // shared with the engine; token_stream.cc

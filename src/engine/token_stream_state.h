@@ -21,7 +21,7 @@ struct TokenStream::State {
   explicit State(std::shared_ptr<CancelCount> cancels) : cancels(std::move(cancels)) {}
 
   // Engine thread. Nothing may follow an end.
-  void put(std::optional<SampledToken> token, std::optional<StreamEnd> end);
+  void put(std::optional<SampledToken> token, std::optional<StreamEnd> end, int64_t now_ns);
 
   std::atomic<bool> cancelled{false};
   const std::shared_ptr<CancelCount> cancels;

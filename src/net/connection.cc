@@ -1,6 +1,9 @@
 #include "net/connection.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <span>
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
@@ -261,7 +264,11 @@ void Connection::start_stream(uint64_t id, int status, const HttpHeaders& header
 void Connection::write(uint64_t id, std::string bytes) {
   if (is_over(id) || bytes.empty() || reply_.head_request) return;
   if (reply_.framing == Framing::kChunked) {
-    queue_.push(std::string_view(fmt::format("{:x}\r\n", bytes.size())));
+    char size[20];
+    char* end = std::to_chars(size, size + 16, bytes.size(), 16).ptr;
+    *end++ = '\r';
+    *end++ = '\n';
+    queue_.push(std::string_view(size, static_cast<size_t>(end - size)), bytes.size() + 2);
     queue_.push(std::move(bytes));
     queue_.push(std::string_view("\r\n"));
   } else {
@@ -344,37 +351,58 @@ void Connection::append_head(int status, const HttpHeaders& headers,
 
 // Not at once: what else is said in this turn goes with it.
 void Connection::schedule_flush() {
-  if (flush_scheduled_ || write_pending_) return;
-  flush_scheduled_ = true;
-  loop_->post([self = shared_from_this()] {
-    self->flush_scheduled_ = false;
-    self->flush();
-  });
+  if (flush_due_ || write_pending_) return;
+  flush_due_ = true;
+  if (working_) return;
+  loop_->post([self = shared_from_this()] { self->flush_if_due(); });
+}
+
+void Connection::run(const std::function<void()>& work) {
+  working_ = true;
+  work();
+  working_ = false;
+  flush_if_due();
+}
+
+void Connection::flush_if_due() {
+  if (std::exchange(flush_due_, false)) flush();
 }
 
 void Connection::flush() {
   if (write_pending_ || phase_ == Phase::kClosed) return;
-  if (queue_.empty()) return on_queue_empty();
-  if (phase_ == Phase::kAnswering) {
-    set_deadline(Deadline::kStall, server_->options.stall_time_max);
+  while (!queue_.empty()) {
+    if (!write_some()) return;
   }
-  std::vector<asio::const_buffer> buffers;
-  for (const std::string_view piece : queue_.front()) {
-    buffers.emplace_back(piece.data(), piece.size());
-  }
-  write_pending_ = true;
-  socket_.async_write_some(buffers,
-                           [self = shared_from_this()](const SystemError& error, size_t bytes) {
-                             self->on_written(error, bytes);
-                           });
+  on_queue_empty();
 }
 
-void Connection::on_written(const SystemError& error, size_t bytes) {
-  write_pending_ = false;
-  if (phase_ == Phase::kClosed) return;
-  if (error) return close_now();
+// False: the kernel takes no more for now, or the client is gone. The kernel's buffer bounds what
+// one turn of the loop can be made to write.
+bool Connection::write_some() {
+  std::array<asio::const_buffer, SendQueue::kPiecesMax> buffers;
+  size_t count = 0;
+  for (const std::string_view piece : queue_.front()) {
+    buffers[count++] = asio::const_buffer(piece.data(), piece.size());
+  }
+  SystemError error;
+  // One piece is the common case, and the kernel's shorter way.
+  const size_t bytes = count == 1 ? socket_.write_some(buffers[0], error)
+                                  : socket_.write_some(std::span(buffers).first(count), error);
   queue_.pop(bytes);
-  flush();
+  if (error == asio::error::would_block || error == asio::error::try_again) {
+    if (phase_ == Phase::kAnswering) {
+      set_deadline(Deadline::kStall, server_->options.stall_time_max);
+    }
+    write_pending_ = true;
+    socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const SystemError& failed) {
+      self->write_pending_ = false;
+      if (failed) return self->close_now();
+      self->flush();
+    });
+    return false;
+  }
+  if (error) close_now();
+  return !error;
 }
 
 void Connection::on_queue_empty() {
@@ -383,8 +411,11 @@ void Connection::on_queue_empty() {
   if (!reply_.open) return end_exchange();
   if (probe_due_) probe_half_closed();
   if (!reply_.drained) return;
-  const std::function<void()> drained = reply_.drained;  // it may replace itself
+  std::function<void()> drained = std::move(reply_.drained);  // it may replace itself
+  reply_.drained = nullptr;
+  const uint64_t id = exchange_id_;
   drained();
+  if (!is_over(id) && !reply_.drained) reply_.drained = std::move(drained);
 }
 
 void Connection::end_exchange() {

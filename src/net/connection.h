@@ -63,6 +63,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_closed(uint64_t id, std::function<void()> closed);
   void post_after(uint64_t id, std::chrono::milliseconds delay, std::function<void()> work);
   void exchange_dropped(uint64_t id);
+  void run(const std::function<void()>& work);
   bool is_over(uint64_t id) const { return !reply_.open || id != exchange_id_; }
   size_t queued_bytes() const { return queue_.bytes(); }
   Loop& loop() { return *loop_; }
@@ -106,8 +107,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Writing.
   void append_head(int status, const HttpHeaders& headers, std::string_view framing_lines);
   void schedule_flush();
+  void flush_if_due();
   void flush();
-  void on_written(const SystemError& error, size_t bytes);
+  bool write_some();
   void on_queue_empty();
   void end_exchange();
   void linger();
@@ -135,7 +137,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Reply reply_;
   SendQueue queue_;
   bool write_pending_ = false;
-  bool flush_scheduled_ = false;
+  bool flush_due_ = false;
+  bool working_ = false;  // in run(), at whose end is a flush
 
   DeadlineTimer timer_;
   Deadline deadline_ = Deadline::kNone;  // what the timer stands for

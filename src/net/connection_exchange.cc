@@ -52,7 +52,13 @@ class ConnectionExchange final : public Exchange {
   }
   bool closed() const override { return connection_->is_over(id_); }
 
-  void post(std::function<void()> work) override { connection_->loop().post(std::move(work)); }
+  // What the work has written leaves before the next piece of work begins: of many streams that
+  // have something to say at once, none waits until all have said it.
+  void post(std::function<void()> work) override {
+    connection_->loop().post([connection = connection_, work = std::move(work)]() mutable {
+      connection->run(std::exchange(work, nullptr));
+    });
+  }
   void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
     connection_->post_after(id_, delay, std::move(work));
   }

@@ -59,8 +59,19 @@ void Loop::stop() {
 bool Loop::post(std::function<void()> work) {
   std::lock_guard lock(mutex_);
   if (closed_) return false;
-  boost::asio::post(context_, std::move(work));
+  posted_.push_back(std::move(work));
+  if (posted_.size() == 1) boost::asio::post(context_, [this] { run_posted(); });
   return true;
+}
+
+// What they post in turn comes in the next turn, after sockets and timers have had theirs.
+void Loop::run_posted() {
+  std::vector<std::function<void()>> posted;
+  {
+    std::lock_guard lock(mutex_);
+    posted.swap(posted_);
+  }
+  for (std::function<void()>& work : posted) std::exchange(work, nullptr)();
 }
 
 const std::string& Loop::http_date_now() {

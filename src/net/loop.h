@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 // IWYU: only the parts of Asio that this room needs, for the sake of compile time.
 #include <boost/asio/executor_work_guard.hpp>
@@ -26,7 +27,8 @@ class Loop {
   // Runs what is ready, lets nothing more in, and joins. Not on the loop's own thread.
   void stop();
 
-  // Any thread. False, and `work` is dropped, once stop() is through.
+  // Any thread. False, and `work` is dropped, once stop() is through. What is posted before the
+  // loop comes to it runs in one turn: a step's tokens for hundreds of streams cost one wake-up.
   bool post(std::function<void()> work);
   bool on_thread() const { return std::this_thread::get_id() == thread_id_; }
 
@@ -39,12 +41,14 @@ class Loop {
 
  private:
   void run();
+  void run_posted();
 
   boost::asio::io_context context_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
       context_.get_executor()};
   std::mutex mutex_;
-  bool closed_ = false;  // under mutex_
+  bool closed_ = false;                        // under mutex_
+  std::vector<std::function<void()>> posted_;  // under mutex_
   std::thread thread_;
   std::thread::id thread_id_;
   std::array<char, 64 * 1024> scratch_{};

@@ -9,11 +9,10 @@ namespace pelton::net {
 namespace {
 
 constexpr size_t kJoinedBytesMax = 16 * 1024;
-constexpr size_t kPiecesMax = 16;  // of one gathering write
 
 }  // namespace
 
-void SendQueue::push(std::string_view bytes) {
+void SendQueue::push(std::string_view bytes, size_t following) {
   if (bytes.empty()) return;
   bytes_ += bytes.size();
   const bool joinable =
@@ -21,7 +20,9 @@ void SendQueue::push(std::string_view bytes) {
   if (joinable) {
     pieces_.back() += bytes;
   } else {
-    pieces_.emplace_back(bytes);
+    std::string& piece = pieces_.emplace_back();
+    piece.reserve(bytes.size() + std::min(following, kJoinedBytesMax));
+    piece += bytes;
   }
 }
 

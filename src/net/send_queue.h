@@ -13,7 +13,11 @@ namespace pelton::net {
 
 class SendQueue {
  public:
-  void push(std::string_view bytes);
+  static constexpr size_t kPiecesMax = 16;  // of one gathering write
+
+  void push(std::string_view bytes) { push(bytes, 0); }
+  // `following`: bytes that will be pushed right after these.
+  void push(std::string_view bytes, size_t following);
   void push(std::string&& bytes);
 
   size_t bytes() const { return bytes_; }

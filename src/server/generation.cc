@@ -23,7 +23,9 @@ Generation::Generation(Parts parts, const House& house)
       streams_(std::move(parts.streams)),
       progress_(streams_.size(), Progress::kRunning),
       running_(streams_.size()),
-      watch_(house.meter, {.choice_count = streams_.size(), .arrived_ns = call_.arrived_ns}) {}
+      watch_(house.meter, {.choice_count = streams_.size(),
+                           .arrived_ns = call_.arrived_ns,
+                           .output_tokens_max = parts.output_tokens_max}) {}
 
 void Generation::start() {
   net::Exchange& exchange = *call_.exchange;
@@ -31,7 +33,7 @@ void Generation::start() {
   exchange.on_closed([self = shared_from_this()] { self->client_left(); });
   const std::weak_ptr<Generation> weak = weak_from_this();
   exchange.on_drained([weak] {
-    if (const auto self = weak.lock()) self->pump();
+    if (const auto self = weak.lock()) self->on_drained();
   });
   if (mode_ == Mode::kStream) {
     exchange.post_after(kTick, [weak] {
@@ -51,23 +53,32 @@ void Generation::start() {
 void Generation::pump() {
   const std::shared_ptr<Generation> alive = shared_from_this();
   if (over_ || call_.exchange->queued_bytes() > kBacklogBytesMax) return;
-  for (size_t choice = 0; choice < streams_.size() && !over_; ++choice) take(choice);
-  if (over_) return;
-  if (running_ == 0) return finish();
-  if (mode_ == Mode::kWhole) return;
   std::string events;
-  answer_->take_events(events);
+  if (mode_ == Mode::kStream) events.reserve(kEventBytes * streams_.size());
+  for (size_t choice = 0; choice < streams_.size() && !over_; ++choice) take(choice, events);
+  if (over_) return;
+  if (mode_ == Mode::kStream) answer_->take_events(events);
+  if (running_ == 0) return finish(std::move(events));
   write(std::move(events));
 }
 
-void Generation::take(size_t choice) {
+void Generation::on_drained() {
+  if (unsent_since_ns_ != 0) watch_.delivered(std::exchange(unsent_since_ns_, 0));
+  pump();
+}
+
+void Generation::take(size_t choice, std::string& events) {
   Progress& progress = progress_[choice];
   if (progress == Progress::kEnded) return;
   engine::TokenStream::Batch batch = streams_[choice].take();
   if (progress == Progress::kRunning) watch_.tokens(choice, batch.tokens.size());
+  if (!batch.tokens.empty() && unsent_since_ns_ == 0) unsent_since_ns_ = batch.sampled_ns;
+  const bool merged = mode_ == Mode::kWhole || call_.exchange->queued_bytes() > kMergedBacklogBytes;
   for (const engine::SampledToken& token : batch.tokens) {
     if (progress == Progress::kSilenced) break;
-    if (answer_->push(choice, token) == Answer::Wants::kMore) continue;
+    const Answer::Wants wants = answer_->push(choice, token);
+    if (!merged) answer_->take_events(events);
+    if (wants == Answer::Wants::kMore) continue;
     // Its end, with what it cost, is still to come.
     progress = Progress::kSilenced;
     streams_[choice].cancel();
@@ -82,11 +93,10 @@ void Generation::take(size_t choice) {
   answer_->end(choice, *batch.end);
 }
 
-void Generation::finish() {
+void Generation::finish(std::string events) {
   if (mode_ == Mode::kWhole) {
     call_.send(json_reply(answer_->whole_body()));
   } else {
-    std::string events;
     answer_->take_last_events(events);
     write(std::move(events));
     call_.note_answered(200);

@@ -30,6 +30,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<engine::TokenStream> streams;  // one for each choice
     std::unique_ptr<Answer> answer;
     Mode mode = Mode::kWhole;
+    int output_tokens_max = 0;  // of a choice
   };
 
   struct House {  // outlives it
@@ -49,19 +50,24 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void start();
   void pump();
-  // Everything that waits in one stream.
-  void take(size_t choice);
-  void finish();
+  // Everything that waits in one stream; what comes of it is appended to `events`.
+  void take(size_t choice, std::string& events);
+  void finish(std::string events);
   void fail(const Error& error);
   void client_left();
   void on_tick();
 
+  void on_drained();
   void begin_stream();
   void write(std::string events);
   void release();
 
   // A slow reader's backlog above which nothing more is taken for it.
   static constexpr size_t kBacklogBytesMax = size_t{1} << 20;
+  // An event for each token, as clients time and count them; above this backlog one for all tokens
+  // that have gathered, so that a reader that is behind gets less to read.
+  static constexpr size_t kMergedBacklogBytes = size_t{64} << 10;
+  static constexpr size_t kEventBytes = 384;  // of a token, as a rule
   // A stream begins at its first token, or this late; then a comment this often if nothing happens.
   static constexpr std::chrono::seconds kTick{5};
 
@@ -75,6 +81,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<Progress> progress_;  // of each choice
   size_t running_;
   GenerationWatch watch_;
+  int64_t unsent_since_ns_ = 0;  // the oldest token that the kernel has not; 0: it has all
   bool stream_begun_ = false;
   bool wrote_since_tick_ = false;
   bool over_ = false;

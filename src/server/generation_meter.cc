@@ -1,5 +1,7 @@
 #include "server/generation_meter.h"
 
+#include <algorithm>
+
 namespace pelton::server {
 namespace {
 
@@ -17,6 +19,15 @@ Histogram inter_token_bounds() {
 Histogram latency_bounds() {
   return Histogram(
       {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680});
+}
+// Below vLLM's first bound too: a queue is mostly empty, and a prompt often known.
+Histogram phase_bounds() {
+  return Histogram({.0001, .0005, .001, .005, .01, .05, .1, .3, .5,  .8,  1,   1.5, 2,    2.5,
+                    5,     10,    15,   20,   30,  40,  50, 60, 120, 240, 480, 960, 1920, 7680});
+}
+Histogram delivery_bounds() {
+  return Histogram(
+      {.00002, .00005, .0001, .0002, .0003, .0005, .00075, .001, .002, .005, .01, .05, .1, 1});
 }
 Histogram token_bounds() {
   return Histogram(telemetry::one_two_five(200'000));
@@ -40,6 +51,17 @@ GenerationMeter::End end_of(const engine::StreamEnd& end) {
   return GenerationMeter::End::kError;
 }
 
+void observe_phases(GenerationMeter::Histograms& histograms, const engine::StreamEnd& end) {
+  const engine::RequestTimes& times = end.times;
+  if (times.seated_ns == 0) return;
+  histograms.queue_s.observe(seconds(times.seated_ns - times.queued_ns));
+  histograms.computed_prompt_tokens.observe(end.prompt_tokens - end.cached_tokens);
+  if (times.first_token_ns == 0) return;
+  histograms.prefill_s.observe(seconds(times.first_token_ns - times.seated_ns));
+  histograms.decode_s.observe(seconds(times.last_token_ns - times.first_token_ns));
+  histograms.inference_s.observe(seconds(times.last_token_ns - times.seated_ns));
+}
+
 }  // namespace
 
 GenerationMeter::GenerationMeter(const base::Clock& clock)
@@ -47,13 +69,25 @@ GenerationMeter::GenerationMeter(const base::Clock& clock)
       histograms_{.first_token_s = first_token_bounds(),
                   .inter_token_s = inter_token_bounds(),
                   .whole_s = latency_bounds(),
-                  .decode_s = latency_bounds(),
+                  .queue_s = phase_bounds(),
+                  .prefill_s = phase_bounds(),
+                  .decode_s = phase_bounds(),
+                  .inference_s = phase_bounds(),
+                  .delivery_s = delivery_bounds(),
                   .prompt_tokens = token_bounds(),
-                  .output_tokens = token_bounds()} {}
+                  .computed_prompt_tokens = token_bounds(),
+                  .output_tokens = token_bounds(),
+                  .longest_output_tokens = token_bounds(),
+                  .choices = Histogram({1, 2, 5, 10, 20, 50, 100}),
+                  .output_tokens_max = token_bounds()} {}
 
 GenerationWatch::GenerationWatch(GenerationMeter& meter, const Start& start)
     : meter_(meter), arrived_ns_(start.arrived_ns), choices_(start.choice_count) {
   meter_.open_.fetch_add(1);
+  meter_.histograms_.choices.observe(static_cast<double>(start.choice_count));
+  if (start.output_tokens_max > 0) {
+    meter_.histograms_.output_tokens_max.observe(start.output_tokens_max);
+  }
 }
 
 GenerationWatch::~GenerationWatch() {
@@ -61,6 +95,9 @@ GenerationWatch::~GenerationWatch() {
     if (!choice.ended) {
       meter_.ended_[static_cast<size_t>(GenerationMeter::End::kAbort)].fetch_add(1);
     }
+  }
+  if (longest_output_ > 0) {
+    meter_.histograms_.longest_output_tokens.observe(static_cast<double>(longest_output_));
   }
   meter_.open_.fetch_sub(1);
 }
@@ -71,7 +108,6 @@ void GenerationWatch::tokens(size_t choice, size_t count) {
   const int64_t now_ns = meter_.clock_.now_ns();
   auto intervals = static_cast<int64_t>(count);
   if (one.tokens == 0) {
-    one.first_ns = now_ns;
     one.last_ns = now_ns;
     meter_.histograms_.first_token_s.observe(seconds(now_ns - arrived_ns_));
     --intervals;
@@ -92,9 +128,14 @@ void GenerationWatch::end(size_t choice, const engine::StreamEnd& end) {
   if (how == GenerationMeter::End::kError) return;
   GenerationMeter::Histograms& histograms = meter_.histograms_;
   histograms.whole_s.observe(seconds(meter_.clock_.now_ns() - arrived_ns_));
-  if (one.tokens > 0) histograms.decode_s.observe(seconds(one.last_ns - one.first_ns));
   histograms.prompt_tokens.observe(end.prompt_tokens);
   histograms.output_tokens.observe(static_cast<double>(one.tokens));
+  longest_output_ = std::max(longest_output_, one.tokens);
+  observe_phases(histograms, end);
+}
+
+void GenerationWatch::delivered(int64_t sampled_ns) {
+  meter_.histograms_.delivery_s.observe(seconds(meter_.clock_.now_ns() - sampled_ns));
 }
 
 }  // namespace pelton::server

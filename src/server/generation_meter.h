@@ -26,9 +26,19 @@ class GenerationMeter {
     telemetry::Histogram first_token_s;
     telemetry::Histogram inter_token_s;
     telemetry::Histogram whole_s;
-    telemetry::Histogram decode_s;  // from the first token to the last
+    // The engine's own times: until a seat, from there to the first token, from that to the last,
+    // and the last two together.
+    telemetry::Histogram queue_s;
+    telemetry::Histogram prefill_s;
+    telemetry::Histogram decode_s;
+    telemetry::Histogram inference_s;
+    telemetry::Histogram delivery_s;  // from the engine's token to where the kernel has its bytes
     telemetry::Histogram prompt_tokens;
+    telemetry::Histogram computed_prompt_tokens;  // not found in the prefix cache
     telemetry::Histogram output_tokens;
+    telemetry::Histogram longest_output_tokens;  // of the choices of one request
+    telemetry::Histogram choices;                // asked for
+    telemetry::Histogram output_tokens_max;      // asked for, or what the context leaves
   };
   const Histograms& histograms() const { return histograms_; }
   int64_t ended(End end) const { return ended_[static_cast<size_t>(end)].load(); }
@@ -49,6 +59,7 @@ class GenerationWatch {
   struct Start {
     size_t choice_count;
     int64_t arrived_ns;
+    int output_tokens_max = 0;  // of a choice; 0: not known
   };
 
   GenerationWatch(GenerationMeter& meter, const Start& start);
@@ -58,10 +69,11 @@ class GenerationWatch {
 
   void tokens(size_t choice, size_t count);
   void end(size_t choice, const engine::StreamEnd& end);
+  // All tokens up to now have left; the oldest of them was sampled then.
+  void delivered(int64_t sampled_ns);
 
  private:
   struct Choice {
-    int64_t first_ns = 0;
     int64_t last_ns = 0;
     int64_t tokens = 0;
     bool ended = false;
@@ -70,6 +82,7 @@ class GenerationWatch {
   GenerationMeter& meter_;
   const int64_t arrived_ns_;
   std::vector<Choice> choices_;
+  int64_t longest_output_ = 0;
 };
 
 }  // namespace pelton::server

@@ -23,14 +23,28 @@ TEST(GenerationMeter, TimesTokensFromTheArrival) {
     clock.advance_ns(30 * kMs);
     watch.tokens(0, 3);  // 10 each
     clock.advance_ns(50 * kMs);
-    watch.end(0, {.reason = FinishReason::kStop, .prompt_tokens = 7});
+    watch.end(0, {.reason = FinishReason::kStop,
+                  .prompt_tokens = 7,
+                  .cached_tokens = 4,
+                  .times = {.queued_ns = 2 * kMs,
+                            .seated_ns = 5 * kMs,
+                            .first_token_ns = 12 * kMs,
+                            .last_token_ns = 42 * kMs}});
+    watch.delivered(100 * kMs);
   }
   const GenerationMeter::Histograms& all = meter.histograms();
   EXPECT_EQ(all.first_token_s.read().count(), 1);
   EXPECT_NEAR(all.first_token_s.read().sum, 0.020, 1e-9);
   EXPECT_EQ(all.inter_token_s.read().count(), 3);
   EXPECT_NEAR(all.inter_token_s.read().sum, 0.030, 1e-9);
+  EXPECT_NEAR(all.queue_s.read().sum, 0.003, 1e-9);
+  EXPECT_NEAR(all.prefill_s.read().sum, 0.007, 1e-9);
   EXPECT_NEAR(all.decode_s.read().sum, 0.030, 1e-9);
+  EXPECT_NEAR(all.inference_s.read().sum, 0.037, 1e-9);
+  EXPECT_NEAR(all.delivery_s.read().sum, 0.001, 1e-9);
+  EXPECT_EQ(all.computed_prompt_tokens.read().sum, 3);
+  EXPECT_EQ(all.longest_output_tokens.read().sum, 4);
+  EXPECT_EQ(all.choices.read().sum, 2);
   EXPECT_NEAR(all.whole_s.read().sum, 0.100, 1e-9);
   EXPECT_EQ(all.prompt_tokens.read().sum, 7);
   EXPECT_EQ(all.output_tokens.read().sum, 4);

@@ -17,6 +17,15 @@ double share(int part, int whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+void write_steps(PrometheusText& text, const engine::EngineStats& stats) {
+  telemetry::Histogram::Reading reading{.up_to = {}, .sum = static_cast<double>(stats.step_tokens)};
+  int64_t steps = 0;
+  for (const int64_t count : stats.steps_by_tokens) reading.up_to.push_back(steps += count);
+  const auto& bounds = engine::EngineStats::kStepTokenBounds;
+  text.family("vllm:iteration_tokens_total", Type::kHistogram, "Tokens computed in one step.");
+  text.histogram({}, {bounds.begin(), bounds.end()}, reading);
+}
+
 void write_engine(PrometheusText& text, const engine::Engine& engine) {
   const engine::EngineStats stats = engine.stats();
   const engine::Ledger ledger = engine.ledger();
@@ -46,6 +55,7 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
                {"num_window_blocks", window_blocks}},
               1);
 
+  write_steps(text, stats);
   text.counter("pelton_engine_steps_total", "Steps computed.", static_cast<double>(stats.steps));
   text.counter("pelton_engine_steps_failed_total", "Of these, failed.",
                static_cast<double>(stats.steps_failed));
@@ -100,9 +110,23 @@ void write_generations(PrometheusText& text, const GenerationMeter& meter) {
             all.inter_token_s);
   histogram("vllm:e2e_request_latency_seconds", "From a request's arrival to its last token.",
             all.whole_s);
+  histogram("vllm:request_queue_time_seconds", "From the engine's door to a seat.", all.queue_s);
+  histogram("vllm:request_prefill_time_seconds", "From the seat to the first token.",
+            all.prefill_s);
   histogram("vllm:request_decode_time_seconds", "From the first token to the last.", all.decode_s);
+  histogram("vllm:request_inference_time_seconds", "From the seat to the last token.",
+            all.inference_s);
   histogram("vllm:request_prompt_tokens", "Tokens of a prompt.", all.prompt_tokens);
+  histogram("vllm:request_prefill_kv_computed_tokens",
+            "Tokens of a prompt that the prefix cache did not have.", all.computed_prompt_tokens);
   histogram("vllm:request_generation_tokens", "Tokens of an answer.", all.output_tokens);
+  histogram("vllm:request_max_num_generation_tokens",
+            "Tokens of the longest answer to one request.", all.longest_output_tokens);
+  histogram("vllm:request_params_n", "Answers asked for.", all.choices);
+  histogram("vllm:request_params_max_tokens", "The most tokens an answer may have.",
+            all.output_tokens_max);
+  histogram("pelton_token_delivery_seconds",
+            "From the engine's token to where the kernel has taken its bytes.", all.delivery_s);
 }
 
 void write_server(PrometheusText& text, const Server& server) {

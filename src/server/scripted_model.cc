@@ -18,6 +18,9 @@ constexpr int64_t kContextDefault = 8192;
 constexpr int64_t kContextMax = 1 << 20;
 constexpr int64_t kStepMsMax = 60'000;
 constexpr int64_t kTimesMax = 100'000;
+constexpr int64_t kSeatsDefault = 8;
+constexpr int64_t kSeatsMax = 4096;
+constexpr int64_t kCachedTokensMax = int64_t{1} << 26;  // context * seats
 constexpr size_t kAnswerTokensMax = 1'000'000;
 
 struct Rule {
@@ -31,11 +34,17 @@ class Script {
   Script(std::vector<Rule> rules, const tokenizer::Tokenizer& tokenizer)
       : rules_(std::move(rules)), tokenizer_(tokenizer) {}
 
-  TokenId next_token(const engine::ModelledExecutor::Seen& seen) const {
+  TokenId next_token(const engine::ModelledExecutor::Seen& seen) {
     const auto prompt_count = static_cast<size_t>(seen.prompt_count);
-    const std::vector<TokenId>& answer = answer_to(seen.full.first(prompt_count));
+    if (seats_.size() <= static_cast<size_t>(seen.seat)) {
+      seats_.resize(static_cast<size_t>(seen.seat) + 1);
+    }
+    Seated& seated = seats_[static_cast<size_t>(seen.seat)];
+    if (seated.answer == nullptr || seated.arrival != seen.arrival) {
+      seated = {.arrival = seen.arrival, .answer = &answer_to(seen.full.first(prompt_count))};
+    }
     const size_t at = seen.full.size() - prompt_count;
-    return answer[std::min(at, answer.size() - 1)];
+    return (*seated.answer)[std::min(at, seated.answer->size() - 1)];
   }
 
  private:
@@ -54,8 +63,15 @@ class Script {
     return best->answer;
   }
 
+  // Who sits there, and what answers them: looked up once.
+  struct Seated {
+    int64_t arrival = 0;
+    const std::vector<TokenId>* answer = nullptr;
+  };
+
   const std::vector<Rule> rules_;
   const tokenizer::Tokenizer& tokenizer_;
+  std::vector<Seated> seats_;
 };
 
 Error bad_script(const std::string& file_name, std::string_view field, std::string_view what) {
@@ -152,16 +168,24 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
   TRY_ASSIGN(int64_t context,
              read_integer(json, "context", kContextDefault, kContextMax, file_name));
   context = std::max<int64_t>(context, 16);
+  TRY_ASSIGN(int64_t seats, read_integer(json, "seats", kSeatsDefault, kSeatsMax, file_name));
+  seats = std::max<int64_t>(seats, 1);
+  if (context * seats > kCachedTokensMax) {
+    return bad_script(file_name, "seats",
+                      fmt::format("times 'context' must be at most {}", kCachedTokensMax));
+  }
 
   engine::ModelledExecutor::Options options;
-  options.capacity.sequences_max = 8;
+  options.checks = false;  // it is another's server that is being tried
+  options.capacity.sequences_max = static_cast<int>(seats);
+  options.capacity.batch_tokens_max = static_cast<int>(std::max<int64_t>(512, 2 * seats));
   options.capacity.context_tokens_max = static_cast<int>(context);
   // Room for every seat to be full at once: a script never waits for blocks.
   const int blocks = static_cast<int>(context / options.capacity.block_tokens + 1) *
                      options.capacity.sequences_max;
   options.capacity.full_block_count = blocks;
   options.capacity.window_block_count = blocks;
-  const auto script = std::make_shared<const Script>(std::move(rules), tokenizer);
+  const auto script = std::make_shared<Script>(std::move(rules), tokenizer);
   options.next_token = [script](const engine::ModelledExecutor::Seen& seen) {
     return script->next_token(seen);
   };

@@ -1,7 +1,7 @@
 // A model that answers by the book: for tests of real clients and for trying the server without
 // weights (`pelton serve MODEL --executor modelled:FILE`). The file is JSON:
 //
-//   {"step_ms": 0, "context": 4096,
+//   {"step_ms": 0, "context": 4096, "seats": 8,
 //    "rules": [{"when": "weather", "then": "<|channel|>final<|message|>Sunny.<|return|>"},
 //              {"when": "count", "then": ["<|channel|>final<|message|>",
 //                                         {"text": "one more ", "times": 500}]}]}

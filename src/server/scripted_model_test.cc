@@ -46,7 +46,9 @@ TEST(ScriptedModel, TheWordsThatStandLastAnswer) {
                    {"when":"","then":"0<|call|>"}]})",
       "s.json", tokenizer, clock);
   ASSERT_TRUE(options.ok());
+  int64_t arrival = 0;
   const auto answer = [&](std::string_view prompt) {
+    ++arrival;
     std::vector<TokenId> tokens = tokenizer.encode(prompt);
     const auto prompt_count = static_cast<int>(tokens.size());
     const request::SamplingParams sampling;
@@ -55,7 +57,9 @@ TEST(ScriptedModel, TheWordsThatStandLastAnswer) {
                                             .window = tokens,
                                             .prompt_count = prompt_count,
                                             .sampling = sampling,
-                                            .banned = {}}));
+                                            .banned = {},
+                                            .seat = 3,
+                                            .arrival = arrival}));
     }
     return tokenizer.decode(std::span(tokens).subspan(static_cast<size_t>(prompt_count)));
   };

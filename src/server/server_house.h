@@ -99,6 +99,7 @@ class ServerHouse {
                                                      const Options& options) {
     auto made = scripted_executor(script, "script.json", tokenizer_, clock_);
     EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().message);
+    made->checks = true;
     options.executor(*made);
     return std::move(made).value();
   }

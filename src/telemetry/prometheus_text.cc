@@ -53,10 +53,14 @@ void PrometheusText::sample(const Labels& labels, double value) {
 }
 
 void PrometheusText::histogram(const Labels& labels, const Histogram& histogram) {
-  const Histogram::Reading reading = histogram.read();
+  this->histogram(labels, histogram.bounds(), histogram.read());
+}
+
+void PrometheusText::histogram(const Labels& labels, const std::vector<double>& bounds,
+                               const Histogram::Reading& reading) {
   for (size_t i = 0; i < reading.up_to.size(); ++i) {
     const bool all = i + 1 == reading.up_to.size();
-    const std::string bound = all ? "+Inf" : number(histogram.bounds()[i]);
+    const std::string bound = all ? "+Inf" : number(bounds[i]);
     const Label last{.name = "le", .value = bound};
     line("_bucket", labels, &last, static_cast<double>(reading.up_to[i]));
   }

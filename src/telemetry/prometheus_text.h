@@ -31,6 +31,9 @@ class PrometheusText {
   // Of the family begun last.
   void sample(const Labels& labels, double value);
   void histogram(const Labels& labels, const Histogram& histogram);
+  // Counted elsewhere: `reading` by `bounds`.
+  void histogram(const Labels& labels, const std::vector<double>& bounds,
+                 const Histogram::Reading& reading);
 
   // A family of one sample.
   void counter(std::string_view name, std::string_view help, double value);

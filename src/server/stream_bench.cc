@@ -1,0 +1,342 @@
+// What a streamed token costs the server, from the engine's step to the kernel: processor time of
+// this process, whose clients are another one. The model is the scripted one, so hardly anything
+// but the doors is measured.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "chat/tiny_tokenizer.h"
+#include "engine/engine.h"
+#include "engine/modelled_executor.h"
+#include "net/http_server.h"
+#include "server/scripted_model.h"
+#include "server/server.h"
+
+namespace pelton::server {
+namespace {
+
+struct Load {
+  int32_t port = 0;  // 0: leave
+  int32_t streams = 0;
+  int32_t tokens = 0;   // of each
+  int32_t pace_us = 0;  // between the beginnings of two
+};
+
+// ---- the other process: reads streams as fast as they come, and counts events
+
+int connect_to(int port) {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  CHECK(::connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  return descriptor;
+}
+
+int64_t count_of(std::string_view bytes, std::string_view word) {
+  int64_t count = 0;
+  for (size_t at = bytes.find(word); at != std::string_view::npos; at = bytes.find(word, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+// Events that have content; a word cut in two by a read is seen too.
+int64_t read_streams(const Load& load) {
+  constexpr std::string_view kContent = "\"delta\":{\"content\":";
+  constexpr std::string_view kDone = "[DONE]";
+  struct Stream {
+    int descriptor = -1;
+    std::string tail;
+    int64_t events = 0;
+  };
+  const std::string body = fmt::format(
+      R"({{"stream":true,"max_tokens":{},"messages":[{{"role":"user","content":"go"}}]}})",
+      load.tokens);
+  const std::string request = fmt::format(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+      "Content-Length: {}\r\n\r\n{}",
+      body.size(), body);
+  const int epoll = ::epoll_create1(0);
+  std::vector<Stream> streams(static_cast<size_t>(load.streams));
+  for (size_t i = 0; i < streams.size(); ++i) {
+    streams[i].descriptor = connect_to(load.port);
+    CHECK(::write(streams[i].descriptor, request.data(), request.size()) ==
+          static_cast<ssize_t>(request.size()));
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = i}};
+    CHECK(::epoll_ctl(epoll, EPOLL_CTL_ADD, streams[i].descriptor, &event) == 0);
+    if (load.pace_us > 0) ::usleep(static_cast<useconds_t>(load.pace_us));
+  }
+  std::vector<char> buffer(size_t{1} << 18);
+  int64_t events = 0;
+  for (size_t open = streams.size(); open > 0;) {
+    epoll_event ready[256];
+    const int count = ::epoll_wait(epoll, ready, 256, 60'000);
+    CHECK(count > 0, "a stream stands still");
+    for (int i = 0; i < count; ++i) {
+      Stream& stream = streams[ready[i].data.u64];
+      const ssize_t bytes = ::read(stream.descriptor, buffer.data(), buffer.size());
+      CHECK(bytes > 0, "a stream broke off");
+      const std::string text = stream.tail.append(buffer.data(), static_cast<size_t>(bytes));
+      events += count_of(text, kContent);
+      const bool done = text.find(kDone) != std::string::npos;
+      const size_t kept = std::min(text.size(), kContent.size() - 1);
+      stream.tail = text.substr(text.size() - kept);
+      if (!done) continue;
+      ::close(stream.descriptor);
+      --open;
+    }
+  }
+  ::close(epoll);
+  return events;
+}
+
+[[noreturn]] void be_the_client(int orders, int results) {
+  Load load;
+  while (::read(orders, &load, sizeof load) == sizeof load && load.port != 0) {
+    const int64_t events = read_streams(load);
+    if (::write(results, &events, sizeof events) != sizeof events) break;
+  }
+  std::_Exit(0);
+}
+
+class Client {
+ public:
+  Client() {  // before this process has any threads
+    int orders[2];
+    int results[2];
+    CHECK(::pipe(orders) == 0 && ::pipe(results) == 0);
+    std::fflush(nullptr);
+    process_ = ::fork();
+    CHECK(process_ >= 0);
+    if (process_ == 0) {
+      ::close(orders[1]);
+      ::close(results[0]);
+      be_the_client(orders[0], results[1]);
+    }
+    ::close(orders[0]);
+    ::close(results[1]);
+    orders_ = orders[1];
+    results_ = results[0];
+  }
+  ~Client() {
+    ::close(orders_);
+    ::close(results_);
+    ::waitpid(process_, nullptr, 0);
+  }
+
+  int64_t events_of(const Load& load) {
+    CHECK(::write(orders_, &load, sizeof load) == sizeof load);
+    int64_t events = 0;
+    CHECK(::read(results_, &events, sizeof events) == sizeof events, "the client has failed");
+    return events;
+  }
+
+ private:
+  pid_t process_ = 0;
+  int orders_ = -1;
+  int results_ = -1;
+};
+
+// ---- this process
+
+// An engine with its model and its server.
+class Rank {
+ public:
+  struct Options {
+    int seats = 1;
+    int step_ms = 0;
+  };
+
+  Rank(const Options& options, const tokenizer::Tokenizer& tokenizer, const base::Clock& clock,
+       base::Log& log)
+      : executor_(script(options, tokenizer, clock)),
+        engine_({}, executor_, clock, log),
+        model_{.id = "tiny",
+               .aliases = {},
+               .created = 1'700'000'000,
+               .context_max = kContext,
+               .vocab_size = tokenizer.vocab_size(),
+               .tokenizer = tokenizer,
+               .harmony = chat::HarmonyTokens::find(tokenizer).value(),
+               .stop_tokens = {},
+               .engine = engine_,
+               .sampling = {},
+               .reasoning_field = "reasoning_content",
+               .current_date = "2025-06-28"},
+        server_({}, clock, log) {
+    server_.serve(model_);
+  }
+
+  Server& server() { return server_; }
+
+ private:
+  static constexpr int kContext = 16'384;
+
+  static engine::ModelledExecutor::Options script(const Options& options,
+                                                  const tokenizer::Tokenizer& tokenizer,
+                                                  const base::Clock& clock) {
+    const std::string script = fmt::format(
+        R"({{"context": {}, "seats": {}, "step_ms": {}, "rules": [{{"when": "", "then":
+            ["<|channel|>final<|message|>", {{"text": "word", "times": 4000}}]}}]}})",
+        kContext, options.seats, options.step_ms);
+    return scripted_executor(script, "script.json", tokenizer, clock).value();
+  }
+
+  engine::ModelledExecutor executor_;
+  engine::Engine engine_;
+  ServedModel model_;
+  Server server_;
+};
+
+// Several ranks behind one door; each gets its streams one after the other.
+class House {
+ public:
+  struct Options {
+    int streams = 1;
+    int step_ms = 0;
+    int net_threads = 1;
+    int ranks = 1;
+  };
+
+  explicit House(const Options& options)
+      : streams_each_(static_cast<size_t>(options.streams / options.ranks)),
+        http_(
+            {.address = "127.0.0.1", .port = 0, .threads = options.net_threads},
+            [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+              Rank& rank = *ranks_[next_.fetch_add(1) / streams_each_ % ranks_.size()];
+              rank.server().handle(std::move(request), std::move(exchange));
+            },
+            log_) {
+    for (int i = 0; i < options.ranks; ++i) {
+      ranks_.push_back(std::make_unique<Rank>(
+          Rank::Options{.seats = options.streams / options.ranks, .step_ms = options.step_ms},
+          tokenizer_, clock_, log_));
+    }
+    CHECK(http_.start().ok());
+  }
+  ~House() { http_.stop(std::chrono::milliseconds(0)); }
+
+  int port() const { return http_.port(); }
+
+  // How many deliveries took at most so long, and how many there were.
+  std::pair<double, double> deliveries_within(double seconds) const {
+    double within = 0;
+    double all = 0;
+    for (const std::unique_ptr<Rank>& rank : ranks_) {
+      const telemetry::Histogram& delivery = rank->server().meter().histograms().delivery_s;
+      const auto& bounds = delivery.bounds();
+      const telemetry::Histogram::Reading read = delivery.read();
+      const auto bound = std::find(bounds.begin(), bounds.end(), seconds) - bounds.begin();
+      within += static_cast<double>(read.up_to.at(static_cast<size_t>(bound)));
+      all += static_cast<double>(read.count());
+    }
+    return {within, all};
+  }
+
+ private:
+  const size_t streams_each_;
+  const base::SystemClock clock_;
+  base::Log log_{clock_, {.level = base::LogLevel::kWarning}};
+  const tokenizer::Tokenizer tokenizer_ = chat::tiny_tokenizer();
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::atomic<size_t> next_{0};
+  net::HttpServer http_;
+};
+
+double cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// As fast as it goes: events that carry one token each, by processor second.
+void BM_StreamedTokens(benchmark::State& state) {
+  const auto streams = static_cast<int>(state.range(0));
+  const auto tokens = static_cast<int>(state.range(1));
+  Client client;
+  House house({.streams = streams});
+  int64_t events = 0;
+  int64_t most = 0;
+  double spent = 0;
+  for (auto _ : state) {
+    const double before = cpu_seconds();
+    const int64_t came =
+        client.events_of({.port = house.port(), .streams = streams, .tokens = tokens});
+    spent += cpu_seconds() - before;
+    events += came;
+    // The first three tokens say which message it is.
+    most += int64_t{streams} * (tokens - 3);
+    CHECK(came <= most, "more events than tokens");
+  }
+  state.counters["events"] = static_cast<double>(events);
+  // Tokens that came in one event with others, because the client was far behind.
+  state.counters["merged"] = static_cast<double>(most - events) / static_cast<double>(most);
+  state.counters["events/cpu_s"] = static_cast<double>(events) / spent;
+}
+BENCHMARK(BM_StreamedTokens)
+    ->ArgNames({"streams", "tokens"})
+    ->Args({1, 4000})
+    ->Args({16, 4000})
+    ->Args({64, 2000})
+    ->Args({500, 400})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+// At people's reading speed: how long a token takes from the engine to the kernel. One rank gives
+// all its streams their tokens at the same moment, so that the last waits for the others' writes;
+// several do not.
+void BM_Delivery(benchmark::State& state) {
+  const auto streams = static_cast<int>(state.range(0));
+  // A run that is only to show that it runs is over in a second.
+  const int tokens = std::getenv("PELTON_FULL") == nullptr ? 15 : 300;
+  Client client;
+  House house({.streams = streams,
+               .step_ms = 50,
+               .net_threads = static_cast<int>(state.range(1)),
+               .ranks = static_cast<int>(state.range(2))});
+  double spent = 0;
+  for (auto _ : state) {
+    const double before = cpu_seconds();
+    client.events_of({.port = house.port(), .streams = streams, .tokens = tokens, .pace_us = 100});
+    spent += cpu_seconds() - before;
+  }
+  const double all = house.deliveries_within(1).second;
+  state.counters["deliveries"] = all;
+  state.counters["cpu_us/delivery"] = spent / all * 1e6;
+  for (const auto& [name, seconds] : {std::pair("<0.2ms", .0002), std::pair("<0.5ms", .0005),
+                                      std::pair("<1ms", .001), std::pair("<2ms", .002)}) {
+    state.counters[name] = house.deliveries_within(seconds).first / all;
+  }
+}
+BENCHMARK(BM_Delivery)
+    ->ArgNames({"streams", "threads", "ranks"})
+    ->Args({500, 1, 1})
+    ->Args({500, 2, 1})
+    ->Args({500, 1, 25})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+}  // namespace
+}  // namespace pelton::server
