@@ -1,0 +1,52 @@
+#include "grammar/grammar.h"
+
+#include "grammar/json_tables.h"
+
+namespace pelton::grammar {
+
+Grammar::Grammar(Kind kind) : kind_(kind) {}
+Grammar::~Grammar() = default;
+
+Result<std::shared_ptr<const Grammar>> Grammar::from_dfa(ByteDfa dfa) {
+  if (dfa.is_empty()) return Error{ErrorCode::kInvalidArgument, "no text matches"};
+  RuleNetwork rules;
+  rules.states.resize(2);
+  rules.states[0].accepting = dfa.accepts(dfa.start());
+  rules.states[0].dfas.push_back({.dfa = 0, .to = 1});
+  rules.states[1].accepting = true;
+  rules.dfas.push_back(std::move(dfa));
+  rules.rule_starts = {0};
+  return from_rules(std::move(rules));
+}
+
+Result<std::shared_ptr<const Grammar>> Grammar::from_rules(RuleNetwork rules) {
+  if (rules.rule_starts.empty()) return Error{ErrorCode::kInvalidArgument, "no rule"};
+  std::shared_ptr<Grammar> grammar(new Grammar(Kind::kRules));
+  size_t bytes = rules.states.capacity() * sizeof(RuleNetwork::State);
+  for (const RuleNetwork::State& state : rules.states) {
+    bytes += state.bytes.capacity() * sizeof(RuleNetwork::ByteEdge) +
+             state.dfas.capacity() * sizeof(RuleNetwork::DfaEdge) +
+             state.calls.capacity() * sizeof(RuleNetwork::CallEdge);
+  }
+  for (const ByteDfa& dfa : rules.dfas) {
+    bytes += dfa.bytes_held();
+    std::vector<uint8_t>& final = grammar->final_.emplace_back(dfa.states(), 1);
+    for (DfaState state = 0; state < dfa.states(); ++state) {
+      for (uint32_t c = 0; c < dfa.class_count(); ++c) {
+        if (dfa.next_by_class(state, c) != kDeadState) final[state] = 0;
+      }
+    }
+  }
+  grammar->rules_ = std::move(rules);
+  grammar->bytes_held_ = bytes;
+  return std::shared_ptr<const Grammar>(std::move(grammar));
+}
+
+std::shared_ptr<const Grammar> Grammar::from_json_tables(std::unique_ptr<JsonTables> tables) {
+  std::shared_ptr<Grammar> grammar(new Grammar(Kind::kJson));
+  grammar->bytes_held_ = tables->bytes_held;
+  grammar->json_ = std::move(tables);
+  return grammar;
+}
+
+}  // namespace pelton::grammar

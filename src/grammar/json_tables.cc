@@ -1,0 +1,159 @@
+#include "grammar/json_tables.h"
+
+#include <algorithm>
+#include <deque>
+
+namespace pelton::grammar {
+namespace {
+
+uint64_t mixed(uint64_t hash, uint64_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15 + (hash << 6) + (hash >> 2);
+  hash *= 0xff51afd7ed558ccd;
+  return hash ^ (hash >> 32);
+}
+
+uint64_t content_of(const ByteDfa::ByteClasses& classes, const DfaTable& table,
+                    const std::vector<int32_t>& labels) {
+  uint64_t hash = mixed(table.start, table.letter_count);
+  for (const uint8_t c : classes) hash = mixed(hash, c);
+  for (const DfaState state : table.next) hash = mixed(hash, state);
+  for (const uint8_t accepting : table.accepting) hash = mixed(hash, accepting);
+  for (const int32_t label : labels) hash = mixed(hash, static_cast<uint32_t>(label));
+  return hash | 1;
+}
+
+// Whether every way to spell one character leads on from `state`.
+bool takes_any_char(const StringDfa& dfa, DfaState state) {
+  const auto all = [&](DfaState from, int low, int high, const auto& then) {
+    for (int byte = low; byte <= high; ++byte) {
+      const DfaState to = dfa.next(from, static_cast<uint8_t>(byte));
+      if (to == kDeadState || !then(to)) return false;
+    }
+    return true;
+  };
+  const auto end = [](DfaState) { return true; };
+  const auto one = [&](DfaState s) { return all(s, 0x80, 0xBF, end); };
+  const auto two = [&](DfaState s) { return all(s, 0x80, 0xBF, one); };
+  const auto after = [&](int lead, int low, int high, const auto& then) {
+    const DfaState to = dfa.next(state, static_cast<uint8_t>(lead));
+    return to != kDeadState && all(to, low, high, then);
+  };
+  return all(state, 0x00, 0x7F, end) && all(state, 0xC2, 0xDF, one) &&
+         after(0xE0, 0xA0, 0xBF, one) && all(state, 0xE1, 0xEC, two) &&
+         after(0xED, 0x80, 0x9F, one) && all(state, 0xEE, 0xEF, two) &&
+         after(0xF0, 0x90, 0xBF, two) && after(0xF4, 0x80, 0x8F, two);
+}
+
+}  // namespace
+
+StringDfa::StringDfa(const ByteDfa& automaton)
+    : class_of(automaton.byte_classes()), table(automaton.table()) {
+  measure();
+}
+
+StringDfa::StringDfa(const ByteDfa::ByteClasses& classes, DfaTable automaton,
+                     std::vector<int32_t> labels)
+    : class_of(classes), table(std::move(automaton)), label(std::move(labels)) {
+  measure();
+}
+
+void StringDfa::measure() {
+  content = content_of(class_of, table, label);
+  const uint32_t states = table.state_count();
+  // A character is counted at its first byte. A column may stand for first and later bytes at once
+  // only where it is all the same: there the smaller weight may be taken, which is right for "at
+  // least".
+  std::vector<uint32_t> weight(table.letter_count, 1);
+  for (int byte = 0x80; byte < 0xC0; ++byte) weight[class_of[static_cast<size_t>(byte)]] = 0;
+  struct Edge {
+    DfaState from;
+    uint32_t weight;
+  };
+  std::vector<uint32_t> begin(states + 1, 0);
+  for (size_t i = 0; i < table.next.size(); ++i) begin[table.next[i]]++;
+  uint32_t total = 0;
+  for (uint32_t& b : begin) {
+    const uint32_t count = b;
+    b = total;
+    total += count;
+  }
+  std::vector<Edge> into(total);
+  std::vector<uint32_t> fill(begin.begin(), begin.end() - 1);
+  for (DfaState state = 0; state < states; ++state) {
+    for (uint32_t letter = 0; letter < table.letter_count; ++letter) {
+      into[fill[table.at(state, letter)]++] = {.from = state, .weight = weight[letter]};
+    }
+  }
+  constexpr uint32_t kFar = 0x7fff'ffff;
+  chars_to_end.assign(states, kFar);
+  std::deque<DfaState> queue;
+  for (DfaState state = 1; state < states; ++state) {
+    if (!accepts(state)) continue;
+    chars_to_end[state] = 0;
+    queue.push_back(state);
+  }
+  while (!queue.empty()) {
+    const DfaState state = queue.front();
+    queue.pop_front();
+    for (uint32_t i = begin[state]; i < begin[state + 1]; ++i) {
+      const uint32_t chars = chars_to_end[state] + into[i].weight;
+      if (into[i].from == kDeadState || chars >= chars_to_end[into[i].from]) continue;
+      chars_to_end[into[i].from] = chars;
+      if (into[i].weight == 0) {
+        queue.push_front(into[i].from);
+      } else {
+        queue.push_back(into[i].from);
+      }
+    }
+  }
+  chars_to_end_max = 0;
+  for (DfaState state = 1; state < states; ++state) {
+    if (chars_to_end[state] < kFar)
+      chars_to_end_max = std::max(chars_to_end_max, chars_to_end[state]);
+  }
+  any_char.assign(states, 0);
+  for (DfaState state = 1; state < states; ++state) any_char[state] = takes_any_char(*this, state);
+}
+
+size_t StringDfa::bytes_held() const {
+  return sizeof(*this) + table.next.capacity() * 4 + table.accepting.capacity() +
+         label.capacity() * 4 + chars_to_end.capacity() * 4 + any_char.capacity();
+}
+
+NumberDfa::NumberDfa(ByteDfa automaton)
+    : dfa(std::move(automaton)), content(content_of(dfa.byte_classes(), dfa.table(), {})) {}
+
+size_t ObjectSpec::bytes_held() const {
+  size_t bytes = sizeof(*this) + trie.capacity() * sizeof(KeyTrieNode);
+  for (const Property& property : properties) {
+    bytes += sizeof(property) + property.key.capacity() + property.needs.capacity() * 4 +
+             property.choices.capacity() * sizeof(Choice);
+  }
+  return bytes;
+}
+
+void build_key_trie(ObjectSpec& object) {
+  std::vector<KeyTrieNode>& trie = object.trie;
+  trie.clear();
+  trie.push_back({.key_end = static_cast<uint32_t>(object.properties.size())});
+  std::vector<uint32_t> depth = {0};
+  // Children of a node are made at once, so they lie side by side.
+  for (uint32_t node = 0; node < trie.size(); ++node) {
+    uint32_t key = trie[node].key_begin;
+    const uint32_t end = trie[node].key_end;
+    const uint32_t at = depth[node];
+    const auto text = [&](uint32_t i) -> const std::string& { return object.properties[i].key; };
+    if (key < end && text(key).size() == at) trie[node].key = key++;
+    trie[node].child_begin = static_cast<uint32_t>(trie.size());
+    while (key < end) {
+      const char byte = text(key)[at];
+      const uint32_t begin = key;
+      while (key < end && text(key)[at] == byte) ++key;
+      trie.push_back({.byte = static_cast<uint8_t>(byte), .key_begin = begin, .key_end = key});
+      depth.push_back(at + 1);
+    }
+    trie[node].child_count = static_cast<uint16_t>(trie.size() - trie[node].child_begin);
+  }
+}
+
+}  // namespace pelton::grammar

@@ -1,0 +1,319 @@
+#include "grammar/machine.h"
+
+#include <algorithm>
+
+namespace pelton::grammar {
+namespace {
+
+constexpr uint64_t kPrime = 0x9e3779b97f4a7c15;
+
+bool same_but_parents(const Frame& a, const Frame& b) {
+  return a.kind == b.kind && a.spec == b.spec && a.state == b.state && a.phase == b.phase &&
+         a.count == b.count && a.aux == b.aux && a.aux2 == b.aux2 && a.bits == b.bits &&
+         a.spaces == b.spaces && a.watched == b.watched && a.extras == b.extras &&
+         a.missing == b.missing && a.hash == b.hash;
+}
+
+}  // namespace
+
+Machine::Machine(const Grammar& grammar) : grammar_(grammar) {
+  if (grammar.kind() == Grammar::Kind::kJson) {
+    json_ = &grammar.json();
+  } else {
+    rules_ = &grammar.rules();
+  }
+}
+
+void Machine::start() {
+  frames_.clear();
+  links_.clear();
+  words_.clear();
+  tops_.clear();
+  overflowed_ = false;
+  push({.kind = FrameKind::kRoot});
+  if (json_ != nullptr) {
+    // No whitespace before the text.
+    push_top({.kind = FrameKind::kValue, .spaces = 0xff, .spec = json_->root}, tops_, 0);
+  } else {
+    enter_rule(rules_->rule_starts[0], 0, tops_, 0);
+  }
+}
+
+void Machine::load(const Position& position) {
+  frames_ = position.frames;
+  links_ = position.links;
+  words_ = position.words;
+  tops_ = position.tops;
+  overflowed_ = false;
+}
+
+void Machine::take_back(const Mark& mark) {
+  frames_.resize(mark.frames);
+  links_.resize(mark.links);
+  words_.resize(mark.words);
+}
+
+uint32_t Machine::push(const Frame& frame) {
+  frames_.push_back(frame);
+  return static_cast<uint32_t>(frames_.size() - 1);
+}
+
+void Machine::push_top(Frame frame, std::vector<uint32_t>& out, size_t out_begin) {
+  // A key looks into its object, so it keeps it to itself.
+  if (frame.kind != FrameKind::kKey) {
+    for (size_t i = out_begin; i < out.size(); ++i) {
+      if (same_but_parents(frames_[out[i]], frame)) return join(out[i], frame);
+    }
+  }
+  if (out.size() - out_begin >= kTopsMax || frames_.size() >= kFramesMax) {
+    overflowed_ = true;
+    return;
+  }
+  out.push_back(push(frame));
+}
+
+// One frame with the parents of both: a new one, so that frames stay younger than their parents.
+void Machine::join(uint32_t& top, const Frame& frame) {
+  if (frames_[top].parent == frame.parent) return;
+  std::vector<uint32_t> parents;
+  for_parents(frames_[top], [&](uint32_t parent) { parents.push_back(parent); });
+  const size_t before = parents.size();
+  for_parents(frame, [&](uint32_t parent) {
+    if (std::find(parents.begin(), parents.end(), parent) == parents.end()) {
+      parents.push_back(parent);
+    }
+  });
+  if (parents.size() == before) return;
+  const uint32_t place = static_cast<uint32_t>(links_.size());
+  links_.push_back(static_cast<uint32_t>(parents.size()));
+  links_.insert(links_.end(), parents.begin(), parents.end());
+  Frame joined = frame;
+  joined.parent = place | kManyParents;
+  top = push(joined);
+}
+
+void Machine::step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
+                   size_t out_begin) {
+  for (size_t i = 0; i < tops.size(); ++i) {
+    const uint32_t top = tops[i];
+    const Frame from = frames_[top];  // a copy: frames_ may grow
+    switch (from.kind) {
+      case FrameKind::kValue:
+        if (!skip_space(top, byte, out, out_begin)) step_value(from, byte, out, out_begin);
+        break;
+      case FrameKind::kString:
+        step_string(from, byte, out, out_begin);
+        break;
+      case FrameKind::kNumber:
+        step_number(top, byte, out, out_begin);
+        break;
+      case FrameKind::kLiteral:
+        step_literal(from, top, byte, out, out_begin);
+        break;
+      case FrameKind::kObject:
+        step_object(top, byte, out, out_begin);
+        break;
+      case FrameKind::kKey:
+        step_key(from, byte, out, out_begin);
+        break;
+      case FrameKind::kArray:
+        step_array(top, byte, out, out_begin);
+        break;
+      case FrameKind::kRule:
+        step_rule(from, byte, out, out_begin);
+        break;
+      case FrameKind::kLexeme:
+        step_lexeme(from, byte, out, out_begin);
+        break;
+      default:
+        break;
+    }
+  }
+  if (overflowed_) out.resize(out_begin);
+}
+
+bool Machine::skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin) {
+  if (!is_json_space(byte)) return false;
+  Frame frame = frames_[top];
+  if (frame.spaces >= json_->whitespace_max) return true;
+  ++frame.spaces;
+  push_top(frame, out, out_begin);
+  return true;
+}
+
+void Machine::resume_parents(uint32_t top, uint64_t hash, std::vector<uint32_t>& out,
+                             size_t out_begin) {
+  const Frame frame = frames_[top];
+  if ((frame.parent & kManyParents) == 0) return resume(frame.parent, hash, out, out_begin);
+  std::vector<uint32_t> parents;
+  for_parents(frame, [&](uint32_t parent) { parents.push_back(parent); });
+  for (const uint32_t parent : parents) resume(parent, hash, out, out_begin);
+}
+
+void Machine::resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out, size_t out_begin) {
+  Frame frame = frames_[parent];
+  switch (frame.kind) {
+    case FrameKind::kRoot:
+      push_top({.parent = parent, .kind = FrameKind::kDone}, out, out_begin);
+      return;
+    case FrameKind::kProbe:
+      push_top({.parent = parent, .kind = FrameKind::kExit}, out, out_begin);
+      return;
+    case FrameKind::kCall: {
+      const uint32_t state = frame.spec;
+      if ((frame.parent & kManyParents) == 0) {
+        enter_rule(state, frame.parent, out, out_begin);
+      } else {
+        std::vector<uint32_t> parents;
+        for_parents(frame, [&](uint32_t p) { parents.push_back(p); });
+        for (const uint32_t p : parents) enter_rule(state, p, out, out_begin);
+      }
+      return;
+    }
+    case FrameKind::kObject:
+      // Members may come in any order: their sum is the object.
+      if (frame.watched != 0) {
+        uint64_t member = (hash ^ frame.aux2) * kPrime;
+        member ^= member >> 29;
+        frame.hash += member * kPrime;
+      }
+      ++frame.count;
+      frame.phase = static_cast<uint8_t>(Phase::kAfter);
+      frame.spaces = 0;
+      frame.aux = 0;
+      frame.aux2 = 0;
+      push_top(frame, out, out_begin);
+      return;
+    case FrameKind::kArray: {
+      const ArraySpec& spec = json_->arrays[frame.spec];
+      if (spec.unique) {
+        if (was_there(frame.extras, hash)) return;
+        frame.extras = push({.parent = frame.extras, .kind = FrameKind::kMember, .hash = hash});
+      }
+      if (frame.watched != 0) frame.hash = (frame.hash ^ hash) * kPrime + (frame.hash >> 31);
+      for (size_t i = 0; i < spec.counters.size(); ++i) {
+        const uint64_t count = (frame.bits >> (16 * i)) & 0xffff;
+        if ((frame.aux >> i & 1) != 0 && count < 0xffff) frame.bits += uint64_t{1} << (16 * i);
+      }
+      ++frame.count;
+      frame.phase = static_cast<uint8_t>(Phase::kAfter);
+      frame.spaces = 0;
+      frame.aux = 0;
+      push_top(frame, out, out_begin);
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+bool Machine::was_there(uint32_t extras, uint64_t hash) const {
+  for (; extras != 0; extras = frames_[extras].parent) {
+    if (frames_[extras].hash == hash) return true;
+  }
+  return false;
+}
+
+bool Machine::can_end(uint32_t top) const {
+  const Frame& frame = frames_[top];
+  if (frame.kind == FrameKind::kDone) return true;
+  if (frame.kind != FrameKind::kNumber || !number_may_end(frame)) return false;
+  bool at_root = false;
+  for_parents(frame, [&](uint32_t parent) {
+    at_root = at_root || frames_[parent].kind == FrameKind::kRoot;
+  });
+  return at_root;
+}
+
+uint32_t Machine::probe(const Frame& frame) {
+  Frame copy = frame;
+  copy.parent = push({.kind = FrameKind::kProbe});
+  copy.hash = 0;
+  return push(copy);
+}
+
+bool Machine::stands_on_probe(const Frame& frame) const {
+  bool on_probe = false;
+  for_parents(frame, [&](uint32_t parent) {
+    on_probe = on_probe || frames_[parent].kind == FrameKind::kProbe;
+  });
+  return on_probe;
+}
+
+uint64_t Machine::shared_content(const Frame& frame) const {
+  if (json_ == nullptr) return 0;
+  if (frame.kind == FrameKind::kValue) return json_->values[frame.spec].content;
+  if (frame.kind == FrameKind::kNumber) return json_->values[frame.spec].number->content;
+  return 0;
+}
+
+uint64_t Machine::spaces_left(const Frame& frame) const {
+  if (frame.kind != FrameKind::kValue || frame.spaces >= json_->whitespace_max) return 0;
+  return json_->whitespace_max - frame.spaces;
+}
+
+uint32_t Machine::named_keys_only(uint32_t top) {
+  Frame copy = frames_[top];
+  copy.state = kDeadState;
+  return push(copy);
+}
+
+// Copies what the tops stand on, parents first, and gives it new numbers.
+Position Machine::position(std::span<const uint32_t> tops) const {
+  Position result;
+  std::vector<uint32_t> renamed(frames_.size(), 0);
+  std::vector<uint32_t> order;
+  std::vector<uint32_t> todo(tops.begin(), tops.end());
+  std::vector<uint8_t> met(frames_.size(), 0);
+  while (!todo.empty()) {
+    const uint32_t index = todo.back();
+    todo.pop_back();
+    if (met[index] != 0) continue;
+    met[index] = 1;
+    order.push_back(index);
+    const Frame& frame = frames_[index];
+    if (frame.kind == FrameKind::kRoot) continue;
+    if (frame.kind == FrameKind::kMember) {
+      if (frame.parent != 0) todo.push_back(frame.parent);
+      continue;
+    }
+    for_parents(frame, [&](uint32_t parent) { todo.push_back(parent); });
+    if (frame.extras != 0) todo.push_back(frame.extras);
+  }
+  // A frame is younger than what it stands on, so the old order will do. The root stays 0.
+  std::sort(order.begin(), order.end());
+  result.frames.reserve(order.size());
+  if (order.empty() || order[0] != 0) result.frames.push_back(frames_[0]);
+  for (const uint32_t index : order) {
+    renamed[index] = static_cast<uint32_t>(result.frames.size());
+    Frame frame = frames_[index];
+    if (frame.kind == FrameKind::kMember) {
+      if (frame.parent != 0) frame.parent = renamed[frame.parent];
+    } else if (frame.kind != FrameKind::kRoot) {
+      if (frame.extras != 0) frame.extras = renamed[frame.extras];
+      if ((frame.parent & kManyParents) == 0) {
+        frame.parent = frame.parent == 0 ? 0 : renamed[frame.parent];
+      } else {
+        const uint32_t place = frame.parent & ~kManyParents;
+        frame.parent = static_cast<uint32_t>(result.links.size()) | kManyParents;
+        result.links.push_back(links_[place]);
+        for (uint32_t i = 1; i <= links_[place]; ++i) {
+          const uint32_t parent = links_[place + i];
+          result.links.push_back(parent == 0 ? 0 : renamed[parent]);
+        }
+      }
+      if (frame.kind == FrameKind::kObject && object_of(frame).words() > 1) {
+        const size_t words = object_of(frame).words();
+        const uint64_t place = result.words.size();
+        result.words.insert(result.words.end(), words_.begin() + static_cast<long>(frame.bits),
+                            words_.begin() + static_cast<long>(frame.bits + words));
+        frame.bits = place;
+      }
+    }
+    result.frames.push_back(frame);
+  }
+  for (const uint32_t top : tops) result.tops.push_back(renamed[top]);
+  return result;
+}
+
+}  // namespace pelton::grammar

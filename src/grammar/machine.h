@@ -1,0 +1,196 @@
+// The pushdown machine that runs a Grammar over bytes. It follows all ways to read the text at
+// once: a graph of frames, in which ways that have the same future share it ("tops" are where
+// reading stands, parents are what is returned to). Frames never change; a step adds new ones, and
+// whoever walks a tree of texts takes them back by the mark. A Machine is scratch, owned by one
+// thread.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "grammar/grammar.h"
+#include "grammar/json_tables.h"
+
+namespace pelton::grammar {
+
+enum class FrameKind : uint8_t {
+  kRoot,   // below everything: when its child is done, so is the text
+  kDone,   // the text is complete
+  kExit,   // what stood on a probe is done (mask_cache.h)
+  kProbe,  // stands in for parents that are not known
+  kValue,  // a JSON value is about to begin
+  kString,
+  kNumber,
+  kLiteral,
+  kObject,
+  kKey,
+  kArray,
+  kRule,    // in a rule, at a state
+  kCall,    // a rule that waits for another, and goes on at its state
+  kLexeme,  // in a text of an automaton
+  kMember,  // not on the way: a link in a list of keys or items that were there
+};
+
+// What an object or an array waits for.
+enum class Phase : uint8_t { kOpened, kComma, kColon, kValue, kAfter };
+
+struct Frame {
+  uint32_t parent = 0;  // a frame; or, with kManyParents set, a place in the links
+  FrameKind kind = FrameKind::kRoot;
+  uint8_t phase = 0;    // Phase, or where in an escape
+  uint8_t spaces = 0;   // whitespace so far in this place
+  uint8_t watched = 0;  // stands in an array of unique items: what it is counts
+  uint32_t spec = 0;    // which value, string, object, array, rule state, automaton
+  uint32_t state = 0;   // of the automaton; an object's witnesses
+  uint32_t aux = 0;     // key trie node; what a key stood for; counters of an item; lexeme's target
+  uint32_t aux2 = 0;    // a \u escape so far; hash of the key
+  uint32_t extras = 0;  // the last of a list of kMember
+  uint32_t missing = 0;  // properties that must still come
+  uint64_t count = 0;    // characters, members, items
+  uint64_t bits = 0;     // properties that were there (inline, or a place in words); counters
+  uint64_t hash = 0;     // of the value so far
+};
+
+inline constexpr uint32_t kManyParents = 0x8000'0000;
+inline constexpr uint32_t kNoNode = 0xffff'ffff;
+
+// What following one text may cost. Past that it counts as wrong: closed, and in bounded time.
+inline constexpr size_t kTopsMax = 4096;
+inline constexpr size_t kFramesMax = 1 << 20;
+inline constexpr int kRuleDepthMax = 2000;
+
+// A place in a text, complete in itself: what a Matcher holds and forks. Immutable.
+struct Position {
+  std::vector<Frame> frames;
+  std::vector<uint32_t> links;  // [place] = count, then the parents
+  std::vector<uint64_t> words;
+  std::vector<uint32_t> tops;
+};
+
+inline bool is_json_space(uint8_t byte) {
+  return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+}
+
+class Machine {
+ public:
+  explicit Machine(const Grammar& grammar);
+
+  void start();  // at the beginning of a text
+  void load(const Position& position);
+  // What can be reached from `tops`, and nothing else.
+  Position position(std::span<const uint32_t> tops) const;
+
+  struct Mark {
+    size_t frames, links, words;
+  };
+  Mark mark() const { return {frames_.size(), links_.size(), words_.size()}; }
+  void take_back(const Mark& mark);
+
+  // Appends to `out` where `byte` leads from tops; nothing if nowhere. Frames that are alike become
+  // one, also with those that stand in `out` since `out_begin`.
+  void step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
+            size_t out_begin);
+  // What follows once the child of frame `top` (a value, a rule...) is done.
+  void resume_parents(uint32_t top, uint64_t hash, std::vector<uint32_t>& out, size_t out_begin);
+
+  // Whether the text may end with this top as it stands.
+  bool can_end(uint32_t top) const;
+  // Whether a number may end here (the byte after it says so, not its last).
+  bool number_may_end(const Frame& frame) const;
+
+  // A frame like `frame`, but on a probe instead of its parents.
+  uint32_t probe(const Frame& frame);
+  // As `top`, a key, but of the properties with a name alone, or of the other keys alone.
+  uint32_t named_keys_only(uint32_t top);
+  bool others_allowed(const Frame& key) const;
+  const StringDfa& other_keys(const Frame& key) const { return *object_of(key).others->dfa; }
+  bool stands_on_probe(const Frame& frame) const;
+  // The string that probes without a value of their own are of.
+  void set_probe_text(const StringSpec* text) { probe_text_ = text; }
+  const StringSpec& string_spec(const Frame& frame) const {
+    return frame.spec == kNoValue ? *probe_text_ : json_->values[frame.spec].strings[frame.aux];
+  }
+  // Not 0: frames with this content allow the same tokens in all grammars.
+  uint64_t shared_content(const Frame& frame) const;
+  uint64_t spaces_left(const Frame& frame) const;
+
+  const Frame& frame(uint32_t index) const { return frames_[index]; }
+  std::span<const uint32_t> tops() const { return tops_; }  // after start() or load()
+  const Grammar& grammar() const { return grammar_; }
+  // More ways at once than we follow: the text counts as wrong from here.
+  bool overflowed() const { return overflowed_; }
+
+ private:
+  enum class Text { kDead, kAlive, kClosed };
+  struct StringFeed;
+  struct KeyFeed;
+
+  void push_top(Frame frame, std::vector<uint32_t>& out, size_t out_begin);
+  void join(uint32_t& top, const Frame& frame);
+  uint32_t push(const Frame& frame);
+  template <typename F>
+  void for_parents(const Frame& frame, F&& visit) const {
+    if ((frame.parent & kManyParents) == 0) {
+      visit(frame.parent);
+      return;
+    }
+    const uint32_t place = frame.parent & ~kManyParents;
+    const uint32_t count = links_[place];
+    for (uint32_t i = 1; i <= count; ++i) visit(links_[place + i]);
+  }
+
+  void resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out, size_t out_begin);
+  void step_value(const Frame& from, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
+  void step_string(const Frame& from, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
+  void step_number(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
+  void step_literal(const Frame& from, uint32_t top, uint8_t byte, std::vector<uint32_t>& out,
+                    size_t out_begin);
+  void step_object(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
+  void step_key(const Frame& from, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
+  void step_array(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
+  void step_rule(const Frame& from, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
+  void step_lexeme(const Frame& from, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
+
+  template <typename Feed>
+  Text step_text(Frame& frame, uint8_t byte, const Feed& feed) const;
+  void number_digit(Frame& frame, uint8_t byte) const;
+
+  void open_object(const Frame& from, uint32_t object, std::vector<uint32_t>& out,
+                   size_t out_begin);
+  void open_items(const Frame& array, std::vector<uint32_t>& out, size_t out_begin);
+  void open_member(const Frame& object, const Choices& choices, std::vector<uint32_t>& out,
+                   size_t out_begin);
+  void open_key(uint32_t object_top, std::vector<uint32_t>& out, size_t out_begin);
+  void close_key(const Frame& key, std::vector<uint32_t>& out, size_t out_begin);
+
+  const ObjectSpec& object_of(const Frame& frame) const { return json_->objects[frame.spec]; }
+  uint64_t seen_word(const Frame& object, size_t word) const;
+  uint64_t needed_word(const Frame& object, const ObjectSpec& spec, size_t word) const;
+  uint64_t open_word(const Frame& object, const ObjectSpec& spec, size_t word) const;
+  void set_seen(Frame& object, const ObjectSpec& spec, uint32_t property);
+  bool only_required(const Frame& object, const ObjectSpec& spec) const;
+  bool any_open(const Frame& object, const ObjectSpec& spec, uint32_t begin, uint32_t end) const;
+  bool can_open_key(const Frame& object) const;
+  bool can_close_object(const Frame& object) const;
+  bool can_close_array(const Frame& array) const;
+  const Choices* item_choices(const ArraySpec& spec, uint64_t index) const;
+  bool was_there(uint32_t extras, uint64_t hash) const;
+  bool skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
+
+  void enter_rule(uint32_t state, uint32_t parent, std::vector<uint32_t>& out, size_t out_begin);
+
+  const Grammar& grammar_;
+  const JsonTables* json_ = nullptr;
+  const RuleNetwork* rules_ = nullptr;
+  std::vector<Frame> frames_;
+  std::vector<uint32_t> links_;
+  std::vector<uint64_t> words_;
+  std::vector<uint32_t> tops_;
+  const StringSpec* probe_text_ = nullptr;
+  int depth_ = 0;  // of enter_rule
+  bool overflowed_ = false;
+};
+
+}  // namespace pelton::grammar

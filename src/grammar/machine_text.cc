@@ -1,0 +1,313 @@
+// The machine inside the text of strings and keys: JSON's escapes around an automaton over what
+// they stand for. Both spellings of a character are taken, the raw one and the escape, but an
+// escape is begun only where some way to end it is allowed, so that a mask never leads into a dead
+// end.
+#include <string_view>
+
+#include "grammar/machine.h"
+
+namespace pelton::grammar {
+namespace {
+
+constexpr uint64_t kPrime = 0x9e3779b97f4a7c15;
+constexpr uint32_t kOtherKey = 0x8000'0000;
+
+// Where in an escape: "\", "\u", one, two, three digits; the same again for the low surrogate.
+enum Escape : uint8_t {
+  kPlain,
+  kBackslash,
+  kU,
+  kU1,
+  kU2,
+  kU3,
+  kLow,
+  kLowBackslash,
+  kLowU,
+  kLow1,
+  kLow2,
+  kLow3
+};
+
+int hex_value(uint8_t byte) {
+  if (byte >= '0' && byte <= '9') return byte - '0';
+  if (byte >= 'a' && byte <= 'f') return byte - 'a' + 10;
+  if (byte >= 'A' && byte <= 'F') return byte - 'A' + 10;
+  return -1;
+}
+
+// What the letter after a backslash stands for, or -1.
+int short_escape(uint8_t byte) {
+  switch (byte) {
+    case '"':
+      return '"';
+    case '\\':
+      return '\\';
+    case '/':
+      return '/';
+    case 'b':
+      return '\b';
+    case 'f':
+      return '\f';
+    case 'n':
+      return '\n';
+    case 'r':
+      return '\r';
+    case 't':
+      return '\t';
+    default:
+      return -1;
+  }
+}
+
+constexpr std::string_view kShortEscaped = "\"\\/\b\f\n\r\t";
+
+uint64_t add_to_hash(uint64_t hash, uint8_t byte) {
+  return (hash ^ byte) * kPrime + (hash >> 47);
+}
+
+template <typename Feed>
+bool feed_code_point(Frame& frame, uint32_t code, const Feed& feed) {
+  if (code < 0x80) return feed(frame, static_cast<uint8_t>(code));
+  if (code < 0x800) {
+    return feed(frame, static_cast<uint8_t>(0xC0 | code >> 6)) &&
+           feed(frame, static_cast<uint8_t>(0x80 | (code & 0x3F)));
+  }
+  if (code < 0x10000) {
+    return feed(frame, static_cast<uint8_t>(0xE0 | code >> 12)) &&
+           feed(frame, static_cast<uint8_t>(0x80 | (code >> 6 & 0x3F))) &&
+           feed(frame, static_cast<uint8_t>(0x80 | (code & 0x3F)));
+  }
+  return feed(frame, static_cast<uint8_t>(0xF0 | code >> 18)) &&
+         feed(frame, static_cast<uint8_t>(0x80 | (code >> 12 & 0x3F))) &&
+         feed(frame, static_cast<uint8_t>(0x80 | (code >> 6 & 0x3F))) &&
+         feed(frame, static_cast<uint8_t>(0x80 | (code & 0x3F)));
+}
+
+// Whether one of the control characters [first, first + count) may come next.
+template <typename Feed>
+bool takes_control(const Frame& frame, uint32_t first, uint32_t count, const Feed& feed) {
+  for (uint32_t code = first; code < first + count; ++code) {
+    Frame copy = frame;
+    if (feed(copy, static_cast<uint8_t>(code))) return true;
+  }
+  return false;
+}
+
+template <typename Feed>
+bool takes_escape(const Frame& frame, const Feed& feed) {
+  if (feed.any_char(frame) || takes_control(frame, 0, 32, feed)) return true;
+  for (const char c : kShortEscaped) {
+    Frame copy = frame;
+    if (feed(copy, static_cast<uint8_t>(c))) return true;
+  }
+  return false;
+}
+
+// The next hexadecimal digit of \uXXXX; frame.aux2 holds those before it.
+template <typename Feed>
+bool step_hex(Frame& frame, uint8_t byte, const Feed& feed) {
+  const int digit = hex_value(byte);
+  if (digit < 0) return false;
+  const bool any = feed.any_char(frame);
+  const uint32_t value = frame.aux2 << 4 | static_cast<uint32_t>(digit);
+  frame.aux2 = value;
+  switch (frame.phase) {
+    case kU:
+      frame.phase = kU1;
+      return any || value == 0;
+    case kU1:
+      frame.phase = kU2;
+      return any ? value < 0xDC || value > 0xDF : value == 0;  // no low surrogate comes first
+    case kU2:
+      frame.phase = kU3;
+      return any || (value <= 1 && takes_control(frame, value << 4, 16, feed));
+    case kU3:
+      if (any && value >= 0xD800 && value < 0xDC00) {
+        frame.phase = kLow;
+        return true;
+      }
+      if (!any && value >= 0x20) return false;
+      frame.phase = kPlain;
+      frame.aux2 = 0;
+      return feed_code_point(frame, value, feed);
+    case kLowU:
+      frame.phase = kLow1;
+      return digit == 0xD;
+    case kLow1:
+      frame.phase = kLow2;
+      return digit >= 0xC;
+    case kLow2:
+      frame.phase = kLow3;
+      return true;
+    default: {
+      // aux2 holds 16 bits of the high surrogate above those of the low one.
+      const uint32_t high = value >> 16 & 0x3FF;
+      frame.phase = kPlain;
+      frame.aux2 = 0;
+      return feed_code_point(frame, 0x10000 + (high << 10) + (value & 0x3FF), feed);
+    }
+  }
+}
+
+}  // namespace
+
+template <typename Feed>
+Machine::Text Machine::step_text(Frame& frame, uint8_t byte, const Feed& feed) const {
+  const auto alive = [](bool yes) { return yes ? Text::kAlive : Text::kDead; };
+  switch (frame.phase) {
+    case kPlain:
+      if (byte == '"') return Text::kClosed;
+      if (byte < 0x20) return Text::kDead;
+      if (byte != '\\') return alive(feed(frame, byte));
+      if (!takes_escape(frame, feed)) return Text::kDead;
+      frame.phase = kBackslash;
+      return Text::kAlive;
+    case kBackslash: {
+      if (byte == 'u') {
+        frame.phase = kU;
+        frame.aux2 = 0;
+        return alive(feed.any_char(frame) || takes_control(frame, 0, 32, feed));
+      }
+      const int code = short_escape(byte);
+      frame.phase = kPlain;
+      return alive(code >= 0 && feed(frame, static_cast<uint8_t>(code)));
+    }
+    case kLow:
+      frame.phase = kLowBackslash;
+      return alive(byte == '\\');
+    case kLowBackslash:
+      frame.phase = kLowU;
+      return alive(byte == 'u');
+    default:
+      return alive(step_hex(frame, byte, feed));
+  }
+}
+
+struct Machine::StringFeed {
+  const StringSpec& spec;
+
+  // The automaton and the length go on together: what is left of the length must do for the
+  // shortest way to an end.
+  bool operator()(Frame& frame, uint8_t byte) const {
+    const StringDfa& text = *spec.text;
+    const DfaState next = text.next(frame.state, byte);
+    if (next == kDeadState) return false;
+    if ((byte & 0xC0) != 0x80) ++frame.count;
+    if (frame.count + text.chars_to_end[next] > spec.chars_max) return false;
+    frame.state = next;
+    if (frame.watched != 0) frame.hash = add_to_hash(frame.hash, byte);
+    return true;
+  }
+  bool any_char(const Frame& frame) const {
+    return spec.text->any_char[frame.state] != 0 &&
+           (spec.chars_max == kNoBound ||
+            frame.count + 1 + spec.text->chars_to_end_max <= spec.chars_max);
+  }
+};
+
+void Machine::step_string(const Frame& from, uint8_t byte, std::vector<uint32_t>& out,
+                          size_t out_begin) {
+  Frame frame = from;
+  const StringSpec& spec = string_spec(frame);
+  switch (step_text(frame, byte, StringFeed{spec})) {
+    case Text::kDead:
+      return;
+    case Text::kAlive:
+      push_top(frame, out, out_begin);
+      return;
+    case Text::kClosed:
+      break;
+  }
+  if (!spec.text->accepts(frame.state) || frame.count < spec.chars_min) return;
+  const uint32_t top = push(frame);
+  resume_parents(top, (frame.hash + 1) * kPrime, out, out_begin);
+}
+
+// A key goes on while it is the beginning of a property that may still come, or of another key.
+struct Machine::KeyFeed {
+  const Machine& machine;
+  const Frame& object;
+  const ObjectSpec& spec;
+  bool others;
+
+  bool operator()(Frame& frame, uint8_t byte) const {
+    if (others && frame.state != kDeadState) {
+      frame.state = spec.others->dfa->next(frame.state, byte);
+    } else {
+      frame.state = kDeadState;
+    }
+    bool named = false;
+    if (frame.aux != kNoNode) {
+      const KeyTrieNode& node = spec.trie[frame.aux];
+      frame.aux = kNoNode;
+      for (uint32_t i = 0; i < node.child_count; ++i) {
+        const KeyTrieNode& child = spec.trie[node.child_begin + i];
+        if (child.byte != byte) continue;
+        frame.aux = node.child_begin + i;
+        named = machine.any_open(object, spec, child.key_begin, child.key_end);
+        break;
+      }
+    }
+    frame.hash = add_to_hash(frame.hash, byte);
+    return named || frame.state != kDeadState;
+  }
+  bool any_char(const Frame& frame) const {
+    return others && frame.state != kDeadState && spec.others->dfa->any_char[frame.state] != 0;
+  }
+};
+
+bool Machine::others_allowed(const Frame& key) const {
+  const ObjectSpec& spec = object_of(key);
+  return spec.others && key.state != kDeadState && !only_required(frames_[key.parent], spec);
+}
+
+void Machine::open_key(uint32_t object_top, std::vector<uint32_t>& out, size_t out_begin) {
+  const Frame& object = frames_[object_top];
+  const ObjectSpec& spec = object_of(object);
+  push_top({.parent = object_top,
+            .kind = FrameKind::kKey,
+            .spec = object.spec,
+            .state = spec.others ? spec.others->dfa->table.start : kDeadState},
+           out, out_begin);
+}
+
+void Machine::step_key(const Frame& from, uint8_t byte, std::vector<uint32_t>& out,
+                       size_t out_begin) {
+  Frame frame = from;
+  const ObjectSpec& spec = object_of(frame);
+  const KeyFeed feed{*this, frames_[frame.parent], spec, others_allowed(frame)};
+  switch (step_text(frame, byte, feed)) {
+    case Text::kDead:
+      return;
+    case Text::kAlive:
+      push_top(frame, out, out_begin);
+      return;
+    case Text::kClosed:
+      break;
+  }
+  close_key(frame, out, out_begin);
+}
+
+void Machine::close_key(const Frame& key, std::vector<uint32_t>& out, size_t out_begin) {
+  const ObjectSpec& spec = object_of(key);
+  Frame object = frames_[key.parent];
+  const uint32_t property = key.aux == kNoNode ? kNoValue : spec.trie[key.aux].key;
+  if (property != kNoValue) {
+    // A property's own name is never one of the other keys.
+    if ((open_word(object, spec, property / 64) >> (property % 64) & 1) == 0) return;
+    set_seen(object, spec, property);
+    object.aux = property;
+  } else {
+    if (!others_allowed(key) || !spec.others->dfa->accepts(key.state)) return;
+    if (was_there(object.extras, key.hash)) return;
+    object.extras = push({.parent = object.extras, .kind = FrameKind::kMember, .hash = key.hash});
+    const int32_t label = spec.others->dfa->label.empty() ? 0 : spec.others->dfa->label[key.state];
+    object.aux = kOtherKey | static_cast<uint32_t>(label);
+  }
+  object.aux2 = static_cast<uint32_t>(key.hash >> 32 ^ key.hash);
+  object.phase = static_cast<uint8_t>(Phase::kColon);
+  object.spaces = 0;
+  push_top(object, out, out_begin);
+}
+
+}  // namespace pelton::grammar

@@ -1,0 +1,351 @@
+#include "grammar/mask_filler.h"
+
+#include <algorithm>
+
+namespace pelton::grammar {
+namespace {
+
+void set_bit(std::span<uint64_t> mask, TokenId token) {
+  mask[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
+}
+
+bool is_closer(uint8_t byte) {
+  return byte == ',' || byte == '}' || byte == ']' || is_json_space(byte);
+}
+
+}  // namespace
+
+struct MaskFiller::Build {
+  std::vector<TokenId> tokens;
+  std::vector<ByteTrie::Text> rests;
+  uint64_t chars_before = 0;
+  uint64_t chars_max = 0;
+  bool may_end_at_once = false;
+
+  void add(std::span<const TokenId> ids) { tokens.insert(tokens.end(), ids.begin(), ids.end()); }
+};
+
+MaskFiller::MaskFiller(const Grammar& grammar, const TokenTrie& trie, MaskCache& cache)
+    : machine_(grammar), trie_(trie), cache_(cache) {
+  levels_.resize(trie.all().depth_max() + 2);
+  marks_.resize(levels_.size());
+}
+
+void MaskFiller::fill(const Position& position, std::span<uint64_t> mask) {
+  mask_ = mask;
+  machine_.load(position);
+  const std::vector<uint32_t> tops(machine_.tops().begin(), machine_.tops().end());
+  const Machine::Mark mark = machine_.mark();
+  for (const uint32_t top : tops) {
+    fill_top(top);
+    machine_.take_back(mark);
+  }
+}
+
+void MaskFiller::fill_top(uint32_t top) {
+  const Frame& frame = machine_.frame(top);
+  switch (frame.kind) {
+    case FrameKind::kString:
+      return frame.watched != 0 ? fill_watched(top) : fill_text(top);
+    case FrameKind::kKey:
+      return fill_key(top);
+    case FrameKind::kValue:
+    case FrameKind::kNumber:
+      if (frame.watched != 0) break;
+      [[fallthrough]];
+    case FrameKind::kLiteral:
+    case FrameKind::kRule:
+    case FrameKind::kLexeme:
+      return fill_probed(top);
+    default:
+      break;
+  }
+  fill_by_walk(trie_.all(), std::span(&top, 1));
+}
+
+void MaskFiller::fill_by_walk(const ByteTrie& trie, std::span<const uint32_t> tops) {
+  const ByteTrie::Node* nodes = trie.nodes();
+  const uint32_t end = trie.node_count();
+  levels_[0].assign(tops.begin(), tops.end());
+  marks_[0] = machine_.mark();
+  for (uint32_t i = 1; i < end;) {
+    const ByteTrie::Node& node = nodes[i];
+    const size_t depth = node.depth;
+    machine_.take_back(marks_[depth - 1]);
+    std::vector<uint32_t>& here = levels_[depth];
+    here.clear();
+    machine_.step(levels_[depth - 1], node.byte, here, 0);
+    if (here.empty()) {
+      i = node.subtree_end;
+      continue;
+    }
+    marks_[depth] = machine_.mark();
+    for (const TokenId token : trie.tokens_of(i)) set_bit(mask_, token);
+    ++i;
+  }
+  machine_.take_back(marks_[0]);
+}
+
+void MaskFiller::add_entry(const MaskEntry& entry) {
+  for (size_t i = 0; i < entry.bits.size(); ++i) mask_[i] |= entry.bits[i];
+  for (const TokenId token : entry.tokens) set_bit(mask_, token);
+}
+
+void MaskFiller::add_inside(const MaskEntry& entry) {
+  const std::span<const uint64_t> quoted = trie_.quoted_mask();
+  for (size_t i = 0; i < entry.bits.size(); ++i) mask_[i] |= entry.bits[i] & ~quoted[i];
+  for (const TokenId token : entry.tokens) {
+    const size_t word = static_cast<size_t>(token) / 64;
+    mask_[word] |= uint64_t{1} << (token % 64) & ~quoted[word];
+  }
+}
+
+// The tokens that leave the frame go on in what stands below it.
+void MaskFiller::add_rests(const MaskEntry& entry, uint32_t top) {
+  if (entry.rests.node_count() <= 1 && !entry.may_end_at_once) return;
+  std::vector<uint32_t> below;
+  machine_.resume_parents(top, 0, below, 0);
+  if (below.empty()) return;
+  if (entry.rests.node_count() > 1) fill_by_walk(entry.rests, below);
+  if (entry.may_end_at_once) fill_by_walk(trie_.all(), below);
+}
+
+void MaskFiller::fill_text(uint32_t top) {
+  const Frame frame = machine_.frame(top);
+  const StringSpec& spec = machine_.string_spec(frame);
+  const uint64_t need = spec.chars_min > frame.count ? spec.chars_min - frame.count : 0;
+  const uint64_t room = spec.chars_max == kNoBound ? kNoBound : spec.chars_max - frame.count;
+  const std::shared_ptr<const MaskEntry> entry = text_entry(*spec.text, frame, need, room);
+  add_entry(*entry);
+  add_rests(*entry, top);
+}
+
+// Which tokens may end it depends on what they make of it.
+void MaskFiller::fill_watched(uint32_t top) {
+  const Frame frame = machine_.frame(top);
+  const StringSpec& spec = machine_.string_spec(frame);
+  const uint64_t room = spec.chars_max == kNoBound ? kNoBound : spec.chars_max - frame.count;
+  add_inside(*text_entry(*spec.text, frame, 0, room));
+  fill_by_walk(trie_.quoted(), std::span(&top, 1));
+}
+
+// A key: as another key, inside; as a property with a name; whatever closes it, by a walk.
+void MaskFiller::fill_key(uint32_t top) {
+  const Frame frame = machine_.frame(top);
+  if (!machine_.others_allowed(frame)) return fill_by_walk(trie_.all(), std::span(&top, 1));
+  const StringDfa& others = machine_.other_keys(frame);
+  add_inside(*text_entry(others, frame, 0, kNoBound));
+  fill_by_walk(trie_.quoted(), std::span(&top, 1));
+  if (others.any_char[frame.state] != 0 && others.chars_to_end_max == 0) return;
+  const uint32_t named = machine_.named_keys_only(top);
+  fill_by_walk(trie_.all(), std::span(&named, 1));
+}
+
+std::shared_ptr<const MaskEntry> MaskFiller::text_entry(const StringDfa& dfa, const Frame& frame,
+                                                        uint64_t need, uint64_t room) {
+  need = std::min<uint64_t>(need, trie_.all().depth_max() + 1);
+  StringSpec spec = {.text = std::shared_ptr<const StringDfa>(std::shared_ptr<void>(), &dfa),
+                     .chars_min = need};
+  MaskKey key = {
+      .content = dfa.content,
+      .state = uint64_t{frame.state} << 32 | uint64_t{frame.phase} << 24 | (frame.aux2 & 0xffff),
+      .length = need << 32};
+  std::shared_ptr<const MaskEntry> entry = trie_.shared_masks().find(key);
+  if (!entry) {
+    entry = build_text(spec, frame);
+    trie_.shared_masks().insert(key, entry);
+  }
+  if (room == kNoBound || entry->chars_max + dfa.chars_to_end_max <= room) return entry;
+  key.length |= room + 1;
+  std::shared_ptr<const MaskEntry> close = trie_.shared_masks().find(key);
+  if (close) return close;
+  spec.chars_max = room;
+  close = build_text(spec, frame);
+  trie_.shared_masks().insert(key, close);
+  return close;
+}
+
+std::shared_ptr<const MaskEntry> MaskFiller::build_text(const StringSpec& spec,
+                                                        const Frame& frame) {
+  Frame alone = frame;
+  alone.kind = FrameKind::kString;
+  alone.spec = kNoValue;
+  alone.watched = 0;
+  alone.count = 0;
+  alone.extras = 0;
+  machine_.set_probe_text(&spec);
+  const Machine::Mark mark = machine_.mark();
+  Build build;
+  if (alone.phase == 0) {
+    walk_text(build, spec, alone);
+  } else {
+    const uint32_t top = machine_.probe(alone);
+    walk_probe(build, 1, trie_.all().node_count(), std::span(&top, 1));
+  }
+  machine_.take_back(mark);
+  machine_.set_probe_text(nullptr);
+  return finish(build);
+}
+
+// Most of a vocabulary is plain text: there only the automaton goes along. What comes after a
+// backslash is left to the machine.
+void MaskFiller::walk_text(Build& build, const StringSpec& spec, const Frame& frame) {
+  struct Place {
+    DfaState state = 0;
+    uint32_t count = 0;
+  };
+  const StringDfa& text = *spec.text;
+  const ByteTrie& trie = trie_.all();
+  const ByteTrie::Node* nodes = trie.nodes();
+  const uint32_t end = trie.node_count();
+  std::vector<Place> places(trie.depth_max() + 1);
+  places[0].state = frame.state;
+  const bool bounded = spec.chars_max != kNoBound;
+  for (uint32_t i = 1; i < end;) {
+    const ByteTrie::Node& node = nodes[i];
+    Place place = places[node.depth - 1];
+    if (node.byte == '"') {
+      if (text.accepts(place.state) && place.count >= spec.chars_min) {
+        build.add(trie.tokens_of(i));
+        leave_at(build, i);
+      }
+      i = node.subtree_end;
+      continue;
+    }
+    if (node.byte == '\\') {
+      Frame here = frame;
+      here.state = place.state;
+      here.count = place.count;
+      const Machine::Mark mark = machine_.mark();
+      const uint32_t top = machine_.probe(here);
+      levels_[node.depth - 1].assign(1, top);
+      walk_probe(build, i, node.subtree_end, levels_[node.depth - 1]);
+      machine_.take_back(mark);
+      i = node.subtree_end;
+      continue;
+    }
+    const DfaState next = node.byte < 0x20 ? kDeadState : text.next(place.state, node.byte);
+    place.count += (node.byte & 0xC0) != 0x80 ? 1 : 0;
+    if (next == kDeadState || (bounded && place.count + text.chars_to_end[next] > spec.chars_max)) {
+      i = node.subtree_end;
+      continue;
+    }
+    place.state = next;
+    places[node.depth] = place;
+    const std::span<const TokenId> tokens = trie.tokens_of(i);
+    if (!tokens.empty()) {
+      build.add(tokens);
+      build.chars_max = std::max<uint64_t>(build.chars_max, place.count);
+    }
+    ++i;
+  }
+}
+
+std::shared_ptr<const MaskEntry> MaskFiller::probed_entry(const Frame& frame) {
+  Build build;
+  const uint32_t top = machine_.probe(frame);
+  walk_probe(build, 1, trie_.all().node_count(), std::span(&top, 1));
+  return finish(build);
+}
+
+// Nodes [begin, end), whose first is a child of the place where `tops` stand.
+void MaskFiller::walk_probe(Build& build, uint32_t begin, uint32_t end,
+                            std::span<const uint32_t> tops) {
+  const ByteTrie& trie = trie_.all();
+  const ByteTrie::Node* nodes = trie.nodes();
+  const size_t base = nodes[begin].depth - 1u;
+  levels_[base].assign(tops.begin(), tops.end());
+  marks_[base] = machine_.mark();
+  if (base == 0) {
+    for (const uint32_t top : tops) {
+      const Frame& frame = machine_.frame(top);
+      if (frame.kind == FrameKind::kNumber && machine_.number_may_end(frame)) {
+        build.may_end_at_once = true;
+      }
+    }
+  }
+  for (uint32_t i = begin; i < end;) {
+    const ByteTrie::Node& node = nodes[i];
+    const size_t depth = node.depth;
+    machine_.take_back(marks_[depth - 1]);
+    std::vector<uint32_t>& here = levels_[depth];
+    here.clear();
+    machine_.step(levels_[depth - 1], node.byte, here, 0);
+    if (here.empty()) {
+      i = node.subtree_end;
+      continue;
+    }
+    marks_[depth] = machine_.mark();
+    build.add(trie.tokens_of(i));
+    bool goes_on = false;
+    for (const uint32_t top : here) {
+      const Frame& frame = machine_.frame(top);
+      if (frame.kind == FrameKind::kExit) {
+        leave_at(build, i);
+        continue;
+      }
+      goes_on = true;
+      if (frame.kind == FrameKind::kString)
+        build.chars_max = std::max(build.chars_max, frame.count);
+      if (frame.kind != FrameKind::kNumber || !machine_.number_may_end(frame)) continue;
+      if (!machine_.stands_on_probe(frame)) continue;
+      for (uint32_t child = i + 1; child < node.subtree_end; child = nodes[child].subtree_end) {
+        if (!is_closer(nodes[child].byte)) continue;
+        for (const TokenId token : trie.tokens_below(child)) {
+          build.rests.push_back({.bytes = trie_.bytes(token).substr(depth), .token = token});
+        }
+      }
+    }
+    i = goes_on ? i + 1 : node.subtree_end;
+  }
+  machine_.take_back(marks_[base]);
+}
+
+// What is below `node` goes on below the frame.
+void MaskFiller::leave_at(Build& build, uint32_t node) {
+  const ByteTrie& trie = trie_.all();
+  const size_t depth = trie.nodes()[node].depth;
+  for (const TokenId token : trie.tokens_below(node).subspan(trie.tokens_of(node).size())) {
+    build.rests.push_back({.bytes = trie_.bytes(token).substr(depth), .token = token});
+  }
+}
+
+std::shared_ptr<const MaskEntry> MaskFiller::finish(Build& build) {
+  const std::shared_ptr<MaskEntry> entry = std::make_shared<MaskEntry>();
+  if (build.tokens.size() * sizeof(TokenId) > mask_.size() * sizeof(uint64_t)) {
+    entry->bits.resize(mask_.size(), 0);
+    for (const TokenId token : build.tokens) set_bit(entry->bits, token);
+  } else {
+    entry->tokens.assign(build.tokens.begin(), build.tokens.end());
+  }
+  entry->rests = ByteTrie(std::move(build.rests));
+  entry->chars_max = static_cast<uint32_t>(build.chars_max);
+  entry->may_end_at_once = build.may_end_at_once;
+  return entry;
+}
+
+// Frames of a kind that look alike to their tokens have one key. Values of scalars alone, and the
+// numbers in them, are alike in all grammars.
+void MaskFiller::fill_probed(uint32_t top) {
+  const Frame frame = machine_.frame(top);
+  MaskKey key = {.content = uint64_t{frame.spec} << 8 | static_cast<uint64_t>(frame.kind),
+                 .state = uint64_t{frame.state} << 32 | frame.aux,
+                 .length = frame.count << 8 | frame.spaces};
+  MaskCache* cache = &cache_;
+  if (const uint64_t content = machine_.shared_content(frame); content != 0) {
+    cache = &trie_.shared_masks();
+    key.content = content;
+    key.length = machine_.spaces_left(frame);
+  }
+  std::shared_ptr<const MaskEntry> entry = cache->find(key);
+  if (!entry) {
+    const Machine::Mark mark = machine_.mark();
+    entry = probed_entry(frame);
+    machine_.take_back(mark);
+    cache->insert(key, entry);
+  }
+  add_entry(*entry);
+  add_rests(*entry, top);
+}
+
+}  // namespace pelton::grammar
