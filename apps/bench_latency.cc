@@ -1,14 +1,11 @@
 // pelton bench latency: prefill and decode speed of a fixed batch, beside the memory's bandwidth.
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "apps/bandwidth_probe.h"
+#include "apps/bench_lock.h"
 #include "apps/decode_bench.h"
 #include "apps/input.h"
 #include "apps/loading.h"
@@ -30,39 +27,6 @@ namespace pelton::apps {
 namespace {
 
 using cli::Flag;
-
-constexpr int64_t kProbeBytes = int64_t{1} << 30;  // far more than any cache of today
-
-// Two timings at once would both be wrong: the second waits here for the first.
-class BenchLock {
- public:
-  static Result<BenchLock> take() {
-    const int file = open(kPath, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0) {
-      return Error{ErrorCode::kIo, fmt::format("{}: {}", kPath, std::strerror(errno))};
-    }
-    BenchLock lock(file);
-    if (flock(file, LOCK_EX | LOCK_NB) != 0) {
-      fmt::print(stderr, "another measurement is running; waiting for it\n");
-      while (flock(file, LOCK_EX) != 0) {
-        if (errno != EINTR) {
-          return Error{ErrorCode::kIo, fmt::format("{}: {}", kPath, std::strerror(errno))};
-        }
-      }
-    }
-    return lock;
-  }
-  BenchLock(BenchLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-  BenchLock& operator=(BenchLock&&) = delete;
-  ~BenchLock() {
-    if (file_ >= 0) close(file_);
-  }
-
- private:
-  explicit BenchLock(int file) : file_(file) {}
-  static constexpr const char* kPath = "/tmp/pelton-bench.lock";
-  int file_;
-};
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -86,8 +50,10 @@ struct Report {
   double prefill_tok_s = 0;
   double decode_tok_s = 0;
   double bytes_per_token = 0;
-  double bandwidth_probe = 0;
-  double share = 0;
+  double bandwidth_probe = 0;  // the median of those beside the runs, the lowest and the highest
+  double bandwidth_low = 0;
+  double bandwidth_high = 0;
+  double share = 0;  // each run's of the probes around it; the median
   int64_t peak_rss = 0;
 };
 
@@ -99,6 +65,8 @@ std::string to_json(const Report& report) {
   w.key("decode_tok_s").number(report.decode_tok_s);
   w.key("bytes_per_token").number(report.bytes_per_token);
   w.key("bandwidth_probe").number(report.bandwidth_probe);
+  w.key("bandwidth_probe_min").number(report.bandwidth_low);
+  w.key("bandwidth_probe_max").number(report.bandwidth_high);
   w.key("share").number(report.share);
   w.key("peak_rss").integer(report.peak_rss);
   w.key("batch_size").integer(report.shape.batch_size);
@@ -119,10 +87,11 @@ std::string to_text(const Report& report) {
       "prefill      {:10.2f} tokens/s\n"
       "decode       {:10.2f} tokens/s (all {} sequences together)\n"
       "reads        {:>10} a token\n"
-      "bandwidth    {:>10}/s, of which decode uses {:.0f} %\n"
+      "bandwidth    {:>10}/s ({} to {}), of which decode uses {:.0f} %\n"
       "peak memory  {:>10}\n",
       report.prefill_tok_s, report.decode_tok_s, report.shape.batch_size,
       cli::format_bytes(report.bytes_per_token), cli::format_bytes(report.bandwidth_probe),
+      cli::format_bytes(report.bandwidth_low), cli::format_bytes(report.bandwidth_high),
       report.share * 100, cli::format_bytes(static_cast<double>(report.peak_rss)));
 }
 
@@ -139,8 +108,35 @@ double kv_bytes_read(const DecodeBench::Options& shape, const checkpoint::ModelC
   return tokens * token_bytes;
 }
 
-// Everything but the bandwidth. The model is gone when it returns: the probe's buffer must not
-// count as the model's memory.
+// The measured runs, each decode between two probes.
+void measure_runs(DecodeBench& bench, base::ThreadPool& pool, Report& report) {
+  const base::SystemClock clock;
+  cli::Progress progress("measuring", cli::Progress::Unit::kCount, clock);
+  BandwidthProbe probe(pool, BandwidthProbe::usual_bytes());
+  std::vector<double> prefill;
+  std::vector<double> decode;
+  std::vector<double> bandwidth;
+  std::vector<double> share;
+  const double batch = report.shape.batch_size;
+  for (int i = 0; i < report.runs; ++i) {
+    progress.update(i, report.runs);
+    prefill.push_back(batch * report.shape.input_len / bench.time_prefill(clock));
+    const double before = probe.bytes_per_second(clock);
+    const double steps = report.shape.output_len / bench.time_decode(clock);
+    const double after = probe.bytes_per_second(clock);
+    decode.push_back(batch * steps);
+    bandwidth.insert(bandwidth.end(), {before, after});
+    // If the memory changed its speed meanwhile, the share is not flattered.
+    share.push_back(steps * report.bytes_per_token / std::max(before, after));
+  }
+  report.prefill_tok_s = median(prefill);
+  report.decode_tok_s = median(decode);
+  report.share = median(share);
+  report.bandwidth_probe = median(bandwidth);
+  report.bandwidth_low = *std::min_element(bandwidth.begin(), bandwidth.end());
+  report.bandwidth_high = *std::max_element(bandwidth.begin(), bandwidth.end());
+}
+
 Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Arithmetic& arithmetic,
                              const DecodeBench::Options& shape, int runs) {
   const base::SystemClock clock;
@@ -153,36 +149,20 @@ Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Ari
              models::GptOss::load(checkpoint, *kernels, DecodeBench::model_options(shape)));
   TRY_ASSIGN(DecodeBench bench, DecodeBench::make(*model, kv_type, shape));
 
-  std::vector<double> prefill;
-  std::vector<double> decode;
-  cli::Progress progress("measuring", cli::Progress::Unit::kCount, clock);
   bench.fill_depth();
-  bench.run(clock);  // warms files, caches and clocks; not counted
-  for (int i = 0; i < runs; ++i) {
-    progress.update(i, runs);
-    const DecodeBench::Run run = bench.run(clock);
-    const double batch = shape.batch_size;
-    prefill.push_back(batch * shape.input_len / run.prefill_seconds);
-    decode.push_back(batch * shape.output_len / run.decode_seconds);
-  }
-  return Report{.shape = shape,
+  bench.time_prefill(clock);  // warms files, caches and clocks; not counted
+  bench.time_decode(clock);
+  Report report{.shape = shape,
                 .kernels = std::string(kernels->name()),
                 .kv_type = std::string(tensor::kv_type_name(kv_type)),
                 .threads = pool.size(),
                 .runs = runs,
-                .prefill_tok_s = median(prefill),
-                .decode_tok_s = median(decode),
                 .bytes_per_token = static_cast<double>(model->bytes_per_token()) +
                                    kv_bytes_read(shape, checkpoint.config(), kv_type),
+                // All is allocated by now, and the probe's buffer is not the model's.
                 .peak_rss = base::peak_rss_bytes()};
-}
-
-void add_bandwidth(Report& report) {
-  const base::SystemClock clock;
-  report.bandwidth_probe =
-      probe_bandwidth(report.threads, kProbeBytes, clock).best_bytes_per_second;
-  report.share = report.decode_tok_s / report.shape.batch_size * report.bytes_per_token /
-                 report.bandwidth_probe;
+  measure_runs(bench, pool, report);
+  return report;
 }
 
 Result<void> run(const cli::Arguments& arguments) {
@@ -202,9 +182,8 @@ Result<void> run(const cli::Arguments& arguments) {
       .input_len = static_cast<int>(arguments.integer("--input-len")),
       .output_len = static_cast<int>(arguments.integer("--output-len")),
       .seed = static_cast<uint64_t>(arguments.integer("--seed"))};
-  TRY_ASSIGN(Report report, measure_model(checkpoint, arithmetic, shape,
-                                          static_cast<int>(arguments.integer("--runs"))));
-  add_bandwidth(report);
+  TRY_ASSIGN(const Report report, measure_model(checkpoint, arithmetic, shape,
+                                                static_cast<int>(arguments.integer("--runs"))));
   if (arguments.has("--json")) {
     const std::string json = to_json(report);
     if (arguments.text("--json") == "-") return write_output(json);
@@ -231,12 +210,11 @@ cli::Verb bench_latency_verb() {
       .name = "bench latency",
       .summary = "Measures prefill and decode speed of a fixed batch.",
       .about =
-          "Random tokens; a warm-up, then the median of --runs. bandwidth_probe is the best rate "
-          "at\n"
-          "which all threads read 1 GiB; share is decode_tok_s / batch size * bytes_per_token /\n"
-          "bandwidth_probe, where bytes_per_token counts the weights one token reads alone and "
-          "its\n"
-          "keys and values. One measurement at a time on a machine: a second one waits.",
+          "Random tokens; a warm-up, then the median of --runs. Each run's decode stands between\n"
+          "two probes of the memory: the fastest of five ways in which all threads read up to\n"
+          "4 GiB (pelton bench bandwidth). share is decode_tok_s / batch size * bytes_per_token /\n"
+          "the faster of the two, where bytes_per_token counts the weights one token reads alone\n"
+          "and its keys and values. One measurement at a time on a machine: a second one waits.",
       .positionals = {{"MODEL", "a model folder or a hub id"}},
       .flags = {number_flag("--batch-size", "B", "sequences side by side", "1", 1, 256),
                 number_flag("--input-len", "N", "prompt tokens of each", "512", 1, 1 << 20),

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/bench_lock.h"
 #include "apps/input.h"
 #include "apps/loading.h"
 #include "apps/stream_reader.h"
@@ -147,6 +148,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const int runs = static_cast<int>(arguments.integer("--runs"));
   TRY_ASSIGN(const std::vector<int> shared, parse_shared(arguments.text("--shared"), input_len));
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
+  TRY_ASSIGN(const BenchLock lock, BenchLock::take());
   options.executor.sequences_max = 1;
   TRY_ASSIGN(const auto model,
              load_model(arguments.text("MODEL"), options, &interrupt, clock, log));

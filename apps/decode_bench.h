@@ -32,11 +32,9 @@ class DecodeBench {
   // Computes the depth; once, before the first measured run.
   void fill_depth();
 
-  struct Run {
-    double prefill_seconds = 0;
-    double decode_seconds = 0;
-  };
-  Run run(const base::Clock& clock);
+  // A run is one of each, in this order. In seconds.
+  double time_prefill(const base::Clock& clock);
+  double time_decode(const base::Clock& clock);
 
  private:
   DecodeBench(models::GptOss& model, models::KvStorage kv, const Options& options);

@@ -3,6 +3,7 @@
 
 usage: verbs_test.py BINARY
 """
+import fcntl
 import json
 import os
 import pathlib
@@ -24,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANKS = ROOT / "testdata" / "tokenizer" / "o200k_base.tiktoken"
 TINY = ROOT / "testdata" / "golden" / "tiny"
 VERBS = ["serve", "chat", "generate", "logits", "tokenize", "inspect", "pack", "plan", "synth", "bench latency",
-         "bench prefix", "pull", "cache list", "cache purge"]
+         "bench prefix", "bench bandwidth", "pull", "cache list", "cache purge"]
 BINARY = None
 
 
@@ -232,8 +233,31 @@ class Verbs(unittest.TestCase):
         for key in ("prefill_tok_s", "decode_tok_s", "bytes_per_token", "bandwidth_probe", "share", "peak_rss"):
             self.assertGreater(numbers[key], 0, key)
         self.assertLess(numbers["peak_rss"], 1 << 30)  # the probe's buffer is not the model's
+        self.assertLessEqual(numbers["bandwidth_probe_min"], numbers["bandwidth_probe"])
+        self.assertLessEqual(numbers["bandwidth_probe"], numbers["bandwidth_probe_max"])
         self.expect(2, pelton("bench", "latency", TINY, "--depth", "1M"))
 
+    def test_bench_bandwidth(self):
+        # Within tools/alone, which holds the lock already.
+        done = subprocess.run([ROOT / "tools" / "alone", BINARY, "bench", "bandwidth", "--buffer-size", "256MiB",
+                               "--runs", "3", "--json", "-"], capture_output=True, timeout=200, check=True)
+        numbers = json.loads(done.stdout)
+        self.assertEqual(numbers["buffer_bytes"], 256 << 20)
+        for way in numbers["ways"]:
+            self.assertGreater(way["min"], 1e8)
+            self.assertLess(way["max"], 1e13)  # faster than any memory: nothing was read
+            self.assertLessEqual(way["min"], way["median"])
+
+    def test_one_measurement_at_a_time(self):
+        with open("/tmp/pelton-bench.lock", "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            second = subprocess.Popen([BINARY, "bench", "bandwidth", "--buffer-size", "64MiB", "--runs", "1"],
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.assertIn(b"waiting", second.stderr.readline())
+            self.assertIsNone(second.poll())
+        out, _ = second.communicate(timeout=200)
+        self.assertEqual(second.returncode, 0)
+        self.assertIn(b"1 stream", out)
 
     def test_bench_prefix(self):
         done = self.expect(0, pelton("bench", "prefix", TINY, "--input-len", 600, "--shared", "0,520,568,600",
