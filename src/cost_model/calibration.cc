@@ -1,0 +1,229 @@
+#include "cost_model/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "cost_model/least_squares.h"
+
+namespace pelton::cost_model {
+namespace {
+
+constexpr size_t kLinesMax = 2'000'000;
+constexpr size_t kStepsFitted = 3000;  // more say nothing new and take longer
+constexpr int64_t kPositionMax = int64_t{1} << 30;
+
+// What is fitted, in logarithms.
+struct Parameter {
+  double Efficiency::*member;
+  double start_if_zero;
+};
+constexpr Parameter kParameters[] = {{&Efficiency::bandwidth, 0.5}, {&Efficiency::compute, 0.3},
+                                     {&Efficiency::attention, 0.1}, {&Efficiency::step_s, 1e-4},
+                                     {&Efficiency::token_s, 1e-7},  {&Efficiency::row_s, 1e-6},
+                                     {&Efficiency::sample_s, 1e-6}};
+constexpr size_t kParameterCount = std::size(kParameters);
+// How strongly a parameter is held where it began: one step that is 1 % off outweighs a factor e.
+constexpr double kHold = 0.01;
+
+Efficiency at_point(const Efficiency& start, const std::vector<double>& point) {
+  Efficiency efficiency = start;
+  for (size_t i = 0; i < kParameterCount; ++i) {
+    efficiency.*kParameters[i].member = std::exp(std::clamp(point[i], -40.0, 13.0));
+  }
+  efficiency.overlap = 1 + std::exp(std::clamp(point[kParameterCount], -6.0, 4.0));
+  return efficiency;
+}
+
+std::vector<double> first_point(const Efficiency& start) {
+  std::vector<double> point;
+  for (const Parameter& parameter : kParameters) {
+    const double value = start.*parameter.member;
+    point.push_back(std::log(value > 0 ? value : parameter.start_if_zero));
+  }
+  point.push_back(std::log(std::max(start.overlap - 1, 0.5)));
+  return point;
+}
+
+std::vector<MeasuredStep> chosen(const std::vector<MeasuredStep>& steps) {
+  if (steps.size() <= kStepsFitted) return steps;
+  std::vector<MeasuredStep> few;
+  const double stride = static_cast<double>(steps.size()) / kStepsFitted;
+  for (size_t i = 0; i < kStepsFitted; ++i) {
+    few.push_back(steps[static_cast<size_t>(static_cast<double>(i) * stride)]);
+  }
+  return few;
+}
+
+// Interpolated; `sorted` is not empty.
+double quantile(const std::vector<double>& sorted, double q) {
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<size_t>(at);
+  const size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] + (sorted[high] - sorted[low]) * (at - static_cast<double>(low));
+}
+
+Result<StepTimeModel> with_efficiency(StepTimeModel::Options options,
+                                      const Efficiency& efficiency) {
+  options.efficiency = efficiency;
+  return StepTimeModel::make(std::move(options));
+}
+
+void keep_residuals(const StepTimeModel& model, const std::vector<MeasuredStep>& steps,
+                    Calibration& calibration) {
+  std::vector<double> ratios;
+  std::vector<double> errors;
+  for (const MeasuredStep& step : steps) {
+    ratios.push_back(step.seconds / model.seconds(step.load));
+    errors.push_back(std::abs(ratios.back() - 1));
+  }
+  std::sort(ratios.begin(), ratios.end());
+  std::sort(errors.begin(), errors.end());
+  for (int i = 0; i < kResidualQuantiles; ++i) {
+    calibration.residuals.push_back(quantile(ratios, i / (kResidualQuantiles - 1.0)));
+  }
+  calibration.error_p50 = quantile(errors, 0.5);
+  calibration.error_p90 = quantile(errors, 0.9);
+}
+
+Error bad_line(const std::string& name, size_t line, const std::string& what) {
+  return Error{ErrorCode::kInvalidArgument, fmt::format("{}: line {}: {}", name, line, what),
+               "step-log"};
+}
+
+Result<MeasuredStep> parse_line(const Json& json, const std::string& name, size_t line,
+                                int64_t window) {
+  const std::optional<int64_t> ns = json.integer("ns");
+  if (!ns || *ns < 0) return bad_line(name, line, "ns must be a whole number of nanoseconds");
+  const Json* const rows = json.find("rows");
+  if (rows == nullptr || !rows->is_array() || rows->as_array().size() % 3 != 0) {
+    return bad_line(name, line, "rows must be a list of start, count and sampled, three a row");
+  }
+  MeasuredStep step{.seconds = static_cast<double>(*ns) * 1e-9};
+  const Json::Array& numbers = rows->as_array();
+  for (size_t i = 0; i < numbers.size(); i += 3) {
+    for (size_t k = i; k < i + 3; ++k) {
+      if (!numbers[k].is_integer() || numbers[k].as_integer() < 0 ||
+          numbers[k].as_integer() > kPositionMax) {
+        return bad_line(name, line, fmt::format("rows[{}] is out of range", k));
+      }
+    }
+    step.load.add_row(numbers[i].as_integer(), numbers[i + 1].as_integer(),
+                      numbers[i + 2].as_integer() != 0, window);
+  }
+  return step;
+}
+
+}  // namespace
+
+Result<std::vector<MeasuredStep>> parse_step_log(std::string_view text, const std::string& name,
+                                                 int64_t window) {
+  std::vector<MeasuredStep> steps;
+  for (size_t line = 1; !text.empty(); ++line) {
+    if (line > kLinesMax) {
+      return bad_line(name, line, fmt::format("more than {} lines", kLinesMax));
+    }
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view one = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (one.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const Result<Json> json = Json::parse(one);
+    if (!json.ok()) return bad_line(name, line, json.error().message);
+    TRY_ASSIGN(MeasuredStep step, parse_line(*json, name, line, window));
+    // A step of copies alone says nothing of the model.
+    if (step.load.tokens > 0 && step.seconds > 0) steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+Result<Calibration> calibrate(const StepTimeModel::Options& start,
+                              const std::vector<MeasuredStep>& steps) {
+  constexpr size_t kStepsLeast = 16;
+  if (steps.size() < kStepsLeast) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} measured steps are too few to fit {} factors; at least {} are "
+                             "needed",
+                             steps.size(), kParameterCount + 1, kStepsLeast),
+                 "step-log"};
+  }
+  TRY(StepTimeModel::make(start));
+  const std::vector<MeasuredStep> few = chosen(steps);
+  const std::vector<double> origin = first_point(start.efficiency);
+  const LeastSquares problem{
+      .residuals =
+          [&](const std::vector<double>& point) {
+            const Result<StepTimeModel> model =
+                with_efficiency(start, at_point(start.efficiency, point));
+            std::vector<double> residuals;
+            for (const MeasuredStep& step : few) {
+              residuals.push_back(std::log(model->seconds(step.load) / step.seconds));
+            }
+            for (size_t i = 0; i < point.size(); ++i) {
+              residuals.push_back(kHold * (point[i] - origin[i]));
+            }
+            return residuals;
+          },
+      .outlier = 0.1};
+  Calibration calibration{.model = start.shape.name,
+                          .hardware = start.hardware.name,
+                          .arithmetic = std::string(arithmetic_name(start.arithmetic)),
+                          .steps = static_cast<int64_t>(steps.size())};
+  calibration.efficiency = at_point(start.efficiency, minimise(problem, origin));
+  TRY_ASSIGN(const StepTimeModel model, with_efficiency(start, calibration.efficiency));
+  keep_residuals(model, steps, calibration);
+  return calibration;
+}
+
+Json Calibration::to_json() const {
+  Json json;
+  json.set("model", model).set("hardware", hardware).set("arithmetic", arithmetic);
+  json.set("steps", steps).set("efficiency", efficiency.to_json());
+  Json around;
+  around.set("in_s", overhead.in_s).set("in_token_s", overhead.in_token_s);
+  around.set("out_s", overhead.out_s);
+  json.set("overhead", std::move(around));
+  json.set("error_p50", error_p50).set("error_p90", error_p90);
+  Json::Array quantiles;
+  for (const double ratio : residuals) quantiles.emplace_back(ratio);
+  json.set("residuals", std::move(quantiles));
+  return json;
+}
+
+Result<Calibration> Calibration::from_json(const Json& json, const std::string& origin) {
+  const auto bad = [&](const std::string& field, const std::string& what) {
+    return Error{ErrorCode::kBadConfig, fmt::format("{}: {} {}", origin, field, what), field};
+  };
+  Calibration calibration{.model = json.string("model").value_or(""),
+                          .hardware = json.string("hardware").value_or(""),
+                          .arithmetic = json.string("arithmetic").value_or("bf16"),
+                          .steps = json.integer("steps").value_or(0)};
+  const Json* const efficiency = json.find("efficiency");
+  if (efficiency == nullptr || !efficiency->is_object()) return bad("efficiency", "is missing");
+  TRY_ASSIGN(calibration.efficiency, Efficiency::from_json(*efficiency, origin));
+  if (const Json* const around = json.find("overhead")) {
+    for (const auto& [name, member] : {std::pair("in_s", &RequestOverhead::in_s),
+                                       std::pair("in_token_s", &RequestOverhead::in_token_s),
+                                       std::pair("out_s", &RequestOverhead::out_s)}) {
+      const double value = around->number(name).value_or(0);
+      if (!(value >= 0 && value <= 60)) return bad(name, "must be 0 to 60 seconds");
+      calibration.overhead.*member = value;
+    }
+  }
+  calibration.error_p50 = json.number("error_p50").value_or(0);
+  calibration.error_p90 = json.number("error_p90").value_or(0);
+  const Json* const residuals = json.find("residuals");
+  if (residuals == nullptr) return calibration;
+  if (!residuals->is_array() ||
+      (residuals->as_array().size() != kResidualQuantiles && !residuals->as_array().empty())) {
+    return bad("residuals", fmt::format("must be {} numbers or none", kResidualQuantiles));
+  }
+  for (const Json& ratio : residuals->as_array()) {
+    const double value = ratio.is_number() ? ratio.as_number() : -1;
+    if (!(value > 0 && value < 1e6)) return bad("residuals", "must be numbers above 0");
+    calibration.residuals.push_back(value);
+  }
+  return calibration;
+}
+
+}  // namespace pelton::cost_model

@@ -1,0 +1,58 @@
+// Fits the step-time model to measured steps: which shares of the hardware's figures are reached,
+// and what a step, a row, a token cost beside. The fit is robust (a step that the operating system
+// interrupted counts little); what it leaves over is kept as a distribution, so that a simulation
+// can draw from it. Pure and deterministic.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "cost_model/step_time.h"
+
+namespace pelton::cost_model {
+
+struct MeasuredStep {
+  StepLoad load;
+  double seconds = 0;  // from the end of the step before, or from its submission after a pause
+};
+
+// Lines as `pelton serve --step-log` writes them (docs/formats/step_log.md). Foreign bytes: a bad
+// line is an Error that names it. `window`: the model's.
+Result<std::vector<MeasuredStep>> parse_step_log(std::string_view text, const std::string& name,
+                                                 int64_t window);
+
+// What requests cost around the engine, in seconds: on the way in and on the way out.
+struct RequestOverhead {
+  double in_s = 0;
+  double in_token_s = 0;  // for each prompt token
+  double out_s = 0;
+};
+
+struct Calibration {
+  std::string model;     // what was measured
+  std::string hardware;  // the name its figures go by
+  std::string arithmetic = "bf16";
+  int64_t steps = 0;
+  Efficiency efficiency;
+  RequestOverhead overhead;
+  // Measured time over the model's: quantiles at 0, 1/20, ..., 1.
+  std::vector<double> residuals;
+  double error_p50 = 0;  // of |measured / modelled - 1|
+  double error_p90 = 0;
+
+  Json to_json() const;
+  static Result<Calibration> from_json(const Json& json, const std::string& origin);
+};
+
+inline constexpr int kResidualQuantiles = 21;
+
+// At least 16 steps. `start`: where to begin, and what stays where the steps say nothing.
+// kInvalidArgument.
+Result<Calibration> calibrate(const StepTimeModel::Options& start,
+                              const std::vector<MeasuredStep>& steps);
+
+}  // namespace pelton::cost_model

@@ -1,0 +1,56 @@
+// What a device can do at most, and machines made of several: read from data files in which every
+// figure names its source (data/hardware, data/instances.json), or from a file of the user's in the
+// same form. Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace pelton::cost_model {
+
+// Types in which products are computed.
+enum class Arithmetic { kF32, kBf16, kInt8, kFp8, kFp4 };
+std::string_view arithmetic_name(Arithmetic arithmetic);  // "bf16"
+Result<Arithmetic> parse_arithmetic(std::string_view name);
+
+struct Hardware {
+  std::string name;          // "h100"
+  std::string title;         // "NVIDIA H100 SXM"
+  std::string architecture;  // "sm_90"
+  std::string link;          // "NVLink 4"
+  int64_t memory_bytes = 0;
+  double bytes_per_second = 0;                 // of that memory
+  std::map<Arithmetic, double> rates;          // operations per second, dense
+  double link_bytes_per_second = 0;            // to its peers, one way; 0: none
+  double link_latency_seconds = 0;             // of one hop
+  int link_domain = 1;                         // devices that such links join
+  double watts = 0;                            // 0: not known
+  std::map<std::string, std::string> sources;  // of each figure, by its name in the file
+
+  // kUnsupported, naming what the architecture has.
+  Result<double> rate(Arithmetic arithmetic) const;
+};
+
+struct Instance {
+  std::string name;  // "p4de.24xlarge"
+  std::string gpu;
+  int count = 1;
+  double price_per_hour = 0;  // dollars; 0: not known
+  int64_t host_memory_bytes = 0;
+  std::string source;
+};
+
+// By name, or a file's path (anything that ends in .json). kNotFound lists the names there are.
+Result<Hardware> find_hardware(const std::string& name);
+Result<Instance> find_instance(const std::string& name);
+std::vector<Instance> instances();
+
+Result<Hardware> parse_hardware(const Json& json, const std::string& origin);
+
+}  // namespace pelton::cost_model

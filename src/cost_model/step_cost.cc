@@ -1,0 +1,127 @@
+#include "cost_model/step_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pelton::cost_model {
+namespace {
+
+// 1 + 2 + ... + n
+double triangle(double n) {
+  return n * (n + 1) / 2;
+}
+
+struct PerToken {
+  double query_key = 0;  // operations of one product of a query and a key, and of its value
+  double elements = 0;   // kept for one token
+};
+
+PerToken per_token(const ModelShape& shape, AttentionKind kind) {
+  const auto heads = static_cast<double>(shape.heads);
+  const auto elements = static_cast<double>(shape.kv_elements(kind));
+  if (kind == AttentionKind::kLatent) {
+    // Queries are carried into the compressed space: scores over rank and rope, values over rank.
+    const auto rank = static_cast<double>(shape.latent.kv_rank);
+    const auto rope = static_cast<double>(shape.latent.rope_size);
+    return {.query_key = heads * 2 * (2 * rank + rope), .elements = elements};
+  }
+  return {.query_key = heads * 4 * static_cast<double>(shape.head_size), .elements = elements};
+}
+
+}  // namespace
+
+void StepLoad::add_row(int64_t start, int64_t count, bool samples, int64_t window) {
+  const auto from = static_cast<double>(start);
+  const auto n = static_cast<double>(count);
+  const auto w = static_cast<double>(window);
+  ++rows;
+  tokens += count;
+  if (samples) ++sampled;
+  if (count == 1) ++tokens_alone;
+  full_keys += from + n;
+  full_pairs += n * from + triangle(n);
+  window_keys += std::min(from + n, w + n - 1);
+  // The first queries still see less than a window.
+  const double growing = std::clamp(w - from, 0.0, n);
+  window_pairs += growing * from + triangle(growing) + (n - growing) * w;
+}
+
+StepLoad StepLoad::decodes(int64_t rows, int64_t context, int64_t window) {
+  StepLoad load;
+  load.add_row(context, 1, true, window);
+  const auto n = static_cast<double>(rows);
+  return {.rows = rows,
+          .tokens = rows,
+          .sampled = rows,
+          .tokens_alone = rows,
+          .full_keys = load.full_keys * n,
+          .window_keys = load.window_keys * n,
+          .full_pairs = load.full_pairs * n,
+          .window_pairs = load.window_pairs * n};
+}
+
+double experts_touched(double experts, double chosen, double tokens) {
+  if (experts <= 0 || tokens <= 0) return 0;
+  return experts * (1 - std::pow(1 - chosen / experts, tokens));
+}
+
+StepCounter::StepCounter(const ModelShape& shape, double kv_element_bytes) {
+  const ParameterCount count = count_parameters(shape);
+  projections_ = static_cast<double>(count.attention);
+  dense_ = static_cast<double>(count.dense);
+  other_ = static_cast<double>(count.other);
+  head_ = static_cast<double>(count.head > 0 ? count.head : count.embedding);
+  expert_ = static_cast<double>(count.expert);
+  expert_layers_ = static_cast<double>(shape.expert_layers());
+  experts_ = static_cast<double>(shape.experts);
+  chosen_ = static_cast<double>(shape.experts_per_token);
+  expert_bytes_ = shape.expert_bits / 8;
+  other_bytes_ = shape.other_bits / 8;
+  hidden_ = static_cast<double>(shape.hidden);
+  for (const AttentionKind kind :
+       {AttentionKind::kFull, AttentionKind::kSliding, AttentionKind::kLatent}) {
+    const auto layers = static_cast<double>(shape.count(kind));
+    if (layers == 0) continue;
+    const PerToken each = per_token(shape, kind);
+    attention_.push_back({.slides = kind == AttentionKind::kSliding,
+                          .key_bytes = layers * each.elements * kv_element_bytes,
+                          .pair_operations = layers * each.query_key});
+  }
+}
+
+StepCost StepCounter::count(const StepLoad& load) const {
+  const auto tokens = static_cast<double>(load.tokens);
+  const auto sampled = static_cast<double>(load.sampled);
+  StepCost cost{.tokens = tokens};
+  const auto through = [&](double parameters) {
+    return Work{.bytes = parameters * other_bytes_, .operations = 2 * parameters * tokens};
+  };
+  cost.projections = through(projections_);
+  cost.dense = through(dense_);
+  cost.other = through(other_);
+  cost.experts_touched = experts_touched(experts_, chosen_, tokens);
+  cost.experts = {.bytes = expert_layers_ * cost.experts_touched * expert_ * expert_bytes_,
+                  .operations = expert_layers_ * 2 * expert_ * chosen_ * tokens};
+  cost.head = {.bytes = sampled > 0 ? head_ * other_bytes_ : 0, .operations = 2 * head_ * sampled};
+  for (const Attention& attention : attention_) {
+    const double keys = attention.slides ? load.window_keys : load.full_keys;
+    const double pairs = attention.slides ? load.window_pairs : load.full_pairs;
+    cost.attention.bytes += attention.key_bytes * keys;
+    cost.attention.operations += attention.pair_operations * pairs;
+  }
+  constexpr double kActivationBytes = 2;
+  cost.exchanged_bytes = tokens * hidden_ * kActivationBytes;
+  return cost;
+}
+
+double StepCost::bytes() const {
+  return projections.bytes + experts.bytes + dense.bytes + other.bytes + head.bytes +
+         attention.bytes;
+}
+
+double StepCost::operations() const {
+  return projections.operations + experts.operations + dense.operations + other.operations +
+         head.operations + attention.operations;
+}
+
+}  // namespace pelton::cost_model

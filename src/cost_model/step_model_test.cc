@@ -1,0 +1,322 @@
+#include <cmath>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "checkpoint/expected_tensors.h"
+#include "checkpoint/published_config.h"
+#include "cost_model/built_in_data.h"
+#include "cost_model/calibration.h"
+#include "cost_model/footprint.h"
+#include "cost_model/hardware.h"
+#include "cost_model/model_shape.h"
+#include "cost_model/step_cost.h"
+#include "cost_model/step_time.h"
+#include "cost_model/textbook.h"
+
+namespace pelton::cost_model {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kGiB = 1 << 30;
+
+ModelShape shape_of(const std::string& name) {
+  Result<ModelShape> shape = find_model_shape(name);
+  EXPECT_TRUE(shape.ok()) << shape.error().message;
+  return *shape;
+}
+
+StepTimeModel model_of(const std::string& gpu, const std::string& model, const Layout& layout) {
+  Result<StepTimeModel> made = StepTimeModel::make(
+      {.hardware = *find_hardware(gpu), .shape = shape_of(model), .layout = layout});
+  EXPECT_TRUE(made.ok()) << made.error().message;
+  return *made;
+}
+
+// The worked example that many pages copy: Llama-3.1-405B, batch 4, 16 bits.
+TEST(Textbook, ReproducesTheWorkedExample) {
+  const ModelShape llama = shape_of("llama-3.1-405b");
+  EXPECT_EQ(llama.head_size, 128);  // hidden / heads
+  const textbook::Attention attention{
+      .layers = llama.layer_count(), .kv_heads = llama.kv_heads, .head_size = llama.head_size};
+  const textbook::Batch at_8k{.sequences = 4, .tokens = 8192};
+  const textbook::Batch at_128k{.sequences = 4, .tokens = 131072};
+  EXPECT_EQ(textbook::parameter_bytes(llama.nominal_parameters, 2), 810'000'000'000);
+  EXPECT_NEAR(810e9 / kGiB, 754.4, 0.05);
+  EXPECT_EQ(textbook::kv_bytes(at_8k, attention), static_cast<int64_t>(15.75 * kGiB));
+  EXPECT_EQ(textbook::kv_bytes(at_128k, attention), int64_t{252} << 30);
+  EXPECT_EQ(textbook::attention_activation_bytes(at_8k, llama.hidden), int64_t{5} << 30);
+  EXPECT_EQ(textbook::ffn_activation_bytes(at_8k, llama.hidden, llama.intermediate),
+            static_cast<int64_t>(8.5 * kGiB));
+  EXPECT_EQ(textbook::id_buffer_bytes(at_8k), 64 << 10);
+  EXPECT_EQ(textbook::id_buffer_bytes(at_128k), 1 << 20);
+}
+
+TEST(ModelShape, CountsTheParametersOfPublishedModels) {
+  EXPECT_EQ(count_parameters(shape_of("gpt-oss-20b")).total(), 20'914'757'184);
+  EXPECT_EQ(count_parameters(shape_of("gpt-oss-120b")).total(), 116'829'156'672);
+  EXPECT_EQ(count_parameters(shape_of("llama-3.1-405b")).total(), 405'853'388'800);
+  EXPECT_EQ(count_parameters(shape_of("llama-3.1-8b")).total(), 8'030'261'248);
+  // 671 B in all, 37 B of them active, as the authors say.
+  const ModelShape deepseek = shape_of("deepseek-v3");
+  EXPECT_NEAR(static_cast<double>(count_parameters(deepseek).total()), 671e9, 0.1e9);
+  EXPECT_NEAR(static_cast<double>(count_parameters(deepseek).active(deepseek)), 37e9, 1e9);
+}
+
+// The same as the list that checkpoints are written and checked by, tensor for tensor.
+TEST(ModelShape, AgreesWithTheCheckpointsTensors) {
+  for (const std::string model : {"gpt-oss-20b", "gpt-oss-120b"}) {
+    const Json config = *checkpoint::published_config(model);
+    const checkpoint::ModelConfig parsed = *checkpoint::parse_model_config(config, nullptr, model);
+    int64_t parameters = 0;
+    int64_t bytes = 0;
+    for (const auto& tensor :
+         checkpoint::expected_tensors(parsed, checkpoint::WeightLayout::kMxfp4)) {
+      if (!tensor.is_scales) parameters += tensor.parameters();
+      bytes += tensor.bytes();
+    }
+    const ModelShape shape = shape_of(model);
+    EXPECT_EQ(count_parameters(shape).total(), parameters) << model;
+    // Biases of experts are stored in 16 bits, which `expert_bits` does not tell apart.
+    EXPECT_NEAR(weight_bytes(shape) / static_cast<double>(bytes), 1, 1e-3) << model;
+  }
+}
+
+TEST(ModelShape, KeysAndValuesByArchitecture) {
+  const ModelShape big = shape_of("gpt-oss-120b");
+  const ModelShape small = shape_of("gpt-oss-20b");
+  // Beyond the window each token costs the full layers alone.
+  EXPECT_EQ(big.kv_bytes(1001, 2) - big.kv_bytes(1000, 2), 36 << 10);
+  EXPECT_EQ(small.kv_bytes(1001, 2) - small.kv_bytes(1000, 2), 24 << 10);
+  EXPECT_EQ(big.kv_bytes(1000, 2) - 1000 * (36 << 10), 4.5 * (1 << 20));
+  EXPECT_EQ(small.kv_bytes(1000, 2) - 1000 * (24 << 10), 3 << 20);
+  EXPECT_NEAR(big.kv_bytes(131072, 2) / kGiB, 4.504, 0.001);
+  EXPECT_NEAR(small.kv_bytes(131072, 2) / kGiB, 3.003, 0.001);
+  // 61 layers of 512 + 64 elements.
+  EXPECT_EQ(shape_of("deepseek-v3").kv_bytes(1, 2), 61 * 576 * 2);
+}
+
+TEST(ModelShape, RefusesWhatItCannotCount) {
+  const auto refuse = [](const std::string& text) {
+    const Result<ModelShape> shape = parse_model_shape(*Json::parse(text), "x.json");
+    EXPECT_FALSE(shape.ok());
+    return shape.ok() ? "" : shape.error().message;
+  };
+  EXPECT_THAT(refuse("{}"), HasSubstr("model_type"));
+  EXPECT_THAT(refuse(R"({"model_type":"mamba2"})"), HasSubstr("mamba2"));
+  EXPECT_THAT(refuse(R"({"model_type":"llama","hidden_size":-1})"), HasSubstr("hidden_size"));
+  EXPECT_THAT(refuse(R"({"model_type":"llama","hidden_size":64,"num_attention_heads":0})"),
+              HasSubstr("num_attention_heads"));
+  EXPECT_THAT(refuse(R"({"model_type":"llama","hidden_size":1048576,"num_attention_heads":1048576,
+                 "head_dim":1048576,"intermediate_size":1048576,"num_hidden_layers":4096,
+                 "num_key_value_heads":1,"vocab_size":16777216,"max_position_embeddings":1})"),
+              HasSubstr("1e15"));
+}
+
+TEST(Hardware, EveryFileIsSoundAndEveryFigureHasASource) {
+  const std::vector<std::string> names = data_names("hardware/");
+  for (const char* must :
+       {"a100-40", "a100-80", "l4", "l40s", "h100", "h200", "b200", "gb200-nvl72", "rtx-pro-6000",
+        "rtx-5090", "mi300x", "mi355x", "cpu-zen4-2"}) {
+    EXPECT_THAT(names, testing::Contains(must));
+  }
+  for (const std::string& name : names) {
+    const Result<Hardware> hardware = find_hardware(name);
+    ASSERT_TRUE(hardware.ok()) << hardware.error().message;
+    EXPECT_EQ(hardware->name, name);
+    EXPECT_GT(hardware->memory_bytes, 1e9);
+  }
+  for (const Instance& instance : instances()) {
+    EXPECT_TRUE(find_hardware(instance.gpu).ok()) << instance.name;
+    EXPECT_FALSE(instance.source.empty());
+  }
+  EXPECT_THAT(find_hardware("h1000").error().message, HasSubstr("h100"));
+}
+
+TEST(Hardware, ComputesOnlyInWhatItHas) {
+  EXPECT_TRUE(find_hardware("b200")->rate(Arithmetic::kFp4).ok());
+  EXPECT_TRUE(find_hardware("rtx-5090")->rate(Arithmetic::kFp4).ok());
+  EXPECT_TRUE(find_hardware("h100")->rate(Arithmetic::kFp8).ok());
+  EXPECT_TRUE(find_hardware("l4")->rate(Arithmetic::kFp8).ok());
+  EXPECT_THAT(find_hardware("h100")->rate(Arithmetic::kFp4).error().message,
+              HasSubstr("sm_90) cannot compute in fp4; it computes in bf16, int8, fp8"));
+  EXPECT_THAT(find_hardware("a100-80")->rate(Arithmetic::kFp8).error().message,
+              HasSubstr("cannot compute in fp8"));
+}
+
+// docs/performance.md: computed there by hand.
+TEST(StepCost, ReadsAndComputesWhatWasCountedByHand) {
+  const ModelShape small = shape_of("gpt-oss-20b");
+  const ModelShape big = shape_of("gpt-oss-120b");
+  const StepCost cost20 = StepCounter(small, 2).count(StepLoad::decodes(1, 0, 128));
+  const StepCost cost120 = StepCounter(big, 2).count(StepLoad::decodes(1, 0, 128));
+  EXPECT_NEAR(cost20.bytes() / 1e9, 3.708, 0.01);
+  EXPECT_NEAR(cost120.bytes() / 1e9, 5.003, 0.03);
+  EXPECT_NEAR(cost20.operations() / 1e9, 7.21, 0.01);
+  EXPECT_NEAR(cost120.operations() / 1e9, 10.26, 0.03);
+  // Keys and values read for a token at 8 k: 205 MB.
+  const StepCost deep = StepCounter(small, 2).count(StepLoad::decodes(1, 8192, 128));
+  EXPECT_NEAR(deep.attention.bytes / 1e6, 205, 2);
+}
+
+TEST(StepCost, ExpertsTouchedByBatch) {
+  const double at20[] = {4, 7.5, 13.2, 21.0, 28.2, 31.6, 32, 32, 32};
+  const double at120[] = {4, 7.9, 15.3, 28.7, 51.0, 81.7, 111, 126, 128};
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_NEAR(experts_touched(32, 4, 1 << i), at20[i], 0.06) << i;
+    EXPECT_NEAR(experts_touched(128, 4, 1 << i), at120[i], 0.5) << i;
+  }
+  EXPECT_EQ(experts_touched(0, 0, 5), 0);
+}
+
+// Rows are summed up: the sum is what adding key by key and query by query gives.
+TEST(StepCost, RowsAddUpAsCountedOneByOne) {
+  constexpr int64_t kWindow = 16;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const auto start = static_cast<int64_t>(base::random_bits(seed, 0) % 60);
+    const auto count = static_cast<int64_t>(1 + base::random_bits(seed, 1) % 40);
+    StepLoad load;
+    load.add_row(start, count, false, kWindow);
+    double full = 0;
+    double window = 0;
+    for (int64_t query = start; query < start + count; ++query) {
+      full += static_cast<double>(query + 1);
+      window += static_cast<double>(std::min(query + 1, kWindow));
+    }
+    EXPECT_EQ(load.full_pairs, full) << "seed " << seed;
+    EXPECT_EQ(load.window_pairs, window) << "seed " << seed;
+    EXPECT_EQ(load.window_keys, std::min(start + count, kWindow + count - 1)) << "seed " << seed;
+  }
+}
+
+// performance.md 2.3: ceilings at a context of 1 k. At efficiency 1 the model gives them.
+TEST(StepTime, GivesTheRooflineOfTheReference) {
+  for (const auto& [gpu, model, batch, expected] : {std::tuple{"b200", "gpt-oss-20b", 1, 2142.0},
+                                                    {"b200", "gpt-oss-20b", 64, 35557.0},
+                                                    {"b200", "gpt-oss-120b", 1, 1587.0},
+                                                    {"b200", "gpt-oss-120b", 64, 8716.0},
+                                                    {"b200", "gpt-oss-120b", 512, 47765.0}}) {
+    const StepTimeModel time = model_of(gpu, model, {});
+    const double rate = batch / time.ideal_seconds(StepLoad::decodes(batch, 1024, 128));
+    EXPECT_NEAR(rate / expected, 1, 0.02) << gpu << " " << model << " " << batch;
+  }
+}
+
+TEST(StepTime, LayoutsShareTheWorkAndPayForIt) {
+  const StepLoad load = StepLoad::decodes(64, 2048, 128);
+  const StepTimeModel one = model_of("h200", "gpt-oss-120b", {});
+  const StepTimeModel tensor = model_of("h200", "gpt-oss-120b", {.tensor = 8});
+  const StepTimeModel expert = model_of("h200", "gpt-oss-120b", {.expert = 8});
+  const StepTimeModel pipeline = model_of("h200", "gpt-oss-120b", {.pipeline = 2});
+  EXPECT_EQ(one.time(load).exchange_s, 0);
+  EXPECT_GT(tensor.time(load).exchange_s, 0);
+  EXPECT_LT(tensor.seconds(load), one.seconds(load));
+  // Latency: cutting everything wins. Throughput: eight times the tokens, an eighth of the experts.
+  EXPECT_LT(tensor.seconds(StepLoad::decodes(1, 2048, 128)),
+            expert.seconds(StepLoad::decodes(1, 2048, 128)));
+  EXPECT_LT(expert.seconds(StepLoad::decodes(4096, 2048, 128)),
+            tensor.seconds(StepLoad::decodes(4096, 2048, 128)));
+  // Two stages with two groups under way do not come down to one stage's time.
+  EXPECT_GT(pipeline.seconds(load), 0.5 * one.seconds(load));
+  EXPECT_THAT(layout_name({.tensor = 4, .pipeline = 2}), "TP4 PP2");
+}
+
+TEST(StepTime, RefusesLayoutsThatCannotBe) {
+  const auto refuse = [](const std::string& gpu, const Layout& layout) {
+    const auto made = StepTimeModel::make(
+        {.hardware = *find_hardware(gpu), .shape = shape_of("gpt-oss-20b"), .layout = layout});
+    EXPECT_FALSE(made.ok());
+    return made.ok() ? "" : made.error().message;
+  };
+  EXPECT_THAT(refuse("cpu-zen4-2", {.tensor = 2}), HasSubstr("no link"));
+  EXPECT_THAT(refuse("h100", {.tensor = 16}), HasSubstr("NVLink"));
+  EXPECT_THAT(refuse("h100", {.tensor = 3}), HasSubstr("64 heads"));
+  EXPECT_THAT(refuse("h100", {.expert = 5}), HasSubstr("32 experts"));
+  EXPECT_THAT(refuse("h100", {.tensor = 0}), HasSubstr("at least 1"));
+}
+
+// Steps made by a model with known factors, and 2 % of them interrupted: the factors' effect comes
+// back, and what the fit leaves is the noise that was put in.
+TEST(Calibration, FindsWhatStepsWereMadeWith) {
+  StepTimeModel::Options truth{.hardware = *find_hardware("cpu-zen4-2"),
+                               .shape = shape_of("gpt-oss-20b"),
+                               .efficiency = {.bandwidth = 0.8,
+                                              .compute = 0.55,
+                                              .attention = 0.2,
+                                              .step_s = 3e-3,
+                                              .row_s = 2e-4,
+                                              .overlap = 3},
+                               .arithmetic = Arithmetic::kInt8};
+  const StepTimeModel made = *StepTimeModel::make(truth);
+  std::vector<MeasuredStep> steps;
+  for (uint64_t i = 0; i < 600; ++i) {
+    MeasuredStep step;
+    const int rows = static_cast<int>(1 + base::random_bits(1, i) % 16);
+    for (int row = 0; row < rows; ++row) {
+      step.load.add_row(static_cast<int64_t>(base::random_bits(2, i * 16 + row) % 4000), 1, true,
+                        128);
+    }
+    if (i % 3 == 0) {
+      step.load.add_row(0, static_cast<int64_t>(1 + base::random_bits(3, i) % 512), true, 128);
+    }
+    const double noise = 1 + 0.02 * (base::random_unit(4, i) - 0.5);
+    step.seconds = made.seconds(step.load) * noise * (i % 50 == 7 ? 3 : 1);
+    steps.push_back(step);
+  }
+  StepTimeModel::Options start = truth;
+  start.efficiency = Efficiency{};
+  const Result<Calibration> fitted = calibrate(start, steps);
+  ASSERT_TRUE(fitted.ok()) << fitted.error().message;
+  EXPECT_LT(fitted->error_p50, 0.02);
+  EXPECT_LT(fitted->error_p90, 0.04);
+  EXPECT_GT(fitted->residuals.back(), 2.5);
+  StepTimeModel::Options found = truth;
+  found.efficiency = fitted->efficiency;
+  const StepTimeModel model = *StepTimeModel::make(found);
+  for (const int rows : {1, 4, 16}) {
+    const StepLoad load = StepLoad::decodes(rows, 1000, 128);
+    EXPECT_NEAR(model.seconds(load) / made.seconds(load), 1, 0.03) << rows;
+  }
+  const Result<Calibration> again = Calibration::from_json(fitted->to_json(), "again");
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->to_json(), fitted->to_json());
+}
+
+TEST(Calibration, ReadsStepLogsAndRefusesBadOnes) {
+  const auto read = [](const std::string& text) { return parse_step_log(text, "s.log", 128); };
+  const auto steps = read("{\"ns\":2000000,\"rows\":[0,5,1,7,1,1]}\n\n{\"ns\":1,\"rows\":[]}\n");
+  ASSERT_TRUE(steps.ok());
+  ASSERT_EQ(steps->size(), 1u);  // the second computed nothing
+  EXPECT_EQ(steps->front().load.tokens, 6);
+  EXPECT_EQ(steps->front().load.rows, 2);
+  EXPECT_DOUBLE_EQ(steps->front().seconds, 0.002);
+  EXPECT_THAT(read("{\"ns\":-1,\"rows\":[]}").error().message, HasSubstr("line 1"));
+  EXPECT_THAT(read("{\"ns\":1,\"rows\":[1,2]}").error().message, HasSubstr("three a row"));
+  EXPECT_THAT(read("{\"ns\":1,\"rows\":[1,2,9e18]}").error().message, HasSubstr("rows[2]"));
+  EXPECT_THAT(read("\n{").error().message, HasSubstr("line 2"));
+  const auto few =
+      calibrate({.hardware = *find_hardware("h100"), .shape = shape_of("gpt-oss-20b")}, *steps);
+  EXPECT_THAT(few.error().message, HasSubstr("too few"));
+}
+
+// 120b on one card of 80 GB: what is left for keys and values, stated.
+TEST(Footprint, The120bFitsOn80Gigabytes) {
+  const Json config = *checkpoint::published_config("gpt-oss-120b");
+  MemoryRequest request;
+  request.kv_dtype = tensor::DType::kBf16;
+  request.memory_bytes = find_hardware("h100")->memory_bytes;
+  request.memory_utilization = 0.92;
+  request.kernels = KernelKind::kReference;
+  const Result<Footprint> fits =
+      footprint(*checkpoint::parse_model_config(config, nullptr, "gpt-oss-120b"), request);
+  ASSERT_TRUE(fits.ok()) << fits.error().message;
+  EXPECT_GT(fits->kv.bytes(), 5e9);
+  EXPECT_GE(fits->context_tokens_max, 131072);
+  EXPECT_LE(fits->bytes(), 0.92 * 80e9);
+}
+
+}  // namespace
+}  // namespace pelton::cost_model

@@ -1,0 +1,68 @@
+#include "engine/step_log.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pelton::engine {
+
+Result<std::unique_ptr<LoggedExecutor>> LoggedExecutor::make(std::unique_ptr<Executor> inner,
+                                                             const std::string& file,
+                                                             const base::Clock& clock) {
+  std::FILE* const opened = std::fopen(file.c_str(), "we");
+  if (opened == nullptr) {
+    return Error{ErrorCode::kIo, fmt::format("{}: {}", file, std::strerror(errno)), "step-log"};
+  }
+  return std::unique_ptr<LoggedExecutor>(new LoggedExecutor(std::move(inner), opened, clock));
+}
+
+LoggedExecutor::LoggedExecutor(std::unique_ptr<Executor> inner, std::FILE* file,
+                               const base::Clock& clock)
+    : inner_(std::move(inner)), file_(file), clock_(clock) {}
+
+LoggedExecutor::~LoggedExecutor() {
+  std::fclose(file_);
+}
+
+void LoggedExecutor::submit(StepPlan plan) {
+  Pending pending{.submitted_ns = clock_.now_ns(), .after_pause = pending_.empty()};
+  for (const PlannedSequence& row : plan.sequences) {
+    if (row.arrival == kNoArrival) pending.after_pause = false;
+    fmt::format_to(std::back_inserter(pending.rows), "{}{},{},{}", pending.rows.empty() ? "" : ",",
+                   row.start, row.token_count(), row.sample ? 1 : 0);
+  }
+  pending_.push_back(std::move(pending));
+  inner_->submit(std::move(plan));
+}
+
+StepResult LoggedExecutor::collect() {
+  StepResult result = inner_->collect();
+  const int64_t now_ns = clock_.now_ns();
+  if (!pending_.empty()) {
+    const Pending pending = std::move(pending_.front());
+    pending_.pop_front();
+    if (!result.error && !pending.rows.empty()) write(result.step, pending, now_ns);
+  }
+  last_end_ns_ = now_ns;
+  return result;
+}
+
+void LoggedExecutor::write(int64_t step, const Pending& pending, int64_t now_ns) {
+  if (bytes_ >= kBytesMax) return;
+  // Between the steps of a busy engine lies what the engine itself does: it belongs to the step.
+  const int64_t from_ns =
+      pending.after_pause || last_end_ns_ == 0 ? pending.submitted_ns : last_end_ns_;
+  const std::string line = fmt::format(
+      "{{\"step\":{},\"submitted_ns\":{},\"ended_ns\":{},\"ns\":{},\"after_pause\":{},\"rows\":[{}]"
+      "}}"
+      "\n",
+      step, pending.submitted_ns, now_ns, now_ns - from_ns, pending.after_pause, pending.rows);
+  bytes_ += static_cast<int64_t>(line.size());
+  std::fwrite(line.data(), 1, line.size(), file_);
+  std::fflush(file_);
+}
+
+}  // namespace pelton::engine
