@@ -33,6 +33,7 @@ Result<node::LoadedModel::Options> node_options(const cli::Arguments& arguments,
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   TRY(read_batch_flags(arguments, options));
   TRY(read_queue_flags(arguments, options.engine));
+  options.step_log = arguments.text("--step-log");
   return options;
 }
 
@@ -230,7 +231,10 @@ cli::Verb serve_verb() {
                 {.name = "--allow-control-tokens",
                  .help = "token-id prompts of /v1/completions may hold control tokens",
                  .kind = Flag::Kind::kSwitch},
-                {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
+                {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch},
+                {.name = "--step-log",
+                 .value = "FILE",
+                 .help = "write what each step computed and how long it took, for calibrate"}},
       .examples = {"pelton serve openai/gpt-oss-20b",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
                    "PELTON_API_KEY=secret pelton serve ./model --host 0.0.0.0"},

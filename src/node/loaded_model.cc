@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/machine.h"
+#include "engine/step_log.h"
 #include "node/model_tokenizer.h"
 #include "node/packed_cache.h"
 
@@ -55,6 +56,10 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   if (!options.make_executor) TRY(loaded->read_weights(options, log));
   phases.end("weights");
   TRY(loaded->make_executor(options));
+  if (!options.step_log.empty()) {
+    TRY_ASSIGN(loaded->executor_,
+               engine::LoggedExecutor::make(std::move(loaded->executor_), options.step_log, clock));
+  }
   loaded->engine_ =
       std::make_unique<engine::Engine>(options.engine, *loaded->executor_, clock, log);
   phases.end("memory");

@@ -32,6 +32,7 @@ class LoadedModel {
     std::function<Result<std::unique_ptr<engine::Executor>>(const tokenizer::Tokenizer&)>
         make_executor;
     engine::Engine::Options engine;
+    std::string step_log;  // a file for engine/step_log.h; empty: none
     // Packs the weights at first, and uses what was packed from then on (node/packed_cache.h).
     // None: the model's files as they are. `packing_is_a_wish`: not for small models, nor where the
     // disk has no room or the kernels have no use for it.
