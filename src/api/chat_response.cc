@@ -143,6 +143,13 @@ void ChatChunks::finish(int choice, std::string_view finish_reason, std::string&
   out += tail_;
 }
 
+void ChatChunks::tell_usage(const Usage& usage) {
+  tail_ = ",\"usage\":";
+  JsonWriter writer(tail_);
+  write_usage(writer, usage);
+  tail_ += '}';
+}
+
 void ChatChunks::usage(const Usage& usage, std::string& out) const {
   out += head_;
   out += "[],\"usage\":";

@@ -66,12 +66,15 @@ class ChatChunks {
   void finish(int choice, std::string_view finish_reason, std::string& out) const;
   void usage(const Usage& usage, std::string& out) const;
 
+  // The chunks from now on tell this usage, as far as it has come.
+  void tell_usage(const Usage& usage);
+
  private:
   void append_choice(int choice, std::string& out) const;
 
   const std::string head_;             // up to and with "choices":
   const std::string reasoning_field_;  // quoted; empty: not shown
-  const std::string_view tail_;        // after the choices
+  std::string tail_;                   // after the choices
 };
 
 }  // namespace pelton::api

@@ -69,6 +69,13 @@ void CompletionChunks::choice(const CompletionChoice& choice, std::string& out) 
   out += tail_;
 }
 
+void CompletionChunks::tell_usage(const Usage& usage) {
+  tail_ = ",\"usage\":";
+  JsonWriter writer(tail_);
+  write_usage(writer, usage);
+  tail_ += '}';
+}
+
 void CompletionChunks::usage(const Usage& usage, std::string& out) const {
   out += head_;
   out += "[],\"usage\":";

@@ -38,9 +38,12 @@ class CompletionChunks {
   void choice(const CompletionChoice& choice, std::string& out) const;
   void usage(const Usage& usage, std::string& out) const;
 
+  // The chunks from now on tell this usage, as far as it has come.
+  void tell_usage(const Usage& usage);
+
  private:
   const std::string head_;
-  const std::string_view tail_;
+  std::string tail_;
 };
 
 }  // namespace pelton::api

@@ -102,6 +102,8 @@ void read_stream(const Fields& body, GenerationFields& fields) {
   }
   const Fields stream_options(*options, "stream_options", body.complaint());
   fields.include_usage = stream_options.boolean("include_usage").value_or(false);
+  fields.continuous_usage =
+      fields.include_usage && stream_options.boolean("continuous_usage_stats").value_or(false);
 }
 
 // Who asks, and whose computed prefixes may be found.

@@ -40,10 +40,11 @@ struct GenerationFields {
   bool ignore_eos = false;
 
   bool stream = false;
-  bool include_usage = false;  // a last chunk with the usage
-  int priority = 0;            // lower first
-  std::string user;            // whom the caller asks for: safety_identifier, or the older user
-  std::string cache_salt;      // empty: none
+  bool include_usage = false;     // a last chunk with the usage
+  bool continuous_usage = false;  // and in each chunk, what it has come to so far
+  int priority = 0;               // lower first
+  std::string user;               // whom the caller asks for: safety_identifier, or the older user
+  std::string cache_salt;         // empty: none
 };
 
 // Bounds that a caller meets; the error messages name them.

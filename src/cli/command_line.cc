@@ -142,12 +142,13 @@ const char* environment_value(const Flag& flag) {
 
 struct RawFlag {
   std::string text;
+  std::vector<std::string> list;  // of one that may have many
   bool is_on = false;
   CLI::Option* option = nullptr;
 };
 
 struct RawWords {
-  std::vector<std::string> positionals;
+  std::vector<std::vector<std::string>> positionals;
   std::vector<RawFlag> flags;
   std::vector<std::string> extra;
   bool help = false;
@@ -164,7 +165,13 @@ Result<RawWords> split_by_cli11(const Verb& verb, const std::vector<std::string>
     app.add_flag("-h,--help", raw.help);
     app.allow_extras();
     for (size_t i = 0; i < verb.positionals.size(); ++i) {
-      app.add_option(verb.positionals[i].name, raw.positionals[i]);
+      std::vector<std::string>& to = raw.positionals[i];
+      if (verb.positionals[i].many) {
+        app.add_option(verb.positionals[i].name, to);
+      } else {
+        to.resize(1);  // a single text leaves what comes after it to the complaints below
+        app.add_option(verb.positionals[i].name, to.front());
+      }
     }
     for (size_t i = 0; i < verb.flags.size(); ++i) {
       const Flag& flag = verb.flags[i];
@@ -172,6 +179,8 @@ Result<RawWords> split_by_cli11(const Verb& verb, const std::vector<std::string>
       const std::string names = all_names(flag);
       if (flag.kind == Flag::Kind::kSwitch) {
         to.option = app.add_flag(names, to.is_on);
+      } else if (flag.many) {
+        to.option = app.add_option(names, to.list);
       } else {
         to.option = app.add_option(names, to.text)->take_last();
       }
@@ -234,6 +243,10 @@ int64_t Arguments::integer(std::string_view name) const {
 double Arguments::number(std::string_view name) const {
   CHECK(at(name).given, name);
   return at(name).number;
+}
+
+const std::vector<std::string>& Arguments::list(std::string_view name) const {
+  return at(name).list;
 }
 
 CommandLine::CommandLine(Program program, std::vector<Verb> verbs)
@@ -302,19 +315,21 @@ Result<CommandLine::Request> CommandLine::parse(const std::vector<std::string>& 
   if (!raw.extra.empty()) return unexpected_word(verb, raw.extra.front());
   for (size_t i = 0; i < verb.positionals.size(); ++i) {
     Arguments::Value& value = request.arguments.values_[verb.positionals[i].name];
-    if (raw.positionals[i].empty()) {
+    if (raw.positionals[i].empty() || raw.positionals[i].front().empty()) {
       if (!verb.positionals[i].required) continue;
       return usage(fmt::format("{} is missing; see '{} {} --help'", verb.positionals[i].name,
                                program_.name, verb.name));
     }
     value.given = true;
-    value.text = raw.positionals[i];
+    value.text = raw.positionals[i].front();
+    value.list = raw.positionals[i];
   }
   for (size_t i = 0; i < verb.flags.size(); ++i) {
     const Flag& flag = verb.flags[i];
     Arguments::Value& value = request.arguments.values_[flag.name];
     value.given = raw.flags[i].is_on;
-    value.text = raw.flags[i].text;
+    value.text =
+        flag.many ? fmt::format("{}", fmt::join(raw.flags[i].list, " ")) : raw.flags[i].text;
     const char* environment = environment_value(flag);
     if (!value.given && environment != nullptr && *environment != '\0') {
       value.text = environment;
@@ -331,6 +346,10 @@ Result<CommandLine::Request> CommandLine::parse(const std::vector<std::string>& 
           flag.name);
     }
     if (!value.given) continue;
+    if (flag.many) {
+      value.list = raw.flags[i].list;
+      if (value.list.empty()) value.list = split_words(value.text);  // from the environment
+    }
     TRY(check_choice(flag, value.text));
     if (flag.kind != Flag::Kind::kText) {
       TRY_ASSIGN(value.number, to_number(flag, value.text));
@@ -344,7 +363,8 @@ namespace {
 
 // "MODEL", or "[MODEL]" if it may be left out.
 std::string shown_name(const Positional& positional) {
-  return positional.required ? positional.name : fmt::format("[{}]", positional.name);
+  const std::string name = positional.name + (positional.many ? " ..." : "");
+  return positional.required ? name : fmt::format("[{}]", name);
 }
 
 }  // namespace

@@ -35,12 +35,14 @@ struct Flag {
   std::vector<std::string> choices;  // where there are any, one of these
   bool required = false;
   std::vector<std::string> aliases;  // other names for the same, as other programs call it
+  bool many = false;  // kText: may be given again, and with several words: --header A=1 B=2
 };
 
 struct Positional {
   std::string name;  // "MODEL"
   std::string help;
   bool required = true;  // only the last one may be left out
+  bool many = false;     // the last one may be several words
 };
 
 // What the user gave for one verb, checked against its description. Asking for a flag that the verb
@@ -51,12 +53,15 @@ class Arguments {
   const std::string& text(std::string_view name) const;  // "" where it is absent
   int64_t integer(std::string_view name) const;          // kInteger, kSize; CHECKs has()
   double number(std::string_view name) const;            // kNumber; CHECKs has()
+  // All words of a flag or positional that may have many.
+  const std::vector<std::string>& list(std::string_view name) const;
 
  private:
   friend class CommandLine;
   struct Value {
     bool given = false;
     std::string text;
+    std::vector<std::string> list;
     int64_t integer = 0;
     double number = 0;
   };

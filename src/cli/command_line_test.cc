@@ -39,7 +39,14 @@ CommandLine example() {
                .positionals = {{"MODEL", "a folder"}},
                .flags = {{.name = "--json", .value = "FILE", .required = true}},
                .run = [](const Arguments&) -> Result<void> { return {}; }};
-  return CommandLine({.name = "pelton", .version = "1.2.3", .summary = "a test"}, {serve, latency});
+  Verb compare{.name = "bench compare",
+               .summary = "Compares",
+               .positionals = {{.name = "FILE", .help = "results", .many = true}},
+               .flags = {{.name = "--header", .value = "K=V", .many = true},
+                         {.name = "--html", .value = "FILE"}},
+               .run = [](const Arguments&) -> Result<void> { return {}; }};
+  return CommandLine({.name = "pelton", .version = "1.2.3", .summary = "a test"},
+                     {serve, latency, compare});
 }
 
 std::string error_of(const std::vector<std::string>& words) {
@@ -91,6 +98,22 @@ TEST(CommandLine, AnAliasIsTheSameFlag) {
   unsetenv("PELTON_GPU_MEMORY");
   EXPECT_THAT(line.parse({"serve", "--help"})->text, HasSubstr("also --gpu-memory"));
   EXPECT_THAT(error_of({"serve", "m", "--gpu-memery", "1"}), HasSubstr("'--gpu-memory'"));
+}
+
+TEST(CommandLine, SomeTakeManyWords) {
+  const auto request = example().parse({"bench", "compare", "a.json", "b.json", "--header", "A=1",
+                                        "B=2", "--html", "-", "--header", "C=3"});
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  const Arguments& arguments = request->arguments;
+  EXPECT_THAT(arguments.list("FILE"), testing::ElementsAre("a.json", "b.json"));
+  EXPECT_THAT(arguments.list("--header"), testing::ElementsAre("A=1", "B=2", "C=3"));
+  EXPECT_EQ(arguments.text("--header"), "A=1 B=2 C=3");
+  setenv("PELTON_HEADER", "D=4 E=5", 1);
+  const auto by_environment = example().parse({"bench", "compare", "a.json"});
+  unsetenv("PELTON_HEADER");
+  EXPECT_THAT(by_environment->arguments.list("--header"), testing::ElementsAre("D=4", "E=5"));
+  EXPECT_THAT(error_of({"bench", "compare"}), HasSubstr("FILE is missing"));
+  EXPECT_THAT(error_of({"serve", "a", "b"}), HasSubstr("unexpected argument 'b'"));
 }
 
 TEST(CommandLine, EnvironmentStandsIn) {

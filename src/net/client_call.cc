@@ -134,6 +134,7 @@ std::string ClientCall::place() const {
 }
 
 void ClientCall::start() {
+  if (events_.on_start) events_.on_start();
   Result<std::string> head = request_head(call_);
   if (!head) return finish(std::move(head).error());
   if (call_.port < 1 || call_.port > 65535) {

@@ -36,6 +36,9 @@ Result<HttpCall> make_http_call(std::string method, std::string_view url);
 // What a call tells while it runs, on a client thread. on_done comes exactly once, last; after it
 // the callbacks are let go.
 struct HttpCallEvents {
+  // The call's turn has come on its thread; now it connects or sends. Not if it was cancelled
+  // before.
+  std::function<void()> on_start;
   std::function<void(int status, const HttpHeaders& headers)> on_head;
   std::function<void(std::string_view bytes)> on_body;
   // kUnavailable: no connection; kDeadline; kCancelled; kIo: broke off, or what came is no HTTP.

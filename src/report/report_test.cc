@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "report/condition.h"
+#include "report/latency_histogram.h"
 #include "report/percentile.h"
 #include "report/serve_result.h"
 
@@ -271,6 +273,44 @@ TEST(ResultJson, HasVllmsKeys) {
   EXPECT_EQ(result_file_name(info), "openai-chat-infqps-concurrency8-m-20260102-030405.json");
   EXPECT_FALSE(parse_result("{}", "f").ok());
   EXPECT_FALSE(parse_result("{", "f").ok());
+}
+
+TEST(Condition, ReadsAndDecides) {
+  const Json result = Json::parse(R"({"p99_ttft_ms":500,"failed":0})").value();
+  const auto decide = [&](const char* text) {
+    const auto condition = parse_condition(text);
+    EXPECT_TRUE(condition.ok()) << text;
+    return holds(*condition, result).value();
+  };
+  EXPECT_FALSE(decide("p99_ttft_ms>500"));
+  EXPECT_TRUE(decide("p99_ttft_ms>=500"));
+  EXPECT_TRUE(decide("p99_ttft_ms<500.5"));
+  EXPECT_TRUE(decide("p99_ttft_ms<=500"));
+  EXPECT_FALSE(decide("failed>0"));
+  for (const char* bad : {"", "p99_ttft_ms", "p99_ttft_ms>", "p99_tttf_ms>1", "x>1", "p_ttft_ms>1",
+                          "p99_ttft_ms>nan", "p99_ttft_ms>1s", ">1"}) {
+    EXPECT_FALSE(parse_condition(bad).ok()) << bad;
+  }
+  EXPECT_FALSE(holds(*parse_condition("p95_itl_ms>1"), result).ok());
+  EXPECT_TRUE(parse_condition("mean_e2el_including_client_queue_ms<3").ok());
+}
+
+TEST(LatencyHistogram, PercentilesAndShape) {
+  LatencyHistogram histogram;
+  EXPECT_EQ(histogram.percentile_ms(50), 0);
+  EXPECT_EQ(histogram.sparkline(10), "");
+  for (int i = 1; i <= 1000; ++i) histogram.add_ms(i);
+  EXPECT_EQ(histogram.count(), 1000);
+  EXPECT_NEAR(histogram.percentile_ms(50), 500, 20);
+  EXPECT_NEAR(histogram.percentile_ms(99), 990, 35);
+  EXPECT_LE(histogram.least_ms(), 1);
+  EXPECT_GE(histogram.most_ms(), 1000);
+  const std::string line = histogram.sparkline(12);
+  EXPECT_LE(line.size(), 36u);
+  EXPECT_NE(line.find("█"), std::string::npos);
+  histogram.add_ms(-1);
+  histogram.add_ms(1e15);
+  EXPECT_EQ(histogram.count(), 1002);
 }
 
 }  // namespace

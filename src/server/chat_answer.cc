@@ -32,6 +32,11 @@ void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {
 }
 
 void ChatAnswer::take_events(std::string& out) {
+  if (options_.continuous_usage) {
+    api::Usage so_far{.prompt_tokens = options_.prompt_tokens};
+    for (const ChatChoice& choice : choices_) so_far.completion_tokens += choice.sampled_tokens();
+    chunks_.tell_usage(so_far);
+  }
   for (ChatChoice& choice : choices_) choice.take_events(chunks_, out);
 }
 

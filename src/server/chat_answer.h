@@ -17,6 +17,8 @@ class ChatAnswer final : public Answer {
     api::ChatAnswerHead head;
     int choice_count = 1;
     bool include_usage = false;
+    bool continuous_usage = false;  // in each chunk, as far as it has come
+    int64_t prompt_tokens = 0;      // told there
     ChatChoice::Options choice;
   };
 
@@ -30,7 +32,7 @@ class ChatAnswer final : public Answer {
 
  private:
   const Options options_;
-  const api::ChatChunks chunks_;
+  api::ChatChunks chunks_;
   std::deque<ChatChoice> choices_;
   api::Usage usage_;
 };

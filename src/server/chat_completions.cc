@@ -26,6 +26,7 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
                    .reasoning_field = request.include_reasoning ? model.reasoning_field : ""},
           .choice_count = request.generation.n,
           .include_usage = request.generation.include_usage,
+          .continuous_usage = request.generation.continuous_usage,
           .choice = {.turn = turn_options(request, model),
                      .logprobs = request.top_logprobs >= 0,
                      .stream = request.generation.stream}};
@@ -56,6 +57,7 @@ void Server::answer_chat_completion(Call call) {
   ChatAnswer::Options options = answer_options(request, *model, id, clock_);
   const std::vector<TokenId>& opening = options.choice.turn.opening;
   prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
+  options.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   auto made = generation_request(*model, request.generation,
                                  {.id = id,
                                   .prompt = std::move(prompt.tokens),

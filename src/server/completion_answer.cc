@@ -91,6 +91,10 @@ api::CompletionChoice CompletionAnswer::take(size_t index) {
 }
 
 void CompletionAnswer::take_events(std::string& out) {
+  if (options_.continuous_usage) {
+    chunks_.tell_usage(
+        {.prompt_tokens = options_.prompt_tokens, .completion_tokens = usage_.completion_tokens});
+  }
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
     const bool finishes = !choice.finish_reason.empty() && !choice.finish_sent;

@@ -25,6 +25,8 @@ class CompletionAnswer final : public Answer {
     bool logprobs = false;
     bool stream = false;
     bool include_usage = false;
+    bool continuous_usage = false;  // in each chunk, as far as it has come
+    int64_t prompt_tokens = 0;      // of all prompts: told there
   };
 
   CompletionAnswer(const ServedModel& model, Options options);
@@ -65,7 +67,7 @@ class CompletionAnswer final : public Answer {
 
   const ServedModel& model_;
   const Options options_;
-  const api::CompletionChunks chunks_;
+  api::CompletionChunks chunks_;
   std::vector<Choice> choices_;
   api::Usage usage_;
   std::string scratch_;

@@ -17,11 +17,16 @@
 namespace pelton::server {
 namespace {
 
+struct Submitted {
+  std::vector<engine::TokenStream> streams;
+  int64_t prompt_tokens = 0;  // of all prompts
+};
+
 // n streams for each prompt, or the answer that says why not. Streams already running are
 // cancelled as they go.
-std::variant<std::vector<engine::TokenStream>, api::ApiError> submit_all(
-    const api::CompletionRequest& request, const ServedModel& model, const Call& call,
-    const std::string& id, uint64_t seed_if_none) {
+std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& request,
+                                                  const ServedModel& model, const Call& call,
+                                                  const std::string& id, uint64_t seed_if_none) {
   const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
   if (!deadline_ns.ok()) return api::api_error(deadline_ns.error());
   std::vector<request::GenerationRequest> requests;
@@ -39,14 +44,15 @@ std::variant<std::vector<engine::TokenStream>, api::ApiError> submit_all(
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
     requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
   }
-  std::vector<engine::TokenStream> streams;
+  Submitted submitted;
   for (request::GenerationRequest& one : requests) {
+    submitted.prompt_tokens += static_cast<int64_t>(one.prompt.size());
     Result<std::vector<engine::TokenStream>> answers =
         model.engine.submit_answers(std::move(one), request.generation.n);
     if (!answers.ok()) return api::api_error(answers.error());
-    for (engine::TokenStream& stream : *answers) streams.push_back(std::move(stream));
+    for (engine::TokenStream& stream : *answers) submitted.streams.push_back(std::move(stream));
   }
-  return streams;
+  return submitted;
 }
 
 }  // namespace
@@ -62,8 +68,8 @@ void Server::answer_completion(Call call) {
 
   const api::GenerationFields& fields = request.generation;
   std::string id = random_id("cmpl-", {.seed = draw(), .counter = 0});
-  auto streams = submit_all(request, *model, call, id, draw());
-  if (const auto* error = std::get_if<api::ApiError>(&streams)) return call.send(*error);
+  auto submitted = submit_all(request, *model, call, id, draw());
+  if (const auto* error = std::get_if<api::ApiError>(&submitted)) return call.send(*error);
 
   CompletionAnswer::Options options{
       .head = {.id = id,
@@ -75,11 +81,13 @@ void Server::answer_completion(Call call) {
       .stop_text = fields.include_stop ? StopFilter::StopText::kKept : StopFilter::StopText::kCut,
       .logprobs = request.logprobs >= 0,
       .stream = fields.stream,
-      .include_usage = fields.include_usage};
+      .include_usage = fields.include_usage,
+      .continuous_usage = fields.continuous_usage,
+      .prompt_tokens = std::get<Submitted>(submitted).prompt_tokens};
   Generation::Parts parts{
       .id = std::move(id),
       .call = std::move(call),
-      .streams = std::get<std::vector<engine::TokenStream>>(std::move(streams)),
+      .streams = std::move(std::get<Submitted>(submitted).streams),
       .answer = std::make_unique<CompletionAnswer>(*model, std::move(options)),
       .mode = fields.stream ? Generation::Mode::kStream : Generation::Mode::kWhole};
   parts.call.request.body = {};  // it may be large, and is said

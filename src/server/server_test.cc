@@ -257,6 +257,32 @@ TEST(Server, PlainCompletions) {
   EXPECT_GT(parsed(events[events.size() - 2]).find("usage")->integer("completion_tokens"), 0);
 }
 
+// Load tests and meters count tokens while they come: reasoning, headers and stop tokens too.
+TEST(Server, TellsTokensInEachChunk) {
+  ServerHouse house(kScript, {});
+  const std::string options =
+      R"("stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}})";
+  const std::vector<std::pair<std::string, std::string>> asked = {
+      {"/v1/chat/completions", chat("hi", options.substr(0, options.size() - 1))},
+      {"/v1/completions", R"({"prompt":"raw prompt","max_tokens":100,)" + options}};
+  for (const auto& [path, body] : asked) {
+    const std::vector<std::string> events = events_of(house.post(path, body).body);
+    ASSERT_GE(events.size(), 4u) << path;
+    const Json last = parsed(events[events.size() - 2]);
+    int64_t before = 0;
+    for (size_t i = 0; i + 2 < events.size(); ++i) {
+      const Json chunk = parsed(events[i]);
+      const Json* usage = chunk.find("usage");
+      ASSERT_TRUE(usage != nullptr && usage->is_object()) << events[i];
+      EXPECT_EQ(usage->integer("prompt_tokens"), last.find("usage")->integer("prompt_tokens"));
+      const int64_t tokens = usage->integer("completion_tokens").value_or(0);
+      EXPECT_GE(tokens, std::max<int64_t>(before, 1)) << events[i];
+      before = tokens;
+    }
+    EXPECT_EQ(before, last.find("usage")->integer("completion_tokens")) << path;
+  }
+}
+
 TEST(Server, ControlTokensInPromptsNeedLeave) {
   ServerHouse house(kScript, {});
   const std::string body = R"({"prompt":[72,200006]})";

@@ -1,0 +1,56 @@
+// Reads one answer as its bytes come, and fills its record: when each piece came and how many
+// tokens it brought. One thread at a time, that of its HTTP call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "bench/answer_fields.h"
+#include "net/http_message.h"
+#include "net/sse.h"
+#include "report/request_record.h"
+
+namespace pelton::bench {
+
+class AnswerReader {
+ public:
+  // `record` outlives it. Times given below are those of the record.
+  explicit AnswerReader(report::RequestRecord& record);
+
+  void head(int status, const net::HttpHeaders& headers);
+  // Tokens that came with these bytes, for live progress.
+  int64_t bytes(std::string_view bytes, int64_t now_ns);
+  // The answer's end: fills what is known only now. `result` is the call's own.
+  void end(const Result<void>& result, int64_t now_ns);
+
+  // The visible answer: what the next turn of a conversation repeats.
+  const std::string& text() const { return text_; }
+  int status() const { return status_; }
+
+ private:
+  void take(const AnswerFields& fields, int64_t now_ns);
+  void take_piece(const AnswerFields& fields, int64_t now_ns);
+  void take_usage(const AnswerFields& fields);
+  void take_whole(int64_t now_ns);
+  void fail(std::string why);
+
+  static constexpr size_t kWholeBytesMax = size_t{64} << 20;
+  static constexpr size_t kErrorBytesMax = 300;
+
+  report::RequestRecord& record_;
+  net::SseParser parser_{{}};
+  AnswerFields fields_;
+  std::string whole_;  // of an answer that is no stream
+  std::string text_;
+  int status_ = 0;
+  bool is_stream_ = false;
+  bool failed_ = false;
+  bool all_told_ = true;    // every piece so far came with its count
+  bool done_seen_ = false;  // "[DONE]", or the last event of a response
+  int64_t tokens_in_pieces_ = 0;
+  int64_t tokens_told_ = -1;  // by the last usage
+};
+
+}  // namespace pelton::bench

@@ -1,0 +1,456 @@
+#include <atomic>
+#include <limits>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "bench/load_generator.h"
+#include "bench/probe.h"
+#include "net/http_server.h"
+#include "report/summary.h"
+
+namespace pelton::bench {
+namespace {
+
+using report::Metric;
+using report::RequestRecord;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Target target_at(int port, const std::string& backend) {
+  const auto target = make_target({.backend = backend,
+                                   .base_url = "http://127.0.0.1:" + std::to_string(port),
+                                   .endpoint = {},
+                                   .model = "m",
+                                   .headers = {}});
+  EXPECT_TRUE(target.ok());
+  return *target;
+}
+
+workload::Conversation one_turn(std::string prompt, int output_tokens) {
+  workload::Conversation conversation;
+  conversation.turns.push_back({.prompt = std::move(prompt),
+                                .ids = {},
+                                .output_tokens = output_tokens,
+                                .messages_json = {}});
+  return conversation;
+}
+
+TEST(Target, Urls) {
+  const auto path = [](const std::string& url, const std::string& endpoint) {
+    const auto target = make_target({.backend = "openai-chat",
+                                     .base_url = url,
+                                     .endpoint = endpoint,
+                                     .model = {},
+                                     .headers = {}});
+    return target.ok() ? target->call.target : target.error().message;
+  };
+  EXPECT_EQ(path("http://h:1", ""), "/v1/chat/completions");
+  EXPECT_EQ(path("http://h:1/", ""), "/v1/chat/completions");
+  EXPECT_EQ(path("http://h:1/v1", ""), "/v1/chat/completions");
+  EXPECT_EQ(path("http://h:1/deep/v1/", ""), "/deep/v1/chat/completions");
+  EXPECT_EQ(path("http://h:1/deep", "chat"), "/deep/chat");
+  EXPECT_THAT(path("ftp://h", ""), HasSubstr("ftp"));
+  EXPECT_FALSE(parse_backend("sglang-native").ok());
+  EXPECT_EQ(parse_pair("a=b=c", "header").value(), std::pair(std::string("a"), std::string("b=c")));
+  EXPECT_FALSE(parse_pair("a", "header").ok());
+}
+
+TEST(Question, Bodies) {
+  QuestionOptions options;
+  options.ignore_eos = true;
+  options.sampling = {{"temperature", 0.5}};
+  const workload::Conversation conversation = one_turn("hi \"you\"", 7);
+  const auto body = [&](const char* backend, const std::vector<Said>& before) {
+    return question_body(target_at(1, backend), options, conversation, before,
+                         conversation.turns[0], "m");
+  };
+  EXPECT_EQ(body("openai", {}),
+            R"({"model":"m","prompt":"hi \"you\"","max_tokens":7,"ignore_eos":true,)"
+            R"("temperature":0.5,"stream":true,)"
+            R"("stream_options":{"include_usage":true,"continuous_usage_stats":true}})");
+  options.counts = Counts::kAtEnd;
+  EXPECT_EQ(body("openai-chat", {{true, "a"}, {false, "b"}}),
+            R"({"model":"m","messages":[{"role":"user","content":"a"},)"
+            R"({"role":"assistant","content":"b"},{"role":"user","content":"hi \"you\""}],)"
+            R"("max_completion_tokens":7,"ignore_eos":true,"temperature":0.5,"stream":true,)"
+            R"("stream_options":{"include_usage":true}})");
+  EXPECT_EQ(body("openai-embeddings", {}), R"({"model":"m","input":"hi \"you\""})");
+  options.extra = Json::parse(R"({"max_output_tokens":3,"user":"u"})").value();
+  options.sampling.clear();
+  options.ignore_eos = false;
+  EXPECT_EQ(body("openai-responses", {}),
+            R"({"model":"m","input":[{"role":"user","content":"hi \"you\""}],"stream":true,)"
+            R"("max_output_tokens":3,"user":"u"})");
+}
+
+AnswerFields fields_of(std::string_view json) {
+  AnswerFields fields;
+  EXPECT_TRUE(read_answer_fields(json, fields).ok());
+  return fields;
+}
+
+TEST(AnswerFields, ChatChunks) {
+  const AnswerFields text =
+      fields_of(R"({"id":"x","choices":[{"index":0,"delta":{"role":"assistant","content":"Grüße"},)"
+                R"("logprobs":{"content":[{"token":"a","content":"b"}]},"finish_reason":null}],)"
+                R"("usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":13,)"
+                R"("prompt_tokens_details":{"cached_tokens":8},)"
+                R"("completion_tokens_details":{"reasoning_tokens":2}}})");
+  EXPECT_EQ(text.text, "Grüße");
+  EXPECT_EQ(text.text_bytes, 7);
+  EXPECT_EQ(text.characters, 5);
+  EXPECT_TRUE(text.has_choices);
+  EXPECT_EQ(text.prompt_tokens, 9);
+  EXPECT_EQ(text.cached_tokens, 8);
+  EXPECT_EQ(text.completion_tokens, 4);
+  EXPECT_EQ(text.reasoning_tokens, 2);
+  for (const char* key : {"reasoning", "reasoning_content"}) {
+    const AnswerFields reasoning =
+        fields_of(std::string(R"({"choices":[{"delta":{")") + key + R"(":"hm","content":null}}]})");
+    EXPECT_EQ(reasoning.reasoning_bytes, 2);
+    EXPECT_EQ(reasoning.text_bytes, 0);
+  }
+  const AnswerFields tool =
+      fields_of(R"({"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_x","type":"function",)"
+                R"("function":{"name":"f","arguments":"{\"a\""}}]}}]})");
+  EXPECT_EQ(tool.tool_bytes, 5);
+  const AnswerFields usage = fields_of(R"({"choices":[],"usage":{"completion_tokens":3}})");
+  EXPECT_FALSE(usage.has_choices);
+  EXPECT_EQ(usage.completion_tokens, 3);
+}
+
+TEST(AnswerFields, OtherShapes) {
+  const AnswerFields completion =
+      fields_of(R"({"choices":[{"index":0,"text":" wheel","token_ids":[5,6,7],"logprobs":null}]})");
+  EXPECT_EQ(completion.text, " wheel");
+  EXPECT_EQ(completion.token_ids, 3);
+  EXPECT_EQ(fields_of(R"({"delta":"Hi","type":"response.output_text.delta"})").text, "Hi");
+  EXPECT_EQ(fields_of(R"({"type":"response.reasoning_text.delta","delta":"Hi"})").reasoning_bytes,
+            2);
+  EXPECT_EQ(
+      fields_of(R"({"type":"response.function_call_arguments.delta","delta":"{}"})").tool_bytes, 2);
+  const AnswerFields done = fields_of(
+      R"({"type":"response.completed","response":{"error":null,"output":[{"content":)"
+      R"([{"type":"output_text","text":"Hi"}]}],"usage":{"input_tokens":3,"output_tokens":2,)"
+      R"("input_tokens_details":{"cached_tokens":1},)"
+      R"("output_tokens_details":{"reasoning_tokens":1}}}})");
+  EXPECT_EQ(done.bytes(), 0);
+  EXPECT_EQ(done.prompt_tokens, 3);
+  EXPECT_EQ(done.completion_tokens, 2);
+  EXPECT_EQ(fields_of(R"({"error":{"message":"busy","type":"t"}})").error, "busy");
+  EXPECT_EQ(fields_of(R"({"error":"busy"})").error, "busy");
+  EXPECT_EQ(fields_of(R"({"type":"error","message":"gone"})").error, "gone");
+  AnswerFields fields;
+  EXPECT_FALSE(read_answer_fields("{", fields).ok());
+}
+
+// Feeds events, 10 ms apart.
+RequestRecord read_events(const std::vector<std::string>& events) {
+  RequestRecord record;
+  AnswerReader reader(record);
+  net::HttpHeaders headers;
+  headers.add("Content-Type", "text/event-stream; charset=utf-8");
+  reader.head(200, headers);
+  int64_t now = 0;
+  for (const std::string& event : events) {
+    now += 10'000'000;
+    reader.bytes("data: " + event + "\n\n", now);
+  }
+  reader.end({}, now + 1'000'000);
+  return record;
+}
+
+std::vector<std::pair<int64_t, int>> pieces_of(const RequestRecord& record) {
+  std::vector<std::pair<int64_t, int>> pieces;
+  for (const report::Piece& piece : record.pieces) {
+    pieces.emplace_back(piece.at_ns / 1'000'000, piece.tokens);
+  }
+  return pieces;
+}
+
+// Harmony's headers are tokens that no piece shows: counts tell of them.
+TEST(AnswerReader, CountsAreExactWhereTold) {
+  const RequestRecord record = read_events(
+      {R"({"choices":[{"delta":{"role":"assistant","content":""}}],"usage":{"completion_tokens":1}})",
+       R"({"choices":[{"delta":{"reasoning_content":"a"}}],"usage":{"completion_tokens":4}})",
+       R"({"choices":[{"delta":{"reasoning_content":"b"}}],"usage":{"completion_tokens":4}})",
+       R"({"choices":[{"delta":{"content":"c"}}],"usage":{"completion_tokens":9}})",
+       R"({"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"completion_tokens":10}})",
+       R"({"choices":[],"usage":{"prompt_tokens":20,"completion_tokens":10}})", "[DONE]"});
+  EXPECT_TRUE(record.ok) << record.error;
+  EXPECT_TRUE(record.tokens_told);
+  EXPECT_THAT(pieces_of(record),
+              ElementsAre(std::pair(10, 1), std::pair(20, 3), std::pair(40, 5), std::pair(50, 1)));
+  EXPECT_EQ(record.output_tokens, 10);
+  EXPECT_EQ(record.input_tokens, 20);
+  EXPECT_EQ(record.first_reasoning_ns, 20'000'000);
+  EXPECT_EQ(record.first_text_ns, 40'000'000);
+  EXPECT_EQ(record.end_ns, 71'000'000);
+}
+
+TEST(AnswerReader, PieceByPieceWhereNot) {
+  const RequestRecord record = read_events(
+      {R"({"choices":[{"delta":{"role":"assistant","content":""}}]})",
+       R"({"choices":[{"delta":{"content":"a"}}]})", R"({"choices":[{"delta":{"content":"b c"}}]})",
+       R"({"choices":[{"delta":{},"finish_reason":"stop"}]})",
+       R"({"choices":[],"usage":{"prompt_tokens":20,"completion_tokens":7}})", "[DONE]"});
+  EXPECT_FALSE(record.tokens_told);
+  EXPECT_THAT(pieces_of(record), ElementsAre(std::pair(20, 1), std::pair(30, 1)));
+  EXPECT_EQ(record.output_tokens, 7);
+}
+
+TEST(AnswerReader, TokenIdsTellToo) {
+  const RequestRecord record =
+      read_events({R"({"choices":[{"text":"a","token_ids":[1,2]}]})",
+                   R"({"choices":[{"text":"b","token_ids":[3]}]})", "[DONE]"});
+  EXPECT_TRUE(record.tokens_told);
+  EXPECT_THAT(pieces_of(record), ElementsAre(std::pair(10, 2), std::pair(20, 1)));
+  EXPECT_EQ(record.output_tokens, 3);
+}
+
+TEST(AnswerReader, Failures) {
+  EXPECT_EQ(read_events({R"({"error":{"message":"out of breath"}})"}).error, "out of breath");
+  EXPECT_THAT(read_events({"{"}).error, HasSubstr("no JSON"));
+  EXPECT_THAT(read_events({}).error, HasSubstr("without an answer"));
+  RequestRecord record;
+  AnswerReader reader(record);
+  reader.head(503, {});
+  reader.bytes(R"({"error":{"message":"busy"}})", 5);
+  reader.end({}, 6);
+  EXPECT_EQ(record.error, "HTTP 503: busy");
+  EXPECT_FALSE(record.ok);
+  RequestRecord broken;
+  AnswerReader cut(broken);
+  cut.end(Error{ErrorCode::kIo, "broke off", {}}, 7);
+  EXPECT_EQ(broken.error, "broke off");
+}
+
+// A server that does what a test says, with the real HTTP between.
+class FakeServer {
+ public:
+  using Handler = net::HttpServer::Handler;
+  explicit FakeServer(Handler handler)
+      : log_(clock_, {.level = base::LogLevel::kNone}),
+        http_({.port = 0}, std::move(handler), log_) {
+    EXPECT_TRUE(http_.start().ok());
+  }
+  ~FakeServer() { http_.stop(std::chrono::milliseconds(0)); }
+  int port() const { return http_.port(); }
+
+ private:
+  base::SystemClock clock_;
+  base::Log log_;
+  net::HttpServer http_;
+};
+
+net::HttpHeaders event_stream() {
+  net::HttpHeaders headers;
+  headers.add("Content-Type", "text/event-stream");
+  return headers;
+}
+
+std::string chunk(const std::string& text, int count) {
+  return "data: {\"choices\":[{\"text\":\"" + text + "\"}],\"usage\":{\"prompt_tokens\":3," +
+         "\"completion_tokens\":" + std::to_string(count) + "}}\n\n";
+}
+
+// `left` tokens, `gap` apart.
+void write_tokens(const std::shared_ptr<net::Exchange>& exchange, int count, int left,
+                  std::chrono::milliseconds gap) {
+  if (left == 0) {
+    exchange->write("data: [DONE]\n\n");
+    return exchange->finish();
+  }
+  exchange->write(chunk("x", count + 1));
+  exchange->post_after(gap, [exchange, count, left, gap] {
+    if (!exchange->closed()) write_tokens(exchange, count + 1, left - 1, gap);
+  });
+}
+
+TEST(LoadGenerator, ClosedLoopKeepsItsLimit) {
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  FakeServer server([&](net::HttpRequest, std::shared_ptr<net::Exchange> exchange) {
+    most = std::max(most.load(), ++running);
+    exchange->post_after(std::chrono::milliseconds(5), [&, exchange] {
+      --running;
+      exchange->send({.body = R"({"choices":[{"text":"a"}],"usage":{"completion_tokens":1}})"});
+    });
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  LoadGenerator generator(target, {}, {.max_concurrency = 4}, clock);
+  const std::vector<workload::Conversation> asked(40, one_turn("hi", 1));
+  std::atomic<bool> stop{false};
+  const LoadOutcome outcome = generator.run(asked, std::vector<double>(40, 0.0), stop);
+  ASSERT_EQ(outcome.records.size(), 40u);
+  EXPECT_EQ(most, 4);
+  const report::Summary summary = report::summarize(outcome.records, outcome.duration_s, {});
+  EXPECT_EQ(summary.completed, 40);
+  EXPECT_EQ(summary.peak_concurrency, 4);
+  EXPECT_GT(summary.values_ms.at(Metric::kClientQueue).back(), 30) << "the last waited for nine";
+  EXPECT_EQ(generator.progress().done, 40);
+}
+
+// A server that stalls does not keep the generator from asking: what was due meanwhile has waited,
+// and the wait is in the latencies (no coordinated omission).
+TEST(LoadGenerator, AStalledServerIsAskedAllTheSame) {
+  std::atomic<int> arrived{0};
+  FakeServer server([&](net::HttpRequest, std::shared_ptr<net::Exchange> exchange) {
+    const bool first = ++arrived == 1;
+    exchange->post_after(std::chrono::milliseconds(first ? 300 : 1), [exchange] {
+      exchange->send({.body = R"({"choices":[{"text":"a"}],"usage":{"completion_tokens":1}})"});
+    });
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  const std::vector<workload::Conversation> asked(10, one_turn("hi", 1));
+  std::vector<double> at_s;
+  for (int i = 0; i < 10; ++i) at_s.push_back(0.02 * i);
+  std::atomic<bool> stop{false};
+  {
+    LoadGenerator open(target, {}, {}, clock);
+    const LoadOutcome outcome = open.run(asked, at_s, stop);
+    ASSERT_EQ(outcome.records.size(), 10u);
+    for (size_t i = 1; i < 10; ++i) {
+      EXPECT_GE(outcome.records[i].start_ns, outcome.records[i].due_ns);
+      EXPECT_LT(outcome.records[i].end_ns, 290'000'000) << "nobody waits for the first";
+    }
+  }
+  arrived = 0;
+  LoadGenerator one_by_one(target, {}, {.max_concurrency = 1}, clock);
+  const LoadOutcome outcome = one_by_one.run(asked, at_s, stop);
+  const report::Summary summary = report::summarize(outcome.records, outcome.duration_s, {});
+  EXPECT_LT(report::value_ms(outcome.records[5], Metric::kE2el), 100);
+  EXPECT_GT(summary.values_ms.at(Metric::kE2elQueued).at(5), 120) << "the stall is in there";
+}
+
+TEST(LoadGenerator, StreamsAreReadToTheToken) {
+  FakeServer server([&](net::HttpRequest, std::shared_ptr<net::Exchange> exchange) {
+    exchange->start_stream(200, event_stream());
+    write_tokens(exchange, 0, 5, std::chrono::milliseconds(10));
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  LoadGenerator generator(target, {}, {.keep_texts = true}, clock);
+  std::atomic<bool> stop{false};
+  const LoadOutcome outcome = generator.run({one_turn("hi", 5)}, {0.0}, stop);
+  ASSERT_EQ(outcome.records.size(), 1u);
+  const RequestRecord& record = outcome.records[0];
+  EXPECT_TRUE(record.ok) << record.error;
+  EXPECT_TRUE(record.tokens_told);
+  EXPECT_EQ(record.output_tokens, 5);
+  EXPECT_EQ(record.pieces.size(), 5u);
+  EXPECT_EQ(record.input_tokens, 3);
+  EXPECT_EQ(outcome.texts[0], "xxxxx");
+  EXPECT_EQ(generator.progress().tokens, 5);
+}
+
+TEST(LoadGenerator, ConversationsRememberWhatWasSaid) {
+  std::mutex mutex;
+  std::vector<std::string> bodies;
+  FakeServer server([&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+    std::lock_guard lock(mutex);
+    bodies.push_back(request.body);
+    exchange->send({.body = R"({"choices":[{"message":{"content":"well"}}]})"});
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai-chat");
+  workload::Conversation conversation = one_turn("one", 3);
+  conversation.turns.push_back(conversation.turns[0]);
+  conversation.turns[1].prompt = "two";
+  conversation.turns[1].think_s = 0.05;
+  LoadGenerator generator(target, {}, {}, clock);
+  std::atomic<bool> stop{false};
+  const LoadOutcome outcome = generator.run({conversation}, {0.0}, stop);
+  ASSERT_EQ(outcome.records.size(), 2u);
+  EXPECT_GE(outcome.records[1].start_ns - outcome.records[0].end_ns, 50'000'000);
+  ASSERT_EQ(bodies.size(), 2u);
+  EXPECT_THAT(bodies[1], HasSubstr(R"([{"role":"user","content":"one"},)"
+                                   R"({"role":"assistant","content":"well"},)"
+                                   R"({"role":"user","content":"two"}])"));
+}
+
+TEST(LoadGenerator, FailuresEndTheirConversation) {
+  FakeServer server([&](net::HttpRequest, std::shared_ptr<net::Exchange> exchange) {
+    exchange->send({.status = 429, .body = R"({"error":{"message":"full"}})"});
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai-chat");
+  workload::Conversation conversation = one_turn("one", 3);
+  conversation.turns.push_back(conversation.turns[0]);
+  LoadGenerator generator(target, {}, {}, clock);
+  std::atomic<bool> stop{false};
+  const LoadOutcome outcome = generator.run({conversation}, {0.0}, stop);
+  ASSERT_EQ(outcome.records.size(), 1u);
+  EXPECT_EQ(outcome.records[0].error, "HTTP 429: full");
+  EXPECT_EQ(outcome.interrupted, 0);
+}
+
+TEST(LoadGenerator, StopsWhenTold) {
+  FakeServer server([&](net::HttpRequest, std::shared_ptr<net::Exchange> exchange) {
+    exchange->start_stream(200, event_stream());
+    write_tokens(exchange, 0, 100'000, std::chrono::milliseconds(20));
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  LoadGenerator generator(target, {}, {}, clock);
+  std::atomic<bool> stop{false};
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    stop = true;
+  });
+  const LoadOutcome outcome =
+      generator.run({one_turn("a", 1), one_turn("b", 1)}, {0.0, 3600.0}, stop);
+  stopper.join();
+  EXPECT_TRUE(outcome.records.empty());
+  EXPECT_EQ(outcome.interrupted, 2);
+}
+
+TEST(Probe, LeavesOutWhatIsRefused) {
+  std::atomic<int> asked{0};
+  FakeServer server([&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+    ++asked;
+    if (request.body.find("continuous_usage_stats") != std::string::npos) {
+      return exchange->send({.status = 400, .body = R"({"error":{"message":"unknown"}})"});
+    }
+    EXPECT_THAT(request.body, HasSubstr("\"max_tokens\":8"));
+    exchange->send({.body = R"({"choices":[{"text":"a"}]})"});
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  const std::atomic<bool> stop{false};
+  const auto counts = probe(target, {}, one_turn("hi", 500), {}, clock, stop);
+  ASSERT_TRUE(counts.ok()) << counts.error().message;
+  EXPECT_EQ(*counts, Counts::kAtEnd);
+  EXPECT_EQ(asked, 2);
+}
+
+TEST(Probe, WaitsForAServerAndSaysWhatIsWrong) {
+  std::atomic<int> asked{0};
+  FakeServer server([&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+    if (request.path == "/v1/models") {
+      return exchange->send({.body = R"({"data":[{"id":"org/first"},{"id":"second"}]})"});
+    }
+    if (++asked < 3) {
+      return exchange->send({.status = 503, .body = R"({"error":{"message":"loading"}})"});
+    }
+    exchange->send({.status = 401, .body = R"({"error":{"message":"no key"}})"});
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  const std::atomic<bool> stop{false};
+  const auto now = probe(target, {}, one_turn("hi", 5), {}, clock, stop);
+  ASSERT_FALSE(now.ok());
+  EXPECT_THAT(now.error().message, HasSubstr("HTTP 503: loading"));
+  const auto later = probe(target, {}, one_turn("hi", 5), {.ready_s = 30}, clock, stop);
+  ASSERT_FALSE(later.ok());
+  EXPECT_THAT(later.error().message, HasSubstr("HTTP 401: no key"));
+  EXPECT_EQ(first_model(target).value(), "org/first");
+}
+
+}  // namespace
+}  // namespace pelton::bench

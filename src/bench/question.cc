@@ -1,0 +1,107 @@
+#include "bench/question.h"
+
+#include "base/json_writer.h"
+
+namespace pelton::bench {
+namespace {
+
+using base::JsonWriter;
+
+bool replaced(const QuestionOptions& options, std::string_view key) {
+  return options.extra.find(key) != nullptr;
+}
+
+void write_message(JsonWriter& w, std::string_view role, std::string_view text) {
+  w.begin_object().key("role").string(role).key("content").string(text).end_object();
+}
+
+void write_messages(JsonWriter& w, const workload::Conversation& conversation,
+                    const std::vector<Said>& before, const workload::Turn& turn) {
+  if (!turn.messages_json.empty()) {
+    w.raw(turn.messages_json);
+    return;
+  }
+  w.begin_array();
+  if (!conversation.system.empty()) write_message(w, "system", conversation.system);
+  for (const Said& said : before) write_message(w, said.by_user ? "user" : "assistant", said.text);
+  write_message(w, "user", turn.prompt);
+  w.end_array();
+}
+
+std::string whole_prompt(const workload::Conversation& conversation,
+                         const std::vector<Said>& before, const workload::Turn& turn) {
+  std::string prompt = conversation.system;
+  for (const Said& said : before) prompt += said.text;
+  return prompt + turn.prompt;
+}
+
+void write_input(JsonWriter& w, const Target& target, const workload::Conversation& conversation,
+                 const std::vector<Said>& before, const workload::Turn& turn) {
+  switch (target.backend) {
+    case Backend::kCompletions:
+      w.key("prompt").string(whole_prompt(conversation, before, turn));
+      return;
+    case Backend::kChat:
+      w.key("messages");
+      write_messages(w, conversation, before, turn);
+      return;
+    case Backend::kResponses:
+      w.key("input");
+      write_messages(w, conversation, before, turn);
+      return;
+    case Backend::kEmbeddings:
+      w.key("input").string(turn.prompt);
+      return;
+  }
+}
+
+std::string_view length_key(Backend backend) {
+  switch (backend) {
+    case Backend::kChat:
+      return "max_completion_tokens";
+    case Backend::kResponses:
+      return "max_output_tokens";
+    default:
+      return "max_tokens";
+  }
+}
+
+void write_streaming(JsonWriter& w, const Target& target, const QuestionOptions& options) {
+  if (!replaced(options, "stream")) w.key("stream").boolean(true);
+  const bool takes_options = target.backend != Backend::kResponses;
+  if (!takes_options || options.counts == Counts::kNever || replaced(options, "stream_options")) {
+    return;
+  }
+  w.key("stream_options").begin_object().key("include_usage").boolean(true);
+  if (options.counts == Counts::kEachPiece) w.key("continuous_usage_stats").boolean(true);
+  w.end_object();
+}
+
+}  // namespace
+
+std::string question_body(const Target& target, const QuestionOptions& options,
+                          const workload::Conversation& conversation,
+                          const std::vector<Said>& before, const workload::Turn& turn,
+                          const std::string& model) {
+  std::string body;
+  JsonWriter w(body);
+  w.begin_object();
+  if (!replaced(options, "model")) w.key("model").string(model);
+  write_input(w, target, conversation, before, turn);
+  if (target.backend != Backend::kEmbeddings) {
+    const std::string_view key = length_key(target.backend);
+    if (turn.output_tokens > 0 && !replaced(options, key)) w.key(key).integer(turn.output_tokens);
+    if (options.ignore_eos && !replaced(options, "ignore_eos")) w.key("ignore_eos").boolean(true);
+    for (const Json::Member& member : options.sampling) {
+      if (!replaced(options, member.key)) w.key(member.key).value(member.value);
+    }
+    write_streaming(w, target, options);
+  }
+  for (const Json::Member& member : options.extra.as_object()) {
+    w.key(member.key).value(member.value);
+  }
+  w.end_object();
+  return body;
+}
+
+}  // namespace pelton::bench
