@@ -20,11 +20,17 @@ struct ExecutorCapacity {
   // instead of computed again. 0: no swapping.
   int host_full_block_count = 0;
   int host_window_block_count = 0;
-  int window_tokens = 128;     // a query at p sees keys p-window_tokens+1 .. p
-  int sequences_max = 16;      // seats
+  int window_tokens = 128;  // a query at p sees keys p-window_tokens+1 .. p
+  int sequences_max = 16;   // seats of sequences that sample
+  // More seats, for sequences of which an embedding is made: they need no logits, so many short
+  // ones fill a step. 0, and embedding_size 0: this executor makes none.
+  int pooled_sequences_max = 0;
+  int embedding_size = 0;
   int batch_tokens_max = 512;  // tokens in one step
   int context_tokens_max = 0;  // longest sequence, prompt and output
   int vocab_size = INT32_MAX;  // token ids a prompt may hold are below it
+
+  int seat_count() const { return sequences_max + pooled_sequences_max; }
 };
 
 class Executor {

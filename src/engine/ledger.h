@@ -22,11 +22,12 @@ struct Ledger {
   Blocks host_full;  // in the host's memory: held by sequences that were swapped out
   Blocks host_window;
 
-  int running = 0;      // sequences with a seat
-  int waiting = 0;      // sequences without
-  int swapped_out = 0;  // of these, with blocks in the host's memory
-  int landing = 0;      // ended, and a submitted step still names them
-  int seats_free = 0;
+  int running = 0;            // sequences with a seat
+  int waiting = 0;            // sequences without
+  int swapped_out = 0;        // of these, with blocks in the host's memory
+  int landing = 0;            // ended, and a submitted step still names them
+  int seats_free = 0;         // of sequences that sample
+  int pooled_seats_free = 0;  // of those of which an embedding is made
   int steps_in_flight = 0;
   int streams = 0;            // with a writer: their requests have not ended
   int queued = 0;             // accepted, never had a seat

@@ -17,13 +17,18 @@ uint64_t checksum(uint64_t state, std::span<const TokenId> tokens) {
   return base::mix64(state + tokens.size());
 }
 
+ModelledExecutor::Options with_defaults(ModelledExecutor::Options options) {
+  if (!options.embed) options.embed = word_vectors();
+  return options;
+}
+
 bool contains(std::span<const TokenId> tokens, TokenId token) {
   return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
 
 }  // namespace
 
-ModelledExecutor::ModelledExecutor(Options options) : options_(std::move(options)) {
+ModelledExecutor::ModelledExecutor(Options options) : options_(with_defaults(std::move(options))) {
   const ExecutorCapacity& capacity = options_.capacity;
   CHECK(options_.next_token != nullptr);
   CHECK(!options_.timing || (options_.timing->clock && options_.timing->step_ns));
@@ -34,7 +39,7 @@ ModelledExecutor::ModelledExecutor(Options options) : options_(std::move(options
   window_cells_.resize(cells(capacity.window_block_count));
   host_full_cells_.resize(cells(capacity.host_full_block_count));
   host_window_cells_.resize(cells(capacity.host_window_block_count));
-  seats_.resize(static_cast<size_t>(capacity.sequences_max));
+  seats_.resize(static_cast<size_t>(capacity.seat_count()));
 }
 
 void ModelledExecutor::submit(StepPlan plan) {
@@ -76,7 +81,7 @@ void ModelledExecutor::check_plan(const StepPlan& plan) {
   int token_count = 0;
   std::vector<bool> seated(seats_.size(), false);
   for (const PlannedSequence& row : plan.sequences) {
-    CHECK(row.seat >= 0 && row.seat < options_.capacity.sequences_max, "no such seat");
+    CHECK(row.seat >= 0 && row.seat < options_.capacity.seat_count(), "no such seat");
     CHECK(!seated[static_cast<size_t>(row.seat)], "two rows in one seat");
     seated[static_cast<size_t>(row.seat)] = true;
     seats_[static_cast<size_t>(row.seat)].tables.follow(plan, row);
@@ -92,6 +97,8 @@ void ModelledExecutor::check_row(const PlannedSequence& row) const {
   const int32_t end = row.start + row.token_count();
   CHECK(row.start >= 0 && end <= capacity.context_tokens_max, "a position outside the context");
   CHECK(row.sample || row.tokens.count > 0, "a decode that does not sample");
+  CHECK(!row.sample || row.seat < capacity.sequences_max, "no logits are computed for this seat");
+  CHECK(!row.embed || row.seat >= capacity.sequences_max, "this seat makes no embeddings");
   const auto covers = [&](const std::vector<BlockId>& blocks, int32_t begin, int block_count) {
     for (int32_t i = std::max(begin, 0) / capacity.block_tokens; i * capacity.block_tokens < end;
          ++i) {
@@ -162,6 +169,8 @@ void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
     occupant.sampling = arrival->sampling;
     occupant.prompt_count = arrival->prompt_count;
     occupant.history = arrival->history;
+    occupant.pooling = arrival->pooling;
+    occupant.first = row.start;
     occupant.computed = row.start;
     occupant.arrival = ++arrivals_;
   }
@@ -176,6 +185,11 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
     told.tokens = {static_cast<int32_t>(result.tokens.size()), 1};
     result.tokens.emplace_back();
   }
+  if (row.embed) {
+    const int size = options_.capacity.embedding_size;
+    told.embedding = {static_cast<int32_t>(result.floats.size()), size};
+    result.floats.resize(result.floats.size() + static_cast<size_t>(size));
+  }
   // Planned while the step before was running, which failed: the scheduler will discard this row.
   if (occupant.lost) return;
   CHECK(row.start == occupant.computed, "positions of a seat must follow each other");
@@ -186,6 +200,9 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
   }
   write(row, tokens);
   occupant.computed += row.token_count();
+  if (row.embed) {
+    embed(row, occupant, std::span(result.floats).last(static_cast<size_t>(told.embedding.count)));
+  }
   if (row.sample) {
     occupant.sampled = sample(plan, row, occupant);
     occupant.sampled_in = plan.step;
@@ -218,8 +235,9 @@ void ModelledExecutor::read(std::vector<TokenId>& into, const std::vector<Cell>&
   }
 }
 
-TokenId ModelledExecutor::sample(const StepPlan& plan, const PlannedSequence& row,
-                                 Occupant& occupant) {
+// What lies where attention would look, into occupant.seen; the window's part of it.
+std::span<const TokenId> ModelledExecutor::read_seen(const PlannedSequence& row,
+                                                     Occupant& occupant) {
   const int32_t end = occupant.computed;
   const int32_t seen_from = std::max(0, end - options_.capacity.window_tokens);
   std::vector<TokenId>& seen = occupant.seen;
@@ -234,7 +252,23 @@ TokenId ModelledExecutor::sample(const StepPlan& plan, const PlannedSequence& ro
     CHECK(!occupant.sampling.has_penalties() || occupant.history == seen,
           "the penalties' history is not what was computed");
   }
-  const TokenId token = options_.next_token({.full = seen,
+  return window;
+}
+
+void ModelledExecutor::embed(const PlannedSequence& row, Occupant& occupant,
+                             std::span<float> embedding) {
+  CHECK(occupant.pooling.has_value(), "an embedding of what was not announced as one");
+  CHECK(occupant.computed == occupant.prompt_count, "an embedding before the prompt's end");
+  CHECK(*occupant.pooling != request::Pooling::kMean || occupant.first == 0,
+        "a mean over tokens that were not computed here");
+  read_seen(row, occupant);
+  options_.embed(occupant.seen, *occupant.pooling, embedding);
+}
+
+TokenId ModelledExecutor::sample(const StepPlan& plan, const PlannedSequence& row,
+                                 Occupant& occupant) {
+  const std::span<const TokenId> window = read_seen(row, occupant);
+  const TokenId token = options_.next_token({.full = occupant.seen,
                                              .window = window,
                                              .prompt_count = occupant.prompt_count,
                                              .sampling = occupant.sampling,
@@ -255,6 +289,24 @@ ModelledExecutor::TokenFunction checksum_tokens(int vocabulary) {
       token = (token + 1) % vocabulary;
     }
     return token;
+  };
+}
+
+ModelledExecutor::EmbeddingFunction word_vectors() {
+  // Uniform in [-1, 1).
+  const auto component = [](TokenId token, size_t i) {
+    const uint64_t bits = base::mix64(static_cast<uint64_t>(token) * 0x9E3779B97F4A7C15ull + i);
+    return static_cast<double>(bits >> 11) * 0x1p-52 - 1.0;
+  };
+  return [component](std::span<const TokenId> prompt, request::Pooling pooling,
+                     std::span<float> embedding) {
+    for (size_t i = 0; i < embedding.size(); ++i) {
+      double sum = 0.0;
+      for (const TokenId token : prompt) sum += component(token, i);
+      sum /= static_cast<double>(prompt.size());
+      if (pooling == request::Pooling::kLast) sum += component(prompt.back(), i);
+      embedding[i] = static_cast<float>(sum);
+    }
   };
 }
 

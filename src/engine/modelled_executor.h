@@ -31,6 +31,9 @@ class ModelledExecutor final : public Executor {
     int64_t arrival = 0;  // whose turn in that seat it is: another number for each
   };
   using TokenFunction = std::function<TokenId(const Seen&)>;
+  // Writes embedding_size numbers.
+  using EmbeddingFunction = std::function<void(
+      std::span<const TokenId> prompt, request::Pooling pooling, std::span<float> embedding)>;
 
   // How long steps take. `pass` lets so many nanoseconds go by on `clock`: by sleeping, or by
   // turning a virtual clock.
@@ -43,6 +46,7 @@ class ModelledExecutor final : public Executor {
   struct Options {
     ExecutorCapacity capacity;
     TokenFunction next_token;
+    EmbeddingFunction embed;                                         // unset: word_vectors()
     std::optional<Timing> timing;                                    // none: steps take no time
     std::function<std::optional<Error>(const StepPlan&)> fail_step;  // unset: no step fails
     // What a plan promises is CHECKed, and all is read back at every sample. Without, a step costs
@@ -66,6 +70,8 @@ class ModelledExecutor final : public Executor {
     int prompt_count = 0;
     std::vector<TokenId> history;  // as Arrival gave it, and what was sampled since
     SeatTables tables;
+    std::optional<request::Pooling> pooling;
+    int32_t first = 0;  // what was computed before this seat was taken
     int32_t computed = 0;
     TokenId sampled = 0;
     int64_t sampled_in = -1;  // the step that sampled it
@@ -92,7 +98,9 @@ class ModelledExecutor final : public Executor {
   // Appends.
   void read(std::vector<TokenId>& into, const std::vector<Cell>& cells,
             const std::vector<BlockId>& blocks, int32_t begin, int32_t end) const;
+  std::span<const TokenId> read_seen(const PlannedSequence& row, Occupant& occupant);
   TokenId sample(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant);
+  void embed(const PlannedSequence& row, Occupant& occupant, std::span<float> embedding);
 
   const Options options_;
   std::vector<Cell> full_cells_;  // [block * block_tokens + offset]
@@ -109,6 +117,10 @@ class ModelledExecutor final : public Executor {
 // A token below `vocabulary` (at least 2) that depends on every token and position seen, on the
 // seed and, like real sampling, never is a banned one.
 ModelledExecutor::TokenFunction checksum_tokens(int vocabulary);
+
+// A pseudo-random vector for each token; the mean of the prompt's, to which kLast adds the last
+// one's: prompts that share tokens are near each other.
+ModelledExecutor::EmbeddingFunction word_vectors();
 
 // Answers by the book: `scripts[seed]`, token by token; its last token again and again at its end.
 ModelledExecutor::TokenFunction scripted_tokens(std::map<uint64_t, std::vector<TokenId>> scripts);

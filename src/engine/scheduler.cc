@@ -18,6 +18,8 @@ int blocks_for(int64_t token_count, int block_tokens) {
 // Waiting sequences that may be passed over in one plan, because what they need is being computed:
 // each of them costs a look-up.
 constexpr int kPassedOverMax = 8;
+// And because they have no seat: these cost less.
+constexpr size_t kSeatlessPassedOverMax = 64;
 
 // The entries of a block table that the executor does not know yet, which it then does.
 Stretch append_untold(const std::vector<BlockId>& table, int& told, std::vector<BlockId>& blocks) {
@@ -36,9 +38,13 @@ int window_span_max(const ExecutorCapacity& capacity) {
 Result<void> check_request(const request::GenerationRequest& request,
                            const ExecutorCapacity& capacity) {
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
-  const int64_t output = request.stop.max_new_tokens;
+  // An embedding is no token.
+  const int64_t output = request.pooling ? 0 : request.stop.max_new_tokens;
+  if (request.pooling && capacity.embedding_size == 0) {
+    return Error{ErrorCode::kUnsupported, "this engine makes no embeddings", "model"};
+  }
   if (prompt == 0) return Error{ErrorCode::kInvalidArgument, "the prompt is empty", "prompt"};
-  if (output < 1) {
+  if (output < 1 && !request.pooling) {
     return Error{ErrorCode::kInvalidArgument, "max_new_tokens must be at least 1",
                  "max_new_tokens"};
   }
@@ -55,7 +61,7 @@ Result<void> check_request(const request::GenerationRequest& request,
                              prompt, output, capacity.context_tokens_max),
                  "max_new_tokens"};
   }
-  const int full = blocks_for(prompt + output - 1, capacity.block_tokens);
+  const int full = blocks_for(prompt + std::max<int64_t>(output - 1, 0), capacity.block_tokens);
   const int window = std::min(full, window_span_max(capacity));
   if (full > capacity.full_block_count || window > capacity.window_block_count) {
     return Error{
@@ -94,8 +100,12 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
   CHECK(capacity.sequences_max > 0 && capacity.batch_tokens_max > 0);
   CHECK(capacity.window_tokens > 0);
   CHECK(options.policy.decode_first_prompt_tokens > 0, "prompts would never be computed");
+  CHECK((capacity.embedding_size > 0) == (capacity.pooled_sequences_max > 0));
   for (Seat seat = capacity.sequences_max - 1; seat >= 0; --seat) free_seats_.push_back(seat);
-  running_.reserve(static_cast<size_t>(capacity.sequences_max));
+  for (Seat seat = capacity.seat_count() - 1; seat >= capacity.sequences_max; --seat) {
+    free_pooled_seats_.push_back(seat);
+  }
+  running_.reserve(static_cast<size_t>(capacity.seat_count()));
 }
 
 Scheduler::~Scheduler() = default;
@@ -131,7 +141,8 @@ SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId famil
   sequence.family = family;
   sequence.tokens = std::move(sequence.request.prompt);
   sequence.prompt_count = static_cast<int>(sequence.tokens.size());
-  sequence.output_max = sequence.request.stop.max_new_tokens;
+  // An embedding is counted as its one answer.
+  sequence.output_max = sequence.pooled() ? 1 : sequence.request.stop.max_new_tokens;
   if (options_.prefix_cache) sequence.origin = hasher_.root({.salt = sequence.request.cache_salt});
   queue_.enter(sequence.request.tenant);
   sequence.rank = queue_.rank(sequence.request.priority);
@@ -212,10 +223,17 @@ void Scheduler::choose_prefills() {
 void Scheduler::admit_waiting() {
   std::vector<SequenceId> passed_over;
   int look_ups_passed_over = 0;
-  while (std::min(budget_, prompt_budget_) > 0 && !free_seats_.empty()) {
+  const auto any_seat = [&] { return !free_seats_.empty() || !free_pooled_seats_.empty(); };
+  while (std::min(budget_, prompt_budget_) > 0 && any_seat()) {
     const std::optional<SequenceId> next = queue_.next(passed_over);
     if (!next) break;
     Sequence& sequence = sequences_.at(*next);
+    if (free_seats(sequence).empty()) {
+      // Seats of the other kind are free: whoever waits for those is not kept waiting by this one.
+      if (passed_over.size() == kSeatlessPassedOverMax) break;
+      passed_over.push_back(*next);
+      continue;
+    }
     // Preempted, and a token of it or its copy in the host's memory is still on its way.
     if (sequence.in_flight > 0) break;
     if (sibling_computes_prompt(sequence)) {
@@ -249,8 +267,8 @@ void Scheduler::seat(Sequence& sequence, const Found& found) {
   running_.insert(std::lower_bound(running_.begin(), running_.end(), &sequence, Earlier{}),
                   &sequence);
   sequence.stage = Sequence::Stage::kRunning;
-  sequence.seat = free_seats_.back();
-  free_seats_.pop_back();
+  sequence.seat = free_seats(sequence).back();
+  free_seats(sequence).pop_back();
   adopt(sequence, found);
   if (!sequence.was_seated) {
     sequence.was_seated = true;
@@ -335,7 +353,9 @@ StepPlan Scheduler::write_plan() {
   for (Sequence* sequence : chosen_) {
     write_row(*sequence, plan);
     uncommitted.rows.push_back(
-        {.sequence = sequence, .sampled = plan.sequences.back().sample, .end = sequence->computed});
+        {.sequence = sequence,
+         .sampled = plan.sequences.back().sample || plan.sequences.back().embed,
+         .end = sequence->computed});
   }
   chosen_.clear();
   return plan;
@@ -350,6 +370,7 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
     Arrival& arrival = plan.arrivals.emplace_back();
     arrival.sampling = sequence.request.sampling;
     arrival.prompt_count = sequence.prompt_count;
+    arrival.pooling = sequence.request.pooling;
     if (sequence.request.sampling.has_penalties()) arrival.history = sequence.tokens;
   }
   row.start = sequence.computed;
@@ -365,7 +386,10 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
   row.window_blocks = append_untold(sequence.window.blocks(), sequence.window_told, plan.blocks);
   row.window_begin = sequence.window.dropped_count();
 
-  row.sample = sequence.chosen == sequence.remaining();
+  const bool answers = sequence.chosen == sequence.remaining();
+  row.embed = answers && sequence.pooled();
+  row.sample = answers && !sequence.pooled();
+  if (row.embed) ++sequence.pending;
   if (row.sample) {
     const bool may_stop =
         sequence.output_count() + sequence.pending >= sequence.request.stop.min_new_tokens;

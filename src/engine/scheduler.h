@@ -117,8 +117,8 @@ class Scheduler {
   };
   struct PlannedRow {
     Sequence* sequence;
-    bool sampled;
-    int end;  // the position after the last one computed
+    bool sampled;  // or embedded: it has an answer
+    int end;       // the position after the last one computed
   };
   // What a waiting sequence need not compute, and where that lies now.
   struct Found {
@@ -154,6 +154,9 @@ class Scheduler {
   void choose_decodes();
   void choose_prefills();
   void admit_waiting();
+  std::vector<Seat>& free_seats(const Sequence& sequence) {
+    return sequence.pooled() ? free_pooled_seats_ : free_seats_;
+  }
   void seat(Sequence& sequence, const Found& found);
   StepPlan write_plan();
   void write_row(Sequence& sequence, StepPlan& plan);
@@ -218,6 +221,7 @@ class Scheduler {
   kv::BlockPool host_full_pool_;
   kv::BlockPool host_window_pool_;
   std::vector<Seat> free_seats_;
+  std::vector<Seat> free_pooled_seats_;
 
   std::unordered_map<SequenceId, Sequence> sequences_;  // its nodes do not move
   admission::FairQueue queue_;                          // of those that wait

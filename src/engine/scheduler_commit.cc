@@ -41,8 +41,11 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   Sequence& sequence = *row.sequence;
   SequenceResult& result = step.sequences[index];
   --sequence.in_flight;
-  const bool expects_token = row.sampled && !result.error;
-  CHECK(result.tokens.count == (expects_token ? 1 : 0), "one token for each row that samples");
+  const bool answers = row.sampled && !result.error;
+  const bool samples = answers && !sequence.pooled();
+  const int floats = answers && sequence.pooled() ? capacity_.embedding_size : 0;
+  CHECK(result.tokens.count == (samples ? 1 : 0), "one token for each row that samples");
+  CHECK(result.embedding.count == floats, "one vector for each row that embeds");
   if (row.sampled) --sequence.pending;
   if (sequence.stage == Sequence::Stage::kEnded) {
     forget_if_landed(sequence);  // it ended after this step was submitted
@@ -53,8 +56,12 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
     // one that was preempted otherwise holds nothing that could be settled.
     if (sequence.stage == Sequence::Stage::kRunning) settle(sequence, row.end);
     if (sequence.swapped_out()) sequence.settled = row.end;
-    if (row.sampled) {
+    if (samples) {
       accept(sequence, std::move(step.tokens[static_cast<size_t>(result.tokens.first)]));
+    } else if (answers) {
+      const std::span<const float> embedding = result.embedding.of(step.floats);
+      end(sequence, FinishReason::kEmbedded, std::nullopt);
+      events_.back().end->embedding.assign(embedding.begin(), embedding.end());
     }
   }
 }
@@ -94,7 +101,8 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
   events_.back().end = std::make_unique<StreamEnd>(std::move(end));
 
   if (sequence.stage == Sequence::Stage::kRunning) {
-    if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
+    if (reason == FinishReason::kStop || reason == FinishReason::kLength ||
+        reason == FinishReason::kEmbedded) {
       // The next turn of a conversation begins where this one ends.
       for (const BlockId block : sequence.window.blocks()) {
         if (block != kNoBlock) window_pool_.set_rank(block, kv::BlockPool::Rank::kLasting);
@@ -118,7 +126,7 @@ void Scheduler::leave_seat(Sequence& sequence) {
   sequence.full.clear();
   sequence.window.clear();
   running_.erase(std::lower_bound(running_.begin(), running_.end(), &sequence, Earlier{}));
-  free_seats_.push_back(sequence.seat);
+  free_seats(sequence).push_back(sequence.seat);
   sequence.seat = -1;
   sequence.arrived = false;
   sequence.full_told = 0;

@@ -24,6 +24,7 @@ Ledger Scheduler::ledger() const {
   ledger.swapped_out = swapped_out_count();
   ledger.landing = static_cast<int>(sequences_.size()) - ledger.running - ledger.waiting;
   ledger.seats_free = static_cast<int>(free_seats_.size());
+  ledger.pooled_seats_free = static_cast<int>(free_pooled_seats_.size());
   ledger.steps_in_flight = static_cast<int>(uncommitted_.size());
   return ledger;
 }
@@ -36,7 +37,7 @@ void Scheduler::check_integrity() const {
   std::vector<int> window_holders = none(window_pool_);
   std::vector<int> host_full_holders = none(host_full_pool_);
   std::vector<int> host_window_holders = none(host_window_pool_);
-  std::vector<bool> seats(static_cast<size_t>(capacity_.sequences_max), false);
+  std::vector<bool> seats(static_cast<size_t>(capacity_.seat_count()), false);
   full_pool_.check_integrity();
   window_pool_.check_integrity();
   host_full_pool_.check_integrity();
@@ -46,10 +47,15 @@ void Scheduler::check_integrity() const {
       if (block != kNoBlock) ++holders[static_cast<size_t>(block)];
     }
   };
-  for (const Seat seat : free_seats_) {
-    CHECK(!seats[static_cast<size_t>(seat)], "a seat is free twice");
-    seats[static_cast<size_t>(seat)] = true;
-  }
+  const auto count_free = [&](const std::vector<Seat>& free, bool pooled) {
+    for (const Seat seat : free) {
+      CHECK(!seats[static_cast<size_t>(seat)], "a seat is free twice");
+      CHECK((seat >= capacity_.sequences_max) == pooled, "a seat of another kind");
+      seats[static_cast<size_t>(seat)] = true;
+    }
+  };
+  count_free(free_seats_, false);
+  count_free(free_pooled_seats_, true);
   for (const Sequence* sequence : running_) {
     CHECK(sequence->stage == Sequence::Stage::kRunning);
     CHECK(!seats[static_cast<size_t>(sequence->seat)], "a seat is taken twice");

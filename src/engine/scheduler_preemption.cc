@@ -53,6 +53,7 @@ void Scheduler::preempt(Sequence& sequence) {
 // Copying is always cheaper than computing: where there is room it is done.
 bool Scheduler::can_swap_out(const Sequence& sequence) const {
   const int blocks = full_pool_.blocks_for(sequence.computed);
+  if (sequence.computes_every_token()) return false;
   return blocks > 0 && blocks <= host_full_pool_.free_count() &&
          blocks - first_window_entry(sequence.computed) <= host_window_pool_.free_count();
 }

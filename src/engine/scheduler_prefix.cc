@@ -30,6 +30,7 @@ void Scheduler::name_blocks(Sequence& sequence) const {
 
 // At least one token is always computed: its logits are what is sampled from.
 Scheduler::Found Scheduler::look_up(Sequence& sequence) const {
+  if (sequence.computes_every_token()) return {};
   if (sequence.swapped_out()) return find_swapped_out(sequence);
   Found found = find_by_name(sequence);
   std::optional<Found> fork = find_in_sibling(sequence);
@@ -133,6 +134,7 @@ bool Scheduler::comes_soon(const Sequence& arriving, const Found& found) const {
   const size_t next = found.full.size();
   const size_t worth_waiting = static_cast<size_t>(full_pool_.blocks_for(kSharedTokensMin));
   if (!options_.prefix_cache || found.by != Found::By::kName) return false;
+  if (arriving.computes_every_token()) return false;
   if (next + worth_waiting > usable) return false;
   return std::any_of(running_.begin(), running_.end(), [&](const Sequence* running) {
     const size_t last = next + worth_waiting - 1;

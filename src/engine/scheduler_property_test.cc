@@ -18,6 +18,7 @@ namespace pelton::engine {
 namespace {
 
 constexpr int kVocabulary = 50;
+constexpr int kEmbeddingSize = 3;
 
 int64_t from_environment(const char* name, int64_t otherwise) {
   const char* text = std::getenv(name);
@@ -41,6 +42,7 @@ class Dice {
 
 struct Ending {
   std::vector<TokenId> output;
+  std::vector<float> embedding;
   FinishReason reason = FinishReason::kStop;
 };
 
@@ -50,6 +52,12 @@ Ending by_definition(const request::GenerationRequest& request, int window_token
   std::vector<TokenId> tokens = request.prompt;
   const std::vector<TokenId>& stops = request.stop.stop_tokens;
   Ending ending;
+  if (request.pooling) {
+    ending.reason = FinishReason::kEmbedded;
+    ending.embedding.resize(kEmbeddingSize);
+    word_vectors()(tokens, *request.pooling, ending.embedding);
+    return ending;
+  }
   for (int i = 0; i < request.stop.max_new_tokens; ++i) {
     const size_t window = std::min(tokens.size(), static_cast<size_t>(window_tokens));
     const bool may_stop = i >= request.stop.min_new_tokens;
@@ -78,6 +86,8 @@ ExecutorCapacity random_capacity(Dice& dice) {
   const int span = (capacity.window_tokens + 2 * capacity.block_tokens - 2) / capacity.block_tokens;
   capacity.window_block_count = span + dice.roll(0, 30);
   capacity.sequences_max = dice.roll(1, 8);
+  capacity.pooled_sequences_max = dice.roll(1, 8);
+  capacity.embedding_size = kEmbeddingSize;
   capacity.batch_tokens_max = dice.roll(1, 40);
   capacity.context_tokens_max = 200;
   if (!dice.one_in(3)) {
@@ -115,6 +125,9 @@ request::GenerationRequest random_request(Dice& dice, const ExecutorCapacity& ca
   if (dice.one_in(2)) request.sampling.presence_penalty = 1.0f;
   if (dice.one_in(3)) request.priority = dice.roll(-2, 2);
   if (dice.one_in(40)) request.pin_prefix = true;
+  if (dice.one_in(6)) {
+    request.pooling = dice.one_in(2) ? request::Pooling::kLast : request::Pooling::kMean;
+  }
   return request;
 }
 
@@ -143,7 +156,7 @@ class Workload {
                    .next_token = next_token_,
                    .fail_step = [this](const StepPlan& plan) { return fail(plan); }}) {
     if (dice_.one_in(3)) failing_step_one_in_ = dice_.roll(5, 100);
-    seated_in_.resize(static_cast<size_t>(capacity_.sequences_max), -1);
+    seated_in_.resize(static_cast<size_t>(capacity_.seat_count()), -1);
   }
 
   void play() {
@@ -168,6 +181,7 @@ class Workload {
   struct Reached {
     int64_t submitted = 0;
     int64_t finished = 0;
+    int64_t embedded = 0;           // of these
     int64_t failed = 0;             // sequences, with their step
     int64_t failed_copies = 0;      // blocks, with their step
     int64_t cancelled_swapped = 0;  // while their blocks were in the host's memory
@@ -278,7 +292,9 @@ class Workload {
       known.expected.output.resize(known.output.size());
     } else {
       ASSERT_EQ(event.end->reason, known.expected.reason);
+      ASSERT_EQ(event.end->embedding, known.expected.embedding) << "sequence " << event.id;
       ++reached_.finished;
+      if (known.expected.reason == FinishReason::kEmbedded) ++reached_.embedded;
     }
     ASSERT_EQ(known.output, known.expected.output) << "sequence " << event.id;
     ASSERT_EQ(event.end->output_tokens, static_cast<int>(known.output.size()));
@@ -304,6 +320,7 @@ class Workload {
 void add(Workload::Reached& all, const Workload::Reached& one) {
   all.submitted += one.submitted;
   all.finished += one.finished;
+  all.embedded += one.embedded;
   all.failed += one.failed;
   all.failed_copies += one.failed_copies;
   all.cancelled_swapped += one.cancelled_swapped;
@@ -338,6 +355,7 @@ TEST(SchedulerProperty, any_workload_gives_what_each_request_gives_alone) {
   };
   reaches("submitted", all.submitted, 100'000);
   reaches("finished", all.finished, 10'000);
+  reaches("embedded", all.embedded, 1000);
   reaches("failed_with_their_step", all.failed, 1000);
   reaches("prompt_tokens_cached", all.counters.prompt_tokens_cached, 5'000);
   reaches("preemptions_recompute", all.counters.preemptions_recompute, 1000);

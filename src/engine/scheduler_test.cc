@@ -144,6 +144,8 @@ void Story::build(const Words& words) {
   capacity.context_tokens_max = number(words, "context", 1000);
   capacity.host_full_block_count = number(words, "host_blocks", 0);
   capacity.host_window_block_count = number(words, "host_window_blocks", 64);
+  capacity.pooled_sequences_max = number(words, "pooled_seats", 0);
+  capacity.embedding_size = capacity.pooled_sequences_max > 0 ? 2 : 0;
   steps_in_flight_ = number(words, "steps_in_flight", 1);
   shows_window_ = words.count("window") > 0;
   Scheduler::Options options;
@@ -195,6 +197,10 @@ std::string Story::submit(const std::string& name, const Words& words) {
   if (words.count("deadline")) request.deadline_ns = number(words, "deadline", 0);
   request.sampling.seed = says_.size();
   request.sampling.presence_penalty = 0.5f;  // so that the executor compares histories
+  if (words.count("embed")) {
+    request.pooling =
+        words.at("embed") == "mean" ? request::Pooling::kMean : request::Pooling::kLast;
+  }
   const int answers = number(words, "answers", 1);
   for (int i = 0; i < answers; ++i) {
     says_[request.sampling.seed + static_cast<uint64_t>(i)] = numbers(words, "says");
@@ -252,6 +258,7 @@ std::string Story::tell_row(const StepPlan& plan, const PlannedSequence& row) {
   if (row.banned.count > 0) {
     text += fmt::format("  banned {}", fmt::join(row.banned.of(plan.banned), " "));
   }
+  if (row.embed) text += "  -> embedding";
   return text + (row.sample ? "  -> token\n" : "\n");
 }
 
@@ -324,6 +331,8 @@ std::string Story::tell_end(const Told& told, const StreamEnd& end) {
       return fmt::format("{} cancelled", told.name);
     case FinishReason::kError:
       return fmt::format("{} failed, {}", told.name, error_code_name(end.error->code));
+    case FinishReason::kEmbedded:
+      return fmt::format("{} embedded", told.name);
   }
   return "";
 }

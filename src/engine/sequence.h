@@ -76,6 +76,10 @@ struct Sequence {
 
   int output_count() const { return static_cast<int>(tokens.size()) - prompt_count; }
 
+  bool pooled() const { return request.pooling.has_value(); }
+  // A sum over all tokens: none of them may be found, or come back from the host, computed.
+  bool computes_every_token() const { return request.pooling == request::Pooling::kMean; }
+
   // The length once the submitted samples are known.
   int length() const { return static_cast<int>(tokens.size()) + pending; }
 

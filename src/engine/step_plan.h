@@ -18,7 +18,7 @@
 
 namespace pelton::engine {
 
-// A sequence's seat, 0 .. sequences_max-1. The executor keeps per-seat state (sampling history).
+// A sequence's seat, 0 .. seat_count()-1. The executor keeps per-seat state (sampling history).
 using Seat = int32_t;
 using kv::BlockId;
 using kv::kNoBlock;
@@ -61,6 +61,8 @@ struct Arrival {
   request::SamplingParams sampling;
   std::vector<TokenId> history;  // empty unless sampling.has_penalties()
   int prompt_count = 0;          // also set without a history
+  // Of the rows that follow, all tokens are one prompt of which an embedding is made.
+  std::optional<request::Pooling> pooling;
 };
 
 inline constexpr int32_t kNoArrival = -1;
@@ -74,6 +76,7 @@ struct PlannedSequence {
   // Of StepPlan::banned: not to be sampled in this step; stop tokens before min_new_tokens.
   Stretch banned;
   bool sample = false;  // sample after the last token (its position is start + count)
+  bool embed = false;   // the last token is the prompt's last: give the embedding; never samples
 
   // What is new in the seat's block tables, which are indexed by position / block_tokens: their
   // entries from `..._first` on, stretches of StepPlan::blocks. Those before stand as the seat's
@@ -115,14 +118,16 @@ struct SampledToken {
 
 struct SequenceResult {
   Seat seat = 0;
-  Stretch tokens;  // of StepResult::tokens: none for a prefill chunk; 1; more with speculation
-  std::unique_ptr<Error> error;  // instead of a token: this sequence alone cannot go on
+  Stretch tokens;     // of StepResult::tokens: none for a prefill chunk; 1; more with speculation
+  Stretch embedding;  // of StepResult::floats: embedding_size of them if it was wanted
+  std::unique_ptr<Error> error;  // instead of an answer: this sequence alone cannot go on
 };
 
 struct StepResult {
   int64_t step = 0;
   std::vector<SequenceResult> sequences;  // in the plan's order
   std::vector<SampledToken> tokens;
+  std::vector<float> floats;
   // The whole step failed: no sequence advanced, and what its copies wrote is unknown.
   std::optional<Error> error;
 };

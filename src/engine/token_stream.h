@@ -19,6 +19,7 @@ enum class FinishReason {
   kLength,     // max_new_tokens or the context's end
   kCancelled,  // the reader left
   kError,      // see StreamEnd::error
+  kEmbedded,   // see StreamEnd::embedding
 };
 
 // When one request came how far, on the engine's clock; 0: never. What a preemption costs lies in
@@ -37,6 +38,7 @@ struct StreamEnd {
   int output_tokens = 0;
   std::optional<Error> error;
   RequestTimes times;
+  std::vector<float> embedding;  // as pooled, not normalised
 };
 
 // The half the reader holds. Leaving early (destruction) cancels: the engine gives the sequence's

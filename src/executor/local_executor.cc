@@ -1,6 +1,7 @@
 #include "executor/local_executor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +11,9 @@
 
 namespace pelton::executor {
 namespace {
+
+// As many short texts as may share a step; a seat of theirs costs next to nothing.
+constexpr int kPooledSequencesMax = 128;
 
 models::KvStorage::Options storage_of(const cost_model::KvAllocated& kv) {
   return {.dtype = kv.dtype,
@@ -98,10 +102,12 @@ LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::Threa
                 .host_window_block_count = footprint.swap.window_block_count,
                 .window_tokens = model_->config().sliding_window,
                 .sequences_max = options.sequences_max,
+                .pooled_sequences_max = std::min(options.batch_tokens_max, kPooledSequencesMax),
+                .embedding_size = model_->config().hidden_size,
                 .batch_tokens_max = options.batch_tokens_max,
                 .context_tokens_max = footprint.context_tokens_max,
                 .vocab_size = model_->config().vocab_size},
-      seats_(static_cast<size_t>(options.sequences_max)),
+      seats_(static_cast<size_t>(capacity_.seat_count())),
       samplers_(static_cast<size_t>(pool_.size())) {
   for (sampling::Sampler& sampler : samplers_) sampler.reserve(model_->config().vocab_size);
   thread_ = std::thread([this] { work(); });
@@ -176,6 +182,7 @@ engine::StepResult LocalExecutor::run(const engine::StepPlan& plan) {
   const models::ForwardInput input = flatten(plan);
   float* logits = model_->forward(input, kv_, nullptr);
   sample(plan, logits, result);
+  pool(plan, result);
   return result;
 }
 
@@ -206,6 +213,8 @@ void LocalExecutor::take_seats(const engine::StepPlan& plan) {
     if (arrival == nullptr) continue;
     seat.sampling = arrival->sampling;
     seat.history.clear();
+    seat.pooling = arrival->pooling;
+    seat.sum.clear();
     const std::span<const TokenId> history(arrival->history);
     if (history.empty()) continue;
     const auto prompt = static_cast<size_t>(arrival->prompt_count);
@@ -262,6 +271,58 @@ void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
                          result.tokens[row] = {choice.token, choice.logprob, choice.top};
                        }
                      });
+}
+
+// The last state, or the mean over all. A state does not depend on its batch, and a mean adds them
+// in the order of positions: so neither do embeddings.
+void LocalExecutor::pool(const engine::StepPlan& plan, engine::StepResult& result) {
+  const size_t size = static_cast<size_t>(capacity_.embedding_size);
+  std::vector<int> rows;          // whose states are wanted
+  std::vector<size_t> sequences;  // of each row, the index in the plan
+  int row = 0;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const engine::PlannedSequence& sequence = plan.sequences[i];
+    const SeatState& seat = seats_[sequence.seat];
+    const int end = row + sequence.token_count();
+    int first = end;
+    if (seat.pooling == request::Pooling::kMean) first = row;
+    if (seat.pooling == request::Pooling::kLast && sequence.embed) first = end - 1;
+    for (int wanted = first; wanted < end; ++wanted) {
+      rows.push_back(wanted);
+      sequences.push_back(i);
+    }
+    row = end;
+  }
+  if (rows.empty()) return;
+  model_->normed_rows(rows, [&](size_t index, const float* state) {
+    SeatState& seat = seats_[plan.sequences[sequences[index]].seat];
+    if (seat.pooling == request::Pooling::kLast) return seat.sum.assign(state, state + size);
+    seat.sum.resize(size, 0.0);
+    for (size_t i = 0; i < size; ++i) seat.sum[i] += static_cast<double>(state[i]);
+  });
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const engine::PlannedSequence& sequence = plan.sequences[i];
+    if (sequence.embed) give_embedding(sequence, result.sequences[i], result.floats);
+  }
+}
+
+void LocalExecutor::give_embedding(const engine::PlannedSequence& sequence,
+                                   engine::SequenceResult& given, std::vector<float>& floats) {
+  std::vector<double>& sum = seats_[sequence.seat].sum;
+  const bool is_mean = seats_[sequence.seat].pooling == request::Pooling::kMean;
+  const double count = is_mean ? sequence.start + sequence.token_count() : 1;
+  const auto first = static_cast<int32_t>(floats.size());
+  bool finite = true;
+  for (const double value : sum) {
+    floats.push_back(static_cast<float>(value / count));
+    finite = finite && std::isfinite(floats.back());
+  }
+  sum.clear();
+  if (finite) {
+    given.embedding = {first, capacity_.embedding_size};
+  } else {
+    given.error = std::make_unique<Error>(broken_logits());
+  }
 }
 
 }  // namespace pelton::executor

@@ -74,6 +74,8 @@ class LocalExecutor final : public engine::Executor {
     sampling::TokenHistory history;
     TokenId last_token = 0;
     engine::SeatTables tables;
+    std::optional<request::Pooling> pooling;
+    std::vector<double> sum;  // kMean: of the normed states so far, in the order of positions
   };
 
   LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
@@ -88,6 +90,9 @@ class LocalExecutor final : public engine::Executor {
   void take_seats(const engine::StepPlan& plan);
   models::ForwardInput flatten(const engine::StepPlan& plan) const;
   void sample(const engine::StepPlan& plan, float* logits, engine::StepResult& result);
+  void pool(const engine::StepPlan& plan, engine::StepResult& result);
+  void give_embedding(const engine::PlannedSequence& sequence, engine::SequenceResult& given,
+                      std::vector<float>& floats);
 
   const Options options_;
   std::unique_ptr<base::ThreadPool> pool_holder_;

@@ -83,7 +83,6 @@ Result<std::unique_ptr<GptOss>> GptOss::load(const checkpoint::Checkpoint& check
 
 float* GptOss::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap) {
   const int tokens = static_cast<int>(input.tokens.size());
-  const int hidden = config_.hidden_size;
   CHECK(tokens > 0 && tokens <= options_.batch_tokens_max);
   CHECK(static_cast<int>(input.logit_rows.size()) <= options_.logit_rows_max);
 
@@ -112,15 +111,32 @@ float* GptOss::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap)
 
   const int rows = static_cast<int>(input.logit_rows.size());
   if (rows == 0) return logits_.data();
-  for (int i = 0; i < rows; ++i) {
-    std::copy_n(x_.data() + int64_t{input.logit_rows[i]} * hidden, hidden,
-                head_in_.data() + int64_t{i} * hidden);
-  }
-  kernels_.rms_norm(head_in_.data(), head_in_.data(), norm_, rows, hidden,
-                    static_cast<float>(config_.rms_norm_epsilon));
+  norm_into_head(input.logit_rows);
   kernels_.linear(logits_.data(), head_in_.data(), head_, rows,
                   kernels::Kernels::Output::kOverwrite);
   return logits_.data();
+}
+
+void GptOss::norm_into_head(std::span<const int> rows) {
+  const int hidden = config_.hidden_size;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::copy_n(x_.data() + int64_t{rows[i]} * hidden, hidden,
+                head_in_.data() + static_cast<int64_t>(i) * hidden);
+  }
+  kernels_.rms_norm(head_in_.data(), head_in_.data(), norm_, static_cast<int>(rows.size()), hidden,
+                    static_cast<float>(config_.rms_norm_epsilon));
+}
+
+void GptOss::normed_rows(std::span<const int> rows,
+                         base::FunctionRef<void(size_t index, const float* state)> sees) {
+  const auto at_once = static_cast<size_t>(options_.logit_rows_max);
+  for (size_t first = 0; first < rows.size(); first += at_once) {
+    const size_t count = std::min(at_once, rows.size() - first);
+    norm_into_head(rows.subspan(first, count));
+    for (size_t i = 0; i < count; ++i) {
+      sees(first + i, head_in_.data() + static_cast<int64_t>(i) * config_.hidden_size);
+    }
+  }
 }
 
 int64_t GptOss::bytes_per_token() const {

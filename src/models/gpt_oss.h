@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -52,6 +53,11 @@ class GptOss {
   // Returns float (logit_rows, vocab), the caller's to overwrite until the next call.
   float* forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap);
 
+  // The final normed hidden state, float (hidden), of these rows of the last forward(), in order
+  // and a few at a time: `sees(i, state)` for rows[i]. Neither head nor logits take part.
+  void normed_rows(std::span<const int> rows,
+                   base::FunctionRef<void(size_t index, const float* state)> sees);
+
   // Bytes of weights one decoded token reads at batch 1 (the embedding's row counted as nothing).
   int64_t bytes_per_token() const;
 
@@ -62,6 +68,9 @@ class GptOss {
 
  private:
   GptOss(const checkpoint::ModelConfig& config, kernels::Kernels& kernels, const Options& options);
+
+  // Rows of the residual stream, at most logit_rows_max, normed, into head_in_.
+  void norm_into_head(std::span<const int> rows);
 
   const checkpoint::ModelConfig config_;
   kernels::Kernels& kernels_;

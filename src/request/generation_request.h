@@ -38,6 +38,10 @@ struct StopRule {
   std::vector<TokenId> stop_tokens;  // ends after sampling one of these; it is delivered, and last
 };
 
+// What becomes of a prompt's final hidden states where one vector is asked for: that of the last
+// token, or the mean over all of them.
+enum class Pooling : uint8_t { kLast, kMean };
+
 struct GenerationRequest {
   std::string id;               // for logs
   std::vector<TokenId> prompt;  // at least one token
@@ -50,6 +54,8 @@ struct GenerationRequest {
   // Only requests of equal salt reuse each other's computed prefixes: whoever does not know the
   // salt cannot learn by timing what others have asked.
   std::string cache_salt;
+  // Set: nothing is sampled and `stop` means nothing; the answer is the prompt's embedding.
+  std::optional<Pooling> pooling;
   // Keeps what was computed for the prompt for good, whole blocks of it, as far as room allows.
   bool pin_prefix = false;
 };

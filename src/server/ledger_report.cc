@@ -30,6 +30,7 @@ void write_engine(JsonWriter& json, const engine::Ledger& ledger) {
   json.key("running").integer(ledger.running).key("waiting").integer(ledger.waiting);
   json.key("landing").integer(ledger.landing).end_object();
   json.key("seats_free").integer(ledger.seats_free);
+  json.key("pooled_seats_free").integer(ledger.pooled_seats_free);
   json.key("steps_in_flight").integer(ledger.steps_in_flight);
   json.key("streams").integer(ledger.streams);
   json.key("queue").begin_object();
