@@ -1,10 +1,19 @@
 #include "base/utf8.h"
 
+#include <cstring>
+
 namespace pelton::base {
 namespace {
 
 constexpr Utf8Step invalid(int bytes) {
   return {Utf8Step::Kind::kInvalid, static_cast<uint8_t>(bytes), 0xFFFD};
+}
+
+// The eight bytes at `at`.
+bool is_ascii(const char* at) {
+  uint64_t word;
+  std::memcpy(&word, at, sizeof word);
+  return (word & 0x8080808080808080ull) == 0;
 }
 
 }  // namespace
@@ -38,28 +47,35 @@ Utf8Step utf8_step(std::string_view text) {
   return {Utf8Step::Kind::kCodePoint, static_cast<uint8_t>(length), code_point};
 }
 
-bool is_valid_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const Utf8Step step = utf8_step(text);
-    if (step.kind != Utf8Step::Kind::kCodePoint) return false;
-    text.remove_prefix(step.bytes);
+size_t valid_utf8_prefix(std::string_view text) {
+  size_t i = 0;
+  while (i < text.size()) {
+    if (i + 8 <= text.size() && is_ascii(text.data() + i)) {
+      i += 8;
+      continue;
+    }
+    const Utf8Step step = utf8_step(text.substr(i));
+    if (step.kind != Utf8Step::Kind::kCodePoint) break;
+    i += step.bytes;
   }
-  return true;
+  return i;
+}
+
+bool is_valid_utf8(std::string_view text) {
+  return valid_utf8_prefix(text) == text.size();
 }
 
 std::string replace_invalid_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  while (!text.empty()) {
-    const Utf8Step step = utf8_step(text);
-    if (step.kind == Utf8Step::Kind::kCodePoint) {
-      out.append(text.substr(0, step.bytes));
-    } else {
-      out.append(kReplacementCharacter);
-    }
-    text.remove_prefix(step.bytes);
+  for (;;) {
+    const size_t valid = valid_utf8_prefix(text);
+    out.append(text.substr(0, valid));
+    text.remove_prefix(valid);
+    if (text.empty()) return out;
+    out.append(kReplacementCharacter);
+    text.remove_prefix(utf8_step(text).bytes);
   }
-  return out;
 }
 
 void append_utf8(std::string& out, uint32_t code_point) {

@@ -1,6 +1,7 @@
 // UTF-8 as the WHATWG decoder (TextDecoder, Rust's from_utf8_lossy) understands it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ struct Utf8Step {
 
 // `text` must not be empty.
 Utf8Step utf8_step(std::string_view text);
+
+// How many bytes at the front are whole, valid code points.
+size_t valid_utf8_prefix(std::string_view text);
 
 bool is_valid_utf8(std::string_view text);
 

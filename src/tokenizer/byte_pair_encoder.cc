@@ -16,6 +16,16 @@ constexpr size_t kPieceBytesMax = size_t{1} << 30;
 
 constexpr uint32_t kNoMerge = MergeTable::kNoMerge;
 
+// The least of `count` keys; those up to the next multiple of four are looked at too. (Not in
+// vectors: what was just written key by key would have to reach memory before it can be read so.)
+[[gnu::optimize("no-tree-vectorize")]] int32_t least_of(const int32_t* keys, size_t count) {
+  int32_t least[4] = {keys[0], keys[1], keys[2], keys[3]};
+  for (size_t i = 4; i < count; i += 4) {
+    for (size_t lane = 0; lane < 4; ++lane) least[lane] = std::min(least[lane], keys[i + lane]);
+  }
+  return std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
+}
+
 // The parts of a long piece, each named by its first byte's position, as a doubly linked list; and
 // a heap of the merges that were possible when they were pushed.
 class LongPiece {
@@ -100,26 +110,48 @@ void BytePairEncoder::encode(std::string_view piece, std::vector<TokenId>& out) 
   }
 }
 
+// Parts stay where their first byte is. A part's key is the rank of merging it with the next one,
+// and its position below: the least key of all is the next merge, the leftmost of equals. Parts
+// that are no more, and the last one, have the greatest key.
 void BytePairEncoder::encode_short(std::string_view piece, std::vector<TokenId>& out) const {
+  constexpr int kPositionBits = 7;
+  static_assert(kShortBytes <= 1 << kPositionBits);
+  static_assert(int64_t{kTokenIdsMax} << kPositionBits < INT32_MAX);
+  constexpr int kSpare = 4;  // least_of
+  int32_t keys[kShortBytes + kSpare];
   TokenId tokens[kShortBytes];
-  uint32_t ranks[kShortBytes];  // of merging with the next
-  if (piece.empty()) return;
-  size_t last = piece.size() - 1;
-  for (size_t i = 0; i <= last; ++i) {
+  uint8_t next[kShortBytes + 1];
+  uint8_t previous[kShortBytes + 1];
+  const auto key = [](uint32_t rank, size_t at) {
+    return rank == kNoMerge ? INT32_MAX : static_cast<int32_t>(rank << kPositionBits | at);
+  };
+
+  const size_t size = piece.size();
+  if (size == 0) return;
+  for (size_t i = 0; i < size; ++i) {
     tokens[i] = byte_tokens_[static_cast<uint8_t>(piece[i])];
-    ranks[i] = i < last ? byte_pair_rank(piece, i) : kNoMerge;
+    keys[i] = i + 1 < size ? key(byte_pair_rank(piece, i), i) : INT32_MAX;
+    next[i] = static_cast<uint8_t>(i + 1);
+    previous[i + 1] = static_cast<uint8_t>(i);
   }
-  while (last > 0) {
-    const size_t at = static_cast<size_t>(std::min_element(ranks, ranks + last) - ranks);
-    if (ranks[at] == kNoMerge) break;
-    tokens[at] = merges_.merged(ranks[at]);
-    std::memmove(tokens + at + 1, tokens + at + 2, (last - at - 1) * sizeof tokens[0]);
-    std::memmove(ranks + at + 1, ranks + at + 2, (last - at - 1) * sizeof ranks[0]);
-    --last;
-    ranks[at] = at < last ? merges_.rank(tokens[at], tokens[at + 1]) : kNoMerge;
-    if (at > 0) ranks[at - 1] = merges_.rank(tokens[at - 1], tokens[at]);
+  std::fill_n(keys + size, kSpare, INT32_MAX);
+  for (;;) {
+    const int32_t least = least_of(keys, size);
+    if (least == INT32_MAX) break;
+    const size_t at = static_cast<size_t>(least) & ((1 << kPositionBits) - 1);
+    const size_t gone = next[at];
+    const size_t after = next[gone];
+    tokens[at] = merges_.merged(static_cast<uint32_t>(least) >> kPositionBits);
+    keys[gone] = INT32_MAX;
+    next[at] = static_cast<uint8_t>(after);
+    previous[after] = static_cast<uint8_t>(at);
+    keys[at] = after < size ? key(merges_.rank(tokens[at], tokens[after]), at) : INT32_MAX;
+    if (at > 0) {
+      const size_t before = previous[at];
+      keys[before] = key(merges_.rank(tokens[before], tokens[at]), before);
+    }
   }
-  out.insert(out.end(), tokens, tokens + last + 1);
+  for (size_t i = 0; i < size; i = next[i]) out.push_back(tokens[i]);
 }
 
 void BytePairEncoder::encode_long(std::string_view piece, std::vector<TokenId>& out) const {

@@ -9,11 +9,14 @@ using base::Utf8Step;
 
 // Appends what is certain of `bytes` and returns the rest.
 std::string_view decode_certain(std::string_view bytes, std::string& out) {
-  while (!bytes.empty()) {
+  for (;;) {
+    const size_t valid = base::valid_utf8_prefix(bytes);
+    out.append(bytes.substr(0, valid));
+    bytes.remove_prefix(valid);
+    if (bytes.empty()) break;
     const Utf8Step step = base::utf8_step(bytes);
     if (step.kind == Utf8Step::Kind::kIncomplete) break;
-    out.append(step.kind == Utf8Step::Kind::kCodePoint ? bytes.substr(0, step.bytes)
-                                                       : base::kReplacementCharacter);
+    out.append(base::kReplacementCharacter);
     bytes.remove_prefix(step.bytes);
   }
   return bytes;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,9 @@ class TokenBytes {
     const Place place = places_[static_cast<size_t>(id)];
     return {blob_.data() + place.begin, place.length};
   }
+
+  // Appends the bytes of all.
+  void append_to(std::string& out, std::span<const TokenId> ids) const;
 
   // One more than the highest id that has a token.
   int size() const { return static_cast<int>(places_.size()); }

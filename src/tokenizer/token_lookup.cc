@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/random.h"
 
 namespace pelton::tokenizer {
@@ -38,11 +39,6 @@ uint64_t long_key(const char* at, size_t length) {
   return base::mix64(hash ^ load<uint64_t>(at + length - 8));
 }
 
-uint64_t key_of(std::string_view bytes) {
-  return bytes.size() <= 8 ? short_key(bytes.data(), bytes.size())
-                           : long_key(bytes.data(), bytes.size());
-}
-
 // Fibonacci hashing of key and length: the high bits of the product depend on all of the key's.
 size_t slot_of(uint64_t key, size_t length) {
   const uint64_t product = (key + length) * 0x9E3779B97F4A7C15ull;
@@ -50,6 +46,11 @@ size_t slot_of(uint64_t key, size_t length) {
 }
 
 }  // namespace
+
+uint64_t TokenLookup::key_of(std::string_view bytes) {
+  return bytes.size() <= 8 ? short_key(bytes.data(), bytes.size())
+                           : long_key(bytes.data(), bytes.size());
+}
 
 TokenLookup::TokenLookup(size_t tokens)
     : slots_(std::bit_ceil(tokens * 2 + 2)), mask_(slots_.size() - 1) {}
@@ -73,7 +74,26 @@ TokenId TokenLookup::insert(const TokenBytes& tokens, TokenId id) {
 TokenId TokenLookup::find(const TokenBytes& tokens, std::string_view bytes) const {
   if (bytes.empty() || bytes.size() > bytes_max_) return kNoToken;
   const uint64_t key = key_of(bytes);
-  size_t slot = slot_of(key, bytes.size()) & mask_;
+  return find_from(tokens, bytes, key, slot_of(key, bytes.size()) & mask_);
+}
+
+void TokenLookup::find_together(const TokenBytes& tokens, std::span<const std::string_view> pieces,
+                                TokenId* ids) const {
+  uint64_t keys[kTogether];
+  size_t slots[kTogether];
+  CHECK(pieces.size() <= kTogether);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    keys[i] = key_of(pieces[i]);
+    slots[i] = slot_of(keys[i], pieces[i].size()) & mask_;
+    __builtin_prefetch(&slots_[slots[i]]);
+  }
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    ids[i] = find_from(tokens, pieces[i], keys[i], slots[i]);
+  }
+}
+
+TokenId TokenLookup::find_from(const TokenBytes& tokens, std::string_view bytes, uint64_t key,
+                               size_t slot) const {
   while (slots_[slot].id != kNoToken) {
     const Slot& taken = slots_[slot];
     if (taken.key == key && taken.length == bytes.size() &&

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,15 @@ class TokenLookup {
   // kNoToken if there is none. `tokens` is the one that was given to insert.
   TokenId find(const TokenBytes& tokens, std::string_view bytes) const;
 
+  // As find for each of a few pieces, none empty. Their slots are asked for before the first is
+  // read: the table is larger than the caches near the core.
+  static constexpr size_t kTogether = 32;
+  void find_together(const TokenBytes& tokens, std::span<const std::string_view> pieces,
+                     TokenId* ids) const;
+
+  // Equal for equal bytes; they are not empty.
+  static uint64_t key_of(std::string_view bytes);
+
   size_t bytes_max() const { return bytes_max_; }
 
  private:
@@ -33,6 +43,9 @@ class TokenLookup {
     TokenId id = kNoToken;
     uint32_t length = 0;
   };
+
+  TokenId find_from(const TokenBytes& tokens, std::string_view bytes, uint64_t key,
+                    size_t slot) const;
 
   std::vector<Slot> slots_;
   size_t mask_;

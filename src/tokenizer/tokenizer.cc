@@ -1,7 +1,6 @@
 #include "tokenizer/tokenizer.h"
 
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,7 +8,6 @@
 #include "base/file.h"
 #include "base/utf8.h"
 #include "tokenizer/byte_pair_encoder.h"
-#include "tokenizer/incremental_decoder.h"
 #include "tokenizer/normal_form.h"
 #include "tokenizer/o200k_splitter.h"
 #include "tokenizer/regex_splitter.h"
@@ -24,32 +22,51 @@ namespace {
 // Far above what the loaders accept; they say which of their limits it is.
 constexpr size_t kFileBytesMax = size_t{1} << 30;
 
-bool is_ascii(const char* at) {
-  uint64_t word;
-  std::memcpy(&word, at, sizeof word);
-  return (word & 0x8080808080808080ull) == 0;
-}
-
-bool is_valid(std::string_view text) {
-  size_t i = 0;
-  while (i < text.size()) {
-    if (i + 8 <= text.size() && is_ascii(text.data() + i)) {
-      i += 8;
-      continue;
-    }
-    const base::Utf8Step step = base::utf8_step(text.substr(i));
-    if (step.kind != base::Utf8Step::Kind::kCodePoint) return false;
-    i += step.bytes;
-  }
-  return true;
-}
+// Shorter texts are done before a memory of their pieces pays.
+constexpr size_t kRepetitiveBytes = 4096;
 
 // `text` itself if it is valid UTF-8, or else `storage`, filled with the repaired text.
 std::string_view repaired(std::string_view text, std::string& storage) {
-  if (is_valid(text)) return text;
+  if (base::is_valid_utf8(text)) return text;
   storage = base::replace_invalid_utf8(text);
   return storage;
 }
+
+// Where in a text, and in its tokens, a piece stood that is not one token: names and unusual words
+// come again. Lives as long as one call of encode; bounded: a newer piece takes an older one's
+// place.
+class RepeatedPieces {
+ public:
+  // Appends the tokens of `piece` if it is known.
+  bool repeat(std::string_view piece, std::vector<TokenId>& out) const {
+    const Place& place = places_[slot_of(piece)];
+    if (place.piece != piece) return false;
+    for (size_t i = 0; i < place.count; ++i) {
+      const TokenId token = out[place.begin + i];
+      out.push_back(token);
+    }
+    return true;
+  }
+
+  // `out` from `begin` on are the tokens of `piece`, which stays where it is.
+  void remember(std::string_view piece, size_t begin, const std::vector<TokenId>& out) {
+    places_[slot_of(piece)] = {piece, begin, out.size() - begin};
+  }
+
+ private:
+  struct Place {
+    std::string_view piece;
+    size_t begin = 0;
+    size_t count = 0;
+  };
+  static constexpr int kSlotBits = 11;
+
+  static size_t slot_of(std::string_view piece) {
+    return TokenLookup::key_of(piece) * 0x9E3779B97F4A7C15ull >> (64 - kSlotBits);
+  }
+
+  std::array<Place, size_t{1} << kSlotBits> places_;
+};
 
 Result<std::array<TokenId, 256>> find_byte_tokens(const TokenizerParts& parts,
                                                   const std::string& name) {
@@ -99,16 +116,39 @@ struct Tokenizer::State {
   void encode(std::string_view text, std::vector<TokenId>& out) const {
     std::string composed;
     if (normal_form_c) text = tokenizer::normal_form_c(text, composed);
+    if (!whole_pieces_first) {
+      splitter->split(text, [&](std::string_view piece) { encoder.encode(piece, out); });
+      return;
+    }
+    std::unique_ptr<RepeatedPieces> repeated;
+    if (text.size() >= kRepetitiveBytes) repeated = std::make_unique<RepeatedPieces>();
+    std::string_view pieces[TokenLookup::kTogether];
+    size_t waiting = 0;
     splitter->split(text, [&](std::string_view piece) {
-      if (whole_pieces_first) {
-        const TokenId whole = lookup.find(tokens, piece);
-        if (whole != kNoToken) {
-          out.push_back(whole);
-          return;
-        }
-      }
-      encoder.encode(piece, out);
+      pieces[waiting++] = piece;
+      if (waiting < std::size(pieces)) return;
+      encode_pieces(pieces, repeated.get(), out);
+      waiting = 0;
     });
+    encode_pieces({pieces, waiting}, repeated.get(), out);
+  }
+
+  // Most pieces are tokens. `repeated` may be null.
+  void encode_pieces(std::span<const std::string_view> pieces, RepeatedPieces* repeated,
+                     std::vector<TokenId>& out) const {
+    TokenId ids[TokenLookup::kTogether];
+    lookup.find_together(tokens, pieces, ids);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (ids[i] != kNoToken) {
+        out.push_back(ids[i]);
+      } else if (repeated == nullptr) {
+        encoder.encode(pieces[i], out);
+      } else if (!repeated->repeat(pieces[i], out)) {
+        const size_t begin = out.size();
+        encoder.encode(pieces[i], out);
+        repeated->remember(pieces[i], begin, out);
+      }
+    }
   }
 };
 
@@ -201,10 +241,8 @@ std::optional<TokenId> Tokenizer::special_id(std::string_view text) const {
 
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {
   std::string out;
-  IncrementalDecoder decoder;
-  for (const TokenId id : ids) decoder.push(bytes(id), out);
-  decoder.finish(out);
-  return out;
+  state_->tokens.append_to(out, ids);
+  return base::is_valid_utf8(out) ? out : base::replace_invalid_utf8(out);
 }
 
 int Tokenizer::vocab_size() const {

@@ -9,6 +9,11 @@
 #include "base/json.h"
 #include "base/machine.h"
 #include "base/utf8.h"
+#include "tokenizer/byte_pair_encoder.h"
+#include "tokenizer/incremental_decoder.h"
+#include "tokenizer/o200k_splitter.h"
+#include "tokenizer/regex_splitter.h"
+#include "tokenizer/tiktoken_file.h"
 
 namespace pelton::tokenizer {
 namespace {
@@ -104,6 +109,85 @@ TEST(Tokenizer, DecodesWhatItEncodes) {
       }
     }
     ASSERT_EQ(o200k().decode(o200k().encode(text)), base::replace_invalid_utf8(text));
+  }
+}
+
+// Words that come again, numbers, symbols, blanks, code points of all kinds, broken UTF-8.
+std::string mixed_text(std::mt19937_64& random, size_t bytes) {
+  static constexpr std::string_view kGlue[] = {" ", " ", " ", "\n", "  ", "\t", "'", "(", "_", ""};
+  std::vector<std::string> words;
+  for (int i = 0; i < 40; ++i) {
+    std::string word;
+    const uint64_t kind = random() % 8;
+    for (uint64_t length = 1 + random() % 14; length > 0; --length) {
+      if (kind < 4) word.push_back(static_cast<char>('a' + random() % 26));
+      if (kind == 4) word.push_back(static_cast<char>(' ' + random() % 95));
+      if (kind == 5) word.push_back(static_cast<char>('0' + random() % 10));
+      if (kind == 6) base::append_utf8(word, static_cast<uint32_t>(random() % 0xD800));
+      if (kind == 7) word.push_back(static_cast<char>(random()));
+    }
+    if (random() % 3 == 0) word[0] = static_cast<char>('A' + random() % 26);
+    words.push_back(word);
+  }
+  std::string text;
+  while (text.size() < bytes) {
+    text += words[random() % words.size()];
+    text += kGlue[random() % std::size(kGlue)];
+  }
+  return text;
+}
+
+// The pattern by PCRE2, whole pieces first, the rest by the way that is made for long pieces: none
+// of it shares a line with what is fast.
+std::vector<TokenId> encode_slowly(const TokenizerParts& parts, const BytePairEncoder& encoder,
+                                   const Splitter& splitter, std::string_view text) {
+  std::vector<TokenId> ids;
+  const std::string repaired = base::replace_invalid_utf8(text);
+  splitter.split(repaired, [&](std::string_view piece) {
+    const TokenId whole = parts.lookup.find(parts.tokens, piece);
+    if (whole != kNoToken) {
+      ids.push_back(whole);
+    } else {
+      encoder.encode_long(piece, ids);
+    }
+  });
+  return ids;
+}
+
+TEST(Tokenizer, FastWaysGiveWhatSlowOnesDo) {
+  const std::string file = PELTON_SOURCE_DIR "/testdata/tokenizer/o200k_base.tiktoken";
+  const TokenizerParts parts = read_tiktoken(base::read_file(file, 1 << 24).value(), file).value();
+  std::array<TokenId, 256> byte_tokens;
+  for (size_t byte = 0; byte < 256; ++byte) {
+    const char letter = static_cast<char>(byte);
+    byte_tokens[byte] = parts.lookup.find(parts.tokens, {&letter, 1});
+  }
+  const BytePairEncoder encoder(byte_tokens, parts.merges);
+  const auto splitter = RegexSplitter::compile({std::string(kO200kPattern)}).value();
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 300; ++round) {
+    const std::string text = mixed_text(random, random() % (round % 10 == 0 ? 30'000 : 600));
+    const std::vector<TokenId> ids = o200k().encode(text);
+    ASSERT_EQ(ids, encode_slowly(parts, encoder, *splitter, text)) << testing::PrintToString(text);
+    ASSERT_EQ(o200k().decode(ids), base::replace_invalid_utf8(text));
+  }
+}
+
+TEST(Tokenizer, DecodingAtOnceIsDecodingInSteps) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<TokenId> ids(random() % 60);
+    // Low ids are single bytes for the most part, so characters are cut; 201100 is no token.
+    for (TokenId& id : ids) id = static_cast<TokenId>(random() % (random() % 2 ? 300 : 201100));
+    std::string in_steps;
+    IncrementalDecoder decoder;
+    for (const TokenId id : ids) decoder.push(o200k().bytes(id), in_steps);
+    decoder.finish(in_steps);
+    ASSERT_EQ(o200k().decode(ids), in_steps);
   }
 }
 
