@@ -105,4 +105,5 @@ def main():
     assert len(blocks) < 256
 
 
-main()
+if __name__ == "__main__":
+    main()

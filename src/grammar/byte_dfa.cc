@@ -9,7 +9,7 @@ namespace pelton::grammar {
 namespace {
 
 Error too_large(std::string_view what, uint64_t limit) {
-  return {ErrorCode::kUnsupported,
+  return {ErrorCode::kDoesNotFit,
           fmt::format("the automaton would need more than {} {}", limit, what), ""};
 }
 

@@ -98,7 +98,7 @@ class ByteNfa::Subsets {
 
  private:
   static Error over(std::string_view what, uint64_t limit) {
-    return {ErrorCode::kUnsupported,
+    return {ErrorCode::kDoesNotFit,
             fmt::format("the automaton would need more than {} {}", limit, what), ""};
   }
 
@@ -196,7 +196,7 @@ Result<ByteDfa> repeat_of(const ByteDfa& part, RepeatBounds bounds, const DfaLim
   if (bounds.least > bounds.most) return ByteDfa();
   const uint64_t copies = bounds.most == kNoMaximum ? bounds.least + 1 : bounds.most;
   if (copies > limits.states_max || copies * part.states() > limits.states_max) {
-    return Error{ErrorCode::kUnsupported,
+    return Error{ErrorCode::kDoesNotFit,
                  fmt::format("{} repeats of {} states are more than the automaton's {} states",
                              copies, part.states(), limits.states_max),
                  ""};

@@ -18,7 +18,7 @@ inline constexpr DfaState kDeadState = 0;
 // same way on every machine; the default is some tenths of a second.
 struct DfaLimits {
   uint32_t states_max = 20'000;
-  uint64_t cells_max = 2'000'000;  // states times letters, in any one table: 8 MB
+  uint64_t cells_max = 1'000'000;  // states times letters, in any one table: 4 MB
   uint64_t work_max = 30'000'000;  // elementary steps of one operation
 };
 
