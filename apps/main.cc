@@ -35,9 +35,9 @@ int main(int argc, char** argv) {
                     "pelton inspect openai/gpt-oss-20b",
                     "pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids"}},
       {apps::serve_verb(), apps::chat_verb(), apps::generate_verb(), apps::logits_verb(),
-       apps::tokenize_verb(), apps::inspect_verb(), apps::pack_verb(), apps::plan_verb(), apps::calibrate_verb(),
-       apps::verify_verb(), apps::synth_verb(), apps::bench_latency_verb(),
-       apps::bench_prefix_verb(), apps::bench_bandwidth_verb(), apps::pull_verb(),
-       apps::cache_list_verb(), apps::cache_purge_verb()});
+       apps::tokenize_verb(), apps::inspect_verb(), apps::pack_verb(), apps::plan_verb(),
+       apps::calibrate_verb(), apps::verify_verb(), apps::synth_verb(), apps::bench_latency_verb(),
+       apps::bench_prefix_verb(), apps::bench_serve_verb(), apps::bench_bandwidth_verb(),
+       apps::pull_verb(), apps::cache_list_verb(), apps::cache_purge_verb()});
   return command_line.run(argc, argv);
 }

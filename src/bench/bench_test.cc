@@ -1,4 +1,5 @@
 #include <atomic>
+#include <filesystem>
 #include <limits>
 #include <thread>
 
@@ -8,8 +9,10 @@
 #include "base/log.h"
 #include "bench/load_generator.h"
 #include "bench/probe.h"
+#include "bench/token_words.h"
 #include "net/http_server.h"
 #include "report/summary.h"
+#include "workload/synthetic.h"
 
 namespace pelton::bench {
 namespace {
@@ -408,6 +411,24 @@ TEST(LoadGenerator, StopsWhenTold) {
   stopper.join();
   EXPECT_TRUE(outcome.records.empty());
   EXPECT_EQ(outcome.interrupted, 2);
+}
+
+// Prompts made of them are as long as they say, to the token.
+TEST(TokenWords, AreSingleTokens) {
+  const std::string ranks =
+      std::string(PELTON_SOURCE_DIR) + "/testdata/tokenizer/o200k_base.tiktoken";
+  if (!std::filesystem::exists(ranks)) GTEST_SKIP() << "no vocabulary here";
+  const auto tokenizer = tokenizer::Tokenizer::load(ranks);
+  ASSERT_TRUE(tokenizer.ok());
+  const auto words = token_words(*tokenizer);
+  ASSERT_TRUE(words.ok()) << words.error().message;
+  EXPECT_GT(words->word_count(), 5000u);
+  const auto made =
+      workload::random_conversations({.input_tokens = 3000, .output_tokens = 1}, {}, 5, *words, 1);
+  for (const workload::Conversation& one : *made) {
+    EXPECT_EQ(tokenizer->encode(one.turns[0].prompt), one.turns[0].ids);
+    EXPECT_EQ(one.turns[0].ids.size(), 3000u);
+  }
 }
 
 TEST(Probe, LeavesOutWhatIsRefused) {

@@ -212,6 +212,7 @@ LoadOutcome LoadGenerator::outcome() {
     outcome.texts.push_back(std::move(texts_[i]));
   }
   outcome.interrupted = static_cast<int>(total_) - static_cast<int>(outcome.records.size());
+  outcome.origin_ns = origin_ns_;
   outcome.duration_s = static_cast<double>(last_end_ns_) * 1e-9;
   std::vector<double> answers;
   for (const report::RequestRecord& record : outcome.records) {

@@ -41,6 +41,7 @@ struct LoadOptions {
 struct LoadOutcome {
   std::vector<report::RequestRecord> records;  // in the order of the questions
   std::vector<std::string> texts;              // the same, where they are kept
+  int64_t origin_ns = 0;                       // the start, on the clock
   double duration_s = 0;                       // from the start to the last byte
   int interrupted = 0;                         // asked and not waited for
   report::GeneratorWatch watch;

@@ -19,18 +19,49 @@ bool looks_like_a_word(std::string_view text) {
          std::all_of(text.begin() + 1, text.end(), [](char c) { return c >= 'a' && c <= 'z'; });
 }
 
-}  // namespace
+bool is_letters(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  });
+}
 
-Result<workload::Vocabulary> token_words(const tokenizer::Tokenizer& tokenizer) {
+// Tokens that `fits` and that stay what they are when they stand twice.
+template <typename Fits>
+std::vector<workload::Vocabulary::Word> stable_words(const tokenizer::Tokenizer& tokenizer,
+                                                     const Fits& fits) {
   std::vector<workload::Vocabulary::Word> words;
   std::vector<TokenId> encoded;
   for (TokenId id = 0; id < tokenizer.vocab_size() && words.size() < kWordsMax; ++id) {
-    if (tokenizer.is_special(id) || !looks_like_a_word(tokenizer.bytes(id))) continue;
+    if (tokenizer.is_special(id) || !fits(tokenizer.bytes(id))) continue;
     const std::string word(tokenizer.bytes(id));
     encoded.clear();
     tokenizer.encode(word + word, encoded);
     if (encoded == std::vector<TokenId>{id, id}) words.push_back({.text = word, .id = id});
   }
+  return words;
+}
+
+// Whether a text of many words is read as those words.
+bool stay_apart(const tokenizer::Tokenizer& tokenizer,
+                const std::vector<workload::Vocabulary::Word>& words) {
+  workload::Draws draws(1, 1);
+  std::string text;
+  std::vector<TokenId> ids;
+  for (int i = 0; i < 2000 && !words.empty(); ++i) {
+    const int64_t chosen = draws.integer(0, static_cast<int64_t>(words.size()) - 1);
+    text += words[static_cast<size_t>(chosen)].text;
+    ids.push_back(words[static_cast<size_t>(chosen)].id);
+  }
+  return tokenizer.encode(text) == ids;
+}
+
+}  // namespace
+
+Result<workload::Vocabulary> token_words(const tokenizer::Tokenizer& tokenizer) {
+  std::vector<workload::Vocabulary::Word> words = stable_words(tokenizer, looks_like_a_word);
+  // A toy's vocabulary has no words; its letters will do where they never join.
+  if (words.size() < kWordsMin) words = stable_words(tokenizer, is_letters);
+  if (!stay_apart(tokenizer, words)) words.clear();
   if (words.size() < kWordsMin) {
     return Error{ErrorCode::kUnsupported,
                  fmt::format("the tokenizer has only {} words of one token, {} are needed",

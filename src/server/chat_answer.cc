@@ -32,12 +32,26 @@ void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {
 }
 
 void ChatAnswer::take_events(std::string& out) {
-  if (options_.continuous_usage) {
-    api::Usage so_far{.prompt_tokens = options_.prompt_tokens};
-    for (const ChatChoice& choice : choices_) so_far.completion_tokens += choice.sampled_tokens();
-    chunks_.tell_usage(so_far);
-  }
+  if (options_.continuous_usage) return take_counted_events(out);
   for (ChatChoice& choice : choices_) choice.take_events(chunks_, out);
+}
+
+// Tokens that show nothing (headers of messages) are told by a chunk that says nothing else.
+void ChatAnswer::take_counted_events(std::string& out) {
+  api::Usage so_far{.prompt_tokens = options_.prompt_tokens};
+  for (const ChatChoice& choice : choices_) so_far.completion_tokens += choice.sampled_tokens();
+  chunks_.tell_usage(so_far);
+  tokens_told_.resize(choices_.size());
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const size_t before = out.size();
+    choices_[i].take_events(chunks_, out);
+    const int64_t tokens = choices_[i].sampled_tokens();
+    if (out.size() == before && tokens > tokens_told_[i]) {
+      append_sse_event(
+          out, [&](std::string& json) { chunks_.delta({.choice = static_cast<int>(i)}, json); });
+    }
+    tokens_told_[i] = tokens;
+  }
 }
 
 void ChatAnswer::take_last_events(std::string& out) {

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <string>
+#include <vector>
 
 #include "api/chat_response.h"
 #include "server/answer.h"
@@ -31,9 +32,12 @@ class ChatAnswer final : public Answer {
   std::string whole_body() override;
 
  private:
+  void take_counted_events(std::string& out);
+
   const Options options_;
   api::ChatChunks chunks_;
   std::deque<ChatChoice> choices_;
+  std::vector<int64_t> tokens_told_;  // of each choice, where each chunk tells them
   api::Usage usage_;
 };
 

@@ -18,6 +18,7 @@ CompletionAnswer::CompletionAnswer(const ServedModel& model, Options options)
 Answer::Wants CompletionAnswer::push(size_t index, const engine::SampledToken& token) {
   Choice& choice = choices_.at(index);
   ++usage_.completion_tokens;
+  choice.tokens_untold = true;
   if (options_.logprobs) {
     choice.held.push_back({choice.bytes_sampled, token_logprobs(model_.tokenizer, token)});
   }
@@ -98,7 +99,10 @@ void CompletionAnswer::take_events(std::string& out) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
     const bool finishes = !choice.finish_reason.empty() && !choice.finish_sent;
-    if (choice.text.empty() && choice.logprobs.empty() && !finishes) continue;
+    // Where each chunk tells the tokens, those without text get one too.
+    const bool tells = options_.continuous_usage && choice.tokens_untold;
+    if (choice.text.empty() && choice.logprobs.empty() && !finishes && !tells) continue;
+    choice.tokens_untold = false;
     choice.finish_sent = finishes;
     const api::CompletionChoice taken = take(i);
     append_sse_event(out, [&](std::string& json) { chunks_.choice(taken, json); });

@@ -55,6 +55,7 @@ class CompletionAnswer final : public Answer {
     size_t logprobs_offset = 0;                // where the first of them begins
     std::string_view finish_reason;
     bool finish_sent = false;
+    bool tokens_untold = false;  // no chunk has gone out since
     int prompt_tokens = 0;
     int cached_tokens = 0;
   };

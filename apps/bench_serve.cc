@@ -1,0 +1,46 @@
+// pelton bench serve: a load test against any server that speaks OpenAI's API.
+#include "apps/bench_lock.h"
+#include "apps/input.h"
+#include "apps/load_result.h"
+#include "apps/verbs.h"
+
+namespace pelton::apps {
+namespace {
+
+Result<void> run(const cli::Arguments& arguments) {
+  const base::SystemClock clock;
+  const cli::Interrupt interrupt;
+  TRY_ASSIGN(const std::vector<report::Condition> conditions, read_conditions(arguments));
+  allow_many_connections();
+  TRY_ASSIGN(LoadPlan plan, read_load_plan(arguments));
+  TRY_ASSIGN(const BenchLock lock, BenchLock::take());
+  TRY(prepare(plan, interrupt, clock));
+  TRY_ASSIGN(const LoadTest test, run_load_test(plan, interrupt, clock));
+  TRY(write_output(report::result_text(test.info, test.summary, plan.shown)));
+  return keep_result(arguments, plan, test, conditions);
+}
+
+}  // namespace
+
+cli::Verb bench_serve_verb() {
+  return {
+      .name = "bench serve",
+      .summary = "Measures a running server under load: latencies, throughput, goodput.",
+      .about =
+          "Flags, printed block and result file are those of vLLM's `bench serve`. Needs no flags\n"
+          "but where the server is. $OPENAI_API_KEY is sent as the key. An open loop\n"
+          "(--request-rate) asks on schedule however slow the server is; with --max-concurrency\n"
+          "alone each answer lets the next question go. docs/benchmarking.md explains the "
+          "metrics.",
+      .positionals = {},
+      .flags = load_flags(),
+      .examples = {"pelton bench serve --base-url http://127.0.0.1:8000 --num-prompts 200",
+                   "pelton bench serve --backend openai-chat --request-rate 4 --goodput ttft:500 "
+                   "tpot:50",
+                   "pelton bench serve --max-concurrency 16 --html report.html --fail-if "
+                   "'p99_ttft_ms>1000'"},
+      .run = run,
+  };
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,74 @@
+#include "apps/load_result.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "base/file.h"
+
+namespace pelton::apps {
+namespace {
+
+Result<void> save_result(const cli::Arguments& arguments, const std::string& name,
+                         const std::string& json) {
+  if (!arguments.has("--save-result") && !arguments.has("--save-detailed") &&
+      !arguments.has("--result-filename")) {
+    return {};
+  }
+  const std::filesystem::path folder = arguments.text("--result-dir");
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) {
+    return Error{ErrorCode::kIo, fmt::format("{}: {}", folder.string(), failed.message()), {}};
+  }
+  const std::string file =
+      (folder / (arguments.has("--result-filename") ? arguments.text("--result-filename") : name))
+          .string();
+  TRY(base::write_file(file, json));
+  fmt::print(stderr, "result written to {}\n", file);
+  return {};
+}
+
+Result<void> check_conditions(const std::vector<report::Condition>& conditions,
+                              const Json& result) {
+  std::string held;
+  for (const report::Condition& condition : conditions) {
+    TRY_ASSIGN(const bool holds, report::holds(condition, result));
+    if (!holds) continue;
+    held += fmt::format("{}{} (it is {:g})", held.empty() ? "" : ", ", condition.text,
+                        result.number(condition.key).value_or(0));
+  }
+  if (held.empty()) return {};
+  return Error{ErrorCode::kUnavailable, "--fail-if " + held, {}};
+}
+
+}  // namespace
+
+Result<std::vector<report::Condition>> read_conditions(const cli::Arguments& arguments) {
+  std::vector<report::Condition> conditions;
+  for (const std::string& text : arguments.list("--fail-if")) {
+    TRY_ASSIGN(report::Condition condition, report::parse_condition(text));
+    conditions.push_back(std::move(condition));
+  }
+  return conditions;
+}
+
+Result<void> keep_result(const cli::Arguments& arguments, const LoadPlan& plan,
+                         const LoadTest& test, const std::vector<report::Condition>& conditions) {
+  const bool detailed = arguments.has("--save-detailed");
+  const std::string text =
+      report::result_json(test.info, test.summary, plan.shown, test.outcome.records, detailed);
+  TRY(save_result(arguments, report::result_file_name(test.info), text));
+  TRY_ASSIGN(const Json json, report::parse_result(text, "the result"));
+  return check_conditions(conditions, json);
+}
+
+void allow_many_connections() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);  // what is refused shows as connections that cannot be made
+}
+
+}  // namespace pelton::apps
