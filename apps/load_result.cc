@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "base/file.h"
+#include "report/html_report.h"
 
 namespace pelton::apps {
 namespace {
@@ -61,6 +62,12 @@ Result<void> keep_result(const cli::Arguments& arguments, const LoadPlan& plan,
       report::result_json(test.info, test.summary, plan.shown, test.outcome.records, detailed);
   TRY(save_result(arguments, report::result_file_name(test.info), text));
   TRY_ASSIGN(const Json json, report::parse_result(text, "the result"));
+  if (arguments.has("--html")) {
+    const std::string& file = arguments.text("--html");
+    TRY(base::write_file(file, report::html_report("Load test of " + test.info.model,
+                                                   {report::named_result(json, "this run")})));
+    fmt::print(stderr, "report written to {}\n", file);
+  }
   return check_conditions(conditions, json);
 }
 

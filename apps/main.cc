@@ -37,7 +37,8 @@ int main(int argc, char** argv) {
       {apps::serve_verb(), apps::chat_verb(), apps::generate_verb(), apps::logits_verb(),
        apps::tokenize_verb(), apps::inspect_verb(), apps::pack_verb(), apps::plan_verb(),
        apps::calibrate_verb(), apps::verify_verb(), apps::synth_verb(), apps::bench_latency_verb(),
-       apps::bench_prefix_verb(), apps::bench_serve_verb(), apps::bench_bandwidth_verb(),
-       apps::pull_verb(), apps::cache_list_verb(), apps::cache_purge_verb()});
+       apps::bench_prefix_verb(), apps::bench_serve_verb(), apps::bench_compare_verb(),
+       apps::bench_bandwidth_verb(), apps::pull_verb(), apps::cache_list_verb(),
+       apps::cache_purge_verb()});
   return command_line.run(argc, argv);
 }

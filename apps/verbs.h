@@ -20,6 +20,7 @@ cli::Verb synth_verb();
 cli::Verb bench_latency_verb();
 cli::Verb bench_prefix_verb();
 cli::Verb bench_serve_verb();
+cli::Verb bench_compare_verb();
 cli::Verb bench_bandwidth_verb();
 cli::Verb pull_verb();
 cli::Verb cache_list_verb();

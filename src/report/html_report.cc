@@ -1,0 +1,397 @@
+#include "report/html_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "report/comparison.h"
+#include "report/metric.h"
+#include "report/plot.h"
+
+namespace pelton::report {
+namespace {
+
+constexpr int kColours = 8;
+constexpr size_t kOverlaidMax = 12;  // curves in one plot that eyes can still follow
+
+// Okabe and Ito's colours, told apart by nearly everybody, on light and dark.
+constexpr std::string_view kStyle = R"(
+:root{--ink:#1b1f24;--faint:#667;--grid:#e4e7eb;--back:#fff;--card:#f6f7f9;--warn:#8a4b00;--warnback:#fff3e0}
+@media(prefers-color-scheme:dark){:root{--ink:#e8eaed;--faint:#9aa3ad;--grid:#333a42;--back:#14171a;--card:#1e2328;--warn:#ffc77d;--warnback:#3a2a12}}
+*{box-sizing:border-box}
+body{margin:0;padding:1.2rem;background:var(--back);color:var(--ink);font:16px/1.45 system-ui,"DejaVu Sans",sans-serif}
+main{max-width:80rem;margin:auto}
+h1{font-size:1.5rem;margin:.2rem 0}h2{font-size:1.15rem;margin:2rem 0 .6rem}
+p.sub{color:var(--faint);margin:.1rem 0 1rem;overflow-wrap:anywhere}
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(9.2rem,1fr));gap:.6rem}
+.card{background:var(--card);border-radius:.5rem;padding:.6rem .8rem}
+.card b{display:block;font-size:1.35rem;font-variant-numeric:tabular-nums}.card span{color:var(--faint);font-size:.82rem}
+.warn{background:var(--warnback);color:var(--warn);padding:.6rem .8rem;border-radius:.5rem;margin:.6rem 0}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,25rem),1fr));gap:1rem}
+figure{margin:0;background:var(--card);border-radius:.5rem;padding:.7rem}
+figcaption{font-weight:600;margin-bottom:.3rem}
+svg{width:100%;height:auto;display:block}
+svg text{fill:var(--faint);font:12px system-ui,"DejaVu Sans",sans-serif}svg .label{fill:var(--ink)}
+.grid{stroke:var(--grid)}.axis{fill:none;stroke:var(--faint)}
+.line{fill:none;stroke-width:2;stroke-linejoin:round}.dot{stroke:var(--card);stroke-width:1.5}
+.legend{display:flex;flex-wrap:wrap;gap:.2rem .9rem;font-size:.85rem;margin-top:.3rem;overflow-wrap:anywhere}
+.legend i{display:inline-block;width:.8rem;height:.8rem;border-radius:.2rem;margin-right:.35rem;vertical-align:-.08rem}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.92rem}
+th,td{padding:.3rem .8rem;text-align:right;border-bottom:1px solid var(--grid);white-space:nowrap}
+th:first-child,td:first-child{text-align:left}thead th{color:var(--faint);font-weight:600}
+td.worse{color:#d55e00;font-weight:600}td.better{color:#009e73}
+dt{font-weight:600;margin-top:.5rem}dd{margin:0;color:var(--faint)}
+)";
+constexpr std::array<std::string_view, kColours> kPalette = {
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b59a00", "#8c6bb1"};
+
+std::string style() {
+  std::string out(kStyle);
+  for (size_t i = 0; i < kPalette.size(); ++i) {
+    out += fmt::format(".line.s{0}{{stroke:{1}}}.dot.s{0}{{fill:{1}}}i.s{0}{{background:{1}}}\n", i,
+                       kPalette[i]);
+  }
+  return out;
+}
+
+double number(const Json& json, std::string_view key) {
+  return figure_of(json, key).value_or(std::nan(""));
+}
+
+const Json* own(const Json& json, std::string_view key) {
+  const Json* pelton = json.find("pelton");
+  return pelton == nullptr ? nullptr : pelton->find(key);
+}
+
+int colour(size_t i) {
+  return static_cast<int>(i % kColours);
+}
+
+// The curve of a distribution: from the quantiles that our files hold, or through the few
+// percentiles of another's file.
+std::vector<PlotPoint> cdf_points(const Json& json, std::string_view metric) {
+  std::vector<PlotPoint> points;
+  const Json* quantiles = own(json, "quantiles_ms");
+  const Json* list = quantiles == nullptr ? nullptr : quantiles->find(metric);
+  if (list != nullptr && list->is_array()) {
+    const Json::Array& values = list->as_array();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double percent =
+          i < 99 ? static_cast<double>(i) : 99 + static_cast<double>(i - 99) / 10;
+      if (values[i].is_number()) points.push_back({values[i].as_number(), percent, {}});
+    }
+    return points;
+  }
+  for (const auto& [percent, word] : std::vector<std::pair<double, std::string>>{
+           {50, "median"}, {90, "p90"}, {95, "p95"}, {99, "p99"}, {99.9, "p99.9"}}) {
+    const double value = number(json, fmt::format("{}_{}_ms", word, metric));
+    if (std::isfinite(value)) points.push_back({value, percent, {}});
+  }
+  return points;
+}
+
+Plot cdf_plot(const std::vector<NamedResult>& results, Metric metric) {
+  const MetricInfo& about = info(metric);
+  Plot plot{.title = fmt::format("{}, distribution", about.header),
+            .x_label = fmt::format("{}, ms (logarithmic)", about.label),
+            .y_label = "% of them at most",
+            .x_log = true,
+            .series = {}};
+  for (size_t i = 0; i < std::min(results.size(), kOverlaidMax); ++i) {
+    plot.series.push_back({.name = results.size() > 1 ? results[i].name : "",
+                           .points = cdf_points(results[i].json, about.key),
+                           .colour = colour(i)});
+  }
+  return plot;
+}
+
+Plot token_timeline(const std::vector<NamedResult>& results) {
+  Plot plot{.title = "Timeline: output tokens each second",
+            .x_label = "seconds from the start",
+            .y_label = "tokens/s",
+            .series = {}};
+  for (size_t i = 0; i < std::min(results.size(), kOverlaidMax); ++i) {
+    PlotSeries series{.name = results.size() > 1 ? results[i].name : "",
+                      .points = {},
+                      .shape = PlotSeries::Shape::kSteps,
+                      .colour = colour(i)};
+    const Json* seconds = own(results[i].json, "tokens_by_second");
+    if (seconds == nullptr || !seconds->is_array()) continue;
+    const Json::Array& values = seconds->as_array();
+    for (size_t s = 0; s < values.size(); ++s) {
+      if (!values[s].is_number()) continue;
+      series.points.push_back({static_cast<double>(s), values[s].as_number(), {}});
+      if (s + 1 == values.size()) {
+        series.points.push_back({static_cast<double>(s + 1), values[s].as_number(), {}});
+      }
+    }
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+Plot concurrency_timeline(const std::vector<NamedResult>& results) {
+  Plot plot{.title = "Timeline: requests at once",
+            .x_label = "seconds from the start",
+            .y_label = "running",
+            .series = {}};
+  for (size_t i = 0; i < std::min(results.size(), kOverlaidMax); ++i) {
+    PlotSeries series{.name = results.size() > 1 ? results[i].name : "",
+                      .points = {},
+                      .shape = PlotSeries::Shape::kSteps,
+                      .colour = colour(i)};
+    const Json* steps = own(results[i].json, "concurrency");
+    if (steps == nullptr || !steps->is_array()) continue;
+    for (const Json& step : steps->as_array()) {
+      if (!step.is_array() || step.as_array().size() != 2) continue;
+      const Json& at = step.as_array()[0];
+      const Json& running = step.as_array()[1];
+      if (at.is_number() && running.is_number()) {
+        series.points.push_back({at.as_number(), running.as_number(), {}});
+      }
+    }
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+// How many ran at once: as limited, or else as seen.
+double concurrency_of(const Json& json) {
+  const std::optional<double> limit = json.number("max_concurrency");
+  return limit ? *limit : number(json, "max_concurrent_requests");
+}
+
+std::vector<std::string> groups_of(const std::vector<NamedResult>& results) {
+  std::vector<std::string> groups;
+  for (const NamedResult& result : results) {
+    if (std::find(groups.begin(), groups.end(), result.group) == groups.end()) {
+      groups.push_back(result.group);
+    }
+  }
+  return groups;
+}
+
+Plot throughput_plot(const std::vector<NamedResult>& results) {
+  Plot plot{.title = "Throughput against concurrency",
+            .x_label = "requests at once",
+            .y_label = "output tokens/s",
+            .series = {}};
+  const std::vector<std::string> groups = groups_of(results);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    PlotSeries series{.name = groups[g],
+                      .points = {},
+                      .shape = PlotSeries::Shape::kLineAndDots,
+                      .colour = colour(g)};
+    for (const NamedResult& result : results) {
+      if (result.group != groups[g]) continue;
+      series.points.push_back(
+          {concurrency_of(result.json), number(result.json, "output_throughput"), result.name});
+    }
+    std::sort(series.points.begin(), series.points.end(),
+              [](const PlotPoint& a, const PlotPoint& b) { return a.x < b.x; });
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+Plot pareto_plot(const std::vector<NamedResult>& results) {
+  Plot plot{.title = "Pareto front: a user's speed against the replica's",
+            .x_label = "tokens/s a user (1000 / median TPOT)",
+            .y_label = "output tokens/s a replica",
+            .series = {}};
+  std::vector<std::pair<double, double>> points;
+  const std::vector<std::string> groups = groups_of(results);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    PlotSeries series{
+        .name = groups[g], .points = {}, .shape = PlotSeries::Shape::kDots, .colour = colour(g)};
+    for (const NamedResult& result : results) {
+      if (result.group != groups[g]) continue;
+      const double x = number(result.json, "tokens_per_s_per_user");
+      const double y = number(result.json, "output_throughput");
+      if (!std::isfinite(x) || !std::isfinite(y)) continue;
+      series.points.push_back(
+          {x, y,
+           fmt::format("{}: {} a user, {} in all", result.name, short_number(x), short_number(y))});
+      points.emplace_back(x, y);
+    }
+    plot.series.push_back(std::move(series));
+  }
+  PlotSeries front{.name = "front", .points = {}, .colour = kColours - 1};
+  for (const size_t i : pareto_front(points)) {
+    front.points.push_back({points[i].first, points[i].second, {}});
+  }
+  if (front.points.size() > 1) plot.series.push_back(std::move(front));
+  return plot;
+}
+
+void add_card(std::string& out, const Json& json, std::string_view key, std::string_view unit) {
+  const double value = number(json, key);
+  if (!std::isfinite(value)) return;
+  out += fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>", short_number(value),
+                     html_escape(unit));
+}
+
+void add_cards(std::string& out, const Json& json) {
+  out += "<div class=\"cards\">";
+  add_card(out, json, "completed", "requests answered");
+  add_card(out, json, "failed", "failed");
+  add_card(out, json, "request_throughput", "requests/s");
+  add_card(out, json, "request_goodput", "requests/s within the objectives");
+  add_card(out, json, "output_throughput", "output tokens/s");
+  add_card(out, json, "total_token_throughput", "tokens/s in and out");
+  add_card(out, json, "tokens_per_s_per_user", "tokens/s a user");
+  add_card(out, json, "median_ttft_ms", "ms to the first token, median");
+  add_card(out, json, "p99_ttft_ms", "ms to the first token, P99");
+  add_card(out, json, "median_tpot_ms", "ms a token, median");
+  add_card(out, json, "p99_itl_ms", "ms between tokens, P99");
+  add_card(out, json, "max_concurrent_requests", "at once, at most");
+  out += "</div>\n";
+}
+
+void add_warnings(std::string& out, const NamedResult& result) {
+  const Json* generator = own(result.json, "generator");
+  const std::string limit = generator == nullptr ? "" : generator->string("limit").value_or("");
+  if (!limit.empty()) {
+    out +=
+        fmt::format("<p class=\"warn\">{}: {}</p>", html_escape(result.name), html_escape(limit));
+  }
+  const Json* told = own(result.json, "tokens_told");
+  if (told != nullptr && told->is_bool() && !told->as_bool()) {
+    out += fmt::format(
+        "<p class=\"warn\">{}: times between tokens are times between pieces of text, because the "
+        "server did not tell how many tokens each brought.</p>",
+        html_escape(result.name));
+  }
+  if (result.json.number("failed").value_or(0) > 0) {
+    out += fmt::format("<p class=\"warn\">{}: {:.0f} requests failed.</p>",
+                       html_escape(result.name), result.json.number("failed").value_or(0));
+  }
+}
+
+std::string_view judged(const Figure& figure, double first, double value) {
+  if (first == 0 || std::abs(value - first) < figure.tells_from) return "";
+  const double share = (value - first) / std::abs(first);
+  if (std::abs(share) < 0.05) return "";
+  return (share > 0) == figure.less_is_better ? " class=\"worse\"" : " class=\"better\"";
+}
+
+void add_table(std::string& out, const std::vector<NamedResult>& results) {
+  out += "<div class=\"scroll\"><table><thead><tr><th></th>";
+  for (const NamedResult& result : results) out += "<th>" + html_escape(result.name) + "</th>";
+  out += "</tr></thead><tbody>";
+  for (const Figure& figure : kFigures) {
+    std::string row = fmt::format("<tr><td>{}</td>", figure.name);
+    bool any = false;
+    const double first = number(results.front().json, figure.key);
+    for (const NamedResult& result : results) {
+      const double value = number(result.json, figure.key);
+      any = any || std::isfinite(value);
+      row += std::isfinite(value)
+                 ? fmt::format("<td{}>{:.2f}</td>", judged(figure, first, value), value)
+                 : "<td>-</td>";
+    }
+    if (any) out += row + "</tr>";
+  }
+  out += "</tbody></table></div>\n";
+}
+
+void add_definitions(std::string& out) {
+  out += "<h2>What the words mean</h2><dl>";
+  for (const MetricInfo& metric : all_metrics()) {
+    out += fmt::format("<dt>{} ({})</dt><dd>{}</dd>", html_escape(metric.label),
+                       html_escape(metric.header), html_escape(metric.definition));
+  }
+  out +=
+      "<dt>tokens/s a user</dt><dd>1000 divided by the median TPOT in ms: how fast one answer "
+      "comes.</dd><dt>Requests at once</dt><dd>A sweep over beginnings and ends; a request that "
+      "begins when another ends does not overlap it.</dd><dt>Throughput</dt><dd>Of completed "
+      "requests, over the whole run from the first moment to the last byte.</dd></dl>";
+}
+
+// "requests at once: 8; rate inf/s; random prompts": what the run was.
+std::string described(const Json& json) {
+  std::string out = json.string("model_id").value_or("");
+  const auto add = [&](const std::string& text) { out += (out.empty() ? "" : "; ") + text; };
+  if (const Json* url = own(json, "base_url"); url != nullptr && url->is_string()) {
+    add(url->as_string() + own(json, "endpoint")->as_string());
+  }
+  if (const auto kind = json.string("dataset_name")) add(*kind + " prompts");
+  if (const auto rate = json.number("request_rate")) add(fmt::format("{:g} requests/s", *rate));
+  if (const auto most = json.number("max_concurrency"))
+    add(fmt::format("at most {:g} at once", *most));
+  if (const auto date = json.string("date")) add(*date);
+  return out;
+}
+
+}  // namespace
+
+std::vector<size_t> pareto_front(const std::vector<std::pair<double, double>>& points) {
+  std::vector<size_t> order(points.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  // From the fastest for a user on: each that gives more in all than those before.
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return points[a].first != points[b].first ? points[a].first > points[b].first
+                                              : points[a].second > points[b].second;
+  });
+  std::vector<size_t> front;
+  for (const size_t i : order) {
+    if (front.empty() || points[i].second > points[front.back()].second) front.push_back(i);
+  }
+  std::reverse(front.begin(), front.end());
+  return front;
+}
+
+NamedResult named_result(Json json, const std::string& fallback) {
+  NamedResult result;
+  const std::string model = json.string("model_id").value_or(fallback);
+  const std::string label = json.string("label").value_or("");
+  result.group = label.empty() ? model : label;
+  result.name = result.group;
+  if (const auto most = json.number("max_concurrency")) result.name += fmt::format(" x{:g}", *most);
+  if (const auto rate = json.number("request_rate")) result.name += fmt::format(" {:g}/s", *rate);
+  result.json = std::move(json);
+  return result;
+}
+
+std::string html_report(const std::string& title, const std::vector<NamedResult>& results) {
+  std::string out =
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+      "style-src 'unsafe-inline'; img-src data:\"><link rel=\"icon\" href=\"data:,\">";
+  out += fmt::format("<title>{}</title><style>{}</style></head><body><main>\n", html_escape(title),
+                     style());
+  out += fmt::format("<h1>{}</h1>\n", html_escape(title));
+  if (results.size() == 1) {
+    out += fmt::format("<p class=\"sub\">{}</p>", html_escape(described(results.front().json)));
+    add_cards(out, results.front().json);
+  }
+  for (const NamedResult& result : results) add_warnings(out, result);
+  out += "<h2>Plots</h2><div class=\"plots\">\n";
+  if (results.size() > 1) {
+    out += plot_figure(throughput_plot(results));
+    out += plot_figure(pareto_plot(results));
+  }
+  for (const Metric metric : {Metric::kTtft, Metric::kItl, Metric::kTpot, Metric::kE2el}) {
+    out += plot_figure(cdf_plot(results, metric));
+  }
+  out += plot_figure(token_timeline(results));
+  out += plot_figure(concurrency_timeline(results));
+  out += "</div>\n<h2>Figures</h2>\n";
+  if (!results.empty()) add_table(out, results);
+  if (results.size() > 1) {
+    out += "<p class=\"sub\">Coloured: at least 5 % worse or better than the first.</p>";
+    for (const NamedResult& result : results) {
+      out += fmt::format("<p class=\"sub\"><b>{}</b>: {}</p>", html_escape(result.name),
+                         html_escape(described(result.json)));
+    }
+  }
+  add_definitions(out);
+  return out + "\n</main></body></html>\n";
+}
+
+}  // namespace pelton::report

@@ -1,0 +1,32 @@
+// Results of load tests as one HTML file with plots, that opens offline: no script, no font,
+// nothing fetched (its content policy forbids it), readable on a phone. Made from result files
+// alone, so vLLM's own can stand beside ours. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace pelton::report {
+
+struct NamedResult {
+  std::string name;   // in legends and tables
+  std::string group;  // results of one group are points of one curve
+  Json json;          // as parse_result gave it
+};
+
+// What a result is called: its label, or backend, model, rate and concurrency. Groups by label and
+// model.
+NamedResult named_result(Json json, const std::string& fallback);
+
+std::string html_report(const std::string& title, const std::vector<NamedResult>& results);
+
+// Indices of the results that no other beats in both, by rising x: more tokens per second for a
+// user and more for the whole.
+std::vector<size_t> pareto_front(const std::vector<std::pair<double, double>>& points);
+
+// A table for terminals: each result's figures, and how they compare with the first one's.
+std::string comparison_text(const std::vector<NamedResult>& results);
+
+}  // namespace pelton::report
