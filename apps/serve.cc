@@ -63,6 +63,8 @@ Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::
       .sampling = {},
       .reasoning_field = arguments.text("--reasoning-field"),
       .current_date = {},
+      .pooling =
+          arguments.text("--pooling") == "mean" ? request::Pooling::kMean : request::Pooling::kLast,
       .control_tokens_in_prompts = arguments.has("--allow-control-tokens"),
   };
   if (!named && served.id != argument) served.aliases.push_back(argument);
@@ -228,6 +230,11 @@ cli::Verb serve_verb() {
                  .help = "the field that reasoning comes in",
                  .default_text = "reasoning_content",
                  .choices = {"reasoning_content", "reasoning"}},
+                {.name = "--pooling",
+                 .value = "NAME",
+                 .help = "which final states embeddings are made of, unless a request says",
+                 .default_text = "last",
+                 .choices = {"last", "mean"}},
                 {.name = "--allow-control-tokens",
                  .help = "token-id prompts of /v1/completions may hold control tokens",
                  .kind = Flag::Kind::kSwitch},

@@ -4,6 +4,7 @@
 
 #include "api/chat_request.h"
 #include "api/completion_request.h"
+#include "api/embedding_request.h"
 #include "api/error.h"
 #include "api/generate_request.h"
 #include "api/messages_request.h"
@@ -38,6 +39,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!message.ok()) check_complaint(message.error());
     if (message.ok()) CHECK(message->chat.generation.n == 1 && !message->chat.messages.empty());
   }
+  const auto embedding = pelton::api::parse_embedding_request(body, limits);
+  if (!embedding.ok()) check_complaint(embedding.error());
+  if (embedding.ok()) CHECK(!embedding->inputs.empty());
+  const auto rerank = pelton::api::parse_rerank_request(body, limits);
+  if (!rerank.ok()) check_complaint(rerank.error());
+  const auto score = pelton::api::parse_score_request(body, limits);
+  if (!score.ok()) check_complaint(score.error());
   const auto tokenize = pelton::api::parse_tokenize_request(body, limits);
   if (!tokenize.ok()) check_complaint(tokenize.error());
   const auto detokenize = pelton::api::parse_detokenize_request(body, limits);

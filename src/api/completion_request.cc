@@ -26,29 +26,29 @@ void add_prompt(const Json& item, const std::string& path, const Fields& body,
   }
 }
 
-// string | [string, …] | [id, …] | [[id, …], …]
-std::vector<Prompt> read_prompts(const Fields& body, const RequestLimits& limits) {
+}  // namespace
+
+std::vector<Prompt> read_prompts(const Fields& body, std::string_view key, size_t prompts_max,
+                                 const RequestLimits& limits) {
   std::vector<Prompt> prompts;
-  const Json* prompt = body.find("prompt");
+  const Json* prompt = body.find(key);
   if (prompt == nullptr) {
-    body.refuse("prompt", "'prompt' is missing");
+    body.refuse(key, fmt::format("'{}' is missing", key));
     return prompts;
   }
   const bool several =
       prompt->is_array() && !prompt->as_array().empty() && !prompt->as_array().front().is_number();
   if (!several) {
-    add_prompt(*prompt, "prompt", body, limits, prompts);
+    add_prompt(*prompt, std::string(key), body, limits, prompts);
     return prompts;
   }
-  const Json* items = body.array("prompt", kPromptsMax);
+  const Json* items = body.array(key, prompts_max);
   if (items == nullptr) return prompts;
   for (size_t i = 0; i < items->as_array().size() && !body.failed(); ++i) {
-    add_prompt(items->as_array()[i], item_path("prompt", i), body, limits, prompts);
+    add_prompt(items->as_array()[i], item_path(key, i), body, limits, prompts);
   }
   return prompts;
 }
-
-}  // namespace
 
 Result<CompletionRequest> parse_completion_request(std::string_view body,
                                                    const RequestLimits& limits) {
@@ -61,7 +61,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   const Fields fields(json, "", complaint);
   CompletionRequest request;
   if (const std::string* model = fields.text("model", 512)) request.model = *model;
-  request.prompts = read_prompts(fields, limits);
+  request.prompts = read_prompts(fields, "prompt", kPromptsMax, limits);
   // OpenAI's own bound on this older field.
   if (const auto logprobs = fields.integer("logprobs", {.low = 0, .high = 5})) {
     request.logprobs = static_cast<int>(*logprobs);

@@ -24,6 +24,10 @@ struct CompletionRequest {
 inline constexpr size_t kPromptsMax = 16;
 inline constexpr int64_t kCompletionTokensDefault = 16;  // OpenAI's
 
+// string | [string, …] | [id, …] | [[id, …], …]; none of them empty.
+std::vector<Prompt> read_prompts(const Fields& body, std::string_view key, size_t prompts_max,
+                                 const RequestLimits& limits);
+
 // Errors: kInvalidArgument with the field's path.
 Result<CompletionRequest> parse_completion_request(std::string_view body,
                                                    const RequestLimits& limits);

@@ -24,14 +24,12 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
           .logprobs = source.logprobs};
 }
 
-// Whose account pays. Those without a name of their own may say whom they ask for; as no tenant's
-// name has a blank (KeyRing), that is never a tenant's account.
+}  // namespace
+
 std::string payer(std::string_view tenant, std::string_view user) {
   if (!tenant.empty() || user.empty()) return std::string(tenant);
   return fmt::format("user {}", user);
 }
-
-}  // namespace
 
 std::string cache_salt(std::string_view tenant, std::string_view of_request) {
   if (tenant.empty() && of_request.empty()) return {};

@@ -24,6 +24,10 @@ struct GenerationSource {
   uint64_t seed_if_none = 0;
 };
 
+// Whose account pays. Those without a name of their own may say whom they ask for; as no tenant's
+// name has a blank (KeyRing), that is never a tenant's account.
+std::string payer(std::string_view tenant, std::string_view user);
+
 // What a request's computed prefixes, and the turns sampled for it, are kept under: nobody finds
 // those of another tenant, nor those under another of its tenant's own salts.
 std::string cache_salt(std::string_view tenant, std::string_view of_request);

@@ -179,6 +179,8 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
   options.checks = false;  // it is another's server that is being tried
   options.capacity.sequences_max = static_cast<int>(seats);
   options.capacity.batch_tokens_max = static_cast<int>(std::max<int64_t>(512, 2 * seats));
+  options.capacity.pooled_sequences_max = 16;
+  options.capacity.embedding_size = 64;
   options.capacity.context_tokens_max = static_cast<int>(context);
   // Room for every seat to be full at once: a script never waits for blocks.
   const int blocks = static_cast<int>(context / options.capacity.block_tokens + 1) *

@@ -36,8 +36,9 @@ struct ServedModel {
   engine::Engine& engine;
   SamplingDefaults sampling;
 
-  std::string reasoning_field = "reasoning_content";  // or "reasoning"; never both
-  std::optional<std::string> current_date;            // fixed; otherwise the clock's local date
+  std::string reasoning_field = "reasoning_content";   // or "reasoning"; never both
+  std::optional<std::string> current_date;             // fixed; otherwise the clock's local date
+  request::Pooling pooling = request::Pooling::kLast;  // of embeddings, unless asked otherwise
   // Whether token-id prompts of /v1/completions may hold control tokens.
   bool control_tokens_in_prompts = false;
 

@@ -83,6 +83,9 @@ class Server {
   void answer_chat_render(Call call);        // render.cc
   void answer_completion_render(Call call);  // render.cc
   void answer_generate(Call call);           // generate.cc
+  void answer_embeddings(Call call);         // embeddings.cc
+  void answer_rerank(Call call);             // embeddings.cc
+  void answer_score(Call call);              // embeddings.cc
   void answer_tokenize(Call call);           // tokenize.cc
   void answer_detokenize(Call call);         // tokenize.cc
 

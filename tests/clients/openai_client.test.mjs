@@ -207,6 +207,27 @@ test('completions, whole and streamed', async () => {
   assert.equal(text, ' a time.');
 });
 
+test('embeddings, as floats and in base64, which the client asks for by itself', async () => {
+  const input = ['Hello', 'world', 'Hello'];
+  const packed = await client.embeddings.create({ model: MODEL, input });
+  const floats = await client.embeddings.create({ model: MODEL, input, encoding_format: 'float' });
+  assert.equal(packed.data.length, 3);
+  packed.data.forEach(({ embedding, index }) => {
+    assert.equal(index, floats.data.findIndex((item) => item.index === index));
+    assert.deepEqual(
+      embedding.map((value) => Math.fround(value)),
+      floats.data[index].embedding.map((value) => Math.fround(value)),
+    );
+    const length = Math.hypot(...embedding);
+    assert.ok(Math.abs(length - 1) < 1e-5, `${length}`);
+  });
+  assert.deepEqual(packed.data[0].embedding, packed.data[2].embedding);
+  assert.ok(packed.usage.prompt_tokens > 0);
+  const few = await client.embeddings.create({ model: MODEL, input: 'Hello', dimensions: 4 });
+  assert.equal(few.data[0].embedding.length, 4);
+  await assert.rejects(client.embeddings.create({ model: MODEL, input: '' }), OpenAI.BadRequestError);
+});
+
 test('the model list', async () => {
   const models = [];
   for await (const model of client.models.list()) models.push(model.id);
@@ -252,7 +273,7 @@ test('errors have their classes, codes and params', async () => {
     code: 'model_not_found',
   });
   await refused(client.models.retrieve('other'), OpenAI.NotFoundError, { status: 404 });
-  await refused(client.embeddings.create({ model: MODEL, input: 'x' }), OpenAI.NotFoundError, {
+  await refused(client.images.generate({ model: MODEL, prompt: 'x' }), OpenAI.NotFoundError, {
     status: 404,
     code: 'unknown_url',
   });

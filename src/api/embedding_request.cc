@@ -1,0 +1,137 @@
+#include "api/embedding_request.h"
+
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pelton::api {
+namespace {
+
+// The body's own limit (net/) bounds texts; no need for a second one.
+constexpr size_t kTextBytesMax = std::numeric_limits<size_t>::max();
+constexpr int kDimensionsMax = 1 << 20;
+
+Result<Json> parse_object(std::string_view body) {
+  TRY_ASSIGN(Json json, Json::parse(body));
+  if (!json.is_object()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
+  }
+  return json;
+}
+
+EmbeddingFields read_fields(const Fields& body, const RequestLimits& limits) {
+  EmbeddingFields fields;
+  if (const std::string* model = body.text("model", 512)) fields.model = *model;
+  GenerationFields common = read_generation_fields(body, limits);
+  fields.priority = common.priority;
+  fields.user = std::move(common.user);
+  fields.cache_salt = std::move(common.cache_salt);
+  if (common.stream) body.refuse_unsupported("stream", "streaming embeddings");
+  if (const std::string* word = body.text("pooling", 64)) {
+    if (*word == "last" || *word == "mean") {
+      fields.pooling = *word == "last" ? EmbeddingPooling::kLast : EmbeddingPooling::kMean;
+    } else {
+      body.refuse("pooling", "'pooling' must be 'last' or 'mean'");
+    }
+  }
+  return fields;
+}
+
+void read_encoding(const Fields& body, EmbeddingRequest& request) {
+  const std::string* format = body.text("encoding_format", 64);
+  if (format == nullptr || *format == "float") return;
+  request.base64 = *format == "base64";
+  if (!request.base64) body.refuse("encoding_format", "'encoding_format' must be float or base64");
+}
+
+// A text, or {"text": …}.
+void add_text(const Json& item, const std::string& path, const Fields& body,
+              std::vector<std::string>& texts) {
+  const Json* text = item.is_object() ? item.find("text") : &item;
+  if (text == nullptr || !text->is_string()) {
+    body.refuse(path, fmt::format("'{}' must be a string, not {}", path, item.kind_name()));
+  } else if (text->as_string().empty()) {
+    body.refuse(path, fmt::format("'{}' must not be empty", path));
+  } else {
+    texts.push_back(text->as_string());
+  }
+}
+
+// One text or several.
+std::vector<std::string> read_texts(const Fields& body, std::string_view key) {
+  std::vector<std::string> texts;
+  const Json* found = body.find(key);
+  if (found == nullptr) {
+    body.refuse(key, fmt::format("'{}' is missing", key));
+  } else if (!found->is_array()) {
+    add_text(*found, std::string(key), body, texts);
+  } else if (found->as_array().empty()) {
+    body.refuse(key, fmt::format("'{}' must not be empty", key));
+  } else if (const Json* items = body.array(key, kEmbeddingInputsMax)) {
+    for (size_t i = 0; i < items->as_array().size() && !body.failed(); ++i) {
+      add_text(items->as_array()[i], item_path(key, i), body, texts);
+    }
+  }
+  return texts;
+}
+
+}  // namespace
+
+Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
+                                                 const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(body));
+  std::optional<Error> complaint;
+  const Fields fields(json, "", complaint);
+  EmbeddingRequest request;
+  request.fields = read_fields(fields, limits);
+  request.inputs = read_prompts(fields, "input", kEmbeddingInputsMax, limits);
+  const auto dimensions = fields.integer("dimensions", {.low = 1, .high = kDimensionsMax});
+  if (dimensions) request.dimensions = static_cast<int>(*dimensions);
+  read_encoding(fields, request);
+  if (complaint) return std::move(*complaint);
+  return request;
+}
+
+Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(body));
+  std::optional<Error> complaint;
+  const Fields fields(json, "", complaint);
+  RerankRequest request;
+  request.fields = read_fields(fields, limits);
+  const std::string* query = fields.text("query", kTextBytesMax);
+  if (query == nullptr || query->empty()) {
+    fields.refuse("query", query == nullptr ? "'query' is missing" : "'query' must not be empty");
+  } else {
+    request.query = *query;
+  }
+  request.documents = read_texts(fields, "documents");
+  const auto top = fields.integer("top_n", {.low = 0, .high = kEmbeddingInputsMax});
+  if (top && *top > 0) request.top_n = static_cast<int>(*top);
+  request.return_documents = fields.boolean("return_documents").value_or(true);
+  if (complaint) return std::move(*complaint);
+  return request;
+}
+
+Result<ScoreRequest> parse_score_request(std::string_view body, const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(body));
+  std::optional<Error> complaint;
+  const Fields fields(json, "", complaint);
+  ScoreRequest request;
+  request.fields = read_fields(fields, limits);
+  const bool newer = fields.find("queries") != nullptr;  // vLLM's other names
+  request.first = read_texts(fields, newer ? "queries" : "text_1");
+  request.second = read_texts(fields, newer ? "documents" : "text_2");
+  const size_t first = request.first.size();
+  const size_t second = request.second.size();
+  if (first != 1 && first != second) {
+    fields.refuse(newer ? "queries" : "text_1",
+                  fmt::format("{} texts cannot be compared with {}: one with many, or as many",
+                              first, second));
+  }
+  if (complaint) return std::move(*complaint);
+  return request;
+}
+
+}  // namespace pelton::api

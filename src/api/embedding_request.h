@@ -1,0 +1,58 @@
+// POST /v1/embeddings, /v1/rerank and /v1/score: the bodies as plain values, everything in them
+// checked.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/completion_request.h"
+#include "api/generation_fields.h"
+#include "base/result.h"
+
+namespace pelton::api {
+
+inline constexpr size_t kEmbeddingInputsMax = 2048;  // OpenAI's
+
+// How a text's tokens become one vector; absent: as the server was told.
+enum class EmbeddingPooling { kLast, kMean };
+
+// What all three say of who asks and how.
+struct EmbeddingFields {
+  std::string model;  // empty: the only one there is
+  std::optional<EmbeddingPooling> pooling;
+  int priority = 0;
+  std::string user;
+  std::string cache_salt;
+};
+
+struct EmbeddingRequest {
+  EmbeddingFields fields;
+  std::vector<Prompt> inputs;
+  std::optional<int> dimensions;  // the first so many, normalised anew
+  bool base64 = false;
+};
+
+struct RerankRequest {
+  EmbeddingFields fields;
+  std::string query;
+  std::vector<std::string> documents;
+  std::optional<int> top_n;
+  bool return_documents = true;
+};
+
+// Each of `first` with each of `second` where there is one of `first`, otherwise one by one.
+struct ScoreRequest {
+  EmbeddingFields fields;
+  std::vector<std::string> first;
+  std::vector<std::string> second;
+};
+
+// Errors: kInvalidArgument with the field's path.
+Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
+                                                 const RequestLimits& limits);
+Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestLimits& limits);
+Result<ScoreRequest> parse_score_request(std::string_view body, const RequestLimits& limits);
+
+}  // namespace pelton::api

@@ -1,0 +1,111 @@
+#include "api/embedding_response.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+
+#include "base/json_writer.h"
+
+namespace pelton::api {
+namespace {
+
+using base::JsonWriter;
+
+// The format is little endian, as all machines that this runs on are.
+static_assert(std::endian::native == std::endian::little);
+
+void write_embedding_usage(JsonWriter& writer, const EmbeddingAnswer& answer) {
+  writer.key("usage").begin_object().key("prompt_tokens").integer(answer.prompt_tokens);
+  writer.key("total_tokens").integer(answer.prompt_tokens).end_object();
+}
+
+// What a float is in the fewest digits that tell it from its neighbours.
+void write_vector(JsonWriter& writer, std::span<const float> values) {
+  writer.begin_array();
+  char text[40];
+  for (const float value : values) {
+    const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+    writer.raw({text, static_cast<size_t>(end - text)});
+  }
+  writer.end_array();
+}
+
+}  // namespace
+
+std::string base64(std::string_view bytes) {
+  static constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t count = std::min<size_t>(3, bytes.size() - i);
+    uint32_t bits = 0;
+    for (size_t k = 0; k < 3; ++k) {
+      bits = bits << 8 | (k < count ? static_cast<uint8_t>(bytes[i + k]) : 0u);
+    }
+    for (size_t k = 0; k < 4; ++k) {
+      out += k <= count ? kDigits[bits >> (18 - 6 * k) & 63] : '=';
+    }
+  }
+  return out;
+}
+
+std::string embedding_body(const EmbeddingAnswer& answer,
+                           std::span<const std::vector<float>> embeddings, EmbeddingFormat format) {
+  std::string body;
+  JsonWriter writer(body);
+  writer.begin_object().key("id").string(answer.id).key("object").string("list");
+  writer.key("created").integer(answer.created).key("model").string(answer.model);
+  writer.key("data").begin_array();
+  for (size_t i = 0; i < embeddings.size(); ++i) {
+    const std::vector<float>& values = embeddings[i];
+    writer.begin_object().key("object").string("embedding");
+    writer.key("index").integer(static_cast<int64_t>(i)).key("embedding");
+    if (format == EmbeddingFormat::kBase64) {
+      const auto* bytes = reinterpret_cast<const char*>(values.data());
+      writer.string(base64({bytes, values.size() * sizeof(float)}));
+    } else {
+      write_vector(writer, values);
+    }
+    writer.end_object();
+  }
+  writer.end_array();
+  write_embedding_usage(writer, answer);
+  writer.end_object();
+  return body;
+}
+
+std::string rerank_body(const EmbeddingAnswer& answer, std::span<const RankedDocument> documents) {
+  std::string body;
+  JsonWriter writer(body);
+  writer.begin_object().key("id").string(answer.id).key("model").string(answer.model);
+  write_embedding_usage(writer, answer);
+  writer.key("results").begin_array();
+  for (const RankedDocument& document : documents) {
+    writer.begin_object().key("index").integer(static_cast<int64_t>(document.index));
+    if (document.text != nullptr) {
+      writer.key("document").begin_object().key("text").string(*document.text).end_object();
+    }
+    writer.key("relevance_score").number(document.score).end_object();
+  }
+  writer.end_array().end_object();
+  return body;
+}
+
+std::string score_body(const EmbeddingAnswer& answer, std::span<const double> scores) {
+  std::string body;
+  JsonWriter writer(body);
+  writer.begin_object().key("id").string(answer.id).key("object").string("list");
+  writer.key("created").integer(answer.created).key("model").string(answer.model);
+  writer.key("data").begin_array();
+  for (size_t i = 0; i < scores.size(); ++i) {
+    writer.begin_object().key("index").integer(static_cast<int64_t>(i));
+    writer.key("object").string("score").key("score").number(scores[i]).end_object();
+  }
+  writer.end_array();
+  write_embedding_usage(writer, answer);
+  writer.end_object();
+  return body;
+}
+
+}  // namespace pelton::api

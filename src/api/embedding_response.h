@@ -1,0 +1,36 @@
+// Answers of /v1/embeddings, /v1/rerank and /v1/score.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pelton::api {
+
+enum class EmbeddingFormat { kFloat, kBase64 };
+
+struct EmbeddingAnswer {
+  std::string id;
+  std::string model;
+  int64_t created = 0;
+  int64_t prompt_tokens = 0;
+};
+
+std::string embedding_body(const EmbeddingAnswer& answer,
+                           std::span<const std::vector<float>> embeddings, EmbeddingFormat format);
+
+struct RankedDocument {
+  size_t index = 0;
+  double score = 0.0;
+  const std::string* text = nullptr;  // null: not shown
+};
+std::string rerank_body(const EmbeddingAnswer& answer, std::span<const RankedDocument> documents);
+
+std::string score_body(const EmbeddingAnswer& answer, std::span<const double> scores);
+
+// RFC 4648, padded.
+std::string base64(std::string_view bytes);
+
+}  // namespace pelton::api

@@ -1,0 +1,67 @@
+#include "server/embedding_batch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+
+namespace pelton::server {
+
+EmbeddingBatch::EmbeddingBatch(engine::Engine& engine,
+                               std::vector<request::GenerationRequest> requests,
+                               std::function<void()> ready)
+    : engine_(engine),
+      ready_(std::move(ready)),
+      // One step's seats are being computed, the next step's wait.
+      running_max_(static_cast<size_t>(std::max(1, engine.capacity().pooled_sequences_max)) * 2),
+      requests_(std::move(requests)) {
+  embeddings_.vectors.resize(requests_.size());
+}
+
+std::optional<Result<Embeddings>> EmbeddingBatch::pump() {
+  for (size_t i = 0; i < running_.size();) {
+    engine::TokenStream::Batch batch = running_[i].stream.take();
+    if (!batch.end) {
+      ++i;
+      continue;
+    }
+    if (batch.end->reason != engine::FinishReason::kEmbedded) {
+      return Result<Embeddings>(
+          batch.end->error.value_or(Error{ErrorCode::kInternal, "no embedding came", ""}));
+    }
+    embeddings_.vectors[running_[i].index] = std::move(batch.end->embedding);
+    embeddings_.prompt_tokens += batch.end->prompt_tokens;
+    ++done_;
+    std::swap(running_[i], running_.back());
+    running_.pop_back();
+  }
+  while (next_ < requests_.size() && running_.size() < running_max_) {
+    Result<engine::TokenStream> stream = engine_.submit(std::move(requests_[next_]));
+    if (!stream.ok()) return Result<Embeddings>(stream.error());
+    running_.push_back({.index = next_++, .stream = std::move(stream).value()});
+    running_.back().stream.on_ready(ready_);
+  }
+  if (done_ < requests_.size()) return std::nullopt;
+  return Result<Embeddings>(std::move(embeddings_));
+}
+
+void normalise(std::vector<std::vector<float>>& vectors, std::optional<int> dimensions) {
+  for (std::vector<float>& vector : vectors) {
+    if (dimensions) vector.resize(static_cast<size_t>(*dimensions));
+    double square = 0.0;
+    for (const float value : vector) square += static_cast<double>(value) * double{value};
+    if (square == 0.0) continue;
+    const double scale = 1.0 / std::sqrt(square);
+    for (float& value : vector) value = static_cast<float>(double{value} * scale);
+  }
+}
+
+double cosine(const std::vector<float>& a, const std::vector<float>& b) {
+  CHECK(a.size() == b.size());
+  double sum = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) sum += double{a[i]} * double{b[i]};
+  return sum;
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,33 @@
+#include "server/embedding_request.h"
+
+#include <utility>
+
+#include "server/generation_request.h"
+
+namespace pelton::server {
+
+std::variant<request::GenerationRequest, api::ApiError> embedding_request(
+    const ServedModel& model, const api::EmbeddingFields& fields, const EmbeddingSource& source,
+    std::vector<TokenId> prompt, std::string_view prompt_field) {
+  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
+  if (prompt_tokens > model.context_limit()) {
+    return api::context_length_exceeded(
+        {.prompt_tokens = prompt_tokens, .output_tokens = 0, .context_max = model.context_limit()},
+        prompt_field);
+  }
+  request::GenerationRequest request;
+  request.id = source.id;
+  request.prompt = std::move(prompt);
+  request.priority = fields.priority;
+  request.tenant = payer(source.tenant, fields.user);
+  request.deadline_ns = source.deadline_ns;
+  request.cache_salt = cache_salt(source.tenant, fields.cache_salt);
+  request.pooling = model.pooling;
+  if (fields.pooling) {
+    request.pooling = *fields.pooling == api::EmbeddingPooling::kMean ? request::Pooling::kMean
+                                                                      : request::Pooling::kLast;
+  }
+  return request;
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,28 @@
+// What callers want embedded, as the engine's requests: one for each text or token list.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "api/embedding_request.h"
+#include "api/error.h"
+#include "request/generation_request.h"
+#include "server/served_model.h"
+
+namespace pelton::server {
+
+struct EmbeddingSource {
+  std::string id;
+  std::string_view tenant;  // by its key; may be empty
+  std::optional<int64_t> deadline_ns;
+};
+
+// One input's request, or the answer if it is too long.
+std::variant<request::GenerationRequest, api::ApiError> embedding_request(
+    const ServedModel& model, const api::EmbeddingFields& fields, const EmbeddingSource& source,
+    std::vector<TokenId> prompt, std::string_view prompt_field);
+
+}  // namespace pelton::server

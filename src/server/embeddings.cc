@@ -1,0 +1,187 @@
+// POST /v1/embeddings, /v1/rerank and /v1/score: texts -> tokens -> one vector each -> the answer.
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "api/embedding_request.h"
+#include "api/embedding_response.h"
+#include "server/completion_prompt.h"
+#include "server/embedding_batch.h"
+#include "server/embedding_request.h"
+#include "server/random_id.h"
+#include "server/reply.h"
+#include "server/server.h"
+
+namespace pelton::server {
+namespace {
+
+using BodyOf = std::function<std::string(Embeddings)>;
+
+// One call's batch. Lives on its exchange's net thread, kept by the exchange until it is answered
+// or its client gone.
+class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
+ public:
+  EmbeddingCall(Call call, BodyOf body_of) : call_(std::move(call)), body_of_(std::move(body_of)) {}
+
+  void start(engine::Engine& engine, std::vector<request::GenerationRequest> requests) {
+    net::Exchange& exchange = *call_.exchange;
+    exchange.on_closed([self = shared_from_this()] { self->batch_.reset(); });
+    const std::weak_ptr<EmbeddingCall> weak = weak_from_this();
+    // A stream calls this only while it lives, and the exchange outlives it.
+    batch_.emplace(engine, std::move(requests), [&exchange, weak] {
+      exchange.post([weak] {
+        if (const auto self = weak.lock()) self->pump();
+      });
+    });
+    pump();
+  }
+
+ private:
+  void pump() {
+    const std::shared_ptr<EmbeddingCall> alive = shared_from_this();
+    if (!batch_) return;
+    std::optional<Result<Embeddings>> result = batch_->pump();
+    if (!result) return;
+    batch_.reset();
+    if (!result->ok()) return call_.send(api::api_error(result->error()));
+    call_.send(json_reply(body_of_(std::move(*result).value())));
+  }
+
+  Call call_;
+  const BodyOf body_of_;
+  std::optional<EmbeddingBatch> batch_;  // destroyed before call_'s exchange
+};
+
+struct Wanted {
+  const api::EmbeddingFields& fields;
+  std::string id;
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::string> names;  // of the field that each came from
+};
+
+void run(Call call, const ServedModel& model, Wanted wanted, BodyOf body_of) {
+  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
+  if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
+  std::vector<request::GenerationRequest> requests;
+  for (size_t i = 0; i < wanted.prompts.size(); ++i) {
+    auto made = embedding_request(
+        model, wanted.fields, {.id = wanted.id, .tenant = call.tenant, .deadline_ns = *deadline_ns},
+        std::move(wanted.prompts[i]), wanted.names[i]);
+    if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
+    requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
+  }
+  call.request.body = {};  // it may be large, and is said
+  std::make_shared<EmbeddingCall>(std::move(call), std::move(body_of))
+      ->start(model.engine, std::move(requests));
+}
+
+void add_texts(const std::vector<std::string>& texts, std::string_view field,
+               const ServedModel& model, Wanted& wanted) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    wanted.prompts.push_back(model.tokenizer.encode(texts[i]));
+    wanted.names.push_back(api::item_path(field, i));
+  }
+}
+
+std::string name_or_id(const std::string& asked, const ServedModel& model) {
+  return asked.empty() ? model.id : asked;
+}
+
+}  // namespace
+
+void Server::answer_embeddings(Call call) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return;
+  const auto parsed =
+      api::parse_embedding_request(call.request.body, {.vocab_size = model->vocab_size});
+  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  if (model_named(call, parsed->fields.model) == nullptr) return;
+  const int size = model->engine.capacity().embedding_size;
+  if (parsed->dimensions.value_or(0) > size) {
+    return call.send(
+        api::api_error({ErrorCode::kInvalidArgument,
+                        fmt::format("'dimensions' is {}; this model's embeddings have {}",
+                                    *parsed->dimensions, size),
+                        "dimensions"}));
+  }
+  api::EmbeddingAnswer answer{.id = random_id("embd-", {.seed = draw(), .counter = 0}),
+                              .model = name_or_id(parsed->fields.model, *model),
+                              .created = clock_.unix_ms() / 1000};
+  Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
+  for (size_t i = 0; i < parsed->inputs.size(); ++i) {
+    Result<std::vector<TokenId>> tokens = completion_prompt(parsed->inputs[i], *model, "input");
+    if (!tokens.ok()) return call.send(api::api_error(tokens.error()));
+    wanted.prompts.push_back(std::move(tokens).value());
+    wanted.names.push_back(api::item_path("input", i));
+  }
+  run(std::move(call), *model, std::move(wanted),
+      [answer, dimensions = parsed->dimensions, base64 = parsed->base64](Embeddings made) mutable {
+        normalise(made.vectors, dimensions);
+        answer.prompt_tokens = made.prompt_tokens;
+        return api::embedding_body(
+            answer, made.vectors,
+            base64 ? api::EmbeddingFormat::kBase64 : api::EmbeddingFormat::kFloat);
+      });
+}
+
+void Server::answer_rerank(Call call) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return;
+  auto parsed = api::parse_rerank_request(call.request.body, {.vocab_size = model->vocab_size});
+  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  if (model_named(call, parsed->fields.model) == nullptr) return;
+  api::EmbeddingAnswer answer{.id = random_id("rerank-", {.seed = draw(), .counter = 0}),
+                              .model = name_or_id(parsed->fields.model, *model),
+                              .created = clock_.unix_ms() / 1000};
+  Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {"query"}};
+  wanted.prompts.push_back(model->tokenizer.encode(parsed->query));
+  add_texts(parsed->documents, "documents", *model, wanted);
+  run(std::move(call), *model, std::move(wanted),
+      [answer, top_n = parsed->top_n, shown = parsed->return_documents,
+       documents = parsed->documents](Embeddings made) mutable {
+        normalise(made.vectors, std::nullopt);
+        answer.prompt_tokens = made.prompt_tokens;
+        std::vector<api::RankedDocument> ranked;
+        for (size_t i = 0; i < documents.size(); ++i) {
+          ranked.push_back({.index = i,
+                            .score = cosine(made.vectors[0], made.vectors[i + 1]),
+                            .text = shown ? &documents[i] : nullptr});
+        }
+        std::stable_sort(ranked.begin(), ranked.end(),
+                         [](const auto& a, const auto& b) { return a.score > b.score; });
+        ranked.resize(std::min(ranked.size(), static_cast<size_t>(top_n.value_or(INT32_MAX))));
+        return api::rerank_body(answer, ranked);
+      });
+}
+
+void Server::answer_score(Call call) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return;
+  auto parsed = api::parse_score_request(call.request.body, {.vocab_size = model->vocab_size});
+  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  if (model_named(call, parsed->fields.model) == nullptr) return;
+  api::EmbeddingAnswer answer{.id = random_id("score-", {.seed = draw(), .counter = 0}),
+                              .model = name_or_id(parsed->fields.model, *model),
+                              .created = clock_.unix_ms() / 1000};
+  Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
+  add_texts(parsed->first, "text_1", *model, wanted);
+  add_texts(parsed->second, "text_2", *model, wanted);
+  run(std::move(call), *model, std::move(wanted),
+      [answer, first = parsed->first.size(),
+       second = parsed->second.size()](Embeddings made) mutable {
+        normalise(made.vectors, std::nullopt);
+        answer.prompt_tokens = made.prompt_tokens;
+        std::vector<double> scores;
+        for (size_t i = 0; i < second; ++i) {
+          const size_t other = first == 1 ? 0 : i;
+          scores.push_back(cosine(made.vectors[other], made.vectors[first + i]));
+        }
+        return api::score_body(answer, scores);
+      });
+}
+
+}  // namespace pelton::server

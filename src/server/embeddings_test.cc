@@ -1,0 +1,217 @@
+// POST /v1/embeddings, /v1/rerank, /v1/score: vectors of length one, whole batches, refusals.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "api/embedding_response.h"
+#include "server/embedding_batch.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr std::string_view kScript = R"({"context": 64, "rules": [{"when": "", "then": "x"}]})";
+
+std::vector<std::vector<double>> embedded(ServerHouse& house, const std::string& request) {
+  const net::HttpResponse response = house.post("/v1/embeddings", request);
+  EXPECT_EQ(response.status, 200) << response.body;
+  std::vector<std::vector<double>> vectors;
+  const Json body = parsed(response.body);
+  EXPECT_EQ(body.string("object"), "list");
+  for (const Json& item : body.find("data")->as_array()) {
+    EXPECT_EQ(item.integer("index"), static_cast<int64_t>(vectors.size()));
+    EXPECT_EQ(item.string("object"), "embedding");
+    std::vector<double>& vector = vectors.emplace_back();
+    for (const Json& value : item.find("embedding")->as_array()) {
+      vector.push_back(value.as_number());
+    }
+  }
+  return vectors;
+}
+
+double length(const std::vector<double>& vector) {
+  double square = 0.0;
+  for (const double value : vector) square += value * value;
+  return std::sqrt(square);
+}
+
+TEST(Embeddings, OneVectorOfLengthOneForEachInput) {
+  ServerHouse house(kScript, {});
+  const auto one = embedded(house, R"({"input":"Hello"})");
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0].size(), 64u);
+  EXPECT_NEAR(length(one[0]), 1.0, 1e-6);
+  const auto several = embedded(house, R"({"input":["Hello","world","Hello"]})");
+  ASSERT_EQ(several.size(), 3u);
+  EXPECT_EQ(several[0], one[0]);
+  EXPECT_EQ(several[2], one[0]);
+  EXPECT_NE(several[1], one[0]);
+  // The same tokens, by their ids: bytes are their own ids in this vocabulary.
+  EXPECT_EQ(embedded(house, R"({"input":[72,105]})"), embedded(house, R"({"input":"Hi"})"));
+  EXPECT_EQ(embedded(house, R"({"input":[[72,105],[72]]})").size(), 2u);
+}
+
+TEST(Embeddings, PoolingChangesThem) {
+  ServerHouse house(kScript, {});
+  const auto last = embedded(house, R"({"input":"ab"})");
+  EXPECT_EQ(embedded(house, R"({"input":"ab","pooling":"last"})"), last);
+  EXPECT_NE(embedded(house, R"({"input":"ab","pooling":"mean"})"), last);
+  ServerHouse::Options options;
+  options.model = [](ServedModel& model) { model.pooling = request::Pooling::kMean; };
+  ServerHouse mean_house(kScript, std::move(options));
+  EXPECT_EQ(embedded(mean_house, R"({"input":"ab"})"),
+            embedded(house, R"({"input":"ab","pooling":"mean"})"));
+}
+
+TEST(Embeddings, FewerDimensionsAreTheFirstOnesOfLengthOne) {
+  ServerHouse house(kScript, {});
+  const auto whole = embedded(house, R"({"input":"Hello"})");
+  const auto few = embedded(house, R"({"input":"Hello","dimensions":5})");
+  ASSERT_EQ(few[0].size(), 5u);
+  EXPECT_NEAR(length(few[0]), 1.0, 1e-6);
+  for (size_t i = 1; i < 5; ++i) {
+    EXPECT_NEAR(few[0][i] / few[0][0], whole[0][i] / whole[0][0], 1e-4);
+  }
+}
+
+TEST(Embeddings, Base64HoldsTheSameFloats) {
+  ServerHouse house(kScript, {});
+  const auto floats = embedded(house, R"({"input":"Hello"})");
+  const Json body =
+      parsed(house.post("/v1/embeddings", R"({"input":"Hello","encoding_format":"base64"})").body);
+  std::string bytes;
+  for (const double value : floats[0]) {
+    const auto narrow = static_cast<float>(value);
+    bytes.append(reinterpret_cast<const char*>(&narrow), sizeof narrow);
+  }
+  EXPECT_EQ(body.find("data")->as_array()[0].string("embedding"), api::base64(bytes));
+  EXPECT_EQ(api::base64("M"), "TQ==");
+  EXPECT_EQ(api::base64("Ma"), "TWE=");
+  EXPECT_EQ(api::base64("Man"), "TWFu");
+}
+
+// More than fit into the queue: they are held back here.
+TEST(Embeddings, AThousandInputsAreOneRequest) {
+  ServerHouse::Options options;
+  options.engine.inbox_max = 40;
+  ServerHouse house(kScript, std::move(options));
+  std::string inputs;
+  for (int i = 0; i < 1000; ++i)
+    inputs += (i > 0 ? "," : "") + ("\"text " + std::to_string(i)) + "\"";
+  const auto vectors = embedded(house, R"({"input":[)" + inputs + "]}");
+  ASSERT_EQ(vectors.size(), 1000u);
+  EXPECT_EQ(vectors[7], embedded(house, R"({"input":"text 7"})")[0]);
+  EXPECT_EQ(vectors[999], embedded(house, R"({"input":"text 999"})")[0]);
+  EXPECT_TRUE(house.engine().ledger().clean());
+}
+
+TEST(Embeddings, RefusesWhatItCannotObey) {
+  ServerHouse house(kScript, {});
+  std::string many = "\"x\"";
+  for (int i = 0; i < 2048; ++i) many += ",\"x\"";
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {R"({})", "input"},
+      {R"({"input":""})", "input"},
+      {R"({"input":[]})", "input"},
+      {R"({"input":[[]]})", "input[0]"},
+      {R"({"input":["a",""]})", "input[1]"},
+      {R"({"input":7})", "input"},
+      {R"({"input":[-1]})", "input[0]"},
+      {R"({"input":[2147483648]})", "input[0]"},
+      {R"({"input":[1.5]})", "input[0]"},
+      {R"({"input":[[3],[99999999]]})", "input[1][0]"},
+      {R"({"input":[200006]})", "input"},  // a control token
+      {R"({"input":[)" + many + "]}", "input"},
+      {R"({"input":"a","dimensions":0})", "dimensions"},
+      {R"({"input":"a","dimensions":65})", "dimensions"},
+      {R"({"input":"a","encoding_format":"hex"})", "encoding_format"},
+      {R"({"input":"a","pooling":"max"})", "pooling"},
+      {R"({"input":"a","stream":true})", "stream"},
+      {R"({"input":")" + std::string(65, 'q') + "\"}", "input[0]"},
+  };
+  for (const auto& [request, param] : refused) {
+    const net::HttpResponse response = house.post("/v1/embeddings", request);
+    EXPECT_EQ(response.status, 400) << request.substr(0, 80);
+    EXPECT_EQ(parsed(response.body).find("error")->string("param"), param) << response.body;
+  }
+  EXPECT_EQ(house.post("/v1/embeddings", R"({"input":"a","model":"other"})").status, 404);
+  // As long as the context.
+  EXPECT_EQ(embedded(house, R"({"input":")" + std::string(64, 'q') + "\"}").size(), 1u);
+}
+
+TEST(Embeddings, AnEngineThatMakesNoneSaysSo) {
+  ServerHouse::Options options;
+  options.executor = [](engine::ModelledExecutor::Options& executor) {
+    executor.capacity.pooled_sequences_max = executor.capacity.embedding_size = 0;
+  };
+  ServerHouse house(kScript, std::move(options));
+  const net::HttpResponse response = house.post("/v1/embeddings", R"({"input":"a"})");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(parsed(response.body).find("error")->string("code"), "unsupported");
+}
+
+// More than one step's seats: those that wait meet it.
+TEST(Embeddings, ASlowEngineMeetsTheDeadline) {
+  ServerHouse house(R"({"step_ms": 150, "rules": [{"when": "", "then": "x"}]})", {});
+  std::string inputs = "\"x\"";
+  for (int i = 0; i < 60; ++i) inputs += ",\"x\"";
+  net::HttpCall call = house.call("POST", "/v1/embeddings", R"({"input":[)" + inputs + "]}");
+  call.headers.add("x-request-timeout-ms", "50");
+  EXPECT_EQ(house.fetch(call).status, 408);
+}
+
+TEST(Rerank, TheNearestDocumentComesFirst) {
+  ServerHouse house(kScript, {});
+  const std::string request =
+      R"({"query":"abcabc","documents":["xyz","abcabc",{"text":"abcxyz"}],"pooling":"mean")";
+  const Json body = parsed(house.post("/v1/rerank", request + "}").body);
+  const Json::Array& results = body.find("results")->as_array();
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(results[0].integer("index"), 1);
+  EXPECT_NEAR(*results[0].number("relevance_score"), 1.0, 1e-6);
+  EXPECT_EQ(results[1].integer("index"), 2);
+  EXPECT_EQ(results[1].find("document")->string("text"), "abcxyz");
+  EXPECT_GT(*results[1].number("relevance_score"), *results[2].number("relevance_score"));
+  EXPECT_EQ(body.find("usage")->integer("total_tokens"), 6 + 3 + 6 + 6);
+
+  const Json top =
+      parsed(house.post("/v2/rerank", request + R"(,"top_n":1,"return_documents":false})").body);
+  ASSERT_EQ(top.find("results")->as_array().size(), 1u);
+  EXPECT_EQ(top.find("results")->as_array()[0].find("document"), nullptr);
+  for (const std::string bad :
+       {R"({"documents":["a"]})", R"({"query":"","documents":["a"]})", R"({"query":"a"})",
+        R"({"query":"a","documents":[]})", R"({"query":"a","documents":[{"image":"x"}]})",
+        R"({"query":"a","documents":["b"],"top_n":-1})"}) {
+    EXPECT_EQ(house.post("/rerank", bad).status, 400) << bad;
+  }
+}
+
+TEST(Score, OneWithManyOrOneByOne) {
+  ServerHouse house(kScript, {});
+  const auto scores = [&](const std::string& request) {
+    const net::HttpResponse response = house.post("/v1/score", request);
+    EXPECT_EQ(response.status, 200) << response.body;
+    std::vector<double> found;
+    const Json body = parsed(response.body);
+    for (const Json& item : body.find("data")->as_array()) {
+      found.push_back(*item.number("score"));
+    }
+    return found;
+  };
+  const auto many = scores(R"({"text_1":"ab","text_2":["ab","cd"]})");
+  ASSERT_EQ(many.size(), 2u);
+  EXPECT_NEAR(many[0], 1.0, 1e-6);
+  EXPECT_LT(many[1], 0.9);
+  const auto pairs = scores(R"({"queries":["ab","cd"],"documents":["cd","cd"]})");
+  EXPECT_EQ(pairs.size(), 2u);
+  EXPECT_EQ(pairs[0], many[1]);
+  EXPECT_NEAR(pairs[1], 1.0, 1e-6);
+  EXPECT_EQ(house.post("/score", R"({"text_1":["a","b"],"text_2":["a","b","c"]})").status, 400);
+}
+
+}  // namespace
+}  // namespace pelton::server
