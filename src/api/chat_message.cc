@@ -61,25 +61,6 @@ void append_part(const Json& item, const std::string& path, const Fields& messag
   text += *words;
 }
 
-// A string, or text parts; nothing where the message has none.
-std::optional<std::string> read_content(const Fields& message) {
-  const Json* content = message.find("content");
-  if (content == nullptr) return std::nullopt;
-  if (content->is_string()) return content->as_string();
-  if (!content->is_array()) {
-    message.refuse("content", fmt::format("'{}' must be a string or an array of text parts, not {}",
-                                          message.path("content"), content->kind_name()));
-    return std::nullopt;
-  }
-  const Json* parts = message.array("content", kPartsMax);
-  if (parts == nullptr) return std::nullopt;
-  std::string text;
-  for (size_t i = 0; i < parts->as_array().size() && !message.failed(); ++i) {
-    append_part(parts->as_array()[i], item_path(message.path("content"), i), message, text);
-  }
-  return text;
-}
-
 void read_call(const Fields& call, ChatMessage& read) {
   const std::string* type = call.text("type", 64);
   if (type != nullptr && *type != "function") {
@@ -154,7 +135,7 @@ ChatMessage read_message(const Fields& message, Calls& calls) {
   if (!role) return read;
   read.role = *role;
 
-  std::optional<std::string> content = read_content(message);
+  std::optional<std::string> content = read_text_parts(message, "content");
   if (message.failed()) return read;
   const std::string* name = message.text("name", kToolNameBytesMax);
   if (name != nullptr && !is_tool_name(*name)) {
@@ -179,6 +160,24 @@ ChatMessage read_message(const Fields& message, Calls& calls) {
 }
 
 }  // namespace
+
+std::optional<std::string> read_text_parts(const Fields& fields, std::string_view key) {
+  const Json* content = fields.find(key);
+  if (content == nullptr) return std::nullopt;
+  if (content->is_string()) return content->as_string();
+  if (!content->is_array()) {
+    fields.refuse(key, fmt::format("'{}' must be a string or an array of text parts, not {}",
+                                   fields.path(key), content->kind_name()));
+    return std::nullopt;
+  }
+  const Json* parts = fields.array(key, kPartsMax);
+  if (parts == nullptr) return std::nullopt;
+  std::string text;
+  for (size_t i = 0; i < parts->as_array().size() && !fields.failed(); ++i) {
+    append_part(parts->as_array()[i], item_path(fields.path(key), i), fields, text);
+  }
+  return text;
+}
 
 std::vector<ChatMessage> read_messages(const Fields& body) {
   std::vector<ChatMessage> messages;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/fields.h"
@@ -29,5 +30,9 @@ struct ChatMessage {
 inline constexpr size_t kMessagesMax = 65536;
 
 std::vector<ChatMessage> read_messages(const Fields& body);
+
+// The words of a field that is a string or an array of text parts; nothing if it is absent. What is
+// no text (images, files, sound) is refused by name.
+std::optional<std::string> read_text_parts(const Fields& fields, std::string_view key);
 
 }  // namespace pelton::api

@@ -9,18 +9,6 @@ namespace {
 
 constexpr size_t kModelBytesMax = 512;
 
-std::optional<ReasoningEffort> read_effort(const Fields& fields) {
-  const std::string* word = fields.text("reasoning_effort", 64);
-  if (word == nullptr) return std::nullopt;
-  if (*word == "none" || *word == "minimal" || *word == "low") return ReasoningEffort::kLow;
-  if (*word == "medium") return ReasoningEffort::kMedium;
-  if (*word == "high" || *word == "xhigh" || *word == "max") return ReasoningEffort::kHigh;
-  fields.refuse("reasoning_effort",
-                fmt::format("'{}' must be 'none', 'minimal', 'low', 'medium', 'high' or 'xhigh'",
-                            fields.path("reasoning_effort")));
-  return std::nullopt;
-}
-
 void read_logprobs(const Fields& body, ChatRequest& request) {
   const bool wanted = body.boolean("logprobs").value_or(false);
   const auto top = body.integer("top_logprobs", {.low = 0, .high = kTopLogprobsMax});
@@ -57,6 +45,18 @@ void check_modalities(const Fields& body) {
 
 }  // namespace
 
+std::optional<ReasoningEffort> read_effort(const Fields& fields, std::string_view key) {
+  const std::string* word = fields.text(key, 64);
+  if (word == nullptr) return std::nullopt;
+  if (*word == "none" || *word == "minimal" || *word == "low") return ReasoningEffort::kLow;
+  if (*word == "medium") return ReasoningEffort::kMedium;
+  if (*word == "high" || *word == "xhigh" || *word == "max") return ReasoningEffort::kHigh;
+  fields.refuse(key, fmt::format("'{}' must be 'none', 'minimal', 'low', 'medium', 'high' or "
+                                 "'xhigh'",
+                                 fields.path(key)));
+  return std::nullopt;
+}
+
 Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, Json::parse(body));
   if (!json.is_object()) {
@@ -74,9 +74,11 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   request.warnings = std::move(tools.warnings);
 
   if (const Json* kwargs = fields.object("chat_template_kwargs")) {
-    request.reasoning_effort = read_effort(Fields(*kwargs, "chat_template_kwargs", complaint));
+    request.reasoning_effort =
+        read_effort(Fields(*kwargs, "chat_template_kwargs", complaint), "reasoning_effort");
   }
-  if (const auto effort = read_effort(fields)) request.reasoning_effort = effort;
+  if (const auto effort = read_effort(fields, "reasoning_effort"))
+    request.reasoning_effort = effort;
   request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   read_logprobs(fields, request);
   check_response_format(fields);

@@ -28,6 +28,9 @@ struct ChatRequest {
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };
 
+// A field that says how much to think, by whatever name.
+std::optional<ReasoningEffort> read_effort(const Fields& fields, std::string_view key);
+
 // Errors: kInvalidArgument with the field's path.
 Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits);
 

@@ -8,6 +8,7 @@
 #include "api/error.h"
 #include "api/generate_request.h"
 #include "api/messages_request.h"
+#include "api/response_request.h"
 #include "api/tokenize_request.h"
 #include "base/check.h"
 
@@ -46,6 +47,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!rerank.ok()) check_complaint(rerank.error());
   const auto score = pelton::api::parse_score_request(body, limits);
   if (!score.ok()) check_complaint(score.error());
+  if (const auto json = pelton::Json::parse(body); json.ok()) {
+    const auto response = pelton::api::parse_response_request(*json, limits);
+    check(response);
+    if (response.ok()) {
+      const std::string echo = pelton::api::response_echo(*json, {.temperature = 1, .top_p = 1});
+      CHECK(pelton::Json::parse("{" + echo + "}").ok());
+      if (const pelton::Json* input = json->find("input")) {
+        const pelton::Json listed = pelton::api::listed_items(
+            *input, [](std::string_view prefix) { return std::string(prefix); });
+        CHECK(pelton::api::parse_response_items(listed).ok());
+      }
+    }
+  }
   const auto tokenize = pelton::api::parse_tokenize_request(body, limits);
   if (!tokenize.ok()) check_complaint(tokenize.error());
   const auto detokenize = pelton::api::parse_detokenize_request(body, limits);

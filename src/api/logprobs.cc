@@ -21,8 +21,8 @@ void write_scored(base::JsonWriter& writer, const ScoredToken& scored) {
 
 }  // namespace
 
-void write_chat_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs> tokens) {
-  writer.begin_object().key("content").begin_array();
+void write_token_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs> tokens) {
+  writer.begin_array();
   for (const TokenLogprobs& token : tokens) {
     writer.begin_object();
     write_scored(writer, token.token);
@@ -34,7 +34,13 @@ void write_chat_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs
     }
     writer.end_array().end_object();
   }
-  writer.end_array().key("refusal").null().end_object();
+  writer.end_array();
+}
+
+void write_chat_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs> tokens) {
+  writer.begin_object().key("content");
+  write_token_logprobs(writer, tokens);
+  writer.key("refusal").null().end_object();
 }
 
 void write_completion_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs> tokens,

@@ -25,6 +25,9 @@ struct TokenLogprobs {
 // Chat: {"content":[{"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]}],"refusal":null}
 void write_chat_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs> tokens);
 
+// Responses: [{"token":…,"logprob":…,"bytes":[…],"top_logprobs":[…]}]
+void write_token_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs> tokens);
+
 // Completions: {"tokens":[…],"token_logprobs":[…],"top_logprobs":[{…}],"text_offset":[…]}.
 // `first_offset`: where in the choice's text the first of these tokens begins.
 void write_completion_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs> tokens,

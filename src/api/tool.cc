@@ -17,22 +17,7 @@ std::optional<FunctionTool> read_function(const Fields& tool) {
     tool.refuse("function", fmt::format("'{}' is missing", tool.path("function")));
     return std::nullopt;
   }
-  const Fields fields(*function, tool.path("function"), tool.complaint());
-  const std::string* name = fields.text("name", kToolNameBytesMax);
-  if (fields.failed()) return std::nullopt;
-  if (name == nullptr || !is_tool_name(*name)) {
-    fields.refuse("name", fmt::format("'{}' must be 1 to {} letters, digits, '_', '-' or '.'",
-                                      fields.path("name"), kToolNameBytesMax));
-    return std::nullopt;
-  }
-  FunctionTool read{.name = *name, .description = {}, .parameters = {}};
-  if (const std::string* text = fields.text("description", kDescriptionBytesMax)) {
-    read.description = *text;
-  }
-  if (const Json* parameters = fields.object("parameters")) read.parameters = *parameters;
-  fields.boolean("strict");
-  if (fields.failed()) return std::nullopt;
-  return read;
+  return read_function_members(Fields(*function, tool.path("function"), tool.complaint()));
 }
 
 void read_functions(const Fields& body, ToolFields& read) {
@@ -120,6 +105,24 @@ void apply_choice(const Fields& body, ToolFields& read) {
 }
 
 }  // namespace
+
+std::optional<FunctionTool> read_function_members(const Fields& fields) {
+  const std::string* name = fields.text("name", kToolNameBytesMax);
+  if (fields.failed()) return std::nullopt;
+  if (name == nullptr || !is_tool_name(*name)) {
+    fields.refuse("name", fmt::format("'{}' must be 1 to {} letters, digits, '_', '-' or '.'",
+                                      fields.path("name"), kToolNameBytesMax));
+    return std::nullopt;
+  }
+  FunctionTool read{.name = *name, .description = {}, .parameters = {}};
+  if (const std::string* text = fields.text("description", kDescriptionBytesMax)) {
+    read.description = *text;
+  }
+  if (const Json* parameters = fields.object("parameters")) read.parameters = *parameters;
+  fields.boolean("strict");
+  if (fields.failed()) return std::nullopt;
+  return read;
+}
 
 ToolFields read_tools(const Fields& body) {
   ToolFields read;

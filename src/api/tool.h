@@ -35,6 +35,9 @@ struct ToolFields {
 // ("allowed_tools") is refused, as nothing would enforce it.
 ToolFields read_tools(const Fields& body);
 
+// The members of one function ("name", "description", "parameters"), wherever a protocol puts them.
+std::optional<FunctionTool> read_function_members(const Fields& fields);
+
 // 1..64 letters, digits, '_', '-' and '.', the set that Harmony headers carry unharmed.
 bool is_tool_name(std::string_view name);
 

@@ -7,18 +7,27 @@ namespace {
 
 constexpr std::string_view kFunctions = "functions.";
 
-// "assistant", "all" and "user" are nobody to be called.
-bool is_tool(const std::optional<std::string>& recipient) {
-  return recipient && !recipient->empty() && *recipient != "assistant" && *recipient != "all" &&
-         *recipient != "user";
-}
-
 ReplyDelta::Kind delta_kind(bool reasoning, bool content) {
   if (reasoning) return ReplyDelta::Kind::kReasoning;
   return content ? ReplyDelta::Kind::kContent : ReplyDelta::Kind::kToolArguments;
 }
 
 }  // namespace
+
+bool goes_to_tool(const MessageHeader& header) {
+  const std::optional<std::string>& recipient = header.recipient;
+  return recipient && !recipient->empty() && *recipient != "assistant" && *recipient != "all" &&
+         *recipient != "user";
+}
+
+ToolCall begun_call(std::string recipient) {
+  ToolCall call;
+  call.is_function = recipient.starts_with(kFunctions) && recipient.size() > kFunctions.size();
+  call.is_builtin = recipient == "python" || recipient.starts_with("browser.");
+  call.name = call.is_function ? recipient.substr(kFunctions.size()) : recipient;
+  call.recipient = std::move(recipient);
+  return call;
+}
 
 void append_reply(Conversation& conversation, const Reply& reply) {
   std::vector<Message>& messages = conversation.messages;
@@ -103,7 +112,7 @@ void ReplyBuilder::begin(const MessageHeader& header, ReplyDelta& delta) {
   separate_ = false;
   if (header.role != Role::kAssistant) {
     field_ = Field::kHeldBack;
-  } else if (is_tool(header.recipient)) {
+  } else if (goes_to_tool(header)) {
     field_ = Field::kToolArguments;
     begin_call(header, delta);
   } else if (header.channel == kAnalysis || (header.channel == kCommentary &&
@@ -118,13 +127,7 @@ void ReplyBuilder::begin(const MessageHeader& header, ReplyDelta& delta) {
 }
 
 void ReplyBuilder::begin_call(const MessageHeader& header, ReplyDelta& delta) {
-  ToolCall call;
-  call.recipient = *header.recipient;
-  call.is_function =
-      call.recipient.starts_with(kFunctions) && call.recipient.size() > kFunctions.size();
-  call.is_builtin = call.recipient == "python" || call.recipient.starts_with("browser.");
-  call.name = call.is_function ? call.recipient.substr(kFunctions.size()) : call.recipient;
-
+  ToolCall call = begun_call(*header.recipient);
   delta.tool_calls.push_back({.index = static_cast<int>(reply_.tool_calls.size()),
                               .begins = true,
                               .name = call.name,

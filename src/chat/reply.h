@@ -63,6 +63,11 @@ struct Reply {
   std::vector<std::string> warnings;  // what had to be repaired, for the log
 };
 
+// Whether a message goes to a tool: "assistant", "all" and "user" are nobody to be called.
+bool goes_to_tool(const MessageHeader& header);
+// The call that a message to `recipient` is, with nothing in it yet.
+ToolCall begun_call(std::string recipient);
+
 // The reply as the next prompt's history: reasoning, then what was said, then the calls. (Past
 // turns' reasoning leaves the prompt by drop_past_analysis.) Results of the calls are the caller's
 // to add.

@@ -50,26 +50,9 @@ chat::DeveloperContent developer_content(const api::ChatRequest& request) {
   return developer;
 }
 
-// The model's own tools, which it may have called unasked; they are no developer functions.
+// They are no developer functions.
 bool is_builtin(std::string_view name) {
   return name == "python" || name.starts_with("browser.");
-}
-
-chat::Message call_message(const api::ToolCallFields& call) {
-  if (!is_builtin(call.name)) return chat::function_call(call.name, call.arguments);
-  chat::Message message = chat::channel_message(chat::kAnalysis, call.arguments);
-  message.recipient = call.name;
-  message.content_type = "code";
-  return message;
-}
-
-chat::Message result_message(const ChatMessage& result) {
-  if (!is_builtin(result.name)) return chat::function_result(result.name, result.content);
-  chat::Message message = chat::text_message(chat::Role::kTool, result.content);
-  message.name = result.name;
-  message.recipient = "assistant";
-  message.channel = std::string(chat::kAnalysis);
-  return message;
 }
 
 // An assistant's message and the results that directly follow it, each behind its own call: so the
@@ -112,6 +95,23 @@ size_t add_assistant(const std::vector<ChatMessage>& messages, size_t index,
 }
 
 }  // namespace
+
+chat::Message call_message(const api::ToolCallFields& call) {
+  if (!is_builtin(call.name)) return chat::function_call(call.name, call.arguments);
+  chat::Message message = chat::channel_message(chat::kAnalysis, call.arguments);
+  message.recipient = call.name;
+  message.content_type = "code";
+  return message;
+}
+
+chat::Message result_message(const ChatMessage& result) {
+  if (!is_builtin(result.name)) return chat::function_result(result.name, result.content);
+  chat::Message message = chat::text_message(chat::Role::kTool, result.content);
+  message.name = result.name;
+  message.recipient = "assistant";
+  message.channel = std::string(chat::kAnalysis);
+  return message;
+}
 
 chat::Conversation conversation_of(const api::ChatRequest& request,
                                    const std::string& current_date) {

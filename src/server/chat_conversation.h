@@ -14,4 +14,9 @@ namespace pelton::server {
 chat::Conversation conversation_of(const api::ChatRequest& request,
                                    const std::string& current_date);
 
+// One call, and one result with its function's name, as Harmony has them: our functions, or one of
+// the model's own tools, which it may have called unasked.
+chat::Message call_message(const api::ToolCallFields& call);
+chat::Message result_message(const api::ChatMessage& result);
+
 }  // namespace pelton::server

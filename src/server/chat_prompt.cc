@@ -53,10 +53,18 @@ size_t open_turn(const std::vector<chat::Message>& messages) {
 ChatPrompt chat_prompt(const chat::Conversation& conversation,
                        const std::vector<api::ChatMessage>& messages, const ServedModel& model,
                        SampledTurns& turns, std::string_view salt) {
+  return prompt_of(conversation, model, turns.history(salt),
+                   [&](int turn, const SequenceName& history) {
+                     return turns.find(history, words_of(messages[static_cast<size_t>(turn)]));
+                   });
+}
+
+ChatPrompt prompt_of(const chat::Conversation& conversation, const ServedModel& model,
+                     SequenceName history, FindTurn find_turn) {
   const chat::HarmonyRenderer renderer(model.tokenizer, model.harmony);
   const std::vector<chat::Message>& all = conversation.messages;
   const size_t open = open_turn(all);
-  ChatPrompt prompt{.tokens = {}, .history = turns.history(salt)};
+  ChatPrompt prompt{.tokens = {}, .history = history};
   size_t named = 0;  // tokens that the history's name knows
   size_t next = 0;
   while (next < all.size()) {
@@ -67,7 +75,7 @@ ChatPrompt chat_prompt(const chat::Conversation& conversation,
     if (turn >= 0) {
       prompt.history.add_tokens(std::span(prompt.tokens).subspan(named));
       named = prompt.tokens.size();
-      sampled = turns.find(prompt.history, words_of(messages[static_cast<size_t>(turn)]));
+      sampled = find_turn(turn, prompt.history);
       if (sampled && next < open && has_analysis(model, *sampled)) sampled.reset();
     }
     if (sampled) {

@@ -2,10 +2,12 @@
 // they are still known.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "api/chat_message.h"
+#include "base/function_ref.h"
 #include "chat/conversation.h"
 #include "server/sampled_turns.h"
 #include "server/served_model.h"
@@ -23,6 +25,13 @@ struct ChatPrompt {
 ChatPrompt chat_prompt(const chat::Conversation& conversation,
                        const std::vector<api::ChatMessage>& messages, const ServedModel& model,
                        SampledTurns& turns, std::string_view salt);
+
+// The same for any protocol: `find_turn` gives the tokens that a turn was sampled as, by its number
+// and all that stands before it, or nothing.
+using FindTurn =
+    base::FunctionRef<std::optional<std::vector<TokenId>>(int turn, const SequenceName& history)>;
+ChatPrompt prompt_of(const chat::Conversation& conversation, const ServedModel& model,
+                     SequenceName history, FindTurn find_turn);
 
 // The turn that was sampled after `opening`, as a later prompt should hold it; empty if none
 // should: cut short, not in the model's own format, or such that its reasoning is not shown again.

@@ -14,6 +14,7 @@ bool fits(std::string_view pattern, std::string_view path) {
 Routes::Match Routes::find(std::string_view method, std::string_view path) {
   static constexpr Route kRoutes[] = {
       {"POST", "/v1/chat/completions", Guard::kApiKey, &Server::answer_chat_completion},
+      {"POST", "/v1/responses", Guard::kApiKey, &Server::answer_response},
       {"POST", "/v1/completions", Guard::kApiKey, &Server::answer_completion},
       {"POST", "/v1/messages", Guard::kApiKey, &Server::answer_message, Dialect::kAnthropic},
       {"POST", "/v1/messages/count_tokens", Guard::kApiKey, &Server::answer_message_tokens,

@@ -78,6 +78,7 @@ class Server {
   void answer_model(Call call);
   void answer_chat_completion(Call call);    // chat_completions.cc
   void answer_completion(Call call);         // completions.cc
+  void answer_response(Call call);           // responses.cc
   void answer_message(Call call);            // messages.cc
   void answer_message_tokens(Call call);     // messages.cc
   void answer_chat_render(Call call);        // render.cc

@@ -1,0 +1,212 @@
+#include "api/response_item.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pelton::api {
+namespace {
+
+// The body's own limit (net/) bounds texts.
+constexpr size_t kTextBytesMax = std::numeric_limits<size_t>::max();
+constexpr size_t kPartsMax = 65536;
+constexpr size_t kIdBytesMax = 256;
+
+void read_message(const Fields& fields, ResponseItem& item) {
+  static constexpr std::pair<std::string_view, ChatRole> kRoles[] = {
+      {"user", ChatRole::kUser},
+      {"assistant", ChatRole::kAssistant},
+      {"system", ChatRole::kSystem},
+      {"developer", ChatRole::kDeveloper},
+  };
+  const std::string* role = fields.text("role", 64);
+  bool known = false;
+  for (const auto& [name, value] : kRoles) {
+    if (role == nullptr || *role != name) continue;
+    item.role = value;
+    known = true;
+  }
+  if (!known) {
+    fields.refuse("role", fmt::format("'{}' must be 'user', 'assistant', 'system' or 'developer'",
+                                      fields.path("role")));
+    return;
+  }
+  if (const std::string* phase = fields.text("phase", 64)) {
+    if (*phase == "commentary") item.phase = ResponseItem::Phase::kCommentary;
+    if (*phase == "final_answer") item.phase = ResponseItem::Phase::kFinal;
+  }
+  std::optional<std::string> text = read_text_parts(fields, "content");
+  if (fields.failed()) return;
+  if (!text) {
+    fields.refuse("content", fmt::format("'{}' is missing", fields.path("content")));
+    return;
+  }
+  item.text = std::move(*text);
+}
+
+// A summary is not what the model thought, so only the content counts; a client that was not given
+// any has none to give back.
+void read_reasoning(const Fields& fields, ResponseItem& item) {
+  fields.array("summary", kPartsMax);
+  const Json* parts = fields.array("content", kPartsMax);
+  if (parts == nullptr) return;
+  for (size_t i = 0; i < parts->as_array().size() && !fields.failed(); ++i) {
+    const Json& json = parts->as_array()[i];
+    const std::string path = item_path(fields.path("content"), i);
+    const std::string key = item_path("content", i);
+    if (!json.is_object()) {
+      fields.refuse(key, fmt::format("'{}' must be an object, not {}", path, json.kind_name()));
+      return;
+    }
+    const Fields part(json, path, fields.complaint());
+    const std::string* type = part.text("type", 64);
+    const std::string* text = part.text("text", kTextBytesMax);
+    if (part.failed()) return;
+    if (type == nullptr || (*type != "reasoning_text" && *type != "text")) {
+      part.refuse("type", fmt::format("'{}' must be 'reasoning_text'", part.path("type")));
+    } else if (text == nullptr) {
+      part.refuse("text", fmt::format("'{}' is missing", part.path("text")));
+    } else {
+      item.text += *text;
+    }
+  }
+}
+
+const std::string* needed_text(const Fields& fields, std::string_view key, size_t bytes_max) {
+  const std::string* text = fields.text(key, bytes_max);
+  if (text != nullptr && !text->empty()) return text;
+  fields.refuse(key, fmt::format("'{}' is missing", fields.path(key)));
+  return nullptr;
+}
+
+void read_call(const Fields& fields, ResponseItem& item) {
+  const std::string* id = needed_text(fields, "call_id", kIdBytesMax);
+  // Any words: the model may have made this name up, and its slip must not end the conversation.
+  const std::string* name = needed_text(fields, "name", kIdBytesMax);
+  const std::string* arguments = fields.text("arguments", kTextBytesMax);
+  if (fields.failed()) return;
+  item.call_id = *id;
+  item.name = *name;
+  if (arguments != nullptr) item.text = *arguments;
+}
+
+void read_result(const Fields& fields, ResponseItem& item) {
+  const std::string* id = needed_text(fields, "call_id", kIdBytesMax);
+  std::optional<std::string> output = read_text_parts(fields, "output");
+  if (fields.failed()) return;
+  if (!output) {
+    fields.refuse("output", fmt::format("'{}' is missing", fields.path("output")));
+    return;
+  }
+  item.call_id = *id;
+  item.text = std::move(*output);
+}
+
+ResponseItem read_item(const Fields& fields) {
+  using Kind = ResponseItem::Kind;
+  ResponseItem item;
+  item.path = fields.path("");
+  const std::string* type = fields.text("type", 256);
+  if (fields.failed()) return item;
+  const std::string_view kind = type == nullptr ? std::string_view("message") : *type;
+  if (kind == "message") {
+    read_message(fields, item);
+  } else if (kind == "reasoning") {
+    item.kind = Kind::kReasoning;
+    read_reasoning(fields, item);
+  } else if (kind == "function_call") {
+    item.kind = Kind::kCall;
+    read_call(fields, item);
+  } else if (kind == "function_call_output") {
+    item.kind = Kind::kResult;
+    read_result(fields, item);
+  } else {
+    fields.refuse("type", fmt::format("'{}' is '{}'; this server knows 'message', 'reasoning', "
+                                      "'function_call' and 'function_call_output'",
+                                      fields.path("type"), kind.substr(0, 40)));
+  }
+  return item;
+}
+
+std::vector<ResponseItem> read_array(const Json::Array& array, std::string_view path,
+                                     std::optional<Error>& complaint) {
+  std::vector<ResponseItem> items;
+  items.reserve(array.size());
+  for (size_t i = 0; i < array.size() && !complaint; ++i) {
+    const std::string item = item_path(path, i);
+    if (!array[i].is_object()) {
+      complaint =
+          Error{ErrorCode::kInvalidArgument,
+                fmt::format("'{}' must be an object, not {}", item, array[i].kind_name()), item};
+      break;
+    }
+    items.push_back(read_item(Fields(array[i], item, complaint)));
+  }
+  return items;
+}
+
+std::string_view id_prefix(const Json& item) {
+  const std::string type = item.string("type").value_or("message");
+  if (type == "reasoning") return "rs_";
+  return type == "message" ? "msg_" : "fc_";
+}
+
+Json text_part(std::string_view type, Json text) {
+  return Json(Json::Object{{"type", Json(type)}, {"text", std::move(text)}});
+}
+
+}  // namespace
+
+std::vector<ResponseItem> read_response_items(const Fields& body, std::string_view key) {
+  const Json* input = body.find(key);
+  if (input != nullptr && input->is_string()) {
+    ResponseItem item;
+    item.text = input->as_string();
+    item.path = body.path(key);
+    return {std::move(item)};
+  }
+  if (input != nullptr && !input->is_array()) {
+    body.refuse(key, fmt::format("'{}' must be a string or an array of items, not {}",
+                                 body.path(key), input->kind_name()));
+    return {};
+  }
+  const Json* items = body.array(key, kResponseItemsMax);
+  if (items == nullptr || body.failed()) return {};
+  return read_array(items->as_array(), body.path(key), body.complaint());
+}
+
+Result<std::vector<ResponseItem>> parse_response_items(const Json& items) {
+  if (!items.is_array()) {
+    return Error{ErrorCode::kInvalidArgument, "the items are no array", ""};
+  }
+  std::optional<Error> complaint;
+  std::vector<ResponseItem> read = read_array(items.as_array(), "items", complaint);
+  if (complaint) return std::move(*complaint);
+  return read;
+}
+
+Json listed_items(const Json& input, base::FunctionRef<std::string(std::string_view)> new_id) {
+  Json::Array listed;
+  if (input.is_string()) {
+    listed.push_back(Json(Json::Object{{"role", Json("user")}, {"content", input}}));
+  } else if (input.is_array()) {
+    listed = input.as_array();
+  }
+  for (Json& item : listed) {
+    const std::string_view prefix = id_prefix(item);
+    if (prefix == "msg_") {
+      item.set("type", Json("message"));
+      const Json* content = item.find("content");
+      if (content != nullptr && content->is_string()) {
+        const bool by_model = item.string("role") == "assistant";
+        Json part = text_part(by_model ? "output_text" : "input_text", *content);
+        item.set("content", Json(Json::Array{std::move(part)}));
+      }
+    }
+    if (!item.string("id") || item.string("id")->empty()) item.set("id", Json(new_id(prefix)));
+    if (!item.string("status")) item.set("status", Json("completed"));
+  }
+  return Json(std::move(listed));
+}
+
+}  // namespace pelton::api

@@ -1,0 +1,72 @@
+// The response object of /v1/responses and the items of its output, as JSON.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/error.h"
+#include "api/logprobs.h"
+#include "api/usage.h"
+#include "base/json_writer.h"
+
+namespace pelton::api {
+
+struct OutputItem {
+  enum class Kind { kReasoning, kMessage, kCall };
+  enum class Status { kInProgress, kCompleted, kIncomplete };
+
+  Kind kind = Kind::kMessage;
+  Status status = Status::kInProgress;
+  bool commentary = false;              // of a message: said before the answer
+  std::string id;                       // "rs_…", "msg_…", "fc_…"
+  std::string text;                     // of reasoning or a message; a call's arguments
+  std::string call_id;                  // "call_…"
+  std::string name;                     // of the called function
+  std::vector<TokenLogprobs> logprobs;  // of a message
+};
+
+// What all objects of one response share.
+struct ResponseHead {
+  std::string id;  // "resp_…"
+  int64_t created_at = 0;
+  std::string model;
+  std::string echo;  // response_echo()
+};
+
+enum class ResponseStatus { kInProgress, kCompleted, kIncomplete, kFailed, kCancelled };
+
+struct ResponseState {
+  ResponseStatus status = ResponseStatus::kInProgress;
+  std::span<const OutputItem> output;
+  std::optional<Usage> usage;           // once it has ended
+  const ApiError* error = nullptr;      // if it failed
+  std::optional<int64_t> completed_at;  // if it completed
+};
+
+std::string response_body(const ResponseHead& head, const ResponseState& state);
+
+void write_output_item(base::JsonWriter& writer, const OutputItem& item);
+// The same with nothing in it yet.
+void write_begun_item(base::JsonWriter& writer, const OutputItem& item);
+// [item,…]
+std::string output_items_body(std::span<const OutputItem> items);
+
+// What a message or reasoning item holds: {"type":"output_text",…}, {"type":"reasoning_text",…}.
+void write_content_part(base::JsonWriter& writer, const OutputItem& item);
+void write_begun_part(base::JsonWriter& writer, const OutputItem& item);
+
+// {"id":…,"object":"response.deleted","deleted":true}
+std::string deleted_response_body(std::string_view id);
+
+// {"object":"list","data":[…],"first_id":…,"last_id":…,"has_more":…}; each item has an id.
+struct ItemPage {
+  std::span<const Json> items;
+  bool has_more = false;
+};
+std::string item_list_body(const ItemPage& page);
+
+}  // namespace pelton::api

@@ -1,0 +1,201 @@
+#include "api/response_request.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "api/response_tool.h"
+#include "base/json_writer.h"
+
+namespace pelton::api {
+namespace {
+
+constexpr size_t kModelBytesMax = 512;
+constexpr size_t kIdBytesMax = 256;
+constexpr size_t kInstructionsBytesMax = size_t{16} << 20;
+
+void read_text_format(const Fields& body) {
+  const Json* text = body.object("text");
+  if (text == nullptr) return;
+  const Fields fields(*text, "text", body.complaint());
+  if (const std::string* verbosity = fields.text("verbosity", 64)) {
+    if (*verbosity != "low" && *verbosity != "medium" && *verbosity != "high") {
+      fields.refuse("verbosity", "'text.verbosity' must be 'low', 'medium' or 'high'");
+    }
+  }
+  const Json* format = fields.object("format");
+  if (format == nullptr) return;
+  const Fields format_fields(*format, "text.format", body.complaint());
+  const std::string* type = format_fields.text("type", 64);
+  if (body.failed()) return;
+  if (type == nullptr) {
+    format_fields.refuse("type", "'text.format.type' is missing");
+  } else if (*type == "json_object" || *type == "json_schema") {
+    format_fields.refuse_unsupported("type", fmt::format("'{}' (structured output)", *type));
+  } else if (*type != "text") {
+    format_fields.refuse("type", "'text.format.type' must be 'text'");
+  }
+}
+
+void read_reasoning(const Fields& body, ResponseRequest& request) {
+  const Json* reasoning = body.object("reasoning");
+  if (reasoning == nullptr) return;
+  const Fields fields(*reasoning, "reasoning", body.complaint());
+  request.reasoning_effort = read_effort(fields, "effort");
+  // Of a model that shows what it thinks there is nothing to sum up; asked for, it is left empty.
+  fields.text("summary", 64);
+  fields.text("generate_summary", 64);
+}
+
+// Unknown words are ignored: what is not there is not included.
+void read_include(const Fields& body, ResponseRequest& request) {
+  const auto top = body.integer("top_logprobs", {.low = 0, .high = kTopLogprobsMax});
+  bool logprobs = false;
+  if (const Json* include = body.array("include", 64)) {
+    for (size_t i = 0; i < include->as_array().size(); ++i) {
+      const Json& item = include->as_array()[i];
+      if (!item.is_string()) {
+        const std::string path = item_path("include", i);
+        body.refuse(path, fmt::format("'{}' must be a string, not {}", path, item.kind_name()));
+        return;
+      }
+      logprobs |= item.as_string() == "message.output_text.logprobs";
+    }
+  }
+  if (logprobs || top.value_or(0) > 0) request.top_logprobs = static_cast<int>(top.value_or(0));
+}
+
+void read_truncation(const Fields& body, ResponseRequest& request) {
+  const std::string* word = body.text("truncation", 64);
+  if (word == nullptr || *word == "disabled") return;
+  if (*word != "auto") {
+    body.refuse("truncation", "'truncation' must be 'auto' or 'disabled'");
+    return;
+  }
+  request.warnings.emplace_back("truncation 'auto' ignored: too long an input is refused");
+}
+
+void refuse_what_must_be_obeyed(const Fields& body) {
+  if (body.boolean("background").value_or(false)) {
+    body.refuse_unsupported("background", "answering in the background");
+  }
+  if (body.find("conversation") != nullptr) {
+    body.refuse_unsupported("conversation",
+                            "a conversation kept here (use "
+                            "'previous_response_id')");
+  }
+  if (body.find("prompt") != nullptr) body.refuse_unsupported("prompt", "a prompt template");
+  if (!body.boolean("generate").value_or(true)) {
+    body.refuse_unsupported("generate", "a response without an answer");
+  }
+  if (body.integer("n", {.low = 1, .high = kChoicesMax}).value_or(1) != 1) {
+    body.refuse("n", "'n' must be 1: a response is one answer");
+  }
+}
+
+void write_or_null(base::JsonWriter& writer, const Json& body, std::string_view key) {
+  writer.key(key);
+  const Json* value = body.find(key);
+  if (value == nullptr) {
+    writer.null();
+  } else {
+    writer.value(*value);
+  }
+}
+
+void write_or_raw(base::JsonWriter& writer, const Json& body, std::string_view key,
+                  std::string_view otherwise) {
+  writer.key(key);
+  const Json* value = body.find(key);
+  if (value == nullptr || value->is_null()) {
+    writer.raw(otherwise);
+  } else {
+    writer.value(*value);
+  }
+}
+
+void write_reasoning(base::JsonWriter& writer, const Json& body) {
+  static const Json kNone;
+  const Json* reasoning = body.find("reasoning");
+  if (reasoning == nullptr) reasoning = &kNone;
+  writer.key("reasoning").begin_object();
+  write_or_null(writer, *reasoning, "effort");
+  write_or_null(writer, *reasoning, "summary");
+  writer.end_object();
+}
+
+}  // namespace
+
+Result<ResponseRequest> parse_response_request(const Json& body, const RequestLimits& limits) {
+  if (!body.is_object()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the body must be a JSON object, not {}", body.kind_name()), ""};
+  }
+  std::optional<Error> complaint;
+  const Fields fields(body, "", complaint);
+  ResponseRequest request;
+  if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
+  if (const std::string* words = fields.text("instructions", kInstructionsBytesMax)) {
+    request.instructions = *words;
+  }
+  if (const std::string* id = fields.text("previous_response_id", kIdBytesMax)) {
+    request.previous_response_id = *id;
+  }
+  request.items = read_response_items(fields, "input");
+  if (!complaint && request.items.empty() && request.previous_response_id.empty()) {
+    fields.refuse("input", fields.find("input") == nullptr ? "'input' is missing"
+                                                           : "'input' must have at least one item");
+  }
+  ToolFields tools = read_response_tools(fields);
+  request.tools = std::move(tools.functions);
+  request.forced_call = std::move(tools.forced_call);
+  request.warnings = std::move(tools.warnings);
+  read_reasoning(fields, request);
+  read_text_format(fields);
+  read_include(fields, request);
+  read_truncation(fields, request);
+  fields.integer("max_tool_calls", {.low = 1, .high = std::numeric_limits<int32_t>::max()});
+  refuse_what_must_be_obeyed(fields);
+  request.store = fields.boolean("store").value_or(true);
+  request.generation = read_generation_fields(fields, limits);
+  constexpr IntegerRange kCount{.low = 1, .high = std::numeric_limits<int32_t>::max()};
+  if (const auto most = fields.integer("max_output_tokens", kCount)) {
+    request.generation.max_tokens = most;
+    if (request.generation.min_tokens > *most) {
+      fields.refuse("min_tokens", fmt::format("'min_tokens' is {}, above 'max_output_tokens' ({})",
+                                              request.generation.min_tokens, *most));
+    }
+  }
+  if (complaint) return std::move(*complaint);
+  return request;
+}
+
+std::string response_echo(const Json& body, const SamplingShown& sampling) {
+  std::string echo;
+  base::JsonWriter writer(echo);
+  writer.begin_object();
+  writer.key("background").boolean(false);
+  write_or_null(writer, body, "instructions");
+  write_or_null(writer, body, "max_output_tokens");
+  write_or_null(writer, body, "max_tool_calls");
+  write_or_raw(writer, body, "metadata", "{}");
+  write_or_raw(writer, body, "parallel_tool_calls", "true");
+  write_or_null(writer, body, "previous_response_id");
+  write_or_null(writer, body, "prompt_cache_key");
+  write_reasoning(writer, body);
+  write_or_null(writer, body, "safety_identifier");
+  writer.key("service_tier").string("default");
+  write_or_raw(writer, body, "store", "true");
+  writer.key("temperature").number(sampling.temperature);
+  write_or_raw(writer, body, "text", R"({"format":{"type":"text"}})");
+  write_or_raw(writer, body, "tool_choice", R"("auto")");
+  write_or_raw(writer, body, "tools", "[]");
+  write_or_raw(writer, body, "top_logprobs", "0");
+  writer.key("top_p").number(sampling.top_p);
+  write_or_raw(writer, body, "truncation", R"("disabled")");
+  write_or_null(writer, body, "user");
+  writer.end_object();
+  return echo.substr(1, echo.size() - 2);
+}
+
+}  // namespace pelton::api

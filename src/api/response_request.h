@@ -1,0 +1,41 @@
+// POST /v1/responses: the body as plain values, everything in it checked. Unknown keys are ignored;
+// what we would have to obey and cannot is refused by name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api/chat_request.h"
+#include "api/generation_fields.h"
+#include "api/response_item.h"
+#include "api/tool.h"
+#include "base/result.h"
+
+namespace pelton::api {
+
+struct ResponseRequest {
+  std::string model;  // empty: the only one there is
+  std::string instructions;
+  std::vector<ResponseItem> items;
+  std::vector<FunctionTool> tools;
+  std::optional<ForcedCall> forced_call;
+  std::optional<ReasoningEffort> reasoning_effort;
+  int top_logprobs = -1;  // -1: no logprobs
+  std::string previous_response_id;
+  bool store = true;
+  GenerationFields generation;
+  std::vector<std::string> warnings;  // what was ignored, for a response header
+};
+
+// Errors: kInvalidArgument with the field's path.
+Result<ResponseRequest> parse_response_request(const Json& body, const RequestLimits& limits);
+
+struct SamplingShown {
+  double temperature;
+  double top_p;
+};
+// The members of a response object that repeat its request, without braces:
+// "\"background\":false,…". `body` has been validated.
+std::string response_echo(const Json& body, const SamplingShown& sampling);
+
+}  // namespace pelton::api

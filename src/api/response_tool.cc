@@ -1,0 +1,139 @@
+#include "api/response_tool.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pelton::api {
+namespace {
+
+void read_functions(const Fields& body, ToolFields& read) {
+  const Json* tools = body.array("tools", kToolsMax);
+  if (tools == nullptr) return;
+  std::unordered_set<std::string> names;
+  for (size_t i = 0; i < tools->as_array().size() && !body.failed(); ++i) {
+    const Json& item = tools->as_array()[i];
+    const std::string path = item_path("tools", i);
+    if (!item.is_object()) {
+      body.refuse(path, fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
+      return;
+    }
+    const Fields tool(item, path, body.complaint());
+    const std::string* type = tool.text("type", 256);
+    if (type == nullptr) {
+      tool.refuse("type", fmt::format("'{}' is missing", tool.path("type")));
+      return;
+    }
+    if (*type != "function") {
+      // Agents send tool kinds of their own vendor; the model can do without them.
+      read.warnings.push_back(fmt::format("{} ignored: this server runs no tools itself", path));
+      continue;
+    }
+    std::optional<FunctionTool> function = read_function_members(tool);
+    if (!function) return;
+    if (!names.insert(function->name).second) {
+      tool.refuse("name", fmt::format("'{}': there are two functions named '{}'", tool.path("name"),
+                                      function->name));
+      return;
+    }
+    read.functions.push_back(std::move(*function));
+  }
+}
+
+void require_one(const Fields& body, ToolFields& read) {
+  if (read.functions.empty()) {
+    body.refuse("tool_choice", "'tool_choice' is 'required', but 'tools' has no function");
+    return;
+  }
+  // Of one function the name is no question.
+  const bool only_one = read.functions.size() == 1;
+  read.forced_call = ForcedCall{only_one ? read.functions.front().name : std::string()};
+}
+
+// The name of a function that is offered; empty after a complaint.
+std::string offered_name(const Fields& fields, const ToolFields& read) {
+  const std::string* name = fields.text("name", kToolNameBytesMax);
+  const auto named = [&](const FunctionTool& function) {
+    return name != nullptr && function.name == *name;
+  };
+  if (std::any_of(read.functions.begin(), read.functions.end(), named)) return *name;
+  fields.refuse("name", fmt::format("'{}' must name a function of 'tools'", fields.path("name")));
+  return {};
+}
+
+// {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]}
+void allow_some(const Fields& body, const Fields& choice, ToolFields& read) {
+  const Json* tools = choice.array("tools", kToolsMax);
+  if (choice.failed()) return;
+  if (tools == nullptr) {
+    choice.refuse("tools", fmt::format("'{}' is missing", choice.path("tools")));
+    return;
+  }
+  std::unordered_set<std::string> allowed;
+  for (size_t i = 0; i < tools->as_array().size() && !choice.failed(); ++i) {
+    const Json& item = tools->as_array()[i];
+    const std::string path = item_path(choice.path("tools"), i);
+    if (!item.is_object()) {
+      choice.refuse("tools", fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
+      return;
+    }
+    const Fields tool(item, path, body.complaint());
+    const std::string* type = tool.text("type", 256);
+    if (type != nullptr && *type == "function") allowed.insert(offered_name(tool, read));
+  }
+  std::erase_if(read.functions,
+                [&](const FunctionTool& function) { return !allowed.contains(function.name); });
+  const std::string* mode = choice.text("mode", 64);
+  if (choice.failed()) return;
+  if (mode != nullptr && *mode == "required") {
+    require_one(body, read);
+  } else if (mode == nullptr || *mode != "auto") {
+    choice.refuse("mode", fmt::format("'{}' must be 'auto' or 'required'", choice.path("mode")));
+  }
+}
+
+void apply_object(const Fields& body, const Fields& choice, ToolFields& read) {
+  const std::string* type = choice.text("type", 256);
+  if (choice.failed()) return;
+  if (type != nullptr && *type == "function") {
+    std::string name = offered_name(choice, read);
+    if (!choice.failed()) read.forced_call = ForcedCall{std::move(name)};
+  } else if (type != nullptr && *type == "allowed_tools") {
+    allow_some(body, choice, read);
+  } else {
+    choice.refuse("type", fmt::format("'{}' must be 'function' or 'allowed_tools'; this server "
+                                      "runs no tools itself",
+                                      choice.path("type")));
+  }
+}
+
+void apply_choice(const Fields& body, ToolFields& read) {
+  const Json* choice = body.find("tool_choice");
+  if (choice == nullptr) return;
+  if (choice->is_object()) {
+    return apply_object(body, Fields(*choice, "tool_choice", body.complaint()), read);
+  }
+  const std::string* word = body.text("tool_choice", 64);
+  if (word == nullptr) return;
+  if (*word == "none") {
+    read.functions.clear();
+  } else if (*word == "required") {
+    require_one(body, read);
+  } else if (*word != "auto") {
+    body.refuse("tool_choice", "'tool_choice' must be 'none', 'auto', 'required' or an object");
+  }
+}
+
+}  // namespace
+
+ToolFields read_response_tools(const Fields& body) {
+  ToolFields read;
+  read_functions(body, read);
+  if (!body.failed()) apply_choice(body, read);
+  body.boolean("parallel_tool_calls");
+  return read;
+}
+
+}  // namespace pelton::api

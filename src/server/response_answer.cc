@@ -1,0 +1,94 @@
+#include "server/response_answer.h"
+
+#include <utility>
+
+#include "server/chat_prompt.h"
+#include "server/response_conversation.h"
+
+namespace pelton::server {
+namespace {
+
+using api::ResponseStatus;
+
+ResponseStatus status_of(const engine::StreamEnd& end, bool stopped) {
+  if (stopped || end.reason == engine::FinishReason::kStop) return ResponseStatus::kCompleted;
+  return end.reason == engine::FinishReason::kLength ? ResponseStatus::kIncomplete
+                                                     : ResponseStatus::kCancelled;
+}
+
+}  // namespace
+
+ResponseAnswer::ResponseAnswer(const ServedModel& model, Options options, const base::Clock& clock)
+    : model_(model),
+      options_(std::move(options)),
+      clock_(clock),
+      output_(model, options_.output),
+      turn_(options_.opening) {
+  if (options_.output.framing) {
+    const std::string body = api::response_body(options_.head, {});
+    output_.events().lifecycle("response.created", body, prologue_);
+    output_.events().lifecycle("response.in_progress", body, prologue_);
+  }
+  output_.open(options_.opening);
+}
+
+Answer::Wants ResponseAnswer::push(size_t, const engine::SampledToken& token) {
+  ++sampled_tokens_;
+  turn_.push_back(token.token);
+  output_.push(token);
+  return output_.stopped() ? Wants::kNothing : Wants::kMore;
+}
+
+void ResponseAnswer::end(size_t, const engine::StreamEnd& end) {
+  const bool stopped = output_.stopped();
+  const bool whole = stopped || end.reason == engine::FinishReason::kStop;
+  output_.finish(whole ? chat::StopCause::kStopToken : chat::StopCause::kLength);
+  status_ = status_of(end, output_.stopped());
+  api::ResponseState state{.status = status_,
+                           .output = output_.items(),
+                           .usage = api::Usage{.prompt_tokens = end.prompt_tokens,
+                                               .cached_tokens = end.cached_tokens,
+                                               .completion_tokens = sampled_tokens_,
+                                               .reasoning_tokens = output_.reasoning_tokens()},
+                           .error = nullptr,
+                           .completed_at = {}};
+  if (status_ == ResponseStatus::kCompleted) state.completed_at = clock_.unix_ms() / 1000;
+  body_ = api::response_body(options_.head, state);
+  const bool kept = !output_.stopped() && end.reason == engine::FinishReason::kStop;
+  std::vector<TokenId> turn = kept ? keep_turn() : std::vector<TokenId>();
+  if (options_.on_ended) {
+    options_.on_ended({.body = body_, .items = output_.items(), .turn = std::move(turn)});
+  }
+}
+
+// Only what the items stand for entirely.
+std::vector<TokenId> ResponseAnswer::keep_turn() {
+  if (!output_.well_formed()) return {};
+  std::vector<TokenId> turn = turn_to_keep(model_, std::move(turn_));
+  if (turn.empty()) return turn;
+  const TurnWords words = words_of(output_.items());
+  options_.place.turns->keep(options_.place.history, words.view(), turn);
+  return turn;
+}
+
+void ResponseAnswer::take_events(std::string& out) {
+  out += prologue_;
+  prologue_.clear();
+  output_.take_events(out);
+}
+
+void ResponseAnswer::take_last_events(std::string& out) {
+  take_events(out);
+  const bool completed = status_ == ResponseStatus::kCompleted;
+  output_.events().lifecycle(completed ? "response.completed" : "response.incomplete", body_, out);
+}
+
+void ResponseAnswer::append_error(const api::ApiError& error, std::string& out) {
+  take_events(out);
+  const std::string body = api::response_body(
+      options_.head,
+      {.status = ResponseStatus::kFailed, .output = output_.items(), .error = &error});
+  output_.events().lifecycle("response.failed", body, out);
+}
+
+}  // namespace pelton::server

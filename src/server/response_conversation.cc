@@ -1,0 +1,240 @@
+#include "server/response_conversation.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "server/chat_conversation.h"
+
+namespace pelton::server {
+namespace {
+
+using api::ResponseItem;
+using Kind = ResponseItem::Kind;
+
+// Of one thing said in several pieces.
+void join(std::string& whole, std::string_view piece, std::string_view separator) {
+  if (piece.empty()) return;
+  if (!whole.empty()) whole += separator;
+  whole += piece;
+}
+
+void add_reasoning(TurnWords& words, std::string_view text) {
+  join(words.reasoning, text, "\n");
+}
+
+void add_content(TurnWords& words, std::string_view text) {
+  join(words.content, text, "\n\n");
+}
+
+// All items in a row; what different responses said never runs together.
+struct PlacedItem {
+  const ResponseItem* item;
+  int segment;
+  const std::vector<TokenId>* turn = nullptr;  // of its segment, if that is known
+};
+
+class Conversing {
+ public:
+  explicit Conversing(chat::Conversation& conversation) : out_(conversation.messages) {}
+
+  void place(const std::vector<ResponseItem>& items, const std::vector<TokenId>* turn) {
+    for (const ResponseItem& item : items) items_.push_back({&item, segments_, turn});
+    ++segments_;
+  }
+
+  Result<void> run() {
+    used_.assign(items_.size(), false);
+    for (size_t i = 0; i < items_.size();) {
+      if (items_[i].item->is_models()) {
+        i = add_turn(i);
+        continue;
+      }
+      if (items_[i].item->kind == Kind::kResult) {
+        TRY(add_result(i));
+      } else {
+        add_message(*items_[i].item);
+      }
+      ++i;
+    }
+    return {};
+  }
+
+  const TurnWords& words(int turn) const { return turns_[static_cast<size_t>(turn)].words; }
+  const std::vector<TokenId>* tokens(int turn) const {
+    return turns_[static_cast<size_t>(turn)].tokens;
+  }
+
+ private:
+  struct Turn {
+    TurnWords words;
+    const std::vector<TokenId>* tokens;
+  };
+
+  // System and developer messages stand in front of everything already.
+  void add_message(const ResponseItem& item) {
+    if (item.role == api::ChatRole::kUser) {
+      out_.push_back(chat::text_message(chat::Role::kUser, item.text));
+    }
+  }
+
+  Result<void> add_result(size_t index) {
+    if (used_[index]) return {};
+    used_[index] = true;
+    const ResponseItem& item = *items_[index].item;
+    const auto call = calls_.find(item.call_id);
+    if (call == calls_.end()) {
+      const std::string field = item.path + ".call_id";
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("'{}' names no function call before it", field), field};
+    }
+    api::ChatMessage result{.role = api::ChatRole::kTool};
+    result.name = call->second;
+    result.content = item.text;
+    out_.push_back(result_message(result));
+    return {};
+  }
+
+  // What the model did between two items of others. It stops after a call, so what has several is
+  // no turn as it was sampled: then each result is moved behind its own call.
+  size_t add_turn(size_t first) {
+    size_t end = first;
+    size_t calls = 0;
+    const int segment = items_[first].segment;
+    while (end < items_.size() && items_[end].item->is_models() && items_[end].segment == segment) {
+      if (items_[end].item->kind == Kind::kCall) ++calls;
+      ++end;
+    }
+    const int turn = calls < 2 ? static_cast<int>(turns_.size()) : -1;
+    if (turn >= 0) turns_.push_back({{}, items_[first].turn});
+    size_t calls_to_come = calls;
+    for (size_t i = first; i < end; ++i) {
+      const ResponseItem& item = *items_[i].item;
+      if (item.kind == Kind::kCall) {
+        --calls_to_come;
+        calls_[item.call_id] = item.name;
+      }
+      add_own(item, calls_to_come > 0, turn);
+      if (turn < 0 && item.kind == Kind::kCall) add_results_of(item.call_id, end);
+    }
+    return end;
+  }
+
+  void add_own(const ResponseItem& item, bool call_follows, int turn) {
+    chat::Message message;
+    switch (item.kind) {
+      case Kind::kReasoning:
+        if (item.text.empty()) return;
+        message = chat::channel_message(chat::kAnalysis, item.text);
+        break;
+      case Kind::kCall:
+        message = call_message({.id = item.call_id, .name = item.name, .arguments = item.text});
+        break;
+      default: {
+        const bool commentary = item.phase == ResponseItem::Phase::kCommentary ||
+                                (item.phase == ResponseItem::Phase::kUnknown && call_follows);
+        if (commentary && item.text.empty()) return;
+        message = chat::channel_message(commentary ? chat::kCommentary : chat::kFinal, item.text);
+      }
+    }
+    message.turn = turn;
+    out_.push_back(std::move(message));
+    if (turn >= 0) note_words(item, turns_[static_cast<size_t>(turn)].words);
+  }
+
+  static void note_words(const ResponseItem& item, TurnWords& words) {
+    if (item.kind == Kind::kReasoning) add_reasoning(words, item.text);
+    if (item.kind == Kind::kMessage) add_content(words, item.text);
+    if (item.kind == Kind::kCall) words.call.emplace(item.name, item.text);
+  }
+
+  // Among the results that stand right behind the turn.
+  void add_results_of(const std::string& call_id, size_t from) {
+    for (size_t i = from; i < items_.size() && items_[i].item->kind == Kind::kResult; ++i) {
+      if (used_[i] || items_[i].item->call_id != call_id) continue;
+      const Result<void> added = add_result(i);
+      CHECK(added.ok(), "the call has just been noted");
+    }
+  }
+
+  std::vector<chat::Message>& out_;
+  std::vector<PlacedItem> items_;
+  int segments_ = 0;
+  std::vector<bool> used_;                              // results that have been placed
+  std::unordered_map<std::string, std::string> calls_;  // id -> function
+  std::vector<Turn> turns_;
+};
+
+// Who the model is and what it is told, before anybody speaks.
+chat::Conversation opening_of(const api::ResponseRequest& request, const ResponseSource& source) {
+  api::ChatRequest told;
+  told.tools = request.tools;
+  told.reasoning_effort = request.reasoning_effort;
+  const auto add = [&](const std::string& text) {
+    api::ChatMessage& message = told.messages.emplace_back();
+    message.role = api::ChatRole::kDeveloper;
+    message.content = text;
+  };
+  const auto add_from = [&](const std::vector<ResponseItem>& items) {
+    for (const ResponseItem& item : items) {
+      const bool instructs =
+          item.kind == Kind::kMessage &&
+          (item.role == api::ChatRole::kSystem || item.role == api::ChatRole::kDeveloper);
+      if (instructs) add(item.text);
+    }
+  };
+  add(request.instructions);
+  for (const PastResponse& past : source.history) add_from(past.input);
+  add_from(request.items);
+  return conversation_of(told, source.current_date);
+}
+
+}  // namespace
+
+SampledTurns::Words TurnWords::view() const {
+  SampledTurns::Words view{.content = content, .reasoning = reasoning, .call = {}};
+  if (call) view.call.emplace(call->first, call->second);
+  return view;
+}
+
+TurnWords words_of(const std::vector<api::OutputItem>& items) {
+  TurnWords words;
+  for (const api::OutputItem& item : items) {
+    switch (item.kind) {
+      case api::OutputItem::Kind::kReasoning:
+        add_reasoning(words, item.text);
+        break;
+      case api::OutputItem::Kind::kMessage:
+        add_content(words, item.text);
+        break;
+      case api::OutputItem::Kind::kCall:
+        words.call.emplace(item.name, item.text);
+        break;
+    }
+  }
+  return words;
+}
+
+Result<ChatPrompt> response_prompt(const api::ResponseRequest& request,
+                                   const ResponseSource& source, const ServedModel& model,
+                                   SampledTurns& turns) {
+  chat::Conversation conversation = opening_of(request, source);
+  Conversing conversing(conversation);
+  for (const PastResponse& past : source.history) {
+    conversing.place(past.input, nullptr);
+    conversing.place(past.output, past.turn.empty() ? nullptr : &past.turn);
+  }
+  conversing.place(request.items, nullptr);
+  TRY(conversing.run());
+  chat::drop_past_analysis(conversation);
+  return prompt_of(conversation, model, turns.history(source.salt),
+                   [&](int turn, const SequenceName& history) {
+                     const std::vector<TokenId>* known = conversing.tokens(turn);
+                     return known != nullptr ? std::optional(*known)
+                                             : turns.find(history, conversing.words(turn).view());
+                   });
+}
+
+}  // namespace pelton::server

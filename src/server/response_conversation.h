@@ -1,0 +1,47 @@
+// What a request to /v1/responses means: its items, behind those of the responses before it, as a
+// Harmony conversation and as the tokens of a prompt. Pure but for the sampled turns it looks up.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/response_object.h"
+#include "api/response_request.h"
+#include "base/result.h"
+#include "server/chat_prompt.h"
+#include "server/sampled_turns.h"
+#include "server/served_model.h"
+
+namespace pelton::server {
+
+// A response that was given before, the oldest first in a history.
+struct PastResponse {
+  std::vector<api::ResponseItem> input;
+  std::vector<api::ResponseItem> output;
+  std::vector<TokenId> turn;  // the output as it was sampled; empty: it is rendered anew
+};
+
+// The words of a turn: one reasoning, one content and one call, as SampledTurns knows it. Reasoning
+// items are joined by a line break, messages by a blank line.
+struct TurnWords {
+  std::string content;
+  std::string reasoning;
+  std::optional<std::pair<std::string, std::string>> call;
+
+  SampledTurns::Words view() const;
+};
+TurnWords words_of(const std::vector<api::OutputItem>& items);
+
+struct ResponseSource {
+  const std::vector<PastResponse>& history;
+  const std::string& current_date;
+  std::string_view salt;  // of the sampled turns
+};
+
+// Errors: kInvalidArgument for a result whose call is nowhere before it.
+Result<ChatPrompt> response_prompt(const api::ResponseRequest& request,
+                                   const ResponseSource& source, const ServedModel& model,
+                                   SampledTurns& turns);
+
+}  // namespace pelton::server

@@ -1,0 +1,104 @@
+// The output of one response while it is sampled: tokens -> items (reasoning, messages, calls) and,
+// if it is streamed, the events that tell of each change. One translator for both, so a streamed
+// and a whole response are equal. Total, as the parser under it. Owned by a ResponseAnswer, on its
+// net thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/response_events.h"
+#include "api/response_object.h"
+#include "chat/harmony_parser.h"
+#include "chat/reply.h"
+#include "engine/token_stream.h"
+#include "server/served_model.h"
+#include "server/stop_filter.h"
+
+namespace pelton::server {
+
+class ResponseOutput {
+ public:
+  struct Options {
+    std::vector<std::string> stop;  // looked for in messages
+    StopFilter::StopText stop_text = StopFilter::StopText::kCut;
+    bool logprobs = false;
+    uint64_t id_seed = 0;
+    // Of the events; none: nothing is told on the way.
+    std::optional<api::ResponseEvents::Framing> framing;
+  };
+
+  ResponseOutput(const ServedModel& model, Options options);
+  ResponseOutput(const ResponseOutput&) = delete;
+  ResponseOutput& operator=(const ResponseOutput&) = delete;
+
+  // What stands in the prompt after "<|start|>assistant": the beginning of a call. Once, first.
+  void open(const std::vector<TokenId>& opening);
+  void push(const engine::SampledToken& token);
+  void finish(chat::StopCause cause);
+
+  // A stop string ended it.
+  bool stopped() const { return stopped_; }
+
+  const std::vector<api::OutputItem>& items() const { return items_; }
+  int64_t reasoning_tokens() const { return reasoning_tokens_; }
+
+  // After finish(): whether the items say all that was sampled, each closed as it should be.
+  bool well_formed() const;
+
+  // Appends the events since the last call. Text that came since then is one event.
+  void take_events(std::string& out);
+  // The events' numbers go on here.
+  api::ResponseEvents& events() { return events_; }
+
+ private:
+  using Kind = api::OutputItem::Kind;
+
+  struct HeldLogprob {
+    size_t text_offset;  // where its token's text begins in the item
+    api::TokenLogprobs logprobs;
+  };
+
+  void apply_events();
+  void begin(const chat::MessageHeader& header);
+  void begin_item(api::OutputItem item);
+  void add_text(std::string_view text);
+  void show(std::string_view text);
+  void end(chat::MessageEnd::By by);
+  void close_item(api::OutputItem::Status status);
+  void release_logprobs(size_t text_end);
+  void tell_text();
+  std::string new_id(std::string_view prefix);
+  bool tells() const { return options_.framing.has_value(); }
+
+  const ServedModel& model_;
+  const Options options_;
+  chat::HarmonyParser parser_;
+  std::vector<chat::HarmonyEvent> parsed_;  // reused
+
+  std::vector<api::OutputItem> items_;
+  bool item_open_ = false;       // the last one
+  bool reasoning_due_ = false;   // a message of reasoning, no text in it yet
+  bool held_back_open_ = false;  // a message in another's name
+  std::string held_back_;
+  std::optional<StopFilter> stop_filter_;  // of the open message
+  bool stopped_ = false;
+  int unclosed_calls_ = 0;
+  bool cut_off_ = false;  // the end is one of length
+
+  size_t message_sampled_ = 0;  // bytes of the open message, stop strings included
+  std::vector<HeldLogprob> held_logprobs_;
+  size_t told_text_ = 0;  // of the open item, bytes
+  size_t told_logprobs_ = 0;
+  int64_t reasoning_tokens_ = 0;
+  uint64_t ids_ = 0;
+
+  api::ResponseEvents events_;
+  std::string pending_;  // events not taken yet
+  std::string scratch_;  // reused
+};
+
+}  // namespace pelton::server
