@@ -11,6 +11,7 @@ cli::Verb chat_verb();
 cli::Verb generate_verb();
 cli::Verb logits_verb();
 cli::Verb tokenize_verb();
+cli::Verb grammar_verb();
 cli::Verb inspect_verb();
 cli::Verb pack_verb();
 cli::Verb plan_verb();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <deque>
 
+#include "grammar/token_trie.h"
+
 namespace pelton::grammar {
 namespace {
 
@@ -22,8 +24,9 @@ uint64_t content_of(const ByteDfa::ByteClasses& classes, const DfaTable& table,
   return hash | 1;
 }
 
-// Whether every way to spell one character leads on from `state`.
-bool takes_any_char(const StringDfa& dfa, DfaState state) {
+// Whether every way to spell one character above ASCII leads from `state` to where `end` says.
+template <typename End>
+bool takes_wide(const StringDfa& dfa, DfaState state, const End& end) {
   const auto all = [&](DfaState from, int low, int high, const auto& then) {
     for (int byte = low; byte <= high; ++byte) {
       const DfaState to = dfa.next(from, static_cast<uint8_t>(byte));
@@ -31,17 +34,35 @@ bool takes_any_char(const StringDfa& dfa, DfaState state) {
     }
     return true;
   };
-  const auto end = [](DfaState) { return true; };
   const auto one = [&](DfaState s) { return all(s, 0x80, 0xBF, end); };
   const auto two = [&](DfaState s) { return all(s, 0x80, 0xBF, one); };
+  const auto three = [&](DfaState s) { return all(s, 0x80, 0xBF, two); };
   const auto after = [&](int lead, int low, int high, const auto& then) {
     const DfaState to = dfa.next(state, static_cast<uint8_t>(lead));
     return to != kDeadState && all(to, low, high, then);
   };
-  return all(state, 0x00, 0x7F, end) && all(state, 0xC2, 0xDF, one) &&
-         after(0xE0, 0xA0, 0xBF, one) && all(state, 0xE1, 0xEC, two) &&
-         after(0xED, 0x80, 0x9F, one) && all(state, 0xEE, 0xEF, two) &&
-         after(0xF0, 0x90, 0xBF, two) && after(0xF4, 0x80, 0x8F, two);
+  return all(state, 0xC2, 0xDF, one) && after(0xE0, 0xA0, 0xBF, one) &&
+         all(state, 0xE1, 0xEC, two) && after(0xED, 0x80, 0x9F, one) &&
+         all(state, 0xEE, 0xEF, two) && after(0xF0, 0x90, 0xBF, two) &&
+         all(state, 0xF1, 0xF3, three) && after(0xF4, 0x80, 0x8F, two);
+}
+
+bool takes_any_char(const StringDfa& dfa, DfaState state) {
+  for (int byte = 0; byte < 0x80; ++byte) {
+    if (dfa.next(state, static_cast<uint8_t>(byte)) == kDeadState) return false;
+  }
+  return takes_wide(dfa, state, [](DfaState) { return true; });
+}
+
+uint8_t loops_of(const StringDfa& dfa, DfaState state) {
+  uint8_t loops = 0x7f;
+  for (int byte = 0x20; byte < 0x80; ++byte) {
+    if (dfa.next(state, static_cast<uint8_t>(byte)) != state) {
+      loops &= static_cast<uint8_t>(~kind_of_ascii(static_cast<uint8_t>(byte)));
+    }
+  }
+  if (takes_wide(dfa, state, [&](DfaState to) { return to == state; })) loops |= kWideKind;
+  return loops;
 }
 
 }  // namespace
@@ -111,6 +132,8 @@ void StringDfa::measure() {
     if (chars_to_end[state] < kFar)
       chars_to_end_max = std::max(chars_to_end_max, chars_to_end[state]);
   }
+  loops.assign(states, 0);
+  for (DfaState state = 1; state < states; ++state) loops[state] = loops_of(*this, state);
   any_char.assign(states, 0);
   for (DfaState state = 1; state < states; ++state) any_char[state] = takes_any_char(*this, state);
 }

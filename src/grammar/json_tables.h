@@ -35,6 +35,8 @@ struct StringDfa {
   uint32_t chars_to_end_max = 0;
   // By state: every character may come next, so any \u escape may begin.
   std::vector<uint8_t> any_char;
+  // By state: the kinds of characters (token_trie.h) that all lead back to it.
+  std::vector<uint8_t> loops;
   // The same for equal automata, different for others (but for a hash's collisions).
   uint64_t content = 0;
 

@@ -231,6 +231,17 @@ void MaskFiller::walk_text(Build& build, const StringSpec& spec, const Frame& fr
       continue;
     }
     place.state = next;
+    const TokenTrie::Below& below = trie_.below(i);
+    // (A loop is taken back to itself by this byte already, unless a character is in the middle.)
+    const Place& before = places[node.depth - 1u];
+    if (below.kinds != 0 && (below.kinds & ~text.loops[before.state]) == 0 &&
+        (!bounded ||
+         before.count + below.chars_max + text.chars_to_end[before.state] <= spec.chars_max)) {
+      build.add(trie.tokens_below(i));
+      build.chars_max = std::max<uint64_t>(build.chars_max, before.count + below.chars_max);
+      i = node.subtree_end;
+      continue;
+    }
     places[node.depth] = place;
     const std::span<const TokenId> tokens = trie.tokens_of(i);
     if (!tokens.empty()) {

@@ -11,7 +11,59 @@ namespace {
 
 constexpr size_t kSharedMaskBytes = 64 << 20;
 
+// How UTF-8 goes on: the least and greatest next byte, and how many after that one.
+struct Utf8Place {
+  uint8_t low = 0;
+  uint8_t high = 0;
+  uint8_t left = 0;  // bytes of the character that are still missing
+  bool valid = true;
+};
+
+Utf8Place after_byte(const Utf8Place& place, uint8_t byte) {
+  if (!place.valid) return place;
+  if (place.left > 0) {
+    if (byte < place.low || byte > place.high) return {.valid = false};
+    return {.low = 0x80, .high = 0xBF, .left = static_cast<uint8_t>(place.left - 1)};
+  }
+  if (byte < 0x80) return {};
+  if (byte >= 0xC2 && byte <= 0xDF) return {.low = 0x80, .high = 0xBF, .left = 1};
+  if (byte >= 0xE0 && byte <= 0xEF) {
+    const uint8_t low = byte == 0xE0 ? 0xA0 : 0x80;
+    const uint8_t high = byte == 0xED ? 0x9F : 0xBF;
+    return {.low = low, .high = high, .left = 2};
+  }
+  if (byte >= 0xF0 && byte <= 0xF4) {
+    const uint8_t low = byte == 0xF0 ? 0x90 : 0x80;
+    const uint8_t high = byte == 0xF4 ? 0x8F : 0xBF;
+    return {.low = low, .high = high, .left = 3};
+  }
+  return {.valid = false};
+}
+
 }  // namespace
+
+uint8_t kind_of_ascii(uint8_t byte) {
+  if (byte >= 'a' && byte <= 'z') return kLowerKind;
+  if (byte >= 'A' && byte <= 'Z') return kUpperKind;
+  if (byte >= '0' && byte <= '9') return kDigitKind;
+  switch (byte) {
+    case '-':
+    case '_':
+      return kDashKind;
+    case '.':
+    case '/':
+    case ':':
+    case '@':
+      return kPathKind;
+    case ' ':
+      return kSpaceKind;
+    case '"':
+    case '\\':
+      return 0;
+    default:
+      return byte > 0x20 && byte < 0x80 ? kOtherKind : 0;
+  }
+}
 
 TokenTrie::TokenTrie(std::span<const std::string_view> texts)
     : texts_(texts.size()), shared_masks_(std::make_unique<MaskCache>(kSharedMaskBytes)) {
@@ -36,8 +88,41 @@ TokenTrie::TokenTrie(std::span<const std::string_view> texts)
     if (texts[i].size() == 1) single[static_cast<uint8_t>(texts[i][0])] = true;
   }
   all_ = ByteTrie(std::move(all));
+  find_kinds();
   quoted_ = ByteTrie(std::move(quoted));
   has_every_byte_ = std::all_of(single.begin(), single.end(), [](bool there) { return there; });
+}
+
+// Down for where characters begin, up again for what is below.
+void TokenTrie::find_kinds() {
+  const ByteTrie::Node* nodes = all_.nodes();
+  const uint32_t count = all_.node_count();
+  below_.resize(count);
+  std::vector<Utf8Place> path(all_.depth_max() + 1);
+  std::vector<uint8_t> own(count, 0);
+  std::vector<uint8_t> begins(count, 0);
+  for (uint32_t i = 1; i < count; ++i) {
+    const Utf8Place& before = path[nodes[i].depth - 1u];
+    begins[i] = before.valid && before.left == 0 ? 1 : 0;
+    path[nodes[i].depth] = after_byte(before, nodes[i].byte);
+    if (!path[nodes[i].depth].valid) continue;
+    own[i] = nodes[i].byte >= 0x80 ? uint8_t{kWideKind} : kind_of_ascii(nodes[i].byte);
+  }
+  for (uint32_t i = count; i-- > 1;) {
+    uint8_t kinds = own[i];
+    uint16_t most = 0;
+    for (uint32_t child = i + 1; child < nodes[i].subtree_end; child = nodes[child].subtree_end) {
+      if (below_[child].kinds == 0) kinds = 0;
+      if (kinds != 0) kinds |= below_[child].kinds;
+      most = std::max(most, below_[child].chars_max);
+    }
+    const bool counts = (nodes[i].byte & 0xC0) != 0x80;
+    below_[i] = {.kinds = kinds, .chars_max = static_cast<uint16_t>(most + (counts ? 1 : 0))};
+  }
+  // Within a character nothing can be said at once, but what stands above may.
+  for (uint32_t i = 1; i < count; ++i) {
+    if (begins[i] == 0) below_[i].kinds = 0;
+  }
 }
 
 TokenTrie::~TokenTrie() = default;

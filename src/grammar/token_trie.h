@@ -19,6 +19,22 @@ namespace pelton::grammar {
 
 class MaskCache;
 
+// Kinds of characters: where an automaton stays where it is on all of a kind, whole subtrees of
+// tokens are decided at once. Not among them, for JSON's strings are not plain text there: control
+// characters, the quotation mark and the backslash.
+enum CharKinds : uint8_t {
+  kLowerKind = 1,
+  kUpperKind = 2,
+  kDigitKind = 4,
+  kDashKind = 8,    // - and _
+  kPathKind = 16,   // . / : @
+  kSpaceKind = 32,  // ' '
+  kOtherKind = 64,  // what else ASCII prints
+  kWideKind = 128,  // all of Unicode above ASCII
+};
+// The kind of an ASCII byte, or 0.
+uint8_t kind_of_ascii(uint8_t byte);
+
 class TokenTrie {
  public:
   // The tokens of `texts`, whose ids are their places; an empty text is no token. Tokens have at
@@ -28,6 +44,13 @@ class TokenTrie {
   static std::shared_ptr<const TokenTrie> of(const tokenizer::Tokenizer& tokenizer);
 
   const ByteTrie& all() const { return all_; }
+  // By node of all(): what its byte and all below it consist of, if that is plain characters, the
+  // first of which begins there; and the most characters from there to a token's end.
+  struct Below {
+    uint8_t kinds = 0;  // 0: other than plain characters
+    uint16_t chars_max = 0;
+  };
+  const Below& below(uint32_t node) const { return below_[node]; }
   // Those with a quotation mark in them, which may end a JSON string.
   const ByteTrie& quoted() const { return quoted_; }
   std::span<const uint64_t> quoted_mask() const { return quoted_mask_; }
@@ -50,9 +73,12 @@ class TokenTrie {
     uint32_t length = 0;
   };
 
+  void find_kinds();
+
   std::vector<char> pool_;
   std::vector<Text> texts_;
   ByteTrie all_;
+  std::vector<Below> below_;
   ByteTrie quoted_;
   std::vector<uint64_t> quoted_mask_;
   bool has_every_byte_ = false;
