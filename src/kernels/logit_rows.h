@@ -46,15 +46,22 @@ class LogitRows {
   virtual Scan scan(std::span<float> logits, std::span<const uint64_t> allowed,
                     float* block_highest) const = 0;
 
-  // The weight of the row and of each block. block_mass: (logit_blocks).
-  virtual Mass weigh(std::span<const float> logits, LogitScale scale, Mass* block_mass) const = 0;
+  // The weight of all logits of at least `floor`, and of those in each block.
+  // block_mass: (logit_blocks).
+  virtual Mass weigh(std::span<const float> logits, LogitScale scale, float floor,
+                     Mass* block_mass) const = 0;
 
   // The weight of each. masses: (logits), room for whole blocks.
   virtual void weigh_each(std::span<const float> logits, LogitScale scale, Mass* masses) const = 0;
 
-  // All logits of at least `floor`, which is finite, in order of id. block_highest: as scan wrote
-  // it. values, ids: room for whole blocks. Returns how many.
-  virtual size_t collect(std::span<const float> logits, const float* block_highest, float floor,
+  // All logits in [range.floor, range.ceiling), which are no -infinity, in order of id.
+  // block_highest: as scan wrote it, or null. values, ids: room for whole blocks; values may be
+  // the logits themselves. Returns how many.
+  struct Range {
+    float floor;
+    float ceiling;
+  };
+  virtual size_t collect(std::span<const float> logits, const float* block_highest, Range range,
                          float* values, TokenId* ids) const = 0;
 };
 

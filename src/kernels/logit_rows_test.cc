@@ -32,6 +32,7 @@ struct Case {
   std::vector<uint64_t> allowed;
   LogitScale scale;
   float floor;
+  float ceiling;
 };
 
 Case random_case(std::mt19937_64& random) {
@@ -51,6 +52,7 @@ Case random_case(std::mt19937_64& random) {
   a_case.scale = {.highest = *std::max_element(a_case.logits.begin(), a_case.logits.end()),
                   .sharpness = 1.442695f * std::exp2(static_cast<float>(random() % 9) - 4.0f)};
   a_case.floor = bell(random);
+  a_case.ceiling = random() % 2 == 0 ? kInfinity : a_case.floor + std::abs(bell(random));
   return a_case;
 }
 
@@ -60,6 +62,7 @@ struct Outcome {
   bool broken;
   std::vector<float> block_highest;
   Mass total;
+  Mass above_floor;
   std::vector<Mass> block_mass;
   std::vector<Mass> masses;
   std::vector<float> values;
@@ -78,16 +81,19 @@ Outcome outcome(const LogitRows& form, const Case& a_case) {
   out.highest = scan.highest;
   out.broken = scan.broken;
   out.block_mass.resize(blocks);
-  out.total = form.weigh(logits, a_case.scale, out.block_mass.data());
+  out.above_floor = form.weigh(logits, a_case.scale, a_case.floor, out.block_mass.data());
+  out.total = form.weigh(logits, a_case.scale, -kInfinity, out.block_mass.data());
   out.masses.resize(room);
   form.weigh_each(logits, a_case.scale, out.masses.data());
   out.masses.resize(logits.size());
   out.values.resize(room);
   out.ids.resize(room);
-  const size_t found = form.collect(logits, out.block_highest.data(), a_case.floor,
-                                    out.values.data(), out.ids.data());
+  const LogitRows::Range range{a_case.floor, a_case.ceiling};
+  const size_t found =
+      form.collect(logits, out.block_highest.data(), range, out.values.data(), out.ids.data());
   out.values.resize(found);
   out.ids.resize(found);
+  EXPECT_EQ(form.collect(logits, nullptr, range, out.values.data(), out.ids.data()), found);
   for (const float logit : logits) out.row.push_back(std::bit_cast<uint32_t>(logit));
   return out;
 }
@@ -104,6 +110,15 @@ TEST(LogitRows, AllFormsGiveTheSameBits) {
     Mass sum = 0;
     for (const Mass mass : expected.masses) sum += mass;
     ASSERT_EQ(sum, expected.total);
+    Mass above_floor = 0;
+    std::vector<TokenId> inside;
+    for (size_t i = 0; i < expected.row.size(); ++i) {
+      const auto logit = std::bit_cast<float>(expected.row[i]);
+      if (logit >= a_case.floor) above_floor += expected.masses[i];
+      if (logit >= a_case.floor && logit < a_case.ceiling) inside.push_back(static_cast<int>(i));
+    }
+    ASSERT_EQ(above_floor, expected.above_floor);
+    ASSERT_EQ(inside, expected.ids);
     for (const auto& form : forms) {
       ASSERT_TRUE(outcome(*form, a_case) == expected) << form->name() << " round " << round;
     }

@@ -9,9 +9,12 @@
 namespace pelton::sampling {
 namespace {
 
+using kernels::LogitRows;
+using kernels::LogitScale;
 using kernels::Mass;
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Rises with the logit; equal where the logits are (the sum turns -0 into 0).
 uint32_t rank_key(float logit) {
@@ -37,11 +40,10 @@ int64_t Candidates::bytes() const {
                               masses_.capacity() * sizeof(Mass));
 }
 
-void Candidates::collect(const kernels::LogitRows& rows, std::span<const float> logits,
-                         std::span<const float> block_highest, float floor) {
+void Candidates::collect(const LogitRows& rows, const Row& row, float floor) {
   last_ = {};
-  size_ = rows.collect(logits, block_highest.data(), std::max(floor, kLowest), logits_.data(),
-                       tokens_.data());
+  size_ = rows.collect(row.logits, row.block_highest.data(), {std::max(floor, kLowest), kInfinity},
+                       logits_.data(), tokens_.data());
 }
 
 // Each block of logits whose highest reaches the floor has at least one logit that does.
@@ -54,7 +56,7 @@ float Candidates::floor_of_best(std::span<const float> block_highest, size_t cou
   return *wanted;
 }
 
-Mass Candidates::weigh(const kernels::LogitRows& rows, kernels::LogitScale scale) {
+Mass Candidates::weigh(const LogitRows& rows, LogitScale scale) {
   rows.weigh_each({logits_.data(), size_}, scale, masses_.data());
   Mass total = 0;
   for (size_t i = 0; i < size_; ++i) total += masses_[i];

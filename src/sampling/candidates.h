@@ -14,6 +14,19 @@
 
 namespace pelton::sampling {
 
+// A row, and the highest logit of each of its blocks.
+struct Row {
+  std::span<const float> logits;
+  std::span<const float> block_highest;
+};
+
+// The best tokens of a row by rank: all above `logit`, and the first `equals` of those equal to it.
+// By default, all.
+struct Front {
+  float logit = -std::numeric_limits<float>::infinity();
+  size_t equals = std::numeric_limits<size_t>::max();
+};
+
 class Candidates {
  public:
   // Room for all of a row's tokens.
@@ -21,9 +34,8 @@ class Candidates {
   void reserve(int vocab);
   int64_t bytes() const;
 
-  // Becomes the tokens whose logits are at least `floor`.
-  void collect(const kernels::LogitRows& rows, std::span<const float> logits,
-               std::span<const float> block_highest, float floor);
+  // Becomes the tokens of `row` whose logits are at least `floor`.
+  void collect(const kernels::LogitRows& rows, const Row& row, float floor);
 
   // A floor that `count` of the row's logits reach, if there are as many finite ones.
   float floor_of_best(std::span<const float> block_highest, size_t count);
@@ -42,6 +54,14 @@ class Candidates {
   kernels::Mass kept_mass() const;
   // The first kept token, by id, with which the sum of masses exceeds `target` (< kept_mass()).
   TokenId token_at(kernels::Mass target) const;
+
+  // The shortest front, by rank, of at least `mass`, where there are very many candidates: found in
+  // vectors. They hold such a front, they are those of `row` from `floor` up, and they are spent.
+  Front spend_on_front(const kernels::LogitRows& rows, const Row& row, float floor,
+                       kernels::LogitScale scale, kernels::Mass mass);
+  // The tokens of `row` whose logits equal `logit`, by id. The candidates are spent.
+  std::span<const TokenId> spend_on_equals(const kernels::LogitRows& rows, const Row& row,
+                                           float logit);
 
   size_t size() const { return size_; }
   float logit(size_t i) const { return logits_[i]; }
@@ -73,6 +93,16 @@ class Candidates {
         (logits_[i] > last.logit) | ((logits_[i] == last.logit) & (tokens_[i] <= last.token));
     return uint64_t{0} - static_cast<uint64_t>(ranked);
   }
+
+  // Of the candidates' logits, two between which a front of `mass` probably ends.
+  struct Pivots {
+    float low;
+    float high;
+  };
+  Pivots pivots(const kernels::LogitRows& rows, kernels::LogitScale scale, kernels::Mass total,
+                kernels::Mass mass) const;
+  Front front_by_sorting(const kernels::LogitRows& rows, kernels::LogitScale scale,
+                         kernels::Mass mass);
 
   // The last of the shortest front whose measures (each candidate's by its position) reach `need`.
   template <typename Measure>

@@ -117,7 +117,7 @@ SampledChoice Sampler::sample(const SampleInput& input) {
   if (reports) {
     scan = rows_->scan(logits, {}, block_highest_.data());
     if (!scan.broken && scan.highest != kNever) {
-      log_total = report_best(logits, scan.highest, params.logprobs, choice);
+      log_total = report_best(row_of(logits), scan.highest, params.logprobs, choice);
     }
     if (changes) raw_.assign(logits.begin(), logits.end());
   }
@@ -125,7 +125,7 @@ SampledChoice Sampler::sample(const SampleInput& input) {
   if (changes || !reports) scan = rows_->scan(logits, input.allowed, block_highest_.data());
   if (scan.broken || scan.highest == kNever) return {.usable = false};
 
-  choice.token = draw(logits, scan.highest, params,
+  choice.token = draw(row_of(logits), scan.highest, params,
                       base::random_bits(params.seed, static_cast<uint64_t>(input.position)));
   if (reports) {
     const float raw = changes ? raw_[choice.token] : logits[choice.token];
@@ -134,26 +134,26 @@ SampledChoice Sampler::sample(const SampleInput& input) {
   return choice;
 }
 
-TokenId Sampler::draw(std::span<const float> logits, float highest,
-                      const request::SamplingParams& params, uint64_t random) {
-  if (params.temperature <= 0.0f) return first_of(logits, highest);
+TokenId Sampler::draw(const Row& row, float highest, const request::SamplingParams& params,
+                      uint64_t random) {
+  if (params.temperature <= 0.0f) return first_of(row, highest);
   const LogitScale scale = scale_of(highest, params.temperature);
-  const bool best_only = params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size();
-
-  // Collects a few tokens that hold all those which the cuts leave.
-  if (best_only) {
-    collect_best(logits, static_cast<size_t>(params.top_k));
+  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < row.logits.size()) {
+    collect_best(row, static_cast<size_t>(params.top_k));
     const Mass total = candidates_.weigh(*rows_, scale);
     if (params.top_p < 1.0f) candidates_.cut_to_mass(share_of(total, params.top_p));
-  } else if (params.top_p < 1.0f) {
-    collect_mass(logits, scale, params.top_p);
-  } else if (params.min_p > 0.0f) {
-    candidates_.collect(*rows_, logits, block_highest(logits),
-                        floor_of(scale, std::log2(double{params.min_p})));
-    candidates_.weigh(*rows_, scale);
-  } else {
-    return draw_from_all(logits, scale, random);
+    return draw_from_candidates(params, random);
   }
+  if (params.top_p < 1.0f) return draw_from_mass(row, scale, params, random);
+  if (params.min_p > 0.0f) {
+    candidates_.collect(*rows_, row, floor_of(scale, std::log2(double{params.min_p})));
+    candidates_.weigh(*rows_, scale);
+    return draw_from_candidates(params, random);
+  }
+  return draw_from_front(row, scale, Front{}, random);
+}
+
+TokenId Sampler::draw_from_candidates(const request::SamplingParams& params, uint64_t random) {
   if (params.min_p > 0.0f) {
     const double least = std::ceil(double{params.min_p} * static_cast<double>(kernels::kWholeMass));
     candidates_.cut_lighter(std::min(static_cast<Mass>(least), kernels::kWholeMass));
@@ -161,58 +161,91 @@ TokenId Sampler::draw(std::span<const float> logits, float highest,
   return candidates_.token_at(scaled(candidates_.kept_mass(), random));
 }
 
-TokenId Sampler::draw_from_all(std::span<const float> logits, LogitScale scale, uint64_t random) {
-  Mass target = scaled(rows_->weigh(logits, scale, block_mass_.data()), random);
+// What top_p leaves. Nearly always most of the mass is that of a few tokens. So first only those
+// are taken that weigh at least 1/64 of the best; then all that could be needed: the last one that
+// stays and the N or less that do not, each of them no heavier, weigh more than (1 - top_p) of the
+// whole. (A unit goes to rounding; who weighs less than half a unit is never needed.)
+TokenId Sampler::draw_from_mass(const Row& row, LogitScale scale,
+                                const request::SamplingParams& params, uint64_t random) {
+  const Mass total = rows_->weigh(row.logits, scale, kNever, block_mass_.data());
+  const Mass needed = share_of(total, params.top_p);
+  constexpr Mass kFewTotal = 8 * kernels::kWholeMass;  // the best token has an eighth of all
+  if (total <= kFewTotal) {
+    candidates_.collect(*rows_, row, floor_of(scale, -6));
+    if (candidates_.weigh(*rows_, scale) >= needed) {
+      candidates_.cut_to_mass(needed);
+      return draw_from_candidates(params, random);
+    }
+  }
+  const double left = (1.0 - double{params.top_p}) * static_cast<double>(total) - 1.0;
+  const double units = std::max(left / static_cast<double>(row.logits.size()) - 1.0, 0.25);
+  const float floor = floor_of(scale, std::log2(units / static_cast<double>(kernels::kWholeMass)));
+  candidates_.collect(*rows_, row, floor);
+  constexpr size_t kMany = 16 * Candidates::kSortedMax;
+  if (candidates_.size() > kMany && params.min_p <= 0.0f) {
+    return draw_from_front(row, scale,
+                           candidates_.spend_on_front(*rows_, row, floor, scale, needed), random);
+  }
+  candidates_.weigh(*rows_, scale);
+  candidates_.cut_to_mass(needed);
+  return draw_from_candidates(params, random);
+}
+
+// Straight from the row: its blocks' masses, less those of the front's equals that are cut.
+TokenId Sampler::draw_from_front(const Row& row, LogitScale scale, const Front& front,
+                                 uint64_t random) {
+  Mass total = rows_->weigh(row.logits, scale, front.logit, block_mass_.data());
+  Mass masses[kernels::kLogitBlock];
+  TokenId last = std::numeric_limits<TokenId>::max();
+  if (front.logit != kNever) {
+    const std::span<const TokenId> equals = candidates_.spend_on_equals(*rows_, row, front.logit);
+    const size_t kept = std::min(front.equals, equals.size());
+    last = equals[kept - 1];
+    rows_->weigh_each({&front.logit, 1}, scale, masses);
+    for (const TokenId cut : equals.subspan(kept)) {
+      block_mass_[static_cast<size_t>(cut) / kernels::kLogitBlock] -= masses[0];
+    }
+    total -= masses[0] * (equals.size() - kept);
+  }
+
+  Mass target = scaled(total, random);
   size_t block = 0;
   while (target >= block_mass_[block]) target -= block_mass_[block++];
   const size_t begin = block * kernels::kLogitBlock;
-  const size_t count = std::min<size_t>(kernels::kLogitBlock, logits.size() - begin);
-  Mass masses[kernels::kLogitBlock];
-  rows_->weigh_each(logits.subspan(begin, count), scale, masses);
-  size_t at = 0;
-  while (target >= masses[at]) target -= masses[at++];
-  return static_cast<TokenId>(begin + at);
+  const std::span<const float> logits =
+      row.logits.subspan(begin, std::min<size_t>(kernels::kLogitBlock, row.logits.size() - begin));
+  rows_->weigh_each(logits, scale, masses);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const auto token = static_cast<TokenId>(begin + i);
+    const bool kept = logits[i] > front.logit || (logits[i] == front.logit && token <= last);
+    if (!kept) continue;
+    if (target < masses[i]) return token;
+    target -= masses[i];
+  }
+  CHECK(false, "a block has less mass than its logits");
+  return 0;
 }
 
-void Sampler::collect_best(std::span<const float> logits, size_t count) {
-  const std::span<const float> highest = block_highest(logits);
-  candidates_.collect(*rows_, logits, highest, candidates_.floor_of_best(highest, count));
+void Sampler::collect_best(const Row& row, size_t count) {
+  candidates_.collect(*rows_, row, candidates_.floor_of_best(row.block_highest, count));
   candidates_.keep_best(count);
 }
 
-// Nearly always most of the mass is that of a few tokens. So first only those that weigh at least
-// 1/64 of the best; then all that could be needed: if the tokens left out together weigh
-// (1 - top_p) of the whole, or less, the last one that stays weighs at least its share of that.
-void Sampler::collect_mass(std::span<const float> logits, LogitScale scale, float top_p) {
-  const Mass total = rows_->weigh(logits, scale, block_mass_.data());
-  const Mass needed = share_of(total, top_p);
-  const double whole = static_cast<double>(total) / static_cast<double>(kernels::kWholeMass);
-  const double share_left = (1.0 - double{top_p}) * whole / static_cast<double>(logits.size());
-  constexpr double kFewExponent = -6;
-  constexpr double kFewWhole = 8;  // a row whose best token has an eighth of all mass
-  for (const double exponent : {kFewExponent, std::log2(share_left), -1e30}) {
-    if (exponent == kFewExponent && whole > kFewWhole) continue;
-    candidates_.collect(*rows_, logits, block_highest(logits), floor_of(scale, exponent));
-    if (candidates_.weigh(*rows_, scale) >= needed) break;
-  }
-  candidates_.cut_to_mass(needed);
-}
-
-TokenId Sampler::first_of(std::span<const float> logits, float value) const {
+TokenId Sampler::first_of(const Row& row, float value) const {
   size_t block = 0;
-  while (block_highest_[block] != value) ++block;
+  while (row.block_highest[block] != value) ++block;
   size_t at = block * kernels::kLogitBlock;
-  while (logits[at] != value) ++at;
+  while (row.logits[at] != value) ++at;
   return static_cast<TokenId>(at);
 }
 
-double Sampler::report_best(std::span<const float> raw, float highest, int wanted,
-                            SampledChoice& choice) {
-  const Mass total = rows_->weigh(raw, scale_of(highest, 1.0f), block_mass_.data());
+double Sampler::report_best(const Row& raw, float highest, int wanted, SampledChoice& choice) {
+  const Mass total = rows_->weigh(raw.logits, scale_of(highest, 1.0f), kNever, block_mass_.data());
   const double log_total =
       highest + std::log(static_cast<double>(total) / static_cast<double>(kernels::kWholeMass));
   if (wanted == 0) return log_total;
-  const size_t count = std::min({static_cast<size_t>(wanted), raw.size(), Candidates::kSortedMax});
+  const size_t count =
+      std::min({static_cast<size_t>(wanted), raw.logits.size(), Candidates::kSortedMax});
   collect_best(raw, count);
   for (const uint32_t i : candidates_.best(count)) {
     choice.top.emplace_back(candidates_.token(i), logprob(candidates_.logit(i), log_total));

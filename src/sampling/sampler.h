@@ -50,18 +50,21 @@ class Sampler {
   SampledChoice sample(const SampleInput& input);
 
  private:
-  TokenId draw(std::span<const float> logits, float highest, const request::SamplingParams& params,
+  TokenId draw(const Row& row, float highest, const request::SamplingParams& params,
                uint64_t random);
-  TokenId draw_from_all(std::span<const float> logits, kernels::LogitScale scale, uint64_t random);
-  void collect_best(std::span<const float> logits, size_t count);
-  void collect_mass(std::span<const float> logits, kernels::LogitScale scale, float top_p);
-  TokenId first_of(std::span<const float> logits, float value) const;
+  TokenId draw_from_candidates(const request::SamplingParams& params, uint64_t random);
+  TokenId draw_from_mass(const Row& row, kernels::LogitScale scale,
+                         const request::SamplingParams& params, uint64_t random);
+  TokenId draw_from_front(const Row& row, kernels::LogitScale scale, const Front& front,
+                          uint64_t random);
+  void collect_best(const Row& row, size_t count);
+  TokenId first_of(const Row& row, float value) const;
 
   // The row as it came: its n best, and ln of the sum of e^logit.
-  double report_best(std::span<const float> raw, float highest, int wanted, SampledChoice& choice);
+  double report_best(const Row& raw, float highest, int wanted, SampledChoice& choice);
 
-  std::span<const float> block_highest(std::span<const float> logits) const {
-    return {block_highest_.data(), kernels::logit_blocks(logits.size())};
+  Row row_of(std::span<const float> logits) const {
+    return {logits, {block_highest_.data(), kernels::logit_blocks(logits.size())}};
   }
 
   std::unique_ptr<const kernels::LogitRows> rows_;

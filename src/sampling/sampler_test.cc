@@ -233,7 +233,8 @@ struct Oracle {
 };
 
 std::vector<float> random_row(std::mt19937_64& random) {
-  const size_t vocab = random() % 4 == 0 ? 1 + random() % 40 : 1 + random() % 9000;
+  static constexpr uint64_t kVocabMax[] = {40, 9000, 9000, 9000, 9000, 60000};
+  const size_t vocab = 1 + random() % kVocabMax[random() % std::size(kVocabMax)];
   std::vector<float> row(vocab);
   const float width = std::exp2(static_cast<float>(random() % 7) - 3.0f);
   std::normal_distribution<float> bell(static_cast<float>(random() % 30) - 15.0f, width);

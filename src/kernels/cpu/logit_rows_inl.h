@@ -14,13 +14,10 @@ class VectorLogitRows : public LogitRows {
                            : scan_row<true>(logits, allowed, block_highest);
   }
 
-  Mass weigh(std::span<const float> logits, LogitScale scale, Mass* block_mass) const override {
-    Mass total = 0;
-    for_blocks(logits, [&](const float* at, size_t block) {
-      block_mass[block] = weigh_block(at, scale);
-      total += block_mass[block];
-    });
-    return total;
+  Mass weigh(std::span<const float> logits, LogitScale scale, float floor,
+             Mass* block_mass) const override {
+    return floor == kNever ? weigh_row<false>(logits, scale, floor, block_mass)
+                           : weigh_row<true>(logits, scale, floor, block_mass);
   }
 
   void weigh_each(std::span<const float> logits, LogitScale scale, Mass* masses) const override {
@@ -37,19 +34,20 @@ class VectorLogitRows : public LogitRows {
     });
   }
 
-  size_t collect(std::span<const float> logits, const float* block_highest, float floor,
+  size_t collect(std::span<const float> logits, const float* block_highest, Range range,
                  float* values, TokenId* ids) const override {
     size_t found = 0;
     for_blocks(logits, [&](const float* at, size_t block) {
-      if (block_highest[block] < floor) return;
-      const Lanes::Floats low = Lanes::all(floor);
+      if (block_highest != nullptr && block_highest[block] < range.floor) return;
+      const Lanes::Floats floor = Lanes::all(range.floor);
+      const Lanes::Floats ceiling = Lanes::all(range.ceiling);
       const int first = static_cast<int>(block * kLogitBlock);
       for (int i = 0; i < kLogitBlock; i += Lanes::kCount) {
         const Lanes::Floats x = Lanes::load(at + i);
-        const unsigned reached = Lanes::at_least(x, low);
-        if (reached == 0) continue;
-        Lanes::store_chosen(x, first + i, reached, values + found, ids + found);
-        found += static_cast<size_t>(__builtin_popcount(reached));
+        const unsigned inside = Lanes::at_least(x, floor) & ~Lanes::at_least(x, ceiling);
+        if (inside == 0) continue;
+        Lanes::store_chosen(x, first + i, inside, values + found, ids + found);
+        found += static_cast<size_t>(__builtin_popcount(inside));
       }
     });
     return found;
@@ -129,12 +127,27 @@ class VectorLogitRows : public LogitRows {
     Lanes::in_units(Lanes::times_power(power, shifted), low, high);
   }
 
-  static Mass weigh_block(const float* at, LogitScale scale) {
+  template <bool kFloor>
+  static Mass weigh_row(std::span<const float> logits, LogitScale scale, float floor,
+                        Mass* block_mass) {
+    Mass total = 0;
+    for_blocks(logits, [&](const float* at, size_t block) {
+      block_mass[block] = weigh_block<kFloor>(at, scale, floor);
+      total += block_mass[block];
+    });
+    return total;
+  }
+
+  template <bool kFloor>
+  static Mass weigh_block(const float* at, LogitScale scale, float floor) {
     Lanes::Units sums[2] = {Lanes::units(0), Lanes::units(0)};
     for (int i = 0; i < kLogitBlock; i += Lanes::kCount) {
       Lanes::Units low;
       Lanes::Units high;
-      weights(Lanes::load(at + i), scale, low, high);
+      Lanes::Floats x = Lanes::load(at + i);
+      if constexpr (kFloor)
+        x = Lanes::keep(x, Lanes::at_least(x, Lanes::all(floor)), Lanes::all(kNever));
+      weights(x, scale, low, high);
       sums[0] = Lanes::add(sums[0], low);
       sums[1] = Lanes::add(sums[1], high);
     }

@@ -44,11 +44,12 @@ class ReferenceLogitRows : public LogitRows {
     return result;
   }
 
-  Mass weigh(std::span<const float> logits, LogitScale scale, Mass* block_mass) const override {
+  Mass weigh(std::span<const float> logits, LogitScale scale, float floor,
+             Mass* block_mass) const override {
     std::fill_n(block_mass, logit_blocks(logits.size()), Mass{0});
     Mass total = 0;
     for (size_t i = 0; i < logits.size(); ++i) {
-      const Mass mass = weight(logits[i], scale);
+      const Mass mass = logits[i] >= floor ? weight(logits[i], scale) : 0;
       block_mass[i / kLogitBlock] += mass;
       total += mass;
     }
@@ -59,11 +60,12 @@ class ReferenceLogitRows : public LogitRows {
     for (size_t i = 0; i < logits.size(); ++i) masses[i] = weight(logits[i], scale);
   }
 
-  size_t collect(std::span<const float> logits, const float* block_highest, float floor,
+  size_t collect(std::span<const float> logits, const float* block_highest, Range range,
                  float* values, TokenId* ids) const override {
     size_t found = 0;
     for (size_t i = 0; i < logits.size(); ++i) {
-      if (block_highest[i / kLogitBlock] < floor || logits[i] < floor) continue;
+      if (block_highest != nullptr && block_highest[i / kLogitBlock] < range.floor) continue;
+      if (!(logits[i] >= range.floor && logits[i] < range.ceiling)) continue;
       values[found] = logits[i];
       ids[found++] = static_cast<TokenId>(i);
     }

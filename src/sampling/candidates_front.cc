@@ -1,0 +1,106 @@
+// Candidates::spend_on_front: a front's end among very many candidates, by narrowing the range of
+// logits in which it lies, pass after pass over those still in doubt.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "base/check.h"
+#include "sampling/candidates.h"
+
+namespace pelton::sampling {
+namespace {
+
+using kernels::LogitRows;
+using kernels::LogitScale;
+using kernels::Mass;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNever = -kInfinity;
+
+float next_above(float logit) {
+  return std::nextafter(logit, kInfinity);
+}
+
+}  // namespace
+
+Front Candidates::spend_on_front(const LogitRows& rows, const Row& row, float floor,
+                                 LogitScale scale, Mass mass) {
+  LogitRows::Range range{floor, kInfinity};  // holds the front's end; what is above belongs to it
+  const auto narrow = [&](LogitRows::Range to) {
+    range = to;
+    size_ = rows.collect({logits_.data(), size_}, nullptr, range, logits_.data(), tokens_.data());
+    return rows.weigh({logits_.data(), size_}, scale, kNever, masses_.data());
+  };
+  Mass total = rows.weigh({logits_.data(), size_}, scale, kNever, masses_.data());
+  while (size_ > kSortedMax) {
+    if (next_above(range.floor) >= range.ceiling) {  // all are equal
+      const Mass each = total / size_;
+      return {.logit = range.floor, .equals = static_cast<size_t>((mass + each - 1) / each)};
+    }
+    const Pivots pivot = pivots(rows, scale, total, mass);
+    const Mass above = rows.weigh({logits_.data(), size_}, scale, pivot.high, masses_.data());
+    if (above >= mass) {
+      total = narrow({pivot.high, range.ceiling});
+      continue;
+    }
+    const float bottom = range.floor;
+    const Mass between = narrow({pivot.low, pivot.high});
+    mass -= above;
+    total = between;
+    if (between >= mass) continue;
+    mass -= between;
+    range = {bottom, pivot.low};
+    size_ =
+        rows.collect(row.logits, row.block_highest.data(), range, logits_.data(), tokens_.data());
+    total = rows.weigh({logits_.data(), size_}, scale, kNever, masses_.data());
+  }
+  return front_by_sorting(rows, scale, mass);
+}
+
+// From a sample, evenly strewn. Off by twenty places of 256 is 2.5 standard errors at worst; if the
+// end lies elsewhere after all, that costs a pass. Between the two there is at least one logit.
+Candidates::Pivots Candidates::pivots(const LogitRows& rows, LogitScale scale, Mass total,
+                                      Mass mass) const {
+  constexpr size_t kSample = 256;
+  constexpr size_t kOff = 20;
+  static_assert(kSample <= kSortedMax);
+  float sample[kSample];
+  for (size_t i = 0; i < kSample; ++i) sample[i] = logits_[i * size_ / kSample];
+  std::sort(sample, sample + kSample, std::greater<>());
+  Mass masses[kSample];
+  rows.weigh_each(sample, scale, masses);
+  Mass sample_total = 0;
+  for (const Mass each : masses) sample_total += each;
+  const double share = static_cast<double>(mass) / static_cast<double>(total);
+  const double wanted = share * static_cast<double>(sample_total);
+  size_t at = 0;
+  for (Mass sum = masses[0]; at + 1 < kSample && static_cast<double>(sum) < wanted;) {
+    sum += masses[++at];
+  }
+  const float low = sample[std::min(at + kOff, kSample - 1)];
+  const float high = sample[at > kOff ? at - kOff : 0];
+  return {.low = low, .high = high > low ? high : next_above(low)};
+}
+
+Front Candidates::front_by_sorting(const LogitRows& rows, LogitScale scale, Mass mass) {
+  std::sort(logits_.begin(), logits_.begin() + static_cast<std::ptrdiff_t>(size_),
+            std::greater<>());
+  rows.weigh_each({logits_.data(), size_}, scale, masses_.data());
+  size_t equals = 0;
+  Mass sum = 0;
+  for (size_t i = 0; i < size_; ++i) {
+    equals = i > 0 && logits_[i] == logits_[i - 1] ? equals + 1 : 1;
+    sum += masses_[i];
+    if (sum >= mass) return {.logit = logits_[i], .equals = equals};
+  }
+  return {};
+}
+
+std::span<const TokenId> Candidates::spend_on_equals(const LogitRows& rows, const Row& row,
+                                                     float logit) {
+  size_ = rows.collect(row.logits, row.block_highest.data(), {logit, next_above(logit)},
+                       logits_.data(), tokens_.data());
+  return {tokens_.data(), size_};
+}
+
+}  // namespace pelton::sampling
