@@ -13,11 +13,21 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<report::Condition> conditions, read_conditions(arguments));
   allow_many_connections();
   TRY_ASSIGN(LoadPlan plan, read_load_plan(arguments));
+  plan.result_file = arguments.text("--result-filename");
   TRY_ASSIGN(const BenchLock lock, BenchLock::take());
   TRY(prepare(plan, interrupt, clock));
   TRY_ASSIGN(const LoadTest test, run_load_test(plan, interrupt, clock));
   TRY(write_output(report::result_text(test.info, test.summary, plan.shown)));
-  return keep_result(arguments, plan, test, conditions);
+  TRY_ASSIGN(const Json json, keep_result(arguments, plan, test));
+  TRY(write_report(arguments, "Load test of " + plan.info.model,
+                   {report::named_result(json, "this run")}));
+  return check_conditions(conditions, json);
+}
+
+std::vector<cli::Flag> serve_flags() {
+  std::vector<cli::Flag> flags = load_flags();
+  flags.push_back(text_flag("--result-filename", "FILE", "instead of the name made up"));
+  return flags;
 }
 
 }  // namespace
@@ -33,7 +43,7 @@ cli::Verb bench_serve_verb() {
           "alone each answer lets the next question go. docs/benchmarking.md explains the "
           "metrics.",
       .positionals = {},
-      .flags = load_flags(),
+      .flags = serve_flags(),
       .examples = {"pelton bench serve --base-url http://127.0.0.1:8000 --num-prompts 200",
                    "pelton bench serve --backend openai-chat --request-rate 4 --goodput ttft:500 "
                    "tpot:50",

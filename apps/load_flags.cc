@@ -115,6 +115,7 @@ bench::LoadOptions read_load(const cli::Arguments& arguments) {
   load.quiet_time_max =
       std::chrono::milliseconds(static_cast<int64_t>(arguments.number("--timeout-sec") * 1000));
   load.keep_texts = arguments.has("--save-detailed");
+  load.request_id_prefix = arguments.text("--request-id-prefix");
   load.models = arguments.list("--lora-modules");
   return load;
 }
@@ -246,7 +247,8 @@ std::vector<Flag> question_flags() {
           number_flag("--presence-penalty", "X", "default the server's", "", -2, 2),
           number_flag("--repetition-penalty", "X", "default the server's", "", 0, 10),
           count_flag("--logprobs", "N", "ask for logprobs, with so many alternatives", "", 0, 100),
-          text_flag("--extra-body", "JSON", "members that go into every body")};
+          text_flag("--extra-body", "JSON", "members that go into every body"),
+          text_flag("--request-id-prefix", "TEXT", "x-request-id: this and the request's number")};
 }
 
 std::vector<Flag> report_flags() {
@@ -340,7 +342,6 @@ std::vector<Flag> saving_flags() {
   return {switch_flag("--save-result", "write the result as JSON, named as vLLM does"),
           switch_flag("--save-detailed", "with the times of every request"),
           text_flag("--result-dir", "FOLDER", "where to", "."),
-          text_flag("--result-filename", "FILE", "instead of the name made up"),
           text_flag("--html", "FILE", "a report with plots, whole in one file"),
           text_flag("--history", "FILE", "keep results in this SQLite file, and compare with it"),
           std::move(fail_if)};

@@ -34,7 +34,8 @@ struct LoadPlan {
   std::vector<workload::Conversation> conversations;
   std::vector<report::Objective> objectives;
   report::Shown shown;
-  report::RunInfo info;  // what is known before
+  std::string result_file;  // instead of the name made up
+  report::RunInfo info;     // what is known before
 };
 
 std::vector<cli::Flag> load_flags();

@@ -38,7 +38,8 @@ int main(int argc, char** argv) {
        apps::tokenize_verb(), apps::grammar_verb(), apps::inspect_verb(), apps::pack_verb(),
        apps::plan_verb(),
        apps::calibrate_verb(), apps::verify_verb(), apps::synth_verb(), apps::bench_latency_verb(),
-       apps::bench_prefix_verb(), apps::bench_serve_verb(), apps::bench_compare_verb(),
+       apps::bench_prefix_verb(), apps::bench_serve_verb(), apps::bench_throughput_verb(),
+       apps::bench_compare_verb(), apps::bench_sweep_verb(), apps::bench_history_verb(),
        apps::bench_bandwidth_verb(), apps::pull_verb(), apps::cache_list_verb(),
        apps::cache_purge_verb()});
   return command_line.run(argc, argv);

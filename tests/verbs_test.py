@@ -25,7 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANKS = ROOT / "testdata" / "tokenizer" / "o200k_base.tiktoken"
 TINY = ROOT / "testdata" / "golden" / "tiny"
 VERBS = ["serve", "chat", "generate", "logits", "tokenize", "inspect", "pack", "plan", "synth", "bench latency",
-         "bench prefix", "bench bandwidth", "bench serve", "bench compare", "pull", "cache list", "cache purge"]
+         "bench prefix", "bench bandwidth", "bench serve", "bench throughput", "bench compare",
+         "bench sweep", "bench history", "pull", "cache list", "cache purge"]
 BINARY = None
 
 

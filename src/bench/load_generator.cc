@@ -61,7 +61,6 @@ LoadOutcome LoadGenerator::run(const std::vector<workload::Conversation>& conver
   {
     std::lock_guard lock(mutex_);
     records_.resize(records);
-    texts_.resize(records);
     landed_.resize(records, false);
     said_.resize(conversations.size());
     total_ = left_ = static_cast<int64_t>(records);
@@ -119,6 +118,9 @@ void LoadGenerator::launch(const Ready& ready) {
   // Nobody else touches this conversation's words while its question is on its way.
   call.body =
       question_body(target_, question_, conversation, said_[ready.due.conversation], turn, model);
+  if (!options_.request_id_prefix.empty()) {
+    call.headers.add("x-request-id", options_.request_id_prefix + std::to_string(index));
+  }
   call.head_time_max = options_.quiet_time_max;
   call.quiet_time_max = options_.quiet_time_max;
 
@@ -153,7 +155,7 @@ void LoadGenerator::launch(const Ready& ready) {
 void LoadGenerator::landed(const std::shared_ptr<Flight>& flight, const Result<void>& result) {
   const int64_t now = now_ns();
   flight->reader.end(result, now);
-  if (flight->thread != nullptr) flight->thread->sample(now);
+  if (flight->thread != nullptr) flight->thread->settle(now);
   std::optional<Ready> next;
   {
     std::lock_guard lock(mutex_);
@@ -169,7 +171,7 @@ void LoadGenerator::landed(const std::shared_ptr<Flight>& flight, const Result<v
       if (!flight->record.pieces.empty()) {
         ttft_.add_ms(report::value_ms(flight->record, report::Metric::kTtft));
       }
-      if (options_.keep_texts) texts_[index] = flight->reader.text();
+      if (options_.keep_texts) flight->record.text = flight->reader.text();
       --left_;
       plan_next_turn(*flight);
       records_[index] = std::move(flight->record);
@@ -209,7 +211,6 @@ LoadOutcome LoadGenerator::outcome() {
   for (size_t i = 0; i < records_.size(); ++i) {
     if (!landed_[i]) continue;
     outcome.records.push_back(std::move(records_[i]));
-    outcome.texts.push_back(std::move(texts_[i]));
   }
   outcome.interrupted = static_cast<int>(total_) - static_cast<int>(outcome.records.size());
   outcome.origin_ns = origin_ns_;

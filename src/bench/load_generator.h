@@ -35,12 +35,12 @@ struct LoadOptions {
   int client_threads = 1;
   std::chrono::milliseconds quiet_time_max{600'000};  // to the head, and between pieces
   std::vector<std::string> models;                    // in turn; empty: the target's
-  bool keep_texts = false;                            // of all answers, not only of conversations
+  bool keep_texts = false;                            // in the records
+  std::string request_id_prefix;                      // "x-request-id": this and the number
 };
 
 struct LoadOutcome {
   std::vector<report::RequestRecord> records;  // in the order of the questions
-  std::vector<std::string> texts;              // the same, where they are kept
   int64_t origin_ns = 0;                       // the start, on the clock
   double duration_s = 0;                       // from the start to the last byte
   int interrupted = 0;                         // asked and not waited for
@@ -116,7 +116,6 @@ class LoadGenerator {
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
   std::vector<std::vector<Said>> said_;  // of each conversation, while it lasts
   std::vector<report::RequestRecord> records_;
-  std::vector<std::string> texts_;
   std::vector<bool> landed_;
   std::vector<double> late_ms_;
   int64_t total_ = 0;

@@ -28,10 +28,16 @@ void ThreadUse::take(int64_t now_ns) {
   last_cpu_ns_ = cpu;
 }
 
+void ThreadUse::settle(int64_t now_ns) {
+  sample(now_ns);
+  settled_ns_ = now_ns;
+  settled_cpu_ns_ = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 double ThreadUse::share() const {
-  if (last_ns_ <= first_ns_) return 0;
-  return static_cast<double>(last_cpu_ns_ - first_cpu_ns_) /
-         static_cast<double>(last_ns_ - first_ns_);
+  if (settled_ns_ <= first_ns_) return 0;
+  return static_cast<double>(settled_cpu_ns_ - first_cpu_ns_) /
+         static_cast<double>(settled_ns_ - first_ns_);
 }
 
 ThreadUse& ThreadWatch::mine() {

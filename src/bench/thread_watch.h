@@ -19,21 +19,26 @@ class ThreadUse {
   void sample(int64_t now_ns) {
     if (now_ns - last_ns_ >= kWindowNs) take(now_ns);
   }
-  void take(int64_t now_ns);
+  // At the end of a request: the use until now, however short the last window is.
+  void settle(int64_t now_ns);
 
-  double share() const;  // of a core, over all windows
+  double share() const;  // of a core, from the first sample to the last settling
   int windows() const { return windows_; }
   int full_windows() const { return full_windows_; }  // more than kFullShare of a core
 
   static constexpr double kFullShare = 0.9;
 
  private:
+  void take(int64_t now_ns);
+
   static constexpr int64_t kWindowNs = 200'000'000;
 
   int64_t first_ns_ = -1;
   int64_t last_ns_ = -1;
   int64_t first_cpu_ns_ = 0;
   int64_t last_cpu_ns_ = 0;
+  int64_t settled_ns_ = -1;
+  int64_t settled_cpu_ns_ = 0;
   int windows_ = 0;
   int full_windows_ = 0;
 };

@@ -15,6 +15,7 @@ namespace pelton::report {
 namespace {
 
 constexpr int kColours = 8;
+constexpr double kPartMin = 0.2;     // of a second: less tells nothing of a rate
 constexpr size_t kOverlaidMax = 12;  // curves in one plot that eyes can still follow
 
 // Okabe and Ito's colours, told apart by nearly everybody, on light and dark.
@@ -44,6 +45,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.92re
 th,td{padding:.3rem .8rem;text-align:right;border-bottom:1px solid var(--grid);white-space:nowrap}
 th:first-child,td:first-child{text-align:left}thead th{color:var(--faint);font-weight:600}
 td.worse{color:#d55e00;font-weight:600}td.better{color:#009e73}
+@media(max-width:600px){body{padding:.7rem}svg text{font-size:15px}figure{padding:.5rem}}
 dt{font-weight:600;margin-top:.5rem}dd{margin:0;color:var(--faint)}
 )";
 constexpr std::array<std::string_view, kColours> kPalette = {
@@ -79,7 +81,8 @@ std::vector<PlotPoint> cdf_points(const Json& json, std::string_view metric) {
   const Json* list = quantiles == nullptr ? nullptr : quantiles->find(metric);
   if (list != nullptr && list->is_array()) {
     const Json::Array& values = list->as_array();
-    for (size_t i = 0; i < values.size(); ++i) {
+    // From the first percent on: a single stray value would stretch the axis.
+    for (size_t i = 1; i < values.size(); ++i) {
       const double percent =
           i < 99 ? static_cast<double>(i) : 99 + static_cast<double>(i - 99) / 10;
       if (values[i].is_number()) points.push_back({values[i].as_number(), percent, {}});
@@ -122,12 +125,16 @@ Plot token_timeline(const std::vector<NamedResult>& results) {
     const Json* seconds = own(results[i].json, "tokens_by_second");
     if (seconds == nullptr || !seconds->is_array()) continue;
     const Json::Array& values = seconds->as_array();
+    // The last second is not a whole one: its tokens count for the part of it that there was.
+    const double part =
+        results[i].json.number("duration").value_or(0) - static_cast<double>(values.size()) + 1;
     for (size_t s = 0; s < values.size(); ++s) {
       if (!values[s].is_number()) continue;
-      series.points.push_back({static_cast<double>(s), values[s].as_number(), {}});
-      if (s + 1 == values.size()) {
-        series.points.push_back({static_cast<double>(s + 1), values[s].as_number(), {}});
-      }
+      const bool last = s + 1 == values.size() && part > 0 && part < 1;
+      if (last && part < kPartMin && s > 0) break;
+      const double tokens = values[s].as_number() / (last ? part : 1);
+      series.points.push_back({static_cast<double>(s), tokens, {}});
+      series.points.push_back({static_cast<double>(s) + (last ? part : 1), tokens, {}});
     }
     plot.series.push_back(std::move(series));
   }

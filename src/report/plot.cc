@@ -11,7 +11,7 @@ namespace {
 // In the picture's own units. Small, so that letters stay readable on a phone.
 constexpr double kWidth = 440;
 constexpr double kHeight = 290;
-constexpr double kLeft = 52;
+constexpr double kLeft = 60;
 constexpr double kRight = 14;
 constexpr double kTop = 10;
 constexpr double kBottom = 44;
@@ -38,10 +38,11 @@ Range range_of(const Plot& plot, const Value& value) {
       any = true;
     }
   }
-  if (range.most > range.least) return range;
-  // A single value gets some room around it.
-  const double around = range.least == 0 ? 1 : std::abs(range.least) * 0.1;
-  return {range.least - (range.least > 0 ? around : 0), range.most + around};
+  // A single value, or what is one but for noise, gets some room around it.
+  const double size = std::max(std::abs(range.least), std::abs(range.most));
+  if (range.most - range.least > 0.1 * size) return range;
+  const double around = size == 0 ? 1 : size * 0.1;
+  return {range.least > 0 ? range.least - around : range.least, range.most + around};
 }
 
 // Where numbers lie in the picture.
@@ -83,21 +84,31 @@ class Frame {
   Range y_;
 };
 
+// Neighbours that three digits would make look alike get as many as it takes.
+std::string tick_text(double tick, const std::vector<double>& ticks) {
+  const double step = ticks.size() > 1 ? ticks[1] - ticks[0] : 0;
+  const double size = std::abs(tick);
+  if (step <= 0 || size < 100 || size >= 1e4 || step >= size * 0.01) return short_number(tick);
+  return fmt::format("{:.{}f}", tick, std::max(0, static_cast<int>(std::ceil(-std::log10(step)))));
+}
+
 void draw_axes(const Plot& plot, const Frame& frame, std::string& out) {
   const double bottom = kHeight - kBottom;
-  for (const double tick : frame.y_ticks()) {
+  const std::vector<double> y_ticks = frame.y_ticks();
+  const std::vector<double> x_ticks = frame.x_ticks();
+  for (const double tick : y_ticks) {
     const double y = frame.y(tick);
     out += fmt::format(R"(<line class="grid" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)",
                        kLeft, y, kWidth - kRight, y);
     out += fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="end">{}</text>)", kLeft - 6,
-                       y + 4, short_number(tick));
+                       y + 4, tick_text(tick, y_ticks));
   }
-  for (const double tick : frame.x_ticks()) {
+  for (const double tick : x_ticks) {
     const double x = frame.x(tick);
     out += fmt::format(R"(<line class="grid" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", x,
                        kTop, x, bottom);
     out += fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>)", x,
-                       bottom + 16, short_number(tick));
+                       bottom + 16, tick_text(tick, x_ticks));
   }
   out += fmt::format(R"(<path class="axis" d="M{:.1f} {:.1f}V{:.1f}H{:.1f}"/>)", kLeft, kTop,
                      bottom, kWidth - kRight);
@@ -199,8 +210,9 @@ std::vector<double> linear_ticks(double least, double most, int count_max) {
 std::vector<double> log_ticks(double least, double most) {
   if (!(least > 0) || !(most > least) || !std::isfinite(most)) return {};
   const double decades = std::log10(most / least);
+  if (decades < 0.5) return linear_ticks(least, most, 5);
   const std::vector<double> times = decades > 2.5   ? std::vector<double>{1}
-                                    : decades > 1.2 ? std::vector<double>{1, 3}
+                                    : decades > 1.2 ? std::vector<double>{1, 2, 5}
                                                     : std::vector<double>{1, 2, 3, 5, 7};
   std::vector<double> ticks;
   for (double power = std::pow(10, std::floor(std::log10(least))); power <= most; power *= 10) {

@@ -264,6 +264,7 @@ TEST(ResultJson, HasVllmsKeys) {
                           "start_times",
                           "queue_times",
                           "errors",
+                          "generated_texts",
                           "commit"}) {
     EXPECT_THAT(keys, testing::Contains(key));
   }

@@ -38,6 +38,8 @@ struct RequestRecord {
   // The server told how many tokens came with each piece; otherwise a piece counts as one.
   bool tokens_told = false;
 
+  std::string text;  // the visible answer, where it is kept
+
   int conversation = 0;
   int turn = 0;
 };

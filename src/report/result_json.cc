@@ -175,6 +175,9 @@ void write_details(JsonWriter& w, std::span<const RequestRecord> records) {
     w.end_array();
   }
   w.end_array();
+  w.key("generated_texts").begin_array();
+  for (const RequestRecord& record : records) w.string(record.text);
+  w.end_array();
   w.key("errors").begin_array();
   for (const RequestRecord& record : records) w.string(record.error);
   w.end_array();

@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""Load tests from end to end: `pelton bench serve`, `sweep`, `compare`, `history`, `throughput` against
+`pelton serve` with a scripted model; and, with PELTON_FULL=1, the report in a headless Chromium.
+
+usage: bench_test.py BINARY
+"""
+import json
+import os
+import pathlib
+import re
+import select
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BINARY = None
+SCRIPT = {"step_ms": 2, "context": 4096, "seats": 16,
+          "rules": [{"when": "", "then": ["<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+                                          "<|channel|>final<|message|>",
+                                          {"text": "on and ", "times": 200}]}]}
+# This test's figures are not looked at, so it need not wait for other measurements to end.
+ENVIRONMENT = {**os.environ, "PELTON_BENCH_LOCK_HELD": "1"}
+
+
+def pelton(*words, env=None):
+    return subprocess.run([BINARY, *map(str, words)], capture_output=True, timeout=200, check=False,
+                          env={**ENVIRONMENT, **(env or {})}, text=True)
+
+
+class House(unittest.TestCase):
+    """One server for all tests of a class."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="pelton_bench_"))
+        model = cls.folder / "tiny"
+        done = pelton("synth", "--like", ROOT / "testdata" / "golden" / "tiny" / "config.json", model)
+        assert done.returncode == 0, done.stderr
+        script = cls.folder / "script.json"
+        script.write_text(json.dumps(SCRIPT))
+        cls.server = subprocess.Popen([BINARY, "serve", model, "--port", "0", "--executor", f"modelled:{script}"],
+                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        ready, _, _ = select.select([cls.server.stdout], [], [], 60)
+        assert ready, "the server did not begin to listen"
+        cls.url = cls.server.stdout.readline().split()[-1]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.send_signal(signal.SIGKILL)
+        cls.server.wait(10)
+        cls.server.stdout.close()
+        shutil.rmtree(cls.folder)
+
+    def serve(self, *words, code=0):
+        done = pelton("bench", "serve", "--base-url", self.url, *words)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+
+class LoadTests(House):
+    def test_block_and_file_are_vllms(self):
+        done = self.serve("--num-prompts", 12, "--random-input-len", 20, "--random-output-len", 10,
+                          "--max-concurrency", 4, "--goodput", "ttft:5000", "e2el:9000", "--metadata", "commit=abc",
+                          "--percentile-metrics", "ttft,tpot,itl", "--metric-percentiles", "50,99", "--save-result",
+                          "--result-dir", self.folder / "results")
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[0], " Serving Benchmark Result ".center(50, "="))
+        self.assertEqual(lines[1], f"{'Successful requests:':<40} {12:<10}")
+        self.assertIn(f"{'Total generated tokens:':<40} {120:<10}", lines)
+        self.assertIn("Time per Output Token (excl. 1st token)".center(50, "-"), lines)
+        self.assertTrue(any(re.match(r"P99 ITL \(ms\): +\d+\.\d\d", line) for line in lines))
+        self.assertIn("exact to the token", done.stdout)
+        files = list((self.folder / "results").iterdir())
+        self.assertEqual(len(files), 1)
+        self.assertRegex(files[0].name, r"^openai-infqps-concurrency4-tiny-\d{8}-\d{6}\.json$")
+        result = json.loads(files[0].read_text())
+        self.assertEqual((result["completed"], result["failed"], result["total_output_tokens"]), (12, 0, 120))
+        self.assertEqual((result["request_rate"], result["max_concurrency"], result["commit"]), ("inf", 4, "abc"))
+        self.assertAlmostEqual(result["request_goodput"], result["request_throughput"])
+        self.assertLessEqual(result["max_concurrent_requests"], 4)
+        self.assertGreater(result["median_tpot_ms"], 1.5)  # steps take 2 ms
+
+    def test_every_dialect_that_the_server_speaks(self):
+        for backend in ("openai", "vllm", "openai-responses", "openai-chat"):
+            done = self.serve("--backend", backend, "--num-prompts", 3, "--input-len", 9, "--output-len", 30)
+            self.assertIn(f"{'Total generated tokens:':<40} {90:<10}", done.stdout, backend)
+        self.assertIn("Reasoning tokens:", done.stdout)
+
+    def test_data_sets(self):
+        custom = self.folder / "custom.jsonl"
+        custom.write_text('{"prompt": "hello", "output_tokens": 3}\n{"messages": [{"role": "user", "content": "a"}]}\n')
+        self.serve("--backend", "openai-chat", "--dataset-name", "custom", "--dataset-path", custom, "--num-prompts", 2,
+                   "--ignore-eos", "--custom-output-len", 4)
+        trace = self.folder / "trace.jsonl"
+        trace.write_text("".join(json.dumps({"timestamp": 100 * i, "input_length": 20, "output_length": 5}) + "\n"
+                                 for i in range(4)))
+        done = self.serve("--dataset-name", "trace", "--dataset-path", trace, "--trace-speed", 2)
+        self.assertIn(f"{'Successful requests:':<40} {4:<10}", done.stdout)
+        self.serve("--dataset-name", "prefix_repetition", "--num-prompts", 4, "--prefix-repetition-num-prefixes", 2,
+                   "--prefix-repetition-prefix-len", 32, "--prefix-repetition-output-len", 3)
+        talk = self.serve("--backend", "openai-chat", "--num-prompts", 2, "--turns", 3, "--input-len", 5,
+                          "--output-len", 20)
+        self.assertIn(f"{'Successful requests:':<40} {6:<10}", talk.stdout)
+        missing = self.serve("--dataset-name", "trace", code=2)
+        self.assertIn("--dataset-path", missing.stderr)
+
+    def test_fails_as_told(self):
+        few = ("--num-prompts", 2, "--input-len", 5, "--output-len", 3)
+        self.assertIn("completed>1", self.serve(*few, "--fail-if", "failed>0", "completed>1", code=1).stderr)
+        self.serve(*few, "--fail-if", "failed>0", "p99_ttft_ms>100000")
+        self.assertIn("--fail-if", self.serve(*few, "--fail-if", "speed>1", code=2).stderr)
+        self.assertIn("no '", self.serve(*few, "--percentile-metrics", "tfft", code=2).stderr)
+        self.assertIn("HTTP 404", self.serve(*few, "--model", "nobody", code=2).stderr)
+        gone = pelton("bench", "serve", "--base-url", "http://127.0.0.1:1", "--model", "m", *few)
+        self.assertEqual(gone.returncode, 1)
+        self.assertIn("127.0.0.1:1", gone.stderr)
+
+    def test_history_shows_what_got_worse(self):
+        database = self.folder / "bench.db"
+        few = ("--num-prompts", 4, "--input-len", 5, "--output-len", 20, "--history", database, "--max-concurrency", 1)
+        self.assertIn("first result", self.serve(*few).stdout)
+        with sqlite3.connect(database) as kept:
+            (text,) = kept.execute("select json from results").fetchone()
+            past = json.loads(text)
+            past["median_tpot_ms"] /= 4
+            kept.execute("update results set json = ?", (json.dumps(past),))
+        kept.close()
+        worse = self.serve(*few).stdout
+        self.assertIn("REGRESSION", worse)
+        self.assertRegex(worse, r"TPOT median, ms .* -> ")
+        listed = pelton("bench", "history", database)
+        self.assertEqual(len(listed.stdout.splitlines()), 3, listed.stderr)
+
+    def test_sweep_and_compare(self):
+        results = self.folder / "sweep"
+        report = self.folder / "sweep.html"
+        done = pelton("bench", "sweep", "--base-url", self.url, "--concurrencies", "1,2,4", "--requests-per-unit", 3,
+                      "--input-len", 20, "--output-len", 15, "--save-result", "--result-dir", results, "--html", report)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 4)
+        page = report.read_text()
+        self.assertIn("Throughput against concurrency", page)
+        self.assertIn("Pareto front", page)
+        files = sorted(results.iterdir())
+        self.assertEqual(len(files), 3)
+        compared = pelton("bench", "compare", *files)
+        self.assertEqual(compared.returncode, 0, compared.stderr)
+        self.assertIn("output tokens/s", compared.stdout)
+        broken = self.folder / "broken.json"
+        broken.write_text("{}")
+        self.assertEqual(pelton("bench", "compare", broken).returncode, 2)
+
+    def test_throughput_without_a_server(self):
+        file = self.folder / "throughput.json"
+        done = pelton("bench", "throughput", ROOT / "testdata" / "golden" / "tiny", "--num-prompts", 6, "--input-len", 10,
+                      "--output-len", 8, "--max-model-len", 64, "--output-json", file)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^Throughput: [\d.]+ requests/s, [\d.]+ total tokens/s, [\d.]+ output tokens/s\n")
+        numbers = json.loads(file.read_text())
+        self.assertEqual((numbers["num_requests"], numbers["total_num_tokens"]), (6, 6 * 18))
+
+    def test_interrupt_reports_what_there_was(self):
+        process = subprocess.Popen([BINARY, "bench", "serve", "--base-url", self.url, "--num-prompts", "1000",
+                                    "--input-len", "5", "--output-len", "20", "--max-concurrency", "2"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertIn("were not waited for", err)
+        self.assertIn("Serving Benchmark Result", out)
+
+
+class Chromium:
+    """A headless browser over its debugging pipe: messages end with a NUL."""
+
+    def __init__(self, folder):
+        to_read, self.to = os.pipe()
+        self.come, to_write = os.pipe()
+
+        def set_pipes():
+            # 3 and 4 may be what was just opened.
+            first, second = os.dup(to_read), os.dup(to_write)
+            os.dup2(first, 3)
+            os.dup2(second, 4)
+
+        self.process = subprocess.Popen(
+            ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
+             f"--user-data-dir={folder}", "about:blank"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False,
+            preexec_fn=set_pipes)
+        os.close(to_read)
+        os.close(to_write)
+        self.buffer = b""
+        self.last_id = 0
+        self.events = []
+        self.session = None
+
+    def receive(self, until):
+        while b"\0" not in self.buffer:
+            ready, _, _ = select.select([self.come], [], [], max(0, until - time.monotonic()))
+            if not ready:
+                raise TimeoutError("the browser fell silent")
+            piece = os.read(self.come, 1 << 20)
+            if not piece:
+                raise EOFError("the browser is gone")
+            self.buffer += piece
+        message, self.buffer = self.buffer.split(b"\0", 1)
+        return json.loads(message)
+
+    def call(self, method, **params):
+        self.last_id += 1
+        message = {"id": self.last_id, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.to, json.dumps(message).encode() + b"\0")
+        until = time.monotonic() + 60
+        while True:
+            got = self.receive(until)
+            if got.get("id") == self.last_id:
+                if "error" in got:
+                    raise RuntimeError(f"{method}: {got['error']}")
+                return got["result"]
+            self.events.append(got)
+
+    def open_page(self):
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            self.call(domain + ".enable")
+
+    def visit(self, url, width, height):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+                  mobile=width < 600)
+        self.events.clear()
+        self.call("Page.navigate", url=url)
+        until = time.monotonic() + 60
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self.receive(until))
+
+    def evaluate(self, expression):
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        return result["result"]["value"]
+
+    def close(self):
+        self.process.kill()
+        self.process.wait(20)
+        os.close(self.to)
+        os.close(self.come)
+
+
+@unittest.skipUnless(os.environ.get("PELTON_FULL"), "the report in a browser: ./test --full")
+class Report(House):
+    LOOK = """(() => {
+      const lines = [...document.querySelectorAll('svg path.line')];
+      const letters = t => parseFloat(getComputedStyle(t).fontSize) *
+        t.ownerSVGElement.getBoundingClientRect().width / t.ownerSVGElement.viewBox.baseVal.width;
+      return {figures: document.querySelectorAll('figure').length,
+              empty: [...document.querySelectorAll('svg text')].filter(t => t.textContent == 'nothing to show').length,
+              lines: lines.filter(l => l.getTotalLength() > 40).length,
+              dots: document.querySelectorAll('svg circle').length,
+              seen: lines.every(l => getComputedStyle(l).stroke != 'none'),
+              smallest: Math.min(...[...document.querySelectorAll('svg text')].map(letters)),
+              width: document.documentElement.scrollWidth,
+              background: getComputedStyle(document.body).backgroundColor};
+    })()"""
+
+    def look_at(self, page, figures, lines, dots):
+        profile = self.folder / "profile"
+        browser = Chromium(profile)
+        try:
+            browser.open_page()
+            for width, height in ((1280, 900), (390, 844)):
+                url = page.as_uri()
+                browser.visit(url, width, height)
+                seen = browser.evaluate(self.LOOK)
+                self.assertEqual((seen["figures"], seen["empty"]), (figures, 0), seen)
+                self.assertGreaterEqual(seen["lines"], lines, seen)
+                self.assertGreaterEqual(seen["dots"], dots, seen)
+                self.assertTrue(seen["seen"], seen)
+                self.assertLessEqual(seen["width"], width, "it must not scroll sideways")
+                self.assertGreaterEqual(seen["smallest"], 10, "letters too small to read")
+                asked = [event["params"]["request"]["url"] for event in browser.events
+                         if event.get("method") == "Network.requestWillBeSent"]
+                self.assertEqual([one for one in asked if one != url and not one.startswith("data:")], [])
+                said = [event for event in browser.events
+                        if event.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")]
+                self.assertEqual(said, [])
+        finally:
+            browser.close()
+
+    def test_one_run_and_a_sweep(self):
+        self.assertIsNotNone(shutil.which("chromium"), "tools/install_packages --full")
+        one = self.folder / "one.html"
+        self.serve("--num-prompts", 40, "--input-len", 20, "--output-len", 60, "--request-rate", 20, "--html", one)
+        self.look_at(one, figures=6, lines=6, dots=0)
+        many = self.folder / "many.html"
+        done = pelton("bench", "sweep", "--base-url", self.url, "--concurrencies", "1,4,16", "--requests-per-unit", 5,
+                      "--input-len", 20, "--output-len", 60, "--html", many)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.look_at(many, figures=8, lines=8, dots=6)
+
+
+if __name__ == "__main__":
+    BINARY = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()
