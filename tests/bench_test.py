@@ -7,6 +7,7 @@ usage: bench_test.py BINARY
 import json
 import os
 import pathlib
+import pty
 import re
 import select
 import shutil
@@ -175,6 +176,28 @@ class LoadTests(House):
         self.assertEqual(process.returncode, 0, err)
         self.assertIn("were not waited for", err)
         self.assertIn("Serving Benchmark Result", out)
+
+
+    def test_a_terminal_sees_it_run(self):
+        master, slave = pty.openpty()
+        process = subprocess.Popen([BINARY, "bench", "serve", "--base-url", self.url, "--num-prompts", "30",
+                                    "--input-len", "5", "--output-len", "40", "--request-rate", "15"],
+                                   stdout=subprocess.DEVNULL, stderr=slave, env={**ENVIRONMENT, "TERM": "xterm"})
+        os.close(slave)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:  # the terminal's other end is closed
+                break
+            if not piece:
+                break
+            seen += piece
+        os.close(master)
+        self.assertEqual(process.wait(30), 0, seen)
+        text = seen.decode()
+        self.assertRegex(text, r"\r +\d+% \d+/30 done  \d+ running  \d+ tok/s  [\d.]+ req/s  .* left")
+        self.assertTrue(text.endswith("\r\x1b[K"), "the line is cleared")
 
 
 class Chromium:
