@@ -26,11 +26,12 @@ class TokenLookup {
   // kNoToken if there is none. `tokens` is the one that was given to insert.
   TokenId find(const TokenBytes& tokens, std::string_view bytes) const;
 
-  // As find for each of a few pieces, none empty. Their slots are asked for before the first is
-  // read: the table is larger than the caches near the core.
+  // As find for each of a few pieces of one text, none empty. Their slots are asked for before the
+  // first is read: the table is larger than the caches near the core. `text_end`: up to there what
+  // follows a piece may be read too.
   static constexpr size_t kTogether = 32;
   void find_together(const TokenBytes& tokens, std::span<const std::string_view> pieces,
-                     TokenId* ids) const;
+                     const char* text_end, TokenId* ids) const;
 
   // Equal for equal bytes; they are not empty.
   static uint64_t key_of(std::string_view bytes);

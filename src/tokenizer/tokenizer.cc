@@ -127,17 +127,17 @@ struct Tokenizer::State {
     splitter->split(text, [&](std::string_view piece) {
       pieces[waiting++] = piece;
       if (waiting < std::size(pieces)) return;
-      encode_pieces(pieces, repeated.get(), out);
+      encode_pieces(pieces, text, repeated.get(), out);
       waiting = 0;
     });
-    encode_pieces({pieces, waiting}, repeated.get(), out);
+    encode_pieces({pieces, waiting}, text, repeated.get(), out);
   }
 
-  // Most pieces are tokens. `repeated` may be null.
-  void encode_pieces(std::span<const std::string_view> pieces, RepeatedPieces* repeated,
-                     std::vector<TokenId>& out) const {
+  // Pieces of `text`, most of them tokens. `repeated` may be null.
+  void encode_pieces(std::span<const std::string_view> pieces, std::string_view text,
+                     RepeatedPieces* repeated, std::vector<TokenId>& out) const {
     TokenId ids[TokenLookup::kTogether];
-    lookup.find_together(tokens, pieces, ids);
+    lookup.find_together(tokens, pieces, text.data() + text.size(), ids);
     for (size_t i = 0; i < pieces.size(); ++i) {
       if (ids[i] != kNoToken) {
         out.push_back(ids[i]);
