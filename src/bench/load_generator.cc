@@ -15,6 +15,9 @@ namespace {
 // How often run() looks whether it should stop.
 constexpr int64_t kLookNs = 50'000'000;
 
+// Thousands that connect at once overflow a listener's queue, and try again after 1, 3, 7 s.
+constexpr std::chrono::seconds kConnectTimeMax{60};
+
 // Lateness below this is what timers and threads cost anywhere.
 constexpr double kLateMsMax = 10;
 constexpr double kLateShareMax = 0.05;  // of the median answer
@@ -121,6 +124,7 @@ void LoadGenerator::launch(const Ready& ready) {
   if (!options_.request_id_prefix.empty()) {
     call.headers.add("x-request-id", options_.request_id_prefix + std::to_string(index));
   }
+  call.connect_time_max = kConnectTimeMax;
   call.head_time_max = options_.quiet_time_max;
   call.quiet_time_max = options_.quiet_time_max;
 

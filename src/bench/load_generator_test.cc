@@ -1,0 +1,287 @@
+#include "bench/load_generator.h"
+
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "bench/probe.h"
+#include "bench/token_words.h"
+#include "net/http_server.h"
+#include "report/summary.h"
+#include "workload/synthetic.h"
+
+namespace pelton::bench {
+namespace {
+
+using report::Metric;
+using report::RequestRecord;
+using testing::HasSubstr;
+
+Target target_at(int port, const std::string& backend) {
+  const auto target = make_target({.backend = backend,
+                                   .base_url = "http://127.0.0.1:" + std::to_string(port),
+                                   .endpoint = {},
+                                   .model = "m",
+                                   .headers = {}});
+  EXPECT_TRUE(target.ok());
+  return *target;
+}
+
+workload::Conversation one_turn(std::string prompt, int output_tokens) {
+  workload::Conversation conversation;
+  conversation.turns.push_back({.prompt = std::move(prompt),
+                                .ids = {},
+                                .output_tokens = output_tokens,
+                                .messages_json = {}});
+  return conversation;
+}
+
+// A server that does what a test says, with the real HTTP between.
+class FakeServer {
+ public:
+  using Handler = net::HttpServer::Handler;
+  explicit FakeServer(Handler handler)
+      : log_(clock_, {.level = base::LogLevel::kNone}),
+        http_({.port = 0}, std::move(handler), log_) {
+    EXPECT_TRUE(http_.start().ok());
+  }
+  ~FakeServer() { http_.stop(std::chrono::milliseconds(0)); }
+  int port() const { return http_.port(); }
+
+ private:
+  base::SystemClock clock_;
+  base::Log log_;
+  net::HttpServer http_;
+};
+
+net::HttpHeaders event_stream() {
+  net::HttpHeaders headers;
+  headers.add("Content-Type", "text/event-stream");
+  return headers;
+}
+
+std::string chunk(const std::string& text, int count) {
+  return "data: {\"choices\":[{\"text\":\"" + text + "\"}],\"usage\":{\"prompt_tokens\":3," +
+         "\"completion_tokens\":" + std::to_string(count) + "}}\n\n";
+}
+
+// `left` tokens, `gap` apart.
+void write_tokens(const std::shared_ptr<net::Exchange>& exchange, int count, int left,
+                  std::chrono::milliseconds gap) {
+  if (left == 0) {
+    exchange->write("data: [DONE]\n\n");
+    return exchange->finish();
+  }
+  exchange->write(chunk("x", count + 1));
+  exchange->post_after(gap, [exchange, count, left, gap] {
+    if (!exchange->closed()) write_tokens(exchange, count + 1, left - 1, gap);
+  });
+}
+
+TEST(LoadGenerator, ClosedLoopKeepsItsLimit) {
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  FakeServer server([&](net::HttpRequest, std::shared_ptr<net::Exchange> exchange) {
+    most = std::max(most.load(), ++running);
+    exchange->post_after(std::chrono::milliseconds(5), [&, exchange] {
+      --running;
+      exchange->send({.body = R"({"choices":[{"text":"a"}],"usage":{"completion_tokens":1}})"});
+    });
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  LoadGenerator generator(target, {}, {.max_concurrency = 4}, clock);
+  const std::vector<workload::Conversation> asked(40, one_turn("hi", 1));
+  std::atomic<bool> stop{false};
+  const LoadOutcome outcome = generator.run(asked, std::vector<double>(40, 0.0), stop);
+  ASSERT_EQ(outcome.records.size(), 40u);
+  EXPECT_EQ(most, 4);
+  const report::Summary summary = report::summarize(outcome.records, outcome.duration_s, {});
+  EXPECT_EQ(summary.completed, 40);
+  EXPECT_EQ(summary.peak_concurrency, 4);
+  EXPECT_GT(summary.values_ms.at(Metric::kClientQueue).back(), 30) << "the last waited for nine";
+  EXPECT_EQ(generator.progress().done, 40);
+}
+
+// A server that stalls does not keep the generator from asking: what was due meanwhile has waited,
+// and the wait is in the latencies (no coordinated omission).
+TEST(LoadGenerator, AStalledServerIsAskedAllTheSame) {
+  std::atomic<int> arrived{0};
+  FakeServer server([&](net::HttpRequest, std::shared_ptr<net::Exchange> exchange) {
+    const bool first = ++arrived == 1;
+    exchange->post_after(std::chrono::milliseconds(first ? 300 : 1), [exchange] {
+      exchange->send({.body = R"({"choices":[{"text":"a"}],"usage":{"completion_tokens":1}})"});
+    });
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  const std::vector<workload::Conversation> asked(10, one_turn("hi", 1));
+  std::vector<double> at_s;
+  for (int i = 0; i < 10; ++i) at_s.push_back(0.02 * i);
+  std::atomic<bool> stop{false};
+  {
+    LoadGenerator open(target, {}, {}, clock);
+    const LoadOutcome outcome = open.run(asked, at_s, stop);
+    ASSERT_EQ(outcome.records.size(), 10u);
+    for (size_t i = 1; i < 10; ++i) {
+      EXPECT_GE(outcome.records[i].start_ns, outcome.records[i].due_ns);
+      EXPECT_LT(outcome.records[i].end_ns, 300'000'000) << "nobody waits for the first";
+    }
+  }
+  arrived = 0;
+  LoadGenerator one_by_one(target, {}, {.max_concurrency = 1}, clock);
+  const LoadOutcome outcome = one_by_one.run(asked, at_s, stop);
+  const report::Summary summary = report::summarize(outcome.records, outcome.duration_s, {});
+  EXPECT_LT(report::value_ms(outcome.records[5], Metric::kE2el), 100);
+  EXPECT_GT(summary.values_ms.at(Metric::kE2elQueued).at(5), 120) << "the stall is in there";
+}
+
+TEST(LoadGenerator, StreamsAreReadToTheToken) {
+  FakeServer server([&](net::HttpRequest, std::shared_ptr<net::Exchange> exchange) {
+    exchange->start_stream(200, event_stream());
+    write_tokens(exchange, 0, 5, std::chrono::milliseconds(10));
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  LoadGenerator generator(target, {}, {.keep_texts = true}, clock);
+  std::atomic<bool> stop{false};
+  const LoadOutcome outcome = generator.run({one_turn("hi", 5)}, {0.0}, stop);
+  ASSERT_EQ(outcome.records.size(), 1u);
+  const RequestRecord& record = outcome.records[0];
+  EXPECT_TRUE(record.ok) << record.error;
+  EXPECT_TRUE(record.tokens_told);
+  EXPECT_EQ(record.output_tokens, 5);
+  EXPECT_EQ(record.pieces.size(), 5u);
+  EXPECT_EQ(record.input_tokens, 3);
+  EXPECT_EQ(record.text, "xxxxx");
+  EXPECT_EQ(generator.progress().tokens, 5);
+}
+
+TEST(LoadGenerator, ConversationsRememberWhatWasSaid) {
+  std::mutex mutex;
+  std::vector<std::string> bodies;
+  FakeServer server([&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+    std::lock_guard lock(mutex);
+    bodies.push_back(request.body);
+    exchange->send({.body = R"({"choices":[{"message":{"content":"well"}}]})"});
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai-chat");
+  workload::Conversation conversation = one_turn("one", 3);
+  conversation.turns.push_back(conversation.turns[0]);
+  conversation.turns[1].prompt = "two";
+  conversation.turns[1].think_s = 0.05;
+  LoadGenerator generator(target, {}, {}, clock);
+  std::atomic<bool> stop{false};
+  const LoadOutcome outcome = generator.run({conversation}, {0.0}, stop);
+  ASSERT_EQ(outcome.records.size(), 2u);
+  EXPECT_GE(outcome.records[1].start_ns - outcome.records[0].end_ns, 50'000'000);
+  ASSERT_EQ(bodies.size(), 2u);
+  EXPECT_THAT(bodies[1], HasSubstr(R"([{"role":"user","content":"one"},)"
+                                   R"({"role":"assistant","content":"well"},)"
+                                   R"({"role":"user","content":"two"}])"));
+}
+
+TEST(LoadGenerator, FailuresEndTheirConversation) {
+  FakeServer server([&](net::HttpRequest, std::shared_ptr<net::Exchange> exchange) {
+    exchange->send({.status = 429, .body = R"({"error":{"message":"full"}})"});
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai-chat");
+  workload::Conversation conversation = one_turn("one", 3);
+  conversation.turns.push_back(conversation.turns[0]);
+  LoadGenerator generator(target, {}, {}, clock);
+  std::atomic<bool> stop{false};
+  const LoadOutcome outcome = generator.run({conversation}, {0.0}, stop);
+  ASSERT_EQ(outcome.records.size(), 1u);
+  EXPECT_EQ(outcome.records[0].error, "HTTP 429: full");
+  EXPECT_EQ(outcome.interrupted, 0);
+}
+
+TEST(LoadGenerator, StopsWhenTold) {
+  FakeServer server([&](net::HttpRequest, std::shared_ptr<net::Exchange> exchange) {
+    exchange->start_stream(200, event_stream());
+    write_tokens(exchange, 0, 100'000, std::chrono::milliseconds(20));
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  LoadGenerator generator(target, {}, {}, clock);
+  std::atomic<bool> stop{false};
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    stop = true;
+  });
+  const LoadOutcome outcome =
+      generator.run({one_turn("a", 1), one_turn("b", 1)}, {0.0, 3600.0}, stop);
+  stopper.join();
+  EXPECT_TRUE(outcome.records.empty());
+  EXPECT_EQ(outcome.interrupted, 2);
+}
+
+// Prompts made of them are as long as they say, to the token.
+TEST(TokenWords, AreSingleTokens) {
+  const std::string ranks =
+      std::string(PELTON_SOURCE_DIR) + "/testdata/tokenizer/o200k_base.tiktoken";
+  if (!std::filesystem::exists(ranks)) GTEST_SKIP() << "no vocabulary here";
+  const auto tokenizer = tokenizer::Tokenizer::load(ranks);
+  ASSERT_TRUE(tokenizer.ok());
+  const auto words = token_words(*tokenizer);
+  ASSERT_TRUE(words.ok()) << words.error().message;
+  EXPECT_GT(words->word_count(), 5000u);
+  const auto made =
+      workload::random_conversations({.input_tokens = 3000, .output_tokens = 1}, {}, 5, *words, 1);
+  for (const workload::Conversation& one : *made) {
+    EXPECT_EQ(tokenizer->encode(one.turns[0].prompt), one.turns[0].ids);
+    EXPECT_EQ(one.turns[0].ids.size(), 3000u);
+  }
+}
+
+TEST(Probe, LeavesOutWhatIsRefused) {
+  std::atomic<int> asked{0};
+  FakeServer server([&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+    ++asked;
+    if (request.body.find("continuous_usage_stats") != std::string::npos) {
+      return exchange->send({.status = 400, .body = R"({"error":{"message":"unknown"}})"});
+    }
+    EXPECT_THAT(request.body, HasSubstr("\"max_tokens\":8"));
+    exchange->send({.body = R"({"choices":[{"text":"a"}]})"});
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  const std::atomic<bool> stop{false};
+  const auto counts = probe(target, {}, one_turn("hi", 500), {}, clock, stop);
+  ASSERT_TRUE(counts.ok()) << counts.error().message;
+  EXPECT_EQ(*counts, Counts::kAtEnd);
+  EXPECT_EQ(asked, 2);
+}
+
+TEST(Probe, WaitsForAServerAndSaysWhatIsWrong) {
+  std::atomic<int> asked{0};
+  FakeServer server([&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+    if (request.path == "/v1/models") {
+      return exchange->send({.body = R"({"data":[{"id":"org/first"},{"id":"second"}]})"});
+    }
+    if (++asked < 3) {
+      return exchange->send({.status = 503, .body = R"({"error":{"message":"loading"}})"});
+    }
+    exchange->send({.status = 401, .body = R"({"error":{"message":"no key"}})"});
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  const std::atomic<bool> stop{false};
+  const auto now = probe(target, {}, one_turn("hi", 5), {}, clock, stop);
+  ASSERT_FALSE(now.ok());
+  EXPECT_THAT(now.error().message, HasSubstr("HTTP 503: loading"));
+  const auto later = probe(target, {}, one_turn("hi", 5), {.ready_s = 30}, clock, stop);
+  ASSERT_FALSE(later.ok());
+  EXPECT_THAT(later.error().message, HasSubstr("HTTP 401: no key"));
+  EXPECT_EQ(first_model(target).value(), "org/first");
+}
+
+}  // namespace
+}  // namespace pelton::bench
