@@ -1,18 +1,20 @@
-// pelton plan: what a model will take of this machine, before any weight is read.
+// pelton plan: what a model will take of this machine or of another, before any weight is read.
 #include <algorithm>
-#include <filesystem>
-#include <optional>
+#include <cmath>
 
 #include <fmt/format.h>
 
 #include "apps/engine_flags.h"
+#include "apps/fleet_flags.h"
+#include "apps/foresee.h"
 #include "apps/input.h"
 #include "apps/verbs.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/synthetic.h"
+#include "base/file.h"
 #include "cli/human_size.h"
 #include "cli/terminal.h"
 #include "cost_model/footprint.h"
+#include "planner/published.h"
+#include "simulator/published_tables.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::apps {
@@ -21,23 +23,7 @@ namespace {
 using cost_model::Footprint;
 
 constexpr int kBarWidth = 32;
-
-// A model of which only the shape is known: a published one by name, or a config.json.
-bool is_shape(const std::string& model) {
-  return model == "gpt-oss-20b" || model == "gpt-oss-120b" || model.ends_with(".json");
-}
-
-Result<Footprint> foresee(const std::string& model, const cost_model::MemoryRequest& request) {
-  if (is_shape(model) && !std::filesystem::is_directory(model)) {
-    TRY_ASSIGN(const checkpoint::SyntheticOptions shape, checkpoint::synthetic_like(model, 0));
-    TRY_ASSIGN(const checkpoint::ModelConfig config,
-               checkpoint::parse_model_config(shape.config, nullptr, model));
-    return cost_model::footprint(config, request);
-  }
-  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
-  TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
-  return cost_model::footprint(checkpoint, request);
-}
+constexpr int kOutputOtherwise = 256;  // where a workload leaves the length to the model
 
 std::string human(int64_t bytes) {
   return cli::format_bytes(static_cast<double>(bytes));
@@ -114,13 +100,12 @@ std::string table_of(const std::string& model, const Footprint& footprint) {
   return table.text();
 }
 
-Result<void> run(const cli::Arguments& arguments) {
+Result<void> plan_here(const cli::Arguments& arguments, const std::string& model) {
   node::LoadedModel::Options options;
   TRY(read_memory_flags(arguments, options.executor));
   TRY(read_batch_flags(arguments, options));
   TRY_ASSIGN(const cost_model::MemoryRequest request,
              executor::LocalExecutor::memory_request(options.executor));
-  const std::string& model = arguments.text("MODEL");
   TRY_ASSIGN(const Footprint footprint, foresee(model, request));
   if (arguments.has("--json")) {
     return write_output(cost_model::to_json(footprint).dump() + "\n");
@@ -128,31 +113,166 @@ Result<void> run(const cli::Arguments& arguments) {
   return write_output(table_of(model, footprint));
 }
 
+// Of a workload its mean lengths and its rate.
+planner::Demand demand_of(const workload::WorkloadSpec& spec,
+                          const std::vector<workload::Conversation>& conversations) {
+  planner::Demand demand{.input_tokens = 0, .output_tokens = 0};
+  double requests = 0;
+  for (const workload::Conversation& conversation : conversations) {
+    for (const workload::Turn& turn : conversation.turns) {
+      demand.input_tokens += std::max(turn.prompt_tokens, 1);
+      demand.output_tokens += turn.output_tokens > 0 ? turn.output_tokens : kOutputOtherwise;
+      ++requests;
+    }
+  }
+  demand.input_tokens /= std::max(requests, 1.0);
+  demand.output_tokens /= std::max(requests, 1.0);
+  const double rate = spec.arrivals.rate;
+  demand.requests_per_s = std::isfinite(rate) ? rate : 0;
+  return demand;
+}
+
+Result<void> plan_elsewhere(const cli::Arguments& arguments, const std::string& model) {
+  TRY_ASSIGN(HardwareChoice choice, read_hardware(arguments, model));
+  planner::FleetPlanOptions& plan = choice.plan;
+  plan.context_tokens = arguments.has("--max-model-len") ? arguments.integer("--max-model-len") : 0;
+  plan.batch = arguments.integer("--batch");
+  TRY_ASSIGN(plan.capacity.objectives, planner::parse_objectives(arguments.text("--slo")));
+  plan.capacity.headroom = arguments.number("--headroom");
+  plan.with_load = arguments.has("--slo") || arguments.has("--workload") ||
+                   arguments.has("--request-rate") || arguments.has("--input-len");
+  if (plan.with_load) {
+    TRY_ASSIGN(workload::WorkloadSpec spec, read_workload(arguments));
+    TRY_ASSIGN(const workload::Workload workload,
+               workload::make_workload(spec, workload::ids_vocabulary(1000)));
+    plan.capacity.demand = demand_of(spec, workload.conversations);
+  }
+  TRY_ASSIGN(const planner::PlanReport report, planner::plan_fleet(plan));
+  if (arguments.has("--html")) {
+    TRY(base::write_file(arguments.text("--html"), planner::to_html(report)));
+  }
+  if (arguments.has("--json")) return write_output(planner::to_json(report).dump() + "\n");
+  const planner::Explain explain =
+      arguments.has("--explain") ? planner::Explain::kYes : planner::Explain::kNo;
+  return write_output(planner::to_text(report, explain));
+}
+
+// 72 values of two instance types, beside a simulation with three fitted factors for each.
+planner::Section tables_section() {
+  planner::Section section{.key = "tables",
+                           .title =
+                               "gpt-oss-120b on eight A100 and on eight L4, closed loop: "
+                               "measured by others, simulated here"};
+  planner::Table table{
+      .key = "cells", .columns = {"cell", "measured", "modelled", "error"}, .rows = {}};
+  for (const simulator::PublishedCell& cell : simulator::compare_published_tables()) {
+    const std::string name = fmt::format("{} {} {} {} users {}", cell.instance, cell.workload,
+                                         cell.engine, cell.users, cell.metric);
+    table.rows.push_back(
+        {{.text = name},
+         {.text = fmt::format("{:.2f}", cell.measured)},
+         {.text = fmt::format("{:.2f}", cell.modelled)},
+         {.text = fmt::format("{:+.1f} %", (cell.modelled / cell.measured - 1) * 100)}});
+  }
+  section.tables.push_back(std::move(table));
+  for (const simulator::TableFactors& factors : simulator::table_factors()) {
+    section.notes.push_back(fmt::format(
+        "{}: {:.1f} % of the bandwidth, {:.1f} % of the bf16 rate and of the links, {:.1f} ms a "
+        "step",
+        factors.instance, factors.bandwidth * 100, factors.compute * 100, factors.step_s * 1e3));
+  }
+  section.notes.push_back(
+      "Their lengths are not known to us: 2 048 in and 300 out, and 256 in and 1 024 out, are "
+      "taken, as the rates and gaps suggest.");
+  return section;
+}
+
+Result<void> plan_published(const cli::Arguments& arguments) {
+  const planner::PlanReport report{.title = "Published numbers beside the model",
+                                   .sections = {planner::published_section(), tables_section()}};
+  if (arguments.has("--html")) {
+    TRY(base::write_file(arguments.text("--html"), planner::to_html(report)));
+  }
+  if (arguments.has("--json")) return write_output(planner::to_json(report).dump() + "\n");
+  return write_output(planner::to_text(report, planner::Explain::kYes));
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  if (arguments.has("--published")) return plan_published(arguments);
+  const std::string& named = arguments.text("--model");
+  const std::string& model = named.empty() ? arguments.text("MODEL") : named;
+  if (model.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "which model? Give MODEL or --model", "model"};
+  }
+  if (has_hardware(arguments)) return plan_elsewhere(arguments, model);
+  return plan_here(arguments, model);
+}
+
 }  // namespace
 
 cli::Verb plan_verb() {
   cli::Verb verb{
       .name = "plan",
-      .summary = "Foretells what a model takes of this machine's memory.",
+      .summary = "Foretells what a model takes, here or on other hardware, and what a load needs.",
       .about =
-          "Reads configuration and headers, no weights. Takes serve's flags; the numbers are "
-          "those\n"
-          "that serve allocates and logs at start, to the byte. MODEL may also be the name of a\n"
-          "published shape or a config.json, before anything is downloaded.",
+          "Reads configuration and headers, no weights. Without --gpu or --instance it is about "
+          "this\n"
+          "machine: it takes serve's flags, and the numbers are those that serve allocates and "
+          "logs "
+          "at\n"
+          "start, to the byte. With one of them it plans for that hardware: memory of each device, "
+          "the\n"
+          "textbook's numbers beside it, what fits where; and with --slo or --workload how many "
+          "copies\n"
+          "on which layout, and at what price. MODEL may also be the name of a published shape or "
+          "any\n"
+          "config.json of the gpt-oss, Llama, Qwen or DeepSeek families, before anything is "
+          "downloaded.",
       .positionals = {{"MODEL",
-                       "a model folder, a hub id, gpt-oss-20b, gpt-oss-120b or a "
-                       "config.json"}},
-      .flags = {{.name = "--memory",
-                 .help = "weights, working memory, keys and values (the only plan so far)",
+                       "a model folder, a hub id, gpt-oss-20b, gpt-oss-120b, llama-3.1-405b or a "
+                       "config.json",
+                       false}},
+      .flags = {{.name = "--model", .value = "MODEL", .help = "the same as MODEL"},
+                {.name = "--memory",
+                 .help = "weights, working memory, keys and values of this machine",
                  .kind = cli::Flag::Kind::kSwitch},
                 {.name = "--json",
-                 .help = "one JSON object, in bytes, instead of a table",
-                 .kind = cli::Flag::Kind::kSwitch}},
+                 .help = "one JSON object, in bytes and seconds, instead of a table",
+                 .kind = cli::Flag::Kind::kSwitch},
+                {.name = "--html", .value = "FILE", .help = "also write a page that needs nothing"},
+                {.name = "--explain",
+                 .help = "every number with its formula",
+                 .kind = cli::Flag::Kind::kSwitch},
+                {.name = "--slo",
+                 .value = "ttft=T,itl=T",
+                 .help = "objectives: time to the first token, mean time between tokens; as "
+                         "ttft=500ms,itl=50ms"},
+                {.name = "--headroom",
+                 .value = "SHARE",
+                 .help = "of the capacity left unused on purpose",
+                 .kind = cli::Flag::Kind::kNumber,
+                 .default_text = "0.2",
+                 .most = 0.99},
+                {.name = "--published",
+                 .help = "instead: what others measured beside what the model says of it",
+                 .kind = cli::Flag::Kind::kSwitch},
+                {.name = "--batch",
+                 .value = "N",
+                 .help = "sequences of the textbook's example",
+                 .kind = cli::Flag::Kind::kInteger,
+                 .default_text = "4",
+                 .least = 1,
+                 .most = 1e6}},
       .examples = {"pelton plan openai/gpt-oss-20b --memory",
                    "pelton plan gpt-oss-120b --memory --memory-utilization 0.9 --max-model-len 32K",
-                   "pelton plan ./model --memory --json --kv-cache-memory 4GiB --max-num-seqs 64"},
+                   "pelton plan ./model --memory --json --kv-cache-memory 4GiB --max-num-seqs 64",
+                   "pelton plan gpt-oss-120b --gpu h100 --explain",
+                   "pelton plan gpt-oss-120b --instance p4de.24xlarge --slo itl=30ms --rps 50",
+                   "pelton plan --published"},
       .run = run,
   };
+  for (cli::Flag& flag : hardware_flags()) verb.flags.push_back(std::move(flag));
+  for (cli::Flag& flag : workload_flags()) verb.flags.push_back(std::move(flag));
   for (cli::Flag& flag : memory_flags()) verb.flags.push_back(std::move(flag));
   for (cli::Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
   return verb;

@@ -16,6 +16,7 @@ cli::Verb inspect_verb();
 cli::Verb pack_verb();
 cli::Verb plan_verb();
 cli::Verb calibrate_verb();
+cli::Verb simulate_verb();
 cli::Verb verify_verb();
 cli::Verb synth_verb();
 cli::Verb bench_latency_verb();

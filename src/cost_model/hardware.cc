@@ -75,7 +75,7 @@ Result<double> Hardware::rate(Arithmetic arithmetic) const {
   if (found != rates.end()) return found->second;
   std::vector<std::string_view> known;
   for (const auto& [other, rate] : rates) known.push_back(arithmetic_name(other));
-  return Error{ErrorCode::kUnsupported,
+  return Error{ErrorCode::kInvalidArgument,
                fmt::format("{} ({}) cannot compute in {}; it computes in {}", title, architecture,
                            arithmetic_name(arithmetic), fmt::join(known, ", ")),
                "compute"};
@@ -117,7 +117,7 @@ Result<Hardware> find_hardware(const std::string& name) {
   }
   const std::optional<std::string_view> text = find_data("hardware/" + name + ".json");
   if (!text) {
-    return Error{ErrorCode::kNotFound,
+    return Error{ErrorCode::kInvalidArgument,
                  fmt::format("no hardware is called '{}'; known are {}, and files of your own",
                              name, fmt::join(data_names("hardware/"), ", ")),
                  "gpu"};
@@ -148,7 +148,7 @@ Result<Instance> find_instance(const std::string& name) {
     names.push_back(std::move(instance.name));
   }
   return Error{
-      ErrorCode::kNotFound,
+      ErrorCode::kInvalidArgument,
       fmt::format("no instance is called '{}'; known are {}", name, fmt::join(names, ", ")),
       "instance"};
 }

@@ -33,7 +33,7 @@ struct Hardware {
   double watts = 0;                            // 0: not known
   std::map<std::string, std::string> sources;  // of each figure, by its name in the file
 
-  // kUnsupported, naming what the architecture has.
+  // kInvalidArgument, naming what the architecture has.
   Result<double> rate(Arithmetic arithmetic) const;
 };
 
@@ -46,7 +46,7 @@ struct Instance {
   std::string source;
 };
 
-// By name, or a file's path (anything that ends in .json). kNotFound lists the names there are.
+// By name, or a file's path (anything that ends in .json). kInvalidArgument lists the names there are.
 Result<Hardware> find_hardware(const std::string& name);
 Result<Instance> find_instance(const std::string& name);
 std::vector<Instance> instances();

@@ -61,7 +61,7 @@ class StepTimeModel {
     Arithmetic arithmetic = Arithmetic::kBf16;
     double kv_element_bytes = 2;
   };
-  // kUnsupported (arithmetic the hardware lacks), kInvalidArgument (a layout that cannot be).
+  // kInvalidArgument: arithmetic the hardware lacks, a layout that cannot be.
   static Result<StepTimeModel> make(Options options);
 
   StepTime time(const StepLoad& load) const;

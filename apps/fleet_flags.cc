@@ -1,0 +1,234 @@
+#include "apps/fleet_flags.h"
+
+#include <cctype>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "apps/input.h"
+#include "checkpoint/checkpoint.h"
+#include "tensor/kv_block.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+Result<cost_model::ModelShape> shape_of(const std::string& model) {
+  if (cost_model::is_known_shape(model) || model.ends_with(".json")) {
+    return cost_model::find_model_shape(model);
+  }
+  TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
+  TRY_ASSIGN(cost_model::ModelShape shape, cost_model::find_model_shape(folder));
+  shape.name = model;
+  return shape;
+}
+
+Result<void> read_calibration(const cli::Arguments& arguments, HardwareChoice& choice) {
+  planner::CapacityOptions& capacity = choice.plan.capacity;
+  const auto& rates = capacity.memory.hardware.rates;
+  // The widest type that everything computes in, unless somebody knows better.
+  capacity.arithmetic = rates.contains(cost_model::Arithmetic::kBf16)
+                            ? cost_model::Arithmetic::kBf16
+                            : rates.begin()->first;
+  if (arguments.has("--calibration")) {
+    const std::string& file = arguments.text("--calibration");
+    TRY_ASSIGN(const std::string text, read_input(file));
+    TRY_ASSIGN(const Json json, Json::parse(text));
+    TRY_ASSIGN(choice.calibration, cost_model::Calibration::from_json(json, file));
+    const std::string& measured = choice.calibration.hardware;
+    if (!measured.empty() && measured != capacity.memory.hardware.name) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{} was measured on {}, not on {}", file, measured,
+                               capacity.memory.hardware.name),
+                   "calibration"};
+    }
+    capacity.efficiency = choice.calibration.efficiency;
+    TRY_ASSIGN(capacity.arithmetic, cost_model::parse_arithmetic(choice.calibration.arithmetic));
+  }
+  if (arguments.has("--compute")) {
+    TRY_ASSIGN(capacity.arithmetic, cost_model::parse_arithmetic(arguments.text("--compute")));
+  }
+  TRY(capacity.memory.hardware.rate(capacity.arithmetic));
+  return {};
+}
+
+}  // namespace
+
+std::vector<Flag> hardware_flags() {
+  return {{.name = "--gpu",
+           .value = "NAME",
+           .help = "hardware by name (h100, l4, ...) or a data file of your own; see "
+                   "src/cost_model/data"},
+          {.name = "--instance",
+           .value = "NAME",
+           .help = "a machine by name: p4de.24xlarge, g6.48xlarge, p5.48xlarge, gb200-nvl72, ..."},
+          {.name = "--devices",
+           .value = "N",
+           .help = "devices of one machine; default 1, or the instance's",
+           .kind = Flag::Kind::kInteger,
+           .least = 1,
+           .most = 4096},
+          {.name = "--layout",
+           .value = "L",
+           .help = "how one copy lies on devices: tp8, ep4, tp4pp2; default the fewest it fits on"},
+          {.name = "--compute",
+           .value = "TYPE",
+           .help = "what products are computed in; default what was calibrated, or bf16",
+           .choices = {"f32", "bf16", "int8", "fp8", "fp4"}},
+          {.name = "--calibration",
+           .value = "FILE",
+           .help = "of pelton calibrate; without it shares of the datasheet are assumed"},
+          {.name = "--price",
+           .value = "DOLLARS",
+           .help = "of a machine, an hour; default the instance's list price",
+           .kind = Flag::Kind::kNumber,
+           .most = 1e6}};
+}
+
+bool has_hardware(const cli::Arguments& arguments) {
+  return arguments.has("--gpu") || arguments.has("--instance");
+}
+
+std::vector<Flag> workload_flags() {
+  return {
+      {.name = "--workload",
+       .value = "W",
+       .help = "prefill-heavy, decode-heavy, conversation, or a file (docs/formats/workload.md)"},
+      {.name = "--request-rate",
+       .value = "RPS",
+       .help = "requests a second, or inf; instead of the workload's",
+       .aliases = {"--rps"}},
+      {.name = "--num-prompts",
+       .value = "N",
+       .help = "conversations; instead of the workload's",
+       .kind = Flag::Kind::kSize,
+       .least = 1,
+       .most = 1e7},
+      {.name = "--input-len",
+       .value = "TOKENS",
+       .help = "of random prompts; instead of the workload's",
+       .kind = Flag::Kind::kSize,
+       .least = 1,
+       .most = 1e7},
+      {.name = "--output-len",
+       .value = "TOKENS",
+       .help = "of answers; instead of the workload's",
+       .kind = Flag::Kind::kSize,
+       .least = 1,
+       .most = 1e7},
+      {.name = "--max-concurrency",
+       .value = "N",
+       .help = "requests under way at once, of all clients",
+       .kind = Flag::Kind::kInteger,
+       .least = 1,
+       .most = 1e6}};
+}
+
+Result<workload::WorkloadSpec> read_workload(const cli::Arguments& arguments) {
+  workload::WorkloadSpec spec;
+  spec.name = "random";
+  spec.arrivals.rate = std::numeric_limits<double>::infinity();
+  if (arguments.has("--workload")) {
+    TRY_ASSIGN(spec, workload::read_spec(arguments.text("--workload")));
+  }
+  if (arguments.has("--request-rate")) {
+    TRY_ASSIGN(spec.arrivals.rate,
+               workload::parse_rate(arguments.text("--request-rate"), "request-rate"));
+  }
+  if (arguments.has("--num-prompts")) spec.count = arguments.integer("--num-prompts");
+  if (arguments.has("--input-len")) {
+    spec.lengths.input_tokens = static_cast<int>(arguments.integer("--input-len"));
+  }
+  if (arguments.has("--output-len")) {
+    spec.lengths.output_tokens = static_cast<int>(arguments.integer("--output-len"));
+  }
+  if (arguments.has("--max-concurrency")) {
+    spec.concurrency_max = static_cast<int>(arguments.integer("--max-concurrency"));
+  }
+  return spec;
+}
+
+Result<cost_model::Layout> parse_layout(const std::string& text) {
+  const auto bad = [&] {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--layout '{}' is not like tp8, ep4, pp2 or tp4pp2", text), "layout"};
+  };
+  cost_model::Layout layout;
+  if (text == "1") return layout;
+  if (text.empty()) return bad();
+  for (size_t at = 0; at < text.size();) {
+    const std::string kind = text.substr(at, 2);
+    at += kind.size();
+    int count = 0;
+    while (at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) &&
+           count < 100'000) {
+      count = count * 10 + (text[at++] - '0');
+    }
+    if (count < 1 || count > 4096) return bad();
+    if (kind == "tp") {
+      layout.tensor = count;
+    } else if (kind == "ep") {
+      layout.expert = count;
+    } else if (kind == "pp") {
+      layout.pipeline = count;
+    } else {
+      return bad();
+    }
+  }
+  return layout;
+}
+
+Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std::string& model) {
+  HardwareChoice choice;
+  planner::FleetPlanOptions& plan = choice.plan;
+  planner::MemoryOptions& memory = plan.capacity.memory;
+  std::string gpu = arguments.text("--gpu");
+  if (arguments.has("--instance")) {
+    TRY_ASSIGN(const cost_model::Instance instance,
+               cost_model::find_instance(arguments.text("--instance")));
+    if (!gpu.empty() && gpu != instance.gpu) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{} has {}, not {}", instance.name, instance.gpu, gpu), "gpu"};
+    }
+    gpu = instance.gpu;
+    plan.machine = instance.name;
+    plan.price_source = instance.source;
+    plan.capacity.devices = instance.count;
+    plan.capacity.price_per_hour = instance.price_per_hour;
+  }
+  if (gpu.empty()) gpu = "cpu-zen4-2";
+  TRY_ASSIGN(memory.hardware, cost_model::find_hardware(gpu));
+  TRY_ASSIGN(memory.shape, shape_of(model));
+  if (arguments.has("--devices")) {
+    plan.capacity.devices = static_cast<int>(arguments.integer("--devices"));
+  }
+  if (arguments.has("--price")) {
+    plan.capacity.price_per_hour = arguments.number("--price");
+    plan.price_source = "--price";
+  }
+  if (arguments.has("--memory-utilization")) {
+    memory.utilization = arguments.number("--memory-utilization");
+  }
+  memory.sequences_max = static_cast<int>(arguments.integer("--max-num-seqs"));
+  memory.batch_tokens_max = static_cast<int>(arguments.integer("--max-num-batched-tokens"));
+  TRY_ASSIGN(const auto kv_type, tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
+  memory.kv_element_bytes = kv_type && tensor::kv_has_scales(*kv_type) ? 1 : 2;
+  TRY(read_calibration(arguments, choice));
+  if (arguments.has("--layout")) {
+    TRY_ASSIGN(memory.layout, parse_layout(arguments.text("--layout")));
+    return choice;
+  }
+  // The fewest devices it fits on, cut by tensors.
+  for (int devices = 1; devices <= plan.capacity.devices; devices *= 2) {
+    planner::MemoryOptions tried = memory;
+    tried.layout = {.tensor = devices};
+    const Result<planner::MemoryPlan> fits = planner::plan_memory(tried);
+    if (!fits.ok()) break;
+    memory.layout = tried.layout;
+    if (fits->sequences_at(2048, tried) > 0) break;
+  }
+  return choice;
+}
+
+}  // namespace pelton::apps

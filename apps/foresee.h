@@ -1,0 +1,15 @@
+// What a model will take here, before any weight is read: of a folder, a hub id, a published shape
+// by name or a config.json.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "cost_model/footprint.h"
+
+namespace pelton::apps {
+
+Result<cost_model::Footprint> foresee(const std::string& model,
+                                      const cost_model::MemoryRequest& request);
+
+}  // namespace pelton::apps

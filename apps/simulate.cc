@@ -1,0 +1,252 @@
+// pelton simulate: a load played against simulated replicas, faster than real time.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "apps/engine_flags.h"
+#include "apps/fleet_flags.h"
+#include "apps/foresee.h"
+#include "apps/input.h"
+#include "apps/verbs.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "report/goodput.h"
+#include "report/percentile.h"
+#include "report/serve_result.h"
+#include "report/summary.h"
+#include "simulator/simulation.h"
+
+namespace pelton::apps {
+namespace {
+
+using simulator::SimulationOptions;
+using simulator::SimulationResult;
+
+constexpr int kVocab = 50'000;  // of simulated tokens; only whether they are equal matters
+
+// The engine of this machine, block for block what serve would allocate; or one on other hardware,
+// with the blocks that the plan leaves room for.
+Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
+                                             const std::string& model,
+                                             const HardwareChoice& choice) {
+  const planner::MemoryOptions& memory = choice.plan.capacity.memory;
+  engine::ExecutorCapacity capacity{.block_tokens = memory.block_tokens,
+                                    .sequences_max = memory.sequences_max,
+                                    .batch_tokens_max = memory.batch_tokens_max,
+                                    .vocab_size = kVocab};
+  if (!has_hardware(arguments)) {
+    node::LoadedModel::Options options;
+    TRY(read_memory_flags(arguments, options.executor));
+    TRY(read_batch_flags(arguments, options));
+    TRY_ASSIGN(const cost_model::MemoryRequest request,
+               executor::LocalExecutor::memory_request(options.executor));
+    TRY_ASSIGN(const cost_model::Footprint footprint, foresee(model, request));
+    capacity.block_tokens = footprint.kv.block_tokens;
+    capacity.full_block_count = footprint.kv.full_block_count;
+    capacity.window_block_count = footprint.kv.window_block_count;
+    capacity.host_full_block_count = footprint.swap.full_block_count;
+    capacity.host_window_block_count = footprint.swap.window_block_count;
+    capacity.context_tokens_max = footprint.context_tokens_max;
+    capacity.window_tokens = static_cast<int>(std::max<int64_t>(memory.shape.window, 1));
+    return capacity;
+  }
+  TRY_ASSIGN(const planner::MemoryPlan plan, planner::plan_memory(memory));
+  const planner::KvBlocks blocks = planner::kv_blocks(memory, plan);
+  if (!plan.fits() || blocks.full < 1) {
+    return Error{ErrorCode::kDoesNotFit,
+                 fmt::format("{} does not fit on {}", memory.shape.name,
+                             cost_model::layout_name(memory.layout)),
+                 "layout"};
+  }
+  capacity.full_block_count = blocks.full;
+  capacity.window_block_count = blocks.window;
+  capacity.window_tokens = blocks.window_tokens;
+  const int64_t asked =
+      arguments.has("--max-model-len") ? arguments.integer("--max-model-len") : INT32_MAX;
+  capacity.context_tokens_max =
+      static_cast<int>(std::min(asked, std::max<int64_t>(plan.longest_context(memory), 1)));
+  return capacity;
+}
+
+Result<SimulationOptions> read_options(const cli::Arguments& arguments, const std::string& model,
+                                       const HardwareChoice& choice) {
+  SimulationOptions options;
+  TRY_ASSIGN(options.replica.capacity, capacity_of(arguments, model, choice));
+  node::LoadedModel::Options engine;
+  TRY(read_batch_flags(arguments, engine));
+  TRY(read_queue_flags(arguments, engine.engine));
+  options.replica.policy = engine.engine.policy;
+  options.replica.prefix_cache = engine.engine.prefix_cache;
+  options.replica.steps_in_flight_max = engine.engine.steps_in_flight_max;
+  options.replica.overlapped_step_ns_max = engine.engine.overlapped_step_ns_max;
+  options.replica.inbox_max = engine.engine.inbox_max;
+  options.replica.queued_tokens_max = engine.engine.queued_tokens_max;
+  options.replica.window_tokens =
+      static_cast<int>(std::max<int64_t>(choice.plan.capacity.memory.shape.window, 1));
+  if (!arguments.has("--no-noise")) options.replica.residuals = choice.calibration.residuals;
+  options.overhead = choice.calibration.overhead;
+  options.replica_count = static_cast<int>(arguments.integer("--replicas"));
+  TRY_ASSIGN(options.dispatch, simulator::parse_dispatch(arguments.text("--dispatch")));
+  options.seed = static_cast<uint64_t>(arguments.integer("--seed"));
+  if (arguments.has("--duration")) options.duration_s = arguments.number("--duration");
+  if (arguments.has("--faults")) {
+    const std::string& file = arguments.text("--faults");
+    TRY_ASSIGN(const std::string text, read_input(file));
+    TRY_ASSIGN(const Json json, Json::parse(text));
+    TRY_ASSIGN(options.faults, simulator::parse_faults(json, options.replica_count, file));
+  }
+  return options;
+}
+
+// What a load generator cannot see.
+std::string fleet_text(const SimulationOptions& options, const SimulationResult& result,
+                       double took_s) {
+  simulator::ReplicaCounts all;
+  for (const simulator::ReplicaCounts& counts : result.replicas) all += counts;
+  const double copies = options.replica_count;
+  const auto steps = static_cast<double>(std::max<int64_t>(all.steps, 1));
+  const auto asked = static_cast<double>(std::max<int64_t>(all.scheduler.prompt_tokens, 1));
+  return fmt::format(
+      "\n{} replica{}: busy {:.1f} % of the time, {:.1f} rows a step, {} steps ({} failed)\n"
+      "prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
+      "modelled, not measured; {:.0f} times faster than real\n",
+      options.replica_count, options.replica_count == 1 ? "" : "s",
+      static_cast<double>(all.busy_ns) / (copies * result.duration_s * 1e9) * 100,
+      static_cast<double>(all.rows) / steps, all.steps, all.steps_failed,
+      static_cast<double>(all.scheduler.prompt_tokens_cached) / asked * 100,
+      all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
+      result.unfinished, result.duration_s / std::max(took_s, 1e-9));
+}
+
+Result<void> tell(const cli::Arguments& arguments, const HardwareChoice& choice,
+                  const workload::WorkloadSpec& spec, const SimulationOptions& options,
+                  const SimulationResult& result, double took_s) {
+  TRY_ASSIGN(const std::vector<report::Objective> objectives,
+             report::parse_objectives(arguments.text("--goodput")));
+  const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
+  const planner::MemoryOptions& memory = choice.plan.capacity.memory;
+  const report::RunInfo info{
+      .date = "00000000-000000",  // so that one seed gives one file
+      .backend = "simulated",
+      .endpoint = "none",
+      .base_url = "none",
+      .label = fmt::format("{} {}", memory.hardware.name, cost_model::layout_name(memory.layout)),
+      .model = memory.shape.name,
+      .tokenizer = "none",
+      .dataset = spec.name,
+      .num_prompts = spec.count,
+      .request_rate = spec.arrivals.rate,
+      .burstiness = spec.arrivals.burstiness,
+      .max_concurrency = spec.concurrency_max,
+      .input_len = spec.lengths.input_tokens,
+      .output_len = spec.lengths.output_tokens,
+      .hardware = fmt::format("simulated {} x {}, {}", options.replica_count, memory.hardware.title,
+                              cost_model::layout_name(memory.layout)),
+      .metadata = {{"simulated", "true"}, {"seed", std::to_string(options.seed)}},
+      .generator = {}};
+  TRY_ASSIGN(const std::vector<double> percents,
+             report::parse_percents(arguments.text("--metric-percentiles"), "metric-percentiles"));
+  const report::Shown shown{.metrics = {report::Metric::kTtft, report::Metric::kTpot,
+                                        report::Metric::kItl, report::Metric::kE2el},
+                            .percents = percents};
+  if (arguments.has("--json")) {
+    const std::string json = report::result_json(info, summary, shown, result.records, false);
+    if (arguments.text("--json") == "-") return write_output(json + "\n");
+    TRY(base::write_file(arguments.text("--json"), json + "\n"));
+  }
+  return write_output(report::result_text(info, summary, shown) +
+                      fleet_text(options, result, took_s));
+}
+
+Result<void> run(const cli::Arguments& arguments) {
+  const std::string& model = arguments.text("MODEL");
+  TRY_ASSIGN(const HardwareChoice choice, read_hardware(arguments, model));
+  const planner::CapacityOptions& capacity = choice.plan.capacity;
+  TRY_ASSIGN(
+      const cost_model::StepTimeModel times,
+      cost_model::StepTimeModel::make({.hardware = capacity.memory.hardware,
+                                       .shape = capacity.memory.shape,
+                                       .layout = capacity.memory.layout,
+                                       .efficiency = capacity.efficiency,
+                                       .arithmetic = capacity.arithmetic,
+                                       .kv_element_bytes = capacity.memory.kv_element_bytes}));
+  TRY_ASSIGN(SimulationOptions options, read_options(arguments, model, choice));
+  TRY_ASSIGN(workload::WorkloadSpec spec, read_workload(arguments));
+  if (!arguments.has("--workload")) spec.seed = options.seed;
+  spec.arrivals.seed = spec.seed;
+  options.concurrency_max = spec.concurrency_max;
+  TRY_ASSIGN(const workload::Workload workload,
+             workload::make_workload(spec, workload::ids_vocabulary(kVocab)));
+  const base::SystemClock clock;
+  const int64_t begin_ns = clock.now_ns();
+  TRY_ASSIGN(const SimulationResult result, simulator::simulate(options, workload, times));
+  const double took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9;
+  return tell(arguments, choice, spec, options, result, took_s);
+}
+
+}  // namespace
+
+cli::Verb simulate_verb() {
+  cli::Verb verb{
+      .name = "simulate",
+      .summary = "Plays a load against simulated replicas, with the shipped scheduler.",
+      .about =
+          "Virtual time: the scheduler that serves is linked, clock and arithmetic are modelled. "
+          "The\n"
+          "metrics are bench serve's. One seed replays one run, byte for byte. Without --gpu or\n"
+          "--instance the engine of this machine is simulated, with the blocks that serve's flags "
+          "give\n"
+          "it; a --calibration of this machine makes its times those measured here.",
+      .positionals = {{"MODEL", "a folder, a hub id, a published shape or a config.json"}},
+      .flags = {{.name = "--replicas",
+                 .value = "N",
+                 .help = "copies of the model behind one dispatcher",
+                 .kind = cli::Flag::Kind::kInteger,
+                 .default_text = "1",
+                 .least = 1,
+                 .most = 10'000},
+                {.name = "--dispatch",
+                 .value = "HOW",
+                 .help = "who gets a request",
+                 .default_text = "least-busy",
+                 .choices = {"round-robin", "least-busy", "session"}},
+                {.name = "--faults",
+                 .value = "FILE",
+                 .help = "what goes wrong when (docs/formats/workload.md)"},
+                {.name = "--duration",
+                 .value = "SECONDS",
+                 .help = "stop there; default when all is answered",
+                 .kind = cli::Flag::Kind::kNumber,
+                 .least = 0.001,
+                 .most = 1e9},
+                {.name = "--seed",
+                 .value = "S",
+                 .help = "of everything that is drawn",
+                 .kind = cli::Flag::Kind::kInteger,
+                 .default_text = "0"},
+                {.name = "--no-noise",
+                 .help = "steps take what the model says, not what it left over when it was fitted",
+                 .kind = cli::Flag::Kind::kSwitch},
+                {.name = "--goodput",
+                 .value = "BOUNDS",
+                 .help = "objectives, as 'ttft:500 tpot:50', in milliseconds"},
+                {.name = "--metric-percentiles",
+                 .value = "P,P",
+                 .help = "which percentiles",
+                 .default_text = "50,90,99"},
+                {.name = "--json", .value = "FILE", .help = "also write the result; - is stdout"}},
+      .examples = {"pelton simulate gpt-oss-120b --gpu h100 --max-num-seqs 64 --request-rate 4",
+                   "pelton simulate ./model --calibration c.json --workload conversation",
+                   "pelton simulate gpt-oss-120b --instance p5.48xlarge --layout tp2 --replicas 4"},
+      .run = run};
+  for (cli::Flag& flag : hardware_flags()) verb.flags.push_back(std::move(flag));
+  for (cli::Flag& flag : workload_flags()) verb.flags.push_back(std::move(flag));
+  for (cli::Flag& flag : memory_flags()) verb.flags.push_back(std::move(flag));
+  for (cli::Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
+  for (cli::Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
+  return verb;
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,299 @@
+#include "planner/capacity_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace pelton::planner {
+namespace {
+
+using cost_model::Layout;
+using cost_model::StepLoad;
+using cost_model::StepTimeModel;
+
+constexpr int kConcurrencyMax = 8192;
+
+StepTimeModel::Options timing_options(const CapacityOptions& options) {
+  return {.hardware = options.memory.hardware,
+          .shape = options.memory.shape,
+          .layout = options.memory.layout,
+          .efficiency = options.efficiency,
+          .arithmetic = options.arithmetic,
+          .kv_element_bytes = options.memory.kv_element_bytes};
+}
+
+int64_t whole(double value) {
+  return static_cast<int64_t>(std::llround(value));
+}
+
+// `rows` answers at their mean length, beside a piece of a prompt in the middle of it.
+StepLoad mixed_step(const CapacityOptions& options, int rows, double prompt_tokens) {
+  const Demand& demand = options.demand;
+  const int64_t window = std::max<int64_t>(options.memory.shape.window, 1);
+  StepLoad load =
+      StepLoad::decodes(rows, whole(demand.input_tokens + demand.output_tokens / 2), window);
+  if (prompt_tokens >= 1) {
+    const double start = std::max(demand.input_tokens / 2 - prompt_tokens / 2, 0.0);
+    load.add_row(whole(start), whole(prompt_tokens), false, window);
+  }
+  return load;
+}
+
+struct Operation {
+  double itl_s = 0;
+  double ttft_s = 0;
+  double requests_per_s = 0;
+  double prompt_tokens = 0;
+};
+
+Operation operate(const CapacityOptions& options, const StepTimeModel& times, int rows) {
+  const Demand& demand = options.demand;
+  Operation at;
+  at.prompt_tokens = demand.input_tokens / demand.output_tokens * rows;
+  const double room = std::max<double>(options.memory.batch_tokens_max - rows, 1);
+  // More prompt tokens than a step has room for: steps of prompts alone come between.
+  const double with_prompts = std::min(at.prompt_tokens, room);
+  at.itl_s = times.seconds(mixed_step(options, rows, with_prompts)) *
+             std::max(at.prompt_tokens / room, 1.0);
+  at.requests_per_s = rows / (at.itl_s * demand.output_tokens);
+  const double chunks = std::ceil(demand.input_tokens / room);
+  const double chunk = std::min(demand.input_tokens, room);
+  const double serve_s = chunks * times.seconds(mixed_step(options, rows, chunk));
+  const double busy = std::min(at.requests_per_s * serve_s, 0.95);
+  const double waits_s = busy / (2 * (1 - busy)) * serve_s;
+  at.ttft_s = times.seconds(StepLoad::decodes(rows, whole(demand.input_tokens), 128)) / 2 +
+              waits_s + serve_s;
+  return at;
+}
+
+std::string broken(const CapacityOptions& options, const Operation& at) {
+  const Objectives& objectives = options.objectives;
+  if (objectives.itl_s && at.itl_s > *objectives.itl_s) {
+    return fmt::format("one stream's tokens come every {:.1f} ms", at.itl_s * 1e3);
+  }
+  if (objectives.ttft_s && at.ttft_s > *objectives.ttft_s) {
+    return fmt::format("a lone prompt takes {:.0f} ms", at.ttft_s * 1e3);
+  }
+  return "";
+}
+
+bool divides(int64_t whole_count, int part) {
+  return part > 0 && whole_count % part == 0;
+}
+
+std::vector<Layout> layouts_for(const CapacityOptions& options) {
+  const auto& shape = options.memory.shape;
+  std::vector<Layout> layouts;
+  for (int devices = 1; devices <= options.devices; devices *= 2) {
+    if (devices > options.memory.hardware.link_domain && devices > 1) break;
+    if (divides(shape.heads, devices)) layouts.push_back({.tensor = devices});
+    if (devices > 1 && shape.experts > 0 && divides(shape.experts, devices)) {
+      layouts.push_back({.expert = devices});
+    }
+  }
+  // A rack of 72 is no power of two.
+  const int all = options.devices;
+  if ((all & (all - 1)) != 0 && shape.experts > 0 && divides(shape.experts, all)) {
+    layouts.push_back({.expert = all});
+  }
+  return layouts;
+}
+
+// Why the layout with the lowest latency or the highest throughput won.
+std::string reason(const CapacityPlan& plan, const Objectives& objectives) {
+  if (plan.chosen < 0) return "no layout meets the objectives on this hardware";
+  const LayoutChoice& best = plan.layouts[static_cast<size_t>(plan.chosen)];
+  const std::string name = cost_model::layout_name(best.layout);
+  std::string why = fmt::format(
+      "{} gives the most output per device within the objectives ({:.0f} "
+      "tokens/s)",
+      name, best.tokens_per_s_per_device);
+  if (best.layout.tensor > 1) {
+    why +=
+        "; cutting every matrix shortens the step, which the objectives ask for, at the price of "
+        "two exchanges a layer";
+  } else if (best.layout.expert > 1) {
+    why +=
+        "; dealing out the experts reads each of them once for the whole group, and attention "
+        "needs no exchange";
+  } else if (!objectives.itl_s) {
+    why += "; a copy on each device exchanges nothing";
+  }
+  return why;
+}
+
+}  // namespace
+
+Result<Objectives> parse_objectives(const std::string& text) {
+  const auto bad = [&](const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--slo '{}': {}; write ttft=500ms,itl=50ms", text, what), "slo"};
+  };
+  Objectives objectives;
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = std::min(text.find(',', from), text.size());
+    const std::string one = text.substr(from, end - from);
+    from = end + 1;
+    const size_t equals = one.find('=');
+    if (equals == std::string::npos) return bad("an objective has a name and a bound");
+    const std::string name = one.substr(0, equals);
+    char* rest = nullptr;
+    const std::string bound = one.substr(equals + 1);
+    const double value = std::strtod(bound.c_str(), &rest);
+    const std::string unit = rest;
+    double scale = 1e-3;
+    if (unit == "s") scale = 1;
+    if (unit == "us") scale = 1e-6;
+    if (!unit.empty() && unit != "s" && unit != "ms" && unit != "us") {
+      return bad(fmt::format("'{}' is no unit of time", unit));
+    }
+    if (bound.empty() || !(value > 0 && value < 1e9)) return bad("a bound is a number above 0");
+    if (name == "ttft") {
+      objectives.ttft_s = value * scale;
+    } else if (name == "itl" || name == "tpot") {
+      objectives.itl_s = value * scale;
+    } else {
+      return bad(fmt::format("'{}' is not ttft or itl", name));
+    }
+  }
+  return objectives;
+}
+
+CopyCapacity copy_capacity(const CapacityOptions& options) {
+  CopyCapacity copy;
+  const Result<MemoryPlan> memory = plan_memory(options.memory);
+  if (!memory.ok()) {
+    copy.why_not = memory.error().message;
+    return copy;
+  }
+  const Demand& demand = options.demand;
+  const auto length = static_cast<int64_t>(demand.input_tokens + demand.output_tokens);
+  const int64_t room = memory->sequences_at(length, options.memory);
+  if (room < 1) {
+    copy.why_not =
+        memory->fits() ? "not one sequence of that length fits" : "the weights do not fit";
+    return copy;
+  }
+  const Result<StepTimeModel> times = StepTimeModel::make(timing_options(options));
+  if (!times.ok()) {
+    copy.why_not = times.error().message;
+    return copy;
+  }
+  const int most =
+      static_cast<int>(std::min<int64_t>({room, kConcurrencyMax, options.memory.sequences_max}));
+  Operation at = operate(options, *times, 1);
+  copy.why_not = broken(options, at);
+  if (!copy.why_not.empty()) return copy;
+  // Time between tokens rises with concurrency, and so do the prompts' waits: halve the interval.
+  int good = 1;
+  int bad = most + 1;
+  while (bad - good > 1) {
+    const int middle = good + (bad - good) / 2;
+    (broken(options, operate(options, *times, middle)).empty() ? good : bad) = middle;
+  }
+  at = operate(options, *times, good);
+  copy.possible = true;
+  copy.concurrency = good;
+  copy.requests_per_s = at.requests_per_s;
+  copy.itl_s = at.itl_s;
+  copy.ttft_s = at.ttft_s;
+  copy.prefill_tokens_per_step = at.prompt_tokens;
+  const StepLoad load = mixed_step(options, good, at.prompt_tokens);
+  copy.step_ideal_share = times->ideal_seconds(load) / times->seconds(load);
+  return copy;
+}
+
+Result<CapacityPlan> plan_capacity(const CapacityOptions& options) {
+  if (!(options.headroom >= 0 && options.headroom < 1)) {
+    return Error{ErrorCode::kInvalidArgument, "--headroom must be from 0 to below 1", "headroom"};
+  }
+  if (!(options.demand.input_tokens >= 1 && options.demand.output_tokens >= 1)) {
+    return Error{ErrorCode::kInvalidArgument, "a request has at least one token in and out",
+                 "workload"};
+  }
+  CapacityPlan plan;
+  for (const Layout& layout : layouts_for(options)) {
+    CapacityOptions with = options;
+    with.memory.layout = layout;
+    const Result<MemoryPlan> memory = plan_memory(with.memory);
+    if (!memory.ok()) continue;
+    LayoutChoice choice{.layout = layout, .memory = *memory, .copy = copy_capacity(with)};
+    choice.tokens_per_s_per_device =
+        choice.copy.requests_per_s * options.demand.output_tokens / layout.devices();
+    if (const auto times = StepTimeModel::make(timing_options(with)); times.ok()) {
+      choice.latency_itl_s =
+          times->seconds(StepLoad::decodes(1, whole(options.demand.input_tokens), 128));
+    }
+    plan.layouts.push_back(std::move(choice));
+  }
+  for (size_t i = 0; i < plan.layouts.size(); ++i) {
+    const bool is_best = plan.chosen < 0 ||
+                         plan.layouts[i].tokens_per_s_per_device >
+                             plan.layouts[static_cast<size_t>(plan.chosen)].tokens_per_s_per_device;
+    if (plan.layouts[i].copy.possible && is_best) plan.chosen = static_cast<int>(i);
+  }
+  plan.why = reason(plan, options.objectives);
+  if (plan.chosen < 0) return plan;
+  const LayoutChoice& best = plan.layouts[static_cast<size_t>(plan.chosen)];
+  const double usable = best.copy.requests_per_s * (1 - options.headroom);
+  const double rate = options.demand.requests_per_s > 0 ? options.demand.requests_per_s : usable;
+  plan.copies = static_cast<int64_t>(std::ceil(rate / usable - 1e-9));
+  const int per_machine = std::max(options.devices / best.layout.devices(), 1);
+  plan.machines = (plan.copies + per_machine - 1) / per_machine;
+  plan.utilization = rate / (static_cast<double>(plan.copies) * best.copy.requests_per_s);
+  const double tokens_per_hour = rate * options.demand.output_tokens * 3600;
+  plan.cost_per_million =
+      static_cast<double>(plan.machines) * options.price_per_hour / tokens_per_hour * 1e6;
+  CapacityOptions with = options;
+  with.memory.layout = best.layout;
+  const Result<SplitGain> split = split_gain(with, {.concurrency = best.copy.concurrency,
+                                                    .chunk_tokens = options.memory.batch_tokens_max,
+                                                    .output_kept_least = 0.8});
+  if (split.ok() && split->prefill_devices_share < 1) {
+    plan.prefill_per_decode = split->prefill_devices_share / (1 - split->prefill_devices_share);
+  }
+  return plan;
+}
+
+Result<SplitGain> split_gain(const CapacityOptions& options, const SplitAsked& asked) {
+  const int concurrency = asked.concurrency;
+  const int chunk_tokens = asked.chunk_tokens;
+  TRY_ASSIGN(const StepTimeModel times, StepTimeModel::make(timing_options(options)));
+  const Demand& demand = options.demand;
+  SplitGain gain;
+  // Together: every step carries the prompts' share of it.
+  const double share = demand.input_tokens / demand.output_tokens;
+  const double room = std::max<double>(chunk_tokens, 1);
+  const double prompt_tokens = share * concurrency;
+  gain.together_itl_s =
+      times.seconds(mixed_step(options, concurrency, std::min(prompt_tokens, room))) *
+      std::max(prompt_tokens / room, 1.0);
+  gain.output_tokens_per_s = concurrency / gain.together_itl_s / options.memory.layout.devices();
+  // Apart: a device for prompts computes nothing but chunks.
+  const double chunk = std::min(demand.input_tokens, room);
+  const double chunk_s = times.seconds(mixed_step(options, 0, chunk));
+  const double prefill_s = demand.input_tokens / chunk * chunk_s;  // of one prompt
+  // Per output token of the group: so much time of prefill devices, so much of decode devices. As
+  // much output from the same devices: decode devices run as few rows as that allows.
+  const double together_s = 1 / gain.output_tokens_per_s / options.memory.layout.devices();
+  const double wanted_s = together_s / asked.output_kept_least;
+  const double prefill_token_s = prefill_s / demand.output_tokens;
+  double best = 0;
+  for (int rows = 1; rows <= concurrency * 4; ++rows) {
+    const double itl_s = times.seconds(mixed_step(options, rows, 0));
+    if (prefill_token_s + itl_s / rows <= wanted_s) {
+      best = itl_s;
+      gain.prefill_devices_share = prefill_token_s / (prefill_token_s + itl_s / rows);
+      gain.output_kept = together_s / (prefill_token_s + itl_s / rows);
+      break;
+    }
+  }
+  if (best == 0) {
+    return Error{ErrorCode::kDoesNotFit, "split devices do not reach the same output", "workload"};
+  }
+  gain.split_itl_s = best;
+  return gain;
+}
+
+}  // namespace pelton::planner

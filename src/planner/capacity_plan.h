@@ -1,0 +1,95 @@
+// How many copies of a model a load needs, on which layout, at what price: an estimate of the
+// steady state, by which layouts are compared; `pelton simulate` then plays the load against the
+// chosen one. Pure.
+//
+// With B answers being written, each step brings B tokens, and to keep B answers going it must also
+// compute input / output prompt tokens for each of them. So one copy sustains B / (t * output)
+// requests a second, where t is that mixed step's time; t is also the mean time between tokens. A
+// prompt waits half a step, then for the prompts before it (M/D/1), and is computed in chunks.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/memory_plan.h"
+
+namespace pelton::planner {
+
+struct Objectives {
+  std::optional<double> ttft_s;
+  std::optional<double> itl_s;  // mean time between tokens
+};
+// "ttft=500ms,itl=50ms"; s, ms and us, ms where there is no unit. kInvalidArgument.
+Result<Objectives> parse_objectives(const std::string& text);
+
+struct Demand {
+  double input_tokens = 1024;
+  double output_tokens = 256;
+  double requests_per_s = 0;  // 0: not said; then one copy is planned
+};
+
+struct CapacityOptions {
+  MemoryOptions memory;
+  cost_model::Efficiency efficiency;
+  cost_model::Arithmetic arithmetic = cost_model::Arithmetic::kBf16;
+  Objectives objectives;
+  Demand demand;
+  double headroom = 0.2;      // of the capacity left unused on purpose
+  int devices = 1;            // of the machine that is bought or rented as one
+  double price_per_hour = 0;  // of that machine
+};
+
+// One copy at its best within the objectives.
+struct CopyCapacity {
+  bool possible = false;
+  std::string why_not;
+  int concurrency = 0;
+  double requests_per_s = 0;
+  double itl_s = 0;
+  double ttft_s = 0;
+  double prefill_tokens_per_step = 0;
+  double step_ideal_share = 0;  // of the roofline
+};
+CopyCapacity copy_capacity(const CapacityOptions& options);
+
+struct LayoutChoice {
+  cost_model::Layout layout;
+  MemoryPlan memory;
+  CopyCapacity copy;
+  double tokens_per_s_per_device = 0;  // output
+  double latency_itl_s = 0;            // of a lone stream
+};
+
+struct CapacityPlan {
+  std::vector<LayoutChoice> layouts;  // that were looked at, in order of their devices
+  int chosen = -1;                    // index; -1: none meets the objectives
+  std::string why;
+  int64_t copies = 0;
+  int64_t machines = 0;
+  double utilization = 0;         // of the copies' capacity
+  double cost_per_million = 0;    // output tokens, dollars; 0: no price
+  double prefill_per_decode = 0;  // devices for prompts to each device for answers, if split
+};
+Result<CapacityPlan> plan_capacity(const CapacityOptions& options);
+
+// Prompts and answers on devices of their own against both together, on equal numbers of devices:
+// how much faster each user's tokens come. A step that reads weights for answers and computes a
+// prompt's piece meanwhile uses a device better, so apart some output may be lost.
+struct SplitAsked {
+  int concurrency = 1;           // answers on each copy while prompts are there too
+  int chunk_tokens = 8192;       // of a prompt in a step
+  double output_kept_least = 1;  // share
+};
+struct SplitGain {
+  double together_itl_s = 0;  // a step that also computes a piece of a prompt
+  double split_itl_s = 0;
+  double gain() const { return split_itl_s > 0 ? together_itl_s / split_itl_s : 0; }
+  double output_tokens_per_s = 0;  // of a device, together
+  double output_kept = 0;          // of it, apart
+  double prefill_devices_share = 0;
+};
+// kDoesNotFit: apart they do not keep that share.
+Result<SplitGain> split_gain(const CapacityOptions& options, const SplitAsked& asked);
+
+}  // namespace pelton::planner

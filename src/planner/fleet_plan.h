@@ -1,0 +1,38 @@
+// The whole plan for a model on hardware: memory of one copy, the textbooks' numbers beside it,
+// what fits where, and how many machines a load needs. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "planner/capacity_plan.h"
+#include "planner/plan_report.h"
+
+namespace pelton::planner {
+
+struct FleetPlanOptions {
+  CapacityOptions capacity;
+  std::string machine;         // the instance's name; empty: devices alone
+  std::string price_source;    // where the price comes from
+  bool with_load = false;      // a workload or objectives were given
+  int64_t context_tokens = 0;  // for the textbook's example; 0: 8 192
+  int64_t batch = 4;
+};
+
+Result<PlanReport> plan_fleet(const FleetPlanOptions& options);
+
+Section memory_section(const MemoryOptions& options, const MemoryPlan& plan);
+Section textbook_section(const FleetPlanOptions& options);
+Section what_fits_section(const MemoryOptions& options);
+Section capacity_section(const FleetPlanOptions& options, const CapacityPlan& plan);
+
+// How many blocks of each group a copy's budget buys, as the engine's own division of it
+// (cost_model/kv_budget.h): for simulating an engine on hardware it does not run on.
+struct KvBlocks {
+  int full = 0;
+  int window = 0;
+  int window_tokens = 0;
+};
+KvBlocks kv_blocks(const MemoryOptions& options, const MemoryPlan& plan);
+
+}  // namespace pelton::planner

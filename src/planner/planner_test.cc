@@ -1,0 +1,220 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/capacity_plan.h"
+#include "planner/fleet_plan.h"
+#include "planner/memory_plan.h"
+#include "planner/published.h"
+
+namespace pelton::planner {
+namespace {
+
+using cost_model::Layout;
+using testing::HasSubstr;
+
+constexpr double kGiB = 1 << 30;
+
+MemoryOptions memory_of(const std::string& gpu, const std::string& model, const Layout& layout) {
+  return {.hardware = *cost_model::find_hardware(gpu),
+          .shape = *cost_model::find_model_shape(model),
+          .layout = layout};
+}
+
+MemoryPlan plan_of(const MemoryOptions& options) {
+  const Result<MemoryPlan> plan = plan_memory(options);
+  EXPECT_TRUE(plan.ok()) << plan.error().message;
+  return *plan;
+}
+
+double line(const MemoryPlan& plan, const std::string& name) {
+  for (const MemoryLine& one : plan.lines) {
+    if (one.name == name) return one.bytes;
+  }
+  return -1;
+}
+
+TEST(MemoryPlan, The120bFitsOnOneCardOf80GBWithAStatedBudget) {
+  MemoryOptions options = memory_of("h100", "gpt-oss-120b", {});
+  options.batch_tokens_max = 2048;
+  const MemoryPlan plan = plan_of(options);
+  EXPECT_TRUE(plan.fits());
+  EXPECT_NEAR(plan.kv_bytes / kGiB, 4.95, 0.05);
+  EXPECT_EQ(plan.kv_token_bytes, 36 << 10);
+  EXPECT_EQ(plan.kv_sequence_bytes, 4.5 * (1 << 20));
+  EXPECT_EQ(plan.longest_context(options), 131072);
+  EXPECT_EQ(plan.sequences_at(131072, options), 1);
+  EXPECT_EQ(plan.sequences_at(8192, options), 17);
+  options.hardware = *cost_model::find_hardware("a100-40");
+  EXPECT_FALSE(plan_of(options).fits());
+}
+
+// The instance types of the AWS tables: eight cards each, all of them cut by tensors.
+TEST(MemoryPlan, The120bFitsOnBothInstancesCutInEight) {
+  for (const char* name : {"p4de.24xlarge", "g6.48xlarge"}) {
+    const cost_model::Instance instance = *cost_model::find_instance(name);
+    EXPECT_EQ(instance.count, 8);
+    const MemoryOptions options = memory_of(instance.gpu, "gpt-oss-120b", {.tensor = 8});
+    const MemoryPlan plan = plan_of(options);
+    EXPECT_TRUE(plan.fits()) << name;
+    EXPECT_EQ(plan.kv_token_bytes, (36 << 10) / 8) << name;
+    EXPECT_GT(plan.sequences_at(2348, options), 200) << name;
+  }
+}
+
+TEST(MemoryPlan, LayoutsCutWhatTheyCut) {
+  const MemoryPlan one = plan_of(memory_of("h200", "gpt-oss-120b", {}));
+  const MemoryPlan tensor = plan_of(memory_of("h200", "gpt-oss-120b", {.tensor = 4}));
+  const MemoryPlan expert = plan_of(memory_of("h200", "gpt-oss-120b", {.expert = 4}));
+  const MemoryPlan pipeline = plan_of(memory_of("h200", "gpt-oss-120b", {.pipeline = 2}));
+  EXPECT_DOUBLE_EQ(line(tensor, "attention"), line(one, "attention") / 4);
+  EXPECT_DOUBLE_EQ(line(expert, "attention"), line(one, "attention"));
+  EXPECT_DOUBLE_EQ(line(expert, "experts"), line(one, "experts") / 4);
+  EXPECT_DOUBLE_EQ(line(pipeline, "experts"), line(one, "experts") / 2);
+  EXPECT_EQ(expert.kv_token_bytes, one.kv_token_bytes);
+  EXPECT_EQ(expert.sequence_groups, 4);
+  // Eight kv heads cannot be cut in sixteen: they are kept twice.
+  MemoryOptions rack = memory_of("gb200-nvl72", "gpt-oss-120b", {.tensor = 16});
+  EXPECT_EQ(plan_of(rack).kv_token_bytes, one.kv_token_bytes / 8);
+}
+
+// A compressed row is shared by all heads: no cut, and little of it.
+TEST(MemoryPlan, LatentKeysAndValuesAreNotCut) {
+  const MemoryPlan plan = plan_of(memory_of("h200", "deepseek-v3", {.tensor = 8}));
+  EXPECT_EQ(plan.kv_token_bytes, 61 * 576 * 2);
+}
+
+CapacityOptions capacity_of(const std::string& gpu, int devices) {
+  CapacityOptions options;
+  options.memory = memory_of(gpu, "gpt-oss-120b", {});
+  options.memory.batch_tokens_max = 2048;
+  options.devices = devices;
+  options.demand = {.input_tokens = 1024, .output_tokens = 256, .requests_per_s = 40};
+  return options;
+}
+
+TEST(Capacity, TensorParallelForLatencyExpertParallelForThroughput) {
+  CapacityOptions options = capacity_of("h100", 8);
+  options.objectives.itl_s = 0.1;
+  const CapacityPlan loose = *plan_capacity(options);
+  ASSERT_GE(loose.chosen, 0);
+  EXPECT_GT(loose.layouts[static_cast<size_t>(loose.chosen)].layout.expert, 1) << loose.why;
+  // What only a cut of every matrix reaches.
+  options.objectives.itl_s = 0.0022;
+  const CapacityPlan tight = *plan_capacity(options);
+  ASSERT_GE(tight.chosen, 0) << tight.why;
+  EXPECT_GT(tight.layouts[static_cast<size_t>(tight.chosen)].layout.tensor, 1) << tight.why;
+  EXPECT_THAT(tight.why, HasSubstr("shortens the step"));
+  options.objectives.itl_s = 1e-5;
+  const CapacityPlan impossible = *plan_capacity(options);
+  EXPECT_EQ(impossible.chosen, -1);
+  EXPECT_THAT(impossible.why, HasSubstr("no layout"));
+}
+
+// A tighter objective never needs fewer machines, more load never fewer copies.
+TEST(Capacity, IsMonotone) {
+  CapacityOptions options = capacity_of("h200", 8);
+  double before = 0;
+  for (const double itl_ms : {8.0, 12.0, 20.0, 40.0, 100.0}) {
+    options.objectives.itl_s = itl_ms * 1e-3;
+    options.memory.layout = {.tensor = 4};
+    const CopyCapacity copy = copy_capacity(options);
+    EXPECT_GE(copy.requests_per_s, before) << itl_ms;
+    EXPECT_LE(copy.itl_s, itl_ms * 1e-3);
+    before = copy.requests_per_s;
+  }
+  EXPECT_GT(before, 0);
+  options.objectives.itl_s = 0.03;
+  int64_t copies = 0;
+  for (const double rate : {1.0, 50.0, 500.0, 5000.0}) {
+    options.demand.requests_per_s = rate;
+    const CapacityPlan plan = *plan_capacity(options);
+    EXPECT_GE(plan.copies, copies);
+    EXPECT_LE(plan.utilization, 1 - options.headroom + 1e-9);
+    copies = plan.copies;
+  }
+  EXPECT_GT(copies, 10);
+}
+
+TEST(Capacity, CostIsMachinesByTheHour) {
+  CapacityOptions options = capacity_of("a100-80", 8);
+  options.price_per_hour = 27.45;
+  const CapacityPlan plan = *plan_capacity(options);
+  ASSERT_GE(plan.chosen, 0);
+  EXPECT_NEAR(plan.cost_per_million,
+              static_cast<double>(plan.machines) * 27.45 / (40 * 256 * 3600) * 1e6, 1e-9);
+}
+
+TEST(Capacity, ObjectivesAreReadWithTheirUnits) {
+  const Objectives objectives = *parse_objectives("ttft=1.5s,itl=50");
+  EXPECT_DOUBLE_EQ(*objectives.ttft_s, 1.5);
+  EXPECT_DOUBLE_EQ(*objectives.itl_s, 0.05);
+  EXPECT_FALSE(parse_objectives("")->ttft_s);
+  for (const char* bad : {"ttft", "ttft=", "ttft=-1", "ttft=5h", "e2e=5", "itl=nan"}) {
+    EXPECT_FALSE(parse_objectives(bad).ok()) << bad;
+  }
+}
+
+// Modelled beside published (docs/plan_and_simulate.md): the order of things must be theirs.
+TEST(Published, TheRackAndTheSplitAreWhereTheyShouldBe) {
+  const RackThroughput rack = rack_throughput();
+  EXPECT_NEAR(rack.per_device_per_s, 20'833, 1);
+  EXPECT_GT(rack.implied_of_replicas, 0.2);
+  EXPECT_LT(rack.implied_of_replicas, 0.7);
+  EXPECT_LT(rack.implied_of_experts, rack.implied_of_replicas);
+  const std::vector<SplitPoint> points = split_interactivity();
+  ASSERT_GE(points.size(), 5u);
+  for (const SplitPoint& point : points) {
+    EXPECT_GT(point.gain, 1.2) << point.concurrency;
+    EXPECT_LT(point.gain, 30) << point.concurrency;
+  }
+  fmt::print("{}", to_text({.title = "", .sections = {published_section()}}, Explain::kYes));
+}
+
+TEST(PlanReport, SaysTheSameAsTextAsJsonAndAsAPage) {
+  FleetPlanOptions options;
+  options.capacity = capacity_of("h100", 8);
+  options.capacity.memory.shape.name = "<b>&\x1b[31m";
+  options.with_load = true;
+  const PlanReport report = *plan_fleet(options);
+  const std::string text = to_text(report, Explain::kYes);
+  EXPECT_THAT(text, HasSubstr("left for keys and values"));
+  EXPECT_THAT(text, HasSubstr("= allowed - together"));
+  const Json json = to_json(report);
+  EXPECT_NEAR(json.find("memory")->find("kv_bytes")->number("value").value() / kGiB, 4.95, 0.05);
+  EXPECT_EQ(json.find("memory")->find("kv_bytes")->string("unit"), "bytes");
+  EXPECT_GE(json.find("what_fits")->find("hardware")->as_array().size(), 13u);
+  EXPECT_TRUE(Json::parse(json.dump()).ok());
+  const std::string page = to_html(report);
+  EXPECT_THAT(page, HasSubstr("&lt;b&gt;&amp;[31m"));
+  EXPECT_THAT(page, testing::Not(HasSubstr("http")));
+  // Every figure has a formula: that is what --explain is for.
+  for (const Section& section : report.sections) {
+    for (const Figure& figure : section.figures) EXPECT_FALSE(figure.formula.empty()) << figure.key;
+  }
+}
+
+TEST(PlanReport, BytesAreSaidInBothUnits) {
+  EXPECT_EQ(format(810e9, Unit::kBytes), "754.37 GiB (810.00 GB)");
+  EXPECT_EQ(format(15.75 * kGiB, Unit::kBytes), "15.75 GiB (16.91 GB)");
+  EXPECT_EQ(format(131072, Unit::kTokens), "131,072");
+}
+
+// A simulated engine on other hardware has the blocks that the plan leaves room for, and no more.
+TEST(KvBlocks, StayWithinTheBudget) {
+  for (const char* model : {"gpt-oss-120b", "gpt-oss-20b", "llama-3.1-8b", "deepseek-v3"}) {
+    MemoryOptions options = memory_of("b200", model, {.tensor = 8});
+    const MemoryPlan plan = plan_of(options);
+    const KvBlocks blocks = kv_blocks(options, plan);
+    const double window_block =
+        options.shape.window > 0
+            ? plan.kv_sequence_bytes / static_cast<double>(options.shape.window) * 16
+            : 0;
+    const double used = blocks.full * plan.kv_token_bytes * 16 + blocks.window * window_block;
+    EXPECT_LE(used, plan.kv_bytes) << model;
+    EXPECT_GT(used, 0.95 * plan.kv_bytes) << model;
+  }
+}
+
+}  // namespace
+}  // namespace pelton::planner

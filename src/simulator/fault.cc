@@ -1,0 +1,62 @@
+#include "simulator/fault.h"
+
+#include <fmt/format.h>
+
+namespace pelton::simulator {
+namespace {
+
+constexpr size_t kFaultsMax = 100'000;
+
+Result<Fault> parse_fault(const Json& json, int replica_count, const std::string& name) {
+  const auto bad = [&](const char* field, const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}.{} {}", name, field, what), field};
+  };
+  Fault fault;
+  const std::string kind = json.string("kind").value_or("");
+  if (kind == "crash") {
+    fault.kind = Fault::Kind::kCrash;
+  } else if (kind == "slow") {
+    fault.kind = Fault::Kind::kSlow;
+  } else if (kind == "step_error") {
+    fault.kind = Fault::Kind::kStepError;
+  } else {
+    return bad("kind", "must be crash, slow or step_error");
+  }
+  const int64_t replica = json.integer("replica").value_or(0);
+  if (replica < 0 || replica >= replica_count) {
+    return bad("replica", fmt::format("must be from 0 to {}", replica_count - 1));
+  }
+  fault.replica = static_cast<int>(replica);
+  fault.at_s = json.number("at_s").value_or(-1);
+  if (!(fault.at_s >= 0 && fault.at_s <= 1e9)) return bad("at_s", "must be 0 to 1e9 seconds");
+  fault.until_s = json.number("until_s").value_or(1e9);
+  if (!(fault.until_s > fault.at_s && fault.until_s <= 1e9)) {
+    return bad("until_s", "must be after at_s, at most 1e9");
+  }
+  fault.factor = json.number("factor").value_or(1);
+  if (!(fault.factor >= 0.01 && fault.factor <= 1e4)) return bad("factor", "must be 0.01 to 10000");
+  const int64_t count = json.integer("count").value_or(1);
+  if (count < 1 || count > 1'000'000) return bad("count", "must be 1 to 1000000");
+  fault.count = static_cast<int>(count);
+  return fault;
+}
+
+}  // namespace
+
+Result<std::vector<Fault>> parse_faults(const Json& json, int replica_count,
+                                        const std::string& origin) {
+  if (!json.is_array() || json.as_array().size() > kFaultsMax) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: faults must be a list of at most {}", origin, kFaultsMax),
+                 "faults"};
+  }
+  std::vector<Fault> faults;
+  for (size_t i = 0; i < json.as_array().size(); ++i) {
+    TRY_ASSIGN(const Fault fault, parse_fault(json.as_array()[i], replica_count,
+                                              fmt::format("{}: faults[{}]", origin, i)));
+    faults.push_back(fault);
+  }
+  return faults;
+}
+
+}  // namespace pelton::simulator

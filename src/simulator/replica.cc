@@ -1,0 +1,206 @@
+#include "simulator/replica.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace pelton::simulator {
+namespace {
+
+// Which token comes is of no interest here, but other sequences' must differ, or the prefix cache
+// would find what is not there: of the seed and the position.
+TokenId some_token(const engine::ModelledExecutor::Seen& seen, int vocab) {
+  const uint64_t bits = base::random_bits(seen.sampling.seed, seen.full.size());
+  return static_cast<TokenId>(bits % static_cast<uint64_t>(vocab));
+}
+
+// Interpolated between the quantiles.
+double draw(const std::vector<double>& quantiles, double unit) {
+  const double at = unit * static_cast<double>(quantiles.size() - 1);
+  const auto low = static_cast<size_t>(at);
+  const size_t high = std::min(low + 1, quantiles.size() - 1);
+  return quantiles[low] + (quantiles[high] - quantiles[low]) * (at - static_cast<double>(low));
+}
+
+constexpr uint64_t kResidualStream = 0x7265736964;
+
+}  // namespace
+
+ReplicaCounts& ReplicaCounts::operator+=(const ReplicaCounts& other) {
+  steps += other.steps;
+  steps_failed += other.steps_failed;
+  rows += other.rows;
+  tokens += other.tokens;
+  busy_ns += other.busy_ns;
+  running_max = std::max(running_max, other.running_max);
+  scheduler.prompt_tokens += other.scheduler.prompt_tokens;
+  scheduler.prompt_tokens_cached += other.scheduler.prompt_tokens_cached;
+  scheduler.prompt_tokens_shared += other.scheduler.prompt_tokens_shared;
+  scheduler.preemptions_recompute += other.scheduler.preemptions_recompute;
+  scheduler.preemptions_swap += other.scheduler.preemptions_swap;
+  scheduler.preemptions_costless += other.scheduler.preemptions_costless;
+  scheduler.tokens_lost += other.scheduler.tokens_lost;
+  scheduler.blocks_swapped_out += other.scheduler.blocks_swapped_out;
+  scheduler.blocks_swapped_in += other.scheduler.blocks_swapped_in;
+  scheduler.blocks_forked += other.scheduler.blocks_forked;
+  return *this;
+}
+
+Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
+    : options_(options),
+      times_(times),
+      executor_(
+          {.capacity = options.capacity,
+           .next_token =
+               [vocab = options.capacity.vocab_size](const engine::ModelledExecutor::Seen& seen) {
+                 return some_token(seen, vocab);
+               },
+           .timing = std::nullopt,
+           .fail_step = [this](const engine::StepPlan&) -> std::optional<Error> {
+             if (!std::exchange(fails_next_, false)) return std::nullopt;
+             return Error{ErrorCode::kInternal, "a step that was to fail"};
+           },
+           .checks = options.checks}),
+      scheduler_(options.capacity, {.prefix_cache = options.prefix_cache,
+                                    .hash_seed = options.seed,
+                                    .policy = options.policy}) {
+  CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
+}
+
+Result<void> Replica::submit(int64_t now_ns, int64_t request, request::GenerationRequest asked) {
+  TRY(engine::check_request(asked, options_.capacity));
+  const auto tokens = static_cast<int64_t>(asked.prompt.size());
+  if (queued_count() >= options_.inbox_max ||
+      (queued_tokens_ > 0 && queued_tokens_ + tokens > options_.queued_tokens_max)) {
+    return Error{ErrorCode::kOverloaded, fmt::format("{} requests and {} tokens wait already",
+                                                     queued_count(), queued_tokens_)};
+  }
+  queued_tokens_ += tokens;
+  inbox_.push_back({request, std::move(asked)});
+  if (ready_ns_.empty() && scheduler_.idle() && !arrived_ns_) arrived_ns_ = now_ns;
+  return {};
+}
+
+std::optional<int64_t> Replica::wakes_at_ns() const {
+  if (!ready_ns_.empty()) return ready_ns_.front();
+  return arrived_ns_;
+}
+
+void Replica::wake(int64_t now_ns, std::vector<Told>& told) {
+  arrived_ns_.reset();
+  if (!ready_ns_.empty()) {
+    end_step(now_ns);
+    tell(now_ns, told);
+  }
+  turn(now_ns, told);
+}
+
+// As the engine's loop does from one wait to the next.
+void Replica::turn(int64_t now_ns, std::vector<Told>& told) {
+  for (;;) {
+    receive(now_ns, told);
+    if (scheduler_.idle() && ready_ns_.empty()) return;
+    const bool may_start = static_cast<int>(ready_ns_.size()) < depth();
+    const bool started = may_start && start_step(now_ns);
+    tell(now_ns, told);
+    const bool is_full = static_cast<int>(ready_ns_.size()) >= depth();
+    if (!ready_ns_.empty() && (is_full || !started)) return;
+    // Nothing runs and nothing can be planned: only deadlines could do that, and there are none.
+    CHECK(started || scheduler_.idle(), "the simulated engine stands still");
+  }
+}
+
+int Replica::depth() const {
+  return step_ns_lately_ < options_.overlapped_step_ns_max ? options_.steps_in_flight_max : 1;
+}
+
+bool Replica::start_step(int64_t now_ns) {
+  engine::StepPlan plan = scheduler_.plan(now_ns);
+  if (plan.empty()) return false;
+  if (ready_ns_.empty()) running_since_ns_ = now_ns;
+  const int64_t start_ns = ready_ns_.empty() ? now_ns : std::max(now_ns, ready_ns_.back());
+  const int64_t takes_ns = step_ns(plan);
+  ready_ns_.push_back(start_ns + takes_ns);
+  counts_.busy_ns += takes_ns;
+  fails_next_ = steps_to_fail_ > 0;
+  if (fails_next_) --steps_to_fail_;
+  executor_.submit(std::move(plan));
+  return true;
+}
+
+int64_t Replica::step_ns(const engine::StepPlan& plan) {
+  cost_model::StepLoad load;
+  for (const engine::PlannedSequence& row : plan.sequences) {
+    load.add_row(row.start, row.token_count(), row.sample, options_.window_tokens);
+  }
+  counts_.rows += load.rows;
+  counts_.tokens += load.tokens;
+  double seconds = times_.seconds(load) * slowness_;
+  if (!options_.residuals.empty()) {
+    const uint64_t stream = options_.seed ^ kResidualStream;
+    seconds *= draw(options_.residuals, base::random_unit(stream, steps_drawn_++));
+  }
+  return std::max<int64_t>(static_cast<int64_t>(std::llround(seconds * 1e9)), 1);
+}
+
+void Replica::end_step(int64_t now_ns) {
+  engine::StepResult result = executor_.collect();
+  ready_ns_.pop_front();
+  step_ns_lately_ += (now_ns - running_since_ns_ - step_ns_lately_) / 4;
+  running_since_ns_ = now_ns;
+  ++counts_.steps;
+  if (result.error) ++counts_.steps_failed;
+  scheduler_.commit(std::move(result));
+  if (options_.checks) scheduler_.check_integrity();
+}
+
+void Replica::receive(int64_t now_ns, std::vector<Told>& told) {
+  for (Arrival& arrival : inbox_) {
+    const auto prompt_tokens = static_cast<int>(arrival.asked.prompt.size());
+    const Result<engine::SequenceId> id = scheduler_.submit(std::move(arrival.asked));
+    if (!id.ok()) {
+      queued_tokens_ -= prompt_tokens;
+      told.push_back({.at_ns = now_ns, .request = arrival.request, .ended = true, .failed = true});
+      continue;
+    }
+    const auto at = static_cast<size_t>(*id);
+    if (known_.size() <= at) known_.resize(at + 1);
+    known_[at] = {.request = arrival.request, .prompt_tokens = prompt_tokens};
+  }
+  inbox_.clear();
+}
+
+void Replica::tell(int64_t now_ns, std::vector<Told>& told) {
+  scheduler_.take_events(events_);
+  for (engine::Scheduler::Event& event : events_) {
+    Known& known = known_[static_cast<size_t>(event.id)];
+    const bool is_seated = event.seating == engine::Scheduler::Event::Seating::kSeated;
+    if (known.queued && (is_seated || event.end)) {
+      known.queued = false;
+      queued_tokens_ -= known.prompt_tokens;
+    }
+    if (!event.token && !event.end) continue;
+    Told one{.at_ns = now_ns, .request = known.request};
+    if (event.token) one.token = event.token->token;
+    if (event.end) {
+      one.ended = true;
+      one.failed = event.end->reason == engine::FinishReason::kError;
+      one.cached_tokens = event.end->cached_tokens;
+    }
+    told.push_back(one);
+  }
+  counts_.running_max = std::max(counts_.running_max, scheduler_.running_count());
+}
+
+ReplicaCounts Replica::counts() const {
+  ReplicaCounts counts = counts_;
+  counts.scheduler = scheduler_.counters();
+  return counts;
+}
+
+}  // namespace pelton::simulator

@@ -1,0 +1,119 @@
+// One simulated copy of a model: the shipped scheduler and the modelled executor, turned as
+// engine/engine.cc's loop turns them, in virtual time. Whoever simulates owns it and calls it at
+// the moments it names; one thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cost_model/step_time.h"
+#include "engine/modelled_executor.h"
+#include "engine/scheduler.h"
+#include "request/generation_request.h"
+
+namespace pelton::simulator {
+
+// What a replica has done.
+struct ReplicaCounts {
+  int64_t steps = 0;
+  int64_t steps_failed = 0;
+  int64_t rows = 0;
+  int64_t tokens = 0;  // computed
+  int64_t busy_ns = 0;
+  int running_max = 0;
+  engine::SchedulerCounters scheduler;
+
+  ReplicaCounts& operator+=(const ReplicaCounts& other);
+};
+
+class Replica {
+ public:
+  struct Options {
+    engine::ExecutorCapacity capacity;
+    engine::SchedulingPolicy policy;
+    bool prefix_cache = true;
+    // As engine::Engine::Options has them.
+    int steps_in_flight_max = 2;
+    int64_t overlapped_step_ns_max = 20'000'000;
+    int inbox_max = 1024;
+    int64_t queued_tokens_max = int64_t{1} << 22;
+    int window_tokens = 128;        // of the model, for counting keys
+    std::vector<double> residuals;  // cost_model::Calibration's; empty: steps take what they should
+    uint64_t seed = 0;
+    bool checks = false;  // the executor CHECKs every plan, the scheduler its books
+  };
+
+  // Of a request, by the number the caller gave it.
+  struct Told {
+    int64_t at_ns = 0;
+    int64_t request = 0;
+    std::optional<TokenId> token;
+    bool ended = false;
+    bool failed = false;
+    int cached_tokens = 0;  // with the end
+  };
+
+  // `times` outlives it.
+  Replica(const Options& options, const cost_model::StepTimeModel& times);
+
+  // kOverloaded as the engine's inbox says it; kInvalidArgument, kDoesNotFit as the scheduler does.
+  Result<void> submit(int64_t now_ns, int64_t request, request::GenerationRequest asked);
+
+  // When something happens next; none: it waits for requests.
+  std::optional<int64_t> wakes_at_ns() const;
+
+  // Goes on at `now_ns`, which is wakes_at_ns(). What it tells is appended.
+  void wake(int64_t now_ns, std::vector<Told>& told);
+
+  // Steps take so many times as long, until told otherwise.
+  void slow_down(double factor) { slowness_ = factor; }
+  // The next steps fail, so many of them.
+  void fail_steps(int count) { steps_to_fail_ += count; }
+
+  int running_count() const { return scheduler_.running_count(); }
+  int queued_count() const { return static_cast<int>(inbox_.size()) + scheduler_.waiting_count(); }
+  int64_t queued_tokens() const { return queued_tokens_; }
+  ReplicaCounts counts() const;
+
+ private:
+  struct Arrival {
+    int64_t request;
+    request::GenerationRequest asked;
+  };
+  struct Known {
+    int64_t request = -1;
+    int prompt_tokens = 0;
+    bool queued = true;  // no seat yet
+  };
+
+  void turn(int64_t now_ns, std::vector<Told>& told);
+  bool start_step(int64_t now_ns);
+  void end_step(int64_t now_ns);
+  void receive(int64_t now_ns, std::vector<Told>& told);
+  void tell(int64_t now_ns, std::vector<Told>& told);
+  int64_t step_ns(const engine::StepPlan& plan);
+  int depth() const;
+
+  const Options options_;
+  const cost_model::StepTimeModel& times_;
+  engine::ModelledExecutor executor_;
+  engine::Scheduler scheduler_;
+  std::vector<Arrival> inbox_;
+  std::vector<Known> known_;           // by sequence id
+  std::deque<int64_t> ready_ns_;       // of steps in flight
+  std::optional<int64_t> arrived_ns_;  // it stood still, and somebody came
+  std::vector<engine::Scheduler::Event> events_;
+  ReplicaCounts counts_;
+  int64_t queued_tokens_ = 0;
+  int64_t running_since_ns_ = 0;
+  int64_t step_ns_lately_ = 0;
+  uint64_t steps_drawn_ = 0;
+  double slowness_ = 1;
+  int steps_to_fail_ = 0;
+  bool fails_next_ = false;
+};
+
+}  // namespace pelton::simulator

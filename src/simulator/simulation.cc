@@ -1,0 +1,394 @@
+#include "simulator/simulation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <memory>
+#include <queue>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace pelton::simulator {
+namespace {
+
+constexpr int kReplicasMax = 10'000;
+
+int64_t nanoseconds(double seconds) {
+  return static_cast<int64_t>(std::llround(seconds * 1e9));
+}
+
+struct Event {
+  enum class Kind { kFaultBegins, kFaultEnds, kDue, kArrives, kWakes };
+
+  int64_t at_ns = 0;
+  int64_t order = 0;  // of two at the same time, the one that was made first
+  Kind kind = Kind::kDue;
+  int64_t index = 0;
+  int64_t version = 0;  // kWakes: of the replica when it was made
+
+  friend bool operator>(const Event& a, const Event& b) {
+    return std::pair(a.at_ns, a.order) > std::pair(b.at_ns, b.order);
+  }
+};
+
+// What a client knows of one request.
+struct Request {
+  size_t conversation = 0;
+  size_t turn = 0;
+  int64_t seed = 0;
+  int64_t first_ns = -1;
+  int replica = -1;
+  int retries = 0;
+  bool done = false;
+  std::vector<TokenId> prompt;  // whole, until it is done: a retry sends it again
+  std::vector<TokenId> answer;  // kept where another turn follows
+};
+
+class Fleet {
+ public:
+  Fleet(const SimulationOptions& options, const workload::Workload& workload,
+        const cost_model::StepTimeModel& times)
+      : options_(options),
+        workload_(workload),
+        times_(times),
+        dispatcher_(options.dispatch),
+        states_(static_cast<size_t>(options.replica_count)),
+        versions_(states_.size(), 0),
+        slowness_(states_.size(), 1),
+        histories_(workload.conversations.size()),
+        counts_(states_.size()) {
+    for (size_t i = 0; i < states_.size(); ++i) replicas_.push_back(make_replica(i));
+  }
+
+  SimulationResult run();
+
+ private:
+  std::unique_ptr<Replica> make_replica(size_t index) const {
+    Replica::Options options = options_.replica;
+    options.seed = base::random_bits(options_.seed, 0x7265706C + index);
+    return std::make_unique<Replica>(options, times_);
+  }
+  void add(Event event) {
+    event.order = orders_++;
+    events_.push(event);
+  }
+  void add_turn(size_t conversation, size_t turn, int64_t due_ns);
+  void handle(const Event& event);
+  void send_due(int64_t now_ns);
+  void send(int64_t now_ns, int64_t request);
+  void arrive(int64_t now_ns, int64_t request);
+  void fail(int64_t now_ns, int64_t request, const std::string& why);
+  void finish(int64_t now_ns, int64_t request);
+  void wake(int64_t now_ns, size_t replica);
+  void take(const Replica::Told& told);
+  void schedule(size_t replica);
+  void observe(size_t replica);
+  void begin_fault(int64_t now_ns, const Fault& fault);
+  void end_fault(const Fault& fault);
+  void crash(int64_t now_ns, size_t replica);
+  std::vector<TokenId> prompt_of(const Request& request) const;
+  int output_of(const workload::Turn& turn) const {
+    return turn.output_tokens > 0 ? turn.output_tokens : options_.output_tokens_otherwise;
+  }
+
+  const SimulationOptions& options_;
+  const workload::Workload& workload_;
+  const cost_model::StepTimeModel& times_;
+  Dispatcher dispatcher_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<ReplicaState> states_;
+  std::vector<int64_t> versions_;
+  std::vector<double> slowness_;
+  std::vector<std::vector<TokenId>> histories_;  // of conversations, turns that are done
+  std::vector<ReplicaCounts> counts_;            // of replicas that crashed
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::deque<int64_t> due_;  // waiting for the clients' concurrency
+  std::vector<Request> requests_;
+  std::vector<report::RequestRecord> records_;
+  std::vector<Replica::Told> told_;
+  SimulationResult result_;
+  int64_t orders_ = 0;
+  int64_t last_ns_ = 0;
+  int open_ = 0;
+};
+
+// Faults first, so that what happens at the same moment meets them.
+SimulationResult Fleet::run() {
+  for (size_t i = 0; i < options_.faults.size(); ++i) {
+    const Fault& fault = options_.faults[i];
+    const auto index = static_cast<int64_t>(i);
+    add({.at_ns = nanoseconds(fault.at_s), .kind = Event::Kind::kFaultBegins, .index = index});
+    add({.at_ns = nanoseconds(fault.until_s), .kind = Event::Kind::kFaultEnds, .index = index});
+  }
+  for (size_t i = 0; i < workload_.conversations.size(); ++i) {
+    add_turn(i, 0, nanoseconds(workload_.at_s[i]));
+  }
+  const int64_t end_ns = options_.duration_s ? nanoseconds(*options_.duration_s) : INT64_MAX;
+  size_t faults_left = 2 * options_.faults.size();
+  while (!events_.empty() && events_.top().at_ns <= end_ns) {
+    // Faults to come are of no interest when all is done.
+    if (events_.size() == faults_left) break;
+    const Event event = events_.top();
+    events_.pop();
+    if (event.kind == Event::Kind::kFaultBegins || event.kind == Event::Kind::kFaultEnds) {
+      --faults_left;
+    }
+    ++result_.events;
+    handle(event);
+  }
+  for (size_t i = 0; i < records_.size(); ++i) {
+    if (requests_[i].done) {
+      result_.records.push_back(std::move(records_[i]));
+    } else {
+      ++result_.unfinished;
+    }
+  }
+  result_.duration_s = static_cast<double>(options_.duration_s ? end_ns : last_ns_) * 1e-9;
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    counts_[i] += replicas_[i]->counts();
+    result_.replicas.push_back(counts_[i]);
+  }
+  return std::move(result_);
+}
+
+void Fleet::handle(const Event& event) {
+  const auto index = static_cast<size_t>(event.index);
+  switch (event.kind) {
+    case Event::Kind::kFaultBegins:
+      return begin_fault(event.at_ns, options_.faults[index]);
+    case Event::Kind::kFaultEnds:
+      return end_fault(options_.faults[index]);
+    case Event::Kind::kDue:
+      due_.push_back(event.index);
+      return send_due(event.at_ns);
+    case Event::Kind::kArrives:
+      return arrive(event.at_ns, event.index);
+    case Event::Kind::kWakes:
+      if (event.version == versions_[index]) wake(event.at_ns, index);
+      return;
+  }
+}
+
+void Fleet::add_turn(size_t conversation, size_t turn, int64_t due_ns) {
+  const auto request = static_cast<int64_t>(requests_.size());
+  requests_.push_back({.conversation = conversation, .turn = turn, .seed = request});
+  report::RequestRecord& record = records_.emplace_back();
+  record.due_ns = due_ns;
+  record.conversation = static_cast<int>(conversation);
+  record.turn = static_cast<int>(turn);
+  add({.at_ns = due_ns, .kind = Event::Kind::kDue, .index = request});
+}
+
+void Fleet::send_due(int64_t now_ns) {
+  const int most = options_.concurrency_max.value_or(INT32_MAX);
+  while (!due_.empty() && open_ < most) {
+    const int64_t request = due_.front();
+    due_.pop_front();
+    ++open_;
+    send(now_ns, request);
+  }
+}
+
+std::vector<TokenId> Fleet::prompt_of(const Request& request) const {
+  const workload::Turn& turn = workload_.conversations[request.conversation].turns[request.turn];
+  std::vector<TokenId> prompt = histories_[request.conversation];
+  if (!turn.ids.empty()) {
+    prompt.insert(prompt.end(), turn.ids.begin(), turn.ids.end());
+  } else {
+    // Of a text only the length is known: equal texts are equal tokens.
+    const std::string& text = turn.prompt.empty() ? turn.messages_json : turn.prompt;
+    const uint64_t seed = base::fnv1a64(text);
+    const auto vocab = static_cast<uint64_t>(options_.replica.capacity.vocab_size);
+    for (int i = 0; i < std::max(turn.prompt_tokens, 1); ++i) {
+      prompt.push_back(
+          static_cast<TokenId>(base::random_bits(seed, static_cast<uint64_t>(i)) % vocab));
+    }
+  }
+  return prompt;
+}
+
+void Fleet::send(int64_t now_ns, int64_t request) {
+  Request& sent = requests_[static_cast<size_t>(request)];
+  report::RequestRecord& record = records_[static_cast<size_t>(request)];
+  sent.prompt = prompt_of(sent);
+  record.start_ns = now_ns;
+  record.input_tokens = static_cast<int64_t>(sent.prompt.size());
+  record.tokens_told = true;
+  const double way_s = options_.overhead.in_s +
+                       options_.overhead.in_token_s * static_cast<double>(sent.prompt.size());
+  add({.at_ns = now_ns + nanoseconds(way_s), .kind = Event::Kind::kArrives, .index = request});
+}
+
+void Fleet::observe(size_t replica) {
+  states_[replica].running = replicas_[replica]->running_count();
+  states_[replica].queued = replicas_[replica]->queued_count();
+  states_[replica].queued_tokens = replicas_[replica]->queued_tokens();
+}
+
+void Fleet::arrive(int64_t now_ns, int64_t request) {
+  Request& sent = requests_[static_cast<size_t>(request)];
+  for (size_t i = 0; i < states_.size(); ++i) observe(i);
+  sent.replica = dispatcher_.choose(states_, static_cast<int64_t>(sent.conversation));
+  if (sent.replica < 0) return fail(now_ns, request, "no replica is up");
+  const workload::Turn& turn = workload_.conversations[sent.conversation].turns[sent.turn];
+  request::GenerationRequest asked{.prompt = sent.prompt};
+  asked.sampling.seed = base::random_bits(options_.seed, static_cast<uint64_t>(sent.seed));
+  asked.stop.max_new_tokens = output_of(turn);
+  const auto index = static_cast<size_t>(sent.replica);
+  const Result<void> taken = replicas_[index]->submit(now_ns, request, std::move(asked));
+  if (!taken.ok()) return fail(now_ns, request, taken.error().message);
+  schedule(index);
+}
+
+// One pending event a replica: an older one is told by its version and passed over.
+void Fleet::schedule(size_t replica) {
+  const std::optional<int64_t> at_ns = replicas_[replica]->wakes_at_ns();
+  ++versions_[replica];
+  if (!at_ns) return;
+  add({.at_ns = *at_ns,
+       .kind = Event::Kind::kWakes,
+       .index = static_cast<int64_t>(replica),
+       .version = versions_[replica]});
+}
+
+void Fleet::wake(int64_t now_ns, size_t replica) {
+  told_.clear();
+  replicas_[replica]->wake(now_ns, told_);
+  for (const Replica::Told& told : told_) take(told);
+  schedule(replica);
+}
+
+void Fleet::take(const Replica::Told& told) {
+  const auto index = static_cast<size_t>(told.request);
+  Request& request = requests_[index];
+  report::RequestRecord& record = records_[index];
+  const int64_t seen_ns = told.at_ns + nanoseconds(options_.overhead.out_s);
+  if (told.token) {
+    if (record.first_byte_ns < 0) {
+      record.first_byte_ns = seen_ns;
+      record.first_text_ns = seen_ns;
+      record.pieces.push_back({.at_ns = seen_ns, .tokens = 1});
+    } else if (options_.keeps_pieces) {
+      record.pieces.push_back({.at_ns = seen_ns, .tokens = 1});
+    } else if (record.pieces.size() == 1) {
+      record.pieces.push_back({.at_ns = seen_ns, .tokens = 1});
+    } else {
+      record.pieces.back().at_ns = seen_ns;
+      ++record.pieces.back().tokens;
+    }
+    ++record.output_tokens;
+    const auto& turns = workload_.conversations[request.conversation].turns;
+    if (request.turn + 1 < turns.size()) request.answer.push_back(*told.token);
+  }
+  if (!told.ended) return;
+  record.cached_tokens = told.cached_tokens;
+  if (told.failed) return fail(seen_ns, told.request, "a step failed");
+  record.ok = true;
+  finish(seen_ns, told.request);
+}
+
+void Fleet::fail(int64_t now_ns, int64_t request, const std::string& why) {
+  report::RequestRecord& record = records_[static_cast<size_t>(request)];
+  record.ok = false;
+  record.error = why;
+  finish(now_ns, request);
+}
+
+void Fleet::finish(int64_t now_ns, int64_t request) {
+  const auto index = static_cast<size_t>(request);
+  records_[index].end_ns = now_ns;
+  Request& done = requests_[index];
+  done.done = true;
+  last_ns_ = std::max(last_ns_, now_ns);
+  --open_;
+  const auto& turns = workload_.conversations[done.conversation].turns;
+  const size_t next = done.turn + 1;
+  if (records_[index].ok && next < turns.size()) {
+    std::vector<TokenId>& history = histories_[done.conversation];
+    history = std::move(done.prompt);
+    history.insert(history.end(), done.answer.begin(), done.answer.end());
+    const size_t conversation = done.conversation;
+    add_turn(conversation, next, now_ns + nanoseconds(turns[next].think_s));
+  }
+  // `done` may have moved: requests_ has grown.
+  requests_[index].prompt = {};
+  requests_[index].answer = {};
+  send_due(now_ns);
+}
+
+void Fleet::begin_fault(int64_t now_ns, const Fault& fault) {
+  const auto replica = static_cast<size_t>(fault.replica);
+  switch (fault.kind) {
+    case Fault::Kind::kCrash:
+      return crash(now_ns, replica);
+    case Fault::Kind::kSlow:
+      slowness_[replica] = fault.factor;
+      replicas_[replica]->slow_down(fault.factor);
+      return;
+    case Fault::Kind::kStepError:
+      replicas_[replica]->fail_steps(fault.count);
+      return;
+  }
+}
+
+void Fleet::end_fault(const Fault& fault) {
+  const auto replica = static_cast<size_t>(fault.replica);
+  if (fault.kind == Fault::Kind::kCrash) states_[replica].is_up = true;
+  if (fault.kind == Fault::Kind::kSlow) {
+    slowness_[replica] = 1;
+    replicas_[replica]->slow_down(1);
+  }
+}
+
+// What had not answered yet is sent elsewhere; what had is an error to its client.
+void Fleet::crash(int64_t now_ns, size_t replica) {
+  counts_[replica] += replicas_[replica]->counts();
+  replicas_[replica] = make_replica(replica);
+  replicas_[replica]->slow_down(slowness_[replica]);
+  states_[replica].is_up = false;
+  schedule(replica);
+  const size_t known = requests_.size();
+  for (size_t i = 0; i < known; ++i) {
+    Request& request = requests_[i];
+    if (request.done || request.replica != static_cast<int>(replica)) continue;
+    request.replica = -1;
+    const bool may_retry = records_[i].first_byte_ns < 0 && request.retries < options_.retries_max;
+    if (!may_retry) {
+      fail(now_ns, static_cast<int64_t>(i), "its replica died");
+      continue;
+    }
+    ++request.retries;
+    ++result_.redispatched;
+    add({.at_ns = now_ns, .kind = Event::Kind::kArrives, .index = static_cast<int64_t>(i)});
+  }
+}
+
+}  // namespace
+
+Result<SimulationResult> simulate(const SimulationOptions& options,
+                                  const workload::Workload& workload,
+                                  const cost_model::StepTimeModel& times) {
+  const auto bad = [](const std::string& field, const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, what, field};
+  };
+  if (options.replica_count < 1 || options.replica_count > kReplicasMax) {
+    return bad("replicas", fmt::format("replicas must be 1 to {}", kReplicasMax));
+  }
+  if (workload.conversations.size() != workload.at_s.size()) {
+    return bad("workload", "a workload needs a time for each conversation");
+  }
+  for (const workload::Conversation& conversation : workload.conversations) {
+    if (conversation.turns.empty()) return bad("workload", "a conversation has no turn");
+  }
+  for (const Fault& fault : options.faults) {
+    if (fault.replica < 0 || fault.replica >= options.replica_count) {
+      return bad("faults", fmt::format("there is no replica {}", fault.replica));
+    }
+  }
+  return Fleet(options, workload, times).run();
+}
+
+}  // namespace pelton::simulator

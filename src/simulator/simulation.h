@@ -1,0 +1,51 @@
+// A fleet in virtual time: replicas behind a dispatcher, requests as a workload has them, faults.
+// The same options give the same run, whatever the machine. What comes out are the records that a
+// load generator makes of a real server, so the same metrics and reports hold. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cost_model/calibration.h"
+#include "cost_model/step_time.h"
+#include "report/request_record.h"
+#include "simulator/dispatcher.h"
+#include "simulator/fault.h"
+#include "simulator/replica.h"
+#include "workload/spec.h"
+
+namespace pelton::simulator {
+
+struct SimulationOptions {
+  Replica::Options replica;  // of each; seeds differ
+  int replica_count = 1;
+  Dispatcher::Policy dispatch = Dispatcher::Policy::kLeastBusy;
+  cost_model::RequestOverhead overhead;
+  std::vector<Fault> faults;
+  // A request whose replica dies before its first token is sent to another one so many times.
+  int retries_max = 2;
+  std::optional<int> concurrency_max;  // of the clients; due requests wait for their turn
+  int output_tokens_otherwise = 256;   // where the workload leaves the length to the model
+  bool keeps_pieces = true;            // when each token came: needed for ITL, costs memory
+  std::optional<double> duration_s;    // cut off there; what is unfinished is left out
+  uint64_t seed = 0;
+};
+
+struct SimulationResult {
+  std::vector<report::RequestRecord> records;  // in the order of their sending
+  double duration_s = 0;                       // until the last answer's end, or the cut
+  int64_t events = 0;
+  int64_t redispatched = 0;
+  int64_t unfinished = 0;
+  std::vector<ReplicaCounts> replicas;
+};
+
+// Errors: kInvalidArgument.
+Result<SimulationResult> simulate(const SimulationOptions& options,
+                                  const workload::Workload& workload,
+                                  const cost_model::StepTimeModel& times);
+
+}  // namespace pelton::simulator

@@ -1,0 +1,248 @@
+#include "simulator/simulation.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "report/summary.h"
+
+namespace pelton::simulator {
+namespace {
+
+using testing::HasSubstr;
+
+// A model whose decode step takes a round time: 1 ms a step and 0.1 ms a row and 10 us a token.
+cost_model::StepTimeModel round_times() {
+  cost_model::Hardware hardware = *cost_model::find_hardware("h100");
+  hardware.bytes_per_second = 1e18;
+  hardware.rates[cost_model::Arithmetic::kBf16] = 1e30;
+  Result<cost_model::StepTimeModel> made =
+      cost_model::StepTimeModel::make({.hardware = hardware,
+                                       .shape = *cost_model::find_model_shape("gpt-oss-20b"),
+                                       .efficiency = {.bandwidth = 1,
+                                                      .compute = 1,
+                                                      .attention = 1,
+                                                      .step_s = 1e-3,
+                                                      .token_s = 1e-5,
+                                                      .row_s = 1e-4}});
+  return *made;
+}
+
+SimulationOptions small_fleet(int replicas) {
+  SimulationOptions options;
+  options.replica.capacity = {.full_block_count = 2000,
+                              .window_block_count = 1000,
+                              .sequences_max = 8,
+                              .batch_tokens_max = 256,
+                              .context_tokens_max = 4096,
+                              .vocab_size = 1000};
+  options.replica.checks = true;
+  options.replica_count = replicas;
+  return options;
+}
+
+workload::Workload requests(const std::string& spec) {
+  const Result<workload::WorkloadSpec> parsed = workload::parse_spec(*Json::parse(spec), "test");
+  EXPECT_TRUE(parsed.ok()) << parsed.error().message;
+  return *workload::make_workload(*parsed, workload::ids_vocabulary(1000));
+}
+
+SimulationResult run(const SimulationOptions& options, const workload::Workload& workload) {
+  const cost_model::StepTimeModel times = round_times();
+  Result<SimulationResult> result = simulate(options, workload, times);
+  EXPECT_TRUE(result.ok()) << result.error().message;
+  return std::move(*result);
+}
+
+TEST(Simulation, OneRequestTakesWhatItsStepsTake) {
+  SimulationOptions options = small_fleet(1);
+  options.overhead = {.in_s = 0.002, .in_token_s = 1e-6, .out_s = 0.001};
+  options.replica.steps_in_flight_max = 1;
+  const SimulationResult result =
+      run(options, requests(R"({"input_tokens":100,"output_tokens":5,"count":1,"rate":"inf"})"));
+  ASSERT_EQ(result.records.size(), 1u);
+  const report::RequestRecord& record = result.records[0];
+  EXPECT_TRUE(record.ok);
+  EXPECT_EQ(record.output_tokens, 5);
+  // In 2.1 ms, 1 + 0.1 + 100 * 0.01 ms of prefill, out 1 ms; then 1.11 ms a token. What is read of
+  // an infinitely fast memory adds nanoseconds.
+  EXPECT_NEAR(static_cast<double>(record.first_byte_ns), 5.2e6, 1e3);
+  EXPECT_NEAR(static_cast<double>(record.end_ns), 5.2e6 + 4 * 1.11e6, 1e3);
+  EXPECT_EQ(record.pieces.size(), 5u);
+  EXPECT_EQ(result.replicas[0].steps, 5);
+}
+
+// Everything is drawn from seeds: a run can be had again, and another one.
+TEST(Simulation, OneSeedReplaysOneRun) {
+  const workload::Workload load = requests(
+      R"({"input_tokens":60,"output_tokens":20,"range_ratio":0.5,"count":60,"rate":100,"seed":5})");
+  SimulationOptions options = small_fleet(3);
+  options.replica.residuals = std::vector<double>(cost_model::kResidualQuantiles, 1.0);
+  options.replica.residuals.back() = 3;
+  options.faults = {{.kind = Fault::Kind::kCrash, .replica = 1, .at_s = 0.2, .until_s = 0.4}};
+  options.seed = 11;
+  const auto ends = [&] {
+    std::vector<int64_t> all;
+    for (const report::RequestRecord& record : run(options, load).records) {
+      all.push_back(record.end_ns);
+      for (const report::Piece& piece : record.pieces) all.push_back(piece.at_ns);
+    }
+    return all;
+  };
+  const std::vector<int64_t> one = ends();
+  EXPECT_EQ(one, ends());
+  options.seed = 12;
+  EXPECT_NE(one, ends());
+}
+
+TEST(Simulation, AClosedLoopKeepsToItsConcurrency) {
+  SimulationOptions options = small_fleet(1);
+  options.concurrency_max = 5;
+  const SimulationResult result =
+      run(options, requests(R"({"input_tokens":30,"output_tokens":10,"count":40,"rate":"inf"})"));
+  EXPECT_EQ(result.records.size(), 40u);
+  EXPECT_EQ(report::peak_concurrency(result.records), 5);
+  EXPECT_EQ(result.replicas[0].running_max, 5);
+}
+
+// With more clients than seats, the rest wait, and the seats stay full.
+TEST(Simulation, SeatsAreTheLimitOfWhatRuns) {
+  const SimulationResult result =
+      run(small_fleet(1),
+          requests(R"({"input_tokens":30,"output_tokens":50,"count":40,"rate":"inf"})"));
+  EXPECT_EQ(result.replicas[0].running_max, 8);
+  EXPECT_EQ(report::peak_concurrency(result.records), 40);
+}
+
+TEST(Simulation, LaterTurnsFindTheEarlierOnesInTheCache) {
+  const SimulationResult result = run(
+      small_fleet(1),
+      requests(
+          R"({"input_tokens":64,"output_tokens":32,"turns":3,"think_s":0.1,"count":4,"rate":10})"));
+  ASSERT_EQ(result.records.size(), 12u);
+  for (const report::RequestRecord& record : result.records) {
+    EXPECT_TRUE(record.ok);
+    if (record.turn == 0) continue;
+    EXPECT_EQ(record.input_tokens, 64 * (record.turn + 1) + 32 * record.turn);
+    EXPECT_GE(record.cached_tokens, (64 + 32) * record.turn - 16);
+  }
+}
+
+// A crash loses what was being answered, and nothing else; afterwards the replica serves again.
+TEST(Simulation, ACrashFailsWhatHadBegunAndMovesTheRest) {
+  SimulationOptions options = small_fleet(2);
+  options.dispatch = Dispatcher::Policy::kRoundRobin;
+  options.faults = {{.kind = Fault::Kind::kCrash, .replica = 0, .at_s = 0.1, .until_s = 0.3}};
+  const SimulationResult result =
+      run(options, requests(R"({"input_tokens":50,"output_tokens":100,"count":60,"rate":100})"));
+  ASSERT_EQ(result.records.size(), 60u);
+  int failed = 0;
+  for (const report::RequestRecord& record : result.records) {
+    EXPECT_GE(record.end_ns, 0);
+    if (record.ok) {
+      EXPECT_EQ(record.output_tokens, 100);
+      continue;
+    }
+    ++failed;
+    EXPECT_EQ(record.error, "its replica died");
+    EXPECT_GE(record.first_byte_ns, 0) << "what had not begun is served elsewhere";
+    EXPECT_EQ(record.end_ns, 100'000'000);
+  }
+  EXPECT_GT(failed, 0);
+  EXPECT_LE(failed, 8);
+  EXPECT_GT(result.replicas[0].steps, 150);  // it came back
+}
+
+TEST(Simulation, NobodyServesWhileAllAreDown) {
+  SimulationOptions options = small_fleet(1);
+  options.faults = {{.kind = Fault::Kind::kCrash, .replica = 0, .at_s = 0, .until_s = 0.5}};
+  const SimulationResult result =
+      run(options, requests(R"({"input_tokens":50,"output_tokens":10,"count":10,"rate":10})"));
+  const report::Summary summary = report::summarize(result.records, result.duration_s, {});
+  EXPECT_EQ(summary.completed + summary.failed, 10);
+  EXPECT_GT(summary.failed, 0);
+  EXPECT_GT(summary.completed, 0);
+  EXPECT_EQ(summary.errors.begin()->first, "no replica is up");
+}
+
+TEST(Simulation, SlowStepsAndFailedStepsAreSeenByTheirRequests) {
+  const std::string spec = R"({"input_tokens":50,"output_tokens":50,"count":20,"rate":20})";
+  const SimulationResult plain = run(small_fleet(1), requests(spec));
+  SimulationOptions options = small_fleet(1);
+  options.faults = {{.kind = Fault::Kind::kSlow, .at_s = 0, .until_s = 1e6, .factor = 4}};
+  const SimulationResult slow = run(options, requests(spec));
+  const auto tpot = [](const SimulationResult& result) {
+    const report::Summary summary = report::summarize(result.records, result.duration_s, {});
+    const std::vector<double>& values = summary.values_ms.at(report::Metric::kTpot);
+    return values[values.size() / 2];
+  };
+  EXPECT_GT(tpot(slow), 3.5 * tpot(plain));
+  options.faults = {{.kind = Fault::Kind::kStepError, .at_s = 0.5, .count = 1}};
+  const SimulationResult failing = run(options, requests(spec));
+  const report::Summary summary = report::summarize(failing.records, failing.duration_s, {});
+  EXPECT_EQ(failing.replicas[0].steps_failed, 1);
+  EXPECT_EQ(summary.completed + summary.failed, 20);
+  EXPECT_GE(summary.failed, 1);
+}
+
+// Rows of any lengths on fleets of any size with any faults: nobody is forgotten, and the
+// schedulers' books and the plans hold (checks are on).
+TEST(SimulationProperty, EveryRequestEndsOnce) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    const auto pick = [&](uint64_t what, uint64_t most) {
+      return static_cast<int>(base::random_bits(seed, what) % most);
+    };
+    SimulationOptions options = small_fleet(1 + pick(1, 4));
+    options.seed = seed;
+    options.dispatch = static_cast<Dispatcher::Policy>(pick(2, 3));
+    options.replica.capacity.full_block_count = 60 + pick(3, 200);
+    options.replica.capacity.window_block_count = 120;
+    options.replica.steps_in_flight_max = 1 + pick(4, 2);
+    if (pick(5, 2) == 1) options.concurrency_max = 1 + pick(6, 20);
+    for (int i = 0; i < pick(7, 6); ++i) {
+      const double at = pick(8 + static_cast<uint64_t>(i), 100) * 0.01;
+      options.faults.push_back({.kind = static_cast<Fault::Kind>(i % 3),
+                                .replica = i % options.replica_count,
+                                .at_s = at,
+                                .until_s = at + 0.2,
+                                .factor = 2,
+                                .count = 2});
+    }
+    workload::WorkloadSpec spec;
+    spec.lengths = {.input_tokens = 1 + pick(20, 300),
+                    .output_tokens = 1 + pick(21, 60),
+                    .range_ratio = 0.5,
+                    .prefix_tokens = pick(22, 64)};
+    spec.turns = {.count = 1 + pick(23, 3), .think_s = 0.01};
+    spec.count = 30;
+    spec.arrivals.rate = 50;
+    spec.seed = seed;
+    const workload::Workload load = *workload::make_workload(spec, workload::ids_vocabulary(1000));
+    const SimulationResult result = run(options, load);
+    EXPECT_EQ(result.unfinished, 0) << "seed " << seed;
+    for (const report::RequestRecord& record : result.records) {
+      ASSERT_GE(record.end_ns, record.start_ns) << "seed " << seed;
+      ASSERT_GE(record.start_ns, record.due_ns) << "seed " << seed;
+      if (!record.ok) continue;
+      ASSERT_EQ(record.pieces.back().at_ns, record.end_ns) << "seed " << seed;
+    }
+  }
+}
+
+TEST(Fault, FilesAreCheckedFieldByField) {
+  const auto refuse = [](const std::string& text) {
+    return parse_faults(*Json::parse(text), 2, "f.json").error().message;
+  };
+  EXPECT_THAT(refuse("{}"), HasSubstr("list"));
+  EXPECT_THAT(refuse(R"([{"kind":"rain"}])"), HasSubstr("faults[0].kind"));
+  EXPECT_THAT(refuse(R"([{"kind":"crash","replica":2,"at_s":1}])"), HasSubstr("from 0 to 1"));
+  EXPECT_THAT(refuse(R"([{"kind":"crash","at_s":5,"until_s":4}])"), HasSubstr("until_s"));
+  EXPECT_THAT(refuse(R"([{"kind":"slow","at_s":5,"factor":0}])"), HasSubstr("factor"));
+  EXPECT_EQ(parse_faults(*Json::parse(R"([{"kind":"slow","at_s":5,"factor":2}])"), 2, "f")->size(),
+            1u);
+}
+
+}  // namespace
+}  // namespace pelton::simulator

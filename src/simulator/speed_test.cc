@@ -1,0 +1,99 @@
+// How many times faster than the simulated fleet the simulation is, by processor time, so that a
+// busy machine does not decide the test. The musts are those of one core of a server.
+#include <ctime>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "report/summary.h"
+#include "simulator/simulation.h"
+
+namespace pelton::simulator {
+namespace {
+
+double processor_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+struct Speed {
+  double times_real = 0;
+  double ns_per_row = 0;
+  int running_max = 0;
+};
+
+struct FleetOf {
+  std::string gpu;
+  std::string model;
+  cost_model::Arithmetic arithmetic;
+  int running = 1;
+  int output_tokens = 256;
+};
+
+// Ten replicas, each with so many answers at a time, until each has been busy with twice as many.
+Speed measure(const FleetOf& of) {
+  const cost_model::StepTimeModel times =
+      *cost_model::StepTimeModel::make({.hardware = *cost_model::find_hardware(of.gpu),
+                                        .shape = *cost_model::find_model_shape(of.model),
+                                        .arithmetic = of.arithmetic});
+  SimulationOptions options;
+  options.replica_count = 10;
+  options.keeps_pieces = false;
+  options.concurrency_max = 10 * of.running;
+  options.replica.capacity = {.full_block_count = of.running * 64,
+                              .window_block_count = of.running * 24,
+                              .sequences_max = of.running,
+                              .batch_tokens_max = 2048,
+                              .context_tokens_max = 4096,
+                              .vocab_size = 1000};
+  workload::WorkloadSpec spec;
+  spec.lengths = {.input_tokens = 128, .output_tokens = of.output_tokens, .range_ratio = 0.3};
+  spec.count = 20 * of.running;
+  spec.arrivals.rate = std::numeric_limits<double>::infinity();
+  const workload::Workload load = *workload::make_workload(spec, workload::ids_vocabulary(1000));
+  const double begin = processor_seconds();
+  const SimulationResult result = *simulate(options, load, times);
+  const double took = processor_seconds() - begin;
+  Speed speed{.times_real = result.duration_s / took};
+  int64_t rows = 0;
+  for (const ReplicaCounts& counts : result.replicas) {
+    rows += counts.rows;
+    speed.running_max = std::max(speed.running_max, counts.running_max);
+  }
+  speed.ns_per_row = took * 1e9 / static_cast<double>(rows);
+  fmt::print("{} on {}: 10 replicas x {} running: {:.0f} x real time, {:.0f} ns a row\n", of.model,
+             of.gpu, of.running, speed.times_real, speed.ns_per_row);
+  return speed;
+}
+
+TEST(SimulationSpeed, TenReplicasOf256AreFiftyTimesReal) {
+  const Speed speed = measure({.gpu = "h100",
+                               .model = "gpt-oss-120b",
+                               .arithmetic = cost_model::Arithmetic::kBf16,
+                               .running = 256});
+  EXPECT_EQ(speed.running_max, 256);
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_GT(speed.times_real, 50);
+#endif
+}
+
+TEST(SimulationSpeed, TenReplicasOfEightAreAThousandTimesReal) {
+  const Speed speed = measure({.gpu = "cpu-zen4-2",
+                               .model = "gpt-oss-20b",
+                               .arithmetic = cost_model::Arithmetic::kInt8,
+                               .running = 8});
+  EXPECT_EQ(speed.running_max, 8);
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_GT(speed.times_real, 1000);
+#endif
+  // For the record: the same on a fast GPU.
+  (void)measure({.gpu = "h100",
+                 .model = "gpt-oss-120b",
+                 .arithmetic = cost_model::Arithmetic::kBf16,
+                 .running = 8,
+                 .output_tokens = 1000});
+}
+
+}  // namespace
+}  // namespace pelton::simulator

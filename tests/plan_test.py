@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""plan, calibrate and simulate as a user meets them; plan's numbers are those that serve logs, to the byte.
+
+usage: plan_test.py BINARY
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BINARY = None
+
+
+def pelton(*words, code=0):
+    done = subprocess.run([BINARY, *map(str, words)], capture_output=True, timeout=200, check=False)
+    assert done.returncode == code, (words, done.returncode, done.stderr.decode(), done.stdout.decode()[-500:])
+    return done.stdout.decode() if code == 0 else done.stderr.decode()
+
+
+def start_up_numbers(model, *flags):
+    """What serve logs before it listens."""
+    process = subprocess.Popen([BINARY, "serve", model, "--port", "0", *flags], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline().startswith("listening on ")
+        process.terminate()
+        log = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    line = next(line for line in log.splitlines() if " memory: " in line)
+    names = ("weights", "workspace", "kv_allocated", "kv_formula", "swap", "total", "max_sequences")
+    return {name: int(re.search(rf"\b{name} (\d+)", line)[1]) for name in names}
+
+
+class ToTheByte(unittest.TestCase):
+    def compare(self, model, *flags):
+        plan = json.loads(pelton("plan", model, "--memory", "--json", *flags))
+        engine = start_up_numbers(model, *flags)
+        for name, value in engine.items():
+            self.assertEqual(plan[name], value, f"{model} {flags}: {name}")
+
+    def test_box_model(self):
+        for flags in ([], ["--kv-cache-memory", "64MiB"], ["--kv-cache-memory", "96MiB", "--max-num-seqs", "5"],
+                      ["--kv-cache-memory", "64MiB", "--kv-cache-dtype", "int8", "--swap-space", "8MiB"]):
+            self.compare(str(ROOT / "models/pelton-box"), *flags)
+
+    def test_golden_models(self):
+        for name in ("tiny", "mid"):
+            with tempfile.TemporaryDirectory() as folder:
+                pelton("synth", "--like", ROOT / "testdata/golden" / name / "config.json", folder + "/model")
+                self.compare(folder + "/model", "--kv-cache-memory", "32MiB")
+
+    @unittest.skipUnless(os.environ.get("PELTON_FULL") == "1", "writes 3 GB; --full")
+    def test_layers_of_20b(self):
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+            pelton("synth", "--like", "gpt-oss-20b", "--layers", "2", folder + "/model")
+            self.compare(folder + "/model", "--kv-cache-memory", "1GiB")
+
+
+class Plan(unittest.TestCase):
+    def test_other_hardware(self):
+        plan = json.loads(pelton("plan", "gpt-oss-120b", "--gpu", "h100", "--json", "--max-num-batched-tokens", 2048))
+        kv = plan["memory"]["kv_bytes"]["value"]
+        self.assertTrue(5.3e9 < kv < 5.6e9, kv)
+        self.assertEqual(plan["memory"]["kv_token_bytes"]["value"], 36 << 10)
+        self.assertEqual(plan["memory"]["kv_sequence_bytes"]["value"], 4.5 * (1 << 20))
+
+    def test_textbook(self):
+        plan = json.loads(pelton("plan", "llama-3.1-405b", "--gpu", "h200", "--devices", 8, "--json"))
+        book = {row[""]: row["textbook"] for row in plan["textbook"]["formulas"]}
+        self.assertEqual(book["parameters"], 810e9)
+        self.assertEqual(book["keys and values"], 15.75 * 2**30)
+        self.assertEqual(book["attention activations"], 5 * 2**30)
+        self.assertEqual(book["feed-forward activations"], 8.5 * 2**30)
+        self.assertEqual(book["token ids"], 64 << 10)
+
+    def test_capacity_and_its_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder, "plan.html")
+            text = pelton("plan", "--model", "gpt-oss-120b", "--instance", "p4de.24xlarge", "--slo", "ttft=500ms,itl=30ms",
+                          "--workload", "conversation", "--rps", 50, "--max-num-seqs", 256, "--explain", "--html", page)
+            self.assertIn("copies", text)
+            self.assertIn("a million output tokens", text)
+            self.assertIn("= allowed - together", text)
+            self.assertRegex(text, "EP8|TP8")
+            self.assertIn("<h2>Capacity", page.read_text())
+            self.assertNotIn("http", page.read_text())
+
+    def test_refusals_name_what_is_wrong(self):
+        self.assertIn("h100", pelton("plan", "gpt-oss-20b", "--gpu", "h1000", code=2))
+        self.assertIn("p4de", pelton("plan", "gpt-oss-20b", "--instance", "x1", code=2))
+        self.assertIn("cannot compute in fp4", pelton("plan", "gpt-oss-20b", "--gpu", "h100", "--compute", "fp4", code=2))
+        self.assertIn("tp8", pelton("plan", "gpt-oss-20b", "--gpu", "h100", "--layout", "x8", code=2))
+        self.assertIn("is no unit", pelton("plan", "gpt-oss-20b", "--gpu", "h100", "--slo", "itl=5h", code=2))
+        self.assertIn("MODEL", pelton("plan", code=2))
+
+
+class Simulate(unittest.TestCase):
+    def test_one_seed_replays_one_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            faults = pathlib.Path(folder, "faults.json")
+            faults.write_text('[{"kind":"crash","replica":1,"at_s":3,"until_s":6},{"kind":"slow","at_s":1,"until_s":9,"factor":2}]')
+            command = ["simulate", "gpt-oss-120b", "--gpu", "h100", "--replicas", 3, "--request-rate", 20, "--num-prompts",
+                       200, "--input-len", 300, "--output-len", 50, "--faults", faults, "--json", "-"]
+            one, two = (pelton(*command, "--seed", 5) for _ in range(2))
+            self.assertEqual(one, two)
+            self.assertNotEqual(one, pelton(*command, "--seed", 6))
+            result = json.loads(one)
+            self.assertEqual(result["completed"] + result["failed"], 200)
+
+    def test_this_machine_with_a_calibration(self):
+        with tempfile.TemporaryDirectory() as folder:
+            steps = pathlib.Path(folder, "steps.jsonl")
+            lines = []
+            for rows in range(1, 9):
+                for context in (50, 400, 900):
+                    decodes = [n for _ in range(rows) for n in (context, 1, 1)]
+                    lines.append({"ns": 1_000_000 + 250_000 * rows, "rows": decodes})
+            steps.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            out = pathlib.Path(folder, "calibration.json")
+            model = ROOT / "models/pelton-box"
+            self.assertIn("half of the steps", pelton("calibrate", model, "--step-log", steps, "--out", out))
+            result = json.loads(pelton("simulate", model, "--calibration", out, "--max-concurrency", 4, "--num-prompts", 12,
+                                       "--input-len", 20, "--output-len", 40, "--json", "-"))
+            # Four answers at a time: 2 ms between tokens, as the steps said.
+            self.assertAlmostEqual(result["median_tpot_ms"], 2, delta=0.2)
+            steps.write_text(json.dumps(lines[0]))
+            self.assertIn("too few", pelton("calibrate", model, "--step-log", steps, code=2))
+
+
+if __name__ == "__main__":
+    BINARY = sys.argv.pop(1)
+    unittest.main()
