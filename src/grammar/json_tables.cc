@@ -28,9 +28,12 @@ uint64_t content_of(const ByteDfa::ByteClasses& classes, const DfaTable& table,
 template <typename End>
 bool takes_wide(const StringDfa& dfa, DfaState state, const End& end) {
   const auto all = [&](DfaState from, int low, int high, const auto& then) {
+    DfaState seen = kDeadState;
     for (int byte = low; byte <= high; ++byte) {
       const DfaState to = dfa.next(from, static_cast<uint8_t>(byte));
+      if (to == seen) continue;
       if (to == kDeadState || !then(to)) return false;
+      seen = to;
     }
     return true;
   };
@@ -141,6 +144,15 @@ void StringDfa::measure() {
 size_t StringDfa::bytes_held() const {
   return sizeof(*this) + table.next.capacity() * 4 + table.accepting.capacity() +
          label.capacity() * 4 + chars_to_end.capacity() * 4 + any_char.capacity();
+}
+
+FewTexts::FewTexts(const StringDfa& dfa) : steps(dfa.table.state_count()) {
+  for (DfaState state = 1; state < steps.size(); ++state) {
+    for (int byte = 0; byte < 256; ++byte) {
+      const DfaState to = dfa.next(state, static_cast<uint8_t>(byte));
+      if (to != kDeadState) steps[state].push_back({.byte = static_cast<uint8_t>(byte), .to = to});
+    }
+  }
 }
 
 NumberDfa::NumberDfa(ByteDfa automaton)

@@ -44,10 +44,23 @@ struct StringDfa {
   void measure();
 };
 
+// All texts of a small language, as a tree to walk: where no value may come twice, a text is begun
+// only while one of them is left.
+struct FewTexts {
+  static constexpr uint64_t kMost = 256;
+  explicit FewTexts(const StringDfa& dfa);
+  struct Step {
+    uint8_t byte = 0;
+    DfaState to = 0;
+  };
+  std::vector<std::vector<Step>> steps;  // by state
+};
+
 struct StringSpec {
   std::shared_ptr<const StringDfa> text;
   uint64_t chars_min = 0;
   uint64_t chars_max = kNoBound;
+  std::shared_ptr<const FewTexts> few;  // set for items of unique arrays
   friend bool operator==(const StringSpec&, const StringSpec&) = default;
 };
 

@@ -177,6 +177,9 @@ class Machine {
   bool can_close_array(const Frame& array) const;
   const Choices* item_choices(const ArraySpec& spec, uint64_t index) const;
   bool was_there(uint32_t extras, uint64_t hash) const;
+  // Whether one of the parents takes an item with this hash: none has it yet.
+  bool is_new_item(const Frame& item, uint64_t hash) const;
+  bool has_new_text(const Frame& item, const StringSpec& spec, DfaState state, uint64_t hash) const;
   bool skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
 
   void enter_rule(uint32_t state, uint32_t parent, std::vector<uint32_t>& out, size_t out_begin);

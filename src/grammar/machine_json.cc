@@ -69,7 +69,8 @@ void Machine::step_value(const Frame& from, uint8_t byte, std::vector<uint32_t>&
     case 't':
     case 'f': {
       const uint32_t which = byte == 'n' ? 0 : byte == 't' ? 1 : 2;
-      if (which == 0 ? value.null_ : which == 1 ? value.true_ : value.false_) {
+      const bool allowed = which == 0 ? value.null_ : which == 1 ? value.true_ : value.false_;
+      if (allowed && (from.watched == 0 || is_new_item(from, finished(which + 1)))) {
         push_top({.parent = from.parent, .kind = FrameKind::kLiteral, .spec = which, .count = 1},
                  out, out_begin);
       }

@@ -124,6 +124,7 @@ void MaskFiller::fill_text(uint32_t top) {
 void MaskFiller::fill_watched(uint32_t top) {
   const Frame frame = machine_.frame(top);
   const StringSpec& spec = machine_.string_spec(frame);
+  if (spec.few) return fill_by_walk(trie_.all(), std::span(&top, 1));
   const uint64_t room = spec.chars_max == kNoBound ? kNoBound : spec.chars_max - frame.count;
   add_inside(*text_entry(*spec.text, frame, 0, room));
   fill_by_walk(trie_.quoted(), std::span(&top, 1));
@@ -146,10 +147,9 @@ std::shared_ptr<const MaskEntry> MaskFiller::text_entry(const StringDfa& dfa, co
   need = std::min<uint64_t>(need, trie_.all().depth_max() + 1);
   StringSpec spec = {.text = std::shared_ptr<const StringDfa>(std::shared_ptr<void>(), &dfa),
                      .chars_min = need};
-  MaskKey key = {
-      .content = dfa.content,
-      .state = uint64_t{frame.state} << 32 | uint64_t{frame.phase} << 24 | (frame.aux2 & 0xffff),
-      .length = need << 32};
+  MaskKey key = {.content = dfa.content,
+                 .state = uint64_t{frame.state} << 32 | frame.aux2,
+                 .length = need << 40 | uint64_t{frame.phase} << 32};
   std::shared_ptr<const MaskEntry> entry = trie_.shared_masks().find(key);
   if (!entry) {
     entry = build_text(spec, frame);
@@ -345,7 +345,8 @@ void MaskFiller::fill_probed(uint32_t top) {
   MaskCache* cache = &cache_;
   if (const uint64_t content = machine_.shared_content(frame); content != 0) {
     cache = &trie_.shared_masks();
-    key.content = content;
+    // A string and a number may be of one language, and yet allow different tokens.
+    key.content = content + static_cast<uint64_t>(frame.kind);
     key.length = machine_.spaces_left(frame);
   }
   std::shared_ptr<const MaskEntry> entry = cache->find(key);

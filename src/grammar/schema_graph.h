@@ -51,6 +51,7 @@ struct SchemaNode {
   std::vector<Language> numbers;
   std::vector<Language> not_numbers;
   bool bounds_read = false;
+  bool multiples = false;  // one of `numbers` is of multiples
 
   // Objects.
   struct Pattern {

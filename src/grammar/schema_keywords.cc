@@ -80,7 +80,7 @@ Result<void> SchemaReader::type(SchemaNode& node, const Json& json, const Place&
   }
   node.types &= types;
   if (integer && !number) {
-    node.numbers.push_back(integers());
+    node.numbers.push_back(draft_ == Draft::k4 ? whole_numbers() : integers());
     node.constrained |= kNumberType;
   }
   return {};
@@ -264,6 +264,7 @@ Result<void> SchemaReader::multiple_of(SchemaNode& node, const Json& json, const
   Result<Language> language = multiples_of(json);
   if (!language.ok()) return at_pointer(std::move(language).error(), pointer);
   node.numbers.push_back(std::move(*language));
+  node.multiples = true;
   node.constrained |= kNumberType;
   return {};
 }

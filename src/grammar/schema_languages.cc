@@ -5,6 +5,8 @@
 #include <map>
 
 #include "grammar/decimal.h"
+#include "grammar/formats.h"
+#include "grammar/numeric_bounds.h"
 #include "grammar/regex.h"
 
 namespace pelton::grammar {
@@ -92,6 +94,27 @@ const Language& integers() {
   return kIntegers;
 }
 
+const Language& whole_numbers() {
+  static const Language kWhole = of_regex("-?(?:0|[1-9][0-9]*)");
+  return kWhole;
+}
+
+Language fit_for_doubles(const Language& numbers, Doubles doubles) {
+  static const Language kFinite =
+      of_regex("-?(?:0|[1-9][0-9]{0,127})(?:\\.[0-9]{1,128})?(?:[eE][+\\-]?[0-9]{1,2})?");
+  static const Language kDistinct =
+      of_regex("-?(?:(?:0|[1-9][0-9]{0,14})(?:\\.0)?|(?:0|[1-9][0-9]{0,8})\\.[0-9]{1,6})");
+  static const Language kIntegers = of_regex("-?(?:0|[1-9][0-9]{0,127})(?:\\.0{1,16})?");
+  static const Language kWhole = of_regex("-?(?:0|[1-9][0-9]{0,127})");
+  const Language& limit = doubles == Doubles::kDistinct ? kDistinct : kFinite;
+  if (numbers == all_numbers()) return limit;
+  if (doubles == Doubles::kFinite && numbers == integers()) return kIntegers;
+  if (doubles == Doubles::kFinite && numbers == whole_numbers()) return kWhole;
+  if (numbers->longest_length()) return numbers;
+  Result<ByteDfa> dfa = intersection(*numbers, *limit, DfaLimits());
+  return dfa.ok() ? made(std::move(*dfa)) : numbers;
+}
+
 Result<Language> texts_matching(std::string_view pattern) {
   TRY_ASSIGN(ByteDfa dfa, compile_regex(pattern, {.match = RegexOptions::Match::kSearch}));
   return made(std::move(dfa));
@@ -109,11 +132,27 @@ Result<Language> texts_with_length(uint64_t chars_min, uint64_t chars_max) {
 }
 
 std::optional<Result<Language>> texts_of_format(std::string_view format) {
-  return std::nullopt;
+  return language_of_format(format);
 }
 
 Result<Language> numbers_within(const NumberBounds& bounds) {
-  return Error{ErrorCode::kUnsupported, "bounds"};
+  NumericBounds texts = {.minimum_excluded = bounds.minimum_excluded,
+                         .maximum_excluded = bounds.maximum_excluded};
+  if (bounds.minimum) texts.minimum = bounds.minimum->dump();
+  if (bounds.maximum) texts.maximum = bounds.maximum->dump();
+  TRY_ASSIGN(ByteDfa dfa, numbers_between(texts));
+  // Which side of zero a number lies on does not depend on its exponent.
+  const auto is_zero = [](const std::optional<Json>& bound) {
+    return bound && bound->as_number() == 0;
+  };
+  const bool above = is_zero(bounds.minimum) && !bounds.maximum;
+  const bool below = is_zero(bounds.maximum) && !bounds.minimum;
+  if (above || below) {
+    static const Language kAbove = of_regex("[1-9](?:\\.[0-9]{1,128})?[eE][+\\-]?[0-9]{1,2}");
+    static const Language kBelow = of_regex("-[1-9](?:\\.[0-9]{1,128})?[eE][+\\-]?[0-9]{1,2}");
+    TRY_ASSIGN(dfa, union_of(dfa, above ? *kAbove : *kBelow, DfaLimits()));
+  }
+  return made(std::move(dfa));
 }
 
 // Reads digits and keeps the rest of the division: number = text * 10^scale / step is whole.

@@ -25,11 +25,18 @@ Result<Language> texts_matching(std::string_view pattern);
 std::optional<Result<Language>> texts_of_format(std::string_view format);
 Result<Language> texts_with_length(uint64_t chars_min, uint64_t chars_max);
 
-// Numbers as JSON spells them. All numbers may have an exponent; every other set is of those
-// without one, so that sets can be cut and complemented.
+// Numbers as JSON spells them. All numbers may have an exponent, and so may those on one side of
+// zero; every other set is of those without one, so that sets can be cut and complemented.
 const Language& all_numbers();
 const Language& plain_numbers();  // without an exponent
 const Language& integers();       // 1, 1.0, -0
+const Language& whole_numbers();  // draft 4's integers: without a fraction, however small
+// Without those that a reader of doubles takes for something else. kFinite: for infinity.
+// kDistinct: also for one of their neighbours, which counts where a number is to differ from
+// another or to be a multiple. (Sets too large for that stay as they are: true to the letter of the
+// text.)
+enum class Doubles { kFinite, kDistinct };
+Language fit_for_doubles(const Language& numbers, Doubles doubles);
 struct NumberBounds {
   std::optional<Json> minimum;
   std::optional<Json> maximum;

@@ -319,7 +319,7 @@ bool SchemaTerms::surely_empty(const Term& term, TypeBits type, int depth) {
     }
     case kNumberType: {
       if (term.numbers.empty() && term.not_numbers.empty()) return false;
-      const Result<Language> numbers = numbers_of(term, plain_numbers(), budget_);
+      const Result<Language> numbers = numbers_of(term, budget_);
       return numbers.ok() && (*numbers)->is_empty();
     }
     case kObjectType:
@@ -383,9 +383,11 @@ Result<Language> texts_of(const Term& term, CompileBudget& budget) {
   return combined(term.texts, term.not_texts, any_text(), budget);
 }
 
-Result<Language> numbers_of(const Term& term, const Language& universe, CompileBudget& budget) {
-  return combined(term.numbers, term.not_numbers,
-                  term.not_numbers.empty() ? universe : plain_numbers(), budget);
+Result<Language> numbers_of(const Term& term, CompileBudget& budget) {
+  std::vector<Language> all = term.numbers;
+  // One number is spelled in many ways with an exponent; without, what differs in text differs.
+  if (!term.not_numbers.empty()) all.push_back(plain_numbers());
+  return combined(all, term.not_numbers, all_numbers(), budget);
 }
 
 }  // namespace pelton::grammar

@@ -144,8 +144,21 @@ void SchemaTables::take_out(ArraySpec& array) {
   std::erase_if(array.rest, impossible);
   if (array.rest.empty())
     array.items_max = std::min<uint64_t>(array.items_max, array.prefix.size());
+  if (array.unique) {
+    for (const Choices& choices : array.prefix) mark_few(choices);
+    mark_few(array.rest);
+  }
   if (array.unique && array.prefix.empty()) {
     array.items_max = std::min(array.items_max, distinct_values(array.rest));
+  }
+}
+
+void SchemaTables::mark_few(const Choices& choices) {
+  for (const Choice& choice : choices) {
+    for (StringSpec& text : tables_->values[choice.value].strings) {
+      if (text.few || count_texts(*text.text, FewTexts::kMost) > FewTexts::kMost) continue;
+      text.few = std::make_shared<const FewTexts>(*text.text);
+    }
   }
 }
 

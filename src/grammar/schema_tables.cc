@@ -18,17 +18,18 @@ const std::shared_ptr<const StringDfa>& any_string() {
   return kAny;
 }
 
-const std::shared_ptr<const NumberDfa>& fixed_number(const Language& language) {
-  static const std::shared_ptr<const NumberDfa> kAll = std::make_shared<NumberDfa>(*all_numbers());
-  static const std::shared_ptr<const NumberDfa> kPlain =
-      std::make_shared<NumberDfa>(*plain_numbers());
-  static const std::shared_ptr<const NumberDfa> kIntegers =
-      std::make_shared<NumberDfa>(*integers());
-  static const std::shared_ptr<const NumberDfa> kNone;
-  return language == all_numbers()     ? kAll
-         : language == plain_numbers() ? kPlain
-         : language == integers()      ? kIntegers
-                                       : kNone;
+// The sets that most numbers of most schemas are of.
+std::shared_ptr<const NumberDfa> fixed_number(const Language& language) {
+  static const Language kLanguages[] = {fit_for_doubles(all_numbers(), Doubles::kFinite),
+                                        fit_for_doubles(all_numbers(), Doubles::kDistinct),
+                                        fit_for_doubles(integers(), Doubles::kFinite)};
+  static const std::shared_ptr<const NumberDfa> kNumbers[] = {
+      std::make_shared<NumberDfa>(*kLanguages[0]), std::make_shared<NumberDfa>(*kLanguages[1]),
+      std::make_shared<NumberDfa>(*kLanguages[2])};
+  for (size_t i = 0; i < 3; ++i) {
+    if (language == kLanguages[i]) return kNumbers[i];
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -119,7 +120,7 @@ std::shared_ptr<const StringDfa> SchemaTables::string_dfa(const Language& langua
 }
 
 std::shared_ptr<const NumberDfa> SchemaTables::number_dfa(const Language& language) {
-  if (const auto& fixed = fixed_number(language); fixed) return fixed;
+  if (auto fixed = fixed_number(language); fixed) return fixed;
   std::shared_ptr<const NumberDfa>& known = numbers_[language.get()];
   if (!known) {
     known = std::make_shared<NumberDfa>(*language);
@@ -130,10 +131,11 @@ std::shared_ptr<const NumberDfa> SchemaTables::number_dfa(const Language& langua
 }
 
 Result<void> SchemaTables::add_numbers(ValueSpec& value, const std::vector<Term>& terms) {
-  const Language& universe = graph_.uses_unique() ? plain_numbers() : all_numbers();
   Language all;
   for (const Term& term : terms) {
-    TRY_ASSIGN(const Language one, numbers_of(term, universe, budget_));
+    TRY_ASSIGN(const Language exact, numbers_of(term, budget_));
+    const bool distinct = graph_.uses_unique() || term.multiples || !term.not_numbers.empty();
+    const Language one = fit_for_doubles(exact, distinct ? Doubles::kDistinct : Doubles::kFinite);
     if (one->is_empty()) continue;
     if (!all) {
       all = one;

@@ -69,6 +69,7 @@ class SchemaTables {
   void take_out();
   void take_out(ArraySpec& array);
   void take_out(uint32_t object);
+  void mark_few(const Choices& choices);
   static bool is_impossible(const StringSpec& text);
   uint64_t distinct_values(const Choices& choices) const;
   Result<void> measure();

@@ -354,6 +354,7 @@ bool SchemaTerms::apply_leaf(const Search& search, NodeId id, Term& term) {
       term.chars_max = std::min(term.chars_max, node.chars_max);
       return term.chars_min <= term.chars_max;
     case kNumberType:
+      term.multiples = term.multiples || node.multiples;
       term.numbers.insert(term.numbers.end(), node.numbers.begin(), node.numbers.end());
       term.not_numbers.insert(term.not_numbers.end(), node.not_numbers.begin(),
                               node.not_numbers.end());

@@ -47,6 +47,7 @@ struct Term {
 
   std::vector<Language> numbers;
   std::vector<Language> not_numbers;
+  bool multiples = false;
 
   // Nodes whose properties, patterns, additional, names and witnesses hold; or whose prefix, items
   // and contains do.
@@ -121,7 +122,7 @@ class SchemaTerms {
 
 // The texts of a term, its length aside; null: none.
 Result<Language> texts_of(const Term& term, CompileBudget& budget);
-Result<Language> numbers_of(const Term& term, const Language& universe, CompileBudget& budget);
+Result<Language> numbers_of(const Term& term, CompileBudget& budget);
 // How much an automaton may grow under what is left of the budget.
 DfaLimits limits_of(const CompileBudget& budget);
 

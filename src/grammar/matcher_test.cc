@@ -1,0 +1,186 @@
+#include "grammar/matcher.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "grammar/test_vocabulary.h"
+
+namespace pelton::grammar {
+namespace {
+
+const char* const kSchemas[] = {
+    "true",
+    R"({"type":"object"})",
+    R"({"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}},
+        "required":["name"],"additionalProperties":false})",
+    R"({"type":"object","properties":{"na":{"type":"null"},"name":{"enum":["a","ab","abc"]}},
+        "additionalProperties":{"type":"boolean"}})",
+    R"({"type":"string","minLength":2,"maxLength":5})",
+    R"({"type":"string","pattern":"^a+b*$"})",
+    R"({"type":"string","pattern":"^[^a]{2,8}$","maxLength":6})",
+    R"({"enum":["foo","bar",1,1.5,null,true,{"a":[1,"x"]},[]]})",
+    R"({"type":"array","items":{"type":"integer"},"minItems":1,"maxItems":3})",
+    R"({"type":"array","items":{"enum":["a","ab","b"]},"uniqueItems":true})",
+    R"({"type":"array","uniqueItems":true})",
+    R"({"type":"array","prefixItems":[{"type":"string"},{"type":"integer"}],"items":false})",
+    R"({"type":"array","contains":{"const":"a"},"maxContains":1})",
+    R"({"anyOf":[{"type":"object","properties":{"type":{"const":"a"},"id":{"type":"integer"}},
+        "required":["type","id"]},{"type":"object","properties":{"type":{"const":"ab"},
+        "id":{"type":"string"}},"required":["type","id"]}]})",
+    R"({"type":"object","patternProperties":{"^a":{"type":"integer"}},
+        "additionalProperties":{"type":"string"}})",
+    R"({"type":"object","propertyNames":{"pattern":"^[ab]+$"},"maxProperties":2})",
+    R"({"$defs":{"n":{"type":"object","properties":{"a":{"$ref":"#/$defs/n"},"id":{}},
+        "additionalProperties":false}},"$ref":"#/$defs/n"})",
+    R"({"not":{"type":["object","string"]}})",
+    R"({"type":"object","dependentRequired":{"a":["b"],"b":["id"]},"maxProperties":3})",
+};
+
+// A walk through a grammar, one drawn token after the other; `at` is called in every place.
+template <typename At>
+void walk(const Matcher& start, uint64_t seed, int tokens, At at) {
+  std::mt19937_64 random(seed);
+  Matcher matcher = start;
+  std::vector<uint64_t> mask(matcher.grammar().trie().mask_words());
+  for (int i = 0; i < tokens; ++i) {
+    matcher.fill_mask(mask);
+    at(matcher, mask);
+    std::vector<TokenId> allowed;
+    for (int token = 0; token < matcher.grammar().trie().vocab_size(); ++token) {
+      if ((mask[static_cast<size_t>(token) / 64] >> (token % 64) & 1) != 0)
+        allowed.push_back(token);
+    }
+    if (allowed.empty()) return;
+    // Long tokens are rare among all, and they are the ones that go wrong.
+    TokenId token = allowed[random() % allowed.size()];
+    const TokenId other = allowed[random() % allowed.size()];
+    if (matcher.grammar().trie().bytes(other).size() >
+        matcher.grammar().trie().bytes(token).size()) {
+      token = other;
+    }
+    ASSERT_TRUE(matcher.accept(token));
+  }
+}
+
+// What the caches, slices and subtrees say is what trying each token says.
+TEST(Matcher, MaskIsWhatEachTokenSays) {
+  for (const char* const schema : kSchemas) {
+    const Matcher start = matcher_of(compiled(schema).value());
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+      SCOPED_TRACE(std::string(schema) + " seed " + std::to_string(seed));
+      std::string text;
+      walk(start, seed, 40, [&](const Matcher& matcher, const std::vector<uint64_t>& mask) {
+        for (int token = 0; token < matcher.grammar().trie().vocab_size(); ++token) {
+          const bool bit = (mask[static_cast<size_t>(token) / 64] >> (token % 64) & 1) != 0;
+          ASSERT_EQ(bit, matcher.allows(token))
+              << "token " << matcher.grammar().trie().bytes(token);
+        }
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// A mask never leads into a place without a way on.
+TEST(Matcher, NoDeadEnds) {
+  for (const char* const schema : kSchemas) {
+    const Matcher start = matcher_of(compiled(schema).value());
+    for (uint64_t seed = 100; seed < 130; ++seed) {
+      SCOPED_TRACE(std::string(schema) + " seed " + std::to_string(seed));
+      walk(start, seed, 60, [&](const Matcher& matcher, const std::vector<uint64_t>&) {
+        EXPECT_FALSE(matcher.is_stuck());
+      });
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// A number and a string of the same characters once shared a mask.
+TEST(Matcher, NumbersAndStringsOfOneLanguage) {
+  const Matcher start =
+      matcher_of(compiled(R"({"$schema":"http://json-schema.org/draft-04/schema#","type":"array",
+                   "items":[{"type":"integer","enum":[1]},{"enum":["1"]}]})")
+                     .value());
+  std::vector<uint64_t> mask(start.grammar().trie().mask_words());
+  Matcher matcher = start;
+  for (const char byte : std::string(R"([1,"1"])")) {
+    matcher.fill_mask(mask);
+    const size_t token = static_cast<uint8_t>(byte);
+    EXPECT_NE(mask[token / 64] >> (token % 64) & 1, 0u) << byte;
+    ASSERT_TRUE(matcher.accept_bytes(std::string(1, byte)));
+  }
+}
+
+TEST(Matcher, ForksAreIndependent) {
+  const Matcher start =
+      matcher_of(compiled(R"({"type":"object","properties":{"a":{"type":"integer"},"b":{}},
+                   "required":["a"],"additionalProperties":false})")
+                     .value());
+  Matcher first = start;
+  ASSERT_TRUE(first.accept_bytes(R"({"a":1)"));
+  Matcher second = first;
+  ASSERT_TRUE(first.accept_bytes("}"));
+  EXPECT_TRUE(first.can_end());
+  EXPECT_TRUE(first.must_end());
+  EXPECT_FALSE(second.can_end());
+  EXPECT_TRUE(second.accept_bytes(R"(,"b":[]})"));
+  EXPECT_TRUE(second.can_end());
+  Matcher third = start;
+  EXPECT_TRUE(passes(third, R"({"b":null,"a":0})"));
+}
+
+TEST(Matcher, WhatIsNotAllowedChangesNothing) {
+  Matcher matcher = matcher_of(compiled(R"({"const":"abc"})").value());
+  ASSERT_TRUE(matcher.accept_bytes("\"ab"));
+  EXPECT_FALSE(matcher.accept_bytes("x"));
+  EXPECT_FALSE(matcher.accept_bytes("c\"x"));
+  EXPECT_TRUE(matcher.accept_bytes("c\""));
+  EXPECT_TRUE(matcher.must_end());
+}
+
+TEST(Matcher, ForcedBytes) {
+  SchemaOptions options;
+  options.whitespace = SchemaOptions::Whitespace::kNone;
+  const Json schema = Json::parse(R"({"type":"object","properties":{"name":{"type":"string"}},
+                      "required":["name"],"additionalProperties":false})")
+                          .value();
+  Matcher matcher = matcher_of(compile_json_schema(schema, options).value());
+  EXPECT_EQ(matcher.forced_bytes(100), "{\"name\":\"");
+  EXPECT_EQ(matcher.forced_bytes(2), "{\"");
+  ASSERT_TRUE(matcher.accept_bytes("{\"name\":\"x"));
+  EXPECT_EQ(matcher.forced_bytes(100), "");
+  ASSERT_TRUE(matcher.accept_bytes("\""));
+  EXPECT_EQ(matcher.forced_bytes(100), "}");
+  ASSERT_TRUE(matcher.accept_bytes("}"));
+  EXPECT_EQ(matcher.forced_bytes(100), "");
+}
+
+TEST(Matcher, ControlTokensAreNeverAllowed) {
+  // Ids without a text stand for them in this vocabulary.
+  std::vector<std::string> texts;
+  for (int byte = 0; byte < 256; ++byte) texts.push_back(std::string(1, static_cast<char>(byte)));
+  texts.push_back("");
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  const auto trie = std::make_shared<const TokenTrie>(views);
+  const Matcher matcher(TokenGrammar::make(compiled("true").value(), trie).value());
+  std::vector<uint64_t> mask(trie->mask_words());
+  matcher.fill_mask(mask);
+  EXPECT_EQ(mask[256 / 64] >> (256 % 64) & 1, 0u);
+  EXPECT_FALSE(matcher.allows(256));
+  EXPECT_FALSE(matcher.allows(-1));
+  EXPECT_FALSE(matcher.allows(100000));
+}
+
+// JS-28: what no token can spell must not be asked for.
+TEST(HostileGrammar, JS28_AVocabularyWithoutAByteIsRefused) {
+  std::vector<std::string> texts;
+  for (int byte = 1; byte < 256; ++byte) texts.push_back(std::string(1, static_cast<char>(byte)));
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  const auto trie = std::make_shared<const TokenTrie>(views);
+  EXPECT_EQ(TokenGrammar::make(compiled("true").value(), trie).error().code,
+            ErrorCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace pelton::grammar
