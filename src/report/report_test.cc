@@ -170,6 +170,18 @@ TEST(Goodput, Objectives) {
   }
 }
 
+// The first token is not what a user waits for where a model reasons.
+TEST(ResultText, SplitsTheTimeToFirstToken) {
+  RequestRecord record = request(0, {50, 60, 90});
+  EXPECT_THAT(result_text({}, summarize(std::vector{record}, 1, {}), {}),
+              testing::Not(testing::HasSubstr("TTFV")));
+  record.first_reasoning_ns = 60 * kMs;
+  record.first_text_ns = 90 * kMs;
+  const std::string text = result_text({}, summarize(std::vector{record}, 1, {}), {});
+  EXPECT_THAT(text, testing::HasSubstr("Median TTFR (ms):                        60.00"));
+  EXPECT_THAT(text, testing::HasSubstr("Median TTFV (ms):                        90.00"));
+}
+
 // The layout that scripts read, byte by byte.
 TEST(ResultText, IsLaidOutAsVllms) {
   const std::vector<RequestRecord> records = {request(0, {100, 120, 140}), request(0, {200, 230})};

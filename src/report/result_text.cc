@@ -59,6 +59,14 @@ void add_own(std::string& out, const RunInfo& info, const Summary& summary) {
   if (summary.timing == TokenTiming::kPieces || summary.timing == TokenTiming::kMixed) {
     out += "  (ITL and TPOT are between pieces of text, not tokens: the server told no counts)\n";
   }
+  // A user waits for the text, behind all reasoning.
+  for (const Metric metric : {Metric::kFirstReasoning, Metric::kFirstText}) {
+    const auto found = summary.values_ms.find(metric);
+    const bool reasons = summary.values_ms.count(Metric::kFirstReasoning) > 0;
+    if (!reasons || found == summary.values_ms.end()) continue;
+    add_row(out, fmt::format("Median {} (ms):", report::info(metric).label),
+            fixed(percentile(found->second, 50)));
+  }
   if (summary.reasoning_tokens > 0) {
     add_row(out, "Reasoning tokens:", std::to_string(summary.reasoning_tokens));
   }
