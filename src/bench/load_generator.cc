@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "bench/generator_limit.h"
 #include "report/goodput.h"
 #include "report/percentile.h"
 
@@ -17,11 +16,6 @@ constexpr int64_t kLookNs = 50'000'000;
 
 // Thousands that connect at once overflow a listener's queue, and try again after 1, 3, 7 s.
 constexpr std::chrono::seconds kConnectTimeMax{60};
-
-// Lateness below this is what timers and threads cost anywhere.
-constexpr double kLateMsMax = 10;
-constexpr double kLateShareMax = 0.05;  // of the median answer
-constexpr double kFullWindowsMax = 0.1;
 
 int64_t to_ns(double seconds) {
   return static_cast<int64_t>(std::min(seconds, 1e9) * 1e9);
@@ -240,17 +234,7 @@ report::GeneratorWatch LoadGenerator::watch(double median_answer_ms) const {
       .cpu_s = static_cast<double>(process_cpu_ns() - cpu_at_start_ns_) * 1e-9,
       .threads = options_.client_threads,
       .limit = {}};
-  if (busiest.full_windows >= 2 && busiest.full_windows > kFullWindowsMax * busiest.windows) {
-    watch.limit = fmt::format(
-        "the generator, not the server, was the limit: its busiest thread had no time left in {} "
-        "of {} windows (--client-threads {} gives it more)",
-        busiest.full_windows, busiest.windows, options_.client_threads + 1);
-  } else if (watch.late_p99_ms > std::max(kLateMsMax, kLateShareMax * median_answer_ms)) {
-    watch.limit = fmt::format(
-        "the generator sent its requests late, P99 {:.1f} ms: it, or this machine, was short of "
-        "breath, and latencies from the server's side may be better than they look",
-        watch.late_p99_ms);
-  }
+  watch.limit = generator_limit(watch, busiest, median_answer_ms);
   return watch;
 }
 

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "base/log.h"
+#include "base/machine.h"
+#include "bench/generator_limit.h"
 #include "bench/probe.h"
 #include "bench/token_words.h"
 #include "net/http_server.h"
@@ -221,6 +223,46 @@ TEST(LoadGenerator, StopsWhenTold) {
   stopper.join();
   EXPECT_TRUE(outcome.records.empty());
   EXPECT_EQ(outcome.interrupted, 2);
+}
+
+TEST(GeneratorLimit, SaysWhenItIsTheLimit) {
+  const report::GeneratorWatch calm{.late_p99_ms = 2, .threads = 1};
+  EXPECT_EQ(generator_limit(calm, {.share = 0.5, .windows = 50, .full_windows = 1}, 100), "");
+  EXPECT_EQ(generator_limit(calm, {.share = 0.5, .windows = 50, .full_windows = 5}, 100), "");
+  EXPECT_THAT(generator_limit(calm, {.share = 0.6, .windows = 50, .full_windows = 6}, 100),
+              testing::AllOf(HasSubstr("6 of 50 windows"), HasSubstr("--client-threads 2")));
+  const report::GeneratorWatch late{.late_p99_ms = 30, .threads = 1};
+  EXPECT_THAT(generator_limit(late, {}, 100), HasSubstr("30.0 ms"));
+  EXPECT_EQ(generator_limit(late, {}, 1000), "") << "3 % of an answer";
+}
+
+// A thread that never rests has full windows; one that sleeps has none.
+TEST(ThreadWatch, SeesABusyThread) {
+  const base::SystemClock clock;
+  ThreadWatch watch;
+  std::thread busy([&] {
+    ThreadUse& use = watch.mine();
+    const int64_t start = clock.now_ns();
+    const int64_t cpu_until = base::thread_cpu_ns() + 300'000'000;
+    while (base::thread_cpu_ns() < cpu_until) use.sample(clock.now_ns());
+    use.settle(clock.now_ns());
+    EXPECT_GT(use.share(), 0);
+    // Others may use this processor too: its share is what it got of it.
+    const auto passed = static_cast<double>(clock.now_ns() - start);
+    EXPECT_NEAR(use.share(), 3e8 / passed, 0.1);
+  });
+  busy.join();
+  EXPECT_GE(watch.busiest().windows, 1);
+  ThreadWatch other;
+  std::thread idle([&] {
+    ThreadUse& use = other.mine();
+    use.sample(clock.now_ns());
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    use.settle(clock.now_ns());
+  });
+  idle.join();
+  EXPECT_EQ(other.busiest().full_windows, 0);
+  EXPECT_LT(other.busiest().share, 0.5);
 }
 
 // Prompts made of them are as long as they say, to the token.
