@@ -18,6 +18,7 @@
 #include "cli/terminal.h"
 #include "cost_model/footprint.h"
 #include "net/http_server.h"
+#include "server/grpc_door.h"
 #include "server/server.h"
 
 namespace pelton::apps {
@@ -151,13 +152,21 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY(http.start());
   AdminDoor admin(server, http, log);
   TRY(admin.open(arguments));
+  server::GrpcDoor grpc(server, log);
+  if (arguments.has("--grpc-port")) {
+    TRY(grpc.open({.address = host, .port = static_cast<int>(arguments.integer("--grpc-port"))}));
+  }
 
-  // From here on http is stopped before anything it calls goes away: it is declared after server,
-  // and stopped by hand before model, which is declared after it.
+  // From here on both doors are closed before anything they call goes away: they are declared after
+  // server, and closed by hand before model, which is declared after them.
   Result<std::unique_ptr<node::LoadedModel>> model =
       load_model(arguments.text("MODEL"), options, &interrupt, clock, log);
+  const auto close_doors = [&](std::chrono::milliseconds grace) {
+    grpc.close(grace);
+    http.stop(grace);
+  };
   if (!model) {
-    http.stop(std::chrono::milliseconds(0));
+    close_doors(std::chrono::milliseconds(0));
     return model.error();
   }
   // On a terminal the banner says it in fewer words.
@@ -168,11 +177,12 @@ Result<void> run(const cli::Arguments& arguments) {
     pinned = pin_prefix(arguments.text("--pin-prefix"), *served, interrupt, clock, log);
   }
   if (!served.ok() || !pinned.ok()) {
-    http.stop(std::chrono::milliseconds(0));
+    close_doors(std::chrono::milliseconds(0));
     return served.ok() ? pinned.error() : served.error();
   }
   served->sampling = sampling_defaults(arguments, (*model)->checkpoint(), log);
   server.serve(*served);
+  grpc.set_serving(true);
   const std::string url = url_of(host, http.port());
   if (host != "127.0.0.1" && host != "localhost" && host != "::1" && keys.empty()) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
@@ -180,14 +190,18 @@ Result<void> run(const cli::Arguments& arguments) {
   print_banner(*served, **model, (*model)->engine().capacity(), url);
   const std::string admin_line =
       admin.url().empty() ? "" : fmt::format("admin on {}\n", admin.url());
-  const Result<void> told = write_output(fmt::format("listening on {}\n{}", url, admin_line));
+  const std::string grpc_line =
+      grpc.port() == 0 ? "" : fmt::format("gRPC on {}:{}\n", host, grpc.port());
+  const Result<void> told =
+      write_output(fmt::format("listening on {}\n{}{}", url, admin_line, grpc_line));
   if (!told) log.warning(told.error().message);  // nobody reads stdout; serving matters more
 
   interrupt.wait();
   log.info("stopping: running answers get 30 seconds");
   server.drain();
+  grpc.set_serving(false);
   (*model)->engine().drain(kDrainMs);
-  http.stop(kCloseGrace);
+  close_doors(kCloseGrace);
   admin.close();
   return {};
 }
@@ -211,6 +225,11 @@ cli::Verb serve_verb() {
                  .help = "0: any free one",
                  .kind = Flag::Kind::kInteger,
                  .default_text = "8000",
+                 .most = 65535},
+                {.name = "--grpc-port",
+                 .value = "N",
+                 .help = "serve gRPC there too (proto/pelton/v1/inference.proto); 0: any free one",
+                 .kind = Flag::Kind::kInteger,
                  .most = 65535},
                 {.name = "--served-model-name",
                  .value = "NAME",

@@ -2,9 +2,21 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "server/generation_request.h"
 
 namespace pelton::server {
+
+std::optional<api::ApiError> dimensions_error(const ServedModel& model,
+                                              std::optional<int> dimensions) {
+  const int size = model.engine.capacity().embedding_size;
+  if (dimensions.value_or(0) <= size) return std::nullopt;
+  return api::api_error(
+      {ErrorCode::kInvalidArgument,
+       fmt::format("'dimensions' is {}; this model's embeddings have {}", *dimensions, size),
+       "dimensions"});
+}
 
 std::variant<request::GenerationRequest, api::ApiError> embedding_request(
     const ServedModel& model, const api::EmbeddingFields& fields, const EmbeddingSource& source,

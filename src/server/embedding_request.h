@@ -20,6 +20,10 @@ struct EmbeddingSource {
   std::optional<int64_t> deadline_ns;
 };
 
+// What is wrong with so many dimensions, if anything is.
+std::optional<api::ApiError> dimensions_error(const ServedModel& model,
+                                              std::optional<int> dimensions);
+
 // One input's request, or the answer if it is too long.
 std::variant<request::GenerationRequest, api::ApiError> embedding_request(
     const ServedModel& model, const api::EmbeddingFields& fields, const EmbeddingSource& source,

@@ -5,8 +5,6 @@
 #include <utility>
 #include <variant>
 
-#include <fmt/format.h>
-
 #include "api/embedding_request.h"
 #include "api/embedding_response.h"
 #include "server/completion_prompt.h"
@@ -100,14 +98,7 @@ void Server::answer_embeddings(Call call) {
       api::parse_embedding_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->fields.model) == nullptr) return;
-  const int size = model->engine.capacity().embedding_size;
-  if (parsed->dimensions.value_or(0) > size) {
-    return call.send(
-        api::api_error({ErrorCode::kInvalidArgument,
-                        fmt::format("'dimensions' is {}; this model's embeddings have {}",
-                                    *parsed->dimensions, size),
-                        "dimensions"}));
-  }
+  if (const auto error = dimensions_error(*model, parsed->dimensions)) return call.send(*error);
   api::EmbeddingAnswer answer{.id = random_id("embd-", {.seed = draw(), .counter = 0}),
                               .model = name_or_id(parsed->fields.model, *model),
                               .created = clock_.unix_ms() / 1000};

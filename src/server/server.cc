@@ -80,16 +80,14 @@ uint64_t Server::draw() {
   return base::random_bits(seed_, draws_.fetch_add(1));
 }
 
-const std::string* Server::tenant_of(const net::HttpRequest& request) const {
+const std::string* Server::tenant_of(const Credentials& credentials) const {
   static const std::string kNobodyInParticular;
   if (options_.keys.empty()) return &kNobodyInParticular;
-  // Anthropic's clients send it so.
-  const std::string_view plain = request.headers.get("x-api-key");
-  if (!plain.empty() && !request.headers.has("Authorization")) {
-    return options_.keys.tenant_of(plain);
+  const std::string_view header = credentials.authorization;
+  if (header.empty() && !credentials.api_key.empty()) {
+    return options_.keys.tenant_of(credentials.api_key);
   }
   constexpr std::string_view kBearer = "bearer ";
-  const std::string_view header = request.headers.get("Authorization");
   if (header.size() < kBearer.size()) return nullptr;
   const bool bearer = std::equal(kBearer.begin(), kBearer.end(), header.begin(),
                                  [](char a, char b) { return a == (b | 0x20); });
@@ -133,7 +131,9 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
     return call.send(std::move(response));
   }
   const bool open = match.route != nullptr && match.route->guard == Routes::Guard::kOpen;
-  const std::string* tenant = tenant_of(call.request);
+  const net::HttpHeaders& asked = call.request.headers;
+  const std::string* tenant =
+      tenant_of({.authorization = asked.get("Authorization"), .api_key = asked.get("x-api-key")});
   if (!open && tenant == nullptr) {
     call.headers.add("WWW-Authenticate", "Bearer");
     return call.send(api::bad_api_key());

@@ -55,13 +55,26 @@ class Server {
   net::HttpResponse health_reply() const;  // 503 only while there is no model
   net::HttpResponse ready_reply() const;   // 503 also while draining
 
+  // For doors of other protocols; any thread.
+  struct Credentials {
+    std::string_view authorization;  // "Bearer KEY"
+    std::string_view api_key;        // KEY, where there is no other
+  };
+  // Whose request this is; null if it has no key of ours.
+  const std::string* tenant_of(const Credentials& credentials) const;
+  const base::Clock& clock() const { return clock_; }
+  GenerationMeter& meter() { return meter_; }
+  RequestBook& book() { return book_; }
+  SampledTurns& sampled_turns() { return sampled_turns_; }
+  uint64_t draw();  // the next of the server's random numbers
+  // The tokens that a chat request means to its tenant now.
+  ChatPrompt chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
+                            std::string_view tenant);
+
  private:
   friend struct Routes;
 
-  // Whose request this is; null if it has no key of ours.
-  const std::string* tenant_of(const net::HttpRequest& request) const;
   net::HttpHeaders common_headers(const net::HttpRequest& request);
-  uint64_t draw();  // the next of the server's random numbers
 
   // The model if it may generate now; otherwise the call has been answered.
   const ServedModel* model_for(const Call& call) const;
@@ -89,10 +102,6 @@ class Server {
   void answer_score(Call call);              // embeddings.cc
   void answer_tokenize(Call call);           // tokenize.cc
   void answer_detokenize(Call call);         // tokenize.cc
-
-  // The tokens that a chat request means to its tenant now.
-  ChatPrompt chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
-                            std::string_view tenant);
 
   const Options options_;
   const uint64_t seed_;

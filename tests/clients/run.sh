@@ -34,7 +34,8 @@ rm -rf tiny
 : >server.out  # exists before the server opens it
 timeout 60 "$pelton" synth --like "$here/../../testdata/golden/tiny/config.json" tiny >/dev/null
 
-PELTON_API_KEY=$API_KEY "$pelton" serve tiny --port 0 --executor "modelled:$here/script.json" \
+PELTON_API_KEY=$API_KEY "$pelton" serve tiny --port 0 --grpc-port 0 \
+  --executor "modelled:$here/script.json" \
   >server.out 2>server.err &
 server=$!
 stop_server() {
@@ -62,9 +63,10 @@ if [[ -z $url ]]; then
   exit 1
 fi
 
-BASE_URL=$url/v1 MODEL=tiny timeout 300 \
+grpc=$(sed -n 's/^gRPC on //p' server.out)
+BASE_URL=$url/v1 MODEL=tiny GRPC_ADDRESS=$grpc PROTO=$here/../../proto timeout 300 \
   node_modules/.bin/node --test --test-timeout=120000 openai_client.test.mjs \
-  anthropic_client.test.mjs
+  anthropic_client.test.mjs grpc_client.test.mjs
 
 # And it ends as it should.
 kill "$server"

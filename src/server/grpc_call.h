@@ -1,0 +1,54 @@
+// What all gRPC calls have in common: whose they are, until when they are wanted, and what becomes
+// of them in the request book.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include <grpcpp/server_context.h>
+
+#include "api/error.h"
+#include "server/request_book.h"
+#include "server/served_model.h"
+#include "server/server.h"
+#include "server/work_loop.h"
+
+namespace pelton::server {
+
+// What calls work with; outlives them.
+struct GrpcHouse {
+  Server& server;
+  WorkLoop& loop;
+  const int calls_max;
+  std::atomic<int> calls{0};
+};
+
+// Counts one call among those that are open.
+class GrpcPlace {
+ public:
+  explicit GrpcPlace(GrpcHouse& house) : house_(house), number_(++house.calls) {}
+  ~GrpcPlace() { --house_.calls; }
+  GrpcPlace(const GrpcPlace&) = delete;
+  GrpcPlace& operator=(const GrpcPlace&) = delete;
+  bool fits() const { return number_ <= house_.calls_max; }
+
+ private:
+  GrpcHouse& house_;
+  const int number_;
+};
+
+struct GrpcCaller {
+  const ServedModel* model = nullptr;
+  std::string tenant;
+  int64_t arrived_ns = 0;
+  std::optional<int64_t> deadline_ns;  // on the server's clock
+};
+
+// Whether it may come in, by its metadata: key, deadline; and whether there is a model.
+std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const GrpcPlace& place,
+                                              const grpc::CallbackServerContext& context);
+
+}  // namespace pelton::server

@@ -1,0 +1,48 @@
+// The gRPC door: proto/pelton/v1/inference.proto, the standard health service and reflection,
+// beside the HTTP server and with the same model, keys and limits. Calls live on one thread of its
+// own; gRPC's threads and the engine's only post there. Owned by the program's entry.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "base/result.h"
+
+namespace pelton::server {
+
+class Server;
+
+class GrpcDoor {
+ public:
+  struct Options {
+    std::string address = "127.0.0.1";
+    int port = 0;  // 0: any free one
+    int message_bytes_max = 32 * 1024 * 1024;
+    int calls_max = 4096;  // at a time; beyond that RESOURCE_EXHAUSTED
+  };
+
+  // Both outlive it.
+  GrpcDoor(Server& server, base::Log& log);
+  ~GrpcDoor();  // closes
+
+  // Once. Errors: kAddressInUse.
+  Result<void> open(const Options& options);
+  // 0 before open().
+  int port() const;
+
+  // What the health service says from now on.
+  void set_serving(bool serving);
+
+  // Lets running calls go on for so long, then cancels them.
+  void close(std::chrono::milliseconds grace);
+
+ private:
+  struct Parts;
+  Server& server_;
+  base::Log& log_;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace pelton::server

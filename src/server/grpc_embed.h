@@ -1,0 +1,16 @@
+// gRPC Embed: one vector for each input.
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+#include <pelton/v1/inference.pb.h>
+
+#include "server/grpc_call.h"
+
+namespace pelton::server {
+
+// It deletes itself when gRPC is done with it. Its work is done on the house's loop.
+grpc::ServerUnaryReactor* start_embed(GrpcHouse& house, grpc::CallbackServerContext& context,
+                                      const v1::EmbedRequest& request, v1::EmbedReply& reply);
+
+}  // namespace pelton::server

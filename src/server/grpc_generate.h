@@ -1,0 +1,20 @@
+// One gRPC Generate while it runs: engine -> GrpcAnswer -> chunks, one write at a time; what comes
+// meanwhile goes into the next. A client that leaves cancels the stream at once.
+#pragma once
+
+#include <memory>
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+#include <pelton/v1/inference.pb.h>
+
+#include "server/grpc_call.h"
+
+namespace pelton::server {
+
+// It deletes itself when gRPC is done with it. Its work is done on the house's loop.
+grpc::ServerWriteReactor<v1::GenerateChunk>* start_generate(GrpcHouse& house,
+                                                            grpc::CallbackServerContext& context,
+                                                            const v1::GenerateRequest& request);
+
+}  // namespace pelton::server

@@ -1,0 +1,17 @@
+// gRPC Tokenize: what a text or a chat costs, without asking the engine.
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+#include <pelton/v1/inference.pb.h>
+
+#include "server/grpc_call.h"
+
+namespace pelton::server {
+
+// Done at once, on gRPC's thread.
+grpc::ServerUnaryReactor* start_tokenize(GrpcHouse& house, grpc::CallbackServerContext& context,
+                                         const v1::TokenizeRequest& request,
+                                         v1::TokenizeReply& reply);
+
+}  // namespace pelton::server

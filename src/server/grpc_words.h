@@ -1,0 +1,28 @@
+// Between gRPC's messages and the HTTP API's bodies, so that one validator says what is valid; and
+// between our errors and gRPC's status. Pure.
+#pragma once
+
+#include <string>
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/status.h>
+#include <pelton/v1/inference.pb.h>
+
+#include "api/error.h"
+#include "base/result.h"
+
+namespace pelton::server {
+
+// Bodies for the parsers of api/. Errors: kInvalidArgument for what JSON cannot say (a number that
+// is not finite) or a part that is no JSON itself.
+Result<std::string> chat_body(const v1::GenerateRequest& request);
+Result<std::string> completion_body(const v1::GenerateRequest& request);
+Result<std::string> tokens_body(const v1::GenerateRequest& request);
+Result<std::string> tokenize_body(const v1::TokenizeRequest& request);
+Result<std::string> embedding_body(const v1::EmbedRequest& request);
+
+grpc::StatusCode grpc_code(int http_status);
+// With the error object as trailing metadata.
+grpc::Status grpc_status(grpc::CallbackServerContext& context, const api::ApiError& error);
+
+}  // namespace pelton::server

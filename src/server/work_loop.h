@@ -1,0 +1,33 @@
+// One thread that does what it is given, in order: where calls live whose own library calls back on
+// any thread. Owned by its door.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace pelton::server {
+
+class WorkLoop {
+ public:
+  WorkLoop();
+  // Does what has been posted, and joins.
+  ~WorkLoop();
+  WorkLoop(const WorkLoop&) = delete;
+  WorkLoop& operator=(const WorkLoop&) = delete;
+
+  void post(std::function<void()> work);  // any thread
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable filled_;
+  std::vector<std::function<void()>> posted_;  // guarded by mutex_
+  bool stopping_ = false;                      // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace pelton::server
