@@ -353,10 +353,24 @@ void Checkpoint::find_weight_layout() {
   }
 }
 
+std::vector<ExpectedTensor> Checkpoint::expected() const {
+  std::vector<ExpectedTensor> tensors = asked();
+  for (ExpectedTensor& tensor : tensors) tensor.dtype = tensors_.find(tensor.name)->second.dtype;
+  return tensors;
+}
+
+std::vector<ExpectedTensor> Checkpoint::asked() const {
+  std::vector<ExpectedTensor> tensors = expected_tensors(config_, weight_layout_);
+  if (weight_layout_ == WeightLayout::kTiled && has(kCoarseHead)) {
+    tensors.push_back(coarse_head_tensor(config_));
+  }
+  return tensors;
+}
+
 // A missing tensor could not be computed with; one that we do not know would be left out of the
 // computation in silence.
 Result<void> Checkpoint::check_tensors() const {
-  const std::vector<ExpectedTensor> expected = expected_tensors(config_, weight_layout_);
+  const std::vector<ExpectedTensor> expected = asked();
   std::map<std::string_view, const ExpectedTensor*> wanted;
   for (const ExpectedTensor& tensor : expected) {
     if (tensor.allowed == AllowedTypes::kExact) {

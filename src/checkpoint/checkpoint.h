@@ -61,6 +61,8 @@ class Checkpoint {
   Result<tensor::TensorView> tensor(std::string_view name, std::span<const int64_t> shape) const;
   bool has(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
 
+  // What the configuration and the layout ask for, with the types that are there.
+  std::vector<ExpectedTensor> expected() const;
   // All tensors by name, and their bytes in all.
   const std::map<std::string, tensor::TensorView, std::less<>>& tensors() const { return tensors_; }
   int64_t weight_bytes() const { return weight_bytes_; }
@@ -81,6 +83,7 @@ class Checkpoint {
                    tensor::TensorView view);
   Result<void> add_view(const std::string& name, const std::string& path, tensor::TensorView view);
   void find_weight_layout();
+  std::vector<ExpectedTensor> asked() const;
   Result<void> check_tensors() const;
 
   std::string folder_;

@@ -54,6 +54,8 @@ int64_t& bytes_of_type(WeightCounts& counts, tensor::DType dtype) {
     case tensor::DType::kQ8_0:
     case tensor::DType::kInt8Tiles:  // the same numbers
       return counts.q8_0_bytes;
+    case tensor::DType::kInt4Tiles:
+      return counts.int4_bytes;
     case tensor::DType::kF16:
       return counts.f16_bytes;
     case tensor::DType::kF32:
@@ -106,12 +108,7 @@ WeightCounts count_weights(const ModelConfig& config) {
 }
 
 WeightCounts count_weights(const Checkpoint& checkpoint) {
-  std::vector<ExpectedTensor> tensors =
-      expected_tensors(checkpoint.config(), checkpoint.weight_layout());
-  for (ExpectedTensor& tensor : tensors) {
-    tensor.dtype = checkpoint.tensors().find(tensor.name)->second.dtype;
-  }
-  return count(tensors, checkpoint.config());
+  return count(checkpoint.expected(), checkpoint.config());
 }
 
 KvBytes count_kv_bytes(const ModelConfig& config) {
@@ -143,6 +140,7 @@ std::string describe(const Checkpoint& checkpoint) {
   line("  as MXFP4", bytes_text(counts.mxfp4_bytes));
   line("  as BF16", bytes_text(counts.bf16_bytes));
   if (counts.q8_0_bytes > 0) line("  as Q8_0", bytes_text(counts.q8_0_bytes));
+  if (counts.int4_bytes > 0) line("  as int4", bytes_text(counts.int4_bytes));
   if (counts.f16_bytes > 0) line("  as F16", bytes_text(counts.f16_bytes));
   if (counts.f32_bytes > 0) line("  as F32", bytes_text(counts.f32_bytes));
   line("tensors", fmt::format("{} in {} file{}", counts.tensor_count, checkpoint.shard_count(),
@@ -174,6 +172,7 @@ Json describe_json(const Checkpoint& checkpoint) {
   Json dtypes;
   dtypes.set("MXFP4", counts.mxfp4_bytes).set("BF16", counts.bf16_bytes);
   dtypes.set("Q8_0", counts.q8_0_bytes).set("F16", counts.f16_bytes).set("F32", counts.f32_bytes);
+  if (counts.int4_bytes > 0) dtypes.set("INT4", counts.int4_bytes);
   Json::Array stops;
   for (const TokenId token : config.eos_tokens) stops.push_back(token);
 

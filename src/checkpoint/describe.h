@@ -24,6 +24,7 @@ struct WeightCounts {
   int64_t mxfp4_bytes = 0;  // blocks and scales
   int64_t bf16_bytes = 0;
   int64_t q8_0_bytes = 0;
+  int64_t int4_bytes = 0;
   int64_t f16_bytes = 0;
   int64_t f32_bytes = 0;
   int64_t total_bytes = 0;

@@ -180,4 +180,12 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config, WeightLa
   return list.take();
 }
 
+ExpectedTensor coarse_head_tensor(const ModelConfig& config) {
+  return {std::string(kCoarseHead),
+          DType::kInt4Tiles,
+          {config.vocab_size, config.hidden_size},
+          TensorKind::kHead,
+          true};
+}
+
 }  // namespace pelton::checkpoint

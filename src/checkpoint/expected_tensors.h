@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/model_config.h"
@@ -27,12 +28,16 @@ enum class WeightLayout {
 // Which types will do.
 enum class AllowedTypes { kExact, kVector, kMatrix, kExperts, kTiledExperts };
 
+// A file of tiles may hold the output head a second time, in 4 bits: what is likely is found with
+// that, and then computed with lm_head.weight (layers/output_head.h).
+inline constexpr std::string_view kCoarseHead = "lm_head_coarse.weight";
+
 struct ExpectedTensor {
   std::string name;
   tensor::DType dtype = tensor::DType::kBf16;
   std::vector<int64_t> shape;
   TensorKind kind = TensorKind::kExperts;
-  bool is_scales = false;  // MXFP4 scales: bytes, but no parameters
+  bool is_scales = false;  // MXFP4 scales, or a copy: bytes, but no parameters
   AllowedTypes allowed = AllowedTypes::kExact;
 
   bool allows(tensor::DType type) const;
@@ -43,5 +48,6 @@ struct ExpectedTensor {
 // In the order of the published files: layers by the text of their number (0, 1, 10, 11, ..., 2,
 // 20), then embedding, last norm, head. Shapes of blocks: [experts, rows, columns / 32, 16].
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config, WeightLayout layout);
+ExpectedTensor coarse_head_tensor(const ModelConfig& config);
 
 }  // namespace pelton::checkpoint

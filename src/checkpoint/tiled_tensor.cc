@@ -10,7 +10,14 @@ namespace {
 using tensor::DType;
 
 std::string_view suffix_of(DType dtype) {
-  return dtype == DType::kInt8Tiles ? ".int8_tiles" : ".mxfp4_tiles";
+  switch (dtype) {
+    case DType::kInt8Tiles:
+      return ".int8_tiles";
+    case DType::kInt4Tiles:
+      return ".int4_tiles";
+    default:
+      return ".mxfp4_tiles";
+  }
 }
 
 // The columns whose tile has so many bytes; 0: none.
@@ -35,7 +42,7 @@ PlannedTensor stored_tiles(const std::string& name, DType dtype,
 std::optional<TiledTensor> tiled_tensor(std::string_view stored_name, DType stored_dtype,
                                         const std::vector<int64_t>& stored_shape) {
   if (stored_dtype != DType::kU8 || stored_shape.size() < 2) return std::nullopt;
-  for (const DType dtype : {DType::kInt8Tiles, DType::kMxfp4Tiles}) {
+  for (const DType dtype : {DType::kInt8Tiles, DType::kMxfp4Tiles, DType::kInt4Tiles}) {
     const std::string_view suffix = suffix_of(dtype);
     if (!stored_name.ends_with(suffix)) continue;
     const int64_t tiles = stored_shape[stored_shape.size() - 2];

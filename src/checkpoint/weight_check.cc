@@ -20,7 +20,7 @@ constexpr int64_t kPiecesPerReport = 32;
 // How a tensor's bytes are looked at: units of so many bytes, one number in each.
 struct Unit {
   int64_t bytes = 1;
-  enum class Kind { kF32, kF16, kBf16, kE8M0, kInt8Tile, kMxfp4Tile } kind = Kind::kE8M0;
+  enum class Kind { kF32, kF16, kBf16, kE8M0, kHalfScales, kMxfp4Tile } kind = Kind::kE8M0;
   int64_t first_scale = 0;  // of a tile: where its scales are, and how many
   int64_t scale_count = 0;
 };
@@ -29,9 +29,10 @@ struct Unit {
 Unit unit_of_tile(const TensorView& view) {
   const int64_t blocks = view.shape.back() / tensor::kBlockElements;
   const bool int8 = view.dtype == DType::kInt8Tiles;
+  const bool halves = int8 || view.dtype == DType::kInt4Tiles;  // scales are float16
   const int64_t weights = blocks * tensor::kTileRows * tensor::kBlockElements;
   return {.bytes = tensor::tile_bytes(view.dtype, view.shape.back()),
-          .kind = int8 ? Unit::Kind::kInt8Tile : Unit::Kind::kMxfp4Tile,
+          .kind = halves ? Unit::Kind::kHalfScales : Unit::Kind::kMxfp4Tile,
           .first_scale = int8 ? weights : weights / 2,
           .scale_count = blocks * tensor::kTileRows};
 }
@@ -56,6 +57,7 @@ bool unit_of(const std::string& name, const TensorView& view, Unit& unit) {
       return true;
     case DType::kInt8Tiles:
     case DType::kMxfp4Tiles:
+    case DType::kInt4Tiles:
       unit = unit_of_tile(view);
       return true;
     default:
@@ -81,7 +83,7 @@ bool is_faulty(const Unit& unit, const uint8_t* at) {
     case Unit::Kind::kMxfp4Tile:
       return std::memchr(at + unit.first_scale, 255, static_cast<size_t>(unit.scale_count)) !=
              nullptr;
-    case Unit::Kind::kInt8Tile:
+    case Unit::Kind::kHalfScales:
       for (int64_t i = 0; i < unit.scale_count; ++i) {
         std::memcpy(&word, at + unit.first_scale + 2 * i, 2);
         if ((word & 0x7C00u) == 0x7C00u) return true;

@@ -55,6 +55,7 @@ Weights count_weights(const std::vector<ExpectedTensor>& tensors) {
 struct Tiles {
   bool used = false;
   int activation_bits = 0;
+  bool coarse_head = false;
 };
 
 // What kernels/cpu/tile_kernels keeps: activations quantised, tiles spread out, outputs.
@@ -71,6 +72,17 @@ int64_t tile_bytes(const ModelConfig& config, const MemoryRequest& request, int 
   const int64_t of_thread = 2 * 16 * widest + kFloatBytes * 64 * request.batch_tokens_max;
   return request.threads * of_thread + quantised(request.batch_tokens_max * widest) +
          quantised(assignments * inner) + assignments * (kRowViewBytes + kFloatBytes * hidden);
+}
+
+// What layers/output_head keeps to find the logits that matter.
+int64_t head_bytes(int64_t vocab) {
+  constexpr int64_t kBlockLogits = 128;
+  constexpr int64_t kComputed = 512;
+  constexpr int64_t kMassBytes = 8;
+  const int64_t blocks = (vocab + kBlockLogits - 1) / kBlockLogits;
+  const int64_t sorted = blocks < kComputed ? std::max(vocab, blocks) : blocks;
+  return blocks * (kFloatBytes + kMassBytes + 2 * kFloatBytes * kBlockLogits) +
+         kFloatBytes * sorted;
 }
 
 // As models/gpt_oss, layers and kernels allocate it; executor/local_executor CHECKs that it is so.
@@ -91,6 +103,7 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
       tokens * (kFloatBytes * (residual + attention + hidden + experts) + kChoiceBytes * chosen) +
       kFloatBytes * rows * hidden;
   space.logits = kFloatBytes * rows * config.vocab_size;
+  if (tiles.coarse_head) space.logits += head_bytes(config.vocab_size);
   if (request.kernels == KernelKind::kCpu) {
     constexpr int64_t kPointerBytes = 8;
     constexpr int64_t kIndexBytes = 4;
@@ -188,13 +201,11 @@ int Footprint::max_sequences() const {
 
 Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint,
                             const MemoryRequest& request) {
-  std::vector<ExpectedTensor> tensors =
-      checkpoint::expected_tensors(checkpoint.config(), checkpoint.weight_layout());
-  for (ExpectedTensor& tensor : tensors) {
-    tensor.dtype = checkpoint.tensors().find(tensor.name)->second.dtype;
-  }
   const bool tiled = checkpoint.weight_layout() == checkpoint::WeightLayout::kTiled;
-  return add_up(checkpoint.config(), tensors, request, {tiled, checkpoint.activation_bits()});
+  return add_up(checkpoint.config(), checkpoint.expected(), request,
+                {.used = tiled,
+                 .activation_bits = checkpoint.activation_bits(),
+                 .coarse_head = checkpoint.has(checkpoint::kCoarseHead)});
 }
 
 Result<Footprint> footprint(const ModelConfig& config, const MemoryRequest& request) {

@@ -42,6 +42,7 @@ enum class Format : uint8_t {
   kBf16Columns,  // transposed: (cols, rows)
   kInt8Tiles,    // tiles of 16 rows (kernels/tiles.h): bytes with a float16 scale each 32
   kMxfp4Tiles,   // the same for MXFP4
+  kInt4Tiles,    // the same for 4-bit integers with a float16 scale each 32
 };
 
 // What a tiled matrix is multiplied with: 32 activations share a scale and become integers of 8 or
@@ -51,7 +52,7 @@ enum class Activations : uint8_t { kInt8, kInt16 };
 // Bytes of one row, scales included.
 int64_t row_bytes(Format format, int64_t cols);
 
-// kF32, kF16, kBf16, kQ8_0 or kInt8Tiles.
+// kF32, kF16, kBf16, kQ8_0, kInt8Tiles or kInt4Tiles.
 struct Matrix {
   const void* data = nullptr;
   int rows = 0;
@@ -182,6 +183,11 @@ class Kernels {
   enum class Output { kOverwrite, kAccumulate };
   virtual void linear(float* out, const float* x, const Linear& linear, int tokens,
                       Output output) = 0;
+
+  // out[i] = matrix row rows[i] . x, with the bits that `linear` gives it. The matrix is of a plain
+  // format. out: float (count); x: float (cols).
+  virtual void linear_rows(float* out, const float* x, const Matrix& matrix, const int32_t* rows,
+                           int count) = 0;
 
   // Rotates in place, half-split pairs (i, i + head_size/2).
   // x: float (tokens, heads, head_size) with row stride `stride`; cos_sin: float (tokens,

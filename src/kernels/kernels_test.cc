@@ -96,6 +96,7 @@ Stored random_stored(Random& random, Format format, int64_t rows, int64_t cols) 
       break;
     case Format::kInt8Tiles:
     case Format::kMxfp4Tiles:
+    case Format::kInt4Tiles:
       CHECK(false, "tiles_test.cc does these");
   }
   return out;

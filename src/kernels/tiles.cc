@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "base/check.h"
@@ -13,7 +14,20 @@
 namespace pelton::kernels {
 namespace {
 
+using tensor::DType;
+
 constexpr int kBlock = tensor::kBlockElements;
+
+DType dtype_of(Format format) {
+  switch (format) {
+    case Format::kInt8Tiles:
+      return DType::kInt8Tiles;
+    case Format::kInt4Tiles:
+      return DType::kInt4Tiles;
+    default:
+      return DType::kMxfp4Tiles;
+  }
+}
 
 int64_t weight_bytes_of_block(Format format) {
   return format == Format::kInt8Tiles ? kTileRows * kBlock : kTileRows * kBlock / 2;
@@ -77,6 +91,61 @@ void pack_int8(const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t*
   }
 }
 
+// 32 numbers from -8 to 7, and what one of them stands for.
+struct Int4Block {
+  std::array<int8_t, kBlock> numbers{};
+  uint16_t scale = 0;
+};
+
+// With a scale, of whichever sign, that brings the largest magnitude to -8 or somewhat beyond: what
+// is cut off there can cost less than coarser steps for all the others.
+Int4Block quantize_int4(const float* from) {
+  float extreme = 0;
+  for (int i = 0; i < kBlock; ++i) {
+    if (std::fabs(from[i]) > std::fabs(extreme)) extreme = from[i];
+  }
+  Int4Block best;
+  float least = std::numeric_limits<float>::infinity();
+  for (const float share : {1.0f, 0.93f, 0.87f, 0.8f, 0.73f}) {
+    Int4Block block;
+    block.scale = tensor::float_to_f16(share * extreme / -8.0f);
+    const float scale = tensor::f16_to_float(block.scale);
+    if (scale == 0 || !std::isfinite(scale)) break;
+    float error = 0;
+    for (int i = 0; i < kBlock; ++i) {
+      const float number = std::clamp(std::nearbyint(from[i] / scale), -8.0f, 7.0f);
+      block.numbers[i] = static_cast<int8_t>(number);
+      const float off = from[i] - scale * number;
+      error += off * off;
+    }
+    if (error < least) {
+      least = error;
+      best = block;
+    }
+  }
+  return best;
+}
+
+void pack_int4(const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t* tile) {
+  const int64_t blocks = from.cols / kBlock;
+  const int64_t block_bytes = weight_bytes_of_block(Format::kInt4Tiles);
+  uint8_t* scales = tile + blocks * block_bytes;
+  std::vector<float> wide(from.cols);
+  for (int r = 0; r < kTileRows; ++r) {
+    if (rows[r] >= 0) read_weight_row(from, rows[r], wide.data());
+    for (int64_t b = 0; b < blocks; ++b) {
+      Int4Block block;
+      if (rows[r] >= 0) block = quantize_int4(wide.data() + b * kBlock);
+      std::memcpy(scales + (b * kTileRows + r) * 2, &block.scale, 2);
+      for (int i = 0; i < 16; ++i) {
+        const int low = i / 4 * 8 + i % 4;
+        tile[b * block_bytes + i / 4 * 64 + r * 4 + i % 4] =
+            static_cast<uint8_t>((block.numbers[low] + 8) | (block.numbers[low + 4] + 8) << 4);
+      }
+    }
+  }
+}
+
 // The E2M1 code of element i of a block, and its scale.
 struct Mxfp4Block {
   std::array<uint8_t, kBlock> codes;
@@ -126,14 +195,13 @@ void pack_mxfp4(const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t
 }  // namespace
 
 bool is_tiled(Format format) {
-  return format == Format::kInt8Tiles || format == Format::kMxfp4Tiles;
+  return format == Format::kInt8Tiles || format == Format::kMxfp4Tiles ||
+         format == Format::kInt4Tiles;
 }
 
 int64_t tile_bytes(Format format, int64_t cols) {
   CHECK(is_tiled(format));
-  return tensor::tile_bytes(format == Format::kInt8Tiles ? tensor::DType::kInt8Tiles
-                                                         : tensor::DType::kMxfp4Tiles,
-                            cols);
+  return tensor::tile_bytes(dtype_of(format), cols);
 }
 
 int64_t tiled_bytes(Format format, int64_t rows, int64_t cols) {
@@ -143,6 +211,7 @@ int64_t tiled_bytes(Format format, int64_t rows, int64_t cols) {
 void pack_tile(Format to, const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t* tile) {
   std::memset(tile, 0, static_cast<size_t>(tile_bytes(to, from.cols)));
   if (to == Format::kInt8Tiles) return pack_int8(from, rows, tile);
+  if (to == Format::kInt4Tiles) return pack_int4(from, rows, tile);
   CHECK(from.format == Format::kMxfp4Pairs || from.format == Format::kMxfp4Blocks);
   pack_mxfp4(from, rows, tile);
 }
@@ -156,10 +225,19 @@ void read_tiled_row(Format format, const uint8_t* tiles, int64_t row, int64_t co
   for (int64_t b = 0; b < blocks; ++b) {
     const uint8_t* weights = tile + b * block_bytes + r * 4;
     float* to = out + b * kBlock;
-    if (format == Format::kInt8Tiles) {
+    if (format != Format::kMxfp4Tiles) {
       uint16_t bits;
       std::memcpy(&bits, scales + (b * kTileRows + r) * 2, 2);
       const float scale = tensor::f16_to_float(bits);
+      if (format == Format::kInt4Tiles) {
+        for (int i = 0; i < 16; ++i) {
+          const uint8_t byte = weights[i / 4 * 64 + i % 4];
+          const int low = i / 4 * 8 + i % 4;
+          to[low] = scale * static_cast<float>(int{byte & 15} - 8);
+          to[low + 4] = scale * static_cast<float>(int{byte >> 4} - 8);
+        }
+        continue;
+      }
       for (int i = 0; i < kBlock; ++i) {
         to[i] = scale * static_cast<float>(int{weights[i / 4 * 64 + i % 4]} - 128);
       }

@@ -9,6 +9,8 @@
 //                of row r, column 4g + i. Scales: float16. Element = scale * signed byte.
 //   kMxfp4Tiles  a block is 4 groups of 64 bytes: byte 4r + i of group g holds the E2M1 codes of
 //                row r, columns 8g + i (low nibble) and 8g + 4 + i (high). Scales: E8M0 bytes.
+//   kInt4Tiles   as kMxfp4Tiles, but a nibble is 8 + a number from -8 to 7. Scales: float16, of
+//                either sign. Element = scale * number.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +31,8 @@ int64_t tiled_bytes(Format format, int64_t rows, int64_t cols);
 //   kMxfp4Tiles  `from` is MXFP4 in either order; exact.
 //   kInt8Tiles   `from` is kQ8_0 (exact), or kF32, kF16, kBf16: rounded to nearest with the scale
 //                largest magnitude / 127, itself a float16 rounded up
+//   kInt4Tiles   `from` is kF32, kF16, kBf16 or kQ8_0: with the scale, of some that are tried, that
+//                leaves the least squared error
 void pack_tile(Format to, const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t* tile);
 
 // out: float (cols) = row `row` of a tiled matrix.

@@ -135,6 +135,64 @@ std::vector<std::unique_ptr<Kernels>> fast_kernels(base::ThreadPool& pool) {
   return out;
 }
 
+// Of numbers that are spread evenly, no error is over half a step but for what is cut off at the
+// far end; and a matrix that 4 bits can hold stays as it is.
+TEST(Tiles, FourBitsLoseHalfAStep) {
+  Random random;
+  const int64_t cols = 64;
+  std::vector<float> values(16 * cols);
+  for (float& value : values) value = 0.25f * static_cast<float>(random.below(16) - 8);
+  for (int64_t i = 0; i < 16 * cols; i += 32) values[i] = -2.0f;  // so that the step is 0.25
+  const StoredMatrix exact{values.data(), nullptr, 16, cols, Format::kF32};
+  std::vector<uint8_t> tiles = pack(Format::kInt4Tiles, exact);
+  std::vector<float> got(cols);
+  for (int64_t row = 0; row < 16; ++row) {
+    read_tiled_row(Format::kInt4Tiles, tiles.data(), row, cols, got.data());
+    ASSERT_EQ(got,
+              std::vector<float>(values.begin() + row * cols, values.begin() + (row + 1) * cols));
+  }
+  for (float& value : values) value = random.floats(1, 1.0f)[0];
+  tiles = pack(Format::kInt4Tiles, exact);
+  for (int64_t row = 0; row < 16; ++row) {
+    read_tiled_row(Format::kInt4Tiles, tiles.data(), row, cols, got.data());
+    for (int64_t b = 0; b < cols; b += 32) {
+      double off = 0;
+      float largest = 0;
+      for (int64_t i = b; i < b + 32; ++i) {
+        const float value = values[row * cols + i];
+        off += (double{got[i]} - value) * (double{got[i]} - value);
+        largest = std::max(largest, std::fabs(value));
+      }
+      const double step =
+          largest / 8.0;  // an even rounding error has a deviation of step / sqrt(12)
+      ASSERT_LE(std::sqrt(off / 32), 1.35 * step / std::sqrt(12.0)) << row << ", " << b;
+    }
+  }
+}
+
+TEST(Tiles, SomeRowsOfAProductHaveTheBitsOfAll) {
+  Random random;
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  const int rows = 200;
+  const int cols = 160;
+  const Source source(random, Format::kBf16, rows, cols);
+  const Matrix matrix{source.matrix.data, rows, cols, Format::kBf16};
+  const std::vector<float> x = random.with_outliers(cols);
+  std::vector<int32_t> some;
+  for (int i = 0; i < 70; ++i) some.push_back(random.below(rows));
+  std::vector<std::unique_ptr<Kernels>> all = fast_kernels(pool);
+  all.push_back(std::move(make_kernels(KernelChoice::kReference, pool)).value());
+  for (const auto& kernels : all) {
+    std::vector<float> whole(rows);
+    kernels->linear(whole.data(), x.data(), {matrix}, 1, Kernels::Output::kOverwrite);
+    std::vector<float> got(some.size());
+    kernels->linear_rows(got.data(), x.data(), matrix, some.data(), static_cast<int>(some.size()));
+    for (size_t i = 0; i < some.size(); ++i) {
+      EXPECT_EQ(got[i], whole[some[i]]) << kernels->name() << ", row " << some[i];
+    }
+  }
+}
+
 double relative_error(const std::vector<float>& got, const std::vector<float>& exact) {
   double difference = 0;
   double norm = 0;
@@ -159,10 +217,11 @@ TEST(Tiles, LinearIsNearTheReferenceAndTheSameBitsEverywhere) {
   const auto kinds = fast_kernels(pool);
   const auto alone = fast_kernels(single);
   for (int turn = 0; turn < 12; ++turn) {
-    const Format from = turn % 3 == 0   ? Format::kBf16
-                        : turn % 3 == 1 ? Format::kQ8_0
-                                        : Format::kMxfp4Pairs;
-    const Format to = turn % 3 == 2 ? Format::kMxfp4Tiles : Format::kInt8Tiles;
+    constexpr std::pair<Format, Format> kWays[] = {{Format::kBf16, Format::kInt8Tiles},
+                                                   {Format::kQ8_0, Format::kInt8Tiles},
+                                                   {Format::kMxfp4Pairs, Format::kMxfp4Tiles},
+                                                   {Format::kBf16, Format::kInt4Tiles}};
+    const auto [from, to] = kWays[turn % 4];
     const int rows = 1 + random.below(300);
     const int cols = 32 * (1 + random.below(10));
     const int tokens = 1 + random.below(30);

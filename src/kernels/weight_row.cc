@@ -62,6 +62,7 @@ int64_t row_bytes(Format format, int64_t cols) {
       return tensor::row_bytes(tensor::DType::kMxfp4, cols);
     case Format::kInt8Tiles:
     case Format::kMxfp4Tiles:
+    case Format::kInt4Tiles:
       return tile_bytes(format, cols) / kTileRows;
   }
   return 0;
@@ -97,6 +98,7 @@ void read_weight_row(const StoredMatrix& matrix, int64_t row, float* out) {
       return read_mxfp4_pairs(bytes + row * cols / 2, matrix.scales + row * cols / 32, cols, out);
     case Format::kInt8Tiles:
     case Format::kMxfp4Tiles:
+    case Format::kInt4Tiles:
       return read_tiled_row(matrix.format, bytes, row, cols, out);
   }
 }

@@ -96,7 +96,7 @@ class Packer {
     }
     TRY(matrix("model.embed_tokens.weight", config_.vocab_size, hidden, MatrixWeights::kAsShipped));
     TRY(vector("model.norm.weight", hidden));
-    TRY(matrix("lm_head.weight", config_.vocab_size, hidden, options_.matrices));
+    TRY(head());
     return std::move(outputs_);
   }
 
@@ -145,6 +145,29 @@ class Packer {
     return add_matrix(name, {{found}}, weights);
   }
 
+  Result<void> head() {
+    TRY_ASSIGN(const kernels::Matrix found,
+               load_matrix(checkpoint_, "lm_head.weight", config_.vocab_size, config_.hidden_size));
+    const bool coarse =
+        options_.coarse_head && found.format != Format::kQ8_0 && found.rows % kTileRows == 0;
+    if (coarse) add_tiles(std::string(checkpoint::kCoarseHead), DType::kInt4Tiles, {{found}});
+    return add_matrix("lm_head.weight", {{found}},
+                      coarse ? MatrixWeights::kAsShipped : options_.matrices);
+  }
+
+  // Whole tiles.
+  void add_tiles(const std::string& name, DType dtype, Stack stack) {
+    const Format format = dtype == DType::kInt4Tiles ? Format::kInt4Tiles : Format::kInt8Tiles;
+    const int64_t rows = stack.rows();
+    const int64_t cols = stack.cols();
+    outputs_.push_back({.stored = checkpoint::stored_tiles(name, dtype, {rows, cols}),
+                        .unit_count = rows / kTileRows,
+                        .unit_bytes = kernels::tile_bytes(format, cols),
+                        .make = [stack = std::move(stack), format](int64_t tile, uint8_t* out) {
+                          pack_stack_tile(format, stack, tile, out);
+                        }});
+  }
+
   Result<void> add_matrix(const std::string& name, Stack stack, MatrixWeights weights) {
     const int64_t rows = stack.rows();
     const bool whole_tiles = rows % kTileRows == 0;
@@ -155,14 +178,7 @@ class Packer {
     }
     const bool to_bytes = weights == MatrixWeights::kInt8 && whole_tiles;
     if (stack.format() == Format::kQ8_0 || to_bytes) {
-      const int64_t bytes = kernels::tile_bytes(Format::kInt8Tiles, stack.cols());
-      outputs_.push_back(
-          {.stored = checkpoint::stored_tiles(name, DType::kInt8Tiles, {rows, stack.cols()}),
-           .unit_count = rows / kTileRows,
-           .unit_bytes = bytes,
-           .make = [stack = std::move(stack)](int64_t tile, uint8_t* out) {
-             pack_stack_tile(stack, tile, out);
-           }});
+      add_tiles(name, DType::kInt8Tiles, std::move(stack));
       return {};
     }
     const int64_t row = kernels::row_bytes(stack.format(), stack.cols());
@@ -178,11 +194,11 @@ class Packer {
   }
 
   // head_size is a multiple of 16 (models/gpt_oss.cc), so that no tile has rows of two parts.
-  static void pack_stack_tile(const Stack& stack, int64_t tile, uint8_t* out) {
+  static void pack_stack_tile(Format format, const Stack& stack, int64_t tile, uint8_t* out) {
     const auto [part, first] = stack.at(tile * kTileRows);
     std::array<int64_t, kTileRows> rows;
     for (int r = 0; r < kTileRows; ++r) rows[r] = first + r < part->rows ? first + r : -1;
-    kernels::pack_tile(Format::kInt8Tiles, stored(*part), rows.data(), out);
+    kernels::pack_tile(format, stored(*part), rows.data(), out);
   }
 
   Result<void> experts(const std::string& prefix) {

@@ -24,13 +24,15 @@ enum class MatrixWeights {
 
 struct PackOptions {
   MatrixWeights matrices = MatrixWeights::kInt8;
+  // The head as shipped, and in 4 bits beside it (layers/output_head.h), whatever `matrices` says;
+  // if the checkpoint has it in float32, float16 or bf16.
+  bool coarse_head = true;
   kernels::Activations activations = kernels::Activations::kInt16;
   std::string source;       // what is said of where the weights come from
   std::string fingerprint;  // of the source (checkpoint/fingerprint.h); may be empty
 };
 
 std::string_view name_of(MatrixWeights weights);  // "shipped", "int8"
-
 
 // Bytes so far, and in all; false stops. On the calling thread, some times a second.
 using PackProgress = base::FunctionRef<bool(int64_t done, int64_t total)>;

@@ -37,6 +37,8 @@ std::optional<Format> row_format(DType dtype) {
       return Format::kInt8Tiles;
     case DType::kMxfp4Tiles:
       return Format::kMxfp4Tiles;
+    case DType::kInt4Tiles:
+      return Format::kInt4Tiles;
     default:
       return std::nullopt;
   }

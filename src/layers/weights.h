@@ -28,7 +28,7 @@ class FloatVectors {
 // (count), of float32, float16 or bf16
 Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const std::string& name,
                                  int64_t count, FloatVectors& keep);
-// (rows, cols), of float32, float16, bf16, Q8_0 or signed bytes in tiles
+// (rows, cols), of float32, float16, bf16, Q8_0, or integers of 8 or 4 bits in tiles
 Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols);
 // `name`.weight (rows, cols) and `name`.bias (rows)

@@ -70,8 +70,7 @@ Result<std::unique_ptr<GptOss>> GptOss::load(const checkpoint::Checkpoint& check
                                                     config.vocab_size, hidden));
   TRY_ASSIGN(model->norm_,
              layers::load_vector(checkpoint, "model.norm.weight", hidden, model->vectors_));
-  TRY_ASSIGN(model->head_.weight,
-             layers::load_matrix(checkpoint, "lm_head.weight", config.vocab_size, hidden));
+  TRY_ASSIGN(model->head_, layers::OutputHead::load(checkpoint));
   for (int layer = 0; layer < config.layer_count; ++layer) {
     TRY_ASSIGN(auto attention, layers::AttentionBlock::load(checkpoint, layer));
     TRY_ASSIGN(auto experts, layers::ExpertBlock::load(checkpoint, layer));
@@ -112,8 +111,7 @@ float* GptOss::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap)
   const int rows = static_cast<int>(input.logit_rows.size());
   if (rows == 0) return logits_.data();
   norm_into_head(input.logit_rows);
-  kernels_.linear(logits_.data(), head_in_.data(), head_, rows,
-                  kernels::Kernels::Output::kOverwrite);
+  head_.forward(kernels_, logits_.data(), head_in_.data(), rows);
   return logits_.data();
 }
 
@@ -140,7 +138,7 @@ void GptOss::normed_rows(std::span<const int> rows,
 }
 
 int64_t GptOss::bytes_per_token() const {
-  int64_t bytes = layers::matrix_bytes(head_.weight) + vectors_.bytes();
+  int64_t bytes = head_.bytes_per_row() + vectors_.bytes();
   for (const layers::AttentionBlock& block : attention_) bytes += block.weight_bytes();
   for (const layers::ExpertBlock& block : experts_) bytes += block.weight_bytes_per_token();
   return bytes;
@@ -156,7 +154,7 @@ int64_t GptOss::owned_weight_bytes() const {
 int64_t GptOss::workspace_bytes() const {
   const size_t floats =
       x_.capacity() + cos_sin_.capacity() + head_in_.capacity() + logits_.capacity();
-  return attention_space_.bytes() + expert_space_.bytes() +
+  return attention_space_.bytes() + expert_space_.bytes() + head_.scratch_bytes() +
          static_cast<int64_t>(floats * sizeof(float)) + kernels_.scratch_bytes();
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/kernels.h"
 #include "layers/attention_block.h"
 #include "layers/expert_block.h"
+#include "layers/output_head.h"
 #include "layers/rotary.h"
 #include "layers/weights.h"
 #include "models/kv_storage.h"
@@ -79,7 +80,7 @@ class GptOss {
   layers::FloatVectors vectors_;
   kernels::Matrix embedding_;    // (vocab, hidden)
   const float* norm_ = nullptr;  // (hidden), in vectors_
-  kernels::Linear head_;         // (vocab, hidden), no bias
+  layers::OutputHead head_;
   std::vector<layers::AttentionBlock> attention_;
   std::vector<layers::ExpertBlock> experts_;
 

@@ -16,27 +16,45 @@ using layers::MatrixWeights;
 
 const Error kInterrupted{ErrorCode::kCancelled, "interrupted"};
 
-Result<PackedModel> pack_as(const Checkpoint& source, MatrixWeights weights,
-                            const PackModelOptions& options, const std::string& folder,
-                            base::ThreadPool& pool, PackModelProgress progress) {
+struct Way {
+  MatrixWeights weights;
+  bool coarse_head;
+};
+
+std::string text_of(const Way& way) {
+  const bool int8 = way.weights == MatrixWeights::kInt8;
+  return fmt::format("attention {}, head {}", int8 ? "int8" : "as shipped",
+                     way.coarse_head ? "int4 and as shipped"
+                     : int8          ? "int8"
+                                     : "as shipped");
+}
+
+Result<PackedModel> pack_as(const Checkpoint& source, Way way, const PackModelOptions& options,
+                            const std::string& folder, base::ThreadPool& pool,
+                            PackModelProgress progress) {
   TRY_ASSIGN(std::string fingerprint, checkpoint::fingerprint(source));
-  const std::string packing = fmt::format("packing, weights {}", layers::name_of(weights));
+  const std::string packing = "packing, " + text_of(way);
   TRY(layers::pack_weights(source,
-                           {.matrices = weights,
+                           {.matrices = way.weights,
+                            .coarse_head = way.coarse_head,
                             .activations = options.activations,
                             .source = source.folder(),
                             .fingerprint = std::move(fingerprint)},
                            folder + "/model.safetensors", pool, [&](int64_t done, int64_t total) {
                              return progress(packing, done, total);
                            }));
-  PackedModel made{.weights = weights, .loss = {}, .excess = {}, .refused = {}};
-  if (options.sample.size() < 2) return made;
   TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(folder));
+  PackedModel made{.weights = way.weights,
+                   .coarse_head = packed.has(checkpoint::kCoarseHead),
+                   .loss = {},
+                   .excess = {},
+                   .refused = {}};
+  if (options.sample.size() < 2) return made;
   TRY_ASSIGN(const auto kernels, kernels::make_kernels(kernels::KernelChoice::kAuto, pool));
   if (!progress("comparing", 0, 1)) return kInterrupted;
   TRY_ASSIGN(made.loss, measure_loss(source, packed, *kernels, options.sample));
   if (!progress("comparing", 1, 1)) return kInterrupted;
-  made.excess = excess(*made.loss, {});
+  made.excess = excess(*made.loss, limits_for(*made.loss));
   if (!std::isfinite(made.loss->error_mean)) {
     return Error{
         ErrorCode::kBadCheckpoint,
@@ -60,20 +78,23 @@ Result<PackedModel> pack_model(const Checkpoint& source, const PackModelOptions&
                                PackModelProgress progress) {
   std::string refused;
   if (options.weights != WeightChoice::kShipped) {
-    TRY_ASSIGN(PackedModel made,
-               pack_as(source, MatrixWeights::kInt8, options, folder, pool, progress));
-    if (options.weights == WeightChoice::kInt8 || made.excess.empty()) return made;
-    refused = fmt::format("int8 loses too much of this model ({})", made.excess);
+    for (const MatrixWeights weights : {MatrixWeights::kInt8, MatrixWeights::kAsShipped}) {
+      const Way way{weights, true};
+      TRY_ASSIGN(PackedModel made, pack_as(source, way, options, folder, pool, progress));
+      made.refused = refused;
+      if (options.weights == WeightChoice::kInt8 || made.excess.empty()) return made;
+      refused += fmt::format("{}{} loses too much of this model ({})", refused.empty() ? "" : "; ",
+                             text_of(way), made.excess);
+    }
   }
-  TRY_ASSIGN(PackedModel made,
-             pack_as(source, MatrixWeights::kAsShipped, options, folder, pool, progress));
+  const Way as_shipped{MatrixWeights::kAsShipped, false};
+  TRY_ASSIGN(PackedModel made, pack_as(source, as_shipped, options, folder, pool, progress));
   made.refused = std::move(refused);
   return made;
 }
 
 std::string describe(const PackedModel& packed) {
-  std::string out = fmt::format("experts as shipped, attention and head {}",
-                                packed.weights == MatrixWeights::kInt8 ? "int8" : "as shipped");
+  std::string out = "experts as shipped, " + text_of({packed.weights, packed.coarse_head});
   if (!packed.refused.empty()) out += ": " + packed.refused;
   if (!packed.loss) return out;
   const WeightLoss& loss = *packed.loss;

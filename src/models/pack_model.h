@@ -19,9 +19,9 @@ namespace pelton::models {
 
 // Of attention and head; experts stay as they are.
 enum class WeightChoice {
-  kAuto,     // int8 if that loses little enough, else as shipped
-  kInt8,     // whatever it loses
-  kShipped,  // to the bit
+  kAuto,     // the first of int8, and as shipped with a coarse head, that loses little enough
+  kInt8,     // with a coarse head, whatever it loses
+  kShipped,  // to the bit, head too
 };
 Result<WeightChoice> parse_weight_choice(std::string_view name);  // auto, int8, shipped
 
@@ -32,7 +32,8 @@ struct PackModelOptions {
 };
 
 struct PackedModel {
-  layers::MatrixWeights weights = layers::MatrixWeights::kInt8;
+  layers::MatrixWeights weights = layers::MatrixWeights::kInt8;  // of attention
+  bool coarse_head = false;
   std::optional<WeightLoss> loss;
   std::string excess;   // over the limits; empty if there is none
   std::string refused;  // what --weights auto tried and did not keep, and why; empty if nothing

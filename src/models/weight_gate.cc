@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "layers/output_head.h"
 #include "models/sequence_runner.h"
 
 namespace pelton::models {
@@ -42,14 +44,19 @@ struct RowLoss {
   double lost_gap = -1;  // negative: the best token is the same
 };
 
-RowLoss compare(const float* got, const float* exact, int64_t vocab) {
-  double difference = 0;
-  double norm = 0;
+// The lowest of the logits that matter: the likeliest, and all that are likely enough.
+float least_that_matters(const float* exact, int64_t vocab, double log_total) {
+  std::vector<float> sorted(exact, exact + vocab);
+  const int64_t nth = std::min<int64_t>(layers::OutputHead::kLikeliest, vocab) - 1;
+  std::nth_element(sorted.begin(), sorted.begin() + nth, sorted.end(), std::greater<>());
+  const double likely = log_total + std::log(layers::OutputHead::kProbability);
+  return std::min(sorted[nth], static_cast<float>(likely));
+}
+
+RowLoss compare(const float* got, const float* exact, int64_t vocab, bool coarse_head) {
   int64_t best = 0;
   int64_t got_best = 0;
   for (int64_t i = 0; i < vocab; ++i) {
-    difference += (double{got[i]} - exact[i]) * (double{got[i]} - exact[i]);
-    norm += double{exact[i]} * exact[i];
     if (exact[i] > exact[best]) best = i;
     if (got[i] > got[got_best]) got_best = i;
   }
@@ -61,6 +68,15 @@ RowLoss compare(const float* got, const float* exact, int64_t vocab) {
   }
   const double log_total = exact[best] + std::log(total);
   const double got_log_total = got[got_best] + std::log(got_total);
+  const float least = coarse_head ? least_that_matters(exact, vocab, log_total)
+                                  : -std::numeric_limits<float>::infinity();
+  double difference = 0;
+  double norm = 0;
+  for (int64_t i = 0; i < vocab; ++i) {
+    if (exact[i] < least) continue;
+    difference += (double{got[i]} - exact[i]) * (double{got[i]} - exact[i]);
+    norm += double{exact[i]} * exact[i];
+  }
   RowLoss loss{.error = std::sqrt(difference / std::max(norm, 1e-30))};
   float second = -std::numeric_limits<float>::infinity();
   for (int64_t i = 0; i < vocab; ++i) {
@@ -96,10 +112,11 @@ Result<WeightLoss> measure_loss(const checkpoint::Checkpoint& shipped,
   TRY_ASSIGN(const std::vector<float> got, all_logits(packed, kernels, tokens));
   const int64_t vocab = shipped.config().vocab_size;
   const auto count = static_cast<int64_t>(tokens.size());
-  WeightLoss loss;
+  WeightLoss loss{.coarse_head = packed.has(checkpoint::kCoarseHead)};
   int64_t agreed = 0;
   for (int64_t p = 0; p < count; ++p) {
-    const RowLoss row = compare(got.data() + p * vocab, exact.data() + p * vocab, vocab);
+    const RowLoss row =
+        compare(got.data() + p * vocab, exact.data() + p * vocab, vocab, loss.coarse_head);
     loss.error_mean += row.error / static_cast<double>(count);
     loss.error_max = std::max(loss.error_max, row.error);
     loss.divergence += row.divergence / static_cast<double>(count);

@@ -14,8 +14,11 @@
 namespace pelton::models {
 
 struct WeightLoss {
-  double error_mean = 0;  // over positions: |packed - shipped| / |shipped| of the logits
+  // Over positions: |packed - shipped| / |shipped| of the logits; of those that matter
+  // (layers/output_head.h) where the others are meant to be coarse.
+  double error_mean = 0;
   double error_max = 0;
+  bool coarse_head = false;
   double divergence = 0;  // mean KL(shipped || packed), in nats
   double agreement = 0;   // share of positions with the same most likely token
   double lost_gap = 0;    // of the logits of the two best, where the best one changed: the most
@@ -29,6 +32,13 @@ struct WeightLossLimits {
   double agreement = 0.97;
   double lost_gap = 0.2;
 };
+
+// The same for a model with a coarse head, whose unlikely tokens may be further off.
+constexpr WeightLossLimits limits_for(const WeightLoss& loss) {
+  WeightLossLimits limits;
+  if (loss.coarse_head) limits.divergence = 1e-3;
+  return limits;
+}
 
 // Empty if the loss is within the limits; otherwise what is not, with both numbers.
 std::string excess(const WeightLoss& loss, const WeightLossLimits& limits);

@@ -108,8 +108,14 @@ Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
 std::string LoadedModel::weights_text() const {
   const checkpoint::TilesNote& tiles = checkpoint_.tiles();
   if (tiles.activation_bits == 0) return "weights as the files have them";
-  return fmt::format("weights in tiles: attention and head {}, experts MXFP4, activations int{}",
-                     tiles.weights == "int8" ? "int8" : "as shipped", tiles.activation_bits);
+  const bool int8 = tiles.weights == "int8";
+  const bool coarse = checkpoint_.has(checkpoint::kCoarseHead);
+  return fmt::format("weights in tiles: experts MXFP4, attention {}, head {}; activations int{}",
+                     int8 ? "int8" : "as shipped",
+                     coarse ? "int4 and as shipped"
+                     : int8 ? "int8"
+                            : "as shipped",
+                     tiles.activation_bits);
 }
 
 // Ahead of the first token rather than during it, unless they would push each other out of memory.

@@ -122,7 +122,7 @@ TEST_F(PackedCache, AModelIsLoadedFromIt) {
     const auto loaded = LoadedModel::load(model(), options, clock_, log_);
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     EXPECT_THAT((*loaded)->checkpoint().folder(), HasSubstr(cache_));
-    EXPECT_THAT((*loaded)->weights_text(), HasSubstr("attention and head int8"));
+    EXPECT_THAT((*loaded)->weights_text(), HasSubstr("attention int8"));
     EXPECT_EQ(packings > 0, turn == 0);
   }
 }

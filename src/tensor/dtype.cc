@@ -13,7 +13,7 @@ struct Row {
   size_t bytes;
 };
 
-constexpr std::array<Row, 15> kRows = {{{DType::kF32, "F32", 4},
+constexpr std::array<Row, 16> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kF16, "F16", 2},
                                         {DType::kBf16, "BF16", 2},
                                         {DType::kU8, "U8", 1},
@@ -27,7 +27,8 @@ constexpr std::array<Row, 15> kRows = {{{DType::kF32, "F32", 4},
                                         {DType::kQ8_0, "Q8_0", kQ8_0BlockBytes},
                                         {DType::kMxfp4, "MXFP4", kMxfp4BlockBytes},
                                         {DType::kInt8Tiles, "INT8_TILES", kTileRows * 34},
-                                        {DType::kMxfp4Tiles, "MXFP4_TILES", kTileRows * 17}}};
+                                        {DType::kMxfp4Tiles, "MXFP4_TILES", kTileRows * 17},
+                                        {DType::kInt4Tiles, "INT4_TILES", kTileRows * 18}}};
 
 }  // namespace
 
@@ -36,7 +37,7 @@ bool is_block_type(DType dtype) {
 }
 
 bool is_tiled(DType dtype) {
-  return dtype == DType::kInt8Tiles || dtype == DType::kMxfp4Tiles;
+  return dtype == DType::kInt8Tiles || dtype == DType::kMxfp4Tiles || dtype == DType::kInt4Tiles;
 }
 
 int64_t tile_bytes(DType dtype, int64_t columns) {

@@ -27,6 +27,7 @@ enum class DType : uint8_t {
   // Pelton's own: 16 rows interleaved in tiles, as the fast kernels read them (kernels/tiles.h).
   kInt8Tiles,
   kMxfp4Tiles,
+  kInt4Tiles,
 };
 
 inline constexpr int kBlockElements = 32;

@@ -367,6 +367,18 @@ class CpuKernels final : public Kernels {
     });
   }
 
+  void linear_rows(float* out, const float* x, const Matrix& matrix, const int32_t* rows,
+                   int count) override {
+    CHECK(!is_tiled(matrix.format));
+    const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
+    pool_.parallel_for(count, kRowChunk, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto emit = [&](int64_t, int, float sum) { out[i] = sum; };
+        dot_plain(stored, rows[i], rows[i] + 1, &x, 1, emit);
+      }
+    });
+  }
+
   void rotate(float* x, int64_t stride, const float* cos_sin, int tokens, int heads,
               int head_size) override {
     const int half = head_size / 2;

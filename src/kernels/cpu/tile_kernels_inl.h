@@ -56,7 +56,7 @@ class Tiles final : public TileKernels {
   void multiply_linear(float* out, const float* x, const Linear& linear, int tokens,
                        Kernels::Output output) {
     const Matrix& matrix = linear.weight;
-    const float unit = matrix.format == Format::kInt8Tiles ? Int8Tile::kUnit : Mxfp4Tile::kUnit;
+    const float unit = matrix.format == Format::kMxfp4Tiles ? Mxfp4Tile::kUnit : Int8Tile::kUnit;
     quantize<kPlanes>(inputs_, x, tokens, matrix.cols, unit);
     rows_.resize(static_cast<size_t>(tokens));
     for (int t = 0; t < tokens; ++t) rows_[t] = row_view(inputs_, t);
@@ -131,6 +131,8 @@ class Tiles final : public TileKernels {
     if (scratch.size() < room) scratch.resize(room);
     if (format == Format::kInt8Tiles) {
       multiply_tiles<kPlanes, Int8Tile>(tiles, begin, end, blocks, x, tokens, scratch.data(), emit);
+    } else if (format == Format::kInt4Tiles) {
+      multiply_tiles<kPlanes, Int4Tile>(tiles, begin, end, blocks, x, tokens, scratch.data(), emit);
     } else {
       multiply_tiles<kPlanes, Mxfp4Tile>(tiles, begin, end, blocks, x, tokens, scratch.data(),
                                          emit);

@@ -129,6 +129,24 @@ struct Mxfp4Tile {
   L scales(int64_t block) const { return Ints::powers(scale_bytes + block * 16); }
 };
 
+struct Int4Tile {
+  static constexpr Format kFormat = Format::kInt4Tiles;
+  static constexpr int kOffset = 8;
+  static constexpr float kUnit = 1.0f;
+  const uint8_t* weights;
+  const uint8_t* scale_bytes;
+
+  static Int4Tile at(const uint8_t* tile, int64_t blocks) { return {tile, tile + blocks * 256}; }
+  void load(int64_t block, Ints::Bytes out[8]) const {
+    const uint8_t* from = weights + block * 256;
+    for (int j = 0; j < 4; ++j) {
+      prefetch(from + 4096 + j * 64);
+      Ints::from_nibbles(from + j * 64, &out[2 * j], &out[2 * j + 1]);
+    }
+  }
+  L scales(int64_t block) const { return Ints::half_floats(scale_bytes + block * 32); }
+};
+
 // A tile whose weights have been spread out as bytes before: what many tokens share.
 template <typename Tile>
 struct SpreadTile {

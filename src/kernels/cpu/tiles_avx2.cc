@@ -77,6 +77,18 @@ struct Ints {
     *low = {lows(first), lows(second)};
     *high = {lows(_mm256_srli_epi16(first, 4)), lows(_mm256_srli_epi16(second, 4))};
   }
+  // Nibbles are numbers plus 8.
+  static void from_nibbles(const uint8_t* from, Bytes* low, Bytes* high) {
+    const __m256i nibble = _mm256_set1_epi8(15);
+    const __m256i eight = _mm256_set1_epi8(8);
+    const auto lows = [&](__m256i both) {
+      return _mm256_sub_epi8(_mm256_and_si256(both, nibble), eight);
+    };
+    const __m256i first = load_half(from);
+    const __m256i second = load_half(from + 32);
+    *low = {lows(first), lows(second)};
+    *high = {lows(_mm256_srli_epi16(first, 4)), lows(_mm256_srli_epi16(second, 4))};
+  }
   static void store_spread(uint8_t* to, Bytes weights) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), weights.low);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 32), weights.high);

@@ -46,6 +46,13 @@ struct Ints {
     *low = _mm512_shuffle_epi8(table, _mm512_and_si512(codes, nibble));
     *high = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(codes, 4), nibble));
   }
+  // Nibbles are numbers plus 8.
+  static void from_nibbles(const uint8_t* from, Bytes* low, Bytes* high) {
+    const __m512i nibble = _mm512_set1_epi8(15);
+    const __m512i both = _mm512_loadu_si512(from);
+    *low = _mm512_and_si512(both, nibble);
+    *high = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
+  }
   static void store_spread(uint8_t* to, Bytes weights) { _mm512_storeu_si512(to, weights); }
   static Bytes from_spread(const uint8_t* from) { return _mm512_loadu_si512(from); }
 

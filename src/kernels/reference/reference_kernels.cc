@@ -166,6 +166,18 @@ class ReferenceKernels final : public Kernels {
     });
   }
 
+  void linear_rows(float* out, const float* x, const Matrix& matrix, const int32_t* rows,
+                   int count) override {
+    const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
+    pool_.parallel_for(count, 16, [&](int64_t begin, int64_t end, int) {
+      std::vector<float> weight(static_cast<size_t>(matrix.cols));
+      for (int64_t i = begin; i < end; ++i) {
+        read_weight_row(stored, rows[i], weight.data());
+        out[i] = static_cast<float>(dot(weight, x, 0.0));
+      }
+    });
+  }
+
   void rotate(float* x, int64_t stride, const float* cos_sin, int tokens, int heads,
               int head_size) override {
     const int half = head_size / 2;
@@ -249,7 +261,8 @@ class ReferenceKernels final : public Kernels {
           const float* input = x + t * weights.gate.cols;
           for (int i = 0; i < down.cols; ++i) {
             const bool both = weights.interleaved();
-            const double gate = dot_row(weights.gate, e, both ? weights.gate_row(i) : i, input, row);
+            const double gate =
+                dot_row(weights.gate, e, both ? weights.gate_row(i) : i, input, row);
             const double up = both ? dot_row(weights.gate, e, weights.up_row(i), input, row)
                                    : dot_row(weights.up, e, i, input, row);
             hidden[i] = swiglu(gate, up, shape);

@@ -1,0 +1,51 @@
+// From the last hidden states to logits. A packed model may hold its head twice: in 4 bits, which
+// is read whole, and as shipped, of which only the rows that matter are read: those of the
+// likeliest kLikeliest tokens and of all with a probability of kProbability or more. Logits of
+// these are exact; the others keep what 4 bits give. A row's logits depend on that row alone. Owned
+// by the model; its thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/kernels.h"
+#include "kernels/logit_rows.h"
+
+namespace pelton::layers {
+
+class OutputHead {
+ public:
+  static constexpr int kLikeliest = 256;
+  static constexpr double kProbability = 1e-5;
+
+  OutputHead() = default;  // of no model yet
+  static Result<OutputHead> load(const checkpoint::Checkpoint& checkpoint);
+
+  // logits: float (rows, vocab); x: float (rows, hidden), normed.
+  void forward(kernels::Kernels& kernels, float* logits, const float* x, int rows);
+
+  // Read for one row: without the exact rows, which are few.
+  int64_t bytes_per_row() const;
+  int64_t scratch_bytes() const;
+
+ private:
+  // Writes the exact logits over those that matter.
+  void correct(kernels::Kernels& kernels, float* logits, const float* x);
+  // The lowest logit that matters, as far as `coarse` ones tell.
+  float floor_of(std::span<const float> coarse);
+
+  kernels::Linear exact_;   // (vocab, hidden)
+  kernels::Linear coarse_;  // the same in 4 bits; no data: there is none
+  std::unique_ptr<kernels::LogitRows> scan_;
+  std::vector<float> block_highest_;   // of the row's blocks
+  std::vector<float> sorted_;          // the same, or a small row, in some order
+  std::vector<kernels::Mass> masses_;  // of the row's blocks
+  std::vector<float> values_;          // of candidates
+  std::vector<TokenId> candidates_;
+};
+
+}  // namespace pelton::layers
