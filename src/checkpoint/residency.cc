@@ -61,7 +61,8 @@ std::vector<Piece> pieces_of(const Checkpoint& checkpoint) {
 // mapped.
 int copy(const Piece& piece) {
   auto* begin = const_cast<uint8_t*>(piece.file->bytes().data()) + piece.begin;
-  const auto bytes = static_cast<size_t>(piece.bytes);
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t bytes = (static_cast<size_t>(piece.bytes) + page - 1) / page * page;
   // Aligned as `begin` is within a huge page, so that moving it keeps huge pages whole.
   const size_t skew = reinterpret_cast<uintptr_t>(begin) % kHugePageBytes;
   const size_t room = bytes + 2 * kHugePageBytes;
@@ -80,8 +81,15 @@ int copy(const Piece& piece) {
   if (code == 0 && ::mremap(to, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, begin) == MAP_FAILED) {
     code = errno;
   }
-  ::munmap(reserved, room);  // what was moved away is no longer in it
-  return code;
+  // What was moved away left a hole, which may be another thread's by now.
+  auto* front = static_cast<uint8_t*>(reserved);
+  if (code != 0) {
+    ::munmap(front, room);
+    return code;
+  }
+  if (to > front) ::munmap(front, static_cast<size_t>(to - front));
+  ::munmap(to + bytes, static_cast<size_t>(front + room - (to + bytes)));
+  return 0;
 }
 
 // Zero, or an errno. Unlike a touch, madvise answers a file that has become shorter with an error
