@@ -1,8 +1,10 @@
 #include "checkpoint/tiled_tensor.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/check.h"
+#include "tensor/tile.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -22,9 +24,11 @@ std::string_view suffix_of(DType dtype) {
 
 // The columns whose tile has so many bytes; 0: none.
 int64_t columns_of(DType dtype, int64_t bytes) {
-  const int64_t of_block = tensor::tile_bytes(dtype, 64 * tensor::kBlockElements) / 64;
-  const int64_t columns = bytes / of_block * tensor::kBlockElements;
-  return tensor::tile_bytes(dtype, columns) == bytes ? columns : 0;
+  const tensor::TileShape shape = tensor::tile_shape(dtype);
+  const int64_t rest = bytes % shape.group_bytes();  // a line and its blocks
+  const int64_t blocks = bytes / shape.group_bytes() * shape.blocks_of_line() +
+                         std::max<int64_t>(rest - shape.kLineBytes, 0) / shape.block_bytes;
+  return shape.bytes(blocks) == bytes ? blocks * tensor::kBlockElements : 0;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace pelton::checkpoint {
 
 // Names in a file's __metadata__.
 inline constexpr std::string_view kTilesVersionKey = "pelton.tiles";  // kTilesVersion
-inline constexpr std::string_view kTilesVersion = "1";
+inline constexpr std::string_view kTilesVersion = "2";
 inline constexpr std::string_view kActivationsKey = "pelton.activations";  // "int8" or "int16"
 inline constexpr std::string_view kSourceKey = "pelton.source";            // what it was made from
 inline constexpr std::string_view kFingerprintKey = "pelton.source_fingerprint";  // fingerprint.h

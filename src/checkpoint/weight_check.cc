@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tensor/dtype.h"
+#include "tensor/tile.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -21,20 +22,16 @@ constexpr int64_t kPiecesPerReport = 32;
 struct Unit {
   int64_t bytes = 1;
   enum class Kind { kF32, kF16, kBf16, kE8M0, kHalfScales, kMxfp4Tile } kind = Kind::kE8M0;
-  int64_t first_scale = 0;  // of a tile: where its scales are, and how many
-  int64_t scale_count = 0;
+  tensor::TileShape tile{};  // of a tile, and how many blocks it has
+  int64_t blocks = 0;
 };
 
-// A tile is 16 rows' weights, then their scales, then padding (kernels/tiles.h).
 Unit unit_of_tile(const TensorView& view) {
-  const int64_t blocks = view.shape.back() / tensor::kBlockElements;
-  const bool int8 = view.dtype == DType::kInt8Tiles;
-  const bool halves = int8 || view.dtype == DType::kInt4Tiles;  // scales are float16
-  const int64_t weights = blocks * tensor::kTileRows * tensor::kBlockElements;
+  const bool halves = view.dtype != DType::kMxfp4Tiles;  // scales are float16
   return {.bytes = tensor::tile_bytes(view.dtype, view.shape.back()),
           .kind = halves ? Unit::Kind::kHalfScales : Unit::Kind::kMxfp4Tile,
-          .first_scale = int8 ? weights : weights / 2,
-          .scale_count = blocks * tensor::kTileRows};
+          .tile = tensor::tile_shape(view.dtype),
+          .blocks = view.shape.back() / tensor::kBlockElements};
 }
 
 // False for tensors without numbers that could be wrong (MXFP4's blocks: any nibble is a number).
@@ -81,11 +78,15 @@ bool is_faulty(const Unit& unit, const uint8_t* at) {
     case Unit::Kind::kE8M0:
       return at[0] == 255;
     case Unit::Kind::kMxfp4Tile:
-      return std::memchr(at + unit.first_scale, 255, static_cast<size_t>(unit.scale_count)) !=
-             nullptr;
+      for (int64_t b = 0; b < unit.blocks; ++b) {
+        const uint8_t* scales = at + unit.tile.scales_at(b);
+        if (std::memchr(scales, 255, tensor::kTileRows) != nullptr) return true;
+      }
+      return false;
     case Unit::Kind::kHalfScales:
-      for (int64_t i = 0; i < unit.scale_count; ++i) {
-        std::memcpy(&word, at + unit.first_scale + 2 * i, 2);
+      for (int64_t i = 0; i < unit.blocks * tensor::kTileRows; ++i) {
+        const uint8_t* scales = at + unit.tile.scales_at(i / tensor::kTileRows);
+        std::memcpy(&word, scales + i % tensor::kTileRows * 2, 2);
         if ((word & 0x7C00u) == 0x7C00u) return true;
       }
       return false;

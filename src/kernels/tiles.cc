@@ -10,11 +10,15 @@
 #include "base/check.h"
 #include "tensor/bits.h"
 #include "tensor/dtype.h"
+#include "tensor/tile.h"
 
 namespace pelton::kernels {
 namespace {
 
 using tensor::DType;
+using tensor::kInt4TileShape;
+using tensor::kInt8TileShape;
+using tensor::kMxfp4TileShape;
 
 constexpr int kBlock = tensor::kBlockElements;
 
@@ -27,10 +31,6 @@ DType dtype_of(Format format) {
     default:
       return DType::kMxfp4Tiles;
   }
-}
-
-int64_t weight_bytes_of_block(Format format) {
-  return format == Format::kInt8Tiles ? kTileRows * kBlock : kTileRows * kBlock / 2;
 }
 
 // One row of signed bytes and their float16 scales.
@@ -67,7 +67,6 @@ void quantize_row(const float* from, int64_t cols, Int8Row& row) {
 
 void pack_int8(const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t* tile) {
   const int64_t blocks = from.cols / kBlock;
-  uint8_t* scales = tile + blocks * weight_bytes_of_block(Format::kInt8Tiles);
   Int8Row row{std::vector<int8_t>(from.cols), std::vector<uint16_t>(blocks)};
   std::vector<float> wide(from.cols);
   for (int r = 0; r < kTileRows; ++r) {
@@ -82,9 +81,9 @@ void pack_int8(const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t*
       quantize_row(wide.data(), from.cols, row);
     }
     for (int64_t b = 0; b < blocks; ++b) {
-      std::memcpy(scales + (b * kTileRows + r) * 2, &row.scales[b], 2);
+      std::memcpy(tile + kInt8TileShape.scales_at(b) + r * 2, &row.scales[b], 2);
       for (int i = 0; i < kBlock; ++i) {
-        tile[b * kTileRows * kBlock + i / 4 * 64 + r * 4 + i % 4] =
+        tile[kInt8TileShape.weights_at(b) + i / 4 * 64 + r * 4 + i % 4] =
             static_cast<uint8_t>(row.values[b * kBlock + i] + 128);
       }
     }
@@ -128,18 +127,16 @@ Int4Block quantize_int4(const float* from) {
 
 void pack_int4(const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t* tile) {
   const int64_t blocks = from.cols / kBlock;
-  const int64_t block_bytes = weight_bytes_of_block(Format::kInt4Tiles);
-  uint8_t* scales = tile + blocks * block_bytes;
   std::vector<float> wide(from.cols);
   for (int r = 0; r < kTileRows; ++r) {
     if (rows[r] >= 0) read_weight_row(from, rows[r], wide.data());
     for (int64_t b = 0; b < blocks; ++b) {
       Int4Block block;
       if (rows[r] >= 0) block = quantize_int4(wide.data() + b * kBlock);
-      std::memcpy(scales + (b * kTileRows + r) * 2, &block.scale, 2);
+      std::memcpy(tile + kInt4TileShape.scales_at(b) + r * 2, &block.scale, 2);
       for (int i = 0; i < 16; ++i) {
         const int low = i / 4 * 8 + i % 4;
-        tile[b * block_bytes + i / 4 * 64 + r * 4 + i % 4] =
+        tile[kInt4TileShape.weights_at(b) + i / 4 * 64 + r * 4 + i % 4] =
             static_cast<uint8_t>((block.numbers[low] + 8) | (block.numbers[low + 4] + 8) << 4);
       }
     }
@@ -176,16 +173,14 @@ Mxfp4Block take_mxfp4(const StoredMatrix& from, int64_t row, int64_t block) {
 
 void pack_mxfp4(const StoredMatrix& from, const int64_t rows[kTileRows], uint8_t* tile) {
   const int64_t blocks = from.cols / kBlock;
-  const int64_t block_bytes = weight_bytes_of_block(Format::kMxfp4Tiles);
-  uint8_t* scales = tile + blocks * block_bytes;
   for (int r = 0; r < kTileRows; ++r) {
     for (int64_t b = 0; b < blocks; ++b) {
       Mxfp4Block block{};
       if (rows[r] >= 0) block = take_mxfp4(from, rows[r], b);
-      scales[b * kTileRows + r] = block.scale;
+      tile[kMxfp4TileShape.scales_at(b) + r] = block.scale;
       for (int i = 0; i < 16; ++i) {
         const int low = i / 4 * 8 + i % 4;
-        tile[b * block_bytes + i / 4 * 64 + r * 4 + i % 4] =
+        tile[kMxfp4TileShape.weights_at(b) + i / 4 * 64 + r * 4 + i % 4] =
             static_cast<uint8_t>(block.codes[low] | block.codes[low + 4] << 4);
       }
     }
@@ -220,14 +215,14 @@ void read_tiled_row(Format format, const uint8_t* tiles, int64_t row, int64_t co
   const uint8_t* tile = tiles + row / kTileRows * tile_bytes(format, cols);
   const int64_t r = row % kTileRows;
   const int64_t blocks = cols / kBlock;
-  const int64_t block_bytes = weight_bytes_of_block(format);
-  const uint8_t* scales = tile + blocks * block_bytes;
+  const tensor::TileShape shape = tensor::tile_shape(dtype_of(format));
   for (int64_t b = 0; b < blocks; ++b) {
-    const uint8_t* weights = tile + b * block_bytes + r * 4;
+    const uint8_t* weights = tile + shape.weights_at(b) + r * 4;
+    const uint8_t* scales = tile + shape.scales_at(b);
     float* to = out + b * kBlock;
     if (format != Format::kMxfp4Tiles) {
       uint16_t bits;
-      std::memcpy(&bits, scales + (b * kTileRows + r) * 2, 2);
+      std::memcpy(&bits, scales + r * 2, 2);
       const float scale = tensor::f16_to_float(bits);
       if (format == Format::kInt4Tiles) {
         for (int i = 0; i < 16; ++i) {
@@ -242,7 +237,7 @@ void read_tiled_row(Format format, const uint8_t* tiles, int64_t row, int64_t co
         to[i] = scale * static_cast<float>(int{weights[i / 4 * 64 + i % 4]} - 128);
       }
     } else {
-      const float scale = tensor::e8m0_to_float(scales[b * kTileRows + r]);
+      const float scale = tensor::e8m0_to_float(scales[r]);
       for (int i = 0; i < 16; ++i) {
         const uint8_t byte = weights[i / 4 * 64 + i % 4];
         const int low = i / 4 * 8 + i % 4;

@@ -3,8 +3,8 @@
 // any number of rows is ceil(rows / 16) tiles one after the other; rows beyond the last are zero.
 // Pure layout, no arithmetic; any thread.
 //
-// A tile is its weights, block of 32 columns after block, then its scales, [blocks][16 rows], then
-// zeros up to a multiple of 64 bytes.
+// A tile is blocks of 32 columns, one after the other, with their scales in front of every few of
+// them (tensor/tile.h).
 //   kInt8Tiles   a block is 8 groups of 64 bytes: byte 4r + i of group g is 128 + the signed byte
 //                of row r, column 4g + i. Scales: float16. Element = scale * signed byte.
 //   kMxfp4Tiles  a block is 4 groups of 64 bytes: byte 4r + i of group g holds the E2M1 codes of

@@ -123,7 +123,7 @@ TEST_F(PackTest, QueriesKeysAndValuesAreOneMatrixInThatOrder) {
 
 TEST_F(PackTest, AnotherVersionIsRefused) {
   pack(MatrixWeights::kInt8);
-  change(R"("pelton.tiles":"1")", R"("pelton.tiles":"9")");
+  change(R"("pelton.tiles":"2")", R"("pelton.tiles":"9")");
   EXPECT_THAT(refusal(), HasSubstr("tiles of version \"9\""));
 }
 

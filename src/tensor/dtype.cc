@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "tensor/tile.h"
 
 namespace pelton::tensor {
 namespace {
@@ -42,8 +43,7 @@ bool is_tiled(DType dtype) {
 
 int64_t tile_bytes(DType dtype, int64_t columns) {
   CHECK(is_tiled(dtype) && columns % kBlockElements == 0);
-  const auto block = static_cast<int64_t>(kRows[static_cast<size_t>(dtype)].bytes);
-  return (columns / kBlockElements * block + 63) / 64 * 64;
+  return tile_shape(dtype).bytes(columns / kBlockElements);
 }
 
 size_t dtype_bytes(DType dtype) {

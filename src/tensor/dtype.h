@@ -39,7 +39,7 @@ inline constexpr int kTileRows = 16;
 bool is_block_type(DType dtype);
 bool is_tiled(DType dtype);
 
-// Of one tile: 16 rows of `columns`, a multiple of kBlockElements, padded to 64 bytes.
+// Of one tile: 16 rows of `columns`, a multiple of kBlockElements (tensor/tile.h).
 int64_t tile_bytes(DType dtype, int64_t columns);
 
 size_t dtype_bytes(DType dtype);  // of one element; no block type (CHECKed)

@@ -4,6 +4,7 @@
 
 constexpr int kBlock = 32;        // columns that share a scale
 constexpr int kStreamTokens = 6;  // up to so many tokens the weights are read once, from memory
+constexpr int64_t kAheadBytes = 4096;  // what is asked for ahead of the weights in use
 constexpr int kPanelTiles = 2;    // tiles multiplied together when there are more
 
 using L = Ints::Floats;  // 16 float lanes
@@ -97,54 +98,51 @@ struct Int8Tile {
   static constexpr Format kFormat = Format::kInt8Tiles;
   static constexpr int kOffset = 128;  // what is stored less the weight
   static constexpr float kUnit = 1.0f;
-  const uint8_t* weights;
-  const uint8_t* scale_bytes;
+  static constexpr tensor::TileShape kShape = tensor::kInt8TileShape;
+  const uint8_t* tile;
 
-  static Int8Tile at(const uint8_t* tile, int64_t blocks) { return {tile, tile + blocks * 512}; }
   void load(int64_t block, Ints::Bytes out[8]) const {
-    const uint8_t* from = weights + block * 512;
+    const uint8_t* from = tile + kShape.weights_at(block);
     for (int g = 0; g < 8; ++g) {
-      prefetch(from + 4096 + g * 64);
+      prefetch(from + kAheadBytes + g * 64);
       out[g] = Ints::from_offset_bytes(from + g * 64);
     }
   }
-  L scales(int64_t block) const { return Ints::half_floats(scale_bytes + block * 32); }
+  L scales(int64_t block) const { return Ints::half_floats(tile + kShape.scales_at(block)); }
 };
 
 struct Mxfp4Tile {
   static constexpr Format kFormat = Format::kMxfp4Tiles;
   static constexpr int kOffset = 12;
   static constexpr float kUnit = 0.5f;  // codes stand for twice their values
-  const uint8_t* weights;
-  const uint8_t* scale_bytes;
+  static constexpr tensor::TileShape kShape = tensor::kMxfp4TileShape;
+  const uint8_t* tile;
 
-  static Mxfp4Tile at(const uint8_t* tile, int64_t blocks) { return {tile, tile + blocks * 256}; }
   void load(int64_t block, Ints::Bytes out[8]) const {
-    const uint8_t* from = weights + block * 256;
+    const uint8_t* from = tile + kShape.weights_at(block);
     for (int j = 0; j < 4; ++j) {
-      prefetch(from + 4096 + j * 64);
+      prefetch(from + kAheadBytes + j * 64);
       Ints::from_codes(from + j * 64, &out[2 * j], &out[2 * j + 1]);
     }
   }
-  L scales(int64_t block) const { return Ints::powers(scale_bytes + block * 16); }
+  L scales(int64_t block) const { return Ints::powers(tile + kShape.scales_at(block)); }
 };
 
 struct Int4Tile {
   static constexpr Format kFormat = Format::kInt4Tiles;
   static constexpr int kOffset = 8;
   static constexpr float kUnit = 1.0f;
-  const uint8_t* weights;
-  const uint8_t* scale_bytes;
+  static constexpr tensor::TileShape kShape = tensor::kInt4TileShape;
+  const uint8_t* tile;
 
-  static Int4Tile at(const uint8_t* tile, int64_t blocks) { return {tile, tile + blocks * 256}; }
   void load(int64_t block, Ints::Bytes out[8]) const {
-    const uint8_t* from = weights + block * 256;
+    const uint8_t* from = tile + kShape.weights_at(block);
     for (int j = 0; j < 4; ++j) {
-      prefetch(from + 4096 + j * 64);
+      prefetch(from + kAheadBytes + j * 64);
       Ints::from_nibbles(from + j * 64, &out[2 * j], &out[2 * j + 1]);
     }
   }
-  L scales(int64_t block) const { return Ints::half_floats(scale_bytes + block * 32); }
+  L scales(int64_t block) const { return Ints::half_floats(tile + kShape.scales_at(block)); }
 };
 
 // A tile whose weights have been spread out as bytes before: what many tokens share.
@@ -250,7 +248,7 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
                            const RowView* x, int tokens, uint8_t* scratch, const Emit& emit) {
   const int64_t bytes = tile_bytes(Tile::kFormat, blocks * kBlock);
   const auto stream = [&](int64_t i, int first, int count) {
-    const Tile tile = Tile::at(tiles + i * bytes, blocks);
+    const Tile tile{tiles + i * bytes};
     const auto run = [&]<int kTokens>() {
       L sums[kTokens];
       stream_tile<kTokens, kPlanes>(tile, blocks, x + first, sums);
@@ -271,7 +269,7 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
     SpreadTile<Tile> panel[kPanelTiles];
     for (int i = 0; i < kPanelTiles; ++i) {
       uint8_t* spread = scratch + i * blocks * 512;
-      panel[i] = {Tile::at(tiles + (first + i) * bytes, blocks), spread};
+      panel[i] = {Tile{tiles + (first + i) * bytes}, spread};
       for (int64_t b = 0; b < blocks; ++b) {
         Ints::Bytes weights[8];
         panel[i].tile.load(b, weights);

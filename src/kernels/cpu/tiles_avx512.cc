@@ -7,6 +7,7 @@
 #include "kernels/cpu/expert_groups.h"
 #include "kernels/cpu/tile_kernels.h"
 #include "kernels/tiles.h"
+#include "tensor/tile.h"
 
 namespace pelton::kernels {
 namespace {
