@@ -16,6 +16,7 @@
 namespace pelton::base {
 namespace {
 
+constexpr int kShares = 4;  // of what is left a worker takes one in so many times the workers
 constexpr int kSpinTurns = 20'000;  // about half a millisecond
 
 void relax() {
@@ -117,10 +118,14 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain,
   }
   alignas(64) std::atomic<int64_t> next{0};
   run([&](int worker) {
-    while (true) {
-      const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= count) return;
-      body(begin, std::min(count, begin + grain), worker);
+    int64_t begin = next.load(std::memory_order_relaxed);
+    while (begin < count) {
+      // Long stretches first, which memory is read the faster by; short ones to end together.
+      const int64_t share = (count - begin) / (int64_t{kShares} * size_) / grain * grain;
+      const int64_t end = std::min(count, begin + std::max(grain, share));
+      if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+      body(begin, end, worker);
+      begin = next.load(std::memory_order_relaxed);
     }
   });
 }

@@ -31,7 +31,7 @@ class ThreadPool {
   // Runs body(worker) once on every worker and returns when all are done. Not reentrant.
   void run(FunctionRef<void(int worker)> body);
 
-  // Runs body(begin, end, worker) over [0, count) in pieces of `grain`, claimed as workers get free.
+  // Runs body(begin, end, worker) over [0, count) in pieces of `grain` or more, claimed as workers get free.
   // How the pieces fall must not change the result.
   void parallel_for(int64_t count, int64_t grain,
                     FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
