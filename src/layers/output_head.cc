@@ -57,8 +57,11 @@ void OutputHead::correct(kernels::Kernels& kernels, float* logits, const float* 
   const auto vocab = static_cast<size_t>(exact_.weight.rows);
   const float floor = floor_of({logits, vocab});
   if (!std::isfinite(floor)) return;  // a broken row: the sampler tells
-  const size_t count = scan_->collect({logits, vocab}, block_highest_.data(), floor, values_.data(),
-                                      candidates_.data());
+  const size_t count = scan_->collect({logits, vocab}, block_highest_.data(),
+                                      {floor, std::numeric_limits<float>::infinity()},
+                                      values_.data(), candidates_.data());
+  ++rows_corrected_;
+  logits_corrected_ += static_cast<int64_t>(count);
   kernels.linear_rows(values_.data(), x, exact_.weight, candidates_.data(),
                       static_cast<int>(count));
   for (size_t i = 0; i < count; ++i) logits[candidates_[i]] = values_[i];
@@ -75,15 +78,18 @@ float OutputHead::floor_of(std::span<const float> coarse) {
   const size_t nth = std::min(kComputed, sorted_.size()) - 1;
   std::nth_element(sorted_.begin(), sorted_.begin() + static_cast<ptrdiff_t>(nth), sorted_.end(),
                    std::greater<>());
-  const kernels::Mass mass =
-      scan_->weigh(coarse, {seen.highest, std::numbers::log2e_v<float>}, masses_.data());
+  const kernels::Mass mass = scan_->weigh(coarse, {seen.highest, std::numbers::log2e_v<float>},
+                                          -std::numeric_limits<float>::infinity(), masses_.data());
   const double share = static_cast<double>(mass) / static_cast<double>(kernels::kWholeMass);
   const float by_probability = seen.highest + static_cast<float>(std::log(kProbability * share));
   return std::min(sorted_[nth], by_probability - kMargin);
 }
 
 int64_t OutputHead::bytes_per_row() const {
-  return matrix_bytes(coarse_.weight.data != nullptr ? coarse_.weight : exact_.weight);
+  if (coarse_.weight.data == nullptr) return matrix_bytes(exact_.weight);
+  const int64_t exact_rows = rows_corrected_ > 0 ? logits_corrected_ / rows_corrected_ : kComputed;
+  return matrix_bytes(coarse_.weight) +
+         exact_rows * kernels::row_bytes(exact_.weight.format, exact_.weight.cols);
 }
 
 int64_t OutputHead::scratch_bytes() const {

@@ -28,7 +28,7 @@ class OutputHead {
   // logits: float (rows, vocab); x: float (rows, hidden), normed.
   void forward(kernels::Kernels& kernels, float* logits, const float* x, int rows);
 
-  // Read for one row: without the exact rows, which are few.
+  // Read for one row: of the exact head as many rows as in the mean so far.
   int64_t bytes_per_row() const;
   int64_t scratch_bytes() const;
 
@@ -46,6 +46,8 @@ class OutputHead {
   std::vector<kernels::Mass> masses_;  // of the row's blocks
   std::vector<float> values_;          // of candidates
   std::vector<TokenId> candidates_;
+  int64_t rows_corrected_ = 0;
+  int64_t logits_corrected_ = 0;
 };
 
 }  // namespace pelton::layers

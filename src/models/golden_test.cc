@@ -149,8 +149,8 @@ std::string packing_name(const Packing& packing) {
 
 std::string packed_folder(const std::string& name, const Packing& packing) {
   const std::string source = weights_folder(name);
-  const std::string made =
-      std::string(PELTON_BINARY_DIR) + "/golden/" + name + "_" + packing_name(packing);
+  const std::string made = std::string(PELTON_BINARY_DIR) + "/golden/" + name + "_" +
+                           packing_name(packing) + "_v" + std::string(checkpoint::kTilesVersion);
   if (std::filesystem::exists(made + "/model.safetensors")) return made;
   const std::string own = made + "." + std::to_string(::getpid());
   std::filesystem::create_directories(own);
