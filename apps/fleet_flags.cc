@@ -44,6 +44,8 @@ Result<void> read_calibration(const cli::Arguments& arguments, HardwareChoice& c
                    "calibration"};
     }
     capacity.efficiency = choice.calibration.efficiency;
+    capacity.by_rows = choice.calibration.by_rows;
+    capacity.by_tokens = choice.calibration.by_tokens;
     TRY_ASSIGN(capacity.arithmetic, cost_model::parse_arithmetic(choice.calibration.arithmetic));
   }
   if (arguments.has("--compute")) {

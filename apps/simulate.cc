@@ -164,14 +164,15 @@ Result<void> run(const cli::Arguments& arguments) {
   const std::string& model = arguments.text("MODEL");
   TRY_ASSIGN(const HardwareChoice choice, read_hardware(arguments, model));
   const planner::CapacityOptions& capacity = choice.plan.capacity;
-  TRY_ASSIGN(
-      const cost_model::StepTimeModel times,
-      cost_model::StepTimeModel::make({.hardware = capacity.memory.hardware,
-                                       .shape = capacity.memory.shape,
-                                       .layout = capacity.memory.layout,
-                                       .efficiency = capacity.efficiency,
-                                       .arithmetic = capacity.arithmetic,
-                                       .kv_element_bytes = capacity.memory.kv_element_bytes}));
+  TRY_ASSIGN(const cost_model::StepTimeModel times,
+             cost_model::StepTimeModel::make({.hardware = capacity.memory.hardware,
+                                              .shape = capacity.memory.shape,
+                                              .layout = capacity.memory.layout,
+                                              .efficiency = capacity.efficiency,
+                                              .arithmetic = capacity.arithmetic,
+                                              .kv_element_bytes = capacity.memory.kv_element_bytes,
+                                              .by_rows = capacity.by_rows,
+                                              .by_tokens = capacity.by_tokens}));
   TRY_ASSIGN(SimulationOptions options, read_options(arguments, model, choice));
   TRY_ASSIGN(workload::WorkloadSpec spec, read_workload(arguments));
   if (!arguments.has("--workload")) spec.seed = options.seed;

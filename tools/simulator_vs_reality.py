@@ -3,7 +3,7 @@
 simulator with others that it was not calibrated on.
 
 usage: simulator_vs_reality.py BINARY MODEL [--input-len N] [--output-len N] [--seconds S] [--runs N]
-                               [--seqs N] [--kv BYTES] [--keep FOLDER] [--markdown FILE] [--only-calibrate]
+                               [--seqs N] [--threads N] [--kv BYTES] [--keep FOLDER] [--markdown FILE] [--only-calibrate]
 
 Serves MODEL on loopback with a step log. Calibrates on closed loops of 1, 2, 6 and 12 streams and
 one arrival rate; then measures 1, 4, 8 and 16 streams and three other rates, each --runs times, and
@@ -32,7 +32,7 @@ class Bench:
         self.options, self.folder = options, folder
         self.steps = folder / "steps.jsonl"
         self.serve_flags = ["--max-num-seqs", str(options.seqs), "--kv-cache-memory", options.kv,
-                            "--no-enable-prefix-caching"]
+                            "--no-enable-prefix-caching", "--threads", str(options.threads)]
         self.process = subprocess.Popen(
             [options.binary, "serve", options.model, "--port", "0", "--step-log", self.steps, *self.serve_flags],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -90,26 +90,37 @@ def prompts_for(options, streams, tokens_per_s):
     return max(int(count), 2 * streams)
 
 
+def middle_run(bench, load, seed, steps):
+    """The median of three runs, by throughput: a disturbed one would be calibrated in. Appends its steps."""
+    runs = []
+    for run in range(3):
+        begin = bench.log_size()
+        result = bench.measure(load, seed + run)
+        with open(bench.steps, "rb") as log:
+            log.seek(begin)
+            runs.append((result["output_throughput"], run, result, log.read()))
+    runs.sort()
+    steps.append(runs[1][3])
+    return runs[1][2]
+
+
 def calibrate(bench, options, folder):
     """Returns the calibration's file and the measured tokens/s at each number of streams."""
     first = bench.measure({"streams": 1, "prompts": 4}, 900)  # warms up
-    speed = {1: first["output_throughput"]}
-    idle = None
-    begin = bench.log_size()
+    speed, kept = {1: first["output_throughput"]}, []
+    idle = folder / "idle.json"
     for streams in (1, 2, 6, 12):
         guess = speed[max(speed)] * (1 if streams == 1 else 1.3)
-        result = bench.measure({"streams": streams, "prompts": prompts_for(options, streams, guess)}, 900 + streams)
+        result = middle_run(bench, {"streams": streams, "prompts": prompts_for(options, streams, guess)},
+                            900 + 10 * streams, kept)
         speed[streams] = result["output_throughput"]
         if streams == 1:
-            idle = folder / "idle.json"
             idle.write_text(json.dumps(result))
         say(f"calibrating on {streams} streams: {result['output_throughput']:.1f} tokens/s")
     rate = 0.65 * speed[6] / options.output_len
-    bench.measure({"rate": round(rate, 4), "prompts": prompts_for(options, 4, 0.65 * speed[6])}, 950)
+    middle_run(bench, {"rate": round(rate, 4), "prompts": prompts_for(options, 4, 0.65 * speed[6])}, 1050, kept)
     steps = folder / "calibration_steps.jsonl"
-    with open(bench.steps, "rb") as log:
-        log.seek(begin)
-        steps.write_bytes(log.read())
+    steps.write_bytes(b"".join(kept))
     out = folder / "calibration.json"
     done = subprocess.run([options.binary, "calibrate", options.model, "--step-log", steps, "--idle-result", idle,
                            "--out", out], capture_output=True, text=True, timeout=600, check=False)
@@ -156,6 +167,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.5, help="of each run, about")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seqs", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=0, help="of the server's arithmetic; leave the load generator "
+                        "a core of its own where steps are short")
     parser.add_argument("--kv", default="256MiB")
     parser.add_argument("--keep", help="a folder for what was measured")
     parser.add_argument("--markdown", help="write the table there")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -70,6 +71,62 @@ Result<StepTimeModel> with_efficiency(StepTimeModel::Options options,
   return StepTimeModel::make(std::move(options));
 }
 
+// Medians of measured over modelled, of steps alike in number: rows where everybody brings one
+// token, tokens otherwise. Points are an eighth of an octave apart at least.
+Correction correct(const StepTimeModel& model, const std::vector<MeasuredStep>& steps, bool alone) {
+  constexpr size_t kStepsLeast = 20;
+  std::map<int, std::pair<double, std::vector<double>>> groups;
+  for (const MeasuredStep& step : steps) {
+    if ((step.load.tokens_alone == step.load.rows) != alone) continue;
+    const auto at = static_cast<double>(alone ? step.load.rows : step.load.tokens);
+    auto& [first, ratios] = groups[static_cast<int>(std::lround(std::log2(at) * 8))];
+    if (ratios.empty()) first = at;
+    ratios.push_back(step.seconds / model.seconds(step.load));
+  }
+  Correction correction;
+  for (auto& [key, group] : groups) {
+    auto& [at, ratios] = group;
+    if (ratios.size() < kStepsLeast) continue;
+    std::sort(ratios.begin(), ratios.end());
+    correction.points.push_back({.at = at, .factor = quantile(ratios, 0.5)});
+  }
+  std::sort(correction.points.begin(), correction.points.end(),
+            [](const auto& a, const auto& b) { return a.at < b.at; });
+  return correction;
+}
+
+Json correction_json(const Correction& correction) {
+  Json::Array points;
+  for (const Correction::Point& point : correction.points) {
+    points.push_back(Json::Array{Json(point.at), Json(point.factor)});
+  }
+  return points;
+}
+
+Result<Correction> read_correction(const Json& json, const std::string& name,
+                                   const std::string& origin) {
+  Correction correction;
+  const Json* const points = json.find(name);
+  if (points == nullptr) return correction;
+  const Error bad{
+      ErrorCode::kBadConfig,
+      fmt::format("{}: {} must be pairs of a rising number and a factor above 0", origin, name),
+      name};
+  constexpr size_t kPointsMax = 1000;
+  if (!points->is_array() || points->as_array().size() > kPointsMax) return bad;
+  double before = 0;
+  for (const Json& point : points->as_array()) {
+    if (!point.is_array() || point.as_array().size() != 2) return bad;
+    const Json::Array& pair = point.as_array();
+    if (!pair[0].is_number() || !pair[1].is_number()) return bad;
+    const Correction::Point read{.at = pair[0].as_number(), .factor = pair[1].as_number()};
+    if (!(read.at > before && read.at < 1e9 && read.factor > 0 && read.factor < 1e6)) return bad;
+    before = read.at;
+    correction.points.push_back(read);
+  }
+  return correction;
+}
+
 void keep_residuals(const StepTimeModel& model, const std::vector<MeasuredStep>& steps,
                     Calibration& calibration) {
   std::vector<double> ratios;
@@ -80,8 +137,13 @@ void keep_residuals(const StepTimeModel& model, const std::vector<MeasuredStep>&
   }
   std::sort(ratios.begin(), ratios.end());
   std::sort(errors.begin(), errors.end());
-  for (int i = 0; i < kResidualQuantiles; ++i) {
-    calibration.residuals.push_back(quantile(ratios, i / (kResidualQuantiles - 1.0)));
+  for (size_t i = 0; i < kResidualSlices; ++i) {
+    // Fewer steps than slices: some slices have the same one.
+    const size_t from = std::min(i * ratios.size() / kResidualSlices, ratios.size() - 1);
+    const size_t to = std::max((i + 1) * ratios.size() / kResidualSlices, from + 1);
+    double sum = 0;
+    for (size_t k = from; k < to; ++k) sum += ratios[k];
+    calibration.residuals.push_back(sum / static_cast<double>(to - from));
   }
   calibration.error_p50 = quantile(errors, 0.5);
   calibration.error_p90 = quantile(errors, 0.9);
@@ -171,7 +233,13 @@ Result<Calibration> calibrate(const StepTimeModel::Options& start,
                           .steps = static_cast<int64_t>(steps.size())};
   calibration.efficiency = at_point(start.efficiency, minimise(problem, origin));
   TRY_ASSIGN(const StepTimeModel model, with_efficiency(start, calibration.efficiency));
-  keep_residuals(model, steps, calibration);
+  calibration.by_rows = correct(model, steps, true);
+  calibration.by_tokens = correct(model, steps, false);
+  StepTimeModel::Options corrected = start;
+  corrected.efficiency = calibration.efficiency;
+  corrected.by_rows = calibration.by_rows;
+  corrected.by_tokens = calibration.by_tokens;
+  keep_residuals(*StepTimeModel::make(std::move(corrected)), steps, calibration);
   return calibration;
 }
 
@@ -179,14 +247,15 @@ Json Calibration::to_json() const {
   Json json;
   json.set("model", model).set("hardware", hardware).set("arithmetic", arithmetic);
   json.set("steps", steps).set("efficiency", efficiency.to_json());
+  json.set("by_rows", correction_json(by_rows)).set("by_tokens", correction_json(by_tokens));
   Json around;
   around.set("in_s", overhead.in_s).set("in_token_s", overhead.in_token_s);
   around.set("out_s", overhead.out_s);
   json.set("overhead", std::move(around));
   json.set("error_p50", error_p50).set("error_p90", error_p90);
-  Json::Array quantiles;
-  for (const double ratio : residuals) quantiles.emplace_back(ratio);
-  json.set("residuals", std::move(quantiles));
+  Json::Array slices;
+  for (const double ratio : residuals) slices.emplace_back(ratio);
+  json.set("residuals", std::move(slices));
   return json;
 }
 
@@ -201,6 +270,8 @@ Result<Calibration> Calibration::from_json(const Json& json, const std::string& 
   const Json* const efficiency = json.find("efficiency");
   if (efficiency == nullptr || !efficiency->is_object()) return bad("efficiency", "is missing");
   TRY_ASSIGN(calibration.efficiency, Efficiency::from_json(*efficiency, origin));
+  TRY_ASSIGN(calibration.by_rows, read_correction(json, "by_rows", origin));
+  TRY_ASSIGN(calibration.by_tokens, read_correction(json, "by_tokens", origin));
   if (const Json* const around = json.find("overhead")) {
     for (const auto& [name, member] : {std::pair("in_s", &RequestOverhead::in_s),
                                        std::pair("in_token_s", &RequestOverhead::in_token_s),
@@ -215,8 +286,8 @@ Result<Calibration> Calibration::from_json(const Json& json, const std::string& 
   const Json* const residuals = json.find("residuals");
   if (residuals == nullptr) return calibration;
   if (!residuals->is_array() ||
-      (residuals->as_array().size() != kResidualQuantiles && !residuals->as_array().empty())) {
-    return bad("residuals", fmt::format("must be {} numbers or none", kResidualQuantiles));
+      (residuals->as_array().size() != kResidualSlices && !residuals->as_array().empty())) {
+    return bad("residuals", fmt::format("must be {} numbers or none", kResidualSlices));
   }
   for (const Json& ratio : residuals->as_array()) {
     const double value = ratio.is_number() ? ratio.as_number() : -1;

@@ -38,8 +38,12 @@ struct Calibration {
   std::string arithmetic = "bf16";
   int64_t steps = 0;
   Efficiency efficiency;
+  Correction by_rows;
+  Correction by_tokens;
   RequestOverhead overhead;
-  // Measured time over the model's: quantiles at 0, 1/20, ..., 1.
+  // Measured time over the model's, sorted and cut in equal slices: the mean of each. To draw one
+  // of them is right on average and in its spread; between quantiles a single late step would weigh
+  // as much as a slice.
   std::vector<double> residuals;
   double error_p50 = 0;  // of |measured / modelled - 1|
   double error_p90 = 0;
@@ -48,7 +52,7 @@ struct Calibration {
   static Result<Calibration> from_json(const Json& json, const std::string& origin);
 };
 
-inline constexpr int kResidualQuantiles = 21;
+inline constexpr int kResidualSlices = 50;
 
 // At least 16 steps. `start`: where to begin, and what stays where the steps say nothing.
 // kInvalidArgument.

@@ -46,7 +46,8 @@ struct Instance {
   std::string source;
 };
 
-// By name, or a file's path (anything that ends in .json). kInvalidArgument lists the names there are.
+// By name, or a file's path (anything that ends in .json). kInvalidArgument lists the names there
+// are.
 Result<Hardware> find_hardware(const std::string& name);
 Result<Instance> find_instance(const std::string& name);
 std::vector<Instance> instances();

@@ -100,6 +100,23 @@ double send_seconds(double bytes, const Hardware& hardware, double link_share) {
   return hardware.link_latency_seconds + bytes / (hardware.link_bytes_per_second * link_share);
 }
 
+double Correction::operator()(double at) const {
+  if (points.empty()) return 1;
+  if (at <= points.front().at) return points.front().factor;
+  for (size_t i = 1; i < points.size(); ++i) {
+    if (at > points[i].at) continue;
+    const Point& low = points[i - 1];
+    const double share = std::log(at / low.at) / std::log(points[i].at / low.at);
+    return low.factor + (points[i].factor - low.factor) * share;
+  }
+  return points.back().factor;
+}
+
+double StepTimeModel::correction(const StepLoad& load) const {
+  if (load.tokens_alone == load.rows) return options_.by_rows(static_cast<double>(load.rows));
+  return options_.by_tokens(static_cast<double>(load.tokens));
+}
+
 StepTimeModel::StepTimeModel(Options options, double rate)
     : options_(std::move(options)),
       rate_(rate),

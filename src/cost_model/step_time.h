@@ -43,6 +43,18 @@ struct Efficiency {
   static Result<Efficiency> from_json(const Json& json, const std::string& origin);
 };
 
+// What a formula misses at a number of rows or tokens, as a factor: between the points it is drawn
+// straight over the logarithm, beyond them it stays.
+struct Correction {
+  struct Point {
+    double at = 1;
+    double factor = 1;
+  };
+  std::vector<Point> points;  // rising
+
+  double operator()(double at) const;
+};
+
 struct StepTime {
   double weights_s = 0;
   double attention_s = 0;
@@ -60,18 +72,21 @@ class StepTimeModel {
     Efficiency efficiency;
     Arithmetic arithmetic = Arithmetic::kBf16;
     double kv_element_bytes = 2;
+    Correction by_rows;    // of steps in which everybody brings one token
+    Correction by_tokens;  // of the others
   };
   // kInvalidArgument: arithmetic the hardware lacks, a layout that cannot be.
   static Result<StepTimeModel> make(Options options);
 
   StepTime time(const StepLoad& load) const;
-  double seconds(const StepLoad& load) const { return time(load).seconds(); }
+  double seconds(const StepLoad& load) const { return time(load).seconds() * correction(load); }
   // The slowest part of the roofline alone, at efficiency 1 and without overheads.
   double ideal_seconds(const StepLoad& load) const;
   const Options& options() const { return options_; }
 
  private:
   StepTimeModel(Options options, double rate);
+  double correction(const StepLoad& load) const;
   double exchange(const StepCost& cost) const;
   StepCost stage_cost(const StepLoad& load) const;
 

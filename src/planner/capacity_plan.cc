@@ -20,7 +20,9 @@ StepTimeModel::Options timing_options(const CapacityOptions& options) {
           .layout = options.memory.layout,
           .efficiency = options.efficiency,
           .arithmetic = options.arithmetic,
-          .kv_element_bytes = options.memory.kv_element_bytes};
+          .kv_element_bytes = options.memory.kv_element_bytes,
+          .by_rows = options.by_rows,
+          .by_tokens = options.by_tokens};
 }
 
 int64_t whole(double value) {

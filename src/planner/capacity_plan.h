@@ -32,6 +32,8 @@ struct Demand {
 struct CapacityOptions {
   MemoryOptions memory;
   cost_model::Efficiency efficiency;
+  cost_model::Correction by_rows;  // of a calibration
+  cost_model::Correction by_tokens;
   cost_model::Arithmetic arithmetic = cost_model::Arithmetic::kBf16;
   Objectives objectives;
   Demand demand;

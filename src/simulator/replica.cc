@@ -19,12 +19,8 @@ TokenId some_token(const engine::ModelledExecutor::Seen& seen, int vocab) {
   return static_cast<TokenId>(bits % static_cast<uint64_t>(vocab));
 }
 
-// Interpolated between the quantiles.
-double draw(const std::vector<double>& quantiles, double unit) {
-  const double at = unit * static_cast<double>(quantiles.size() - 1);
-  const auto low = static_cast<size_t>(at);
-  const size_t high = std::min(low + 1, quantiles.size() - 1);
-  return quantiles[low] + (quantiles[high] - quantiles[low]) * (at - static_cast<double>(low));
+double draw(const std::vector<double>& slices, double unit) {
+  return slices[static_cast<size_t>(unit * static_cast<double>(slices.size()))];
 }
 
 constexpr uint64_t kResidualStream = 0x7265736964;

@@ -79,7 +79,7 @@ TEST(Simulation, OneSeedReplaysOneRun) {
   const workload::Workload load = requests(
       R"({"input_tokens":60,"output_tokens":20,"range_ratio":0.5,"count":60,"rate":100,"seed":5})");
   SimulationOptions options = small_fleet(3);
-  options.replica.residuals = std::vector<double>(cost_model::kResidualQuantiles, 1.0);
+  options.replica.residuals = std::vector<double>(cost_model::kResidualSlices, 1.0);
   options.replica.residuals.back() = 3;
   options.faults = {{.kind = Fault::Kind::kCrash, .replica = 1, .at_s = 0.2, .until_s = 0.4}};
   options.seed = 11;
