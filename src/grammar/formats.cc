@@ -100,7 +100,8 @@ std::string idn_email() {
   return mailbox("\\u0080-\\u{10FFFF}");
 }
 
-// RFC 3986 and, with characters past ASCII, RFC 3987.
+// RFC 3986 and, with characters past ASCII, RFC 3987; but something must follow the scheme's colon
+// before ? and # (others read "a:" as no URI).
 struct UriCharacters {
   std::string beyond_ascii;   // ucschar
   std::string in_query_only;  // iprivate
@@ -138,7 +139,7 @@ class UriRules {
     tail_ =
         "(?:\\?" + one_of(":@/?" + characters.in_query_only) + "*)?(?:#" + one_of(":@/?") + "*)?";
     absolute_ = "[A-Za-z][A-Za-z0-9+\\-.]*:(?:" + authority + "|" + path_absolute + "|" +
-                one_of(":@") + "+" + path_later + "|)";
+                one_of(":@") + "+" + path_later + ")";
     relative_ =
         "(?:" + authority + "|" + path_absolute + "|" + one_of("@") + "+" + path_later + "|)";
   }
