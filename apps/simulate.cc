@@ -85,7 +85,10 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   options.replica.queued_tokens_max = engine.engine.queued_tokens_max;
   options.replica.window_tokens =
       static_cast<int>(std::max<int64_t>(choice.plan.capacity.memory.shape.window, 1));
-  if (!arguments.has("--no-noise")) options.replica.residuals = choice.calibration.residuals;
+  if (!arguments.has("--no-noise")) {
+    options.replica.residuals = choice.calibration.residuals;
+    options.replica.prompt_residuals = choice.calibration.prompt_residuals;
+  }
   options.overhead = choice.calibration.overhead;
   options.replica_count = static_cast<int>(arguments.integer("--replicas"));
   TRY_ASSIGN(options.dispatch, simulator::parse_dispatch(arguments.text("--dispatch")));

@@ -2,7 +2,7 @@
 """Measures this machine's engine, calibrates the step-time model on some loads, and compares the
 simulator with others that it was not calibrated on.
 
-usage: simulator_vs_reality.py BINARY MODEL [--input-len N] [--output-len N] [--seconds S] [--runs N]
+usage: simulator_vs_reality.py BINARY MODEL [--input-len N] [--output-len N] [--seconds S] [--runs N] [--calibration-runs N]
                                [--seqs N] [--threads N] [--kv BYTES] [--keep FOLDER] [--markdown FILE] [--only-calibrate]
 
 Serves MODEL on loopback with a step log. Calibrates on closed loops of 1, 2, 6 and 12 streams and
@@ -91,17 +91,18 @@ def prompts_for(options, streams, tokens_per_s):
 
 
 def middle_run(bench, load, seed, steps):
-    """The median of three runs, by throughput: a disturbed one would be calibrated in. Appends its steps."""
+    """The median of the runs, by throughput: a disturbed one would be calibrated in. Appends its steps."""
     runs = []
-    for run in range(3):
+    for run in range(bench.options.calibration_runs):
         begin = bench.log_size()
         result = bench.measure(load, seed + run)
         with open(bench.steps, "rb") as log:
             log.seek(begin)
             runs.append((result["output_throughput"], run, result, log.read()))
     runs.sort()
-    steps.append(runs[1][3])
-    return runs[1][2]
+    middle = runs[len(runs) // 2]
+    steps.append(middle[3])
+    return middle[2]
 
 
 def calibrate(bench, options, folder):
@@ -166,6 +167,7 @@ def main():
     parser.add_argument("--output-len", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=1.5, help="of each run, about")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--calibration-runs", type=int, default=3, help="of each load; the middle one is taken")
     parser.add_argument("--seqs", type=int, default=16)
     parser.add_argument("--threads", type=int, default=0, help="of the server's arithmetic; leave the load generator "
                         "a core of its own where steps are short")

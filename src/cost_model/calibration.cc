@@ -127,26 +127,61 @@ Result<Correction> read_correction(const Json& json, const std::string& name,
   return correction;
 }
 
-void keep_residuals(const StepTimeModel& model, const std::vector<MeasuredStep>& steps,
-                    Calibration& calibration) {
-  std::vector<double> ratios;
-  std::vector<double> errors;
-  for (const MeasuredStep& step : steps) {
-    ratios.push_back(step.seconds / model.seconds(step.load));
-    errors.push_back(std::abs(ratios.back() - 1));
-  }
+std::vector<double> slices_of(std::vector<double> ratios) {
+  std::vector<double> slices;
+  if (ratios.empty()) return slices;
   std::sort(ratios.begin(), ratios.end());
-  std::sort(errors.begin(), errors.end());
   for (size_t i = 0; i < kResidualSlices; ++i) {
     // Fewer steps than slices: some slices have the same one.
     const size_t from = std::min(i * ratios.size() / kResidualSlices, ratios.size() - 1);
     const size_t to = std::max((i + 1) * ratios.size() / kResidualSlices, from + 1);
     double sum = 0;
     for (size_t k = from; k < to; ++k) sum += ratios[k];
-    calibration.residuals.push_back(sum / static_cast<double>(to - from));
+    slices.push_back(sum / static_cast<double>(to - from));
   }
+  return slices;
+}
+
+void keep_residuals(const StepTimeModel& model, const std::vector<MeasuredStep>& steps,
+                    Calibration& calibration) {
+  std::vector<double> alone;
+  std::vector<double> with_prompts;
+  std::vector<double> errors;
+  for (const MeasuredStep& step : steps) {
+    const double ratio = step.seconds / model.seconds(step.load);
+    (step.load.tokens_alone == step.load.rows ? alone : with_prompts).push_back(ratio);
+    errors.push_back(std::abs(ratio - 1));
+  }
+  std::sort(errors.begin(), errors.end());
+  calibration.residuals = slices_of(std::move(alone));
+  calibration.prompt_residuals = slices_of(std::move(with_prompts));
   calibration.error_p50 = quantile(errors, 0.5);
   calibration.error_p90 = quantile(errors, 0.9);
+}
+
+Json numbers_json(const std::vector<double>& numbers) {
+  Json::Array list;
+  for (const double number : numbers) list.emplace_back(number);
+  return list;
+}
+
+Result<std::vector<double>> read_residuals(const Json& json, const std::string& name,
+                                           const std::string& origin) {
+  std::vector<double> ratios;
+  const Json* const list = json.find(name);
+  if (list == nullptr) return ratios;
+  const Error bad{
+      ErrorCode::kBadConfig,
+      fmt::format("{}: {} must be {} numbers above 0, or none", origin, name, kResidualSlices),
+      name};
+  if (!list->is_array()) return bad;
+  if (list->as_array().size() != kResidualSlices && !list->as_array().empty()) return bad;
+  for (const Json& ratio : list->as_array()) {
+    const double value = ratio.is_number() ? ratio.as_number() : -1;
+    if (!(value > 0 && value < 1e6)) return bad;
+    ratios.push_back(value);
+  }
+  return ratios;
 }
 
 Error bad_line(const std::string& name, size_t line, const std::string& what) {
@@ -253,9 +288,8 @@ Json Calibration::to_json() const {
   around.set("out_s", overhead.out_s);
   json.set("overhead", std::move(around));
   json.set("error_p50", error_p50).set("error_p90", error_p90);
-  Json::Array slices;
-  for (const double ratio : residuals) slices.emplace_back(ratio);
-  json.set("residuals", std::move(slices));
+  json.set("residuals", numbers_json(residuals));
+  json.set("prompt_residuals", numbers_json(prompt_residuals));
   return json;
 }
 
@@ -283,17 +317,8 @@ Result<Calibration> Calibration::from_json(const Json& json, const std::string& 
   }
   calibration.error_p50 = json.number("error_p50").value_or(0);
   calibration.error_p90 = json.number("error_p90").value_or(0);
-  const Json* const residuals = json.find("residuals");
-  if (residuals == nullptr) return calibration;
-  if (!residuals->is_array() ||
-      (residuals->as_array().size() != kResidualSlices && !residuals->as_array().empty())) {
-    return bad("residuals", fmt::format("must be {} numbers or none", kResidualSlices));
-  }
-  for (const Json& ratio : residuals->as_array()) {
-    const double value = ratio.is_number() ? ratio.as_number() : -1;
-    if (!(value > 0 && value < 1e6)) return bad("residuals", "must be numbers above 0");
-    calibration.residuals.push_back(value);
-  }
+  TRY_ASSIGN(calibration.residuals, read_residuals(json, "residuals", origin));
+  TRY_ASSIGN(calibration.prompt_residuals, read_residuals(json, "prompt_residuals", origin));
   return calibration;
 }
 

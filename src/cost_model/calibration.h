@@ -44,8 +44,9 @@ struct Calibration {
   // Measured time over the model's, sorted and cut in equal slices: the mean of each. To draw one
   // of them is right on average and in its spread; between quantiles a single late step would weigh
   // as much as a slice.
-  std::vector<double> residuals;
-  double error_p50 = 0;  // of |measured / modelled - 1|
+  std::vector<double> residuals;         // of steps in which everybody brings one token
+  std::vector<double> prompt_residuals;  // of the others
+  double error_p50 = 0;                  // of |measured / modelled - 1|
   double error_p90 = 0;
 
   Json to_json() const;

@@ -137,9 +137,11 @@ int64_t Replica::step_ns(const engine::StepPlan& plan) {
   counts_.rows += load.rows;
   counts_.tokens += load.tokens;
   double seconds = times_.seconds(load) * slowness_;
-  if (!options_.residuals.empty()) {
+  const bool alone = load.tokens_alone == load.rows;
+  const std::vector<double>& residuals = alone ? options_.residuals : options_.prompt_residuals;
+  if (!residuals.empty()) {
     const uint64_t stream = options_.seed ^ kResidualStream;
-    seconds *= draw(options_.residuals, base::random_unit(stream, steps_drawn_++));
+    seconds *= draw(residuals, base::random_unit(stream, steps_drawn_++));
   }
   return std::max<int64_t>(static_cast<int64_t>(std::llround(seconds * 1e9)), 1);
 }

@@ -40,8 +40,10 @@ class Replica {
     int64_t overlapped_step_ns_max = 20'000'000;
     int inbox_max = 1024;
     int64_t queued_tokens_max = int64_t{1} << 22;
-    int window_tokens = 128;        // of the model, for counting keys
-    std::vector<double> residuals;  // cost_model::Calibration's; empty: steps take what they should
+    int window_tokens = 128;  // of the model, for counting keys
+    // cost_model::Calibration's; empty: steps take what they should.
+    std::vector<double> residuals;
+    std::vector<double> prompt_residuals;
     uint64_t seed = 0;
     bool checks = false;  // the executor CHECKs every plan, the scheduler its books
   };
