@@ -9,6 +9,7 @@
 #include "apps/input.h"
 #include "apps/loading.h"
 #include "apps/pinning.h"
+#include "apps/response_store_flags.h"
 #include "apps/sampling_defaults.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
@@ -141,7 +142,10 @@ Result<void> run(const cli::Arguments& arguments) {
   const cli::Interrupt interrupt;
 
   // The port first: a taken one should be told before a large model is read.
-  server::Server server({.version = kVersion, .keys = keys}, clock, log);
+  TRY_ASSIGN(const std::unique_ptr<store::ResponseStore> responses,
+             open_response_store(arguments, clock));
+  server::Server server({.version = kVersion, .keys = keys, .response_store = responses.get()},
+                        clock, log);
   const std::string& host = arguments.text("--host");
   net::HttpServer http(
       {.address = host, .port = static_cast<int>(arguments.integer("--port"))},
@@ -269,6 +273,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
   return verb;
 }

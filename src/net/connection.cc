@@ -90,6 +90,7 @@ void Connection::drain() {
   const bool idle = phase_ == Phase::kReading && reader_.state() == RequestReader::State::kIdle;
   if (idle) return close_now();
   reply_.keep_alive = false;
+  if (websocket_ != nullptr && reply_.open) websocket_->socket.on_drain();
   if (phase_ == Phase::kLingering) set_deadline(Deadline::kLinger, kLingerTimeDraining);
 }
 
@@ -133,6 +134,7 @@ void Connection::on_readable(const SystemError& error) {
 
 void Connection::on_bytes(std::string_view bytes) {
   if (phase_ == Phase::kLingering) return wait_readable();
+  if (websocket_ != nullptr) return on_websocket_bytes(bytes);
   reader_.append(bytes);
   if (phase_ == Phase::kReading) {
     advance_reader();
@@ -145,7 +147,7 @@ void Connection::on_bytes(std::string_view bytes) {
 
 void Connection::on_eof() {
   eof_ = true;
-  if (phase_ != Phase::kAnswering) return close_now();
+  if (phase_ != Phase::kAnswering || websocket_ != nullptr) return close_now();
   // Half-closed, or gone? A FIN alone does not tell.
   watch_for_reset();
   probe_half_closed();
@@ -206,6 +208,7 @@ void Connection::begin_exchange() {
   clear_deadline();
   HttpRequest request = reader_.take();
   request.remote = remote_;
+  websocket_key_ = request.headers.get("Sec-WebSocket-Key");
   reply_ = {};
   reply_.open = true;
   reply_.head_request = request.method == "HEAD";
@@ -263,6 +266,7 @@ void Connection::start_stream(uint64_t id, int status, const HttpHeaders& header
 
 void Connection::write(uint64_t id, std::string bytes) {
   if (is_over(id) || bytes.empty() || reply_.head_request) return;
+  if (websocket_ != nullptr) return send_frame(WebSocketOpcode::kText, bytes);
   if (reply_.framing == Framing::kChunked) {
     char size[20];
     char* end = std::to_chars(size, size + 16, bytes.size(), 16).ptr;
@@ -279,6 +283,7 @@ void Connection::write(uint64_t id, std::string bytes) {
 
 void Connection::finish(uint64_t id) {
   if (is_over(id)) return;
+  if (websocket_ != nullptr) return finish_websocket(id, {});
   reply_.open = false;
   if (reply_.framing == Framing::kChunked && !reply_.head_request) {
     queue_.push(std::string_view("0\r\n\r\n"));
@@ -409,6 +414,10 @@ void Connection::on_queue_empty() {
   if (phase_ != Phase::kAnswering) return;
   clear_deadline();
   if (!reply_.open) return end_exchange();
+  if (websocket_ != nullptr) {
+    websocket_->pong_queued = false;
+    set_deadline(Deadline::kPing, server_->options.websocket_ping_time);
+  }
   if (probe_due_) probe_half_closed();
   if (!reply_.drained) return;
   std::function<void()> drained = std::move(reply_.drained);  // it may replace itself
@@ -458,6 +467,8 @@ void Connection::on_deadline() {
       return reject({408, "request_timeout", "the request body took too long"});
     case Deadline::kNone:
       return;
+    case Deadline::kPing:
+      return on_ping_time();
     case Deadline::kIdle:
     case Deadline::kStall:
     case Deadline::kLinger:

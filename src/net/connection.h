@@ -21,6 +21,7 @@
 #include "net/http_server.h"
 #include "net/loop.h"
 #include "net/send_queue.h"
+#include "net/websocket.h"
 
 namespace pelton::net {
 
@@ -59,6 +60,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start_stream(uint64_t id, int status, const HttpHeaders& headers);
   void write(uint64_t id, std::string bytes);
   void finish(uint64_t id);
+  void accept_websocket(uint64_t id, const HttpHeaders& headers, Exchange::WebSocket socket);
+  void finish_websocket(uint64_t id, const WebSocketClose& close);
   void on_drained(uint64_t id, std::function<void()> drained);
   void on_closed(uint64_t id, std::function<void()> closed);
   void post_after(uint64_t id, std::chrono::milliseconds delay, std::function<void()> work);
@@ -75,8 +78,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     kLingering,  // all said; reading on until the client has heard it
     kClosed,
   };
-  enum class Deadline { kNone, kIdle, kHeader, kBody, kStall, kLinger };
-  enum class Framing { kWhole, kChunked, kUntilClose };
+  enum class Deadline { kNone, kIdle, kHeader, kBody, kStall, kLinger, kPing };
+  enum class Framing { kWhole, kChunked, kUntilClose, kWebSocket };
 
   // The answer being given.
   struct Reply {
@@ -103,6 +106,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void advance_reader();
   void begin_exchange();
   void reject(const HttpReject& reject);
+
+  // As a WebSocket; connection_websocket.cc.
+  void on_websocket_bytes(std::string_view bytes);
+  void on_ping(std::string_view payload);
+  void leave_websocket(const WebSocketClose& close);
+  void send_frame(WebSocketOpcode opcode, std::string_view payload);
+  void on_ping_time();
 
   // Writing.
   void append_head(int status, const HttpHeaders& headers, std::string_view framing_lines);
@@ -133,7 +143,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool eof_ = false;
   bool probe_due_ = false;
 
+  struct WebSocketState {
+    WebSocketReader reader;
+    Exchange::WebSocket socket;
+    bool heard = true;         // since the last ping of ours
+    bool pong_queued = false;  // only the last of several pings needs one
+  };
+
   uint64_t exchange_id_ = 0;
+  std::string websocket_key_;                  // of the request
+  std::unique_ptr<WebSocketState> websocket_;  // null: it speaks HTTP
   Reply reply_;
   SendQueue queue_;
   bool write_pending_ = false;

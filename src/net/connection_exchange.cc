@@ -41,6 +41,17 @@ class ConnectionExchange final : public Exchange {
     connection_->finish(id_);
   }
 
+  void accept_websocket(HttpHeaders headers, WebSocket socket) override {
+    CHECK(!answered_ && !streaming_, "an exchange is answered once");
+    streaming_ = true;
+    connection_->accept_websocket(id_, headers, std::move(socket));
+  }
+  void finish_websocket(int code, std::string reason) override {
+    CHECK(streaming_ && !answered_, "finish() ends a stream, once");
+    answered_ = true;
+    connection_->finish_websocket(id_, {code, std::move(reason)});
+  }
+
   size_t queued_bytes() const override {
     return connection_->is_over(id_) ? 0 : connection_->queued_bytes();
   }

@@ -46,6 +46,7 @@ std::string_view reason_phrase(int status) {
   switch (status) {
     // clang-format off
     case 100: return "Continue";
+    case 101: return "Switching Protocols";
     case 200: return "OK";
     case 201: return "Created";
     case 202: return "Accepted";

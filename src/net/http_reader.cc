@@ -201,6 +201,13 @@ RequestReader::State RequestReader::advance() {
   return state_;
 }
 
+std::string RequestReader::take_unread() {
+  std::string rest(unread());
+  buffer_.clear();
+  consumed_ = 0;
+  return rest;
+}
+
 HttpRequest RequestReader::take() {
   CHECK(state_ == State::kDone);
   state_ = State::kIdle;

@@ -37,6 +37,8 @@ class RequestReader {
   // Hands out the finished request; what came after it is the beginning of the next.
   HttpRequest take();
   const HttpReject& reject() const { return reject_; }
+  // What came after the last request: the beginning of something that is no HTTP.
+  std::string take_unread();
 
   // Of the request being read, from kBody on, until the next advance().
   bool expects_continue() const { return expects_continue_; }

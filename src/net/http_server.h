@@ -36,6 +36,18 @@ class Exchange {
   virtual void write(std::string bytes) = 0;
   virtual void finish() = 0;
 
+  // Instead of an answer: the connection becomes a WebSocket (the request has been checked). Then
+  // write() sends one text message, and finish() says goodbye; pings are the connection's business.
+  // An exchange that is no connection of its own does neither.
+  struct WebSocket {
+    size_t message_bytes_max = size_t{32} << 20;
+    std::function<void(std::string message)> on_message;
+    std::function<void()> on_drain;  // the server is stopping: finish() soon
+  };
+  virtual void accept_websocket(HttpHeaders headers, WebSocket socket) {}
+  // Goodbye with a reason; see WebSocketClose.
+  virtual void finish_websocket(int code, std::string reason) {}
+
   // Bytes written and not yet taken by the kernel: a slow reader's backlog.
   virtual size_t queued_bytes() const = 0;
   // Called whenever the queue has become empty.
@@ -70,6 +82,9 @@ class HttpServer {
     std::chrono::milliseconds idle_time_max{75'000};  // keep-alive
     // A client that takes no byte of what is queued for it in this time is cut off.
     std::chrono::milliseconds stall_time_max{60'000};
+    // A WebSocket on which nothing happens for so long is pinged; one that then is silent as long
+    // again is closed.
+    std::chrono::milliseconds websocket_ping_time{30'000};
   };
 
   HttpServer(const Options& options, Handler handler, base::Log& log);

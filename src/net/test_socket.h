@@ -76,6 +76,13 @@ class TestSocket {
     }
     return got;
   }
+  // What comes next, if only a byte; nothing when the peer has closed or time is up.
+  std::string read_some_bytes(int limit_ms) {
+    std::string got = std::exchange(kept_, {});
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
+    if (got.empty()) read_some(got, end);
+    return got;
+  }
   // One whole response with a Content-Length or a chunked body (as it stands on the wire).
   std::string read_response(int limit_ms = 5000) {
     std::string got = read_until("\r\n\r\n", limit_ms);

@@ -9,9 +9,18 @@
 
 namespace pelton::server {
 
-void Generation::run(Parts parts, const House& house) {
+std::weak_ptr<Generation> Generation::run(Parts parts, const House& house) {
   const std::shared_ptr<Generation> generation(new Generation(std::move(parts), house));
   generation->start();
+  return generation;
+}
+
+void Generation::cancel() {
+  for (size_t choice = 0; choice < streams_.size(); ++choice) {
+    if (progress_[choice] != Progress::kRunning) continue;
+    progress_[choice] = Progress::kSilenced;
+    streams_[choice].cancel();
+  }
 }
 
 Generation::Generation(Parts parts, const House& house)

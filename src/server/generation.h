@@ -37,7 +37,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
     base::Log& log;
     GenerationMeter& meter;
   };
-  static void run(Parts parts, const House& house);
+  // The exchange holds it until it is over.
+  static std::weak_ptr<Generation> run(Parts parts, const House& house);
+
+  // Ends it with what it has, as if the model had been cut off. On its net thread.
+  void cancel();
 
  private:
   Generation(Parts parts, const House& house);

@@ -1,25 +1,25 @@
-// POST /v1/responses: body -> items -> conversation -> tokens -> engine -> Generation.
-#include <algorithm>
+// POST /v1/responses: body -> items, behind those of the responses before -> conversation -> tokens
+// -> engine -> Generation -> store.
 #include <memory>
 #include <utility>
 #include <variant>
 
+#include <fmt/format.h>
+
 #include "api/response_request.h"
+#include "base/json_writer.h"
 #include "chat/call_opening.h"
 #include "server/generation.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
+#include "server/reply.h"
 #include "server/response_answer.h"
 #include "server/response_conversation.h"
+#include "server/response_link.h"
 #include "server/server.h"
 
 namespace pelton::server {
 namespace {
-
-std::vector<TokenId> opening_of(const api::ResponseRequest& request, const ServedModel& model) {
-  if (!request.forced_call) return {};
-  return chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);
-}
 
 api::ResponseHead head_of(const Json& body, const api::ResponseRequest& request,
                           const ServedModel& model, std::string id) {
@@ -31,53 +31,104 @@ api::ResponseHead head_of(const Json& body, const api::ResponseRequest& request,
                      .top_p = fields.top_p.value_or(model.sampling.top_p)})};
 }
 
-ResponseOutput::Options output_options(const api::ResponseRequest& request, uint64_t id_seed) {
+ResponseOutput::Options output_options(const api::ResponseRequest& request, uint64_t id_seed,
+                                       api::ResponseEvents::Framing framing) {
   ResponseOutput::Options options{.stop = request.generation.stop,
                                   .stop_text = request.generation.include_stop
                                                    ? StopFilter::StopText::kKept
                                                    : StopFilter::StopText::kCut,
                                   .logprobs = request.top_logprobs >= 0,
                                   .id_seed = id_seed};
-  if (request.generation.stream) options.framing = api::ResponseEvents::Framing::kServerSent;
+  if (request.generation.stream) options.framing = framing;
   return options;
 }
 
-void add_warnings(const std::vector<std::string>& warnings, net::HttpHeaders& headers) {
-  constexpr size_t kWarningsMax = 8;
-  for (size_t i = 0; i < std::min(warnings.size(), kWarningsMax); ++i) {
-    headers.add("x-pelton-warning", warnings[i]);
-  }
+Error previous_not_found(std::string_view id) {
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("Previous response with id '{}' not found.", id.substr(0, 256)),
+          "previous_response_id"};
+}
+
+Result<PastResponse> past_response(std::string_view input, std::string_view output,
+                                   std::vector<TokenId> turn) {
+  TRY_ASSIGN(const Json input_items, Json::parse(input));
+  TRY_ASSIGN(const Json output_items, Json::parse(output));
+  PastResponse past;
+  TRY_ASSIGN(past.input, api::parse_response_items(input_items));
+  TRY_ASSIGN(past.output, api::parse_response_items(output_items));
+  past.turn = std::move(turn);
+  return past;
 }
 
 }  // namespace
 
+Result<std::vector<PastResponse>> Server::response_history(const Call& call, const std::string& id,
+                                                           const ResponseLink& link) {
+  if (id.empty()) return std::vector<PastResponse>();
+  if (id == link.last_id) return link.last_history;
+  if (options_.response_store == nullptr) return previous_not_found(id);
+  auto stored = options_.response_store->history({.owner = call.tenant, .id = id});
+  if (!stored.ok() && stored.error().code == ErrorCode::kNotFound) return previous_not_found(id);
+  if (!stored.ok()) return stored.error();
+  std::vector<PastResponse> history;
+  for (store::StoredResponse& one : *stored) {
+    TRY_ASSIGN(PastResponse past, past_response(one.input, one.output, std::move(one.turn)));
+    history.push_back(std::move(past));
+  }
+  return history;
+}
+
+// Everything that may be wrong with a request is found here, before the engine hears of it.
+Result<Server::ResponsePlan> Server::plan_response(const Call& call, const Json& body,
+                                                   const ServedModel& model,
+                                                   const ResponseLink& link) {
+  ResponsePlan plan;
+  TRY_ASSIGN(plan.request, api::parse_response_request(body, {.vocab_size = model.vocab_size}));
+  const api::ResponseRequest& request = plan.request;
+  TRY_ASSIGN(plan.history, response_history(call, request.previous_response_id, link));
+  const std::string date = model.current_date.value_or(base::local_date(clock_.unix_ms()));
+  const std::string salt = cache_salt(call.tenant, request.generation.cache_salt);
+  TRY_ASSIGN(plan.prompt,
+             response_prompt(request, {.history = plan.history, .current_date = date, .salt = salt},
+                             model, sampled_turns_));
+  if (request.forced_call) {
+    plan.opening =
+        chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);
+  }
+  std::vector<TokenId>& tokens = plan.prompt->tokens;
+  tokens.insert(tokens.end(), plan.opening.begin(), plan.opening.end());
+  return plan;
+}
+
 void Server::answer_response(Call call) {
-  const ServedModel* model = model_for(call);
-  if (model == nullptr) return;
   Result<Json> body = Json::parse(call.request.body);
   if (!body.ok()) return call.send(api::api_error(body.error()));
   call.request.body = {};  // it may be large, and is said
-  const auto parsed = api::parse_response_request(*body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  const api::ResponseRequest& request = *parsed;
+  create_response(std::move(call), *body, std::make_shared<ResponseLink>());
+}
+
+void Server::create_response(Call call, const Json& body,
+                             const std::shared_ptr<ResponseLink>& link) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return;
+  Result<ResponsePlan> planned = plan_response(call, body, *model, *link);
+  if (!planned.ok()) {
+    api::ApiError error = api::api_error(planned.error());
+    if (error.param == "previous_response_id" && error.status == 400) {
+      error.code = "previous_response_not_found";
+    }
+    return call.send(error);
+  }
+  const api::ResponseRequest& request = planned->request;
   if (model_named(call, request.model) == nullptr) return;
   const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
-  add_warnings(request.warnings, call.headers);
+  call.add_warnings(request.warnings);
 
-  const std::vector<PastResponse> history;
-  const std::string date = model->current_date.value_or(base::local_date(clock_.unix_ms()));
-  const std::string salt = cache_salt(call.tenant, request.generation.cache_salt);
-  Result<ChatPrompt> prompt = response_prompt(
-      request, {.history = history, .current_date = date, .salt = salt}, *model, sampled_turns_);
-  if (!prompt.ok()) return call.send(api::api_error(prompt.error()));
-  std::vector<TokenId> opening = opening_of(request, *model);
-  prompt->tokens.insert(prompt->tokens.end(), opening.begin(), opening.end());
-
-  std::string id = random_id("resp_", {.seed = draw(), .counter = 0});
+  const std::string id = random_id("resp_", {.seed = draw(), .counter = 0});
   auto made = generation_request(*model, request.generation,
                                  {.id = id,
-                                  .prompt = std::move(prompt->tokens),
+                                  .prompt = std::move(planned->prompt->tokens),
                                   .prompt_field = "input",
                                   .tenant = call.tenant,
                                   .deadline_ns = *deadline_ns,
@@ -88,19 +139,86 @@ void Server::answer_response(Call call) {
       model->engine.submit_answers(std::get<request::GenerationRequest>(std::move(made)), 1);
   if (!streams.ok()) return call.send(api::api_error(streams.error()));
 
-  ResponseAnswer::Options options{.head = head_of(*body, request, *model, id),
-                                  .output = output_options(request, draw()),
-                                  .opening = std::move(opening),
-                                  .place = {.turns = &sampled_turns_, .history = prompt->history},
-                                  .on_ended = {}};
+  ResponseAnswer::Options options{
+      .head = head_of(body, request, *model, id),
+      .output = output_options(request, draw(), link->framing),
+      .opening = planned->opening,
+      .place = {.turns = &sampled_turns_, .history = planned->prompt->history},
+      .on_ended = {}};
   options.head.created_at = clock_.unix_ms() / 1000;
-  const bool streamed = request.generation.stream;
-  Generation::run({.id = std::move(id),
-                   .call = std::move(call),
-                   .streams = std::move(streams).value(),
-                   .answer = std::make_unique<ResponseAnswer>(*model, std::move(options), clock_),
-                   .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole},
-                  {.log = log_, .meter = meter_});
+  options.on_ended = keep_response(call, body, link, std::move(*planned), options.head);
+  const std::shared_ptr<net::Exchange> exchange = call.exchange;
+  const std::string owner = call.tenant;
+  const bool streamed = options.output.framing.has_value();
+  link->running = Generation::run(
+      {.id = id,
+       .call = std::move(call),
+       .streams = std::move(streams).value(),
+       .answer = std::make_unique<ResponseAnswer>(*model, std::move(options), clock_),
+       .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole},
+      {.log = log_, .meter = meter_});
+  running_responses_.add(id, {.owner = owner, .exchange = exchange, .generation = link->running});
+}
+
+// What is done when the response has ended: it is stored, the connection remembers it, and those
+// who cancelled it are told.
+std::function<void(ResponseAnswer::Ended)> Server::keep_response(const Call& call, const Json& body,
+                                                                 std::shared_ptr<ResponseLink> link,
+                                                                 ResponsePlan plan,
+                                                                 const api::ResponseHead& head) {
+  store::StoredResponse stored{.id = head.id,
+                               .owner = call.tenant,
+                               .previous = plan.request.previous_response_id,
+                               .created_at = head.created_at};
+  const bool is_kept = plan.request.store && options_.response_store != nullptr;
+  const bool is_linked = link->framing == api::ResponseEvents::Framing::kLines;
+  if (is_kept || is_linked) {
+    const uint64_t seed = draw();
+    uint64_t ids = 0;
+    const Json* input = body.find("input");
+    stored.input =
+        api::listed_items(input == nullptr ? Json() : *input, [&](std::string_view prefix) {
+          return random_id(prefix, {.seed = seed, .counter = ids++});
+        }).dump();
+  }
+  return [this, stored = std::move(stored), is_kept, is_linked, link = std::move(link),
+          history = std::move(plan.history)](ResponseAnswer::Ended ended) mutable {
+    for (const RunningResponses::Waiter& waiter : running_responses_.take(stored.id)) {
+      waiter(ended.body);
+    }
+    if (!is_kept && !is_linked) return;
+    stored.output = api::output_items_body(ended.items);
+    stored.turn = std::move(ended.turn);
+    if (is_kept) {
+      stored.body = ended.body;
+      const Result<void> put = options_.response_store->put(stored);
+      // That a connection alone knows what came before is no fault.
+      if (!put.ok() && put.error().code != ErrorCode::kNotFound) {
+        log_.warning(fmt::format("{} is not stored: {}", stored.id, put.error().message));
+      }
+    }
+    if (!is_linked) return;
+    Result<PastResponse> past = past_response(stored.input, stored.output, std::move(stored.turn));
+    if (!past.ok()) return;
+    history.push_back(std::move(past).value());
+    link->last_id = stored.id;
+    link->last_history = std::move(history);
+  };
+}
+
+void Server::answer_response_tokens(Call call) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return;
+  const Result<Json> body = Json::parse(call.request.body);
+  if (!body.ok()) return call.send(api::api_error(body.error()));
+  const Result<ResponsePlan> plan = plan_response(call, *body, *model, {});
+  if (!plan.ok()) return call.send(api::api_error(plan.error()));
+  if (model_named(call, plan->request.model) == nullptr) return;
+  std::string text;
+  base::JsonWriter writer(text);
+  writer.begin_object().key("object").string("response.input_tokens").key("input_tokens");
+  writer.integer(static_cast<int64_t>(plan->prompt->tokens.size())).end_object();
+  call.send(json_reply(std::move(text)));
 }
 
 }  // namespace pelton::server

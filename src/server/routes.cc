@@ -15,6 +15,11 @@ Routes::Match Routes::find(std::string_view method, std::string_view path) {
   static constexpr Route kRoutes[] = {
       {"POST", "/v1/chat/completions", Guard::kApiKey, &Server::answer_chat_completion},
       {"POST", "/v1/responses", Guard::kApiKey, &Server::answer_response},
+      {"GET", "/v1/responses", Guard::kApiKey, &Server::answer_response_socket},
+      {"POST", "/v1/responses/input_tokens", Guard::kApiKey, &Server::answer_response_tokens},
+      {"GET", "/v1/responses/*", Guard::kApiKey, &Server::answer_get_response},
+      {"DELETE", "/v1/responses/*", Guard::kApiKey, &Server::answer_delete_response},
+      {"POST", "/v1/responses/*", Guard::kApiKey, &Server::answer_cancel_response},
       {"POST", "/v1/completions", Guard::kApiKey, &Server::answer_completion},
       {"POST", "/v1/messages", Guard::kApiKey, &Server::answer_message, Dialect::kAnthropic},
       {"POST", "/v1/messages/count_tokens", Guard::kApiKey, &Server::answer_message_tokens,

@@ -123,9 +123,9 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
   }
   if (method == "OPTIONS") {
     net::HttpResponse response{.status = 204, .headers = {}, .body = {}};
-    response.headers.add("Allow", "GET, HEAD, POST, OPTIONS");
+    response.headers.add("Allow", "GET, HEAD, POST, DELETE, OPTIONS");
     if (!options_.cors_origin.empty()) {
-      response.headers.add("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+      response.headers.add("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
       response.headers.add("Access-Control-Allow-Headers", "*, Authorization");
     }
     return call.send(std::move(response));

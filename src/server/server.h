@@ -6,8 +6,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "api/chat_request.h"
 #include "base/clock.h"
@@ -19,8 +22,13 @@
 #include "server/generation_meter.h"
 #include "server/key_ring.h"
 #include "server/request_book.h"
+#include "server/response_answer.h"
+#include "server/response_conversation.h"
+#include "server/response_link.h"
+#include "server/running_responses.h"
 #include "server/sampled_turns.h"
 #include "server/served_model.h"
+#include "store/response_store.h"
 
 namespace pelton::server {
 
@@ -32,6 +40,7 @@ class Server {
     std::string cors_origin;  // empty: no CORS headers; "*": any page may ask
     uint64_t seed = 0;        // of ids and of requests that give none; 0: from the system
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
+    store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
   };
 
   // `clock` and `log` outlive it.
@@ -73,6 +82,15 @@ class Server {
 
  private:
   friend struct Routes;
+  friend class ResponseSocket;
+
+  // A request to /v1/responses, understood.
+  struct ResponsePlan {
+    api::ResponseRequest request;
+    std::vector<PastResponse> history;
+    std::optional<ChatPrompt> prompt;  // there once it is planned
+    std::vector<TokenId> opening;
+  };
 
   net::HttpHeaders common_headers(const net::HttpRequest& request);
 
@@ -92,6 +110,11 @@ class Server {
   void answer_chat_completion(Call call);    // chat_completions.cc
   void answer_completion(Call call);         // completions.cc
   void answer_response(Call call);           // responses.cc
+  void answer_response_tokens(Call call);    // responses.cc
+  void answer_response_socket(Call call);    // response_socket_route.cc
+  void answer_get_response(Call call);       // stored_responses.cc
+  void answer_delete_response(Call call);    // stored_responses.cc
+  void answer_cancel_response(Call call);    // stored_responses.cc
   void answer_message(Call call);            // messages.cc
   void answer_message_tokens(Call call);     // messages.cc
   void answer_chat_render(Call call);        // render.cc
@@ -103,11 +126,24 @@ class Server {
   void answer_tokenize(Call call);           // tokenize.cc
   void answer_detokenize(Call call);         // tokenize.cc
 
+  void create_response(Call call, const Json& body, const std::shared_ptr<ResponseLink>& link);
+  Result<ResponsePlan> plan_response(const Call& call, const Json& body, const ServedModel& model,
+                                     const ResponseLink& link);
+  Result<std::vector<PastResponse>> response_history(const Call& call, const std::string& id,
+                                                     const ResponseLink& link);
+  std::function<void(ResponseAnswer::Ended)> keep_response(const Call& call, const Json& body,
+                                                           std::shared_ptr<ResponseLink> link,
+                                                           ResponsePlan plan,
+                                                           const api::ResponseHead& head);
+  api::ApiError no_response(std::string_view id) const;
+  Result<store::StoredResponse> stored_response(const Call& call, const std::string& id);
+
   const Options options_;
   const uint64_t seed_;
   const base::Clock& clock_;
   base::Log& log_;
   SampledTurns sampled_turns_;
+  RunningResponses running_responses_;
   RequestBook book_;
   GenerationMeter meter_;
   std::atomic<const ServedModel*> model_{nullptr};

@@ -23,6 +23,7 @@
 #include "net/sse.h"
 #include "server/scripted_model.h"
 #include "server/server.h"
+#include "store/memory_response_store.h"
 
 namespace pelton::server {
 
@@ -42,6 +43,7 @@ class ServerHouse {
         log_(clock_, {.level = base::LogLevel::kNone}),
         executor_(executor_options(script, options)),
         engine_(options.engine, executor_, clock_, log_),
+        store_({}, clock_),
         model_{.id = "tiny",
                .aliases = {"org/alias"},
                .created = 1'700'000'000,
@@ -54,7 +56,7 @@ class ServerHouse {
                .sampling = {},
                .reasoning_field = "reasoning_content",
                .current_date = "2025-06-28"},
-        server_(options.server, clock_, log_),
+        server_(with_store(options.server), clock_, log_),
         http_(
             {.address = "127.0.0.1", .port = 0},
             [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
@@ -95,6 +97,10 @@ class ServerHouse {
   net::HttpClient& client() { return client_; }
 
  private:
+  Server::Options with_store(Server::Options options) {
+    if (options.response_store == nullptr) options.response_store = &store_;
+    return options;
+  }
   engine::ModelledExecutor::Options executor_options(std::string_view script,
                                                      const Options& options) {
     auto made = scripted_executor(script, "script.json", tokenizer_, clock_);
@@ -109,6 +115,7 @@ class ServerHouse {
   base::Log log_;
   engine::ModelledExecutor executor_;
   engine::Engine engine_;
+  store::MemoryResponseStore store_;
   ServedModel model_;
   Server server_;
   net::HttpServer http_;

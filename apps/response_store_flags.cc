@@ -1,0 +1,59 @@
+#include "apps/response_store_flags.h"
+
+#include <string>
+
+#include "store/memory_response_store.h"
+#include "store/sqlite_response_store.h"
+
+namespace pelton::apps {
+
+using cli::Flag;
+
+std::vector<Flag> response_store_flags() {
+  return {{.name = "--response-store",
+           .value = "WHERE",
+           .help = "where responses of /v1/responses are kept: memory, sqlite:FILE or none",
+           .default_text = "memory"},
+          {.name = "--response-store-entries",
+           .value = "N",
+           .help = "at most so many; those asked for longest ago go first",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "10000",
+           .least = 1,
+           .most = 100'000'000},
+          {.name = "--response-store-bytes",
+           .value = "BYTES",
+           .help = "at most so much of their texts and tokens",
+           .kind = Flag::Kind::kSize,
+           .default_text = "256MiB",
+           .least = 1 << 16},
+          {.name = "--response-store-age",
+           .value = "SECONDS",
+           .help = "one that nobody asks for so long is forgotten",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "2592000",
+           .least = 1,
+           .most = 3'153'600'000}};
+}
+
+Result<std::unique_ptr<store::ResponseStore>> open_response_store(const cli::Arguments& arguments,
+                                                                  const base::Clock& clock) {
+  const store::StoreBounds bounds{.entries_max = arguments.integer("--response-store-entries"),
+                                  .bytes_max = arguments.integer("--response-store-bytes"),
+                                  .age_max_s = arguments.integer("--response-store-age")};
+  constexpr std::string_view kSqlite = "sqlite:";
+  const std::string& where = arguments.text("--response-store");
+  if (where == "none") return std::unique_ptr<store::ResponseStore>();
+  if (where == "memory") {
+    return std::unique_ptr<store::ResponseStore>(
+        std::make_unique<store::MemoryResponseStore>(bounds, clock));
+  }
+  if (where.starts_with(kSqlite) && where.size() > kSqlite.size()) {
+    return store::SqliteResponseStore::open(where.substr(kSqlite.size()), bounds, clock);
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               "--response-store must be 'memory', 'sqlite:FILE' or 'none', not '" + where + "'",
+               "response-store"};
+}
+
+}  // namespace pelton::apps

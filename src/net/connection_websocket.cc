@@ -1,0 +1,106 @@
+// A connection that has become a WebSocket: the same socket, queue and deadlines, another language.
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "net/connection.h"
+
+namespace pelton::net {
+namespace {
+
+// A client that sends messages and reads no answers is sent away once this much waits for it.
+constexpr size_t kUnreadBytesMax = size_t{4} << 20;
+
+}  // namespace
+
+void Connection::accept_websocket(uint64_t id, const HttpHeaders& headers,
+                                  Exchange::WebSocket socket) {
+  if (is_over(id)) return;
+  reply_.streaming = true;
+  reply_.framing = Framing::kWebSocket;
+  reply_.keep_alive = true;  // of the head; what follows is no HTTP
+  append_head(101, headers,
+              fmt::format("Upgrade: websocket\r\nConnection: Upgrade\r\n"
+                          "Sec-WebSocket-Accept: {}\r\n",
+                          websocket_accept(websocket_key_)));
+  reply_.keep_alive = false;
+  const WebSocketReader::Options options{.message_bytes_max = socket.message_bytes_max};
+  websocket_ = std::make_unique<WebSocketState>(
+      WebSocketState{.reader = WebSocketReader(options), .socket = std::move(socket)});
+  schedule_flush();
+  // A client may speak before it has our answer; the handler is still at work on this turn.
+  loop_->post([self = shared_from_this()] {
+    if (self->phase_ == Phase::kAnswering) self->on_websocket_bytes(self->reader_.take_unread());
+  });
+}
+
+void Connection::on_websocket_bytes(std::string_view bytes) {
+  using Event = WebSocketReader::Event;
+  const std::shared_ptr<Connection> alive = shared_from_this();
+  WebSocketReader& reader = websocket_->reader;
+  websocket_->heard = true;
+  reader.append(bytes);
+  // The handler may close us; after that nothing is read.
+  for (Event event = reader.advance(); event != Event::kNone && reply_.open;
+       event = reader.advance()) {
+    switch (event) {
+      case Event::kText:
+        if (queue_.bytes() > kUnreadBytesMax) {
+          leave_websocket({kClosePolicy, "answers are not being read"});
+          break;
+        }
+        websocket_->socket.on_message(std::move(reader.payload()));
+        break;
+      case Event::kPing:
+        on_ping(reader.payload());
+        break;
+      case Event::kClose:
+        leave_websocket({reader.close().code, {}});
+        break;
+      case Event::kBad:
+        leave_websocket(reader.close());
+        break;
+      case Event::kPong:
+      case Event::kNone:
+        break;
+    }
+  }
+  if (phase_ != Phase::kClosed) wait_readable();
+}
+
+// Pings that come faster than pongs can be sent get one for all.
+void Connection::on_ping(std::string_view payload) {
+  if (std::exchange(websocket_->pong_queued, true)) return;
+  send_frame(WebSocketOpcode::kPong, payload);
+}
+
+void Connection::send_frame(WebSocketOpcode opcode, std::string_view payload) {
+  std::string frame;
+  frame.reserve(payload.size() + 10);
+  append_websocket_frame(frame, opcode, payload);
+  queue_.push(std::move(frame));
+  schedule_flush();
+}
+
+void Connection::finish_websocket(uint64_t id, const WebSocketClose& close) {
+  if (is_over(id)) return;
+  reply_.open = false;
+  std::string frame;
+  append_websocket_close(frame, close);
+  queue_.push(std::move(frame));
+  schedule_flush();
+}
+
+// The client's doing: whoever holds the exchange is told.
+void Connection::leave_websocket(const WebSocketClose& close) {
+  const std::function<void()> closed = std::move(reply_.closed);
+  finish_websocket(exchange_id_, close);
+  if (closed) closed();
+}
+
+void Connection::on_ping_time() {
+  if (!std::exchange(websocket_->heard, false)) return close_now();
+  send_frame(WebSocketOpcode::kPing, {});
+}
+
+}  // namespace pelton::net

@@ -1,0 +1,188 @@
+#include "server/response_socket.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "server/running_responses.h"
+#include "server/server.h"
+
+namespace pelton::server {
+
+// One response's way back over the socket: what it sends whole is an error, what it streams are
+// lines of JSON, each of which is a message. Its Generation holds it.
+class SocketTurn final : public net::Exchange {
+ public:
+  explicit SocketTurn(const std::shared_ptr<ResponseSocket>& socket)
+      : socket_(socket), connection_(socket->call_.exchange) {}
+
+  ~SocketTurn() override {
+    if (!over_) end();  // unanswered: the client learns that it can go on
+  }
+
+  void send(net::HttpResponse response) override {
+    std::string event = fmt::format("{{\"type\":\"error\",\"status\":{}", response.status);
+    // The body is {"error":{…}}.
+    event += response.body.starts_with('{') ? "," + response.body.substr(1) : "}";
+    connection_->write(std::move(event));
+    end();
+  }
+  void start_stream(int, net::HttpHeaders) override {}
+  void write(std::string lines) override {
+    std::string_view rest = lines;
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find('\n'), rest.size());
+      // Anything else is a comment that keeps a stream of events alive; pings do that here.
+      if (rest.starts_with('{')) connection_->write(std::string(rest.substr(0, end)));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  }
+  void finish() override { end(); }
+
+  size_t queued_bytes() const override { return connection_->queued_bytes(); }
+  void on_drained(std::function<void()> drained) override { drained_ = std::move(drained); }
+  void on_closed(std::function<void()> closed) override { closed_ = std::move(closed); }
+  bool closed() const override { return over_ || connection_->closed(); }
+  void post(std::function<void()> work) override { connection_->post(std::move(work)); }
+  void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
+    connection_->post_after(delay, std::move(work));
+  }
+
+  // From the socket.
+  void connection_drained() {
+    const std::function<void()> drained = drained_;
+    if (drained) drained();
+  }
+  void client_left() {
+    over_ = true;
+    const std::function<void()> closed = std::exchange(closed_, nullptr);
+    drained_ = nullptr;
+    if (closed) closed();
+  }
+
+ private:
+  // Posted, as the Generation that ends is still at work.
+  void end() {
+    over_ = true;
+    closed_ = nullptr;
+    drained_ = nullptr;
+    connection_->post([socket = socket_] {
+      if (const auto alive = socket.lock()) alive->turn_over();
+    });
+  }
+
+  const std::weak_ptr<ResponseSocket> socket_;
+  const std::shared_ptr<net::Exchange> connection_;
+  std::function<void()> drained_;
+  std::function<void()> closed_;
+  bool over_ = false;
+};
+
+void ResponseSocket::open(Server& server, Call call) {
+  const std::shared_ptr<ResponseSocket> socket(new ResponseSocket(server, std::move(call)));
+  socket->start();
+}
+
+void ResponseSocket::start() {
+  link_->framing = api::ResponseEvents::Framing::kLines;
+  net::Exchange& exchange = *call_.exchange;
+  // This one reference keeps us alive; the exchange lets it go when it ends.
+  exchange.on_closed([self = shared_from_this()] { self->client_left(); });
+  const std::weak_ptr<ResponseSocket> weak = weak_from_this();
+  exchange.on_drained([weak] {
+    if (const auto self = weak.lock()) self->on_drained();
+  });
+  exchange.accept_websocket(call_.headers, {.on_message =
+                                                [weak](const std::string& message) {
+                                                  if (const auto self = weak.lock())
+                                                    self->on_message(message);
+                                                },
+                                            .on_drain =
+                                                [weak] {
+                                                  if (const auto self = weak.lock())
+                                                    self->on_drain();
+                                                }});
+  call_.note_answered(101);
+}
+
+void ResponseSocket::on_message(const std::string& message) {
+  Result<Json> json = Json::parse(message);
+  if (!json.ok()) return say(api::api_error(json.error()));
+  const std::optional<std::string> type = json->string("type");
+  if (type == "response.create") return create(std::move(*json));
+  if (type == "response.cancel") return cancel(*json);
+  say(api::api_error({ErrorCode::kInvalidArgument,
+                      "'type' must be 'response.create' or 'response.cancel'", "type"}));
+}
+
+void ResponseSocket::create(Json body) {
+  if (draining_) {
+    return say(api::api_error({ErrorCode::kUnavailable, "The server is shutting down", ""}));
+  }
+  if (!busy_) return begin(std::move(body));
+  if (waiting_) {
+    return say(
+        api::api_error({ErrorCode::kOverloaded,
+                        "a response is being made over this connection, and one waits", ""}));
+  }
+  waiting_ = std::move(body);
+}
+
+void ResponseSocket::begin(Json body) {
+  busy_ = true;
+  body.set("stream", Json(true));  // which goes without saying here
+  const auto turn = std::make_shared<SocketTurn>(shared_from_this());
+  turn_ = turn;
+  Call call{.request = {},
+            .exchange = turn,
+            .headers = {},
+            .tenant = call_.tenant,
+            .arrived_ns = server_.clock_.now_ns()};
+  call.request.headers = call_.request.headers;
+  call.entry = std::make_unique<RequestEntry>(
+      server_.book_, RequestEntry::Route{.handler = "/v1/responses", .method = "WEBSOCKET"});
+  server_.create_response(std::move(call), body, link_);
+}
+
+void ResponseSocket::cancel(const Json& message) {
+  const std::shared_ptr<SocketTurn> turn = turn_.lock();
+  const bool running = turn != nullptr && !turn->closed() && !link_->running.expired();
+  if (!running) {
+    return say(api::api_error({ErrorCode::kInvalidArgument, "no response is being made", "type"}));
+  }
+  waiting_.reset();
+  cancel_generation(turn, link_->running);
+}
+
+void ResponseSocket::turn_over() {
+  busy_ = false;
+  if (call_.exchange->closed()) return;
+  if (draining_) return call_.exchange->finish_websocket(1001, "the server is shutting down");
+  if (!waiting_) return;
+  Json next = std::move(*waiting_);
+  waiting_.reset();
+  begin(std::move(next));
+}
+
+void ResponseSocket::client_left() {
+  waiting_.reset();
+  if (const auto turn = turn_.lock()) turn->client_left();
+}
+
+void ResponseSocket::on_drained() {
+  if (const auto turn = turn_.lock()) turn->connection_drained();
+}
+
+void ResponseSocket::on_drain() {
+  draining_ = true;
+  waiting_.reset();
+  if (!busy_) call_.exchange->finish_websocket(1001, "the server is shutting down");
+}
+
+void ResponseSocket::say(const api::ApiError& error) {
+  std::string event = fmt::format("{{\"type\":\"error\",\"status\":{},", error.status);
+  event += api::error_body(error).substr(1);
+  call_.exchange->write(std::move(event));
+}
+
+}  // namespace pelton::server

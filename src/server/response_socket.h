@@ -1,0 +1,50 @@
+// /v1/responses over a WebSocket: each message is {"type":"response.create", …} or
+// {"type":"response.cancel"}, each event one message. One response at a time; one more may wait.
+// Lives on its connection's net thread; the exchange keeps it alive until it is closed.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "api/error.h"
+#include "base/json.h"
+#include "server/call.h"
+#include "server/response_link.h"
+
+namespace pelton::server {
+
+class Server;
+class SocketTurn;
+
+class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
+ public:
+  // `call`: the handshake, which has been checked. `server` outlives it.
+  static void open(Server& server, Call call);
+
+ private:
+  friend class SocketTurn;
+
+  ResponseSocket(Server& server, Call call) : server_(server), call_(std::move(call)) {}
+
+  void start();
+  void on_message(const std::string& message);
+  void create(Json body);
+  void begin(Json body);
+  void cancel(const Json& message);
+  void turn_over();
+  void client_left();
+  void on_drained();
+  void on_drain();
+  void say(const api::ApiError& error);
+
+  Server& server_;
+  Call call_;
+  const std::shared_ptr<ResponseLink> link_ = std::make_shared<ResponseLink>();
+  std::weak_ptr<SocketTurn> turn_;
+  bool busy_ = false;            // a response is being made, or its end is on its way here
+  std::optional<Json> waiting_;  // the next one
+  bool draining_ = false;
+};
+
+}  // namespace pelton::server

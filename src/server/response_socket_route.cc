@@ -1,0 +1,40 @@
+// GET /v1/responses: the handshake of a WebSocket, and nothing else.
+#include <utility>
+
+#include "net/websocket.h"
+#include "server/response_socket.h"
+#include "server/server.h"
+
+namespace pelton::server {
+namespace {
+
+// A page of another site may not speak to a server in its visitor's name: browsers send handshakes
+// anywhere, and no CORS rule stops them. Programs say no origin.
+bool may_connect(const net::HttpRequest& request, std::string_view cors_origin) {
+  const std::string_view origin = request.headers.get("Origin");
+  if (origin.empty() || cors_origin == "*" || origin == cors_origin) return true;
+  const size_t scheme = origin.find("://");
+  return scheme != std::string_view::npos &&
+         origin.substr(scheme + 3) == request.headers.get("Host");
+}
+
+}  // namespace
+
+void Server::answer_response_socket(Call call) {
+  if (!call.request.headers.has("Upgrade")) {
+    call.headers.add("Allow", "POST");
+    return call.send(api::method_not_allowed(call.request.method, call.request.path));
+  }
+  if (const auto reject = net::check_websocket_request(call.request)) {
+    if (reject->status == 426) call.headers.add("Sec-WebSocket-Version", "13");
+    return call.send(net::error_response(*reject));
+  }
+  if (!may_connect(call.request, options_.cors_origin)) {
+    return call.send(net::error_response(
+        {403, "foreign_origin", "pages of this origin may not use this server"}));
+  }
+  if (model_for(call) == nullptr) return;
+  ResponseSocket::open(*this, std::move(call));
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,325 @@
+#include "store/sqlite_response_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+namespace pelton::store {
+namespace {
+
+constexpr int64_t kApplicationId = 0x50656c74;  // "Pelt"
+constexpr int64_t kFormat = 1;
+constexpr int kBusyMs = 500;  // a process that is just ending lets go in this time
+
+constexpr const char* kSchema = R"(
+CREATE TABLE responses (
+  id TEXT PRIMARY KEY NOT NULL,
+  owner TEXT NOT NULL,
+  previous TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  touched_at INTEGER NOT NULL,
+  visible INTEGER NOT NULL,
+  children INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  body TEXT NOT NULL,
+  input TEXT NOT NULL,
+  output TEXT NOT NULL,
+  turn BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX leaves ON responses (touched_at) WHERE children = 0;
+PRAGMA application_id = 1348824180;
+PRAGMA user_version = 1;
+)";
+
+}  // namespace
+
+struct SqliteResponseStore::Database {
+  sqlite3* handle = nullptr;
+  std::string path;
+
+  ~Database() { sqlite3_close_v2(handle); }
+
+  Error error(std::string_view what) const {
+    return {ErrorCode::kIo, fmt::format("{}: {}: {}", path, what, sqlite3_errmsg(handle)), ""};
+  }
+  Result<void> run(const char* sql) const {
+    if (sqlite3_exec(handle, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return {};
+    return error("cannot be used");
+  }
+  Result<int64_t> number(const char* sql) const;
+};
+
+namespace {
+
+// One use of one SQL text.
+class Statement {
+ public:
+  Statement(sqlite3* handle, const char* sql) {
+    prepared_ = sqlite3_prepare_v2(handle, sql, -1, &statement_, nullptr) == SQLITE_OK;
+  }
+  ~Statement() { sqlite3_finalize(statement_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  // What is bound must live until step().
+  Statement& text(std::string_view value) {
+    sqlite3_bind_text64(statement_, ++bound_, value.data() == nullptr ? "" : value.data(),
+                        value.size(), SQLITE_STATIC, SQLITE_UTF8);
+    return *this;
+  }
+  Statement& number(int64_t value) {
+    sqlite3_bind_int64(statement_, ++bound_, value);
+    return *this;
+  }
+  Statement& blob(const void* bytes, size_t size) {
+    sqlite3_bind_blob64(statement_, ++bound_, size == 0 ? "" : bytes, size, SQLITE_STATIC);
+    return *this;
+  }
+
+  enum class Step { kRow, kDone, kFailed };
+  Step step() {
+    if (!prepared_) return Step::kFailed;
+    const int code = sqlite3_step(statement_);
+    if (code == SQLITE_ROW) return Step::kRow;
+    return code == SQLITE_DONE ? Step::kDone : Step::kFailed;
+  }
+
+  int64_t number_at(int column) const { return sqlite3_column_int64(statement_, column); }
+  std::string text_at(int column) const {
+    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+    const auto size = static_cast<size_t>(sqlite3_column_bytes(statement_, column));
+    return text == nullptr ? std::string() : std::string(text, size);
+  }
+  std::vector<TokenId> tokens_at(int column) const {
+    const void* bytes = sqlite3_column_blob(statement_, column);
+    const auto size = static_cast<size_t>(sqlite3_column_bytes(statement_, column));
+    std::vector<TokenId> tokens(size / sizeof(TokenId));
+    if (!tokens.empty()) std::memcpy(tokens.data(), bytes, tokens.size() * sizeof(TokenId));
+    return tokens;
+  }
+
+ private:
+  sqlite3_stmt* statement_ = nullptr;
+  bool prepared_ = false;
+  int bound_ = 0;
+};
+
+using Step = Statement::Step;
+
+}  // namespace
+
+Result<int64_t> SqliteResponseStore::Database::number(const char* sql) const {
+  Statement statement(handle, sql);
+  if (statement.step() != Step::kRow) return error("cannot be read");
+  return statement.number_at(0);
+}
+
+Result<std::unique_ptr<ResponseStore>> SqliteResponseStore::open(const std::string& path,
+                                                                 const StoreBounds& bounds,
+                                                                 const base::Clock& clock) {
+  auto database = std::make_unique<Database>();
+  database->path = path;
+  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+  const int opened = sqlite3_open_v2(path.c_str(), &database->handle, kFlags, nullptr);
+  if (opened != SQLITE_OK) {
+    return Error{ErrorCode::kBadConfig,
+                 fmt::format("{}: cannot be opened: {}", path, sqlite3_errstr(opened)), ""};
+  }
+  std::unique_ptr<SqliteResponseStore> store(
+      new SqliteResponseStore(std::move(database), bounds, clock));
+  if (const Result<void> prepared = store->prepare(); !prepared.ok()) {
+    return Error{ErrorCode::kBadConfig, prepared.error().message, ""};
+  }
+  return std::unique_ptr<ResponseStore>(std::move(store));
+}
+
+SqliteResponseStore::SqliteResponseStore(std::unique_ptr<Database> database,
+                                         const StoreBounds& bounds, const base::Clock& clock)
+    : bounds_(bounds), clock_(clock), database_(std::move(database)) {}
+
+SqliteResponseStore::~SqliteResponseStore() = default;
+
+Result<void> SqliteResponseStore::prepare() {
+  sqlite3* const handle = database_->handle;
+  sqlite3_busy_timeout(handle, kBusyMs);
+  sqlite3_extended_result_codes(handle, 1);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  TRY(database_->run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = NORMAL;"));
+  TRY_ASSIGN(const int64_t application, database_->number("PRAGMA application_id"));
+  TRY_ASSIGN(const int64_t tables, database_->number("SELECT count(*) FROM sqlite_schema"));
+  const auto not_ours = [&](std::string_view why) {
+    return Error{ErrorCode::kBadConfig, fmt::format("{}: {}", database_->path, why), ""};
+  };
+  if (application != kApplicationId && (application != 0 || tables != 0)) {
+    return not_ours("is a database, but not one of responses");
+  }
+  TRY(database_->run("PRAGMA journal_mode = WAL; BEGIN IMMEDIATE;"));
+  if (application == 0) TRY(database_->run(kSchema));
+  TRY_ASSIGN(const int64_t format, database_->number("PRAGMA user_version"));
+  if (format != kFormat) {
+    return not_ours(fmt::format("has format {}; this program knows {}", format, kFormat));
+  }
+  TRY(database_->run("COMMIT"));
+  TRY_ASSIGN(counts_.entries, database_->number("SELECT count(*) FROM responses"));
+  TRY_ASSIGN(counts_.bytes, database_->number("SELECT ifnull(sum(bytes), 0) FROM responses"));
+  return transact([&] { return shrink(); });
+}
+
+template <typename Work>
+Result<void> SqliteResponseStore::transact(const Work& work) {
+  const Counts before = counts_;
+  TRY(database_->run("BEGIN IMMEDIATE"));
+  Result<void> done = work();
+  if (done.ok()) done = database_->run("COMMIT");
+  if (done.ok()) return done;
+  counts_ = before;
+  // It may have ended by itself, as on a full disk.
+  static_cast<void>(database_->run("ROLLBACK"));
+  return done;
+}
+
+Result<void> SqliteResponseStore::put(const StoredResponse& response) {
+  if (stored_bytes(response) > bounds_.bytes_max / 4) return response_too_large(response, bounds_);
+  std::lock_guard lock(mutex_);
+  return transact([&]() -> Result<void> {
+    TRY(put_unlocked(response));
+    return shrink();
+  });
+}
+
+Result<void> SqliteResponseStore::put_unlocked(const StoredResponse& response) {
+  sqlite3* const handle = database_->handle;
+  if (!response.previous.empty()) {
+    Statement parent(handle,
+                     "UPDATE responses SET children = children + 1 WHERE id = ? AND owner = ?");
+    if (parent.text(response.previous).text(response.owner).step() != Step::kDone) {
+      return database_->error("cannot be written");
+    }
+    if (sqlite3_changes(handle) == 0) return no_such_response(response.previous);
+  }
+  Statement add(handle, "INSERT INTO responses VALUES (?, ?, ?, ?, ?, 1, 0, ?, ?, ?, ?, ?)");
+  add.text(response.id).text(response.owner).text(response.previous);
+  add.number(response.created_at).number(clock_.unix_ms()).number(stored_bytes(response));
+  add.text(response.body).text(response.input).text(response.output);
+  add.blob(response.turn.data(), response.turn.size() * sizeof(TokenId));
+  if (add.step() != Step::kDone) return database_->error("cannot be written");
+  ++counts_.entries;
+  counts_.bytes += stored_bytes(response);
+  return {};
+}
+
+// And notes that it was asked for.
+Result<void> SqliteResponseStore::check_visible(const Key& key) {
+  const int64_t now_ms = clock_.unix_ms();
+  Statement touch(database_->handle,
+                  "UPDATE responses SET touched_at = ? WHERE id = ? AND owner = ? AND visible AND "
+                  "(children > 0 OR touched_at >= ?)");
+  touch.number(now_ms).text(key.id).text(key.owner).number(now_ms - bounds_.age_max_s * 1000);
+  if (touch.step() != Step::kDone) return database_->error("cannot be written");
+  if (sqlite3_changes(database_->handle) == 0) return no_such_response(key.id);
+  return {};
+}
+
+Result<StoredResponse> SqliteResponseStore::read(std::string_view id) {
+  Statement row(database_->handle,
+                "SELECT owner, previous, created_at, body, input, output, turn FROM responses "
+                "WHERE id = ?");
+  const Step step = row.text(id).step();
+  if (step == Step::kFailed) return database_->error("cannot be read");
+  if (step == Step::kDone) return no_such_response(id);
+  return StoredResponse{.id = std::string(id),
+                        .owner = row.text_at(0),
+                        .previous = row.text_at(1),
+                        .created_at = row.number_at(2),
+                        .body = row.text_at(3),
+                        .input = row.text_at(4),
+                        .output = row.text_at(5),
+                        .turn = row.tokens_at(6)};
+}
+
+Result<StoredResponse> SqliteResponseStore::find(const Key& key) {
+  std::lock_guard lock(mutex_);
+  TRY(check_visible(key));
+  return read(key.id);
+}
+
+Result<std::vector<StoredResponse>> SqliteResponseStore::history(const Key& key) {
+  std::lock_guard lock(mutex_);
+  TRY(check_visible(key));
+  std::vector<StoredResponse> history;
+  int64_t bytes = 0;
+  for (std::string id(key.id); !id.empty();) {
+    TRY_ASSIGN(StoredResponse one, read(id));
+    bytes += stored_bytes(one);
+    if (history.size() == kHistoryMax || bytes > kHistoryBytesMax) return history_too_long(key.id);
+    id = one.previous;
+    history.push_back(std::move(one));
+  }
+  std::reverse(history.begin(), history.end());
+  return history;
+}
+
+Result<void> SqliteResponseStore::remove(const Key& key) {
+  std::lock_guard lock(mutex_);
+  return transact([&]() -> Result<void> {
+    TRY(check_visible(key));
+    Statement hide(database_->handle, "UPDATE responses SET visible = 0 WHERE id = ?");
+    if (hide.text(key.id).step() != Step::kDone) return database_->error("cannot be written");
+    Statement children(database_->handle, "SELECT children FROM responses WHERE id = ?");
+    if (children.text(key.id).step() != Step::kRow) return database_->error("cannot be read");
+    if (children.number_at(0) > 0) return {};
+    return drop_leaf(std::string(key.id));
+  });
+}
+
+// And those before it that were deleted and kept for its sake.
+Result<void> SqliteResponseStore::drop_leaf(std::string id) {
+  while (!id.empty()) {
+    Statement drop(database_->handle,
+                   "DELETE FROM responses WHERE id = ? RETURNING previous, bytes");
+    if (drop.text(id).step() != Step::kRow) return database_->error("cannot be written");
+    const std::string previous = drop.text_at(0);
+    counts_.bytes -= drop.number_at(1);
+    --counts_.entries;
+    if (drop.step() != Step::kDone) return database_->error("cannot be written");
+    if (previous.empty()) return {};
+    Statement parent(database_->handle,
+                     "UPDATE responses SET children = children - 1 WHERE id = ? "
+                     "RETURNING children = 0 AND NOT visible");
+    if (parent.text(previous).step() != Step::kRow) return database_->error("cannot be written");
+    id = parent.number_at(0) != 0 ? previous : "";
+    if (parent.step() != Step::kDone) return database_->error("cannot be written");
+  }
+  return {};
+}
+
+Result<void> SqliteResponseStore::shrink() {
+  const int64_t oldest_ms = clock_.unix_ms() - bounds_.age_max_s * 1000;
+  for (;;) {
+    std::string id;
+    {
+      Statement last(database_->handle,
+                     "SELECT id, touched_at FROM responses WHERE children = 0 "
+                     "ORDER BY touched_at LIMIT 1");
+      const Step step = last.step();
+      if (step == Step::kFailed) return database_->error("cannot be read");
+      const bool too_much = step == Step::kRow &&
+                            (counts_.entries > bounds_.entries_max ||
+                             counts_.bytes > bounds_.bytes_max || last.number_at(1) < oldest_ms);
+      if (!too_much) return {};
+      id = last.text_at(0);
+    }
+    TRY(drop_leaf(std::move(id)));
+  }
+}
+
+ResponseStore::Counts SqliteResponseStore::counts() const {
+  std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+}  // namespace pelton::store
