@@ -282,6 +282,27 @@ class Flags(unittest.TestCase):
             self.assertRegex(error["message"].replace("4096", ""), r"\b(5000|[0-9]{5})\b")
         self.assertLess(time.time() - start, 10)
 
+    def test_stored_responses_outlive_the_server(self):
+        with tempfile.TemporaryDirectory() as folder:
+            store = "sqlite:" + folder + "/responses.db"
+            flags = ("--max-model-len", "1K", "--kv-cache-memory", "8MiB", "--response-store", store)
+            server = self.serve(*flags)
+            with server.open("/v1/responses", {"input": "hi", "max_output_tokens": 4}) as answer:
+                made = json.loads(answer.read())
+            done = pelton("serve", self.model, "--port", 0, *flags)
+            self.assertEqual(done.returncode, 3, done.stderr)  # one server at a time
+            server.process.kill()
+            server.process.wait()
+            server = self.serve(*flags)
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v1/responses/{made['id']}") as answer:
+                self.assertEqual(json.loads(answer.read()), made)
+            with server.open("/v1/responses", {"input": "more", "max_output_tokens": 4,
+                                               "previous_response_id": made["id"]}) as answer:
+                self.assertGreater(json.loads(answer.read())["usage"]["input_tokens"], made["usage"]["input_tokens"])
+        done = pelton("serve", self.model, "--port", 0, "--response-store", "redis")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(b"sqlite:FILE", done.stderr)
+
     def test_swap_space_saves_what_was_computed(self):
         # 96 blocks for four conversations that grow to 38 each.
         for swap, kind in (("0", "recompute"), ("8MiB", "swap")):

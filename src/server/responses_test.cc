@@ -1,6 +1,9 @@
 // /v1/responses over HTTP: whole and streamed, tools, and what is refused.
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -16,6 +19,8 @@ constexpr std::string_view kScript = R"({"rules": [
   {"when": "sunny", "then": "<|channel|>final<|message|>It is sunny \ud83d\udc96.<|return|>"},
   {"when": "control", "then": "<|start|><|message|><|channel|><|call|>"},
   {"when": "endless", "then": ["<|channel|>analysis<|message|>", {"text": "on and on ", "times": 2000}]},
+  {"when": "no header", "then": "<|start|><|channel|><|channel|>nonsense to=functions.x y z<|message|>{\"a\":<|call|>"},
+  {"when": "long call", "then": ["<|channel|>commentary to=functions.nope <|constrain|>toml<|message|>{\"deep\":", {"text": "[[[[", "times": 500}]},
   {"when": "assistant to=functions", "then": ".second<|channel|>commentary json<|message|>{}<|call|>"},
   {"when": "functions.first<|channel|>commentary <|constrain|>json<|message|>", "then": "{\"a\":1}<|call|>"}
 ]})";
@@ -208,9 +213,35 @@ TEST(Responses, SomethingIsAlwaysSeen) {
   EXPECT_FALSE(text.items.empty());
 }
 
-TEST(Responses, RefusesByName) {
+TEST(Responses, HM_08_ABrokenHeaderIsText) {
+  ServerHouse house(kScript, {});
+  const ResponseText text = ask(house, quoted("no header"), "");
+  ASSERT_FALSE(text.items.empty());
+  EXPECT_EQ(text.status, "completed");
+}
+
+// HM-09, HM-11, HM-16: cut off amid arguments that never close, for a function nobody offered.
+TEST(Responses, HM_09_ACallCutOffIsIncomplete) {
+  ServerHouse house(kScript, {});
+  const ResponseText text = ask(house, quoted("long call"), R"("max_output_tokens":200)");
+  EXPECT_EQ(text.status, "incomplete");
+  ASSERT_EQ(text.items.size(), 1u);
+  EXPECT_EQ(text.items[0].type, "function_call");
+  EXPECT_EQ(text.items[0].status, "incomplete");
+  EXPECT_EQ(text.items[0].name, "nope");
+  EXPECT_TRUE(text.items[0].text.starts_with(R"({"deep":[[[[)"));
+}
+
+TEST(Responses, HM_13_AStopStringThatLooksLikeAControlTokenIsText) {
+  ServerHouse house(kScript, {});
+  const ResponseText text = ask(house, quoted("hi"), R"("stop":["<|end|>","<|return|>"])");
+  EXPECT_EQ(text.items.at(1).text, "Hello world, END of it.");
+}
+
+TEST(Responses, AP_RowsAreRefusedByName) {
   ServerHouse house(kScript, {});
   struct Case {
+    std::string_view row;  // of the hardening catalogue
     std::string body;
     std::string_view param;
   };
@@ -222,48 +253,53 @@ TEST(Responses, RefusesByName) {
     return pairs;
   }();
   const Case cases[] = {
-      {"{}", "input"},
-      {R"({"input":[]})", "input"},
-      {R"({"input":7})", "input"},
-      {R"({"input":["x"]})", "input[0]"},
-      {R"({"input":[{"role":"root","content":"x"}]})", "input[0].role"},
-      {R"({"input":[{"role":"user","content":null}]})", "input[0].content"},
-      {R"({"input":[{"role":"user","content":[{"type":"input_image","image_url":"http://x"}]}]})",
+      {"AP-01", "{}", "input"},
+      {"AP-01", R"({"input":[]})", "input"},
+      {"JB-12", R"({"input":7})", "input"},
+      {"JB-12", R"({"input":["x"]})", "input[0]"},
+      {"AP-01", R"({"input":[{"role":"root","content":"x"}]})", "input[0].role"},
+      {"AP-01", R"({"input":[{"role":"user","content":null}]})", "input[0].content"},
+      {"AP-31",
+       R"({"input":[{"role":"user","content":[{"type":"input_image","image_url":"http://x"}]}]})",
        "input[0].content[0].type"},
-      {R"({"input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]})",
+      {"AP-31", R"({"input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]})",
        "input[0].content[0].type"},
-      {R"({"input":[{"type":"item_reference","id":"x"}]})", "input[0].type"},
-      {R"({"input":[{"type":"function_call_output","call_id":"x","output":"y"}]})",
+      {"AP-01", R"({"input":[{"type":"item_reference","id":"x"}]})", "input[0].type"},
+      {"AP-26", R"({"input":[{"type":"function_call_output","call_id":"x","output":"y"}]})",
        "input[0].call_id"},
-      {R"({"input":[{"type":"function_call","name":"f","arguments":"{}"}]})", "input[0].call_id"},
-      {R"({"input":[{"type":"reasoning","content":[{"type":"x","text":"y"}]}]})",
+      {"AP-26", R"({"input":[{"type":"function_call","name":"f","arguments":"{}"}]})",
+       "input[0].call_id"},
+      {"AP-01", R"({"input":[{"type":"reasoning","content":[{"type":"x","text":"y"}]}]})",
        "input[0].content[0].type"},
-      {R"({"input":"x","stream":"yes"})", "stream"},
-      {R"({"input":"x","background":true})", "background"},
-      {R"({"input":"x","conversation":"conv_1"})", "conversation"},
-      {R"({"input":"x","prompt":{"id":"p"}})", "prompt"},
-      {R"({"input":"x","truncation":"some"})", "truncation"},
-      {R"({"input":"x","text":{"format":{"type":"json_object"}}})", "text.format.type"},
-      {R"({"input":"x","text":{"verbosity":"much"}})", "text.verbosity"},
-      {R"({"input":"x","max_output_tokens":0})", "max_output_tokens"},
-      {R"({"input":"x","max_output_tokens":"5"})", "max_output_tokens"},
-      {R"({"input":"x","temperature":2.1})", "temperature"},
-      {R"({"input":"x","top_p":0})", "top_p"},
-      {R"({"input":"x","top_logprobs":21})", "top_logprobs"},
-      {R"({"input":"x","reasoning":{"effort":"ultra"}})", "reasoning.effort"},
-      {R"({"input":"x","tools":[{"type":"function","name":"a b"}]})", "tools[0].name"},
-      {R"({"input":"x","tools":[{"type":"function","name":"a"},{"type":"function","name":"a"}]})",
+      {"JB-12", R"({"input":"x","stream":"yes"})", "stream"},
+      {"-", R"({"input":"x","background":true})", "background"},
+      {"-", R"({"input":"x","conversation":"conv_1"})", "conversation"},
+      {"-", R"({"input":"x","prompt":{"id":"p"}})", "prompt"},
+      {"-", R"({"input":"x","truncation":"some"})", "truncation"},
+      {"JS", R"({"input":"x","text":{"format":{"type":"json_object"}}})", "text.format.type"},
+      {"-", R"({"input":"x","text":{"verbosity":"much"}})", "text.verbosity"},
+      {"AP-07", R"({"input":"x","max_output_tokens":0})", "max_output_tokens"},
+      {"AP-07", R"({"input":"x","max_output_tokens":"5"})", "max_output_tokens"},
+      {"AP-11", R"({"input":"x","temperature":2.1})", "temperature"},
+      {"AP-13", R"({"input":"x","top_p":0})", "top_p"},
+      {"AP-16", R"({"input":"x","top_logprobs":21})", "top_logprobs"},
+      {"AP-36", R"({"input":"x","reasoning":{"effort":"ultra"}})", "reasoning.effort"},
+      {"AP-24", R"({"input":"x","tools":[{"type":"function","name":"a b"}]})", "tools[0].name"},
+      {"AP-24",
+       R"({"input":"x","tools":[{"type":"function","name":"a"},{"type":"function","name":"a"}]})",
        "tools[1].name"},
-      {R"({"input":"x","tools":[{"type":"function","name":"a","parameters":[]}]})",
+      {"AP-24", R"({"input":"x","tools":[{"type":"function","name":"a","parameters":[]}]})",
        "tools[0].parameters"},
-      {R"({"input":"x","tool_choice":"required"})", "tool_choice"},
-      {R"({"input":"x","tool_choice":{"type":"function","name":"a"}})", "tool_choice.name"},
-      {R"({"input":"x","tool_choice":{"type":"web_search"}})", "tool_choice.type"},
-      {R"({"input":"x","stream_options":{}})", "stream_options"},
-      {R"({"input":"x","metadata":{)" + many_pairs + "}}", "metadata"},
-      {R"({"input":"x","n":2})", "n"},
+      {"AP-25", R"({"input":"x","tool_choice":"required"})", "tool_choice"},
+      {"AP-25", R"({"input":"x","tool_choice":{"type":"function","name":"a"}})",
+       "tool_choice.name"},
+      {"AP-25", R"({"input":"x","tool_choice":{"type":"web_search"}})", "tool_choice.type"},
+      {"AP-27", R"({"input":"x","stream_options":{}})", "stream_options"},
+      {"AP-28", R"({"input":"x","metadata":{)" + many_pairs + "}}", "metadata"},
+      {"AP-08", R"({"input":"x","n":2})", "n"},
   };
   for (const Case& one : cases) {
+    SCOPED_TRACE(one.row);
     const Json error = refusal(house, one.body, 400);
     EXPECT_EQ(error.string("param"), one.param) << one.body << error.dump();
     EXPECT_EQ(error.string("type"), "invalid_request_error");
@@ -275,19 +311,28 @@ TEST(Responses, RefusesByName) {
 }
 
 TEST(Responses, AFailureAmidAStreamIsToldOnceAndEndsIt) {
-  std::atomic<int> steps{0};
+  std::atomic<bool> failing{false};
   ServerHouse::Options options;
   options.executor = [&](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [&](const engine::StepPlan&) -> std::optional<Error> {
-      if (++steps < 8) return std::nullopt;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (!failing) return std::nullopt;
       return Error{ErrorCode::kInternal, "test", ""};
     };
   };
   ServerHouse house(kScript, std::move(options));
-  const net::HttpResponse streamed =
-      house.post("/v1/responses", body_of(quoted("endless"), R"("stream":true)"));
-  EXPECT_EQ(streamed.status, 200);
-  const std::vector<std::string> events = events_of(streamed.body);
+  std::string body;
+  std::promise<void> done;
+  house.client().start(
+      house.call("POST", "/v1/responses", body_of(quoted("endless"), R"("stream":true)")),
+      {.on_body =
+           [&](std::string_view bytes) {
+             body += bytes;
+             failing = true;
+           },
+       .on_done = [&](const Result<void>&) { done.set_value(); }});
+  done.get_future().get();
+  const std::vector<std::string> events = events_of(body);
   ASSERT_GT(events.size(), 2u);
   const Json last = parsed(events.back());
   EXPECT_EQ(last.string("type"), "response.failed");

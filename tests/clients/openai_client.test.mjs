@@ -259,7 +259,7 @@ test('errors have their classes, codes and params', async () => {
     { param: 'messages' },
   );
   await refused(
-    chat.completions.create(ask('x '.repeat(40_000))),
+    chat.completions.create(ask('x '.repeat(70_000))),
     OpenAI.BadRequestError,
     { code: 'context_length_exceeded' },
   );

@@ -66,7 +66,19 @@ fi
 grpc=$(sed -n 's/^gRPC on //p' server.out)
 BASE_URL=$url/v1 MODEL=tiny GRPC_ADDRESS=$grpc PROTO=$here/../../proto timeout 300 \
   node_modules/.bin/node --test --test-timeout=120000 openai_client.test.mjs \
-  anthropic_client.test.mjs grpc_client.test.mjs
+  anthropic_client.test.mjs grpc_client.test.mjs responses_client.test.mjs
+
+# Coding agents are 400 MB; ./test --full fetches them.
+if [[ ${PELTON_FULL:-} == 1 ]]; then
+  mkdir -p agents
+  cp "$here"/agents/package.json "$here"/agents/package-lock.json "$here"/agents/.npmrc "$here"/agents/*.mjs agents/
+  if ! cmp -s agents/package-lock.json agents/installed.lock; then
+    (cd agents && timeout 400 npm ci --no-audit --no-fund --loglevel=error)
+    cp agents/package-lock.json agents/installed.lock
+  fi
+  BASE_URL=$url/v1 MODEL=tiny timeout 200 \
+    node_modules/.bin/node --test --test-timeout=120000 agents/codex.test.mjs
+fi
 
 # And it ends as it should.
 kill "$server"

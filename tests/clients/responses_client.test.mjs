@@ -1,0 +1,227 @@
+// /v1/responses by real clients, unmodified: openai's, its ResponsesWS, ws, and @openai/agents.
+// Needs BASE_URL (ending in /v1) and API_KEY.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Agent, OpenAIResponsesModel, run, setTracingDisabled, tool } from '@openai/agents';
+import OpenAI from 'openai';
+import { ResponsesWS } from 'openai/resources/responses/ws';
+import WebSocket from 'ws';
+import { z } from 'zod';
+
+setTracingDisabled(true);
+const client = new OpenAI({
+  baseURL: process.env.BASE_URL,
+  apiKey: process.env.API_KEY,
+  maxRetries: 0,
+  timeout: 60_000,
+});
+const MODEL = process.env.MODEL ?? 'tiny';
+const HELLO = 'Hello, wörld 💖! STOP here.';
+const SUNNY = 'It is sunny in Bern, 21 degrees.';
+const weatherTool = {
+  type: 'function',
+  name: 'get_weather',
+  description: 'The weather of a city',
+  strict: true,
+  parameters: {
+    type: 'object',
+    properties: { city: { type: 'string' } },
+    required: ['city'],
+    additionalProperties: false,
+  },
+};
+const SOCKET_URL = `${process.env.BASE_URL.replace(/^http/, 'ws')}/responses`;
+const socketOptions = { headers: { Authorization: `Bearer ${process.env.API_KEY}` } };
+
+test('responses, whole', async () => {
+  const response = await client.responses.create({ model: MODEL, input: 'Hi', reasoning: { effort: 'low' } });
+  assert.equal(response.output_text, HELLO);
+  assert.equal(response.status, 'completed');
+  const [reasoning, message] = response.output;
+  assert.equal(reasoning.type, 'reasoning');
+  assert.equal(reasoning.content[0].text, 'A greeting.');
+  assert.equal(message.role, 'assistant');
+  const { usage } = response;
+  assert.equal(usage.total_tokens, usage.input_tokens + usage.output_tokens);
+});
+
+test('responses, streamed, equal the whole', async () => {
+  const whole = await client.responses.create({ model: MODEL, input: 'Hi' });
+  const stream = await client.responses.create({ model: MODEL, input: 'Hi', stream: true });
+  const types = [];
+  let text = '';
+  let number = 0;
+  let last = null;
+  for await (const event of stream) {
+    assert.equal(event.sequence_number, number++);
+    if (types.at(-1) !== event.type) types.push(event.type);
+    if (event.type === 'response.output_text.delta') text += event.delta;
+    last = event;
+  }
+  assert.equal(text, HELLO);
+  assert.deepEqual(types, [
+    'response.created', 'response.in_progress',
+    'response.output_item.added', 'response.content_part.added', 'response.reasoning_text.delta',
+    'response.reasoning_text.done', 'response.content_part.done', 'response.output_item.done',
+    'response.output_item.added', 'response.content_part.added', 'response.output_text.delta',
+    'response.output_text.done', 'response.content_part.done', 'response.output_item.done',
+    'response.completed',
+  ]);
+  const words = (response) => response.output.map(({ id, ...rest }) => rest);
+  assert.deepEqual(words(last.response), words(whole));
+});
+
+test("the SDK's own accumulator agrees with the stream", async () => {
+  const final = await client.responses
+    .stream({ model: MODEL, input: 'the weather in Bern?', tools: [weatherTool] })
+    .finalResponse();
+  assert.equal(final.output.at(-1).type, 'function_call');
+  assert.equal(final.output.at(-1).arguments, '{"city":"Bern"}');
+});
+
+test('a tool loop goes on from the previous response, all of it cached', async () => {
+  const first = await client.responses.create({
+    model: MODEL, input: 'the weather in Bern?', tools: [weatherTool],
+  });
+  const call = first.output.at(-1);
+  assert.equal(call.name, 'get_weather');
+  const second = await client.responses.create({
+    model: MODEL, tools: [weatherTool], previous_response_id: first.id,
+    input: [{ type: 'function_call_output', call_id: call.call_id, output: 'sunny, 21' }],
+  });
+  assert.equal(second.output_text, SUNNY);
+  assert.ok(second.usage.input_tokens_details.cached_tokens >= first.usage.total_tokens - 16);
+});
+
+test('retrieve, input items, delete', async () => {
+  const made = await client.responses.create({ model: MODEL, input: 'Hi' });
+  const found = await client.responses.retrieve(made.id);
+  assert.deepEqual(found, made);
+  const items = [];
+  for await (const item of client.responses.inputItems.list(made.id)) items.push(item);
+  assert.equal(items.length, 1);
+  assert.equal(items[0].content[0].text, 'Hi');
+  await client.responses.delete(made.id);
+  await assert.rejects(client.responses.retrieve(made.id), OpenAI.NotFoundError);
+  const count = await client.responses.inputTokens.count({ model: MODEL, input: 'Hi' });
+  assert.equal(count.input_tokens, made.usage.input_tokens);
+});
+
+test('a running response is cancelled', async () => {
+  const stream = await client.responses.create({ model: MODEL, input: 'never ends', stream: true });
+  let last = null;
+  let cancelled = null;
+  for await (const event of stream) {
+    if (event.type === 'response.created') cancelled = client.responses.cancel(event.response.id);
+    last = event;
+  }
+  assert.equal((await cancelled).status, 'cancelled');
+  assert.equal(last.response.status, 'cancelled');
+  assert.equal((await client.responses.retrieve(last.response.id)).status, 'cancelled');
+});
+
+test('errors are the SDK\'s own', async () => {
+  const image = { role: 'user', content: [{ type: 'input_image', image_url: 'http://127.0.0.1/x.png' }] };
+  await assert.rejects(
+    client.responses.create({ model: MODEL, input: [image] }),
+    (error) => error instanceof OpenAI.BadRequestError && error.param === 'input[0].content[0].type',
+  );
+  await assert.rejects(
+    client.responses.create({ model: MODEL, input: 'x', previous_response_id: 'resp_none' }),
+    (error) => error.code === 'previous_response_not_found',
+  );
+});
+
+const within = (promise, what) =>
+  Promise.race([promise, new Promise((_, reject) => setTimeout(() => reject(new Error(`no ${what}`)), 20_000).unref())]);
+
+// One response over the SDK's socket: the event that ends it.
+const ended = (socket) =>
+  within(
+    new Promise((resolve, reject) => {
+      const over = (event) => resolve(event.response);
+      socket.once('response.completed', over);
+      socket.once('response.incomplete', over);
+      socket.once('error', reject);
+    }),
+    'end of the response',
+  );
+
+test('ResponsesWS: several turns over one connection', async () => {
+  const socket = new ResponsesWS(client);
+  await within(new Promise((resolve) => socket.socket.on('open', resolve)), 'connection');
+  let text = '';
+  socket.on('response.output_text.delta', (event) => { text += event.delta; });
+  socket.send({ type: 'response.create', model: MODEL, input: 'Hi', store: false });
+  const hello = await ended(socket);
+  assert.equal(text, HELLO);
+
+  socket.send({ type: 'response.create', model: MODEL, input: 'the weather in Bern?', tools: [weatherTool],
+    previous_response_id: hello.id, store: false });
+  const asked = await ended(socket);
+  const call = asked.output.at(-1);
+  assert.equal(call.type, 'function_call');
+  text = '';
+  socket.send({ type: 'response.create', model: MODEL, tools: [weatherTool], previous_response_id: asked.id,
+    store: false, input: [{ type: 'function_call_output', call_id: call.call_id, output: 'sunny, 21' }] });
+  await ended(socket);
+  assert.equal(text, SUNNY);
+
+  socket.send({ type: 'response.create', model: MODEL, input: 'x', temperature: 9 });
+  await assert.rejects(ended(socket), /temperature/);
+
+  socket.send({ type: 'response.create', model: MODEL, input: 'never ends' });
+  await within(new Promise((resolve) => socket.once('response.output_text.delta', resolve)), 'text');
+  const end = ended(socket);
+  socket.send({ type: 'response.cancel' });
+  assert.equal((await end).status, 'cancelled');
+  const closed = new Promise((resolve) => socket.on('close', resolve));
+  socket.close();
+  await within(closed, 'close');
+});
+
+test('ws: pings, limits, goodbyes', async () => {
+  const socket = new WebSocket(SOCKET_URL, socketOptions);
+  await within(new Promise((resolve) => socket.on('open', resolve)), 'connection');
+  const pong = new Promise((resolve) => socket.on('pong', (data) => resolve(String(data))));
+  socket.ping('still there?');
+  assert.equal(await within(pong, 'pong'), 'still there?');
+  const closed = new Promise((resolve) => socket.on('close', (code) => resolve(code)));
+  socket.send(Buffer.from([1, 2, 3]));
+  assert.equal(await within(closed, 'close'), 1003);
+
+  const denied = new WebSocket(SOCKET_URL);
+  const refusal = new Promise((resolve) => denied.on('unexpected-response', (_, response) => resolve(response.statusCode)));
+  denied.on('error', () => {});
+  assert.equal(await within(refusal, 'refusal'), 401);
+});
+
+for (const stateful of [true, false]) {
+  test(`@openai/agents: a tool loop, ${stateful ? 'by previous response' : 'by whole histories'}`, async () => {
+    const asked = [];
+    const agent = new Agent({
+      name: 'weather',
+      instructions: 'Answer by the tool.',
+      model: new OpenAIResponsesModel(client, MODEL),
+      tools: [
+        tool({
+          name: 'get_weather',
+          description: 'The weather of a city',
+          parameters: z.object({ city: z.string() }),
+          execute: async ({ city }) => {
+            asked.push(city);
+            return 'sunny, 21';
+          },
+        }),
+      ],
+    });
+    const first = await run(agent, 'the weather in Bern?');
+    assert.equal(first.finalOutput, SUNNY);
+    assert.deepEqual(asked, ['Bern']);
+    const more = stateful
+      ? await run(agent, 'thanks', { previousResponseId: first.lastResponseId })
+      : await run(agent, [...first.history, { role: 'user', content: 'thanks' }], { stream: true });
+    if (!stateful) for await (const event of more) assert.ok(event.type);
+    assert.equal(more.finalOutput, SUNNY);
+  });
+}
