@@ -169,6 +169,7 @@ class Machine {
   uint64_t seen_word(const Frame& object, size_t word) const;
   uint64_t needed_word(const Frame& object, const ObjectSpec& spec, size_t word) const;
   uint64_t open_word(const Frame& object, const ObjectSpec& spec, size_t word) const;
+  uint64_t missing_with(const Frame& object, const ObjectSpec& spec, uint32_t property) const;
   void set_seen(Frame& object, const ObjectSpec& spec, uint32_t property);
   bool only_required(const Frame& object, const ObjectSpec& spec) const;
   bool any_open(const Frame& object, const ObjectSpec& spec, uint32_t begin, uint32_t end) const;

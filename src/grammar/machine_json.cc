@@ -240,7 +240,31 @@ bool Machine::only_required(const Frame& object, const ObjectSpec& spec) const {
 uint64_t Machine::open_word(const Frame& object, const ObjectSpec& spec, size_t word) const {
   uint64_t open = ~(seen_word(object, word) | spec.forbidden[word]);
   if (only_required(object, spec)) open &= needed_word(object, spec, word);
+  if (!spec.has_needs || spec.members_max == kNoBound) return open;
+  // What a property brings with it must have room too.
+  for (uint64_t left = open; left != 0; left &= left - 1) {
+    const uint32_t bit = static_cast<uint32_t>(std::countr_zero(left));
+    const uint32_t property = static_cast<uint32_t>(word * 64 + bit);
+    if (property >= spec.properties.size()) break;
+    if (object.count + 1 + missing_with(object, spec, property) > spec.members_max) {
+      open &= ~(uint64_t{1} << bit);
+    }
+  }
   return open;
+}
+
+uint64_t Machine::missing_with(const Frame& object, const ObjectSpec& spec,
+                               uint32_t property) const {
+  uint64_t missing = 0;
+  for (size_t word = 0; word < spec.words(); ++word) {
+    uint64_t needed = needed_word(object, spec, word);
+    for (const uint32_t other : spec.properties[property].needs) {
+      if (other / 64 == word) needed |= uint64_t{1} << (other % 64);
+    }
+    if (property / 64 == word) needed &= ~(uint64_t{1} << (property % 64));
+    missing += static_cast<uint64_t>(std::popcount(needed & ~seen_word(object, word)));
+  }
+  return missing;
 }
 
 bool Machine::any_open(const Frame& object, const ObjectSpec& spec, uint32_t begin,

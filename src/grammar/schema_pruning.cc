@@ -54,6 +54,7 @@ bool SchemaTables::possible(const ArraySpec& array) const {
     if (!possible(array.prefix[i])) most = std::min(most, i);
   }
   if (!possible(array.rest)) most = std::min<uint64_t>(most, array.prefix.size());
+  if (array.unique && array.prefix.empty()) most = std::min(most, distinct_values(array.rest));
   if (most < array.items_min) return false;
   for (size_t counter = 0; counter < array.counters.size(); ++counter) {
     // An upper bound is kept by choices that do not count; those stand there too.

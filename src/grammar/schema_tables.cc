@@ -400,6 +400,35 @@ void SchemaTables::set_needs(const Term& term, ObjectSpec& object) {
       object.has_needs = object.has_needs || !needed.empty();
     }
   }
+  if (!object.has_needs) return;
+  // What is needed by what is needed: then one look is enough while matching.
+  std::vector<std::vector<uint32_t>> all(object.properties.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::vector<uint8_t> met(object.properties.size(), 0);
+    std::vector<uint32_t> todo = object.properties[i].needs;
+    while (!todo.empty()) {
+      const uint32_t next = todo.back();
+      todo.pop_back();
+      if (met[next] != 0 || !budget_.step(1)) continue;
+      met[next] = 1;
+      all[i].push_back(next);
+      const std::vector<uint32_t>& more = object.properties[next].needs;
+      todo.insert(todo.end(), more.begin(), more.end());
+    }
+    budget_.step(met.size() / 8);
+    budget_.take(all[i].size() * sizeof(uint32_t));
+  }
+  const auto require = [&](uint32_t property) {
+    const uint64_t bit = uint64_t{1} << (property % 64);
+    if ((object.required[property / 64] & bit) == 0) ++object.required_count;
+    object.required[property / 64] |= bit;
+  };
+  const std::vector<uint64_t> required = object.required;
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    object.properties[i].needs = std::move(all[i]);
+    if ((required[i / 64] >> (i % 64) & 1) == 0) continue;
+    for (const uint32_t needed : object.properties[i].needs) require(needed);
+  }
 }
 
 }  // namespace pelton::grammar
