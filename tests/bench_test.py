@@ -135,7 +135,9 @@ class LoadTests(House):
         worse = self.serve(*few).stdout
         self.assertIn("REGRESSION", worse)
         self.assertRegex(worse, r"TPOT median, ms .* -> ")
-        listed = pelton("bench", "history", database)
+        trends = self.folder / "trends.html"
+        listed = pelton("bench", "history", database, "--html", trends)
+        self.assertIn("TTFT median", trends.read_text())
         self.assertEqual(len(listed.stdout.splitlines()), 3, listed.stderr)
 
     def test_sweep_and_compare(self):

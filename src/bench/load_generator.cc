@@ -70,6 +70,7 @@ LoadOutcome LoadGenerator::run(const std::vector<workload::Conversation>& conver
   cpu_at_start_ns_ = process_cpu_ns();
   origin_ns_ = clock_.now_ns();
   wait_for_all(stop);
+  wait_for_launches();
   client_.reset();  // cuts off what still runs, and joins
   return outcome();
 }
@@ -95,6 +96,12 @@ void LoadGenerator::wait_for_all(const std::atomic<bool>& stop) {
   }
 }
 
+// Other threads may be at it: one that landed an answer launches the next question.
+void LoadGenerator::wait_for_launches() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return launching_ == 0; });
+}
+
 std::optional<LoadGenerator::Ready> LoadGenerator::take_ready(int64_t free_since_ns) {
   if (stopping_ || due_.empty()) return std::nullopt;
   if (options_.max_concurrency && running_ >= *options_.max_concurrency) return std::nullopt;
@@ -102,10 +109,11 @@ std::optional<LoadGenerator::Ready> LoadGenerator::take_ready(int64_t free_since
   if (due.at_ns > now_ns()) return std::nullopt;
   due_.pop();
   ++running_;
+  ++launching_;
   return Ready{.due = due, .since_ns = std::max(due.at_ns, free_since_ns)};
 }
 
-void LoadGenerator::launch(const Ready& ready) {
+net::HttpCall LoadGenerator::call_for(const Ready& ready) const {
   const workload::Conversation& conversation = (*conversations_)[ready.due.conversation];
   const workload::Turn& turn = conversation.turns[static_cast<size_t>(ready.due.turn)];
   const size_t index = record_index(ready.due.conversation, ready.due.turn);
@@ -121,7 +129,12 @@ void LoadGenerator::launch(const Ready& ready) {
   call.connect_time_max = kConnectTimeMax;
   call.head_time_max = options_.quiet_time_max;
   call.quiet_time_max = options_.quiet_time_max;
+  return call;
+}
 
+void LoadGenerator::launch(const Ready& ready) {
+  const workload::Turn& turn =
+      (*conversations_)[ready.due.conversation].turns[static_cast<size_t>(ready.due.turn)];
   const auto flight = std::make_shared<Flight>();
   flight->due = ready.due;
   flight->ready_ns = ready.since_ns;
@@ -147,7 +160,10 @@ void LoadGenerator::launch(const Ready& ready) {
     if (flight->thread != nullptr) flight->thread->sample(now);
   };
   events.on_done = [this, flight](const Result<void>& result) { landed(flight, result); };
-  client_->start(std::move(call), std::move(events));
+  client_->start(call_for(ready), std::move(events));
+  std::lock_guard lock(mutex_);
+  --launching_;
+  changed_.notify_one();
 }
 
 void LoadGenerator::landed(const std::shared_ptr<Flight>& flight, const Result<void>& result) {

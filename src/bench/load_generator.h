@@ -91,8 +91,10 @@ class LoadGenerator {
   size_t record_index(size_t conversation, int turn) const;
 
   void wait_for_all(const std::atomic<bool>& stop);
+  void wait_for_launches();
   std::optional<Ready> take_ready(int64_t free_since_ns);  // under mutex_
   void launch(const Ready& ready);
+  net::HttpCall call_for(const Ready& ready) const;
   void landed(const std::shared_ptr<Flight>& flight, const Result<void>& result);
   void plan_next_turn(const Flight& flight);  // under mutex_
   LoadOutcome outcome();
@@ -121,6 +123,7 @@ class LoadGenerator {
   int64_t total_ = 0;
   int64_t left_ = 0;  // neither landed nor given up
   int running_ = 0;
+  int launching_ = 0;  // taken and not yet given to the client, which must stay until then
   int64_t done_ = 0;
   int64_t failed_ = 0;
   int64_t last_end_ns_ = 0;

@@ -236,6 +236,28 @@ TEST(GeneratorLimit, SaysWhenItIsTheLimit) {
   EXPECT_EQ(generator_limit(late, {}, 1000), "") << "3 % of an answer";
 }
 
+// Stopped while answers come and questions go: what is being launched still has its client.
+TEST(LoadGenerator, StopsAmidALoad) {
+  FakeServer server([&](net::HttpRequest, std::shared_ptr<net::Exchange> exchange) {
+    exchange->send({.body = R"({"choices":[{"text":"a"}],"usage":{"completion_tokens":1}})"});
+  });
+  const base::SystemClock clock;
+  const Target target = target_at(server.port(), "openai");
+  const std::vector<workload::Conversation> asked(100'000, one_turn("hi", 1));
+  const std::vector<double> at_s(asked.size(), 0.0);
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    LoadGenerator generator(target, {}, {.max_concurrency = 8, .client_threads = 2}, clock);
+    std::atomic<bool> stop{false};
+    std::thread stopper([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10 + attempt));
+      stop = true;
+    });
+    const LoadOutcome outcome = generator.run(asked, at_s, stop);
+    stopper.join();
+    EXPECT_EQ(outcome.records.size() + static_cast<size_t>(outcome.interrupted), asked.size());
+  }
+}
+
 // A thread that never rests has full windows; one that sleeps has none.
 TEST(ThreadWatch, SeesABusyThread) {
   const base::SystemClock clock;

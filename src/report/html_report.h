@@ -22,6 +22,9 @@ NamedResult named_result(Json json, const std::string& fallback);
 
 std::string html_report(const std::string& title, const std::vector<NamedResult>& results);
 
+// Figures over time: `results` from the oldest to the newest, a curve for each name.
+std::string html_trends(const std::string& title, const std::vector<NamedResult>& results);
+
 // Indices of the results that no other beats in both, by rising x: more tokens per second for a
 // user and more for the whole.
 std::vector<size_t> pareto_front(const std::vector<std::pair<double, double>>& points);

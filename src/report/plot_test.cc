@@ -92,6 +92,15 @@ TEST(Html, OneRunAndMany) {
   EXPECT_THAT(many, HasSubstr("m x4 2/s"));
 }
 
+TEST(Html, Trends) {
+  const std::string page = html_trends(
+      "t", {named_result(result("m", 1, 10, 30), "a"), named_result(result("m", 4, 30, 60), "b"),
+            named_result(result("m", 1, 11, 28), "c")});
+  EXPECT_THAT(page, HasSubstr("output tokens/s"));
+  EXPECT_THAT(page, HasSubstr("m x4 2/s"));
+  EXPECT_THAT(page, Not(HasSubstr("nothing to show")));
+}
+
 // Files of vLLM's own benchmark have no more than its keys.
 TEST(Html, TakesOthersFiles) {
   const Json other =
