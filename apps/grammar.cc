@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_writer.h"
+#include "grammar/ebnf.h"
 #include "grammar/json_schema.h"
 #include "grammar/matcher.h"
 #include "grammar/regex.h"
@@ -177,9 +178,14 @@ Result<Compiled> compile_one(const Bench& bench, const cli::Arguments& arguments
     return compile(bench, [&]() -> Result<std::shared_ptr<const grammar::Grammar>> {
       TRY_ASSIGN(grammar::ByteDfa dfa,
                  grammar::compile_regex(arguments.text("--regex"),
-                                        {.match = grammar::RegexOptions::Match::kWhole}));
+                                        {.match = grammar::RegexOptions::Match::kWhole,
+                                         .dialect = grammar::RegexDialect::kEngines}));
       return grammar::Grammar::from_dfa(std::move(dfa));
     });
+  }
+  if (arguments.has("--ebnf")) {
+    TRY_ASSIGN(const std::string rules, read_input(arguments.text("--ebnf")));
+    return compile(bench, [&] { return grammar::compile_ebnf(rules); });
   }
   TRY_ASSIGN(const std::string text, read_input(arguments.text("--schema")));
   TRY_ASSIGN(const Json schema, Json::parse(text));
@@ -187,11 +193,11 @@ Result<Compiled> compile_one(const Bench& bench, const cli::Arguments& arguments
 }
 
 Result<void> run(const cli::Arguments& arguments) {
-  const std::string sources[] = {"--schema", "--regex", "--batch"};
+  const std::string sources[] = {"--schema", "--regex", "--ebnf", "--batch"};
   int given = 0;
   for (const std::string& source : sources) given += arguments.has(source) ? 1 : 0;
   if (given != 1) {
-    return Error{ErrorCode::kInvalidArgument, "give one of --schema, --regex and --batch"};
+    return Error{ErrorCode::kInvalidArgument, "give one of --schema, --regex, --ebnf and --batch"};
   }
   TRY_ASSIGN(tokenizer::Tokenizer tokenizer, load_tokenizer(arguments.text("--tokenizer")));
   std::shared_ptr<const grammar::TokenTrie> trie = grammar::TokenTrie::of(tokenizer);
@@ -211,8 +217,9 @@ Result<void> run(const cli::Arguments& arguments) {
     instances.push_back({.text = std::move(text), .valid = {}});
   }
   TRY_ASSIGN(const Compiled compiled, compile_one(bench, arguments));
-  const std::string name =
-      arguments.has("--schema") ? arguments.text("--schema") : arguments.text("--regex");
+  const std::string name = arguments.has("--schema") ? arguments.text("--schema")
+                           : arguments.has("--ebnf") ? arguments.text("--ebnf")
+                                                     : arguments.text("--regex");
   return write_output(line_of(name, bench, compiled, instances));
 }
 
@@ -221,7 +228,8 @@ Result<void> run(const cli::Arguments& arguments) {
 cli::Verb grammar_verb() {
   return {
       .name = "grammar",
-      .summary = "Compiles a schema or a regular expression and tries instances against it.",
+      .summary =
+          "Compiles a schema, a regular expression or a grammar and tries instances against it.",
       .about =
           "Prints a JSON line: whether it was accepted or refused (with the JSON pointer of what\n"
           "is not supported), how long compiling took, and for each instance whether the masks\n"
@@ -231,6 +239,9 @@ cli::Verb grammar_verb() {
           {
               {.name = "--schema", .value = "FILE", .help = "a JSON schema; - is standard input"},
               {.name = "--regex", .value = "REGEX", .help = "a regular expression"},
+              {.name = "--ebnf",
+               .value = "FILE",
+               .help = "a grammar in GBNF or Lark's EBNF; - is standard input"},
               {.name = "--batch",
                .value = "FOLDER",
                .help = "files {\"schema\": ..., \"tests\": [{\"data\": ..., \"valid\": ...}]}"},
