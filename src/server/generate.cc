@@ -34,6 +34,7 @@ void Server::answer_generate(Call call) {
                                   .logprobs = request.logprobs,
                                   .seed_if_none = draw()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
+  const int output_max = std::get<request::GenerationRequest>(made).stop.max_new_tokens;
   Result<std::vector<engine::TokenStream>> streams = model->engine.submit_answers(
       std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
   if (!streams.ok()) return call.send(api::api_error(streams.error()));
@@ -47,7 +48,8 @@ void Server::answer_generate(Call call) {
                           .call = std::move(call),
                           .streams = std::move(streams).value(),
                           .answer = std::make_unique<TokensAnswer>(std::move(options)),
-                          .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole};
+                          .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
+                          .output_tokens_max = output_max};
   parts.call.request.body = {};  // it may be large, and is said
   Generation::run(std::move(parts), {.log = log_, .meter = meter_});
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
@@ -66,6 +67,8 @@ GrpcDoor::~GrpcDoor() {
 
 Result<void> GrpcDoor::open(const Options& options) {
   CHECK(parts_ == nullptr, "open() is called once");
+  // Its complaints about a client's bytes go to that client; a line each would fill our log.
+  google::protobuf::SetLogHandler(nullptr);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   auto parts = std::make_unique<Parts>(server_, options);

@@ -42,6 +42,7 @@ void Server::answer_message(Call call) {
                                   .deadline_ns = *deadline_ns,
                                   .seed_if_none = draw()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
+  const int output_max = std::get<request::GenerationRequest>(made).stop.max_new_tokens;
   Result<engine::TokenStream> stream =
       model->engine.submit(std::get<request::GenerationRequest>(std::move(made)));
   if (!stream.ok()) return call.send(api::api_error(stream.error()));
@@ -58,7 +59,8 @@ void Server::answer_message(Call call) {
                           .call = std::move(call),
                           .streams = {},
                           .answer = std::make_unique<MessagesAnswer>(*model, std::move(options)),
-                          .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole};
+                          .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
+                          .output_tokens_max = output_max};
   parts.streams.push_back(std::move(stream).value());
   parts.call.request.body = {};  // it may be large, and is said
   Generation::run(std::move(parts), {.log = log_, .meter = meter_});

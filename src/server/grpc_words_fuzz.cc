@@ -1,0 +1,54 @@
+// Messages of the gRPC door: any bytes that protobuf takes become a body that is JSON, or a
+// complaint; and what the parsers make of it is a request or a complaint.
+#include <cstdint>
+#include <string>
+
+#include <google/protobuf/stubs/logging.h>
+
+#include "api/chat_request.h"
+#include "api/completion_request.h"
+#include "api/embedding_request.h"
+#include "api/generate_request.h"
+#include "api/tokenize_request.h"
+#include "base/check.h"
+#include "base/json.h"
+#include "server/grpc_words.h"
+
+namespace {
+
+using namespace pelton;  // NOLINT: a program of its own
+
+constexpr api::RequestLimits kLimits{.vocab_size = 1000};
+
+template <typename Parse>
+void check(const Result<std::string>& body, const Parse& parse) {
+  if (!body.ok()) {
+    CHECK(api::api_error(body.error()).status == 400);
+    return;
+  }
+  CHECK(Json::parse(*body).ok(), "a body that is no JSON");
+  const auto request = parse(*body, kLimits);
+  if (!request.ok()) CHECK(api::api_error(request.error()).status == 400);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  google::protobuf::SetLogHandler(nullptr);
+  const int bytes = static_cast<int>(size);
+  v1::GenerateRequest generate;
+  if (generate.ParseFromArray(data, bytes)) {
+    check(server::chat_body(generate), api::parse_chat_request);
+    check(server::completion_body(generate), api::parse_completion_request);
+    check(server::tokens_body(generate), api::parse_generate_request);
+  }
+  v1::TokenizeRequest tokenize;
+  if (tokenize.ParseFromArray(data, bytes)) {
+    check(server::tokenize_body(tokenize), api::parse_tokenize_request);
+  }
+  v1::EmbedRequest embed;
+  if (embed.ParseFromArray(data, bytes)) {
+    check(server::embedding_body(embed), api::parse_embedding_request);
+  }
+  return 0;
+}
