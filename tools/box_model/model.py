@@ -94,6 +94,7 @@ class Block(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.c = c
+        self.closest_choices = None  # a list: each pass notes the closest choice among experts
         q, kv, n = c.heads * c.head_dim, c.kv_heads * c.head_dim, c.intermediate
         normal = lambda scale, *shape: nn.Parameter(torch.randn(*shape) * scale)
         zeros = lambda *shape: nn.Parameter(torch.zeros(*shape))
@@ -133,6 +134,9 @@ class Block(nn.Module):
         y = rms(x, self.norm2, c.epsilon, exact)
         logits = F.linear(y.float(), self.router, self.router_bias)
         top, chosen = logits.topk(c.experts_per_token, -1)
+        if self.closest_choices is not None:
+            best = logits.topk(c.experts_per_token + 1, -1).values
+            self.closest_choices.append((best[:, -2] - best[:, -1]).min().item())
         weights = top.softmax(-1)
         order = chosen.flatten().argsort(stable=True)
         counts = torch.bincount(chosen.flatten(), minlength=c.experts)
@@ -232,6 +236,14 @@ class Model(nn.Module):
             if i in taps:
                 tapped.append(x)
         return x, balance / c.layers, tapped
+
+    def record_closest_choices(self):
+        """A list that every pass from here on adds to, once a block: the least gap between the router's logits of
+        an expert that was taken and one that was not."""
+        choices = []
+        for block in self.blocks:
+            block.closest_choices = choices
+        return choices
 
     def logits(self, x, exact=False):
         return linear(rms(x, self.norm, self.c.epsilon, exact), self.head)
