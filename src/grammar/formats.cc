@@ -192,9 +192,10 @@ std::string regex() {
   const std::string member =
       "(?:a-z|A-Z|0-9|[^\\[\\]\\\\\\-\\^\\r\\n\\u2028\\u2029]|" + escape + "|\\\\-)";
   const std::string char_class = "\\[\\^?" + member + "+-?\\]";
-  const std::string times =
-      "(?:(?:[*+?]|\\{\\d{1,3},?\\}|\\{[01],[1-9]\\d{0,2}\\})\\?"
-      "?)?";
+  // {n,m} with bounds in order: of one digit each, or the second of more digits.
+  std::string ordered = "\\d,[1-9]\\d{1,2}";
+  for (int least = 0; least < 10; ++least) ordered += fmt::format("|{},[{}-9]", least, least);
+  const std::string times = "(?:(?:[*+?]|\\{\\d{1,3},?\\}|\\{(?:" + ordered + ")\\})\\?" + "?)?";
   const std::string plain =
       "(?:[^\\^$\\\\.*+?()\\[\\]{}|/\\r\\n\\u2028\\u2029]|\\.|/|" + escape + "|" + char_class + ")";
   std::string inside = "(?:" + plain + times + ")*";
