@@ -182,8 +182,9 @@ planner::Section tables_section() {
         factors.instance, factors.bandwidth * 100, factors.compute * 100, factors.step_s * 1e3));
   }
   section.notes.push_back(
-      "Their lengths are not known to us: 2 048 in and 300 out, and 256 in and 1 024 out, are "
-      "taken, as the rates and gaps suggest.");
+      "Their lengths are not known to us: 2 048 in and 300 out, 512 in and 2 048 out, and 8 192 "
+      "tokens a step are taken, as rates and gaps suggest. A share above 100 % is the fit's way of "
+      "saying that another cost than reading weights rules.");
   return section;
 }
 
