@@ -77,6 +77,37 @@ class BoxModel(unittest.TestCase):
         choice = self.server.ask("I need a JSON object with name and city: Nora Fisher, a pilot, lives in Prague.")
         self.assertEqual(json.loads(self.content(choice)), {"name": "Nora Fisher", "city": "Prague"})
 
+    PERSON = {"type": "object", "properties": {"name": {"type": "string"}, "city": {"type": "string", "maxLength": 30}},
+              "required": ["name", "city"], "additionalProperties": False}
+
+    def formatted(self, schema):
+        return {"type": "json_schema", "json_schema": {"name": "it", "strict": True, "schema": schema}}
+
+    def test_a_schema_is_followed_and_the_answer_is_still_right(self):
+        choice = self.server.ask("I need a JSON object with name and city: Nora Fisher, a pilot, lives in Prague.",
+                                 structured_outputs={"json": self.PERSON})
+        self.assertEqual(json.loads(self.content(choice)), {"name": "Nora Fisher", "city": "Prague"})
+
+    def test_a_schema_holds_against_a_wild_model(self):
+        """Temperature 2: what ends is valid, 20 times of 20; what is cut off says so."""
+        def one(seed):
+            return self.server.ask("What is a Pelton wheel?", temperature=2, seed=seed, response_format=self.formatted(self.PERSON))
+        with concurrent.futures.ThreadPoolExecutor(5) as pool:
+            choices = list(pool.map(one, range(20)))
+        for choice in choices:
+            if choice["finish_reason"] == "length":
+                continue
+            said = json.loads(self.content(choice))
+            self.assertEqual(set(said), {"name", "city"})
+            self.assertTrue(all(isinstance(value, str) for value in said.values()), said)
+            self.assertLessEqual(len(said["city"]), 30)
+
+    def test_a_forced_call_follows_its_parameters(self):
+        choice = self.server.ask("I fly to Lisbon. How is the weather there?", tools=TOOLS, tool_choice="required")
+        self.assertEqual(choice["finish_reason"], "tool_calls", choice)
+        function = choice["message"]["tool_calls"][0]["function"]
+        self.assertIn({"get_weather": "location", "play_song": "title"}[function["name"]], json.loads(function["arguments"]))
+
     def test_it_knows_pelton_and_says_when_it_does_not_know(self):
         self.assertIn("turbine", self.content(self.server.ask("What is a Pelton wheel?")))
         self.assertIn("I do not know", self.content(self.server.ask("What is the capital of France?")))

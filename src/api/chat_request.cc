@@ -18,21 +18,6 @@ void read_logprobs(const Fields& body, ChatRequest& request) {
   }
 }
 
-void check_response_format(const Fields& body) {
-  const Json* format = body.object("response_format");
-  if (format == nullptr) return;
-  const Fields fields(*format, "response_format", body.complaint());
-  const std::string* type = fields.text("type", 64);
-  if (fields.failed()) return;
-  if (type == nullptr) {
-    fields.refuse("type", "'response_format.type' is missing");
-  } else if (*type == "json_object" || *type == "json_schema") {
-    fields.refuse_unsupported("type", fmt::format("'{}' (structured output)", *type));
-  } else if (*type != "text") {
-    fields.refuse("type", "'response_format.type' must be 'text'");
-  }
-}
-
 void check_modalities(const Fields& body) {
   if (body.find("audio") != nullptr) body.refuse_unsupported("audio", "audio output");
   const Json* modalities = body.array("modalities", 8);
@@ -81,7 +66,6 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
     request.reasoning_effort = effort;
   request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   read_logprobs(fields, request);
-  check_response_format(fields);
   check_modalities(fields);
   if (fields.boolean("continue_final_message").value_or(false)) {
     fields.refuse_unsupported("continue_final_message", "continuing a message");

@@ -61,6 +61,10 @@ Result<GenerateRequest> parse_generate_request(std::string_view body, const Requ
     const bool empty = found == nullptr || (found->is_object() && found->as_object().empty());
     if (!empty) fields.refuse_unsupported(key, "this field");
   }
+  // What the tokens are, messages or plain text, only the caller knows.
+  if (const std::optional<OutputFormat>& format = request.generation.format) {
+    fields.refuse_unsupported(format->field, "an output format, where there are only tokens,");
+  }
   if (complaint) return std::move(*complaint);
   return request;
 }

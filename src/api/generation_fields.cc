@@ -147,11 +147,9 @@ void check_metadata(const Fields& body) {
 // Fields that change what must come out. Ignoring them would answer another question, so they fail
 // closed; every key we do not know at all is ignored, as OpenAI's own clients send many.
 void refuse_what_must_be_obeyed(const Fields& body) {
-  static constexpr std::string_view kKeys[] = {"allowed_token_ids",  "bad_words",
-                                               "guided_choice",      "guided_grammar",
-                                               "guided_json",        "guided_regex",
-                                               "logprob_token_ids",  "prompt_logprobs",
-                                               "structured_outputs", "truncate_prompt_tokens"};
+  static constexpr std::string_view kKeys[] = {"allowed_token_ids", "bad_words",
+                                               "logprob_token_ids", "prompt_logprobs",
+                                               "truncate_prompt_tokens"};
   for (const std::string_view key : kKeys) {
     if (body.find(key) != nullptr) body.refuse_unsupported(key, "this field");
   }
@@ -203,6 +201,12 @@ GenerationFields read_generation_fields(const Fields& body, const RequestLimits&
   read_origin(body, fields);
   check_metadata(body);
   refuse_what_must_be_obeyed(body);
+  fields.format = read_output_format(body);
+  if (fields.format && fields.ignore_eos) {
+    body.refuse("ignore_eos", fmt::format("'ignore_eos' contradicts '{}', which says where the "
+                                          "answer ends",
+                                          fields.format->field));
+  }
   return fields;
 }
 

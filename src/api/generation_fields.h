@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/fields.h"
+#include "api/output_format.h"
 #include "base/token_id.h"
 
 namespace pelton::api {
@@ -38,6 +39,8 @@ struct GenerationFields {
   bool include_stop = false;  // the stop string itself ends the text
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
+
+  std::optional<OutputFormat> format;  // what the answer must look like; none: any text
 
   bool stream = false;
   bool include_usage = false;     // a last chunk with the usage

@@ -182,6 +182,8 @@ std::optional<FunctionTool> read_tool(const Fields& tool) {
     return std::nullopt;
   }
   read.parameters = *schema;
+  read.strict = tool.boolean("strict").value_or(false);
+  read.field = tool.path("input_schema");
   if (tool.failed()) return std::nullopt;
   return read;
 }

@@ -19,9 +19,6 @@ std::optional<ReasoningEffort> read_effort(const Fields& body) {
   const Json* config = body.object("output_config");
   if (config == nullptr) return std::nullopt;
   const Fields fields(*config, "output_config", body.complaint());
-  if (fields.find("format") != nullptr) {
-    fields.refuse_unsupported("format", "structured output");
-  }
   const std::string* word = fields.text("effort", 64);
   if (word == nullptr) return std::nullopt;
   if (*word == "low") return ReasoningEffort::kLow;
@@ -65,6 +62,21 @@ void read_thinking(const Fields& body, MessagesRequest& request) {
     fields.refuse("type", fmt::format("'{}' must be 'enabled', 'adaptive' or 'disabled'",
                                       fields.path("type")));
   }
+}
+
+// output_config.format: {"type": "json_schema", "schema": …}; output_format is its older name.
+void read_format(const Fields& body, ChatRequest& chat) {
+  const Json* config = body.object("output_config");
+  std::optional<OutputFormat> format;
+  if (config != nullptr) {
+    format = read_message_format(Fields(*config, "output_config", body.complaint()), "format");
+  }
+  if (!format) format = read_message_format(body, "output_format");
+  if (!format) return;
+  if (chat.generation.format) {
+    refuse_two_formats(body, format->field, chat.generation.format->field);
+  }
+  chat.generation.format = std::move(format);
 }
 
 // metadata.user_id is whom the caller asks for, unless an OpenAI field says so.
@@ -123,6 +135,7 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   chat.warnings = std::move(tools.warnings);
 
   chat.generation = read_generation_fields(fields, limits);
+  read_format(fields, chat);
   read_stop_strings(fields, "stop_sequences", chat.generation);
   read_lengths(fields, use, chat);
   read_thinking(fields, request);

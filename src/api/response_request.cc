@@ -14,27 +14,16 @@ constexpr size_t kModelBytesMax = 512;
 constexpr size_t kIdBytesMax = 256;
 constexpr size_t kInstructionsBytesMax = size_t{16} << 20;
 
-void read_text_format(const Fields& body) {
+std::optional<OutputFormat> read_text_format(const Fields& body) {
   const Json* text = body.object("text");
-  if (text == nullptr) return;
+  if (text == nullptr) return std::nullopt;
   const Fields fields(*text, "text", body.complaint());
   if (const std::string* verbosity = fields.text("verbosity", 64)) {
     if (*verbosity != "low" && *verbosity != "medium" && *verbosity != "high") {
       fields.refuse("verbosity", "'text.verbosity' must be 'low', 'medium' or 'high'");
     }
   }
-  const Json* format = fields.object("format");
-  if (format == nullptr) return;
-  const Fields format_fields(*format, "text.format", body.complaint());
-  const std::string* type = format_fields.text("type", 64);
-  if (body.failed()) return;
-  if (type == nullptr) {
-    format_fields.refuse("type", "'text.format.type' is missing");
-  } else if (*type == "json_object" || *type == "json_schema") {
-    format_fields.refuse_unsupported("type", fmt::format("'{}' (structured output)", *type));
-  } else if (*type != "text") {
-    format_fields.refuse("type", "'text.format.type' must be 'text'");
-  }
+  return read_text_format_member(fields);
 }
 
 void read_reasoning(const Fields& body, ResponseRequest& request) {
@@ -151,13 +140,18 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
   request.forced_call = std::move(tools.forced_call);
   request.warnings = std::move(tools.warnings);
   read_reasoning(fields, request);
-  read_text_format(fields);
   read_include(fields, request);
   read_truncation(fields, request);
   fields.integer("max_tool_calls", {.low = 1, .high = std::numeric_limits<int32_t>::max()});
   refuse_what_must_be_obeyed(fields);
   request.store = fields.boolean("store").value_or(true);
   request.generation = read_generation_fields(fields, limits);
+  if (std::optional<OutputFormat> format = read_text_format(fields)) {
+    if (request.generation.format) {
+      refuse_two_formats(fields, "text.format", request.generation.format->field);
+    }
+    request.generation.format = std::move(format);
+  }
   constexpr IntegerRange kCount{.low = 1, .high = std::numeric_limits<int32_t>::max()};
   if (const auto most = fields.integer("max_output_tokens", kCount)) {
     request.generation.max_tokens = most;

@@ -115,11 +115,12 @@ std::optional<FunctionTool> read_function_members(const Fields& fields) {
     return std::nullopt;
   }
   FunctionTool read{.name = *name, .description = {}, .parameters = {}};
+  read.field = fields.path("parameters");
   if (const std::string* text = fields.text("description", kDescriptionBytesMax)) {
     read.description = *text;
   }
   if (const Json* parameters = fields.object("parameters")) read.parameters = *parameters;
-  fields.boolean("strict");
+  read.strict = fields.boolean("strict").value_or(false);
   if (fields.failed()) return std::nullopt;
   return read;
 }

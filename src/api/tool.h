@@ -15,6 +15,8 @@ struct FunctionTool {
   std::string name;
   std::string description;
   std::optional<Json> parameters;  // a JSON schema, always an object
+  bool strict = false;             // arguments must follow it, also when the model calls by itself
+  std::string field;               // where the parameters stand in the request, for errors
 };
 
 inline constexpr size_t kToolsMax = 128;

@@ -170,6 +170,13 @@ void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
     occupant.prompt_count = arrival->prompt_count;
     occupant.history = arrival->history;
     occupant.pooling = arrival->pooling;
+    occupant.guide = arrival->guide;
+    if (occupant.guide) {
+      for (size_t i = static_cast<size_t>(arrival->prompt_count); i < arrival->history.size();
+           ++i) {
+        CHECK(occupant.guide->accept(arrival->history[i]), "a token that its guide refuses");
+      }
+    }
     occupant.first = row.start;
     occupant.computed = row.start;
     occupant.arrival = ++arrivals_;
@@ -204,7 +211,7 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
     embed(row, occupant, std::span(result.floats).last(static_cast<size_t>(told.embedding.count)));
   }
   if (row.sample) {
-    occupant.sampled = sample(plan, row, occupant);
+    occupant.sampled = sample(plan, row, occupant, told);
     occupant.sampled_in = plan.step;
     result.tokens.back().token = occupant.sampled;
   }
@@ -266,15 +273,24 @@ void ModelledExecutor::embed(const PlannedSequence& row, Occupant& occupant,
 }
 
 TokenId ModelledExecutor::sample(const StepPlan& plan, const PlannedSequence& row,
-                                 Occupant& occupant) {
+                                 Occupant& occupant, SequenceResult& told) {
   const std::span<const TokenId> window = read_seen(row, occupant);
+  std::span<const uint64_t> allowed;
+  if (occupant.guide) allowed = occupant.guide->mask(mask_);
   const TokenId token = options_.next_token({.full = occupant.seen,
                                              .window = window,
                                              .prompt_count = occupant.prompt_count,
                                              .sampling = occupant.sampling,
                                              .banned = row.banned.of(plan.banned),
+                                             .allowed = allowed,
                                              .seat = row.seat,
                                              .arrival = occupant.arrival});
+  // A model by the book may say what its request forbids; no other answer will do then.
+  if (occupant.guide && !occupant.guide->accept(token)) {
+    told.error = std::make_unique<Error>(
+        Error{ErrorCode::kInternal, "the modelled answer does not follow the request's grammar"});
+    told.tokens.count = 0;
+  }
   if (occupant.sampling.has_penalties()) occupant.history.push_back(token);
   return token;
 }
@@ -285,7 +301,13 @@ ModelledExecutor::TokenFunction checksum_tokens(int vocabulary) {
     uint64_t state = base::mix64(seen.sampling.seed + static_cast<uint64_t>(seen.prompt_count));
     state = checksum(checksum(state, seen.full), seen.window);
     TokenId token = static_cast<TokenId>(state % static_cast<uint64_t>(vocabulary));
-    for (int i = 0; i < vocabulary && contains(seen.banned, token); ++i) {
+    const auto may_come = [&](TokenId one) {
+      const auto word = static_cast<size_t>(one) / 64;
+      const bool allowed = seen.allowed.empty() || (word < seen.allowed.size() &&
+                                                    (seen.allowed[word] >> (one % 64) & 1) != 0);
+      return allowed && !contains(seen.banned, one);
+    };
+    for (int i = 0; i < vocabulary && !may_come(token); ++i) {
       token = (token + 1) % vocabulary;
     }
     return token;

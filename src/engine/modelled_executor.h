@@ -27,6 +27,7 @@ class ModelledExecutor final : public Executor {
     int prompt_count = 0;
     const request::SamplingParams& sampling;
     std::span<const TokenId> banned;
+    std::span<const uint64_t> allowed;  // bit t % 64 of word t / 64; empty: all tokens
     Seat seat = 0;
     int64_t arrival = 0;  // whose turn in that seat it is: another number for each
   };
@@ -71,6 +72,7 @@ class ModelledExecutor final : public Executor {
     std::vector<TokenId> history;  // as Arrival gave it, and what was sampled since
     SeatTables tables;
     std::optional<request::Pooling> pooling;
+    std::optional<grammar::TokenGuide> guide;
     int32_t first = 0;  // what was computed before this seat was taken
     int32_t computed = 0;
     TokenId sampled = 0;
@@ -99,7 +101,8 @@ class ModelledExecutor final : public Executor {
   void read(std::vector<TokenId>& into, const std::vector<Cell>& cells,
             const std::vector<BlockId>& blocks, int32_t begin, int32_t end) const;
   std::span<const TokenId> read_seen(const PlannedSequence& row, Occupant& occupant);
-  TokenId sample(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant);
+  TokenId sample(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
+                 SequenceResult& told);
   void embed(const PlannedSequence& row, Occupant& occupant, std::span<float> embedding);
 
   const Options options_;
@@ -110,12 +113,13 @@ class ModelledExecutor final : public Executor {
   std::vector<Occupant> seats_;
   std::deque<Pending> pending_;
   std::vector<TokenId> seen_window_;
+  std::vector<uint64_t> mask_;
   int64_t busy_until_ns_ = 0;
   int64_t arrivals_ = 0;
 };
 
 // A token below `vocabulary` (at least 2) that depends on every token and position seen, on the
-// seed and, like real sampling, never is a banned one.
+// seed and, like real sampling, never is a banned one or one that may not come.
 ModelledExecutor::TokenFunction checksum_tokens(int vocabulary);
 
 // A pseudo-random vector for each token; the mean of the prompt's, to which kLast adds the last

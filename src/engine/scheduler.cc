@@ -371,7 +371,9 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
     arrival.sampling = sequence.request.sampling;
     arrival.prompt_count = sequence.prompt_count;
     arrival.pooling = sequence.request.pooling;
-    if (sequence.request.sampling.has_penalties()) arrival.history = sequence.tokens;
+    arrival.guide = sequence.request.guide;
+    const bool remembers = sequence.request.sampling.has_penalties() || arrival.guide.has_value();
+    if (remembers) arrival.history = sequence.tokens;
   }
   row.start = sequence.computed;
   const bool known = sequence.computed < static_cast<int>(sequence.tokens.size());

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/token_id.h"
+#include "grammar/token_guide.h"
 #include "kv/block_id.h"
 #include "request/generation_request.h"
 
@@ -59,10 +60,12 @@ struct BlockCopy {
 // From here on only sampled tokens are added to the history, by whoever samples them.
 struct Arrival {
   request::SamplingParams sampling;
-  std::vector<TokenId> history;  // empty unless sampling.has_penalties()
+  std::vector<TokenId> history;  // empty unless sampling.has_penalties() or there is a guide
   int prompt_count = 0;          // also set without a history
   // Of the rows that follow, all tokens are one prompt of which an embedding is made.
   std::optional<request::Pooling> pooling;
+  // As it stands at the prompt's end: whoever samples goes over what of the history was generated.
+  std::optional<grammar::TokenGuide> guide;
 };
 
 inline constexpr int32_t kNoArrival = -1;

@@ -27,6 +27,11 @@ Error broken_logits() {
                "the model computed NaN or infinity for this request; its weights may be damaged"};
 }
 
+// Never any token instead: what comes out is not what was asked for.
+Error nothing_allowed() {
+  return Error{ErrorCode::kInternal, "the request's grammar leaves no token that could follow"};
+}
+
 }  // namespace
 
 Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& options) {
@@ -108,7 +113,8 @@ LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::Threa
                 .context_tokens_max = footprint.context_tokens_max,
                 .vocab_size = model_->config().vocab_size},
       seats_(static_cast<size_t>(capacity_.seat_count())),
-      samplers_(static_cast<size_t>(pool_.size())) {
+      samplers_(static_cast<size_t>(pool_.size())),
+      masks_(static_cast<size_t>(pool_.size())) {
   for (sampling::Sampler& sampler : samplers_) sampler.reserve(model_->config().vocab_size);
   thread_ = std::thread([this] { work(); });
 }
@@ -215,11 +221,16 @@ void LocalExecutor::take_seats(const engine::StepPlan& plan) {
     seat.history.clear();
     seat.pooling = arrival->pooling;
     seat.sum.clear();
+    seat.guide = arrival->guide;
+    seat.guide_lost = false;
     const std::span<const TokenId> history(arrival->history);
     if (history.empty()) continue;
     const auto prompt = static_cast<size_t>(arrival->prompt_count);
     seat.history.add_prompt(history.first(prompt));
-    for (const TokenId token : history.subspan(prompt)) seat.history.add_output(token);
+    for (const TokenId token : history.subspan(prompt)) {
+      seat.history.add_output(token);
+      if (seat.guide && !seat.guide->accept(token)) seat.guide_lost = true;
+    }
   }
 }
 
@@ -252,25 +263,44 @@ void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
   pool_.parallel_for(static_cast<int64_t>(sampling.size()), 1,
                      [&](int64_t begin, int64_t end, int worker) {
                        for (int64_t row = begin; row < end; ++row) {
-                         const engine::PlannedSequence& sequence = plan.sequences[sampling[row]];
-                         SeatState& seat = seats_[sequence.seat];
-                         const sampling::SampledChoice choice = samplers_[worker].sample(
-                             {.logits = {logits + row * vocab, static_cast<size_t>(sampled)},
-                              .params = seat.sampling,
-                              .history = seat.sampling.has_penalties() ? &seat.history : nullptr,
-                              .banned = sequence.banned.of(plan.banned),
-                              .position = sequence.start + sequence.token_count()});
-                         seat.last_token = choice.token;
-                         if (!choice.usable) {
-                           engine::SequenceResult& failed = result.sequences[sampling[row]];
-                           failed.error = std::make_unique<Error>(broken_logits());
-                           failed.tokens.count = 0;
-                           continue;
-                         }
-                         if (seat.sampling.has_penalties()) seat.history.add_output(choice.token);
-                         result.tokens[row] = {choice.token, choice.logprob, choice.top};
+                         sample_row(plan, sampling[row], worker,
+                                    {logits + row * vocab, static_cast<size_t>(sampled)}, result);
                        }
                      });
+}
+
+// A guide's mask is made here and not while the model computes: with the row's logits at hand it
+// is a lookup next to them, and every processor computes the model.
+void LocalExecutor::sample_row(const engine::StepPlan& plan, size_t index, int worker,
+                               std::span<float> logits, engine::StepResult& result) {
+  const engine::PlannedSequence& sequence = plan.sequences[index];
+  SeatState& seat = seats_[sequence.seat];
+  engine::SequenceResult& given = result.sequences[index];
+  const auto fail = [&](Error error) {
+    given.error = std::make_unique<Error>(std::move(error));
+    given.tokens.count = 0;
+  };
+  std::span<const TokenId> banned = sequence.banned.of(plan.banned);
+  std::span<const uint64_t> allowed;
+  if (seat.guide_lost) return fail(nothing_allowed());
+  if (seat.guide) {
+    allowed = seat.guide->mask(masks_[worker]);
+    // An end that must come comes, though it is early.
+    if (!allowed.empty() && !banned.empty() && !grammar::allows_other(allowed, banned)) banned = {};
+    if (!allowed.empty() && !grammar::allows_other(allowed, {})) return fail(nothing_allowed());
+  }
+  const sampling::SampledChoice choice =
+      samplers_[worker].sample({.logits = logits,
+                                .params = seat.sampling,
+                                .history = seat.sampling.has_penalties() ? &seat.history : nullptr,
+                                .banned = banned,
+                                .allowed = allowed,
+                                .position = sequence.start + sequence.token_count()});
+  seat.last_token = choice.token;
+  if (!choice.usable) return fail(broken_logits());
+  if (seat.guide && !seat.guide->accept(choice.token)) return fail(nothing_allowed());
+  if (seat.sampling.has_penalties()) seat.history.add_output(choice.token);
+  result.tokens[given.tokens.first] = {choice.token, choice.logprob, choice.top};
 }
 
 // The last state, or the mean over all. A state does not depend on its batch, and a mean adds them

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -20,6 +21,7 @@
 #include "cost_model/footprint.h"
 #include "engine/executor.h"
 #include "engine/seat_tables.h"
+#include "grammar/token_guide.h"
 #include "kernels/kernels.h"
 #include "models/gpt_oss.h"
 #include "sampling/sampler.h"
@@ -75,6 +77,8 @@ class LocalExecutor final : public engine::Executor {
     TokenId last_token = 0;
     engine::SeatTables tables;
     std::optional<request::Pooling> pooling;
+    std::optional<grammar::TokenGuide> guide;
+    bool guide_lost = false;  // it refused what it had allowed: this request fails, no other
     std::vector<double> sum;  // kMean: of the normed states so far, in the order of positions
   };
 
@@ -90,6 +94,8 @@ class LocalExecutor final : public engine::Executor {
   void take_seats(const engine::StepPlan& plan);
   models::ForwardInput flatten(const engine::StepPlan& plan) const;
   void sample(const engine::StepPlan& plan, float* logits, engine::StepResult& result);
+  void sample_row(const engine::StepPlan& plan, size_t index, int worker, std::span<float> logits,
+                  engine::StepResult& result);
   void pool(const engine::StepPlan& plan, engine::StepResult& result);
   void give_embedding(const engine::PlannedSequence& sequence, engine::SequenceResult& given,
                       std::vector<float>& floats);
@@ -106,7 +112,8 @@ class LocalExecutor final : public engine::Executor {
 
   // Executor thread only.
   std::vector<SeatState> seats_;
-  std::vector<sampling::Sampler> samplers_;  // one a worker
+  std::vector<sampling::Sampler> samplers_;   // one a worker
+  std::vector<std::vector<uint64_t>> masks_;  // one a worker: what a guide allows
 
   std::mutex mutex_;
   std::condition_variable changed_;

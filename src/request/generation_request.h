@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/token_id.h"
+#include "grammar/token_guide.h"
 
 namespace pelton::request {
 
@@ -56,6 +57,8 @@ struct GenerationRequest {
   std::string cache_salt;
   // Set: nothing is sampled and `stop` means nothing; the answer is the prompt's embedding.
   std::optional<Pooling> pooling;
+  // What the answer must look like, from its first token on; each of several answers has a copy.
+  std::optional<grammar::TokenGuide> guide;
   // Keeps what was computed for the prompt for good, whole blocks of it, as far as room allows.
   bool pin_prefix = false;
 };

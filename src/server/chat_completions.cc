@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "api/chat_request.h"
+#include "server/answer_guide.h"
 #include "server/chat_answer.h"
 #include "server/chat_conversation.h"
 #include "server/chat_prompt.h"
@@ -51,6 +52,12 @@ void Server::answer_chat_completion(Call call) {
   const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
   call.add_warnings(request.warnings);
+  Result<std::optional<grammar::TokenGuide>> guide =
+      chat_guide({.format = request.generation.format,
+                  .tools = request.tools,
+                  .forced_call = request.forced_call},
+                 *model, grammars_);
+  if (!guide.ok()) return call.send(api::api_error(guide.error()));
 
   ChatPrompt prompt = chat_prompt_of(request, *model, call.tenant);
   std::string id = random_id("chatcmpl-", {.seed = draw(), .counter = 0});
@@ -65,6 +72,7 @@ void Server::answer_chat_completion(Call call) {
                                   .tenant = call.tenant,
                                   .deadline_ns = *deadline_ns,
                                   .logprobs = request.top_logprobs,
+                                  .guide = *std::move(guide),
                                   .seed_if_none = draw()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
   Result<std::vector<engine::TokenStream>> streams = model->engine.submit_answers(

@@ -47,6 +47,10 @@ chat::DeveloperContent developer_content(const api::ChatRequest& request) {
     developer.functions.push_back(
         {.name = tool.name, .description = tool.description, .parameters = tool.parameters});
   }
+  const std::optional<api::OutputFormat>& format = request.generation.format;
+  if (format && format->kind == api::OutputFormat::Kind::kJsonSchema && !format->name.empty()) {
+    developer.response_formats.push_back({format->name, format->description, format->schema});
+  }
   return developer;
 }
 

@@ -9,7 +9,7 @@ namespace pelton::server {
 ChatTurn::ChatTurn(const ServedModel& model, const Options& options)
     : model_(model),
       options_(options),
-      builder_(model.tokenizer, model.harmony, {}),
+      builder_(model.tokenizer, model.harmony, {.preamble = options.preamble}),
       stop_filter_(options.stop, options.stop_text) {}
 
 const chat::ReplyDelta& ChatTurn::begin() {

@@ -29,7 +29,9 @@ class ChatTurn {
     std::vector<std::string> stop;
     StopFilter::StopText stop_text = StopFilter::StopText::kCut;
     std::vector<TokenId> opening;  // what stands in the prompt after "<|start|>assistant"
-    std::optional<Place> place;    // none: it is not kept
+    chat::ReplyBuilder::Options::Preamble preamble =
+        chat::ReplyBuilder::Options::Preamble::kContent;
+    std::optional<Place> place;  // none: it is not kept
   };
 
   ChatTurn(const ServedModel& model, const Options& options);

@@ -9,6 +9,10 @@ ChatTurn::Options turn_options(const api::ChatRequest& request, const ServedMode
                             .stop_text = request.generation.include_stop
                                              ? StopFilter::StopText::kKept
                                              : StopFilter::StopText::kCut};
+  // Content is what the format says and nothing else.
+  if (request.generation.format) {
+    options.preamble = chat::ReplyBuilder::Options::Preamble::kReasoning;
+  }
   if (request.forced_call) {
     options.opening =
         chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);

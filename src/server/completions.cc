@@ -7,6 +7,7 @@
 
 #include "api/completion_request.h"
 #include "base/random.h"
+#include "server/answer_guide.h"
 #include "server/completion_answer.h"
 #include "server/completion_prompt.h"
 #include "server/generation.h"
@@ -26,9 +27,13 @@ struct Submitted {
 // cancelled as they go.
 std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& request,
                                                   const ServedModel& model, const Call& call,
-                                                  const std::string& id, uint64_t seed_if_none) {
+                                                  const std::string& id, uint64_t seed_if_none,
+                                                  GrammarStore& grammars) {
   const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
   if (!deadline_ns.ok()) return api::api_error(deadline_ns.error());
+  const Result<std::optional<grammar::TokenGuide>> guide =
+      text_guide(request.generation.format, model, grammars);
+  if (!guide.ok()) return api::api_error(guide.error());
   std::vector<request::GenerationRequest> requests;
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     Result<std::vector<TokenId>> tokens = completion_prompt(request.prompts[i], model, "prompt");
@@ -40,6 +45,7 @@ std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& 
                                     .tenant = call.tenant,
                                     .deadline_ns = *deadline_ns,
                                     .logprobs = request.logprobs,
+                                    .guide = *guide,
                                     .seed_if_none = base::random_bits(seed_if_none, i)});
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
     requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
@@ -68,7 +74,7 @@ void Server::answer_completion(Call call) {
 
   const api::GenerationFields& fields = request.generation;
   std::string id = random_id("cmpl-", {.seed = draw(), .counter = 0});
-  auto submitted = submit_all(request, *model, call, id, draw());
+  auto submitted = submit_all(request, *model, call, id, draw(), grammars_);
   if (const auto* error = std::get_if<api::ApiError>(&submitted)) return call.send(*error);
 
   CompletionAnswer::Options options{

@@ -60,6 +60,7 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   request.tenant = payer(source.tenant, fields.user);
   request.cache_salt = cache_salt(source.tenant, fields.cache_salt);
   request.prompt = std::move(source.prompt);
+  request.guide = std::move(source.guide);
   return request;
 }
 

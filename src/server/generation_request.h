@@ -21,6 +21,7 @@ struct GenerationSource {
   std::string_view tenant;        // by its key; may be empty
   std::optional<int64_t> deadline_ns;
   int logprobs = -1;
+  std::optional<grammar::TokenGuide> guide;
   uint64_t seed_if_none = 0;
 };
 

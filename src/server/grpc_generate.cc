@@ -6,6 +6,7 @@
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/generate_request.h"
+#include "server/answer_guide.h"
 #include "server/chat_turn_options.h"
 #include "server/completion_prompt.h"
 #include "server/generation_meter.h"
@@ -158,6 +159,13 @@ PreparedOrError GenerateCall::prepare_chat(const GrpcCaller& caller) {
   prompt.tokens.insert(prompt.tokens.end(), turn.opening.begin(), turn.opening.end());
   turn.place = {.turns = &house_.server.sampled_turns(), .history = prompt.history};
   GenerationSource from = source(caller, std::move(prompt.tokens), "messages");
+  Result<std::optional<grammar::TokenGuide>> guide =
+      chat_guide({.format = parsed->generation.format,
+                  .tools = parsed->tools,
+                  .forced_call = parsed->forced_call},
+                 model, house_.server.grammars());
+  if (!guide.ok()) return api::api_error(guide.error());
+  from.guide = *std::move(guide);
   from.logprobs = parsed->top_logprobs;
   return with_answer(generation_request(model, parsed->generation, std::move(from)), [&] {
     return grpc_chat_answer(model, std::move(turn), house_.server.draw(),
@@ -175,6 +183,10 @@ PreparedOrError GenerateCall::prepare_text(const GrpcCaller& caller) {
   Result<std::vector<TokenId>> prompt = completion_prompt(parsed->prompts[0], model, "text");
   if (!prompt.ok()) return api::api_error(prompt.error());
   GenerationSource from = source(caller, std::move(prompt).value(), "text");
+  Result<std::optional<grammar::TokenGuide>> guide =
+      text_guide(parsed->generation.format, model, house_.server.grammars());
+  if (!guide.ok()) return api::api_error(guide.error());
+  from.guide = *std::move(guide);
   from.logprobs = parsed->logprobs;
   return with_answer(generation_request(model, parsed->generation, std::move(from)), [&] {
     return grpc_text_answer(model, StopFilter(parsed->generation.stop, StopFilter::StopText::kCut),

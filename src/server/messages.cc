@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "api/messages_request.h"
+#include "server/answer_guide.h"
 #include "server/chat_prompt.h"
 #include "server/chat_turn_options.h"
 #include "server/generation.h"
@@ -27,6 +28,12 @@ void Server::answer_message(Call call) {
   const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
   call.add_warnings(request.warnings);
+  Result<std::optional<grammar::TokenGuide>> guide =
+      chat_guide({.format = request.generation.format,
+                  .tools = request.tools,
+                  .forced_call = request.forced_call},
+                 *model, grammars_);
+  if (!guide.ok()) return call.send(api::api_error(guide.error()));
 
   ChatTurn::Options turn = turn_options(request, *model);
   ChatPrompt prompt = chat_prompt_of(request, *model, call.tenant);
@@ -40,6 +47,7 @@ void Server::answer_message(Call call) {
                                   .prompt_field = "messages",
                                   .tenant = call.tenant,
                                   .deadline_ns = *deadline_ns,
+                                  .guide = *std::move(guide),
                                   .seed_if_none = draw()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
   const int output_max = std::get<request::GenerationRequest>(made).stop.max_new_tokens;

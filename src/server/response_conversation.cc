@@ -172,6 +172,7 @@ chat::Conversation opening_of(const api::ResponseRequest& request, const Respons
   api::ChatRequest told;
   told.tools = request.tools;
   told.reasoning_effort = request.reasoning_effort;
+  told.generation.format = request.generation.format;
   const auto add = [&](const std::string& text) {
     api::ChatMessage& message = told.messages.emplace_back();
     message.role = api::ChatRole::kDeveloper;

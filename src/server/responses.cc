@@ -9,6 +9,7 @@
 #include "api/response_request.h"
 #include "base/json_writer.h"
 #include "chat/call_opening.h"
+#include "server/answer_guide.h"
 #include "server/generation.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
@@ -91,6 +92,10 @@ Result<Server::ResponsePlan> Server::plan_response(const Call& call, const Json&
   TRY_ASSIGN(plan.prompt,
              response_prompt(request, {.history = plan.history, .current_date = date, .salt = salt},
                              model, sampled_turns_));
+  TRY_ASSIGN(plan.guide, chat_guide({.format = request.generation.format,
+                                     .tools = request.tools,
+                                     .forced_call = request.forced_call},
+                                    model, grammars_));
   if (request.forced_call) {
     plan.opening =
         chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);
@@ -133,6 +138,7 @@ void Server::create_response(Call call, const Json& body,
                                   .tenant = call.tenant,
                                   .deadline_ns = *deadline_ns,
                                   .logprobs = request.top_logprobs,
+                                  .guide = std::move(planned->guide),
                                   .seed_if_none = draw()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
   Result<std::vector<engine::TokenStream>> streams =

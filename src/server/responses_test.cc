@@ -276,7 +276,7 @@ TEST(Responses, AP_RowsAreRefusedByName) {
       {"-", R"({"input":"x","conversation":"conv_1"})", "conversation"},
       {"-", R"({"input":"x","prompt":{"id":"p"}})", "prompt"},
       {"-", R"({"input":"x","truncation":"some"})", "truncation"},
-      {"JS", R"({"input":"x","text":{"format":{"type":"json_object"}}})", "text.format.type"},
+      {"JS", R"({"input":"x","text":{"format":{"type":"json"}}})", "text.format.type"},
       {"-", R"({"input":"x","text":{"verbosity":"much"}})", "text.verbosity"},
       {"AP-07", R"({"input":"x","max_output_tokens":0})", "max_output_tokens"},
       {"AP-07", R"({"input":"x","max_output_tokens":"5"})", "max_output_tokens"},

@@ -20,6 +20,7 @@
 #include "server/call.h"
 #include "server/chat_prompt.h"
 #include "server/generation_meter.h"
+#include "server/grammar_store.h"
 #include "server/key_ring.h"
 #include "server/request_book.h"
 #include "server/response_answer.h"
@@ -75,6 +76,7 @@ class Server {
   GenerationMeter& meter() { return meter_; }
   RequestBook& book() { return book_; }
   SampledTurns& sampled_turns() { return sampled_turns_; }
+  GrammarStore& grammars() { return grammars_; }
   uint64_t draw();  // the next of the server's random numbers
   // The tokens that a chat request means to its tenant now.
   ChatPrompt chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
@@ -90,6 +92,7 @@ class Server {
     std::vector<PastResponse> history;
     std::optional<ChatPrompt> prompt;  // there once it is planned
     std::vector<TokenId> opening;
+    std::optional<grammar::TokenGuide> guide;
   };
 
   net::HttpHeaders common_headers(const net::HttpRequest& request);
@@ -144,6 +147,7 @@ class Server {
   base::Log& log_;
   SampledTurns sampled_turns_;
   RunningResponses running_responses_;
+  GrammarStore grammars_{GrammarStore::Options{}};
   RequestBook book_;
   GenerationMeter meter_;
   std::atomic<const ServedModel*> model_{nullptr};

@@ -1,0 +1,240 @@
+#include "api/output_format.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace pelton::api {
+namespace {
+
+using Kind = OutputFormat::Kind;
+
+constexpr size_t kNameBytesMax = 64;
+constexpr size_t kDescriptionBytesMax = 64 * 1024;
+
+// A schema as a value, or as the text of one.
+std::optional<Json> read_schema(const Fields& fields, std::string_view key) {
+  const Json* value = fields.find(key);
+  if (value == nullptr) {
+    fields.refuse(key, fmt::format("'{}' is missing", fields.path(key)));
+    return std::nullopt;
+  }
+  std::optional<Json> schema;
+  if (value->is_string()) {
+    Result<Json> parsed = Json::parse(value->as_string());
+    if (!parsed.ok()) {
+      fields.refuse(key, fmt::format("'{}' is a string that is not JSON: {}", fields.path(key),
+                                     parsed.error().message));
+      return std::nullopt;
+    }
+    schema = std::move(*parsed);
+  } else {
+    schema = *value;
+  }
+  if (schema->is_object() || schema->is_bool()) return schema;
+  fields.refuse(key, fmt::format("'{}' must be a JSON schema, not {}", fields.path(key),
+                                 schema->kind_name()));
+  return std::nullopt;
+}
+
+// {"name": …, "description": …, "schema": …, "strict": …}
+std::optional<OutputFormat> read_named_schema(const Fields& fields) {
+  OutputFormat format{.kind = Kind::kJsonSchema};
+  format.field = fields.path("schema");
+  const std::string* name = fields.text("name", kNameBytesMax);
+  if (fields.failed()) return std::nullopt;
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  };
+  if (name == nullptr || name->empty() || !std::all_of(name->begin(), name->end(), fits)) {
+    fields.refuse("name", fmt::format("'{}' must be 1 to {} letters, digits, '_' or '-'",
+                                      fields.path("name"), kNameBytesMax));
+    return std::nullopt;
+  }
+  format.name = *name;
+  if (const std::string* text = fields.text("description", kDescriptionBytesMax)) {
+    format.description = *text;
+  }
+  fields.boolean("strict");  // it is followed either way
+  std::optional<Json> schema = read_schema(fields, "schema");
+  if (!schema || fields.failed()) return std::nullopt;
+  format.schema = *std::move(schema);
+  return format;
+}
+
+OutputFormat json_object(std::string field) {
+  return {.kind = Kind::kJsonObject, .field = std::move(field)};
+}
+
+void refuse_type(const Fields& fields, const std::string* type) {
+  if (fields.failed()) return;
+  fields.refuse("type", type == nullptr
+                            ? fmt::format("'{}' is missing", fields.path("type"))
+                            : fmt::format("'{}' must be 'text', 'json_object' or 'json_schema'",
+                                          fields.path("type")));
+}
+
+std::optional<OutputFormat> read_response_format(const Fields& body) {
+  const Json* format = body.object("response_format");
+  if (format == nullptr) return std::nullopt;
+  const Fields fields(*format, "response_format", body.complaint());
+  const std::string* type = fields.text("type", 64);
+  if (type != nullptr && *type == "text") return std::nullopt;
+  if (type != nullptr && *type == "json_object") return json_object("response_format");
+  if (type == nullptr || *type != "json_schema") {
+    refuse_type(fields, type);
+    return std::nullopt;
+  }
+  const Json* named = fields.object("json_schema");
+  if (named != nullptr) {
+    return read_named_schema(Fields(*named, fields.path("json_schema"), body.complaint()));
+  }
+  fields.refuse("json_schema", "'response_format.json_schema' is missing");
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::string>> read_choices(const Fields& fields, std::string_view key) {
+  const Json* items = fields.array(key, kChoiceTextsMax);
+  if (items == nullptr) return std::nullopt;
+  std::vector<std::string> choices;
+  std::unordered_set<std::string_view> known;
+  for (const Json& item : items->as_array()) {
+    if (!item.is_string() || item.as_string().empty()) {
+      fields.refuse(key, fmt::format("'{}' must hold texts that are not empty", fields.path(key)));
+      return std::nullopt;
+    }
+    if (known.insert(item.as_string()).second) choices.push_back(item.as_string());
+  }
+  if (choices.empty()) {
+    fields.refuse(key, fmt::format("'{}' must have at least one text", fields.path(key)));
+    return std::nullopt;
+  }
+  return choices;
+}
+
+// One constraint, by its key; nothing if the key is not there.
+std::optional<OutputFormat> read_constraint(const Fields& fields, std::string_view key, Kind kind) {
+  if (fields.find(key) == nullptr) return std::nullopt;
+  OutputFormat format{.kind = kind, .field = fields.path(key)};
+  switch (kind) {
+    case Kind::kJsonObject:
+      if (!fields.boolean(key).value_or(false)) return std::nullopt;
+      break;
+    case Kind::kJsonSchema: {
+      std::optional<Json> schema = read_schema(fields, key);
+      if (!schema) return std::nullopt;
+      format.schema = *std::move(schema);
+      break;
+    }
+    case Kind::kChoice: {
+      auto choices = read_choices(fields, key);
+      if (!choices) return std::nullopt;
+      format.choices = *std::move(choices);
+      break;
+    }
+    case Kind::kRegex:
+    case Kind::kGrammar: {
+      const std::string* text = fields.text(key, kFormatBytesMax);
+      if (text == nullptr) return std::nullopt;
+      format.text = *text;
+      break;
+    }
+  }
+  return format;
+}
+
+struct NamedConstraint {
+  std::string_view key;
+  Kind kind;
+};
+
+// Of several constraints exactly one may be given.
+template <size_t kCount>
+std::optional<OutputFormat> read_constraints(const Fields& fields,
+                                             const NamedConstraint (&names)[kCount]) {
+  std::optional<OutputFormat> found;
+  for (const NamedConstraint& name : names) {
+    std::optional<OutputFormat> one = read_constraint(fields, name.key, name.kind);
+    if (!one) continue;
+    if (found) refuse_two_formats(fields, name.key, found->field);
+    found = std::move(one);
+  }
+  return found;
+}
+
+std::optional<OutputFormat> read_structured_outputs(const Fields& body) {
+  const Json* object = body.object("structured_outputs");
+  if (object == nullptr) return std::nullopt;
+  const Fields fields(*object, "structured_outputs", body.complaint());
+  if (fields.find("structural_tag") != nullptr) {
+    fields.refuse_unsupported("structural_tag", "this constraint");
+  }
+  static constexpr NamedConstraint kNames[] = {{"json", Kind::kJsonSchema},
+                                               {"regex", Kind::kRegex},
+                                               {"choice", Kind::kChoice},
+                                               {"grammar", Kind::kGrammar},
+                                               {"json_object", Kind::kJsonObject}};
+  std::optional<OutputFormat> found = read_constraints(fields, kNames);
+  if (found || fields.failed()) return found;
+  body.refuse("structured_outputs",
+              "'structured_outputs' must have one of 'json', 'regex', 'choice', 'grammar' and "
+              "'json_object'");
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<OutputFormat> read_output_format(const Fields& body) {
+  static constexpr NamedConstraint kGuided[] = {{"guided_json", Kind::kJsonSchema},
+                                                {"guided_regex", Kind::kRegex},
+                                                {"guided_choice", Kind::kChoice},
+                                                {"guided_grammar", Kind::kGrammar}};
+  std::optional<OutputFormat> found = read_response_format(body);
+  std::optional<OutputFormat> others[] = {read_structured_outputs(body),
+                                          read_constraints(body, kGuided)};
+  for (std::optional<OutputFormat>& other : others) {
+    if (!other) continue;
+    if (found) refuse_two_formats(body, other->field, found->field);
+    found = std::move(other);
+  }
+  return found;
+}
+
+std::optional<OutputFormat> read_text_format_member(const Fields& text) {
+  const Json* format = text.object("format");
+  if (format == nullptr) return std::nullopt;
+  const Fields fields(*format, text.path("format"), text.complaint());
+  const std::string* type = fields.text("type", 64);
+  if (type != nullptr && *type == "text") return std::nullopt;
+  if (type != nullptr && *type == "json_object") return json_object(text.path("format"));
+  if (type != nullptr && *type == "json_schema") return read_named_schema(fields);
+  refuse_type(fields, type);
+  return std::nullopt;
+}
+
+std::optional<OutputFormat> read_message_format(const Fields& body, std::string_view key) {
+  const Json* object = body.object(key);
+  if (object == nullptr) return std::nullopt;
+  const Fields fields(*object, body.path(key), body.complaint());
+  const std::string* type = fields.text("type", 64);
+  if (fields.failed()) return std::nullopt;
+  if (type == nullptr || *type != "json_schema") {
+    fields.refuse("type", fmt::format("'{}' must be 'json_schema'", fields.path("type")));
+    return std::nullopt;
+  }
+  std::optional<Json> schema = read_schema(fields, "schema");
+  if (!schema) return std::nullopt;
+  OutputFormat format{.kind = Kind::kJsonSchema, .field = fields.path("schema")};
+  format.schema = *std::move(schema);
+  return format;
+}
+
+void refuse_two_formats(const Fields& body, std::string_view key, std::string_view other) {
+  body.refuse(key, fmt::format("'{}' and '{}' both say what the answer must look like; give one",
+                               body.path(key), other));
+}
+
+}  // namespace pelton::api

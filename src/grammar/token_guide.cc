@@ -1,0 +1,120 @@
+#include "grammar/token_guide.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace pelton::grammar {
+namespace {
+
+using Text = TokenNetwork::Stretch::Text;
+
+void set_bit(std::span<uint64_t> mask, TokenId token) {
+  mask[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
+}
+
+}  // namespace
+
+TokenNetwork::TokenNetwork(Parts parts) : parts_(std::move(parts)) {
+  const int vocab = std::max(parts_.vocab_size, parts_.trie->vocab_size());
+  mask_words_ = (static_cast<size_t>(vocab) + 63) / 64;
+  for (const Stretch& stretch : parts_.stretches) {
+    CHECK((stretch.text == Text::kGrammar) == (stretch.grammar != nullptr));
+    CHECK(!stretch.grammar || &stretch.grammar->trie() == parts_.trie.get(),
+          "a grammar over another vocabulary");
+    std::vector<uint64_t>& mask = free_masks_.emplace_back();
+    if (stretch.text != Text::kFree) continue;
+    mask.resize(mask_words_);
+    for (TokenId token = 0; token < parts_.trie->vocab_size(); ++token) {
+      if (!parts_.trie->bytes(token).empty()) set_bit(mask, token);
+    }
+    for (const Exit& exit : stretch.exits) set_bit(mask, exit.token);
+  }
+}
+
+TokenGuide::TokenGuide(std::shared_ptr<const TokenNetwork> network) : network_(std::move(network)) {
+  begin(network_->starts(), ways_);
+}
+
+void TokenGuide::begin(std::span<const int> stretches, std::vector<Way>& ways) const {
+  for (const int stretch : stretches) {
+    Way& way = ways.emplace_back();
+    way.stretch = stretch;
+    const auto& grammar = network_->stretch(stretch).grammar;
+    if (grammar) way.matcher.emplace(grammar);
+  }
+}
+
+std::span<const uint64_t> TokenGuide::mask(std::vector<uint64_t>& room) const {
+  if (over()) return {};
+  if (ways_.size() == 1 && !network_->free_mask(ways_[0].stretch).empty()) {
+    return network_->free_mask(ways_[0].stretch);
+  }
+  room.assign(network_->mask_words(), 0);
+  const size_t text_words = network_->trie().mask_words();
+  std::vector<uint64_t> more;  // of a second way's text: only headers have several
+  bool filled = false;
+  for (const Way& way : ways_) {
+    if (const std::span<const uint64_t> free = network_->free_mask(way.stretch); !free.empty()) {
+      for (size_t i = 0; i < free.size(); ++i) room[i] |= free[i];
+      filled = true;
+      continue;
+    }
+    if (way.matcher && !filled) {
+      way.matcher->fill_mask(std::span(room).first(text_words));
+      filled = true;
+    } else if (way.matcher) {
+      more.resize(text_words);
+      way.matcher->fill_mask(more);
+      for (size_t i = 0; i < text_words; ++i) room[i] |= more[i];
+    }
+  }
+  for (const Way& way : ways_) {
+    if (way.matcher && !way.matcher->can_end()) continue;
+    for (const TokenNetwork::Exit& exit : network_->stretch(way.stretch).exits) {
+      set_bit(room, exit.token);
+    }
+  }
+  return room;
+}
+
+bool allows_other(std::span<const uint64_t> mask, std::span<const TokenId> tokens) {
+  for (size_t i = 0; i < mask.size(); ++i) {
+    uint64_t bits = mask[i];
+    for (const TokenId token : tokens) {
+      if (bits != 0 && static_cast<size_t>(token) / 64 == i) bits &= ~(uint64_t{1} << (token % 64));
+    }
+    if (bits != 0) return true;
+  }
+  return false;
+}
+
+bool TokenGuide::accept(TokenId token) {
+  if (over()) return true;
+  if (token < 0) return false;
+  std::vector<Way> next;
+  bool ended = false;
+  for (const Way& way : ways_) {
+    const TokenNetwork::Stretch& stretch = network_->stretch(way.stretch);
+    const auto exit =
+        std::find_if(stretch.exits.begin(), stretch.exits.end(),
+                     [&](const TokenNetwork::Exit& one) { return one.token == token; });
+    if (exit != stretch.exits.end()) {
+      if (way.matcher && !way.matcher->can_end()) continue;
+      ended = ended || exit->to.empty();
+      begin(exit->to, next);
+    } else if (way.matcher) {
+      Way on = way;
+      if (on.matcher->accept(token)) next.push_back(std::move(on));
+    } else if (stretch.text == Text::kFree && token < network_->trie().vocab_size() &&
+               !network_->trie().bytes(token).empty()) {
+      next.push_back(way);
+    }
+  }
+  if (next.empty() && !ended) return false;
+  ways_ = std::move(next);
+  return true;
+}
+
+}  // namespace pelton::grammar

@@ -1,0 +1,87 @@
+// Which tokens may come next in an answer that is more than one text: stretches, each free or after
+// a grammar of its own, and the control tokens that lead from one to the next. What the stretches
+// are is chat/harmony_grammar's business; this only follows them. Where more than one way is open,
+// all are followed until the tokens decide.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/token_id.h"
+#include "grammar/matcher.h"
+#include "grammar/token_trie.h"
+
+namespace pelton::grammar {
+
+// Immutable once built, shared; any thread.
+class TokenNetwork {
+ public:
+  struct Exit {
+    TokenId token = 0;
+    // The stretches that may begin behind it; none: the answer is over.
+    std::vector<int> to;
+  };
+  struct Stretch {
+    enum class Text : uint8_t { kNone, kFree, kGrammar };
+    Text text = Text::kNone;
+    std::shared_ptr<const TokenGrammar> grammar;  // kGrammar: it may be left when that may end
+    std::vector<Exit> exits;
+  };
+  struct Parts {
+    std::shared_ptr<const TokenTrie> trie;
+    std::vector<Stretch> stretches;
+    std::vector<int> starts;
+    int vocab_size = 0;  // ids of all exits are below it
+  };
+
+  explicit TokenNetwork(Parts parts);
+
+  const TokenTrie& trie() const { return *parts_.trie; }
+  const Stretch& stretch(int index) const { return parts_.stretches[static_cast<size_t>(index)]; }
+  const std::vector<int>& starts() const { return parts_.starts; }
+  size_t mask_words() const { return mask_words_; }
+  // Of a free stretch, alone: no text depends on what stood before.
+  std::span<const uint64_t> free_mask(int index) const {
+    return free_masks_[static_cast<size_t>(index)];
+  }
+
+ private:
+  const Parts parts_;
+  size_t mask_words_ = 0;
+  std::vector<std::vector<uint64_t>> free_masks_;  // by stretch; empty: it is not free
+};
+
+// Where an answer stands. A value: a copy is a fork, an older copy the way back. One thread at a
+// time; forks are independent.
+class TokenGuide {
+ public:
+  explicit TokenGuide(std::shared_ptr<const TokenNetwork> network);
+
+  // The tokens that may come next, bit t % 64 of word t / 64; in `room` (a buffer to reuse) or in
+  // the network, until either changes. Empty: any token, as the answer is over.
+  std::span<const uint64_t> mask(std::vector<uint64_t>& room) const;
+
+  // Goes over the token. False, and stays, if it may not come.
+  [[nodiscard]] bool accept(TokenId token);
+
+  // Nothing is asked of what follows.
+  bool over() const { return ways_.empty(); }
+
+ private:
+  struct Way {
+    int stretch = 0;
+    std::optional<Matcher> matcher;
+  };
+  void begin(std::span<const int> stretches, std::vector<Way>& ways) const;
+
+  std::shared_ptr<const TokenNetwork> network_;
+  std::vector<Way> ways_;
+};
+
+// Whether a mask allows a token besides these.
+bool allows_other(std::span<const uint64_t> mask, std::span<const TokenId> tokens);
+
+}  // namespace pelton::grammar

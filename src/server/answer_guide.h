@@ -1,0 +1,37 @@
+// What a request's output format and tools demand of the answer, as the guide that its sampling
+// follows. Any thread; see grammar_store.h for what it costs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/chat_request.h"
+#include "api/output_format.h"
+#include "api/tool.h"
+#include "base/result.h"
+#include "grammar/token_guide.h"
+#include "server/grammar_store.h"
+#include "server/served_model.h"
+
+namespace pelton::server {
+
+struct AnswerDemands {
+  const std::optional<api::OutputFormat>& format;
+  const std::vector<api::FunctionTool>& tools;
+  const std::optional<api::ForcedCall>& forced_call;
+};
+
+// Of an answer in Harmony; none if nothing is demanded. A strict function's arguments follow its
+// parameters; so do those of a function whose call is forced, as far as its schema can be followed
+// (they are a JSON object at least). Errors: the caller's, each with its field.
+Result<std::optional<grammar::TokenGuide>> chat_guide(const AnswerDemands& demands,
+                                                      const ServedModel& model,
+                                                      GrammarStore& grammars);
+
+// Of plain text.
+Result<std::optional<grammar::TokenGuide>> text_guide(
+    const std::optional<api::OutputFormat>& format, const ServedModel& model,
+    GrammarStore& grammars);
+
+}  // namespace pelton::server

@@ -1,0 +1,436 @@
+// Output formats and strict tools over HTTP, against a model that says anything its request allows:
+// a token drawn among the allowed ones, closing ones likelier the longer it goes on.
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "base/json_writer.h"
+#include "base/random.h"
+#include "grammar/json_schema.h"
+#include "grammar/matcher.h"
+#include "server/chat_stream_text.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr std::string_view kNoScript = R"({"rules":[{"when":"","then":"x"}]})";
+
+// Whatever is allowed; from 60 tokens on ever likelier one that closes something.
+TokenId any_allowed(const engine::ModelledExecutor::Seen& seen,
+                    const chat::HarmonyTokens& harmony) {
+  const size_t at = seen.full.size();
+  const size_t said = at - static_cast<size_t>(seen.prompt_count);
+  std::vector<TokenId> all;
+  std::vector<TokenId> closing;
+  static const std::set<TokenId> kClosing = {'"', '}', ']', ':', 'e', 'n', 'u', 'l'};
+  for (size_t word = 0; word < seen.allowed.size(); ++word) {
+    for (uint64_t bits = seen.allowed[word]; bits != 0; bits &= bits - 1) {
+      const auto token = static_cast<TokenId>(word * 64 + std::countr_zero(bits));
+      all.push_back(token);
+      const bool control = token >= chat::kTinyOrdinaryTokens && token != harmony.start;
+      if (control || kClosing.contains(token)) closing.push_back(token);
+    }
+  }
+  if (all.empty()) return harmony.return_;  // nothing is asked for: it is over
+  const uint64_t random = base::random_bits(seen.sampling.seed, at);
+  const bool close = !closing.empty() && random % 200 < said * 2;
+  const std::vector<TokenId>& from = close ? closing : all;
+  return from[(random >> 20) % from.size()];
+}
+
+ServerHouse::Options any_options() {
+  ServerHouse::Options options;
+  options.executor = [](engine::ModelledExecutor::Options& executor) {
+    const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
+    const chat::HarmonyTokens harmony = chat::HarmonyTokens::find(tokenizer).value();
+    executor.next_token = [harmony](const engine::ModelledExecutor::Seen& seen) {
+      return any_allowed(seen, harmony);
+    };
+  };
+  return options;
+}
+
+std::string asked(std::string_view more) {
+  return R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":2000,)" + std::string(more) +
+         "}";
+}
+
+std::string schema_asked(std::string_view schema, std::string_view more) {
+  return asked(
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"it","strict":true,)"
+      R"("schema":)" +
+      std::string(schema) + "}}" + std::string(more));
+}
+
+bool follows(std::string_view schema, std::string_view text) {
+  const auto compiled = grammar::compile_json_schema(Json::parse(schema).value(), {});
+  const std::string bytes(text);
+  const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
+  const auto made =
+      grammar::TokenGrammar::make(compiled.value(), grammar::TokenTrie::of(tokenizer));
+  grammar::Matcher matcher(made.value());
+  return matcher.accept_bytes(bytes) && matcher.can_end();
+}
+
+constexpr std::string_view kPerson =
+    R"({"type":"object","properties":{"name":{"type":"string","maxLength":9},)"
+    R"("age":{"type":"integer","minimum":0,"maximum":150},"tags":{"type":"array","maxItems":2,)"
+    R"("items":{"enum":["a","b","cc"]}}},"required":["name","age"],"additionalProperties":false})";
+
+struct Answered {
+  std::string finish;
+  std::string content;
+  std::string reasoning;
+  std::string call;
+  std::string arguments;
+};
+
+Answered answered(const Json& body) {
+  const Json& choice = body.find("choices")->as_array().at(0);
+  const Json& message = *choice.find("message");
+  Answered answer{.finish = choice.string("finish_reason").value_or("")};
+  answer.content = message.string("content").value_or("");
+  answer.reasoning = message.string("reasoning_content").value_or("");
+  if (const Json* calls = message.find("tool_calls"); calls != nullptr && calls->is_array()) {
+    const Json& function = *calls->as_array().at(0).find("function");
+    answer.call = function.string("name").value_or("");
+    answer.arguments = function.string("arguments").value_or("");
+  }
+  return answer;
+}
+
+Answered ask(ServerHouse& house, const std::string& body) {
+  const net::HttpResponse response = house.post("/v1/chat/completions", body);
+  EXPECT_EQ(response.status, 200) << response.body;
+  if (response.status != 200) return {};
+  return answered(parsed(response.body));
+}
+
+// JS-26 with it: what was cut off says so.
+TEST(StructuredOutput, EveryFinishedDocumentFollowsItsSchema) {
+  ServerHouse house(kNoScript, any_options());
+  int finished = 0;
+  constexpr int kAsked = 60;
+  for (int seed = 0; seed < kAsked; ++seed) {
+    SCOPED_TRACE(seed);
+    const Answered answer =
+        ask(house, schema_asked(kPerson, ",\"temperature\":2,\"seed\":" + std::to_string(seed)));
+    if (answer.finish == "length") continue;
+    EXPECT_EQ(answer.finish, "stop");
+    ++finished;
+    EXPECT_TRUE(follows(kPerson, answer.content)) << answer.content;
+  }
+  EXPECT_GE(finished, kAsked * 95 / 100);
+}
+
+TEST(StructuredOutput, StreamedIsWhatIsSentWhole) {
+  ServerHouse house(kNoScript, any_options());
+  for (int seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::string more = ",\"seed\":" + std::to_string(seed);
+    const Answered whole = ask(house, schema_asked(kPerson, more));
+    const net::HttpResponse response =
+        house.post("/v1/chat/completions", schema_asked(kPerson, more + ",\"stream\":true"));
+    ASSERT_EQ(response.status, 200);
+    const ChatText text = streamed_text(response.body);
+    EXPECT_EQ(text.content, whole.content);
+    EXPECT_EQ(text.reasoning, whole.reasoning);
+    EXPECT_EQ(text.finish_reason, whole.finish);
+  }
+}
+
+TEST(StructuredOutput, EachOfSeveralAnswersFollowsTheSchema) {
+  ServerHouse house(kNoScript, any_options());
+  const net::HttpResponse response =
+      house.post("/v1/chat/completions", schema_asked(kPerson, ",\"seed\":4,\"n\":6"));
+  ASSERT_EQ(response.status, 200) << response.body;
+  const Json body = parsed(response.body);
+  std::set<std::string> different;
+  for (const Json& choice : body.find("choices")->as_array()) {
+    if (choice.string("finish_reason") != "stop") continue;
+    const std::string content = choice.find("message")->string("content").value_or("");
+    EXPECT_TRUE(follows(kPerson, content)) << content;
+    different.insert(content);
+  }
+  EXPECT_GE(different.size(), 4u);
+}
+
+TEST(StructuredOutput, OtherFormatsHold) {
+  ServerHouse house(kNoScript, any_options());
+  for (int seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::string more = ",\"seed\":" + std::to_string(seed);
+    Answered answer =
+        ask(house, asked(R"("structured_outputs":{"regex":"[ab]{3,5}-[0-9]+x"})" + more));
+    if (answer.finish == "stop") {
+      EXPECT_GE(answer.content.size(), 6u);
+      EXPECT_EQ(answer.content.back(), 'x') << answer.content;
+    }
+    answer = ask(house, asked(R"("structured_outputs":{"choice":["yes","no","né"]})" + more));
+    EXPECT_TRUE(answer.content == "yes" || answer.content == "no" || answer.content == "né")
+        << answer.content;
+    answer = ask(house, asked(R"("guided_choice":["one"])" + more));
+    EXPECT_EQ(answer.content, "one");
+    answer = ask(house,
+                 asked(R"("structured_outputs":{"grammar":"root ::= \"(\" [0-9] \")\""})" + more));
+    ASSERT_EQ(answer.content.size(), 3u);
+    EXPECT_EQ(answer.content[0], '(');
+    answer = ask(house, asked(R"("response_format":{"type":"json_object"})" + more));
+    if (answer.finish == "stop") {
+      EXPECT_TRUE(Json::parse(answer.content).ok()) << answer.content;
+    }
+  }
+}
+
+const std::string kTool =
+    R"("tools":[{"type":"function","function":{"name":"f.x","strict":true,"parameters":)" +
+    std::string(kPerson) +
+    R"(}},{"type":"function","function":{"name":"g","parameters":{"type":"object",)"
+    R"("properties":{"ok":{"type":"boolean"}},"required":["ok"],)"
+    R"("additionalProperties":false}}}])";
+constexpr std::string_view kOk =
+    R"({"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"],)"
+    R"("additionalProperties":false})";
+
+TEST(StructuredOutput, CallsFollowTheirFunctionsParameters) {
+  ServerHouse house(kNoScript, any_options());
+  int called = 0;
+  for (int seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::string more = ",\"seed\":" + std::to_string(seed);
+    for (const std::string choice :
+         {R"("required")", R"({"type":"function","function":{"name":"g"}})"}) {
+      const Answered answer = ask(house, asked(kTool + ",\"tool_choice\":" + choice + more));
+      if (answer.finish != "tool_calls") {
+        EXPECT_EQ(answer.finish, "length");
+        continue;
+      }
+      ++called;
+      EXPECT_TRUE(answer.call == "f.x" || answer.call == "g") << answer.call;
+      if (choice[0] == '{') {
+        EXPECT_EQ(answer.call, "g");
+      }
+      EXPECT_TRUE(follows(answer.call == "g" ? kOk : kPerson, answer.arguments))
+          << answer.arguments;
+    }
+  }
+  EXPECT_GE(called, 22);
+}
+
+// A strict function that the model calls by itself; the other one's arguments are free.
+TEST(StructuredOutput, StrictHoldsWhenTheModelCallsByItself) {
+  ServerHouse house(kNoScript, any_options());
+  int strict_calls = 0;
+  for (int seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const Answered answer = ask(house, asked(kTool + ",\"seed\":" + std::to_string(seed)));
+    if (answer.finish != "tool_calls" || answer.call != "f.x") continue;
+    ++strict_calls;
+    EXPECT_TRUE(follows(kPerson, answer.arguments)) << answer.arguments;
+  }
+  EXPECT_GT(strict_calls, 0);
+}
+
+// JS-26
+TEST(StructuredOutput, WhatIsCutOffSaysSo) {
+  ServerHouse house(kNoScript, any_options());
+  const Answered answer =
+      ask(house, R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":12,)"
+                 R"("structured_outputs":{"regex":"a{50}"},"seed":1})");
+  EXPECT_EQ(answer.finish, "length");
+}
+
+// A script that does not obey is told so, and the server goes on.
+TEST(StructuredOutput, AnAnswerThatBreaksTheGrammarFailsAlone) {
+  ServerHouse house(
+      R"({"rules":[{"when":"","then":"<|channel|>final<|message|>Not JSON.<|return|>"}]})", {});
+  const net::HttpResponse response =
+      house.post("/v1/chat/completions", asked(R"("response_format":{"type":"json_object"})"));
+  EXPECT_EQ(response.status, 500) << response.body;
+  EXPECT_EQ(ask(house, asked(R"("seed":1)")).content, "Not JSON.");
+}
+
+TEST(StructuredOutput, AScriptThatObeysIsHeard) {
+  ServerHouse house(
+      R"({"rules":[{"when":"","then":"<|channel|>analysis<|message|>Hm, {.<|end|><|start|>assistant<|channel|>final<|message|>{\"ok\": true}<|return|>"}]})",
+      {});
+  const Answered answer = ask(house, schema_asked(kOk, ""));
+  EXPECT_EQ(answer.content, R"({"ok": true})");
+  EXPECT_EQ(answer.reasoning, "Hm, {.");
+  EXPECT_EQ(answer.finish, "stop");
+}
+
+struct Refused {
+  std::string id;
+  std::string schema;
+  std::string pointer;  // in the message
+};
+
+// hardening.md 3E over HTTP: 400 with the field and the place, within a second.
+TEST(StructuredOutput, BadSchemasAreRefusedWithTheirPlace) {
+  ServerHouse house(kNoScript, any_options());
+  const std::vector<Refused> refused = {
+      {"JS-01", "7", ""},
+      {"JS-01", "false", "/"},
+      {"JS-02", R"({"type":"foo"})", "/type"},
+      {"JS-02", R"({"type":7})", "/type"},
+      {"JS-02", R"({"required":"a"})", "/required"},
+      {"JS-02", R"({"properties":{"x":{"minLength":-1}}})", "/properties/x/minLength"},
+      {"JS-02", R"({"multipleOf":0})", "/multipleOf"},
+      {"JS-03", R"("{\"type\":")", ""},
+      {"JS-04", R"({"pattern":"("})", "/pattern"},
+      {"JS-04", R"({"pattern":"[z-a]"})", "/pattern"},
+      {"JS-04", R"({"pattern":"\\p{Nope}"})", "/pattern"},
+      {"JS-06", R"({"type":"string","pattern":"(a)\\1"})", "/pattern"},
+      {"JS-07", R"({"type":"string","minLength":5,"maxLength":3})", ""},
+      {"JS-07", R"({"enum":[]})", ""},
+      {"JS-07", R"({"const":1,"enum":[2]})", ""},
+      {"JS-08", R"({"$ref":"#/nowhere"})", "/$ref"},
+      {"JS-08", R"({"$ref":"http://localhost/x"})", "/$ref"},
+      {"JS-08", R"({"$ref":"file:///etc/passwd"})", "/$ref"},
+      {"JS-08", R"({"$ref":"#/definitions/%ZZ"})", "/$ref"},
+      {"JS-09", R"({"$ref":"#"})", ""},
+  };
+  for (const Refused& one : refused) {
+    SCOPED_TRACE(one.id + " " + one.schema);
+    const net::HttpResponse response =
+        house.post("/v1/chat/completions", schema_asked(one.schema, ""));
+    EXPECT_EQ(response.status, 400) << response.body;
+    const Json body = parsed(response.body);
+    const Json* const error = body.find("error");
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->string("param"), "response_format.json_schema.schema");
+    const std::string message = error->string("message").value_or("");
+    EXPECT_NE(message.find(one.pointer), std::string::npos) << message;
+  }
+  // JS-05
+  const net::HttpResponse tool =
+      house.post("/v1/chat/completions",
+                 asked(R"("tools":[{"type":"function","function":{"name":"f","strict":true,)"
+                       R"("parameters":{"type":"object","properties":{"a":{"type":"foo"}}}}}])"));
+  EXPECT_EQ(tool.status, 400);
+  const Json tool_body = parsed(tool.body);
+  EXPECT_EQ(tool_body.find("error")->string("param"), "tools[0].function.parameters");
+}
+
+std::string repeated(std::string_view text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+std::string json_string(std::string_view text) {
+  std::string out;
+  base::append_json_string(out, text);
+  return out;
+}
+
+// 3E: what is refused, or compiled, in bounded time; and the server answers after it.
+TEST(StructuredOutput, BombsEndInTime) {
+  ServerHouse house(kNoScript, any_options());
+  std::string doubling = R"({"$ref":"#/$defs/d0","$defs":{"d30":{"type":"null"})";  // JS-11
+  for (int i = 0; i < 30; ++i) {
+    const std::string next = "{\"$ref\":\"#/$defs/d" + std::to_string(i + 1) + "\"}";
+    doubling += ",\"d" + std::to_string(i) + R"(":{"type":"array","prefixItems":[)" + next + "," +
+                next + R"(],"items":false,"minItems":2})";
+  }
+  std::string wide = R"({"type":"object","properties":{)";  // JS-12
+  std::string many = R"({"enum":[)";                        // JS-13
+  for (int i = 0; i < 10'000; ++i) {
+    wide += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + "\":{}";
+    many += (i > 0 ? ",\"v" : "\"v") + std::to_string(i) + "\"";
+  }
+  const std::string bodies[] = {
+      schema_asked(doubling + "}}", ""),
+      schema_asked(wide + "}}", ""),
+      schema_asked(many + "]}", ""),
+      schema_asked(R"({"type":"array","maxItems":1000000000,"minItems":1000000000})", ""),  // JS-14
+      schema_asked(R"({"type":"string","pattern":"^(a{1000}){1000}$"})", ""),               // JS-15
+      asked(R"("structured_outputs":{"regex":"(a+)+(.*)*x"})"),
+      asked(R"("structured_outputs":{"regex":)" + json_string(repeated("(", 30'000)) +
+            "}"),                                                        // JS-18
+      asked(R"("structured_outputs":{"grammar":"root ::= root"})"),      // JS-17
+      asked(R"("structured_outputs":{"grammar":"root ::= (\"\"*)*"})"),  // JS-19
+      asked(R"("structured_outputs":{"grammar":)" +
+            json_string(repeated("a", 1 << 20).substr(1) + " ::= b") + "}"),  // JS-20
+  };
+  for (const std::string& body : bodies) {
+    SCOPED_TRACE(body.substr(0, 200));
+    std::string short_body = body;
+    const std::string long_answer = "\"max_tokens\":2000";
+    short_body.replace(short_body.find(long_answer), long_answer.size(), "\"max_tokens\":3");
+    const auto begin = std::chrono::steady_clock::now();
+    const net::HttpResponse response = house.post("/v1/chat/completions", short_body);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    EXPECT_TRUE(response.status == 200 || response.status == 400) << response.body;
+    EXPECT_LT(took.count(), 20.0);  // a second each by the compilers' own limits; machines are busy
+  }
+  EXPECT_EQ(house.get("/health").status, 200);
+}
+
+// JS-24, in small: what is held is bounded by entries and by bytes.
+TEST(GrammarStore, ForgetsWhatWasNotAskedForLately) {
+  GrammarStore store({.bytes_max = size_t{64} << 20, .entries_max = 8});
+  const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
+  const auto choice = [](int i) {
+    return api::OutputFormat{.kind = api::OutputFormat::Kind::kChoice,
+                             .field = "x",
+                             .choices = {"word " + std::to_string(i)}};
+  };
+  const auto first = store.compile(choice(0), tokenizer).value();
+  for (int i = 1; i < 200; ++i) {
+    ASSERT_TRUE(store.compile(choice(i), tokenizer).ok());
+    ASSERT_EQ(store.compile(choice(0), tokenizer).value(), first);  // asked for again and again
+    EXPECT_LE(store.entry_count(), 8u);
+  }
+  EXPECT_EQ(store.entry_count(), 8u);
+  EXPECT_LE(store.bytes_held(), size_t{64} << 20);
+}
+
+TEST(StructuredOutput, CompletionsFollowTheirFormat) {
+  ServerHouse house(kNoScript, any_options());
+  const net::HttpResponse response =
+      house.post("/v1/completions", R"({"prompt":"x","max_tokens":300,"seed":3,)"
+                                    R"("structured_outputs":{"choice":["left","right"]}})");
+  ASSERT_EQ(response.status, 200) << response.body;
+  const std::string text =
+      parsed(response.body).find("choices")->as_array().at(0).string("text").value_or("");
+  EXPECT_TRUE(text == "left" || text == "right") << text;
+}
+
+TEST(StructuredOutput, ResponsesFollowTheirTextFormat) {
+  ServerHouse house(kNoScript, any_options());
+  const std::string format = R"("text":{"format":{"type":"json_schema","name":"it","schema":)";
+  const net::HttpResponse response =
+      house.post("/v1/responses",
+                 R"({"input":"hi","max_output_tokens":2000,)" + format + std::string(kOk) + "}}}");
+  ASSERT_EQ(response.status, 200) << response.body;
+  bool found = false;
+  const Json body = parsed(response.body);
+  for (const Json& item : body.find("output")->as_array()) {
+    if (item.string("type") != "message") continue;
+    found = true;
+    const std::string text = item.find("content")->as_array().at(0).string("text").value_or("");
+    EXPECT_TRUE(follows(kOk, text)) << text;
+  }
+  EXPECT_TRUE(found || body.string("status") == "incomplete") << response.body;
+  const net::HttpResponse bad =
+      house.post("/v1/responses", R"({"input":"hi",)" + format + R"({"type":"foo"}}}})");
+  EXPECT_EQ(bad.status, 400);
+  const Json bad_body = parsed(bad.body);
+  EXPECT_EQ(bad_body.find("error")->string("param"), "text.format.schema");
+}
+
+// A body without reasoning must not stop before min_tokens, but the grammar knows better.
+TEST(StructuredOutput, TheGrammarsEndComesBeforeMinTokens) {
+  ServerHouse house(kNoScript, any_options());
+  const Answered answer =
+      ask(house, asked(R"("min_tokens":500,"structured_outputs":{"choice":["one"]},"seed":2)"));
+  EXPECT_EQ(answer.content, "one");
+}
+
+}  // namespace
+}  // namespace pelton::server
