@@ -27,6 +27,16 @@ Error broken_logits() {
                "the model computed NaN or infinity for this request; its weights may be damaged"};
 }
 
+// Rows may be wider than the vocabulary that a mask is over: what is beyond has no token.
+std::span<const uint64_t> widened(std::span<const uint64_t> mask, size_t bits,
+                                  std::vector<uint64_t>& room) {
+  const size_t words = (bits + 63) / 64;
+  if (mask.empty() || mask.size() >= words) return mask;
+  if (mask.data() != room.data()) room.assign(mask.begin(), mask.end());
+  room.resize(words, 0);
+  return room;
+}
+
 // Never any token instead: what comes out is not what was asked for.
 Error nothing_allowed() {
   return Error{ErrorCode::kInternal, "the request's grammar leaves no token that could follow"};
@@ -284,7 +294,7 @@ void LocalExecutor::sample_row(const engine::StepPlan& plan, size_t index, int w
   std::span<const uint64_t> allowed;
   if (seat.guide_lost) return fail(nothing_allowed());
   if (seat.guide) {
-    allowed = seat.guide->mask(masks_[worker]);
+    allowed = widened(seat.guide->mask(masks_[worker]), logits.size(), masks_[worker]);
     // An end that must come comes, though it is early.
     if (!allowed.empty() && !banned.empty() && !grammar::allows_other(allowed, banned)) banned = {};
     if (!allowed.empty() && !grammar::allows_other(allowed, {})) return fail(nothing_allowed());

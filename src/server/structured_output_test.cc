@@ -1,6 +1,9 @@
 // Output formats and strict tools over HTTP, against a model that says anything its request allows:
 // a token drawn among the allowed ones, closing ones likelier the longer it goes on.
 #include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -371,6 +374,85 @@ TEST(StructuredOutput, BombsEndInTime) {
   EXPECT_EQ(house.get("/health").status, 200);
 }
 
+// JS-10: a tree may go on for ever; its budget does not.
+TEST(StructuredOutput, ARecursiveSchemaEndsWithItsBudget) {
+  ServerHouse house(kNoScript, any_options());
+  const std::string tree =
+      R"({"type":"object","properties":{"kids":{"type":"array","minItems":3,"items":)"
+      R"({"anyOf":[{"$ref":"#"},{"type":"null"}]}}},"required":["kids"],)"
+      R"("additionalProperties":false})";
+  std::string body = schema_asked(tree, ",\"seed\":3");
+  body.replace(body.find("2000"), 4, "60");
+  const Answered answer = ask(house, body);
+  EXPECT_EQ(answer.finish, "length");
+  EXPECT_EQ(answer.content.find_first_not_of("{}[]\"kids:nul, \t\r\n"), std::string::npos)
+      << answer.content;
+}
+
+// JS-22: names are what they mean.
+TEST(StructuredOutput, PropertyNamesOfAnyKind) {
+  ServerHouse house(kNoScript, any_options());
+  const std::string schema =
+      R"({"type":"object","properties":{"__proto__":{"const":1},"":{"const":2},"\u00e9\"":)"
+      R"({"const":3}},"required":["__proto__","","\u00e9\""],"additionalProperties":false})";
+  for (int seed = 0; seed < 5; ++seed) {
+    const Answered answer = ask(house, schema_asked(schema, ",\"seed\":" + std::to_string(seed)));
+    ASSERT_EQ(answer.finish, "stop");
+    const Result<Json> json = Json::parse(answer.content);
+    ASSERT_TRUE(json.ok()) << answer.content;
+    EXPECT_EQ(json->integer("__proto__"), 1);
+    EXPECT_EQ(json->integer(""), 2);
+    EXPECT_EQ(json->integer("\u00e9\""), 3);
+    EXPECT_EQ(json->as_object().size(), 3u);
+  }
+}
+
+TEST(StructuredOutput, MessagesFollowTheirFormat) {
+  ServerHouse house(kNoScript, any_options());
+  for (const std::string_view key : {R"("output_config":{"format":)", R"("output_format":)"}) {
+    const std::string end = key.find("config") != std::string_view::npos ? "}}" : "}";
+    const std::string begin =
+        R"({"max_tokens":2000,"seed":1,"messages":[{"role":"user","content":"hi"}],)" +
+        std::string(key) + R"({"type":"json_schema","schema":)";
+    const net::HttpResponse response =
+        house.post("/v1/messages", begin + std::string(kOk) + "}" + end);
+    ASSERT_EQ(response.status, 200) << response.body;
+    const Json body = parsed(response.body);
+    ASSERT_EQ(body.string("stop_reason"), "end_turn") << response.body;
+    EXPECT_TRUE(follows(kOk, body.find("content")->as_array().back().string("text").value_or("")))
+        << response.body;
+    const net::HttpResponse bad =
+        house.post("/v1/messages", begin + R"({"type":"foo"})" + "}" + end);
+    EXPECT_EQ(bad.status, 400) << bad.body;
+    EXPECT_NE(bad.body.find("/type"), std::string::npos) << bad.body;
+  }
+}
+
+// AP-23, and what else contradicts itself.
+TEST(StructuredOutput, ContradictionsAreRefused) {
+  ServerHouse house(kNoScript, any_options());
+  const std::pair<std::string, std::string> bodies[] = {
+      {kTool +
+           R"(,"response_format":{"type":"json_object"},"structured_outputs":{"grammar":"r ::= \"a\""})",
+       "structured_outputs.grammar"},
+      {R"("structured_outputs":{"regex":"a"},"guided_json":{})", "guided_json"},
+      {R"("structured_outputs":{"regex":"a"},"ignore_eos":true)", "ignore_eos"},
+      {R"("structured_outputs":{"regex":"a["})", "structured_outputs.regex"},
+      {R"("structured_outputs":{"grammar":"root ::= nothing"})", "structured_outputs.grammar"},
+  };
+  for (const auto& [more, param] : bodies) {
+    SCOPED_TRACE(more);
+    const net::HttpResponse response = house.post("/v1/chat/completions", asked(more));
+    EXPECT_EQ(response.status, 400) << response.body;
+    const Json body = parsed(response.body);
+    EXPECT_EQ(body.find("error")->string("param"), param) << response.body;
+  }
+  const net::HttpResponse tokens =
+      house.post("/inference/v1/generate",
+                 R"({"token_ids":[1],"sampling_params":{"structured_outputs":{"regex":"a"}}})");
+  EXPECT_EQ(tokens.status, 400) << tokens.body;
+}
+
 // JS-24, in small: what is held is bounded by entries and by bytes.
 TEST(GrammarStore, ForgetsWhatWasNotAskedForLately) {
   GrammarStore store({.bytes_max = size_t{64} << 20, .entries_max = 8});
@@ -381,7 +463,8 @@ TEST(GrammarStore, ForgetsWhatWasNotAskedForLately) {
                              .choices = {"word " + std::to_string(i)}};
   };
   const auto first = store.compile(choice(0), tokenizer).value();
-  for (int i = 1; i < 200; ++i) {
+  const int count = std::getenv("PELTON_FULL") != nullptr ? 100'000 : 200;
+  for (int i = 1; i < count; ++i) {
     ASSERT_TRUE(store.compile(choice(i), tokenizer).ok());
     ASSERT_EQ(store.compile(choice(0), tokenizer).value(), first);  // asked for again and again
     EXPECT_LE(store.entry_count(), 8u);
