@@ -93,6 +93,11 @@ class LoadTests(House):
             self.assertIn(f"{'Total generated tokens:':<40} {90:<10}", done.stdout, backend)
         self.assertIn("Reasoning tokens:", done.stdout)
 
+    def test_embeddings(self):
+        done = self.serve("--backend", "openai-embeddings", "--num-prompts", 3, "--input-len", 9)
+        self.assertIn(f"{'Successful requests:':<40} {3:<10}", done.stdout)
+        self.assertIn(f"{'Total generated tokens:':<40} {0:<10}", done.stdout)
+
     def test_data_sets(self):
         custom = self.folder / "custom.jsonl"
         custom.write_text('{"prompt": "hello", "output_tokens": 3}\n{"messages": [{"role": "user", "content": "a"}]}\n')
