@@ -13,9 +13,6 @@
 namespace pelton::node {
 namespace {
 
-// Smaller models come from the processor's caches, where packing gains little.
-constexpr int64_t kPackedFromBytes = int64_t{1} << 30;
-
 // How long each part of a start took.
 class Phases {
  public:

@@ -4,6 +4,7 @@
 // stays.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@ namespace pelton::node {
 // $PELTON_CACHE, $XDG_CACHE_HOME/pelton or ~/.cache/pelton, and in it "packed"; empty if no
 // variable says.
 std::string packed_cache_folder();
+
+// From this size on models are packed without being asked to be. Smaller ones come from the
+// processor's caches, where packing gains little.
+inline constexpr int64_t kPackedFromBytes = int64_t{1} << 30;
 
 struct PackedEntry {
   std::string folder;
