@@ -9,6 +9,7 @@
 #include "apps/input.h"
 #include "apps/loading.h"
 #include "apps/pinning.h"
+#include "apps/reporting.h"
 #include "apps/response_store_flags.h"
 #include "apps/sampling_defaults.h"
 #include "apps/verbs.h"
@@ -21,6 +22,7 @@
 #include "net/http_server.h"
 #include "server/grpc_door.h"
 #include "server/server.h"
+#include "tensor/kv_block.h"
 
 namespace pelton::apps {
 namespace {
@@ -44,6 +46,18 @@ std::string name_of(const std::string& model) {
   if (!std::filesystem::is_directory(model)) return model;
   const std::filesystem::path path = std::filesystem::canonical(model);
   return path.filename().string();
+}
+
+// What computes, in words: for /server_info.
+std::vector<std::pair<std::string, std::string>> runtime_facts(node::LoadedModel& model) {
+  const executor::LocalExecutor* local = model.local_executor();
+  if (local == nullptr) return {{"executor", "modelled"}};
+  const cost_model::Footprint& footprint = local->footprint();
+  return {{"executor", "local"},
+          {"kernels", std::string(local->kernels_name())},
+          {"threads", std::to_string(local->threads())},
+          {"kv_dtype", std::string(tensor::kv_type_name(footprint.kv.dtype))},
+          {"memory", cost_model::log_line(footprint)}};
 }
 
 Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::LoadedModel& model,
@@ -70,6 +84,7 @@ Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::
       .control_tokens_in_prompts = arguments.has("--allow-control-tokens"),
   };
   if (!named && served.id != argument) served.aliases.push_back(argument);
+  served.runtime = runtime_facts(model);
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
   return served;
 }
@@ -144,11 +159,19 @@ Result<void> run(const cli::Arguments& arguments) {
   // The port first: a taken one should be told before a large model is read.
   TRY_ASSIGN(const std::unique_ptr<store::ResponseStore> responses,
              open_response_store(arguments, clock));
-  server::Server server({.version = kVersion, .keys = keys, .response_store = responses.get()},
+  Reporting reporting;
+  TRY(reporting.open(arguments, log));
+  server::Server server({.version = kVersion,
+                         .keys = keys,
+                         .response_store = responses.get(),
+                         .watchdog_ns = arguments.integer("--watchdog-seconds") * 1'000'000'000,
+                         .reports = reporting.options()},
                         clock, log);
   const std::string& host = arguments.text("--host");
   net::HttpServer http(
-      {.address = host, .port = static_cast<int>(arguments.integer("--port"))},
+      {.address = host,
+       .port = static_cast<int>(arguments.integer("--port")),
+       .threads = static_cast<int>(arguments.integer("--http-threads"))},
       [&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
         server.handle(std::move(request), std::move(exchange));
       },
@@ -219,7 +242,9 @@ cli::Verb serve_verb() {
       .about =
           "Prints 'listening on URL' on stdout once it answers. SIGTERM or Ctrl-C lets running\n"
           "answers end, then stops with exit code 0; a second Ctrl-C stops at once.",
-      .positionals = {{"MODEL", "a model folder or a hub id"}},
+      .positionals = {{.name = "MODEL",
+                       .help = "a model folder or a hub id",
+                       .variables = {"PELTON_MODEL", "OPTION_MODEL_ID"}}},
       .flags = {{.name = "--host",
                  .value = "ADDRESS",
                  .help = "where to listen",
@@ -229,7 +254,8 @@ cli::Verb serve_verb() {
                  .help = "0: any free one",
                  .kind = Flag::Kind::kInteger,
                  .default_text = "8000",
-                 .most = 65535},
+                 .most = 65535,
+                 .variables = {"SAGEMAKER_BIND_TO_PORT"}},
                 {.name = "--grpc-port",
                  .value = "N",
                  .help = "serve gRPC there too (proto/pelton/v1/inference.proto); 0: any free one",
@@ -269,12 +295,14 @@ cli::Verb serve_verb() {
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
                    "PELTON_API_KEY=secret pelton serve ./model --host 0.0.0.0"},
       .run = run,
+      .other_prefix = "OPTION_",  // as SageMaker's containers are told
   };
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : reporting_flags()) verb.flags.push_back(std::move(flag));
   return verb;
 }
 

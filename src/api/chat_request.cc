@@ -56,6 +56,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   ToolFields tools = read_tools(fields);
   request.tools = std::move(tools.functions);
   request.forced_call = std::move(tools.forced_call);
+  request.parallel_calls = tools.parallel_calls;
   request.warnings = std::move(tools.warnings);
 
   if (const Json* kwargs = fields.object("chat_template_kwargs")) {

@@ -21,6 +21,7 @@ struct ChatRequest {
   std::vector<ChatMessage> messages;
   std::vector<FunctionTool> tools;
   std::optional<ForcedCall> forced_call;
+  bool parallel_calls = true;  // false: at most one in an answer
   std::optional<ReasoningEffort> reasoning_effort;
   bool include_reasoning = true;
   int top_logprobs = -1;  // -1: no logprobs

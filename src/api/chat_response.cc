@@ -60,7 +60,7 @@ void append_tool_call(const ChatToolCallDelta& call, std::string& out) {
 }  // namespace
 
 std::string chat_answer_body(const ChatAnswerHead& head, std::span<const ChatChoice> choices,
-                             const Usage& usage) {
+                             const Usage& usage, const ChatAnswerExtras& extras) {
   std::string body;
   JsonWriter writer(body);
   writer.begin_object();
@@ -75,10 +75,25 @@ std::string chat_answer_body(const ChatAnswerHead& head, std::span<const ChatCho
     } else {
       writer.null();
     }
-    writer.key("finish_reason").string(choices[i].finish_reason).end_object();
+    writer.key("finish_reason").string(choices[i].finish_reason);
+    writer.key("stop_reason");
+    write_stop_reason(writer, choices[i].stop_reason);
+    if (choices[i].token_ids) {
+      writer.key("token_ids");
+      write_token_ids(writer, *choices[i].token_ids);
+    }
+    writer.end_object();
   }
   writer.end_array().key("usage");
   write_usage(writer, usage);
+  if (extras.prompt_token_ids != nullptr) {
+    writer.key("prompt_token_ids");
+    write_token_ids(writer, *extras.prompt_token_ids);
+  }
+  if (extras.timings != nullptr) {
+    writer.key("timings");
+    write_timings(writer, *extras.timings);
+  }
   writer.end_object();
   return body;
 }
@@ -125,7 +140,18 @@ void ChatChunks::delta(const ChatDelta& delta, std::string& out) const {
   } else {
     out += "null";
   }
-  out += ",\"finish_reason\":null}]";
+  out += ",\"finish_reason\":null";
+  if (delta.token_ids != nullptr) {
+    out += ",\"token_ids\":";
+    JsonWriter writer(out);
+    write_token_ids(writer, *delta.token_ids);
+  }
+  out += "}]";
+  if (delta.prompt_token_ids != nullptr) {
+    out += ",\"prompt_token_ids\":";
+    JsonWriter writer(out);
+    write_token_ids(writer, *delta.prompt_token_ids);
+  }
   out += tail_;
 }
 
@@ -135,10 +161,14 @@ void ChatChunks::append_choice(int choice, std::string& out) const {
   JsonWriter(out).integer(choice);
 }
 
-void ChatChunks::finish(int choice, std::string_view finish_reason, std::string& out) const {
+void ChatChunks::finish(int choice, std::string_view finish_reason, const StopReason& stop_reason,
+                        std::string& out) const {
   append_choice(choice, out);
   out += ",\"delta\":{},\"logprobs\":null,\"finish_reason\":";
   base::append_json_string(out, finish_reason);
+  out += ",\"stop_reason\":";
+  JsonWriter writer(out);
+  write_stop_reason(writer, stop_reason);
   out += "}]";
   out += tail_;
 }
@@ -150,11 +180,19 @@ void ChatChunks::tell_usage(const Usage& usage) {
   tail_ += '}';
 }
 
-void ChatChunks::usage(const Usage& usage, std::string& out) const {
+void ChatChunks::last(const Usage* usage, const Timings* timings, std::string& out) const {
   out += head_;
-  out += "[],\"usage\":";
-  JsonWriter writer(out);
-  write_usage(writer, usage);
+  out += "[]";
+  if (usage != nullptr) {
+    out += ",\"usage\":";
+    JsonWriter writer(out);
+    write_usage(writer, *usage);
+  }
+  if (timings != nullptr) {
+    out += ",\"timings\":";
+    JsonWriter writer(out);
+    write_timings(writer, *timings);
+  }
   out += '}';
 }
 

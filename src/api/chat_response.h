@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/answer_extras.h"
 #include "api/logprobs.h"
 #include "api/usage.h"
 
@@ -34,10 +35,18 @@ struct ChatChoice {
   std::vector<ChatToolCall> tool_calls;
   std::optional<std::vector<TokenLogprobs>> logprobs;  // of the content
   std::string_view finish_reason;                      // "stop", "length", "tool_calls"
+  StopReason stop_reason;
+  std::optional<std::vector<TokenId>> token_ids;  // sampled
+};
+
+// Beside the choices of a whole answer; null: not told.
+struct ChatAnswerExtras {
+  const Timings* timings = nullptr;
+  const std::vector<TokenId>* prompt_token_ids = nullptr;
 };
 
 std::string chat_answer_body(const ChatAnswerHead& head, std::span<const ChatChoice> choices,
-                             const Usage& usage);
+                             const Usage& usage, const ChatAnswerExtras& extras);
 
 struct ChatToolCallDelta {
   int index = 0;
@@ -53,6 +62,8 @@ struct ChatDelta {
   std::string_view content;
   std::span<const ChatToolCallDelta> tool_calls;
   const std::vector<TokenLogprobs>* logprobs = nullptr;  // of the content
+  const std::vector<TokenId>* token_ids = nullptr;       // sampled; null: not told
+  const std::vector<TokenId>* prompt_token_ids = nullptr;
 
   bool empty() const { return !role && reasoning.empty() && content.empty() && tool_calls.empty(); }
 };
@@ -63,8 +74,10 @@ class ChatChunks {
 
   // Each appends one JSON object to `out`.
   void delta(const ChatDelta& delta, std::string& out) const;
-  void finish(int choice, std::string_view finish_reason, std::string& out) const;
-  void usage(const Usage& usage, std::string& out) const;
+  void finish(int choice, std::string_view finish_reason, const StopReason& stop_reason,
+              std::string& out) const;
+  // The last one: either may be null.
+  void last(const Usage* usage, const Timings* timings, std::string& out) const;
 
   // The chunks from now on tell this usage, as far as it has come.
   void tell_usage(const Usage& usage);

@@ -66,17 +66,26 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   if (const auto logprobs = fields.integer("logprobs", {.low = 0, .high = 5})) {
     request.logprobs = static_cast<int>(*logprobs);
   }
-  if (fields.boolean("echo").value_or(false)) fields.refuse_unsupported("echo", "echo");
+  request.echo = fields.boolean("echo").value_or(false);
+  if (request.echo && request.logprobs >= 0) {
+    fields.refuse_unsupported("echo", "echo with logprobs");
+  }
   const std::string* suffix = fields.text("suffix", std::numeric_limits<size_t>::max());
   if (suffix != nullptr && !suffix->empty()) fields.refuse_unsupported("suffix", "a suffix");
   const auto best_of = fields.integer("best_of", {.low = 0, .high = 20});
   if (best_of && *best_of > 1) fields.refuse_unsupported("best_of", "more than 1");
 
-  request.generation = read_generation_fields(fields, limits);
+  // None: the prompt alone, as an echo or a count.
+  request.generation =
+      read_generation_fields(fields, {.vocab_size = limits.vocab_size, .output_tokens_min = 0});
   const size_t choices = request.prompts.size() * static_cast<size_t>(request.generation.n);
   if (choices > kChoicesMax) {
     fields.refuse("n", fmt::format("'n' for {} prompts makes {} choices; at most {} are allowed",
                                    request.prompts.size(), choices, kChoicesMax));
+  }
+  if (request.generation.thinking_budget) {
+    fields.refuse("thinking_token_budget",
+                  "'thinking_token_budget' is for chats: a plain completion has no reasoning");
   }
   if (!request.generation.max_tokens) {
     request.generation.max_tokens =

@@ -32,11 +32,11 @@ constexpr Bad kBad[] = {
     {R"({"prompt":["","","","","","","","","","","","","","","","",""]})", "prompt"},
     {R"({"prompt":"a","logprobs":6})", "logprobs"},
     {R"({"prompt":"a","logprobs":true})", "logprobs"},
-    {R"({"prompt":"a","echo":true})", "echo"},
+    {R"({"prompt":"a","echo":true,"logprobs":1})", "echo"},
     {R"({"prompt":"a","suffix":"b"})", "suffix"},
     {R"({"prompt":"a","best_of":21})", "best_of"},
     {R"({"prompt":"a","best_of":2})", "best_of"},
-    {R"({"prompt":"a","max_tokens":0})", "max_tokens"},
+    {R"({"prompt":"a","max_tokens":-1})", "max_tokens"},
     {R"({"prompt":["a","b"],"n":65})", "n"},
 };
 

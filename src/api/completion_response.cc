@@ -29,6 +29,16 @@ void write_choice(JsonWriter& writer, const CompletionChoice& choice) {
   } else {
     writer.string(choice.finish_reason);
   }
+  writer.key("stop_reason");
+  write_stop_reason(writer, choice.stop_reason);
+  if (choice.token_ids) {
+    writer.key("token_ids");
+    write_token_ids(writer, *choice.token_ids);
+  }
+  if (choice.prompt_token_ids != nullptr) {
+    writer.key("prompt_token_ids");
+    write_token_ids(writer, *choice.prompt_token_ids);
+  }
   writer.end_object();
 }
 
@@ -43,8 +53,8 @@ std::string chunk_head(const CompletionAnswerHead& head) {
 }  // namespace
 
 std::string completion_answer_body(const CompletionAnswerHead& head,
-                                   const std::vector<CompletionChoice>& choices,
-                                   const Usage& usage) {
+                                   const std::vector<CompletionChoice>& choices, const Usage& usage,
+                                   const Timings* timings) {
   std::string body;
   JsonWriter writer(body);
   writer.begin_object();
@@ -53,6 +63,10 @@ std::string completion_answer_body(const CompletionAnswerHead& head,
   for (const CompletionChoice& choice : choices) write_choice(writer, choice);
   writer.end_array().key("usage");
   write_usage(writer, usage);
+  if (timings != nullptr) {
+    writer.key("timings");
+    write_timings(writer, *timings);
+  }
   writer.end_object();
   return body;
 }
@@ -76,11 +90,19 @@ void CompletionChunks::tell_usage(const Usage& usage) {
   tail_ += '}';
 }
 
-void CompletionChunks::usage(const Usage& usage, std::string& out) const {
+void CompletionChunks::last(const Usage* usage, const Timings* timings, std::string& out) const {
   out += head_;
-  out += "[],\"usage\":";
-  JsonWriter writer(out);
-  write_usage(writer, usage);
+  out += "[]";
+  if (usage != nullptr) {
+    out += ",\"usage\":";
+    JsonWriter writer(out);
+    write_usage(writer, *usage);
+  }
+  if (timings != nullptr) {
+    out += ",\"timings\":";
+    JsonWriter writer(out);
+    write_timings(writer, *timings);
+  }
   out += '}';
 }
 

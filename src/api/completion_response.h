@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/answer_extras.h"
 #include "api/logprobs.h"
 #include "api/usage.h"
 
@@ -24,11 +25,14 @@ struct CompletionChoice {
   std::optional<std::vector<TokenLogprobs>> logprobs;
   size_t logprobs_offset = 0;      // where in the choice's whole text they begin
   std::string_view finish_reason;  // empty: not finished
+  StopReason stop_reason;
+  std::optional<std::vector<TokenId>> token_ids;           // sampled
+  const std::vector<TokenId>* prompt_token_ids = nullptr;  // null: not told
 };
 
 std::string completion_answer_body(const CompletionAnswerHead& head,
-                                   const std::vector<CompletionChoice>& choices,
-                                   const Usage& usage);
+                                   const std::vector<CompletionChoice>& choices, const Usage& usage,
+                                   const Timings* timings);
 
 class CompletionChunks {
  public:
@@ -36,7 +40,8 @@ class CompletionChunks {
 
   // Each appends one JSON object to `out`.
   void choice(const CompletionChoice& choice, std::string& out) const;
-  void usage(const Usage& usage, std::string& out) const;
+  // The last one: either may be null.
+  void last(const Usage* usage, const Timings* timings, std::string& out) const;
 
   // The chunks from now on tell this usage, as far as it has come.
   void tell_usage(const Usage& usage);

@@ -1,5 +1,6 @@
 #include "api/generation_fields.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string_view>
@@ -76,8 +77,8 @@ void read_stop_tokens(const Fields& body, const RequestLimits& limits, Generatio
   }
 }
 
-void read_lengths(const Fields& body, GenerationFields& fields) {
-  constexpr IntegerRange kCount{.low = 1, .high = kIntMax};
+void read_lengths(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
+  const IntegerRange kCount{.low = limits.output_tokens_min, .high = kIntMax};
   if (const auto n = body.integer("n", {.low = 1, .high = kChoicesMax})) {
     fields.n = static_cast<int>(*n);
   }
@@ -109,16 +110,69 @@ void read_stream(const Fields& body, GenerationFields& fields) {
 // Who asks, and whose computed prefixes may be found.
 void read_origin(const Fields& body, GenerationFields& fields) {
   constexpr size_t kTagBytesMax = 1024;
-  for (const std::string_view key : {"user", "safety_identifier"}) {
-    if (const std::string* user = body.text(key, kTagBytesMax)) fields.user = *user;
+  constexpr size_t kSafetyIdentifierBytesMax = 64;  // OpenAI's own bound
+  if (const std::string* user = body.text("user", kTagBytesMax)) fields.user = *user;
+  if (const std::string* who = body.text("safety_identifier", kSafetyIdentifierBytesMax)) {
+    fields.user = *who;
   }
   if (const std::string* salt = body.text("cache_salt", kCacheSaltBytesMax)) {
     if (salt->empty()) body.refuse("cache_salt", "'cache_salt' must not be empty");
     fields.cache_salt = *salt;
   }
   // Accepted and not used; bounded all the same.
-  for (const std::string_view key : {"prompt_cache_key", "request_id", "session_id"}) {
+  for (const std::string_view key : {"prompt_cache_key", "session_id"}) {
     body.text(key, kTagBytesMax);
+  }
+}
+
+// It comes back as a part of the answer's id.
+void read_request_id(const Fields& body, GenerationFields& fields) {
+  const std::string* id = body.text("request_id", kRequestIdBytesMax);
+  if (id == nullptr) return;
+  const bool plain = !id->empty() && std::all_of(id->begin(), id->end(),
+                                                 [](char c) { return c > 0x20 && c < 0x7F; });
+  if (!plain) {
+    body.refuse("request_id", "'request_id' must be visible ASCII characters without blanks");
+    return;
+  }
+  fields.request_id = *id;
+}
+
+// {"max_pattern_size": 8, "min_pattern_size": 1, "min_count": 4}
+void read_repetition(const Fields& body, GenerationFields& fields) {
+  const Json* given = body.object("repetition_detection");
+  if (given == nullptr) return;
+  const Fields rule(*given, "repetition_detection", body.complaint());
+  const auto most = rule.integer("max_pattern_size", {.low = 0, .high = kRepetitionPatternMax});
+  const int64_t pattern_max = most.value_or(0);
+  if (pattern_max == 0) return;  // switched off
+  const auto least = rule.integer("min_pattern_size", {.low = 0, .high = pattern_max});
+  const auto count = rule.integer("min_count", {.low = 2, .high = kRepetitionCountMax});
+  if (!count) {
+    rule.refuse("min_count", "'repetition_detection.min_count' is missing");
+    return;
+  }
+  fields.repetition = {.pattern_min = static_cast<int>(std::max<int64_t>(least.value_or(1), 1)),
+                       .pattern_max = static_cast<int>(pattern_max),
+                       .count = static_cast<int>(*count)};
+}
+
+// Counts that other servers take: not obeyed here, but never nonsense either.
+void check_foreign_counts(const Fields& body) {
+  for (const std::string_view key :
+       {"n_keep", "n_discard", "n_indent", "n_probs", "n_cache_reuse"}) {
+    body.integer(key, {.low = 0, .high = kIntMax});
+  }
+}
+
+// What the answer is to tell beyond itself.
+void read_reports(const Fields& body, GenerationFields& fields) {
+  const bool each_chunk = body.boolean("timings_per_token").value_or(false);  // llama.cpp's name
+  fields.timings = body.boolean("timings").value_or(false) || each_chunk;
+  fields.return_token_ids = body.boolean("return_token_ids").value_or(false);
+  fields.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
+  if (const auto top = body.integer("prompt_logprobs", {.low = 0, .high = kTopLogprobsMax})) {
+    fields.prompt_logprobs = static_cast<int>(*top);
   }
 }
 
@@ -147,9 +201,8 @@ void check_metadata(const Fields& body) {
 // Fields that change what must come out. Ignoring them would answer another question, so they fail
 // closed; every key we do not know at all is ignored, as OpenAI's own clients send many.
 void refuse_what_must_be_obeyed(const Fields& body) {
-  static constexpr std::string_view kKeys[] = {"allowed_token_ids", "bad_words",
-                                               "logprob_token_ids", "prompt_logprobs",
-                                               "truncate_prompt_tokens"};
+  static constexpr std::string_view kKeys[] = {"chat_template", "allowed_token_ids", "bad_words",
+                                               "logprob_token_ids", "truncate_prompt_tokens"};
   for (const std::string_view key : kKeys) {
     if (body.find(key) != nullptr) body.refuse_unsupported(key, "this field");
   }
@@ -193,13 +246,18 @@ GenerationFields read_generation_fields(const Fields& body, const RequestLimits&
   read_stop_strings(body, "stop", fields);
   read_stop_tokens(body, limits, fields);
   fields.include_stop = body.boolean("include_stop_str_in_output").value_or(false);
-  read_lengths(body, fields);
+  read_lengths(body, limits, fields);
   read_stream(body, fields);
   fields.priority =
       static_cast<int>(body.integer("priority", {.low = -1000, .high = 1000}).value_or(0));
 
+  fields.thinking_budget = body.integer("thinking_token_budget", {.low = 0, .high = kIntMax});
   read_origin(body, fields);
+  read_request_id(body, fields);
+  read_repetition(body, fields);
+  read_reports(body, fields);
   check_metadata(body);
+  check_foreign_counts(body);
   refuse_what_must_be_obeyed(body);
   fields.format = read_output_format(body);
   if (fields.format && fields.ignore_eos) {

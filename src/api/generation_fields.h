@@ -18,6 +18,14 @@ namespace pelton::api {
 // What the validator must know of the model.
 struct RequestLimits {
   int vocab_size = 0;
+  int64_t output_tokens_min = 1;  // the least that may be asked for
+};
+
+// Ends an answer that says the same thing again and again.
+struct RepetitionRule {
+  int pattern_min = 1;  // tokens
+  int pattern_max = 0;
+  int count = 0;  // so many times in a row
 };
 
 struct GenerationFields {
@@ -48,6 +56,14 @@ struct GenerationFields {
   int priority = 0;               // lower first
   std::string user;               // whom the caller asks for: safety_identifier, or the older user
   std::string cache_salt;         // empty: none
+
+  std::string request_id;                  // names the answer; empty: a name is made
+  bool timings = false;                    // how long each part took
+  bool return_token_ids = false;           // of the prompt and of what was sampled
+  bool tokens_as_ids = false;              // logprobs name tokens "token_id:7"
+  std::optional<int64_t> thinking_budget;  // tokens of reasoning
+  std::optional<int> prompt_logprobs;      // alternatives to each token of the prompt
+  std::optional<RepetitionRule> repetition;
 };
 
 // Bounds that a caller meets; the error messages name them.
@@ -56,8 +72,11 @@ inline constexpr size_t kStopStringBytesMax = 1024;
 inline constexpr size_t kStopTokensMax = 64;
 inline constexpr size_t kLogitBiasMax = 4096;
 inline constexpr int kTopLogprobsMax = 20;
-inline constexpr int kChoicesMax = 128;           // of one request, over all its prompts
-inline constexpr size_t kCacheSaltBytesMax = 64;  // 256 bits as hexadecimal
+inline constexpr int kChoicesMax = 128;  // of one request, over all its prompts
+inline constexpr size_t kCacheSaltBytesMax = 1024;
+inline constexpr size_t kRequestIdBytesMax = 128;
+inline constexpr int kRepetitionPatternMax = 256;
+inline constexpr int kRepetitionCountMax = 1024;
 
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits);
 

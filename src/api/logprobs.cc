@@ -11,8 +11,12 @@ void write_logprob(base::JsonWriter& writer, float logprob) {
   writer.number(logprob > kLogprobMin ? logprob : kLogprobMin);
 }
 
+std::string name_of(const ScoredToken& scored) {
+  return scored.id < 0 ? scored.bytes : "token_id:" + std::to_string(scored.id);
+}
+
 void write_scored(base::JsonWriter& writer, const ScoredToken& scored) {
-  writer.key("token").string(scored.bytes).key("logprob");
+  writer.key("token").string(name_of(scored)).key("logprob");
   write_logprob(writer, scored.logprob);
   writer.key("bytes").begin_array();
   for (const char byte : scored.bytes) writer.integer(static_cast<unsigned char>(byte));
@@ -46,7 +50,7 @@ void write_chat_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs
 void write_completion_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs> tokens,
                                size_t first_offset) {
   writer.begin_object().key("tokens").begin_array();
-  for (const TokenLogprobs& token : tokens) writer.string(token.token.bytes);
+  for (const TokenLogprobs& token : tokens) writer.string(name_of(token.token));
   writer.end_array().key("token_logprobs").begin_array();
   for (const TokenLogprobs& token : tokens) write_logprob(writer, token.token.logprob);
   writer.end_array().key("top_logprobs").begin_array();
@@ -54,11 +58,11 @@ void write_completion_logprobs(base::JsonWriter& writer, std::span<const TokenLo
     writer.begin_object();
     for (size_t i = 0; i < token.top.size(); ++i) {
       // Tokens of broken bytes can look the same once they are text; a JSON key must not repeat.
-      const std::string text = base::replace_invalid_utf8(token.top[i].bytes);
+      const std::string text = base::replace_invalid_utf8(name_of(token.top[i]));
       const bool repeated =
           std::any_of(token.top.begin(), token.top.begin() + static_cast<std::ptrdiff_t>(i),
                       [&](const ScoredToken& other) {
-                        return base::replace_invalid_utf8(other.bytes) == text;
+                        return base::replace_invalid_utf8(name_of(other)) == text;
                       });
       if (repeated) continue;
       writer.key(text);

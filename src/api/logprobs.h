@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json_writer.h"
+#include "base/token_id.h"
 
 namespace pelton::api {
 
@@ -15,6 +16,7 @@ inline constexpr float kLogprobMin = -9999.0f;
 struct ScoredToken {
   std::string bytes;  // as the vocabulary has them, perhaps half a code point
   float logprob = 0.0f;
+  TokenId id = -1;  // at least 0: it is named by its number, "token_id:7"
 };
 
 struct TokenLogprobs {

@@ -73,7 +73,7 @@ TEST(ChatResponse, WholeAnswer) {
   answer.finish_reason = "tool_calls";
   const Usage cost{
       .prompt_tokens = 3, .cached_tokens = 2, .completion_tokens = 5, .reasoning_tokens = 4};
-  const Json json = parsed(chat_answer_body(head(), std::vector{answer, ChatChoice{}}, cost));
+  const Json json = parsed(chat_answer_body(head(), std::vector{answer, ChatChoice{}}, cost, {}));
   EXPECT_EQ(json.string("object"), "chat.completion");
   EXPECT_EQ(json.string("model"), "m\"x");
   ASSERT_EQ(json.find("choices")->as_array().size(), 2u);
@@ -118,11 +118,13 @@ TEST(ChatResponse, Chunks) {
             R"({"index":0,"function":{"arguments":"{\"\n"}}]})");
 
   out.clear();
-  chunks.finish(3, "stop", out);
+  chunks.finish(3, "stop", StopReason("x"), out);
   EXPECT_EQ(choice(parsed(out)).string("finish_reason"), "stop");
   EXPECT_EQ(choice(parsed(out)).integer("index"), 3);
+  EXPECT_EQ(choice(parsed(out)).string("stop_reason"), "x");
   out.clear();
-  chunks.usage({.prompt_tokens = 1}, out);
+  const Usage usage{.prompt_tokens = 1};
+  chunks.last(&usage, nullptr, out);
   EXPECT_TRUE(parsed(out).find("choices")->as_array().empty());
   EXPECT_EQ(parsed(out).find("usage")->integer("prompt_tokens"), 1);
 }
@@ -133,7 +135,7 @@ TEST(CompletionResponse, WholeAndChunks) {
   choice.logprobs->back().top = {{"a", -0.25f}, {"a", -1.0f}};
   choice.logprobs->push_back(scored("b", -1e30f));
   const CompletionAnswerHead head{.id = "cmpl-1", .created = 1, .model = "m"};
-  const Json json = parsed(completion_answer_body(head, {choice}, {}));
+  const Json json = parsed(completion_answer_body(head, {choice}, {}, nullptr));
   const Json& logprobs = *json.find("choices")->as_array().at(0).find("logprobs");
   EXPECT_EQ(logprobs.find("tokens")->dump(), R"(["a","b"])");
   EXPECT_EQ(logprobs.find("token_logprobs")->dump(), "[-0.25,-9999.0]");

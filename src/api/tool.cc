@@ -129,7 +129,7 @@ ToolFields read_tools(const Fields& body) {
   ToolFields read;
   read_functions(body, read);
   apply_choice(body, read);
-  body.boolean("parallel_tool_calls");
+  read.parallel_calls = body.boolean("parallel_tool_calls").value_or(true);
   return read;
 }
 

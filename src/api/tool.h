@@ -30,6 +30,7 @@ struct ForcedCall {
 struct ToolFields {
   std::vector<FunctionTool> functions;
   std::optional<ForcedCall> forced_call;
+  bool parallel_calls = true;         // false: at most one in an answer
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };
 

@@ -1,11 +1,11 @@
 #include "base/log.h"
 
-#include <ctime>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "base/json_writer.h"
+#include "base/utc_time.h"
 
 namespace pelton::base {
 namespace {
@@ -24,15 +24,6 @@ std::string_view level_name(LogLevel level) {
       break;
   }
   return "none";
-}
-
-std::string utc_time(int64_t unix_ms) {
-  const std::time_t seconds = static_cast<std::time_t>(unix_ms / 1000);
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  return fmt::format("{}.{:03}Z", text, unix_ms % 1000);
 }
 
 }  // namespace

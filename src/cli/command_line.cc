@@ -130,14 +130,29 @@ std::string all_names(const Flag& flag) {
   return names;
 }
 
-// What the environment says of a flag, under any of its names; null or empty: nothing.
-const char* environment_value(const Flag& flag) {
-  const char* value = std::getenv(environment_name(flag.name).c_str());
-  for (const std::string& alias : flag.aliases) {
-    if (value != nullptr && *value != '\0') break;
-    value = std::getenv(environment_name(alias).c_str());
+constexpr std::string_view kPrefix = "PELTON_";
+
+// The first of these variables that says something; null: none does.
+const char* environment_value(const std::vector<std::string>& variables) {
+  for (const std::string& variable : variables) {
+    const char* value = std::getenv(variable.c_str());
+    if (value != nullptr && *value != '\0') return value;
   }
-  return value;
+  return nullptr;
+}
+
+// What the environment says of a flag, under any of its names.
+const char* environment_value(const Flag& flag, std::string_view other_prefix) {
+  std::vector<std::string> variables = {environment_name(flag.name)};
+  for (const std::string& alias : flag.aliases) variables.push_back(environment_name(alias));
+  if (!other_prefix.empty()) {
+    const size_t count = variables.size();
+    for (size_t i = 0; i < count; ++i) {
+      variables.push_back(std::string(other_prefix) + variables[i].substr(kPrefix.size()));
+    }
+  }
+  variables.insert(variables.end(), flag.variables.begin(), flag.variables.end());
+  return environment_value(variables);
 }
 
 struct RawFlag {
@@ -215,7 +230,7 @@ std::optional<std::string> nearest(std::string_view word,
 }
 
 std::string environment_name(std::string_view flag) {
-  std::string name = "PELTON_";
+  std::string name(kPrefix);
   for (const char c : flag.substr(flag.find_first_not_of('-'))) {
     name.push_back(c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
   }
@@ -315,14 +330,20 @@ Result<CommandLine::Request> CommandLine::parse(const std::vector<std::string>& 
   if (!raw.extra.empty()) return unexpected_word(verb, raw.extra.front());
   for (size_t i = 0; i < verb.positionals.size(); ++i) {
     Arguments::Value& value = request.arguments.values_[verb.positionals[i].name];
-    if (raw.positionals[i].empty() || raw.positionals[i].front().empty()) {
+    std::vector<std::string> words_given = raw.positionals[i];
+    if (words_given.empty() || words_given.front().empty()) {
+      const char* environment = environment_value(verb.positionals[i].variables);
+      words_given.clear();
+      if (environment != nullptr) words_given.emplace_back(environment);
+    }
+    if (words_given.empty()) {
       if (!verb.positionals[i].required) continue;
       return usage(fmt::format("{} is missing; see '{} {} --help'", verb.positionals[i].name,
                                program_.name, verb.name));
     }
     value.given = true;
-    value.text = raw.positionals[i].front();
-    value.list = raw.positionals[i];
+    value.text = words_given.front();
+    value.list = std::move(words_given);
   }
   for (size_t i = 0; i < verb.flags.size(); ++i) {
     const Flag& flag = verb.flags[i];
@@ -330,8 +351,8 @@ Result<CommandLine::Request> CommandLine::parse(const std::vector<std::string>& 
     value.given = raw.flags[i].is_on;
     value.text =
         flag.many ? fmt::format("{}", fmt::join(raw.flags[i].list, " ")) : raw.flags[i].text;
-    const char* environment = environment_value(flag);
-    if (!value.given && environment != nullptr && *environment != '\0') {
+    const char* environment = environment_value(flag, verb.other_prefix);
+    if (!value.given && environment != nullptr) {
       value.text = environment;
       value.given = flag.kind != Flag::Kind::kSwitch || value.text != "0";
     }

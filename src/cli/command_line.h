@@ -36,13 +36,15 @@ struct Flag {
   bool required = false;
   std::vector<std::string> aliases;  // other names for the same, as other programs call it
   bool many = false;  // kText: may be given again, and with several words: --header A=1 B=2
+  std::vector<std::string> variables = {};  // of the environment, besides those the names make
 };
 
 struct Positional {
   std::string name;  // "MODEL"
   std::string help;
-  bool required = true;  // only the last one may be left out
-  bool many = false;     // the last one may be several words
+  bool required = true;                     // only the last one may be left out
+  bool many = false;                        // the last one may be several words
+  std::vector<std::string> variables = {};  // of the environment, where it is not given
 };
 
 // What the user gave for one verb, checked against its description. Asking for a flag that the verb
@@ -78,6 +80,8 @@ struct Verb {
   std::vector<Flag> flags;
   std::vector<std::string> examples;  // whole command lines
   std::function<Result<void>(const Arguments&)> run;
+  // "OPTION_": $OPTION_SOME_FLAG stands in for --some-flag too, after $PELTON_SOME_FLAG.
+  std::string other_prefix;
 };
 
 class CommandLine {

@@ -126,6 +126,43 @@ TEST(CommandLine, EnvironmentStandsIn) {
   unsetenv("PELTON_PORT");
 }
 
+// As the containers of others are told.
+TEST(CommandLine, OtherVariablesStandInToo) {
+  Verb verb{.name = "serve",
+            .summary = "s",
+            .positionals = {{.name = "MODEL", .help = "m", .variables = {"OPTION_MODEL_ID"}}},
+            .flags = {{.name = "--max-num-seqs",
+                       .value = "N",
+                       .help = "h",
+                       .kind = Flag::Kind::kInteger,
+                       .aliases = {"--max-rolling-batch-size"}},
+                      {.name = "--port",
+                       .value = "N",
+                       .help = "h",
+                       .kind = Flag::Kind::kInteger,
+                       .variables = {"SAGEMAKER_BIND_TO_PORT"}}},
+            .run = [](const Arguments&) { return Result<void>(); },
+            .other_prefix = "OPTION_"};
+  const CommandLine line({.name = "pelton", .version = "1", .summary = "s"}, {verb});
+  EXPECT_FALSE(line.parse({"serve"}).ok());
+  const std::vector<std::pair<const char*, const char*>> variables = {
+      {"OPTION_MODEL_ID", "some/model"},
+      {"OPTION_MAX_ROLLING_BATCH_SIZE", "7"},
+      {"SAGEMAKER_BIND_TO_PORT", "8080"},
+      {"OPTION_NOBODY_KNOWS", "x"}};
+  for (const auto& [name, value] : variables) setenv(name, value, 1);
+  const auto by_environment = line.parse({"serve"});
+  ASSERT_TRUE(by_environment.ok()) << by_environment.error().message;
+  EXPECT_EQ(by_environment->arguments.text("MODEL"), "some/model");
+  EXPECT_EQ(by_environment->arguments.integer("--max-num-seqs"), 7);
+  EXPECT_EQ(by_environment->arguments.integer("--port"), 8080);
+  setenv("PELTON_MAX_NUM_SEQS", "9", 1);  // ours goes before
+  EXPECT_EQ(line.parse({"serve", "m"})->arguments.integer("--max-num-seqs"), 9);
+  EXPECT_EQ(line.parse({"serve", "m"})->arguments.text("MODEL"), "m");
+  unsetenv("PELTON_MAX_NUM_SEQS");
+  for (const auto& [name, value] : variables) unsetenv(name);
+}
+
 TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_THAT(error_of({"serve", "m", "--prot", "1"}),
               HasSubstr("unknown flag '--prot'; did you mean '--port'?"));

@@ -77,7 +77,7 @@ class Engine::Loop {
   void collect();
   void receive(std::vector<Inbox::Arrival> arrivals);
   void refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error);
-  void drop_cancelled();
+  void hear_readers();  // who has left, or forces tokens
   void emit();
   void count(const Scheduler::Event& event);
   void count(const StepPlan& plan);
@@ -153,7 +153,7 @@ void Engine::Loop::run() {
 }
 
 void Engine::Loop::turn() {
-  drop_cancelled();
+  hear_readers();
 
   bool submitted = false;
   if (in_flight_ < depth()) {
@@ -229,12 +229,16 @@ void Engine::Loop::refuse(const Inbox::Arrival& arrival, int prompt_tokens, cons
   }
 }
 
-void Engine::Loop::drop_cancelled() {
+void Engine::Loop::hear_readers() {
   const int64_t cancels = cancels_->load(std::memory_order_acquire);
   if (cancels == cancels_seen_) return;
   cancels_seen_ = cancels;
   for (const auto& [id, reader] : readers_) {
-    if (reader.stream->cancelled.load(std::memory_order_acquire)) scheduler_.cancel(id);
+    if (reader.stream->cancelled.load(std::memory_order_acquire)) {
+      scheduler_.cancel(id);
+    } else if (std::optional<Forcing> forcing = reader.stream->take_forcing()) {
+      scheduler_.force(id, *std::move(forcing));
+    }
   }
 }
 

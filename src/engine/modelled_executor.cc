@@ -277,14 +277,16 @@ TokenId ModelledExecutor::sample(const StepPlan& plan, const PlannedSequence& ro
   const std::span<const TokenId> window = read_seen(row, occupant);
   std::span<const uint64_t> allowed;
   if (occupant.guide) allowed = occupant.guide->mask(mask_);
-  const TokenId token = options_.next_token({.full = occupant.seen,
-                                             .window = window,
-                                             .prompt_count = occupant.prompt_count,
-                                             .sampling = occupant.sampling,
-                                             .banned = row.banned.of(plan.banned),
-                                             .allowed = allowed,
-                                             .seat = row.seat,
-                                             .arrival = occupant.arrival});
+  const bool forced = row.forced != kNotForced && grammar::may_be(allowed, row.forced);
+  const TokenId token = forced ? row.forced
+                               : options_.next_token({.full = occupant.seen,
+                                                      .window = window,
+                                                      .prompt_count = occupant.prompt_count,
+                                                      .sampling = occupant.sampling,
+                                                      .banned = row.banned.of(plan.banned),
+                                                      .allowed = allowed,
+                                                      .seat = row.seat,
+                                                      .arrival = occupant.arrival});
   // A model by the book may say what its request forbids; no other answer will do then.
   if (occupant.guide && !occupant.guide->accept(token)) {
     told.error = std::make_unique<Error>(

@@ -284,6 +284,7 @@ void Scheduler::seat(Sequence& sequence, const Found& found) {
 
 // Gives the sequence as many tokens of this step as it can use, budget and blocks allow.
 void Scheduler::choose(Sequence& sequence) {
+  if (waits_to_be_forced(sequence)) return;
   const bool is_prompt = !sequence.decoding();
   const int allowed = is_prompt ? std::min(budget_, prompt_budget_) : budget_;
   const int wanted = std::min(sequence.remaining(), allowed);
@@ -398,11 +399,51 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
     if (!may_stop) {
       row.banned = append(plan.banned, std::span<const TokenId>(sequence.request.stop.stop_tokens));
     }
+    row.forced = next_forced(sequence);
     ++sequence.pending;
   }
   sequence.computed += sequence.chosen;
   sequence.chosen = 0;
   ++sequence.in_flight;
+}
+
+void Scheduler::force(SequenceId id, Forcing forcing) {
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end() || forcing.tokens.empty()) return;
+  Sequence& sequence = found->second;
+  if (sequence.stage == Sequence::Stage::kEnded || sequence.forced > 0) return;
+  sequence.forcing = std::make_unique<Forcing>(std::move(forcing));
+}
+
+// It has come to where it is to be forced, but the token before is not known yet, which decides
+// whether it is: one step goes by without it.
+bool Scheduler::waits_to_be_forced(const Sequence& sequence) const {
+  return sequence.forcing != nullptr && sequence.forced == 0 && sequence.pending > 0 &&
+         sequence.output_count() + sequence.pending >= sequence.forcing->position;
+}
+
+// What the row that is being written must sample.
+TokenId Scheduler::next_forced(Sequence& sequence) const {
+  if (sequence.forcing == nullptr) return kNotForced;
+  const Forcing& forcing = *sequence.forcing;
+  if (sequence.forced == 0) {
+    if (sequence.output_count() + sequence.pending < forcing.position) return kNotForced;
+    const int seen = std::clamp(forcing.since, 0, sequence.output_count());
+    const auto meanwhile = sequence.tokens.begin() + sequence.prompt_count + seen;
+    const bool too_late =
+        std::find_first_of(meanwhile, sequence.tokens.end(), forcing.unless.begin(),
+                           forcing.unless.end()) != sequence.tokens.end();
+    if (too_late) {
+      sequence.forcing.reset();
+      return kNotForced;
+    }
+  }
+  const TokenId token = forcing.tokens[sequence.forced++];
+  if (sequence.forced == forcing.tokens.size()) {
+    sequence.forcing.reset();
+    sequence.forced = 0;
+  }
+  return token;
 }
 
 std::vector<SequenceId> Scheduler::live() const {

@@ -76,6 +76,9 @@ class Scheduler {
   void cancel(SequenceId id);
   void fail(SequenceId id, const Error& error);
 
+  // As Forcing says; unknown and ended ids are ignored.
+  void force(SequenceId id, Forcing forcing);
+
   // The next step: submit it unless empty, before anything else is planned. At most two plans may
   // be uncommitted. `now_ns` decides which deadlines have passed.
   StepPlan plan(int64_t now_ns);
@@ -158,6 +161,9 @@ class Scheduler {
     return sequence.pooled() ? free_pooled_seats_ : free_seats_;
   }
   void seat(Sequence& sequence, const Found& found);
+  void count_quota(Sequence& sequence, TokenId token) const;
+  bool waits_to_be_forced(const Sequence& sequence) const;
+  TokenId next_forced(Sequence& sequence) const;
   StepPlan write_plan();
   void write_row(Sequence& sequence, StepPlan& plan);
 

@@ -1,6 +1,7 @@
 // What becomes of sequences when a step is over, and how they end.
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -12,6 +13,28 @@ namespace {
 
 // Output tokens that go to a tenant's account at a time.
 constexpr int kChargedTogether = 16;
+
+// Whether its output ends with some pattern, `count` times in a row. Nearly always the last token
+// is not that of one pattern before, and that is all that is looked at.
+bool repeats_itself(const Sequence& sequence) {
+  const request::RepetitionRule& rule = sequence.request.stop.repetition;
+  if (rule.pattern_max == 0 || sequence.output_count() <= sequence.request.stop.min_new_tokens) {
+    return false;
+  }
+  const std::span<const TokenId> output =
+      std::span(sequence.tokens).subspan(static_cast<size_t>(sequence.prompt_count));
+  for (int size = rule.pattern_min; size <= rule.pattern_max; ++size) {
+    const auto pattern = static_cast<size_t>(size);
+    const size_t whole = pattern * static_cast<size_t>(rule.count);
+    if (output.size() < whole) return false;
+    const std::span<const TokenId> end = output.last(whole);
+    if (std::equal(end.rbegin(), end.rend() - static_cast<std::ptrdiff_t>(pattern),
+                   end.rbegin() + static_cast<std::ptrdiff_t>(pattern))) {
+      return true;
+    }
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -71,6 +94,7 @@ void Scheduler::accept(Sequence& sequence, SampledToken sampled) {
   sequence.tokens.push_back(token);
   events_.push_back({.id = sequence.id, .token = std::move(sampled)});
   if (++sequence.uncharged >= kChargedTogether) charge_output(sequence);
+  if (sequence.request.quota) count_quota(sequence, token);
   const bool pins = sequence.request.pin_prefix && options_.prefix_cache;
   if (pins && sequence.output_count() == 1) pin(sequence);
 
@@ -81,7 +105,37 @@ void Scheduler::accept(Sequence& sequence, SampledToken sampled) {
     end(sequence, FinishReason::kStop, std::nullopt);
   } else if (sequence.output_count() >= sequence.output_max) {
     end(sequence, FinishReason::kLength, std::nullopt);
+  } else if (repeats_itself(sequence)) {
+    end(sequence, FinishReason::kRepetition, std::nullopt);
   }
+}
+
+// As soon as a stretch begins it is known where it must end at the latest.
+void Scheduler::count_quota(Sequence& sequence, TokenId token) const {
+  const request::TokenQuota& quota = *sequence.request.quota;
+  const auto is_in = [&](const std::vector<TokenId>& tokens) {
+    return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+  };
+  if (sequence.in_quota) {
+    sequence.in_quota = !is_in(quota.ends);
+    if (sequence.in_quota) ++sequence.quota_used;
+    return;
+  }
+  const std::span<const TokenId> output =
+      std::span(sequence.tokens).subspan(static_cast<size_t>(sequence.prompt_count));
+  if (output.size() < quota.begins.size() ||
+      !std::equal(quota.begins.rbegin(), quota.begins.rend(), output.rbegin())) {
+    return;
+  }
+  sequence.in_quota = true;
+  const int64_t left = std::max<int64_t>(quota.tokens_max - sequence.quota_used, 0);
+  const int64_t position = sequence.output_count() + left;
+  if (position >= sequence.output_max || sequence.forced > 0) return;
+  sequence.forcing =
+      std::make_unique<Forcing>(Forcing{.tokens = left > 0 ? quota.then : quota.then_at_once,
+                                        .position = static_cast<int>(position),
+                                        .unless = quota.ends,
+                                        .since = sequence.output_count()});
 }
 
 void Scheduler::charge_output(Sequence& sequence) {
@@ -101,8 +155,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
   events_.back().end = std::make_unique<StreamEnd>(std::move(end));
 
   if (sequence.stage == Sequence::Stage::kRunning) {
-    if (reason == FinishReason::kStop || reason == FinishReason::kLength ||
-        reason == FinishReason::kEmbedded) {
+    if (reason != FinishReason::kCancelled && reason != FinishReason::kError) {
       // The next turn of a conversation begins where this one ends.
       for (const BlockId block : sequence.window.blocks()) {
         if (block != kNoBlock) window_pool_.set_rank(block, kv::BlockPool::Rank::kLasting);

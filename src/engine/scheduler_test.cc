@@ -325,6 +325,8 @@ std::string Story::tell_end(const Told& told, const StreamEnd& end) {
   switch (end.reason) {
     case FinishReason::kStop:
       return fmt::format("{} finished, stop, {} tokens", told.name, end.output_tokens);
+    case FinishReason::kRepetition:
+      return fmt::format("{} finished, repetition, {} tokens", told.name, end.output_tokens);
     case FinishReason::kLength:
       return fmt::format("{} finished, length, {} tokens", told.name, end.output_tokens);
     case FinishReason::kCancelled:

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/step_plan.h"
+#include "engine/token_stream.h"
 #include "kv/block_hash.h"
 #include "kv/block_table.h"
 #include "request/generation_request.h"
@@ -65,6 +67,11 @@ struct Sequence {
   std::vector<kv::BlockHash> hashes;  // of the blocks that are full of known tokens
   int cached = 0;                     // tokens found in the prefix cache when it was first seated
   bool was_seated = false;
+
+  std::unique_ptr<Forcing> forcing;  // null: it samples freely
+  size_t forced = 0;                 // of its tokens, planned
+  bool in_quota = false;             // amid a stretch that request.quota counts
+  int64_t quota_used = 0;
 
   int computed = 0;   // positions computed by the steps submitted so far
   int settled = 0;    // of these, by the steps committed so far

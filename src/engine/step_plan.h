@@ -69,6 +69,7 @@ struct Arrival {
 };
 
 inline constexpr int32_t kNoArrival = -1;
+inline constexpr TokenId kNotForced = -1;
 
 struct PlannedSequence {
   Seat seat = 0;
@@ -78,8 +79,9 @@ struct PlannedSequence {
   Stretch tokens;
   // Of StepPlan::banned: not to be sampled in this step; stop tokens before min_new_tokens.
   Stretch banned;
-  bool sample = false;  // sample after the last token (its position is start + count)
-  bool embed = false;   // the last token is the prompt's last: give the embedding; never samples
+  TokenId forced = kNotForced;  // to be sampled, whatever the logits say
+  bool sample = false;          // sample after the last token (its position is start + count)
+  bool embed = false;  // the last token is the prompt's last: give the embedding; never samples
 
   // What is new in the seat's block tables, which are indexed by position / block_tokens: their
   // entries from `..._first` on, stretches of StepPlan::blocks. Those before stand as the seat's

@@ -76,6 +76,21 @@ void TokenStream::on_ready(std::function<void()> ready) {
   call();
 }
 
+void TokenStream::force(Forcing forcing) {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->forcing = std::move(forcing);
+  }
+  state_->has_forcing.store(true, std::memory_order_release);
+  state_->cancels->fetch_add(1, std::memory_order_release);
+}
+
+std::optional<Forcing> TokenStream::State::take_forcing() {
+  if (!has_forcing.exchange(false, std::memory_order_acquire)) return std::nullopt;
+  std::lock_guard lock(mutex);
+  return std::exchange(forcing, std::nullopt);
+}
+
 void TokenStream::cancel() {
   if (state_->cancelled.exchange(true, std::memory_order_release)) return;
   state_->cancels->fetch_add(1, std::memory_order_release);

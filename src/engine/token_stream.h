@@ -15,11 +15,12 @@
 namespace pelton::engine {
 
 enum class FinishReason {
-  kStop,       // a stop token, which was the last token delivered
-  kLength,     // max_new_tokens or the context's end
-  kCancelled,  // the reader left
-  kError,      // see StreamEnd::error
-  kEmbedded,   // see StreamEnd::embedding
+  kStop,        // a stop token, which was the last token delivered
+  kLength,      // max_new_tokens or the context's end
+  kRepetition,  // as request::RepetitionRule says
+  kCancelled,   // the reader left
+  kError,       // see StreamEnd::error
+  kEmbedded,    // see StreamEnd::embedding
 };
 
 // When one request came how far, on the engine's clock; 0: never. What a preemption costs lies in
@@ -39,6 +40,17 @@ struct StreamEnd {
   std::optional<Error> error;
   RequestTimes times;
   std::vector<float> embedding;  // as pooled, not normalised
+};
+
+// Words put into a sequence's mouth: its reader knows something of its tokens that the engine does
+// not (that it has reasoned enough, say).
+struct Forcing {
+  std::vector<TokenId> tokens;  // instead of what would be sampled, one after the other
+  int position = 0;             // after so many output tokens, or as soon after as can be
+  // Not if one of these was sampled meanwhile, after the first `since` output tokens: the reader
+  // had not seen it.
+  std::vector<TokenId> unless;
+  int since = 0;
 };
 
 // The half the reader holds. Leaving early (destruction) cancels: the engine gives the sequence's
@@ -69,6 +81,9 @@ class TokenStream {
   void on_ready(std::function<void()> ready);
 
   void cancel();
+
+  // The last one counts, while none of its tokens has been planned.
+  void force(Forcing forcing);
 
  private:
   std::shared_ptr<State> state_;

@@ -13,8 +13,8 @@
 
 namespace pelton::engine {
 
-// How often any stream was cancelled: the engine looks through its streams only when this has
-// moved.
+// How often any stream was cancelled or forced: the engine looks through its streams only when this
+// has moved.
 using CancelCount = std::atomic<int64_t>;
 
 struct TokenStream::State {
@@ -23,12 +23,16 @@ struct TokenStream::State {
   // Engine thread. Nothing may follow an end.
   void put(std::optional<SampledToken> token, std::optional<StreamEnd> end, int64_t now_ns);
 
+  std::optional<Forcing> take_forcing();  // engine thread
+
   std::atomic<bool> cancelled{false};
+  std::atomic<bool> has_forcing{false};
   const std::shared_ptr<CancelCount> cancels;
 
   std::mutex mutex;
   std::condition_variable filled;
-  Batch batch;                  // what the reader has not taken
+  Batch batch;  // what the reader has not taken
+  std::optional<Forcing> forcing;
   bool ended = false;           // an end was put, taken or not
   bool announced = false;       // `ready` was called since the last take
   std::function<void()> ready;  // called with the lock held: after ~TokenStream it never runs

@@ -42,6 +42,14 @@ Error nothing_allowed() {
   return Error{ErrorCode::kInternal, "the request's grammar leaves no token that could follow"};
 }
 
+// The mask that leaves a row nothing else; empty: nothing is forced, or a guide forbids it.
+std::vector<uint64_t> only_token(TokenId token, int vocab, std::span<const uint64_t> allowed) {
+  if (token < 0 || token >= vocab || !grammar::may_be(allowed, token)) return {};
+  std::vector<uint64_t> mask(static_cast<size_t>(vocab) / 64 + 1);
+  mask[static_cast<size_t>(token) / 64] = uint64_t{1} << (token % 64);
+  return mask;
+}
+
 }  // namespace
 
 Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& options) {
@@ -298,6 +306,12 @@ void LocalExecutor::sample_row(const engine::StepPlan& plan, size_t index, int w
     // An end that must come comes, though it is early.
     if (!allowed.empty() && !banned.empty() && !grammar::allows_other(allowed, banned)) banned = {};
     if (!allowed.empty() && !grammar::allows_other(allowed, {})) return fail(nothing_allowed());
+  }
+  const std::vector<uint64_t> only =
+      only_token(sequence.forced, static_cast<int>(logits.size()), allowed);
+  if (!only.empty()) {
+    allowed = only;
+    banned = {};
   }
   const sampling::SampledChoice choice =
       samplers_[worker].sample({.logits = logits,

@@ -83,5 +83,11 @@ class TokenGuide {
 
 // Whether a mask allows a token besides these.
 bool allows_other(std::span<const uint64_t> mask, std::span<const TokenId> tokens);
+// Whether this one is; an empty mask allows all.
+inline bool may_be(std::span<const uint64_t> mask, TokenId token) {
+  if (mask.empty()) return true;
+  const auto bit = static_cast<size_t>(token);
+  return token >= 0 && bit / 64 < mask.size() && (mask[bit / 64] >> (bit % 64) & 1) != 0;
+}
 
 }  // namespace pelton::grammar

@@ -33,10 +33,28 @@ struct SamplingParams {
   }
 };
 
+// Ends what repeats itself: a pattern of that many tokens, so often in a row.
+struct RepetitionRule {
+  int pattern_min = 1;
+  int pattern_max = 0;  // 0: nothing is looked for
+  int count = 2;
+};
+
+// Some stretches of the output may have so many tokens together and no more: then the sequence is
+// made to say something else, one token a step.
+struct TokenQuota {
+  int64_t tokens_max = 0;
+  std::vector<TokenId> begins;        // a stretch begins behind these, one after the other
+  std::vector<TokenId> ends;          // it ends before any one of these
+  std::vector<TokenId> then;          // said when they are spent
+  std::vector<TokenId> then_at_once;  // said when a stretch begins and nothing is left
+};
+
 struct StopRule {
   int max_new_tokens = 16;           // at least 1
   int min_new_tokens = 0;            // no stop token ends the sequence before
   std::vector<TokenId> stop_tokens;  // ends after sampling one of these; it is delivered, and last
+  RepetitionRule repetition;
 };
 
 // What becomes of a prompt's final hidden states where one vector is asked for: that of the last
@@ -48,6 +66,7 @@ struct GenerationRequest {
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
   StopRule stop;
+  std::optional<TokenQuota> quota;
   int priority = 0;                    // lower first, -1000 to 1000
   std::string tenant;                  // whose account pays; see admission/fair_queue.h
   std::optional<int64_t> deadline_ns;  // on the engine's clock

@@ -32,7 +32,7 @@ net::HttpResponse AdminServer::answer(const net::HttpRequest& request) const {
          return text_reply(telemetry::kPrometheusContentType, metrics_page(admin.server_));
        }},
       {"/health", [](const AdminServer& admin) { return admin.server_.health_reply(); }},
-      {"/health/live", [](const AdminServer&) { return json_reply("{\"status\":\"ok\"}"); }},
+      {"/health/live", [](const AdminServer& admin) { return admin.server_.live_reply(); }},
       {"/health/ready", [](const AdminServer& admin) { return admin.server_.ready_reply(); }},
       {"/ready", [](const AdminServer& admin) { return admin.server_.ready_reply(); }},
       {"/",

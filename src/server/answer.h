@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,11 @@ class Answer {
 
   // Appends, as server-sent events, what has become known since the last call.
   virtual void take_events(std::string& out) = 0;
+
+  // Somebody wants reasoning to end; and what the engine should be made to say there then, asked
+  // after each batch of tokens.
+  virtual void end_reasoning() {}
+  virtual std::optional<engine::Forcing> take_forcing(size_t /*choice*/) { return std::nullopt; }
 
   // After all ends: the events that close the stream, or the whole body.
   virtual void take_last_events(std::string& out) = 0;

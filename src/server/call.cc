@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "server/reply.h"
+#include "server/request_record.h"
 
 namespace pelton::server {
 
@@ -37,6 +38,10 @@ void Call::add_warnings(const std::vector<std::string>& warnings) {
   for (size_t i = 0; i < std::min(warnings.size(), kWarningsMax); ++i) {
     headers.add("x-pelton-warning", warnings[i]);
   }
+}
+
+void Call::note_end(const engine::StreamEnd& end) const {
+  if (entry != nullptr && entry->record() != nullptr) entry->record()->generation.add(end);
 }
 
 void Call::note_answered(int status) const {

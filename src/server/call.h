@@ -9,6 +9,7 @@
 
 #include "api/error.h"
 #include "base/result.h"
+#include "engine/token_stream.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
 #include "server/request_book.h"
@@ -34,6 +35,8 @@ struct Call {
   Result<std::optional<int64_t>> deadline_ns() const;
   // What was ignored in the request, each in a header of the answer.
   void add_warnings(const std::vector<std::string>& warnings);
+  // One of its answers is over.
+  void note_end(const engine::StreamEnd& end) const;
   // For whoever streams: when all is said.
   void note_answered(int status) const;
 };

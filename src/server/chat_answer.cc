@@ -22,6 +22,7 @@ Answer::Wants ChatAnswer::push(size_t choice, const engine::SampledToken& token)
 void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {
   ChatChoice& one = choices_.at(choice);
   one.end(end);
+  facts_.add(end);
   // One prompt for all; the choice that found least of it in the cache had it computed.
   usage_.cached_tokens = usage_.prompt_tokens == 0
                              ? end.cached_tokens
@@ -33,7 +34,7 @@ void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {
 
 void ChatAnswer::take_events(std::string& out) {
   if (options_.continuous_usage) return take_counted_events(out);
-  for (ChatChoice& choice : choices_) choice.take_events(chunks_, out);
+  for (ChatChoice& choice : choices_) choice.take_events(chunks_, told_prompt(), out);
 }
 
 // Tokens that show nothing (headers of messages) are told by a chunk that says nothing else.
@@ -44,7 +45,7 @@ void ChatAnswer::take_counted_events(std::string& out) {
   tokens_told_.resize(choices_.size());
   for (size_t i = 0; i < choices_.size(); ++i) {
     const size_t before = out.size();
-    choices_[i].take_events(chunks_, out);
+    choices_[i].take_events(chunks_, told_prompt(), out);
     const int64_t tokens = choices_[i].sampled_tokens();
     if (out.size() == before && tokens > tokens_told_[i]) {
       append_sse_event(
@@ -56,8 +57,12 @@ void ChatAnswer::take_counted_events(std::string& out) {
 
 void ChatAnswer::take_last_events(std::string& out) {
   take_events(out);
-  if (options_.include_usage) {
-    append_sse_event(out, [&](std::string& json) { chunks_.usage(usage_, json); });
+  if (options_.include_usage || options_.timings) {
+    const api::Timings timings = timings_of(facts_);
+    append_sse_event(out, [&](std::string& json) {
+      chunks_.last(options_.include_usage ? &usage_ : nullptr,
+                   options_.timings ? &timings : nullptr, json);
+    });
   }
   out += kSseDone;
 }
@@ -65,7 +70,11 @@ void ChatAnswer::take_last_events(std::string& out) {
 std::string ChatAnswer::whole_body() {
   std::vector<api::ChatChoice> whole;
   for (ChatChoice& choice : choices_) whole.push_back(choice.take_whole());
-  return api::chat_answer_body(options_.head, whole, usage_);
+  const api::Timings timings = timings_of(facts_);
+  return api::chat_answer_body(
+      options_.head, whole, usage_,
+      {.timings = options_.timings ? &timings : nullptr,
+       .prompt_token_ids = options_.choice.token_ids ? &options_.prompt_token_ids : nullptr});
 }
 
 }  // namespace pelton::server

@@ -8,6 +8,7 @@
 #include "api/chat_response.h"
 #include "server/answer.h"
 #include "server/chat_choice.h"
+#include "server/request_record.h"
 #include "server/served_model.h"
 
 namespace pelton::server {
@@ -20,6 +21,8 @@ class ChatAnswer final : public Answer {
     bool include_usage = false;
     bool continuous_usage = false;  // in each chunk, as far as it has come
     int64_t prompt_tokens = 0;      // told there
+    bool timings = false;
+    std::vector<TokenId> prompt_token_ids;  // told if the choices' are
     ChatChoice::Options choice;
   };
 
@@ -27,11 +30,21 @@ class ChatAnswer final : public Answer {
 
   Wants push(size_t choice, const engine::SampledToken& token) override;
   void end(size_t choice, const engine::StreamEnd& end) override;
+  std::optional<engine::Forcing> take_forcing(size_t choice) override {
+    return choices_.at(choice).take_forcing();
+  }
+  void end_reasoning() override {
+    for (ChatChoice& choice : choices_) choice.end_reasoning();
+  }
   void take_events(std::string& out) override;
   void take_last_events(std::string& out) override;
   std::string whole_body() override;
 
  private:
+  // Null if it is not told.
+  const std::vector<TokenId>* told_prompt() const {
+    return options_.choice.token_ids ? &options_.prompt_token_ids : nullptr;
+  }
   void take_counted_events(std::string& out);
 
   const Options options_;
@@ -39,6 +52,7 @@ class ChatAnswer final : public Answer {
   std::deque<ChatChoice> choices_;
   std::vector<int64_t> tokens_told_;  // of each choice, where each chunk tells them
   api::Usage usage_;
+  GenerationFacts facts_;
 };
 
 }  // namespace pelton::server

@@ -1,5 +1,6 @@
 #include "server/chat_choice.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -25,20 +26,31 @@ std::string_view finish_word(chat::ReplyFinish finish) {
 }  // namespace
 
 api::TokenLogprobs token_logprobs(const tokenizer::Tokenizer& tokenizer,
-                                  const engine::SampledToken& token) {
+                                  const engine::SampledToken& token, TokenNames names) {
   api::TokenLogprobs logprobs;
   logprobs.token.bytes = tokenizer.bytes(token.token);
   logprobs.token.logprob = token.logprob;
+  if (names == TokenNames::kIds) logprobs.token.id = token.token;
   for (const auto& [id, logprob] : token.top) {
     api::ScoredToken& other = logprobs.top.emplace_back();
     other.bytes = tokenizer.bytes(id);
     other.logprob = logprob;
+    if (names == TokenNames::kIds) other.id = id;
   }
   return logprobs;
 }
 
+api::StopReason stop_reason_of(const engine::StreamEnd& end, TokenId last_token,
+                               const std::vector<TokenId>& stop_token_ids) {
+  const bool theirs =
+      end.reason == engine::FinishReason::kStop &&
+      std::find(stop_token_ids.begin(), stop_token_ids.end(), last_token) != stop_token_ids.end();
+  return theirs ? api::StopReason(last_token) : api::StopReason();
+}
+
 bool ChatChoice::Pending::empty() const {
-  return reasoning.empty() && content.empty() && tool_calls.empty() && logprobs.empty();
+  return reasoning.empty() && content.empty() && tool_calls.empty() && logprobs.empty() &&
+         token_ids.empty();
 }
 
 ChatChoice::ChatChoice(const ServedModel& model, const Options& options, int index)
@@ -50,7 +62,14 @@ Answer::Wants ChatChoice::push(const engine::SampledToken& token) {
   const size_t content_before = turn_.content_sampled();
   const chat::ReplyDelta& delta = turn_.push(token.token);
   if (options_.logprobs && delta.kind == chat::ReplyDelta::Kind::kContent) {
-    held_logprobs_.push_back({content_before, token_logprobs(model_.tokenizer, token)});
+    held_logprobs_.push_back(
+        {content_before,
+         token_logprobs(model_.tokenizer, token,
+                        options_.tokens_as_ids ? TokenNames::kIds : TokenNames::kText)});
+  }
+  last_token_ = token.token;
+  if (options_.token_ids) {
+    (options_.stream ? pending_.token_ids : token_ids_).push_back(token.token);
   }
   add(delta);
   return turn_.stopped() ? Answer::Wants::kNothing : Answer::Wants::kMore;
@@ -94,19 +113,26 @@ void ChatChoice::end(const engine::StreamEnd& end) {
   add(turn_.end(end));
   // Half a code point's tokens may stand at the very end, with no text of their own.
   if (!turn_.stopped()) release_logprobs(turn_.content_out() + 1);
-  finish_reason_ = finish_word(turn_.reply().finish);
+  finish_reason_ = end.reason == engine::FinishReason::kRepetition
+                       ? "repetition"
+                       : finish_word(turn_.reply().finish);
+  stop_reason_ = turn_.stopped() ? api::StopReason(turn_.stop_string())
+                                 : stop_reason_of(end, last_token_, options_.stop_token_ids);
 }
 
-void ChatChoice::take_events(const api::ChatChunks& chunks, std::string& out) {
+void ChatChoice::take_events(const api::ChatChunks& chunks, const std::vector<TokenId>* prompt,
+                             std::string& out) {
   if (!role_sent_) {
     role_sent_ = true;
-    append_sse_event(
-        out, [&](std::string& json) { chunks.delta({.choice = index_, .role = true}, json); });
+    append_sse_event(out, [&](std::string& json) {
+      chunks.delta({.choice = index_, .role = true, .prompt_token_ids = prompt}, json);
+    });
   }
   if (!pending_.empty()) take_delta(chunks, out);
   if (finish_reason_.empty() || finish_sent_) return;
   finish_sent_ = true;
-  append_sse_event(out, [&](std::string& json) { chunks.finish(index_, finish_reason_, json); });
+  append_sse_event(
+      out, [&](std::string& json) { chunks.finish(index_, finish_reason_, stop_reason_, json); });
 }
 
 void ChatChoice::take_delta(const api::ChatChunks& chunks, std::string& out) {
@@ -122,7 +148,8 @@ void ChatChoice::take_delta(const api::ChatChunks& chunks, std::string& out) {
                              .reasoning = pending_.reasoning,
                              .content = pending_.content,
                              .tool_calls = calls,
-                             .logprobs = &pending_.logprobs};
+                             .logprobs = &pending_.logprobs,
+                             .token_ids = options_.token_ids ? &pending_.token_ids : nullptr};
   append_sse_event(out, [&](std::string& json) { chunks.delta(delta, json); });
   pending_ = {};
 }
@@ -139,6 +166,8 @@ api::ChatChoice ChatChoice::take_whole() {
     whole.tool_calls.push_back({call_ids_[i], std::move(call.name), std::move(call.arguments)});
   }
   if (options_.logprobs) whole.logprobs = std::move(logprobs_);
+  whole.stop_reason = std::move(stop_reason_);
+  if (options_.token_ids) whole.token_ids = std::move(token_ids_);
   return whole;
 }
 

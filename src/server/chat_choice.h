@@ -19,8 +19,11 @@ class ChatChoice {
   struct Options {
     ChatTurn::Options turn;
     bool logprobs = false;
+    bool tokens_as_ids = false;  // there
     bool stream = false;
     uint64_t call_id_seed = 0;
+    bool token_ids = false;               // told
+    std::vector<TokenId> stop_token_ids;  // of the request: that one of them ended it is told
   };
 
   ChatChoice(const ServedModel& model, const Options& options, int index);
@@ -30,8 +33,13 @@ class ChatChoice {
   Answer::Wants push(const engine::SampledToken& token);
   void end(const engine::StreamEnd& end);
 
-  void take_events(const api::ChatChunks& chunks, std::string& out);
+  // `prompt`: told with the first event; null: not told.
+  void take_events(const api::ChatChunks& chunks, const std::vector<TokenId>* prompt,
+                   std::string& out);
   api::ChatChoice take_whole();
+
+  std::optional<engine::Forcing> take_forcing() { return turn_.take_forcing(); }
+  void end_reasoning() { turn_.end_reasoning(); }
 
   int64_t sampled_tokens() const { return turn_.sampled_tokens(); }
   int64_t reasoning_tokens() const { return turn_.reply().reasoning_tokens; }  // at the end
@@ -43,6 +51,7 @@ class ChatChoice {
     std::string content;
     std::vector<chat::ToolCallDelta> tool_calls;
     std::vector<api::TokenLogprobs> logprobs;
+    std::vector<TokenId> token_ids;
     bool empty() const;
   };
   struct HeldLogprob {
@@ -67,10 +76,21 @@ class ChatChoice {
   std::vector<api::TokenLogprobs> logprobs_;  // of a whole answer
   std::vector<std::string> call_ids_;
   std::string_view finish_reason_;  // empty before the end
+  api::StopReason stop_reason_;
+  std::vector<TokenId> token_ids_;  // of a whole answer
+  TokenId last_token_ = -1;
 };
 
 // What the vocabulary says of a sampled token and its alternatives.
+enum class TokenNames { kText, kIds };
 api::TokenLogprobs token_logprobs(const tokenizer::Tokenizer& tokenizer,
-                                  const engine::SampledToken& token);
+                                  const engine::SampledToken& token, TokenNames names);
+inline api::TokenLogprobs token_logprobs(const tokenizer::Tokenizer& tokenizer,
+                                         const engine::SampledToken& token) {
+  return token_logprobs(tokenizer, token, TokenNames::kText);
+}
+// What "stop_reason" says of an answer that no stop string ended.
+api::StopReason stop_reason_of(const engine::StreamEnd& end, TokenId last_token,
+                               const std::vector<TokenId>& stop_token_ids);
 
 }  // namespace pelton::server

@@ -28,9 +28,13 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
           .choice_count = request.generation.n,
           .include_usage = request.generation.include_usage,
           .continuous_usage = request.generation.continuous_usage,
+          .timings = request.generation.timings,
           .choice = {.turn = turn_options(request, model),
                      .logprobs = request.top_logprobs >= 0,
-                     .stream = request.generation.stream}};
+                     .tokens_as_ids = request.generation.tokens_as_ids,
+                     .stream = request.generation.stream,
+                     .token_ids = request.generation.return_token_ids,
+                     .stop_token_ids = request.generation.stop_token_ids}};
 }
 
 }  // namespace
@@ -60,11 +64,12 @@ void Server::answer_chat_completion(Call call) {
   if (!guide.ok()) return call.send(api::api_error(guide.error()));
 
   ChatPrompt prompt = chat_prompt_of(request, *model, call.tenant);
-  std::string id = random_id("chatcmpl-", {.seed = draw(), .counter = 0});
+  std::string id = answer_id("chatcmpl-", request.generation.request_id, draw());
   ChatAnswer::Options options = answer_options(request, *model, id, clock_);
   const std::vector<TokenId>& opening = options.choice.turn.opening;
   prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
   options.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+  if (options.choice.token_ids) options.prompt_token_ids = prompt.tokens;
   auto made = generation_request(*model, request.generation,
                                  {.id = id,
                                   .prompt = std::move(prompt.tokens),
@@ -73,8 +78,10 @@ void Server::answer_chat_completion(Call call) {
                                   .deadline_ns = *deadline_ns,
                                   .logprobs = request.top_logprobs,
                                   .guide = *std::move(guide),
-                                  .seed_if_none = draw()});
+                                  .seed_if_none = draw(),
+                                  .may_call = !request.tools.empty()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
+  const int output_tokens_max = std::get<request::GenerationRequest>(made).stop.max_new_tokens;
   Result<std::vector<engine::TokenStream>> streams = model->engine.submit_answers(
       std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
   if (!streams.ok()) return call.send(api::api_error(streams.error()));
@@ -86,9 +93,10 @@ void Server::answer_chat_completion(Call call) {
                           .call = std::move(call),
                           .streams = std::move(streams).value(),
                           .answer = std::make_unique<ChatAnswer>(*model, std::move(options)),
-                          .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole};
+                          .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
+                          .output_tokens_max = output_tokens_max};
   parts.call.request.body = {};  // it may be large, and is said
-  Generation::run(std::move(parts), {.log = log_, .meter = meter_});
+  Generation::run(std::move(parts), {.log = log_, .meter = meter_, .running = &running_});
 }
 
 }  // namespace pelton::server

@@ -1,5 +1,6 @@
 #include "server/chat_turn.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/chat_prompt.h"
@@ -30,8 +31,44 @@ const chat::ReplyDelta& ChatTurn::push(TokenId token) {
   ++sampled_tokens_;
   turn_.push_back(token);
   builder_.push(token, delta_);
+  if (!may_reason_ && reasons() != was_reasoning_) {
+    was_reasoning_ = reasons();
+    if (was_reasoning_) force_end();
+  }
+  drop_more_calls();
   filter_content();
   return delta_;
+}
+
+bool ChatTurn::reasons() const {
+  return builder_.in_text() && builder_.header().channel == chat::kAnalysis &&
+         !builder_.header().recipient;
+}
+
+void ChatTurn::end_reasoning() {
+  may_reason_ = false;
+  was_reasoning_ = reasons();
+  if (was_reasoning_) force_end();
+}
+
+void ChatTurn::force_end() {
+  const chat::HarmonyTokens& harmony = model_.harmony;
+  // Where functions are offered it may call one instead of answering; it has that choice once.
+  const bool free = options_.may_call && ends_forced_++ == 0;
+  // The engine is some tokens ahead: at once, unless the reasoning has ended there by itself.
+  forcing_ =
+      engine::Forcing{.tokens = chat::reasoning_end(model_.tokenizer, harmony,
+                                                    free ? chat::AfterReasoning::kFreeMessage
+                                                         : chat::AfterReasoning::kFinalAnswer),
+                      .position = 0,
+                      .unless = {harmony.end, harmony.start, harmony.channel, harmony.message,
+                                 harmony.call, harmony.return_},
+                      .since = static_cast<int>(sampled_tokens_)};
+}
+
+void ChatTurn::drop_more_calls() {
+  if (!options_.one_call) return;
+  std::erase_if(delta_.tool_calls, [](const chat::ToolCallDelta& call) { return call.index > 0; });
 }
 
 // From what was sampled to what may be shown.
@@ -50,6 +87,11 @@ const chat::ReplyDelta& ChatTurn::end(const engine::StreamEnd& end) {
   const bool by_length = end.reason == engine::FinishReason::kLength && !was_stopped;
   reply_ =
       builder_.finish(by_length ? chat::StopCause::kLength : chat::StopCause::kStopToken, delta_);
+  if (options_.one_call && reply_.tool_calls.size() > 1) {
+    reply_.tool_calls.erase(reply_.tool_calls.begin() + 1, reply_.tool_calls.end());
+    reply_.warnings.emplace_back("left out calls: parallel_tool_calls is false");
+  }
+  drop_more_calls();
   if (was_stopped) {
     delta_.clear();
   } else {

@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "chat/reasoning_end.h"
 #include "chat/reply.h"
 #include "engine/token_stream.h"
 #include "server/sampled_turns.h"
@@ -32,6 +34,8 @@ class ChatTurn {
     chat::ReplyBuilder::Options::Preamble preamble =
         chat::ReplyBuilder::Options::Preamble::kContent;
     std::optional<Place> place;  // none: it is not kept
+    bool one_call = false;       // of several calls only the first is shown
+    bool may_call = false;       // functions are offered
   };
 
   ChatTurn(const ServedModel& model, const Options& options);
@@ -44,6 +48,10 @@ class ChatTurn {
   // overwritten by the next call.
   const chat::ReplyDelta& push(TokenId token);
   const chat::ReplyDelta& end(const engine::StreamEnd& end);
+
+  // What the engine is to be told, if reasoning has to end.
+  std::optional<engine::Forcing> take_forcing() { return std::exchange(forcing_, std::nullopt); }
+  void end_reasoning();  // now, or as soon as it begins
 
   // A stop string ended it; its end() still comes.
   bool stopped() const { return stop_filter_.stopped(); }
@@ -58,6 +66,9 @@ class ChatTurn {
   const chat::Reply& reply() const { return reply_; }
 
  private:
+  bool reasons() const;
+  void force_end();
+  void drop_more_calls();
   void filter_content();
   void keep();
 
@@ -72,6 +83,10 @@ class ChatTurn {
   size_t content_sampled_ = 0;
   size_t content_out_ = 0;
   int64_t sampled_tokens_ = 0;
+  bool may_reason_ = true;  // false: somebody wants an end of it
+  bool was_reasoning_ = false;
+  int ends_forced_ = 0;
+  std::optional<engine::Forcing> forcing_;
   chat::Reply reply_;
 };
 

@@ -13,6 +13,8 @@ ChatTurn::Options turn_options(const api::ChatRequest& request, const ServedMode
   if (request.generation.format) {
     options.preamble = chat::ReplyBuilder::Options::Preamble::kReasoning;
   }
+  options.one_call = !request.parallel_calls;
+  options.may_call = !request.tools.empty();
   if (request.forced_call) {
     options.opening =
         chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);

@@ -8,6 +8,7 @@
 
 #include "api/completion_response.h"
 #include "server/answer.h"
+#include "server/request_record.h"
 #include "server/served_model.h"
 #include "server/stop_filter.h"
 #include "tokenizer/incremental_decoder.h"
@@ -27,6 +28,12 @@ class CompletionAnswer final : public Answer {
     bool include_usage = false;
     bool continuous_usage = false;  // in each chunk, as far as it has come
     int64_t prompt_tokens = 0;      // of all prompts: told there
+    bool timings = false;
+    bool tokens_as_ids = false;                 // in logprobs
+    bool token_ids = false;                     // told, the prompts' too
+    std::vector<TokenId> stop_token_ids;        // of the request: that one of them ended it is told
+    std::vector<std::vector<TokenId>> prompts;  // if they are told
+    std::vector<std::string> echoes;  // of each prompt: what its texts begin with; or empty
   };
 
   CompletionAnswer(const ServedModel& model, Options options);
@@ -54,6 +61,10 @@ class CompletionAnswer final : public Answer {
     std::vector<api::TokenLogprobs> logprobs;  // not handed out yet
     size_t logprobs_offset = 0;                // where the first of them begins
     std::string_view finish_reason;
+    api::StopReason stop_reason;
+    std::vector<TokenId> token_ids;  // not handed out yet
+    TokenId last_token = -1;
+    bool prompt_told = false;
     bool finish_sent = false;
     bool tokens_untold = false;  // no chunk has gone out since
     int prompt_tokens = 0;
@@ -71,6 +82,7 @@ class CompletionAnswer final : public Answer {
   api::CompletionChunks chunks_;
   std::vector<Choice> choices_;
   api::Usage usage_;
+  GenerationFacts facts_;
   std::string scratch_;
 };
 

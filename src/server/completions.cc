@@ -19,7 +19,10 @@ namespace pelton::server {
 namespace {
 
 struct Submitted {
-  std::vector<engine::TokenStream> streams;
+  std::vector<engine::TokenStream> streams;   // none where no token is asked for
+  std::vector<std::vector<TokenId>> prompts;  // if they are to be told
+  std::vector<std::string> echoes;            // if they are
+  std::vector<int64_t> prompt_sizes;
   int64_t prompt_tokens = 0;  // of all prompts
 };
 
@@ -35,6 +38,7 @@ std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& 
       text_guide(request.generation.format, model, grammars);
   if (!guide.ok()) return api::api_error(guide.error());
   std::vector<request::GenerationRequest> requests;
+  Submitted submitted;
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     Result<std::vector<TokenId>> tokens = completion_prompt(request.prompts[i], model, "prompt");
     if (!tokens.ok()) return api::api_error(tokens.error());
@@ -50,15 +54,26 @@ std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& 
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
     requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
   }
-  Submitted submitted;
   for (request::GenerationRequest& one : requests) {
     submitted.prompt_tokens += static_cast<int64_t>(one.prompt.size());
+    submitted.prompt_sizes.push_back(static_cast<int64_t>(one.prompt.size()));
+    if (request.generation.return_token_ids) submitted.prompts.push_back(one.prompt);
+    if (request.echo) submitted.echoes.push_back(model.tokenizer.decode(one.prompt));
+    if (request.generation.max_tokens == 0) continue;
     Result<std::vector<engine::TokenStream>> answers =
         model.engine.submit_answers(std::move(one), request.generation.n);
     if (!answers.ok()) return api::api_error(answers.error());
     for (engine::TokenStream& stream : *answers) submitted.streams.push_back(std::move(stream));
   }
   return submitted;
+}
+
+// "max_tokens": 0: the prompts alone, as echoes or counts; the engine is not asked.
+void end_without_tokens(const std::vector<int64_t>& prompt_sizes, int n, CompletionAnswer& answer) {
+  for (size_t i = 0; i < prompt_sizes.size() * static_cast<size_t>(n); ++i) {
+    answer.end(i, {.reason = engine::FinishReason::kLength,
+                   .prompt_tokens = static_cast<int>(prompt_sizes[i / static_cast<size_t>(n)])});
+  }
 }
 
 }  // namespace
@@ -73,10 +88,11 @@ void Server::answer_completion(Call call) {
   if (model_named(call, request.model) == nullptr) return;
 
   const api::GenerationFields& fields = request.generation;
-  std::string id = random_id("cmpl-", {.seed = draw(), .counter = 0});
+  std::string id = answer_id("cmpl-", fields.request_id, draw());
   auto submitted = submit_all(request, *model, call, id, draw(), grammars_);
   if (const auto* error = std::get_if<api::ApiError>(&submitted)) return call.send(*error);
 
+  Submitted& made = std::get<Submitted>(submitted);
   CompletionAnswer::Options options{
       .head = {.id = id,
                .created = clock_.unix_ms() / 1000,
@@ -89,13 +105,22 @@ void Server::answer_completion(Call call) {
       .stream = fields.stream,
       .include_usage = fields.include_usage,
       .continuous_usage = fields.continuous_usage,
-      .prompt_tokens = std::get<Submitted>(submitted).prompt_tokens};
+      .prompt_tokens = made.prompt_tokens,
+      .timings = fields.timings,
+      .tokens_as_ids = fields.tokens_as_ids,
+      .token_ids = fields.return_token_ids,
+      .stop_token_ids = fields.stop_token_ids,
+      .prompts = std::move(made.prompts),
+      .echoes = std::move(made.echoes)};
+  auto answer = std::make_unique<CompletionAnswer>(*model, std::move(options));
+  if (made.streams.empty()) end_without_tokens(made.prompt_sizes, fields.n, *answer);
   Generation::Parts parts{
       .id = std::move(id),
       .call = std::move(call),
-      .streams = std::move(std::get<Submitted>(submitted).streams),
-      .answer = std::make_unique<CompletionAnswer>(*model, std::move(options)),
-      .mode = fields.stream ? Generation::Mode::kStream : Generation::Mode::kWhole};
+      .streams = std::move(made.streams),
+      .answer = std::move(answer),
+      .mode = fields.stream ? Generation::Mode::kStream : Generation::Mode::kWhole,
+      .output_tokens_max = static_cast<int>(fields.max_tokens.value_or(0))};
   parts.call.request.body = {};  // it may be large, and is said
   Generation::run(std::move(parts), {.log = log_, .meter = meter_});
 }

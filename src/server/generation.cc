@@ -25,6 +25,7 @@ void Generation::cancel() {
 
 Generation::Generation(Parts parts, const House& house)
     : log_(house.log),
+      running_answers_(house.running),
       id_(std::move(parts.id)),
       mode_(parts.mode),
       call_(std::move(parts.call)),
@@ -36,7 +37,28 @@ Generation::Generation(Parts parts, const House& house)
                            .arrived_ns = call_.arrived_ns,
                            .output_tokens_max = parts.output_tokens_max}) {}
 
+Generation::~Generation() {
+  if (running_answers_ != nullptr) running_answers_->remove(id_, *this);
+}
+
+void Generation::end_reasoning() {
+  if (over_) return;
+  answer_->end_reasoning();
+  for (size_t choice = 0; choice < streams_.size(); ++choice) force(choice);
+}
+
+void Generation::force(size_t choice) {
+  if (progress_[choice] != Progress::kRunning) return;
+  if (std::optional<engine::Forcing> forcing = answer_->take_forcing(choice)) {
+    streams_[choice].force(*std::move(forcing));
+  }
+}
+
 void Generation::start() {
+  if (running_answers_ != nullptr) {
+    running_answers_->add(
+        id_, {.tenant = call_.tenant, .generation = weak_from_this(), .exchange = call_.exchange});
+  }
   net::Exchange& exchange = *call_.exchange;
   // This one reference keeps us alive; the exchange lets it go when it ends.
   exchange.on_closed([self = shared_from_this()] { self->client_left(); });
@@ -47,6 +69,11 @@ void Generation::start() {
   if (mode_ == Mode::kStream) {
     exchange.post_after(kTick, [weak] {
       if (const auto self = weak.lock()) self->on_tick();
+    });
+  }
+  if (streams_.empty()) {  // nothing is to be sampled: the answer is complete
+    exchange.post([weak] {
+      if (const auto self = weak.lock()) self->pump();
     });
   }
   for (engine::TokenStream& stream : streams_) {
@@ -62,6 +89,7 @@ void Generation::start() {
 void Generation::pump() {
   const std::shared_ptr<Generation> alive = shared_from_this();
   if (over_ || call_.exchange->queued_bytes() > kBacklogBytesMax) return;
+  oldest_ns_ = 0;
   std::string events;
   if (mode_ == Mode::kStream) events.reserve(kEventBytes * streams_.size());
   for (size_t choice = 0; choice < streams_.size() && !over_; ++choice) take(choice, events);
@@ -81,7 +109,7 @@ void Generation::take(size_t choice, std::string& events) {
   if (progress == Progress::kEnded) return;
   engine::TokenStream::Batch batch = streams_[choice].take();
   if (progress == Progress::kRunning) watch_.tokens(choice, batch.tokens.size());
-  if (!batch.tokens.empty() && unsent_since_ns_ == 0) unsent_since_ns_ = batch.sampled_ns;
+  if (!batch.tokens.empty() && oldest_ns_ == 0) oldest_ns_ = batch.sampled_ns;
   const bool merged = mode_ == Mode::kWhole || call_.exchange->queued_bytes() > kMergedBacklogBytes;
   for (const engine::SampledToken& token : batch.tokens) {
     if (progress == Progress::kSilenced) break;
@@ -92,8 +120,9 @@ void Generation::take(size_t choice, std::string& events) {
     progress = Progress::kSilenced;
     streams_[choice].cancel();
   }
-  if (!batch.end) return;
+  if (!batch.end) return force(choice);
   watch_.end(choice, *batch.end);
+  call_.note_end(*batch.end);
   if (batch.end->reason == engine::FinishReason::kError) {
     return fail(batch.end->error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""}));
   }
@@ -165,6 +194,7 @@ void Generation::write(std::string events) {
   if (events.empty()) return;
   begin_stream();
   wrote_since_tick_ = true;
+  if (unsent_since_ns_ == 0) unsent_since_ns_ = oldest_ns_;
   call_.exchange->write(std::move(events));
 }
 

@@ -17,6 +17,7 @@
 #include "server/answer.h"
 #include "server/call.h"
 #include "server/generation_meter.h"
+#include "server/running_answers.h"
 
 namespace pelton::server {
 
@@ -36,12 +37,16 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct House {  // outlives it
     base::Log& log;
     GenerationMeter& meter;
+    RunningAnswers* running = nullptr;  // where it can be found; null: nowhere
   };
   // The exchange holds it until it is over.
   static std::weak_ptr<Generation> run(Parts parts, const House& house);
+  ~Generation();
 
-  // Ends it with what it has, as if the model had been cut off. On its net thread.
+  // On its net thread. Ends it with what it has, as if the model had been cut off.
   void cancel();
+  // On its net thread. Reasoning ends here, where there is any.
+  void end_reasoning();
 
  private:
   Generation(Parts parts, const House& house);
@@ -61,6 +66,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void client_left();
   void on_tick();
 
+  void force(size_t choice);
   void on_drained();
   void begin_stream();
   void write(std::string events);
@@ -76,6 +82,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   static constexpr std::chrono::seconds kTick{5};
 
   base::Log& log_;
+  RunningAnswers* const running_answers_;
   const std::string id_;
   const Mode mode_;
   Call call_;
@@ -85,7 +92,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<Progress> progress_;  // of each choice
   size_t running_;
   GenerationWatch watch_;
-  int64_t unsent_since_ns_ = 0;  // the oldest token that the kernel has not; 0: it has all
+  int64_t oldest_ns_ = 0;        // of the tokens being taken
+  int64_t unsent_since_ns_ = 0;  // the oldest token whose text the kernel has not; 0: it has all
   bool stream_begun_ = false;
   bool wrote_since_tick_ = false;
   bool over_ = false;

@@ -40,6 +40,7 @@ double seconds(int64_t ns) {
 GenerationMeter::End end_of(const engine::StreamEnd& end) {
   switch (end.reason) {
     case engine::FinishReason::kStop:
+    case engine::FinishReason::kRepetition:
     case engine::FinishReason::kEmbedded:
       return GenerationMeter::End::kStop;
     case engine::FinishReason::kLength:

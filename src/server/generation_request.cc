@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "chat/conversation.h"
+#include "chat/reasoning_end.h"
+
 namespace pelton::server {
 namespace {
 
@@ -24,6 +27,24 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
           .logprobs = source.logprobs};
 }
 
+// Reasoning has so many tokens; then comes the answer or, where functions are offered, whatever the
+// model chooses, until it chooses to reason once more.
+request::TokenQuota reasoning_quota(const ServedModel& model, int64_t tokens_max, bool may_call) {
+  const chat::HarmonyTokens& harmony = model.harmony;
+  request::TokenQuota quota{.tokens_max = tokens_max,
+                            .begins = {harmony.channel},
+                            .ends = {harmony.end, harmony.start, harmony.channel, harmony.message,
+                                     harmony.call, harmony.return_}};
+  model.tokenizer.encode(chat::kAnalysis, quota.begins);
+  quota.begins.push_back(harmony.message);
+  using chat::AfterReasoning;
+  quota.then =
+      chat::reasoning_end(model.tokenizer, harmony,
+                          may_call ? AfterReasoning::kFreeMessage : AfterReasoning::kFinalAnswer);
+  quota.then_at_once = chat::reasoning_end(model.tokenizer, harmony, AfterReasoning::kFinalAnswer);
+  return quota;
+}
+
 }  // namespace
 
 std::string payer(std::string_view tenant, std::string_view user) {
@@ -38,6 +59,10 @@ std::string cache_salt(std::string_view tenant, std::string_view of_request) {
 
 std::variant<request::GenerationRequest, api::ApiError> generation_request(
     const ServedModel& model, const api::GenerationFields& fields, GenerationSource source) {
+  if (fields.prompt_logprobs) {
+    return api::api_error({ErrorCode::kUnsupported,
+                           "'prompt_logprobs' is not supported by this server", "prompt_logprobs"});
+  }
   const int64_t prompt_tokens = static_cast<int64_t>(source.prompt.size());
   const int64_t context_max = model.context_limit();
   const int64_t room = context_max - prompt_tokens;
@@ -55,6 +80,14 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   request.stop.min_new_tokens = static_cast<int>(fields.min_tokens);
   if (!fields.ignore_eos) request.stop.stop_tokens = model.all_stop_tokens();
   for (const TokenId id : fields.stop_token_ids) request.stop.stop_tokens.push_back(id);
+  if (fields.repetition) {
+    request.stop.repetition = {.pattern_min = fields.repetition->pattern_min,
+                               .pattern_max = fields.repetition->pattern_max,
+                               .count = fields.repetition->count};
+  }
+  if (fields.thinking_budget) {
+    request.quota = reasoning_quota(model, *fields.thinking_budget, source.may_call);
+  }
   request.priority = fields.priority;
   request.deadline_ns = source.deadline_ns;
   request.tenant = payer(source.tenant, fields.user);

@@ -23,6 +23,7 @@ struct GenerationSource {
   int logprobs = -1;
   std::optional<grammar::TokenGuide> guide;
   uint64_t seed_if_none = 0;
+  bool may_call = false;  // functions are offered: after its reasoning the model may call one
 };
 
 // Whose account pays. Those without a name of their own may say whom they ask for; as no tenant's

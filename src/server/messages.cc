@@ -48,7 +48,8 @@ void Server::answer_message(Call call) {
                                   .tenant = call.tenant,
                                   .deadline_ns = *deadline_ns,
                                   .guide = *std::move(guide),
-                                  .seed_if_none = draw()});
+                                  .seed_if_none = draw(),
+                                  .may_call = !request.tools.empty()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
   const int output_max = std::get<request::GenerationRequest>(made).stop.max_new_tokens;
   Result<engine::TokenStream> stream =

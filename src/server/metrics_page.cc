@@ -148,6 +148,18 @@ void write_server(PrometheusText& text, const Server& server) {
                static_cast<double>(turns.found));
 }
 
+void write_reports(PrometheusText& text, const RequestReporter::Options& reports) {
+  if (reports.access_log != nullptr) {
+    text.counter("pelton_access_log_dropped_total", "Lines that were not written in time.",
+                 static_cast<double>(reports.access_log->dropped()));
+  }
+  if (reports.traces == nullptr) return;
+  text.counter("pelton_trace_spans_exported_total", "Spans that the collector has taken.",
+               static_cast<double>(reports.traces->exported()));
+  text.counter("pelton_trace_spans_dropped_total", "Spans that it has not.",
+               static_cast<double>(reports.traces->dropped()));
+}
+
 void write_process(PrometheusText& text) {
   const telemetry::ProcessUsage usage = telemetry::process_usage();
   text.gauge("process_resident_memory_bytes", "Resident memory.",
@@ -172,6 +184,7 @@ std::string metrics_page(const Server& server) {
     write_generations(labelled, server.meter());
   }
   plain.gauge("pelton_ready", "Whether new requests are taken.", server.ready() ? 1 : 0);
+  write_reports(plain, server.reporter().options());
   write_server(plain, server);
   write_process(plain);
   return out;

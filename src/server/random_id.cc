@@ -17,4 +17,9 @@ std::string random_id(std::string_view prefix, const IdSource& source) {
   return id;
 }
 
+std::string answer_id(std::string_view prefix, std::string_view request_id, uint64_t draw) {
+  if (request_id.empty()) return random_id(prefix, {.seed = draw, .counter = 0});
+  return std::string(prefix).append(request_id);
+}
+
 }  // namespace pelton::server

@@ -15,4 +15,7 @@ struct IdSource {
 
 std::string random_id(std::string_view prefix, const IdSource& source);
 
+// The request's own name if it has one.
+std::string answer_id(std::string_view prefix, std::string_view request_id, uint64_t draw);
+
 }  // namespace pelton::server

@@ -30,6 +30,10 @@ net::HttpResponse with_status(const api::ApiError& error, std::string body) {
 
 }  // namespace
 
+api::ApiError not_ready(std::string_view why) {
+  return api::api_error({ErrorCode::kUnavailable, std::string(why), ""});
+}
+
 net::HttpResponse error_reply(const api::ApiError& error) {
   return with_status(error, api::error_body(error));
 }

@@ -1,5 +1,9 @@
 #include "server/request_book.h"
 
+#include <utility>
+
+#include "server/request_reporter.h"
+
 namespace pelton::server {
 
 void RequestBook::begin() {
@@ -31,10 +35,28 @@ std::map<RequestBook::Key, int64_t> RequestBook::by_key() const {
   return by_key_;
 }
 
+RequestEntry::RequestEntry(RequestBook& book, const Route& route) : book_(book), route_(route) {
+  book_.begin();
+}
+
+RequestEntry::~RequestEntry() {
+  answered(RequestBook::kClientLeft);
+}
+
+void RequestEntry::report_to(RequestReporter& reporter, std::unique_ptr<RequestRecord> record) {
+  reporter_ = &reporter;
+  record_ = std::move(record);
+}
+
 void RequestEntry::answered(int status) {
   if (ended_) return;
   ended_ = true;
   book_.end({.handler = route_.handler, .method = route_.method, .status = status});
+  if (record_ == nullptr) return;
+  record_->handler = route_.handler;
+  record_->method = route_.method;
+  record_->status = status;
+  reporter_->end(*record_);
 }
 
 }  // namespace pelton::server

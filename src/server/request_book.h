@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <tuple>
@@ -46,6 +47,9 @@ class RequestBook {
   std::map<Key, int64_t> by_key_;  // bounded: constants, and statuses of ours
 };
 
+class RequestReporter;
+struct RequestRecord;
+
 // One request's entry: ended by its answer, or as cancelled when it goes without one.
 class RequestEntry {
  public:
@@ -54,12 +58,14 @@ class RequestEntry {
     std::string_view method;
   };
 
-  RequestEntry(RequestBook& book, const Route& route) : book_(book), route_(route) {
-    book_.begin();
-  }
-  ~RequestEntry() { answered(RequestBook::kClientLeft); }
+  RequestEntry(RequestBook& book, const Route& route);
+  ~RequestEntry();
   RequestEntry(const RequestEntry&) = delete;
   RequestEntry& operator=(const RequestEntry&) = delete;
+
+  // At its end `reporter`, which outlives it, gets the record; null: it gets none.
+  void report_to(RequestReporter& reporter, std::unique_ptr<RequestRecord> record);
+  RequestRecord* record() { return record_.get(); }  // may be null
 
   // The first time counts.
   void answered(int status);
@@ -67,6 +73,8 @@ class RequestEntry {
  private:
   RequestBook& book_;
   const Route route_;
+  RequestReporter* reporter_ = nullptr;
+  std::unique_ptr<RequestRecord> record_;
   bool ended_ = false;
 };
 

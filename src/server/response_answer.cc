@@ -11,7 +11,10 @@ namespace {
 using api::ResponseStatus;
 
 ResponseStatus status_of(const engine::StreamEnd& end, bool stopped) {
-  if (stopped || end.reason == engine::FinishReason::kStop) return ResponseStatus::kCompleted;
+  if (stopped || end.reason == engine::FinishReason::kStop ||
+      end.reason == engine::FinishReason::kRepetition) {
+    return ResponseStatus::kCompleted;
+  }
   return end.reason == engine::FinishReason::kLength ? ResponseStatus::kIncomplete
                                                      : ResponseStatus::kCancelled;
 }

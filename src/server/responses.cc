@@ -139,7 +139,8 @@ void Server::create_response(Call call, const Json& body,
                                   .deadline_ns = *deadline_ns,
                                   .logprobs = request.top_logprobs,
                                   .guide = std::move(planned->guide),
-                                  .seed_if_none = draw()});
+                                  .seed_if_none = draw(),
+                                  .may_call = !request.tools.empty()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
   Result<std::vector<engine::TokenStream>> streams =
       model->engine.submit_answers(std::get<request::GenerationRequest>(std::move(made)), 1);

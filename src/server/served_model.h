@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/token_id.h"
@@ -39,6 +40,8 @@ struct ServedModel {
   std::string reasoning_field = "reasoning_content";   // or "reasoning"; never both
   std::optional<std::string> current_date;             // fixed; otherwise the clock's local date
   request::Pooling pooling = request::Pooling::kLast;  // of embeddings, unless asked otherwise
+  // What computes it, for /server_info: "kernels": "avx512", "weights": "mxfp4".
+  std::vector<std::pair<std::string, std::string>> runtime;
   // Whether token-id prompts of /v1/completions may hold control tokens.
   bool control_tokens_in_prompts = false;
 

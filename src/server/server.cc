@@ -21,6 +21,7 @@ namespace {
 
 // Not among the draws of ids.
 constexpr uint64_t kTurnSeedDraw = ~uint64_t{0} - 1;
+constexpr uint64_t kReportSeedDraw = ~uint64_t{0} - 2;
 
 uint64_t system_seed() {
   std::random_device device;
@@ -52,10 +53,6 @@ RequestEntry::Route entry_route(const Routes::Match& match) {
   return {.handler = match.route->path, .method = match.route->method};
 }
 
-api::ApiError not_ready(std::string_view why) {
-  return api::api_error({ErrorCode::kUnavailable, std::string(why), ""});
-}
-
 }  // namespace
 
 Server::Server(const Options& options, const base::Clock& clock, base::Log& log)
@@ -65,7 +62,13 @@ Server::Server(const Options& options, const base::Clock& clock, base::Log& log)
       log_(log),
       sampled_turns_({.tokens_max = options.sampled_turn_tokens_max,
                       .seed = base::random_bits(seed_, kTurnSeedDraw)}),
-      meter_(clock) {}
+      meter_(clock),
+      reporter_([&] {
+        RequestReporter::Options reports = options.reports;
+        reports.seed = base::random_bits(seed_, kReportSeedDraw);
+        return RequestReporter(reports, clock);
+      }()),
+      started_ns_(clock.now_ns()) {}
 
 void Server::serve(const ServedModel& model) {
   const ServedModel* none = nullptr;
@@ -112,11 +115,20 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
             .tenant = {},
             .arrived_ns = clock_.now_ns()};
   call.headers = common_headers(call.request);
+  std::unique_ptr<RequestRecord> record = reporter_.begin(call.request);
   const std::string& method = call.request.method;
   const std::string& path = call.request.path;
 
   const Routes::Match match = Routes::find(method, path);
   call.entry = std::make_unique<RequestEntry>(book_, entry_route(match));
+  if (record != nullptr) {
+    record->request_id = call.headers.get("x-request-id");
+    if (model() != nullptr) record->model = model()->id;
+    if (record->traced) {
+      call.headers.add("traceparent", telemetry::format_traceparent(record->trace));
+    }
+    call.entry->report_to(reporter_, std::move(record));
+  }
   if (match.route != nullptr) call.dialect = match.route->dialect;
   if (call.dialect == Dialect::kAnthropic) {  // by the name that its clients know
     call.headers.add("request-id", std::string(call.headers.get("x-request-id")));
@@ -139,6 +151,7 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
     return call.send(api::bad_api_key());
   }
   if (tenant != nullptr) call.tenant = *tenant;
+  if (call.entry->record() != nullptr) call.entry->record()->tenant = call.tenant;
   if (match.route == nullptr && match.allowed_methods.empty()) {
     return call.send(api::not_found(method, path));
   }
@@ -179,42 +192,8 @@ void Server::answer_index(Call call) {
                                                                 : "HOST")));
 }
 
-std::string_view Server::state_name() const {
-  if (model() == nullptr) return "loading";
-  return draining_ ? "draining" : "serving";
-}
-
-net::HttpResponse Server::health_reply() const {
-  if (model() == nullptr) return error_reply(not_ready("The model is still being loaded"));
-  return json_reply("{\"status\":\"ok\"}");
-}
-
-net::HttpResponse Server::ready_reply() const {
-  if (draining_) return error_reply(not_ready("The server is shutting down"));
-  return health_reply();
-}
-
-void Server::answer_health(Call call) {
-  call.send(health_reply());
-}
-
-void Server::answer_ready(Call call) {
-  call.send(ready_reply());
-}
-
-// As SageMaker asks: the status says it all.
-void Server::answer_ping(Call call) {
-  net::HttpResponse reply = ready_reply();
-  if (reply.status == 200) reply.body.clear();
-  call.send(std::move(reply));
-}
-
 void Server::answer_metrics(Call call) {
   call.send(text_reply(telemetry::kPrometheusContentType, metrics_page(*this)));
-}
-
-void Server::answer_live(Call call) {
-  call.send(json_reply("{\"status\":\"ok\"}"));
 }
 
 void Server::answer_version(Call call) {

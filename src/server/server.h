@@ -23,9 +23,11 @@
 #include "server/grammar_store.h"
 #include "server/key_ring.h"
 #include "server/request_book.h"
+#include "server/request_reporter.h"
 #include "server/response_answer.h"
 #include "server/response_conversation.h"
 #include "server/response_link.h"
+#include "server/running_answers.h"
 #include "server/running_responses.h"
 #include "server/sampled_turns.h"
 #include "server/served_model.h"
@@ -42,6 +44,9 @@ class Server {
     uint64_t seed = 0;        // of ids and of requests that give none; 0: from the system
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
     store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
+    // A step that takes longer is taken for stuck, and /health says 503; 0: none ever is.
+    int64_t watchdog_ns = 0;
+    RequestReporter::Options reports;
   };
 
   // `clock` and `log` outlive it.
@@ -62,7 +67,9 @@ class Server {
   const RequestBook& book() const { return book_; }
   const GenerationMeter& meter() const { return meter_; }
   const SampledTurns& sampled_turns() const { return sampled_turns_; }
-  net::HttpResponse health_reply() const;  // 503 only while there is no model
+  const RequestReporter& reporter() const { return reporter_; }
+  net::HttpResponse live_reply() const;    // 503 while a step is stuck
+  net::HttpResponse health_reply() const;  // 503 also while there is no model
   net::HttpResponse ready_reply() const;   // 503 also while draining
 
   // For doors of other protocols; any thread.
@@ -102,15 +109,18 @@ class Server {
   const ServedModel* model_named(const Call& call, std::string_view name) const;
 
   void answer_index(Call call);
-  void answer_health(Call call);
+  void answer_health(Call call);  // health.cc, also the next four
   void answer_live(Call call);
   void answer_ready(Call call);
   void answer_ping(Call call);
+  void answer_server_info(Call call);
+  void answer_invocation(Call call);  // invocations.cc
   void answer_metrics(Call call);
   void answer_version(Call call);
   void answer_models(Call call);
   void answer_model(Call call);
   void answer_chat_completion(Call call);    // chat_completions.cc
+  void answer_chat_control(Call call);       // chat_control.cc
   void answer_completion(Call call);         // completions.cc
   void answer_response(Call call);           // responses.cc
   void answer_response_tokens(Call call);    // responses.cc
@@ -150,6 +160,9 @@ class Server {
   GrammarStore grammars_{GrammarStore::Options{}};
   RequestBook book_;
   GenerationMeter meter_;
+  RequestReporter reporter_;
+  RunningAnswers running_;
+  const int64_t started_ns_;
   std::atomic<const ServedModel*> model_{nullptr};
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> draws_{0};

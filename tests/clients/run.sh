@@ -66,7 +66,7 @@ fi
 grpc=$(sed -n 's/^gRPC on //p' server.out)
 BASE_URL=$url/v1 MODEL=tiny GRPC_ADDRESS=$grpc PROTO=$here/../../proto timeout 300 \
   node_modules/.bin/node --test --test-timeout=120000 openai_client.test.mjs \
-  anthropic_client.test.mjs grpc_client.test.mjs responses_client.test.mjs
+  anthropic_client.test.mjs ai_client.test.mjs grpc_client.test.mjs responses_client.test.mjs
 
 # Coding agents are 400 MB; ./test --full fetches them.
 if [[ ${PELTON_FULL:-} == 1 ]]; then

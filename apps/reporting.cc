@@ -1,0 +1,93 @@
+#include "apps/reporting.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "apps/version.h"
+
+namespace pelton::apps {
+namespace {
+
+using cli::Flag;
+
+// Our flag, or where every OpenTelemetry exporter looks.
+std::string collector_url(const cli::Arguments& arguments) {
+  if (arguments.has("--otlp-endpoint")) return arguments.text("--otlp-endpoint");
+  for (const char* name : {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> Reporting::open(const cli::Arguments& arguments, base::Log& log) {
+  const std::string& format = arguments.text("--access-log");
+  if (format != "none") {
+    std::FILE* file = stderr;
+    if (arguments.has("--access-log-file")) {
+      const std::string& name = arguments.text("--access-log-file");
+      file_.reset(std::fopen(name.c_str(), "ae"));
+      if (file_ == nullptr) {
+        return Error{ErrorCode::kIo,
+                     fmt::format("{} cannot be written: {}", name, std::strerror(errno)),
+                     "--access-log-file"};
+      }
+      file = file_.get();
+    }
+    access_log_ = std::make_unique<server::AccessLog>(
+        server::AccessLog::Options{.format = format == "json" ? server::AccessLog::Format::kJson
+                                                              : server::AccessLog::Format::kText,
+                                   .file = file});
+  }
+  const std::string url = collector_url(arguments);
+  if (url.empty()) return {};
+  TRY_ASSIGN(traces_, telemetry::TraceExporter::create(
+                          {.url = url, .service = {.name = "pelton", .version = kVersion}}, log));
+  trace_share_ = arguments.number("--trace-share");
+  return {};
+}
+
+server::RequestReporter::Options Reporting::options() const {
+  return {.access_log = access_log_.get(), .traces = traces_.get(), .trace_share = trace_share_};
+}
+
+std::vector<Flag> reporting_flags() {
+  return {{.name = "--access-log",
+           .value = "FORMAT",
+           .help = "a line for each request, without a word of prompts and answers",
+           .default_text = "none",
+           .choices = {"none", "text", "json"}},
+          {.name = "--access-log-file",
+           .value = "FILE",
+           .help = "where these lines are appended; default stderr"},
+          {.name = "--otlp-endpoint",
+           .value = "URL",
+           .help = "an OpenTelemetry collector (OTLP over HTTP) that gets a trace of each request"},
+          {.name = "--trace-share",
+           .value = "X",
+           .help = "of the requests whose caller does not say (traceparent), this share is traced",
+           .kind = Flag::Kind::kNumber,
+           .default_text = "1",
+           .least = 0,
+           .most = 1},
+          {.name = "--watchdog-seconds",
+           .value = "N",
+           .help = "/health is 503 while a step takes longer; 0: never",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "300",
+           .most = 86400},
+          {.name = "--http-threads",
+           .value = "N",
+           .help = "threads that read requests and write answers",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "1",
+           .least = 1,
+           .most = 64}};
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,38 @@
+// What `pelton serve` tells of each request: the access log and the trace collector, by its flags.
+// Owned by the verb; outlives the server that reports to it.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "cli/command_line.h"
+#include "server/access_log.h"
+#include "server/request_reporter.h"
+#include "telemetry/trace_exporter.h"
+
+namespace pelton::apps {
+
+class Reporting {
+ public:
+  // Errors: kBadConfig, kIo.
+  Result<void> open(const cli::Arguments& arguments, base::Log& log);
+
+  server::RequestReporter::Options options() const;
+
+ private:
+  struct CloseFile {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  std::unique_ptr<std::FILE, CloseFile> file_;
+  std::unique_ptr<server::AccessLog> access_log_;
+  std::unique_ptr<telemetry::TraceExporter> traces_;
+  double trace_share_ = 1.0;
+};
+
+std::vector<cli::Flag> reporting_flags();
+
+}  // namespace pelton::apps

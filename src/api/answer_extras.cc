@@ -1,0 +1,45 @@
+#include "api/answer_extras.h"
+
+namespace pelton::api {
+namespace {
+
+double per_second(int64_t count, double ms) {
+  return ms > 0 ? static_cast<double>(count) * 1000.0 / ms : 0.0;
+}
+
+}  // namespace
+
+void write_stop_reason(base::JsonWriter& writer, const StopReason& reason) {
+  if (const auto* text = std::get_if<std::string>(&reason)) {
+    writer.string(*text);
+  } else if (const auto* token = std::get_if<TokenId>(&reason)) {
+    writer.integer(*token);
+  } else {
+    writer.null();
+  }
+}
+
+void write_token_ids(base::JsonWriter& writer, std::span<const TokenId> tokens) {
+  writer.begin_array();
+  for (const TokenId token : tokens) writer.integer(token);
+  writer.end_array();
+}
+
+void write_timings(base::JsonWriter& writer, const Timings& timings) {
+  const int64_t computed = timings.prompt_tokens - timings.cached_tokens;
+  // The first token is the prompt's; the others were decoded one after the other.
+  const int64_t decoded = timings.output_tokens > 0 ? timings.output_tokens - 1 : 0;
+  writer.begin_object().key("queue_ms").number(timings.queue_ms);
+  writer.key("prefill_ms").number(timings.prefill_ms);
+  writer.key("decode_ms").number(timings.decode_ms);
+  writer.key("cache_n").integer(timings.cached_tokens);
+  writer.key("prompt_n").integer(computed);
+  writer.key("prompt_ms").number(timings.prefill_ms);
+  writer.key("prompt_per_second").number(per_second(computed, timings.prefill_ms));
+  writer.key("predicted_n").integer(timings.output_tokens);
+  writer.key("predicted_ms").number(timings.decode_ms);
+  writer.key("predicted_per_second").number(per_second(decoded, timings.decode_ms));
+  writer.end_object();
+}
+
+}  // namespace pelton::api

@@ -1,0 +1,34 @@
+// What answers say beyond OpenAI's own fields, under the names that vLLM and llama.cpp have for it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "base/json_writer.h"
+#include "base/token_id.h"
+
+namespace pelton::api {
+
+// "stop_reason": the stop string, or the id of a token of stop_token_ids; null for all else.
+using StopReason = std::variant<std::monostate, std::string, TokenId>;
+
+void write_stop_reason(base::JsonWriter& writer, const StopReason& reason);
+void write_token_ids(base::JsonWriter& writer, std::span<const TokenId> tokens);
+
+// Milliseconds on the engine's clock, over all choices of the answer.
+struct Timings {
+  double queue_ms = 0;    // until it had a seat
+  double prefill_ms = 0;  // from there to the first token
+  double decode_ms = 0;   // from that to the last
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt
+  int64_t output_tokens = 0;
+};
+
+// {"queue_ms","prefill_ms","decode_ms","cache_n","prompt_n","prompt_ms","prompt_per_second",
+// "predicted_n","predicted_ms","predicted_per_second"}
+void write_timings(base::JsonWriter& writer, const Timings& timings);
+
+}  // namespace pelton::api

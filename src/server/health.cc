@@ -1,0 +1,118 @@
+// What platforms and operators ask about the server itself.
+#include <fmt/format.h>
+
+#include "base/json_writer.h"
+#include "server/reply.h"
+#include "server/server.h"
+
+namespace pelton::server {
+
+std::string_view Server::state_name() const {
+  if (model() == nullptr) return "loading";
+  return draining_ ? "draining" : "serving";
+}
+
+// A draining or idle server is well; one whose step never ends should be started anew.
+net::HttpResponse Server::live_reply() const {
+  const ServedModel* model = model_.load();
+  const int64_t since_ns = model == nullptr ? 0 : model->engine.busy_since_ns();
+  const int64_t busy_ns = since_ns == 0 ? 0 : clock_.now_ns() - since_ns;
+  if (options_.watchdog_ns > 0 && busy_ns > options_.watchdog_ns) {
+    return error_reply(
+        {.status = 503,
+         .message = fmt::format("A step has been running for {} seconds; the "
+                                "watchdog allows {}",
+                                busy_ns / 1'000'000'000, options_.watchdog_ns / 1'000'000'000),
+         .type = "service_unavailable",
+         .param = {},
+         .code = "engine_stuck"});
+  }
+  return json_reply("{\"status\":\"ok\"}");
+}
+
+net::HttpResponse Server::health_reply() const {
+  if (model() == nullptr) return error_reply(not_ready("The model is still being loaded"));
+  return live_reply();
+}
+
+net::HttpResponse Server::ready_reply() const {
+  if (draining_) return error_reply(not_ready("The server is shutting down"));
+  return health_reply();
+}
+
+void Server::answer_health(Call call) {
+  call.send(health_reply());
+}
+
+void Server::answer_live(Call call) {
+  call.send(live_reply());
+}
+
+void Server::answer_ready(Call call) {
+  call.send(ready_reply());
+}
+
+// As SageMaker asks: the status says it all.
+void Server::answer_ping(Call call) {
+  net::HttpResponse reply = ready_reply();
+  if (reply.status == 200) reply.body.clear();
+  call.send(std::move(reply));
+}
+
+namespace {
+
+using base::JsonWriter;
+
+void write_model(JsonWriter& writer, const ServedModel& model) {
+  writer.begin_object().key("id").string(model.id).key("aliases").begin_array();
+  for (const std::string& alias : model.aliases) writer.string(alias);
+  writer.end_array().key("created").integer(model.created);
+  writer.key("context_max").integer(model.context_limit());
+  writer.key("vocab_size").integer(model.vocab_size);
+  writer.key("reasoning_field").string(model.reasoning_field).end_object();
+}
+
+void write_engine(JsonWriter& writer, const engine::ExecutorCapacity& capacity) {
+  writer.begin_object().key("sequences_max").integer(capacity.sequences_max);
+  writer.key("batch_tokens_max").integer(capacity.batch_tokens_max);
+  writer.key("context_tokens_max").integer(capacity.context_tokens_max);
+  writer.key("block_tokens").integer(capacity.block_tokens);
+  writer.key("window_tokens").integer(capacity.window_tokens);
+  writer.key("full_blocks").integer(capacity.full_block_count);
+  writer.key("window_blocks").integer(capacity.window_block_count);
+  writer.key("host_full_blocks").integer(capacity.host_full_block_count);
+  writer.key("host_window_blocks").integer(capacity.host_window_block_count).end_object();
+}
+
+void write_sampling(JsonWriter& writer, const SamplingDefaults& sampling) {
+  writer.begin_object().key("temperature").number(sampling.temperature);
+  writer.key("top_p").number(sampling.top_p).key("top_k").integer(sampling.top_k);
+  writer.key("min_p").number(sampling.min_p);
+  writer.key("repetition_penalty").number(sampling.repetition_penalty).end_object();
+}
+
+}  // namespace
+
+// What is in effect, whichever flag, file or default it came from.
+void Server::answer_server_info(Call call) {
+  std::string body;
+  JsonWriter writer(body);
+  writer.begin_object().key("version").string(options_.version);
+  writer.key("state").string(state_name());
+  writer.key("uptime_seconds").integer((clock_.now_ns() - started_ns_) / 1'000'000'000);
+  writer.key("watchdog_seconds").integer(options_.watchdog_ns / 1'000'000'000);
+  if (const ServedModel* model = model_.load()) {
+    writer.key("model");
+    write_model(writer, *model);
+    writer.key("runtime").begin_object();
+    for (const auto& [key, value] : model->runtime) writer.key(key).string(value);
+    writer.end_object().key("engine");
+    write_engine(writer, model->engine.capacity());
+    writer.key("sampling_defaults");
+    write_sampling(writer, model->sampling);
+  }
+  writer.end_object();
+  call.send(json_reply(std::move(body)));
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,132 @@
+// Health, readiness and what a platform asks: over HTTP, with a model whose step can be held up.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr std::string_view kScript = R"({"rules": [
+  {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"}]})";
+constexpr char kChat[] = R"({"messages":[{"role":"user","content":"Hi"}]})";
+
+std::string code_of(const net::HttpResponse& response) {
+  const Json body = parsed(response.body);
+  const Json* error = body.find("error");
+  return error == nullptr ? "" : error->string("code").value_or("null");
+}
+
+TEST(Health, TellsLoadingServingAndDraining) {
+  ServerHouse::Options options;
+  options.loaded = false;
+  ServerHouse house(kScript, std::move(options));
+  const auto status = [&](const char* path) { return house.get(path).status; };
+  EXPECT_EQ(status("/health"), 503);
+  EXPECT_EQ(status("/v1/health"), 503);
+  EXPECT_EQ(status("/health/live"), 200);  // it need not be started anew
+  for (const char* path : {"/ready", "/health/ready", "/ping"}) EXPECT_EQ(status(path), 503);
+  EXPECT_EQ(house.get("/health").headers.get("Retry-After"), "2");
+  house.load();
+  for (const char* path : {"/health", "/health/live", "/ready", "/health/ready", "/ping"}) {
+    EXPECT_EQ(status(path), 200) << path;
+  }
+  EXPECT_EQ(house.get("/ping").body, "");
+  EXPECT_EQ(house.post("/ping", "").status, 200);
+  house.server().drain();
+  EXPECT_EQ(status("/health"), 200);
+  for (const char* path : {"/ready", "/health/ready", "/ping"}) EXPECT_EQ(status(path), 503);
+}
+
+TEST(Health, TurnsRedWhileAStepIsStuckAndGreenAgain) {
+  std::atomic<bool> stuck{true};
+  ServerHouse::Options options;
+  options.server.watchdog_ns = 100'000'000;
+  options.executor = [&](engine::ModelledExecutor::Options& executor) {
+    executor.fail_step = [&](const engine::StepPlan&) -> std::optional<Error> {
+      while (stuck) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return std::nullopt;
+    };
+  };
+  ServerHouse house(kScript, std::move(options));
+  EXPECT_EQ(house.get("/health").status, 200);  // idle
+  std::thread client([&] { EXPECT_EQ(house.post("/v1/chat/completions", kChat).status, 200); });
+  net::HttpResponse health = house.get("/health");
+  for (int i = 0; i < 500 && health.status == 200; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    health = house.get("/health");
+  }
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(code_of(health), "engine_stuck");
+  for (const char* path : {"/health/live", "/ready", "/ping"}) {
+    EXPECT_EQ(house.get(path).status, 503) << path;
+  }
+  stuck = false;
+  client.join();
+  EXPECT_EQ(house.get("/health").status, 200);
+}
+
+// A slow server is not a stuck one: each step counts for itself.
+TEST(Health, ManyStepsAreNoStuckStep) {
+  ServerHouse::Options options;
+  options.server.watchdog_ns = 200'000'000;
+  options.executor = [](engine::ModelledExecutor::Options& executor) {
+    executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      return std::nullopt;
+    };
+  };
+  ServerHouse house(
+      R"({"rules":[{"when":"","then":["<|channel|>final<|message|>",{"text":"a","times":12}]}]})",
+      std::move(options));
+  std::atomic<bool> answered{false};
+  std::thread client([&] {
+    EXPECT_EQ(house.post("/v1/chat/completions", kChat).status, 200);
+    answered = true;
+  });
+  while (!answered) {
+    EXPECT_EQ(house.get("/health").status, 200);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  client.join();
+}
+
+TEST(Health, ServerInfoTellsWhatIsInEffect) {
+  ServerHouse::Options options;
+  options.server.version = "1.2.3";
+  options.server.watchdog_ns = 5'000'000'000;
+  options.model = [](ServedModel& model) {
+    model.runtime = {{"kernels", "avx512"}};
+    model.sampling.top_k = 7;
+  };
+  ServerHouse house(kScript, std::move(options));
+  const Json info = parsed(house.get("/server_info").body);
+  EXPECT_EQ(info.string("version"), "1.2.3");
+  EXPECT_EQ(info.string("state"), "serving");
+  EXPECT_EQ(info.integer("watchdog_seconds"), 5);
+  EXPECT_EQ(info.find("model")->string("id"), "tiny");
+  EXPECT_EQ(info.find("runtime")->string("kernels"), "avx512");
+  EXPECT_EQ(info.find("sampling_defaults")->integer("top_k"), 7);
+  EXPECT_EQ(info.find("engine")->integer("sequences_max"), house.engine().capacity().sequences_max);
+}
+
+TEST(Health, InvocationsAnswerAsTheirOwnRoutesDo) {
+  ServerHouse house(kScript, {});
+  const Json chat = parsed(house.post("/invocations", kChat).body);
+  EXPECT_EQ(chat.string("object"), "chat.completion");
+  const Json completion = parsed(house.post("/invocations", R"({"prompt":"Hi"})").body);
+  EXPECT_EQ(completion.string("object"), "text_completion");
+  const net::HttpResponse streamed =
+      house.post("/invocations", R"({"messages":[{"role":"user","content":"Hi"}],"stream":true})");
+  EXPECT_EQ(events_of(streamed.body).back(), "[DONE]");
+  for (const char* body : {"", "[]", "{}", R"({"inputs":"Hi"})"}) {
+    EXPECT_EQ(house.post("/invocations", body).status, 400) << body;
+  }
+}
+
+}  // namespace
+}  // namespace pelton::server

@@ -1,0 +1,271 @@
+// What is told of requests: the access log and traces, whole paths over HTTP.
+#include <cstdio>
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/access_log.h"
+#include "server/request_trace.h"
+#include "server/server_house.h"
+#include "telemetry/trace_exporter.h"
+
+namespace pelton::server {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::string_view kScript = R"({"rules": [
+  {"when": "", "then": "<|channel|>analysis<|message|>hidden thought<|end|><|start|>assistant<|channel|>final<|message|>secret answer<|return|>"}]})";
+
+std::string chat(bool stream) {
+  return std::string(R"({"messages":[{"role":"user","content":"secret question"}],"stream":)") +
+         (stream ? "true}" : "false}");
+}
+
+// A file that forgets itself; what was written is read back after the writer is gone.
+class TemporaryFile {
+ public:
+  TemporaryFile() : file_(std::tmpfile()) {}
+  ~TemporaryFile() { std::fclose(file_); }
+  std::FILE* get() const { return file_; }
+  std::string text() const {
+    std::rewind(file_);
+    std::string text;
+    for (int c = std::fgetc(file_); c != EOF; c = std::fgetc(file_)) {
+      text += static_cast<char>(c);
+    }
+    return text;
+  }
+
+ private:
+  std::FILE* file_;
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+TEST(AccessLog, TellsEachRequestAndNoWordOfIt) {
+  for (const AccessLog::Format format : {AccessLog::Format::kText, AccessLog::Format::kJson}) {
+    const TemporaryFile file;
+    {
+      AccessLog log({.format = format, .file = file.get()});
+      ServerHouse::Options options;
+      options.server.reports.access_log = &log;
+      ServerHouse house(kScript, std::move(options));
+      for (const bool stream : {false, true}) {
+        EXPECT_EQ(house.post("/v1/chat/completions", chat(stream)).status, 200);
+      }
+      EXPECT_EQ(house.post("/v1/chat/completions", "{\"messages\":[\"secret shape\"]}").status,
+                400);
+      EXPECT_EQ(house.get("/no/such%20path?key=secret").status, 404);
+      EXPECT_EQ(log.dropped(), 0);
+    }
+    const std::string text = file.text();
+    EXPECT_THAT(text, Not(HasSubstr("secret")));
+    EXPECT_THAT(text, Not(HasSubstr("hidden")));
+    const std::vector<std::string> lines = lines_of(text);
+    ASSERT_EQ(lines.size(), 4u) << text;
+    if (format == AccessLog::Format::kText) {
+      EXPECT_THAT(lines[0],
+                  testing::ContainsRegex(
+                      R"(127\.0\.0\.1:[0-9]+ POST /v1/chat/completions 200 .*ms id=req_)"));
+      EXPECT_THAT(lines[1],
+                  testing::ContainsRegex("prompt=[1-9][0-9]* cached=[0-9]+ output=[1-9]"));
+      EXPECT_THAT(lines[2], HasSubstr(" 400 "));
+      EXPECT_THAT(lines[3], HasSubstr(" none /no/such?path 404 "));
+      continue;
+    }
+    const Json json = parsed(lines[0]);
+    EXPECT_EQ(json.string("path"), "/v1/chat/completions");
+    EXPECT_EQ(json.integer("status"), 200);
+    EXPECT_GT(json.integer("prompt_tokens"), 0);
+    EXPECT_GT(json.integer("output_tokens"), 0);
+    EXPECT_GE(json.number("first_token_ms"), json.number("queue_ms"));
+    EXPECT_EQ(parsed(lines[3]).integer("status"), 404);
+  }
+}
+
+// A reader of the log that has stopped holds up nobody.
+TEST(AccessLog, DropsWhatIsNotWrittenInTime) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::FILE* full = ::fdopen(ends[1], "w");
+  ASSERT_NE(full, nullptr);
+  std::setvbuf(full, nullptr, _IONBF, 0);
+  {
+    AccessLog log({.format = AccessLog::Format::kJson, .file = full, .lines_max = 16});
+    const RequestRecord record{.method = "GET", .handler = "/", .path = std::string(200, 'x')};
+    for (int i = 0; i < 2000; ++i) log.write(record);  // the pipe holds 64 KiB
+    EXPECT_GT(log.dropped(), 0);
+    std::thread reader([&] {
+      char bytes[4096];
+      while (::read(ends[0], bytes, sizeof bytes) > 0) {
+      }
+    });
+    reader.detach();
+  }
+  std::fclose(full);
+}
+
+// A collector that keeps what it gets.
+class Collector {
+ public:
+  explicit Collector(int status)
+      : log_(clock_, {.level = base::LogLevel::kNone}),
+        http_(
+            {.address = "127.0.0.1", .port = 0},
+            [this, status](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
+              {
+                const std::lock_guard lock(mutex_);
+                paths_.push_back(request.path);
+                bodies_.push_back(std::move(request.body));
+              }
+              exchange->send({.status = status, .headers = {}, .body = "{}"});
+            },
+            log_) {
+    EXPECT_TRUE(http_.start().ok());
+  }
+  ~Collector() { http_.stop(std::chrono::milliseconds(0)); }
+
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(http_.port()); }
+  std::vector<Json> spans() {
+    const std::lock_guard lock(mutex_);
+    std::vector<Json> spans;
+    for (const std::string& body : bodies_) {
+      const Json json = parsed(body);
+      const Json& scope =
+          json.find("resourceSpans")->as_array().at(0).find("scopeSpans")->as_array().at(0);
+      for (const Json& span : scope.find("spans")->as_array()) spans.push_back(span);
+    }
+    return spans;
+  }
+  std::string all() {
+    const std::lock_guard lock(mutex_);
+    std::string all;
+    for (const std::string& body : bodies_) all += body;
+    return all;
+  }
+  std::vector<std::string> paths() {
+    const std::lock_guard lock(mutex_);
+    return paths_;
+  }
+
+ private:
+  const base::SystemClock clock_;
+  base::Log log_;
+  std::mutex mutex_;
+  std::vector<std::string> bodies_;
+  std::vector<std::string> paths_;
+  net::HttpServer http_;
+};
+
+constexpr char kParent[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+constexpr char kTraceId[] = "0af7651916cd43dd8448eb211c80319c";
+
+TEST(Traces, ArriveWithSpansNamedLikeTheRooms) {
+  Collector collector(200);
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
+  {
+    auto exporter = telemetry::TraceExporter::create(
+        {.url = collector.url(), .service = {.name = "pelton", .version = "1"}}, log);
+    ASSERT_TRUE(exporter.ok());
+    ServerHouse::Options options;
+    options.server.reports.traces = exporter->get();
+    ServerHouse house(kScript, std::move(options));
+    net::HttpCall call = house.call("POST", "/v1/chat/completions", chat(true));
+    call.headers.add("traceparent", kParent);
+    const net::HttpResponse response = house.fetch(std::move(call));
+    EXPECT_EQ(response.status, 200);
+    EXPECT_THAT(std::string(response.headers.get("traceparent")), HasSubstr(kTraceId));
+    EXPECT_EQ(house.get("/v1/models").status, 200);  // without a parent: a trace of its own
+  }
+  std::map<std::string, Json> named;
+  int others = 0;
+  for (const Json& span : collector.spans()) {
+    if (span.string("traceId") == kTraceId) {
+      named.emplace(*span.string("name"), span);
+    } else {
+      ++others;
+      EXPECT_EQ(span.find("parentSpanId"), nullptr);
+    }
+  }
+  EXPECT_EQ(others, 1);
+  std::vector<std::string> names;
+  for (const auto& [name, span] : named) {
+    names.push_back(name);
+    EXPECT_LE(std::stoll(*span.string("startTimeUnixNano")),
+              std::stoll(*span.string("endTimeUnixNano")));
+  }
+  EXPECT_THAT(names, testing::ElementsAre("admission", "chat", "engine.decode", "engine.prefill",
+                                          "net", "server"));
+  const Json& root = named.at("server");
+  EXPECT_EQ(root.string("parentSpanId"), "b7ad6b7169203331");
+  EXPECT_EQ(root.integer("kind"), 2);
+  EXPECT_EQ(named.at("net").string("parentSpanId"), root.string("spanId"));
+  EXPECT_EQ(named.at("chat").string("startTimeUnixNano"), root.string("startTimeUnixNano"));
+  EXPECT_THAT(collector.all(), HasSubstr("gen_ai.usage.output_tokens"));
+  EXPECT_THAT(collector.all(), Not(HasSubstr("secret")));
+  for (const std::string& path : collector.paths()) EXPECT_EQ(path, "/v1/traces");
+}
+
+TEST(Traces, FollowTheCallersWish) {
+  Collector collector(200);
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
+  auto exporter = telemetry::TraceExporter::create(
+      {.url = collector.url() + "/my/collector", .gather = std::chrono::milliseconds(1)}, log);
+  ASSERT_TRUE(exporter.ok());
+  ServerHouse::Options options;
+  options.server.reports.traces = exporter->get();
+  options.server.reports.trace_share = 0;
+  ServerHouse house(kScript, std::move(options));
+  const auto ask = [&](const char* parent) {
+    net::HttpCall call = house.call("GET", "/v1/models", "");
+    call.headers.add("traceparent", parent);
+    return house.fetch(std::move(call)).headers.has("traceparent");
+  };
+  EXPECT_FALSE(ask("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"));
+  EXPECT_FALSE(ask("nonsense"));
+  EXPECT_TRUE(ask(kParent));
+  for (int i = 0; i < 1000 && (*exporter)->exported() == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ((*exporter)->exported(), 1);
+  EXPECT_THAT(collector.paths(), testing::ElementsAre("/my/collector"));
+}
+
+TEST(Traces, ACollectorThatFailsCostsSpansAndNothingElse) {
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
+  Collector collector(503);
+  for (const std::string& url : {collector.url(), std::string("http://127.0.0.1:1")}) {
+    auto exporter = telemetry::TraceExporter::create(
+        {.url = url, .requests_max = 4, .batch_max = 2, .gather = std::chrono::milliseconds(1)},
+        log);
+    ASSERT_TRUE(exporter.ok());
+    for (int i = 0; i < 50; ++i) (*exporter)->offer({telemetry::Span{}, telemetry::Span{}});
+    for (int i = 0; i < 1000 && (*exporter)->dropped() < 100; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ((*exporter)->dropped(), 100);
+    EXPECT_EQ((*exporter)->exported(), 0);
+  }
+  for (const char* url : {"", "ftp://x", "https://collector:4318", "127.0.0.1"}) {
+    const auto exporter = telemetry::TraceExporter::create({.url = url}, log);
+    ASSERT_FALSE(exporter.ok()) << url;
+    EXPECT_EQ(exporter.error().code, ErrorCode::kBadConfig);
+  }
+}
+
+}  // namespace
+}  // namespace pelton::server

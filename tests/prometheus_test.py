@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Debian's Prometheus, unmodified, scrapes `pelton serve` and answers questions about it.
+
+usage: prometheus_test.py BINARY
+
+Exit code 77 (skipped) where there is no Prometheus; an error under PELTON_FULL=1. Everything is on the
+loopback, bounded in time, and ended by its own process id.
+"""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.parse
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BINARY = None
+# What dashboards, scalers and pickers look at: gauges and counters, then histograms.
+NAMES = ["vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
+         "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total", "vllm:num_preemptions_total",
+         "vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:request_success_total",
+         "vllm:cache_config_info", "http_requests_total", "process_cpu_seconds_total", "pelton_ready"]
+HISTOGRAMS = ["vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds",
+              "vllm:e2e_request_latency_seconds", "vllm:request_queue_time_seconds",
+              "vllm:request_prefill_time_seconds", "vllm:request_decode_time_seconds",
+              "vllm:request_inference_time_seconds", "vllm:request_prompt_tokens",
+              "vllm:request_generation_tokens", "vllm:request_params_n", "vllm:request_params_max_tokens",
+              "vllm:request_max_num_generation_tokens", "vllm:iteration_tokens_total",
+              "pelton_token_delivery_seconds"]
+QUESTIONS = 3
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=10) as reply:
+        return reply.read()
+
+
+@contextlib.contextmanager
+def running(command, **options):
+    process = subprocess.Popen(command, **options)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Prometheus(unittest.TestCase):
+    def ask(self, query):
+        url = f"http://127.0.0.1:{self.port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
+        return json.loads(get(url))["data"]["result"]
+
+    def value(self, query):
+        result = self.ask(query)
+        return float(result[0]["value"][1]) if result else None
+
+    def wait_for(self, query, accept):
+        deadline = time.monotonic() + 40
+        value = None
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                value = self.value(query)
+                if value is not None and accept(value):
+                    return value
+            time.sleep(0.2)
+        self.fail(f"{query} stayed at {value}")
+
+    def test_scrapes(self):
+        with contextlib.ExitStack() as stack:
+            folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            subprocess.run([BINARY, "synth", "--like", str(ROOT / "testdata/demo_model.json"), str(folder / "model")],
+                           check=True, capture_output=True)
+            (folder / "script.json").write_text(json.dumps({"step_ms": 1, "rules": [
+                {"when": "", "then": ["<|channel|>final<|message|>", {"text": "and on ", "times": 20}]}]}))
+            server = stack.enter_context(running(
+                [BINARY, "serve", str(folder / "model"), "--port", "0", "--executor",
+                 f"modelled:{folder}/script.json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+            url = server.stdout.readline().split()[-1]
+            for _ in range(QUESTIONS):
+                body = json.dumps({"messages": [{"role": "user", "content": "Hi"}], "stream": True}).encode()
+                request = urllib.request.Request(url + "/v1/chat/completions", body,
+                                                 {"Content-Type": "application/json"})
+                with urllib.request.urlopen(request, timeout=30) as reply:
+                    self.assertIn(b"[DONE]", reply.read())
+
+            self.port = free_port()
+            (folder / "prometheus.yml").write_text(
+                "global: {scrape_interval: 500ms, scrape_timeout: 400ms}\n"
+                "scrape_configs:\n- job_name: pelton\n  static_configs:\n"
+                f"  - targets: ['{urllib.parse.urlsplit(url).netloc}']\n")
+            stack.enter_context(running(
+                ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+                 f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=error"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            self.wait_for('up{job="pelton"}', lambda up: up == 1)
+            self.wait_for('sum(vllm:request_success_total{finished_reason="stop"})', lambda n: n == QUESTIONS)
+            for name in NAMES:
+                self.assertTrue(self.ask(name), name)
+            for name in HISTOGRAMS:
+                self.assertGreater(self.value(f"sum({name}_count)"), 0, name)
+                self.assertTrue(self.ask(f'{name}_bucket{{le="+Inf"}}'), name)
+            self.assertEqual(self.value("sum(vllm:request_prompt_tokens_count)"), QUESTIONS)
+            labels = self.ask("vllm:num_requests_running")[0]["metric"]
+            self.assertEqual(labels["model_name"], "model")
+            self.assertGreater(float(self.ask("vllm:cache_config_info")[0]["metric"]["block_size"]), 0)
+            # As dashboards ask: quantiles, and tokens by second.
+            quantile = self.value("histogram_quantile(0.5, sum by (le) (vllm:inter_token_latency_seconds_bucket))")
+            self.assertGreater(quantile, 0)
+            self.assertLess(quantile, 1)
+            self.wait_for("rate(vllm:generation_tokens_total[10s])", lambda rate: rate >= 0)
+
+
+if __name__ == "__main__":
+    BINARY = os.path.abspath(sys.argv.pop())
+    if shutil.which("prometheus") is None:
+        print("prometheus is not installed")
+        sys.exit(1 if os.environ.get("PELTON_FULL") == "1" else 77)
+    unittest.main()
