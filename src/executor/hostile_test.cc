@@ -12,6 +12,8 @@
 #include "checkpoint/safetensors.h"
 #include "engine/engine.h"
 #include "executor/local_executor.h"
+#include "grammar/ebnf.h"
+#include "grammar/token_guide.h"
 
 namespace pelton::executor {
 namespace {
@@ -140,6 +142,38 @@ TEST_F(Hostile, ST_24_WeightsThatAreNoNumbers) {
             std::vector<TokenId>(continuation.begin(), continuation.begin() + 64));
   EXPECT_EQ(engine_->stats().full_blocks_used, 0);
   EXPECT_EQ(engine_->stats().window_blocks_used, 0);
+}
+
+// Rows JS-25 and JS-28 of the hardening list: after "ab" nothing may follow, not even an end. Never
+// any token instead; and the neighbours do not notice.
+TEST_F(Hostile, JS_28_AGrammarThatLeavesNoToken) {
+  start();
+  std::vector<std::string> texts;
+  for (int byte = 0; byte < 256; ++byte) texts.push_back(std::string(1, static_cast<char>(byte)));
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  grammar::TokenNetwork::Parts parts;
+  parts.trie = std::make_shared<const grammar::TokenTrie>(views);
+  const std::vector<std::string> choice = {"ab"};
+  auto text = grammar::TokenGrammar::make(grammar::compile_choice(choice).value(), parts.trie);
+  parts.stretches.push_back(
+      {grammar::TokenNetwork::Stretch::Text::kGrammar, std::move(text).value(), {}});
+  parts.starts = {0};
+  const grammar::TokenGuide guide(std::make_shared<const grammar::TokenNetwork>(std::move(parts)));
+
+  const std::vector<TokenId> prompt = golden("prompt");
+  const std::vector<TokenId> continuation = golden("continuation");
+  auto witness = submit(prompt, 64);
+  request::GenerationRequest request{.id = "guided", .prompt = prompt};
+  request.stop.max_new_tokens = 64;
+  request.guide = guide;
+  auto guided = std::move(engine_->submit(std::move(request)).value());
+  const Outcome outcome = outcome_of(guided);
+  ASSERT_TRUE(outcome.error.has_value());
+  EXPECT_EQ(outcome.error->code, ErrorCode::kInternal);
+  EXPECT_EQ(outcome.tokens, (std::vector<TokenId>{'a', 'b'}));
+  EXPECT_EQ(outcome_of(witness).tokens,
+            std::vector<TokenId>(continuation.begin(), continuation.begin() + 64));
+  EXPECT_EQ(engine_->stats().full_blocks_used, 0);
 }
 
 // Scale byte 255 is E8M0's NaN.

@@ -283,3 +283,35 @@ test('errors have their classes, codes and params', async () => {
     code: 'invalid_api_key',
   });
 });
+
+test('output that follows a schema, whole and parsed', async () => {
+  const schema = {
+    type: 'object',
+    properties: { city: { type: 'string' }, hills: { type: 'integer' } },
+    required: ['city', 'hills'],
+    additionalProperties: false,
+  };
+  const format = { type: 'json_schema', json_schema: { name: 'place', strict: true, schema } };
+  const completion = await client.chat.completions.parse(
+    ask('Bern as JSON', { response_format: format }),
+  );
+  assert.deepEqual(JSON.parse(completion.choices[0].message.content), { city: 'Bern', hills: 7 });
+  const response = await client.responses.create({
+    model: MODEL,
+    input: 'Bern as JSON',
+    text: { format: { type: 'json_schema', name: 'place', strict: true, schema } },
+  });
+  assert.deepEqual(JSON.parse(response.output_text), { city: 'Bern', hills: 7 });
+  const wrong = { ...schema, properties: { city: { type: 'town' } } };
+  await assert.rejects(
+    client.chat.completions.create(
+      ask('Bern as JSON', {
+        response_format: { type: 'json_schema', json_schema: { name: 'place', schema: wrong } },
+      }),
+    ),
+    (error) =>
+      error instanceof OpenAI.BadRequestError &&
+      error.param === 'response_format.json_schema.schema' &&
+      error.message.includes('/properties/city/type'),
+  );
+});
