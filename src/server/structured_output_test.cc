@@ -237,6 +237,22 @@ TEST(StructuredOutput, StrictHoldsWhenTheModelCallsByItself) {
   EXPECT_GT(strict_calls, 0);
 }
 
+// Tokens that a budget of reasoning puts into the answer are gone over like sampled ones.
+TEST(StructuredOutput, ABudgetOfReasoningLeavesTheFormatWhole) {
+  ServerHouse house(kNoScript, any_options());
+  int reasoned = 0;
+  for (int seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    const Answered answer =
+        ask(house,
+            schema_asked(kPerson, ",\"thinking_token_budget\":4,\"seed\":" + std::to_string(seed)));
+    ASSERT_EQ(answer.finish, "stop");
+    if (!answer.reasoning.empty()) ++reasoned;
+    EXPECT_TRUE(follows(kPerson, answer.content)) << answer.content;
+  }
+  EXPECT_GT(reasoned, 0);
+}
+
 // JS-26
 TEST(StructuredOutput, WhatIsCutOffSaysSo) {
   ServerHouse house(kNoScript, any_options());
