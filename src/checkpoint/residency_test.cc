@@ -10,7 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/thread_pool.h"
 #include "checkpoint/golden_checkpoint.h"
+#include "checkpoint/synthetic.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -75,6 +77,30 @@ TEST_F(Residency, AllModesGiveTheSameBytes) {
     EXPECT_EQ(std::memcmp(before.data(), bytes.data(), bytes.size()), 0);
     ASSERT_TRUE(write_golden_checkpoint(GoldenCase::kMid, folder_).ok());
   }
+}
+
+// Several readers move their pieces into place side by side, and none may touch another's: the
+// first version unmapped what it had moved away, and with it at times what another had mapped
+// there.
+TEST_F(Residency, PiecesThatAreReadSideBySideStayApart) {
+  const std::string large = folder_ + "_large";
+  std::filesystem::remove_all(large);
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  ASSERT_TRUE(write_synthetic(synthetic_tiny(400'000), large, pool, [](int64_t, int64_t) {}).ok());
+  const auto go_on = [](int64_t, int64_t) { return true; };
+  for (int turn = 0; turn < 5; ++turn) {
+    const Result<Checkpoint> mapped = Checkpoint::open(large);
+    const Result<Checkpoint> read = Checkpoint::open(large);
+    ASSERT_TRUE(mapped.ok() && read.ok());
+    ASSERT_GT(read->weight_bytes(), int64_t{100} << 20) << "else there are few pieces";
+    const Result<void> done = read_weights(*read, LoadMode::kRead, go_on);
+    ASSERT_TRUE(done.ok()) << done.error().message;
+    for (size_t i = 0; i < read->files().size(); ++i) {
+      const std::span<const uint8_t> want = mapped->files()[i].bytes();
+      ASSERT_EQ(std::memcmp(want.data(), read->files()[i].bytes().data(), want.size()), 0);
+    }
+  }
+  std::filesystem::remove_all(large);
 }
 
 TEST_F(Residency, CanBeInterrupted) {
