@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -320,18 +321,24 @@ class Flags(unittest.TestCase):
     def tokens_while_a_prompt_is_computed(self, *flags):
         server = self.serve("--max-model-len", "64K", "--kv-cache-memory", "256MiB", *flags)
         running = Endless(self, server)
-        before = running.count
-        server.complete([(i * 37) % 4000 for i in range(6000)])
-        time.sleep(0.05)  # the reader's
-        return running.count - before
+
+        def tokens_during(prompt):
+            before = running.count
+            server.complete(prompt)
+            time.sleep(0.05)  # the reader's
+            return running.count - before
+
+        # What the other gets anyway while a request is on its way, however fast it is.
+        anyway = statistics.median(tokens_during([i]) for i in range(3))
+        return tokens_during([(i * 37) % 4000 for i in range(6000)]), anyway
 
     def test_prompts_beside_decodes(self):
         # 12 steps of 512, 1500 of 4, 3000 of 2; while they run, the other gets as many tokens.
-        few = self.tokens_while_a_prompt_is_computed()
-        decode_first = self.tokens_while_a_prompt_is_computed("--scheduling-policy", "decode-first",
+        few, anyway = self.tokens_while_a_prompt_is_computed()
+        decode_first, _ = self.tokens_while_a_prompt_is_computed("--scheduling-policy", "decode-first",
                                                               "--prompt-tokens-beside-decodes", 4)
-        bounded = self.tokens_while_a_prompt_is_computed("--prompt-tokens-beside-decodes", 2)
-        self.assertLess(few, 1000)  # 12, and what came while the request was on its way
+        bounded, _ = self.tokens_while_a_prompt_is_computed("--prompt-tokens-beside-decodes", 2)
+        self.assertLess(few - anyway, 1000)  # 12, and what came while 6000 numbers were read
         self.assertGreater(decode_first, 1400)
         self.assertGreater(bounded, 2900)
 
