@@ -55,17 +55,18 @@ cli::Verb pack_verb() {
       .name = "pack",
       .summary = "Writes a model's weights in the order in which the fast kernels read them.",
       .about =
-          "A folder that every other verb takes as its MODEL: it computes faster than the "
-          "original\n"
-          "and loads with no work. Experts stay MXFP4 to the bit. Attention and head become 8-bit\n"
-          "integers if the model bears it: the same text is computed with both, and --weights "
-          "auto\n"
-          "keeps them as shipped where that changes too much.",
+          "A folder that every other verb takes as its MODEL: it computes faster than the original\n"
+          "and loads with no work. Experts stay MXFP4 to the bit. Attention becomes 8-bit integers,\n"
+          "and the head 4-bit ones, which find what is likely; that is computed with the head as\n"
+          "shipped. The same text is computed with both models, and --weights auto keeps as shipped\n"
+          "what would change too much.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"},
                       {"OUT", "the folder to make"}},
       .flags = {{.name = "--weights",
                  .value = "W",
-                 .help = "attention and head: 8-bit integers, as shipped, or what loses little",
+                 .help =
+                     "attention: 8-bit integers, as shipped, or what loses little; shipped keeps "
+                     "the head as it is, too",
                  .default_text = "auto",
                  .choices = {"auto", "int8", "shipped"}},
                 {.name = "--activations",

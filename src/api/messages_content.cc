@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -188,34 +187,6 @@ std::optional<FunctionTool> read_tool(const Fields& tool) {
   return read;
 }
 
-void read_tools_list(const Fields& body, ToolFields& read) {
-  const Json* tools = body.array("tools", kToolsMax);
-  if (tools == nullptr) return;
-  std::unordered_set<std::string> names;
-  for (size_t i = 0; i < tools->as_array().size() && !body.failed(); ++i) {
-    const Json& item = tools->as_array()[i];
-    const std::string path = item_path("tools", i);
-    if (!item.is_object()) {
-      body.refuse(path, fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
-      return;
-    }
-    const Fields tool(item, path, body.complaint());
-    const std::string* type = tool.text("type", 256);
-    if (type != nullptr && *type != "custom") {
-      read.warnings.push_back(fmt::format("{} ignored: unknown tool type", path));
-      continue;
-    }
-    std::optional<FunctionTool> function = read_tool(tool);
-    if (!function) return;
-    if (!names.insert(function->name).second) {
-      tool.refuse("name", fmt::format("'{}': there are two tools named '{}'", tool.path("name"),
-                                      function->name));
-      return;
-    }
-    read.functions.push_back(std::move(*function));
-  }
-}
-
 void apply_tool_choice(const Fields& body, ToolFields& read) {
   const Json* choice = body.object("tool_choice");
   if (choice == nullptr) return;
@@ -294,7 +265,14 @@ std::vector<ChatMessage> read_message_turns(const Fields& body) {
 
 ToolFields read_message_tools(const Fields& body) {
   ToolFields read;
-  read_tools_list(body, read);
+  read_tool_list(body,
+                 {.type = "custom",
+                  .type_needed = false,
+                  .nouns = "tools",
+                  .name_field = "name",
+                  .ignored = "unknown tool type",
+                  .read_one = read_tool},
+                 read);
   apply_tool_choice(body, read);
   return read;
 }

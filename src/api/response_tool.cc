@@ -9,39 +9,6 @@
 namespace pelton::api {
 namespace {
 
-void read_functions(const Fields& body, ToolFields& read) {
-  const Json* tools = body.array("tools", kToolsMax);
-  if (tools == nullptr) return;
-  std::unordered_set<std::string> names;
-  for (size_t i = 0; i < tools->as_array().size() && !body.failed(); ++i) {
-    const Json& item = tools->as_array()[i];
-    const std::string path = item_path("tools", i);
-    if (!item.is_object()) {
-      body.refuse(path, fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
-      return;
-    }
-    const Fields tool(item, path, body.complaint());
-    const std::string* type = tool.text("type", 256);
-    if (type == nullptr) {
-      tool.refuse("type", fmt::format("'{}' is missing", tool.path("type")));
-      return;
-    }
-    if (*type != "function") {
-      // Agents send tool kinds of their own vendor; the model can do without them.
-      read.warnings.push_back(fmt::format("{} ignored: this server runs no tools itself", path));
-      continue;
-    }
-    std::optional<FunctionTool> function = read_function_members(tool);
-    if (!function) return;
-    if (!names.insert(function->name).second) {
-      tool.refuse("name", fmt::format("'{}': there are two functions named '{}'", tool.path("name"),
-                                      function->name));
-      return;
-    }
-    read.functions.push_back(std::move(*function));
-  }
-}
-
 void require_one(const Fields& body, ToolFields& read) {
   if (read.functions.empty()) {
     body.refuse("tool_choice", "'tool_choice' is 'required', but 'tools' has no function");
@@ -130,7 +97,13 @@ void apply_choice(const Fields& body, ToolFields& read) {
 
 ToolFields read_response_tools(const Fields& body) {
   ToolFields read;
-  read_functions(body, read);
+  read_tool_list(body,
+                 {.type = "function",
+                  .nouns = "functions",
+                  .name_field = "name",
+                  .ignored = "this server runs no tools itself",
+                  .read_one = read_function_members},
+                 read);
   if (!body.failed()) apply_choice(body, read);
   body.boolean("parallel_tool_calls");
   return read;

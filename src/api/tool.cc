@@ -20,39 +20,6 @@ std::optional<FunctionTool> read_function(const Fields& tool) {
   return read_function_members(Fields(*function, tool.path("function"), tool.complaint()));
 }
 
-void read_functions(const Fields& body, ToolFields& read) {
-  const Json* tools = body.array("tools", kToolsMax);
-  if (tools == nullptr) return;
-  std::unordered_set<std::string> names;
-  for (size_t i = 0; i < tools->as_array().size() && !body.failed(); ++i) {
-    const Json& item = tools->as_array()[i];
-    const std::string path = item_path("tools", i);
-    if (!item.is_object()) {
-      body.refuse(path, fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
-      return;
-    }
-    const Fields tool(item, path, body.complaint());
-    const std::string* type = tool.text("type", 256);
-    if (type == nullptr) {
-      tool.refuse("type", fmt::format("'{}' is missing", tool.path("type")));
-      return;
-    }
-    if (*type != "function") {
-      // Agents send tool kinds of their own vendor; the model can do without them.
-      read.warnings.push_back(fmt::format("{} ignored: unknown tool type", path));
-      continue;
-    }
-    std::optional<FunctionTool> function = read_function(tool);
-    if (!function) return;
-    if (!names.insert(function->name).second) {
-      tool.refuse("function.name", fmt::format("'{}': there are two functions named '{}'",
-                                               tool.path("function.name"), function->name));
-      return;
-    }
-    read.functions.push_back(std::move(*function));
-  }
-}
-
 bool offers(const ToolFields& read, std::string_view name) {
   return std::any_of(read.functions.begin(), read.functions.end(),
                      [&](const FunctionTool& function) { return function.name == name; });
@@ -125,9 +92,49 @@ std::optional<FunctionTool> read_function_members(const Fields& fields) {
   return read;
 }
 
+void read_tool_list(const Fields& body, const ToolList& list, ToolFields& read) {
+  const Json* tools = body.array("tools", kToolsMax);
+  if (tools == nullptr) return;
+  std::unordered_set<std::string> names;
+  for (size_t i = 0; i < tools->as_array().size() && !body.failed(); ++i) {
+    const Json& item = tools->as_array()[i];
+    const std::string path = item_path("tools", i);
+    if (!item.is_object()) {
+      body.refuse(path, fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
+      return;
+    }
+    const Fields tool(item, path, body.complaint());
+    const std::string* type = tool.text("type", 256);
+    if (type == nullptr && list.type_needed) {
+      tool.refuse("type", fmt::format("'{}' is missing", tool.path("type")));
+      return;
+    }
+    if (type != nullptr && *type != list.type) {
+      // Agents send tool kinds of their own vendor; the model can do without them.
+      read.warnings.push_back(fmt::format("{} ignored: {}", path, list.ignored));
+      continue;
+    }
+    std::optional<FunctionTool> function = list.read_one(tool);
+    if (!function) return;
+    if (!names.insert(function->name).second) {
+      tool.refuse(list.name_field,
+                  fmt::format("'{}': there are two {} named '{}'", tool.path(list.name_field),
+                              list.nouns, function->name));
+      return;
+    }
+    read.functions.push_back(std::move(*function));
+  }
+}
+
 ToolFields read_tools(const Fields& body) {
   ToolFields read;
-  read_functions(body, read);
+  read_tool_list(body,
+                 {.type = "function",
+                  .nouns = "functions",
+                  .name_field = "function.name",
+                  .ignored = "unknown tool type",
+                  .read_one = read_function},
+                 read);
   apply_choice(body, read);
   read.parallel_calls = body.boolean("parallel_tool_calls").value_or(true);
   return read;

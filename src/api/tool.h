@@ -38,6 +38,18 @@ struct ToolFields {
 // ("allowed_tools") is refused, as nothing would enforce it.
 ToolFields read_tools(const Fields& body);
 
+// How a protocol lists its tools: the differences between them.
+struct ToolList {
+  std::string_view type;  // of the tools that are read; others are ignored with a warning
+  bool type_needed = true;
+  std::string_view nouns;       // "functions", in complaints
+  std::string_view name_field;  // of a tool, for complaints
+  std::string_view ignored;     // why the others are
+  std::optional<FunctionTool> (*read_one)(const Fields& tool) = nullptr;  // complains by itself
+};
+// "tools", without "tool_choice".
+void read_tool_list(const Fields& body, const ToolList& list, ToolFields& read);
+
 // The members of one function ("name", "description", "parameters"), wherever a protocol puts them.
 std::optional<FunctionTool> read_function_members(const Fields& fields);
 

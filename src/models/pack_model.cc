@@ -82,7 +82,8 @@ Result<PackedModel> pack_model(const Checkpoint& source, const PackModelOptions&
       const Way way{weights, true};
       TRY_ASSIGN(PackedModel made, pack_as(source, way, options, folder, pool, progress));
       made.refused = refused;
-      if (options.weights == WeightChoice::kInt8 || made.excess.empty()) return made;
+      const bool to_the_bit = weights == MatrixWeights::kAsShipped && !made.coarse_head;
+      if (options.weights == WeightChoice::kInt8 || made.excess.empty() || to_the_bit) return made;
       refused += fmt::format("{}{} loses too much of this model ({})", refused.empty() ? "" : "; ",
                              text_of(way), made.excess);
     }

@@ -2,13 +2,13 @@
 #include "server/response_answer.h"
 
 #include <cstdlib>
-#include <random>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
+#include "server/random_turns.h"
 #include "server/response_conversation.h"
 #include "server/response_stream_text.h"
 
@@ -16,65 +16,6 @@ namespace pelton::server {
 namespace {
 
 constexpr std::string_view kScript = R"({"rules": [{"when": "", "then": "x"}]})";
-
-class RandomResponses {
- public:
-  RandomResponses(const ServedModel& model, uint64_t seed) : model_(model), random_(seed) {
-    const chat::HarmonyTokens& h = model.harmony;
-    controls_ = {h.start, h.message, h.channel, h.constrain, h.end, h.call, h.return_};
-  }
-
-  // Half of them mostly well formed, half of them any tokens.
-  std::vector<TokenId> tokens() {
-    std::vector<TokenId> made;
-    if (random_() % 2 == 0) {
-      static constexpr std::string_view kHeaders[] = {
-          "<|channel|>analysis<|message|>", "<|channel|>final<|message|>",
-          "<|channel|>commentary<|message|>",
-          "<|channel|>commentary to=functions.f <|constrain|>json<|message|>",
-          " to=functions.g<|channel|>commentary json<|message|>"};
-      for (uint64_t i = 1 + random_() % 4; i > 0; --i) {
-        append(made, kHeaders[random_() % std::size(kHeaders)]);
-        for (uint64_t n = random_() % 12; n > 0; --n) made.push_back(ordinary());
-        append(made, random_() % 3 == 0 ? "<|call|>" : "<|end|>");
-        if (i > 1) append(made, "<|start|>assistant");
-      }
-      if (random_() % 2 == 0) made.back() = model_.harmony.return_;
-    } else {
-      for (uint64_t i = random_() % 60; i > 0; --i) {
-        made.push_back(random_() % 3 == 0 ? controls_[random_() % controls_.size()] : ordinary());
-      }
-    }
-    return made;
-  }
-
-  std::vector<std::string> stops() {
-    std::vector<std::string> stops;
-    for (uint64_t i = random_() % 3; i > 0; --i) {
-      std::string stop(1 + random_() % 2, ' ');
-      for (char& c : stop) c = static_cast<char>('a' + random_() % 3);
-      stops.push_back(std::move(stop));
-    }
-    return stops;
-  }
-
-  uint64_t draw() { return random_(); }
-
- private:
-  // Often one of few letters, so that stop strings are met.
-  TokenId ordinary() {
-    if (random_() % 2 == 0) return static_cast<TokenId>('a' + random_() % 3);
-    return static_cast<TokenId>(random_() % static_cast<uint64_t>(chat::kTinyOrdinaryTokens));
-  }
-  void append(std::vector<TokenId>& to, std::string_view text) {
-    const std::vector<TokenId> more = model_.tokenizer.encode_with_special(text);
-    to.insert(to.end(), more.begin(), more.end());
-  }
-
-  const ServedModel& model_;
-  std::mt19937_64 random_;
-  std::vector<TokenId> controls_;
-};
 
 struct Fed {
   std::string whole;
@@ -85,7 +26,7 @@ struct Fed {
 
 // Events are taken after one token or after many, as a speculating engine gives them.
 Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens,
-         const std::vector<std::string>& stops, RandomResponses& random) {
+         const std::vector<std::string>& stops, RandomTurns& random) {
   const base::SystemClock clock;
   SampledTurns turns({.seed = 1});
   Fed fed;
@@ -123,7 +64,7 @@ Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens,
 }
 
 void check(const ServedModel& model, const std::vector<TokenId>& tokens,
-           const std::vector<std::string>& stops, RandomResponses& random) {
+           const std::vector<std::string>& stops, RandomTurns& random) {
   const Fed fed = feed(model, tokens, stops, random);
   const ResponseText text = text_of_response(parsed(fed.whole));
   EXPECT_EQ(text_of_stream(fed.streamed), text);
@@ -149,7 +90,7 @@ TEST(ResponseAnswer, StreamedIsWhole) {
   for (int i = 0; i < rounds; ++i) {
     const uint64_t seed = first + static_cast<uint64_t>(i);
     SCOPED_TRACE("PELTON_SEED=" + std::to_string(seed));
-    RandomResponses random(house.model(), seed);
+    RandomTurns random(house.model(), seed);
     const std::vector<TokenId> tokens = random.tokens();
     check(house.model(), tokens, random.stops(), random);
     if (testing::Test::HasFailure()) break;
