@@ -57,41 +57,42 @@ Result<std::string> request_head(const HttpCall& call) {
 }  // namespace
 
 struct IdleConnections::Kept {
-  Kept(std::string place, Socket kept_socket, asio::io_context& context,
+  Kept(std::string place, Stream kept_stream, asio::io_context& context,
        std::function<void()> passed)
-      : key(std::move(place)), socket(std::move(kept_socket)), timer(context, std::move(passed)) {}
+      : key(std::move(place)), stream(std::move(kept_stream)), timer(context, std::move(passed)) {}
 
   const std::string key;
-  Socket socket;
+  Stream stream;
   DeadlineTimer timer;
   bool in_pool = true;
 };
 
-std::optional<IdleConnections::Socket> IdleConnections::take(const std::string& key) {
+std::optional<Stream> IdleConnections::take(const std::string& key) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return std::nullopt;
   const std::shared_ptr<Kept> kept = found->second.back();  // the warmest
   drop(kept);
   boost::system::error_code ignored;
-  kept->socket.cancel(ignored);
-  return std::move(kept->socket);
+  kept->stream.socket().cancel(ignored);
+  return std::move(kept->stream);
 }
 
-void IdleConnections::keep(const std::string& key, Socket socket) {
-  if (count_ >= options_.count_max) return;  // `socket` closes itself
+void IdleConnections::keep(const std::string& key, Stream stream) {
+  if (count_ >= options_.count_max) return;  // `stream` closes itself
   const auto handle =
       std::make_shared<std::weak_ptr<Kept>>();  // the timer is made before the whole
   const std::shared_ptr<Kept> kept =
-      std::make_shared<Kept>(key, std::move(socket), context_, [this, handle] {
+      std::make_shared<Kept>(key, std::move(stream), context_, [this, handle] {
         if (const std::shared_ptr<Kept> late = handle->lock(); late && late->in_pool) discard(late);
       });
   *handle = kept;
   ++count_;
   by_key_[key].push_back(kept);
   // Whatever comes now, the end or bytes nobody asked for, makes it useless.
-  kept->socket.async_wait(Socket::wait_read, [this, kept](const boost::system::error_code&) {
-    if (kept->in_pool) discard(kept);
-  });
+  kept->stream.socket().async_wait(Stream::Socket::wait_read,
+                                   [this, kept](const boost::system::error_code&) {
+                                     if (kept->in_pool) discard(kept);
+                                   });
   kept->timer.set(options_.time_max, kept);
 }
 
@@ -108,7 +109,8 @@ void IdleConnections::drop(const std::shared_ptr<Kept>& kept) {
 void IdleConnections::discard(const std::shared_ptr<Kept>& kept) {
   drop(kept);
   boost::system::error_code ignored;
-  kept->socket.close(ignored);
+  kept->stream.say_goodbye();
+  kept->stream.socket().close(ignored);
 }
 
 void IdleConnections::clear() {
@@ -125,7 +127,7 @@ ClientCall::ClientCall(Loop& loop, IdleConnections& idle, HttpCall call, HttpCal
       call_(std::move(call)),
       events_(std::move(events)),
       gone_(std::move(gone)),
-      socket_(loop.context()),
+      stream_(Stream::Socket(loop.context())),
       resolver_(loop.context()),
       timer_(loop.context(), [this] { on_deadline(); }) {}
 
@@ -133,18 +135,25 @@ std::string ClientCall::place() const {
   return format_host_port(call_.host, call_.port);
 }
 
+// Who was believed is part of it: another call may not believe them.
+std::string ClientCall::idle_key() const {
+  if (!call_.tls) return place();
+  return fmt::format("{} {}", place(), static_cast<const void*>(call_.trust.get()));
+}
+
 void ClientCall::start() {
   if (events_.on_start) events_.on_start();
   Result<std::string> head = request_head(call_);
   if (!head) return finish(std::move(head).error());
+  CHECK(!call_.tls || call_.trust != nullptr);
   if (call_.port < 1 || call_.port > 65535) {
     return finish(
         Error{ErrorCode::kInvalidArgument, fmt::format("{} is not a port", call_.port), {}});
   }
   head_ = std::move(*head);
-  if (std::optional<Socket> kept = idle_.take(place())) {
+  if (std::optional<Stream> kept = idle_.take(idle_key())) {
     reused_ = true;
-    socket_ = std::move(*kept);
+    stream_ = std::move(*kept);
     return send();
   }
   connect();
@@ -161,14 +170,14 @@ void ClientCall::connect() {
   if (!error) {
     const std::array<tcp::endpoint, 1> one = {
         tcp::endpoint(address, static_cast<unsigned short>(call_.port))};
-    return asio::async_connect(socket_, one, connected);
+    return asio::async_connect(stream_.socket(), one, connected);
   }
   resolver_.async_resolve(call_.host, std::to_string(call_.port),
                           [self = shared_from_this(), connected](
                               const SystemError& failed, const tcp::resolver::results_type& found) {
                             if (self->done_) return;
                             if (failed) return self->on_connected(failed);
-                            asio::async_connect(self->socket_, found, connected);
+                            asio::async_connect(self->stream_.socket(), found, connected);
                           });
 }
 
@@ -179,7 +188,37 @@ void ClientCall::on_connected(const SystemError& error) {
                         fmt::format("cannot connect to {}: {}", place(), error.message()),
                         {}});
   }
-  send();
+  if (!call_.tls) return send();
+  SystemError ignored;
+  stream_.socket().non_blocking(true, ignored);
+  stream_.begin_tls(TlsSession::connect(
+      *call_.trust->context(), static_cast<int>(stream_.socket().native_handle()), call_.host));
+  advance_handshake({});
+}
+
+void ClientCall::advance_handshake(const SystemError& error) {
+  if (done_) return;
+  const TlsSession::Step step = error ? TlsSession::Step::kFailed : stream_.tls()->handshake();
+  switch (step) {
+    case TlsSession::Step::kDone:
+      return send();
+    case TlsSession::Step::kWantRead:
+      return wait_for_handshake(Socket::wait_read);
+    case TlsSession::Step::kWantWrite:
+      return wait_for_handshake(Socket::wait_write);
+    case TlsSession::Step::kPlainHttp:
+    case TlsSession::Step::kFailed:
+      return finish(Error{ErrorCode::kUnavailable,
+                          fmt::format("no TLS with {}: {}", place(),
+                                      error ? error.message() : stream_.tls()->problem()),
+                          {}});
+  }
+}
+
+void ClientCall::wait_for_handshake(Socket::wait_type what) {
+  stream_.socket().async_wait(what, [self = shared_from_this()](const SystemError& error) {
+    self->advance_handshake(error);
+  });
 }
 
 void ClientCall::send() {
@@ -188,47 +227,80 @@ void ClientCall::send() {
   sent_ = false;
   read_pending_ = false;
   SystemError ignored;
-  socket_.set_option(tcp::no_delay(true), ignored);
-  socket_.non_blocking(true, ignored);
+  stream_.socket().set_option(tcp::no_delay(true), ignored);
+  stream_.socket().non_blocking(true, ignored);
   ResponseReader::Options options;
   options.limits.header_count_max = 1000;
   options.limits.body_bytes_max = call_.body_bytes_max;
   options.head_request = call_.method == "HEAD";
   reader_ = std::make_unique<ResponseReader>(options);
   set_deadline(Deadline::kHead, call_.head_time_max);
+  records_sent_ = 0;
+  if (call_.tls) {
+    write_records();
+  } else {
+    write();
+  }
+  wait_readable();
+}
+
+void ClientCall::write() {
   const std::array<asio::const_buffer, 2> message = {asio::buffer(head_), asio::buffer(call_.body)};
   asio::async_write(
-      socket_, message,
+      stream_.socket(), message,
       [self = shared_from_this(), attempt = attempt_](const SystemError& error, size_t) {
         // A failure shows on the reading side too, behind an early answer if there is
         // one ("413", say), which is worth more than the failure.
         if (!error && attempt == self->attempt_) self->sent_ = true;
       });
-  wait_readable();
+}
+
+void ClientCall::write_records() {
+  while (records_sent_ < head_.size() + call_.body.size()) {
+    const bool in_head = records_sent_ < head_.size();
+    const std::string_view part =
+        in_head ? std::string_view(head_).substr(records_sent_)
+                : std::string_view(call_.body).substr(records_sent_ - head_.size());
+    SystemError error;
+    records_sent_ += stream_.write_some(asio::const_buffer(part.data(), part.size()), error);
+    if (error == asio::error::would_block) {
+      stream_.socket().async_wait(
+          Socket::wait_write,
+          [self = shared_from_this(), attempt = attempt_](const SystemError& failed) {
+            if (!failed && !self->done_ && attempt == self->attempt_) self->write_records();
+          });
+      return;
+    }
+    if (error) return;  // it shows on the reading side too, as above
+  }
+  sent_ = true;
 }
 
 void ClientCall::wait_readable() {
   if (read_pending_ || paused_ || done_) return;
   read_pending_ = true;
-  socket_.async_wait(Socket::wait_read,
-                     [self = shared_from_this(), attempt = attempt_](const SystemError& error) {
-                       if (self->done_ || attempt != self->attempt_) return;
-                       self->read_pending_ = false;
-                       if (error) return self->on_broken(error.message());
-                       self->on_readable();
-                     });
+  stream_.socket().async_wait(
+      Socket::wait_read, [self = shared_from_this(), attempt = attempt_](const SystemError& error) {
+        if (self->done_ || attempt != self->attempt_) return;
+        self->read_pending_ = false;
+        if (error) return self->on_broken(error.message());
+        self->on_readable();
+      });
 }
 
 void ClientCall::on_readable() {
   if (paused_) return;
   SystemError error;
-  const size_t bytes = socket_.read_some(asio::buffer(loop_.scratch()), error);
+  const size_t bytes = stream_.read_some(asio::buffer(loop_.scratch()), error);
   if (error == asio::error::would_block || error == asio::error::try_again) return wait_readable();
   if (error == asio::error::eof) {
     if (reader_->finish_at_eof() == ResponseReader::State::kDone) return finish({});
     return on_broken(reader_->problem());
   }
-  if (error) return on_broken(error.message());
+  if (error) {
+    const bool told = stream_.tls() != nullptr && !stream_.tls()->problem().empty();
+    return on_broken(told ? stream_.tls()->problem() : error.message());
+  }
   reader_->append({loop_.scratch().data(), bytes});
   advance();
 }
@@ -239,8 +311,8 @@ void ClientCall::on_broken(const std::string& problem) {
     reused_ = false;
     connected_ = false;
     SystemError ignored;
-    socket_.close(ignored);
-    socket_ = Socket(loop_.context());
+    stream_.socket().close(ignored);
+    stream_ = Stream(Socket(loop_.context()));
     return connect();
   }
   finish(Error{ErrorCode::kIo, fmt::format("{}: {}", place(), problem), {}});
@@ -289,10 +361,11 @@ void ClientCall::finish(Result<void> result) {
   resolver_.cancel();
   const bool reusable = result.ok() && sent_ && reader_->keep_alive() && !read_pending_;
   if (reusable) {
-    idle_.keep(place(), std::move(socket_));
+    idle_.keep(idle_key(), std::move(stream_));
   } else {
     SystemError ignored;
-    socket_.close(ignored);
+    stream_.say_goodbye();
+    stream_.socket().close(ignored);
   }
   const std::shared_ptr<ClientCall> self = shared_from_this();
   gone_();

@@ -15,13 +15,13 @@
 #include "net/http_client.h"
 #include "net/http_reader.h"
 #include "net/loop.h"
+#include "net/stream.h"
 
 namespace pelton::net {
 
-// Connections without a call, by "host:port". One loop's, on its thread.
+// Connections without a call, by where they lead. One loop's, on its thread.
 class IdleConnections {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
   struct Options {
     size_t count_max = 0;
     std::chrono::milliseconds time_max{};
@@ -30,8 +30,8 @@ class IdleConnections {
   IdleConnections(boost::asio::io_context& context, const Options& options)
       : context_(context), options_(options) {}
 
-  std::optional<Socket> take(const std::string& key);
-  void keep(const std::string& key, Socket socket);
+  std::optional<Stream> take(const std::string& key);
+  void keep(const std::string& key, Stream stream);
   void clear();
 
  private:
@@ -47,7 +47,6 @@ class IdleConnections {
 
 class ClientCall : public std::enable_shared_from_this<ClientCall> {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
   using SystemError = boost::system::error_code;
 
   // `gone` is called when the call is over, before on_done.
@@ -61,10 +60,15 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
 
  private:
   enum class Deadline { kConnect, kHead, kQuiet };
+  using Socket = Stream::Socket;
 
   void connect();
   void on_connected(const SystemError& error);
+  void advance_handshake(const SystemError& error);
+  void wait_for_handshake(Socket::wait_type what);
   void send();
+  void write();
+  void write_records();
   void wait_readable();
   void on_readable();
   void on_broken(const std::string& problem);
@@ -73,6 +77,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
   void set_deadline(Deadline what, std::chrono::milliseconds after);
   void on_deadline();
   std::string place() const;
+  std::string idle_key() const;
 
   Loop& loop_;
   IdleConnections& idle_;
@@ -80,7 +85,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
   HttpCallEvents events_;
   std::function<void()> gone_;
   std::string head_;  // of the request
-  Socket socket_;
+  Stream stream_;
   boost::asio::ip::tcp::resolver resolver_;
   std::unique_ptr<ResponseReader> reader_;
   DeadlineTimer timer_;
@@ -90,6 +95,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
   bool connected_ = false;
   bool reused_ = false;
   bool sent_ = false;
+  size_t records_sent_ = 0;  // with TLS: bytes of head and body
   bool read_pending_ = false;
   bool paused_ = false;
   bool head_told_ = false;

@@ -60,35 +60,44 @@ Connection::Connection(std::shared_ptr<Loop> loop, std::shared_ptr<ServerState> 
     : loop_(std::move(loop)),
       server_(std::move(server)),
       registry_(registry),
-      socket_(std::move(socket)),
+      stream_(std::move(socket)),
       reader_(limits_of(server_->options)),
       timer_(loop_->context(), [this] { on_deadline(); }) {}
 
 bool Connection::open() {
   registry_.emplace(this, shared_from_this());
   SystemError ignored;
-  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
-  const asio::ip::tcp::endpoint peer = socket_.remote_endpoint(ignored);
+  stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+  const asio::ip::tcp::endpoint peer = stream_.socket().remote_endpoint(ignored);
   remote_ = format_host_port(peer.address().to_string(ignored), peer.port());
   SystemError error;
-  socket_.non_blocking(true, error);
+  stream_.socket().non_blocking(true, error);
   if (error) close_now();
   return !error;
 }
 
 void Connection::start() {
   if (!open()) return;
+  if (server_->options.tls != nullptr) return start_tls();
+  begin_reading();
+}
+
+void Connection::begin_reading() {
+  phase_ = Phase::kReading;
   set_deadline(Deadline::kIdle, server_->options.idle_time_max);
   wait_readable();
 }
 
 void Connection::refuse(const HttpReject& refusal) {
-  if (open()) reject(refusal);
+  if (!open()) return;
+  // Who must be sent away is not worth a handshake.
+  if (server_->options.tls != nullptr) return close_now();
+  reject(refusal);
 }
 
 void Connection::drain() {
   const bool idle = phase_ == Phase::kReading && reader_.state() == RequestReader::State::kIdle;
-  if (idle) return close_now();
+  if (idle || phase_ == Phase::kHandshake) return close_now();
   reply_.keep_alive = false;
   if (websocket_ != nullptr && reply_.open) websocket_->socket.on_drain();
   if (phase_ == Phase::kLingering) set_deadline(Deadline::kLinger, kLingerTimeDraining);
@@ -96,9 +105,10 @@ void Connection::drain() {
 
 void Connection::close_now() {
   if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kReading) stream_.say_goodbye();
   phase_ = Phase::kClosed;
   SystemError ignored;
-  socket_.close(ignored);
+  stream_.socket().close(ignored);
   timer_.cancel();
   queue_.clear();
   const Reply reply = std::exchange(reply_, {});
@@ -113,9 +123,9 @@ void Connection::close_now() {
 void Connection::wait_readable() {
   if (read_pending_ || eof_ || phase_ == Phase::kClosed) return;
   read_pending_ = true;
-  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const SystemError& error) {
-    self->on_readable(error);
-  });
+  stream_.socket().async_wait(
+      Socket::wait_read,
+      [self = shared_from_this()](const SystemError& error) { self->on_readable(error); });
 }
 
 void Connection::on_readable(const SystemError& error) {
@@ -123,7 +133,7 @@ void Connection::on_readable(const SystemError& error) {
   if (phase_ == Phase::kClosed) return;
   if (error) return close_now();
   SystemError read_error;
-  const size_t bytes = socket_.read_some(asio::buffer(loop_->scratch()), read_error);
+  const size_t bytes = stream_.read_some(asio::buffer(loop_->scratch()), read_error);
   if (read_error == asio::error::would_block || read_error == asio::error::try_again) {
     return wait_readable();
   }
@@ -156,10 +166,11 @@ void Connection::on_eof() {
 void Connection::watch_for_reset() {
   if (reset_watched_) return;
   reset_watched_ = true;
-  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](const SystemError& error) {
-    self->reset_watched_ = false;
-    if (!error) self->close_now();
-  });
+  stream_.socket().async_wait(Socket::wait_error,
+                              [self = shared_from_this()](const SystemError& error) {
+                                self->reset_watched_ = false;
+                                if (!error) self->close_now();
+                              });
 }
 
 // A client that only half-closed must be answered; one that is gone must not cost another token. So
@@ -391,19 +402,20 @@ bool Connection::write_some() {
   }
   SystemError error;
   // One piece is the common case, and the kernel's shorter way.
-  const size_t bytes = count == 1 ? socket_.write_some(buffers[0], error)
-                                  : socket_.write_some(std::span(buffers).first(count), error);
+  const size_t bytes = count == 1 ? stream_.write_some(buffers[0], error)
+                                  : stream_.write_some(std::span(buffers).first(count), error);
   queue_.pop(bytes);
   if (error == asio::error::would_block || error == asio::error::try_again) {
     if (phase_ == Phase::kAnswering) {
       set_deadline(Deadline::kStall, server_->options.stall_time_max);
     }
     write_pending_ = true;
-    socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const SystemError& failed) {
-      self->write_pending_ = false;
-      if (failed) return self->close_now();
-      self->flush();
-    });
+    stream_.socket().async_wait(Socket::wait_write,
+                                [self = shared_from_this()](const SystemError& failed) {
+                                  self->write_pending_ = false;
+                                  if (failed) return self->close_now();
+                                  self->flush();
+                                });
     return false;
   }
   if (error) close_now();
@@ -441,7 +453,7 @@ void Connection::linger() {
   if (eof_) return close_now();
   phase_ = Phase::kLingering;
   SystemError ignored;
-  socket_.shutdown(Socket::shutdown_send, ignored);
+  stream_.shutdown_send(ignored);
   set_deadline(Deadline::kLinger, server_->draining.load() ? kLingerTimeDraining : kLingerTime);
   wait_readable();
 }
@@ -469,6 +481,9 @@ void Connection::on_deadline() {
       return;
     case Deadline::kPing:
       return on_ping_time();
+    case Deadline::kHandshake:
+      server_->handshakes_failed.fetch_add(1);
+      return close_now();
     case Deadline::kIdle:
     case Deadline::kStall:
     case Deadline::kLinger:

@@ -21,6 +21,7 @@
 #include "net/http_server.h"
 #include "net/loop.h"
 #include "net/send_queue.h"
+#include "net/stream.h"
 #include "net/websocket.h"
 
 namespace pelton::net {
@@ -37,6 +38,7 @@ struct ServerState {
   HttpServer::Handler handler;
   std::atomic<int> connection_count{0};
   std::atomic<bool> draining{false};
+  std::atomic<int64_t> handshakes_failed{0};
 };
 
 // The open connections of one loop; on its thread only.
@@ -73,12 +75,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   enum class Phase {
+    kHandshake,  // of TLS
     kReading,    // a request, or waiting for one
     kAnswering,  // an exchange is open, or its bytes are on their way
     kLingering,  // all said; reading on until the client has heard it
     kClosed,
   };
-  enum class Deadline { kNone, kIdle, kHeader, kBody, kStall, kLinger, kPing };
+  enum class Deadline { kNone, kHandshake, kIdle, kHeader, kBody, kStall, kLinger, kPing };
   enum class Framing { kWhole, kChunked, kUntilClose, kWebSocket };
 
   // The answer being given.
@@ -95,6 +98,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   };
 
   bool open();
+  void begin_reading();
+
+  // TLS; connection_tls.cc.
+  void start_tls();
+  void advance_handshake();
+  void wait_for_handshake(Socket::wait_type what);
 
   // Reading.
   void wait_readable();
@@ -133,7 +142,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       loop_;  // first: the socket and the timers need its context to the end
   const std::shared_ptr<ServerState> server_;
   ConnectionRegistry& registry_;  // used only while registered
-  Socket socket_;
+  Stream stream_;
   std::string remote_;
 
   Phase phase_ = Phase::kReading;

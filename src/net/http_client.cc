@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <future>
+#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -20,6 +21,7 @@ Result<HttpCall> make_http_call(std::string method, std::string_view url) {
   call.method = std::move(method);
   call.host = std::move(parsed.host);
   call.port = parsed.port;
+  call.tls = parsed.tls;
   call.target = std::move(parsed.target);
   return call;
 }
@@ -45,12 +47,16 @@ class HttpClient::Pool {
   };
 
   Worker& worker_of(CallId id) { return *workers_[id % workers_.size()]; }
+  Result<void> find_trust(HttpCall& call);
 
+  std::shared_ptr<const TlsTrust> trust_;  // written once, before trust_loaded_ is passed
+  Result<void> trust_outcome_;             // as that
+  std::once_flag trust_loaded_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::atomic<CallId> last_id_{0};
 };
 
-HttpClient::Pool::Pool(const Options& options) {
+HttpClient::Pool::Pool(const Options& options) : trust_(options.trust) {
   CHECK(options.threads > 0 && options.idle_connections_max >= 0);
   for (int i = 0; i < options.threads; ++i) {
     workers_.push_back(std::make_unique<Worker>(IdleConnections::Options{
@@ -75,8 +81,29 @@ HttpClient::Pool::~Pool() {
   }
 }
 
+// The system's authorities are some hundred: read once, and only if they are asked for.
+Result<void> HttpClient::Pool::find_trust(HttpCall& call) {
+  if (!call.tls || call.trust != nullptr) return {};
+  std::call_once(trust_loaded_, [this] {
+    if (trust_ != nullptr) return;
+    Result<std::shared_ptr<const TlsTrust>> loaded = TlsTrust::load({});
+    if (loaded) {
+      trust_ = std::move(*loaded);
+    } else {
+      trust_outcome_ = std::move(loaded).error();
+    }
+  });
+  call.trust = trust_;
+  return trust_outcome_;
+}
+
 HttpClient::CallId HttpClient::Pool::start(HttpCall call, HttpCallEvents events) {
   const CallId id = last_id_.fetch_add(1) + 1;
+  const Result<void> trusted = find_trust(call);
+  if (!trusted) {
+    if (events.on_done) events.on_done(trusted.error());
+    return id;
+  }
   Worker& worker = worker_of(id);
   // std::function wants what it holds to be copyable, so what is moved in goes by pointer.
   const auto moved =

@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "net/http_message.h"
+#include "net/tls_trust.h"
 
 namespace pelton::net {
 
@@ -20,11 +21,13 @@ struct HttpCall {
   std::string method = "GET";
   std::string host = "127.0.0.1";  // a name or an address, without brackets
   int port = 80;
-  std::string target = "/";  // path and query as they go over the wire
-  HttpHeaders headers;       // Host, Content-Length and Connection are the client's business
+  bool tls = false;                       // https
+  std::shared_ptr<const TlsTrust> trust;  // null: as the client's options say
+  std::string target = "/";               // path and query as they go over the wire
+  HttpHeaders headers;  // Host, Content-Length and Connection are the client's business
   std::string body;
 
-  std::chrono::milliseconds connect_time_max{5'000};
+  std::chrono::milliseconds connect_time_max{5'000};  // with TLS: its handshake too
   std::chrono::milliseconds head_time_max{600'000};   // from connected to the response's head
   std::chrono::milliseconds quiet_time_max{600'000};  // between pieces of the body
   size_t body_bytes_max = size_t{1} << 40;            // of the response
@@ -51,6 +54,7 @@ class HttpClient {
     int threads = 1;
     int idle_connections_max = 256;  // each thread
     std::chrono::milliseconds idle_time_max{30'000};
+    std::shared_ptr<const TlsTrust> trust;  // null: the authorities that the system trusts
   };
   using CallId = uint64_t;
 

@@ -67,6 +67,7 @@ class HttpServer::Listener {
   void stop(std::chrono::milliseconds grace);
   int port() const { return port_; }
   int connection_count() const { return state_->connection_count.load(); }
+  int64_t handshakes_failed() const { return state_->handshakes_failed.load(); }
 
  private:
   // A loop and its connections, which only its thread touches.
@@ -228,6 +229,9 @@ int HttpServer::port() const {
 }
 int HttpServer::connection_count() const {
   return listener_->connection_count();
+}
+int64_t HttpServer::handshakes_failed() const {
+  return listener_->handshakes_failed();
 }
 void HttpServer::stop(std::chrono::milliseconds grace) {
   listener_->stop(grace);

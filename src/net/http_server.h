@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "net/http_message.h"
+#include "net/tls_identity.h"
 
 namespace pelton::net {
 
@@ -75,6 +77,8 @@ class HttpServer {
     int port = 8000;  // 0: any free one
     int threads = 1;
     int connections_max = 4096;
+    std::shared_ptr<const TlsIdentity> tls;  // null: plain HTTP
+    std::chrono::milliseconds handshake_time_max{10'000};
     size_t header_bytes_max = 64 * 1024;
     size_t body_bytes_max = 32 * 1024 * 1024;
     std::chrono::milliseconds header_time_max{10'000};  // from first byte to end of header
@@ -100,6 +104,8 @@ class HttpServer {
 
   // Connections open now: for metrics and tests.
   int connection_count() const;
+  // TLS handshakes that came to nothing.
+  int64_t handshakes_failed() const;
 
  private:
   class Listener;

@@ -144,19 +144,21 @@ Result<RequestTarget> parse_request_target(std::string_view method, std::string_
 }
 
 Result<HttpUrl> parse_http_url(std::string_view url) {
-  constexpr std::string_view kScheme = "http://";
-  if (url.starts_with("https://")) {
-    return Error{ErrorCode::kUnsupported, "https URLs are not supported by this client", {}};
+  constexpr std::string_view kPlain = "http://";
+  constexpr std::string_view kTls = "https://";
+  HttpUrl parsed;
+  parsed.tls = url.starts_with(kTls);
+  if (!parsed.tls && !url.starts_with(kPlain)) {
+    return bad(fmt::format("'{}' is not an http:// or https:// URL", url));
   }
-  if (!url.starts_with(kScheme)) return bad(fmt::format("'{}' is not an http:// URL", url));
-  url.remove_prefix(kScheme.size());
+  if (parsed.tls) parsed.port = 443;
+  url.remove_prefix(parsed.tls ? kTls.size() : kPlain.size());
   if (std::any_of(url.begin(), url.end(), [](char c) { return is_control(c) || c == ' '; })) {
     return bad("the URL has control characters or spaces");
   }
   url = url.substr(0, url.find('#'));
   const std::string_view authority = url.substr(0, url.find_first_of("/?"));
   if (authority.find('@') != std::string_view::npos) return bad("the URL holds a user name");
-  HttpUrl parsed;
   const bool bracketed_only = authority.starts_with('[') && authority.ends_with(']');
   if (authority.find(':') == std::string_view::npos || bracketed_only) {
     parsed.host = bracketed_only ? authority.substr(1, authority.size() - 2) : authority;

@@ -34,12 +34,13 @@ Result<RequestTarget> parse_request_target(std::string_view method, std::string_
                                            std::string_view host);
 
 struct HttpUrl {
-  std::string host;  // without brackets
-  int port = 80;
+  std::string host;          // without brackets
+  int port = 80;             // 443 with TLS
+  bool tls = false;          // https
   std::string target = "/";  // path and query as written
 };
 
-// "http://host[:port][/path][?query]". https is kUnsupported as yet.
+// "http://host[:port][/path][?query]", or https.
 Result<HttpUrl> parse_http_url(std::string_view url);
 
 struct HostPort {

@@ -39,11 +39,15 @@ TEST(Url, HttpUrls) {
   EXPECT_EQ(parse_http_url("http://name?q")->target, "/?q");
   EXPECT_EQ(parse_http_url("http://[fe80::1]")->host, "fe80::1");
   EXPECT_EQ(parse_http_url("http://[fe80::1]")->port, 80);
-  for (const char* bad : {"", "ftp://a", "http://", "http:///x", "http://a:b", "http://a:70000",
+  for (const char* bad : {"", "ftp://a", "https:/a", "https://", "http://", "http:///x", "http://a:b", "http://a:70000",
                           "http://u@h/", "http://a b/", "http://::1:80/", "http://a\r\nX: y/"}) {
     EXPECT_FALSE(parse_http_url(bad).ok()) << bad;
   }
-  EXPECT_EQ(parse_http_url("https://a").error().code, ErrorCode::kUnsupported);
+  EXPECT_FALSE(url->tls);
+  EXPECT_TRUE(parse_http_url("https://a/b")->tls);
+  EXPECT_EQ(parse_http_url("https://a/b")->port, 443);
+  EXPECT_EQ(parse_http_url("https://a:8443/b")->port, 8443);
+  EXPECT_EQ(parse_http_url("https://[::1]")->host, "::1");
 }
 
 TEST(Url, HostPorts) {
