@@ -110,6 +110,7 @@ class Tls : public testing::Test {
     if (request.path == "/socket") {
       Exchange::WebSocket socket;
       socket.on_message = [exchange](std::string message) { exchange->write("heard " + message); };
+      socket.on_drain = [] {};
       return exchange->accept_websocket({}, std::move(socket));
     }
     if (request.path == "/endless") {
