@@ -1,6 +1,7 @@
 #include "grammar/machine.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace pelton::grammar {
 namespace {
@@ -29,13 +30,16 @@ void Machine::start() {
   links_.clear();
   words_.clear();
   tops_.clear();
+  ways_.recent_calls.clear();
   overflowed_ = false;
   push({.kind = FrameKind::kRoot});
   if (json_ != nullptr) {
     // No whitespace before the text.
     push_top({.kind = FrameKind::kValue, .spaces = 0xff, .spec = json_->root}, tops_, 0);
   } else {
-    enter_rule(rules_->rule_starts[0], 0, tops_, 0);
+    ways_.clear();
+    arrive(rules_->rule_starts[0], 0);
+    follow_rules(tops_, 0);
   }
 }
 
@@ -44,6 +48,7 @@ void Machine::load(const Position& position) {
   links_ = position.links;
   words_ = position.words;
   tops_ = position.tops;
+  ways_.recent_calls.clear();
   overflowed_ = false;
 }
 
@@ -54,8 +59,21 @@ void Machine::take_back(const Mark& mark) {
 }
 
 uint32_t Machine::push(const Frame& frame) {
+  if (frames_.size() >= kFramesMax) overflowed_ = true;
   frames_.push_back(frame);
   return static_cast<uint32_t>(frames_.size() - 1);
+}
+
+// `parents` are sorted.
+uint32_t Machine::add_links(std::span<const uint32_t> parents) {
+  if (links_.size() + parents.size() >= kLinksMax) {
+    overflowed_ = true;
+    return 0;
+  }
+  const auto place = static_cast<uint32_t>(links_.size());
+  links_.push_back(static_cast<uint32_t>(parents.size()));
+  links_.insert(links_.end(), parents.begin(), parents.end());
+  return place | kManyParents;
 }
 
 void Machine::push_top(Frame frame, std::vector<uint32_t>& out, size_t out_begin) {
@@ -65,7 +83,7 @@ void Machine::push_top(Frame frame, std::vector<uint32_t>& out, size_t out_begin
       if (same_but_parents(frames_[out[i]], frame)) return join(out[i], frame);
     }
   }
-  if (out.size() - out_begin >= kTopsMax || frames_.size() >= kFramesMax) {
+  if (out.size() - out_begin >= kTopsMax) {
     overflowed_ = true;
     return;
   }
@@ -73,29 +91,29 @@ void Machine::push_top(Frame frame, std::vector<uint32_t>& out, size_t out_begin
 }
 
 // One frame with the parents of both: a new one, so that frames stay younger than their parents.
+// Lists of parents are sorted.
 void Machine::join(uint32_t& top, const Frame& frame) {
   if (frames_[top].parent == frame.parent) return;
-  std::vector<uint32_t> parents;
-  for_parents(frames_[top], [&](uint32_t parent) { parents.push_back(parent); });
-  const size_t before = parents.size();
-  for_parents(frame, [&](uint32_t parent) {
-    if (std::find(parents.begin(), parents.end(), parent) == parents.end()) {
-      parents.push_back(parent);
-    }
-  });
-  if (parents.size() == before) return;
-  const uint32_t place = static_cast<uint32_t>(links_.size());
-  links_.push_back(static_cast<uint32_t>(parents.size()));
-  links_.insert(links_.end(), parents.begin(), parents.end());
+  std::vector<uint32_t> before, more, parents;
+  for_parents(frames_[top], [&](uint32_t parent) { before.push_back(parent); });
+  for_parents(frame, [&](uint32_t parent) { more.push_back(parent); });
+  std::set_union(before.begin(), before.end(), more.begin(), more.end(),
+                 std::back_inserter(parents));
+  if (parents.size() == before.size()) return;
   Frame joined = frame;
-  joined.parent = place | kManyParents;
+  joined.parent = add_links(parents);
   top = push(joined);
 }
 
 void Machine::step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
                    size_t out_begin) {
-  for (size_t i = 0; i < tops.size(); ++i) {
-    const uint32_t top = tops[i];
+  overflowed_ = false;
+  if (rules_ != nullptr) {
+    step_rules(tops, byte, out, out_begin);
+    if (overflowed_) out.resize(out_begin);
+    return;
+  }
+  for (const uint32_t top : tops) {
     const Frame from = frames_[top];  // a copy: frames_ may grow
     switch (from.kind) {
       case FrameKind::kValue:
@@ -119,12 +137,6 @@ void Machine::step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uin
       case FrameKind::kArray:
         step_array(top, byte, out, out_begin);
         break;
-      case FrameKind::kRule:
-        step_rule(from, byte, out, out_begin);
-        break;
-      case FrameKind::kLexeme:
-        step_lexeme(from, byte, out, out_begin);
-        break;
       default:
         break;
     }
@@ -144,6 +156,14 @@ bool Machine::skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out,
 void Machine::resume_parents(uint32_t top, uint64_t hash, std::vector<uint32_t>& out,
                              size_t out_begin) {
   const Frame frame = frames_[top];
+  if (rules_ != nullptr) {
+    overflowed_ = false;
+    ways_.clear();
+    for_parents(frame, [&](uint32_t parent) { arrive(RuleScratch::kReturn, parent); });
+    follow_rules(out, out_begin);
+    if (overflowed_) out.resize(out_begin);
+    return;
+  }
   if ((frame.parent & kManyParents) == 0) return resume(frame.parent, hash, out, out_begin);
   std::vector<uint32_t> parents;
   for_parents(frame, [&](uint32_t parent) { parents.push_back(parent); });
@@ -159,17 +179,6 @@ void Machine::resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out,
     case FrameKind::kProbe:
       push_top({.parent = parent, .kind = FrameKind::kExit}, out, out_begin);
       return;
-    case FrameKind::kCall: {
-      const uint32_t state = frame.spec;
-      if ((frame.parent & kManyParents) == 0) {
-        enter_rule(state, frame.parent, out, out_begin);
-      } else {
-        std::vector<uint32_t> parents;
-        for_parents(frame, [&](uint32_t p) { parents.push_back(p); });
-        for (const uint32_t p : parents) enter_rule(state, p, out, out_begin);
-      }
-      return;
-    }
     case FrameKind::kObject:
       // Members may come in any order: their sum is the object.
       if (frame.watched != 0) {

@@ -12,6 +12,7 @@
 
 #include "grammar/grammar.h"
 #include "grammar/json_tables.h"
+#include "grammar/rule_scratch.h"
 
 namespace pelton::grammar {
 
@@ -58,8 +59,9 @@ inline constexpr uint32_t kNoNode = 0xffff'ffff;
 
 // What following one text may cost. Past that it counts as wrong: closed, and in bounded time.
 inline constexpr size_t kTopsMax = 4096;
-inline constexpr size_t kFramesMax = 1 << 20;
-inline constexpr int kRuleDepthMax = 2000;
+inline constexpr size_t kFramesMax = 1 << 18;
+inline constexpr size_t kLinksMax = 1 << 20;
+inline constexpr int kRuleDepthMax = 2000;  // calls within calls, before the next byte
 
 // A place in a text, complete in itself: what a Matcher holds and forks. Immutable.
 struct Position {
@@ -119,8 +121,6 @@ class Machine {
   const Frame& frame(uint32_t index) const { return frames_[index]; }
   std::span<const uint32_t> tops() const { return tops_; }  // after start() or load()
   const Grammar& grammar() const { return grammar_; }
-  // More ways at once than we follow: the text counts as wrong from here.
-  bool overflowed() const { return overflowed_; }
 
  private:
   enum class Text { kDead, kAlive, kClosed };
@@ -130,6 +130,7 @@ class Machine {
   void push_top(Frame frame, std::vector<uint32_t>& out, size_t out_begin);
   void join(uint32_t& top, const Frame& frame);
   uint32_t push(const Frame& frame);
+  uint32_t add_links(std::span<const uint32_t> parents);
   template <typename F>
   void for_parents(const Frame& frame, F&& visit) const {
     if ((frame.parent & kManyParents) == 0) {
@@ -150,8 +151,6 @@ class Machine {
   void step_object(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
   void step_key(const Frame& from, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
   void step_array(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
-  void step_rule(const Frame& from, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
-  void step_lexeme(const Frame& from, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
 
   template <typename Feed>
   Text step_text(Frame& frame, uint8_t byte, const Feed& feed) const;
@@ -183,7 +182,16 @@ class Machine {
   bool has_new_text(const Frame& item, const StringSpec& spec, DfaState state, uint64_t hash) const;
   bool skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
 
-  void enter_rule(uint32_t state, uint32_t parent, std::vector<uint32_t>& out, size_t out_begin);
+  void step_rules(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
+                  size_t out_begin);
+  void arrive(uint32_t state, uint32_t parent);
+  void follow_rules(std::vector<uint32_t>& out, size_t out_begin);
+  void add_parent(uint32_t state, uint32_t parent);
+  void return_to(uint32_t parent, std::vector<uint32_t>& out, size_t out_begin);
+  uint32_t parent_of_arrival(uint32_t index);
+  uint32_t frame_of_call(uint32_t index);
+  uint32_t call_frame(uint32_t state, uint32_t parent);
+  void note_calls();
 
   const Grammar& grammar_;
   const JsonTables* json_ = nullptr;
@@ -193,8 +201,9 @@ class Machine {
   std::vector<uint64_t> words_;
   std::vector<uint32_t> tops_;
   const StringSpec* probe_text_ = nullptr;
-  int depth_ = 0;  // of enter_rule
-  bool overflowed_ = false;
+  RuleScratch ways_;
+  int depth_ = 0;            // of frame_of_call
+  bool overflowed_ = false;  // more ways at once than we follow: the text counts as wrong from here
 };
 
 }  // namespace pelton::grammar
