@@ -28,6 +28,7 @@ void read_generation(const Fields& body, const RequestLimits& limits, GenerateRe
   if (params == nullptr) return;
   const Fields fields(*params, "sampling_params", body.complaint());
   GenerationFields sampling = read_generation_fields(fields, limits);
+  if (!sampling.format) sampling.format = std::move(request.generation.format);
   sampling.stream = request.generation.stream;
   sampling.include_usage = request.generation.include_usage;
   sampling.priority = request.generation.priority;

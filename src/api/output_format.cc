@@ -77,6 +77,25 @@ void refuse_type(const Fields& fields, const std::string* type) {
                                           fields.path("type")));
 }
 
+// An object, or the text of one. What stands in it the server finds out.
+std::optional<OutputFormat> structural_tag(const Fields& fields, std::string_view key,
+                                           const Json& value) {
+  OutputFormat format{.kind = Kind::kStructuralTag, .field = fields.path(key), .schema = value};
+  if (value.is_string()) {
+    Result<Json> parsed = Json::parse(value.as_string());
+    if (!parsed.ok()) {
+      fields.refuse(key, fmt::format("'{}' is a string that is not JSON: {}", format.field,
+                                     parsed.error().message));
+      return std::nullopt;
+    }
+    format.schema = std::move(*parsed);
+  }
+  if (format.schema.is_object()) return format;
+  fields.refuse(key, fmt::format("'{}' must be a structural tag, which is an object, not {}",
+                                 format.field, format.schema.kind_name()));
+  return std::nullopt;
+}
+
 std::optional<OutputFormat> read_response_format(const Fields& body) {
   const Json* format = body.object("response_format");
   if (format == nullptr) return std::nullopt;
@@ -84,6 +103,9 @@ std::optional<OutputFormat> read_response_format(const Fields& body) {
   const std::string* type = fields.text("type", 64);
   if (type != nullptr && *type == "text") return std::nullopt;
   if (type != nullptr && *type == "json_object") return json_object("response_format");
+  if (type != nullptr && *type == "structural_tag") {
+    return structural_tag(body, "response_format", *format);
+  }
   if (type == nullptr || *type != "json_schema") {
     refuse_type(fields, type);
     return std::nullopt;
@@ -129,6 +151,8 @@ std::optional<OutputFormat> read_constraint(const Fields& fields, std::string_vi
       format.schema = *std::move(schema);
       break;
     }
+    case Kind::kStructuralTag:
+      return structural_tag(fields, key, *fields.find(key));
     case Kind::kChoice: {
       auto choices = read_choices(fields, key);
       if (!choices) return std::nullopt;
@@ -169,19 +193,15 @@ std::optional<OutputFormat> read_structured_outputs(const Fields& body) {
   const Json* object = body.object("structured_outputs");
   if (object == nullptr) return std::nullopt;
   const Fields fields(*object, "structured_outputs", body.complaint());
-  if (fields.find("structural_tag") != nullptr) {
-    fields.refuse_unsupported("structural_tag", "this constraint");
-  }
-  static constexpr NamedConstraint kNames[] = {{"json", Kind::kJsonSchema},
-                                               {"regex", Kind::kRegex},
-                                               {"choice", Kind::kChoice},
-                                               {"grammar", Kind::kGrammar},
-                                               {"json_object", Kind::kJsonObject}};
+  static constexpr NamedConstraint kNames[] = {
+      {"json", Kind::kJsonSchema},        {"regex", Kind::kRegex},
+      {"choice", Kind::kChoice},          {"grammar", Kind::kGrammar},
+      {"json_object", Kind::kJsonObject}, {"structural_tag", Kind::kStructuralTag}};
   std::optional<OutputFormat> found = read_constraints(fields, kNames);
   if (found || fields.failed()) return found;
   body.refuse("structured_outputs",
-              "'structured_outputs' must have one of 'json', 'regex', 'choice', 'grammar' and "
-              "'json_object'");
+              "'structured_outputs' must have one of 'json', 'regex', 'choice', 'grammar', "
+              "'json_object' and 'structural_tag'");
   return std::nullopt;
 }
 

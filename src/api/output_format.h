@@ -14,10 +14,10 @@
 namespace pelton::api {
 
 struct OutputFormat {
-  enum class Kind { kJsonObject, kJsonSchema, kRegex, kChoice, kGrammar };
+  enum class Kind { kJsonObject, kJsonSchema, kRegex, kChoice, kGrammar, kStructuralTag };
   Kind kind = Kind::kJsonObject;
-  std::string field;  // where it stands in the request, for errors
-  Json schema;
+  std::string field;                 // where it stands in the request, for errors
+  Json schema;                       // or the structural tag
   std::string text;                  // the regular expression or the grammar
   std::vector<std::string> choices;  // each once
   // OpenAI's name and description of a schema, which the model is shown with it; vLLM's fields show

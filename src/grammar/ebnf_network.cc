@@ -247,6 +247,8 @@ class Network {
         return !tree_.sets[at.index].ranges().empty();
       case Kind::kDfa:
         return !tree_.dfas[at.index].is_empty();
+      case Kind::kValue:
+        return true;
       case Kind::kRule:
         return ends_[at.index] != 0;
       case Kind::kSequence:
@@ -269,6 +271,7 @@ class Network {
       case Kind::kText:
         return at.text.empty();
       case Kind::kSet:
+      case Kind::kValue:
         return false;
       case Kind::kDfa:
         return tree_.dfas[at.index].accepts("");
@@ -352,6 +355,8 @@ class Network {
       }
       case Kind::kRepeat:
         return regular_repeat(nfa, at, from);
+      case Kind::kValue:
+        break;
     }
     return std::nullopt;
   }
@@ -446,6 +451,11 @@ class Network {
       case Kind::kDfa:
       case Kind::kRule:
         return leaf_part(nfa, at, from);
+      case Kind::kValue: {
+        const uint32_t end = nfa.add_state();
+        nfa.states[from].arrows.push_back(symbol(at.index, Symbol::kValue, end));
+        return end;
+      }
       case Kind::kSequence: {
         std::optional<uint32_t> here = from;
         for (const uint32_t child : at.children) {
@@ -474,13 +484,13 @@ class Network {
     const uint32_t end = nfa.add_state();
     const ByteDfa* dfa = leaf(at);
     if (dfa == nullptr) {
-      nfa.states[from].arrows.push_back(symbol(call(at.index) * 2 + 1, end));
+      nfa.states[from].arrows.push_back(symbol(call(at.index), Symbol::kCall, end));
       if (nullable_[at.index] != 0) nfa.states[from].empty_steps.push_back(end);
       return end;
     }
     if (dfa->accepts(dfa->start())) nfa.states[from].empty_steps.push_back(end);
     if (dfa->states() > kInlineStatesMax) {
-      nfa.states[from].arrows.push_back(symbol(automaton(*dfa) * 2, end));
+      nfa.states[from].arrows.push_back(symbol(automaton(*dfa), Symbol::kDfa, end));
       return end;
     }
     const uint32_t first = static_cast<uint32_t>(nfa.states.size());
@@ -500,8 +510,11 @@ class Network {
     return end;
   }
 
-  static SymbolNfa::Arrow symbol(uint32_t number, uint32_t to) {
-    return {kFirstSymbol + number, kFirstSymbol + number, to};
+  enum class Symbol : uint8_t { kDfa, kCall, kValue };
+  static constexpr uint32_t kSymbolKinds = 3;
+  static SymbolNfa::Arrow symbol(uint32_t index, Symbol kind, uint32_t to) {
+    const uint32_t number = kFirstSymbol + index * kSymbolKinds + static_cast<uint32_t>(kind);
+    return {number, number, to};
   }
 
   // Its place among the network's automata, without the empty text.
@@ -626,10 +639,18 @@ class Network {
         const DfaState to = table.at(s, alphabet.byte_classes + i);
         if (to == kDeadState) continue;
         const uint32_t number = alphabet.symbols[i] - kFirstSymbol;
-        if (number % 2 == 0) {
-          state.dfas.push_back({number / 2, first + to - 1});
-        } else {
-          state.calls.push_back({number / 2, first + to - 1});
+        const uint32_t index = number / kSymbolKinds;
+        const uint32_t target = first + to - 1;
+        switch (static_cast<Symbol>(number % kSymbolKinds)) {
+          case Symbol::kDfa:
+            state.dfas.push_back({index, target});
+            break;
+          case Symbol::kCall:
+            state.calls.push_back({index, target});
+            break;
+          case Symbol::kValue:
+            state.values.push_back({index, target});
+            break;
         }
       }
       rules_.states.push_back(std::move(state));

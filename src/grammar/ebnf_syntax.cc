@@ -13,6 +13,25 @@ constexpr size_t kTextBytesMax = 128 << 10;
 constexpr uint32_t kRulesMax = 10'000;
 constexpr uint32_t kNumberMax = 1'000'000;
 
+// GBNF's ::= stands outside of texts and comments before any Lark rule's colon can.
+bool is_gbnf(std::string_view text) {
+  bool quoted = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (quoted) {
+      if (c == '\\') ++at;
+      if (c == '"' || c == '\n') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '#' || text.substr(at, 2) == "//") {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (c == ':') {
+      return text.substr(at, 3) == "::=";
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 uint32_t EbnfTree::add_parent(EbnfNode::Kind kind, std::vector<uint32_t> children, uint32_t at) {
@@ -160,6 +179,10 @@ Result<void> EbnfText::check_text() const {
                  ""};
   }
   return {};
+}
+
+Result<EbnfTree> parse_ebnf(std::string_view text) {
+  return is_gbnf(text) ? parse_gbnf(text) : parse_lark(text);
 }
 
 }  // namespace pelton::grammar

@@ -22,6 +22,7 @@ struct EbnfNode {
     kSet,           // one character of sets[index]
     kDfa,           // a text of dfas[index]
     kRule,          // rules[index]
+    kValue,         // a JSON value, by its number in tables that stand beside the tree
     kSequence,      // children
     kAlternatives,  // children
     kRepeat,        // one child, least to most times
@@ -105,5 +106,7 @@ class EbnfText {
 
 Result<EbnfTree> parse_gbnf(std::string_view text);
 Result<EbnfTree> parse_lark(std::string_view text);
+// Whichever of the two it is.
+Result<EbnfTree> parse_ebnf(std::string_view text);
 
 }  // namespace pelton::grammar

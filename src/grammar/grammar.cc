@@ -4,7 +4,7 @@
 
 namespace pelton::grammar {
 
-Grammar::Grammar(Kind kind) : kind_(kind) {}
+Grammar::Grammar() = default;
 Grammar::~Grammar() = default;
 
 Result<std::shared_ptr<const Grammar>> Grammar::from_dfa(ByteDfa dfa) {
@@ -20,12 +20,18 @@ Result<std::shared_ptr<const Grammar>> Grammar::from_dfa(ByteDfa dfa) {
 }
 
 Result<std::shared_ptr<const Grammar>> Grammar::from_rules(RuleNetwork rules) {
+  return from_rules(std::move(rules), nullptr);
+}
+
+Result<std::shared_ptr<const Grammar>> Grammar::from_rules(RuleNetwork rules,
+                                                           std::unique_ptr<JsonTables> tables) {
   if (rules.rule_starts.empty()) return Error{ErrorCode::kInvalidArgument, "no rule"};
-  std::shared_ptr<Grammar> grammar(new Grammar(Kind::kRules));
+  std::shared_ptr<Grammar> grammar(new Grammar());
   size_t bytes = rules.states.capacity() * sizeof(RuleNetwork::State);
   for (const RuleNetwork::State& state : rules.states) {
     bytes += state.bytes.capacity() * sizeof(RuleNetwork::ByteEdge) +
              state.dfas.capacity() * sizeof(RuleNetwork::DfaEdge) +
+             state.values.capacity() * sizeof(RuleNetwork::ValueEdge) +
              state.calls.capacity() * sizeof(RuleNetwork::CallEdge);
   }
   for (const ByteDfa& dfa : rules.dfas) {
@@ -37,13 +43,15 @@ Result<std::shared_ptr<const Grammar>> Grammar::from_rules(RuleNetwork rules) {
       }
     }
   }
+  if (tables) bytes += tables->bytes_held;
   grammar->rules_ = std::move(rules);
+  grammar->json_ = std::move(tables);
   grammar->bytes_held_ = bytes;
   return std::shared_ptr<const Grammar>(std::move(grammar));
 }
 
 std::shared_ptr<const Grammar> Grammar::from_json_tables(std::unique_ptr<JsonTables> tables) {
-  std::shared_ptr<Grammar> grammar(new Grammar(Kind::kJson));
+  std::shared_ptr<Grammar> grammar(new Grammar());
   grammar->bytes_held_ = tables->bytes_held;
   grammar->json_ = std::move(tables);
   return grammar;

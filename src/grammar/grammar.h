@@ -1,5 +1,6 @@
 // What a text must look like, compiled: a JSON schema (json_schema.h), a regular expression, a
-// choice, or rules (ebnf.h), as the tables that the machine runs. Knows bytes, no tokens. Immutable
+// choice, rules (ebnf.h), or rules with JSON in them (structural_tag.h), as the tables that the
+// machine runs. Knows bytes, no tokens. Immutable
 // once built, shared by everyone who matches it; any thread.
 #pragma once
 
@@ -22,6 +23,9 @@ class Grammar {
   static Result<std::shared_ptr<const Grammar>> from_dfa(ByteDfa dfa);
   // Exactly the texts of rule 0.
   static Result<std::shared_ptr<const Grammar>> from_rules(RuleNetwork rules);
+  // The same, where the rules speak of values of `tables` (null: of none).
+  static Result<std::shared_ptr<const Grammar>> from_rules(RuleNetwork rules,
+                                                           std::unique_ptr<JsonTables> tables);
   // The JSON values of tables.root.
   static std::shared_ptr<const Grammar> from_json_tables(std::unique_ptr<JsonTables> tables);
 
@@ -29,19 +33,18 @@ class Grammar {
   Grammar(const Grammar&) = delete;
   Grammar& operator=(const Grammar&) = delete;
 
-  enum class Kind { kRules, kJson };
-  Kind kind() const { return kind_; }
-  const RuleNetwork& rules() const { return rules_; }
-  const JsonTables& json() const { return *json_; }
+  // Null: the text is a JSON value.
+  const RuleNetwork* rules() const { return rules_.rule_starts.empty() ? nullptr : &rules_; }
+  // Null: no JSON in it.
+  const JsonTables* json() const { return json_.get(); }
   // Nothing follows in that automaton of rules().
   bool is_final(uint32_t dfa, DfaState state) const { return final_[dfa][state] != 0; }
 
   size_t bytes_held() const { return bytes_held_; }
 
  private:
-  explicit Grammar(Kind kind);
+  Grammar();
 
-  Kind kind_;
   RuleNetwork rules_;
   std::vector<std::vector<uint8_t>> final_;  // by automaton and state
   std::unique_ptr<JsonTables> json_;

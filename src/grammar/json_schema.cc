@@ -11,15 +11,19 @@ constexpr uint16_t kWhitespaceMax = 64;
 
 }  // namespace
 
-Result<std::shared_ptr<const Grammar>> compile_json_schema(const Json& schema,
-                                                           const SchemaOptions& options) {
+Result<std::unique_ptr<JsonTables>> json_tables_of(const Json& schema,
+                                                   const SchemaOptions& options) {
   CompileBudget budget(options.time_us_max, options.bytes_max);
   SchemaGraph graph;
   TRY_ASSIGN(const NodeId root, graph.read(schema, budget));
   SchemaTables tables(graph, budget);
   const bool flexible = options.whitespace == SchemaOptions::Whitespace::kFlexible;
-  TRY_ASSIGN(std::unique_ptr<JsonTables> built,
-             tables.build(root, flexible ? kWhitespaceMax : uint16_t{0}));
+  return tables.build(root, flexible ? kWhitespaceMax : uint16_t{0});
+}
+
+Result<std::shared_ptr<const Grammar>> compile_json_schema(const Json& schema,
+                                                           const SchemaOptions& options) {
+  TRY_ASSIGN(std::unique_ptr<JsonTables> built, json_tables_of(schema, options));
   return Grammar::from_json_tables(std::move(built));
 }
 

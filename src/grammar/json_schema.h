@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "grammar/grammar.h"
+#include "grammar/json_tables.h"
 
 namespace pelton::grammar {
 
@@ -25,6 +26,10 @@ struct SchemaOptions {
 // do; kInvalidArgument: no schema, or nothing can satisfy it; kDoesNotFit: too complex.
 Result<std::shared_ptr<const Grammar>> compile_json_schema(const Json& schema,
                                                            const SchemaOptions& options);
+
+// The same as tables alone, for a grammar of which they are a part.
+Result<std::unique_ptr<JsonTables>> json_tables_of(const Json& schema,
+                                                   const SchemaOptions& options);
 
 // Any JSON object: what `response_format: json_object` asks for.
 std::shared_ptr<const Grammar> any_json_object(SchemaOptions::Whitespace whitespace);

@@ -167,6 +167,36 @@ size_t ObjectSpec::bytes_held() const {
   return bytes;
 }
 
+ValueId append_tables(JsonTables& to, JsonTables from) {
+  const auto values = static_cast<ValueId>(to.values.size());
+  const auto arrays = static_cast<uint32_t>(to.arrays.size());
+  const auto objects = static_cast<uint32_t>(to.objects.size());
+  const auto move_choices = [&](Choices& choices) {
+    for (Choice& choice : choices) choice.value += values;
+  };
+  for (ValueSpec& value : from.values) {
+    for (uint32_t& array : value.arrays) array += arrays;
+    for (uint32_t& object : value.objects) object += objects;
+    to.values.push_back(std::move(value));
+  }
+  for (ArraySpec& array : from.arrays) {
+    for (Choices& choices : array.prefix) move_choices(choices);
+    move_choices(array.rest);
+    to.arrays.push_back(std::move(array));
+  }
+  for (ObjectSpec& object : from.objects) {
+    for (ObjectSpec::Property& property : object.properties) move_choices(property.choices);
+    if (object.others) {
+      auto others = std::make_shared<OtherKeys>(*object.others);
+      for (Choices& choices : others->classes) move_choices(choices);
+      object.others = std::move(others);
+    }
+    to.objects.push_back(std::move(object));
+  }
+  to.bytes_held += from.bytes_held;
+  return from.root + values;
+}
+
 void build_key_trie(ObjectSpec& object) {
   std::vector<KeyTrieNode>& trie = object.trie;
   trie.clear();

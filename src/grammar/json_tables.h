@@ -164,6 +164,9 @@ struct JsonTables {
 
 inline constexpr size_t kCountersMax = 4;
 
+// Puts one schema's tables behind another's; where its root is now.
+ValueId append_tables(JsonTables& to, JsonTables from);
+
 // The trie over the (sorted) keys of `object`.
 void build_key_trie(ObjectSpec& object);
 

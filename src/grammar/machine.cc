@@ -18,11 +18,8 @@ bool same_but_parents(const Frame& a, const Frame& b) {
 }  // namespace
 
 Machine::Machine(const Grammar& grammar) : grammar_(grammar) {
-  if (grammar.kind() == Grammar::Kind::kJson) {
-    json_ = &grammar.json();
-  } else {
-    rules_ = &grammar.rules();
-  }
+  json_ = grammar.json();
+  rules_ = grammar.rules();
 }
 
 void Machine::start() {
@@ -33,13 +30,12 @@ void Machine::start() {
   ways_.recent_calls.clear();
   overflowed_ = false;
   push({.kind = FrameKind::kRoot});
-  if (json_ != nullptr) {
-    // No whitespace before the text.
-    push_top({.kind = FrameKind::kValue, .spaces = 0xff, .spec = json_->root}, tops_, 0);
-  } else {
+  if (rules_ != nullptr) {
     ways_.clear();
     arrive(rules_->rule_starts[0], 0);
     follow_rules(tops_, 0);
+  } else {
+    push_top({.kind = FrameKind::kValue, .spaces = kNoSpace, .spec = json_->root}, tops_, 0);
   }
 }
 
@@ -107,12 +103,24 @@ void Machine::join(uint32_t& top, const Frame& frame) {
 
 void Machine::step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
                    size_t out_begin) {
-  overflowed_ = false;
-  if (rules_ != nullptr) {
-    step_rules(tops, byte, out, out_begin);
-    if (overflowed_) out.resize(out_begin);
-    return;
+  // Nothing tells that a number is over but what comes after it, so what stands below steps too.
+  std::vector<uint32_t> after_numbers;
+  bool lost = false;
+  for (const uint32_t top : tops) {
+    if (frames_[top].kind != FrameKind::kNumber || !number_ends(frames_[top], byte)) continue;
+    resume_parents(top, number_hash(frames_[top]), after_numbers, 0);
+    lost = lost || overflowed_;
   }
+  overflowed_ = lost;
+  ways_.clear();
+  step_tops(tops, byte, out, out_begin);
+  if (!after_numbers.empty()) step_tops(after_numbers, byte, out, out_begin);
+  if (rules_ != nullptr) follow_rules(out, out_begin);
+  if (overflowed_) out.resize(out_begin);
+}
+
+void Machine::step_tops(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
+                        size_t out_begin) {
   for (const uint32_t top : tops) {
     const Frame from = frames_[top];  // a copy: frames_ may grow
     switch (from.kind) {
@@ -137,11 +145,14 @@ void Machine::step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uin
       case FrameKind::kArray:
         step_array(top, byte, out, out_begin);
         break;
+      case FrameKind::kRule:
+      case FrameKind::kLexeme:
+        step_rule(from, byte, out, out_begin);
+        break;
       default:
         break;
     }
   }
-  if (overflowed_) out.resize(out_begin);
 }
 
 bool Machine::skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin) {
@@ -155,15 +166,16 @@ bool Machine::skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out,
 
 void Machine::resume_parents(uint32_t top, uint64_t hash, std::vector<uint32_t>& out,
                              size_t out_begin) {
+  overflowed_ = false;
+  ways_.clear();
+  finish(top, hash, out, out_begin);
+  if (rules_ != nullptr) follow_rules(out, out_begin);
+  if (overflowed_) out.resize(out_begin);
+}
+
+// As resume_parents, amid a step: what rules make of it follows with the step's other ways.
+void Machine::finish(uint32_t top, uint64_t hash, std::vector<uint32_t>& out, size_t out_begin) {
   const Frame frame = frames_[top];
-  if (rules_ != nullptr) {
-    overflowed_ = false;
-    ways_.clear();
-    for_parents(frame, [&](uint32_t parent) { arrive(RuleScratch::kReturn, parent); });
-    follow_rules(out, out_begin);
-    if (overflowed_) out.resize(out_begin);
-    return;
-  }
   if ((frame.parent & kManyParents) == 0) return resume(frame.parent, hash, out, out_begin);
   std::vector<uint32_t> parents;
   for_parents(frame, [&](uint32_t parent) { parents.push_back(parent); });
@@ -178,6 +190,9 @@ void Machine::resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out,
       return;
     case FrameKind::kProbe:
       push_top({.parent = parent, .kind = FrameKind::kExit}, out, out_begin);
+      return;
+    case FrameKind::kCall:
+      for_parents(frame, [&](uint32_t caller) { arrive(frame.spec, caller); });
       return;
     case FrameKind::kObject:
       // Members may come in any order: their sum is the object.
@@ -226,12 +241,20 @@ bool Machine::was_there(uint32_t extras, uint64_t hash) const {
 bool Machine::can_end(uint32_t top) const {
   const Frame& frame = frames_[top];
   if (frame.kind == FrameKind::kDone) return true;
-  if (frame.kind != FrameKind::kNumber || !number_may_end(frame)) return false;
-  bool at_root = false;
-  for_parents(frame, [&](uint32_t parent) {
-    at_root = at_root || frames_[parent].kind == FrameKind::kRoot;
-  });
-  return at_root;
+  return frame.kind == FrameKind::kNumber && number_may_end(frame) && ends_below(frame);
+}
+
+// Whether the text is over once this frame is done: the rules below it may end where they stand.
+bool Machine::ends_below(const Frame& frame) const {
+  std::vector<uint32_t> todo;
+  for_parents(frame, [&](uint32_t parent) { todo.push_back(parent); });
+  for (size_t i = 0; i < todo.size() && i < kFramesMax; ++i) {
+    const Frame& below = frames_[todo[i]];
+    if (below.kind == FrameKind::kRoot) return true;
+    if (below.kind != FrameKind::kCall || !rules_->states[below.spec].accepting) continue;
+    for_parents(below, [&](uint32_t parent) { todo.push_back(parent); });
+  }
+  return false;
 }
 
 uint32_t Machine::probe(const Frame& frame) {
@@ -250,7 +273,8 @@ bool Machine::stands_on_probe(const Frame& frame) const {
 }
 
 uint64_t Machine::shared_content(const Frame& frame) const {
-  if (json_ == nullptr) return 0;
+  // Beside rules anything may follow a number, so what it allows is not what it allows in JSON.
+  if (json_ == nullptr || rules_ != nullptr) return 0;
   if (frame.kind == FrameKind::kValue) return json_->values[frame.spec].content;
   if (frame.kind == FrameKind::kNumber) return json_->values[frame.spec].number->content;
   return 0;

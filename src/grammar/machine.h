@@ -56,6 +56,7 @@ struct Frame {
 
 inline constexpr uint32_t kManyParents = 0x8000'0000;
 inline constexpr uint32_t kNoNode = 0xffff'ffff;
+inline constexpr uint8_t kNoSpace = 0xff;  // spaces of a value before which none may be
 
 // What following one text may cost. Past that it counts as wrong: closed, and in bounded time.
 inline constexpr size_t kTopsMax = 4096;
@@ -99,8 +100,11 @@ class Machine {
 
   // Whether the text may end with this top as it stands.
   bool can_end(uint32_t top) const;
-  // Whether a number may end here (the byte after it says so, not its last).
+  // Whether a number may end here (the byte after it says so, not its last), and by which bytes.
   bool number_may_end(const Frame& frame) const;
+  bool may_follow_number(uint8_t byte) const {
+    return rules_ != nullptr || byte == ',' || byte == '}' || byte == ']' || is_json_space(byte);
+  }
 
   // A frame like `frame`, but on a probe instead of its parents.
   uint32_t probe(const Frame& frame);
@@ -142,6 +146,9 @@ class Machine {
     for (uint32_t i = 1; i <= count; ++i) visit(links_[place + i]);
   }
 
+  void step_tops(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
+                 size_t out_begin);
+  void finish(uint32_t top, uint64_t hash, std::vector<uint32_t>& out, size_t out_begin);
   void resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out, size_t out_begin);
   void step_value(const Frame& from, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
   void step_string(const Frame& from, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
@@ -155,6 +162,10 @@ class Machine {
   template <typename Feed>
   Text step_text(Frame& frame, uint8_t byte, const Feed& feed) const;
   void number_digit(Frame& frame, uint8_t byte) const;
+  bool number_ends(const Frame& frame, uint8_t byte) const {
+    return may_follow_number(byte) && number_may_end(frame);
+  }
+  static uint64_t number_hash(const Frame& frame);
 
   void open_object(const Frame& from, uint32_t object, std::vector<uint32_t>& out,
                    size_t out_begin);
@@ -182,8 +193,12 @@ class Machine {
   bool has_new_text(const Frame& item, const StringSpec& spec, DfaState state, uint64_t hash) const;
   bool skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
 
-  void step_rules(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
-                  size_t out_begin);
+  bool ends_below(const Frame& frame) const;
+  // Nothing is read there before the rule is done.
+  bool returns_at_once(uint32_t state) const {
+    return rules_->states[state].accepting && !rules_->states[state].reads();
+  }
+  void step_rule(const Frame& from, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
   void arrive(uint32_t state, uint32_t parent);
   void follow_rules(std::vector<uint32_t>& out, size_t out_begin);
   void add_parent(uint32_t state, uint32_t parent);

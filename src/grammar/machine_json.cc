@@ -22,11 +22,6 @@ constexpr uint8_t kInFraction = 2;
 constexpr uint8_t kFractionHashed = 4;
 constexpr uint8_t kNotZero = 8;
 
-uint64_t number_hash(const Frame& frame) {
-  const bool negative = (frame.phase & kNegative) != 0 && (frame.phase & kNotZero) != 0;
-  return negative ? ~frame.hash : frame.hash;
-}
-
 uint64_t finished(uint64_t hash) {
   hash ^= hash >> 32;
   return hash * kPrime;
@@ -119,6 +114,11 @@ void Machine::number_digit(Frame& frame, uint8_t byte) const {
   add(byte);
 }
 
+uint64_t Machine::number_hash(const Frame& frame) {
+  const bool negative = (frame.phase & kNegative) != 0 && (frame.phase & kNotZero) != 0;
+  return finished(negative ? ~frame.hash : frame.hash);
+}
+
 bool Machine::number_may_end(const Frame& frame) const {
   return json_->values[frame.spec].number->dfa.accepts(frame.state);
 }
@@ -126,20 +126,11 @@ bool Machine::number_may_end(const Frame& frame) const {
 void Machine::step_number(uint32_t top, uint8_t byte, std::vector<uint32_t>& out,
                           size_t out_begin) {
   Frame frame = frames_[top];
-  const ByteDfa& dfa = json_->values[frame.spec].number->dfa;
-  const DfaState next = dfa.next(frame.state, byte);
-  if (next != kDeadState) {
-    frame.state = next;
-    number_digit(frame, byte);
-    push_top(frame, out, out_begin);
-    return;
-  }
-  const bool closes = byte == ',' || byte == '}' || byte == ']' || is_json_space(byte);
-  if (!closes || !dfa.accepts(frame.state)) return;
-  // Nothing tells that a number is over but what comes after it.
-  std::vector<uint32_t> after;
-  resume_parents(top, finished(number_hash(frame)), after, 0);
-  step(after, byte, out, out_begin);
+  const DfaState next = json_->values[frame.spec].number->dfa.next(frame.state, byte);
+  if (next == kDeadState) return;
+  frame.state = next;
+  number_digit(frame, byte);
+  push_top(frame, out, out_begin);
 }
 
 void Machine::step_literal(const Frame& from, uint32_t top, uint8_t byte,
@@ -149,7 +140,7 @@ void Machine::step_literal(const Frame& from, uint32_t top, uint8_t byte,
   Frame frame = from;
   ++frame.count;
   if (frame.count == text.size()) {
-    resume_parents(top, finished(frame.spec + 1), out, out_begin);
+    finish(top, finished(frame.spec + 1), out, out_begin);
   } else {
     push_top(frame, out, out_begin);
   }
@@ -189,7 +180,7 @@ void Machine::step_object(uint32_t top, uint8_t byte, std::vector<uint32_t>& out
   if (byte == '"' && phase != Phase::kAfter) {
     if (phase == Phase::kComma || can_open_key(frame)) open_key(top, out, out_begin);
   } else if (byte == '}' && phase != Phase::kComma) {
-    if (can_close_object(frame)) resume_parents(top, finished(frame.hash), out, out_begin);
+    if (can_close_object(frame)) finish(top, finished(frame.hash), out, out_begin);
   } else if (byte == ',' && phase == Phase::kAfter) {
     if (!can_open_key(frame)) return;
     frame.phase = static_cast<uint8_t>(Phase::kComma);
@@ -369,7 +360,7 @@ void Machine::step_array(uint32_t top, uint8_t byte, std::vector<uint32_t>& out,
   Frame frame = frames_[top];
   const Phase phase = static_cast<Phase>(frame.phase);
   if (byte == ']' && phase != Phase::kComma) {
-    if (can_close_array(frame)) resume_parents(top, finished(frame.hash), out, out_begin);
+    if (can_close_array(frame)) finish(top, finished(frame.hash), out, out_begin);
     return;
   }
   if (phase == Phase::kAfter) {

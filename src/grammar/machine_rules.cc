@@ -24,27 +24,22 @@ void Machine::arrive(uint32_t state, uint32_t parent) {
   }
 }
 
-void Machine::step_rules(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
-                         size_t out_begin) {
-  ways_.clear();
-  for (const uint32_t top : tops) {
-    const Frame from = frames_[top];  // a copy: frames_ may grow
-    if (from.kind == FrameKind::kRule) {
-      for (const RuleNetwork::ByteEdge& edge : rules_->states[from.spec].bytes) {
-        if (byte < edge.low || byte > edge.high) continue;
-        for_parents(from, [&](uint32_t parent) { arrive(edge.to, parent); });
-      }
-    } else if (from.kind == FrameKind::kLexeme) {
-      const ByteDfa& dfa = rules_->dfas[from.spec];
-      Frame frame = from;
-      frame.state = dfa.next(from.state, byte);
-      if (frame.state == kDeadState) continue;
-      if (!grammar_.is_final(from.spec, frame.state)) push_top(frame, out, out_begin);
-      if (!dfa.accepts(frame.state)) continue;
-      for_parents(from, [&](uint32_t parent) { arrive(from.aux, parent); });
+void Machine::step_rule(const Frame& from, uint8_t byte, std::vector<uint32_t>& out,
+                        size_t out_begin) {
+  if (from.kind == FrameKind::kRule) {
+    for (const RuleNetwork::ByteEdge& edge : rules_->states[from.spec].bytes) {
+      if (byte < edge.low || byte > edge.high) continue;
+      for_parents(from, [&](uint32_t parent) { arrive(edge.to, parent); });
     }
+    return;
   }
-  follow_rules(out, out_begin);
+  const ByteDfa& dfa = rules_->dfas[from.spec];
+  Frame frame = from;
+  frame.state = dfa.next(from.state, byte);
+  if (frame.state == kDeadState) return;
+  if (!grammar_.is_final(from.spec, frame.state)) push_top(frame, out, out_begin);
+  if (!dfa.accepts(frame.state)) return;
+  for_parents(from, [&](uint32_t parent) { arrive(from.aux, parent); });
 }
 
 // Where all that waits in ways_.todo leads without another byte.
@@ -63,7 +58,7 @@ void Machine::follow_rules(std::vector<uint32_t>& out, size_t out_begin) {
   for (uint32_t i = 0; i < ways_.arrivals.size() && !overflowed_; ++i) {
     const uint32_t state = ways_.arrivals[i].state;
     const RuleNetwork::State& at = rules_->states[state];
-    if (at.bytes.empty() && at.dfas.empty()) continue;
+    if (at.bytes.empty() && at.dfas.empty() && at.values.empty()) continue;
     const uint32_t parent = parent_of_arrival(i);
     if (overflowed_) return;
     if (!at.bytes.empty()) {
@@ -77,16 +72,18 @@ void Machine::follow_rules(std::vector<uint32_t>& out, size_t out_begin) {
                 .aux = edge.to},
                out, out_begin);
     }
+    for (const RuleNetwork::ValueEdge& edge : at.values) {
+      const uint32_t below = returns_at_once(edge.to) ? parent : call_frame(edge.to, parent);
+      push_top({.parent = below, .kind = FrameKind::kValue, .spaces = kNoSpace, .spec = edge.value},
+               out, out_begin);
+    }
   }
 }
 
 // One more caller of a rule that is at `state` here.
 void Machine::add_parent(uint32_t state, uint32_t parent) {
   const RuleNetwork::State& at = rules_->states[state];
-  const auto is_last = [&](const RuleNetwork::CallEdge& edge) {
-    const RuleNetwork::State& after = rules_->states[edge.to];
-    return after.accepting && after.bytes.empty() && after.dfas.empty() && after.calls.empty();
-  };
+  const auto is_last = [&](const RuleNetwork::CallEdge& edge) { return returns_at_once(edge.to); };
   const auto next = static_cast<uint32_t>(ways_.arrivals.size());
   const PairMap::Found found = ways_.places.find_or_put(state, 0, next);
   if (found.is_new) {
@@ -126,12 +123,7 @@ void Machine::return_to(uint32_t parent, std::vector<uint32_t>& out, size_t out_
     }
     return;
   }
-  const Frame& frame = frames_[parent];
-  if (frame.kind == FrameKind::kCall) {
-    for_parents(frame, [&](uint32_t p) { arrive(frame.spec, p); });
-  } else {
-    resume(parent, 0, out, out_begin);
-  }
+  resume(parent, 0, out, out_begin);
 }
 
 // The parents of an arrival as a frame holds them.

@@ -226,7 +226,7 @@ void Machine::step_string(const Frame& from, uint8_t byte, std::vector<uint32_t>
   }
   if (!spec.text->accepts(frame.state) || frame.count < spec.chars_min) return;
   const uint32_t top = push(frame);
-  resume_parents(top, finished_text(frame.hash), out, out_begin);
+  finish(top, finished_text(frame.hash), out, out_begin);
 }
 
 bool Machine::is_new_item(const Frame& item, uint64_t hash) const {

@@ -9,10 +9,6 @@ void set_bit(std::span<uint64_t> mask, TokenId token) {
   mask[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
 }
 
-bool is_closer(uint8_t byte) {
-  return byte == ',' || byte == '}' || byte == ']' || is_json_space(byte);
-}
-
 }  // namespace
 
 struct MaskFiller::Build {
@@ -301,7 +297,7 @@ void MaskFiller::walk_probe(Build& build, uint32_t begin, uint32_t end,
       if (frame.kind != FrameKind::kNumber || !machine_.number_may_end(frame)) continue;
       if (!machine_.stands_on_probe(frame)) continue;
       for (uint32_t child = i + 1; child < node.subtree_end; child = nodes[child].subtree_end) {
-        if (!is_closer(nodes[child].byte)) continue;
+        if (!machine_.may_follow_number(nodes[child].byte)) continue;
         for (const TokenId token : trie.tokens_below(child)) {
           build.rests.push_back({.bytes = trie_.bytes(token).substr(depth), .token = token});
         }

@@ -1,5 +1,6 @@
 // Rules of a context-free grammar as a network: each rule is a small automaton whose edges are
-// bytes, texts of an automaton, or calls of other rules. ebnf.h writes it, the machine runs it.
+// bytes, texts of an automaton, JSON values, or calls of other rules. ebnf.h writes it, the machine
+// runs it.
 // What whoever writes it answers for: no left recursion (not even through rules that may be empty;
 // the machine would not end), every called rule exists, every state leads to an accepting one.
 // A plain value.
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "grammar/byte_dfa.h"
+#include "grammar/json_tables.h"
 
 namespace pelton::grammar {
 
@@ -28,11 +30,20 @@ struct RuleNetwork {
     uint32_t rule = 0;
     uint32_t to = 0;
   };
+  // A JSON value of the tables that stand beside the rules.
+  struct ValueEdge {
+    ValueId value = kNoValue;
+    uint32_t to = 0;
+  };
   struct State {
     std::vector<ByteEdge> bytes;
     std::vector<DfaEdge> dfas;
+    std::vector<ValueEdge> values;
     std::vector<CallEdge> calls;
     bool accepting = false;  // the rule may end here
+    bool reads() const {
+      return !bytes.empty() || !dfas.empty() || !values.empty() || !calls.empty();
+    }
   };
 
   std::vector<State> states;

@@ -7,6 +7,7 @@
 #include "grammar/ebnf.h"
 #include "grammar/json_schema.h"
 #include "grammar/regex.h"
+#include "grammar/structural_tag.h"
 
 namespace pelton::server {
 namespace {
@@ -21,6 +22,8 @@ std::string key_of(const OutputFormat& format) {
       return "object";
     case Kind::kJsonSchema:
       return "schema " + format.schema.dump();
+    case Kind::kStructuralTag:
+      return "tag " + format.schema.dump();
     case Kind::kRegex:
       return "regex " + format.text;
     case Kind::kGrammar:
@@ -39,6 +42,8 @@ Result<std::shared_ptr<const Grammar>> compile_text(const OutputFormat& format) 
       return grammar::any_json_object(grammar::SchemaOptions::Whitespace::kFlexible);
     case Kind::kJsonSchema:
       return grammar::compile_json_schema(format.schema, {});
+    case Kind::kStructuralTag:
+      return grammar::compile_structural_tag(format.schema, {});
     case Kind::kRegex: {
       TRY_ASSIGN(
           grammar::ByteDfa dfa,
@@ -55,7 +60,7 @@ Result<std::shared_ptr<const Grammar>> compile_text(const OutputFormat& format) 
 
 // What the compiler says, in the request's terms.
 Error in_request(const OutputFormat& format, const Error& error) {
-  const bool has_place = format.kind == Kind::kJsonSchema;
+  const bool has_place = format.kind == Kind::kJsonSchema || format.kind == Kind::kStructuralTag;
   const std::string place =
       has_place ? fmt::format(" at '{}'", error.field.empty() ? "/" : error.field) : std::string();
   Error told{ErrorCode::kInvalidArgument,

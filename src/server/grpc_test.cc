@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 #include <pelton/v1/inference.grpc.pb.h>
 
+#include "server/any_turns.h"
 #include "server/chat_stream_text.h"
 #include "server/grpc_answer.h"
 #include "server/grpc_door.h"
@@ -250,6 +251,45 @@ TEST(Grpc, AP_BadParametersAreInvalidArguments) {
          r.mutable_chat()->mutable_tools(0)->set_parameters("{\"a\":1},{");
        },
        "tools[0].parameters"},
+      // Formats, JS rows: see structured_output_test for what makes them bad.
+      {[](auto& r) { r.mutable_structured_outputs(); }, "structured_outputs"},
+      {[](auto& r) { r.mutable_structured_outputs()->set_json("{\"type\":"); },
+       "structured_outputs.json"},  // JS-03
+      {[](auto& r) { r.mutable_structured_outputs()->set_json("false"); },
+       "structured_outputs.json"},  // JS-01
+      {[](auto& r) { r.mutable_structured_outputs()->set_json(R"({"type":"foo"})"); },
+       "structured_outputs.json"},  // JS-02
+      {[](auto& r) { r.mutable_structured_outputs()->set_regex("("); },
+       "structured_outputs.regex"},  // JS-04
+      {[](auto& r) { r.mutable_structured_outputs()->set_regex("(a)\\1"); },
+       "structured_outputs.regex"},  // JS-16
+      {[](auto& r) { r.mutable_structured_outputs()->set_grammar("root ::= root"); },
+       "structured_outputs.grammar"},  // JS-17
+      {[](auto& r) { r.mutable_structured_outputs()->mutable_choice(); },
+       "structured_outputs.choice"},
+      {[](auto& r) { r.mutable_response_format()->set_type("xml"); }, "response_format.type"},
+      {[](auto& r) {
+         r.mutable_response_format()->set_type("json_schema");
+         r.mutable_response_format()->set_name("it");
+         r.mutable_response_format()->set_schema("{");
+       },
+       "response_format.schema"},
+      {[](auto& r) {
+         r.mutable_response_format()->set_type("json_object");
+         r.mutable_structured_outputs()->set_regex("a");
+       },
+       "structured_outputs.regex"},
+      {[](auto& r) {
+         r.mutable_tokens()->add_ids(1);
+         r.mutable_structured_outputs()->set_regex("a");
+       },
+       "structured_outputs.regex"},
+      {[](auto& r) {
+         r.mutable_chat()->add_tools()->set_name("f");
+         r.mutable_chat()->mutable_tools(0)->set_strict(true);
+         r.mutable_chat()->mutable_tools(0)->set_parameters(R"({"$ref":"#"})");
+       },
+       "tools[0].function.parameters"},  // JS-05, JS-09
       {[](auto& r) { r.mutable_chat()->set_tool_choice("nope"); }, "tool_choice.function.name"},
       {[](auto& r) { r.mutable_chat()->set_tool_choice("required"); }, "tool_choice"},  // AP-25
       {[](auto& r) {
@@ -281,6 +321,45 @@ TEST(Grpc, AP_BadParametersAreInvalidArguments) {
   other.set_model("other");
   EXPECT_EQ(grpc.generate(other).status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_TRUE(grpc.house.engine().ledger().clean());
+}
+
+TEST(Grpc, AnswersFollowTheirFormats) {
+  GrpcHouseOf grpc(any_options());
+  int finished = 0;
+  for (int seed = 0; seed < 6; ++seed) {
+    v1::GenerateRequest request = chat("hi");
+    request.mutable_sampling()->set_seed(seed);
+    request.mutable_sampling()->set_max_tokens(2000);
+    request.mutable_structured_outputs()->mutable_choice()->add_texts("left");
+    request.mutable_structured_outputs()->mutable_choice()->add_texts("right");
+    Said said = grpc.generate(request);
+    ASSERT_TRUE(said.status.ok()) << said.status.error_message();
+    if (said.finish == "stop") {
+      ++finished;
+      EXPECT_TRUE(said.text == "left" || said.text == "right") << said.text;
+    }
+    request.clear_structured_outputs();
+    request.mutable_response_format()->set_type("json_schema");
+    request.mutable_response_format()->set_name("it");
+    request.mutable_response_format()->set_schema(R"({"enum":["p","q"]})");
+    said = grpc.generate(request);
+    if (said.finish == "stop") {
+      ++finished;
+      EXPECT_TRUE(said.text == "\"p\"" || said.text == "\"q\"") << said.text;
+    }
+    request.clear_response_format();
+    request.mutable_chat()->add_tools()->set_name("f");
+    request.mutable_chat()->mutable_tools(0)->set_parameters(R"({"const":{"a":[]}})");
+    request.mutable_chat()->mutable_tools(0)->set_strict(true);
+    request.mutable_chat()->set_tool_choice("required");
+    said = grpc.generate(request);
+    if (said.finish != "tool_calls") continue;
+    ++finished;
+    const Result<Json> arguments = Json::parse(said.calls.at(0).second);
+    ASSERT_TRUE(arguments.ok()) << said.calls.at(0).second;
+    EXPECT_EQ(arguments->dump(), R"({"a":[]})");
+  }
+  EXPECT_GE(finished, 15);
 }
 
 // HM-01

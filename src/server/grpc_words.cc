@@ -35,10 +35,10 @@ class Body {
       writer_.key(key).number(value);
     }
   }
-  // A part that is JSON itself.
-  void json(std::string_view key, const std::string& text) {
+  // A part that is JSON in a text: a schema or the like.
+  void json(std::string_view key, const std::string& path, const std::string& text) {
     const Result<Json> value = Json::parse(text);
-    if (!value.ok()) return refuse(key, fmt::format("'{}': {}", key, value.error().message));
+    if (!value.ok()) return refuse(path, fmt::format("'{}': {}", path, value.error().message));
     writer_.key(key).value(*value);
   }
 
@@ -128,14 +128,9 @@ void write_tools(Body& body, const v1::Chat& chat) {
     writer.key("name").string(tool.name());
     if (!tool.description().empty()) writer.key("description").string(tool.description());
     if (!tool.parameters().empty()) {
-      const Result<Json> schema = Json::parse(tool.parameters());
-      if (schema.ok()) {
-        writer.key("parameters").value(*schema);
-      } else {
-        const std::string field = fmt::format("tools[{}].parameters", i);
-        body.refuse(field, fmt::format("'{}': {}", field, schema.error().message));
-      }
+      body.json("parameters", fmt::format("tools[{}].parameters", i), tool.parameters());
     }
+    if (tool.strict()) writer.key("strict").boolean(true);
     writer.end_object().end_object();
   }
   writer.end_array();
@@ -157,6 +152,57 @@ void write_chat(Body& body, const v1::Chat& chat) {
   body.text_if("reasoning_effort", chat.reasoning_effort());
 }
 
+void write_response_format(Body& body, const v1::ResponseFormat& format) {
+  JsonWriter& writer = body.writer();
+  writer.key("response_format").begin_object().key("type").string(format.type());
+  if (format.type() == "json_schema") {
+    writer.key("json_schema").begin_object().key("name").string(format.name());
+    body.text_if("description", format.description());
+    body.json("schema", "response_format.schema", format.schema());
+    writer.end_object();
+  }
+  writer.end_object();
+}
+
+void write_structured_outputs(Body& body, const v1::StructuredOutputs& outputs) {
+  using Constraint = v1::StructuredOutputs::ConstraintCase;
+  JsonWriter& writer = body.writer();
+  writer.key("structured_outputs").begin_object();
+  switch (outputs.constraint_case()) {
+    case Constraint::kJson:
+      body.json("json", "structured_outputs.json", outputs.json());
+      break;
+    case Constraint::kRegex:
+      writer.key("regex").string(outputs.regex());
+      break;
+    case Constraint::kChoice:
+      writer.key("choice").begin_array();
+      for (const std::string& text : outputs.choice().texts()) writer.string(text);
+      writer.end_array();
+      break;
+    case Constraint::kGrammar:
+      writer.key("grammar").string(outputs.grammar());
+      break;
+    case Constraint::kJsonObject:
+      writer.key("json_object").boolean(outputs.json_object());
+      break;
+    case Constraint::kStructuralTag:
+      body.json("structural_tag", "structured_outputs.structural_tag", outputs.structural_tag());
+      break;
+    case Constraint::CONSTRAINT_NOT_SET:
+      break;  // which the validator refuses
+  }
+  writer.end_object();
+}
+
+// Also where the prompt is tokens: the validator refuses them there.
+void write_formats(Body& body, const v1::GenerateRequest& request) {
+  if (request.has_response_format()) write_response_format(body, request.response_format());
+  if (request.has_structured_outputs()) {
+    write_structured_outputs(body, request.structured_outputs());
+  }
+}
+
 void write_origin(Body& body, const v1::GenerateRequest& request) {
   body.text_if("model", request.model());
   body.integer_if("priority", request.has_priority(), request.priority());
@@ -170,6 +216,7 @@ Result<std::string> chat_body(const v1::GenerateRequest& request) {
   Body body;
   write_origin(body, request);
   write_chat(body, request.chat());
+  write_formats(body, request);
   write_sampling(body, request.sampling());
   if (request.sampling().has_logprobs()) {
     body.writer().key("logprobs").boolean(true);
@@ -182,6 +229,7 @@ Result<std::string> completion_body(const v1::GenerateRequest& request) {
   Body body;
   write_origin(body, request);
   body.writer().key("prompt").string(request.text());
+  write_formats(body, request);
   write_sampling(body, request.sampling());
   body.integer_if("logprobs", request.sampling().has_logprobs(), request.sampling().logprobs());
   return body.finish();
@@ -191,6 +239,7 @@ Result<std::string> tokens_body(const v1::GenerateRequest& request) {
   Body body;
   write_origin(body, request);
   write_ids(body.writer().key("token_ids"), request.tokens());
+  write_formats(body, request);
   body.writer().key("sampling_params").begin_object();
   write_sampling(body, request.sampling());
   body.integer_if("logprobs", request.sampling().has_logprobs(), request.sampling().logprobs());

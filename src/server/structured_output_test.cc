@@ -1,7 +1,6 @@
 // Output formats and strict tools over HTTP, against a model that says anything its request allows:
 // a token drawn among the allowed ones, closing ones likelier the longer it goes on.
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <set>
@@ -10,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "base/json_writer.h"
-#include "base/random.h"
 #include "grammar/json_schema.h"
 #include "grammar/matcher.h"
+#include "server/any_turns.h"
 #include "server/chat_stream_text.h"
 #include "server/server_house.h"
 
@@ -20,41 +19,6 @@ namespace pelton::server {
 namespace {
 
 constexpr std::string_view kNoScript = R"({"rules":[{"when":"","then":"x"}]})";
-
-// Whatever is allowed; from 60 tokens on ever likelier one that closes something.
-TokenId any_allowed(const engine::ModelledExecutor::Seen& seen,
-                    const chat::HarmonyTokens& harmony) {
-  const size_t at = seen.full.size();
-  const size_t said = at - static_cast<size_t>(seen.prompt_count);
-  std::vector<TokenId> all;
-  std::vector<TokenId> closing;
-  static const std::set<TokenId> kClosing = {'"', '}', ']', ':', 'e', 'n', 'u', 'l'};
-  for (size_t word = 0; word < seen.allowed.size(); ++word) {
-    for (uint64_t bits = seen.allowed[word]; bits != 0; bits &= bits - 1) {
-      const auto token = static_cast<TokenId>(word * 64 + std::countr_zero(bits));
-      all.push_back(token);
-      const bool control = token >= chat::kTinyOrdinaryTokens && token != harmony.start;
-      if (control || kClosing.contains(token)) closing.push_back(token);
-    }
-  }
-  if (all.empty()) return harmony.return_;  // nothing is asked for: it is over
-  const uint64_t random = base::random_bits(seen.sampling.seed, at);
-  const bool close = !closing.empty() && random % 200 < said * 2;
-  const std::vector<TokenId>& from = close ? closing : all;
-  return from[(random >> 20) % from.size()];
-}
-
-ServerHouse::Options any_options() {
-  ServerHouse::Options options;
-  options.executor = [](engine::ModelledExecutor::Options& executor) {
-    const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
-    const chat::HarmonyTokens harmony = chat::HarmonyTokens::find(tokenizer).value();
-    executor.next_token = [harmony](const engine::ModelledExecutor::Seen& seen) {
-      return any_allowed(seen, harmony);
-    };
-  };
-  return options;
-}
 
 std::string asked(std::string_view more) {
   return R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":2000,)" + std::string(more) +
@@ -66,6 +30,18 @@ std::string schema_asked(std::string_view schema, std::string_view more) {
       R"("response_format":{"type":"json_schema","json_schema":{"name":"it","strict":true,)"
       R"("schema":)" +
       std::string(schema) + "}}" + std::string(more));
+}
+
+std::string repeated(std::string_view text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+std::string json_string(std::string_view text) {
+  std::string out;
+  base::append_json_string(out, text);
+  return out;
 }
 
 bool follows(std::string_view schema, std::string_view text) {
@@ -282,6 +258,59 @@ TEST(StructuredOutput, AScriptThatObeysIsHeard) {
   EXPECT_EQ(answer.finish, "stop");
 }
 
+// vLLM's two spellings, and the tree of formats.
+TEST(StructuredOutput, StructuralTagsHold) {
+  const std::string old =
+      R"({"type":"structural_tag","triggers":["<f="],"structures":[{"begin":"<f=a>","schema":)" +
+      std::string(kOk) + R"(,"end":"</f>"}]})";
+  const std::string tree =
+      R"({"type":"structural_tag","format":{"type":"tag","begin":"<f=a>","content":)"
+      R"({"type":"json_schema","json_schema":)" +
+      std::string(kOk) + R"(},"end":"</f>"}})";
+  ServerHouse obeys(
+      R"({"rules":[{"when":"","then":"<|channel|>final<|message|>It is <f=a>{\"ok\": true}</f>, I say.<|return|>"}]})",
+      {});
+  EXPECT_EQ(ask(obeys, asked("\"response_format\":" + old)).content,
+            R"(It is <f=a>{"ok": true}</f>, I say.)");
+  ServerHouse disobeys(
+      R"({"rules":[{"when":"","then":"<|channel|>final<|message|>It is <f=b>.<|return|>"}]})", {});
+  EXPECT_EQ(disobeys.post("/v1/chat/completions", asked("\"response_format\":" + old)).status, 500);
+
+  ServerHouse house(kNoScript, any_options());
+  int finished = 0;
+  for (int seed = 0; seed < 8; ++seed) {
+    for (const std::string& format :
+         {"\"response_format\":" + tree, R"("structured_outputs":{"structural_tag":)" + tree + "}",
+          R"("structured_outputs":{"structural_tag":)" + json_string(tree) + "}"}) {
+      const Answered answer = ask(house, asked(format + ",\"seed\":" + std::to_string(seed)));
+      if (answer.finish != "stop") continue;
+      ++finished;
+      ASSERT_TRUE(answer.content.starts_with("<f=a>") && answer.content.ends_with("</f>"))
+          << answer.content;
+      EXPECT_TRUE(follows(kOk, answer.content.substr(5, answer.content.size() - 9)))
+          << answer.content;
+    }
+  }
+  EXPECT_GE(finished, 22);
+  const std::tuple<std::string, std::string, std::string> bad[] = {
+      {R"("response_format":{"type":"structural_tag"})", "response_format", "at '/'"},
+      {R"("response_format":{"type":"structural_tag","format":{"type":"token","token":1}})",
+       "response_format", "at '/format'"},
+      {R"("structured_outputs":{"structural_tag":{"format":{"type":"json_schema","json_schema":)"
+       R"({"properties":{"a":{"type":"foo"}}}}}})",
+       "structured_outputs.structural_tag", "at '/format/json_schema/properties/a/type'"},
+      {R"("structured_outputs":{"structural_tag":{"format":{"type":"any_text"}},"regex":"a"})",
+       "structured_outputs.structural_tag", "both say"},
+  };
+  for (const auto& [more, param, message] : bad) {
+    const net::HttpResponse response = house.post("/v1/chat/completions", asked(more));
+    EXPECT_EQ(response.status, 400) << response.body;
+    const Json body = parsed(response.body);
+    EXPECT_EQ(body.find("error")->string("param"), param) << response.body;
+    EXPECT_NE(response.body.find(message), std::string::npos) << response.body;
+  }
+}
+
 struct Refused {
   std::string id;
   std::string schema;
@@ -333,18 +362,6 @@ TEST(StructuredOutput, BadSchemasAreRefusedWithTheirPlace) {
   EXPECT_EQ(tool.status, 400);
   const Json tool_body = parsed(tool.body);
   EXPECT_EQ(tool_body.find("error")->string("param"), "tools[0].function.parameters");
-}
-
-std::string repeated(std::string_view text, int times) {
-  std::string all;
-  for (int i = 0; i < times; ++i) all += text;
-  return all;
-}
-
-std::string json_string(std::string_view text) {
-  std::string out;
-  base::append_json_string(out, text);
-  return out;
 }
 
 // 3E: what is refused, or compiled, in bounded time; and the server answers after it.
