@@ -112,7 +112,7 @@ void Machine::step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uin
     lost = lost || overflowed_;
   }
   overflowed_ = lost;
-  ways_.clear();
+  if (rules_ != nullptr) ways_.clear();
   step_tops(tops, byte, out, out_begin);
   if (!after_numbers.empty()) step_tops(after_numbers, byte, out, out_begin);
   if (rules_ != nullptr) follow_rules(out, out_begin);
@@ -167,7 +167,7 @@ bool Machine::skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out,
 void Machine::resume_parents(uint32_t top, uint64_t hash, std::vector<uint32_t>& out,
                              size_t out_begin) {
   overflowed_ = false;
-  ways_.clear();
+  if (rules_ != nullptr) ways_.clear();
   finish(top, hash, out, out_begin);
   if (rules_ != nullptr) follow_rules(out, out_begin);
   if (overflowed_) out.resize(out_begin);
