@@ -266,7 +266,8 @@ cli::Verb serve_verb() {
                  .help = "what clients call the model; default the folder's name or the hub id"},
                 {.name = "--api-key",
                  .value = "KEY",
-                 .help = "what clients must send as bearer token"},
+                 .help = "what clients must send as bearer token",
+                 .secret = true},
                 {.name = "--api-key-file",
                  .value = "FILE",
                  .help = "more keys, a line each: KEY [TENANT [WEIGHT]]; tenants share nothing"},
@@ -296,6 +297,7 @@ cli::Verb serve_verb() {
                    "PELTON_API_KEY=secret pelton serve ./model --host 0.0.0.0"},
       .run = run,
       .other_prefix = "OPTION_",  // as SageMaker's containers are told
+      .configurable = true,
   };
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));

@@ -37,6 +37,8 @@ struct Flag {
   std::vector<std::string> aliases;  // other names for the same, as other programs call it
   bool many = false;  // kText: may be given again, and with several words: --header A=1 B=2
   std::vector<std::string> variables = {};  // of the environment, besides those the names make
+  bool secret = false;                      // never shown again
+  bool in_config = true;                    // may stand in a configuration file
 };
 
 struct Positional {
@@ -55,21 +57,28 @@ class Arguments {
   const std::string& text(std::string_view name) const;  // "" where it is absent
   int64_t integer(std::string_view name) const;          // kInteger, kSize; CHECKs has()
   double number(std::string_view name) const;            // kNumber; CHECKs has()
+  // Who said so: "--port", "$PELTON_PORT", "pelton.toml:3", "default"; empty: nobody.
+  const std::string& origin(std::string_view name) const;
+  // The same words with today's variables and files: what has been configured meanwhile.
+  Result<Arguments> reread() const;
   // All words of a flag or positional that may have many.
   const std::vector<std::string>& list(std::string_view name) const;
 
  private:
   friend class CommandLine;
+  friend class ArgumentReader;
   struct Value {
     bool given = false;
     std::string text;
     std::vector<std::string> list;
     int64_t integer = 0;
     double number = 0;
+    std::string origin;
   };
   const Value& at(std::string_view name) const;
 
   std::map<std::string, Value, std::less<>> values_;
+  std::function<Result<Arguments>()> reread_;
 };
 
 struct Verb {
@@ -82,6 +91,8 @@ struct Verb {
   std::function<Result<void>(const Arguments&)> run;
   // "OPTION_": $OPTION_SOME_FLAG stands in for --some-flag too, after $PELTON_SOME_FLAG.
   std::string other_prefix;
+  // Takes --config FILE, whose names are the flags' and the positionals', and --print-config.
+  bool configurable = false;
 };
 
 class CommandLine {
@@ -110,10 +121,22 @@ class CommandLine {
   };
   Result<Request> parse(const std::vector<std::string>& words) const;
 
+  const Program& program() const { return program_; }
+  const std::vector<Verb>& verbs() const { return verbs_; }
+
  private:
+  struct Found {
+    const Verb* verb = nullptr;
+    size_t words = 0;  // of its name, and of "help" before it
+  };
+  Result<Found> find_verb(const std::vector<std::string>& words) const;
+
   const Program program_;
   const std::vector<Verb> verbs_;
 };
+
+// "--max-tokens" -> "max-tokens", "MODEL" -> "model": as a configuration file calls it.
+std::string config_name(std::string_view name);
 
 // The candidate nearest to a mistyped word, if it is near enough to be meant.
 std::optional<std::string> nearest(std::string_view word,

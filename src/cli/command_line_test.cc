@@ -212,6 +212,23 @@ TEST(CommandLine, ExitCodes) {
   EXPECT_EQ(exit_code({ErrorCode::kIo, ""}), 1);
 }
 
+TEST(CommandLine, SwitchesCanBeTurnedOff) {
+  const CommandLine line = example();
+  EXPECT_FALSE(line.parse({"serve", "m", "--log-json=false"})->arguments.has("--log-json"));
+  EXPECT_TRUE(line.parse({"serve", "m", "--log-json=true"})->arguments.has("--log-json"));
+  for (const char* off : {"0", "false", "no", "off"}) {
+    setenv("PELTON_LOG_JSON", off, 1);
+    EXPECT_FALSE(line.parse({"serve", "m"})->arguments.has("--log-json")) << off;
+    EXPECT_TRUE(line.parse({"serve", "m", "--log-json"})->arguments.has("--log-json"));
+  }
+  setenv("PELTON_LOG_JSON", "yes", 1);
+  EXPECT_TRUE(line.parse({"serve", "m"})->arguments.has("--log-json"));
+  EXPECT_FALSE(line.parse({"serve", "m", "--log-json=0"})->arguments.has("--log-json"));
+  setenv("PELTON_LOG_JSON", "perhaps", 1);
+  EXPECT_THAT(error_of({"serve", "m"}), HasSubstr("$PELTON_LOG_JSON: --log-json is true or false"));
+  unsetenv("PELTON_LOG_JSON");
+}
+
 TEST(CommandLine, EnvironmentNames) {
   EXPECT_EQ(environment_name("--max-num-seqs"), "PELTON_MAX_NUM_SEQS");
 }

@@ -1,5 +1,5 @@
-// Progress of work that has several parts, one bar after the other: a part's bar is cleared when the
-// next part begins. One thread.
+// Progress of work that has several parts, one bar after the other: a part's bar is cleared when
+// the next part begins. One thread.
 #pragma once
 
 #include <cstdint>

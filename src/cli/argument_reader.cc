@@ -1,0 +1,316 @@
+#include "cli/argument_reader.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "cli/flag_value.h"
+#include "cli/wording.h"
+
+namespace pelton::cli {
+namespace {
+
+// What an unexpected word deserves to hear.
+Error unexpected_word(const Verb& verb, const std::string& word) {
+  if (word.size() < 2 || word[0] != '-') {
+    return usage_error(fmt::format("unexpected argument '{}'", word), {});
+  }
+  std::vector<std::string> names{"--help"};
+  for (const Flag& flag : verb.flags) {
+    names.push_back(flag.name);
+    names.insert(names.end(), flag.aliases.begin(), flag.aliases.end());
+  }
+  const std::string name = word.substr(0, word.find('='));
+  return usage_error(fmt::format("unknown flag '{}'{}", name, did_you_mean(name, names)), name);
+}
+
+std::vector<std::string> names_of(const Flag& flag) {
+  std::vector<std::string> names = {flag.name};
+  names.insert(names.end(), flag.aliases.begin(), flag.aliases.end());
+  return names;
+}
+
+// The first of these variables that says something; empty: none does.
+std::string telling_variable(const std::vector<std::string>& variables) {
+  for (const std::string& variable : variables) {
+    const char* value = std::getenv(variable.c_str());
+    if (value != nullptr && *value != '\0') return variable;
+  }
+  return {};
+}
+
+// Of the environment, in the order in which they are asked.
+std::vector<std::string> variables_of(const Flag& flag, std::string_view other_prefix) {
+  std::vector<std::string> variables;
+  for (const std::string& name : names_of(flag)) variables.push_back(environment_name(name));
+  if (!other_prefix.empty()) {
+    const size_t count = variables.size();
+    for (size_t i = 0; i < count; ++i) {
+      variables.push_back(std::string(other_prefix) + variables[i].substr(kVariablePrefix.size()));
+    }
+  }
+  variables.insert(variables.end(), flag.variables.begin(), flag.variables.end());
+  return variables;
+}
+
+// A complaint about a value that did not come as a word says where it came from.
+Error from(const std::string& origin, Error error) {
+  if (origin.starts_with('-') || origin == "default") return error;
+  error.message = fmt::format("{}: {}", origin, error.message);
+  if (!origin.starts_with('$')) error.code = ErrorCode::kBadConfig;
+  return error;
+}
+
+std::string_view wanted_type(const Flag& flag) {
+  if (flag.many) return "a list of texts, as [\"a\", \"b\"]";
+  switch (flag.kind) {
+    case Flag::Kind::kSwitch:
+      return "true or false";
+    case Flag::Kind::kText:
+      return "text in quotes";
+    case Flag::Kind::kInteger:
+      return "a whole number";
+    case Flag::Kind::kNumber:
+      return "a number";
+    case Flag::Kind::kSize:
+      return "a whole number, or a size in quotes";
+  }
+  return "";
+}
+
+bool fits(const ConfigEntry& entry, const Flag& flag) {
+  using Type = ConfigEntry::Type;
+  switch (entry.type) {
+    case Type::kBoolean:
+      return flag.kind == Flag::Kind::kSwitch;
+    case Type::kNumber:
+      return flag.kind == Flag::Kind::kInteger || flag.kind == Flag::Kind::kNumber ||
+             flag.kind == Flag::Kind::kSize;
+    case Type::kText:
+      return flag.kind == Flag::Kind::kText || flag.kind == Flag::Kind::kSize;
+    case Type::kList:
+      return flag.many;
+    case Type::kOther:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+// The one place where CLI11 is at work: it splits the words. What they mean is checked by us.
+Result<void> ArgumentReader::split(const std::vector<std::string>& words) {
+  struct Option {
+    CLI::Option* option = nullptr;
+    std::string text;
+    std::vector<std::string> list;
+    bool is_on = false;
+  };
+  std::vector<std::vector<std::string>> positionals(verb_.positionals.size());
+  std::vector<Option> options(verb_.flags.size());
+  std::vector<std::string> extra;
+  try {
+    CLI::App app;
+    app.set_help_flag();
+    app.add_flag("-h,--help", help_);
+    app.allow_extras();
+    for (size_t i = 0; i < positionals.size(); ++i) {
+      if (verb_.positionals[i].many) {
+        app.add_option(verb_.positionals[i].name, positionals[i]);
+      } else {
+        positionals[i].resize(1);  // a single text leaves what comes after it to the complaints
+        app.add_option(verb_.positionals[i].name, positionals[i].front());
+      }
+    }
+    for (size_t i = 0; i < options.size(); ++i) {
+      const Flag& flag = verb_.flags[i];
+      const std::string names = fmt::format("{}", fmt::join(names_of(flag), ","));
+      if (flag.kind == Flag::Kind::kSwitch) {
+        options[i].option = app.add_flag(names, options[i].is_on)->take_last();
+      } else if (flag.many) {
+        options[i].option = app.add_option(names, options[i].list);
+      } else {
+        options[i].option = app.add_option(names, options[i].text)->take_last();
+      }
+    }
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 pops from the back
+    app.parse(reversed);
+    extra = app.remaining();
+    for (Option& option : options) {
+      const size_t index = static_cast<size_t>(&option - options.data());
+      Said said{.text = std::move(option.text), .list = std::move(option.list), .origin = {}};
+      if (option.option->count() > 0) said.origin = verb_.flags[index].name;
+      if (verb_.flags[index].kind == Flag::Kind::kSwitch) said.text = option.is_on ? "1" : "0";
+      flags_.push_back(std::move(said));
+    }
+  } catch (const CLI::Error& error) {
+    return usage_error(error.what(), {});
+  }
+  for (std::vector<std::string>& given : positionals) {
+    const bool some = !given.empty() && !given.front().empty();
+    const std::string& name = verb_.positionals[positionals_.size()].name;
+    positionals_.push_back({.text = {}, .list = std::move(given), .origin = some ? name : ""});
+  }
+  if (!extra.empty() && !help_) return unexpected_word(verb_, extra.front());
+  return {};
+}
+
+Result<void> ArgumentReader::read_config_file() {
+  for (size_t i = 0; i < verb_.flags.size(); ++i) {
+    if (verb_.flags[i].name != kConfigFlag) continue;
+    TRY_ASSIGN(const Said said, said_of(verb_.flags[i], i));
+    if (said.origin.empty()) return {};
+    TRY_ASSIGN(config_, read_config(said.text));
+    return check_config_names();
+  }
+  return {};
+}
+
+Result<void> ArgumentReader::check_config_names() const {
+  std::vector<std::string> names;
+  for (const Positional& positional : verb_.positionals) {
+    names.push_back(config_name(positional.name));
+  }
+  for (const Flag& flag : verb_.flags) {
+    if (!flag.in_config) continue;
+    for (const std::string& name : names_of(flag)) names.push_back(config_name(name));
+  }
+  for (const ConfigEntry& entry : config_.entries) {
+    if (std::find(names.begin(), names.end(), entry.name) != names.end()) continue;
+    return Error{ErrorCode::kBadConfig,
+                 fmt::format("{}:{}: unknown name '{}'{}", config_.file, entry.line, entry.name,
+                             did_you_mean(entry.name, names)),
+                 entry.name};
+  }
+  return {};
+}
+
+// `names`: the flag's own first, as the command line knows them.
+Result<ArgumentReader::Said> ArgumentReader::in_config(const std::vector<std::string>& names,
+                                                       const Flag& flag) const {
+  const ConfigEntry* found = nullptr;
+  for (const ConfigEntry& entry : config_.entries) {
+    const bool meant = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return config_name(name) == entry.name;
+    });
+    if (!meant) continue;
+    const std::string place = fmt::format("{}:{}", config_.file, entry.line);
+    if (found != nullptr) {
+      return Error{ErrorCode::kBadConfig,
+                   fmt::format("{}: '{}' is the same as '{}' in line {}", place, entry.name,
+                               found->name, found->line),
+                   entry.name};
+    }
+    if (!fits(entry, flag)) {
+      return Error{ErrorCode::kBadConfig,
+                   fmt::format("{}: {} wants {}", place, entry.name, wanted_type(flag)),
+                   entry.name};
+    }
+    found = &entry;
+  }
+  if (found == nullptr) return Said{};
+  return Said{.text = found->text,
+              .list = found->list,
+              .origin = fmt::format("{}:{}", config_.file, found->line)};
+}
+
+Result<ArgumentReader::Said> ArgumentReader::said_of(const Positional& positional,
+                                                     size_t index) const {
+  if (!positionals_[index].origin.empty()) return positionals_[index];
+  const std::string variable = telling_variable(positional.variables);
+  if (!variable.empty()) {
+    return Said{.text = {}, .list = {std::getenv(variable.c_str())}, .origin = "$" + variable};
+  }
+  const Flag as_text{.name = positional.name, .many = positional.many};
+  TRY_ASSIGN(Said said, in_config({positional.name}, as_text));
+  if (!said.origin.empty() && said.list.empty()) said.list = {said.text};
+  return said;
+}
+
+Result<ArgumentReader::Said> ArgumentReader::said_of(const Flag& flag, size_t index) const {
+  if (!flags_[index].origin.empty()) return flags_[index];
+  const std::string variable = telling_variable(variables_of(flag, verb_.other_prefix));
+  if (!variable.empty()) {
+    return Said{.text = std::getenv(variable.c_str()), .list = {}, .origin = "$" + variable};
+  }
+  if (flag.in_config) {
+    TRY_ASSIGN(Said said, in_config(names_of(flag), flag));
+    if (!said.origin.empty()) return said;
+  }
+  if (flag.default_text.empty() && flag.kind != Flag::Kind::kSwitch) return Said{};
+  const bool is_switch = flag.kind == Flag::Kind::kSwitch;
+  return Said{.text = is_switch ? "0" : flag.default_text, .list = {}, .origin = "default"};
+}
+
+Result<void> ArgumentReader::take(const Flag& flag, Said said, Arguments& arguments) const {
+  Arguments::Value& value = arguments.values_[flag.name];
+  value.origin = said.origin;
+  if (said.origin.empty()) return {};
+  if (flag.kind == Flag::Kind::kSwitch) {
+    const std::optional<bool> is_on = switch_value(said.text);
+    if (!is_on) {
+      return from(said.origin,
+                  usage_error(fmt::format("{} is true or false, not '{}'", flag.name, said.text),
+                              flag.name));
+    }
+    value.given = *is_on;
+    return {};
+  }
+  value.given = true;
+  if (flag.many) {
+    value.list = said.list.empty() ? split_words(said.text) : std::move(said.list);
+    value.text = fmt::format("{}", fmt::join(value.list, " "));
+  } else {
+    value.text = std::move(said.text);
+  }
+  const Result<void> chosen = check_choice(flag, value.text);
+  if (!chosen) return from(said.origin, chosen.error());
+  if (flag.kind == Flag::Kind::kText) return {};
+  const Result<double> number = flag_number(flag, value.text);
+  if (!number) return from(said.origin, number.error());
+  value.number = *number;
+  value.integer = static_cast<int64_t>(*number);
+  return {};
+}
+
+Result<ArgumentReader::Outcome> ArgumentReader::read(const std::vector<std::string>& words) {
+  TRY(split(words));
+  Outcome outcome{.help = help_};
+  if (help_) return outcome;
+  TRY(read_config_file());
+  Arguments& arguments = outcome.arguments;
+  for (size_t i = 0; i < verb_.flags.size(); ++i) {
+    TRY_ASSIGN(Said said, said_of(verb_.flags[i], i));
+    TRY(take(verb_.flags[i], std::move(said), arguments));
+  }
+  outcome.print_config = verb_.configurable && arguments.has(kPrintConfigFlag);
+  const auto missing = [&](const std::string& name) {
+    return usage_error(fmt::format("{} is missing; see '{} {} --help'", name, program_, verb_.name),
+                       name);
+  };
+  for (size_t i = 0; i < verb_.positionals.size(); ++i) {
+    const Positional& positional = verb_.positionals[i];
+    TRY_ASSIGN(Said said, said_of(positional, i));
+    Arguments::Value& value = arguments.values_[positional.name];
+    value.origin = said.origin;
+    value.given = !said.origin.empty();
+    if (!value.given && positional.required && !outcome.print_config) {
+      return missing(positional.name);
+    }
+    if (!value.given) continue;
+    value.text = said.list.front();
+    value.list = std::move(said.list);
+  }
+  for (const Flag& flag : verb_.flags) {
+    if (flag.required && !arguments.has(flag.name) && !outcome.print_config) {
+      return missing(flag.name);
+    }
+  }
+  return outcome;
+}
+
+}  // namespace pelton::cli

@@ -1,0 +1,54 @@
+// One verb's arguments out of words, variables and a configuration file, in that order. Internal to
+// this room; used once, then thrown away.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/command_line.h"
+#include "cli/config_file.h"
+
+namespace pelton::cli {
+
+inline constexpr std::string_view kConfigFlag = "--config";
+inline constexpr std::string_view kPrintConfigFlag = "--print-config";
+
+class ArgumentReader {
+ public:
+  // Both outlive it. `program`: its name, for messages.
+  ArgumentReader(const std::string& program, const Verb& verb) : program_(program), verb_(verb) {}
+
+  struct Outcome {
+    bool help = false;
+    bool print_config = false;  // then nothing is said to be missing
+    Arguments arguments;        // unless help
+  };
+  // `words` behind the verb's name.
+  Result<Outcome> read(const std::vector<std::string>& words);
+
+ private:
+  // What somebody said for a flag or positional.
+  struct Said {
+    std::string text;
+    std::vector<std::string> list;  // of one that may have many
+    std::string origin;             // empty: nobody said anything
+  };
+
+  Result<void> split(const std::vector<std::string>& words);
+  Result<void> read_config_file();
+  Result<void> check_config_names() const;
+  Result<Said> said_of(const Positional& positional, size_t index) const;
+  Result<Said> said_of(const Flag& flag, size_t index) const;
+  Result<Said> in_config(const std::vector<std::string>& names, const Flag& flag) const;
+  Result<void> take(const Flag& flag, Said said, Arguments& arguments) const;
+
+  const std::string& program_;
+  const Verb& verb_;
+  bool help_ = false;
+  std::vector<Said> positionals_;  // of the words
+  std::vector<Said> flags_;        // of the words
+  ConfigFile config_;
+};
+
+}  // namespace pelton::cli
