@@ -27,7 +27,7 @@ void TokenStream::State::put(std::optional<SampledToken> token, std::optional<St
     batch.end = std::move(end);
     ended = true;
   }
-  filled.notify_one();
+  if (waited_for) filled.notify_one();
   if (ready && !announced) {
     announced = true;
     ready();
@@ -52,14 +52,26 @@ TokenStream::~TokenStream() {
 }
 
 TokenStream::Batch TokenStream::take() {
+  Batch batch;
+  take_into(batch);
+  return batch;
+}
+
+void TokenStream::take_into(Batch& batch) {
+  batch.tokens.clear();
+  batch.end.reset();
   std::lock_guard lock(state_->mutex);
   state_->announced = false;
-  return std::exchange(state_->batch, {});
+  batch.tokens.swap(state_->batch.tokens);
+  if (state_->ended) batch.end = std::exchange(state_->batch.end, std::nullopt);
+  batch.sampled_ns = std::exchange(state_->batch.sampled_ns, 0);
 }
 
 TokenStream::Batch TokenStream::wait() {
   std::unique_lock lock(state_->mutex);
+  state_->waited_for = true;
   state_->filled.wait(lock, [&] { return has_something(state_->batch) || state_->ended; });
+  state_->waited_for = false;
   state_->announced = false;
   return std::exchange(state_->batch, {});
 }

@@ -59,8 +59,8 @@ class TokenStream {
  public:
   struct Batch {
     std::vector<SampledToken> tokens;  // since the last take, in order
-    std::optional<StreamEnd> end;      // nothing follows
     int64_t sampled_ns = 0;            // when the engine put the first of them here
+    std::optional<StreamEnd> end;      // nothing follows
   };
 
   struct State;  // shared with the engine; token_stream.cc
@@ -71,6 +71,9 @@ class TokenStream {
 
   // Takes what is there; may be empty.
   Batch take();
+  // The same into `batch`, whose room for tokens is kept and serves those to come: a stream that is
+  // taken from token by token allocates nothing.
+  void take_into(Batch& batch);
 
   // Waits until something is there.
   Batch wait();

@@ -25,17 +25,19 @@ struct TokenStream::State {
 
   std::optional<Forcing> take_forcing();  // engine thread
 
+  // What every token touches stands together: of hundreds of streams in one step each is cold.
+  std::mutex mutex;
+  bool ended = false;      // an end was put, taken or not
+  bool announced = false;  // `ready` was called since the last take
+  bool waited_for = false;
+  std::function<void()> ready;  // called with the lock held: after ~TokenStream it never runs
+  Batch batch;                  // what the reader has not taken
+
   std::atomic<bool> cancelled{false};
   std::atomic<bool> has_forcing{false};
   const std::shared_ptr<CancelCount> cancels;
-
-  std::mutex mutex;
   std::condition_variable filled;
-  Batch batch;  // what the reader has not taken
   std::optional<Forcing> forcing;
-  bool ended = false;           // an end was put, taken or not
-  bool announced = false;       // `ready` was called since the last take
-  std::function<void()> ready;  // called with the lock held: after ~TokenStream it never runs
 };
 
 }  // namespace pelton::engine

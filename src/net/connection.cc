@@ -275,7 +275,7 @@ void Connection::start_stream(uint64_t id, int status, const HttpHeaders& header
   schedule_flush();
 }
 
-void Connection::write(uint64_t id, std::string bytes) {
+void Connection::write(uint64_t id, std::string_view bytes) {
   if (is_over(id) || bytes.empty() || reply_.head_request) return;
   if (websocket_ != nullptr) return send_frame(WebSocketOpcode::kText, bytes);
   if (reply_.framing == Framing::kChunked) {
@@ -283,11 +283,11 @@ void Connection::write(uint64_t id, std::string bytes) {
     char* end = std::to_chars(size, size + 16, bytes.size(), 16).ptr;
     *end++ = '\r';
     *end++ = '\n';
-    queue_.push(std::string_view(size, static_cast<size_t>(end - size)), bytes.size() + 2);
-    queue_.push(std::move(bytes));
+    queue_.push(std::string_view(size, static_cast<size_t>(end - size)));
+    queue_.push(bytes);
     queue_.push(std::string_view("\r\n"));
   } else {
-    queue_.push(std::move(bytes));
+    queue_.push(bytes);
   }
   schedule_flush();
 }
@@ -375,9 +375,11 @@ void Connection::schedule_flush() {
 
 void Connection::run(const std::function<void()>& work) {
   working_ = true;
+  queue_.borrow(loop_->outgoing());
   work();
   working_ = false;
   flush_if_due();
+  queue_.give_back();
 }
 
 void Connection::flush_if_due() {
@@ -395,10 +397,11 @@ void Connection::flush() {
 // False: the kernel takes no more for now, or the client is gone. The kernel's buffer bounds what
 // one turn of the loop can be made to write.
 bool Connection::write_some() {
+  std::array<std::string_view, SendQueue::kPiecesMax> pieces;
   std::array<asio::const_buffer, SendQueue::kPiecesMax> buffers;
-  size_t count = 0;
-  for (const std::string_view piece : queue_.front()) {
-    buffers[count++] = asio::const_buffer(piece.data(), piece.size());
+  const size_t count = queue_.front(pieces);
+  for (size_t i = 0; i < count; ++i) {
+    buffers[i] = asio::const_buffer(pieces[i].data(), pieces[i].size());
   }
   SystemError error;
   // One piece is the common case, and the kernel's shorter way.

@@ -60,7 +60,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // What an exchange asks for; ignored unless `id` is the exchange of this moment.
   void send(uint64_t id, HttpResponse response);
   void start_stream(uint64_t id, int status, const HttpHeaders& headers);
-  void write(uint64_t id, std::string bytes);
+  void write(uint64_t id, std::string_view bytes);
   void finish(uint64_t id);
   void accept_websocket(uint64_t id, const HttpHeaders& headers, Exchange::WebSocket socket);
   void finish_websocket(uint64_t id, const WebSocketClose& close);

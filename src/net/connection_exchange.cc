@@ -1,11 +1,36 @@
 #include "net/connection_exchange.h"
 
+#include <atomic>
 #include <utility>
 
 #include "base/check.h"
 
 namespace pelton::net {
 namespace {
+
+// Keeps its connection, not its exchange: work that comes late finds its maker gone, as what was
+// posted does.
+class ConnectionBell final : public Bell,
+                             public RungWork,
+                             public std::enable_shared_from_this<ConnectionBell> {
+ public:
+  ConnectionBell(std::shared_ptr<Connection> connection, std::function<void()> work)
+      : connection_(std::move(connection)), work_(std::move(work)) {}
+
+  void ring() override {
+    if (rung_.exchange(true)) return;
+    connection_->loop().ring(shared_from_this());
+  }
+  void run() override {
+    rung_.store(false);
+    connection_->run(work_);
+  }
+
+ private:
+  const std::shared_ptr<Connection> connection_;
+  const std::function<void()> work_;
+  std::atomic<bool> rung_{false};
+};
 
 class ConnectionExchange final : public Exchange {
  public:
@@ -31,9 +56,9 @@ class ConnectionExchange final : public Exchange {
     streaming_ = true;
     connection_->start_stream(id_, status, headers);
   }
-  void write(std::string bytes) override {
+  void write(std::string_view bytes) override {
     CHECK(streaming_ && !answered_, "write() belongs between start_stream() and finish()");
-    connection_->write(id_, std::move(bytes));
+    connection_->write(id_, bytes);
   }
   void finish() override {
     CHECK(streaming_ && !answered_, "finish() ends a stream, once");
@@ -69,6 +94,9 @@ class ConnectionExchange final : public Exchange {
     connection_->loop().post([connection = connection_, work = std::move(work)]() mutable {
       connection->run(std::exchange(work, nullptr));
     });
+  }
+  std::shared_ptr<Bell> make_bell(std::function<void()> work) override {
+    return std::make_shared<ConnectionBell>(connection_, std::move(work));
   }
   void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
     connection_->post_after(id_, delay, std::move(work));

@@ -48,7 +48,7 @@ class HttpClientTest : public testing::Test {
       for (int i = 0; i < 100; ++i) {
         std::string event;
         append_sse_data(event, std::to_string(i));
-        exchange->write(std::move(event));
+        exchange->write(event);
       }
       return exchange->finish();
     }

@@ -54,7 +54,31 @@ Error bind_error(const error_code& error, const HttpServer::Options& options) {
           fmt::format("cannot listen on {}: {}", where, error.message()), "address"};
 }
 
+// Of an exchange that is no connection of its own.
+class PostingBell final : public Bell, public std::enable_shared_from_this<PostingBell> {
+ public:
+  PostingBell(Exchange& exchange, std::function<void()> work)
+      : exchange_(exchange), work_(std::move(work)) {}
+
+  void ring() override {
+    if (rung_.exchange(true)) return;
+    exchange_.post([self = shared_from_this()] {
+      self->rung_.store(false);
+      self->work_();
+    });
+  }
+
+ private:
+  Exchange& exchange_;
+  const std::function<void()> work_;
+  std::atomic<bool> rung_{false};
+};
+
 }  // namespace
+
+std::shared_ptr<Bell> Exchange::make_bell(std::function<void()> work) {
+  return std::make_shared<PostingBell>(*this, std::move(work));
+}
 
 class HttpServer::Listener {
  public:

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/log.h"
 #include "base/result.h"
@@ -16,6 +17,15 @@
 #include "net/tls_identity.h"
 
 namespace pelton::net {
+
+// A piece of work that other threads ask for again and again: what they would otherwise post each
+// time. Ringing costs an entry in a list.
+class Bell {
+ public:
+  virtual ~Bell() = default;
+  // Any thread: the work runs once more on the net thread, however often it is rung until then.
+  virtual void ring() = 0;
+};
 
 // One request's way back. Lives as long as somebody holds it; dropping it unanswered answers 500,
 // and dropping it amid a stream cuts the connection, so that the client sees the answer is not
@@ -35,7 +45,7 @@ class Exchange {
   // Begins a streamed answer (chunked); `headers` in addition to what framing needs.
   virtual void start_stream(int status, HttpHeaders headers) = 0;
   // Queues bytes. What is queued is bounded by the caller: see queued_bytes and on_drained.
-  virtual void write(std::string bytes) = 0;
+  virtual void write(std::string_view bytes) = 0;
   virtual void finish() = 0;
 
   // Instead of an answer: the connection becomes a WebSocket (the request has been checked). Then
@@ -64,6 +74,8 @@ class Exchange {
   // Any thread: runs `work` on this connection's net thread, also when the client is gone by then.
   // After the server has stopped it is dropped.
   virtual void post(std::function<void()> work) = 0;
+  // Not to be rung once the exchange is gone.
+  virtual std::shared_ptr<Bell> make_bell(std::function<void()> work);
   // Runs `work` on this connection's net thread after a while, unless the exchange is gone by then.
   virtual void post_after(std::chrono::milliseconds delay, std::function<void()> work) = 0;
 };

@@ -25,7 +25,7 @@ void write_events(const std::shared_ptr<Exchange>& exchange, int left) {
   if (left == 0) return exchange->finish();
   std::string event;
   append_sse_data(event, kEvent);
-  exchange->write(std::move(event));
+  exchange->write(event);
   exchange->post([exchange, left] { write_events(exchange, left - 1); });
 }
 

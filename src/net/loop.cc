@@ -59,9 +59,22 @@ void Loop::stop() {
 bool Loop::post(std::function<void()> work) {
   std::lock_guard lock(mutex_);
   if (closed_) return false;
+  wake_if_idle();
   posted_.push_back(std::move(work));
-  if (posted_.size() == 1) boost::asio::post(context_, [this] { run_posted(); });
   return true;
+}
+
+void Loop::ring(std::shared_ptr<RungWork> work) {
+  std::lock_guard lock(mutex_);
+  if (closed_) return;
+  wake_if_idle();
+  rung_.push_back(std::move(work));
+}
+
+// Once for all that comes before it does.
+void Loop::wake_if_idle() {
+  if (!posted_.empty() || !rung_.empty()) return;
+  boost::asio::post(context_, [this] { run_posted(); });
 }
 
 // What they post in turn comes in the next turn, after sockets and timers have had theirs.
@@ -70,8 +83,11 @@ void Loop::run_posted() {
   {
     std::lock_guard lock(mutex_);
     posted.swap(posted_);
+    ringing_.swap(rung_);
   }
   for (std::function<void()>& work : posted) std::exchange(work, nullptr)();
+  for (std::shared_ptr<RungWork>& work : ringing_) std::exchange(work, nullptr)->run();
+  ringing_.clear();
 }
 
 const std::string& Loop::http_date_now() {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -15,6 +16,13 @@
 #include <boost/asio/io_context.hpp>
 
 namespace pelton::net {
+
+// Work that a loop is asked for again and again; see Bell.
+class RungWork {
+ public:
+  virtual ~RungWork() = default;
+  virtual void run() = 0;  // on the loop's thread
+};
 
 class Loop {
  public:
@@ -30,28 +38,37 @@ class Loop {
   // Any thread. False, and `work` is dropped, once stop() is through. What is posted before the
   // loop comes to it runs in one turn: a step's tokens for hundreds of streams cost one wake-up.
   bool post(std::function<void()> work);
+  // Any thread. The same for work that is made once: nothing is allocated. Dropped after stop().
+  void ring(std::shared_ptr<RungWork> work);
   bool on_thread() const { return std::this_thread::get_id() == thread_id_; }
 
   boost::asio::io_context& context() { return context_; }
   // For the loop's own thread: bytes just read, until the next read. One for all connections,
   // because thousands of idle ones need none.
   std::array<char, 64 * 1024>& scratch() { return scratch_; }
+  // For the loop's own thread: what one piece of work says, before the kernel has it. Empty between
+  // two.
+  std::string& outgoing() { return outgoing_; }
   // "Date" of this second; written once a second.
   const std::string& http_date_now();
 
  private:
   void run();
   void run_posted();
+  void wake_if_idle();  // under mutex_
 
   boost::asio::io_context context_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
       context_.get_executor()};
   std::mutex mutex_;
-  bool closed_ = false;                        // under mutex_
-  std::vector<std::function<void()>> posted_;  // under mutex_
+  bool closed_ = false;                             // under mutex_
+  std::vector<std::function<void()>> posted_;       // under mutex_
+  std::vector<std::shared_ptr<RungWork>> rung_;     // under mutex_
+  std::vector<std::shared_ptr<RungWork>> ringing_;  // being run; its room is used again
   std::thread thread_;
   std::thread::id thread_id_;
   std::array<char, 64 * 1024> scratch_{};
+  std::string outgoing_;
   int64_t date_second_ = -1;
   std::string date_;
 };

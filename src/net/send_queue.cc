@@ -9,20 +9,39 @@ namespace pelton::net {
 namespace {
 
 constexpr size_t kJoinedBytesMax = 16 * 1024;
+// One large answer must not hold memory for good.
+constexpr size_t kBorrowedBytesKept = 64 * 1024;
+constexpr size_t kPiecesKept = 4;
 
 }  // namespace
 
-void SendQueue::push(std::string_view bytes, size_t following) {
+void SendQueue::borrow(std::string& buffer) {
+  CHECK(borrowed_ == nullptr && buffer.empty());
+  if (empty()) borrowed_ = &buffer;
+}
+
+void SendQueue::give_back() {
+  if (borrowed_ == nullptr) return;
+  if (!borrowed_->empty()) {
+    pieces_.insert(pieces_.begin() + static_cast<std::ptrdiff_t>(first_),
+                   borrowed_->substr(first_offset_));
+    first_offset_ = 0;
+    borrowed_->clear();
+  }
+  if (borrowed_->capacity() > kBorrowedBytesKept) std::string().swap(*borrowed_);
+  borrowed_ = nullptr;
+}
+
+void SendQueue::push(std::string_view bytes) {
   if (bytes.empty()) return;
   bytes_ += bytes.size();
-  const bool joinable =
-      pieces_.size() > in_flight_ && pieces_.back().size() + bytes.size() <= kJoinedBytesMax;
-  if (joinable) {
+  const bool has_pieces = first_ < pieces_.size();
+  if (borrowed_ != nullptr && !has_pieces) {
+    borrowed_->append(bytes);
+  } else if (has_pieces && pieces_.back().size() + bytes.size() <= kJoinedBytesMax) {
     pieces_.back() += bytes;
   } else {
-    std::string& piece = pieces_.emplace_back();
-    piece.reserve(bytes.size() + std::min(following, kJoinedBytesMax));
-    piece += bytes;
+    pieces_.emplace_back(bytes);
   }
 }
 
@@ -32,34 +51,49 @@ void SendQueue::push(std::string&& bytes) {
   pieces_.push_back(std::move(bytes));
 }
 
-std::vector<std::string_view> SendQueue::front() {
-  std::vector<std::string_view> views;
-  in_flight_ = std::min(pieces_.size(), kPiecesMax);
-  for (size_t i = 0; i < in_flight_; ++i) {
-    views.push_back(std::string_view(pieces_[i]).substr(i == 0 ? first_offset_ : 0));
-  }
-  return views;
+size_t SendQueue::front(std::span<std::string_view, kPiecesMax> views) const {
+  size_t count = 0;
+  if (is_borrowing()) views[count++] = *borrowed_;
+  for (size_t i = first_; i < pieces_.size() && count < kPiecesMax; ++i)
+    views[count++] = pieces_[i];
+  if (count > 0) views[0].remove_prefix(first_offset_);
+  return count;
 }
 
 void SendQueue::pop(size_t bytes) {
   CHECK(bytes <= bytes_);
   bytes_ -= bytes;
-  in_flight_ = 0;
   while (bytes > 0) {
-    const size_t left = pieces_.front().size() - first_offset_;
+    const bool borrowing = is_borrowing();
+    const size_t left = (borrowing ? *borrowed_ : pieces_[first_]).size() - first_offset_;
     if (bytes < left) {
       first_offset_ += bytes;
       return;
     }
     bytes -= left;
     first_offset_ = 0;
-    pieces_.pop_front();
+    borrowing ? borrowed_->clear() : drop_first_piece();
   }
 }
 
+void SendQueue::drop_first_piece() {
+  std::string().swap(pieces_[first_++]);
+  if (first_ < pieces_.size()) {
+    // Rarely, so that a long queue is moved but a few times.
+    if (first_ < kPiecesMax || first_ < pieces_.size() / 2) return;
+    pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(first_));
+  } else if (pieces_.capacity() > kPiecesKept) {
+    std::vector<std::string>().swap(pieces_);
+  } else {
+    pieces_.clear();
+  }
+  first_ = 0;
+}
+
 void SendQueue::clear() {
+  if (borrowed_ != nullptr) borrowed_->clear();
   pieces_.clear();
-  first_offset_ = in_flight_ = bytes_ = 0;
+  first_ = first_offset_ = bytes_ = 0;
 }
 
 }  // namespace pelton::net

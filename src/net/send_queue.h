@@ -1,10 +1,11 @@
 // Bytes on their way to a socket: small pieces are joined, so that many events of one turn leave in
-// one send; large ones are kept as they are. Bounded by whoever fills it. Internal to this room;
-// one connection's, on its thread.
+// one send; large ones are kept as they are. What the kernel takes at once never lies here: it is
+// put together in a buffer of the thread's, so that a connection whose client keeps up holds no
+// memory. Bounded by whoever fills it. Internal to this room; one connection's, on its thread.
 #pragma once
 
 #include <cstddef>
-#include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,24 +16,31 @@ class SendQueue {
  public:
   static constexpr size_t kPiecesMax = 16;  // of one gathering write
 
-  void push(std::string_view bytes) { push(bytes, 0); }
-  // `following`: bytes that will be pushed right after these.
-  void push(std::string_view bytes, size_t following);
+  // Until give_back(), what comes while the queue is empty goes into `buffer`, which is empty.
+  void borrow(std::string& buffer);
+  // What is still there moves into the queue's own memory.
+  void give_back();
+
+  void push(std::string_view bytes);
   void push(std::string&& bytes);
 
   size_t bytes() const { return bytes_; }
   bool empty() const { return bytes_ == 0; }
 
-  // The pieces at the front, for one gathering write. They stay where they are until pop(): what is
-  // pushed meanwhile goes elsewhere.
-  std::vector<std::string_view> front();
+  // The pieces at the front, for one gathering write: how many of `views` were set. They stand
+  // until the next call of anything.
+  size_t front(std::span<std::string_view, kPiecesMax> views) const;
   void pop(size_t bytes);
   void clear();
 
  private:
-  std::deque<std::string> pieces_;
-  size_t first_offset_ = 0;  // of pieces_[0], already sent
-  size_t in_flight_ = 0;     // pieces handed out by front()
+  bool is_borrowing() const { return borrowed_ != nullptr && !borrowed_->empty(); }
+  void drop_first_piece();
+
+  std::string* borrowed_ = nullptr;  // stands before the pieces
+  std::vector<std::string> pieces_;
+  size_t first_ = 0;         // of the pieces; those before it have left
+  size_t first_offset_ = 0;  // of what stands first, already sent
   size_t bytes_ = 0;
 };
 

@@ -10,32 +10,32 @@
 namespace pelton::server {
 
 std::weak_ptr<Generation> Generation::run(Parts parts, const House& house) {
-  const std::shared_ptr<Generation> generation(new Generation(std::move(parts), house));
+  const auto generation = std::make_shared<Generation>(Key(), std::move(parts), house);
   generation->start();
   return generation;
 }
 
 void Generation::cancel() {
-  for (size_t choice = 0; choice < streams_.size(); ++choice) {
-    if (progress_[choice] != Progress::kRunning) continue;
-    progress_[choice] = Progress::kSilenced;
-    streams_[choice].cancel();
+  for (Choice& choice : choices_) {
+    if (choice.progress != Progress::kRunning) continue;
+    choice.progress = Progress::kSilenced;
+    choice.stream.cancel();
   }
 }
 
-Generation::Generation(Parts parts, const House& house)
+Generation::Generation(Key, Parts parts, const House& house)
     : log_(house.log),
       running_answers_(house.running),
       id_(std::move(parts.id)),
       mode_(parts.mode),
       call_(std::move(parts.call)),
       answer_(std::move(parts.answer)),
-      streams_(std::move(parts.streams)),
-      progress_(streams_.size(), Progress::kRunning),
-      running_(streams_.size()),
-      watch_(house.meter, {.choice_count = streams_.size(),
+      running_(parts.streams.size()),
+      watch_(house.meter, {.choice_count = running_,
                            .arrived_ns = call_.arrived_ns,
-                           .output_tokens_max = parts.output_tokens_max}) {}
+                           .output_tokens_max = parts.output_tokens_max}) {
+  for (engine::TokenStream& stream : parts.streams) choices_.push_back({std::move(stream)});
+}
 
 Generation::~Generation() {
   if (running_answers_ != nullptr) running_answers_->remove(id_, *this);
@@ -44,13 +44,13 @@ Generation::~Generation() {
 void Generation::end_reasoning() {
   if (over_) return;
   answer_->end_reasoning();
-  for (size_t choice = 0; choice < streams_.size(); ++choice) force(choice);
+  for (size_t choice = 0; choice < choices_.size(); ++choice) force(choice);
 }
 
 void Generation::force(size_t choice) {
-  if (progress_[choice] != Progress::kRunning) return;
+  if (choices_[choice].progress != Progress::kRunning) return;
   if (std::optional<engine::Forcing> forcing = answer_->take_forcing(choice)) {
-    streams_[choice].force(*std::move(forcing));
+    choices_[choice].stream.force(*std::move(forcing));
   }
 }
 
@@ -71,72 +71,82 @@ void Generation::start() {
       if (const auto self = weak.lock()) self->on_tick();
     });
   }
-  if (streams_.empty()) {  // nothing is to be sampled: the answer is complete
-    exchange.post([weak] {
-      if (const auto self = weak.lock()) self->pump();
-    });
-  }
-  for (engine::TokenStream& stream : streams_) {
-    // The stream calls this only while it lives, and the exchange outlives it.
-    stream.on_ready([&exchange, weak] {
-      exchange.post([weak] {
-        if (const auto self = weak.lock()) self->pump();
-      });
-    });
+  const std::shared_ptr<net::Bell> bell = exchange.make_bell([weak] {
+    if (const auto self = weak.lock()) self->pump();
+  });
+  if (choices_.empty()) bell->ring();  // nothing is to be sampled: the answer is complete
+  // A stream rings only while it lives, and the exchange outlives it.
+  for (Choice& choice : choices_) {
+    choice.stream.on_ready([bell] { bell->ring(); });
   }
 }
 
 void Generation::pump() {
+  held_back_ = call_.exchange->queued_bytes() > kBacklogBytesMax;
+  if (over_ || held_back_) return;
   const std::shared_ptr<Generation> alive = shared_from_this();
-  if (over_ || call_.exchange->queued_bytes() > kBacklogBytesMax) return;
   oldest_ns_ = 0;
   std::string events;
-  if (mode_ == Mode::kStream) events.reserve(kEventBytes * streams_.size());
-  for (size_t choice = 0; choice < streams_.size() && !over_; ++choice) take(choice, events);
+  if (mode_ == Mode::kStream) events.reserve(kEventBytes * choices_.size());
+  for (size_t i = 0; i < choices_.size() && !over_; ++i) take(i, events);
   if (over_) return;
   if (mode_ == Mode::kStream) answer_->take_events(events);
-  if (running_ == 0) return finish(std::move(events));
-  write(std::move(events));
+  if (running_ == 0) return finish(events);
+  write(events);
 }
 
 void Generation::on_drained() {
   if (unsent_since_ns_ != 0) watch_.delivered(std::exchange(unsent_since_ns_, 0));
-  pump();
+  if (held_back_) pump();
 }
 
-void Generation::take(size_t choice, std::string& events) {
-  Progress& progress = progress_[choice];
-  if (progress == Progress::kEnded) return;
-  engine::TokenStream::Batch batch = streams_[choice].take();
-  if (progress == Progress::kRunning) watch_.tokens(choice, batch.tokens.size());
+void Generation::take(size_t index, std::string& events) {
+  Choice& choice = choices_[index];
+  if (choice.progress == Progress::kEnded) return;
+  engine::TokenStream::Batch batch;
+  batch.tokens.swap(spare_tokens_);
+  choice.stream.take_into(batch);
+  push(index, batch, events);
+  batch.tokens.swap(spare_tokens_);
+  if (spare_tokens_.capacity() > kSpareTokensMax)
+    std::vector<engine::SampledToken>().swap(spare_tokens_);
+  if (!batch.end) return force(index);
+  end(index, *batch.end);
+}
+
+void Generation::push(size_t index, const engine::TokenStream::Batch& batch, std::string& events) {
+  Choice& choice = choices_[index];
+  if (choice.progress == Progress::kRunning) watch_.tokens(index, batch.tokens.size());
   if (!batch.tokens.empty() && oldest_ns_ == 0) oldest_ns_ = batch.sampled_ns;
   const bool merged = mode_ == Mode::kWhole || call_.exchange->queued_bytes() > kMergedBacklogBytes;
   for (const engine::SampledToken& token : batch.tokens) {
-    if (progress == Progress::kSilenced) break;
-    const Answer::Wants wants = answer_->push(choice, token);
+    if (choice.progress == Progress::kSilenced) break;
+    const Answer::Wants wants = answer_->push(index, token);
     if (!merged) answer_->take_events(events);
     if (wants == Answer::Wants::kMore) continue;
     // Its end, with what it cost, is still to come.
-    progress = Progress::kSilenced;
-    streams_[choice].cancel();
+    choice.progress = Progress::kSilenced;
+    choice.stream.cancel();
   }
-  if (!batch.end) return force(choice);
-  watch_.end(choice, *batch.end);
-  call_.note_end(*batch.end);
-  if (batch.end->reason == engine::FinishReason::kError) {
-    return fail(batch.end->error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""}));
-  }
-  progress = Progress::kEnded;
-  --running_;
-  answer_->end(choice, *batch.end);
 }
 
-void Generation::finish(std::string events) {
+void Generation::end(size_t index, const engine::StreamEnd& end) {
+  watch_.end(index, end);
+  call_.note_end(end);
+  if (end.reason == engine::FinishReason::kError) {
+    return fail(end.error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""}));
+  }
+  choices_[index].progress = Progress::kEnded;
+  --running_;
+  answer_->end(index, end);
+}
+
+void Generation::finish(std::string& events) {
   if (mode_ == Mode::kWhole) {
     call_.send(json_reply(answer_->whole_body()));
   } else {
     answer_->take_last_events(events);
-    write(std::move(events));
+    write(events);
     call_.note_answered(200);
     call_.exchange->finish();
   }
@@ -155,7 +165,7 @@ void Generation::fail(const Error& error) {
   } else {
     std::string event;
     answer_->append_error(api_error, event);
-    call_.exchange->write(std::move(event));
+    call_.exchange->write(event);
     call_.note_answered(api_error.status);
     call_.exchange->finish();
   }
@@ -172,7 +182,7 @@ void Generation::on_tick() {
   if (over_) return;
   if (!wrote_since_tick_ && call_.exchange->queued_bytes() == 0) {
     begin_stream();
-    call_.exchange->write(std::string(answer_->quiet_event()));
+    call_.exchange->write(answer_->quiet_event());
   }
   wrote_since_tick_ = false;
   call_.exchange->post_after(kTick, [weak = weak_from_this()] {
@@ -190,18 +200,18 @@ void Generation::begin_stream() {
   call_.exchange->start_stream(200, std::move(headers));
 }
 
-void Generation::write(std::string events) {
+void Generation::write(std::string_view events) {
   if (events.empty()) return;
   begin_stream();
   wrote_since_tick_ = true;
   if (unsent_since_ns_ == 0) unsent_since_ns_ = oldest_ns_;
-  call_.exchange->write(std::move(events));
+  call_.exchange->write(events);
 }
 
 // Cancels what still runs.
 void Generation::release() {
   over_ = true;
-  streams_.clear();
+  choices_.clear();
 }
 
 }  // namespace pelton::server

@@ -49,19 +49,30 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void end_reasoning();
 
  private:
-  Generation(Parts parts, const House& house);
+  struct Key {};  // only run() makes one
 
+ public:
+  Generation(Key, Parts parts, const House& house);
+
+ private:
   enum class Progress {
     kRunning,
     kSilenced,  // a stop string ended it; what the engine still sends is nobody's
     kEnded,
   };
 
+  struct Choice {
+    engine::TokenStream stream;
+    Progress progress = Progress::kRunning;
+  };
+
   void start();
   void pump();
   // Everything that waits in one stream; what comes of it is appended to `events`.
-  void take(size_t choice, std::string& events);
-  void finish(std::string events);
+  void take(size_t index, std::string& events);
+  void push(size_t index, const engine::TokenStream::Batch& batch, std::string& events);
+  void end(size_t index, const engine::StreamEnd& end);
+  void finish(std::string& events);
   void fail(const Error& error);
   void client_left();
   void on_tick();
@@ -69,7 +80,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void force(size_t choice);
   void on_drained();
   void begin_stream();
-  void write(std::string events);
+  void write(std::string_view events);
   void release();
 
   // A slow reader's backlog above which nothing more is taken for it.
@@ -78,6 +89,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // that have gathered, so that a reader that is behind gets less to read.
   static constexpr size_t kMergedBacklogBytes = size_t{64} << 10;
   static constexpr size_t kEventBytes = 384;  // of a token, as a rule
+  static constexpr size_t kSpareTokensMax = 64;
   // A stream begins at its first token, or this late; then a comment this often if nothing happens.
   static constexpr std::chrono::seconds kTick{5};
 
@@ -87,13 +99,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const Mode mode_;
   Call call_;
   std::unique_ptr<Answer> answer_;
-  std::vector<engine::TokenStream>
-      streams_;                     // emptied when over; destroyed before call_'s exchange
-  std::vector<Progress> progress_;  // of each choice
+  std::vector<Choice> choices_;  // emptied when over; destroyed before call_'s exchange
+  std::vector<engine::SampledToken> spare_tokens_;  // room for those to come
   size_t running_;
   GenerationWatch watch_;
   int64_t oldest_ns_ = 0;        // of the tokens being taken
   int64_t unsent_since_ns_ = 0;  // the oldest token whose text the kernel has not; 0: it has all
+  bool held_back_ = false;       // tokens wait until the client has read
   bool stream_begun_ = false;
   bool wrote_since_tick_ = false;
   bool over_ = false;

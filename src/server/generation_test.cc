@@ -26,7 +26,7 @@ class ScriptedExchange final : public net::Exchange {
     end();
   }
   void start_stream(int status, net::HttpHeaders) override { stream_status = status; }
-  void write(std::string bytes) override {
+  void write(std::string_view bytes) override {
     body += bytes;
     ++writes;
   }

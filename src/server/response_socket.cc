@@ -24,16 +24,16 @@ class SocketTurn final : public net::Exchange {
     std::string event = fmt::format("{{\"type\":\"error\",\"status\":{}", response.status);
     // The body is {"error":{…}}.
     event += response.body.starts_with('{') ? "," + response.body.substr(1) : "}";
-    connection_->write(std::move(event));
+    connection_->write(event);
     end();
   }
   void start_stream(int, net::HttpHeaders) override {}
-  void write(std::string lines) override {
+  void write(std::string_view lines) override {
     std::string_view rest = lines;
     while (!rest.empty()) {
       const size_t end = std::min(rest.find('\n'), rest.size());
       // Anything else is a comment that keeps a stream of events alive; pings do that here.
-      if (rest.starts_with('{')) connection_->write(std::string(rest.substr(0, end)));
+      if (rest.starts_with('{')) connection_->write(rest.substr(0, end));
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
@@ -44,6 +44,9 @@ class SocketTurn final : public net::Exchange {
   void on_closed(std::function<void()> closed) override { closed_ = std::move(closed); }
   bool closed() const override { return over_ || connection_->closed(); }
   void post(std::function<void()> work) override { connection_->post(std::move(work)); }
+  std::shared_ptr<net::Bell> make_bell(std::function<void()> work) override {
+    return connection_->make_bell(std::move(work));
+  }
   void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
     connection_->post_after(delay, std::move(work));
   }
@@ -182,7 +185,7 @@ void ResponseSocket::on_drain() {
 void ResponseSocket::say(const api::ApiError& error) {
   std::string event = fmt::format("{{\"type\":\"error\",\"status\":{},", error.status);
   event += api::error_body(error).substr(1);
-  call_.exchange->write(std::move(event));
+  call_.exchange->write(event);
 }
 
 }  // namespace pelton::server
