@@ -130,9 +130,23 @@ bool HarmonyParser::header_is_plausible() const {
          header_words_ <= kHeaderWordsMax && !text_after_line_;
 }
 
+namespace {
+
+// What a header may go on with: text that the end of the stream cut off within it.
+bool begins_header_word(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return false;
+  text.remove_prefix(first);
+  const auto begins = [text](std::string_view word) { return word.starts_with(text); };
+  return begins("to=") || begins("json") || begins("code");
+}
+
+}  // namespace
+
 bool HarmonyParser::give_up_header(Ending ending, std::vector<HarmonyEvent>& events) {
   UnclosedHeader split =
       split_unclosed_header({.ids = header_tokens_, .role = header_role_}, tokenizer_, tokens_);
+  if (ending == Ending::kCutOff && begins_header_word(split.text)) split.text.clear();
   const bool has_text = split.text.find_first_not_of(" \t\r\n") != std::string::npos;
   // The stream broke off within the recipient: nobody knows how its name would have gone on.
   if (ending == Ending::kCutOff && !has_text) {

@@ -144,6 +144,23 @@ TEST(Reply, TruncatedArgumentsComeAsTheyAre) {
 }
 
 // HM-10: reasoning is never copied into the content.
+// Wherever it is cut off, no part of a header is shown as words.
+TEST(Reply, CutOffHeadersAreNeverWords) {
+  const tokenizer::Tokenizer tiny = tiny_tokenizer();  // a byte is a token
+  const HarmonyTokens tokens = HarmonyTokens::find(tiny).value();
+  for (const char* header : {"<|channel|>commentary to=functions.f <|constrain|>json<|message|>",
+                             "<|channel|>commentary to=functions.f json<|message|>",
+                             " to=functions.f<|channel|>commentary code<|message|>"}) {
+    const std::vector<TokenId> ids = tiny.encode_with_special(header);
+    for (size_t size = 0; size <= ids.size(); ++size) {
+      const std::vector<TokenId> begin(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(size));
+      const Outcome outcome = run(begin, tiny, tokens, StopCause::kLength, {});
+      EXPECT_EQ(outcome.reply.content.value_or(""), "") << tiny.decode(begin);
+      EXPECT_EQ(outcome.streamed.content, "");
+    }
+  }
+}
+
 TEST(Reply, EndlessReasoning) {
   const Reply reply = reply_to("<|channel|>analysis<|message|>and on and on", StopCause::kLength);
   EXPECT_EQ(reply.reasoning, "and on and on");
