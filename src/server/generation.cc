@@ -18,7 +18,7 @@ std::weak_ptr<Generation> Generation::run(Parts parts, const House& house) {
 void Generation::cancel() {
   for (Choice& choice : choices_) {
     if (choice.progress != Progress::kRunning) continue;
-    choice.progress = Progress::kSilenced;
+    choice.progress = Progress::kCancelled;
     choice.stream.cancel();
   }
 }
@@ -111,7 +111,7 @@ void Generation::take(size_t index, std::string& events) {
   if (spare_tokens_.capacity() > kSpareTokensMax)
     std::vector<engine::SampledToken>().swap(spare_tokens_);
   if (!batch.end) return force(index);
-  end(index, *batch.end);
+  end(index, *batch.end, events);
 }
 
 void Generation::push(size_t index, const engine::TokenStream::Batch& batch, std::string& events) {
@@ -120,7 +120,7 @@ void Generation::push(size_t index, const engine::TokenStream::Batch& batch, std
   if (!batch.tokens.empty() && oldest_ns_ == 0) oldest_ns_ = batch.sampled_ns;
   const bool merged = mode_ == Mode::kWhole || call_.exchange->queued_bytes() > kMergedBacklogBytes;
   for (const engine::SampledToken& token : batch.tokens) {
-    if (choice.progress == Progress::kSilenced) break;
+    if (choice.progress != Progress::kRunning) break;
     const Answer::Wants wants = answer_->push(index, token);
     if (!merged) answer_->take_events(events);
     if (wants == Answer::Wants::kMore) continue;
@@ -130,11 +130,15 @@ void Generation::push(size_t index, const engine::TokenStream::Batch& batch, std
   }
 }
 
-void Generation::end(size_t index, const engine::StreamEnd& end) {
+void Generation::end(size_t index, engine::StreamEnd end, std::string& events) {
+  // The engine may have ended it by itself meanwhile, with tokens that are not told.
+  const bool cancelled = choices_[index].progress == Progress::kCancelled;
+  if (cancelled && end.reason != engine::FinishReason::kError)
+    end.reason = engine::FinishReason::kCancelled;
   watch_.end(index, end);
   call_.note_end(end);
   if (end.reason == engine::FinishReason::kError) {
-    return fail(end.error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""}));
+    return fail(end.error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""}), events);
   }
   choices_[index].progress = Progress::kEnded;
   --running_;
@@ -154,7 +158,7 @@ void Generation::finish(std::string& events) {
   release();
 }
 
-void Generation::fail(const Error& error) {
+void Generation::fail(const Error& error, std::string& events) {
   // A deadline is its client's own wish.
   const bool is_ours = error.code != ErrorCode::kDeadline;
   const std::string line = fmt::format("{} failed: {}", id_, error.message);
@@ -163,9 +167,9 @@ void Generation::fail(const Error& error) {
   if (!stream_begun_) {
     call_.send(api_error);
   } else {
-    std::string event;
-    answer_->append_error(api_error, event);
-    call_.exchange->write(event);
+    answer_->take_events(events);
+    answer_->append_error(api_error, events);
+    call_.exchange->write(events);
     call_.note_answered(api_error.status);
     call_.exchange->finish();
   }

@@ -57,7 +57,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
  private:
   enum class Progress {
     kRunning,
-    kSilenced,  // a stop string ended it; what the engine still sends is nobody's
+    kSilenced,   // a stop string ended it; what the engine still sends is nobody's
+    kCancelled,  // somebody did not want the rest
     kEnded,
   };
 
@@ -71,9 +72,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Everything that waits in one stream; what comes of it is appended to `events`.
   void take(size_t index, std::string& events);
   void push(size_t index, const engine::TokenStream::Batch& batch, std::string& events);
-  void end(size_t index, const engine::StreamEnd& end);
+  void end(size_t index, engine::StreamEnd end, std::string& events);
   void finish(std::string& events);
-  void fail(const Error& error);
+  // `events`: of what came before the error.
+  void fail(const Error& error, std::string& events);
   void client_left();
   void on_tick();
 

@@ -1,5 +1,6 @@
 #include "server/generation.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -98,24 +99,51 @@ GenerationMeter& meter() {
   return all;
 }
 
-void start(ServerHouse& house, const std::shared_ptr<ScriptedExchange>& exchange,
-           Generation::Mode mode) {
+std::weak_ptr<Generation> start(ServerHouse& house,
+                                const std::shared_ptr<ScriptedExchange>& exchange,
+                                Generation::Mode mode, std::unique_ptr<Answer> answer) {
   request::GenerationRequest request;
   request.prompt = {72};
   request.stop = {.max_new_tokens = 5000, .stop_tokens = house.model().all_stop_tokens()};
   Result<engine::TokenStream> stream = house.engine().submit(std::move(request));
-  ASSERT_TRUE(stream.ok());
-  ChatAnswer::Options options;
-  options.choice.stream = mode == Generation::Mode::kStream;
-  options.head.id = "chatcmpl-1";
+  EXPECT_TRUE(stream.ok());
   Generation::Parts parts{.id = "chatcmpl-1",
                           .call = {.request = {}, .exchange = exchange, .headers = {}},
                           .streams = {},
-                          .answer = std::make_unique<ChatAnswer>(house.model(), options),
+                          .answer = std::move(answer),
                           .mode = mode};
   parts.streams.push_back(std::move(stream).value());
-  Generation::run(std::move(parts), {.log = house.log(), .meter = meter()});
+  return Generation::run(std::move(parts), {.log = house.log(), .meter = meter()});
 }
+
+void start(ServerHouse& house, const std::shared_ptr<ScriptedExchange>& exchange,
+           Generation::Mode mode) {
+  ChatAnswer::Options options;
+  options.choice.stream = mode == Generation::Mode::kStream;
+  options.head.id = "chatcmpl-1";
+  start(house, exchange, mode, std::make_unique<ChatAnswer>(house.model(), options));
+}
+
+// Remembers what it is told.
+struct Told {
+  size_t tokens = 0;
+  std::optional<engine::FinishReason> end;
+};
+class RecordingAnswer final : public Answer {
+ public:
+  explicit RecordingAnswer(Told& told) : told_(told) {}
+  Wants push(size_t, const engine::SampledToken&) override {
+    ++told_.tokens;
+    return Wants::kMore;
+  }
+  void end(size_t, const engine::StreamEnd& end) override { told_.end = end.reason; }
+  void take_events(std::string&) override {}
+  void take_last_events(std::string&) override {}
+  std::string whole_body() override { return "{}"; }
+
+ private:
+  Told& told_;
+};
 
 std::string content_of(const std::string& body) {
   std::string content;
@@ -176,6 +204,49 @@ TEST(Generation, SaysThatItIsAliveWhileNothingHappens) {
   ASSERT_EQ(exchange->ticks.size(), 2u);
   while (!exchange->finished) ASSERT_TRUE(exchange->run_one());
   EXPECT_EQ(content_of(exchange->body), expected_content());
+}
+
+// Tokens that came together with the end of their stream are as good as those before.
+TEST(Generation, WhatCameBeforeAnErrorIsToldBeforeIt) {
+  ServerHouse::Options options;
+  std::atomic<bool> failing{false};
+  options.executor = [&](engine::ModelledExecutor::Options& executor) {
+    executor.fail_step = [&](const engine::StepPlan& plan) -> std::optional<Error> {
+      if (plan.step < 20) return {};
+      failing = true;
+      return Error{ErrorCode::kInternal, "the device is gone", ""};
+    };
+  };
+  ServerHouse house(kScript, std::move(options));
+  const auto exchange = std::make_shared<ScriptedExchange>();
+  start(house, exchange, Generation::Mode::kStream);
+  exchange->ticks[0]();  // the stream has begun
+  while (!failing) std::this_thread::yield();
+  while (!exchange->finished) ASSERT_TRUE(exchange->run_one());
+  const std::vector<std::string> events = events_of(exchange->body);
+  ASSERT_FALSE(events.empty());
+  EXPECT_NE(parsed(events.back()).find("error"), nullptr);
+  std::string content;
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    const Json json = parsed(events[i]);
+    content += json.find("choices")->as_array().at(0).find("delta")->string("content").value_or("");
+  }
+  EXPECT_EQ(content, expected_content().substr(0, content.size()));
+  EXPECT_GE(content.size(), 10u) << "most of some 17 tokens, all but the header's, must be there";
+}
+
+// The engine may be through by then: the tokens that are not told any more were cancelled.
+TEST(Generation, CancelledIsCancelled) {
+  ServerHouse house(kScript, {});
+  const auto exchange = std::make_shared<ScriptedExchange>();
+  Told told;
+  const std::weak_ptr<Generation> generation =
+      start(house, exchange, Generation::Mode::kStream, std::make_unique<RecordingAnswer>(told));
+  while (!house.engine().ledger().clean()) std::this_thread::yield();
+  generation.lock()->cancel();
+  while (!exchange->finished) ASSERT_TRUE(exchange->run_one());
+  EXPECT_EQ(told.tokens, 0u);
+  EXPECT_EQ(told.end, engine::FinishReason::kCancelled);
 }
 
 TEST(Generation, AWholeAnswerIsSentOnce) {
