@@ -33,7 +33,13 @@ std::vector<Flag> response_store_flags() {
            .kind = Flag::Kind::kInteger,
            .default_text = "2592000",
            .least = 1,
-           .most = 3'153'600'000}};
+           .most = 3'153'600'000},
+          {.name = "--sampled-turn-tokens",
+           .value = "N",
+           .help = "tokens of answered turns that are kept, so that a tool loop's next request "
+                   "finds what was computed; 0: none",
+           .kind = Flag::Kind::kSize,
+           .default_text = "4M"}};
 }
 
 Result<std::unique_ptr<store::ResponseStore>> open_response_store(const cli::Arguments& arguments,

@@ -163,6 +163,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY(reporting.open(arguments, log));
   server::Server server({.version = kVersion,
                          .keys = keys,
+                         .sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens"),
                          .response_store = responses.get(),
                          .watchdog_ns = arguments.integer("--watchdog-seconds") * 1'000'000'000,
                          .reports = reporting.options()},

@@ -21,18 +21,40 @@ constexpr int64_t kTimesMax = 100'000;
 constexpr int64_t kSeatsDefault = 8;
 constexpr int64_t kSeatsMax = 4096;
 constexpr int64_t kCachedTokensMax = int64_t{1} << 26;  // context * seats
+constexpr int64_t kFailEveryMax = int64_t{1} << 40;
+constexpr int64_t kBlocksMax = kCachedTokensMax / 16;
 constexpr size_t kAnswerTokensMax = 1'000'000;
+
+constexpr size_t kCountedItemsMax = 100'000;
+constexpr size_t kIdDigitsMax = 18;
+constexpr int kCountsMax = 4;  // numbers that may follow an id
+
+// Tokens, or so many items as the prompt asks for.
+struct Piece {
+  std::string text;  // while the script is read
+  std::vector<TokenId> tokens;
+  int counted = 0;  // 1: by the first number after the id
+};
 
 struct Rule {
   std::string when;
-  std::vector<TokenId> answer;
+  std::vector<Piece> pieces;
 };
+
+// The digits at `at`, which then stands behind them and one space.
+std::string_view take_number(std::string_view text, size_t& at) {
+  const size_t begin = std::min(at, text.size());
+  size_t end = begin;
+  while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+  at = end < text.size() && text[end] == ' ' ? end + 1 : end;
+  return text.substr(begin, end - begin);
+}
 
 // Which rule answers which prompt. Engine thread only.
 class Script {
  public:
   Script(std::vector<Rule> rules, const tokenizer::Tokenizer& tokenizer)
-      : rules_(std::move(rules)), tokenizer_(tokenizer) {}
+      : rules_(std::move(rules)), tokenizer_(tokenizer), wrong_(tokenizer.encode("!").front()) {}
 
   TokenId next_token(const engine::ModelledExecutor::Seen& seen) {
     const auto prompt_count = static_cast<size_t>(seen.prompt_count);
@@ -40,16 +62,29 @@ class Script {
       seats_.resize(static_cast<size_t>(seen.seat) + 1);
     }
     Seated& seated = seats_[static_cast<size_t>(seen.seat)];
-    if (seated.answer == nullptr || seated.arrival != seen.arrival) {
-      seated = {.arrival = seen.arrival, .answer = &answer_to(seen.full.first(prompt_count))};
+    if (seated.arrival != seen.arrival) {
+      seated.arrival = seen.arrival;
+      answer_to(seen.full.first(prompt_count), seated);
     }
-    const size_t at = seen.full.size() - prompt_count;
-    return (*seated.answer)[std::min(at, seated.answer->size() - 1)];
+    const std::span<const TokenId> written = seen.full.subspan(prompt_count);
+    const std::vector<TokenId>& answer = seated.answer;
+    if (seated.counted && written.size() <= answer.size() &&
+        !std::equal(written.begin(), written.end(), answer.begin())) {
+      return wrong_;
+    }
+    return answer[std::min(written.size(), answer.size() - 1)];
   }
 
  private:
+  // Who sits there, and what answers them: looked up once.
+  struct Seated {
+    int64_t arrival = -1;
+    std::vector<TokenId> answer;
+    bool counted = false;
+  };
+
   // The first rule has "when": "" and so always stands somewhere.
-  const std::vector<TokenId>& answer_to(std::span<const TokenId> prompt) const {
+  void answer_to(std::span<const TokenId> prompt, Seated& seated) const {
     const std::string text = tokenizer_.decode(prompt);
     const Rule* best = &rules_.front();
     size_t best_end = 0;
@@ -60,17 +95,35 @@ class Script {
       best = &rule;
       best_end = at + rule.when.size();
     }
-    return best->answer;
+    seated.answer.clear();
+    seated.counted = false;
+    for (const Piece& piece : best->pieces) {
+      seated.answer.insert(seated.answer.end(), piece.tokens.begin(), piece.tokens.end());
+      if (piece.counted == 0) continue;
+      seated.counted = true;
+      append_counted(std::string_view(text).substr(best_end), piece.counted, seated.answer);
+    }
   }
 
-  // Who sits there, and what answers them: looked up once.
-  struct Seated {
-    int64_t arrival = 0;
-    const std::vector<TokenId>* answer = nullptr;
-  };
+  // `text` begins with the id.
+  void append_counted(std::string_view text, int which, std::vector<TokenId>& answer) const {
+    size_t at = 0;
+    const std::string_view id = take_number(text, at);
+    std::string_view digits;
+    for (int i = 0; i < which; ++i) digits = take_number(text, at);
+    if (id.size() > kIdDigitsMax || digits.size() > kIdDigitsMax) return;
+    size_t count = 0;
+    for (const char digit : digits) count = count * 10 + static_cast<size_t>(digit - '0');
+    for (size_t i = 0; i < std::min(count, kCountedItemsMax); ++i) {
+      const std::string item = fmt::format("{}{}{} ", id, static_cast<char>('a' + which - 1), i);
+      const std::vector<TokenId> tokens = tokenizer_.encode(item);
+      answer.insert(answer.end(), tokens.begin(), tokens.end());
+    }
+  }
 
   const std::vector<Rule> rules_;
   const tokenizer::Tokenizer& tokenizer_;
+  const TokenId wrong_;
   std::vector<Seated> seats_;
 };
 
@@ -79,32 +132,64 @@ Error bad_script(const std::string& file_name, std::string_view field, std::stri
                std::string(field)};
 }
 
-Result<std::string> read_piece(const Json& piece, const std::string& path,
-                               const std::string& file_name) {
-  if (piece.is_string()) return piece.as_string();
-  const std::optional<std::string> text = piece.string("text");
-  const int64_t times = piece.integer("times").value_or(1);
-  if (!text || times < 0 || times > kTimesMax) {
-    return bad_script(
-        file_name, path,
-        fmt::format("must be a string or {{\"text\": …, \"times\": 0 to {}}}", kTimesMax));
+Result<Piece> read_piece(const Json& json, const std::string& path, const std::string& file_name) {
+  if (json.is_string()) return Piece{.text = json.as_string(), .tokens = {}, .counted = 0};
+  const std::optional<std::string> text = json.string("text");
+  const int64_t times = json.integer("times").value_or(1);
+  const int64_t counted = json.integer("counted").value_or(0);
+  if (!text && counted >= 1 && counted <= kCountsMax) {
+    return Piece{.text = {}, .tokens = {}, .counted = static_cast<int>(counted)};
   }
-  std::string repeated;
-  for (int64_t i = 0; i < times; ++i) repeated += *text;
-  return repeated;
+  if (!text || times < 0 || times > kTimesMax) {
+    return bad_script(file_name, path,
+                      fmt::format("must be a string, {{\"text\": …, \"times\": 0 to {}}} or "
+                                  "{{\"counted\": 1 to {}}}",
+                                  kTimesMax, kCountsMax));
+  }
+  Piece piece;
+  for (int64_t i = 0; i < times; ++i) piece.text += *text;
+  return piece;
 }
 
-Result<std::string> read_answer(const Json* then, const std::string& path,
-                                const std::string& file_name) {
+// Texts beside each other are one: they become tokens together.
+Result<std::vector<Piece>> read_answer(const Json* then, const std::string& path,
+                                       const std::string& file_name) {
   if (then == nullptr) return bad_script(file_name, path, "is missing");
-  if (!then->is_array()) return read_piece(*then, path, file_name);
-  std::string text;
-  for (size_t i = 0; i < then->as_array().size(); ++i) {
-    TRY_ASSIGN(const std::string piece,
-               read_piece(then->as_array()[i], fmt::format("{}[{}]", path, i), file_name));
-    text += piece;
+  std::vector<Piece> pieces;
+  if (!then->is_array()) {
+    TRY_ASSIGN(Piece piece, read_piece(*then, path, file_name));
+    pieces.push_back(std::move(piece));
+    return pieces;
   }
-  return text;
+  for (size_t i = 0; i < then->as_array().size(); ++i) {
+    TRY_ASSIGN(Piece piece,
+               read_piece(then->as_array()[i], fmt::format("{}[{}]", path, i), file_name));
+    const bool joins = !pieces.empty() && pieces.back().counted == 0 && piece.counted == 0;
+    if (joins) {
+      pieces.back().text += piece.text;
+    } else {
+      pieces.push_back(std::move(piece));
+    }
+  }
+  return pieces;
+}
+
+// Texts to tokens, and an end where there is none.
+Result<void> close_answer(std::vector<Piece>& pieces, const std::string& path,
+                          const std::string& file_name, const tokenizer::Tokenizer& tokenizer,
+                          const chat::HarmonyTokens& harmony) {
+  size_t tokens = 0;
+  for (Piece& piece : pieces) {
+    piece.tokens = tokenizer.encode_with_special(piece.text);
+    tokens += piece.tokens.size();
+  }
+  const std::vector<TokenId> stops = harmony.stop_tokens();
+  const bool closed =
+      !pieces.empty() && !pieces.back().tokens.empty() &&
+      std::find(stops.begin(), stops.end(), pieces.back().tokens.back()) != stops.end();
+  if (!closed) pieces.push_back({.text = {}, .tokens = {harmony.return_}, .counted = 0});
+  if (tokens < kAnswerTokensMax) return {};
+  return bad_script(file_name, path, fmt::format("has more than {} tokens", kAnswerTokensMax));
 }
 
 Result<std::vector<Rule>> read_rules(const Json& json, const std::string& file_name,
@@ -120,16 +205,10 @@ Result<std::vector<Rule>> read_rules(const Json& json, const std::string& file_n
     const std::string path = fmt::format("rules[{}]", i);
     const std::optional<std::string> when = item.string("when");
     if (!when) return bad_script(file_name, path + ".when", "must be a string");
-    TRY_ASSIGN(const std::string text, read_answer(item.find("then"), path + ".then", file_name));
-    Rule rule{.when = *when, .answer = tokenizer.encode_with_special(text)};
-    const std::vector<TokenId> stops = harmony.stop_tokens();
-    const bool closed = !rule.answer.empty() &&
-                        std::find(stops.begin(), stops.end(), rule.answer.back()) != stops.end();
-    if (!closed) rule.answer.push_back(harmony.return_);
-    if (rule.answer.size() > kAnswerTokensMax) {
-      return bad_script(file_name, path + ".then",
-                        fmt::format("has more than {} tokens", kAnswerTokensMax));
-    }
+    TRY_ASSIGN(std::vector<Piece> pieces,
+               read_answer(item.find("then"), path + ".then", file_name));
+    TRY(close_answer(pieces, path + ".then", file_name, tokenizer, harmony));
+    Rule rule{.when = *when, .pieces = std::move(pieces)};
     rules.push_back(std::move(rule));
   }
   // The one that answers what no other does comes first.
@@ -170,27 +249,42 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
   context = std::max<int64_t>(context, 16);
   TRY_ASSIGN(int64_t seats, read_integer(json, "seats", kSeatsDefault, kSeatsMax, file_name));
   seats = std::max<int64_t>(seats, 1);
+  TRY_ASSIGN(const int64_t blocks, read_integer(json, "blocks", 0, kBlocksMax, file_name));
+  TRY_ASSIGN(const int64_t host_blocks,
+             read_integer(json, "host_blocks", 0, kBlocksMax, file_name));
+  TRY_ASSIGN(const int64_t fail_every,
+             read_integer(json, "fail_every", 0, kFailEveryMax, file_name));
   if (context * seats > kCachedTokensMax) {
     return bad_script(file_name, "seats",
                       fmt::format("times 'context' must be at most {}", kCachedTokensMax));
   }
 
   engine::ModelledExecutor::Options options;
-  options.checks = false;  // it is another's server that is being tried
+  // Usually it is another's server that is being tried.
+  options.checks = json.boolean("checks").value_or(false);
   options.capacity.sequences_max = static_cast<int>(seats);
   options.capacity.batch_tokens_max = static_cast<int>(std::max<int64_t>(512, 2 * seats));
   options.capacity.pooled_sequences_max = 16;
   options.capacity.embedding_size = 64;
   options.capacity.context_tokens_max = static_cast<int>(context);
-  // Room for every seat to be full at once: a script never waits for blocks.
-  const int blocks = static_cast<int>(context / options.capacity.block_tokens + 1) *
-                     options.capacity.sequences_max;
-  options.capacity.full_block_count = blocks;
-  options.capacity.window_block_count = blocks;
+  // Room for every seat to be full at once, so that a script never waits for blocks; or less.
+  const int room = blocks > 0 ? static_cast<int>(blocks)
+                              : static_cast<int>(context / options.capacity.block_tokens + 1) *
+                                    options.capacity.sequences_max;
+  options.capacity.full_block_count = room;
+  options.capacity.window_block_count = room;
+  options.capacity.host_full_block_count = static_cast<int>(host_blocks);
+  options.capacity.host_window_block_count = static_cast<int>(host_blocks);
   const auto script = std::make_shared<Script>(std::move(rules), tokenizer);
   options.next_token = [script](const engine::ModelledExecutor::Seen& seen) {
     return script->next_token(seen);
   };
+  if (fail_every > 0) {
+    options.fail_step = [fail_every](const engine::StepPlan& plan) -> std::optional<Error> {
+      if (plan.step % fail_every != fail_every - 1) return std::nullopt;
+      return Error{ErrorCode::kInternal, "this step was to fail", ""};
+    };
+  }
   if (step_ms > 0) {
     options.timing = {
         .clock = &clock,

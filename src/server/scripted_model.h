@@ -1,15 +1,23 @@
 // A model that answers by the book: for tests of real clients and for trying the server without
 // weights (`pelton serve MODEL --executor modelled:FILE`). The file is JSON:
 //
-//   {"step_ms": 0, "context": 4096, "seats": 8,
+//   {"step_ms": 0, "context": 4096, "seats": 8, "blocks": 600, "host_blocks": 300, "checks": false,
 //    "rules": [{"when": "weather", "then": "<|channel|>final<|message|>Sunny.<|return|>"},
 //              {"when": "count", "then": ["<|channel|>final<|message|>",
 //                                         {"text": "one more ", "times": 500}]}]}
 //
 // Of the rules whose "when" stands in the prompt, the one whose words stand last answers; "" always
 // stands at its beginning. Control tokens in "then" are meant as such. An answer that does not end
-// in
-// <|return|> or <|call|> gets a <|return|>.
+// in <|return|> or <|call|> gets a <|return|>.
+//
+// A piece {"counted": 1} makes answers that tell whose they are and how far they came: with "when"
+// "count for " and a prompt "… count for 4711 300 20 …" it writes "4711a0 4711a1 … 4711a299 ", and
+// {"counted": 2} writes "4711b0 … 4711b19 ". Where what was computed before is not what was
+// written, a "!" is.
+//
+// "blocks", "host_blocks": room for keys and values, and to swap them to, of either group; without,
+// every seat may be full at once. "checks": all that a plan promises is CHECKed at every step.
+// "fail_every": each so manyth step fails.
 #pragma once
 
 #include <string>

@@ -1,0 +1,401 @@
+#!/usr/bin/env python3
+"""Chaos: servers under every kind of load and of misfortune, and a checker of all that they say.
+
+usage: chaos.py BINARY [--hours H | --minutes M] [--seed S] [--out FOLDER] [--model FOLDER]
+
+Three servers: "steady" lives through all of it, "rolling" is told to stop in mid-stream and followed by the next
+process again and again, "box" computes with the model in the box. Load and checker (load.py) and the bad network
+(proxy.py) are processes of their own. Chaos and calm take turns; in each calm the ledgers must be clean, and
+descriptors and threads what they were. At the end: memory may have grown by 4 MiB at most from minute 5 to minute
+20, nothing may have been wrong. Exit code 0 if all that held. README.md has the rest.
+"""
+import argparse
+import asyncio
+import json
+import os
+import pathlib
+import random
+import signal
+import statistics
+import sys
+import time
+
+import pattern
+import plot
+from house import House, MemoryLimit
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HERE = pathlib.Path(__file__).resolve().parent
+GROWTH_MAX = 4 << 20
+GROWTH_FROM, GROWTH_TO = 5, 20     # minutes
+PATIENCE_S = 600                   # for what must come at last; nothing shorter, as all of us may be frozen
+FROZEN_S = 5                       # a turn of the loop that took so long: all stood still
+SETTLE_POLL_S = 0.05
+OTHERS_MAX = 24                    # threads that are not ours
+HARD_LIMIT = 64 << 20              # over what the steady server has after its first calm
+
+
+class Clock:
+    """Seconds in which we were not frozen."""
+
+    def __init__(self):
+        self.frozen, self.start = 0.0, time.monotonic()
+
+    def now(self):
+        return time.monotonic() - self.start - self.frozen
+
+    async def watch(self):
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.25)
+            gap = time.monotonic() - before
+            if gap > FROZEN_S:
+                self.frozen += gap
+
+
+class Chaos:
+    def __init__(self, arguments):
+        self.seconds = arguments.minutes * 60
+        self.long = self.seconds >= 600
+        self.seed = arguments.seed
+        self.dice = random.Random(self.seed)
+        self.out = pathlib.Path(arguments.out)
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.clock = Clock()
+        self.failures, self.notes = [], []
+        self.memory = {"steady": [], "box": []}
+        self.health, self.health_failed = [], 0
+        self.rolls = self.freezes = self.hups = self.page_outs = self.calms = 0
+        self.base, self.pressure, self.turns = {}, None, None
+        serve = [arguments.binary, "serve", arguments.model, "--port", "0", "--admin-port", "0", "--grpc-port", "0"]
+        bounded = ["--response-store-entries", "200", "--sampled-turn-tokens", "100K"]  # full within minutes
+        commands = {name: [*serve, "--executor", f"modelled:{self.script(name, fail_every)}", "--http-threads", "2", *bounded]
+                    for name, fail_every in (("steady", 0), ("rolling", 1000))}
+        commands["box"] = [*serve, "--threads", "1", "--max-num-seqs", "6", "--max-model-len", "1K", *bounded]
+        self.houses = {name: House(name, command, open(self.out / f"{name}.log", "w"), box=name == "box",
+                                   fails=name == "rolling") for name, command in commands.items()}
+        self.limit = MemoryLimit(f"pelton-chaos-{os.getpid()}")
+        self.reports = asyncio.Queue()
+        self.retiring = set()
+
+    def script(self, name, fail_every):
+        """So few blocks that someone always makes room; every promise of a plan is checked."""
+        file = self.out / f"{name}.json"
+        file.write_text(pattern.script(step_ms=4, context=8192, seats=24, blocks=900, host_blocks=60, checks=True,
+                                       fail_every=fail_every))
+        return file
+
+    def fail(self, what):
+        if len(self.failures) < 100:
+            print(f"{self.clock.now():7.1f} s  WRONG: {what}", flush=True)
+        self.failures.append(what)
+
+    def say(self, what):
+        print(f"{self.clock.now():7.1f} s  {what}", flush=True)
+
+    # ---- parts
+
+    async def spawn(self, name):
+        return await asyncio.create_subprocess_exec(
+            sys.executable, str(HERE / name), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            limit=1 << 24)
+
+    def tell(self, what, **fields):
+        self.load.stdin.write(json.dumps({"do": what, **fields}).encode() + b"\n")
+
+    async def hear(self):
+        while line := await self.load.stdout.readline():
+            said = json.loads(line)
+            if said["report"] == "wrong":
+                said.pop("report")
+                self.fail(json.dumps(said))
+            elif said["report"] == "frozen":
+                self.notes.append(f"the load stood still for {said['seconds']:.0f} s")
+            else:
+                await self.reports.put(said)
+        await self.reports.put({"report": "gone"})
+
+    async def expect(self, report):
+        while True:
+            said = await self.reports.get()
+            if said["report"] == report:
+                return said
+            if said["report"] == "gone":
+                raise RuntimeError("the load has died")
+
+    async def settled(self, house):
+        """The ledger once nothing is left in it and descriptors and threads are the base's, or at last."""
+        loop = asyncio.get_running_loop()
+        end = self.clock.now() + PATIENCE_S
+        while True:
+            ledger = await loop.run_in_executor(None, house.ledger)
+            process = ledger["process"]
+            # gRPC keeps as many threads of its own as it likes, and as few.
+            ours = {name: count for name, count in process["threads"]["by_name"].items() if name.startswith("pelton")}
+            others = process["threads"]["count"] - sum(ours.values())
+            now = {"descriptors": process["descriptors"]["by_kind"], "threads": ours, "others": others <= OTHERS_MAX}
+            same = now == self.base.setdefault((house.name, house.generation), now) if ledger["clean"] else False
+            if same or self.clock.now() > end:
+                return ledger, now, same
+            await asyncio.sleep(SETTLE_POLL_S)
+
+    # ---- misfortunes
+
+    async def freeze(self, house, seconds):
+        self.freezes += 1
+        house.freeze(seconds)
+        await asyncio.sleep(seconds)
+        house.thaw()
+
+    async def roll(self):
+        """SIGTERM in mid-stream: all that runs ends well, all others find the next process."""
+        house = self.houses["rolling"]
+        self.rolls += 1
+        loop = asyncio.get_running_loop()
+        if self.dice.random() < 0.5:  # the next process is there before the last one goes
+            old = await loop.run_in_executor(None, house.start)
+            self.tell("ending", name=house.name)
+            await self.load.stdin.drain()
+            await asyncio.sleep(0.1)
+            old.send_signal(signal.SIGTERM)
+            self.tell("servers", servers=[house.fields()])
+        else:
+            self.tell("ending", name=house.name)
+            await self.load.stdin.drain()
+            await asyncio.sleep(0.1)
+            house.process.send_signal(signal.SIGTERM)
+            old = await loop.run_in_executor(None, house.start)
+            self.tell("servers", servers=[house.fields()])
+        task = asyncio.create_task(self.retire(old))
+        self.retiring.add(task)
+        task.add_done_callback(self.retiring.discard)
+
+    async def retire(self, old):
+        since = self.clock.now()
+        while old.poll() is None and self.clock.now() - since < PATIENCE_S:
+            await asyncio.sleep(0.1)
+        if old.poll() is None:
+            self.fail(f"a server that was told to stop still runs after {PATIENCE_S} s")
+            old.kill()
+        elif old.returncode != 0:
+            self.fail(f"a server that was told to stop ended with {old.returncode}")
+        else:
+            self.say(f"a server that was told to stop is gone after {self.clock.now() - since:.1f} s")
+        old.stdout.close()
+
+    async def misfortune(self):
+        what = self.dice.random()
+        if what < 0.55:
+            seconds = 10 if self.long and self.dice.random() < 0.05 else self.dice.uniform(0.05, 2)
+            await self.freeze(self.dice.choice(list(self.houses.values())), seconds)
+        elif what < 0.75:
+            house = self.dice.choice(list(self.houses.values()))
+            if house.catches_hup():
+                self.hups += 1
+                house.process.send_signal(signal.SIGHUP)
+        elif what < 0.85:
+            self.page_outs += page_out(self.houses["box"].pid)
+        elif self.long or self.rolls == 0:
+            await self.roll()
+
+    # ---- watching
+
+    async def watch_memory(self):
+        while True:
+            minute = self.clock.now() / 60
+            for name, samples in self.memory.items():
+                if self.houses[name].alive():
+                    samples.append((minute, *self.houses[name].memory()))
+            await asyncio.sleep(10 if self.long else 1)
+
+    async def watch_health(self):
+        """How long /health takes at the public door, of servers that are not stopped."""
+        loop = asyncio.get_running_loop()
+        while True:
+            house = self.dice.choice([self.houses["steady"], self.houses["box"]])
+            frozen, start = self.clock.frozen, time.monotonic()
+            disturbed = house.stopped()
+            try:
+                status, _ = await loop.run_in_executor(None, house.get, house.port, "/health")
+            except OSError as error:
+                status = repr(error)
+            if status != 200:
+                self.health_failed += 1
+                self.fail(f"/health of {house.name}: {status}")
+            elif not disturbed and not house.stopped() and self.clock.frozen == frozen:
+                self.health.append((time.monotonic() - start) * 1000)
+            await asyncio.sleep(0.3)
+
+    def check_alive(self):
+        for house in self.houses.values():
+            if not house.alive():
+                raise RuntimeError(f"{house.name} died: {house.process.returncode}")
+
+    # ---- the whole
+
+    async def chaos(self, seconds):
+        self.tell("go")
+        end = self.clock.now() + seconds
+        if not self.long and self.rolls == 0:
+            await asyncio.sleep(seconds / 2)
+            await self.roll()
+        while self.clock.now() < end:
+            await asyncio.sleep(self.dice.expovariate(1 / (6 if self.long else 1.5)))
+            self.check_alive()
+            await self.misfortune()
+
+    async def calm(self):
+        self.tell("calm")
+        counts = (await self.expect("calm"))["counts"]
+        if self.retiring:
+            await asyncio.gather(*self.retiring)
+        for house in self.houses.values():
+            self.check_alive()
+            ledger, now, same = await self.settled(house)
+            if not ledger["clean"]:
+                self.fail(f"{house.name}: the ledger is not clean: {json.dumps(ledger['engine'])} "
+                          f"{json.dumps(ledger['server'])}")
+            elif not same:
+                self.fail(f"{house.name}: {now}, was {self.base[house.name, house.generation]}")
+            if house.name == "steady":
+                self.turns = ledger["server"]["sampled_turns"]
+                if self.calms == 0:
+                    self.limit.hold(house.pid, house.memory()[0] + HARD_LIMIT)
+        self.calms += 1
+        rss = " ".join(f"{name} {house.memory()[0] / 2**20:.1f}" for name, house in self.houses.items())
+        self.say(f"calm {self.calms}: {sum(counts.values())} questions, {len(self.failures)} wrong; MiB {rss}")
+        return counts
+
+    async def run(self):
+        loop = asyncio.get_running_loop()
+        for house in self.houses.values():
+            await loop.run_in_executor(None, house.start)
+        proxy = await self.spawn("proxy.py")
+        self.load = await self.spawn("load.py")
+        watches = [asyncio.create_task(self.hear())]
+        counts = {}
+        try:
+            proxy_port = int(await proxy.stdout.readline())
+            self.tell("start", seed=self.seed, proxy=proxy_port, pace=0.3 if self.long else 0.05,
+                      servers=[house.fields() for house in self.houses.values()],
+                      workers={"steady": 40, "rolling": 16, "box": 6})
+            await self.expect("ready")
+            self.clock = Clock()
+            watches += [asyncio.create_task(part) for part in
+                        (self.clock.watch(), self.watch_memory(), self.watch_health())]
+            while self.clock.now() < self.seconds:
+                await self.chaos(min(45, self.seconds / 2.5))
+                counts = await self.calm()
+            for watch in watches[1:]:
+                watch.cancel()
+            await self.end()
+        except (RuntimeError, OSError) as error:
+            self.fail(str(error))
+        finally:
+            for task in watches:
+                task.cancel()
+            for part in (proxy, self.load):
+                part.stdin.close()
+            for house in self.houses.values():
+                if house.alive():
+                    house.thaw()
+                    house.process.kill()
+                    house.process.wait()
+            for part in (proxy, self.load):
+                if part.returncode is None:
+                    part.terminate()
+                await part.wait()
+            self.limit.close()
+        return self.verdict(counts)
+
+    async def end(self):
+        """All stop as they should."""
+        self.pressure = {kind: self.houses["steady"].metric("pelton_preemptions_total", f'kind="{kind}"')
+                         for kind in ("recompute", "swap")}
+        if self.long and not all(self.pressure.values()):
+            self.fail(f"no pressure on keys and values: {self.pressure}")
+        for house in self.houses.values():
+            house.process.send_signal(signal.SIGTERM)
+            await self.retire(house.process)
+
+    def growth(self, name, column):
+        """Between the two minutes: medians of the samples half a minute around each; None: too short a run."""
+        def around(minute):
+            near = [sample[column] for sample in self.memory[name] if abs(sample[0] - minute) <= 0.5]
+            return statistics.median(near) if near else None
+        first, last = around(GROWTH_FROM), around(GROWTH_TO)
+        return None if first is None or last is None else last - first
+
+    def verdict(self, counts):
+        lines = [f"seed {self.seed}; {self.clock.now() / 60:.1f} minutes, and {self.clock.frozen:.0f} s frozen",
+                 f"{sum(counts.values())} questions, {self.rolls} restarts, {self.freezes} SIGSTOPs, {self.hups} "
+                 f"SIGHUPs, {self.page_outs} times paged out, {self.calms} calms; memory limit "
+                 f"{'on' if self.limit.works else 'not possible here'}", *self.notes]
+        lines += [f"  {count:7d}  {what}" for what, count in sorted(counts.items())]
+        if self.health:
+            health = sorted(self.health)
+            lines.append(f"/health in ms: median {statistics.median(health):.1f}, p99 "
+                         f"{health[int(len(health) * 0.99)]:.1f}, most {health[-1]:.1f} of {len(health)}")
+        for name, column, what in (("steady", 1, "resident"), ("box", 2, "anonymous")):
+            grown = self.growth(name, column)
+            if grown is not None:
+                lines.append(f"{name}: {what} memory, minute {GROWTH_TO} less minute {GROWTH_FROM}: "
+                             f"{grown / 2**20:+.2f} MiB")
+                if grown > GROWTH_MAX:
+                    self.fail(lines[-1])
+            lines.append(plot.text([(sample[0], sample[column] / 2**20) for sample in self.memory[name]]))
+        lines.append(f"steady: preempted {self.pressure}, turns kept {self.turns}")
+        lines.append(f"{len(self.failures)} things went wrong" if self.failures else "nothing went wrong")
+        series = {f"{name}, {what}": [(sample[0], sample[column] / 2**20) for sample in self.memory[name]]
+                  for name, column, what in (("steady", 1, "resident"), ("steady", 2, "anonymous"),
+                                             ("box", 1, "resident"), ("box", 2, "anonymous"))}
+        (self.out / "memory.svg").write_text(plot.svg("Memory during chaos", series, "MiB"))
+        (self.out / "memory.json").write_text(json.dumps(self.memory))
+        report = "\n".join(lines + self.failures) + "\n"
+        (self.out / "report.txt").write_text(report)
+        print("\n".join(lines + self.failures[:20]))
+        return 1 if self.failures or not counts else 0
+
+
+def page_out(pid):
+    """Has the kernel drop the pages that a process has mapped from files, as memory pressure does."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    pidfd_open, process_madvise, madv_pageout = 434, 440, 21
+
+    class Piece(ctypes.Structure):
+        _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+    file = libc.syscall(pidfd_open, pid, 0)
+    if file < 0:
+        return 0
+    done = 0
+    for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
+        span, _, _, _, inode = line.split()[:5]
+        if inode != "0":
+            begin, end = (int(edge, 16) for edge in span.split("-"))
+            piece = Piece(begin, end - begin)
+            done |= libc.syscall(process_madvise, file, ctypes.byref(piece), 1, madv_pageout, 0) > 0
+    os.close(file)
+    return int(done)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("binary")
+    parser.add_argument("--hours", type=float)
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("PELTON_SEED", random.randrange(1 << 30))))
+    parser.add_argument("--out", default=str(ROOT / "build" / "chaos"))
+    parser.add_argument("--model", default=str(ROOT / "models" / "pelton-box"))
+    arguments = parser.parse_args()
+    if (arguments.hours is None) == (arguments.minutes is None):
+        parser.error("either --hours or --minutes")
+    if arguments.minutes is None:
+        arguments.minutes = arguments.hours * 60
+    arguments.binary = str(pathlib.Path(arguments.binary).resolve())
+    print(f"PELTON_SEED={arguments.seed}", flush=True)
+    return asyncio.run(Chaos(arguments).run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
