@@ -125,6 +125,13 @@ std::vector<Flag> queue_flags() {
            .kind = Flag::Kind::kSize,
            .default_text = "4M",
            .least = 1},
+          {.name = "--max-queue-seconds",
+           .value = "SECONDS",
+           .help = "nobody waits longer for a place; who would have to is answered 429 at once; 0: "
+                   "no bound",
+           .kind = Flag::Kind::kNumber,
+           .default_text = "600",
+           .most = 86400},
           {.name = "--scheduling-policy",
            .value = "P",
            .help = "who comes first where both want a step: new prompts, or conversations whose "
@@ -160,6 +167,7 @@ Result<void> read_queue_flags(const cli::Arguments& arguments, engine::Engine::O
   }
   options.inbox_max = static_cast<int>(arguments.integer("--max-num-queued-reqs"));
   options.queued_tokens_max = arguments.integer("--max-num-queued-tokens");
+  options.queue_wait_max_ns = static_cast<int64_t>(arguments.number("--max-queue-seconds") * 1e9);
   options.steps_in_flight_max = static_cast<int>(arguments.integer("--steps-in-flight"));
   engine::SchedulingPolicy& policy = options.policy;
   const int beside = static_cast<int>(arguments.integer("--prompt-tokens-beside-decodes"));

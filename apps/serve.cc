@@ -151,7 +151,6 @@ Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   TRY_ASSIGN(node::LoadedModel::Options options, node_options(arguments, clock));
   TRY_ASSIGN(const server::KeyRing keys, key_ring(arguments));
-  options.engine.policy.fairness.weights = keys.weights();
   TRY(check_date(arguments.text("--current-date")));
   base::Log log(clock, {.json = arguments.has("--log-json")});
   const cli::Interrupt interrupt;

@@ -22,15 +22,10 @@ int64_t FairQueue::rank(int priority) const {
   return clamped(priority) * options_.priority_tokens + spent_;
 }
 
-void FairQueue::enter(const std::string& tenant) {
-  const auto [found, is_new] = tenants_.try_emplace(tenant);
-  Tenant& one = found->second;
-  if (is_new) {
-    for (const auto& [name, weight] : options_.weights) {
-      if (name == tenant) one.weight = weight;
-    }
-    CHECK(one.weight > 0, "a tenant without weight");
-  }
+void FairQueue::enter(const std::string& tenant, double weight) {
+  CHECK(weight > 0, "a tenant without weight");
+  Tenant& one = tenants_[tenant];
+  one.weight = weight;
   if (one.present++ == 0) one.account = std::max(one.account, floor_);
 }
 

@@ -16,7 +16,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace pelton::admission {
 
@@ -24,9 +23,6 @@ class FairQueue {
  public:
   struct Options {
     int64_t priority_tokens = 65'536;  // what one step of priority is worth
-    // Of tenants; 1 for those not named here. A list, because g++ 12 mistrusts a map in an
-    // aggregate.
-    std::vector<std::pair<std::string, double>> weights;
   };
 
   struct Item {
@@ -41,8 +37,9 @@ class FairQueue {
   // tokens spent. Total order with the id; it never changes, so it can order running work too.
   int64_t rank(int priority) const;
 
-  // A tenant takes part from its first enter to its last leave, whether its items wait or run.
-  void enter(const std::string& tenant);
+  // A tenant takes part from its first enter to its last leave, whether its items wait or run. The
+  // weight last said counts.
+  void enter(const std::string& tenant, double weight);
   void leave(const std::string& tenant);
 
   // `tenant` has entered.

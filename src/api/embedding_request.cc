@@ -28,6 +28,7 @@ EmbeddingFields read_fields(const Fields& body, const RequestLimits& limits) {
   fields.priority = common.priority;
   fields.user = std::move(common.user);
   fields.cache_salt = std::move(common.cache_salt);
+  fields.timeout_s = common.timeout_s;
   if (common.format)
     body.refuse_unsupported(common.format->field, "an output format of embeddings");
   if (common.stream) body.refuse_unsupported("stream", "streaming embeddings");

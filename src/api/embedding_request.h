@@ -25,6 +25,7 @@ struct EmbeddingFields {
   int priority = 0;
   std::string user;
   std::string cache_salt;
+  std::optional<double> timeout_s;
 };
 
 struct EmbeddingRequest {

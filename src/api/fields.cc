@@ -129,4 +129,9 @@ std::optional<int64_t> exact_integer(const Json& value) {
   return static_cast<int64_t>(number);
 }
 
+std::optional<double> read_timeout(const Fields& body) {
+  constexpr double kDaySeconds = 86'400;
+  return body.number("timeout", {.low = 0.0, .high = kDaySeconds, .low_open = true});
+}
+
 }  // namespace pelton::api

@@ -57,6 +57,9 @@ class Fields {
   std::optional<Error>& complaint_;
 };
 
+// "timeout", in seconds.
+std::optional<double> read_timeout(const Fields& body);
+
 // "messages[3]"
 std::string item_path(std::string_view array_path, size_t index);
 

@@ -34,6 +34,7 @@ void read_generation(const Fields& body, const RequestLimits& limits, GenerateRe
   sampling.priority = request.generation.priority;
   sampling.user = std::move(request.generation.user);
   sampling.cache_salt = std::move(request.generation.cache_salt);
+  sampling.timeout_s = request.generation.timeout_s;
   request.generation = std::move(sampling);
   if (!request.generation.stop.empty()) {
     fields.refuse_unsupported("stop", "a stop string, where there are only tokens,");

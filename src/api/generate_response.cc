@@ -141,6 +141,7 @@ void append_rendered(const RenderedPrompt& prompt, std::string& out) {
   }
   writer.key("priority").integer(fields.priority);
   if (!fields.cache_salt.empty()) writer.key("cache_salt").string(fields.cache_salt);
+  if (fields.timeout_s) writer.key("timeout").number(*fields.timeout_s);
   if (!fields.user.empty()) writer.key("user").string(fields.user);
   writer.end_object();
 }

@@ -119,6 +119,7 @@ void read_origin(const Fields& body, GenerationFields& fields) {
     if (salt->empty()) body.refuse("cache_salt", "'cache_salt' must not be empty");
     fields.cache_salt = *salt;
   }
+  fields.timeout_s = read_timeout(body);
   // Accepted and not used; bounded all the same.
   for (const std::string_view key : {"prompt_cache_key", "session_id"}) {
     body.text(key, kTagBytesMax);

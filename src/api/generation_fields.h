@@ -57,6 +57,8 @@ struct GenerationFields {
   std::string user;               // whom the caller asks for: safety_identifier, or the older user
   std::string cache_salt;         // empty: none
 
+  std::optional<double> timeout_s;  // from the request's arrival: then nobody wants it any more
+
   std::string request_id;                  // names the answer; empty: a name is made
   bool timings = false;                    // how long each part took
   bool return_token_ids = false;           // of the prompt and of what was sampled
@@ -73,7 +75,7 @@ inline constexpr size_t kStopTokensMax = 64;
 inline constexpr size_t kLogitBiasMax = 4096;
 inline constexpr int kTopLogprobsMax = 20;
 inline constexpr int kChoicesMax = 128;  // of one request, over all its prompts
-inline constexpr size_t kCacheSaltBytesMax = 1024;
+inline constexpr size_t kCacheSaltBytesMax = 64;
 inline constexpr size_t kRequestIdBytesMax = 128;
 inline constexpr int kRepetitionPatternMax = 256;
 inline constexpr int kRepetitionCountMax = 1024;

@@ -1,10 +1,25 @@
 #include "base/digest.h"
 
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 #include "base/check.h"
 
 namespace pelton::base {
+
+namespace {
+
+std::string hex(const unsigned char* raw, unsigned int size) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string text;
+  for (unsigned int i = 0; i < size; ++i) {
+    text += kHex[raw[i] >> 4];
+    text += kHex[raw[i] & 15];
+  }
+  return text;
+}
+
+}  // namespace
 
 struct Digest::Context {
   struct Free {
@@ -34,19 +49,22 @@ std::string Digest::finish() {
   unsigned int size = 0;
   CHECK(EVP_DigestFinal_ex(context_->evp.get(), raw, &size) == 1);
   context_.reset();
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string text;
-  for (unsigned int i = 0; i < size; ++i) {
-    text += kHex[raw[i] >> 4];
-    text += kHex[raw[i] & 15];
-  }
-  return text;
+  return hex(raw, size);
 }
 
 std::string sha256(std::string_view bytes) {
   Digest digest(Digest::Kind::kSha256);
   digest.update(bytes);
   return digest.finish();
+}
+
+std::string hmac_sha256(std::string_view key, std::string_view bytes) {
+  unsigned char raw[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  const auto* text = reinterpret_cast<const unsigned char*>(bytes.data());
+  CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), text, bytes.size(), raw,
+             &size) != nullptr);
+  return hex(raw, size);
 }
 
 }  // namespace pelton::base

@@ -29,4 +29,7 @@ class Digest {
 
 std::string sha256(std::string_view bytes);
 
+// HMAC-SHA256 (RFC 2104), lower-case hexadecimal.
+std::string hmac_sha256(std::string_view key, std::string_view bytes);
+
 }  // namespace pelton::base

@@ -15,5 +15,11 @@ TEST(Digest, IsThePublishedFunction) {
   EXPECT_EQ(sha1.finish(), "a9993e364706816aba3e25717850c26c9cd0d89d");
 }
 
+// Test case 2 of RFC 4231.
+TEST(Digest, HmacIsThePublishedFunction) {
+  EXPECT_EQ(hmac_sha256("Jefe", "what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
 }  // namespace
 }  // namespace pelton::base

@@ -22,6 +22,8 @@ namespace pelton::engine {
 
 namespace {
 
+using Places = WaitingLine::Places;
+
 uint64_t draw_seed() {
   std::random_device random;
   return uint64_t{random()} << 32 | random();
@@ -36,7 +38,11 @@ class Engine::Loop {
         executor_(executor),
         clock_(clock),
         log_(log),
-        inbox_({.requests_max = options.inbox_max, .tokens_max = options.queued_tokens_max}),
+        inbox_({.requests_max = options.inbox_max,
+                .tokens_max = options.queued_tokens_max,
+                .wait_max_ns = options.queue_wait_max_ns,
+                .seats = {executor.capacity().sequences_max,
+                          executor.capacity().pooled_sequences_max}}),
         kv_events_(options.kv_events_max),
         scheduler_(executor.capacity(), {.prefix_cache = options.prefix_cache,
                                          .hash_seed = options.hash_seed.value_or(draw_seed()),
@@ -54,6 +60,10 @@ class Engine::Loop {
   }
 
   Result<std::vector<TokenStream>> submit(request::GenerationRequest request, int answers);
+  Result<void> room_for(std::string_view tenant, double weight) const {
+    return inbox_.room_for(tenant, weight, clock_.now_ns());
+  }
+  int64_t retry_after_ns() const { return inbox_.retry_after_ns(clock_.now_ns()); }
   void drain(int64_t limit_ms);
   EngineStats stats() const;
   int64_t busy_since_ns() const { return busy_since_ns_.load(std::memory_order_relaxed); }
@@ -66,8 +76,8 @@ class Engine::Loop {
   struct Reader {
     std::shared_ptr<TokenStream::State> stream;
     std::string request_id;
-    int queued_tokens = 0;        // of the prompt, for the first of several answers only
-    bool has_left_queue = false;  // had a seat, or ended without
+    WaitingLine::Ticket ticket;
+    bool was_seated = false;
     RequestTimes times;
   };
 
@@ -76,12 +86,15 @@ class Engine::Loop {
   int depth() const;
   void collect();
   void receive(std::vector<Inbox::Arrival> arrivals);
-  void refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error);
+  void refuse(const Inbox::Arrival& arrival, WaitingLine::Ticket ticket, const Error& error);
   void hear_readers();  // who has left, or forces tokens
   void emit();
-  void count(const Scheduler::Event& event);
+  void count(const Scheduler::Event& event, int64_t now_ns);
   void count(const StepPlan& plan);
   void emit(Scheduler::Event event, int64_t now_ns);
+  void note_places(Places places, int64_t now_ns) {
+    inbox_.tell_line([&](WaitingLine& line) { line.note_places(places, now_ns); });
+  }
   void publish_stats();
   void publish_ledger();
   void check_when_idle();
@@ -143,7 +156,10 @@ void Engine::Loop::run() {
     const bool nothing_to_do = scheduler_.idle() && in_flight_ == 0;
     if (nothing_to_do) check_when_idle();
     publish_ledger();
-    if (nothing_to_do) busy_since_ns_.store(0, std::memory_order_relaxed);
+    if (nothing_to_do) {
+      busy_since_ns_.store(0, std::memory_order_relaxed);
+      note_places(Places::kFree, clock_.now_ns());
+    }
     Inbox::Delivery delivery = nothing_to_do ? inbox_.wait() : inbox_.take();
     busy_since_ns_.store(clock_.now_ns(), std::memory_order_relaxed);
     receive(std::move(delivery.arrivals));
@@ -157,7 +173,9 @@ void Engine::Loop::turn() {
 
   bool submitted = false;
   if (in_flight_ < depth()) {
-    StepPlan next = scheduler_.plan(clock_.now_ns());
+    const int64_t now_ns = clock_.now_ns();
+    StepPlan next = scheduler_.plan(now_ns);
+    note_places(scheduler_.waiting_count() > 0 ? Places::kTaken : Places::kFree, now_ns);
     submitted = !next.empty();
     if (submitted) {
       if (in_flight_ == 0) running_since_ns_ = clock_.now_ns();
@@ -199,29 +217,33 @@ void Engine::Loop::collect() {
 
 void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
   for (Inbox::Arrival& arrival : arrivals) {
-    const int prompt_tokens = static_cast<int>(arrival.request.prompt.size());
+    WaitingLine::Ticket ticket = WaitingLine::ticket(arrival.request);
     const std::string request_id = arrival.request.id;
     const Result<std::vector<SequenceId>> ids = scheduler_.submit_answers(
         std::move(arrival.request), static_cast<int>(arrival.streams.size()));
     if (!ids.ok()) {  // a prefix was pinned after submit had checked the request
-      refuse(arrival, prompt_tokens, ids.error());
+      refuse(arrival, std::move(ticket), ids.error());
       continue;
     }
     for (size_t i = 0; i < ids->size(); ++i) {
       readers_.emplace((*ids)[i], Reader{.stream = std::move(arrival.streams[i]),
                                          .request_id = request_id,
-                                         .queued_tokens = i == 0 ? prompt_tokens : 0,
+                                         .ticket = ticket,
                                          .times = {.queued_ns = arrival.queued_ns}});
+      ticket.prompt_tokens = 0;
     }
   }
   // A reader may have left before its request came this far; look again.
   if (!arrivals.empty()) cancels_seen_ = -1;
 }
 
-void Engine::Loop::refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error) {
-  for (size_t i = 0; i < arrival.streams.size(); ++i) {
-    inbox_.note_left_queue(i == 0 ? prompt_tokens : 0);
-    arrival.streams[i]->put(
+void Engine::Loop::refuse(const Inbox::Arrival& arrival, WaitingLine::Ticket ticket,
+                          const Error& error) {
+  const int prompt_tokens = ticket.prompt_tokens;
+  for (const std::shared_ptr<TokenStream::State>& stream : arrival.streams) {
+    inbox_.tell_line([&](WaitingLine& line) { line.note_never_seated(ticket); });
+    ticket.prompt_tokens = 0;
+    stream->put(
         std::nullopt,
         StreamEnd{.reason = FinishReason::kError, .prompt_tokens = prompt_tokens, .error = error},
         clock_.now_ns());
@@ -245,11 +267,11 @@ void Engine::Loop::hear_readers() {
 // Counted before they are told: a reader who has seen a token finds it in the books.
 void Engine::Loop::emit() {
   scheduler_.take_events(events_);
-  for (const Scheduler::Event& event : events_) count(event);
+  const int64_t now_ns = clock_.now_ns();
+  for (const Scheduler::Event& event : events_) count(event, now_ns);
   publish_stats();
   publish_ledger();
   if (events_.empty()) return;
-  const int64_t now_ns = clock_.now_ns();
   for (Scheduler::Event& event : events_) emit(std::move(event), now_ns);
 }
 
@@ -262,15 +284,24 @@ void Engine::Loop::count(const StepPlan& plan) {
   counted_.step_tokens += tokens;
 }
 
-void Engine::Loop::count(const Scheduler::Event& event) {
+void Engine::Loop::count(const Scheduler::Event& event, int64_t now_ns) {
   if (event.token) ++counted_.output_tokens;
   const bool is_seated = event.seating == Scheduler::Event::Seating::kSeated;
   if (!is_seated && !event.end) return;
   Reader& reader = readers_.at(event.id);
-  if (reader.has_left_queue) return;
-  reader.has_left_queue = true;
-  inbox_.note_left_queue(reader.queued_tokens);
-  if (is_seated) counted_.prompt_tokens += reader.queued_tokens;
+  if (is_seated && !reader.was_seated) {
+    reader.was_seated = true;
+    inbox_.tell_line([&](WaitingLine& line) { line.note_seated(reader.ticket); });
+    counted_.prompt_tokens += reader.ticket.prompt_tokens;
+  }
+  if (!event.end) return;
+  inbox_.tell_line([&](WaitingLine& line) {
+    if (reader.was_seated) {
+      line.note_left_seat(reader.ticket, *event.end, reader.times, now_ns);
+    } else {
+      line.note_never_seated(reader.ticket);
+    }
+  });
 }
 
 void Engine::Loop::emit(Scheduler::Event event, int64_t now_ns) {
@@ -306,12 +337,13 @@ void Engine::Loop::emit(Scheduler::Event event, int64_t now_ns) {
 void Engine::Loop::publish_stats() {
   EngineStats stats = counted_;
   const SchedulerCounters& counters = scheduler_.counters();
-  const Inbox::Queued queued = inbox_.queued();
+  const Inbox::Queued queued = inbox_.queued(clock_.now_ns());
   stats.running = scheduler_.running_count();
   stats.waiting = scheduler_.waiting_count();
   stats.swapped_out = scheduler_.swapped_out_count();
   stats.queued = queued.requests;
   stats.queued_tokens = queued.tokens;
+  stats.queue_wait_ns = queued.wait_ns;
   stats.full_blocks_used = scheduler_.full_blocks_used();
   stats.window_blocks_used = scheduler_.window_blocks_used();
   stats.preemptions =
@@ -325,7 +357,7 @@ void Engine::Loop::publish_stats() {
 
 void Engine::Loop::publish_ledger() {
   Ledger ledger = scheduler_.ledger();
-  const Inbox::Queued queued = inbox_.queued();
+  const Inbox::Queued queued = inbox_.queued(clock_.now_ns());
   ledger.streams = static_cast<int>(readers_.size());
   ledger.queued = queued.requests;
   ledger.queued_tokens = queued.tokens;
@@ -380,6 +412,14 @@ Result<TokenStream> Engine::submit(request::GenerationRequest request) {
 Result<std::vector<TokenStream>> Engine::submit_answers(request::GenerationRequest request,
                                                         int count) {
   return loop_->submit(std::move(request), count);
+}
+
+Result<void> Engine::room_for(std::string_view tenant, double weight) const {
+  return loop_->room_for(tenant, weight);
+}
+
+int64_t Engine::retry_after_ns() const {
+  return loop_->retry_after_ns();
 }
 
 void Engine::drain(int64_t limit_ms) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -27,6 +28,7 @@ struct EngineStats {
   int swapped_out = 0;        // of these, with their blocks in the host's memory
   int queued = 0;             // accepted and never had a seat
   int64_t queued_tokens = 0;  // of their prompts
+  int64_t queue_wait_ns = 0;  // until who came now would have a seat, as far as can be told
   int full_blocks_used = 0;
   int window_blocks_used = 0;
 
@@ -58,6 +60,8 @@ class Engine {
   struct Options {
     int inbox_max = 1024;                          // requests accepted and not yet running
     int64_t queued_tokens_max = int64_t{1} << 22;  // of their prompts
+    // Nobody waits longer for a seat, and who would have to is refused; 0: no bound.
+    int64_t queue_wait_max_ns = 0;
     SchedulingPolicy policy;
     // Steps submitted and not collected, 1 or 2. With 2, step n+1 is planned and submitted while
     // step n runs. Its price is that an arrival waits up to one step longer and that a stop token
@@ -80,7 +84,8 @@ class Engine {
 
   // Any thread. Errors: kInvalidArgument (empty prompt, prompt and max_new_tokens beyond the
   // context), kDoesNotFit (needs more blocks than exist), kOverloaded (too many requests or tokens
-  // wait), kUnavailable (stopping).
+  // wait, or it could not be ready by its deadline), kDeadline (that has passed), kUnavailable
+  // (stopping).
   Result<TokenStream> submit(request::GenerationRequest request);
 
   // `count` answers to one prompt (1 to kAnswersMax), which is computed once, each a stream of its
@@ -88,6 +93,12 @@ class Engine {
   // gives the same answer again and again.
   static constexpr int kAnswersMax = 128;
   Result<std::vector<TokenStream>> submit_answers(request::GenerationRequest request, int count);
+
+  // Whether the next request of that tenant would be refused, whatever it asks for: kOverloaded,
+  // kUnavailable. Any thread.
+  Result<void> room_for(std::string_view tenant, double weight) const;
+  // When it is worth asking again, by how fast the queue moves; 0: not known. Any thread.
+  int64_t retry_after_ns() const;
 
   // Refuses new requests; returns when the running ones have ended or `limit_ms` is over.
   void drain(int64_t limit_ms);

@@ -2,33 +2,37 @@
 
 #include <utility>
 
-#include <fmt/format.h>
-
 namespace pelton::engine {
+namespace {
+
+Error shutting_down() {
+  return {ErrorCode::kUnavailable, "the engine is shutting down", ""};
+}
+
+}  // namespace
 
 Result<void> Inbox::submit(Arrival arrival) {
   {
     std::lock_guard lock(mutex_);
-    if (closed_) return Error{ErrorCode::kUnavailable, "the engine is shutting down"};
+    if (closed_) return shutting_down();
     const int answers = static_cast<int>(arrival.streams.size());
-    if (queued_ > 0 && queued_ + answers > options_.requests_max) {
-      return Error{ErrorCode::kOverloaded, fmt::format("{} requests are waiting already; {} may",
-                                                       queued_, options_.requests_max)};
-    }
-    const int64_t tokens = static_cast<int64_t>(arrival.request.prompt.size());
-    if (queued_ > 0 && queued_tokens_ + tokens > options_.tokens_max) {
-      return Error{ErrorCode::kOverloaded,
-                   fmt::format("{} prompt tokens are waiting already; {} more are over the {} that "
-                               "may wait",
-                               queued_tokens_, tokens, options_.tokens_max)};
-    }
+    TRY(line_.enter(arrival.request, answers, arrival.queued_ns));
     arrivals_.push_back(std::move(arrival));
-    queued_ += answers;
-    queued_tokens_ += tokens;
     live_ += answers;
   }
   arrived_.notify_one();
   return {};
+}
+
+Result<void> Inbox::room_for(std::string_view tenant, double weight, int64_t now_ns) const {
+  std::lock_guard lock(mutex_);
+  if (closed_) return shutting_down();
+  return line_.room_for(tenant, weight, now_ns);
+}
+
+int64_t Inbox::retry_after_ns(int64_t now_ns) const {
+  std::lock_guard lock(mutex_);
+  return line_.retry_after_ns(now_ns);
 }
 
 Inbox::Delivery Inbox::take() {
@@ -46,20 +50,14 @@ Inbox::Delivery Inbox::deliver() {
   return {.arrivals = std::exchange(arrivals_, {}), .stop = stopping_};
 }
 
-void Inbox::note_left_queue(int prompt_tokens) {
-  std::lock_guard lock(mutex_);
-  --queued_;
-  queued_tokens_ -= prompt_tokens;
-}
-
 void Inbox::note_ended() {
   std::lock_guard lock(mutex_);
   if (--live_ == 0) all_ended_.notify_all();
 }
 
-Inbox::Queued Inbox::queued() const {
+Inbox::Queued Inbox::queued(int64_t now_ns) const {
   std::lock_guard lock(mutex_);
-  return {.requests = queued_, .tokens = queued_tokens_};
+  return {.requests = line_.requests(), .tokens = line_.tokens(), .wait_ns = line_.wait_ns(now_ns)};
 }
 
 void Inbox::close() {

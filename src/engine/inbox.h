@@ -7,10 +7,12 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "engine/token_stream.h"
+#include "engine/waiting_line.h"
 #include "request/generation_request.h"
 
 namespace pelton::engine {
@@ -27,32 +29,34 @@ class Inbox {
     bool stop = false;
   };
 
-  // Of what is accepted and never had a seat; an answer counts as a request, the tokens of a prompt
-  // count once. One request may always wait, however long.
-  struct Options {
-    int requests_max = 1024;
-    int64_t tokens_max = int64_t{1} << 22;
-  };
+  explicit Inbox(const WaitingLine::Options& options) : line_(options) {}
 
-  explicit Inbox(const Options& options) : options_(options) {}
-
-  // kOverloaded, kUnavailable.
+  // At arrival.queued_ns. kOverloaded, kDeadline, kUnavailable.
   Result<void> submit(Arrival arrival);
+
+  // As WaitingLine's; also kUnavailable.
+  Result<void> room_for(std::string_view tenant, double weight, int64_t now_ns) const;
+  int64_t retry_after_ns(int64_t now_ns) const;
 
   // Engine thread. What has come since the last call; the second waits until there is something.
   Delivery take();
   Delivery wait();
 
-  // Engine thread. One accepted answer has had a seat for the first time, or will never have one;
-  // one has ended, and its reader knows.
-  void note_left_queue(int prompt_tokens);
+  // Engine thread. `told` tells the line something.
+  template <typename Told>
+  void tell_line(Told&& told) {
+    std::lock_guard lock(mutex_);
+    told(line_);
+  }
+  // One accepted answer has ended, and its reader knows.
   void note_ended();
 
   struct Queued {
     int requests = 0;
     int64_t tokens = 0;
+    int64_t wait_ns = 0;
   };
-  Queued queued() const;
+  Queued queued(int64_t now_ns) const;
 
   void close();  // refuses from now on
   void stop();   // and tells the engine thread
@@ -61,14 +65,12 @@ class Inbox {
  private:
   Delivery deliver();
 
-  const Options options_;
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::condition_variable all_ended_;
+  WaitingLine line_;
   std::vector<Arrival> arrivals_;
-  int queued_ = 0;             // accepted, never had a seat
-  int64_t queued_tokens_ = 0;  // of their prompts
-  int live_ = 0;               // accepted, not ended
+  int live_ = 0;  // accepted, not ended
   bool closed_ = false;
   bool stopping_ = false;
 };

@@ -144,10 +144,11 @@ SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId famil
   // An embedding is counted as its one answer.
   sequence.output_max = sequence.pooled() ? 1 : sequence.request.stop.max_new_tokens;
   if (options_.prefix_cache) sequence.origin = hasher_.root({.salt = sequence.request.cache_salt});
-  queue_.enter(sequence.request.tenant);
+  queue_.enter(sequence.request.tenant, sequence.request.weight);
   sequence.rank = queue_.rank(sequence.request.priority);
   wait_in_line(sequence);
   if (sequence.request.deadline_ns) deadlines_.emplace(*sequence.request.deadline_ns, id);
+  if (sequence.request.start_by_ns) start_bys_.emplace(*sequence.request.start_by_ns, id);
   return id;
 }
 
@@ -177,6 +178,10 @@ StepPlan Scheduler::plan(int64_t now_ns) {
 void Scheduler::end_overdue(int64_t now_ns) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
     fail(deadlines_.begin()->second, Error{ErrorCode::kDeadline, "the deadline has passed"});
+  }
+  while (!start_bys_.empty() && start_bys_.begin()->first <= now_ns) {
+    fail(start_bys_.begin()->second,
+         Error{ErrorCode::kOverloaded, "no place came free for this request in time"});
   }
 }
 
@@ -272,6 +277,7 @@ void Scheduler::seat(Sequence& sequence, const Found& found) {
   adopt(sequence, found);
   if (!sequence.was_seated) {
     sequence.was_seated = true;
+    forget_start_by(sequence);
     sequence.cached = sequence.computed;
     counters_.prompt_tokens += sequence.prompt_count;
     (found.by == Found::By::kFork ? counters_.prompt_tokens_shared

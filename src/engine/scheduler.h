@@ -151,6 +151,10 @@ class Scheduler {
   };
 
   void end_overdue(int64_t now_ns);
+  void forget_start_by(const Sequence& sequence) {
+    if (sequence.request.start_by_ns)
+      start_bys_.erase({*sequence.request.start_by_ns, sequence.id});
+  }
   void return_unseen_blocks();
   enum class ForSiblings { kKeep, kReturn };
   bool return_unseen_blocks(Sequence& sequence, ForSiblings for_siblings);
@@ -233,6 +237,7 @@ class Scheduler {
   admission::FairQueue queue_;                          // of those that wait
   std::vector<Sequence*> running_;                      // sorted by Earlier
   std::set<std::pair<int64_t, SequenceId>> deadlines_;  // of live sequences that have one
+  std::set<std::pair<int64_t, SequenceId>> start_bys_;  // of those that never had a seat
   std::deque<UncommittedStep> uncommitted_;
   std::vector<Event> events_;
   std::deque<Pin> pins_;

@@ -171,6 +171,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
   if (sequence.request.deadline_ns) {
     deadlines_.erase({*sequence.request.deadline_ns, sequence.id});
   }
+  forget_start_by(sequence);
   sequence.stage = Sequence::Stage::kEnded;
   forget_if_landed(sequence);
 }

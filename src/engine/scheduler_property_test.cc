@@ -117,6 +117,7 @@ request::GenerationRequest random_request(Dice& dice, const ExecutorCapacity& ca
     std::copy_n(stem.begin(), dice.roll(0, prompt), request.prompt.begin());
   }
   if (dice.one_in(2)) request.tenant = dice.one_in(2) ? "a" : "b";
+  if (request.tenant == "a") request.weight = 3.0;
   if (dice.one_in(8)) request.cache_salt = "other";
   request.stop.max_new_tokens = dice.roll(1, std::min(40, fits - prompt + 1));
   request.stop.min_new_tokens = dice.one_in(3) ? dice.roll(0, 10) : 0;
@@ -137,7 +138,6 @@ Scheduler::Options random_options(Dice& dice, bool prefix_cache) {
   options.policy.decode_first_prompt_tokens = dice.roll(1, 20);
   options.policy.prompt_tokens_beside_decodes_max = dice.one_in(2) ? dice.roll(1, 20) : 0;
   options.policy.fairness.priority_tokens = dice.roll(0, 200);
-  options.policy.fairness.weights = {{"a", 3.0}};
   return options;
 }
 
@@ -199,6 +199,8 @@ class Workload {
     std::vector<TokenId> output;
     bool cancelled = false;
     bool has_deadline = false;
+    bool has_start_by = false;
+    bool was_seated = false;
     bool in_failed_step = false;
     bool swapped_out = false;
     bool ended = false;
@@ -207,6 +209,7 @@ class Workload {
   void submit(int turn) {
     request::GenerationRequest request = random_request(dice_, capacity_, stems_);
     if (dice_.one_in(10)) request.deadline_ns = turn + dice_.roll(0, 60);
+    if (dice_.one_in(10)) request.start_by_ns = turn + dice_.roll(0, 60);
     const int answers = dice_.one_in(6) ? dice_.roll(1, 6) : 1;
     submitted_ += 1;
     reached_.submitted += answers;
@@ -219,7 +222,8 @@ class Workload {
     for (const SequenceId id : ids.value()) {
       known_.emplace(id,
                      Known{.expected = by_definition(request, capacity_.window_tokens, next_token_),
-                           .has_deadline = request.deadline_ns.has_value()});
+                           .has_deadline = request.deadline_ns.has_value(),
+                           .has_start_by = request.start_by_ns.has_value()});
       ++request.sampling.seed;
     }
   }
@@ -276,9 +280,14 @@ class Workload {
     ASSERT_FALSE(known.ended) << "an event after the end";
     if (event.seating == Seating::kSeated) seated_in_[static_cast<size_t>(event.seat)] = event.id;
     if (event.seating != Seating::kNone) known.swapped_out = event.seating == Seating::kSwappedOut;
+    known.was_seated = known.was_seated || event.seating == Seating::kSeated;
     if (event.token) known.output.push_back(event.token->token);
     if (!event.end) return;
     known.ended = true;
+    if (event.end->error && event.end->error->code == ErrorCode::kOverloaded) {
+      ASSERT_TRUE(known.has_start_by && !known.was_seated) << "begun, and then turned away";
+      return;
+    }
     const bool cut_short = (known.cancelled && event.end->reason == FinishReason::kCancelled) ||
                            (known.has_deadline && event.end->reason == FinishReason::kError) ||
                            (known.in_failed_step && event.end->reason == FinishReason::kError);

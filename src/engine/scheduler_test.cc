@@ -6,7 +6,7 @@
 //          weights=NAME:N,NAME:N host_blocks=N host_window_blocks=N]
 //   submit NAME prompt=N max_new=N [min_new=N priority=N deadline=N stop=TOKEN says=1,2,3
 //          like=NAME shares=N (its first N tokens are those of NAME's prompt and answer)
-//          salt=WORD pin=1 tenant=NAME
+//          salt=WORD pin=1 tenant=NAME start_by=N
 //          answers=N (the second is called NAME.1)]
 //   fail               the next step that is submitted fails
 //   cancel NAME
@@ -90,6 +90,7 @@ class Story {
   static std::string tell_returned(Told& told);
 
   int steps_in_flight_ = 1;
+  std::vector<std::pair<std::string, double>> weights_;
   int in_flight_ = 0;
   int64_t now_ns_ = 0;
   bool shows_window_ = false;
@@ -156,7 +157,7 @@ void Story::build(const Words& words) {
   }
   options.policy.prompt_tokens_beside_decodes_max = number(words, "prompt_bound", 0);
   options.policy.fairness.priority_tokens = number(words, "priority_tokens", 65'536);
-  options.policy.fairness.weights = weights(words);
+  weights_ = weights(words);
   scheduler_ = std::make_unique<Scheduler>(capacity, options);
   executor_ = std::make_unique<ModelledExecutor>(ModelledExecutor::Options{
       .capacity = capacity,
@@ -189,12 +190,16 @@ std::string Story::submit(const std::string& name, const Words& words) {
   }
   if (words.count("salt")) request.cache_salt = words.at("salt");
   if (words.count("tenant")) request.tenant = words.at("tenant");
+  for (const auto& [tenant, weight] : weights_) {
+    if (tenant == request.tenant) request.weight = weight;
+  }
   request.pin_prefix = number(words, "pin", 0) != 0;
   request.stop.max_new_tokens = number(words, "max_new", 1);
   request.stop.min_new_tokens = number(words, "min_new", 0);
   request.stop.stop_tokens = numbers(words, "stop");
   request.priority = number(words, "priority", 0);
   if (words.count("deadline")) request.deadline_ns = number(words, "deadline", 0);
+  if (words.count("start_by")) request.start_by_ns = number(words, "start_by", 0);
   request.sampling.seed = says_.size();
   request.sampling.presence_penalty = 0.5f;  // so that the executor compares histories
   if (words.count("embed")) {

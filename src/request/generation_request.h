@@ -69,7 +69,10 @@ struct GenerationRequest {
   std::optional<TokenQuota> quota;
   int priority = 0;                    // lower first, -1000 to 1000
   std::string tenant;                  // whose account pays; see admission/fair_queue.h
+  double weight = 1.0;                 // the tenant's, above 0
   std::optional<int64_t> deadline_ns;  // on the engine's clock
+  // When it must have begun; later it is not begun at all (kOverloaded).
+  std::optional<int64_t> start_by_ns;
 
   // Only requests of equal salt reuse each other's computed prefixes: whoever does not know the
   // salt cannot learn by timing what others have asked.

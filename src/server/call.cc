@@ -10,6 +10,11 @@
 #include "server/request_record.h"
 
 namespace pelton::server {
+namespace {
+
+constexpr int64_t kTimeoutMsMax = 24 * 3600 * 1000;
+
+}  // namespace
 
 void Call::send(net::HttpResponse response) const {
   for (const auto& [name, value] : headers.fields()) response.headers.add(name, value);
@@ -17,10 +22,35 @@ void Call::send(net::HttpResponse response) const {
   exchange->send(std::move(response));
 }
 
-Result<std::optional<int64_t>> Call::deadline_ns() const {
+namespace {
+
+// What clients that are made by Stainless (OpenAI's and Anthropic's) tell of themselves, in
+// seconds: how long they wait for an answer to begin, or between two pieces of it. They may say
+// anything.
+std::optional<double> client_patience_s(const net::HttpHeaders& headers) {
+  for (const std::string_view name : {"x-stainless-timeout", "x-stainless-read-timeout"}) {
+    const std::string_view text = headers.get(name);
+    double seconds = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    if (whole && seconds > 0 && seconds <= kTimeoutMsMax / 1000) return seconds;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::optional<int64_t>> Call::deadline_ns(std::optional<double> timeout_s,
+                                                 Whole whole) const {
   constexpr std::string_view kHeader = "x-request-timeout-ms";
-  constexpr int64_t kTimeoutMsMax = 24 * 3600 * 1000;
-  if (!request.headers.has(kHeader)) return std::optional<int64_t>();
+  std::optional<int64_t> deadline;
+  const auto within = [&](int64_t ns) {
+    deadline = std::min(deadline.value_or(INT64_MAX), arrived_ns + ns);
+  };
+  if (timeout_s) within(static_cast<int64_t>(*timeout_s * 1e9));
+  const auto patience_s = client_patience_s(request.headers);
+  if (patience_s && whole == Whole::kYes) within(static_cast<int64_t>(*patience_s * 1e9));
+  if (!request.headers.has(kHeader)) return deadline;
   const std::string_view text = request.headers.get(kHeader);
   int64_t ms = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
@@ -30,7 +60,8 @@ Result<std::optional<int64_t>> Call::deadline_ns() const {
         fmt::format("the header '{}' must be a whole number from 1 to {}", kHeader, kTimeoutMsMax),
         std::string(kHeader)};
   }
-  return std::optional<int64_t>(arrived_ns + ms * 1'000'000);
+  within(ms * 1'000'000);
+  return deadline;
 }
 
 void Call::add_warnings(const std::vector<std::string>& warnings) {
@@ -40,7 +71,16 @@ void Call::add_warnings(const std::vector<std::string>& warnings) {
   }
 }
 
+api::ApiError Call::told(const Error& error) const {
+  return pass == nullptr ? api::api_error(error) : pass->told(error);
+}
+
+void Call::note_output(size_t tokens) const {
+  if (pass != nullptr) pass->note_output(static_cast<int64_t>(tokens));
+}
+
 void Call::note_end(const engine::StreamEnd& end) const {
+  if (pass != nullptr) pass->note_end(end);
   if (entry != nullptr && entry->record() != nullptr) entry->record()->generation.add(end);
 }
 

@@ -12,6 +12,7 @@
 #include "engine/token_stream.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
+#include "server/front_desk.h"
 #include "server/request_book.h"
 
 namespace pelton::server {
@@ -24,18 +25,25 @@ struct Call {
   std::shared_ptr<net::Exchange> exchange;
   net::HttpHeaders headers;  // x-request-id, CORS, warnings
   std::string tenant;        // by its key; empty: all who have no name of their own
+  Caller caller;             // the same, and what its key may ask for
   int64_t arrived_ns = 0;
   Dialect dialect = Dialect::kOpenAi;
   std::unique_ptr<RequestEntry> entry;  // null in tests of parts
+  std::unique_ptr<Pass> pass;           // of one that makes the model work
 
   void send(net::HttpResponse response) const;
   void send(const api::ApiError& error) const;
-  // When the client no longer wants an answer, on the server's clock: as many milliseconds after
-  // its arrival as the header x-request-timeout-ms says; none if it does not.
-  Result<std::optional<int64_t>> deadline_ns() const;
+  // When the client no longer wants an answer, on the server's clock: as long after its arrival as
+  // the header x-request-timeout-ms or the body says, whichever is sooner; of a whole answer also
+  // as OpenAI's and Anthropic's clients say how long they will wait. None if nobody says.
+  enum class Whole { kYes, kNo };
+  Result<std::optional<int64_t>> deadline_ns(std::optional<double> timeout_s, Whole whole) const;
   // What was ignored in the request, each in a header of the answer.
   void add_warnings(const std::vector<std::string>& warnings);
-  // One of its answers is over.
+  // What an error of the engine's is told as.
+  api::ApiError told(const Error& error) const;
+  // So many tokens have come of one of its answers; one of them is over.
+  void note_output(size_t tokens) const;
   void note_end(const engine::StreamEnd& end) const;
   // For whoever streams: when all is said.
   void note_answered(int status) const;

@@ -43,17 +43,19 @@ ChatPrompt Server::chat_prompt_of(const api::ChatRequest& request, const ServedM
                                   std::string_view tenant) {
   const std::string date = model.current_date.value_or(base::local_date(clock_.unix_ms()));
   return chat_prompt(conversation_of(request, date), request.messages, model, sampled_turns_,
-                     cache_salt(tenant, request.generation.cache_salt));
+                     desk_.cache_salt(tenant, request.generation.cache_salt));
 }
 
 void Server::answer_chat_completion(Call call) {
-  const ServedModel* model = model_for(call);
+  const ServedModel* model = model_at_work_for(call);
   if (model == nullptr) return;
   const auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   const api::ChatRequest& request = *parsed;
   if (model_named(call, request.model) == nullptr) return;
-  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
+  const Result<std::optional<int64_t>> deadline_ns =
+      call.deadline_ns(request.generation.timeout_s,
+                       request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
   call.add_warnings(request.warnings);
   Result<std::optional<grammar::TokenGuide>> guide =
@@ -70,28 +72,30 @@ void Server::answer_chat_completion(Call call) {
   prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
   options.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   if (options.choice.token_ids) options.prompt_token_ids = prompt.tokens;
-  auto made = generation_request(*model, request.generation,
-                                 {.id = id,
-                                  .prompt = std::move(prompt.tokens),
-                                  .prompt_field = "messages",
-                                  .tenant = call.tenant,
-                                  .deadline_ns = *deadline_ns,
-                                  .logprobs = request.top_logprobs,
-                                  .guide = *std::move(guide),
-                                  .seed_if_none = draw(),
-                                  .may_call = !request.tools.empty()});
+  auto made = generation_request(
+      *model, request.generation,
+      {.id = id,
+       .prompt = std::move(prompt.tokens),
+       .prompt_field = "messages",
+       .tenant = call.tenant,
+       .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
+       .deadline_ns = *deadline_ns,
+       .logprobs = request.top_logprobs,
+       .guide = *std::move(guide),
+       .seed_if_none = draw(),
+       .may_call = !request.tools.empty()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
   const int output_tokens_max = std::get<request::GenerationRequest>(made).stop.max_new_tokens;
-  Result<std::vector<engine::TokenStream>> streams = model->engine.submit_answers(
-      std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
-  if (!streams.ok()) return call.send(api::api_error(streams.error()));
+  auto streams =
+      submit(call, std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
+  if (!streams) return;
 
   options.choice.call_id_seed = draw();
   options.choice.turn.place = {.turns = &sampled_turns_, .history = prompt.history};
   const bool streamed = request.generation.stream;
   Generation::Parts parts{.id = std::move(id),
                           .call = std::move(call),
-                          .streams = std::move(streams).value(),
+                          .streams = *std::move(streams),
                           .answer = std::make_unique<ChatAnswer>(*model, std::move(options)),
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
                           .output_tokens_max = output_tokens_max};

@@ -31,8 +31,10 @@ struct Submitted {
 std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& request,
                                                   const ServedModel& model, const Call& call,
                                                   const std::string& id, uint64_t seed_if_none,
-                                                  GrammarStore& grammars) {
-  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
+                                                  GrammarStore& grammars, FrontDesk& desk) {
+  const Result<std::optional<int64_t>> deadline_ns =
+      call.deadline_ns(request.generation.timeout_s,
+                       request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
   if (!deadline_ns.ok()) return api::api_error(deadline_ns.error());
   const Result<std::optional<grammar::TokenGuide>> guide =
       text_guide(request.generation.format, model, grammars);
@@ -42,15 +44,17 @@ std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& 
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     Result<std::vector<TokenId>> tokens = completion_prompt(request.prompts[i], model, "prompt");
     if (!tokens.ok()) return api::api_error(tokens.error());
-    auto made = generation_request(model, request.generation,
-                                   {.id = fmt::format("{}/{}", id, i),
-                                    .prompt = std::move(tokens).value(),
-                                    .prompt_field = "prompt",
-                                    .tenant = call.tenant,
-                                    .deadline_ns = *deadline_ns,
-                                    .logprobs = request.logprobs,
-                                    .guide = *guide,
-                                    .seed_if_none = base::random_bits(seed_if_none, i)});
+    auto made = generation_request(
+        model, request.generation,
+        {.id = fmt::format("{}/{}", id, i),
+         .prompt = std::move(tokens).value(),
+         .prompt_field = "prompt",
+         .tenant = call.tenant,
+         .cache_salt = desk.cache_salt(call.tenant, request.generation.cache_salt),
+         .deadline_ns = *deadline_ns,
+         .logprobs = request.logprobs,
+         .guide = *guide,
+         .seed_if_none = base::random_bits(seed_if_none, i)});
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
     requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
   }
@@ -60,10 +64,11 @@ std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& 
     if (request.generation.return_token_ids) submitted.prompts.push_back(one.prompt);
     if (request.echo) submitted.echoes.push_back(model.tokenizer.decode(one.prompt));
     if (request.generation.max_tokens == 0) continue;
-    Result<std::vector<engine::TokenStream>> answers =
-        model.engine.submit_answers(std::move(one), request.generation.n);
-    if (!answers.ok()) return api::api_error(answers.error());
-    for (engine::TokenStream& stream : *answers) submitted.streams.push_back(std::move(stream));
+    auto answers = desk.submit(*call.pass, std::move(one), request.generation.n);
+    if (auto* error = std::get_if<api::ApiError>(&answers)) return std::move(*error);
+    for (engine::TokenStream& stream : std::get<std::vector<engine::TokenStream>>(answers)) {
+      submitted.streams.push_back(std::move(stream));
+    }
   }
   return submitted;
 }
@@ -79,7 +84,7 @@ void end_without_tokens(const std::vector<int64_t>& prompt_sizes, int n, Complet
 }  // namespace
 
 void Server::answer_completion(Call call) {
-  const ServedModel* model = model_for(call);
+  const ServedModel* model = model_at_work_for(call);
   if (model == nullptr) return;
   const auto parsed =
       api::parse_completion_request(call.request.body, {.vocab_size = model->vocab_size});
@@ -89,7 +94,8 @@ void Server::answer_completion(Call call) {
 
   const api::GenerationFields& fields = request.generation;
   std::string id = answer_id("cmpl-", fields.request_id, draw());
-  auto submitted = submit_all(request, *model, call, id, draw(), grammars_);
+  auto submitted = submit_all(request, *model, call, id, draw(), grammars_, desk_);
+  call.pass->add_headers(call.headers);
   if (const auto* error = std::get_if<api::ApiError>(&submitted)) return call.send(*error);
 
   Submitted& made = std::get<Submitted>(submitted);

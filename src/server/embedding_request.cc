@@ -31,9 +31,10 @@ std::variant<request::GenerationRequest, api::ApiError> embedding_request(
   request.id = source.id;
   request.prompt = std::move(prompt);
   request.priority = fields.priority;
-  request.tenant = payer(source.tenant, fields.user);
+  request.tenant = payer(source.caller.tenant, fields.user);
+  request.weight = source.caller.weight;
   request.deadline_ns = source.deadline_ns;
-  request.cache_salt = cache_salt(source.tenant, fields.cache_salt);
+  request.cache_salt = source.cache_salt;
   request.pooling = model.pooling;
   if (fields.pooling) {
     request.pooling = *fields.pooling == api::EmbeddingPooling::kMean ? request::Pooling::kMean

@@ -10,13 +10,15 @@
 #include "api/embedding_request.h"
 #include "api/error.h"
 #include "request/generation_request.h"
+#include "server/key_ring.h"
 #include "server/served_model.h"
 
 namespace pelton::server {
 
 struct EmbeddingSource {
   std::string id;
-  std::string_view tenant;  // by its key; may be empty
+  const Caller& caller;
+  std::string cache_salt;  // FrontDesk::cache_salt
   std::optional<int64_t> deadline_ns;
 };
 

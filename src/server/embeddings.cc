@@ -45,7 +45,8 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
     std::optional<Result<Embeddings>> result = batch_->pump();
     if (!result) return;
     batch_.reset();
-    if (!result->ok()) return call_.send(api::api_error(result->error()));
+    if (!result->ok()) return call_.send(call_.told(result->error()));
+    call_.pass->note_output((*result)->prompt_tokens);
     call_.send(json_reply(body_of_(std::move(*result).value())));
   }
 
@@ -61,17 +62,29 @@ struct Wanted {
   std::vector<std::string> names;  // of the field that each came from
 };
 
-void run(Call call, const ServedModel& model, Wanted wanted, BodyOf body_of) {
-  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
+void run(Call call, const ServedModel& model, FrontDesk& desk, Wanted wanted, BodyOf body_of) {
+  const Result<std::optional<int64_t>> deadline_ns =
+      call.deadline_ns(wanted.fields.timeout_s, Call::Whole::kYes);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
   std::vector<request::GenerationRequest> requests;
   for (size_t i = 0; i < wanted.prompts.size(); ++i) {
-    auto made = embedding_request(
-        model, wanted.fields, {.id = wanted.id, .tenant = call.tenant, .deadline_ns = *deadline_ns},
-        std::move(wanted.prompts[i]), wanted.names[i]);
+    auto made =
+        embedding_request(model, wanted.fields,
+                          {.id = wanted.id,
+                           .caller = call.caller,
+                           .cache_salt = desk.cache_salt(call.tenant, wanted.fields.cache_salt),
+                           .deadline_ns = *deadline_ns},
+                          std::move(wanted.prompts[i]), wanted.names[i]);
     if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
     requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
   }
+  int64_t prompt_tokens = 0;
+  for (const request::GenerationRequest& one : requests) {
+    prompt_tokens += static_cast<int64_t>(one.prompt.size());
+  }
+  const std::optional<api::ApiError> refused = desk.reserve(*call.pass, prompt_tokens);
+  call.pass->add_headers(call.headers);
+  if (refused) return call.send(*refused);
   call.request.body = {};  // it may be large, and is said
   std::make_shared<EmbeddingCall>(std::move(call), std::move(body_of))
       ->start(model.engine, std::move(requests));
@@ -92,7 +105,7 @@ std::string name_or_id(const std::string& asked, const ServedModel& model) {
 }  // namespace
 
 void Server::answer_embeddings(Call call) {
-  const ServedModel* model = model_for(call);
+  const ServedModel* model = model_at_work_for(call);
   if (model == nullptr) return;
   const auto parsed =
       api::parse_embedding_request(call.request.body, {.vocab_size = model->vocab_size});
@@ -109,7 +122,7 @@ void Server::answer_embeddings(Call call) {
     wanted.prompts.push_back(std::move(tokens).value());
     wanted.names.push_back(api::item_path("input", i));
   }
-  run(std::move(call), *model, std::move(wanted),
+  run(std::move(call), *model, desk_, std::move(wanted),
       [answer, dimensions = parsed->dimensions, base64 = parsed->base64](Embeddings made) mutable {
         normalise(made.vectors, dimensions);
         answer.prompt_tokens = made.prompt_tokens;
@@ -120,7 +133,7 @@ void Server::answer_embeddings(Call call) {
 }
 
 void Server::answer_rerank(Call call) {
-  const ServedModel* model = model_for(call);
+  const ServedModel* model = model_at_work_for(call);
   if (model == nullptr) return;
   auto parsed = api::parse_rerank_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
@@ -131,7 +144,7 @@ void Server::answer_rerank(Call call) {
   Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {"query"}};
   wanted.prompts.push_back(model->tokenizer.encode(parsed->query));
   add_texts(parsed->documents, "documents", *model, wanted);
-  run(std::move(call), *model, std::move(wanted),
+  run(std::move(call), *model, desk_, std::move(wanted),
       [answer, top_n = parsed->top_n, shown = parsed->return_documents,
        documents = parsed->documents](Embeddings made) mutable {
         normalise(made.vectors, std::nullopt);
@@ -150,7 +163,7 @@ void Server::answer_rerank(Call call) {
 }
 
 void Server::answer_score(Call call) {
-  const ServedModel* model = model_for(call);
+  const ServedModel* model = model_at_work_for(call);
   if (model == nullptr) return;
   auto parsed = api::parse_score_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
@@ -161,7 +174,7 @@ void Server::answer_score(Call call) {
   Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
   add_texts(parsed->first, "text_1", *model, wanted);
   add_texts(parsed->second, "text_2", *model, wanted);
-  run(std::move(call), *model, std::move(wanted),
+  run(std::move(call), *model, desk_, std::move(wanted),
       [answer, first = parsed->first.size(),
        second = parsed->second.size()](Embeddings made) mutable {
         normalise(made.vectors, std::nullopt);

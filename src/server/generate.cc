@@ -14,30 +14,34 @@
 namespace pelton::server {
 
 void Server::answer_generate(Call call) {
-  const ServedModel* model = model_for(call);
+  const ServedModel* model = model_at_work_for(call);
   if (model == nullptr) return;
   Result<api::GenerateRequest> parsed =
       api::parse_generate_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   api::GenerateRequest& request = *parsed;
   if (model_named(call, request.model) == nullptr) return;
-  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
+  const Result<std::optional<int64_t>> deadline_ns =
+      call.deadline_ns(request.generation.timeout_s,
+                       request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
 
   const std::string id = random_id("gen-", {.seed = draw(), .counter = 0});
-  auto made = generation_request(*model, request.generation,
-                                 {.id = id,
-                                  .prompt = std::move(request.tokens),
-                                  .prompt_field = "token_ids",
-                                  .tenant = call.tenant,
-                                  .deadline_ns = *deadline_ns,
-                                  .logprobs = request.logprobs,
-                                  .seed_if_none = draw()});
+  auto made = generation_request(
+      *model, request.generation,
+      {.id = id,
+       .prompt = std::move(request.tokens),
+       .prompt_field = "token_ids",
+       .tenant = call.tenant,
+       .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
+       .deadline_ns = *deadline_ns,
+       .logprobs = request.logprobs,
+       .seed_if_none = draw()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
   const int output_max = std::get<request::GenerationRequest>(made).stop.max_new_tokens;
-  Result<std::vector<engine::TokenStream>> streams = model->engine.submit_answers(
-      std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
-  if (!streams.ok()) return call.send(api::api_error(streams.error()));
+  auto streams =
+      submit(call, std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
+  if (!streams) return;
 
   TokensAnswer::Options options{.id = request.request_id.empty() ? id : request.request_id,
                                 .choice_count = request.generation.n,
@@ -46,7 +50,7 @@ void Server::answer_generate(Call call) {
   const bool streamed = request.generation.stream;
   Generation::Parts parts{.id = id,
                           .call = std::move(call),
-                          .streams = std::move(streams).value(),
+                          .streams = *std::move(streams),
                           .answer = std::make_unique<TokensAnswer>(std::move(options)),
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
                           .output_tokens_max = output_max};

@@ -117,6 +117,7 @@ void Generation::take(size_t index, std::string& events) {
 void Generation::push(size_t index, const engine::TokenStream::Batch& batch, std::string& events) {
   Choice& choice = choices_[index];
   if (choice.progress == Progress::kRunning) watch_.tokens(index, batch.tokens.size());
+  call_.note_output(batch.tokens.size());
   if (!batch.tokens.empty() && oldest_ns_ == 0) oldest_ns_ = batch.sampled_ns;
   const bool merged = mode_ == Mode::kWhole || call_.exchange->queued_bytes() > kMergedBacklogBytes;
   for (const engine::SampledToken& token : batch.tokens) {
@@ -159,11 +160,11 @@ void Generation::finish(std::string& events) {
 }
 
 void Generation::fail(const Error& error, std::string& events) {
-  // A deadline is its client's own wish.
-  const bool is_ours = error.code != ErrorCode::kDeadline;
+  // A deadline is its client's own wish, and that there is no room is no fault.
+  const bool is_ours = error.code != ErrorCode::kDeadline && error.code != ErrorCode::kOverloaded;
   const std::string line = fmt::format("{} failed: {}", id_, error.message);
   is_ours ? log_.error(line) : log_.debug(line);
-  const api::ApiError api_error = api::api_error(error);
+  const api::ApiError api_error = call_.told(error);
   if (!stream_begun_) {
     call_.send(api_error);
   } else {

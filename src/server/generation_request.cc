@@ -52,11 +52,6 @@ std::string payer(std::string_view tenant, std::string_view user) {
   return fmt::format("user {}", user);
 }
 
-std::string cache_salt(std::string_view tenant, std::string_view of_request) {
-  if (tenant.empty() && of_request.empty()) return {};
-  return fmt::format("{}:{}{}", tenant.size(), tenant, of_request);
-}
-
 std::variant<request::GenerationRequest, api::ApiError> generation_request(
     const ServedModel& model, const api::GenerationFields& fields, GenerationSource source) {
   if (fields.prompt_logprobs) {
@@ -91,7 +86,7 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   request.priority = fields.priority;
   request.deadline_ns = source.deadline_ns;
   request.tenant = payer(source.tenant, fields.user);
-  request.cache_salt = cache_salt(source.tenant, fields.cache_salt);
+  request.cache_salt = std::move(source.cache_salt);
   request.prompt = std::move(source.prompt);
   request.guide = std::move(source.guide);
   return request;

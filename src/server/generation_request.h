@@ -19,6 +19,7 @@ struct GenerationSource {
   std::vector<TokenId> prompt;
   std::string_view prompt_field;  // for errors: "messages", "prompt"
   std::string_view tenant;        // by its key; may be empty
+  std::string cache_salt;         // FrontDesk::cache_salt
   std::optional<int64_t> deadline_ns;
   int logprobs = -1;
   std::optional<grammar::TokenGuide> guide;
@@ -29,10 +30,6 @@ struct GenerationSource {
 // Whose account pays. Those without a name of their own may say whom they ask for; as no tenant's
 // name has a blank (KeyRing), that is never a tenant's account.
 std::string payer(std::string_view tenant, std::string_view user);
-
-// What a request's computed prefixes, and the turns sampled for it, are kept under: nobody finds
-// those of another tenant, nor those under another of its tenant's own salts.
-std::string cache_salt(std::string_view tenant, std::string_view of_request);
 
 // The answer if the prompt does not fit.
 std::variant<request::GenerationRequest, api::ApiError> generation_request(

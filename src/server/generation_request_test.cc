@@ -28,11 +28,11 @@ TEST(GenerationRequest, AUserIsNeverATenant) {
   keys.add("plain");
   ASSERT_TRUE(keys.add_file("sk-1 wheel 2\nsk-2\nsk-3 user/wheel\nsk-4 user", "keys").ok());
   for (const char* key : {"sk-1", "sk-2", "sk-3", "sk-4"}) {
-    const std::string& tenant = *keys.tenant_of(key);
+    const std::string& tenant = keys.caller_of(key)->tenant;
     EXPECT_EQ(account(house.model(), tenant, ""), tenant);
     EXPECT_EQ(account(house.model(), tenant, "jet"), tenant);
     for (const std::string& user : {tenant, std::string("wheel"), std::string()}) {
-      EXPECT_NE(account(house.model(), *keys.tenant_of("plain"), user), tenant);
+      EXPECT_NE(account(house.model(), keys.caller_of("plain")->tenant, user), tenant);
     }
   }
   EXPECT_EQ(account(house.model(), "", ""), "");
@@ -44,7 +44,7 @@ TEST(GenerationRequest, AUserIsNeverATenant) {
 TEST(GenerationRequest, NoTenantHasABlankInItsName) {
   KeyRing keys;
   ASSERT_TRUE(keys.add_file("sk-1 user 1", "keys").ok());
-  EXPECT_EQ(*keys.tenant_of("sk-1"), "user");
+  EXPECT_EQ(keys.caller_of("sk-1")->tenant, "user");
   EXPECT_FALSE(keys.add_file("sk-2 user wheel", "keys").ok());
 }
 

@@ -17,10 +17,10 @@ std::string_view metadata(const grpc::CallbackServerContext& context, const char
 
 std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const GrpcPlace& place,
                                               const grpc::CallbackServerContext& context) {
-  const Server::Credentials credentials{.authorization = metadata(context, "authorization"),
-                                        .api_key = metadata(context, "x-api-key")};
-  const std::string* tenant = house.server.tenant_of(credentials);
-  if (tenant == nullptr) return api::bad_api_key();
+  const FrontDesk::Credentials credentials{.authorization = metadata(context, "authorization"),
+                                           .api_key = metadata(context, "x-api-key")};
+  std::optional<Caller> who = house.server.desk().identify(credentials);
+  if (!who) return api::bad_api_key();
   if (!place.fits()) {
     return api::api_error({ErrorCode::kOverloaded, "too many calls are open", ""});
   }
@@ -30,7 +30,10 @@ std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const Grpc
         {ErrorCode::kUnavailable,
          model == nullptr ? "The model is still being loaded" : "The server is shutting down", ""});
   }
-  GrpcCaller caller{.model = model, .tenant = *tenant, .arrived_ns = house.server.clock().now_ns()};
+  GrpcCaller caller{.model = model,
+                    .tenant = who->tenant,
+                    .who = *std::move(who),
+                    .arrived_ns = house.server.clock().now_ns()};
   const std::chrono::system_clock::time_point deadline = context.deadline();
   if (deadline != std::chrono::system_clock::time_point::max()) {
     const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(

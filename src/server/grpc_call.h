@@ -43,6 +43,7 @@ class GrpcPlace {
 struct GrpcCaller {
   const ServedModel* model = nullptr;
   std::string tenant;
+  Caller who;
   int64_t arrived_ns = 0;
   std::optional<int64_t> deadline_ns;  // on the server's clock
 };

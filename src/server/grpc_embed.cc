@@ -57,6 +57,7 @@ class EmbedCall final : public grpc::ServerUnaryReactor {
 
   // The loop's thread only.
   const std::shared_ptr<char> life_;  // gone with us: what the engine posts may come later
+  std::optional<Pass> pass_;
   std::optional<int> dimensions_;
   std::optional<EmbeddingBatch> batch_;
   bool finished_ = false;
@@ -67,8 +68,17 @@ void EmbedCall::start() {
   auto admitted = admit(house_, place_, context_);
   if (const auto* error = std::get_if<api::ApiError>(&admitted)) return fail(*error);
   const GrpcCaller& caller = std::get<GrpcCaller>(admitted);
+  FrontDesk& desk = house_.server.desk();
+  auto entered = desk.enter(caller.who, *caller.model);
+  if (const auto* error = std::get_if<api::ApiError>(&entered)) return fail(*error);
+  pass_.emplace(std::get<Pass>(std::move(entered)));
   auto prepared = prepare(caller);
   if (const auto* error = std::get_if<api::ApiError>(&prepared)) return fail(*error);
+  int64_t prompt_tokens = 0;
+  for (const request::GenerationRequest& one : std::get<Requests>(prepared)) {
+    prompt_tokens += static_cast<int64_t>(one.prompt.size());
+  }
+  if (const auto refused = desk.reserve(*pass_, prompt_tokens)) return fail(*refused);
   batch_.emplace(caller.model->engine, std::get<Requests>(std::move(prepared)),
                  [this, &loop = house_.loop, weak = std::weak_ptr<char>(life_)] {
                    loop.post([this, weak] {
@@ -92,10 +102,13 @@ std::variant<EmbedCall::Requests, api::ApiError> EmbedCall::prepare(const GrpcCa
   for (size_t i = 0; i < parsed->inputs.size(); ++i) {
     Result<std::vector<TokenId>> tokens = completion_prompt(parsed->inputs[i], model, "input");
     if (!tokens.ok()) return api::api_error(tokens.error());
-    auto made =
-        embedding_request(model, parsed->fields,
-                          {.id = id, .tenant = caller.tenant, .deadline_ns = caller.deadline_ns},
-                          std::move(tokens).value(), api::item_path("input", i));
+    auto made = embedding_request(
+        model, parsed->fields,
+        {.id = id,
+         .caller = caller.who,
+         .cache_salt = house_.server.desk().cache_salt(caller.tenant, parsed->fields.cache_salt),
+         .deadline_ns = caller.deadline_ns},
+        std::move(tokens).value(), api::item_path("input", i));
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
     requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
   }
@@ -106,8 +119,9 @@ void EmbedCall::pump() {
   if (finished_ || !batch_) return;
   std::optional<Result<Embeddings>> result = batch_->pump();
   if (!result) return;
-  if (!result->ok()) return fail(api::api_error(result->error()));
+  if (!result->ok()) return fail(pass_->told(result->error()));
   Embeddings made = std::move(*result).value();
+  pass_->note_output(made.prompt_tokens);
   normalise(made.vectors, dimensions_);
   for (const std::vector<float>& vector : made.vectors) {
     reply_.add_embeddings()->mutable_values()->Assign(vector.begin(), vector.end());
@@ -120,6 +134,7 @@ void EmbedCall::finish(const grpc::Status& status, int http_status) {
   if (finished_) return;
   finished_ = true;
   batch_.reset();
+  pass_.reset();
   entry_.answered(http_status);
   Finish(status);
 }

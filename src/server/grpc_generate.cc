@@ -77,6 +77,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
   // The loop's thread only.
   const std::shared_ptr<char> life_;  // gone with us: what the engine posts may come later
   std::unique_ptr<GrpcAnswer> answer_;
+  std::optional<Pass> pass_;
   std::optional<GenerationWatch> watch_;
   std::optional<engine::TokenStream> stream_;
   v1::GenerateChunk pending_;
@@ -93,17 +94,20 @@ void GenerateCall::start() {
   auto admitted = admit(house_, place_, context_);
   if (const auto* error = std::get_if<api::ApiError>(&admitted)) return fail(*error);
   const GrpcCaller& caller = std::get<GrpcCaller>(admitted);
+  auto entered = house_.server.desk().enter(caller.who, *caller.model);
+  if (const auto* error = std::get_if<api::ApiError>(&entered)) return fail(*error);
+  pass_.emplace(std::get<Pass>(std::move(entered)));
   PreparedOrError prepared = prepare(caller);
   if (const auto* error = std::get_if<api::ApiError>(&prepared)) return fail(*error);
   Prepared& ready = std::get<Prepared>(prepared);
   answer_ = std::move(ready.answer);
   const int output_max = ready.request.stop.max_new_tokens;
-  Result<engine::TokenStream> stream = caller.model->engine.submit(std::move(ready.request));
-  if (!stream.ok()) return fail(api::api_error(stream.error()));
+  auto streams = house_.server.desk().submit(*pass_, std::move(ready.request), 1);
+  if (const auto* error = std::get_if<api::ApiError>(&streams)) return fail(*error);
   watch_.emplace(house_.server.meter(), GenerationWatch::Start{.choice_count = 1,
                                                                .arrived_ns = caller.arrived_ns,
                                                                .output_tokens_max = output_max});
-  stream_.emplace(std::move(stream).value());
+  stream_.emplace(std::move(std::get<std::vector<engine::TokenStream>>(streams).front()));
   stream_->on_ready([this, &loop = house_.loop, weak = std::weak_ptr<char>(life_)] {
     loop.post([this, weak] {
       if (!weak.expired()) pump();
@@ -117,6 +121,7 @@ GenerationSource GenerateCall::source(const GrpcCaller& caller, std::vector<Toke
           .prompt = std::move(prompt),
           .prompt_field = field,
           .tenant = caller.tenant,
+          .cache_salt = house_.server.desk().cache_salt(caller.tenant, request_.cache_salt()),
           .deadline_ns = caller.deadline_ns,
           .seed_if_none = house_.server.draw()};
 }
@@ -211,6 +216,7 @@ void GenerateCall::pump() {
   if (finished_ || ended_ || !stream_) return;
   engine::TokenStream::Batch batch = stream_->take();
   if (!silenced_) watch_->tokens(0, batch.tokens.size());
+  pass_->note_output(static_cast<int64_t>(batch.tokens.size()));
   for (const engine::SampledToken& token : batch.tokens) {
     if (silenced_) break;
     has_pending_ = true;
@@ -219,9 +225,10 @@ void GenerateCall::pump() {
   }
   if (batch.end) {
     watch_->end(0, *batch.end);
+    pass_->note_end(*batch.end);
     if (batch.end->reason == engine::FinishReason::kError) {
       const Error none{ErrorCode::kInternal, "the engine failed", ""};
-      return fail(api::api_error(batch.end->error.value_or(none)));
+      return fail(pass_->told(batch.end->error.value_or(none)));
     }
     answer_->end(*batch.end, pending_);
     has_pending_ = ended_ = true;
@@ -261,6 +268,7 @@ void GenerateCall::finish(const grpc::Status& status, int http_status) {
   if (finished_) return;
   finished_ = true;
   stream_.reset();
+  pass_.reset();
   entry_.answered(http_status);
   Finish(status);
 }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -18,6 +18,8 @@ constexpr size_t kTenantBytesMax = 64;
 // others will ever spend.
 constexpr double kWeightMin = 1e-3;
 constexpr double kWeightMax = 1e3;
+constexpr int64_t kPerMinuteMax = 1'000'000'000'000;
+constexpr int64_t kConcurrentMax = 1'000'000;
 
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
@@ -37,24 +39,85 @@ bool is_plain(std::string_view word, size_t bytes_max) {
          std::all_of(word.begin(), word.end(), [](char c) { return c > 0x20 && c < 0x7F; });
 }
 
-std::optional<double> weight_of(std::string_view word) {
-  double weight = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), weight);
+template <typename T>
+std::optional<T> number_of(std::string_view word, T least, T most) {
+  T number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
   if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-  if (!(weight >= kWeightMin && weight <= kWeightMax)) return std::nullopt;
-  return weight;
+  if (!(number >= least && number <= most)) return std::nullopt;
+  return number;
+}
+
+Error bad(std::string what) {
+  return Error{ErrorCode::kBadConfig, std::move(what), ""};
+}
+
+bool is_limit(std::string_view word) {
+  return word.starts_with("rpm=") || word.starts_with("tpm=") || word.starts_with("concurrent=");
+}
+
+Result<void> read_limit(std::string_view word, admission::Limits& limits) {
+  const size_t equals = word.find('=');
+  const std::string_view name = word.substr(0, equals);
+  const bool concurrent = name == "concurrent";
+  const int64_t most = concurrent ? kConcurrentMax : kPerMinuteMax;
+  const std::optional<int64_t> number = number_of<int64_t>(word.substr(equals + 1), 1, most);
+  if (!number) return bad(fmt::format("'{}' is a whole number from 1 to {}", name, most));
+  if (concurrent) {
+    limits.concurrent_requests = static_cast<int>(*number);
+  } else {
+    (name == "rpm" ? limits.requests_per_minute : limits.tokens_per_minute) = *number;
+  }
+  return {};
 }
 
 }  // namespace
 
 void KeyRing::add(std::string_view key) {
-  tenants_.emplace(base::sha256(key), "");
+  const std::string hash = base::sha256(key);
+  callers_.emplace(hash, Caller{.tenant = "", .account = hash});
+}
+
+// The words of a line that has some.
+Result<Caller> KeyRing::read_caller(const std::vector<std::string_view>& words,
+                                    const std::string& hash) const {
+  if (!is_plain(words[0], kKeyBytesMax)) {
+    return bad(fmt::format("a key is at most {} printable characters", kKeyBytesMax));
+  }
+  Caller caller{.tenant = "key-" + hash.substr(0, 12), .account = hash};
+  size_t next = 1;
+  if (next < words.size() && !is_limit(words[next])) {
+    if (!is_plain(words[next], kTenantBytesMax)) {
+      return bad(
+          fmt::format("a tenant's name is at most {} printable characters", kTenantBytesMax));
+    }
+    caller.tenant = words[next++];
+    const auto known = weights_.find(caller.tenant);
+    if (known != weights_.end()) caller.weight = known->second;
+    if (next < words.size() && !is_limit(words[next])) {
+      const std::optional<double> weight = number_of<double>(words[next++], kWeightMin, kWeightMax);
+      if (!weight) {
+        return bad(fmt::format("a weight is a number from {} to {}", kWeightMin, kWeightMax));
+      }
+      if (known != weights_.end() && known->second != *weight) {
+        return bad(fmt::format("tenant '{}' has another weight above", caller.tenant));
+      }
+      caller.weight = *weight;
+    }
+  }
+  for (; next < words.size(); ++next) {
+    if (!is_limit(words[next])) {
+      return bad("more than a key, a tenant, a weight and limits (rpm=N tpm=N concurrent=N)");
+    }
+    TRY(read_limit(words[next], caller.limits));
+  }
+  return caller;
 }
 
 Result<void> KeyRing::add_file(std::string_view text, const std::string& file_name) {
   int line_number = 0;
-  const auto bad = [&](std::string what) {
-    return Error{ErrorCode::kBadConfig, fmt::format("{}:{}: {}", file_name, line_number, what), ""};
+  const auto at_line = [&](const std::string& what) {
+    return bad(fmt::format("{}:{}: {}", file_name, line_number, what));
   };
   while (!text.empty()) {
     ++line_number;
@@ -62,38 +125,28 @@ Result<void> KeyRing::add_file(std::string_view text, const std::string& file_na
     const std::vector<std::string_view> words = words_of(text.substr(0, line_end));
     text.remove_prefix(std::min(line_end + 1, text.size()));
     if (words.empty() || words[0].starts_with('#')) continue;
-    if (words.size() > 3) return bad("more than a key, a tenant and a weight");
-    if (!is_plain(words[0], kKeyBytesMax)) {
-      return bad(fmt::format("a key is at most {} printable characters", kKeyBytesMax));
-    }
-    if (words.size() > 1 && !is_plain(words[1], kTenantBytesMax)) {
-      return bad(
-          fmt::format("a tenant's name is at most {} printable characters", kTenantBytesMax));
-    }
     const std::string hash = base::sha256(words[0]);
-    const std::string tenant =
-        words.size() > 1 ? std::string(words[1]) : "key-" + hash.substr(0, 12);
-    if (words.size() > 2) {
-      const std::optional<double> weight = weight_of(words[2]);
-      if (!weight) {
-        return bad(fmt::format("a weight is a number from {} to {}", kWeightMin, kWeightMax));
-      }
-      const auto known = std::find_if(weights_.begin(), weights_.end(),
-                                      [&](const auto& pair) { return pair.first == tenant; });
-      if (known != weights_.end() && known->second != *weight) {
-        return bad(fmt::format("tenant '{}' has another weight above", tenant));
-      }
-      if (known == weights_.end()) weights_.emplace_back(tenant, *weight);
+    Result<Caller> caller = read_caller(words, hash);
+    if (!caller.ok()) return at_line(caller.error().message);
+    if (words.size() > 2 && !is_limit(words[1]) && !is_limit(words[2])) {
+      weights_.emplace(caller->tenant, caller->weight);
     }
-    if (!tenants_.emplace(hash, tenant).second) return bad("this key is there already");
-    if (tenants_.size() > kKeysMax) return bad(fmt::format("more than {} keys", kKeysMax));
+    if (!callers_.emplace(hash, *std::move(caller)).second) {
+      return at_line("this key is there already");
+    }
+    if (callers_.size() > kKeysMax) return at_line(fmt::format("more than {} keys", kKeysMax));
+  }
+  // A weight said once is the tenant's, whichever of its keys it stands beside.
+  for (auto& [hash, caller] : callers_) {
+    const auto weight = weights_.find(caller.tenant);
+    if (weight != weights_.end()) caller.weight = weight->second;
   }
   return {};
 }
 
-const std::string* KeyRing::tenant_of(std::string_view key) const {
-  const auto found = tenants_.find(base::sha256(key));
-  return found == tenants_.end() ? nullptr : &found->second;
+const Caller* KeyRing::caller_of(std::string_view key) const {
+  const auto found = callers_.find(base::sha256(key));
+  return found == callers_.end() ? nullptr : &found->second;
 }
 
 }  // namespace pelton::server

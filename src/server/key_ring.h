@@ -1,16 +1,24 @@
-// The API keys that are asked for, and whose each is. Filled at start; then immutable, any thread.
-// Keys are kept as their SHA-256 only.
+// The API keys that are asked for, and whose each is. Filled at once; then immutable, any thread.
+// A new key file is a new ring. Keys are kept as their SHA-256 only.
 #pragma once
 
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "admission/rate_limiter.h"
 #include "base/result.h"
 
 namespace pelton::server {
+
+// Who asks, and what they may ask for.
+struct Caller {
+  std::string tenant;   // empty: one of those who have no name of their own
+  double weight = 1.0;  // the tenant's share beside others
+  std::string account;  // the key's own, whose limits these are; empty: no key was asked for
+  admission::Limits limits;
+};
 
 class KeyRing {
  public:
@@ -19,22 +27,23 @@ class KeyRing {
   // One key, of a tenant without a name.
   void add(std::string_view key);
 
-  // A line each: KEY [TENANT [WEIGHT]]. Empty lines and those that begin with '#' are none. A key
-  // without a tenant is a tenant of its own; no tenant's name has a blank. A weight is 0.001 to
-  // 1000. Errors: kBadConfig with the line; never a key.
+  // A line each: KEY [TENANT [WEIGHT]] [rpm=N] [tpm=N] [concurrent=N]. Empty lines and those that
+  // begin with '#' are none. A key without a tenant is a tenant of its own; no tenant's name has a
+  // blank. A weight is 0.001 to 1000. The key may bring N requests a minute, N tokens a minute and
+  // N requests at once. Errors: kBadConfig with the line; never a key.
   Result<void> add_file(std::string_view text, const std::string& file_name);
 
-  bool empty() const { return tenants_.empty(); }
+  bool empty() const { return callers_.empty(); }
 
-  // The tenant that the key belongs to; null if it belongs to nobody.
-  const std::string* tenant_of(std::string_view key) const;
-
-  // Of tenants that have one.
-  const std::vector<std::pair<std::string, double>>& weights() const { return weights_; }
+  // Null if the key belongs to nobody.
+  const Caller* caller_of(std::string_view key) const;
 
  private:
-  std::map<std::string, std::string> tenants_;  // by the key's hash
-  std::vector<std::pair<std::string, double>> weights_;
+  Result<Caller> read_caller(const std::vector<std::string_view>& words,
+                             const std::string& hash) const;
+
+  std::map<std::string, Caller, std::less<>> callers_;  // by the key's hash
+  std::map<std::string, double, std::less<>> weights_;  // of tenants that have one
 };
 
 }  // namespace pelton::server

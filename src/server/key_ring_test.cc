@@ -7,8 +7,8 @@ namespace pelton::server {
 namespace {
 
 std::string tenant(const KeyRing& keys, std::string_view key) {
-  const std::string* found = keys.tenant_of(key);
-  return found == nullptr ? "nobody" : *found;
+  const Caller* found = keys.caller_of(key);
+  return found == nullptr ? "nobody" : found->tenant;
 }
 
 TEST(KeyRing, KnowsWhoseAKeyIs) {
@@ -26,13 +26,43 @@ TEST(KeyRing, KnowsWhoseAKeyIs) {
   for (const char* wrong : {"", "sk-", "sk-1 ", "SK-1", "# ours", "wheel"}) {
     EXPECT_EQ(tenant(keys, wrong), "nobody") << wrong;
   }
-  using Weight = std::pair<std::string, double>;
-  EXPECT_THAT(keys.weights(), testing::ElementsAre(Weight{"wheel", 2.5}, Weight{"jet", 1.0}));
+  EXPECT_EQ(keys.caller_of("sk-1")->weight, 2.5);
+  EXPECT_EQ(keys.caller_of("sk-2")->weight, 2.5);
+  EXPECT_EQ(keys.caller_of("sk-3")->weight, 1.0);
+  EXPECT_FALSE(keys.caller_of("sk-1")->limits.any());
+}
+
+TEST(KeyRing, KnowsWhatAKeyMayAskFor) {
+  KeyRing keys;
+  ASSERT_TRUE(keys.add_file("a wheel 2 rpm=60 tpm=100000 concurrent=4\n"
+                            "b wheel tpm=5\n"
+                            "c rpm=1\n"
+                            "rpm=7 d\n",
+                            "keys")
+                  .ok());
+  using admission::Limits;
+  EXPECT_EQ(
+      keys.caller_of("a")->limits,
+      (Limits{.requests_per_minute = 60, .tokens_per_minute = 100'000, .concurrent_requests = 4}));
+  EXPECT_EQ(keys.caller_of("b")->limits, (Limits{.tokens_per_minute = 5}));
+  EXPECT_EQ(keys.caller_of("b")->weight, 2.0);
+  EXPECT_EQ(keys.caller_of("c")->limits, (Limits{.requests_per_minute = 1}));
+  EXPECT_TRUE(tenant(keys, "c").starts_with("key-"));
+  EXPECT_EQ(tenant(keys, "rpm=7"), "d");  // the first word is the key, whatever it is
+  EXPECT_NE(keys.caller_of("a")->account, keys.caller_of("b")->account);
 }
 
 TEST(KeyRing, RefusesByLineAndNeverShowsAKey) {
   const std::pair<std::string, const char*> cases[] = {
       {"secret a 1 more", "keys:1"},
+      {"secret a 1 rpm=0", "keys:1: 'rpm' is a whole number from 1"},
+      {"secret a 1 rpm=-5", "rpm"},
+      {"secret a 1 rpm=1.5", "rpm"},
+      {"secret a 1 rpm=", "rpm"},
+      {"secret tpm=99999999999999999999", "tpm"},
+      {"secret concurrent=1000001", "concurrent"},
+      {"secret rpm=5 a", "keys:1: more than a key"},
+      {"secret a 1 burst=5", "keys:1: more than a key"},
       {"ok\nsecret a 0", "keys:2: a weight"},
       {"secret a -1", "weight"},
       {"secret a nan", "weight"},

@@ -18,14 +18,16 @@
 namespace pelton::server {
 
 void Server::answer_message(Call call) {
-  const ServedModel* model = model_for(call);
+  const ServedModel* model = model_at_work_for(call);
   if (model == nullptr) return;
   const auto parsed = api::parse_messages_request(
       call.request.body, {.vocab_size = model->vocab_size}, api::MessagesUse::kGenerate);
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   const api::ChatRequest& request = parsed->chat;
   if (model_named(call, request.model) == nullptr) return;
-  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
+  const Result<std::optional<int64_t>> deadline_ns =
+      call.deadline_ns(request.generation.timeout_s,
+                       request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
   call.add_warnings(request.warnings);
   Result<std::optional<grammar::TokenGuide>> guide =
@@ -41,20 +43,21 @@ void Server::answer_message(Call call) {
   turn.place = {.turns = &sampled_turns_, .history = prompt.history};
   const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   std::string id = random_id("msg_", {.seed = draw(), .counter = 0});
-  auto made = generation_request(*model, request.generation,
-                                 {.id = id,
-                                  .prompt = std::move(prompt.tokens),
-                                  .prompt_field = "messages",
-                                  .tenant = call.tenant,
-                                  .deadline_ns = *deadline_ns,
-                                  .guide = *std::move(guide),
-                                  .seed_if_none = draw(),
-                                  .may_call = !request.tools.empty()});
+  auto made = generation_request(
+      *model, request.generation,
+      {.id = id,
+       .prompt = std::move(prompt.tokens),
+       .prompt_field = "messages",
+       .tenant = call.tenant,
+       .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
+       .deadline_ns = *deadline_ns,
+       .guide = *std::move(guide),
+       .seed_if_none = draw(),
+       .may_call = !request.tools.empty()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
   const int output_max = std::get<request::GenerationRequest>(made).stop.max_new_tokens;
-  Result<engine::TokenStream> stream =
-      model->engine.submit(std::get<request::GenerationRequest>(std::move(made)));
-  if (!stream.ok()) return call.send(api::api_error(stream.error()));
+  auto streams = submit(call, std::get<request::GenerationRequest>(std::move(made)), 1);
+  if (!streams) return;
 
   const bool streamed = request.generation.stream;
   MessagesAnswer::Options options{
@@ -66,11 +69,10 @@ void Server::answer_message(Call call) {
       .tool_id_seed = draw()};
   Generation::Parts parts{.id = std::move(id),
                           .call = std::move(call),
-                          .streams = {},
+                          .streams = *std::move(streams),
                           .answer = std::make_unique<MessagesAnswer>(*model, std::move(options)),
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
                           .output_tokens_max = output_max};
-  parts.streams.push_back(std::move(stream).value());
   parts.call.request.body = {};  // it may be large, and is said
   Generation::run(std::move(parts), {.log = log_, .meter = meter_});
 }

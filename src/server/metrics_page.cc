@@ -77,6 +77,9 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
              stats.swapped_out);
   text.gauge("pelton_queued_tokens", "Prompt tokens of requests that wait for their first seat.",
              static_cast<double>(ledger.queued_tokens));
+  text.gauge("pelton_queue_wait_seconds",
+             "How long a request that comes now would wait for its seat, as far as can be told.",
+             static_cast<double>(stats.queue_wait_ns) * 1e-9);
   text.gauge("pelton_seats_free", "Requests that could be seated.", ledger.seats_free);
   text.family("pelton_kv_blocks", Type::kGauge, "KV blocks by group and state.");
   const auto blocks_of = [&](std::string_view group, const engine::Ledger::Blocks& counted) {
@@ -136,6 +139,13 @@ void write_server(PrometheusText& text, const Server& server) {
     const std::string status = std::to_string(key.status);
     text.sample({{"handler", key.handler}, {"method", key.method}, {"status", status}},
                 static_cast<double>(count));
+  }
+  text.family("pelton_requests_refused_total", Type::kCounter,
+              "Requests refused before anything was computed, by what was used up.");
+  for (size_t i = 0; i < FrontDesk::kRefusedNames.size(); ++i) {
+    const auto why = static_cast<FrontDesk::Refused>(i);
+    text.sample({{"by", FrontDesk::kRefusedNames[i]}},
+                static_cast<double>(server.desk().refused(why)));
   }
   text.gauge("pelton_http_requests_open", "Requests not answered yet.",
              static_cast<double>(server.book().counts().open()));

@@ -140,6 +140,7 @@ void ResponseSocket::begin(Json body) {
             .exchange = turn,
             .headers = {},
             .tenant = call_.tenant,
+            .caller = call_.caller,
             .arrived_ns = server_.clock_.now_ns()};
   call.request.headers = call_.request.headers;
   call.entry = std::make_unique<RequestEntry>(

@@ -88,7 +88,7 @@ Result<Server::ResponsePlan> Server::plan_response(const Call& call, const Json&
   const api::ResponseRequest& request = plan.request;
   TRY_ASSIGN(plan.history, response_history(call, request.previous_response_id, link));
   const std::string date = model.current_date.value_or(base::local_date(clock_.unix_ms()));
-  const std::string salt = cache_salt(call.tenant, request.generation.cache_salt);
+  const std::string salt = desk_.cache_salt(call.tenant, request.generation.cache_salt);
   TRY_ASSIGN(plan.prompt,
              response_prompt(request, {.history = plan.history, .current_date = date, .salt = salt},
                              model, sampled_turns_));
@@ -114,7 +114,7 @@ void Server::answer_response(Call call) {
 
 void Server::create_response(Call call, const Json& body,
                              const std::shared_ptr<ResponseLink>& link) {
-  const ServedModel* model = model_for(call);
+  const ServedModel* model = model_at_work_for(call);
   if (model == nullptr) return;
   Result<ResponsePlan> planned = plan_response(call, body, *model, *link);
   if (!planned.ok()) {
@@ -126,25 +126,28 @@ void Server::create_response(Call call, const Json& body,
   }
   const api::ResponseRequest& request = planned->request;
   if (model_named(call, request.model) == nullptr) return;
-  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns();
+  const Result<std::optional<int64_t>> deadline_ns =
+      call.deadline_ns(request.generation.timeout_s,
+                       request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
   call.add_warnings(request.warnings);
 
   const std::string id = random_id("resp_", {.seed = draw(), .counter = 0});
-  auto made = generation_request(*model, request.generation,
-                                 {.id = id,
-                                  .prompt = std::move(planned->prompt->tokens),
-                                  .prompt_field = "input",
-                                  .tenant = call.tenant,
-                                  .deadline_ns = *deadline_ns,
-                                  .logprobs = request.top_logprobs,
-                                  .guide = std::move(planned->guide),
-                                  .seed_if_none = draw(),
-                                  .may_call = !request.tools.empty()});
+  auto made = generation_request(
+      *model, request.generation,
+      {.id = id,
+       .prompt = std::move(planned->prompt->tokens),
+       .prompt_field = "input",
+       .tenant = call.tenant,
+       .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
+       .deadline_ns = *deadline_ns,
+       .logprobs = request.top_logprobs,
+       .guide = std::move(planned->guide),
+       .seed_if_none = draw(),
+       .may_call = !request.tools.empty()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
-  Result<std::vector<engine::TokenStream>> streams =
-      model->engine.submit_answers(std::get<request::GenerationRequest>(std::move(made)), 1);
-  if (!streams.ok()) return call.send(api::api_error(streams.error()));
+  auto streams = submit(call, std::get<request::GenerationRequest>(std::move(made)), 1);
+  if (!streams) return;
 
   ResponseAnswer::Options options{
       .head = head_of(body, request, *model, id),
@@ -160,7 +163,7 @@ void Server::create_response(Call call, const Json& body,
   link->running = Generation::run(
       {.id = id,
        .call = std::move(call),
-       .streams = std::move(streams).value(),
+       .streams = *std::move(streams),
        .answer = std::make_unique<ResponseAnswer>(*model, std::move(options), clock_),
        .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole},
       {.log = log_, .meter = meter_});

@@ -23,6 +23,14 @@ namespace {
 constexpr uint64_t kTurnSeedDraw = ~uint64_t{0} - 1;
 constexpr uint64_t kReportSeedDraw = ~uint64_t{0} - 2;
 
+// Of the salts: whoever knows the seed of ids must not know it.
+std::string system_secret() {
+  std::random_device device;
+  std::string secret;
+  for (int i = 0; i < 8; ++i) secret += fmt::format("{:08x}", device());
+  return secret;
+}
+
 uint64_t system_seed() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
@@ -60,6 +68,7 @@ Server::Server(const Options& options, const base::Clock& clock, base::Log& log)
       seed_(options.seed != 0 ? options.seed : system_seed()),
       clock_(clock),
       log_(log),
+      desk_(options.keys, system_secret(), clock),
       sampled_turns_({.tokens_max = options.sampled_turn_tokens_max,
                       .seed = base::random_bits(seed_, kTurnSeedDraw)}),
       meter_(clock),
@@ -83,20 +92,6 @@ uint64_t Server::draw() {
   return base::random_bits(seed_, draws_.fetch_add(1));
 }
 
-const std::string* Server::tenant_of(const Credentials& credentials) const {
-  static const std::string kNobodyInParticular;
-  if (options_.keys.empty()) return &kNobodyInParticular;
-  const std::string_view header = credentials.authorization;
-  if (header.empty() && !credentials.api_key.empty()) {
-    return options_.keys.tenant_of(credentials.api_key);
-  }
-  constexpr std::string_view kBearer = "bearer ";
-  if (header.size() < kBearer.size()) return nullptr;
-  const bool bearer = std::equal(kBearer.begin(), kBearer.end(), header.begin(),
-                                 [](char a, char b) { return a == (b | 0x20); });
-  return bearer ? options_.keys.tenant_of(header.substr(kBearer.size())) : nullptr;
-}
-
 net::HttpHeaders Server::common_headers(const net::HttpRequest& request) {
   net::HttpHeaders headers;
   const std::string_view id = request.headers.get("x-request-id");
@@ -113,6 +108,7 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
             .exchange = std::move(exchange),
             .headers = {},
             .tenant = {},
+            .caller = {},
             .arrived_ns = clock_.now_ns()};
   call.headers = common_headers(call.request);
   std::unique_ptr<RequestRecord> record = reporter_.begin(call.request);
@@ -144,13 +140,14 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
   }
   const bool open = match.route != nullptr && match.route->guard == Routes::Guard::kOpen;
   const net::HttpHeaders& asked = call.request.headers;
-  const std::string* tenant =
-      tenant_of({.authorization = asked.get("Authorization"), .api_key = asked.get("x-api-key")});
-  if (!open && tenant == nullptr) {
+  std::optional<Caller> caller = desk_.identify(
+      {.authorization = asked.get("Authorization"), .api_key = asked.get("x-api-key")});
+  if (!open && !caller) {
     call.headers.add("WWW-Authenticate", "Bearer");
     return call.send(api::bad_api_key());
   }
-  if (tenant != nullptr) call.tenant = *tenant;
+  if (caller) call.caller = *std::move(caller);
+  call.tenant = call.caller.tenant;
   if (call.entry->record() != nullptr) call.entry->record()->tenant = call.tenant;
   if (match.route == nullptr && match.allowed_methods.empty()) {
     return call.send(api::not_found(method, path));
@@ -170,6 +167,30 @@ const ServedModel* Server::model_for(const Call& call) const {
     return nullptr;
   }
   return model;
+}
+
+const ServedModel* Server::model_at_work_for(Call& call) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return nullptr;
+  auto entered = desk_.enter(call.caller, *model);
+  if (const auto* refused = std::get_if<api::ApiError>(&entered)) {
+    call.send(*refused);
+    return nullptr;
+  }
+  call.pass = std::make_unique<Pass>(std::get<Pass>(std::move(entered)));
+  return model;
+}
+
+std::optional<std::vector<engine::TokenStream>> Server::submit(Call& call,
+                                                               request::GenerationRequest request,
+                                                               int answers) {
+  auto submitted = desk_.submit(*call.pass, std::move(request), answers);
+  call.pass->add_headers(call.headers);
+  if (auto* streams = std::get_if<std::vector<engine::TokenStream>>(&submitted)) {
+    return std::move(*streams);
+  }
+  call.send(std::get<api::ApiError>(submitted));
+  return std::nullopt;
 }
 
 const ServedModel* Server::model_named(const Call& call, std::string_view name) const {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/chat_request.h"
@@ -19,6 +20,7 @@
 #include "net/http_server.h"
 #include "server/call.h"
 #include "server/chat_prompt.h"
+#include "server/front_desk.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
 #include "server/key_ring.h"
@@ -58,6 +60,9 @@ class Server {
   // Refuses new generations and says not ready; running ones go on.
   void drain();
 
+  // From the next request on; any thread. What keys have used of their limits stays used.
+  void set_keys(KeyRing keys) { desk_.replace_keys(std::move(keys)); }
+
   void handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange);
 
   // For those who report; any thread.
@@ -73,12 +78,8 @@ class Server {
   net::HttpResponse ready_reply() const;   // 503 also while draining
 
   // For doors of other protocols; any thread.
-  struct Credentials {
-    std::string_view authorization;  // "Bearer KEY"
-    std::string_view api_key;        // KEY, where there is no other
-  };
-  // Whose request this is; null if it has no key of ours.
-  const std::string* tenant_of(const Credentials& credentials) const;
+  FrontDesk& desk() { return desk_; }
+  const FrontDesk& desk() const { return desk_; }
   const base::Clock& clock() const { return clock_; }
   GenerationMeter& meter() { return meter_; }
   RequestBook& book() { return book_; }
@@ -106,6 +107,12 @@ class Server {
 
   // The model if it may generate now; otherwise the call has been answered.
   const ServedModel* model_for(const Call& call) const;
+  // The same for a call that will make it work, which gets its pass.
+  const ServedModel* model_at_work_for(Call& call);
+  // The engine's streams; none: the call has been answered.
+  std::optional<std::vector<engine::TokenStream>> submit(Call& call,
+                                                         request::GenerationRequest request,
+                                                         int answers);
   const ServedModel* model_named(const Call& call, std::string_view name) const;
 
   void answer_index(Call call);
@@ -155,6 +162,7 @@ class Server {
   const uint64_t seed_;
   const base::Clock& clock_;
   base::Log& log_;
+  FrontDesk desk_;
   SampledTurns sampled_turns_;
   RunningResponses running_responses_;
   GrammarStore grammars_{GrammarStore::Options{}};

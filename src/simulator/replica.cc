@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
 #include "base/random.h"
 
@@ -22,6 +20,8 @@ TokenId some_token(const engine::ModelledExecutor::Seen& seen, int vocab) {
 double draw(const std::vector<double>& slices, double unit) {
   return slices[static_cast<size_t>(unit * static_cast<double>(slices.size()))];
 }
+
+using Places = engine::WaitingLine::Places;
 
 constexpr uint64_t kResidualStream = 0x7265736964;
 
@@ -64,19 +64,17 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
            .checks = options.checks}),
       scheduler_(options.capacity, {.prefix_cache = options.prefix_cache,
                                     .hash_seed = options.seed,
-                                    .policy = options.policy}) {
+                                    .policy = options.policy}),
+      line_({.requests_max = options.inbox_max,
+             .tokens_max = options.queued_tokens_max,
+             .wait_max_ns = options.queue_wait_max_ns,
+             .seats = {options.capacity.sequences_max, options.capacity.pooled_sequences_max}}) {
   CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
 }
 
 Result<void> Replica::submit(int64_t now_ns, int64_t request, request::GenerationRequest asked) {
   TRY(engine::check_request(asked, options_.capacity));
-  const auto tokens = static_cast<int64_t>(asked.prompt.size());
-  if (queued_count() >= options_.inbox_max ||
-      (queued_tokens_ > 0 && queued_tokens_ + tokens > options_.queued_tokens_max)) {
-    return Error{ErrorCode::kOverloaded, fmt::format("{} requests and {} tokens wait already",
-                                                     queued_count(), queued_tokens_)};
-  }
-  queued_tokens_ += tokens;
+  TRY(line_.enter(asked, 1, now_ns));
   inbox_.push_back({request, std::move(asked)});
   if (ready_ns_.empty() && scheduler_.idle() && !arrived_ns_) arrived_ns_ = now_ns;
   return {};
@@ -100,7 +98,10 @@ void Replica::wake(int64_t now_ns, std::vector<Told>& told) {
 void Replica::turn(int64_t now_ns, std::vector<Told>& told) {
   for (;;) {
     receive(now_ns, told);
-    if (scheduler_.idle() && ready_ns_.empty()) return;
+    if (scheduler_.idle() && ready_ns_.empty()) {
+      line_.note_places(Places::kFree, now_ns);
+      return;
+    }
     const bool may_start = static_cast<int>(ready_ns_.size()) < depth();
     const bool started = may_start && start_step(now_ns);
     tell(now_ns, told);
@@ -117,6 +118,7 @@ int Replica::depth() const {
 
 bool Replica::start_step(int64_t now_ns) {
   engine::StepPlan plan = scheduler_.plan(now_ns);
+  line_.note_places(scheduler_.waiting_count() > 0 ? Places::kTaken : Places::kFree, now_ns);
   if (plan.empty()) return false;
   if (ready_ns_.empty()) running_since_ns_ = now_ns;
   const int64_t start_ns = ready_ns_.empty() ? now_ns : std::max(now_ns, ready_ns_.back());
@@ -159,16 +161,16 @@ void Replica::end_step(int64_t now_ns) {
 
 void Replica::receive(int64_t now_ns, std::vector<Told>& told) {
   for (Arrival& arrival : inbox_) {
-    const auto prompt_tokens = static_cast<int>(arrival.asked.prompt.size());
+    engine::WaitingLine::Ticket ticket = engine::WaitingLine::ticket(arrival.asked);
     const Result<engine::SequenceId> id = scheduler_.submit(std::move(arrival.asked));
     if (!id.ok()) {
-      queued_tokens_ -= prompt_tokens;
+      line_.note_never_seated(ticket);
       told.push_back({.at_ns = now_ns, .request = arrival.request, .ended = true, .failed = true});
       continue;
     }
     const auto at = static_cast<size_t>(*id);
     if (known_.size() <= at) known_.resize(at + 1);
-    known_[at] = {.request = arrival.request, .prompt_tokens = prompt_tokens};
+    known_[at] = {.request = arrival.request, .ticket = std::move(ticket)};
   }
   inbox_.clear();
 }
@@ -177,11 +179,7 @@ void Replica::tell(int64_t now_ns, std::vector<Told>& told) {
   scheduler_.take_events(events_);
   for (engine::Scheduler::Event& event : events_) {
     Known& known = known_[static_cast<size_t>(event.id)];
-    const bool is_seated = event.seating == engine::Scheduler::Event::Seating::kSeated;
-    if (known.queued && (is_seated || event.end)) {
-      known.queued = false;
-      queued_tokens_ -= known.prompt_tokens;
-    }
+    count(event, known, now_ns);
     if (!event.token && !event.end) continue;
     Told one{.at_ns = now_ns, .request = known.request};
     if (event.token) one.token = event.token->token;
@@ -193,6 +191,22 @@ void Replica::tell(int64_t now_ns, std::vector<Told>& told) {
     told.push_back(one);
   }
   counts_.running_max = std::max(counts_.running_max, scheduler_.running_count());
+}
+
+// As the engine's loop does.
+void Replica::count(const engine::Scheduler::Event& event, Known& known, int64_t now_ns) {
+  const bool is_seated = event.seating == engine::Scheduler::Event::Seating::kSeated;
+  if (is_seated && !known.was_seated) {
+    known.was_seated = true;
+    known.times.seated_ns = now_ns;
+    line_.note_seated(known.ticket);
+  }
+  if (event.end && known.was_seated) {
+    line_.note_left_seat(known.ticket, *event.end, known.times, now_ns);
+  } else if (event.end) {
+    line_.note_never_seated(known.ticket);
+  }
+  if (event.token && known.times.first_token_ns == 0) known.times.first_token_ns = now_ns;
 }
 
 ReplicaCounts Replica::counts() const {

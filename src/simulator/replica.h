@@ -12,6 +12,7 @@
 #include "cost_model/step_time.h"
 #include "engine/modelled_executor.h"
 #include "engine/scheduler.h"
+#include "engine/waiting_line.h"
 #include "request/generation_request.h"
 
 namespace pelton::simulator {
@@ -40,6 +41,7 @@ class Replica {
     int64_t overlapped_step_ns_max = 20'000'000;
     int inbox_max = 1024;
     int64_t queued_tokens_max = int64_t{1} << 22;
+    int64_t queue_wait_max_ns = 0;
     int window_tokens = 128;  // of the model, for counting keys
     // cost_model::Calibration's; empty: steps take what they should.
     std::vector<double> residuals;
@@ -61,7 +63,8 @@ class Replica {
   // `times` outlives it.
   Replica(const Options& options, const cost_model::StepTimeModel& times);
 
-  // kOverloaded as the engine's inbox says it; kInvalidArgument, kDoesNotFit as the scheduler does.
+  // kOverloaded, kDeadline as the engine's inbox says it; kInvalidArgument, kDoesNotFit as the
+  // scheduler does.
   Result<void> submit(int64_t now_ns, int64_t request, request::GenerationRequest asked);
 
   // When something happens next; none: it waits for requests.
@@ -77,7 +80,7 @@ class Replica {
 
   int running_count() const { return scheduler_.running_count(); }
   int queued_count() const { return static_cast<int>(inbox_.size()) + scheduler_.waiting_count(); }
-  int64_t queued_tokens() const { return queued_tokens_; }
+  int64_t queued_tokens() const { return line_.tokens(); }
   ReplicaCounts counts() const;
 
  private:
@@ -87,8 +90,9 @@ class Replica {
   };
   struct Known {
     int64_t request = -1;
-    int prompt_tokens = 0;
-    bool queued = true;  // no seat yet
+    engine::WaitingLine::Ticket ticket;
+    bool was_seated = false;
+    engine::RequestTimes times;
   };
 
   void turn(int64_t now_ns, std::vector<Told>& told);
@@ -96,6 +100,7 @@ class Replica {
   void end_step(int64_t now_ns);
   void receive(int64_t now_ns, std::vector<Told>& told);
   void tell(int64_t now_ns, std::vector<Told>& told);
+  void count(const engine::Scheduler::Event& event, Known& known, int64_t now_ns);
   int64_t step_ns(const engine::StepPlan& plan);
   int depth() const;
 
@@ -103,13 +108,13 @@ class Replica {
   const cost_model::StepTimeModel& times_;
   engine::ModelledExecutor executor_;
   engine::Scheduler scheduler_;
+  engine::WaitingLine line_;
   std::vector<Arrival> inbox_;
   std::vector<Known> known_;           // by sequence id
   std::deque<int64_t> ready_ns_;       // of steps in flight
   std::optional<int64_t> arrived_ns_;  // it stood still, and somebody came
   std::vector<engine::Scheduler::Event> events_;
   ReplicaCounts counts_;
-  int64_t queued_tokens_ = 0;
   int64_t running_since_ns_ = 0;
   int64_t step_ns_lately_ = 0;
   uint64_t steps_drawn_ = 0;

@@ -1,0 +1,322 @@
+// Who is let in, over the door: limits of keys, deadlines, and how soon a full server says so.
+#include "server/front_desk.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+using std::chrono::steady_clock;
+using testing::HasSubstr;
+
+constexpr std::string_view kScript = R"({"rules": [
+  {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
+  {"when": "endless", "then": ["<|channel|>analysis<|message|>", {"text": "on and on ", "times": 2000}]}
+]})";
+constexpr std::string_view kChat = "/v1/chat/completions";
+
+std::string chat(std::string_view words, std::string_view extra = "") {
+  return fmt::format(R"({{"messages":[{{"role":"user","content":"{}"}}]{}{}}})", words,
+                     extra.empty() ? "" : ",", extra);
+}
+
+bool eventually(const std::function<bool()>& holds) {
+  const auto limit = steady_clock::now() + std::chrono::seconds(20);
+  while (!holds()) {
+    if (steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+KeyRing ring(std::string_view file) {
+  KeyRing keys;
+  EXPECT_TRUE(keys.add_file(file, "keys").ok());
+  return keys;
+}
+
+ServerHouse::Options with_keys(std::string_view file) {
+  ServerHouse::Options options;
+  options.server.keys = ring(file);
+  return options;
+}
+
+// Each step takes `ms`; so many sequences at once.
+ServerHouse::Options slow(ServerHouse::Options options, int seats, int ms) {
+  options.executor = [=](engine::ModelledExecutor::Options& executor) {
+    executor.capacity.sequences_max = seats;
+    executor.fail_step = [ms](const engine::StepPlan&) -> std::optional<Error> {
+      std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+      return std::nullopt;
+    };
+  };
+  return options;
+}
+
+net::HttpCall asked(ServerHouse& house, std::string_view key, std::string_view path,
+                    std::string body) {
+  net::HttpCall call = house.call("POST", std::string(path), std::move(body));
+  if (!key.empty()) call.headers.add("Authorization", "Bearer " + std::string(key));
+  return call;
+}
+
+net::HttpResponse ask(ServerHouse& house, std::string_view key, std::string_view path,
+                      std::string body) {
+  return house.fetch(asked(house, key, path, std::move(body)));
+}
+
+void expect_rate_limited(const net::HttpResponse& response, std::string_view what) {
+  EXPECT_EQ(response.status, 429) << response.body;
+  const Json json = parsed(response.body);
+  const Json* error = json.find("error");
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->string("type"), "rate_limit_error");
+  EXPECT_EQ(error->string("code"), "rate_limit_exceeded");
+  EXPECT_THAT(*error->string("message"), HasSubstr(std::string(what)));
+  EXPECT_GE(std::stoi("0" + std::string(response.headers.get("Retry-After"))), 1);
+}
+
+TEST(RateLimits, RequestsPerMinuteAreAKeysOwn) {
+  ServerHouse house(kScript, with_keys("a wheel rpm=2\nb wheel\n"));
+  const net::HttpResponse first = ask(house, "a", kChat, chat("hi"));
+  EXPECT_EQ(first.status, 200);
+  EXPECT_EQ(first.headers.get("x-ratelimit-limit-requests"), "2");
+  EXPECT_EQ(first.headers.get("x-ratelimit-remaining-requests"), "1");
+  EXPECT_EQ(first.headers.get("x-ratelimit-reset-requests"), "30s");
+  EXPECT_FALSE(first.headers.has("x-ratelimit-limit-tokens"));
+  // What asks nothing of the model is free; a request that is wrong is a request.
+  net::HttpCall models = house.call("GET", "/v1/models", "");
+  models.headers.add("Authorization", "Bearer a");
+  EXPECT_EQ(house.fetch(std::move(models)).status, 200);
+  EXPECT_EQ(ask(house, "a", "/tokenize", R"({"prompt":"x"})").status, 200);
+  EXPECT_EQ(ask(house, "a", "/v1/completions", "{").status, 400);
+  for (const std::string_view path :
+       {kChat, std::string_view("/v1/completions"), std::string_view("/v1/responses"),
+        std::string_view("/v1/messages"), std::string_view("/v1/embeddings"),
+        std::string_view("/inference/v1/generate")}) {
+    const net::HttpResponse refused = ask(house, "a", path, chat("hi"));
+    EXPECT_EQ(refused.status, 429) << path;
+    EXPECT_THAT(refused.body, HasSubstr("rate_limit_error")) << path;
+  }
+  expect_rate_limited(ask(house, "a", kChat, chat("hi")), "2 requests per minute");
+  const net::HttpResponse others = ask(house, "b", kChat, chat("hi"));
+  EXPECT_EQ(others.status, 200);
+  EXPECT_FALSE(others.headers.has("x-ratelimit-limit-requests"));
+  EXPECT_GE(house.server().desk().refused(FrontDesk::Refused::kRequests), 7);
+}
+
+TEST(RateLimits, TokensAreReservedAndThenSettled) {
+  ServerHouse house(kScript, with_keys("a wheel tpm=2000\n"));
+  const net::HttpResponse first = ask(house, "a", kChat, chat("hi", R"("max_tokens":500)"));
+  ASSERT_EQ(first.status, 200);
+  EXPECT_EQ(first.headers.get("x-ratelimit-limit-tokens"), "2000");
+  const Json body = parsed(first.body);
+  const int64_t used = *body.find("usage")->integer("total_tokens");
+  const auto left = [&](const net::HttpResponse& response) {
+    return std::stoll(std::string(response.headers.get("x-ratelimit-remaining-tokens")));
+  };
+  // At first the answer was thought to be longer than it was.
+  EXPECT_LT(left(first), 2000 - used);
+  EXPECT_TRUE(eventually([&] { return house.engine().ledger().clean(); }));
+  // A prompt beyond what is left of the minute.
+  std::string words;
+  for (int i = 0; i < 1900; ++i) words += "a ";
+  expect_rate_limited(ask(house, "a", kChat, chat(words)), "2000 tokens per minute");
+  // What was refused cost nothing: of the first only what it used is gone.
+  const net::HttpResponse next =
+      ask(house, "a", "/v1/completions", R"({"prompt":"x","max_tokens":1})");
+  ASSERT_EQ(next.status, 200);
+  EXPECT_NEAR(static_cast<double>(left(next)), static_cast<double>(2000 - used - 2), 40);
+}
+
+TEST(RateLimits, EmbeddingsCostTheirTokens) {
+  ServerHouse house(kScript, with_keys("a wheel tpm=100\n"));
+  std::string words;
+  for (int i = 0; i < 80; ++i) words += "a ";
+  const net::HttpResponse first =
+      ask(house, "a", "/v1/embeddings", R"({"input":")" + words + "\"}");
+  ASSERT_EQ(first.status, 200) << first.body;
+  expect_rate_limited(ask(house, "a", "/v1/embeddings", R"({"input":")" + words + "\"}"),
+                      "100 tokens per minute");
+}
+
+TEST(RateLimits, SoManyAtOnce) {
+  ServerHouse house(kScript, slow(with_keys("a wheel concurrent=1\n"), 4, 2));
+  std::atomic<bool> done{false};
+  net::HttpCallEvents events;
+  events.on_done = [&](Result<void>) { done = true; };
+  const auto running =
+      house.client().start(asked(house, "a", kChat, chat("endless")), std::move(events));
+  ASSERT_TRUE(eventually([&] { return house.engine().stats().running == 1; }));
+  EXPECT_EQ(net::http_fetch(asked(house, "a", kChat, chat("hi")))->status, 429);
+  house.client().cancel(running);
+  ASSERT_TRUE(eventually([&] { return done && house.engine().ledger().clean(); }));
+  EXPECT_TRUE(eventually(
+      [&] { return net::http_fetch(asked(house, "a", kChat, chat("hi")))->status == 200; }));
+}
+
+// As it is when the key file is read anew.
+TEST(RateLimits, AKeyRingIsReplacedAsAWhole) {
+  ServerHouse house(kScript, with_keys("a wheel rpm=1\nold wheel\n"));
+  EXPECT_EQ(ask(house, "old", kChat, chat("hi")).status, 200);
+  EXPECT_EQ(ask(house, "a", kChat, chat("hi")).status, 200);
+  EXPECT_EQ(ask(house, "a", kChat, chat("hi")).status, 429);
+  house.server().desk().replace_keys(ring("a wheel rpm=3\nnew jet\n"));
+  EXPECT_EQ(ask(house, "old", kChat, chat("hi")).status, 401);
+  EXPECT_EQ(ask(house, "new", kChat, chat("hi")).status, 200);
+  // What it has used counts.
+  EXPECT_EQ(ask(house, "a", kChat, chat("hi")).status, 200);
+  EXPECT_EQ(ask(house, "a", kChat, chat("hi")).status, 200);
+  EXPECT_EQ(ask(house, "a", kChat, chat("hi")).status, 429);
+}
+
+// In the body, in seconds; and as OpenAI's and Anthropic's clients say how long they wait.
+TEST(Deadlines, BodyAndClientsSayThem) {
+  ServerHouse house(kScript, slow({}, 4, 2));
+  EXPECT_EQ(house.post(std::string(kChat), chat("endless", R"("timeout":0.06)")).status, 408);
+  EXPECT_EQ(
+      house.post("/v1/completions", R"({"prompt":"endless","max_tokens":4000,"timeout":0.06})")
+          .status,
+      408);
+  EXPECT_EQ(house
+                .post("/v1/messages", R"({"model":"tiny","max_tokens":3000,"timeout":0.06,)"
+                                      R"("messages":[{"role":"user","content":"endless"}]})")
+                .status,
+            408);
+  EXPECT_EQ(house.post("/v1/responses", R"({"input":"endless","timeout":0.06})").status, 408);
+  EXPECT_EQ(house.post(std::string(kChat), chat("hi", R"("timeout":60)")).status, 200);
+  const auto with_header = [&](const char* name, const char* value, std::string body) {
+    net::HttpCall call = house.call("POST", std::string(kChat), std::move(body));
+    call.headers.add(name, value);
+    return house.fetch(std::move(call));
+  };
+  EXPECT_EQ(with_header("X-Stainless-Timeout", "0.06", chat("endless")).status, 408);
+  EXPECT_EQ(with_header("x-stainless-read-timeout", "0.06", chat("endless")).status, 408);
+  // They may say anything, and of a stream they mean the time between two pieces.
+  EXPECT_EQ(with_header("x-stainless-read-timeout", "NOT_GIVEN", chat("hi")).status, 200);
+  const net::HttpResponse streamed = with_header(
+      "x-stainless-read-timeout", "0.06", chat("endless", R"("stream":true,"max_tokens":60)"));
+  EXPECT_EQ(streamed.status, 200);
+  EXPECT_THAT(streamed.body, testing::Not(HasSubstr("deadline")));
+  EXPECT_TRUE(eventually([&] { return house.engine().ledger().clean(); }));
+}
+
+// Whoever left while he waited is not begun.
+TEST(Deadlines, WhoLeftWhileWaitingIsNeverBegun) {
+  ServerHouse house(kScript, slow({}, 1, 2));
+  std::atomic<int> done{0};
+  net::HttpClient others{{}};
+  const auto start = [&](std::string_view words) {
+    net::HttpCallEvents events;
+    events.on_done = [&](Result<void>) { ++done; };
+    return others.start(asked(house, "", kChat, chat(words)), std::move(events));
+  };
+  const auto first = start("endless");
+  ASSERT_TRUE(eventually([&] { return house.engine().stats().running == 1; }));
+  const int64_t prompt_tokens = house.engine().stats().prompt_tokens;
+  const auto second = start("endless too");
+  ASSERT_TRUE(eventually([&] { return house.engine().stats().queued == 1; }));
+  others.cancel(second);
+  ASSERT_TRUE(eventually([&] { return house.engine().stats().queued == 0; }));
+  others.cancel(first);
+  ASSERT_TRUE(eventually([&] { return done == 2 && house.engine().ledger().clean(); }));
+  EXPECT_EQ(house.engine().stats().prompt_tokens, prompt_tokens) << "nothing was computed for it";
+}
+
+// Once it is known how fast places come free, who could not be ready in time is told at once.
+TEST(Deadlines, WhatCannotBeReadyInTimeIsRefusedAtOnce) {
+  ServerHouse::Options options = slow({}, 1, 2);
+  options.engine.queue_wait_max_ns = 60'000'000'000;
+  ServerHouse house(kScript, std::move(options));
+  // Each takes some 50 steps of 2 ms.
+  net::HttpClient others{{}};
+  std::atomic<int> done{0};
+  const auto start = [&] {
+    net::HttpCallEvents events;
+    events.on_done = [&](Result<void>) { ++done; };
+    others.start(asked(house, "", kChat, chat("endless", R"("max_tokens":50)")), std::move(events));
+  };
+  for (int i = 0; i < 40; ++i) start();
+  ASSERT_TRUE(eventually([&] { return done >= 6; }));
+  const int64_t wait_ns = house.engine().stats().queue_wait_ns;
+  EXPECT_GT(wait_ns, 500'000'000);
+  const auto began = steady_clock::now();
+  const net::HttpResponse refused = house.post(std::string(kChat), chat("hi", R"("timeout":0.5)"));
+  EXPECT_EQ(refused.status, 429) << refused.body;
+  EXPECT_LT(steady_clock::now() - began, std::chrono::milliseconds(400));
+  EXPECT_THAT(refused.body, HasSubstr("its deadline is in"));
+  // About half of those that wait are gone by then.
+  const int retry_s = std::stoi(std::string(refused.headers.get("Retry-After")));
+  EXPECT_GE(retry_s, 1);
+  EXPECT_LE(retry_s, 2 + static_cast<int>(wait_ns / 1'000'000'000));
+  ASSERT_TRUE(eventually([&] { return done == 40; }));
+  EXPECT_EQ(house.post(std::string(kChat), chat("hi", R"("timeout":5)")).status, 200);
+}
+
+// Three times the load and more: refusals come fast. The bound is for machines that are busy with
+// other tests; docs/performance.md has what was measured.
+TEST(Overload, RefusalsAreFast) {
+  ServerHouse::Options options = slow({}, 2, 2);
+  options.engine.inbox_max = 4;
+  ServerHouse house(kScript, std::move(options));
+  std::vector<double> refusal_ms;
+  std::mutex mutex;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 12; ++t) {
+    threads.emplace_back([&] {
+      net::HttpClient client{{}};
+      while (!stop) {
+        const auto began = steady_clock::now();
+        const auto response =
+            net::http_fetch(client, asked(house, "", kChat, chat("endless", R"("max_tokens":20)")));
+        if (!response.ok() || response->status != 429) continue;
+        EXPECT_FALSE(response->headers.get("Retry-After").empty());
+        const std::lock_guard lock(mutex);
+        refusal_ms.push_back(
+            std::chrono::duration<double, std::milli>(steady_clock::now() - began).count());
+      }
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_GT(refusal_ms.size(), 100u);
+  std::sort(refusal_ms.begin(), refusal_ms.end());
+  const double p99 = refusal_ms[refusal_ms.size() * 99 / 100];
+  fmt::print("{} refusals, p50 {:.2f} ms, p99 {:.2f} ms\n", refusal_ms.size(),
+             refusal_ms[refusal_ms.size() / 2], p99);
+  EXPECT_LE(refusal_ms[refusal_ms.size() / 2], 50);
+  EXPECT_LE(p99, 250);
+}
+
+TEST(Salts, TellNothingAndDifferByStart) {
+  const base::SystemClock clock;
+  const FrontDesk desk({}, "one start", clock);
+  const FrontDesk another({}, "another start", clock);
+  EXPECT_EQ(desk.cache_salt("", ""), "");
+  const std::string salt = desk.cache_salt("wheel", "");
+  EXPECT_EQ(salt.size(), 64u);
+  EXPECT_EQ(salt, desk.cache_salt("wheel", ""));
+  EXPECT_NE(salt, another.cache_salt("wheel", ""));
+  // No two pairs of tenant and salt are one, however they are cut.
+  EXPECT_NE(desk.cache_salt("ab", "c"), desk.cache_salt("a", "bc"));
+  EXPECT_NE(desk.cache_salt("abc", ""), desk.cache_salt("", "abc"));
+  EXPECT_NE(desk.cache_salt("a", "1:b"), desk.cache_salt("a1:", "b"));
+}
+
+}  // namespace
+}  // namespace pelton::server

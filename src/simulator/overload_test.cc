@@ -1,0 +1,248 @@
+// What becomes of a server that is asked for more than it can give, in virtual time: the shipped
+// scheduler and waiting line, requests that come whether or not it keeps up.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "simulator/replica.h"
+
+namespace pelton::simulator {
+namespace {
+
+constexpr double kSecond = 1e9;
+
+// 5 ms a step and 0.02 ms a row and 0.02 ms a token, as where the reading of weights is what takes
+// time.
+cost_model::StepTimeModel steady_times() {
+  cost_model::Hardware hardware = *cost_model::find_hardware("h100");
+  hardware.bytes_per_second = 1e18;
+  hardware.rates[cost_model::Arithmetic::kBf16] = 1e30;
+  return *cost_model::StepTimeModel::make({.hardware = hardware,
+                                           .shape = *cost_model::find_model_shape("gpt-oss-20b"),
+                                           .efficiency = {.bandwidth = 1,
+                                                          .compute = 1,
+                                                          .attention = 1,
+                                                          .step_s = 5e-3,
+                                                          .token_s = 2e-5,
+                                                          .row_s = 2e-5}});
+}
+
+struct Asker {
+  std::string tenant;
+  double rate = 1;  // a second; at random, whatever becomes of those before
+  int prompt_least = 50, prompt_most = 150;
+  int output_least = 20, output_most = 80;
+  double deadline_s = 0;  // told to the server; 0: none
+};
+
+struct Outcome {
+  std::string tenant;
+  int64_t asked_ns = 0;
+  int64_t first_ns = 0;
+  int64_t end_ns = 0;
+  bool refused = false;  // at once
+  bool failed = false;   // later
+};
+
+class House {
+ public:
+  explicit House(Replica::Options options)
+      : times_(steady_times()), replica_(with_capacity(std::move(options)), times_) {}
+
+  std::vector<Outcome> run(const std::vector<Asker>& askers, double seconds, uint64_t seed) {
+    struct Due {
+      int64_t at_ns;
+      const Asker* asker;
+    };
+    std::vector<Due> due;
+    uint64_t draws = 0;
+    for (const Asker& asker : askers) {
+      double at_s = 0;
+      for (;;) {
+        at_s += -std::log1p(-base::random_unit(seed, draws++)) / asker.rate;
+        if (at_s > seconds) break;
+        due.push_back({static_cast<int64_t>(at_s * kSecond), &asker});
+      }
+    }
+    std::stable_sort(due.begin(), due.end(),
+                     [](const Due& a, const Due& b) { return a.at_ns < b.at_ns; });
+    std::vector<Outcome> outcomes;
+    std::vector<Replica::Told> told;
+    size_t next = 0;
+    for (;;) {
+      const std::optional<int64_t> wakes = replica_.wakes_at_ns();
+      if (next < due.size() && (!wakes || due[next].at_ns <= *wakes)) {
+        outcomes.push_back(ask(*due[next].asker, due[next].at_ns, outcomes.size(), seed));
+        ++next;
+        continue;
+      }
+      if (!wakes) break;
+      told.clear();
+      replica_.wake(*wakes, told);
+      for (const Replica::Told& one : told) {
+        Outcome& outcome = outcomes[static_cast<size_t>(one.request)];
+        if (one.token && outcome.first_ns == 0) outcome.first_ns = one.at_ns;
+        if (one.ended) outcome.end_ns = one.at_ns;
+        outcome.failed = outcome.failed || one.failed;
+      }
+    }
+    EXPECT_EQ(replica_.queued_count(), 0);
+    EXPECT_EQ(replica_.queued_tokens(), 0);
+    return outcomes;
+  }
+
+ private:
+  static Replica::Options with_capacity(Replica::Options options) {
+    options.capacity = {.full_block_count = 4000,
+                        .window_block_count = 2000,
+                        .sequences_max = 16,
+                        .batch_tokens_max = 512,
+                        .context_tokens_max = 4096,
+                        .vocab_size = 1000};
+    options.policy.prompt_tokens_beside_decodes_max = 128;
+    return options;
+  }
+
+  Outcome ask(const Asker& asker, int64_t now_ns, size_t number, uint64_t seed) {
+    const auto between = [&](int least, int most, uint64_t salt) {
+      const double unit = base::random_unit(seed ^ salt, number);
+      return least + static_cast<int>(unit * (most - least + 1));
+    };
+    request::GenerationRequest request;
+    const int prompt = between(asker.prompt_least, asker.prompt_most, 0x7072);
+    for (int i = 0; i < prompt; ++i) {
+      request.prompt.push_back(
+          static_cast<TokenId>(base::random_bits(number, static_cast<uint64_t>(i)) % 1000));
+    }
+    request.stop.max_new_tokens = between(asker.output_least, asker.output_most, 0x6f75);
+    request.sampling.seed = number;
+    request.tenant = asker.tenant;
+    if (asker.deadline_s > 0) {
+      request.deadline_ns = now_ns + static_cast<int64_t>(asker.deadline_s * kSecond);
+    }
+    Outcome outcome{.tenant = asker.tenant, .asked_ns = now_ns};
+    const Result<void> taken =
+        replica_.submit(now_ns, static_cast<int64_t>(number), std::move(request));
+    outcome.refused = !taken.ok();
+    return outcome;
+  }
+
+  const cost_model::StepTimeModel times_;
+  Replica replica_;
+};
+
+// Answers a second that were wanted when they came.
+template <typename Met>
+double goodput(const std::vector<Outcome>& outcomes, double seconds, Met met) {
+  const auto good = std::count_if(outcomes.begin(), outcomes.end(), [&](const Outcome& one) {
+    return !one.refused && !one.failed && met(one);
+  });
+  return static_cast<double>(good) / seconds;
+}
+
+double p99_s(const std::vector<Outcome>& outcomes, const std::string& tenant,
+             int64_t Outcome::*time) {
+  std::vector<int64_t> took;
+  for (const Outcome& one : outcomes) {
+    if (one.tenant == tenant) took.push_back(one.*time - one.asked_ns);
+  }
+  std::sort(took.begin(), took.end());
+  return static_cast<double>(took[took.size() * 99 / 100]) / kSecond;
+}
+
+struct Curve {
+  double peak = 0;
+  double at_three_times = 0;
+};
+
+// 16 seats, some 50 tokens of 5.6 ms each: about 53 requests a second are what it can serve.
+constexpr double kCapacity = 53;
+constexpr double kRunSeconds = 60;
+
+template <typename Met>
+Curve curve(const Replica::Options& options, const Asker& asker, Met met) {
+  Curve made;
+  for (const double times : {0.5, 0.75, 1.0, 1.5, 2.0, 3.0}) {
+    Asker one = asker;
+    one.rate = kCapacity * times;
+    const double good = goodput(House(options).run({one}, kRunSeconds, 7), kRunSeconds, met);
+    fmt::print("{:.2f} times the load: {:.1f} answers a second in time\n", times, good);
+    made.peak = std::max(made.peak, good);
+    made.at_three_times = good;
+  }
+  return made;
+}
+
+TEST(Overload, goodput_holds_where_requests_say_their_deadline) {
+  const Curve made = curve({}, {.deadline_s = 1.0}, [](const Outcome& one) {
+    return one.end_ns - one.asked_ns <= static_cast<int64_t>(1.0 * kSecond);
+  });
+  EXPECT_GT(made.peak, kCapacity * 0.8);
+  EXPECT_GE(made.at_three_times, 0.9 * made.peak);
+}
+
+// Clients that say nothing want their first token within a second.
+TEST(Overload, goodput_holds_where_the_server_bounds_the_wait) {
+  const auto first_in_time = [](const Outcome& one) {
+    return one.first_ns - one.asked_ns <= static_cast<int64_t>(1.0 * kSecond);
+  };
+  Replica::Options options;
+  options.queue_wait_max_ns = 500'000'000;
+  const Curve made = curve(options, {}, first_in_time);
+  EXPECT_GT(made.peak, kCapacity * 0.8);
+  EXPECT_GE(made.at_three_times, 0.9 * made.peak);
+  // That it is the bound that does it: without, everybody waits in vain.
+  const Curve collapsed = curve({}, {}, first_in_time);
+  EXPECT_LT(collapsed.at_three_times, 0.2 * made.peak);
+}
+
+// FT-41's other half: who is let in is served in time too.
+TEST(Overload, who_is_let_in_is_served_in_time) {
+  Replica::Options options;
+  options.queue_wait_max_ns = 500'000'000;
+  const std::vector<Outcome> outcomes =
+      House(options).run({{.rate = 3 * kCapacity}}, kRunSeconds, 9);
+  std::vector<Outcome> let_in;
+  for (const Outcome& one : outcomes) {
+    if (!one.refused && !one.failed) let_in.push_back(one);
+  }
+  EXPECT_LE(p99_s(let_in, "", &Outcome::first_ns), 1.0);
+  // And few of those let in are sent away later.
+  const auto late = std::count_if(outcomes.begin(), outcomes.end(),
+                                  [](const Outcome& one) { return one.failed; });
+  EXPECT_LE(static_cast<double>(late), 0.05 * static_cast<double>(let_in.size()));
+}
+
+// TN-16: one tenant sends a hundred times what another does and fills the queue; the other finds
+// room and its share, and hardly notices.
+TEST(Overload, TN_16_a_flood_of_one_tenant_is_not_felt_by_others) {
+  Replica::Options options;
+  options.inbox_max = 128;
+  const Asker quiet{.tenant = "quiet", .rate = 2};
+  const Asker flood{.tenant = "flood", .rate = 200};
+  constexpr double kSeconds = 300;
+  const std::vector<Outcome> alone = House(options).run({quiet}, kSeconds, 3);
+  const std::vector<Outcome> beside = House(options).run({quiet, flood}, kSeconds, 3);
+  int64_t refused = 0;
+  for (const Outcome& one : beside) {
+    if (one.tenant == "quiet") {
+      EXPECT_FALSE(one.refused || one.failed);
+    } else {
+      refused += one.refused ? 1 : 0;
+    }
+  }
+  EXPECT_GT(refused, 10'000) << "a flood it was";
+  const double whole_alone = p99_s(alone, "quiet", &Outcome::end_ns);
+  const double whole_beside = p99_s(beside, "quiet", &Outcome::end_ns);
+  fmt::print("p99 of whole answers: {:.3f} s alone, {:.3f} s beside the flood\n", whole_alone,
+             whole_beside);
+  EXPECT_LE(whole_beside, 1.5 * whole_alone);
+}
+
+}  // namespace
+}  // namespace pelton::simulator
