@@ -11,6 +11,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import asking  # noqa: E402
 import kinds  # noqa: E402
 import load as load_module  # noqa: E402
 import pattern  # noqa: E402
@@ -137,7 +138,7 @@ class WholePath(unittest.IsolatedAsyncioTestCase):
 
         async def kind(load, server, plan, dice):
             reader = Chat([Tally.of("say", 7, 0, 2)], 50)
-            return await kinds.ask(load, server, plan, kinds.CHAT, b"{}", reader, True)
+            return await asking.ask(load, server, plan, asking.CHAT, b"{}", reader, True)
         async with fake as port:
             fields_of = {"name": "x", "port": port, "grpc": 0, "generation": 1}
             load = load_module.Load({"seed": 1, "proxy": self.proxy_port, "pace": 1, "servers": [fields_of]})
@@ -192,7 +193,7 @@ class WholePath(unittest.IsolatedAsyncioTestCase):
             question = Question.draw(random.Random(seed), 99_999)
             self.assertLess(question.tokens_max + 4 * len(question.prompt.split(" ")), 8192 - 600)
         with self.assertRaises(Left):
-            kinds.leave(type("Link", (), {"close": lambda self, reset: None})(), Plan())
+            asking.leave(type("Link", (), {"close": lambda self, reset: None})(), Plan())
 
 
 if __name__ == "__main__":

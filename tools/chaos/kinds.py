@@ -1,81 +1,19 @@
 """The kinds of questions: each asks one server one thing, reads the answer to its end or leaves, and returns
 how it ended. What is not as it must be raises Wrong; a connection that ends early raises Cut.
 """
-import asyncio
 import base64
 import json
 import random
 import struct
 import time
 
-import hostile
+import unruly
 from answers import Chat, Messages, Reader, Responses, finish_of, need
-from endings import Left, Refused
-from pattern import Tally, Wrong
+from asking import CHAT, MESSAGES, RESPONSES, TEXT, ask, ask_over, finish, leave, refused
+from box import box
+from pattern import Wrong
 from questions import Plan, Question
 from wire import Connection, Cut, GrpcCall, field, fields
-
-CHAT, TEXT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"
-
-
-def leave(link, plan):
-    link.close(reset=plan.leave_by == "reset")
-    raise Left
-
-
-def refused(server, plan, status, headers, body):
-    """An answer other than 200 to what is a good question."""
-    text = body.decode("utf-8", "replace")
-    error = json.loads(body).get("error")
-    need(isinstance(error, dict) and error.get("message"), f"{status} without an error object: {text[:300]}")
-    if status == 408 and plan.deadline_ms:
-        raise Refused("deadline")
-    if status == 500 and server.fails:
-        raise Refused("failed step")
-    if status in (429, 503):
-        need("retry-after" in headers, f"{status} without Retry-After: {text[:300]}")
-        need(status == 429 or server.ending, f"503 from a server that is not stopping: {text[:300]}")
-        raise Refused(f"refused with {status}")
-    raise Wrong(f"{status}: {text[:300]}")
-
-
-def finish(server, plan, reader):
-    if reader.error is not None:
-        need(plan.deadline_ms or server.ending or server.fails, f"an error event: {reader.error}")
-        return "error event"
-    need(reader.done, "the stream ended before its answer did")
-    reader.check()
-    return "whole"
-
-
-async def ask_over(link, server, plan, path, body, reader, stream):
-    headers = [("x-request-timeout-ms", plan.deadline_ms)] if plan.deadline_ms else []
-    await link.send(Connection.request("POST", path, body, headers))
-    link.sent_at = time.monotonic()
-    if plan.leave_by == "half":
-        link.half_close()
-    if plan.leave_after is not None and not stream:
-        await asyncio.sleep(plan.leave_after / 50)
-        leave(link, plan)
-    status, heads = await link.head()
-    link.begun = True
-    if status != 200:
-        refused(server, plan, status, heads, await link.body(heads))
-    if not stream:
-        reader.whole(await link.body(heads))
-        return finish(server, plan, reader)
-    count = 0
-    async for name, data in link.events(heads):
-        reader.event(name, data)
-        count += 1
-        if plan.leave_after is not None and count > plan.leave_after:
-            leave(link, plan)
-    return finish(server, plan, reader)
-
-
-async def ask(load, server, plan, path, body, reader, stream):
-    async with load.link(server, plan) as link:
-        return await ask_over(link, server, plan, path, body, reader, stream)
 
 
 # ---- answers of the script
@@ -350,165 +288,10 @@ async def small(load, server, plan, dice):
     return "whole"
 
 
-# ---- those who do not behave
-
-async def deaf(load, server, plan, dice):
-    """Asks for much and reads nothing, until there is calm or the server has had enough."""
-    question = Question(load.number(), "text", "", 0, 300, 3500)
-    question.prompt = f"text for {question.number} 0 {question.second} "
-    plan.wish, plan.slow, plan.leave_after, plan.deadline_ms = None, 1e-9, None, None
-    async with load.link(server, plan) as link:
-        link.writer.transport.pause_reading()
-        await link.send(Connection.request("POST", TEXT, question.completion(True)))
-        since = time.monotonic()
-        hold = dice.choice([1, 5, 20, 90])
-        while time.monotonic() - since < hold and not load.calm.is_set():
-            await asyncio.sleep(0.2)
-        if dice.random() < 0.5:
-            plan.leave_by = dice.choice(["close", "reset"])
-            leave(link, plan)
-        link.writer.transport.resume_reading()
-        reader = Chat(question.tallies(), question.tokens_max)
-        try:
-            status, heads = await link.head()
-            if status != 200:
-                refused(server, plan, status, heads, await link.body(heads))
-            async for name, data in link.events(heads):
-                reader.event(name, data)
-        except Cut:
-            if time.monotonic() - since > load.STALL_S or server.ending:
-                return "cut off for reading nothing"
-            raise
-        return finish(server, plan, reader) + ", read late"
-
-
-HTTP_ROWS, BODY_ROWS = hostile.http_rows(), hostile.body_rows()
-
-
-async def malformed(load, server, plan, dice):
-    name, data, statuses = dice.choice(HTTP_ROWS if dice.random() < 0.4 else BODY_ROWS)
-    async with load.link(server, Plan()) as link:
-        try:
-            await link.send(data)
-            link.half_close()
-            status, heads = await link.head()
-        except Cut:
-            if statuses and not server.ending:
-                raise
-            return "closed"
-        if server.ending and status == 503:
-            return "refused with 503"
-        need(not statuses or status in statuses, f"{name} {data[:120]!r}: {status}, not {statuses}")
-        need(400 <= status < 500 or status in (501, 505), f"{name} {data[:120]!r}: {status}")
-        if data.startswith(b"POST"):
-            body = await link.body(heads)
-            need("error" in json.loads(body), f"{name}: no error object in {body[:200]!r}")
-        return "refused"
-
-
-async def garbage(load, server, plan, dice):
-    """Bytes that mean nothing, on any door; then the connection ends one way or the other."""
-    what = dice.randrange(4)
-    async with load.link(server, Plan(), grpc=what == 0) as link:
-        try:
-            if what == 0:
-                await link.send(dice.choice(hostile.GRPC_BYTES))
-            elif what == 1:
-                await link.send(dice.randbytes(dice.randrange(1, 5000)) + b"\r\n\r\n")
-            else:
-                status, heads = await link.upgrade(RESPONSES)
-                if status != 101:
-                    refused(server, plan, status, heads, await link.body(heads))
-                if what == 3:
-                    return await nonsense_over_socket(link, server, dice)
-                await link.send(dice.choice(hostile.WEBSOCKET_FRAMES))
-                opcode, payload = await link.frame()
-                code = int.from_bytes(payload[:2], "big")
-                need(opcode == 8 and code in (1001, 1002, 1007, 1008, 1009), f"opcode {opcode}, code {code}")
-                return "closed"
-            link.half_close()
-            while await link.reader.read(1 << 16):
-                pass
-        except (Cut, ConnectionError):
-            pass
-        return "closed"
-
-
-async def nonsense_over_socket(link, server, dice):
-    await link.send_frame(dice.choice(hostile.WEBSOCKET_MESSAGES).encode())
-    opcode, payload = await link.frame()
-    need(server.ending or (opcode == 1 and json.loads(payload)["type"] == "error"), f"{opcode}: {payload[:200]!r}")
-    return "refused"
-
-
-async def gone_at_once(load, server, plan, dice):
-    """HT-24: asked, and reset in the same breath; or only half asked."""
-    question = Question.draw(dice, load.number())
-    data = Connection.request("POST", CHAT, question.chat(True))
-    for _ in range(dice.randrange(1, 10)):
-        async with load.link(server, Plan()) as link:
-            await link.send(data[:dice.randrange(1, len(data))] if dice.random() < 0.3 else data)
-            link.close(reset=dice.random() < 0.7)
-    return "left by us"
-
-
-# ---- the model in the box: greedy, so each prompt has one answer
-
-PROMPTS = ["What do you get for 39 + 57?", "What do you get for 28 + 87?", "What do you get for 14 + 72?",
-           "I need a JSON object with name and city: Nora Fisher, a pilot, lives in Prague.",
-           "I fly to Lisbon. How is the weather there?", "What is Pelton?", "Sort 5, 3 and 9.",
-           "Who are you?", "What do you get for 91 - 45?", "Say hello to Anna."]
-
-
-def box_body(prompt, stream):
-    return json.dumps({"messages": [{"role": "user", "content": prompt}], "temperature": 0, "stream": stream,
-                       "max_completion_tokens": 160}).encode()
-
-
-class Reference(Chat):
-    """Keeps what it reads."""
-
-    def __init__(self):
-        super().__init__([self], None)
-        self.said, self.ended = {"reasoning": "", "content": "", "call": ""}, None
-
-    def add(self, channel, text):
-        self.said[channel] += text or ""
-
-    def end(self, finish):
-        self.ended = finish
-
-    tokens = calls = 0
-
-    def check(self):
-        pass
-
-
-async def ask_references(load, server):
-    """Alone, twice: the second time with what the cache has of it."""
-    for prompt in PROMPTS:
-        answers = []
-        for _ in range(2):
-            reader = Reference()
-            await ask(load, server, Plan(), CHAT, box_body(prompt, False), reader, False)
-            answers.append((reader.said, reader.ended, reader.used))
-        need(answers[0] == answers[1], f"asked twice alone, {prompt!r}: {answers}")
-        load.references[prompt] = answers[0]
-
-
-async def box(load, server, plan, dice):
-    prompt, stream = dice.choice(PROMPTS), dice.random() < 0.8
-    said, ended, _ = load.references[prompt]
-    tally = Tally(said["reasoning"], said["content"], said["call"])
-    reader = Chat([tally], 160)
-    reader.check = lambda: need(
-        tally.finish == ended and all(tally.seen[c] == len(said[c]) for c in said), f"{prompt!r}: not as when alone")
-    return await ask(load, server, plan, CHAT, box_body(prompt, stream), reader, stream)
-
-
 KINDS = {chat: 30, completion: 14, message: 10, response: 10, tool_loop: 4, kept_alive: 6, socket: 10, grpc: 10,
-         embeddings: 6, small: 5, deaf: 3, malformed: 10, garbage: 4, gone_at_once: 4}
-BOX_KINDS = {box: 30, malformed: 1, embeddings: 2, gone_at_once: 1}
+         embeddings: 6, small: 5, unruly.deaf: 3,
+         unruly.malformed: 10, unruly.garbage: 4, unruly.gone_at_once: 4}
+BOX_KINDS = {box: 30, embeddings: 2, unruly.malformed: 1, unruly.gone_at_once: 1}
 
 
 def draw(dice: random.Random, is_box):

@@ -18,6 +18,7 @@ import random
 import sys
 import time
 
+import box
 import kinds
 from endings import Left, Refused
 from pattern import Wrong
@@ -192,7 +193,7 @@ async def main():
             tasks.append(asyncio.create_task(load.watch_time()))
             for server in load.servers.values():
                 if server.box:
-                    await kinds.ask_references(load, server)
+                    await box.ask_references(load, server)
             for name, count in command["workers"].items():
                 tasks += [asyncio.create_task(load.worker(name, i)) for i in range(count)]
             report("ready")
