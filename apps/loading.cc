@@ -81,6 +81,12 @@ std::vector<Flag> model_flags() {
                    .default_text = "auto",
                    .choices = {"auto", "int8", "shipped", "file"}});
   flags.push_back(load_mode_flag());
+  flags.push_back(
+      {.name = "--device",
+       .value = "D",
+       .help = "a GPU if there is one (auto), the processors, or a GPU and nothing else",
+       .default_text = "auto",
+       .choices = {"auto", "cpu", "cuda"}});
   flags.push_back({.name = "--executor",
                    .value = "E",
                    .help = "local, or modelled:FILE for scripted answers that nothing computes",
@@ -92,6 +98,7 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
                                                  const base::Clock& clock) {
   node::LoadedModel::Options options;
   TRY(read_memory_flags(arguments, options.executor));
+  options.device = arguments.text("--device");
   TRY_ASSIGN(options.load_mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
   if (const std::string& weights = arguments.text("--weights"); weights != "file") {
     TRY_ASSIGN(options.weights, models::parse_weight_choice(weights));

@@ -8,19 +8,15 @@
 #include <pthread.h>
 
 #include "base/machine.h"
+#include "executor/device_step_model.h"
+#include "executor/host_model.h"
+#include "kernels/kernels.h"
 
 namespace pelton::executor {
 namespace {
 
 // As many short texts as may share a step; a seat of theirs costs next to nothing.
 constexpr int kPooledSequencesMax = 128;
-
-models::KvStorage::Options storage_of(const cost_model::KvAllocated& kv) {
-  return {.dtype = kv.dtype,
-          .block_tokens = kv.block_tokens,
-          .full_block_count = kv.full_block_count,
-          .window_block_count = kv.window_block_count};
-}
 
 Error broken_logits() {
   return Error{ErrorCode::kBadCheckpoint,
@@ -82,71 +78,55 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
 
 Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     const checkpoint::Checkpoint& checkpoint, const Options& options) {
-  TRY_ASSIGN(const cost_model::MemoryRequest request, memory_request(options));
-  TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint, request));
+  TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options));
   auto pool =
       std::make_unique<base::ThreadPool>(base::ThreadPool::Options{.threads = request.threads});
-  TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
-  TRY_ASSIGN(auto kernels, kernels::make_kernels(choice, *pool));
-
-  const checkpoint::ModelConfig& config = checkpoint.config();
-  TRY_ASSIGN(models::KvStorage kv, models::KvStorage::allocate(config, storage_of(footprint.kv)));
-  std::optional<models::KvStorage> host_kv;
-  if (footprint.swap.full_block_count > 0) {
-    TRY_ASSIGN(host_kv, models::KvStorage::allocate(config, storage_of(footprint.swap)));
+  std::unique_ptr<StepModel> model;
+  if (options.device) {
+    request.kv_dtype = options.kv_dtype.value_or(tensor::DType::kBf16);
+    TRY_ASSIGN(model, DeviceStepModel::load(checkpoint, *options.device, request, *pool));
+  } else {
+    TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint, request));
+    TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
+    TRY_ASSIGN(model, HostModel::load(checkpoint,
+                                      {.kernels = choice,
+                                       .batch_tokens_max = options.batch_tokens_max,
+                                       .logit_rows_max = options.sequences_max},
+                                      footprint, *pool));
   }
-  TRY_ASSIGN(auto model, models::GptOss::load(checkpoint, *kernels,
-                                              {.batch_tokens_max = options.batch_tokens_max,
-                                               .logit_rows_max = options.sequences_max}));
-  std::unique_ptr<LocalExecutor> executor(
-      new LocalExecutor(options, std::move(pool), std::move(kernels), std::move(model),
-                        std::move(kv), std::move(host_kv), footprint));
-  executor->check_footprint(checkpoint);
-  return executor;
+  return std::unique_ptr<LocalExecutor>(
+      new LocalExecutor(options, std::move(pool), std::move(model), checkpoint.config()));
 }
 
 LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
-                             std::unique_ptr<kernels::Kernels> kernels,
-                             std::unique_ptr<models::GptOss> model, models::KvStorage kv,
-                             std::optional<models::KvStorage> host_kv,
-                             const cost_model::Footprint& footprint)
+                             std::unique_ptr<StepModel> model,
+                             const checkpoint::ModelConfig& config)
     : options_(options),
       pool_holder_(std::move(pool)),
       pool_(*pool_holder_),
-      kernels_(std::move(kernels)),
       model_(std::move(model)),
-      kv_(std::move(kv)),
-      host_kv_(std::move(host_kv)),
-      footprint_(footprint),
-      capacity_{.block_tokens = footprint.kv.block_tokens,
-                .full_block_count = footprint.kv.full_block_count,
-                .window_block_count = footprint.kv.window_block_count,
-                .host_full_block_count = footprint.swap.full_block_count,
-                .host_window_block_count = footprint.swap.window_block_count,
-                .window_tokens = model_->config().sliding_window,
+      capacity_{.block_tokens = footprint().kv.block_tokens,
+                .full_block_count = footprint().kv.full_block_count,
+                .window_block_count = footprint().kv.window_block_count,
+                .host_full_block_count = footprint().swap.full_block_count,
+                .host_window_block_count = footprint().swap.window_block_count,
+                .window_tokens = config.sliding_window,
                 .sequences_max = options.sequences_max,
                 .pooled_sequences_max = std::min(options.batch_tokens_max, kPooledSequencesMax),
-                .embedding_size = model_->config().hidden_size,
+                .embedding_size = config.hidden_size,
                 .batch_tokens_max = options.batch_tokens_max,
-                .context_tokens_max = footprint.context_tokens_max,
-                .vocab_size = model_->config().vocab_size},
+                .context_tokens_max = footprint().context_tokens_max,
+                .vocab_size = config.vocab_size},
       seats_(static_cast<size_t>(capacity_.seat_count())),
       samplers_(static_cast<size_t>(pool_.size())),
       masks_(static_cast<size_t>(pool_.size())) {
-  for (sampling::Sampler& sampler : samplers_) sampler.reserve(model_->config().vocab_size);
+  int64_t sampling = 0;
+  for (sampling::Sampler& sampler : samplers_) {
+    sampler.reserve(config.vocab_size);
+    sampling += sampler.bytes();
+  }
+  CHECK(sampling == footprint().workspace.sampling, "what sampling keeps is not as foreseen");
   thread_ = std::thread([this] { work(); });
-}
-
-// What was foreseen is what there is: a buffer that cost_model does not know is a bug.
-void LocalExecutor::check_footprint(const checkpoint::Checkpoint& checkpoint) const {
-  int64_t workspace = model_->workspace_bytes();
-  for (const sampling::Sampler& sampler : samplers_) workspace += sampler.bytes();
-  CHECK(workspace == footprint_.workspace.bytes(), "working memory is not as foreseen");
-  CHECK(checkpoint.weight_bytes() + model_->owned_weight_bytes() == footprint_.weights.bytes(),
-        "weights are not as foreseen");
-  CHECK(kv_.bytes() == footprint_.kv.bytes(), "the KV cache is not as foreseen");
-  CHECK((host_kv_ ? host_kv_->bytes() : 0) == footprint_.swap.bytes(),
-        "swap space is not as foreseen");
 }
 
 LocalExecutor::~LocalExecutor() {
@@ -196,37 +176,27 @@ void LocalExecutor::work() {
   }
 }
 
-// A table of contents: copies -> seats -> flat arrays -> logits -> tokens.
 engine::StepResult LocalExecutor::run(const engine::StepPlan& plan) {
   engine::StepResult result;
   result.step = plan.step;
-  copy_blocks(plan);
-  if (plan.sequences.empty()) return result;
-  take_seats(plan);
-  const models::ForwardInput input = flatten(plan);
-  float* logits = model_->forward(input, kv_, nullptr);
-  sample(plan, logits, result);
-  pool(plan, result);
+  const Result<void> computed = compute(plan, result);
+  if (!computed.ok()) {  // a device said no: nothing of the step counts
+    result = {};
+    result.step = plan.step;
+    result.error = computed.error();
+  }
   return result;
 }
 
-// In each layer one after the other; layers side by side.
-void LocalExecutor::copy_blocks(const engine::StepPlan& plan) {
-  if (plan.copies.empty()) return;
-  const auto storage = [&](kv::Tier tier) -> models::KvStorage& {
-    return tier == kv::Tier::kDevice ? kv_ : host_kv_.value();
-  };
-  pool_.parallel_for(kv_.layer_count(), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t layer = begin; layer < end; ++layer) {
-      for (const engine::BlockCopy& copy : plan.copies) {
-        storage(copy.to_tier)
-            .copy_block(
-                storage(copy.from_tier),
-                {.sliding = copy.group == kv::Group::kWindow, .from = copy.from, .to = copy.to},
-                static_cast<int>(layer));
-      }
-    }
-  });
+// A table of contents: copies -> seats -> flat arrays -> logits -> tokens.
+Result<void> LocalExecutor::compute(const engine::StepPlan& plan, engine::StepResult& result) {
+  if (!plan.copies.empty()) TRY(model_->copy_blocks(plan.copies));
+  if (plan.sequences.empty()) return {};
+  take_seats(plan);
+  const models::ForwardInput input = flatten(plan);
+  TRY_ASSIGN(float* logits, model_->forward(input));
+  sample(plan, logits, result);
+  return pool(plan, result);
 }
 
 void LocalExecutor::take_seats(const engine::StepPlan& plan) {
@@ -268,7 +238,7 @@ models::ForwardInput LocalExecutor::flatten(const engine::StepPlan& plan) const 
 
 void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
                            engine::StepResult& result) {
-  const int vocab = model_->config().vocab_size;
+  const int vocab = capacity_.vocab_size;
   const int sampled = options_.sampled_vocab > 0 ? std::min(vocab, options_.sampled_vocab) : vocab;
   std::vector<size_t> sampling;  // indices of the sequences that sample, in the order of their rows
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
@@ -329,7 +299,7 @@ void LocalExecutor::sample_row(const engine::StepPlan& plan, size_t index, int w
 
 // The last state, or the mean over all. A state does not depend on its batch, and a mean adds them
 // in the order of positions: so neither do embeddings.
-void LocalExecutor::pool(const engine::StepPlan& plan, engine::StepResult& result) {
+Result<void> LocalExecutor::pool(const engine::StepPlan& plan, engine::StepResult& result) {
   const size_t size = static_cast<size_t>(capacity_.embedding_size);
   std::vector<int> rows;          // whose states are wanted
   std::vector<size_t> sequences;  // of each row, the index in the plan
@@ -347,17 +317,19 @@ void LocalExecutor::pool(const engine::StepPlan& plan, engine::StepResult& resul
     }
     row = end;
   }
-  if (rows.empty()) return;
-  model_->normed_rows(rows, [&](size_t index, const float* state) {
+  if (rows.empty()) return {};
+  const auto sees = [&](size_t index, const float* state) {
     SeatState& seat = seats_[plan.sequences[sequences[index]].seat];
     if (seat.pooling == request::Pooling::kLast) return seat.sum.assign(state, state + size);
     seat.sum.resize(size, 0.0);
     for (size_t i = 0; i < size; ++i) seat.sum[i] += static_cast<double>(state[i]);
-  });
+  };
+  TRY(model_->normed_rows(rows, sees));
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const engine::PlannedSequence& sequence = plan.sequences[i];
     if (sequence.embed) give_embedding(sequence, result.sequences[i], result.floats);
   }
+  return {};
 }
 
 void LocalExecutor::give_embedding(const engine::PlannedSequence& sequence,

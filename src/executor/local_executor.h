@@ -1,6 +1,6 @@
-// The real Executor: this machine's processors. Owns the worker threads, the kernels, the model's
-// working memory and the KV cache; a thread of its own carries out the plans in order, so the
-// engine thread can plan the next step meanwhile.
+// The real Executor: this machine, its processors or its GPU. Owns the worker threads and the model
+// with its keys and values, on either (StepModel); a thread of its own carries out the plans in
+// order, so the engine thread can plan the next step meanwhile.
 #pragma once
 
 #include <condition_variable>
@@ -21,8 +21,9 @@
 #include "cost_model/footprint.h"
 #include "engine/executor.h"
 #include "engine/seat_tables.h"
+#include "executor/device.h"
+#include "executor/step_model.h"
 #include "grammar/token_guide.h"
-#include "kernels/kernels.h"
 #include "models/gpt_oss.h"
 #include "sampling/sampler.h"
 
@@ -46,6 +47,7 @@ class LocalExecutor final : public engine::Executor {
     // Beside the KV cache: where sequences that make room are copied to instead of being computed
     // again. 0: no swapping.
     int64_t swap_bytes = 0;
+    std::optional<Device> device;  // empty: the processors
     int sampled_vocab = 0;  // ids from here on are never sampled (rows without a token); 0: all
   };
 
@@ -63,11 +65,11 @@ class LocalExecutor final : public engine::Executor {
   void submit(engine::StepPlan plan) override;
   engine::StepResult collect() override;
 
-  std::string_view kernels_name() const { return kernels_->name(); }
+  std::string_view kernels_name() const { return model_->kernels_name(); }
   int threads() const { return pool_.size(); }
   // To the byte what has been allocated.
-  const cost_model::Footprint& footprint() const { return footprint_; }
-  int64_t weight_bytes_per_token() const { return model_->bytes_per_token(); }
+  const cost_model::Footprint& footprint() const { return model_->footprint(); }
+  int64_t weight_bytes_per_token() const { return model_->weight_bytes_per_token(); }
 
  private:
   // What is known about the sequence in a seat.
@@ -83,31 +85,24 @@ class LocalExecutor final : public engine::Executor {
   };
 
   LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
-                std::unique_ptr<kernels::Kernels> kernels, std::unique_ptr<models::GptOss> model,
-                models::KvStorage kv, std::optional<models::KvStorage> host_kv,
-                const cost_model::Footprint& footprint);
+                std::unique_ptr<StepModel> model, const checkpoint::ModelConfig& config);
 
-  void check_footprint(const checkpoint::Checkpoint& checkpoint) const;
   void work();
   engine::StepResult run(const engine::StepPlan& plan);
-  void copy_blocks(const engine::StepPlan& plan);
+  Result<void> compute(const engine::StepPlan& plan, engine::StepResult& result);
   void take_seats(const engine::StepPlan& plan);
   models::ForwardInput flatten(const engine::StepPlan& plan) const;
   void sample(const engine::StepPlan& plan, float* logits, engine::StepResult& result);
   void sample_row(const engine::StepPlan& plan, size_t index, int worker, std::span<float> logits,
                   engine::StepResult& result);
-  void pool(const engine::StepPlan& plan, engine::StepResult& result);
+  Result<void> pool(const engine::StepPlan& plan, engine::StepResult& result);
   void give_embedding(const engine::PlannedSequence& sequence, engine::SequenceResult& given,
                       std::vector<float>& floats);
 
   const Options options_;
   std::unique_ptr<base::ThreadPool> pool_holder_;
   base::ThreadPool& pool_;
-  std::unique_ptr<kernels::Kernels> kernels_;
-  std::unique_ptr<models::GptOss> model_;
-  models::KvStorage kv_;
-  std::optional<models::KvStorage> host_kv_;  // what was swapped out; none without swap_bytes
-  const cost_model::Footprint footprint_;
+  std::unique_ptr<StepModel> model_;
   engine::ExecutorCapacity capacity_;
 
   // Executor thread only.

@@ -45,14 +45,17 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
   Phases phases(clock);
-  if (!options.make_executor && options.weights) TRY(loaded->pack(options, log));
+  if (!options.make_executor) TRY(loaded->choose_device(options, log));
+  if (!options.make_executor && options.weights && !loaded->device_) {
+    TRY(loaded->pack(options, log));
+  }
   phases.end("files");
   TRY(loaded->load_tokenizer());
   loaded->unite_stop_tokens();
   phases.end("tokenizer");
-  if (!options.make_executor) TRY(loaded->read_weights(options, log));
+  if (!options.make_executor && !loaded->device_) TRY(loaded->read_weights(options, log));
   phases.end("weights");
-  TRY(loaded->make_executor(options));
+  TRY(loaded->make_executor(options, log));
   if (!options.step_log.empty()) {
     TRY_ASSIGN(loaded->executor_,
                engine::LoggedExecutor::make(std::move(loaded->executor_), options.step_log, clock));
@@ -62,6 +65,15 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   phases.end("memory");
   log.info(fmt::format("{}; loaded in {}", loaded->weights_text(), phases.text()));
   return loaded;
+}
+
+Result<void> LoadedModel::choose_device(const Options& options, base::Log& log) {
+  const bool names_kernels = options.device == "auto" && options.executor.kernels != "auto";
+  TRY_ASSIGN(executor::DeviceChoice choice,
+             executor::choose_device(names_kernels ? "cpu" : options.device));
+  log.info(choice.text);
+  device_ = std::move(choice.device);
+  return {};
 }
 
 // From here on the packed folder is the model: all that a model's folder has is in it.
@@ -170,7 +182,7 @@ void LoadedModel::unite_stop_tokens() {
   stop_tokens_.erase(std::unique(stop_tokens_.begin(), stop_tokens_.end()), stop_tokens_.end());
 }
 
-Result<void> LoadedModel::make_executor(const Options& options) {
+Result<void> LoadedModel::make_executor(const Options& options, base::Log& log) {
   if (options.make_executor) {
     TRY_ASSIGN(const tokenizer::Tokenizer* tokenizer, this->tokenizer());
     TRY_ASSIGN(executor_, options.make_executor(*tokenizer));
@@ -187,10 +199,24 @@ Result<void> LoadedModel::make_executor(const Options& options) {
     }
     local.sampled_vocab = tokenizer_->vocab_size();
   }
-  TRY_ASSIGN(auto made, executor::LocalExecutor::create(checkpoint_, local));
+  TRY_ASSIGN(auto made, make_local(local, options.device == "auto", log));
   local_executor_ = made.get();
   executor_ = std::move(made);
   return {};
+}
+
+Result<std::unique_ptr<executor::LocalExecutor>> LoadedModel::make_local(
+    const executor::LocalExecutor::Options& options, bool may_do_without_device, base::Log& log) {
+  if (!device_) return executor::LocalExecutor::create(checkpoint_, options);
+  executor::LocalExecutor::Options on_device = options;
+  on_device.device = device_;
+  Result<std::unique_ptr<executor::LocalExecutor>> made =
+      executor::LocalExecutor::create(checkpoint_, on_device);
+  if (made.ok() || !may_do_without_device) return made;
+  const ErrorCode code = made.error().code;
+  if (code != ErrorCode::kUnsupported && code != ErrorCode::kDoesNotFit) return made;
+  log.warning("computing on the CPU instead: " + made.error().message);
+  return executor::LocalExecutor::create(checkpoint_, options);
 }
 
 }  // namespace pelton::node

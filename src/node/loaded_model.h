@@ -26,7 +26,10 @@ namespace pelton::node {
 class LoadedModel {
  public:
   struct Options {
-    executor::LocalExecutor::Options executor;
+    executor::LocalExecutor::Options executor;  // but for `device` in it
+    // executor/device.h: auto, cpu or cuda. auto is the CPU where `executor` names its kernels, or
+    // where the device cannot take the model.
+    std::string device = "cpu";
     // Another executor than this machine's: `serve --executor modelled:FILE`. Gets the folder's
     // tokenizer, which outlives what it makes.
     std::function<Result<std::unique_ptr<engine::Executor>>(const tokenizer::Tokenizer&)>
@@ -74,12 +77,16 @@ class LoadedModel {
   Result<void> load_tokenizer();
   void unite_stop_tokens();
   Result<void> read_weights(const Options& options, base::Log& log) const;
-  Result<void> make_executor(const Options& options);
+  Result<void> choose_device(const Options& options, base::Log& log);
+  Result<void> make_executor(const Options& options, base::Log& log);
+  Result<std::unique_ptr<executor::LocalExecutor>> make_local(
+      const executor::LocalExecutor::Options& options, bool may_do_without_device, base::Log& log);
 
   checkpoint::Checkpoint checkpoint_;
   std::optional<tokenizer::Tokenizer> tokenizer_;
   std::optional<chat::HarmonyTokens> harmony_;
   Error no_tokenizer_;  // why, where there is none
+  std::optional<executor::Device> device_;
   std::vector<TokenId> stop_tokens_;
   std::unique_ptr<engine::Executor> executor_;
   const executor::LocalExecutor* local_executor_ = nullptr;

@@ -1,0 +1,34 @@
+#include "executor/device.h"
+
+#include <fmt/format.h>
+
+namespace pelton::executor {
+namespace {
+
+Result<Device> find_device() {
+  TRY_ASSIGN(kernels::gpu::DeviceLibrary library, kernels::gpu::DeviceLibrary::open_cuda());
+  TRY_ASSIGN(const kernels::gpu::DeviceInfo info, library.device(0));
+  return Device{.library = std::move(library), .index = 0, .info = info};
+}
+
+}  // namespace
+
+Result<DeviceChoice> choose_device(std::string_view choice) {
+  if (choice == "cpu") return DeviceChoice{.text = "device: CPU, as asked for"};
+  if (choice != "auto" && choice != "cuda") {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("\"{}\" is not one of auto, cpu, cuda", choice), "device"};
+  }
+  Result<Device> found = find_device();
+  if (found.ok()) {
+    std::string text = fmt::format("device: {}", kernels::gpu::describe(found->info));
+    return DeviceChoice{.device = std::move(*found), .text = std::move(text)};
+  }
+  if (choice == "cuda") {
+    return Error{found.error().code, fmt::format("--device cuda: {}", found.error().message),
+                 "device"};
+  }
+  return DeviceChoice{.text = fmt::format("device: CPU ({})", found.error().message)};
+}
+
+}  // namespace pelton::executor

@@ -1,0 +1,132 @@
+#include "executor/device_step_model.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace pelton::executor {
+namespace {
+
+// Of what the device has free; the driver and other programs want some as well.
+constexpr double kShareByDefault = 0.9;
+constexpr int kPositionsMin = 4096;
+constexpr int kPooledSequencesMax = 128;
+
+models::DeviceModel::Options options_for(const Device& device,
+                                         const cost_model::MemoryRequest& request,
+                                         int positions_max) {
+  return {.device = device.index,
+          .batch_tokens_max = request.batch_tokens_max,
+          // Embeddings take seats of their own (local_executor.cc).
+          .sequences_max =
+              std::min(request.batch_tokens_max, request.sequences_max + kPooledSequencesMax),
+          .logit_rows_max = request.sequences_max,
+          .positions_max = positions_max};
+}
+
+Error no_room(const Device& device, const kernels::gpu::ArenaLayout& arena, int64_t room) {
+  return Error{ErrorCode::kDoesNotFit,
+               fmt::format("{}: weights take {} bytes and working memory {}, of {} that may be "
+                           "used; nothing is left for keys and values",
+                           device.info.name, arena.weight_bytes, arena.workspace_bytes, room),
+               "memory-utilization"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Checkpoint& checkpoint,
+                                                         const Device& device,
+                                                         const cost_model::MemoryRequest& request,
+                                                         base::ThreadPool& pool) {
+  const checkpoint::ModelConfig& config = checkpoint.config();
+  if (request.kv_dtype != tensor::DType::kBf16) {
+    return Error{ErrorCode::kUnsupported, "a device keeps keys and values in bf16",
+                 "kv-cache-dtype"};
+  }
+  models::DeviceModel::Options options =
+      options_for(device, request,
+                  std::max(kPositionsMin, request.context_tokens.value_or(config.context_max)));
+  const kernels::gpu::ArenaLayout bare = models::DeviceModel::layout(config, options);
+  const double share = request.memory_utilization.value_or(kShareByDefault);
+  const auto room =
+      static_cast<int64_t>(share * static_cast<double>(device.info.memory_free_bytes));
+  const int64_t left = room - bare.weight_bytes - bare.workspace_bytes;
+  cost_model::MemoryRequest on_device = request;
+  on_device.memory_utilization.reset();
+  if (!on_device.kv_bytes) {
+    if (left <= 0) return no_room(device, bare, room);
+    on_device.kv_bytes = left;
+  }
+  on_device.memory_bytes = device.info.memory_bytes;
+  TRY_ASSIGN(cost_model::Footprint footprint, cost_model::footprint(checkpoint, on_device));
+  options.full_block_count = footprint.kv.full_block_count;
+  options.window_block_count = footprint.kv.window_block_count;
+  options.positions_max = std::max(kPositionsMin, footprint.context_tokens_max);
+  // What the host's layout would take is not what the device takes.
+  const kernels::gpu::ArenaLayout arena = models::DeviceModel::layout(config, options);
+  footprint.weights = {.mapped = arena.weight_bytes};
+  footprint.workspace = {.activations = arena.workspace_bytes,
+                         .sampling = footprint.workspace.sampling};
+
+  std::unique_ptr<DeviceStepModel> made(new DeviceStepModel(device, footprint));
+  TRY_ASSIGN(made->model_,
+             models::DeviceModel::load(checkpoint, made->device_.library, options, pool));
+  const auto swap_bytes = [&](int32_t blocks, bool sliding) {
+    return static_cast<size_t>(blocks * made->model_->swapped_block_bytes(sliding));
+  };
+  made->full_swap_.resize(swap_bytes(footprint.swap.full_block_count, false));
+  made->window_swap_.resize(swap_bytes(footprint.swap.window_block_count, true));
+  return std::unique_ptr<StepModel>(std::move(made));
+}
+
+int64_t DeviceStepModel::weight_bytes_per_token() const {
+  const kernels::gpu::ArenaLayout& arena = model_->arena();
+  const checkpoint::ModelConfig& config = model_->config();
+  int64_t bytes = arena.head.bytes + arena.norm.bytes;
+  for (const kernels::gpu::LayerPlaces& layer : arena.layers) {
+    bytes += layer.qkv.bytes + layer.qkv_bias.bytes + layer.o.bytes + layer.o_bias.bytes +
+             layer.router.bytes + layer.attention_norm.bytes + layer.expert_norm.bytes;
+    bytes += (layer.gate_up.bytes + layer.gate_up_scales.bytes + layer.gate_up_bias.bytes +
+              layer.down.bytes + layer.down_scales.bytes + layer.down_bias.bytes) /
+             config.expert_count * config.experts_per_token;
+  }
+  return bytes;
+}
+
+uint8_t* DeviceStepModel::swapped(const engine::BlockCopy& copy, int32_t block) {
+  const bool sliding = copy.group == kv::Group::kWindow;
+  std::vector<uint8_t>& swap = sliding ? window_swap_ : full_swap_;
+  const int64_t bytes = model_->swapped_block_bytes(sliding);
+  CHECK((block + int64_t{1}) * bytes <= static_cast<int64_t>(swap.size()));
+  return swap.data() + block * bytes;
+}
+
+Result<void> DeviceStepModel::copy_block(const engine::BlockCopy& copy) {
+  const bool sliding = copy.group == kv::Group::kWindow;
+  const bool from_device = copy.from_tier == kv::Tier::kDevice;
+  const bool to_device = copy.to_tier == kv::Tier::kDevice;
+  if (from_device && to_device) {
+    return model_->copy_block({.sliding = sliding, .from = copy.from, .to = copy.to});
+  }
+  if (from_device) return model_->read_block(sliding, copy.from, swapped(copy, copy.to));
+  if (to_device) return model_->write_block(sliding, copy.to, swapped(copy, copy.from));
+  std::copy_n(swapped(copy, copy.from), model_->swapped_block_bytes(sliding),
+              swapped(copy, copy.to));
+  return {};
+}
+
+Result<void> DeviceStepModel::copy_blocks(const std::vector<engine::BlockCopy>& copies) {
+  for (const engine::BlockCopy& copy : copies) TRY(copy_block(copy));
+  return {};
+}
+
+Result<float*> DeviceStepModel::forward(const models::ForwardInput& input) {
+  return model_->forward(input);
+}
+
+Result<void> DeviceStepModel::normed_rows(
+    std::span<const int> rows, base::FunctionRef<void(size_t index, const float* state)> sees) {
+  return model_->normed_rows(rows, sees);
+}
+
+}  // namespace pelton::executor

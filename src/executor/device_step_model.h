@@ -1,0 +1,48 @@
+// The model on a GPU, with the memory that swapped-out blocks take on the host.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "cost_model/footprint.h"
+#include "executor/device.h"
+#include "executor/step_model.h"
+#include "models/device_model.h"
+
+namespace pelton::executor {
+
+class DeviceStepModel final : public StepModel {
+ public:
+  // Divides the device's memory: weights and working memory first (kernels/cuda/arena.h), what
+  // `request` says of the rest for keys and values, in blocks as on the host. `checkpoint` is read
+  // during the call only. Errors: kDoesNotFit, kUnsupported and the checkpoint's.
+  static Result<std::unique_ptr<StepModel>> load(const checkpoint::Checkpoint& checkpoint,
+                                                 const Device& device,
+                                                 const cost_model::MemoryRequest& request,
+                                                 base::ThreadPool& pool);
+
+  std::string_view kernels_name() const override { return device_.library.table().kind(); }
+  const cost_model::Footprint& footprint() const override { return footprint_; }
+  int64_t weight_bytes_per_token() const override;
+  Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
+  Result<float*> forward(const models::ForwardInput& input) override;
+  Result<void> normed_rows(std::span<const int> rows,
+                           base::FunctionRef<void(size_t index, const float* state)> sees) override;
+
+ private:
+  DeviceStepModel(const Device& device, const cost_model::Footprint& footprint)
+      : device_(device), footprint_(footprint) {}
+
+  Result<void> copy_block(const engine::BlockCopy& copy);
+  uint8_t* swapped(const engine::BlockCopy& copy, int32_t block);
+
+  const Device device_;
+  const cost_model::Footprint footprint_;
+  std::unique_ptr<models::DeviceModel> model_;
+  std::vector<uint8_t> full_swap_;  // blocks that made room, each in one piece
+  std::vector<uint8_t> window_swap_;
+};
+
+}  // namespace pelton::executor

@@ -1,0 +1,53 @@
+// The model on this machine's processors: kernels, GptOss, and the memory of keys and values.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "executor/step_model.h"
+#include "kernels/kernels.h"
+#include "models/kv_storage.h"
+
+namespace pelton::executor {
+
+class HostModel final : public StepModel {
+ public:
+  struct Options {
+    kernels::KernelChoice kernels = kernels::KernelChoice::kAuto;
+    int batch_tokens_max = 512;
+    int logit_rows_max = 16;
+  };
+
+  // `checkpoint` and `pool` outlive the model. What it allocates is what `footprint` says
+  // (CHECKed).
+  static Result<std::unique_ptr<StepModel>> load(const checkpoint::Checkpoint& checkpoint,
+                                                 const Options& options,
+                                                 const cost_model::Footprint& footprint,
+                                                 base::ThreadPool& pool);
+
+  std::string_view kernels_name() const override { return kernels_->name(); }
+  const cost_model::Footprint& footprint() const override { return footprint_; }
+  int64_t weight_bytes_per_token() const override { return model_->bytes_per_token(); }
+  Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
+  Result<float*> forward(const models::ForwardInput& input) override;
+  Result<void> normed_rows(std::span<const int> rows,
+                           base::FunctionRef<void(size_t index, const float* state)> sees) override;
+
+ private:
+  HostModel(const cost_model::Footprint& footprint, base::ThreadPool& pool,
+            std::unique_ptr<kernels::Kernels> kernels, std::unique_ptr<models::GptOss> model,
+            models::KvStorage kv, std::optional<models::KvStorage> host_kv);
+
+  void check_footprint(const checkpoint::Checkpoint& checkpoint) const;
+
+  const cost_model::Footprint footprint_;
+  base::ThreadPool& pool_;
+  std::unique_ptr<kernels::Kernels> kernels_;
+  std::unique_ptr<models::GptOss> model_;
+  models::KvStorage kv_;
+  std::optional<models::KvStorage> host_kv_;  // what was swapped out; none without swap_bytes
+};
+
+}  // namespace pelton::executor

@@ -1,0 +1,41 @@
+// What the executor computes steps with: a model and its keys and values, on the host (HostModel)
+// or on a device (DeviceStepModel). A step goes down whole, so that a device sees one call and no
+// round trips. Owned by the executor; its thread, once made.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/result.h"
+#include "cost_model/footprint.h"
+#include "engine/step_plan.h"
+#include "models/gpt_oss.h"
+
+namespace pelton::executor {
+
+class StepModel {
+ public:
+  virtual ~StepModel() = default;
+
+  virtual std::string_view kernels_name() const = 0;  // "avx512", "cuda"
+  // To the byte what this model has allocated; swap room counts as the host's.
+  virtual const cost_model::Footprint& footprint() const = 0;
+  virtual int64_t weight_bytes_per_token() const = 0;
+
+  // In order: a later one may read what an earlier one wrote.
+  virtual Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) = 0;
+
+  // Float (logit_rows, vocab), the caller's to overwrite until the next call. An error fails the
+  // whole step.
+  virtual Result<float*> forward(const models::ForwardInput& input) = 0;
+
+  // The final normed state of these rows of the last step, in order.
+  virtual Result<void> normed_rows(
+      std::span<const int> rows,
+      base::FunctionRef<void(size_t index, const float* state)> sees) = 0;
+};
+
+}  // namespace pelton::executor

@@ -1,0 +1,264 @@
+// A device's attention against the reference kernels: decode, prefill, windows, heads that share
+// keys in every number, blocks in any order; and the same bits whether one warp sees all of a row's
+// keys or many share them.
+#include <algorithm>
+
+#include "base/thread_pool.h"
+#include "kernels/cuda/step_arrays.h"
+#include "kernels/cuda/test_device.h"
+#include "kernels/reference/reference_kernels.h"
+
+namespace pelton::kernels::gpu {
+namespace {
+
+struct Model {
+  int heads;
+  int kv_heads;
+  int head_size;
+  int window;  // 0: none
+};
+
+struct Rows {
+  int start;
+  int count;
+};
+
+// Sequences with their keys and values, on the device and as the reference keeps them.
+class AttentionCase {
+ public:
+  AttentionCase(Random& random, const Model& model, const std::vector<Rows>& sequences)
+      : model_(model), sequences_(sequences) {
+    for (const Rows& rows : sequences) row_count_ += rows.count;
+    scatter_blocks(random);
+    fill_cache(random);
+    q_ = rounded(random.floats(int64_t{row_count_} * model.heads * model.head_size, 1.0f));
+    sinks_ = random.floats(model.heads, 1.0f);
+  }
+
+  // divided: rows that are alone share their spans among warps.
+  std::vector<float> run(bool divided) { return run(sequences_, 0, divided); }
+
+  // Rows [first, first + count) of the first sequence as a step of their own.
+  std::vector<float> run_rows(int first, int count, bool divided) {
+    return run({{sequences_[0].start + first, count}}, first, divided);
+  }
+
+  std::vector<float> exact(Kernels& reference) const {
+    std::vector<SequenceRows> rows;
+    int begin = 0;
+    for (size_t s = 0; s < sequences_.size(); ++s) {
+      rows.push_back({begin, sequences_[s].count, sequences_[s].start, tables_[s].data()});
+      begin += sequences_[s].count;
+    }
+    std::vector<float> copy(host_cache_);
+    const KvLayer layer{.data = copy.data(),
+                        .dtype = tensor::DType::kF32,
+                        .block_tokens = kBlockTokens,
+                        .kv_heads = model_.kv_heads,
+                        .head_size = model_.head_size};
+    std::vector<float> out(q_.size());
+    reference.attention(out.data(), q_.data(), int64_t{model_.heads} * model_.head_size, layer,
+                        {.heads = model_.heads,
+                         .kv_heads = model_.kv_heads,
+                         .head_size = model_.head_size,
+                         .window = model_.window,
+                         .sinks = sinks_.data(),
+                         .scale = scale()},
+                        rows.data(), static_cast<int>(rows.size()));
+    return out;
+  }
+
+ private:
+  // q's rows begin at first_row.
+  std::vector<float> run(const std::vector<Rows>& step_rows, int first_row, bool divided) {
+    int32_t row_count = 0;
+    for (const Rows& rows : step_rows) row_count += rows.count;
+    const ModelShape shape{.heads = model_.heads,
+                           .kv_heads = model_.kv_heads,
+                           .head_size = model_.head_size,
+                           .vocab = 1,
+                           .window = model_.window};
+    const Limits limits{.rows_max = row_count,
+                        .sequences_max = static_cast<int32_t>(step_rows.size()),
+                        .logit_rows_max = 0,
+                        .positions_max = 1 << 20,
+                        .full_blocks = block_count_,
+                        .window_blocks = block_count_,
+                        .partial_bytes_max = divided ? 64 << 20 : 0};
+    StepArrays arrays(shape, limits);
+    std::vector<StepSequence> sequences;
+    // A window's table has holes; nobody looks at the other group's here.
+    const std::vector<int32_t> none(4096, 0);
+    for (size_t s = 0; s < step_rows.size(); ++s) {
+      sequences.push_back({step_rows[s].start, step_rows[s].count,
+                           model_.window > 0 ? none.data() : tables_[s].data(), tables_[s].data()});
+    }
+    const std::vector<int32_t> tokens(static_cast<size_t>(row_count), 0);
+    const Step step{tokens.data(), row_count, sequences.data(), limits.sequences_max, nullptr, 0};
+    const char* const wrong = arrays.set(step);
+    CHECK(wrong == nullptr, wrong == nullptr ? "" : wrong);
+    const StepLayout layout = arrays.layout();
+    const DeviceBuffer<uint8_t> plan(
+        std::vector<uint8_t>(arrays.bytes().begin(), arrays.bytes().end()));
+    const DeviceBuffer<Bf16Bits> cache(cache_);
+    std::vector<Bf16Bits> q_bits;
+    const int columns = model_.heads * model_.head_size;
+    for (int i = 0; i < row_count * columns; ++i) {
+      q_bits.push_back(tensor::float_to_bf16(q_[static_cast<size_t>(first_row * columns + i)]));
+    }
+    const DeviceBuffer<Bf16Bits> q(q_bits);
+    const DeviceBuffer<float> sinks(sinks_);
+    const int64_t stride = padded_columns(model_.heads * model_.head_size);
+    const DeviceBuffer<Bf16Bits> out(row_count * stride);
+    const int32_t spans = arrays.sizes().spans;
+    const DeviceBuffer<float> partials(
+        std::max<int64_t>(1, int64_t{row_count} * model_.heads * spans * (model_.head_size + 2)));
+    const bool is_window = model_.window > 0;
+    const Attention args{
+        .out = out.data(),
+        .q = q.data(),
+        .cache = {cache.data(), model_.kv_heads, model_.head_size},
+        .tables = at<int32_t>(plan, layout.tables),
+        .items = at<AttentionItem>(plan, is_window ? layout.window_items : layout.full_items),
+        .sinks = sinks.data(),
+        .partials = partials.data(),
+        .positions = at<int32_t>(plan, layout.positions),
+        .live = at<int32_t>(plan, layout.live),
+        .partial_rows = at<int32_t>(plan, layout.partial_rows),
+        .rows_max = arrays.sizes().rows,
+        .items_max = is_window ? arrays.sizes().window_items : arrays.sizes().full_items,
+        .spans_max = is_window ? 0 : spans,
+        .heads = model_.heads,
+        .window = model_.window,
+        .scale = scale()};
+    device().attention(&args);
+    std::vector<float> values;
+    const std::vector<Bf16Bits> bits = out.get();
+    for (int row = 0; row < row_count; ++row) {
+      for (int i = 0; i < columns; ++i) {
+        values.push_back(tensor::bf16_to_float(bits[static_cast<size_t>(row * stride + i)]));
+      }
+    }
+    return values;
+  }
+
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(model_.head_size)); }
+
+  template <typename T>
+  static const T* at(const DeviceBuffer<uint8_t>& plan, int64_t offset) {
+    return reinterpret_cast<const T*>(plan.data() + offset);
+  }
+
+  // Each sequence's blocks anywhere. What a window no longer sees has none.
+  void scatter_blocks(Random& random) {
+    for (const Rows& rows : sequences_) {
+      const int blocks = (rows.start + rows.count - 1) / kBlockTokens + 1;
+      tables_.emplace_back(static_cast<size_t>(blocks), -1);
+      block_count_ += blocks;
+    }
+    std::vector<int32_t> numbers(static_cast<size_t>(block_count_));
+    for (int i = 0; i < block_count_; ++i) numbers[static_cast<size_t>(i)] = i;
+    for (size_t i = numbers.size(); i > 1; --i) {
+      std::swap(numbers[i - 1], numbers[static_cast<size_t>(random.below(static_cast<int>(i)))]);
+    }
+    size_t next = 0;
+    for (size_t s = 0; s < tables_.size(); ++s) {
+      const int seen = model_.window == 0
+                           ? 0
+                           : std::max(0, sequences_[s].start - model_.window + 1) / kBlockTokens;
+      for (size_t b = 0; b < tables_[s].size(); ++b) {
+        const int32_t number = numbers[next++];
+        if (static_cast<int>(b) >= seen) tables_[s][b] = number;
+      }
+    }
+  }
+
+  // Places that no sequence has written hold NaN.
+  void fill_cache(Random& random) {
+    const int64_t part = int64_t{model_.head_size} * kBlockTokens;
+    const int64_t size = int64_t{block_count_} * model_.kv_heads * 2 * part;
+    cache_.assign(static_cast<size_t>(size), 0xFFFF);
+    host_cache_.assign(static_cast<size_t>(size), 0.0f);
+    for (size_t s = 0; s < tables_.size(); ++s) {
+      for (int p = 0; p < sequences_[s].start + sequences_[s].count; ++p) {
+        const int32_t block = tables_[s][static_cast<size_t>(p / kBlockTokens)];
+        if (block < 0) continue;
+        const int64_t slot = p % kBlockTokens;
+        for (int h = 0; h < model_.kv_heads; ++h) {
+          const int64_t base = (int64_t{block} * model_.kv_heads + h) * 2 * part;
+          for (int i = 0; i < model_.head_size; ++i) {
+            const Bf16Bits key = tensor::float_to_bf16((i == 3 ? 8.0f : 1.0f) * random.normal());
+            const Bf16Bits value = tensor::float_to_bf16(random.normal());
+            // The device: keys by token, values by dimension; the reference the other way round.
+            cache_[static_cast<size_t>(base + slot * model_.head_size + i)] = key;
+            cache_[static_cast<size_t>(base + part + i * kBlockTokens + slot)] = value;
+            host_cache_[static_cast<size_t>(base + i * kBlockTokens + slot)] =
+                tensor::bf16_to_float(key);
+            host_cache_[static_cast<size_t>(base + part + slot * model_.head_size + i)] =
+                tensor::bf16_to_float(value);
+          }
+        }
+      }
+    }
+  }
+
+  const Model model_;
+  const std::vector<Rows> sequences_;
+  int row_count_ = 0;
+  int32_t block_count_ = 0;
+  std::vector<std::vector<int32_t>> tables_;
+  std::vector<Bf16Bits> cache_;
+  std::vector<float> host_cache_;
+  std::vector<float> q_;
+  std::vector<float> sinks_;
+};
+
+class DeviceAttentionTest : public ::testing::Test {
+ protected:
+  Random random_;
+  base::ThreadPool pool_{{.threads = 1, .pin = false}};
+  std::unique_ptr<Kernels> reference_ = make_reference_kernels(pool_);
+};
+
+// bf16 weights of the values and a bf16 result: some 2^-9 each.
+constexpr double kTolerance = 6e-3;
+
+TEST_F(DeviceAttentionTest, IsTheReferences) {
+  const Model models[] = {{8, 1, 64, 0}, {8, 1, 64, 128}, {4, 2, 32, 0}, {4, 2, 32, 16},
+                          {4, 4, 32, 0}, {16, 1, 64, 24}, {6, 2, 32, 0}};
+  const std::vector<Rows> steps[] = {{{0, 1}},                        // nothing before
+                                     {{0, 19}},                       // a prompt
+                                     {{127, 1}, {128, 1}, {300, 1}},  // decodes around a span's end
+                                     {{130, 5}, {15, 1}, {250, 17}}};  // mixed
+  for (const Model& model : models) {
+    for (const std::vector<Rows>& step : steps) {
+      AttentionCase one(random_, model, step);
+      const std::vector<float> exact = one.exact(*reference_);
+      const std::vector<float> whole = one.run(false);
+      EXPECT_LE(relative_error(whole, exact), kTolerance)
+          << model.heads << "/" << model.kv_heads << " heads of " << model.head_size << ", window "
+          << model.window << ", start " << step[0].start << " + " << step[0].count;
+      EXPECT_TRUE(same_bits(one.run(true), whole));
+    }
+  }
+}
+
+// Alone, in a chunk, first or last of it: a row's bits are the same.
+TEST_F(DeviceAttentionTest, ARowsBitsDoNotDependOnItsChunk) {
+  for (const Model& model : {Model{8, 1, 64, 0}, Model{8, 1, 64, 128}, Model{4, 2, 32, 16}}) {
+    const int count = 23;
+    AttentionCase one(random_, model, {{random_.below(200) + 120, count}});
+    const std::vector<float> whole = one.run(false);
+    const int columns = model.heads * model.head_size;
+    for (const int each : {1, 3, 8}) {
+      for (int first = 0; first + each <= count; first += each) {
+        const std::vector<float> part(whole.begin() + first * columns,
+                                      whole.begin() + (first + each) * columns);
+        EXPECT_TRUE(same_bits(one.run_rows(first, each, true), part)) << first << " + " << each;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pelton::kernels::gpu

@@ -1,0 +1,29 @@
+#include "kernels/cuda/device/attention.h"
+#include "kernels/cuda/device/launch.h"
+#include "kernels/cuda/device/operations.h"
+
+namespace pelton::kernels::gpu {
+namespace {
+
+template <int kHead>
+void attend(Stream stream, const Attention& args) {
+  constexpr int kWarps = kAttentionThreads / 32;
+  launch(stream, attention_kernel<kHead>,
+         {.x = (args.items_max + kWarps - 1) / kWarps, .y = args.cache.kv_heads}, kAttentionThreads,
+         0, args);
+  if (args.spans_max == 0) return;
+  launch(stream, merge_kernel<kHead>, {.x = args.rows_max, .y = (args.heads + kWarps - 1) / kWarps},
+         kAttentionThreads, 0, args);
+}
+
+}  // namespace
+
+void attention(Stream stream, const Attention& args) {
+  const int group = args.heads / args.cache.kv_heads;
+  if (group > kQueryRows) return note_failure("attention: too many heads share a key");
+  if (args.cache.head_size == 64) return attend<64>(stream, args);
+  if (args.cache.head_size == 32) return attend<32>(stream, args);
+  note_failure("attention: the head size is neither 32 nor 64");
+}
+
+}  // namespace pelton::kernels::gpu

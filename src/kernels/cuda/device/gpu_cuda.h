@@ -1,0 +1,153 @@
+// The primitives of device/gpu.h as CUDA has them.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#define PELTON_DEVICE __device__ __forceinline__
+#define PELTON_KERNEL(threads) __global__ void __launch_bounds__(threads)
+
+namespace pelton::kernels::gpu {
+
+PELTON_DEVICE int thread_index() {
+  return static_cast<int>(threadIdx.x);
+}
+PELTON_DEVICE int block_x() {
+  return static_cast<int>(blockIdx.x);
+}
+PELTON_DEVICE int block_y() {
+  return static_cast<int>(blockIdx.y);
+}
+PELTON_DEVICE int block_z() {
+  return static_cast<int>(blockIdx.z);
+}
+PELTON_DEVICE int block_threads() {
+  return static_cast<int>(blockDim.x);
+}
+extern __shared__ __align__(128) unsigned char pelton_shared_memory[];
+template <typename T>
+PELTON_DEVICE T* shared_memory() {
+  return reinterpret_cast<T*>(pelton_shared_memory);
+}
+
+PELTON_DEVICE void sync_block() {
+  __syncthreads();
+}
+PELTON_DEVICE void sync_warp() {
+  __syncwarp();
+}
+
+PELTON_DEVICE float shuffle_xor(float value, int mask) {
+  return __shfl_xor_sync(0xFFFFFFFFu, value, mask);
+}
+PELTON_DEVICE int shuffle_xor(int value, int mask) {
+  return __shfl_xor_sync(0xFFFFFFFFu, value, mask);
+}
+PELTON_DEVICE int shuffle_from(int value, int from) {
+  return __shfl_sync(0xFFFFFFFFu, value, from);
+}
+PELTON_DEVICE uint32_t vote(bool value) {
+  return __ballot_sync(0xFFFFFFFFu, value);
+}
+PELTON_DEVICE int count_bits(uint32_t bits) {
+  return __popc(bits);
+}
+
+PELTON_DEVICE float low_bf16(uint32_t pair) {
+  return __uint_as_float(pair << 16);
+}
+PELTON_DEVICE float high_bf16(uint32_t pair) {
+  return __uint_as_float(pair & 0xFFFF0000u);
+}
+PELTON_DEVICE uint16_t to_bf16(float value) {
+  return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+PELTON_DEVICE uint32_t pack_bf16(float low, float high) {
+  uint32_t out;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+PELTON_DEVICE uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
+  uint32_t out;
+#if __CUDA_ARCH__ >= 900
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+#else  // a b - 0: the zero is negative, so that a product of -0 stays what it is
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(0x80008000u));
+#endif
+  return out;
+}
+
+PELTON_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+struct alignas(16) Words4 {
+  uint32_t word[4];
+};
+struct alignas(8) Words2 {
+  uint32_t word[2];
+};
+PELTON_DEVICE Words4 load_weights(const Words4* from) {
+  Words4 out;
+  asm("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+      : "=r"(out.word[0]), "=r"(out.word[1]), "=r"(out.word[2]), "=r"(out.word[3])
+      : "l"(from));
+  return out;
+}
+PELTON_DEVICE uint32_t load_weights(const uint32_t* from) {
+  uint32_t out;
+  asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(out) : "l"(from));
+  return out;
+}
+PELTON_DEVICE Words4 load(const Words4* from) {
+  const uint4 got = *reinterpret_cast<const uint4*>(from);
+  return {{got.x, got.y, got.z, got.w}};
+}
+PELTON_DEVICE Words2 load(const Words2* from) {
+  const uint2 got = *reinterpret_cast<const uint2*>(from);
+  return {{got.x, got.y}};
+}
+
+PELTON_DEVICE void copy_async(void* to, const void* from, bool valid) {
+  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+PELTON_DEVICE void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int kGroupsLeft>
+PELTON_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroupsLeft) : "memory");
+}
+
+PELTON_DEVICE float fused(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
+PELTON_DEVICE float power_of_2(float x) {
+  return exp2f(x);
+}
+PELTON_DEVICE float exponential(float x) {
+  return expf(x);
+}
+PELTON_DEVICE float inverse_root(float x) {
+  return __frsqrt_rn(x);
+}
+PELTON_DEVICE float maximum(float a, float b) {
+  return fmaxf(a, b);
+}
+PELTON_DEVICE float minimum(float a, float b) {
+  return fminf(a, b);
+}
+PELTON_DEVICE float minus_infinity() {
+  return __uint_as_float(0xFF800000u);
+}
+
+}  // namespace pelton::kernels::gpu

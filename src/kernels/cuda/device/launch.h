@@ -1,0 +1,60 @@
+// Starting a kernel, on a device or in the emulation.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "kernels/cuda/device/gpu.h"
+#include "kernels/cuda/device/runtime.h"
+
+namespace pelton::kernels::gpu {
+
+struct Grid {
+  int64_t x = 1;
+  int64_t y = 1;
+  int64_t z = 1;
+};
+
+template <typename T>
+struct AsGiven {
+  using Type = T;
+};
+
+#if defined(__CUDACC__)
+
+template <typename... P>
+void launch(Stream stream, void (*kernel)(P...), Grid grid, int threads, int64_t shared_bytes,
+            typename AsGiven<P>::Type... args) {
+  if (shared_bytes > (48 << 10)) {
+    const cudaError_t raised = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                    static_cast<int>(shared_bytes));
+    if (raised != cudaSuccess) {
+      note_failure(std::string("shared memory of a kernel: ") + cudaGetErrorString(raised));
+    }
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+                        static_cast<unsigned>(grid.z));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = static_cast<cudaStream_t>(stream);
+  const cudaError_t started = cudaLaunchKernelEx(&config, kernel, std::move(args)...);
+  if (started != cudaSuccess) {
+    note_failure(std::string("starting a kernel: ") + cudaGetErrorString(started));
+  }
+}
+
+#else
+
+template <typename... P>
+void launch(Stream, void (*kernel)(P...), Grid grid, int threads, int64_t shared_bytes,
+            typename AsGiven<P>::Type... args) {
+  emulation::run_grid(
+      {static_cast<int>(grid.x), static_cast<int>(grid.y), static_cast<int>(grid.z)}, threads,
+      static_cast<size_t>(shared_bytes), [&] { kernel(args...); });
+}
+
+#endif
+
+}  // namespace pelton::kernels::gpu

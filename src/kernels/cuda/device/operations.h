@@ -1,0 +1,24 @@
+// operations.h's operations, started on a stream. Shapes that no kernel takes leave a failure
+// (device/runtime.h).
+#pragma once
+
+#include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/operations.h"
+
+namespace pelton::kernels::gpu {
+
+void embed(Stream stream, const Embed& args);
+void norm(Stream stream, const Norm& args);
+void choose(Stream stream, const Choose& args);
+void group(Stream stream, const Group& args);
+
+void linear(Stream stream, const Linear& args);
+void qkv(Stream stream, const Qkv& args);
+void gate_up(Stream stream, const GateUp& args);
+void down(Stream stream, const Down& args);
+
+void attention(Stream stream, const Attention& args);
+
+void randomize(Stream stream, const Randomize& args);
+
+}  // namespace pelton::kernels::gpu

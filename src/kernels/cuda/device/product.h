@@ -1,0 +1,392 @@
+// Products of weights in tiles with rows of bf16 activations, on tensor cores, for any number of
+// rows. Two forms with the same bits: for few rows one block reads whole rows of activations into
+// shared memory and its eight warps take a slice of the columns each; for many rows a warp walks
+// through all slices, and shared memory holds a few chunks at a time. What becomes of a result the
+// epilogue says: it gets low and high row of a tile together.
+#pragma once
+
+#include "kernels/cuda/device/gpu.h"
+#include "kernels/cuda/operations.h"
+
+namespace pelton::kernels::gpu {
+
+struct ProductArgs {
+  Weights weights;
+  const Bf16Bits* x;
+  const Bf16Bits* low;
+  const int32_t* live;      // rows, or tiles of `tiles`
+  const ExpertTile* tiles;  // null: every row is a column, one after the other
+  const int32_t* entries;
+  int32_t rows_of_entry;  // the row of an entry is entry / this
+};
+
+// The columns that a block computes.
+struct ColumnTile {
+  int expert;
+  int first;
+  int count;
+};
+
+PELTON_DEVICE ColumnTile column_tile(const ProductArgs& args, int index, int columns) {
+  if (args.tiles != nullptr) {
+    if (index >= *args.live) return {0, 0, 0};
+    const ExpertTile tile = args.tiles[index];
+    return {tile.expert, tile.first, tile.count};
+  }
+  const int first = index * columns;
+  const int left = *args.live - first;
+  return {0, first, left < 0 ? 0 : left < columns ? left : columns};
+}
+
+// The entry (grouped) or row that column `index` of the tile stands for.
+PELTON_DEVICE int column_entry(const ProductArgs& args, const ColumnTile& tile, int index) {
+  return args.tiles == nullptr ? tile.first + index : args.entries[tile.first + index];
+}
+PELTON_DEVICE int64_t column_row(const ProductArgs& args, const ColumnTile& tile, int index) {
+  const int entry = column_entry(args, tile, index);
+  return args.tiles == nullptr ? entry : entry / args.rows_of_entry;
+}
+
+// A lane's weights of one chunk of one tile, as they are stored.
+template <WeightType kType>
+struct Stored;
+
+template <>
+struct Stored<WeightType::kBf16> {
+  Words4 words[4];
+};
+template <>
+struct Stored<WeightType::kMxfp4> {
+  Words4 words;
+  uint32_t scales;
+};
+
+// index: (expert * tiles + tile) * chunks + chunk
+PELTON_DEVICE void load_stored(Stored<WeightType::kBf16>& out, const Weights& weights,
+                               int64_t index, int lane) {
+  const Words4* from = static_cast<const Words4*>(weights.data) + index * (kBf16ChunkBytes / 16);
+#pragma unroll
+  for (int m = 0; m < 4; ++m) out.words[m] = load_weights(from + m * 32 + lane);
+}
+PELTON_DEVICE void load_stored(Stored<WeightType::kMxfp4>& out, const Weights& weights,
+                               int64_t index, int lane) {
+  const Words4* from = static_cast<const Words4*>(weights.data) + index * (kMxfp4ChunkBytes / 16);
+  out.words = load_weights(from + lane);
+  out.scales = load_weights(weights.scales + index * (kScaleChunkBytes / 4) + lane / 4);
+}
+
+// The left operand of product m of the chunk.
+PELTON_DEVICE void operand(uint32_t (&a)[4], const Stored<WeightType::kBf16>& stored, int m) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) a[i] = stored.words[m].word[i];
+}
+
+// Two E2M1 codes, in the upper four bits of each half of `codes`, as bf16 numbers 2^126 times too
+// small: sign, then exponent and mantissa right below the exponent's lowest two bits (a code whose
+// exponent is 0 becomes a subnormal, which is what it should be).
+PELTON_DEVICE uint32_t small_bf16x2(uint32_t codes) {
+  return (codes & 0x80008000u) | ((codes >> 6) & 0x01C001C0u);
+}
+
+// 2^(scale - 127 + 126), for small_bf16x2. Packing makes no scale above 128.
+PELTON_DEVICE uint32_t scale_bf16x2(uint32_t scale) {
+  const uint32_t bits = (scale + 126) << 7;
+  return bits | bits << 16;
+}
+
+PELTON_DEVICE void operand(uint32_t (&a)[4], const Stored<WeightType::kMxfp4>& stored, int m) {
+  const int half = m / 2;  // of the chunk
+  const int shift = m % 2 == 0 ? 12 : 4;
+  const uint32_t low = stored.words.word[half];
+  const uint32_t high = stored.words.word[2 + half];
+  const uint32_t low_scale = scale_bf16x2((stored.scales >> (8 * half)) & 0xFF);
+  const uint32_t high_scale = scale_bf16x2((stored.scales >> (16 + 8 * half)) & 0xFF);
+  a[0] = multiply_bf16x2(small_bf16x2(low << shift), low_scale);
+  a[1] = multiply_bf16x2(small_bf16x2(high << shift), high_scale);
+  a[2] = multiply_bf16x2(small_bf16x2(low << (shift - 4)), low_scale);
+  a[3] = multiply_bf16x2(small_bf16x2(high << (shift - 4)), high_scale);
+}
+
+template <int kColumnTiles>
+PELTON_DEVICE void clear(float (&sums)[kColumnTiles][4]) {
+#pragma unroll
+  for (int n = 0; n < kColumnTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[n][i] = 0;
+  }
+}
+
+// sums += one chunk. right(n, half): the lane's 16 bytes of 32 columns of activation row 8n + g.
+template <WeightType kType, int kColumnTiles, class Right>
+PELTON_DEVICE void add_chunk(float (&sums)[kColumnTiles][4], const Stored<kType>& stored,
+                             const Right& right) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    uint32_t first[4];
+    uint32_t second[4];
+    operand(first, stored, 2 * half);
+    operand(second, stored, 2 * half + 1);
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      const Words4 x = right(n, half);
+      const uint32_t x_first[2] = {x.word[0], x.word[1]};
+      const uint32_t x_second[2] = {x.word[2], x.word[3]};
+      mma(sums[n], first, x_first);
+      mma(sums[n], second, x_second);
+    }
+  }
+}
+
+// Bytes from one activation row to the next in shared memory: 64 more than a multiple of 128, so
+// that eight lanes of a load (two rows, four neighbours each) meet all 32 banks.
+constexpr int staged_row_bytes(int chunks) {
+  return chunks * kChunkColumns * 2 + 64;
+}
+
+// ---- few rows -------------------------------------------------------------------------------
+
+inline constexpr int kSmallThreads = 32 * kSlices;
+inline constexpr int kSmallRowTiles = 2;  // of weights, for one block
+
+constexpr int64_t small_product_shared_bytes(int chunks, int column_tiles, bool with_low) {
+  const int64_t staged = int64_t{8} * column_tiles * staged_row_bytes(chunks);
+  const int64_t partial =
+      int64_t{kSlices} * kSmallRowTiles * column_tiles * 32 * 4 * int64_t{sizeof(float)};
+  return staged * (with_low ? 2 : 1) + partial;
+}
+
+// Starts copying rows of `x` to `to`; columns beyond the tile's count stay as they are.
+PELTON_DEVICE void stage_rows(unsigned char* to, const Bf16Bits* x, const ProductArgs& args,
+                              const ColumnTile& tile, int chunks) {
+  const int pieces = chunks * (kChunkColumns * 2 / 16);  // of 16 bytes in a row
+  for (int i = thread_index(); i < tile.count * pieces; i += block_threads()) {
+    const int column = i / pieces;
+    const int piece = i % pieces;
+    const Bf16Bits* from = x + column_row(args, tile, column) * chunks * kChunkColumns + piece * 8;
+    copy_async(to + column * staged_row_bytes(chunks) + piece * 16, from, true);
+  }
+}
+
+template <WeightType kType, int kColumnTiles, bool kLow, class Epilogue>
+PELTON_KERNEL(kSmallThreads)
+small_product(ProductArgs args, Epilogue epilogue) {
+  // MXFP4 takes few registers: more chunks at a time, to have as many bytes on their way.
+  constexpr int kAtOnce = kType == WeightType::kMxfp4 ? 3 : 1;
+  const Weights& weights = args.weights;
+  const int chunks = chunk_count(weights.columns);
+  const int tiles = tile_count(weights.rows);
+  const ColumnTile columns = column_tile(args, block_y(), 8 * kColumnTiles);
+  if (columns.count == 0) return;
+
+  unsigned char* const staged = shared_memory<unsigned char>();
+  unsigned char* const staged_low = staged + 8 * kColumnTiles * staged_row_bytes(chunks);
+  float* const partials = reinterpret_cast<float*>(
+      staged_low + (kLow ? 8 * kColumnTiles * staged_row_bytes(chunks) : 0));
+  stage_rows(staged, args.x, args, columns, chunks);
+  if (kLow) stage_rows(staged_low, args.low, args, columns, chunks);
+  commit_copies();
+
+  const int lane = thread_index() % 32;
+  const int slice = thread_index() / 32;
+  const int first_tile = block_x() * kSmallRowTiles;
+  const int begin = slice_begin(chunks, slice);
+  const int end = slice_begin(chunks, slice + 1);
+  // A tile beyond the last is computed as the last one once more, and dropped.
+  const auto stored_index = [&](int r, int chunk) {
+    const int tile = first_tile + r < tiles ? first_tile + r : tiles - 1;
+    const int inside = chunk < end ? chunk : end - 1;
+    return (int64_t{columns.expert} * tiles + tile) * chunks + inside;
+  };
+  float sums[kSmallRowTiles][kColumnTiles][4];
+#pragma unroll
+  for (int r = 0; r < kSmallRowTiles; ++r) clear(sums[r]);
+
+  wait_copies<0>();
+  sync_block();
+  const int place = (lane / 4) * staged_row_bytes(chunks) + (lane % 4) * 16;
+  const bool is_column = lane / 4 < columns.count;
+  for (int chunk = begin; chunk < end; chunk += kAtOnce) {
+    Stored<kType> stored[kAtOnce][kSmallRowTiles];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+#pragma unroll
+      for (int r = 0; r < kSmallRowTiles; ++r) {
+        load_stored(stored[i][r], weights, stored_index(r, chunk + i), lane);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (chunk + i >= end) break;
+      const auto right_of = [&](const unsigned char* from) {
+        return [=](int n, int half) {
+          if (kColumnTiles == 1 && !is_column) return Words4{{0, 0, 0, 0}};
+          return *reinterpret_cast<const Words4*>(from + n * 8 * staged_row_bytes(chunks) + place +
+                                                  (chunk + i) * 128 + half * 64);
+        };
+      };
+#pragma unroll
+      for (int r = 0; r < kSmallRowTiles; ++r) {
+        add_chunk<kType>(sums[r], stored[i][r], right_of(staged));
+        if (kLow) add_chunk<kType>(sums[r], stored[i][r], right_of(staged_low));
+      }
+    }
+  }
+
+  constexpr int kItems = kSmallRowTiles * kColumnTiles * 32;
+#pragma unroll
+  for (int r = 0; r < kSmallRowTiles; ++r) {
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      float* to = partials + (slice * kItems + (r * kColumnTiles + n) * 32 + lane) * 4;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i] = sums[r][n][i];
+    }
+  }
+  sync_block();
+  for (int item = thread_index(); item < kItems; item += kSmallThreads) {
+    const int tile = first_tile + item / (32 * kColumnTiles);
+    const int n = item / 32 % kColumnTiles;
+    float total[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) total[i] = partials[item * 4 + i];
+    for (int s = 1; s < kSlices; ++s) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) total[i] += partials[(s * kItems + item) * 4 + i];
+    }
+    if (tile >= tiles) continue;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int column = 8 * n + 2 * (item % 4) + i;
+      if (column >= columns.count) continue;
+      epilogue(tile, item % 32 / 4, columns.expert, column_entry(args, columns, column),
+               total[i] * weights.factor, total[2 + i] * weights.factor);
+    }
+  }
+}
+
+// ---- many rows ------------------------------------------------------------------------------
+
+inline constexpr int kLargeRowWarps = 4;
+inline constexpr int kLargeRowTiles = 2;     // of weights, for one warp
+inline constexpr int kLargeColumnTiles = 8;  // 64 rows of activations, for one warp
+inline constexpr int kLargeStages = 3;       // chunks of activations on their way or in use
+
+constexpr int large_product_columns(int column_warps) {
+  return column_warps * kLargeColumnTiles * 8;
+}
+constexpr int64_t large_product_shared_bytes(int column_warps) {
+  return int64_t{kLargeStages} * large_product_columns(column_warps) * kChunkColumns * 2;
+}
+
+// Starts copying one chunk of the tile's rows. A row's two halves of 64 bytes change places in
+// every odd row: so the eight lanes of a load meet all banks.
+template <int kColumnWarps>
+PELTON_DEVICE void stage_chunk(unsigned char* to, const ProductArgs& args, const ColumnTile& tile,
+                               int chunk, int chunks) {
+  constexpr int kColumns = large_product_columns(kColumnWarps);
+  for (int i = thread_index(); i < kColumns * 8; i += block_threads()) {
+    const int column = i / 8;
+    const int piece = i % 8;
+    const bool valid = column < tile.count;
+    const int64_t row = column_row(args, tile, valid ? column : 0);
+    const Bf16Bits* from = args.x + (row * chunks + chunk) * kChunkColumns + piece * 8;
+    const int half = piece / 4 ^ (column & 1);
+    copy_async(to + column * 128 + half * 64 + piece % 4 * 16, from, valid);
+  }
+}
+
+template <WeightType kType, int kColumnWarps, class Epilogue>
+PELTON_KERNEL(32 * kLargeRowWarps * kColumnWarps)
+large_product(ProductArgs args, Epilogue epilogue) {
+  constexpr int kColumns = large_product_columns(kColumnWarps);
+  constexpr int kStageBytes = kColumns * kChunkColumns * 2;
+  const Weights& weights = args.weights;
+  const int chunks = chunk_count(weights.columns);
+  const int tiles = tile_count(weights.rows);
+  const ColumnTile columns = column_tile(args, block_y(), kColumns);
+  if (columns.count == 0) return;
+
+  unsigned char* const staged = shared_memory<unsigned char>();
+  const int lane = thread_index() % 32;
+  const int warp = thread_index() / 32;
+  const int first_tile = (block_x() * kLargeRowWarps + warp % kLargeRowWarps) * kLargeRowTiles;
+  const int first_column = warp / kLargeRowWarps * kLargeColumnTiles * 8;
+  const auto stored_index = [&](int r, int chunk) {
+    const int tile = first_tile + r < tiles ? first_tile + r : tiles - 1;
+    return (int64_t{columns.expert} * tiles + tile) * chunks + chunk;
+  };
+
+#pragma unroll
+  for (int stage = 0; stage < kLargeStages - 1; ++stage) {
+    if (stage < chunks) {
+      stage_chunk<kColumnWarps>(staged + stage * kStageBytes, args, columns, stage, chunks);
+    }
+    commit_copies();
+  }
+  Stored<kType> stored[kLargeRowTiles];
+#pragma unroll
+  for (int r = 0; r < kLargeRowTiles; ++r)
+    load_stored(stored[r], weights, stored_index(r, 0), lane);
+
+  float totals[kLargeRowTiles][kLargeColumnTiles][4];
+  for (int slice = 0; slice < kSlices; ++slice) {
+    float sums[kLargeRowTiles][kLargeColumnTiles][4];
+#pragma unroll
+    for (int r = 0; r < kLargeRowTiles; ++r) clear(sums[r]);
+    const int end = slice_begin(chunks, slice + 1);
+    for (int chunk = slice_begin(chunks, slice); chunk < end; ++chunk) {
+      wait_copies<kLargeStages - 2>();
+      sync_block();
+      // The stage that the chunk before was in is free now.
+      const int ahead = chunk + kLargeStages - 1;
+      if (ahead < chunks) {
+        stage_chunk<kColumnWarps>(staged + ahead % kLargeStages * kStageBytes, args, columns, ahead,
+                                  chunks);
+      }
+      commit_copies();
+      Stored<kType> now[kLargeRowTiles];
+#pragma unroll
+      for (int r = 0; r < kLargeRowTiles; ++r) {
+        now[r] = stored[r];
+        load_stored(stored[r], weights, stored_index(r, chunk + 1 < chunks ? chunk + 1 : chunk),
+                    lane);
+      }
+      const unsigned char* const from = staged + chunk % kLargeStages * kStageBytes;
+      const auto right = [=](int n, int half) {
+        const int column = first_column + 8 * n + lane / 4;
+        return *reinterpret_cast<const Words4*>(from + column * 128 + (half ^ (column & 1)) * 64 +
+                                                lane % 4 * 16);
+      };
+#pragma unroll
+      for (int r = 0; r < kLargeRowTiles; ++r) add_chunk<kType>(sums[r], now[r], right);
+    }
+#pragma unroll
+    for (int r = 0; r < kLargeRowTiles; ++r) {
+#pragma unroll
+      for (int n = 0; n < kLargeColumnTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          totals[r][n][i] = slice == 0 ? sums[r][n][i] : totals[r][n][i] + sums[r][n][i];
+        }
+      }
+    }
+  }
+  wait_copies<0>();
+
+#pragma unroll
+  for (int r = 0; r < kLargeRowTiles; ++r) {
+    if (first_tile + r >= tiles) continue;
+#pragma unroll
+    for (int n = 0; n < kLargeColumnTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int column = first_column + 8 * n + 2 * (lane % 4) + i;
+        if (column >= columns.count) continue;
+        epilogue(first_tile + r, lane / 4, columns.expert, column_entry(args, columns, column),
+                 totals[r][n][i] * weights.factor, totals[r][n][2 + i] * weights.factor);
+      }
+    }
+  }
+}
+
+}  // namespace pelton::kernels::gpu

@@ -1,0 +1,14 @@
+#include "kernels/cuda/device/epilogues.h"
+#include "kernels/cuda/device/operations.h"
+#include "kernels/cuda/device/start_product.h"
+
+namespace pelton::kernels::gpu {
+
+void qkv(Stream stream, const Qkv& args) {
+  if (args.cache.head_size % kTileRows != 0) {
+    return note_failure("qkv: the head size is no multiple of 16");
+  }
+  start_dense(stream, args.weights, args.input, QkvEpilogue{args});
+}
+
+}  // namespace pelton::kernels::gpu

@@ -1,0 +1,39 @@
+#include <algorithm>
+
+#include "kernels/cuda/device/launch.h"
+#include "kernels/cuda/device/operations.h"
+#include "kernels/cuda/device/rows.h"
+
+namespace pelton::kernels::gpu {
+
+void embed(Stream stream, const Embed& args) {
+  launch(stream, embed_kernel, {.x = args.rows_max}, kRowThreads, 0, args);
+}
+
+void norm(Stream stream, const Norm& args) {
+  launch(stream, norm_kernel, {.x = args.rows_max}, kRowThreads,
+         kRowThreads / 32 * int64_t{sizeof(float)}, args);
+}
+
+void choose(Stream stream, const Choose& args) {
+  if (args.k > kChoicesMax || args.k > args.experts || args.experts > kExpertsMax) {
+    return note_failure("choose: too many experts");
+  }
+  constexpr int kRows = kChooseThreads / 32;
+  launch(stream, choose_kernel, {.x = (args.rows_max + kRows - 1) / kRows}, kChooseThreads, 0,
+         args);
+}
+
+void group(Stream stream, const Group& args) {
+  if (args.experts > kExpertsMax) return note_failure("group: too many experts");
+  launch(stream, group_kernel, {}, kGroupThreads, sizeof(GroupShared), args);
+}
+
+void randomize(Stream stream, const Randomize& args) {
+  constexpr int64_t kBlocksMax = 4096;
+  const int64_t blocks =
+      std::clamp((args.count + kRowThreads - 1) / kRowThreads, int64_t{1}, kBlocksMax);
+  launch(stream, randomize_kernel, {.x = blocks}, kRowThreads, 0, args, blocks * kRowThreads);
+}
+
+}  // namespace pelton::kernels::gpu

@@ -1,0 +1,372 @@
+#include "kernels/cuda/device/session.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cuda/device/operations.h"
+#include "kernels/cuda/product_plan.h"
+
+namespace pelton::kernels::gpu {
+namespace {
+
+// Steps of more rows than this are prompts: their launches hide behind their work, and their sizes
+// hardly come again.
+constexpr int kRecordedRowsMax = 256;
+constexpr size_t kGraphsMax = 96;
+
+const char* unsupported(const ModelShape& shape) {
+  if (shape.layers <= 0 || shape.layers > kLayersMax) return "too many layers";
+  if (shape.head_size != 32 && shape.head_size != 64) return "the head size is neither 32 nor 64";
+  if (shape.kv_heads <= 0 || shape.heads % shape.kv_heads != 0 ||
+      shape.heads / shape.kv_heads > kQueryRows) {
+    return "heads that do not share keys evenly, or more than 16 to one";
+  }
+  if (shape.experts > kExpertsMax || shape.choices > kChoicesMax || shape.choices > shape.experts) {
+    return "too many experts";
+  }
+  // The router's products need rows of activations twice.
+  const int64_t room = shared_bytes_max();
+  if (small_shared_bytes(chunk_count(shape.hidden), 8, true) > room ||
+      small_shared_bytes(chunk_count(shape.attention_columns()), 8, false) > room ||
+      small_shared_bytes(chunk_count(shape.inner), 8, false) > room) {
+    return "rows too wide for this device's shared memory";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Session::Session(int index, const ModelShape& shape, const Limits& limits)
+    : index_(index),
+      shape_(shape),
+      limits_(limits),
+      arena_(arena_layout(shape, limits)),
+      arrays_(shape, limits),
+      factors_(static_cast<size_t>(shape.layers)) {}
+
+std::unique_ptr<Session> Session::open(int index, const ModelShape& shape, const Limits& limits) {
+  use_device(index);
+  if (const char* wrong = unsupported(shape)) {
+    note_failure(wrong);
+    return nullptr;
+  }
+  std::unique_ptr<Session> session(new Session(index, shape, limits));
+  session->stream_ = make_stream();
+  session->memory_ = static_cast<char*>(allocate(session->arena_.bytes()));
+  session->plan_ = static_cast<uint8_t*>(allocate_pinned(session->arena_.plan.bytes));
+  session->logits_ = static_cast<float*>(allocate_pinned(session->arena_.logits.bytes));
+  if (session->memory_ == nullptr || session->plan_ == nullptr || session->logits_ == nullptr) {
+    return nullptr;
+  }
+  // Whatever lies beyond the columns of a row must be zero, and keys that nobody wrote no NaN.
+  fill(session->stream_, session->memory_, 0, session->arena_.bytes());
+  wait_for(session->stream_);
+  return session;
+}
+
+Session::~Session() {
+  use_device(index_);
+  for (auto& [sizes, recorded] : graphs_) {
+    if (recorded.graph != nullptr) end_graph(recorded.graph);
+  }
+  if (logits_ != nullptr) release_pinned(logits_);
+  if (plan_ != nullptr) release_pinned(plan_);
+  if (memory_ != nullptr) release(memory_);
+  if (stream_ != nullptr) end_stream(stream_);
+}
+
+bool Session::is_inside(int64_t offset, int64_t bytes) const {
+  if (offset >= 0 && bytes >= 0 && offset <= arena_.bytes() - bytes) return true;
+  note_failure("a place outside the device's memory");
+  return false;
+}
+
+void Session::write(int64_t offset, const void* from, int64_t bytes) {
+  use_device(index_);
+  if (!is_inside(offset, bytes)) return;
+  copy_to_device(stream_, memory_ + offset, from, bytes);
+  wait_for(stream_);
+}
+
+void Session::read(int64_t offset, void* to, int64_t bytes) {
+  use_device(index_);
+  if (!is_inside(offset, bytes)) return;
+  copy_to_host(stream_, to, memory_ + offset, bytes);
+  wait_for(stream_);
+}
+
+void Session::copy(int64_t to, int64_t from, int64_t bytes) {
+  use_device(index_);
+  if (!is_inside(to, bytes) || !is_inside(from, bytes)) return;
+  copy_on_device(stream_, memory_ + to, memory_ + from, bytes);
+}
+
+void Session::set_factors(int layer, float gate_up, float down) {
+  if (layer < 0 || layer >= shape_.layers) return note_failure("a layer that there is not");
+  factors_[static_cast<size_t>(layer)] = {gate_up, down};
+}
+
+template <typename T>
+T* Session::at(const Place& place) const {
+  return reinterpret_cast<T*>(memory_ + place.offset);
+}
+
+Weights Session::weights(const Place& data, const Place& bias, int rows, int columns) const {
+  return {.data = at<void>(data),
+          .bias = bias.bytes > 0 ? at<float>(bias) : nullptr,
+          .type = WeightType::kBf16,
+          .rows = rows,
+          .columns = columns};
+}
+
+float* Session::step(const Step& step) {
+  use_device(index_);
+  if (const char* wrong = arrays_.set(step)) {
+    note_failure(wrong);
+    return nullptr;
+  }
+  const std::span<const uint8_t> bytes = arrays_.bytes();
+  if (static_cast<int64_t>(bytes.size()) > arena_.plan.bytes) {
+    note_failure("a step whose block tables are longer than all sequences'");
+    return nullptr;
+  }
+  std::memcpy(plan_, bytes.data(), bytes.size());
+  copy_to_device(stream_, at<char>(arena_.plan), plan_, static_cast<int64_t>(bytes.size()));
+  run(arrays_.sizes());
+  if (step.logit_row_count > 0) {
+    copy_to_host(stream_, logits_, at<char>(arena_.logits),
+                 int64_t{step.logit_row_count} * shape_.vocab * int64_t{sizeof(float)});
+  }
+  wait_for(stream_);
+  ++steps_;
+  return step.logit_row_count > 0 ? logits_ : nullptr;
+}
+
+void Session::randomize_all(uint64_t seed) {
+  use_device(index_);
+  const auto fill_place = [&](const Place& place, RandomKind kind, float scale) {
+    const int64_t each = kind == RandomKind::kScales ? 1 : kind == RandomKind::kBf16 ? 2 : 4;
+    randomize(stream_, {at<void>(place), place.bytes / each, seed, kind, scale});
+    seed += static_cast<uint64_t>(place.bytes);
+  };
+  const auto bf16 = [&](const Place& place, float scale) {
+    fill_place(place, RandomKind::kBf16, scale);
+  };
+  const auto floats = [&](const Place& place) { fill_place(place, RandomKind::kFloat, 1); };
+  bf16(arena_.embedding, 1);
+  bf16(arena_.head, 0.03f);
+  floats(arena_.norm);
+  floats(arena_.turns);
+  for (const LayerPlaces& layer : arena_.layers) {
+    for (const Place& place :
+         {layer.attention_norm, layer.qkv_bias, layer.sinks, layer.o_bias, layer.expert_norm,
+          layer.router_bias, layer.gate_up_bias, layer.down_bias}) {
+      floats(place);
+    }
+    for (const Place& place : {layer.qkv, layer.o, layer.router}) bf16(place, 0.03f);
+    for (const Place& place : {layer.gate_up, layer.down}) {
+      fill_place(place, RandomKind::kBits, 1);
+    }
+    for (const Place& place : {layer.gate_up_scales, layer.down_scales}) {
+      fill_place(place, RandomKind::kScales, 1);
+    }
+    bf16(layer.kv, 1);
+  }
+  wait_for(stream_);
+}
+
+// The first step of some sizes runs as it is (and lets the runtime load its kernels); the second is
+// recorded.
+void Session::run(const StepSizes& sizes) {
+  if (!records_graphs() || sizes.rows > kRecordedRowsMax) return forward(sizes);
+  const auto [entry, is_new] = graphs_.try_emplace(sizes);
+  Recorded& recorded = entry->second;
+  recorded.last_used = steps_;
+  if (is_new) {
+    forward(sizes);
+    if (graphs_.size() > kGraphsMax) drop_oldest_graph();
+    return;
+  }
+  if (recorded.graph == nullptr) {
+    begin_recording(stream_);
+    forward(sizes);
+    recorded.graph = end_recording(stream_);
+    if (recorded.graph == nullptr) return;
+  } else {
+    ++replayed_;
+  }
+  run_graph(stream_, recorded.graph);
+}
+
+void Session::drop_oldest_graph() {
+  const auto oldest = std::min_element(
+      graphs_.begin(), graphs_.end(),
+      [](const auto& a, const auto& b) { return a.second.last_used < b.second.last_used; });
+  if (oldest->second.graph != nullptr) end_graph(oldest->second.graph);
+  graphs_.erase(oldest);
+}
+
+void Session::forward(const StepSizes& sizes) {
+  const StepLayout layout = step_layout(sizes);
+  const auto plan = [&](int64_t offset) {
+    return reinterpret_cast<const int32_t*>(at<char>(arena_.plan) + offset);
+  };
+  embed(stream_, {.x = at<float>(arena_.x),
+                  .tokens = plan(layout.tokens),
+                  .table = at<Bf16Bits>(arena_.embedding),
+                  .live = plan(layout.live),
+                  .rows_max = sizes.rows,
+                  .hidden = shape_.hidden});
+  for (int layer = 0; layer < shape_.layers; ++layer) {
+    attention_block(layer, sizes, layout);
+    expert_block(layer, sizes, layout);
+  }
+  head(sizes, layout);
+}
+
+void Session::norm_rows(const Place& weight, const StepSizes& sizes, const StepLayout& layout,
+                        bool adds, bool with_low) {
+  norm(stream_, {.x = at<float>(arena_.x),
+                 .weight = at<float>(weight),
+                 .out = at<Bf16Bits>(arena_.normed),
+                 .low = with_low ? at<Bf16Bits>(arena_.normed_low) : nullptr,
+                 .rows = nullptr,
+                 .y = adds ? at<float>(arena_.y) : nullptr,
+                 .choice_weights = at<float>(arena_.choice_weights),
+                 .live = reinterpret_cast<const int32_t*>(at<char>(arena_.plan) + layout.live),
+                 .rows_max = sizes.rows,
+                 .hidden = shape_.hidden,
+                 .choices = shape_.choices,
+                 .epsilon = shape_.epsilon});
+}
+
+void Session::attention_block(int layer, const StepSizes& sizes, const StepLayout& layout) {
+  const LayerPlaces& places = arena_.layers[static_cast<size_t>(layer)];
+  const bool is_sliding = shape_.is_sliding[layer] != 0;
+  char* const plan = at<char>(arena_.plan);
+  const auto* const live = reinterpret_cast<const int32_t*>(plan + layout.live);
+  const KvCache cache{at<Bf16Bits>(places.kv), shape_.kv_heads, shape_.head_size};
+
+  norm_rows(places.attention_norm, sizes, layout, layer > 0, false);
+  qkv(stream_, {.weights = weights(places.qkv, places.qkv_bias, shape_.qkv_rows(), shape_.hidden),
+                .input = {at<Bf16Bits>(arena_.normed), nullptr, live, sizes.rows},
+                .q = at<Bf16Bits>(arena_.q),
+                .cache = cache,
+                .positions = reinterpret_cast<const int32_t*>(plan + layout.positions),
+                .slots = reinterpret_cast<const int64_t*>(
+                    plan + (is_sliding ? layout.window_slots : layout.full_slots)),
+                .turns = at<float>(arena_.turns),
+                .heads = shape_.heads});
+  attention(stream_, {.out = at<Bf16Bits>(arena_.attended),
+                      .q = at<Bf16Bits>(arena_.q),
+                      .cache = cache,
+                      .tables = reinterpret_cast<const int32_t*>(plan + layout.tables),
+                      .items = reinterpret_cast<const AttentionItem*>(
+                          plan + (is_sliding ? layout.window_items : layout.full_items)),
+                      .sinks = at<float>(places.sinks),
+                      .partials = at<float>(arena_.partials),
+                      .positions = reinterpret_cast<const int32_t*>(plan + layout.positions),
+                      .live = live,
+                      .partial_rows = reinterpret_cast<const int32_t*>(plan + layout.partial_rows),
+                      .rows_max = sizes.rows,
+                      .items_max = is_sliding ? sizes.window_items : sizes.full_items,
+                      .spans_max = is_sliding ? 0 : sizes.spans,
+                      .heads = shape_.heads,
+                      .window = is_sliding ? shape_.window : 0,
+                      .scale = shape_.attention_scale});
+  linear(stream_,
+         {.weights = weights(places.o, places.o_bias, shape_.hidden, shape_.attention_columns()),
+          .input = {at<Bf16Bits>(arena_.attended), nullptr, live, sizes.rows},
+          .out = at<float>(arena_.x),
+          .stride = shape_.hidden,
+          .accumulate = 1});
+}
+
+void Session::expert_block(int layer, const StepSizes& sizes, const StepLayout& layout) {
+  const LayerPlaces& places = arena_.layers[static_cast<size_t>(layer)];
+  const auto* const live = reinterpret_cast<const int32_t*>(at<char>(arena_.plan) + layout.live);
+  const ProductPlan tiles =
+      plan_experts(sizes.rows, shape_.choices, shape_.experts,
+                   chunk_count(std::max(shape_.hidden, shape_.inner)), shared_bytes_max());
+
+  norm_rows(places.expert_norm, sizes, layout, false, true);
+  linear(stream_,
+         {.weights = weights(places.router, places.router_bias, shape_.experts, shape_.hidden),
+          .input = {at<Bf16Bits>(arena_.normed), at<Bf16Bits>(arena_.normed_low), live, sizes.rows},
+          .out = at<float>(arena_.router_logits),
+          .stride = shape_.experts,
+          .accumulate = 0});
+  choose(stream_, {.logits = at<float>(arena_.router_logits),
+                   .choices = at<int32_t>(arena_.choices),
+                   .weights = at<float>(arena_.choice_weights),
+                   .live = live,
+                   .rows_max = sizes.rows,
+                   .experts = shape_.experts,
+                   .k = shape_.choices});
+  group(stream_, {.choices = at<int32_t>(arena_.choices),
+                  .entries = at<int32_t>(arena_.entries),
+                  .tiles = at<ExpertTile>(arena_.expert_tiles),
+                  .tile_count = at<int32_t>(arena_.expert_tile_count),
+                  .live = live,
+                  .rows_max = sizes.rows,
+                  .experts = shape_.experts,
+                  .k = shape_.choices,
+                  .columns = tiles.columns});
+  const Grouping grouping{
+      .tile_count = at<int32_t>(arena_.expert_tile_count),
+      .tiles = at<ExpertTile>(arena_.expert_tiles),
+      .entries = at<int32_t>(arena_.entries),
+      .tiles_max = expert_tiles_max(sizes.rows * shape_.choices, shape_.experts, tiles.columns),
+      .columns = tiles.columns,
+      .choices = shape_.choices};
+  const auto mxfp4 = [&](const Place& data, const Place& scales, const Place& bias, int rows,
+                         int columns, float factor) {
+    return Weights{.data = at<void>(data),
+                   .scales = at<uint32_t>(scales),
+                   .bias = at<float>(bias),
+                   .type = WeightType::kMxfp4,
+                   .rows = rows,
+                   .columns = columns,
+                   .experts = shape_.experts,
+                   .factor = factor};
+  };
+  const Factors& factors = factors_[static_cast<size_t>(layer)];
+  gate_up(stream_, {.weights = mxfp4(places.gate_up, places.gate_up_scales, places.gate_up_bias,
+                                     2 * shape_.inner, shape_.hidden, factors.gate_up),
+                    .x = at<Bf16Bits>(arena_.normed),
+                    .h = at<Bf16Bits>(arena_.h),
+                    .grouping = grouping,
+                    .alpha = shape_.swiglu_alpha,
+                    .limit = shape_.swiglu_limit});
+  down(stream_, {.weights = mxfp4(places.down, places.down_scales, places.down_bias, shape_.hidden,
+                                  shape_.inner, factors.down),
+                 .h = at<Bf16Bits>(arena_.h),
+                 .y = at<float>(arena_.y),
+                 .grouping = grouping});
+}
+
+void Session::head(const StepSizes& sizes, const StepLayout& layout) {
+  norm_rows(arena_.norm, sizes, layout, true, false);
+  if (sizes.logit_rows == 0) return;
+  char* const plan = at<char>(arena_.plan);
+  const auto* const wanted = reinterpret_cast<const int32_t*>(plan + layout.live) + 1;
+  norm(stream_, {.x = at<float>(arena_.x),
+                 .weight = at<float>(arena_.norm),
+                 .out = at<Bf16Bits>(arena_.head_input),
+                 .low = nullptr,
+                 .rows = reinterpret_cast<const int32_t*>(plan + layout.logit_rows),
+                 .y = nullptr,
+                 .choice_weights = nullptr,
+                 .live = wanted,
+                 .rows_max = sizes.logit_rows,
+                 .hidden = shape_.hidden,
+                 .choices = 0,
+                 .epsilon = shape_.epsilon});
+  linear(stream_, {.weights = weights(arena_.head, {}, shape_.vocab, shape_.hidden),
+                   .input = {at<Bf16Bits>(arena_.head_input), nullptr, wanted, sizes.logit_rows},
+                   .out = at<float>(arena_.logits),
+                   .stride = shape_.vocab,
+                   .accumulate = 0});
+}
+
+}  // namespace pelton::kernels::gpu

@@ -1,0 +1,79 @@
+// One model on one device: its memory, and the forward pass of a step as a sequence of operations,
+// recorded as a graph for the sizes that come again. Owned by whoever opened it; one thread at a
+// time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/device_abi.h"
+#include "kernels/cuda/step_arrays.h"
+
+namespace pelton::kernels::gpu {
+
+struct Session {
+ public:
+  // Null with a failure noted.
+  static std::unique_ptr<Session> open(int index, const ModelShape& shape, const Limits& limits);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void write(int64_t offset, const void* from, int64_t bytes);
+  void read(int64_t offset, void* to, int64_t bytes);
+  void copy(int64_t to, int64_t from, int64_t bytes);
+  void set_factors(int layer, float gate_up, float down);
+  float* step(const Step& step);
+  void randomize_all(uint64_t seed);
+
+  int64_t steps() const { return steps_; }
+  int64_t replayed() const { return replayed_; }
+  int64_t graph_count() const { return static_cast<int64_t>(graphs_.size()); }
+
+ private:
+  struct Factors {
+    float gate_up = 1;
+    float down = 1;
+  };
+  struct Recorded {
+    Graph graph = nullptr;
+    int64_t last_used = 0;
+  };
+
+  Session(int index, const ModelShape& shape, const Limits& limits);
+
+  bool is_inside(int64_t offset, int64_t bytes) const;
+  template <typename T>
+  T* at(const Place& place) const;
+
+  // The operations of a step, in order.
+  void forward(const StepSizes& sizes);
+  void attention_block(int layer, const StepSizes& sizes, const StepLayout& layout);
+  void expert_block(int layer, const StepSizes& sizes, const StepLayout& layout);
+  void head(const StepSizes& sizes, const StepLayout& layout);
+  // x += what the last layer's experts gave, if `adds`; and the rows normed.
+  void norm_rows(const Place& weight, const StepSizes& sizes, const StepLayout& layout, bool adds,
+                 bool with_low);
+  Weights weights(const Place& data, const Place& bias, int rows, int columns) const;
+  void run(const StepSizes& sizes);
+  void drop_oldest_graph();
+
+  const int index_;
+  const ModelShape shape_;
+  const Limits limits_;
+  const ArenaLayout arena_;
+  StepArrays arrays_;
+  std::vector<Factors> factors_;
+  Stream stream_ = nullptr;
+  char* memory_ = nullptr;
+  uint8_t* plan_ = nullptr;  // pinned: what is copied over for a step
+  float* logits_ = nullptr;  // pinned
+  std::map<StepSizes, Recorded> graphs_;
+  int64_t steps_ = 0;
+  int64_t replayed_ = 0;
+};
+
+}  // namespace pelton::kernels::gpu

@@ -1,0 +1,104 @@
+// What a device library is to the rest of Pelton: one table of functions, found under one name in a
+// shared library that is opened at run time (device_library.h), so that the binary itself knows of
+// no CUDA. Two libraries have it: libpelton_cuda (nvcc) and libpelton_cuda_emulated (the same
+// sources on the host, for tests). Plain data; both sides are built from this header, and a library
+// of another version is refused.
+//
+// Every function that can fail leaves a failure instead of throwing; `failure` hands it out once.
+// One thread at a time for one session.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/arena.h"
+#include "kernels/cuda/operations.h"
+
+namespace pelton::kernels::gpu {
+
+inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr const char* kAbiSymbol = "pelton_device_library";
+
+struct DeviceInfo {
+  char name[128];
+  int32_t compute_major;
+  int32_t compute_minor;
+  int32_t multiprocessors;
+  int32_t driver_version;   // as CUDA counts: 13000 is 13.0
+  int32_t runtime_version;  // the library's
+  int64_t cache_bytes;
+  int64_t memory_bytes;
+  int64_t memory_free_bytes;
+  int64_t shared_bytes_max;  // of a block
+};
+
+// One step, flat: the rows of all sequences one after the other.
+struct StepSequence {
+  int32_t start;  // position of its first row
+  int32_t count;
+  const int32_t* full_blocks;  // by position / 16, as far as the step needs them
+  const int32_t* window_blocks;
+};
+struct Step {
+  const int32_t* tokens;
+  int32_t row_count;
+  const StepSequence* sequences;
+  int32_t sequence_count;
+  const int32_t* logit_rows;  // each at most once
+  int32_t logit_row_count;
+};
+
+struct Session;
+
+struct DeviceTable {
+  uint32_t version;
+  uint32_t table_bytes;
+  const char* (*kind)();     // "cuda" or "emulated"
+  const char* (*failure)();  // since it was last asked; null: none. Good until the next call
+
+  int32_t (*device_count)();
+  void (*device_info)(int32_t index, DeviceInfo* info);
+
+  // A device's memory laid out as arena_layout() says, all zero. Null: a failure.
+  Session* (*open)(int32_t index, const ModelShape* shape, const Limits* limits);
+  void (*close)(Session* session);
+  void (*write)(Session* session, int64_t offset, const void* from, int64_t bytes);
+  void (*read)(Session* session, int64_t offset, void* to, int64_t bytes);
+  void (*copy)(Session* session, int64_t to, int64_t from, int64_t bytes);
+  void (*set_factors)(Session* session, int32_t layer, float gate_up, float down);
+  // Logits: float (logit_row_count, vocab), the caller's to overwrite until the next step. Null: a
+  // failure, or no row wanted any. After it the residual stream of all rows lies at its place.
+  float* (*step)(Session* session, const Step* step);
+  // Times the device has been at work for the steps so far, and how many were replayed graphs.
+  void (*step_counts)(Session* session, int64_t* steps, int64_t* replayed, int64_t* graphs);
+
+  // For tests and benchmarks: memory and single operations, on device `use_device` chose, on a
+  // stream of their own that `wait` waits for.
+  void (*use_device)(int32_t index);
+  void* (*allocate)(int64_t bytes);
+  void (*release)(void* memory);
+  void (*to_device)(void* to, const void* from, int64_t bytes);
+  void (*to_host)(void* to, const void* from, int64_t bytes);
+  void (*fill)(void* to, uint8_t value, int64_t bytes);
+  void (*wait)();
+  void (*mark)(int32_t which);        // 0 or 1: now, in the stream's order
+  double (*seconds_between_marks)();  // from mark 0 to mark 1; waits for both
+  void (*set_seed)(uint64_t seed);    // the order of an emulation's threads
+
+  void (*embed)(const Embed* args);
+  void (*norm)(const Norm* args);
+  void (*choose)(const Choose* args);
+  void (*group)(const Group* args);
+  void (*linear)(const Linear* args);
+  void (*qkv)(const Qkv* args);
+  void (*gate_up)(const GateUp* args);
+  void (*down)(const Down* args);
+  void (*attention)(const Attention* args);
+  void (*randomize)(const Randomize* args);
+  void (*copy_device)(void* to, const void* from, int64_t bytes);  // device to device
+  // Weights, keys and values of a seed, so that a model's speed can be measured without its files.
+  void (*randomize_session)(Session* session, uint64_t seed);
+};
+
+}  // namespace pelton::kernels::gpu
+
+extern "C" const pelton::kernels::gpu::DeviceTable* pelton_device_library();

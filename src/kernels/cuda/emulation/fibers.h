@@ -1,0 +1,58 @@
+// Runs a grid of blocks on the host, one thread of a block a fiber of its own: what a kernel does
+// between two collectives runs alone, collectives really exchange data, and whatever would hang or
+// race on a device has a chance to show itself here. Warps and lanes take turns in an order drawn
+// anew for each block; shared memory starts as NaN and ends at a page that nobody may touch; a
+// collective that some lanes of a warp do not reach, or reach elsewhere, ends the process. One grid
+// at a time, on the caller's thread; others wait.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace pelton::kernels::gpu::emulation {
+
+inline constexpr int kWarpLanes = 32;
+
+struct Dim3 {
+  int x = 1;
+  int y = 1;
+  int z = 1;
+};
+
+// The calling fiber's place.
+struct Place {
+  int thread = 0;
+  Dim3 block;
+  Dim3 grid;
+  int block_threads = 0;
+  void* shared = nullptr;
+};
+const Place& place();
+
+// threads: a multiple of 32.
+void run_grid(Dim3 grid, int threads, size_t shared_bytes, const std::function<void()>& kernel);
+
+// All lanes of the warp bring an `in` and an `out`; the last to come runs `exchange` on all 32 of
+// each (by lane). `name`: what it is; all must have come for the same.
+using Exchange = void (*)(const void* const* in, void* const* out);
+void warp_collective(const char* name, const void* in, void* out, Exchange exchange);
+
+// All threads of the block; `line` is the caller's, and must be the same for all.
+void block_barrier(int line);
+
+// cp.async: nothing is copied before the wait, so that whoever forgets to wait reads NaN.
+void copy_later(void* to, const void* from, size_t bytes, size_t zero_bytes);
+void close_copy_group();
+void wait_for_copies(int groups_left);
+
+// A bug in a kernel: says what and where, and ends the process.
+[[noreturn]] void kernel_fault(const char* what);
+
+// The order in which warps and lanes run from here on.
+void set_seed(uint64_t seed);
+
+// Since the process began: what a kernel cost in collectives, for tests that count.
+int64_t collectives_run();
+
+}  // namespace pelton::kernels::gpu::emulation

@@ -1,0 +1,214 @@
+// The primitives of device/gpu.h on the host. EMULATED: warp shuffles, ballots, mma.sync, cp.async,
+// barriers, bf16x2 arithmetic. The products of a tensor core are added here one after the other in
+// float32; a device adds them in an order and with a precision that nobody documents, so results
+// agree to rounding and not to the bit.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cuda/emulation/fibers.h"
+#include "tensor/bits.h"
+
+#define PELTON_DEVICE inline
+#define PELTON_KERNEL(threads) void
+
+namespace pelton::kernels::gpu {
+
+inline int thread_index() {
+  return emulation::place().thread;
+}
+inline int block_x() {
+  return emulation::place().block.x;
+}
+inline int block_y() {
+  return emulation::place().block.y;
+}
+inline int block_z() {
+  return emulation::place().block.z;
+}
+inline int block_threads() {
+  return emulation::place().block_threads;
+}
+template <typename T>
+T* shared_memory() {
+  return static_cast<T*>(emulation::place().shared);
+}
+
+inline void sync_block(int line = __builtin_LINE()) {
+  emulation::block_barrier(line);
+}
+inline void sync_warp() {
+  emulation::warp_collective("syncwarp", nullptr, nullptr, [](const void* const*, void* const*) {});
+}
+
+namespace emulated {
+template <typename T>
+struct Shuffle {
+  T value;
+  int from;
+};
+template <typename T>
+T shuffle(T value, int from) {
+  const Shuffle<T> in{value, from};
+  T out;
+  emulation::warp_collective("shfl", &in, &out, [](const void* const* ins, void* const* outs) {
+    for (int lane = 0; lane < emulation::kWarpLanes; ++lane) {
+      const int from_lane = static_cast<const Shuffle<T>*>(ins[lane])->from;
+      *static_cast<T*>(outs[lane]) = static_cast<const Shuffle<T>*>(ins[from_lane])->value;
+    }
+  });
+  return out;
+}
+}  // namespace emulated
+
+// The value that lane (own ^ mask) or lane `from` brings.
+inline float shuffle_xor(float value, int mask) {
+  return emulated::shuffle(value, (thread_index() & 31) ^ mask);
+}
+inline int shuffle_xor(int value, int mask) {
+  return emulated::shuffle(value, (thread_index() & 31) ^ mask);
+}
+inline int shuffle_from(int value, int from) {
+  return emulated::shuffle(value, from);
+}
+inline uint32_t vote(bool value) {
+  uint32_t out = 0;
+  emulation::warp_collective("vote.ballot", &value, &out,
+                             [](const void* const* ins, void* const* outs) {
+                               uint32_t bits = 0;
+                               for (int lane = 0; lane < emulation::kWarpLanes; ++lane) {
+                                 if (*static_cast<const bool*>(ins[lane]))
+                                   bits |= uint32_t{1} << lane;
+                               }
+                               for (int lane = 0; lane < emulation::kWarpLanes; ++lane) {
+                                 *static_cast<uint32_t*>(outs[lane]) = bits;
+                               }
+                             });
+  return out;
+}
+inline int count_bits(uint32_t bits) {
+  return std::popcount(bits);
+}
+
+inline float low_bf16(uint32_t pair) {
+  return std::bit_cast<float>(pair << 16);
+}
+inline float high_bf16(uint32_t pair) {
+  return std::bit_cast<float>(pair & 0xFFFF0000u);
+}
+inline uint16_t to_bf16(float value) {
+  return tensor::float_to_bf16(value);
+}
+inline uint32_t pack_bf16(float low, float high) {
+  return uint32_t{to_bf16(low)} | uint32_t{to_bf16(high)} << 16;
+}
+inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
+  return pack_bf16(low_bf16(a) * low_bf16(b), high_bf16(a) * high_bf16(b));
+}
+
+// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: c += a b. With g = lane / 4, t = lane % 4:
+// a[0], a[1]: rows g, g + 8, columns 2t, 2t + 1; a[2], a[3]: the same with columns + 8;
+// b[0], b[1]: column g, rows 2t, 2t + 1 and those + 8; c[0], c[1]: row g, columns 2t, 2t + 1;
+// c[2], c[3]: row g + 8.
+inline void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  struct In {
+    const uint32_t* a;
+    const uint32_t* b;
+  };
+  const In in{a, b};
+  emulation::warp_collective("mma", &in, c, [](const void* const* ins, void* const* outs) {
+    float x[16][16];
+    float y[8][16];
+    for (int lane = 0; lane < 32; ++lane) {
+      const In& from = *static_cast<const In*>(ins[lane]);
+      const int g = lane / 4;
+      const int t = lane % 4;
+      for (int half = 0; half < 2; ++half) {
+        for (int row = 0; row < 2; ++row) {
+          const uint32_t pair = from.a[2 * half + row];
+          x[g + 8 * row][8 * half + 2 * t] = low_bf16(pair);
+          x[g + 8 * row][8 * half + 2 * t + 1] = high_bf16(pair);
+        }
+        y[g][8 * half + 2 * t] = low_bf16(from.b[half]);
+        y[g][8 * half + 2 * t + 1] = high_bf16(from.b[half]);
+      }
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+      float* const to = static_cast<float*>(outs[lane]);
+      for (int i = 0; i < 4; ++i) {
+        const float* const row = x[lane / 4 + 8 * (i / 2)];
+        const float* const column = y[2 * (lane % 4) + i % 2];
+        float sum = 0;
+        for (int k = 0; k < 16; ++k) sum += row[k] * column[k];
+        to[i] += sum;
+      }
+    }
+  });
+}
+
+struct alignas(16) Words4 {
+  uint32_t word[4];
+};
+struct alignas(8) Words2 {
+  uint32_t word[2];
+};
+// Weights: read once by this kernel and changed by none.
+inline Words4 load_weights(const Words4* from) {
+  if (reinterpret_cast<uintptr_t>(from) % 16 != 0) emulation::kernel_fault("a load is not aligned");
+  return *from;
+}
+inline uint32_t load_weights(const uint32_t* from) {
+  if (reinterpret_cast<uintptr_t>(from) % 4 != 0) emulation::kernel_fault("a load is not aligned");
+  return *from;
+}
+inline Words4 load(const Words4* from) {
+  return load_weights(from);
+}
+inline Words2 load(const Words2* from) {
+  if (reinterpret_cast<uintptr_t>(from) % 8 != 0) emulation::kernel_fault("a load is not aligned");
+  return *from;
+}
+
+// 16 bytes from global to shared memory, there after wait_copies; zeros if not `valid`.
+inline void copy_async(void* to, const void* from, bool valid) {
+  if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) {
+    emulation::kernel_fault("a copy is not aligned");
+  }
+  emulation::copy_later(to, from, valid ? 16 : 0, valid ? 0 : 16);
+}
+inline void commit_copies() {
+  emulation::close_copy_group();
+}
+template <int kGroupsLeft>
+inline void wait_copies() {
+  emulation::wait_for_copies(kGroupsLeft);
+}
+
+inline float fused(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+inline float power_of_2(float x) {
+  return std::exp2(x);
+}
+inline float exponential(float x) {
+  return std::exp(x);
+}
+inline float inverse_root(float x) {
+  return 1.0f / std::sqrt(x);
+}
+inline float maximum(float a, float b) {
+  return std::fmax(a, b);
+}
+inline float minimum(float a, float b) {
+  return std::fmin(a, b);
+}
+inline float minus_infinity() {
+  return -std::numeric_limits<float>::infinity();
+}
+
+}  // namespace pelton::kernels::gpu

@@ -1,0 +1,146 @@
+// That the emulation sees what would go wrong on a device: collectives under a branch, copies not
+// waited for, reads beyond memory. It is linked in here, beside the library that has its own.
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/emulation/fibers.h"
+#include "kernels/cuda/emulation/gpu_emulated.h"
+
+namespace pelton::kernels::gpu {
+namespace {
+
+using emulation::run_grid;
+
+TEST(EmulationTest, ABlockExchangesThroughSharedMemory) {
+  std::vector<int> out(3 * 96, -1);
+  run_grid({.x = 3}, 96, 96 * sizeof(int), [&] {
+    int* shared = shared_memory<int>();
+    shared[thread_index()] = 1000 * block_x() + thread_index();
+    sync_block();
+    out[static_cast<size_t>(96 * block_x() + thread_index())] = shared[95 - thread_index()];
+  });
+  for (int i = 0; i < 3 * 96; ++i) {
+    EXPECT_EQ(out[static_cast<size_t>(i)], 1000 * (i / 96) + 95 - i % 96);
+  }
+}
+
+TEST(EmulationTest, AWarpShufflesAndVotes) {
+  std::vector<float> sums(64);
+  std::vector<uint32_t> votes(64);
+  run_grid({}, 64, 0, [&] {
+    float value = static_cast<float>(thread_index());
+    for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+    sums[static_cast<size_t>(thread_index())] = value;
+    votes[static_cast<size_t>(thread_index())] = vote(thread_index() % 3 == 0);
+  });
+  for (int i = 0; i < 64; ++i) {
+    EXPECT_EQ(sums[static_cast<size_t>(i)], i < 32 ? 496.0f : 1520.0f);
+    EXPECT_EQ(votes[static_cast<size_t>(i)], i < 32 ? 0x49249249u : 0x92492492u);
+  }
+}
+
+// c += a b with the fragments' places written down as PTX has them.
+TEST(EmulationTest, MmaIsAProductOfMatrices) {
+  float a[16][16];
+  float b[16][8];
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 16; ++j) a[i][j] = static_cast<float>((i * 7 + j * 3) % 11 - 5);
+    for (int j = 0; j < 8; ++j) b[i][j] = static_cast<float>((i * 5 + j * 2) % 13 - 6);
+  }
+  float got[16][8];
+  run_grid({}, 32, 0, [&] {
+    const int g = thread_index() / 4;
+    const int t = thread_index() % 4;
+    const auto pair_of_a = [&](int row, int column) {
+      return pack_bf16(a[row][column], a[row][column + 1]);
+    };
+    const uint32_t left[4] = {pair_of_a(g, 2 * t), pair_of_a(g + 8, 2 * t), pair_of_a(g, 2 * t + 8),
+                              pair_of_a(g + 8, 2 * t + 8)};
+    const uint32_t right[2] = {pack_bf16(b[2 * t][g], b[2 * t + 1][g]),
+                               pack_bf16(b[2 * t + 8][g], b[2 * t + 9][g])};
+    float c[4] = {1, 1, 1, 1};
+    mma(c, left, right);
+    got[g][2 * t] = c[0];
+    got[g][2 * t + 1] = c[1];
+    got[g + 8][2 * t] = c[2];
+    got[g + 8][2 * t + 1] = c[3];
+  });
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 8; ++j) {
+      float exact = 1;
+      for (int k = 0; k < 16; ++k) exact += a[i][k] * b[k][j];
+      EXPECT_EQ(got[i][j], exact);
+    }
+  }
+}
+
+TEST(EmulationTest, CopiesComeWithTheWait) {
+  alignas(16) float from[4] = {1, 2, 3, 4};
+  float before = 0;
+  float after = 0;
+  float filled = 7;
+  run_grid({}, 32, 512 + 512, [&] {
+    float* to = shared_memory<float>() + 4 * thread_index();
+    copy_async(to, from, thread_index() != 1);
+    commit_copies();
+    if (thread_index() == 0) before = to[2];
+    wait_copies<0>();
+    if (thread_index() == 0) after = to[2];
+    if (thread_index() == 1) filled = to[2];
+  });
+  EXPECT_TRUE(std::isnan(before));
+  EXPECT_EQ(after, 3.0f);
+  EXPECT_EQ(filled, 0.0f);
+}
+
+using EmulationDeathTest = ::testing::Test;
+
+TEST(EmulationDeathTest, ABarrierUnderABranch) {
+  EXPECT_DEATH(run_grid({}, 64, 0,
+                        [] {
+                          if (thread_index() < 40) sync_block();
+                        }),
+               "never come");
+}
+
+// A macro's argument is all one line.
+void two_barriers() {
+  if (thread_index() < 32) {
+    sync_block();
+  } else {
+    sync_block();
+  }
+}
+
+TEST(EmulationDeathTest, DifferentBarriers) {
+  EXPECT_DEATH(run_grid({}, 64, 0, two_barriers), "different barriers");
+}
+
+TEST(EmulationDeathTest, LanesAtDifferentCollectives) {
+  EXPECT_DEATH(run_grid({}, 32, 0,
+                        [] {
+                          if (thread_index() < 3) {
+                            sync_warp();
+                          } else {
+                            vote(true);
+                          }
+                        }),
+               "different collectives");
+}
+
+TEST(EmulationDeathTest, CopiesNobodyWaitsFor) {
+  alignas(16) static float from[4];
+  EXPECT_DEATH(
+      run_grid({}, 32, 512,
+               [] { copy_async(shared_memory<float>() + 4 * thread_index(), from, true); }),
+      "before its copies");
+}
+
+TEST(EmulationDeathTest, SharedMemoryEnds) {
+  EXPECT_DEATH(run_grid({}, 32, 256, [] { shared_memory<float>()[64 + thread_index()] = 1; }), "");
+}
+
+}  // namespace
+}  // namespace pelton::kernels::gpu

@@ -1,0 +1,213 @@
+// The kernels of a forward pass as operations on a device's memory, one struct of arguments each:
+// what a step is made of (device/session.cc), and what tests and benchmarks call one by one. Plain
+// data; addresses are the device's. Shapes as (rows, columns), the last index fastest.
+//
+// Rows of bf16 activations that enter a product are padded_columns() wide; what lies beyond the
+// columns is zero. `live` is a number in the device's memory: how many rows (or tiles) there really
+// are, so that a recorded graph serves every count up to the `..._max` it was recorded for.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/weight_tiles.h"
+
+namespace pelton::kernels::gpu {
+
+using Bf16Bits = uint16_t;
+
+inline constexpr int kBlockTokens = 16;   // of a block of keys and values
+inline constexpr int kSpanTokens = 128;   // whose softmax is computed apart
+inline constexpr int kQueryRows = 16;     // (token, head) pairs that a warp attends with
+inline constexpr int kExpertsMax = 1024;  // that the router chooses among
+inline constexpr int kChoicesMax = 8;     // for a token
+
+// A matrix, or one for each expert, in tiles (weight_tiles.h).
+struct Weights {
+  const void* data = nullptr;
+  const uint32_t* scales = nullptr;  // of MXFP4
+  const float* bias = nullptr;       // (experts, rows), rows in the matrix's order; or null
+  WeightType type = WeightType::kBf16;
+  int32_t rows = 0;
+  int32_t columns = 0;
+  int32_t experts = 1;
+  float factor = 1;  // a power of two that all results are multiplied with
+};
+
+// Columns of a product that belong to one expert: entries[first ...first + count).
+struct ExpertTile {
+  int32_t expert;
+  int32_t first;
+  int32_t count;
+};
+
+// An entry is token * choices + index of the choice. Written by `group`.
+struct Grouping {
+  const int32_t* tile_count = nullptr;
+  const ExpertTile* tiles = nullptr;
+  const int32_t* entries = nullptr;
+  int32_t tiles_max = 0;
+  int32_t columns = 0;  // of a tile, at most
+  int32_t choices = 0;
+};
+
+// x[row] = table[token[row]]: float (rows, hidden) of bf16 (vocab, hidden)
+struct Embed {
+  float* x;
+  const int32_t* tokens;
+  const Bf16Bits* table;
+  const int32_t* live;
+  int32_t rows_max;
+  int32_t hidden;
+};
+
+// If y: x[row] += sum_j weight[row][j] * y[row * choices + j], one after the other.
+// out[i] = bf16(x[r] * weight / rms(x[r])), r = rows[i] or i; low: what bf16 has left of it.
+struct Norm {
+  float* x;                     // (rows, hidden)
+  const float* weight;          // (hidden)
+  Bf16Bits* out;                // (rows, padded hidden)
+  Bf16Bits* low;                // the same, or null
+  const int32_t* rows;          // or null
+  const float* y;               // (rows * choices, hidden), or null
+  const float* choice_weights;  // (rows, choices)
+  const int32_t* live;
+  int32_t rows_max;
+  int32_t hidden;
+  int32_t choices;
+  float epsilon;
+};
+
+// Where the operand of a product comes from. bf16 (rows, padded columns).
+struct ProductInput {
+  const Bf16Bits* x;
+  const Bf16Bits* low;  // added to x: for the router, whose choices must not hang on rounding
+  const int32_t* live;
+  int32_t rows_max;
+};
+
+// out[row] = W x[row] + bias: float (rows, W.rows), of stride `stride`.
+struct Linear {
+  Weights weights;
+  ProductInput input;
+  float* out;
+  int64_t stride;
+  int32_t accumulate;  // 1: out += instead
+};
+
+// A layer's part of a KV group. A block is, for each kv head: keys (16, head_size), then values
+// transposed (head_size, 16), bf16.
+struct KvCache {
+  Bf16Bits* data;
+  int32_t kv_heads;
+  int32_t head_size;
+};
+
+// Queries, keys and values of all heads: rows of W in RowOrder::kHeads, turned by their position.
+struct Qkv {
+  Weights weights;
+  ProductInput input;
+  Bf16Bits* q;  // (rows, heads, head_size)
+  KvCache cache;
+  const int32_t* positions;  // (rows)
+  const int64_t* slots;      // (rows): block * 16 + place in it; negative: keep nothing
+  const float* turns;        // (positions, head_size): cosines, then sines
+  int32_t heads;
+};
+
+// What one warp does: kQueryRows / (heads / kv_heads) consecutive rows of a sequence at most, and
+// spans [span_begin, span_end) of what they see. Without a `partial` that is all of them and the
+// result is final; otherwise (one row) each span's part goes to `partials`, to be merged.
+struct AttentionItem {
+  int32_t first_row;
+  int32_t row_count;  // 0: nothing to do
+  int32_t start;      // position of the first row
+  int32_t table;      // index into `tables` of the sequence's first block
+  int32_t span_begin;
+  int32_t span_end;
+  int32_t partial;  // index into `partials`; negative: none
+};
+
+struct Attention {
+  Bf16Bits* out;      // (rows, padded heads * head_size)
+  const Bf16Bits* q;  // (rows, heads, head_size)
+  KvCache cache;
+  const int32_t* tables;  // block numbers by position / 16
+  const AttentionItem* items;
+  const float* sinks;           // (heads)
+  float* partials;              // (any, heads, spans_max, head_size + 2): values, highest, sum
+  const int32_t* positions;     // (rows)
+  const int32_t* live;          // rows
+  const int32_t* partial_rows;  // (rows): each row's index into `partials`; negative: none
+  int32_t rows_max;
+  int32_t items_max;
+  int32_t spans_max;  // 0: no item has a partial
+  int32_t heads;
+  int32_t window;  // 0: none
+  float scale;
+};
+
+// The k best experts of each row, the lower number among equals; weights: softmax over them.
+struct Choose {
+  const float* logits;  // (rows, experts)
+  int32_t* choices;     // (rows, k)
+  float* weights;       // (rows, k)
+  const int32_t* live;
+  int32_t rows_max;
+  int32_t experts;
+  int32_t k;
+};
+
+// Entries by expert, in order of their number, and the tiles that they make.
+struct Group {
+  const int32_t* choices;  // (rows, k)
+  int32_t* entries;        // (rows * k)
+  ExpertTile* tiles;       // (tiles_max)
+  int32_t* tile_count;
+  const int32_t* live;
+  int32_t rows_max;
+  int32_t experts;
+  int32_t k;
+  int32_t columns;  // of a tile
+};
+
+// h[entry] = swiglu(W_e x[row of entry]), bf16 (entries, padded inner). W in RowOrder::kGateUp,
+// rows = 2 inner; bias (experts, 2 inner): gate's, then up's.
+struct GateUp {
+  Weights weights;
+  const Bf16Bits* x;
+  Bf16Bits* h;
+  Grouping grouping;
+  float alpha;
+  float limit;
+};
+
+// y[entry] = W_e h[entry] + bias: float (entries, hidden)
+struct Down {
+  Weights weights;
+  const Bf16Bits* h;
+  float* y;
+  Grouping grouping;
+};
+
+// Numbers of a seed, for measuring where weights cannot be had: `count` elements at `data`.
+enum class RandomKind : int32_t {
+  kBits,    // words of any bits: MXFP4 codes
+  kBf16,    // bf16 in [-scale, scale)
+  kFloat,   // float in [-scale, scale)
+  kScales,  // E8M0, 2^-9 to 2^-6
+};
+struct Randomize {
+  void* data;
+  int64_t count;
+  uint64_t seed;
+  RandomKind kind;
+  float scale;
+};
+
+// Most tiles that `entries` entries of `experts` experts can make.
+constexpr int expert_tiles_max(int entries, int experts, int columns) {
+  const int touched = entries < experts ? entries : experts;
+  return touched + (entries - touched) / columns;
+}
+
+}  // namespace pelton::kernels::gpu

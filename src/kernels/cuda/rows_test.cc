@@ -1,0 +1,224 @@
+// A device's row kernels against the reference: embedding, norm with what experts add, the router's
+// choice, and grouping.
+#include <algorithm>
+#include <limits>
+
+#include "base/thread_pool.h"
+#include "kernels/cuda/test_device.h"
+#include "kernels/reference/reference_kernels.h"
+
+namespace pelton::kernels::gpu {
+namespace {
+
+class DeviceRowsTest : public ::testing::Test {
+ protected:
+  Random random_;
+  base::ThreadPool pool_{{.threads = 1, .pin = false}};
+  std::unique_ptr<Kernels> reference_ = make_reference_kernels(pool_);
+};
+
+TEST_F(DeviceRowsTest, EmbedIsTheTablesRow) {
+  const int hidden = 96;
+  const int vocab = 50;
+  const std::vector<float> values = rounded(random_.floats(vocab * hidden, 1.0f));
+  std::vector<Bf16Bits> bits;
+  for (const float value : values) bits.push_back(tensor::float_to_bf16(value));
+  const std::vector<int32_t> tokens{49, 0, 7, 7};
+  const DeviceBuffer<Bf16Bits> table(bits);
+  const DeviceBuffer<int32_t> ids(tokens);
+  const DeviceBuffer<int32_t> live(std::vector<int32_t>{4});
+  const DeviceBuffer<float> x(4 * hidden);
+  const Embed args{x.data(), ids.data(), table.data(), live.data(), 6, hidden};
+  device().embed(&args);
+  const std::vector<float> got = x.get();
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    for (int i = 0; i < hidden; ++i) {
+      ASSERT_EQ(got[t * hidden + static_cast<size_t>(i)],
+                values[static_cast<size_t>(tokens[t] * hidden + i)]);
+    }
+  }
+}
+
+TEST_F(DeviceRowsTest, NormAddsAndScales) {
+  for (const int hidden : {32, 160, 608}) {
+    const int rows = 5;
+    const int choices = 3;
+    const std::vector<float> x = random_.activations(rows, hidden);
+    const std::vector<float> gain = random_.floats(hidden, 1.0f);
+    const std::vector<float> y = random_.floats(int64_t{rows} * choices * hidden, 2.0f);
+    const std::vector<float> shares = random_.floats(rows * choices, 0.3f);
+    std::vector<float> sums(x);
+    for (int row = 0; row < rows; ++row) {
+      for (int i = 0; i < hidden; ++i) {
+        for (int j = 0; j < choices; ++j) {
+          const int entry = row * choices + j;
+          sums[static_cast<size_t>(row * hidden + i)] +=
+              shares[static_cast<size_t>(entry)] * y[static_cast<size_t>(entry * hidden + i)];
+        }
+      }
+    }
+    std::vector<float> exact(sums.size());
+    reference_->rms_norm(exact.data(), sums.data(), gain.data(), rows, hidden, 1e-5f);
+
+    const DeviceBuffer<float> device_x(x);
+    const DeviceBuffer<float> device_gain(gain);
+    const DeviceBuffer<float> device_y(y);
+    const DeviceBuffer<float> device_shares(shares);
+    const DeviceBuffer<int32_t> live(std::vector<int32_t>{rows});
+    const auto wide = static_cast<size_t>(padded_columns(hidden));
+    const DeviceBuffer<Bf16Bits> out(static_cast<int64_t>(rows * wide));
+    const DeviceBuffer<Bf16Bits> low(static_cast<int64_t>(rows * wide));
+    Norm args{.x = device_x.data(),
+              .weight = device_gain.data(),
+              .out = out.data(),
+              .low = low.data(),
+              .rows = nullptr,
+              .y = device_y.data(),
+              .choice_weights = device_shares.data(),
+              .live = live.data(),
+              .rows_max = rows + 3,
+              .hidden = hidden,
+              .choices = choices,
+              .epsilon = 1e-5f};
+    device().norm(&args);
+    EXPECT_LE(relative_error(device_x.get(), sums), 1e-6);
+    std::vector<float> high_part;
+    std::vector<float> both;
+    const std::vector<Bf16Bits> bits = out.get();
+    const std::vector<Bf16Bits> rest = low.get();
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t i = 0; i < wide; ++i) {
+        if (i >= static_cast<size_t>(hidden)) {  // beyond the columns nothing is written
+          ASSERT_EQ(bits[row * wide + i], 0xFFFF);
+          continue;
+        }
+        high_part.push_back(tensor::bf16_to_float(bits[row * wide + i]));
+        both.push_back(high_part.back() + tensor::bf16_to_float(rest[row * wide + i]));
+      }
+    }
+    EXPECT_LE(relative_error(high_part, exact), 4e-3);
+    EXPECT_LE(relative_error(both, exact), 2e-5);
+
+    // Chosen rows, nothing added: the same bits, closed up.
+    const DeviceBuffer<int32_t> chosen(std::vector<int32_t>{4, 1});
+    const DeviceBuffer<int32_t> two(std::vector<int32_t>{2});
+    const DeviceBuffer<Bf16Bits> some(static_cast<int64_t>(2 * wide));
+    args.out = some.data();
+    args.low = nullptr;
+    args.rows = chosen.data();
+    args.y = nullptr;
+    args.live = two.data();
+    device().norm(&args);
+    const std::vector<Bf16Bits> got = some.get();
+    EXPECT_TRUE(std::equal(got.begin(), got.begin() + hidden, bits.begin() + 4 * wide));
+    EXPECT_TRUE(std::equal(got.begin() + wide, got.begin() + wide + hidden, bits.begin() + wide));
+  }
+}
+
+TEST_F(DeviceRowsTest, ChoicesAreTheReferences) {
+  for (const int experts : {3, 32, 128, 200}) {
+    const int rows = 9;
+    const int k = std::min(experts, 4);
+    std::vector<float> logits = random_.floats(int64_t{rows} * experts, 1.0f);
+    for (int e = 0; e < experts; ++e) logits[static_cast<size_t>(e)] = 0.5f;  // all equal
+    logits[static_cast<size_t>(experts + 1)] = logits[static_cast<size_t>(experts)] = 9;
+    const DeviceBuffer<float> device_logits(logits);
+    const DeviceBuffer<int32_t> choices(rows * k);
+    const DeviceBuffer<float> weights(rows * k);
+    const DeviceBuffer<int32_t> live(std::vector<int32_t>{rows});
+    const Choose args{.logits = device_logits.data(),
+                      .choices = choices.data(),
+                      .weights = weights.data(),
+                      .live = live.data(),
+                      .rows_max = rows,
+                      .experts = experts,
+                      .k = k};
+    device().choose(&args);
+    std::vector<ExpertChoice> exact(static_cast<size_t>(rows * k));
+    reference_->choose_experts(exact.data(), logits.data(), rows, experts, k);
+    const std::vector<int32_t> got = choices.get();
+    const std::vector<float> got_weights = weights.get();
+    for (size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_EQ(got[i], exact[i].expert) << experts << " experts, choice " << i;
+      EXPECT_NEAR(got_weights[i], exact[i].weight, 1e-6);
+    }
+  }
+}
+
+// Logits that are no numbers choose experts that exist, each once.
+TEST_F(DeviceRowsTest, BrokenLogitsChooseSomething) {
+  const int experts = 32;
+  std::vector<float> logits(static_cast<size_t>(2 * experts),
+                            std::numeric_limits<float>::quiet_NaN());
+  logits[40] = 1;
+  const DeviceBuffer<float> device_logits(logits);
+  const DeviceBuffer<int32_t> choices(8);
+  const DeviceBuffer<float> weights(8);
+  const DeviceBuffer<int32_t> live(std::vector<int32_t>{2});
+  const Choose args{
+      device_logits.data(), choices.data(), weights.data(), live.data(), 2, experts, 4};
+  device().choose(&args);
+  const std::vector<int32_t> got = choices.get();
+  for (int row = 0; row < 2; ++row) {
+    std::vector<int32_t> own(got.begin() + 4 * row, got.begin() + 4 * row + 4);
+    std::sort(own.begin(), own.end());
+    EXPECT_GE(own.front(), 0);
+    EXPECT_LT(own.back(), experts);
+    EXPECT_EQ(std::unique(own.begin(), own.end()), own.end());
+  }
+}
+
+TEST_F(DeviceRowsTest, GroupsHoldEveryEntryOnce) {
+  for (const int rows : {1, 5, 100}) {
+    for (const int columns : {8, 64}) {
+      const int experts = 40;  // more than there are warps
+      const int k = 3;
+      std::vector<int32_t> choices;
+      for (int row = 0; row < rows; ++row) {
+        const int first = random_.below(experts);
+        for (int j = 0; j < k; ++j) choices.push_back((first + 7 * j) % experts);
+      }
+      const int entries = rows * k;
+      const int tiles_max = expert_tiles_max(entries, experts, columns);
+      const DeviceBuffer<int32_t> device_choices(choices);
+      const DeviceBuffer<int32_t> device_entries(entries);
+      const DeviceBuffer<ExpertTile> tiles(tiles_max);
+      const DeviceBuffer<int32_t> count(1);
+      const DeviceBuffer<int32_t> live(std::vector<int32_t>{rows});
+      const Group args{.choices = device_choices.data(),
+                       .entries = device_entries.data(),
+                       .tiles = tiles.data(),
+                       .tile_count = count.data(),
+                       .live = live.data(),
+                       .rows_max = rows + 5,
+                       .experts = experts,
+                       .k = k,
+                       .columns = columns};
+      device().group(&args);
+      const std::vector<int32_t> order = device_entries.get();
+      const std::vector<ExpertTile> got = tiles.get();
+      int next = 0;
+      int expert = 0;
+      for (int i = 0; i < count.get()[0]; ++i) {
+        const ExpertTile& tile = got[static_cast<size_t>(i)];
+        EXPECT_EQ(tile.first, next);
+        EXPECT_GE(tile.expert, expert);
+        EXPECT_GT(tile.count, 0);
+        EXPECT_LE(tile.count, columns);
+        for (int c = 0; c < tile.count; ++c) {
+          EXPECT_EQ(choices[static_cast<size_t>(order[static_cast<size_t>(next + c)])],
+                    tile.expert);
+        }
+        next += tile.count;
+        expert = tile.expert;
+      }
+      EXPECT_EQ(next, entries);
+      std::vector<int32_t> sorted(order);
+      std::sort(sorted.begin(), sorted.end());
+      for (int i = 0; i < entries; ++i) EXPECT_EQ(sorted[static_cast<size_t>(i)], i);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pelton::kernels::gpu

@@ -1,0 +1,185 @@
+#include "models/device_model.h"
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "layers/rotary.h"
+#include "models/device_upload.h"
+
+namespace pelton::models {
+namespace {
+
+namespace gpu = kernels::gpu;
+
+gpu::ModelShape shape_of(const checkpoint::ModelConfig& config) {
+  gpu::ModelShape shape{
+      .layers = config.layer_count,
+      .hidden = config.hidden_size,
+      .inner = config.intermediate_size,
+      .heads = config.head_count,
+      .kv_heads = config.kv_head_count,
+      .head_size = config.head_size,
+      .experts = config.expert_count,
+      .choices = config.experts_per_token,
+      .vocab = config.vocab_size,
+      .window = config.sliding_window,
+      .epsilon = static_cast<float>(config.rms_norm_epsilon),
+      .attention_scale = static_cast<float>(1.0 / std::sqrt(double{1.0} * config.head_size)),
+      .swiglu_alpha = static_cast<float>(config.swiglu_alpha),
+      .swiglu_limit = static_cast<float>(config.swiglu_limit)};
+  for (int i = 0; i < config.layer_count && i < gpu::kLayersMax; ++i) {
+    shape.is_sliding[i] = config.layer_is_sliding[static_cast<size_t>(i)] ? 1 : 0;
+  }
+  return shape;
+}
+
+gpu::Limits limits_of(const DeviceModel::Options& options) {
+  return {.rows_max = options.batch_tokens_max,
+          .sequences_max = options.sequences_max,
+          .logit_rows_max = options.logit_rows_max,
+          .positions_max = options.positions_max,
+          .full_blocks = options.full_block_count,
+          .window_blocks = options.window_block_count,
+          .partial_bytes_max = options.partial_bytes_max};
+}
+
+}  // namespace
+
+gpu::ArenaLayout DeviceModel::layout(const checkpoint::ModelConfig& config,
+                                     const Options& options) {
+  return gpu::arena_layout(shape_of(config), limits_of(options));
+}
+
+DeviceModel::DeviceModel(const checkpoint::ModelConfig& config, const gpu::DeviceLibrary& library,
+                         const Options& options)
+    : config_(config),
+      library_(library),
+      options_(options),
+      arena_(layout(config, options)),
+      state_(static_cast<size_t>(config.hidden_size)) {}
+
+DeviceModel::~DeviceModel() {
+  if (session_ != nullptr) library_.table().close(session_);
+}
+
+Result<std::unique_ptr<DeviceModel>> DeviceModel::load(const checkpoint::Checkpoint& checkpoint,
+                                                       const gpu::DeviceLibrary& library,
+                                                       const Options& options,
+                                                       base::ThreadPool& pool) {
+  const checkpoint::ModelConfig& config = checkpoint.config();
+  if (config.layer_count > gpu::kLayersMax || config.hidden_size % 32 != 0 ||
+      config.intermediate_size % 32 != 0) {
+    return Error{ErrorCode::kUnsupported, "config.json: a shape that no device kernel takes"};
+  }
+  std::unique_ptr<DeviceModel> model(new DeviceModel(config, library, options));
+  const gpu::ModelShape shape = shape_of(config);
+  const gpu::Limits limits = limits_of(options);
+  model->session_ = library.table().open(options.device, &shape, &limits);
+  TRY(library.check("opening the device"));
+  CHECK(model->session_ != nullptr);
+  TRY(model->upload(checkpoint, pool));
+  return model;
+}
+
+Result<void> DeviceModel::upload(const checkpoint::Checkpoint& checkpoint, base::ThreadPool& pool) {
+  DeviceUpload upload(checkpoint, library_, session_, arena_, pool);
+  TRY_ASSIGN(norm_, upload.run());
+  const layers::Rotary rotary(config_);
+  const auto size = static_cast<size_t>(config_.head_size);
+  std::vector<float> turns(static_cast<size_t>(options_.positions_max) * size);
+  pool.parallel_for(options_.positions_max, 64, [&](int64_t begin, int64_t end, int) {
+    for (int64_t p = begin; p < end; ++p) {
+      rotary.table_row(static_cast<int>(p), turns.data() + static_cast<size_t>(p) * size);
+    }
+  });
+  library_.table().write(session_, arena_.turns.offset, turns.data(), arena_.turns.bytes);
+  return library_.check("uploading weights");
+}
+
+Result<float*> DeviceModel::forward(const ForwardInput& input) {
+  sequences_.clear();
+  for (const ForwardInput::Sequence& sequence : input.sequences) {
+    sequences_.push_back(
+        {sequence.start, sequence.count, sequence.full_blocks, sequence.window_blocks});
+  }
+  const gpu::Step step{.tokens = input.tokens.data(),
+                       .row_count = static_cast<int32_t>(input.tokens.size()),
+                       .sequences = sequences_.data(),
+                       .sequence_count = static_cast<int32_t>(sequences_.size()),
+                       .logit_rows = input.logit_rows.data(),
+                       .logit_row_count = static_cast<int32_t>(input.logit_rows.size())};
+  float* const logits = library_.table().step(session_, &step);
+  TRY(library_.check("a step on the device"));
+  return logits;
+}
+
+Result<void> DeviceModel::normed_rows(
+    std::span<const int> rows, base::FunctionRef<void(size_t index, const float* state)> sees) {
+  const auto hidden = static_cast<int64_t>(state_.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t bytes = hidden * int64_t{sizeof(float)};
+    library_.table().read(session_, arena_.x.offset + rows[i] * bytes, state_.data(), bytes);
+    TRY(library_.check("reading a state"));
+    double squares = 0;
+    for (const float value : state_) squares += double{value} * value;
+    const double scale =
+        1.0 / std::sqrt(squares / static_cast<double>(hidden) + config_.rms_norm_epsilon);
+    for (size_t d = 0; d < state_.size(); ++d) {
+      state_[d] = static_cast<float>(state_[d] * scale * norm_[d]);
+    }
+    sees(i, state_.data());
+  }
+  return {};
+}
+
+void DeviceModel::for_each_layer(bool sliding, int32_t block,
+                                 base::FunctionRef<void(int64_t)> visit) const {
+  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_));
+  for (size_t layer = 0; layer < config_.layer_is_sliding.size(); ++layer) {
+    if (config_.layer_is_sliding[layer] != sliding) continue;
+    visit(arena_.layers[layer].kv.offset + block * bytes);
+  }
+}
+
+Result<void> DeviceModel::copy_block(const BlockCopy& copy) {
+  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_));
+  const int64_t back = (int64_t{copy.to} - copy.from) * bytes;
+  for_each_layer(copy.sliding, copy.from, [&](int64_t offset) {
+    library_.table().copy(session_, offset + back, offset, bytes);
+  });
+  return library_.check("copying a block");
+}
+
+int64_t DeviceModel::swapped_block_bytes(bool sliding) const {
+  int64_t layers = 0;
+  for_each_layer(sliding, 0, [&](int64_t) { ++layers; });
+  return layers * gpu::kv_block_bytes(shape_of(config_));
+}
+
+Result<void> DeviceModel::read_block(bool sliding, int32_t block, uint8_t* out) {
+  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_));
+  for_each_layer(sliding, block, [&](int64_t offset) {
+    library_.table().read(session_, offset, out, bytes);
+    out += bytes;
+  });
+  return library_.check("swapping a block out");
+}
+
+Result<void> DeviceModel::write_block(bool sliding, int32_t block, const uint8_t* from) {
+  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_));
+  for_each_layer(sliding, block, [&](int64_t offset) {
+    library_.table().write(session_, offset, from, bytes);
+    from += bytes;
+  });
+  return library_.check("swapping a block in");
+}
+
+DeviceModel::Counts DeviceModel::counts() const {
+  Counts counts;
+  library_.table().step_counts(session_, &counts.steps, &counts.replayed, &counts.graphs);
+  return counts;
+}
+
+}  // namespace pelton::models

@@ -1,0 +1,96 @@
+// gpt-oss on a device: packs the checkpoint's weights into the device's layout, uploads them, and
+// computes steps there through a device library (kernels/cuda/device_abi.h). Keys and values live
+// on the device too. The host's counterpart is GptOss with its KvStorage. Owned by the executor;
+// its thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/cuda/device_library.h"
+#include "models/gpt_oss.h"
+
+namespace pelton::models {
+
+class DeviceModel {
+ public:
+  struct Options {
+    int device = 0;
+    int batch_tokens_max = 512;
+    int sequences_max = 16;
+    int logit_rows_max = 16;
+    int positions_max = 0;  // of a sequence
+    int full_block_count = 0;
+    int window_block_count = 0;
+    int64_t partial_bytes_max = int64_t{64} << 20;  // for attention that warps share
+  };
+
+  // What the device must have room for.
+  static kernels::gpu::ArenaLayout layout(const checkpoint::ModelConfig& config,
+                                          const Options& options);
+
+  // `checkpoint` is read during the call only; `library` outlives the model. Errors name the
+  // tensor, or say what the device said.
+  static Result<std::unique_ptr<DeviceModel>> load(const checkpoint::Checkpoint& checkpoint,
+                                                   const kernels::gpu::DeviceLibrary& library,
+                                                   const Options& options, base::ThreadPool& pool);
+  ~DeviceModel();
+  DeviceModel(const DeviceModel&) = delete;
+  DeviceModel& operator=(const DeviceModel&) = delete;
+
+  const checkpoint::ModelConfig& config() const { return config_; }
+  const Options& options() const { return options_; }
+  const kernels::gpu::ArenaLayout& arena() const { return arena_; }
+
+  // Float (logit_rows, vocab), the caller's to overwrite until the next call; null if none is
+  // wanted. A row may be wanted once.
+  Result<float*> forward(const ForwardInput& input);
+
+  // Of the last step, as GptOss::normed_rows.
+  Result<void> normed_rows(std::span<const int> rows,
+                           base::FunctionRef<void(size_t index, const float* state)> sees);
+
+  // The content of a block, in all layers of its group, becomes that of another.
+  struct BlockCopy {
+    bool sliding = false;
+    int32_t from = 0;
+    int32_t to = 0;
+  };
+  Result<void> copy_block(const BlockCopy& copy);
+  // Out to the host and back: (layers of the group, bytes of a block).
+  int64_t swapped_block_bytes(bool sliding) const;
+  Result<void> read_block(bool sliding, int32_t block, uint8_t* out);
+  Result<void> write_block(bool sliding, int32_t block, const uint8_t* from);
+
+  // Steps so far, and of these the ones that a recorded graph served.
+  struct Counts {
+    int64_t steps = 0;
+    int64_t replayed = 0;
+    int64_t graphs = 0;
+  };
+  Counts counts() const;
+
+ private:
+  DeviceModel(const checkpoint::ModelConfig& config, const kernels::gpu::DeviceLibrary& library,
+              const Options& options);
+
+  Result<void> upload(const checkpoint::Checkpoint& checkpoint, base::ThreadPool& pool);
+  // Calls visit(offset of the block) for each layer of the group.
+  void for_each_layer(bool sliding, int32_t block, base::FunctionRef<void(int64_t)> visit) const;
+
+  const checkpoint::ModelConfig config_;
+  const kernels::gpu::DeviceLibrary& library_;
+  const Options options_;
+  const kernels::gpu::ArenaLayout arena_;
+  kernels::gpu::Session* session_ = nullptr;
+  std::vector<float> norm_;  // the last norm's weight, for normed_rows
+  std::vector<float> state_;
+  std::vector<kernels::gpu::StepSequence> sequences_;
+};
+
+}  // namespace pelton::models
