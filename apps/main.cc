@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "apps/argument_copy.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "base/mapping_fault.h"
@@ -58,5 +59,6 @@ int main(int argc, char** argv) {
        apps::pull_verb(),
        apps::cache_list_verb(),
        apps::cache_purge_verb()});
-  return command_line.run(argc, argv);
+  apps::ArgumentCopy arguments(argc, argv);
+  return command_line.run(arguments.count(), arguments.pointers());
 }

@@ -83,6 +83,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   options.replica.overlapped_step_ns_max = engine.engine.overlapped_step_ns_max;
   options.replica.inbox_max = engine.engine.inbox_max;
   options.replica.queued_tokens_max = engine.engine.queued_tokens_max;
+  options.replica.queue_wait_max_ns = engine.engine.queue_wait_max_ns;
   options.replica.window_tokens =
       static_cast<int>(std::max<int64_t>(choice.plan.capacity.memory.shape.window, 1));
   if (!arguments.has("--no-noise")) {

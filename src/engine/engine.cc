@@ -60,8 +60,8 @@ class Engine::Loop {
   }
 
   Result<std::vector<TokenStream>> submit(request::GenerationRequest request, int answers);
-  Result<void> room_for(std::string_view tenant, double weight) const {
-    return inbox_.room_for(tenant, weight, clock_.now_ns());
+  Result<void> room_for(const WaitingLine::Comer& comer) const {
+    return inbox_.room_for(comer, clock_.now_ns());
   }
   int64_t retry_after_ns() const { return inbox_.retry_after_ns(clock_.now_ns()); }
   void drain(int64_t limit_ms);
@@ -414,8 +414,8 @@ Result<std::vector<TokenStream>> Engine::submit_answers(request::GenerationReque
   return loop_->submit(std::move(request), count);
 }
 
-Result<void> Engine::room_for(std::string_view tenant, double weight) const {
-  return loop_->room_for(tenant, weight);
+Result<void> Engine::room_for(const WaitingLine::Comer& comer) const {
+  return loop_->room_for(comer);
 }
 
 int64_t Engine::retry_after_ns() const {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -16,6 +15,7 @@
 #include "engine/scheduler_counters.h"
 #include "engine/scheduling_policy.h"
 #include "engine/token_stream.h"
+#include "engine/waiting_line.h"
 #include "kv/event_log.h"
 #include "request/generation_request.h"
 
@@ -94,9 +94,9 @@ class Engine {
   static constexpr int kAnswersMax = 128;
   Result<std::vector<TokenStream>> submit_answers(request::GenerationRequest request, int count);
 
-  // Whether the next request of that tenant would be refused, whatever it asks for: kOverloaded,
-  // kUnavailable. Any thread.
-  Result<void> room_for(std::string_view tenant, double weight) const;
+  // Whether a request of that kind and tenant would be refused now, whatever it asks for:
+  // kOverloaded, kUnavailable. Any thread.
+  Result<void> room_for(const WaitingLine::Comer& comer) const;
   // When it is worth asking again, by how fast the queue moves; 0: not known. Any thread.
   int64_t retry_after_ns() const;
 

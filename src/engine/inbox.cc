@@ -24,10 +24,10 @@ Result<void> Inbox::submit(Arrival arrival) {
   return {};
 }
 
-Result<void> Inbox::room_for(std::string_view tenant, double weight, int64_t now_ns) const {
+Result<void> Inbox::room_for(const WaitingLine::Comer& comer, int64_t now_ns) const {
   std::lock_guard lock(mutex_);
   if (closed_) return shutting_down();
-  return line_.room_for(tenant, weight, now_ns);
+  return line_.room_for(comer, now_ns);
 }
 
 int64_t Inbox::retry_after_ns(int64_t now_ns) const {

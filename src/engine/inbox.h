@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -35,7 +34,7 @@ class Inbox {
   Result<void> submit(Arrival arrival);
 
   // As WaitingLine's; also kUnavailable.
-  Result<void> room_for(std::string_view tenant, double weight, int64_t now_ns) const;
+  Result<void> room_for(const WaitingLine::Comer& comer, int64_t now_ns) const;
   int64_t retry_after_ns(int64_t now_ns) const;
 
   // Engine thread. What has come since the last call; the second waits until there is something.

@@ -40,7 +40,8 @@ Result<void> WaitingLine::enter(request::GenerationRequest& request, int answers
   TRY(check_bounds(
       {.tenant = request.tenant, .weight = request.weight, .answers = answers, .tokens = tokens}));
   const Kind kind = kind_of(request);
-  const int64_t wait = wait_ns(kind, request.tenant, request.weight, now_ns);
+  const int64_t wait =
+      wait_of({.tenant = request.tenant, .weight = request.weight, .kind = kind}, now_ns);
   TRY(check_wait(wait));
   TRY(check_deadline(request, wait, now_ns));
   if (options_.wait_max_ns > 0) {
@@ -58,9 +59,9 @@ Result<void> WaitingLine::enter(request::GenerationRequest& request, int answers
   return {};
 }
 
-Result<void> WaitingLine::room_for(std::string_view tenant, double weight, int64_t now_ns) const {
-  TRY(check_bounds({.tenant = tenant, .weight = weight}));
-  return check_wait(wait_ns(Kind::kSampled, tenant, weight, now_ns));
+Result<void> WaitingLine::room_for(const Comer& comer, int64_t now_ns) const {
+  TRY(check_bounds({.tenant = comer.tenant, .weight = comer.weight}));
+  return check_wait(wait_of(comer, now_ns));
 }
 
 Result<void> WaitingLine::check_bounds(const Asked& asked) const {
@@ -122,19 +123,18 @@ Result<void> WaitingLine::check_deadline(request::GenerationRequest& request, in
 
 // Tenants take turns by weight, so who has few waiting does not wait for all of those who have
 // many.
-int64_t WaitingLine::wait_ns(Kind kind, std::string_view tenant, double weight,
-                             int64_t now_ns) const {
-  const Queue& queue = queue_of(kind);
+int64_t WaitingLine::wait_of(const Comer& comer, int64_t now_ns) const {
+  const Queue& queue = queue_of(comer.kind);
   double others = 0;
   for (const auto& [name, one] : queue.tenants) {
-    if (name != tenant) others += one.weight;
+    if (name != comer.tenant) others += one.weight;
   }
-  const auto own = queue.tenants.find(tenant);
+  const auto own = queue.tenants.find(comer.tenant);
   const double own_waiting = own == queue.tenants.end() ? 0 : own->second.waiting;
-  const double in_turn = (own_waiting + 1) * (weight + others) / weight - 1;
+  const double in_turn = (own_waiting + 1) * (comer.weight + others) / comer.weight - 1;
   int64_t places = static_cast<int64_t>(std::min<double>(queue.waiting, in_turn)) + 1;
   if (!left_waiting_) {
-    places -= std::max(0, options_.seats[static_cast<size_t>(kind)] - queue.seated);
+    places -= std::max(0, options_.seats[static_cast<size_t>(comer.kind)] - queue.seated);
   }
   return places <= 0 ? 0 : queue.estimate.wait_ns(places, now_ns);
 }
@@ -156,7 +156,7 @@ int64_t WaitingLine::retry_after_ns(int64_t now_ns) const {
 }
 
 int64_t WaitingLine::wait_ns(int64_t now_ns) const {
-  return wait_ns(Kind::kSampled, {}, 1.0, now_ns);
+  return wait_of({}, now_ns);
 }
 
 void WaitingLine::note_places(Places places, int64_t now_ns) {

@@ -48,8 +48,13 @@ class WaitingLine {
   // Who is let in gets the moment by which it must have begun. kOverloaded, kDeadline.
   Result<void> enter(request::GenerationRequest& request, int answers, int64_t now_ns);
 
+  struct Comer {
+    std::string_view tenant;
+    double weight = 1.0;
+    Kind kind = Kind::kSampled;
+  };
   // Whether the tenant's next request would be refused, whatever it asks for: kOverloaded.
-  Result<void> room_for(std::string_view tenant, double weight, int64_t now_ns) const;
+  Result<void> room_for(const Comer& comer, int64_t now_ns) const;
 
   // When it is worth asking again: about half of those who wait have a seat by then.
   int64_t retry_after_ns(int64_t now_ns) const;
@@ -90,7 +95,7 @@ class WaitingLine {
   Result<void> check_wait(int64_t wait_ns) const;
   Result<void> check_deadline(request::GenerationRequest& request, int64_t wait_ns,
                               int64_t now_ns) const;
-  int64_t wait_ns(Kind kind, std::string_view tenant, double weight, int64_t now_ns) const;
+  int64_t wait_of(const Comer& comer, int64_t now_ns) const;
   Tenant counted(std::string_view tenant) const;
   void leave(const Ticket& ticket);
   Queue& queue_of(Kind kind) { return queues_[static_cast<size_t>(kind)]; }

@@ -18,7 +18,7 @@ OutputFormat parameters_of(const api::FunctionTool& tool) {
 
 // Of a function that need not be followed to the letter, if that cannot be done.
 GrammarStore::Compiled compile_lenient(const api::FunctionTool& tool, const ServedModel& model,
-                                       GrammarStore& grammars) {
+                                       const GrammarStore::Shelf& grammars) {
   const GrammarStore::Compiled exact = grammars.compile(parameters_of(tool), model.tokenizer);
   if (exact.ok() || exact.error().code != ErrorCode::kUnsupported) return exact;
   return grammars.compile({.kind = OutputFormat::Kind::kJsonObject, .field = tool.field},
@@ -26,7 +26,7 @@ GrammarStore::Compiled compile_lenient(const api::FunctionTool& tool, const Serv
 }
 
 Result<Rules::Function> rules_of(const api::FunctionTool& tool, bool forced,
-                                 const ServedModel& model, GrammarStore& grammars) {
+                                 const ServedModel& model, const GrammarStore::Shelf& grammars) {
   Rules::Function function{.name = tool.name, .arguments = nullptr};
   if (tool.strict) {
     TRY_ASSIGN(function.arguments, grammars.compile(parameters_of(tool), model.tokenizer));
@@ -40,7 +40,7 @@ Result<Rules::Function> rules_of(const api::FunctionTool& tool, bool forced,
 
 Result<std::optional<grammar::TokenGuide>> chat_guide(const AnswerDemands& demands,
                                                       const ServedModel& model,
-                                                      GrammarStore& grammars) {
+                                                      const GrammarStore::Shelf& grammars) {
   const bool strict = std::any_of(demands.tools.begin(), demands.tools.end(),
                                   [](const api::FunctionTool& tool) { return tool.strict; });
   if (!demands.format && !demands.forced_call && !strict)
@@ -66,7 +66,7 @@ Result<std::optional<grammar::TokenGuide>> chat_guide(const AnswerDemands& deman
 
 Result<std::optional<grammar::TokenGuide>> text_guide(const std::optional<OutputFormat>& format,
                                                       const ServedModel& model,
-                                                      GrammarStore& grammars) {
+                                                      const GrammarStore::Shelf& grammars) {
   if (!format) return std::optional<grammar::TokenGuide>();
   TRY_ASSIGN(auto compiled, grammars.compile(*format, model.tokenizer));
   return std::optional(

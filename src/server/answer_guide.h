@@ -27,11 +27,11 @@ struct AnswerDemands {
 // (they are a JSON object at least). Errors: the caller's, each with its field.
 Result<std::optional<grammar::TokenGuide>> chat_guide(const AnswerDemands& demands,
                                                       const ServedModel& model,
-                                                      GrammarStore& grammars);
+                                                      const GrammarStore::Shelf& grammars);
 
 // Of plain text.
 Result<std::optional<grammar::TokenGuide>> text_guide(
     const std::optional<api::OutputFormat>& format, const ServedModel& model,
-    GrammarStore& grammars);
+    const GrammarStore::Shelf& grammars);
 
 }  // namespace pelton::server

@@ -47,7 +47,7 @@ ChatPrompt Server::chat_prompt_of(const api::ChatRequest& request, const ServedM
 }
 
 void Server::answer_chat_completion(Call call) {
-  const ServedModel* model = model_at_work_for(call);
+  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
   if (model == nullptr) return;
   const auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
@@ -62,7 +62,7 @@ void Server::answer_chat_completion(Call call) {
       chat_guide({.format = request.generation.format,
                   .tools = request.tools,
                   .forced_call = request.forced_call},
-                 *model, grammars_);
+                 *model, grammars_.of(call.tenant));
   if (!guide.ok()) return call.send(api::api_error(guide.error()));
 
   ChatPrompt prompt = chat_prompt_of(request, *model, call.tenant);

@@ -37,7 +37,7 @@ std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& 
                        request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
   if (!deadline_ns.ok()) return api::api_error(deadline_ns.error());
   const Result<std::optional<grammar::TokenGuide>> guide =
-      text_guide(request.generation.format, model, grammars);
+      text_guide(request.generation.format, model, grammars.of(call.tenant));
   if (!guide.ok()) return api::api_error(guide.error());
   std::vector<request::GenerationRequest> requests;
   Submitted submitted;
@@ -84,7 +84,7 @@ void end_without_tokens(const std::vector<int64_t>& prompt_sizes, int n, Complet
 }  // namespace
 
 void Server::answer_completion(Call call) {
-  const ServedModel* model = model_at_work_for(call);
+  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
   if (model == nullptr) return;
   const auto parsed =
       api::parse_completion_request(call.request.body, {.vocab_size = model->vocab_size});
@@ -95,7 +95,7 @@ void Server::answer_completion(Call call) {
   const api::GenerationFields& fields = request.generation;
   std::string id = answer_id("cmpl-", fields.request_id, draw());
   auto submitted = submit_all(request, *model, call, id, draw(), grammars_, desk_);
-  call.pass->add_headers(call.headers);
+  desk_.add_limits(call.caller, call.headers);
   if (const auto* error = std::get_if<api::ApiError>(&submitted)) return call.send(*error);
 
   Submitted& made = std::get<Submitted>(submitted);

@@ -83,7 +83,7 @@ void run(Call call, const ServedModel& model, FrontDesk& desk, Wanted wanted, Bo
     prompt_tokens += static_cast<int64_t>(one.prompt.size());
   }
   const std::optional<api::ApiError> refused = desk.reserve(*call.pass, prompt_tokens);
-  call.pass->add_headers(call.headers);
+  desk.add_limits(call.caller, call.headers);
   if (refused) return call.send(*refused);
   call.request.body = {};  // it may be large, and is said
   std::make_shared<EmbeddingCall>(std::move(call), std::move(body_of))
@@ -105,7 +105,7 @@ std::string name_or_id(const std::string& asked, const ServedModel& model) {
 }  // namespace
 
 void Server::answer_embeddings(Call call) {
-  const ServedModel* model = model_at_work_for(call);
+  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kPooled);
   if (model == nullptr) return;
   const auto parsed =
       api::parse_embedding_request(call.request.body, {.vocab_size = model->vocab_size});
@@ -133,7 +133,7 @@ void Server::answer_embeddings(Call call) {
 }
 
 void Server::answer_rerank(Call call) {
-  const ServedModel* model = model_at_work_for(call);
+  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kPooled);
   if (model == nullptr) return;
   auto parsed = api::parse_rerank_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
@@ -163,7 +163,7 @@ void Server::answer_rerank(Call call) {
 }
 
 void Server::answer_score(Call call) {
-  const ServedModel* model = model_at_work_for(call);
+  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kPooled);
   if (model == nullptr) return;
   auto parsed = api::parse_score_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));

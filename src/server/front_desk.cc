@@ -62,10 +62,9 @@ void Pass::note_end(const engine::StreamEnd& end) {
                                std::memory_order_relaxed);
 }
 
-void Pass::add_headers(net::HttpHeaders& headers) const {
-  if (!caller_.limits.any()) return;
-  const RateLimiter::Levels levels =
-      desk_->limiter_.levels(caller_.account, desk_->clock_.now_ns());
+void FrontDesk::add_limits(const Caller& caller, net::HttpHeaders& headers) const {
+  if (!caller.limits.any()) return;
+  const RateLimiter::Levels levels = limiter_.levels(caller.account, clock_.now_ns());
   const auto add = [&](std::string_view what, const std::optional<RateLimiter::Level>& level) {
     if (!level) return;
     headers.add(fmt::format("x-ratelimit-limit-{}", what), std::to_string(level->limit));
@@ -106,8 +105,10 @@ void FrontDesk::replace_keys(KeyRing keys) {
   keys_.store(std::make_shared<const KeyRing>(std::move(keys)));
 }
 
-std::variant<Pass, api::ApiError> FrontDesk::enter(Caller caller, const ServedModel& model) {
-  const Result<void> room = model.engine.room_for(caller.tenant, caller.weight);
+std::variant<Pass, api::ApiError> FrontDesk::enter(Caller caller, const ServedModel& model,
+                                                   Work work) {
+  const Result<void> room =
+      model.engine.room_for({.tenant = caller.tenant, .weight = caller.weight, .kind = work});
   if (!room.ok()) return no_room(room.error(), model);
   if (!caller.account.empty()) {
     const auto refusal = limiter_.enter(caller.account, caller.limits, clock_.now_ns());

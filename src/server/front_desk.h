@@ -42,9 +42,6 @@ class Pass {
   // One answer is over; what never began costs nothing.
   void note_end(const engine::StreamEnd& end);
 
-  // What is left of the allowance, as OpenAI's clients read it: x-ratelimit-…; nothing without one.
-  void add_headers(net::HttpHeaders& headers) const;
-
   // The error as it is told, with the time after which it is worth trying again.
   api::ApiError told(const Error& error) const;
 
@@ -74,8 +71,13 @@ class FrontDesk {
   // From the next request on. What keys have used of their limits stays used.
   void replace_keys(KeyRing keys);
 
+  // What is left of a caller's allowance, as OpenAI's clients read it: x-ratelimit-…; nothing
+  // where there is none.
+  void add_limits(const Caller& caller, net::HttpHeaders& headers) const;
+
   // Before anything is read of it: 429 if the queue is full, or the key's requests are used up.
-  std::variant<Pass, api::ApiError> enter(Caller caller, const ServedModel& model);
+  using Work = engine::WaitingLine::Kind;  // kSampled: tokens are wanted; kPooled: embeddings
+  std::variant<Pass, api::ApiError> enter(Caller caller, const ServedModel& model, Work work);
 
   // `answers` streams, or why not: 429 also if the key's tokens are used up.
   std::variant<std::vector<engine::TokenStream>, api::ApiError> submit(

@@ -111,7 +111,9 @@ TEST(RateLimits, RequestsPerMinuteAreAKeysOwn) {
     EXPECT_EQ(refused.status, 429) << path;
     EXPECT_THAT(refused.body, HasSubstr("rate_limit_error")) << path;
   }
-  expect_rate_limited(ask(house, "a", kChat, chat("hi")), "2 requests per minute");
+  const net::HttpResponse last = ask(house, "a", kChat, chat("hi"));
+  expect_rate_limited(last, "2 requests per minute");
+  EXPECT_EQ(last.headers.get("x-ratelimit-remaining-requests"), "0");
   const net::HttpResponse others = ask(house, "b", kChat, chat("hi"));
   EXPECT_EQ(others.status, 200);
   EXPECT_FALSE(others.headers.has("x-ratelimit-limit-requests"));

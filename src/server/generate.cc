@@ -14,7 +14,7 @@
 namespace pelton::server {
 
 void Server::answer_generate(Call call) {
-  const ServedModel* model = model_at_work_for(call);
+  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
   if (model == nullptr) return;
   Result<api::GenerateRequest> parsed =
       api::parse_generate_request(call.request.body, {.vocab_size = model->vocab_size});

@@ -79,15 +79,15 @@ std::shared_ptr<const grammar::TokenTrie> GrammarStore::trie(
   return trie_;
 }
 
-GrammarStore::Compiled GrammarStore::compile(const OutputFormat& format,
-                                             const tokenizer::Tokenizer& tokenizer) {
-  std::string key = key_of(format);
-  if (auto known = find(key)) return known;
+GrammarStore::Compiled GrammarStore::Shelf::compile(const OutputFormat& format,
+                                                    const tokenizer::Tokenizer& tokenizer) const {
+  std::string key = fmt::format("{}:{} {}", owner_.size(), owner_, key_of(format));
+  if (auto known = store_.find(key)) return known;
   Result<std::shared_ptr<const Grammar>> compiled = compile_text(format);
   if (!compiled.ok()) return in_request(format, compiled.error());
   auto made = grammar::TokenGrammar::make(*std::move(compiled), trie(tokenizer));
   if (!made.ok()) return in_request(format, made.error());
-  keep(std::move(key), *made);
+  store_.keep(std::move(key), *made);
   return made;
 }
 

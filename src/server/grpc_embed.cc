@@ -69,7 +69,7 @@ void EmbedCall::start() {
   if (const auto* error = std::get_if<api::ApiError>(&admitted)) return fail(*error);
   const GrpcCaller& caller = std::get<GrpcCaller>(admitted);
   FrontDesk& desk = house_.server.desk();
-  auto entered = desk.enter(caller.who, *caller.model);
+  auto entered = desk.enter(caller.who, *caller.model, FrontDesk::Work::kPooled);
   if (const auto* error = std::get_if<api::ApiError>(&entered)) return fail(*error);
   pass_.emplace(std::get<Pass>(std::move(entered)));
   auto prepared = prepare(caller);

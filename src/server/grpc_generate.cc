@@ -94,7 +94,7 @@ void GenerateCall::start() {
   auto admitted = admit(house_, place_, context_);
   if (const auto* error = std::get_if<api::ApiError>(&admitted)) return fail(*error);
   const GrpcCaller& caller = std::get<GrpcCaller>(admitted);
-  auto entered = house_.server.desk().enter(caller.who, *caller.model);
+  auto entered = house_.server.desk().enter(caller.who, *caller.model, FrontDesk::Work::kSampled);
   if (const auto* error = std::get_if<api::ApiError>(&entered)) return fail(*error);
   pass_.emplace(std::get<Pass>(std::move(entered)));
   PreparedOrError prepared = prepare(caller);
@@ -168,7 +168,7 @@ PreparedOrError GenerateCall::prepare_chat(const GrpcCaller& caller) {
       chat_guide({.format = parsed->generation.format,
                   .tools = parsed->tools,
                   .forced_call = parsed->forced_call},
-                 model, house_.server.grammars());
+                 model, house_.server.grammars().of(caller.tenant));
   if (!guide.ok()) return api::api_error(guide.error());
   from.guide = *std::move(guide);
   from.logprobs = parsed->top_logprobs;
@@ -189,7 +189,7 @@ PreparedOrError GenerateCall::prepare_text(const GrpcCaller& caller) {
   if (!prompt.ok()) return api::api_error(prompt.error());
   GenerationSource from = source(caller, std::move(prompt).value(), "text");
   Result<std::optional<grammar::TokenGuide>> guide =
-      text_guide(parsed->generation.format, model, house_.server.grammars());
+      text_guide(parsed->generation.format, model, house_.server.grammars().of(caller.tenant));
   if (!guide.ok()) return api::api_error(guide.error());
   from.guide = *std::move(guide);
   from.logprobs = parsed->logprobs;

@@ -388,6 +388,17 @@ TEST(Grpc, AsksForAKey) {
   EXPECT_TRUE(grpc.generate(chat("hi"), {{"x-api-key", "secret"}}).status.ok());
 }
 
+TEST(Grpc, AKeysLimitsHoldHereToo) {
+  ServerHouse::Options options;
+  ASSERT_TRUE(options.server.keys.add_file("few wheel rpm=2\nmany wheel\n", "keys").ok());
+  GrpcHouseOf grpc(std::move(options));
+  EXPECT_TRUE(grpc.generate(chat("hi"), {{"x-api-key", "few"}}).status.ok());
+  EXPECT_TRUE(grpc.generate(chat("hi"), {{"x-api-key", "few"}}).status.ok());
+  EXPECT_EQ(grpc.generate(chat("hi"), {{"x-api-key", "few"}}).status.error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(grpc.generate(chat("hi"), {{"x-api-key", "many"}}).status.ok());
+}
+
 // Within a second of the client's going nothing of it is left.
 bool becomes_clean(const GrpcHouseOf& grpc, engine::Engine& engine) {
   for (int i = 0; i < 200; ++i) {

@@ -18,7 +18,7 @@
 namespace pelton::server {
 
 void Server::answer_message(Call call) {
-  const ServedModel* model = model_at_work_for(call);
+  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
   if (model == nullptr) return;
   const auto parsed = api::parse_messages_request(
       call.request.body, {.vocab_size = model->vocab_size}, api::MessagesUse::kGenerate);
@@ -34,7 +34,7 @@ void Server::answer_message(Call call) {
       chat_guide({.format = request.generation.format,
                   .tools = request.tools,
                   .forced_call = request.forced_call},
-                 *model, grammars_);
+                 *model, grammars_.of(call.tenant));
   if (!guide.ok()) return call.send(api::api_error(guide.error()));
 
   ChatTurn::Options turn = turn_options(request, *model);

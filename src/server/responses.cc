@@ -95,7 +95,7 @@ Result<Server::ResponsePlan> Server::plan_response(const Call& call, const Json&
   TRY_ASSIGN(plan.guide, chat_guide({.format = request.generation.format,
                                      .tools = request.tools,
                                      .forced_call = request.forced_call},
-                                    model, grammars_));
+                                    model, grammars_.of(call.tenant)));
   if (request.forced_call) {
     plan.opening =
         chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);
@@ -114,7 +114,7 @@ void Server::answer_response(Call call) {
 
 void Server::create_response(Call call, const Json& body,
                              const std::shared_ptr<ResponseLink>& link) {
-  const ServedModel* model = model_at_work_for(call);
+  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
   if (model == nullptr) return;
   Result<ResponsePlan> planned = plan_response(call, body, *model, *link);
   if (!planned.ok()) {

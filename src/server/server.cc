@@ -169,11 +169,12 @@ const ServedModel* Server::model_for(const Call& call) const {
   return model;
 }
 
-const ServedModel* Server::model_at_work_for(Call& call) {
+const ServedModel* Server::model_at_work_for(Call& call, FrontDesk::Work work) {
   const ServedModel* model = model_for(call);
   if (model == nullptr) return nullptr;
-  auto entered = desk_.enter(call.caller, *model);
+  auto entered = desk_.enter(call.caller, *model, work);
   if (const auto* refused = std::get_if<api::ApiError>(&entered)) {
+    desk_.add_limits(call.caller, call.headers);
     call.send(*refused);
     return nullptr;
   }
@@ -185,7 +186,7 @@ std::optional<std::vector<engine::TokenStream>> Server::submit(Call& call,
                                                                request::GenerationRequest request,
                                                                int answers) {
   auto submitted = desk_.submit(*call.pass, std::move(request), answers);
-  call.pass->add_headers(call.headers);
+  desk_.add_limits(call.caller, call.headers);
   if (auto* streams = std::get_if<std::vector<engine::TokenStream>>(&submitted)) {
     return std::move(*streams);
   }

@@ -108,7 +108,7 @@ class Server {
   // The model if it may generate now; otherwise the call has been answered.
   const ServedModel* model_for(const Call& call) const;
   // The same for a call that will make it work, which gets its pass.
-  const ServedModel* model_at_work_for(Call& call);
+  const ServedModel* model_at_work_for(Call& call, FrontDesk::Work work);
   // The engine's streams; none: the call has been answered.
   std::optional<std::vector<engine::TokenStream>> submit(Call& call,
                                                          request::GenerationRequest request,

@@ -148,7 +148,9 @@ Result<void> SqliteResponseStore::prepare() {
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-  TRY(database_->run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = NORMAL;"));
+  // What is deleted is overwritten, not only unlinked.
+  TRY(database_->run(
+      "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;"));
   TRY_ASSIGN(const int64_t application, database_->number("PRAGMA application_id"));
   TRY_ASSIGN(const int64_t tables, database_->number("SELECT count(*) FROM sqlite_schema"));
   const auto not_ours = [&](std::string_view why) {
@@ -265,7 +267,7 @@ Result<std::vector<StoredResponse>> SqliteResponseStore::history(const Key& key)
 
 Result<void> SqliteResponseStore::remove(const Key& key) {
   std::lock_guard lock(mutex_);
-  return transact([&]() -> Result<void> {
+  TRY(transact([&]() -> Result<void> {
     TRY(check_visible(key));
     Statement hide(database_->handle, "UPDATE responses SET visible = 0 WHERE id = ?");
     if (hide.text(key.id).step() != Step::kDone) return database_->error("cannot be written");
@@ -273,7 +275,9 @@ Result<void> SqliteResponseStore::remove(const Key& key) {
     if (children.text(key.id).step() != Step::kRow) return database_->error("cannot be read");
     if (children.number_at(0) > 0) return {};
     return drop_leaf(std::string(key.id));
-  });
+  }));
+  // The log of what was written before the deletion still has its words: it goes with them.
+  return database_->run("PRAGMA wal_checkpoint(TRUNCATE);");
 }
 
 // And those before it that were deleted and kept for its sake.

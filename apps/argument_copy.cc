@@ -1,0 +1,30 @@
+#include "apps/argument_copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+namespace pelton::apps {
+namespace {
+
+constexpr std::string_view kSecretFlag = "--api-key";
+
+void hide(char* text) {
+  std::fill(text, text + std::strlen(text), 'x');
+}
+
+}  // namespace
+
+ArgumentCopy::ArgumentCopy(int argc, char** argv) : texts_(argv, argv + argc) {
+  for (std::string& text : texts_) pointers_.push_back(text.data());
+  pointers_.push_back(nullptr);
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view one = argv[i];
+    if (one == kSecretFlag && i + 1 < argc) hide(argv[i + 1]);
+    if (one.starts_with(kSecretFlag) && one.substr(kSecretFlag.size()).starts_with('=')) {
+      hide(argv[i] + kSecretFlag.size() + 1);
+    }
+  }
+}
+
+}  // namespace pelton::apps

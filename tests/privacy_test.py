@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+"""Words of requests and answers, and keys, stay in the server's memory: TN-10 and TN-11 of the hostile traffic.
+
+A real server writes all it ever writes (log, access log, traces, step log, response store), is asked on every
+endpoint with words found nowhere else, for better and for worse, and is then aborted in the middle of an answer.
+None of these words may stand in anything it has left, but for what the response store was asked to keep.
+
+usage: privacy_test.py BINARY
+"""
+import base64
+import getpass
+import http.client
+import http.server
+import json
+import os
+import pathlib
+import re
+import resource
+import secrets
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BINARY = None
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    bodies = []
+
+    def do_POST(self):
+        Collector.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+
+class Canaries:
+    """Words found nowhere else, and what each was used for."""
+
+    def __init__(self):
+        self.used = {}
+
+    def __call__(self, where):
+        word = "kanari" + secrets.token_hex(12)
+        self.used[word] = where
+        return word
+
+    def found_in(self, data):
+        text = bytes(data)
+        hits = []
+        for word, where in self.used.items():
+            forms = [word.encode(), word.encode("utf-16-le"), word.upper().encode()]
+            # As base64 it may begin at any of three offsets.
+            forms += [base64.b64encode(b"x" * pad + word.encode())[4:-4] for pad in range(3)]
+            if any(form in text for form in forms):
+                hits.append(f"{where}: {word}")
+        return hits
+
+
+def flags_known():
+    return subprocess.run([BINARY, "serve", "--help"], capture_output=True, check=True).stdout.decode()
+
+
+class Privacy(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.inputs = self.folder / "inputs"  # ours, not looked at afterwards
+        self.left = self.folder / "left"      # all that the server may write to
+        for path in (self.inputs, self.left, self.left / "home", self.left / "state"):
+            path.mkdir()
+        self.canary = Canaries()
+        self.key, self.other_key = self.canary("key"), self.canary("other key")
+        self.answer = self.canary("answer")
+        self.reasoning = self.canary("reasoning")
+        final = f"<|channel|>analysis<|message|>{self.reasoning}<|end|><|start|>assistant<|channel|>final<|message|>"
+        (self.inputs / "script.json").write_text(json.dumps({"step_ms": 1, "rules": [
+            {"when": "", "then": final + self.answer + "<|return|>"},
+            {"when": "endless", "then": [final, {"text": self.answer + " ", "times": 500}]},
+            {"when": "call a tool", "then": "<|channel|>commentary to=functions.look <|constrain|>json<|message|>"
+                                            f"{{\"at\":\"{self.answer}\"}}<|call|>"}]}))
+        (self.inputs / "keys").write_text(f"{self.key} wheel 1 rpm=100000\n{self.other_key} jet 1 rpm=1\n")
+        subprocess.run([BINARY, "synth", "--like", str(ROOT / "testdata/demo_model.json"), str(self.inputs / "model")],
+                       check=True, capture_output=True)
+        self.collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+        threading.Thread(target=self.collector.serve_forever, daemon=True).start()
+        self.addCleanup(self.collector.server_close)
+        self.addCleanup(self.collector.shutdown)
+        self.seen = []  # what the operator's pages said
+        self.statuses = []
+        self.errors = []  # as clients read them
+
+    def serve(self):
+        known = flags_known()
+        loud = [flag for name, flags in (("--log-level", ["--log-level", "debug"]),
+                                         ("--log-json", ["--log-json"])) if name in known for flag in flags]
+        home = str(self.left / "home")
+        # All that the system would allow: the server forbids itself core dumps.
+        cores = resource.getrlimit(resource.RLIMIT_CORE)[1] if "--allow-core-dumps" in known else 0
+        with open(self.left / "stdout", "wb") as out, open(self.left / "stderr", "wb") as err:
+            self.server = subprocess.Popen(
+                [BINARY, "serve", str(self.inputs / "model"), "--port", "0", "--admin-port", "0", "--executor",
+                 f"modelled:{self.inputs}/script.json", "--api-key-file", str(self.inputs / "keys"),
+                 "--response-store", f"sqlite:{self.left}/state/responses.db", "--access-log", "json",
+                 "--access-log-file", str(self.left / "access.log"), "--otlp-endpoint",
+                 f"http://127.0.0.1:{self.collector.server_address[1]}", "--max-num-queued-reqs", "64", *loud],
+                stdout=out, stderr=err, cwd=self.left,
+                env={"PATH": os.environ["PATH"], "HOME": home, "XDG_CACHE_HOME": home, "TMPDIR": home},
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (cores, cores)))
+
+        def end():
+            self.server.kill()
+            self.server.wait()
+        self.addCleanup(end)
+        for _ in range(600):
+            lines = (self.left / "stdout").read_text().splitlines()
+            if len(lines) >= 2 or self.server.poll() is not None:
+                break
+            time.sleep(0.05)
+        self.assertGreaterEqual(len(lines), 2, (self.left / "stderr").read_text())
+        self.port, self.admin = (int(line.rsplit(":", 1)[1]) for line in lines[:2])
+
+    def ask(self, method, path, body=None, key=None, headers=()):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        sent = {"Authorization": "Bearer " + (key or self.key), "Content-Type": "application/json", **dict(headers)}
+        connection.request(method, path, json.dumps(body) if isinstance(body, (dict, list)) else body, sent)
+        response = connection.getresponse()
+        text = response.read()
+        connection.close()
+        self.statuses.append(response.status)
+        if response.status >= 400:
+            self.errors.append(text.decode("utf-8", "replace"))
+        return response.status, text
+
+    def words(self, where, extra=""):
+        """A chat request with a word of its own in everything that takes words."""
+        c = lambda part: self.canary(f"{part} of {where}")
+        return {"messages": [{"role": "system", "content": c("system")}, {"role": "developer", "content": c("developer")},
+                             {"role": "user", "content": f"{extra} {c('user')}", "name": c("name")[:24]},
+                             {"role": "assistant", "content": c("past answer"), "reasoning_content": c("past thought")},
+                             {"role": "user", "content": f"{extra} {c('question')}"}],
+                "tools": [{"type": "function", "function": {"name": "look", "description": c("tool"), "parameters": {
+                    "type": "object", "properties": {c("property"): {"type": "string"}}}}}],
+                "user": c("user field"), "cache_salt": c("salt"), "stop": [c("stop")],
+                "metadata": {"tag": c("metadata")}}
+
+    def abandon(self, path, body):
+        """Leaves amid a stream."""
+        text = json.dumps({**body, "stream": True}).encode()
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
+            client.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.key}\r\n"
+                           f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
+            client.recv(2000)
+
+    def over_websocket(self):
+        body = {"type": "response.create", "input": self.canary("websocket input"), "store": False,
+                "instructions": self.canary("websocket instructions")}
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
+            client.sendall(f"GET /v1/responses HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.key}\r\n"
+                           "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                           "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode())
+            self.assertIn(b" 101 ", client.recv(4000))
+            for message in (json.dumps(body), "{" + self.canary("broken websocket message")):
+                data = message.encode()
+                size = bytes([0x80 | len(data)]) if len(data) < 126 else struct.pack("!BH", 0x80 | 126, len(data))
+                client.sendall(b"\x81" + size + b"\0\0\0\0" + data)
+                got = b""
+                while b"response.completed" not in got and b'"error"' not in got:
+                    piece = client.recv(65536)
+                    self.assertTrue(piece, got)
+                    got += piece
+
+    def ask_for_the_better(self):
+        for stream in (False, True):
+            status, text = self.ask("POST", "/v1/chat/completions", {**self.words("chat"), "stream": stream})
+            self.assertEqual(status, 200, text)
+            self.assertIn(self.answer.encode() if not stream else self.answer[:3].encode(), text)
+            schema = {"type": "object", "properties": {self.canary("schema"): {"const": self.canary("const")}}}
+            self.ask("POST", "/v1/chat/completions", {
+                **self.words("schema"), "stream": stream, "max_tokens": 20,
+                "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}})
+            self.assertEqual(self.ask("POST", "/v1/completions", {
+                "prompt": self.canary("completion"), "stream": stream, "max_tokens": 40})[0], 200)
+            # The script says what this does not allow: the engine fails.
+            self.ask("POST", "/v1/completions", {
+                "prompt": self.canary("failing"), "stream": stream, "max_tokens": 40,
+                "structured_outputs": {"regex": self.canary("regex") + "a*"}})
+            self.assertEqual(self.ask("POST", "/v1/messages", {
+                "model": "model", "max_tokens": 100, "stream": stream, "system": self.canary("anthropic system"),
+                "messages": [{"role": "user", "content": self.canary("anthropic")}]})[0], 200)
+            self.assertEqual(self.ask("POST", "/v1/responses", {
+                "input": self.canary("unstored input"), "instructions": self.canary("unstored instructions"),
+                "stream": stream, "store": False})[0], 200)
+        self.ask("POST", "/v1/chat/completions", self.words("tool call", "call a tool"))
+        for path in ("/v1/embeddings", "/v1/rerank", "/v1/score"):
+            self.assertEqual(self.ask("POST", path, {
+                "input": self.canary(path), "query": self.canary(path), "documents": [self.canary(path)],
+                "text_1": self.canary(path), "text_2": self.canary(path)})[0], 200)
+        self.assertEqual(self.ask("POST", "/tokenize", {"prompt": self.canary("tokenize")})[0], 200)
+        self.assertEqual(self.ask("POST", "/v1/chat/completions/render", self.words("render"))[0], 200)
+        self.assertEqual(self.ask("POST", "/v1/completions/render", {"prompt": self.canary("render")})[0], 200)
+        self.assertEqual(self.ask("POST", "/v1/messages/count_tokens", {
+            "messages": [{"role": "user", "content": self.canary("count")}]})[0], 200)
+        self.assertEqual(self.ask("POST", "/v1/responses/input_tokens", {"input": self.canary("count")})[0], 200)
+        self.assertEqual(self.ask("POST", "/invocations", {"prompt": self.canary("invocation"), "max_tokens": 2})[0], 200)
+        self.over_websocket()
+
+    def ask_for_the_worse(self):
+        chat = "/v1/chat/completions"
+        for where, change in (("role", {"messages": [{"role": self.canary("role"), "content": "x"}]}),
+                              ("model", {"model": self.canary("model")}),
+                              ("type", {"temperature": self.canary("temperature")}),
+                              ("schema", {"response_format": {"type": "json_schema", "json_schema": {
+                                  "name": "s", "schema": {"type": self.canary("schema type")}}}}),
+                              ("regex", {"structured_outputs": {"regex": "(" + self.canary("bad regex")}}),
+                              ("grammar", {"structured_outputs": {"grammar": "root ::= " + self.canary("bad grammar")}}),
+                              ("tool choice", {"tool_choice": {"type": "function",
+                                                               "function": {"name": self.canary("no tool")}}})):
+            self.assertIn(self.ask("POST", chat, {**self.words(where), **change})[0], (400, 404), where)
+        for path in (chat, "/v1/completions", "/v1/messages", "/v1/responses", "/v1/embeddings", "/tokenize"):
+            self.assertEqual(self.ask("POST", path, '{"a": "' + self.canary("broken body"))[0], 400)
+            self.assertEqual(self.ask("POST", path, self.words("stranger"), key=self.canary("wrong key"))[0], 401)
+        self.assertEqual(self.ask("GET", f"/v1/models?api_key={self.canary('key in a query')}")[0], 200)
+        self.assertEqual(self.ask("POST", chat, self.words("long", "x " * 400_000))[0], 400)
+        self.assertEqual(self.ask("POST", chat, {**self.words("deadline", "endless"), "timeout": 0.05})[0], 408)
+        self.assertIn(429, [self.ask("POST", chat, self.words("limited"), key=self.other_key)[0] for _ in range(3)])
+        for path in (chat, "/v1/completions", "/v1/messages", "/v1/responses"):
+            self.abandon(path, {**self.words("abandoned", "endless"), "prompt": "endless " + self.canary("left"),
+                                "input": "endless " + self.canary("left"), "max_tokens": 2000, "store": False})
+        self.ask("POST", chat, b"\x16\x03" + self.canary("bytes").encode())
+        self.ask("POST", chat, b"x", headers=[("Content-Encoding", "gzip"), ("X-Custom", self.canary("a header"))])
+
+    def look(self, where, data):
+        self.assertEqual(self.canary.found_in(data), [], where)
+
+    def look_at_what_is_told(self):
+        for path in ("/metrics", "/health", "/debug/ledger", "/ready"):
+            connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=60)
+            connection.request("GET", path)
+            self.look(path, connection.getresponse().read())
+            connection.close()
+        for path in ("/metrics", "/server_info", "/version", "/v1/models"):
+            status, text = self.ask("GET", path)
+            self.assertEqual(status, 200)
+            self.look(path, text)
+        self.look("the command line", pathlib.Path(f"/proc/{self.server.pid}/cmdline").read_bytes())
+        for task in pathlib.Path(f"/proc/{self.server.pid}/task").iterdir():
+            self.look("a thread's name", (task / "comm").read_bytes())
+
+    def look_at_what_is_left(self, *, stored=()):
+        files = [path for path in self.left.rglob("*") if path.is_file()]
+        for path in files:
+            if path.name not in stored:
+                self.look(path.name, path.read_bytes())
+        self.look("traces", b"".join(Collector.bodies))
+        return {path.name for path in files}
+
+    def test_TN_10_TN_11_no_word_of_anybody_is_left(self):
+        self.serve()
+        self.ask_for_the_better()
+        self.ask_for_the_worse()
+        self.look_at_what_is_told()
+        self.assertTrue({200, 400, 401, 404, 408, 429, 500} <= set(self.statuses), set(self.statuses))
+        # What runs when it is aborted.
+        threading.Thread(target=lambda: self.abandon("/v1/chat/completions", self.words("aborted", "endless")),
+                         daemon=True).start()
+        time.sleep(0.5)
+        self.server.send_signal(signal.SIGABRT)
+        self.assertEqual(self.server.wait(60), -signal.SIGABRT)
+        left = self.look_at_what_is_left()
+        self.assertTrue({"access.log", "stderr", "responses.db"} <= left, left)
+        self.assertGreater((self.left / "access.log").stat().st_size, 5000)
+        self.assertGreater(len(Collector.bodies), 0, "no trace came")
+        self.assertFalse([name for name in left if name.startswith("core")], "a core dump")
+
+    def test_a_key_among_the_arguments_is_not_seen_by_ps(self):
+        for form in (lambda key: ["--api-key", key], lambda key: ["--api-key=" + key]):
+            key = self.canary("flag")
+            server = subprocess.Popen([BINARY, "serve", str(self.inputs / "model"), "--port", "0", "--executor",
+                                       f"modelled:{self.inputs}/script.json", *form(key)], stdout=subprocess.PIPE,
+                                      stderr=subprocess.DEVNULL, cwd=self.left)
+            try:
+                self.port = int(server.stdout.readline().decode().rsplit(":", 1)[1])
+                self.look("the command line", pathlib.Path(f"/proc/{server.pid}/cmdline").read_bytes())
+                self.assertEqual(self.ask("GET", "/v1/models", key=key)[0], 200)
+                self.assertEqual(self.ask("GET", "/v1/models", key="x" * len(key))[0], 401)
+            finally:
+                server.kill()
+                server.wait()
+                server.stdout.close()
+
+    def test_TN_12_errors_tell_nothing_of_the_machine(self):
+        self.serve()
+        self.ask_for_the_worse()
+        self.assertGreater(len(self.errors), 20)
+        secret = [r"0x[0-9a-fA-F]{5,}", r"/(home|root|tmp|usr|etc|proc|work|var)/", re.escape(str(self.folder)),
+                  r"\.(cc|h|cpp):\d+", r"std::", r"pelton::", r"terminate called", r"backtrace", r"\berrno\b",
+                  re.escape(getpass.getuser()) + "@"]
+        for error in self.errors:
+            for pattern in secret:
+                self.assertNotRegex(error, pattern)
+
+    def test_TN_13_labels_are_a_fixed_set(self):
+        self.serve()
+
+        def series():
+            connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=60)
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+            connection.close()
+            return {line.rsplit(" ", 1)[0] for line in text.splitlines() if line and line[0] != "#"}
+
+        def wander(number):
+            self.ask("GET", f"/nowhere/{number}")
+            self.ask("GET", f"/v1/models/m{number}")
+            self.ask("GET", f"/v1/responses/resp_{number}")
+            self.ask("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, "model": f"m{number}"})
+            self.ask("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, "user": f"u{number}",
+                                                 "cache_salt": f"s{number}", "request_id": f"r{number}"})
+            self.ask(f"METHOD{number}", "/v1/models")
+            self.ask("GET", "/health", headers=[("x-request-id", f"id{number}"), ("Host", f"host{number}")])
+        wander(0)
+        before = series()
+        for number in range(1, 20):
+            wander(number)
+        self.assertEqual(series() - before, set())
+
+    def test_what_is_stored_stands_in_the_store_alone_until_it_is_deleted(self):
+        self.serve()
+        body = {"input": self.canary("stored input"), "instructions": self.canary("stored instructions")}
+        status, text = self.ask("POST", "/v1/responses", body)
+        self.assertEqual(status, 200)
+        name = json.loads(text)["id"]
+        self.look_at_what_is_left(stored=("responses.db", "responses.db-wal"))
+        stored = b"".join(path.read_bytes() for path in (self.left / "state").iterdir())
+        self.assertIn(body["input"].encode(), stored, "this test would find it")
+        self.assertEqual(self.ask("DELETE", "/v1/responses/" + name)[0], 200)
+        self.look_at_what_is_left()
+
+
+if __name__ == "__main__":
+    BINARY = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()
