@@ -78,6 +78,9 @@ StepCounter::StepCounter(const ModelShape& shape, double kv_element_bytes) {
   expert_bytes_ = shape.expert_bits / 8;
   other_bytes_ = shape.other_bits / 8;
   hidden_ = static_cast<double>(shape.hidden);
+  for (size_t tokens = 0; tokens < touched_.size(); ++tokens) {
+    touched_[tokens] = experts_touched(experts_, chosen_, static_cast<double>(tokens));
+  }
   for (const AttentionKind kind :
        {AttentionKind::kFull, AttentionKind::kSliding, AttentionKind::kLatent}) {
     const auto layers = static_cast<double>(shape.count(kind));
@@ -99,7 +102,9 @@ StepCost StepCounter::count(const StepLoad& load) const {
   cost.projections = through(projections_);
   cost.dense = through(dense_);
   cost.other = through(other_);
-  cost.experts_touched = experts_touched(experts_, chosen_, tokens);
+  const auto known = static_cast<size_t>(load.tokens);
+  cost.experts_touched =
+      known < touched_.size() ? touched_[known] : experts_touched(experts_, chosen_, tokens);
   cost.experts = {.bytes = expert_layers_ * cost.experts_touched * expert_ * expert_bytes_,
                   .operations = expert_layers_ * 2 * expert_ * chosen_ * tokens};
   cost.head = {.bytes = sampled > 0 ? head_ * other_bytes_ : 0, .operations = 2 * head_ * sampled};

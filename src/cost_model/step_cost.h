@@ -79,6 +79,7 @@ class StepCounter {
   double other_bytes_ = 0;
   double hidden_ = 0;
   std::vector<Attention> attention_;
+  std::vector<double> touched_ = std::vector<double>(1024);  // experts_touched() by tokens: a power
 };
 
 }  // namespace pelton::cost_model

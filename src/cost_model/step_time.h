@@ -96,6 +96,7 @@ class StepTimeModel {
   double layers_;
   double expert_layers_;
   bool is_latent_;
+  double negligible_;
 };
 
 // One collective's time among `devices`.

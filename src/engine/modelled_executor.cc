@@ -56,6 +56,8 @@ void ModelledExecutor::submit(StepPlan plan) {
   if (options_.fail_step) pending.result.error = options_.fail_step(plan);
   copy_blocks(plan, pending.result.error.has_value());
   seat_arrivals(plan);
+  pending.result.sequences.reserve(plan.sequences.size());
+  pending.result.tokens.reserve(plan.sequences.size());
   for (const PlannedSequence& row : plan.sequences) {
     if (pending.result.error) {
       seats_[static_cast<size_t>(row.seat)].lost = true;
@@ -79,12 +81,12 @@ StepResult ModelledExecutor::collect() {
 
 void ModelledExecutor::check_plan(const StepPlan& plan) {
   int token_count = 0;
-  std::vector<bool> seated(seats_.size(), false);
   for (const PlannedSequence& row : plan.sequences) {
     CHECK(row.seat >= 0 && row.seat < options_.capacity.seat_count(), "no such seat");
-    CHECK(!seated[static_cast<size_t>(row.seat)], "two rows in one seat");
-    seated[static_cast<size_t>(row.seat)] = true;
-    seats_[static_cast<size_t>(row.seat)].tables.follow(plan, row);
+    Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
+    CHECK(occupant.planned_in != plan.step, "two rows in one seat");
+    occupant.planned_in = plan.step;
+    occupant.tables.follow(plan, row);
     if (options_.checks) check_row(row);
     token_count += row.token_count();
   }
@@ -164,7 +166,7 @@ void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
     const Arrival* const arrival = plan.arrival_of(row);
     if (arrival == nullptr) continue;
     Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
-    occupant = Occupant{.tables = std::move(occupant.tables)};
+    occupant = Occupant{.tables = std::move(occupant.tables), .planned_in = plan.step};
     occupant.lost = false;
     occupant.sampling = arrival->sampling;
     occupant.prompt_count = arrival->prompt_count;

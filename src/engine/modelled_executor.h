@@ -77,6 +77,7 @@ class ModelledExecutor final : public Executor {
     int32_t computed = 0;
     TokenId sampled = 0;
     int64_t sampled_in = -1;  // the step that sampled it
+    int64_t planned_in = -1;  // the last step that had a row for this seat
     bool lost = true;         // nobody sits here, or a failed step left it unknown
     int64_t arrival = 0;
     std::vector<TokenId> seen;  // what was read of the full group so far

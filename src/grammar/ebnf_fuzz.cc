@@ -27,12 +27,18 @@ void check(std::string_view text) {
   const auto tokens = TokenGrammar::make(*grammar, trie);
   CHECK(tokens.ok());
   Matcher matcher(*tokens);
+  std::vector<uint64_t> mask((*tokens)->trie().mask_words());
+  const auto is_allowed = [&](int byte) {
+    return (mask[static_cast<size_t>(byte) / 64] >> (byte % 64) & 1) != 0;
+  };
   // A text of the grammar's own: always the allowed byte after the one chosen by the text itself.
-  for (size_t i = 0; i < 24 && !matcher.must_end(); ++i) {
+  for (size_t i = 0; i < 24; ++i) {
+    matcher.fill_mask(mask);
     const int wanted = i < text.size() ? static_cast<uint8_t>(text[text.size() - 1 - i]) : 0;
+    CHECK(is_allowed(wanted) == matcher.allows(wanted));
     int byte = -1;
     for (int step = 0; step < 256 && byte < 0; ++step) {
-      if (matcher.allows((wanted + step) % 256)) byte = (wanted + step) % 256;
+      if (is_allowed((wanted + step) % 256)) byte = (wanted + step) % 256;
     }
     CHECK(byte >= 0 || matcher.can_end() || matcher.is_stuck());
     if (byte < 0) break;

@@ -30,7 +30,7 @@ void check(uint8_t choice, std::string_view pattern) {
   RegexOptions options;
   if (choice & 1) options.match = RegexOptions::Match::kWhole;
   if (choice & 2) options.dialect = RegexDialect::kEngines;
-  options.limits = {.states_max = 2'000, .cells_max = 50'000, .work_max = 500'000};
+  options.limits = {.states_max = 500, .cells_max = 12'000, .work_max = 100'000};
   const Result<ByteDfa> dfa = compile_regex(pattern, options);
   if (!dfa.ok()) {
     CHECK(!dfa.error().message.empty());
