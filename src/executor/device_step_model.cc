@@ -43,6 +43,10 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
     return Error{ErrorCode::kUnsupported, "a device keeps keys and values in bf16",
                  "kv-cache-dtype"};
   }
+  if (request.block_tokens != kernels::gpu::kBlockTokens) {
+    return Error{ErrorCode::kUnsupported, "a device keeps keys and values in blocks of 16 tokens",
+                 "block-size"};
+  }
   models::DeviceModel::Options options =
       options_for(device, request,
                   std::max(kPositionsMin, request.context_tokens.value_or(config.context_max)));

@@ -15,7 +15,7 @@ struct ProductPlan {
   int columns = 8;
 };
 
-// As device/product.h has them (a static_assert there says so).
+// No less than device/product.h takes (static_asserts in start_product.h say so).
 constexpr int64_t small_shared_bytes(int chunks, int columns, bool with_low) {
   const int64_t staged = int64_t{columns} * (chunks * kChunkColumns * 2 + 64);
   return staged * (with_low ? 2 : 1) + int64_t{kSlices} * 2 * (columns / 8) * 32 * 4 * 4;

@@ -47,12 +47,17 @@ void launch(Stream stream, void (*kernel)(P...), Grid grid, int threads, int64_t
 
 #else
 
+// Copies what the kernel gets, as a recorded graph does: later changes of the caller's are not
+// seen.
 template <typename... P>
 void launch(Stream, void (*kernel)(P...), Grid grid, int threads, int64_t shared_bytes,
             typename AsGiven<P>::Type... args) {
-  emulation::run_grid(
-      {static_cast<int>(grid.x), static_cast<int>(grid.y), static_cast<int>(grid.z)}, threads,
-      static_cast<size_t>(shared_bytes), [&] { kernel(args...); });
+  const emulation::Dim3 blocks{static_cast<int>(grid.x), static_cast<int>(grid.y),
+                               static_cast<int>(grid.z)};
+  emulation::start([=] {
+    emulation::run_grid(blocks, threads, static_cast<size_t>(shared_bytes),
+                        [&] { kernel(args...); });
+  });
 }
 
 #endif

@@ -146,12 +146,18 @@ constexpr int staged_row_bytes(int chunks) {
 // ---- few rows -------------------------------------------------------------------------------
 
 inline constexpr int kSmallThreads = 32 * kSlices;
-inline constexpr int kSmallRowTiles = 2;  // of weights, for one block
 
-constexpr int64_t small_product_shared_bytes(int chunks, int column_tiles, bool with_low) {
+// Tiles of weights for one block: of bf16 one, so that even a matrix of 2 880 rows makes more
+// blocks than a device has multiprocessors; MXFP4 is a quarter of the bytes.
+constexpr int small_row_tiles(WeightType type) {
+  return type == WeightType::kBf16 ? 1 : 2;
+}
+
+constexpr int64_t small_product_shared_bytes(WeightType type, int chunks, int column_tiles,
+                                             bool with_low) {
   const int64_t staged = int64_t{8} * column_tiles * staged_row_bytes(chunks);
   const int64_t partial =
-      int64_t{kSlices} * kSmallRowTiles * column_tiles * 32 * 4 * int64_t{sizeof(float)};
+      int64_t{kSlices} * small_row_tiles(type) * column_tiles * 32 * 4 * int64_t{sizeof(float)};
   return staged * (with_low ? 2 : 1) + partial;
 }
 
@@ -170,8 +176,9 @@ PELTON_DEVICE void stage_rows(unsigned char* to, const Bf16Bits* x, const Produc
 template <WeightType kType, int kColumnTiles, bool kLow, class Epilogue>
 PELTON_KERNEL(kSmallThreads)
 small_product(ProductArgs args, Epilogue epilogue) {
-  // MXFP4 takes few registers: more chunks at a time, to have as many bytes on their way.
-  constexpr int kAtOnce = kType == WeightType::kMxfp4 ? 3 : 1;
+  constexpr int kRowTiles = small_row_tiles(kType);
+  // Chunks on their way from memory at a time: of MXFP4 more, to be as many bytes.
+  constexpr int kAtOnce = kType == WeightType::kMxfp4 ? 3 : 2;
   const Weights& weights = args.weights;
   const int chunks = chunk_count(weights.columns);
   const int tiles = tile_count(weights.rows);
@@ -188,7 +195,7 @@ small_product(ProductArgs args, Epilogue epilogue) {
 
   const int lane = thread_index() % 32;
   const int slice = thread_index() / 32;
-  const int first_tile = block_x() * kSmallRowTiles;
+  const int first_tile = block_x() * kRowTiles;
   const int begin = slice_begin(chunks, slice);
   const int end = slice_begin(chunks, slice + 1);
   // A tile beyond the last is computed as the last one once more, and dropped.
@@ -197,20 +204,20 @@ small_product(ProductArgs args, Epilogue epilogue) {
     const int inside = chunk < end ? chunk : end - 1;
     return (int64_t{columns.expert} * tiles + tile) * chunks + inside;
   };
-  float sums[kSmallRowTiles][kColumnTiles][4];
+  float sums[kRowTiles][kColumnTiles][4];
 #pragma unroll
-  for (int r = 0; r < kSmallRowTiles; ++r) clear(sums[r]);
+  for (int r = 0; r < kRowTiles; ++r) clear(sums[r]);
 
   wait_copies<0>();
   sync_block();
   const int place = (lane / 4) * staged_row_bytes(chunks) + (lane % 4) * 16;
   const bool is_column = lane / 4 < columns.count;
   for (int chunk = begin; chunk < end; chunk += kAtOnce) {
-    Stored<kType> stored[kAtOnce][kSmallRowTiles];
+    Stored<kType> stored[kAtOnce][kRowTiles];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
 #pragma unroll
-      for (int r = 0; r < kSmallRowTiles; ++r) {
+      for (int r = 0; r < kRowTiles; ++r) {
         load_stored(stored[i][r], weights, stored_index(r, chunk + i), lane);
       }
     }
@@ -225,16 +232,16 @@ small_product(ProductArgs args, Epilogue epilogue) {
         };
       };
 #pragma unroll
-      for (int r = 0; r < kSmallRowTiles; ++r) {
+      for (int r = 0; r < kRowTiles; ++r) {
         add_chunk<kType>(sums[r], stored[i][r], right_of(staged));
         if (kLow) add_chunk<kType>(sums[r], stored[i][r], right_of(staged_low));
       }
     }
   }
 
-  constexpr int kItems = kSmallRowTiles * kColumnTiles * 32;
+  constexpr int kItems = kRowTiles * kColumnTiles * 32;
 #pragma unroll
-  for (int r = 0; r < kSmallRowTiles; ++r) {
+  for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
     for (int n = 0; n < kColumnTiles; ++n) {
       float* to = partials + (slice * kItems + (r * kColumnTiles + n) * 32 + lane) * 4;

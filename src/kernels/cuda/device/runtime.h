@@ -39,8 +39,7 @@ void copy_on_device(Stream stream, void* to, const void* from, int64_t bytes);
 void fill(Stream stream, void* to, uint8_t value, int64_t bytes);
 void wait_for(Stream stream);
 
-// What is launched between the two is recorded instead of run. Null: this runtime records nothing,
-// and what was launched has run.
+// What is launched between the two is recorded instead of run. Null: that failed.
 using Graph = void*;
 void begin_recording(Stream stream);
 Graph end_recording(Stream stream);

@@ -8,16 +8,20 @@
 
 namespace pelton::kernels::gpu {
 
-static_assert(small_shared_bytes(45, 16, true) == small_product_shared_bytes(45, 2, true));
+static_assert(small_shared_bytes(45, 16, true) >=
+              small_product_shared_bytes(WeightType::kBf16, 45, 2, true));
+static_assert(small_shared_bytes(45, 32, false) ==
+              small_product_shared_bytes(WeightType::kMxfp4, 45, 4, false));
 
 template <WeightType kType, int kColumnTiles, bool kLow, class Epilogue>
 void start_small(Stream stream, const ProductArgs& args, int64_t column_blocks,
                  const Epilogue& epilogue) {
+  constexpr int kRowTiles = small_row_tiles(kType);
   const int tiles = tile_count(args.weights.rows);
   launch(stream, small_product<kType, kColumnTiles, kLow, Epilogue>,
-         {.x = (tiles + kSmallRowTiles - 1) / kSmallRowTiles, .y = column_blocks}, kSmallThreads,
-         small_product_shared_bytes(chunk_count(args.weights.columns), kColumnTiles, kLow), args,
-         epilogue);
+         {.x = (tiles + kRowTiles - 1) / kRowTiles, .y = column_blocks}, kSmallThreads,
+         small_product_shared_bytes(kType, chunk_count(args.weights.columns), kColumnTiles, kLow),
+         args, epilogue);
 }
 
 template <WeightType kType, int kColumnWarps, class Epilogue>

@@ -33,6 +33,9 @@ const Place& place();
 // threads: a multiple of 32.
 void run_grid(Dim3 grid, int threads, size_t shared_bytes, const std::function<void()>& kernel);
 
+// Runs a launch at once, or keeps it if a graph is being recorded (runtime_emulated.cc).
+void start(std::function<void()> launch);
+
 // All lanes of the warp bring an `in` and an `out`; the last to come runs `exchange` on all 32 of
 // each (by lane). `name`: what it is; all must have come for the same.
 using Exchange = void (*)(const void* const* in, void* const* out);

@@ -2,13 +2,17 @@
 // touch; everything happens at once.
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/emulation/fibers.h"
 
 namespace pelton::kernels::gpu {
 namespace {
@@ -21,6 +25,9 @@ struct Area {
 // By what was handed out; given back by whichever thread.
 std::mutex areas_mutex;
 std::map<void*, Area> areas;
+
+using Launches = std::vector<std::function<void()>>;
+thread_local Launches* recording = nullptr;
 
 std::string& failure() {
   static thread_local std::string text;
@@ -120,14 +127,26 @@ void fill(Stream, void* to, uint8_t value, int64_t bytes) {
 }
 void wait_for(Stream) {}
 
-void begin_recording(Stream) {}
-Graph end_recording(Stream) {
-  return nullptr;
+// A recorded graph is the launches themselves, with the arguments that they got.
+void begin_recording(Stream) {
+  recording = new Launches;
 }
-void run_graph(Stream, Graph) {}
-void end_graph(Graph) {}
+Graph end_recording(Stream) {
+  return std::exchange(recording, nullptr);
+}
+void run_graph(Stream, Graph graph) {
+  for (const auto& launch : *static_cast<Launches*>(graph)) launch();
+}
+void end_graph(Graph graph) {
+  delete static_cast<Launches*>(graph);
+}
 bool records_graphs() {
-  return false;
+  return true;
+}
+
+void emulation::start(std::function<void()> launch) {
+  if (recording == nullptr) return launch();
+  recording->push_back(std::move(launch));
 }
 
 Mark make_mark() {

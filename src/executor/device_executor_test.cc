@@ -1,0 +1,191 @@
+// The executor on a device library (the emulated one, or what PELTON_DEVICE_LIBRARY names) under
+// the real engine: an answer is the same alone, beside others, in small chunks, found in the cache,
+// and swapped out and back; an embedding is the CPU's; what a device cannot do is an error at
+// start.
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "engine/engine.h"
+#include "executor/local_executor.h"
+
+namespace pelton::executor {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+std::string folder_named(const char* variable, const char* otherwise) {
+  const char* const given = std::getenv(variable);
+  return given != nullptr ? given : otherwise;
+}
+
+Device test_device() {
+  const std::string path =
+      folder_named("PELTON_DEVICE_LIBRARY",
+                   (std::string(PELTON_BINARY_DIR) + "/libpelton_cuda_emulated.so").c_str());
+  auto library = kernels::gpu::DeviceLibrary::open(path);
+  CHECK(library.ok(), library.ok() ? "" : library.error().message);
+  const auto info = library->device(0);
+  CHECK(info.ok());
+  return {.library = *library, .index = 0, .info = *info};
+}
+
+struct Asked {
+  Tokens prompt;
+  int max_new = 0;
+  request::SamplingParams sampling;
+};
+
+class DeviceExecutorTest : public ::testing::Test {
+ protected:
+  void start(const LocalExecutor::Options& options, const engine::Engine::Options& engine) {
+    engine_.reset();
+    auto made = LocalExecutor::create(checkpoint_, options);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    executor_ = std::move(made).value();
+    engine_ = std::make_unique<engine::Engine>(engine, *executor_, clock_, log_);
+  }
+
+  LocalExecutor::Options usual() const {
+    LocalExecutor::Options options;
+    options.threads = 1;
+    options.sequences_max = 4;
+    options.batch_tokens_max = 64;
+    options.prefix_cache = false;
+    options.context_tokens = 96;
+    options.kv_bytes = int64_t{1} << 20;
+    options.device = device_;
+    return options;
+  }
+
+  std::vector<Tokens> all_at_once(const std::vector<Asked>& asked) {
+    std::vector<engine::TokenStream> streams;
+    for (const Asked& one : asked) {
+      auto stream = engine_->submit({.id = "test",
+                                     .prompt = one.prompt,
+                                     .sampling = one.sampling,
+                                     .stop = {.max_new_tokens = one.max_new}});
+      CHECK(stream.ok(), stream.ok() ? "" : stream.error().message);
+      streams.push_back(std::move(*stream));
+    }
+    std::vector<Tokens> answers;
+    for (engine::TokenStream& stream : streams) {
+      Tokens tokens;
+      while (true) {
+        engine::TokenStream::Batch batch = stream.wait();
+        for (const engine::SampledToken& token : batch.tokens) tokens.push_back(token.token);
+        if (!batch.end) continue;
+        EXPECT_FALSE(batch.end->error.has_value());
+        break;
+      }
+      answers.push_back(std::move(tokens));
+    }
+    return answers;
+  }
+
+  const checkpoint::Checkpoint checkpoint_ =
+      std::move(checkpoint::Checkpoint::open(folder_named("PELTON_TEST_SOURCE", PELTON_SOURCE_DIR) +
+                                             "/testdata/golden/tiny")
+                    .value());
+  const Device device_ = test_device();
+  base::SystemClock clock_;
+  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
+  std::unique_ptr<LocalExecutor> executor_;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+std::vector<Asked> random_questions(int count) {
+  const uint32_t seed = std::random_device{}();
+  std::printf("seed %u\n", seed);
+  std::mt19937 random(seed);
+  std::vector<Asked> asked;
+  for (int i = 0; i < count; ++i) {
+    Asked one;
+    for (unsigned n = 1 + random() % 40; n > 0; --n) {
+      one.prompt.push_back(static_cast<TokenId>(random() % 500));
+    }
+    one.max_new = 4 + static_cast<int>(random() % 12);
+    one.sampling.temperature = i % 2 == 0 ? 0.0f : 1.0f;
+    one.sampling.seed = random();
+    asked.push_back(std::move(one));
+  }
+  return asked;
+}
+
+TEST_F(DeviceExecutorTest, AnAnswerIsTheSameInEveryWay) {
+  const std::vector<Asked> asked = random_questions(5);
+  std::vector<Tokens> alone;
+  start(usual(), {.prefix_cache = false});
+  EXPECT_TRUE(executor_->kernels_name() == "emulated" || executor_->kernels_name() == "cuda");
+  for (const Asked& one : asked) alone.push_back(all_at_once({one})[0]);
+
+  start(usual(), {.prefix_cache = false});
+  EXPECT_EQ(all_at_once(asked), alone) << "together";
+
+  LocalExecutor::Options chunks = usual();
+  chunks.batch_tokens_max = 9;
+  chunks.prefix_cache = true;
+  start(chunks, {});
+  EXPECT_EQ(all_at_once(asked), alone) << "in chunks";
+  EXPECT_EQ(all_at_once(asked), alone) << "from the cache";
+
+  LocalExecutor::Options small = usual();
+  small.kv_bytes.reset();
+  small.kv_bytes = executor_->footprint().kv.full_block_bytes * 7 +
+                   executor_->footprint().kv.window_block_bytes * 24;
+  small.swap_bytes = int64_t{1} << 20;
+  start(small, {.prefix_cache = false});
+  EXPECT_EQ(all_at_once(asked), alone) << "short of blocks";
+}
+
+TEST_F(DeviceExecutorTest, AnEmbeddingIsTheCpus) {
+  Tokens prompt;
+  for (int i = 0; i < 21; ++i) prompt.push_back((i * 53 + 7) % 500);
+  const auto vector_of = [&](request::Pooling pooling) {
+    request::GenerationRequest request{.prompt = prompt};
+    request.pooling = pooling;
+    auto stream = engine_->submit(std::move(request));
+    CHECK(stream.ok());
+    while (true) {
+      engine::TokenStream::Batch batch = stream->wait();
+      if (batch.end) return batch.end->embedding;
+    }
+  };
+  LocalExecutor::Options host = usual();
+  host.device.reset();
+  for (const auto pooling : {request::Pooling::kLast, request::Pooling::kMean}) {
+    start(host, {.prefix_cache = false});
+    const std::vector<float> exact = vector_of(pooling);
+    start(usual(), {.prefix_cache = false});
+    const std::vector<float> got = vector_of(pooling);
+    ASSERT_EQ(got.size(), exact.size());
+    double difference = 0;
+    double norm = 1e-30;
+    for (size_t i = 0; i < got.size(); ++i) {
+      difference += (double{got[i]} - exact[i]) * (double{got[i]} - exact[i]);
+      norm += double{exact[i]} * exact[i];
+    }
+    EXPECT_LE(std::sqrt(difference / norm), 1.4e-2);
+  }
+}
+
+TEST_F(DeviceExecutorTest, WhatADeviceCannotDoIsSaidAtStart) {
+  LocalExecutor::Options fp8 = usual();
+  fp8.kv_dtype = tensor::DType::kF8E4m3;
+  const auto refused = LocalExecutor::create(checkpoint_, fp8);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(refused.error().field, "kv-cache-dtype");
+
+  LocalExecutor::Options large = usual();
+  large.kv_bytes.reset();
+  large.device->info.memory_free_bytes = 1 << 20;  // less than the weights
+  const auto too_large = LocalExecutor::create(checkpoint_, large);
+  ASSERT_FALSE(too_large.ok());
+  EXPECT_EQ(too_large.error().code, ErrorCode::kDoesNotFit);
+}
+
+}  // namespace
+}  // namespace pelton::executor
