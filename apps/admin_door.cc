@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "apps/door_flags.h"
 #include "net/url.h"
 
 namespace pelton::apps {
@@ -18,16 +19,23 @@ std::vector<Flag> admin_flags() {
           {.name = "--admin-host",
            .value = "ADDRESS",
            .help = "where that listens; it asks for no key",
-           .default_text = "127.0.0.1"}};
+           .default_text = "127.0.0.1"},
+          {.name = "--no-admin-tls",
+           .help = "plain HTTP there, also with --tls-cert",
+           .kind = Flag::Kind::kSwitch}};
 }
 
-Result<void> AdminDoor::open(const cli::Arguments& arguments) {
+Result<void> AdminDoor::open(const cli::Arguments& arguments,
+                             std::shared_ptr<const net::TlsIdentity> tls) {
   if (!arguments.has("--admin-port")) return {};
+  if (arguments.has("--no-admin-tls")) tls = nullptr;
+  tls_ = tls != nullptr;
   host_ = arguments.text("--admin-host");
   http_ = std::make_unique<net::HttpServer>(
       net::HttpServer::Options{.address = host_,
                                .port = static_cast<int>(arguments.integer("--admin-port")),
                                .connections_max = server::AdminServer::kConnectionsMax,
+                               .tls = std::move(tls),
                                .body_bytes_max = server::AdminServer::kBodyBytesMax},
       [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
         admin_.handle(request, exchange);
@@ -38,7 +46,7 @@ Result<void> AdminDoor::open(const cli::Arguments& arguments) {
     http_.reset();
     return started;
   }
-  if (host_ != "127.0.0.1" && host_ != "localhost" && host_ != "::1") {
+  if (!is_local(host_)) {
     log_.warning("anyone who reaches --admin-host can read this server's counts");
   }
   return {};
@@ -50,7 +58,8 @@ void AdminDoor::close() {
 }
 
 std::string AdminDoor::url() const {
-  return http_ == nullptr ? "" : "http://" + net::format_host_port(host_, http_->port());
+  if (http_ == nullptr) return "";
+  return (tls_ ? "https://" : "http://") + net::format_host_port(host_, http_->port());
 }
 
 }  // namespace pelton::apps

@@ -20,7 +20,8 @@ class AdminDoor {
   AdminDoor(const server::Server& server, const net::HttpServer& door, base::Log& log)
       : admin_(server, door), log_(log) {}
 
-  Result<void> open(const cli::Arguments& arguments);
+  // `tls`: null without.
+  Result<void> open(const cli::Arguments& arguments, std::shared_ptr<const net::TlsIdentity> tls);
   // Before the model that it reports on goes away.
   void close();
 
@@ -31,6 +32,7 @@ class AdminDoor {
   server::AdminServer admin_;
   base::Log& log_;
   std::string host_;
+  bool tls_ = false;
   std::unique_ptr<net::HttpServer> http_;
 };
 

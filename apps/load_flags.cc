@@ -11,6 +11,7 @@
 #include "apps/input.h"
 #include "base/machine.h"
 #include "bench/token_words.h"
+#include "net/tls_trust.h"
 #include "report/percentile.h"
 
 namespace pelton::apps {
@@ -47,6 +48,11 @@ Result<bench::Target> read_target(const cli::Arguments& arguments) {
     options.headers.emplace_back("Authorization", fmt::format("Bearer {}", key));
   }
   TRY_ASSIGN(bench::Target target, bench::make_target(options));
+  if (arguments.has("--ca-file")) {
+    TRY_ASSIGN(
+        target.call.trust,
+        net::TlsTrust::load({.ca = arguments.text("--ca-file"), .certificate = {}, .key = {}}));
+  }
   if (arguments.has("--served-model-name")) target.model = arguments.text("--served-model-name");
   if (target.model.empty()) {
     TRY_ASSIGN(target.model, bench::first_model(target));
@@ -207,6 +213,8 @@ std::vector<Flag> server_flags() {
           count_flag("--port", "N", "of the server", "8000", 1, 65535),
           text_flag("--endpoint", "PATH", "default that of the backend"),
           std::move(header),
+          text_flag("--ca-file", "FILE",
+                    "https: believe whom these certificates (PEM) vouch for; default the system's"),
           text_flag("--model", "NAME", "default the first that the server lists"),
           text_flag("--served-model-name", "NAME", "what requests call it, if not --model"),
           text_flag("--tokenizer", "MODEL",

@@ -1,5 +1,7 @@
 // pelton: one binary, one verb at a time.
 #include <csignal>
+#include <memory>
+#include <vector>
 
 #include <unistd.h>
 
@@ -28,37 +30,42 @@ int main(int argc, char** argv) {
   if (std::signal(SIGINT, leave_at_once) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   // Weights are read where they lie; a file that is cut short meanwhile is named.
   base::end_on_mapping_fault(cli::kExitNoModel);
-  const cli::CommandLine command_line(
-      {.name = "pelton",
-       .version = apps::kVersion,
-       .summary = "serves gpt-oss models, on the machine you have",
-       .examples = {"pelton serve openai/gpt-oss-20b", "pelton chat ./my-model",
-                    "pelton inspect openai/gpt-oss-20b",
-                    "pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids"}},
-      {apps::serve_verb(),
-       apps::chat_verb(),
-       apps::generate_verb(),
-       apps::logits_verb(),
-       apps::tokenize_verb(),
-       apps::grammar_verb(),
-       apps::inspect_verb(),
-       apps::pack_verb(),
-       apps::plan_verb(),
-       apps::calibrate_verb(),
-       apps::simulate_verb(),
-       apps::verify_verb(),
-       apps::synth_verb(),
-       apps::bench_latency_verb(),
-       apps::bench_prefix_verb(),
-       apps::bench_serve_verb(),
-       apps::bench_throughput_verb(),
-       apps::bench_compare_verb(),
-       apps::bench_sweep_verb(),
-       apps::bench_history_verb(),
-       apps::bench_bandwidth_verb(),
-       apps::pull_verb(),
-       apps::cache_list_verb(),
-       apps::cache_purge_verb()});
+  const cli::CommandLine::Program program{
+      .name = "pelton",
+      .version = apps::kVersion,
+      .summary = "serves gpt-oss models, on the machine you have",
+      .examples = {"pelton serve openai/gpt-oss-20b", "pelton chat ./my-model",
+                   "pelton inspect openai/gpt-oss-20b",
+                   "pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids"}};
+  // Filled below: what describes every verb is among them.
+  const auto described = std::make_shared<std::vector<cli::Verb>>();
+  const cli::CommandLine command_line(program, {apps::serve_verb(),
+                                                apps::chat_verb(),
+                                                apps::generate_verb(),
+                                                apps::logits_verb(),
+                                                apps::tokenize_verb(),
+                                                apps::grammar_verb(),
+                                                apps::inspect_verb(),
+                                                apps::pack_verb(),
+                                                apps::plan_verb(),
+                                                apps::calibrate_verb(),
+                                                apps::simulate_verb(),
+                                                apps::verify_verb(),
+                                                apps::synth_verb(),
+                                                apps::bench_latency_verb(),
+                                                apps::bench_prefix_verb(),
+                                                apps::bench_serve_verb(),
+                                                apps::bench_throughput_verb(),
+                                                apps::bench_compare_verb(),
+                                                apps::bench_sweep_verb(),
+                                                apps::bench_history_verb(),
+                                                apps::bench_bandwidth_verb(),
+                                                apps::pull_verb(),
+                                                apps::cache_list_verb(),
+                                                apps::cache_purge_verb(),
+                                                apps::completion_verb(program, described),
+                                                apps::manual_verb(program, described)});
+  *described = command_line.verbs();
   apps::ArgumentCopy arguments(argc, argv);
   return command_line.run(arguments.count(), arguments.pointers());
 }

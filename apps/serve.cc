@@ -5,16 +5,18 @@
 #include <fmt/format.h>
 
 #include "apps/admin_door.h"
+#include "apps/door_flags.h"
 #include "apps/engine_flags.h"
 #include "apps/input.h"
+#include "apps/life_cycle.h"
 #include "apps/loading.h"
 #include "apps/pinning.h"
+#include "apps/process_guard.h"
 #include "apps/reporting.h"
 #include "apps/response_store_flags.h"
 #include "apps/sampling_defaults.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
-#include "base/file.h"
 #include "cli/human_size.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
@@ -29,7 +31,6 @@ namespace {
 
 using cli::Flag;
 
-constexpr int64_t kDrainMs = 30'000;  // what a running answer gets after SIGTERM
 constexpr std::chrono::seconds kCloseGrace{5};
 
 Result<node::LoadedModel::Options> node_options(const cli::Arguments& arguments,
@@ -89,26 +90,12 @@ Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::
   return served;
 }
 
-std::string url_of(const std::string& host, int port) {
+std::string url_of(const std::string& host, int port, bool tls) {
   const bool is_v6 = host.find(':') != std::string::npos;
   const std::string shown = host == "0.0.0.0" || host == "::" ? "127.0.0.1"
                             : is_v6                           ? "[" + host + "]"
                                                               : host;
-  return fmt::format("http://{}:{}", shown, port);
-}
-
-Result<server::KeyRing> key_ring(const cli::Arguments& arguments) {
-  server::KeyRing keys;
-  if (arguments.has("--api-key")) keys.add(arguments.text("--api-key"));
-  if (arguments.has("--api-key-file")) {
-    const std::string& file = arguments.text("--api-key-file");
-    constexpr size_t kKeyFileBytesMax = size_t{1} << 24;
-    const Result<std::string> text = base::read_file(file, kKeyFileBytesMax);
-    if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, ""};
-    TRY(keys.add_file(*text, file));
-    if (keys.empty()) return Error{ErrorCode::kBadConfig, file + ": holds no key", ""};
-  }
-  return keys;
+  return fmt::format("{}://{}:{}", tls ? "https" : "http", shown, port);
 }
 
 // At most six lines, for people only: on a terminal.
@@ -151,9 +138,12 @@ Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   TRY_ASSIGN(node::LoadedModel::Options options, node_options(arguments, clock));
   TRY_ASSIGN(const server::KeyRing keys, key_ring(arguments));
+  TRY_ASSIGN(const server::CorsOrigins cors, cors_origins(arguments));
+  TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));
   TRY(check_date(arguments.text("--current-date")));
-  base::Log log(clock, {.json = arguments.has("--log-json")});
-  const cli::Interrupt interrupt;
+  base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
+  const cli::Interrupt interrupt(cli::Interrupt::HangUp::kTold);
+  guard_process(arguments, log);
 
   // The port first: a taken one should be told before a large model is read.
   TRY_ASSIGN(const std::unique_ptr<store::ResponseStore> responses,
@@ -162,6 +152,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY(reporting.open(arguments, log));
   server::Server server({.version = kVersion,
                          .keys = keys,
+                         .cors = cors,
                          .sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens"),
                          .response_store = responses.get(),
                          .watchdog_ns = arguments.integer("--watchdog-seconds") * 1'000'000'000,
@@ -171,17 +162,21 @@ Result<void> run(const cli::Arguments& arguments) {
   net::HttpServer http(
       {.address = host,
        .port = static_cast<int>(arguments.integer("--port")),
-       .threads = static_cast<int>(arguments.integer("--http-threads"))},
+       .threads = static_cast<int>(arguments.integer("--http-threads")),
+       .tls = tls},
       [&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
         server.handle(std::move(request), std::move(exchange));
       },
       log);
+  server.upkeep().watch(
+      {.identity = tls, .handshakes_failed = [&http] { return http.handshakes_failed(); }});
   TRY(http.start());
   AdminDoor admin(server, http, log);
-  TRY(admin.open(arguments));
+  TRY(admin.open(arguments, tls));
   server::GrpcDoor grpc(server, log);
   if (arguments.has("--grpc-port")) {
-    TRY(grpc.open({.address = host, .port = static_cast<int>(arguments.integer("--grpc-port"))}));
+    TRY(grpc.open(
+        {.address = host, .port = static_cast<int>(arguments.integer("--grpc-port")), .tls = tls}));
   }
 
   // From here on both doors are closed before anything they call goes away: they are declared after
@@ -210,8 +205,8 @@ Result<void> run(const cli::Arguments& arguments) {
   served->sampling = sampling_defaults(arguments, (*model)->checkpoint(), log);
   server.serve(*served);
   grpc.set_serving(true);
-  const std::string url = url_of(host, http.port());
-  if (host != "127.0.0.1" && host != "localhost" && host != "::1" && keys.empty()) {
+  const std::string url = url_of(host, http.port(), tls != nullptr);
+  if (!is_local(host) && keys.empty()) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
   }
   print_banner(*served, **model, (*model)->engine().capacity(), url);
@@ -223,11 +218,10 @@ Result<void> run(const cli::Arguments& arguments) {
       write_output(fmt::format("listening on {}\n{}{}", url, admin_line, grpc_line));
   if (!told) log.warning(told.error().message);  // nobody reads stdout; serving matters more
 
-  interrupt.wait();
-  log.info("stopping: running answers get 30 seconds");
+  LifeCycle life({arguments, interrupt, server, grpc, tls, log});
+  life.wait_for_the_end();
   server.drain();
-  grpc.set_serving(false);
-  (*model)->engine().drain(kDrainMs);
+  (*model)->engine().drain(life.drain_ms());
   close_doors(kCloseGrace);
   admin.close();
   return {};
@@ -241,7 +235,8 @@ cli::Verb serve_verb() {
       .summary = "Serves a model over the OpenAI API.",
       .about =
           "Prints 'listening on URL' on stdout once it answers. SIGTERM or Ctrl-C lets running\n"
-          "answers end, then stops with exit code 0; a second Ctrl-C stops at once.",
+          "answers end, then stops with exit code 0; a second signal stops at once. SIGHUP reads\n"
+          "certificates, keys and log level anew.",
       .positionals = {{.name = "MODEL",
                        .help = "a model folder or a hub id",
                        .variables = {"PELTON_MODEL", "OPTION_MODEL_ID"}}},
@@ -264,13 +259,6 @@ cli::Verb serve_verb() {
                 {.name = "--served-model-name",
                  .value = "NAME",
                  .help = "what clients call the model; default the folder's name or the hub id"},
-                {.name = "--api-key",
-                 .value = "KEY",
-                 .help = "what clients must send as bearer token",
-                 .secret = true},
-                {.name = "--api-key-file",
-                 .value = "FILE",
-                 .help = "more keys, a line each: KEY [TENANT [WEIGHT]]; tenants share nothing"},
                 generation_config_flag(),
                 {.name = "--current-date",
                  .value = "YYYY-MM-DD",
@@ -299,10 +287,13 @@ cli::Verb serve_verb() {
       .other_prefix = "OPTION_",  // as SageMaker's containers are told
       .configurable = true,
   };
+  for (Flag& flag : door_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : reporting_flags()) verb.flags.push_back(std::move(flag));
   return verb;

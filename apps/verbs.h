@@ -2,6 +2,9 @@
 // are put together; what they say to the user is said here too.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "cli/command_line.h"
 
 namespace pelton::apps {
@@ -30,5 +33,10 @@ cli::Verb bench_bandwidth_verb();
 cli::Verb pull_verb();
 cli::Verb cache_list_verb();
 cli::Verb cache_purge_verb();
+// `verbs`: all of them, these two included, once they run.
+cli::Verb completion_verb(const cli::CommandLine::Program& program,
+                          const std::shared_ptr<const std::vector<cli::Verb>>& verbs);
+cli::Verb manual_verb(const cli::CommandLine::Program& program,
+                      const std::shared_ptr<const std::vector<cli::Verb>>& verbs);
 
 }  // namespace pelton::apps

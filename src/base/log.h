@@ -1,7 +1,8 @@
-// One line a message, text or JSON, on stderr or any file. Owned by the program's entry and passed by
-// reference. Any thread may write. Never holds prompts or answers: callers log ids and numbers.
+// One line a message, text or JSON, on stderr or any file. Owned by the program's entry and passed
+// by reference. Any thread may write. Never holds prompts or answers: callers log ids and numbers.
 #pragma once
 
+#include <atomic>
 #include <cstdio>
 #include <mutex>
 #include <string_view>
@@ -20,9 +21,12 @@ class Log {
     std::FILE* file = stderr;
   };
 
-  Log(const Clock& clock, const Options& options) : clock_(clock), options_(options) {}
+  Log(const Clock& clock, const Options& options)
+      : clock_(clock), options_(options), level_(options.level) {}
 
-  bool enabled(LogLevel level) const { return level >= options_.level; }
+  bool enabled(LogLevel level) const { return level >= level_.load(std::memory_order_relaxed); }
+  // Any thread: from now on.
+  void set_level(LogLevel level) { level_.store(level, std::memory_order_relaxed); }
   void debug(std::string_view message) { write(LogLevel::kDebug, message); }
   void info(std::string_view message) { write(LogLevel::kInfo, message); }
   void warning(std::string_view message) { write(LogLevel::kWarning, message); }
@@ -33,6 +37,7 @@ class Log {
 
   const Clock& clock_;
   const Options options_;
+  std::atomic<LogLevel> level_;
   std::mutex mutex_;
 };
 

@@ -59,9 +59,11 @@ std::vector<std::string> variables_of(const Flag& flag, std::string_view other_p
 
 // A complaint about a value that did not come as a word says where it came from.
 Error from(const std::string& origin, Error error) {
-  if (origin.starts_with('-') || origin == "default") return error;
+  const bool by_variable = origin.starts_with('$');
+  const bool by_file = !by_variable && origin.find(':') != std::string::npos;
+  if (!by_variable && !by_file) return error;
   error.message = fmt::format("{}: {}", origin, error.message);
-  if (!origin.starts_with('$')) error.code = ErrorCode::kBadConfig;
+  if (by_file) error.code = ErrorCode::kBadConfig;
   return error;
 }
 
@@ -304,6 +306,9 @@ Result<ArgumentReader::Outcome> ArgumentReader::read(const std::vector<std::stri
     if (!value.given) continue;
     value.text = said.list.front();
     value.list = std::move(said.list);
+    const Result<void> chosen =
+        check_choice({.name = positional.name, .choices = positional.choices}, value.text);
+    if (!chosen) return from(said.origin, chosen.error());
   }
   for (const Flag& flag : verb_.flags) {
     if (flag.required && !arguments.has(flag.name) && !outcome.print_config) {

@@ -59,6 +59,17 @@ const std::string& Arguments::origin(std::string_view name) const {
   return at(name).origin;
 }
 
+std::vector<std::string> Arguments::changed_since(const Arguments& before) const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : values_) {
+    const Value& was = before.at(name);
+    if (value.given != was.given || value.text != was.text || value.list != was.list) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
 Result<Arguments> Arguments::reread() const {
   CHECK(reread_ != nullptr, "these were not given to run()");
   return reread_();

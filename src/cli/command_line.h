@@ -47,6 +47,7 @@ struct Positional {
   bool required = true;                     // only the last one may be left out
   bool many = false;                        // the last one may be several words
   std::vector<std::string> variables = {};  // of the environment, where it is not given
+  std::vector<std::string> choices = {};    // where there are any, one of these
 };
 
 // What the user gave for one verb, checked against its description. Asking for a flag that the verb
@@ -61,6 +62,8 @@ class Arguments {
   const std::string& origin(std::string_view name) const;
   // The same words with today's variables and files: what has been configured meanwhile.
   Result<Arguments> reread() const;
+  // Names whose values those of `before`, of the same verb, were not.
+  std::vector<std::string> changed_since(const Arguments& before) const;
   // All words of a flag or positional that may have many.
   const std::vector<std::string>& list(std::string_view name) const;
 

@@ -1,13 +1,19 @@
 // Ctrl-C and SIGTERM as something to ask or to wait for. While one lives, the first signal only
-// sets a flag; a second Ctrl-C ends the process at once with 130. One at a time in a process:
-// signals are the process's own, so their flag has to be too.
+// sets a flag; a second one ends the process at once with 128 and its number, but for a SIGTERM
+// after Ctrl-C: a terminal's wrapper passes on what the terminal has told us already. One at a time
+// in a process: signals are the process's own, so their flag has to be too.
 #pragma once
 
 namespace pelton::cli {
 
 class Interrupt {
  public:
-  Interrupt();
+  enum class HangUp {
+    kEndsUs,  // SIGHUP as ever
+    kTold,    // next() tells
+  };
+  explicit Interrupt(HangUp hang_up);
+  Interrupt() : Interrupt(HangUp::kEndsUs) {}
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
@@ -17,6 +23,9 @@ class Interrupt {
 
   // Blocks until a signal comes; returns at once if one is pending.
   void wait() const;
+  // The same, also until a SIGHUP comes; each is told once, those of one moment as one.
+  enum class Event { kStop, kHangUp };
+  Event next() const;
 
   // Forgets the signal, for a chat that goes on after Ctrl-C stopped an answer.
   void clear();

@@ -13,6 +13,7 @@
 #include <grpcpp/server_builder.h>
 #include <pelton/v1/inference.grpc.pb.h>
 
+#include "server/grpc_certificates.h"
 #include "server/grpc_embed.h"
 #include "server/grpc_generate.h"
 #include "server/grpc_tokenize.h"
@@ -56,6 +57,8 @@ struct GrpcDoor::Parts {
   GrpcHouse house;
   Service service;
   int port = 0;
+  std::shared_ptr<const net::TlsIdentity> tls;
+  std::unique_ptr<GrpcCertificates> certificates;
   std::unique_ptr<grpc::Server> grpc;
 };
 
@@ -80,7 +83,13 @@ Result<void> GrpcDoor::open(const Options& options) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.calls_max);
   builder.SetMaxReceiveMessageSize(options.message_bytes_max);
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &parts->port);
+  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+  if (options.tls != nullptr) {
+    parts->tls = options.tls;
+    TRY_ASSIGN(parts->certificates, GrpcCertificates::make(*options.tls));
+    credentials = parts->certificates->credentials();
+  }
+  builder.AddListeningPort(address, credentials, &parts->port);
   builder.RegisterService(&parts->service);
   parts->grpc = builder.BuildAndStart();
   if (parts->grpc == nullptr || parts->port == 0) {
@@ -94,6 +103,11 @@ Result<void> GrpcDoor::open(const Options& options) {
 
 int GrpcDoor::port() const {
   return parts_ == nullptr ? 0 : parts_->port;
+}
+
+Result<void> GrpcDoor::renew_certificates() {
+  if (parts_ == nullptr || parts_->certificates == nullptr) return {};
+  return parts_->certificates->update(*parts_->tls);
 }
 
 void GrpcDoor::set_serving(bool serving) {

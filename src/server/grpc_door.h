@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "net/tls_identity.h"
 
 namespace pelton::server {
 
@@ -18,7 +19,8 @@ class GrpcDoor {
  public:
   struct Options {
     std::string address = "127.0.0.1";
-    int port = 0;  // 0: any free one
+    int port = 0;                                 // 0: any free one
+    std::shared_ptr<const net::TlsIdentity> tls;  // null: in the clear
     int message_bytes_max = 32 * 1024 * 1024;
     int calls_max = 4096;  // at a time; beyond that RESOURCE_EXHAUSTED
   };
@@ -27,10 +29,13 @@ class GrpcDoor {
   GrpcDoor(Server& server, base::Log& log);
   ~GrpcDoor();  // closes
 
-  // Once. Errors: kAddressInUse.
+  // Once. Errors: kAddressInUse, kIo.
   Result<void> open(const Options& options);
   // 0 before open().
   int port() const;
+
+  // The identity has other certificates by now.
+  Result<void> renew_certificates();
 
   // What the health service says from now on.
   void set_serving(bool serving);

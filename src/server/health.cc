@@ -9,7 +9,7 @@ namespace pelton::server {
 
 std::string_view Server::state_name() const {
   if (model() == nullptr) return "loading";
-  return draining_ ? "draining" : "serving";
+  return leaving_ ? "draining" : "serving";
 }
 
 // A draining or idle server is well; one whose step never ends should be started anew.
@@ -36,7 +36,7 @@ net::HttpResponse Server::health_reply() const {
 }
 
 net::HttpResponse Server::ready_reply() const {
-  if (draining_) return error_reply(not_ready("The server is shutting down"));
+  if (leaving_) return error_reply(not_ready("The server is shutting down"));
   return health_reply();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include <fmt/format.h>
@@ -71,11 +72,23 @@ Result<void> read_limit(std::string_view word, admission::Limits& limits) {
   return {};
 }
 
+std::string system_secret() {
+  std::random_device device;
+  std::string secret;
+  for (int i = 0; i < 8; ++i) secret += fmt::format("{:08x}", device());
+  return secret;
+}
+
 }  // namespace
 
+KeyRing::KeyRing() : secret_(system_secret()) {}
+
+std::string KeyRing::digest_of(std::string_view key) const {
+  return base::sha256(secret_ + std::string(key));
+}
+
 void KeyRing::add(std::string_view key) {
-  const std::string hash = base::sha256(key);
-  callers_.emplace(hash, Caller{.tenant = "", .account = hash});
+  callers_.emplace(digest_of(key), Caller{.tenant = "", .account = base::sha256(key)});
 }
 
 // The words of a line that has some.
@@ -131,7 +144,7 @@ Result<void> KeyRing::add_file(std::string_view text, const std::string& file_na
     if (words.size() > 2 && !is_limit(words[1]) && !is_limit(words[2])) {
       weights_.emplace(caller->tenant, caller->weight);
     }
-    if (!callers_.emplace(hash, *std::move(caller)).second) {
+    if (!callers_.emplace(digest_of(words[0]), *std::move(caller)).second) {
       return at_line("this key is there already");
     }
     if (callers_.size() > kKeysMax) return at_line(fmt::format("more than {} keys", kKeysMax));
@@ -145,7 +158,7 @@ Result<void> KeyRing::add_file(std::string_view text, const std::string& file_na
 }
 
 const Caller* KeyRing::caller_of(std::string_view key) const {
-  const auto found = callers_.find(base::sha256(key));
+  const auto found = callers_.find(digest_of(key));
   return found == callers_.end() ? nullptr : &found->second;
 }
 

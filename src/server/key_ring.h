@@ -1,5 +1,6 @@
 // The API keys that are asked for, and whose each is. Filled at once; then immutable, any thread.
-// A new key file is a new ring. Keys are kept as their SHA-256 only.
+// A new key file is a new ring. Keys are looked up by digests made with a secret of the ring's own:
+// how long that takes tells of digests that nobody outside can compute, and so nothing of keys.
 #pragma once
 
 #include <map>
@@ -24,6 +25,8 @@ class KeyRing {
  public:
   static constexpr size_t kKeysMax = 10'000;
 
+  KeyRing();
+
   // One key, of a tenant without a name.
   void add(std::string_view key);
 
@@ -42,7 +45,10 @@ class KeyRing {
   Result<Caller> read_caller(const std::vector<std::string_view>& words,
                              const std::string& hash) const;
 
-  std::map<std::string, Caller, std::less<>> callers_;  // by the key's hash
+  std::string digest_of(std::string_view key) const;
+
+  std::string secret_;
+  std::map<std::string, Caller, std::less<>> callers_;  // by the key's digest
   std::map<std::string, double, std::less<>> weights_;  // of tenants that have one
 };
 

@@ -147,6 +147,7 @@ void write_server(PrometheusText& text, const Server& server) {
     text.sample({{"by", FrontDesk::kRefusedNames[i]}},
                 static_cast<double>(server.desk().refused(why)));
   }
+  server.upkeep().write(text);
   text.gauge("pelton_http_requests_open", "Requests not answered yet.",
              static_cast<double>(server.book().counts().open()));
   const SampledTurns::Counts turns = server.sampled_turns().counts();

@@ -260,7 +260,7 @@ TEST(Traces, ACollectorThatFailsCostsSpansAndNothingElse) {
     EXPECT_EQ((*exporter)->dropped(), 100);
     EXPECT_EQ((*exporter)->exported(), 0);
   }
-  for (const char* url : {"", "ftp://x", "https://collector:4318", "127.0.0.1"}) {
+  for (const char* url : {"", "ftp://x", "127.0.0.1"}) {
     const auto exporter = telemetry::TraceExporter::create({.url = url}, log);
     ASSERT_FALSE(exporter.ok()) << url;
     EXPECT_EQ(exporter.error().code, ErrorCode::kBadConfig);

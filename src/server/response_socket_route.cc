@@ -10,9 +10,9 @@ namespace {
 
 // A page of another site may not speak to a server in its visitor's name: browsers send handshakes
 // anywhere, and no CORS rule stops them. Programs say no origin.
-bool may_connect(const net::HttpRequest& request, std::string_view cors_origin) {
+bool may_connect(const net::HttpRequest& request, const CorsOrigins& cors) {
   const std::string_view origin = request.headers.get("Origin");
-  if (origin.empty() || cors_origin == "*" || origin == cors_origin) return true;
+  if (origin.empty() || cors.allow(origin)) return true;
   const size_t scheme = origin.find("://");
   return scheme != std::string_view::npos &&
          origin.substr(scheme + 3) == request.headers.get("Host");
@@ -29,7 +29,7 @@ void Server::answer_response_socket(Call call) {
     if (reject->status == 426) call.headers.add("Sec-WebSocket-Version", "13");
     return call.send(net::error_response(*reject));
   }
-  if (!may_connect(call.request, options_.cors_origin)) {
+  if (!may_connect(call.request, options_.cors)) {
     return call.send(net::error_response(
         {403, "foreign_origin", "pages of this origin may not use this server"}));
   }

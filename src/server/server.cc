@@ -84,7 +84,12 @@ void Server::serve(const ServedModel& model) {
   CHECK(model_.compare_exchange_strong(none, &model), "serve() is called once");
 }
 
+void Server::announce_drain() {
+  leaving_ = true;
+}
+
 void Server::drain() {
+  leaving_ = true;
   draining_ = true;
 }
 
@@ -97,9 +102,7 @@ net::HttpHeaders Server::common_headers(const net::HttpRequest& request) {
   const std::string_view id = request.headers.get("x-request-id");
   headers.add("x-request-id", is_plain_id(id) ? std::string(id)
                                               : random_id("req_", {.seed = draw(), .counter = 0}));
-  if (!options_.cors_origin.empty()) {
-    headers.add("Access-Control-Allow-Origin", options_.cors_origin);
-  }
+  options_.cors.add_headers(request.headers.get("Origin"), headers);
   return headers;
 }
 
@@ -132,7 +135,7 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
   if (method == "OPTIONS") {
     net::HttpResponse response{.status = 204, .headers = {}, .body = {}};
     response.headers.add("Allow", "GET, HEAD, POST, DELETE, OPTIONS");
-    if (!options_.cors_origin.empty()) {
+    if (call.headers.has("Access-Control-Allow-Origin")) {
       response.headers.add("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
       response.headers.add("Access-Control-Allow-Headers", "*, Authorization");
     }

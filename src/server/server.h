@@ -20,6 +20,7 @@
 #include "net/http_server.h"
 #include "server/call.h"
 #include "server/chat_prompt.h"
+#include "server/cors.h"
 #include "server/front_desk.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
@@ -33,6 +34,7 @@
 #include "server/running_responses.h"
 #include "server/sampled_turns.h"
 #include "server/served_model.h"
+#include "server/upkeep.h"
 #include "store/response_store.h"
 
 namespace pelton::server {
@@ -40,10 +42,10 @@ namespace pelton::server {
 class Server {
  public:
   struct Options {
-    std::string version;      // of the program, for /version
-    KeyRing keys;             // empty: none is asked for
-    std::string cors_origin;  // empty: no CORS headers; "*": any page may ask
-    uint64_t seed = 0;        // of ids and of requests that give none; 0: from the system
+    std::string version;  // of the program, for /version
+    KeyRing keys;         // empty: none is asked for
+    CorsOrigins cors;
+    uint64_t seed = 0;  // of ids and of requests that give none; 0: from the system
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
     store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
     // A step that takes longer is taken for stuck, and /health says 503; 0: none ever is.
@@ -57,7 +59,9 @@ class Server {
   // Until then /health says 503 and nothing is generated. Once; `model` outlives the server.
   void serve(const ServedModel& model);
 
-  // Refuses new generations and says not ready; running ones go on.
+  // Says not ready, so that balancers turn away, and answers what still comes.
+  void announce_drain();
+  // Refuses new generations too; running ones go on.
   void drain();
 
   // From the next request on; any thread. What keys have used of their limits stays used.
@@ -68,6 +72,8 @@ class Server {
   // For those who report; any thread.
   const ServedModel* model() const { return model_.load(); }  // null while it is being loaded
   bool ready() const { return model() != nullptr && !draining_; }
+  Upkeep& upkeep() { return upkeep_; }
+  const Upkeep& upkeep() const { return upkeep_; }
   std::string_view state_name() const;  // "loading", "serving", "draining"
   const RequestBook& book() const { return book_; }
   const GenerationMeter& meter() const { return meter_; }
@@ -163,6 +169,7 @@ class Server {
   const base::Clock& clock_;
   base::Log& log_;
   FrontDesk desk_;
+  Upkeep upkeep_;
   SampledTurns sampled_turns_;
   RunningResponses running_responses_;
   GrammarStore grammars_{GrammarStore::Options{}};
@@ -172,6 +179,7 @@ class Server {
   RunningAnswers running_;
   const int64_t started_ns_;
   std::atomic<const ServedModel*> model_{nullptr};
+  std::atomic<bool> leaving_{false};
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> draws_{0};
 };

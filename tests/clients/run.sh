@@ -80,6 +80,28 @@ if [[ ${PELTON_FULL:-} == 1 ]]; then
     node_modules/.bin/node --test --test-timeout=120000 agents/codex.test.mjs
 fi
 
+# The same over https, with a certificate of the moment: node believes it because it is told to.
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
+  -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout tls.key -out tls.pem 2>/dev/null
+: >tls.out
+PELTON_API_KEY=$API_KEY "$pelton" serve tiny --port 0 --tls-cert tls.pem --tls-key tls.key \
+  --executor "modelled:$here/script.json" >tls.out 2>tls.err &
+plain_server=$server
+server=$!
+trap 'stop_server; server=$plain_server; stop_server' EXIT
+tls_url=
+for _ in {1..300}; do
+  tls_url=$(sed -n 's/^listening on //p' tls.out)
+  [[ -n $tls_url ]] && break
+  sleep 0.1
+done
+tls_url=${tls_url/127.0.0.1/localhost}
+BASE_URL=$tls_url/v1 MODEL=tiny NODE_EXTRA_CA_CERTS=$work/tls.pem timeout 200 \
+  node_modules/.bin/node --test --test-timeout=120000 openai_client.test.mjs responses_client.test.mjs
+stop_server
+server=$plain_server
+trap stop_server EXIT
+
 # And it ends as it should.
 kill "$server"
 status=0

@@ -1,0 +1,78 @@
+#include "apps/door_flags.h"
+
+#include <string>
+
+#include "base/file.h"
+
+namespace pelton::apps {
+
+using cli::Flag;
+
+std::vector<Flag> door_flags() {
+  return {
+      {.name = "--api-key",
+       .value = "KEY",
+       .help = "what clients must send as bearer token",
+       .secret = true},
+      {.name = "--api-key-file",
+       .value = "FILE",
+       .help = "more keys, a line each: KEY [TENANT [WEIGHT]] [rpm=N] [tpm=N] [concurrent=N]; "
+               "tenants share nothing"},
+      {.name = "--cors-origin",
+       .value = "ORIGIN",
+       .help = "pages of these origins may ask from a browser, as https://chat.example.org; *: "
+               "any page",
+       .many = true},
+      {.name = "--tls-cert",
+       .value = "FILE",
+       .help = "speak TLS at every door: this certificate (PEM), those that vouch for it behind"},
+      {.name = "--tls-key", .value = "FILE", .help = "its key (PEM, without a passphrase)"},
+      {.name = "--tls-client-ca",
+       .value = "FILE",
+       .help = "ask clients for a certificate that one of these vouches for (PEM)"}};
+}
+
+Result<server::KeyRing> key_ring(const cli::Arguments& arguments) {
+  server::KeyRing keys;
+  if (arguments.has("--api-key")) keys.add(arguments.text("--api-key"));
+  if (arguments.has("--api-key-file")) {
+    const std::string& file = arguments.text("--api-key-file");
+    constexpr size_t kKeyFileBytesMax = size_t{1} << 24;
+    const Result<std::string> text = base::read_file(file, kKeyFileBytesMax);
+    if (!text.ok()) return Error{ErrorCode::kBadConfig, text.error().message, ""};
+    TRY(keys.add_file(*text, file));
+    if (keys.empty()) return Error{ErrorCode::kBadConfig, file + ": holds no key", ""};
+  }
+  return keys;
+}
+
+Result<server::CorsOrigins> cors_origins(const cli::Arguments& arguments) {
+  return server::CorsOrigins::parse(arguments.list("--cors-origin"));
+}
+
+Result<net::TlsIdentity::Files> tls_files(const cli::Arguments& arguments) {
+  net::TlsIdentity::Files files{.certificate = arguments.text("--tls-cert"),
+                                .key = arguments.text("--tls-key"),
+                                .client_ca = arguments.text("--tls-client-ca")};
+  if (files.certificate.empty() != files.key.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "--tls-cert and --tls-key go together",
+                 files.key.empty() ? "tls-key" : "tls-cert"};
+  }
+  if (files.certificate.empty() && !files.client_ca.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "--tls-client-ca needs --tls-cert and --tls-key",
+                 "tls-client-ca"};
+  }
+  return files;
+}
+
+Result<std::shared_ptr<net::TlsIdentity>> tls_identity(const cli::Arguments& arguments) {
+  TRY_ASSIGN(const net::TlsIdentity::Files files, tls_files(arguments));
+  if (files.certificate.empty()) return std::shared_ptr<net::TlsIdentity>();
+  return net::TlsIdentity::load(files);
+}
+
+bool is_local(const std::string& host) {
+  return host == "127.0.0.1" || host == "localhost" || host == "::1";
+}
+
+}  // namespace pelton::apps

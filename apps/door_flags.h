@@ -1,0 +1,30 @@
+// The flags that say who may come in at `pelton serve`'s doors, and in what language: keys, CORS,
+// TLS.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/command_line.h"
+#include "net/tls_identity.h"
+#include "server/cors.h"
+#include "server/key_ring.h"
+
+namespace pelton::apps {
+
+// --api-key --api-key-file --cors-origin --tls-cert --tls-key --tls-client-ca.
+std::vector<cli::Flag> door_flags();
+
+// Reads the file of keys, if there is one.
+Result<server::KeyRing> key_ring(const cli::Arguments& arguments);
+Result<server::CorsOrigins> cors_origins(const cli::Arguments& arguments);
+// Which files; reads none. Errors: kInvalidArgument where one is missing.
+Result<net::TlsIdentity::Files> tls_files(const cli::Arguments& arguments);
+// Null without --tls-cert.
+Result<std::shared_ptr<net::TlsIdentity>> tls_identity(const cli::Arguments& arguments);
+
+// The loopback interface only.
+bool is_local(const std::string& host);
+
+}  // namespace pelton::apps

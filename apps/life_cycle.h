@@ -1,0 +1,50 @@
+// From serving to the end: waits for signals, obeys SIGHUP, and lets running answers end. Owned by
+// the verb, on its thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/log.h"
+#include "cli/command_line.h"
+#include "cli/interrupt.h"
+#include "net/tls_identity.h"
+#include "server/grpc_door.h"
+#include "server/server.h"
+
+namespace pelton::apps {
+
+// --drain-seconds --drain-delay-seconds --log-level.
+std::vector<cli::Flag> life_flags();
+
+base::LogLevel log_level(const cli::Arguments& arguments);
+
+class LifeCycle {
+ public:
+  // All outlive it. `tls`: null without.
+  struct Parts {
+    const cli::Arguments& arguments;
+    const cli::Interrupt& interrupt;
+    server::Server& server;
+    server::GrpcDoor& grpc;
+    std::shared_ptr<net::TlsIdentity> tls;
+    base::Log& log;
+  };
+  explicit LifeCycle(const Parts& parts);
+
+  // Returns when it is time to drain: readiness has been down for --drain-delay-seconds.
+  void wait_for_the_end();
+  // How long running answers may go on.
+  int64_t drain_ms() const;
+
+ private:
+  void reload();
+  Result<void> try_reload();
+
+  const Parts parts_;
+  bool asks_for_keys_;
+  const bool asks_for_certificates_;
+};
+
+}  // namespace pelton::apps

@@ -1,0 +1,21 @@
+#include "server/upkeep.h"
+
+namespace pelton::server {
+
+void Upkeep::write(telemetry::PrometheusText& text) const {
+  using Type = telemetry::PrometheusText::Type;
+  text.family("pelton_config_reloads_total", Type::kCounter, "SIGHUPs by what became of them.");
+  text.sample({{"outcome", "fine"}}, static_cast<double>(reloads_.load()));
+  text.sample({{"outcome", "failed"}}, static_cast<double>(reloads_failed_.load()));
+  text.gauge("pelton_config_last_reload_successful",
+             "0: the files on disk have a mistake, what was read before is in force.",
+             last_reload_fine_.load() ? 1 : 0);
+  if (tls_.identity == nullptr) return;
+  text.gauge("pelton_tls_certificate_expiry_timestamp_seconds",
+             "When the certificate in force ends.",
+             static_cast<double>(tls_.identity->expires_s()));
+  text.counter("pelton_tls_handshakes_failed_total", "TLS handshakes that came to nothing.",
+               static_cast<double>(tls_.handshakes_failed()));
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,472 @@
+#!/usr/bin/env python3
+"""`pelton serve` as operators run it: configuration, TLS, SIGHUP, SIGTERM, CORS, core dumps, completion, manuals.
+
+usage: operations_test.py BINARY
+"""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BINARY = None
+
+
+class Operations(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.holder.name)
+        cls.model = str(cls.folder / "model")
+        subprocess.run([BINARY, "synth", "--like", str(ROOT / "testdata/demo_model.json"), cls.model], check=True,
+                       capture_output=True)
+        cls.script = cls.write("script.json", json.dumps({"step_ms": 1, "rules": [
+            {"when": "", "then": "<|channel|>final<|message|>Short.<|return|>"},
+            {"when": "two seconds", "then": ["<|channel|>final<|message|>", {"text": "and on ", "times": 1000},
+                                             "end<|return|>"]},
+            {"when": "endless", "then": ["<|channel|>final<|message|>", {"text": "and on ", "times": 9000}]}]}))
+        cls.ca, cls.ca_key = cls.authority("ca")
+        cls.cert, cls.key = cls.certificate("server", "one")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.holder.cleanup()
+
+    @classmethod
+    def write(cls, name, text):
+        path = cls.folder / name
+        path.write_text(text)
+        return str(path)
+
+    @classmethod
+    def openssl(cls, *words):
+        subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, timeout=60)
+
+    @classmethod
+    def authority(cls, name):
+        cert, key = cls.folder / f"{name}.pem", cls.folder / f"{name}.key"
+        cls.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 2,
+                    "-subj", f"/CN={name}", "-keyout", key, "-out", cert)
+        return str(cert), str(key)
+
+    @classmethod
+    def certificate(cls, name, common):
+        """Files NAME.pem and NAME.key for localhost, from the authority; its subject is COMMON."""
+        cert, key, ask = cls.folder / f"{name}.pem", cls.folder / f"{name}.key", cls.folder / f"{name}.csr"
+        names = cls.write(f"{name}.ext", "subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        cls.openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={common}",
+                    "-keyout", key, "-out", ask)
+        cls.openssl("x509", "-req", "-in", ask, "-CA", cls.ca, "-CAkey", cls.ca_key, "-CAcreateserial", "-days", 2,
+                    "-extfile", names, "-out", cert)
+        return str(cert), str(key)
+
+    def serve(self, *flags, env=None, model=True, doors=1, stderr=None):
+        words = [BINARY, "serve", *([self.model] if model else []), "--executor", "modelled:" + self.script]
+        if "--port" not in flags:
+            words += ["--port", "0"]
+        errors = open(self.folder / "stderr", "wb") if stderr is None else stderr
+        server = subprocess.Popen([*words, *flags], stdout=subprocess.PIPE, stderr=errors,
+                                  env={**os.environ, **(env or {})})
+        if stderr is None:
+            errors.close()
+
+        def end():
+            server.kill()
+            server.wait()
+            server.stdout.close()
+        self.addCleanup(end)
+        lines = [server.stdout.readline().decode().strip() for _ in range(doors)]
+        self.assertTrue(lines[0].startswith("listening on http"), (lines, self.said()))
+        server.ports = [int(line.rsplit(":", 1)[1]) for line in lines]
+        server.url = lines[0].split(" ")[-1]
+        return server
+
+    def said(self):
+        return (self.folder / "stderr").read_text()
+
+    def wait_said(self, text, count=1):
+        end = time.time() + 20
+        while self.said().count(text) < count:
+            self.assertLess(time.time(), end, f"{text!r} was not said: {self.said()}")
+            time.sleep(0.02)
+
+    def context(self, ca=None, client=None):
+        context = ssl.create_default_context(cafile=ca or self.ca)
+        if client:
+            context.load_cert_chain(*client)
+        return context
+
+    def connect(self, port, context=None):
+        if context is None:
+            return http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        return http.client.HTTPSConnection("localhost", port, timeout=30, context=context)
+
+    def ask(self, port, path, body=None, context=None, key=None, method=None, headers=None, connection=None):
+        own = connection or self.connect(port, context)
+        all_headers = {**({"Authorization": "Bearer " + key} if key else {}), **(headers or {})}
+        own.request(method or ("GET" if body is None else "POST"), path,
+                    None if body is None else json.dumps(body), all_headers)
+        response = own.getresponse()
+        text = response.read().decode()
+        if connection is None:
+            own.close()
+        return response, text
+
+    def chat(self, port, words="hello", stream=False, **rest):
+        return self.ask(port, "/v1/chat/completions",
+                        {"messages": [{"role": "user", "content": words}], "stream": stream}, **rest)
+
+    def peer_name(self, port, ca=None):
+        with socket.create_connection(("127.0.0.1", port), 10) as plain:
+            with self.context(ca).wrap_socket(plain, server_hostname="localhost") as tls:
+                return dict(part[0] for part in tls.getpeercert()["subject"])["commonName"]
+
+    # ---- configuration
+
+    def test_a_file_configures_and_what_is_printed_says_the_same(self):
+        file = self.write("own.toml", f'# ours\nmodel = "{self.model}"\nexecutor = "modelled:{self.script}"\n'
+                                      'port = 0\nserved-model-name = "from-file"\nmax-num-seqs = 3\n')
+        config = [BINARY, "serve", "--config", file]
+        printed = subprocess.run([*config, "--print-config", "--api-key", "sesame"], capture_output=True, timeout=60,
+                                 check=True, env={**os.environ, "PELTON_MAX_NUM_SEQS": "4"}).stdout.decode()
+        self.assertRegex(printed, r"(?m)^max-num-seqs = 4 +# \$PELTON_MAX_NUM_SEQS$")
+        self.assertRegex(printed, r'(?m)^served-model-name = "from-file" +# .*own\.toml:5$')
+        self.assertRegex(printed, r'(?m)^host = "127.0.0.1" +# default$')
+        self.assertNotIn("sesame", printed)
+        again = self.write("again.toml", printed)
+        twice = subprocess.run([BINARY, "serve", "--config", again, "--print-config"], capture_output=True, timeout=60,
+                               check=True).stdout.decode()
+
+        def values(text):
+            return re.sub(r"(?m)^(# .*|(.*?) +# .*)$", lambda match: match[2] or "", text)
+        self.assertEqual(values(printed), values(twice))
+        server = self.serve("--config", again, model=False)
+        self.assertIn('"from-file"', self.ask(server.ports[0], "/v1/models")[1])
+
+    def test_mistakes_in_a_file_name_the_line(self):
+        for text, wanted in (("port = 1\n\nprot = 2", ":3: unknown name 'prot'; did you mean 'port'?"),
+                             ("port = 99999", ":1: --port must be between 0 and 65535"),
+                             ("port = ", ":1: "), ("a = \n[", ":1: ")):
+            file = self.write("bad.toml", text)
+            done = subprocess.run([BINARY, "serve", self.model, "--config", file], capture_output=True, timeout=60,
+                                  check=False)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(file + wanted, done.stderr.decode())
+
+    # ---- TLS
+
+    def test_tls_at_every_door(self):
+        server = self.serve("--tls-cert", self.cert, "--tls-key", self.key, "--admin-port", "0", "--grpc-port", "0",
+                            doors=3)
+        self.assertTrue(server.url.startswith("https://"))
+        public, admin, grpc = server.ports
+        self.assertIn("Short.", self.chat(public, context=self.context())[1])
+        _, streamed = self.chat(public, stream=True, context=self.context())
+        self.assertIn("data: [DONE]", streamed)
+        _, metrics = self.ask(admin, "/metrics", context=self.context())
+        expiry = float(re.search(r"(?m)^pelton_tls_certificate_expiry_timestamp_seconds\S* (\S+)$", metrics)[1])
+        self.assertAlmostEqual(expiry, time.time() + 2 * 86400, delta=3600)
+        # gRPC speaks HTTP/2 over the same certificate.
+        context = self.context()
+        context.set_alpn_protocols(["h2"])
+        with socket.create_connection(("127.0.0.1", grpc), 10) as plain:
+            with context.wrap_socket(plain, server_hostname="localhost") as tls:
+                self.assertEqual(tls.selected_alpn_protocol(), "h2")
+        # Plain HTTP is told so and gets nothing else.
+        response, body = self.chat(public)
+        self.assertEqual(response.status, 400)
+        self.assertIn("https", body)
+        bench = subprocess.run([BINARY, "bench", "serve", "--base-url", server.url.replace("127.0.0.1", "localhost"),
+                                "--ca-file", self.ca, "--backend", "openai-chat", "--num-prompts", "5",
+                                "--dataset-name", "random", "--input-len", "8", "--output-len", "4"],
+                               capture_output=True, timeout=120, check=False)
+        self.assertEqual(bench.returncode, 0, bench.stderr.decode())
+        untrusting = subprocess.run([BINARY, "bench", "serve", "--base-url", server.url, "--num-prompts", "1"],
+                                    capture_output=True, timeout=120, check=False)
+        self.assertIn(b"certificate verify failed", untrusting.stderr)
+
+    def test_an_admin_door_may_stay_plain(self):
+        server = self.serve("--tls-cert", self.cert, "--tls-key", self.key, "--admin-port", "0", "--no-admin-tls",
+                            doors=2)
+        self.assertEqual(self.ask(server.ports[1], "/health/ready")[0].status, 200)
+
+    def test_clients_with_certificates(self):
+        server = self.serve("--tls-cert", self.cert, "--tls-key", self.key, "--tls-client-ca", self.ca)
+        port = server.ports[0]
+        mine = self.certificate("client", "a client")
+        self.assertIn("Short.", self.chat(port, context=self.context(client=mine))[1])
+        with self.assertRaises((ssl.SSLError, ConnectionError)):
+            self.chat(port, context=self.context())
+
+    def test_mistakes_with_tls_are_told_before_anything_starts(self):
+        def refused(code, wanted, *flags):
+            done = subprocess.run([BINARY, "serve", self.model, *flags], capture_output=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(wanted, done.stderr.decode())
+        other, other_key = self.certificate("other", "other")
+        refused(2, "go together", "--tls-cert", self.cert)
+        refused(2, "needs --tls-cert", "--tls-client-ca", self.ca)
+        refused(3, "is not the key of", "--tls-cert", self.cert, "--tls-key", other_key)
+        refused(3, "holds no certificate", "--tls-cert", self.key, "--tls-key", self.key)
+        refused(3, "/nowhere", "--tls-cert", "/nowhere", "--tls-key", self.key)
+        del other
+
+    # ---- SIGHUP
+
+    def test_a_reload_changes_certificates_keys_and_log_level_and_cuts_nothing(self):
+        cert, key = self.certificate("mine", "before")
+        keys = self.write("keys", "sk-old alice\n")
+        config = self.write("reload.toml", f'tls-cert = "{cert}"\ntls-key = "{key}"\napi-key-file = "{keys}"\n'
+                                           'log-level = "info"\nadmin-port = 0\ngrpc-port = 0\n')
+        server = self.serve("--config", config, "--no-admin-tls", doors=3)
+        port, admin, grpc = server.ports
+        self.assertEqual(self.peer_name(port), "before")
+        stays = self.connect(port, self.context())
+        self.assertEqual(self.chat(port, connection=stays, key="sk-old")[0].status, 200)
+        # A stream that began before goes on to its end.
+        streaming = self.connect(port, self.context())
+        streaming.request("POST", "/v1/chat/completions", json.dumps(
+            {"messages": [{"role": "user", "content": "two seconds"}], "stream": True}),
+            {"Authorization": "Bearer sk-old"})
+        stream = streaming.getresponse()
+        first = stream.readline()
+        self.assertTrue(first.startswith(b"data:"))
+
+        self.certificate("mine", "after")
+        self.write("keys", "sk-new alice\n")
+        self.write("reload.toml", pathlib.Path(config).read_text().replace("info", "warning") + "max-num-seqs = 2\n")
+        server.send_signal(signal.SIGHUP)
+        self.wait_said("max-num-seqs has changed, which takes a new start")
+        self.assertEqual(self.peer_name(port), "after")
+        self.assertEqual(self.chat(port, context=self.context(), key="sk-new")[0].status, 200)
+        self.assertEqual(self.chat(port, context=self.context(), key="sk-old")[0].status, 401)
+        self.assertEqual(self.chat(port, connection=stays, key="sk-new")[0].status, 200)  # the same connection
+        rest = stream.read().decode()
+        self.assertIn("data: [DONE]", rest)
+        self.assertIn('"finish_reason":"stop"', rest.replace(" ", ""))
+        end = time.time() + 10
+        while self.peer_name(grpc) != "after":
+            self.assertLess(time.time(), end, "gRPC goes on with the old certificate")
+            time.sleep(0.1)
+
+        # Whatever is wrong with the new files, all stays.
+        for count, (name, text, wanted) in enumerate((
+                ("keys", "# none\n", "holds no key"), ("keys", "a b c d\n", "keys:1"),
+                ("mine.pem", "no certificate", "mine.pem"), ("reload.toml", "prot = 1\n", "reload.toml:1"),
+                ("reload.toml", 'log-level = "loud"\n', "reload.toml:1"),
+                ("reload.toml", f'api-key-file = "{keys}"\n', "not turned on or off"),
+                ("reload.toml", f'tls-cert = "{cert}"\ntls-key = "{key}"\n', "goes on asking")), 1):
+            good = (self.folder / name).read_text()
+            self.write(name, text)
+            server.send_signal(signal.SIGHUP)
+            self.wait_said("all stays as it was", count)
+            self.assertIn(wanted, self.said().split("all stays as it was")[-1])
+            self.write(name, good)
+            self.assertEqual(self.chat(port, context=self.context(), key="sk-new")[0].status, 200)
+            self.assertEqual(self.peer_name(port), "after")
+        _, metrics = self.ask(admin, "/metrics")
+        self.assertRegex(metrics, r'(?m)^pelton_config_reloads_total\{[^}]*outcome="fine"\} 1$')
+        self.assertRegex(metrics, r'(?m)^pelton_config_reloads_total\{[^}]*outcome="failed"\} 7$')
+        self.assertRegex(metrics, r"(?m)^pelton_config_last_reload_successful\S* 0$")
+        server.send_signal(signal.SIGHUP)
+        end = time.time() + 10
+        while not re.search(r"(?m)^pelton_config_last_reload_successful\S* 1$", self.ask(admin, "/metrics")[1]):
+            self.assertLess(time.time(), end)
+            time.sleep(0.05)
+
+    # ---- SIGTERM
+
+    def start_stream(self, port, words):
+        connection = self.connect(port)
+        connection.request("POST", "/v1/chat/completions",
+                           json.dumps({"messages": [{"role": "user", "content": words}], "stream": True}))
+        response = connection.getresponse()
+        self.assertTrue(response.readline().startswith(b"data:"))
+        return response
+
+    def test_readiness_goes_first_then_answers_end(self):
+        server = self.serve("--drain-delay-seconds", "1", "--admin-port", "0", doors=2)
+        port, admin = server.ports
+        stream = self.start_stream(port, "two seconds")
+        server.send_signal(signal.SIGTERM)
+        self.wait_said("not ready from now on")
+        self.assertEqual(self.ask(port, "/ready")[0].status, 503)
+        self.assertEqual(self.ask(admin, "/ready")[0].status, 503)
+        self.assertEqual(self.ask(port, "/health")[0].status, 200)
+        self.assertIn("Short.", self.chat(port)[1])  # a balancer that has not noticed yet
+        self.wait_said("running answers get 25 seconds")
+        self.assertIn(b"[DONE]", stream.read())
+        self.assertEqual(server.wait(20), 0)
+
+    def test_a_drain_ends_in_time(self):
+        server = self.serve("--drain-seconds", "0.5")
+        stream = self.start_stream(server.ports[0], "endless")
+        begun = time.time()
+        server.send_signal(signal.SIGTERM)
+        with contextlib.suppress(http.client.IncompleteRead):
+            stream.read()
+        self.assertEqual(server.wait(20), 0)
+        self.assertLess(time.time() - begun, 8)
+
+    def test_a_second_signal_aborts(self):
+        for first, second, code in ((signal.SIGTERM, signal.SIGTERM, 143), (signal.SIGTERM, signal.SIGINT, 130),
+                                    (signal.SIGINT, signal.SIGINT, 130)):
+            server = self.serve("--drain-seconds", "60")
+            stream = self.start_stream(server.ports[0], "endless")
+            server.send_signal(first)
+            self.wait_said("running answers get 60 seconds")
+            begun = time.time()
+            server.send_signal(second)
+            self.assertEqual(server.wait(10), code)
+            self.assertLess(time.time() - begun, 5)
+            stream.close()
+
+    # ---- who may ask
+
+    def test_cors(self):
+        server = self.serve("--cors-origin", "https://good.example", "http://localhost:3000", "--api-key", "k")
+        port = server.ports[0]
+
+        def allowed(origin, method="OPTIONS", path="/v1/chat/completions"):
+            response, _ = self.ask(port, path, method=method, headers={"Origin": origin} if origin else {}, key="k")
+            self.assertIsNone(response.getheader("Access-Control-Allow-Credentials"))
+            return response.getheader("Access-Control-Allow-Origin")
+        self.assertEqual(allowed("https://good.example"), "https://good.example")
+        self.assertEqual(allowed("http://localhost:3000", "GET", "/v1/models"), "http://localhost:3000")
+        for origin in ("null", "https://evil.example", "https://good.example.evil", "http://good.example", "", "*"):
+            self.assertIsNone(allowed(origin), origin)
+            self.assertIsNone(allowed(origin, "GET", "/v1/models"), origin)
+        anyone = self.serve("--cors-origin", "*").ports[0]
+        response, _ = self.ask(anyone, "/v1/models", headers={"Origin": "null"})
+        self.assertEqual(response.getheader("Access-Control-Allow-Origin"), "*")
+        self.assertIsNone(response.getheader("Access-Control-Allow-Credentials"))
+        nobody = self.serve().ports[0]
+        response, _ = self.ask(nobody, "/v1/models", headers={"Origin": "https://evil.example"})
+        self.assertIsNone(response.getheader("Access-Control-Allow-Origin"))
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses"):
+            self.assertEqual(self.ask(nobody, path, method="HEAD")[0].status, 405, path)
+        done = subprocess.run([BINARY, "serve", self.model, "--cors-origin", "good.example/"], capture_output=True,
+                              timeout=60, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"as browsers write it", done.stderr)
+
+    @unittest.skipIf(os.geteuid() != 0 and not hasattr(resource, "prlimit"), "cannot look")
+    def test_no_core_dumps_unless_allowed(self):
+        def limits(pid):
+            text = pathlib.Path(f"/proc/{pid}/limits").read_text()
+            return re.search(r"Max core file size +(\S+) +(\S+)", text).groups()
+        self.assertEqual(limits(self.serve().pid), ("0", "0"))
+        before = resource.getrlimit(resource.RLIMIT_CORE)
+        mine = "unlimited" if before[0] == resource.RLIM_INFINITY else str(before[0])
+        self.assertEqual(limits(self.serve("--allow-core-dumps").pid)[0], mine)
+        if os.geteuid() != 0:
+            return
+        # As another user: what PR_SET_DUMPABLE takes away shows in who owns /proc/PID.
+        user = 65534
+        reachable = pathlib.Path("/tmp") / f"pelton-operations-{os.getpid()}"
+        shutil.copytree(self.model, reachable / "model")
+        shutil.copy(self.script, reachable / "script.json")
+        self.addCleanup(shutil.rmtree, reachable)
+        for flags, owner in (((), 0), (("--allow-core-dumps",), user)):
+            with subprocess.Popen([BINARY, "serve", reachable / "model", "--port", "0", "--executor",
+                                   f"modelled:{reachable}/script.json", *flags], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, user=user, group=user, extra_groups=[],
+                                  env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"}) as server:
+                port = int(server.stdout.readline().decode().rsplit(":", 1)[1])
+                self.assertIn("Short.", self.chat(port)[1])  # nothing needs root
+                self.assertEqual(os.stat(f"/proc/{server.pid}/mem").st_uid, owner)
+                _, metrics = self.ask(port, "/metrics")
+                self.assertRegex(metrics, r"(?m)^process_open_fds\S* [1-9]")
+                server.terminate()
+                self.assertEqual(server.wait(20), 0)
+
+    def test_a_closed_terminal_ends_a_server_that_ran_in_it(self):
+        pid, terminal = os.forkpty()
+        if pid == 0:
+            os.execv(BINARY, [BINARY, "serve", self.model, "--port", "0", "--executor", "modelled:" + self.script])
+        seen = b""
+        while b"listening on" not in seen:
+            seen += os.read(terminal, 4096)
+        os.close(terminal)
+        end = time.time() + 15
+        while os.waitpid(pid, os.WNOHANG)[0] == 0:
+            if time.time() > end:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                self.fail("the server outlived its terminal")
+            time.sleep(0.05)
+
+    # ---- completion and manuals
+
+    def complete(self, *words, cwd=None):
+        """What bash would offer for the last word."""
+        listed = " ".join(f"'{word}'" for word in ("pelton", *words))
+        # COMP_WORDS[0] is what the script asks for models.
+        program = (f"source <('{BINARY}' completion bash); compopt() {{ :; }}\n"
+                   f"COMP_WORDS=({listed}); COMP_WORDS[0]='{BINARY}'; COMP_CWORD={len(words)}\n"
+                   "_pelton; printf '%s\\n' \"${COMPREPLY[@]}\"")
+        done = subprocess.run(["bash", "-c", program], capture_output=True, timeout=60, check=True, cwd=cwd,
+                              env={**os.environ, "HF_HOME": str(self.folder / "hub")})
+        self.assertEqual(done.stderr, b"")
+        return done.stdout.decode().split()
+
+    def test_bash_completes_verbs_flags_choices_and_models(self):
+        self.assertEqual(self.complete("ser"), ["serve"])
+        self.assertIn("serve", self.complete("bench", ""))
+        self.assertIn("--tls-cert", self.complete("serve", "--tls"))
+        self.assertIn("--config", self.complete("serve", "m", "--c"))
+        self.assertEqual(self.complete("serve", "--log-level", "w"), ["warning"])
+        self.assertEqual(self.complete("serve", "--log-level", "=", "w"), ["warning"])
+        self.assertEqual(self.complete("completion", "z"), ["zsh"])
+        self.assertIn("--num-prompts", self.complete("bench", "serve", "--num"))
+        snapshot = self.folder / "hub/hub/models--some--model/snapshots/0123456789abcdef0123456789abcdef01234567"
+        snapshot.mkdir(parents=True)
+        (snapshot / "config.json").write_text("{}")
+        here = self.folder / "here"
+        shutil.copytree(self.model, here / "models/mine")
+        self.assertEqual(self.complete("serve", "some/", cwd=here), ["some/model"])
+        self.assertIn("models/mine", self.complete("chat", "models/", cwd=here))
+
+    def test_zsh_accepts_its_completion(self):
+        text = subprocess.run([BINARY, "completion", "zsh"], capture_output=True, timeout=60, check=True).stdout
+        self.assertTrue(text.startswith(b"#compdef pelton\n"))
+        if shutil.which("zsh"):
+            done = subprocess.run(["zsh", "-n", "/dev/stdin"], input=text, capture_output=True, timeout=60,
+                                  check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_every_verb_has_a_manual_page(self):
+        out = self.folder / "man"
+        subprocess.run([BINARY, "manual", "--out", out], check=True, timeout=60)
+        listed = subprocess.run([BINARY, "--help"], capture_output=True, check=True, timeout=60).stdout.decode()
+        verbs = re.findall(r"(?m)^  ((?:[a-z]+ )+)", listed.split("\nVerbs\n")[1].split("\n\n")[0])
+        names = {"pelton.1"} | {"pelton-" + verb.strip().replace(" ", "-") + ".1" for verb in verbs}
+        self.assertEqual({page.name for page in out.iterdir()}, names)
+        page = (out / "pelton-serve.1").read_text()
+        for flag in re.findall(r"(?m)^  (--[a-z-]+)",
+                               subprocess.run([BINARY, "serve", "--help"], capture_output=True, check=True,
+                                              timeout=60).stdout.decode()):
+            if flag != "--help":
+                self.assertIn("\\fB" + flag.replace("-", "\\-") + "\\fR", page)
+        if shutil.which("groff"):
+            for file in out.iterdir():
+                done = subprocess.run(["groff", "-ww", "-mandoc", "-Tutf8", "-z", file], capture_output=True,
+                                      timeout=60, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, b""), file)
+
+
+if __name__ == "__main__":
+    BINARY = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main(warnings="ignore")
