@@ -1,4 +1,5 @@
 // pelton serve: one model behind the OpenAI API, until SIGTERM or Ctrl-C.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
@@ -221,8 +222,11 @@ Result<void> run(const cli::Arguments& arguments) {
   LifeCycle life({arguments, interrupt, server, grpc, tls, log});
   life.wait_for_the_end();
   server.drain();
+  const int64_t end_ns = clock.now_ns() + life.drain_ms() * 1'000'000;
   (*model)->engine().drain(life.drain_ms());
-  close_doors(kCloseGrace);
+  // Whoever reads slowly has the rest of the time to read what there is.
+  const std::chrono::nanoseconds left(std::max<int64_t>(0, end_ns - clock.now_ns()));
+  close_doors(kCloseGrace + std::chrono::duration_cast<std::chrono::milliseconds>(left));
   admin.close();
   return {};
 }

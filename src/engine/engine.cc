@@ -24,6 +24,10 @@ namespace {
 
 using Places = WaitingLine::Places;
 
+// Answers that a drain ends by force learn it when the step on its way is over; for a stuck one
+// nobody waits.
+constexpr std::chrono::seconds kLastStepMax{10};
+
 uint64_t draw_seed() {
   std::random_device random;
   return uint64_t{random()} << 32 | random();
@@ -148,7 +152,9 @@ Result<std::vector<TokenStream>> Engine::Loop::submit(request::GenerationRequest
 
 void Engine::Loop::drain(int64_t limit_ms) {
   inbox_.close();
-  inbox_.wait_until_all_ended(std::chrono::milliseconds(limit_ms));
+  if (inbox_.wait_until_all_ended(std::chrono::milliseconds(limit_ms))) return;
+  inbox_.stop();
+  inbox_.wait_until_all_ended(kLastStepMax);
 }
 
 void Engine::Loop::run() {
@@ -388,7 +394,7 @@ void Engine::Loop::stop() {
     scheduler_.commit(executor_.collect());
     --in_flight_;
   }
-  const Error error{ErrorCode::kUnavailable, "the engine has stopped"};
+  const Error error{ErrorCode::kUnavailable, "The server is shutting down"};
   for (const SequenceId id : scheduler_.live()) scheduler_.fail(id, error);
   emit();
   publish_ledger();

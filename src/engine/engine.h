@@ -100,7 +100,8 @@ class Engine {
   // When it is worth asking again, by how fast the queue moves; 0: not known. Any thread.
   int64_t retry_after_ns() const;
 
-  // Refuses new requests; returns when the running ones have ended or `limit_ms` is over.
+  // Refuses new requests; returns when the running ones have ended. Those that have not after
+  // `limit_ms` end with kUnavailable, for which a step that is stuck is not waited.
   void drain(int64_t limit_ms);
 
   EngineStats stats() const;  // any thread

@@ -554,7 +554,13 @@ TEST(Engine, drain_gives_up_at_its_limit) {
   Bench bench({.step_ns = 5'000'000});
   TokenStream stream = bench.submit(make_request(10, 110, 1));
   bench.engine().drain(20);
-  EXPECT_FALSE(stream.take().end.has_value());
+  const TokenStream::Batch all = stream.take();  // told before drain() returned
+  ASSERT_TRUE(all.end.has_value());
+  EXPECT_LT(all.tokens.size(), 110u);
+  EXPECT_EQ(all.end->reason, FinishReason::kError);
+  EXPECT_EQ(all.end->error->code, ErrorCode::kUnavailable);
+  EXPECT_EQ(bench.engine().submit(make_request(1, 1, 1)).error().code, ErrorCode::kUnavailable);
+  EXPECT_TRUE(bench.settled_ledger().clean());
 }
 
 TEST(Engine, idle_costs_nothing) {

@@ -74,9 +74,9 @@ void Inbox::stop() {
   arrived_.notify_one();
 }
 
-void Inbox::wait_until_all_ended(std::chrono::milliseconds limit) {
+bool Inbox::wait_until_all_ended(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  all_ended_.wait_for(lock, limit, [&] { return live_ == 0; });
+  return all_ended_.wait_for(lock, limit, [&] { return live_ == 0; });
 }
 
 }  // namespace pelton::engine

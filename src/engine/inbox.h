@@ -59,7 +59,7 @@ class Inbox {
 
   void close();  // refuses from now on
   void stop();   // and tells the engine thread
-  void wait_until_all_ended(std::chrono::milliseconds limit);
+  bool wait_until_all_ended(std::chrono::milliseconds limit);  // false: they have not
 
  private:
   Delivery deliver();

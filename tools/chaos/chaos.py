@@ -130,8 +130,9 @@ class Chaos:
         while True:
             ledger = await loop.run_in_executor(None, house.ledger)
             process = ledger["process"]
-            # gRPC keeps as many threads of its own as it likes, and as few.
-            ours = {name: count for name, count in process["threads"]["by_name"].items() if name.startswith("pelton")}
+            # gRPC keeps as many threads of its own as it likes, and as few; some bear the program's name.
+            ours = {name: count for name, count in process["threads"]["by_name"].items()
+                    if name.startswith("pelton-") and name != house.program}
             others = process["threads"]["count"] - sum(ours.values())
             now = {"descriptors": process["descriptors"]["by_kind"], "threads": ours, "others": others <= OTHERS_MAX}
             same = now == self.base.setdefault((house.name, house.generation), now) if ledger["clean"] else False
@@ -284,7 +285,7 @@ class Chaos:
             watches += [asyncio.create_task(part) for part in
                         (self.clock.watch(), self.watch_memory(), self.watch_health())]
             while self.clock.now() < self.seconds:
-                await self.chaos(min(45, self.seconds / 2.5))
+                await self.chaos(self.dice.uniform(30, 110) if self.long else self.seconds / 2.5)
                 counts = await self.calm()
             for watch in watches[1:]:
                 watch.cancel()

@@ -16,6 +16,7 @@ class House:
 
     def __init__(self, name, command, log, box=False, fails=False):
         self.name, self.command, self.log, self.box, self.fails = name, command, log, box, fails
+        self.program = pathlib.Path(command[0]).name[:15]  # as its threads are called
         self.generation, self.process, self.stopped_until = 0, None, 0.0
 
     def start(self):

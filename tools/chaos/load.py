@@ -28,6 +28,7 @@ from wire import Connection, Cut
 HANG_S = 1200      # a question that is not over by then hangs; frozen time is not known here, so it is long
 FROZEN_S = 5       # a turn of the loop that took so long: everything stood still
 RETRIES_MAX = 50
+DRAIN_S = 20       # who reads slowly has at least so long after SIGTERM
 GRACE_S = 1        # who asks so shortly before a server is told to stop may find it stopping
 
 
@@ -122,6 +123,8 @@ class Load:
                 return "cut by the proxy"
             if self.frozen_at >= begun:
                 return "cut after standing still"
+            if plan.slow and time.monotonic() - server.ending_at > DRAIN_S:
+                return "too slow for the drain"
             if server.ending and not cut.had:
                 raise Retry from cut
             self.wrong(kind, server, plan, f"the connection ended: {cut} (server ending: {server.ending})")
