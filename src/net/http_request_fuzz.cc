@@ -57,7 +57,8 @@ void read_response(std::string_view text, size_t step) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
-  const size_t step = 1 + data[0] % 16;
+  // Now and then byte by byte; mostly in a few pieces, which costs a tenth.
+  const size_t step = data[0] % 8 == 0 ? 1 + data[0] / 8 % 16 : 1 + size_t{data[0]};
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   CHECK(read_requests(text, text.size() + 1) == read_requests(text, step));
   read_response(text, step);
