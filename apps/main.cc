@@ -1,6 +1,9 @@
 // pelton: one binary, one verb at a time.
 #include <csignal>
+#include <cstdio>
 #include <memory>
+#include <new>
+#include <system_error>
 #include <vector>
 
 #include <unistd.h>
@@ -26,6 +29,8 @@ int main(int argc, char** argv) {
   using namespace pelton;
   // A reader that goes away (| head) is an error of that write, not the death of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  // So is a file that may not grow any further (ulimit -f).
+  std::signal(SIGXFSZ, SIG_IGN);
   // A caller that ignores Ctrl-C on our behalf (nohup) is obeyed.
   if (std::signal(SIGINT, leave_at_once) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   // Weights are read where they lie; a file that is cut short meanwhile is named.
@@ -67,5 +72,16 @@ int main(int argc, char** argv) {
                                                 apps::manual_verb(program, described)});
   *described = command_line.verbs();
   apps::ArgumentCopy arguments(argc, argv);
-  return command_line.run(arguments.count(), arguments.pointers());
+  // A thread or memory that the system does not give us where nothing can do without.
+  try {
+    return command_line.run(arguments.count(), arguments.pointers());
+  } catch (const std::system_error& error) {
+    std::fprintf(stderr, "pelton: the system refuses a thread: %s\n",
+                 error.code().message().c_str());
+  } catch (const std::bad_alloc&) {
+    std::fputs("pelton: the system has no more memory\n", stderr);
+  }
+  // Other threads may run: nothing is torn down.
+  std::fflush(nullptr);
+  _exit(cli::kExitFailure);
 }

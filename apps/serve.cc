@@ -2,8 +2,12 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
+#include <memory>
+#include <thread>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "apps/admin_door.h"
 #include "apps/door_flags.h"
@@ -18,6 +22,7 @@
 #include "apps/sampling_defaults.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
+#include "cli/exit_code.h"
 #include "cli/human_size.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
@@ -25,6 +30,7 @@
 #include "net/http_server.h"
 #include "server/grpc_door.h"
 #include "server/server.h"
+#include "server/watchdog.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::apps {
@@ -33,6 +39,7 @@ namespace {
 using cli::Flag;
 
 constexpr std::chrono::seconds kCloseGrace{5};
+constexpr std::chrono::seconds kStuckGrace{1};
 
 Result<node::LoadedModel::Options> node_options(const cli::Arguments& arguments,
                                                 const base::Clock& clock) {
@@ -135,6 +142,27 @@ void log_capacity(node::LoadedModel& model, const engine::Engine::Options& optio
   log.info(engine_line(options, model.engine().capacity()));
 }
 
+// Null: none was asked for.
+std::unique_ptr<server::Watchdog> make_watchdog(const cli::Arguments& arguments,
+                                                engine::Engine& engine, const base::Clock& clock,
+                                                base::Log& log) {
+  const int64_t seconds = arguments.integer("--watchdog-seconds");
+  if (seconds == 0) return nullptr;
+  std::function<void()> on_stuck;
+  if (arguments.text("--watchdog-action") == "exit") {
+    on_stuck = [&log] {
+      // The answers that were given up are on their way. Nothing can be torn down in order: the
+      // thread that is stuck would be waited for.
+      std::this_thread::sleep_for(kStuckGrace);
+      log.error("leaving, as --watchdog-action asks");
+      _exit(cli::kExitStuck);
+    };
+  }
+  return std::make_unique<server::Watchdog>(
+      server::Watchdog::Options{.limit_ns = seconds * 1'000'000'000, .on_stuck = on_stuck}, engine,
+      clock, log);
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   TRY_ASSIGN(node::LoadedModel::Options options, node_options(arguments, clock));
@@ -156,7 +184,6 @@ Result<void> run(const cli::Arguments& arguments) {
                          .cors = cors,
                          .sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens"),
                          .response_store = responses.get(),
-                         .watchdog_ns = arguments.integer("--watchdog-seconds") * 1'000'000'000,
                          .reports = reporting.options()},
                         clock, log);
   const std::string& host = arguments.text("--host");
@@ -203,6 +230,9 @@ Result<void> run(const cli::Arguments& arguments) {
     close_doors(std::chrono::milliseconds(0));
     return served.ok() ? pinned.error() : served.error();
   }
+  const std::unique_ptr<server::Watchdog> watchdog =
+      make_watchdog(arguments, (*model)->engine(), clock, log);
+  served->watchdog = watchdog.get();
   served->sampling = sampling_defaults(arguments, (*model)->checkpoint(), log);
   server.serve(*served);
   grpc.set_serving(true);

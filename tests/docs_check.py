@@ -94,8 +94,27 @@ def check_hostile_files(root, errors):
         errors.append(f"{page.name}: names only {len(named)} tests; is the table still there?")
 
 
+def check_hardening(root, errors):
+    """Each row of what clients may send has a test with its name, and the page names each suite."""
+    rows = {"HT": 24, "JB": 12, "SE": 6, "WS": 14, "GR": 11}  # GR-12 is AP's rows through gRPC
+    names = set()
+    for file in (root / "src").rglob("*_test.cc"):
+        for name in re.findall(r"TEST(?:_F|_P)?\(\s*\w+,\s*(\w+)\)", file.read_text()):
+            names |= {f"{row}-{number}".upper() for row, number in re.findall(r"(?i)(HT|JB|SE|WS|GR)_?(\d\d)", name)}
+    for row, count in rows.items():
+        for number in range(1, count + 1):
+            if f"{row}-{number:02}" not in names:
+                errors.append(f"hardening.md: row {row}-{number:02} has no test")
+    page = (root / "docs" / "hardening.md").read_text()
+    for room, suite in set(re.findall(r"`(net|server|executor|engine|store)\.([A-Z]\w+)\.", page)):
+        pattern = re.compile(rf"TEST(?:_F|_P)?\(\s*{suite},")
+        if not any(pattern.search(file.read_text()) for file in (root / "src" / room).glob("*_test.cc")):
+            errors.append(f"hardening.md: there are no tests {room}.{suite}")
+
+
 def main(root):
     errors = []
+    check_hardening(root, errors)
     check_hostile_files(root, errors)
     rows = check_way(root, errors)
     links = check_links(root, errors)

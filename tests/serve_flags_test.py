@@ -78,7 +78,8 @@ class Server:
         raise AssertionError(f"no {pattern} in {self.log}")
 
     def open(self, path, body):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=json.dumps(body).encode())
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=json.dumps(body).encode(),
+                                         headers={"Content-Type": "application/json"})
         return urllib.request.urlopen(request, timeout=120)
 
     def complete(self, prompt, **fields):

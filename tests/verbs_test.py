@@ -306,7 +306,7 @@ class Serve(unittest.TestCase):
         return server, int(line.rsplit(":", 1)[1])
 
     def ask(self, port, path="/v1/chat/completions", body=None, headers=None):
-        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers or {},
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Content-Type": "application/json", **(headers or {})},
                                          data=json.dumps(body).encode() if body else None)
         with urllib.request.urlopen(request, timeout=60) as response:
             return json.loads(response.read())

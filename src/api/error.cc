@@ -111,6 +111,16 @@ ApiError bad_api_key() {
           .code = "invalid_api_key"};
 }
 
+ApiError not_json(std::string_view content_type) {
+  return {.status = 415,
+          .message = fmt::format("The body is said to be '{}'; send JSON with the header "
+                                 "'Content-Type: application/json', or without that header",
+                                 content_type.substr(0, 100)),
+          .type = kInvalidRequest,
+          .param = {},
+          .code = "unsupported_media_type"};
+}
+
 ApiError context_length_exceeded(const ContextLength& length, std::string_view param) {
   return {.status = 400,
           .message =

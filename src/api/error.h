@@ -24,6 +24,8 @@ ApiError model_not_found(std::string_view model);
 ApiError not_found(std::string_view method, std::string_view path);
 ApiError method_not_allowed(std::string_view method, std::string_view path);
 ApiError bad_api_key();
+// A body that says it is something else than JSON.
+ApiError not_json(std::string_view content_type);
 
 struct ContextLength {
   int64_t prompt_tokens;

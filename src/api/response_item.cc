@@ -188,7 +188,10 @@ Result<std::vector<ResponseItem>> parse_response_items(const Json& items) {
 Json listed_items(const Json& input, base::FunctionRef<std::string(std::string_view)> new_id) {
   Json::Array listed;
   if (input.is_string()) {
-    listed.push_back(Json(Json::Object{{"role", Json("user")}, {"content", input}}));
+    // Not as a list in braces: where memory fails amid one, g++ 12 destroys what it has not made.
+    Json message;
+    message.set("role", Json("user")).set("content", input);
+    listed.push_back(std::move(message));
   } else if (input.is_array()) {
     listed = input.as_array();
   }

@@ -1,8 +1,10 @@
 // One line a message, text or JSON, on stderr or any file. Owned by the program's entry and passed
 // by reference. Any thread may write. Never holds prompts or answers: callers log ids and numbers.
+// Where the file is a pipe that is full, lines are dropped and counted: nobody ever waits for it.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <mutex>
 #include <string_view>
@@ -34,11 +36,13 @@ class Log {
 
  private:
   void write(LogLevel level, std::string_view message);
+  bool has_room() const;
 
   const Clock& clock_;
   const Options options_;
   std::atomic<LogLevel> level_;
   std::mutex mutex_;
+  int64_t dropped_ = 0;  // under mutex_: lines, since the last that was written
 };
 
 }  // namespace pelton::base

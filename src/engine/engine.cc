@@ -71,6 +71,7 @@ class Engine::Loop {
   void drain(int64_t limit_ms);
   EngineStats stats() const;
   int64_t busy_since_ns() const { return busy_since_ns_.load(std::memory_order_relaxed); }
+  int abandon(const Error& error);
   Ledger ledger() const;
   const kv::EventLog& kv_events() const { return kv_events_; }
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
@@ -85,6 +86,7 @@ class Engine::Loop {
     RequestTimes times;
   };
 
+  void remember(const std::vector<std::shared_ptr<TokenStream::State>>& states);
   void run();
   void turn();
   int depth() const;
@@ -115,6 +117,9 @@ class Engine::Loop {
   Ledger ledger_;      // guarded by books_mutex_
   EngineStats stats_;  // guarded by books_mutex_
   std::atomic<int64_t> busy_since_ns_{0};
+  std::mutex live_mutex_;
+  std::vector<std::weak_ptr<TokenStream::State>> live_;  // guarded by live_mutex_
+  size_t live_swept_at_ = 0;                             // guarded by live_mutex_
 
   // Engine thread only.
   Scheduler scheduler_;
@@ -146,8 +151,30 @@ Result<std::vector<TokenStream>> Engine::Loop::submit(request::GenerationRequest
     arrival.streams.push_back(std::make_shared<TokenStream::State>(cancels_));
     streams.emplace_back(arrival.streams.back());
   }
+  const std::vector<std::shared_ptr<TokenStream::State>> states = arrival.streams;
   TRY(inbox_.submit(std::move(arrival)));
+  remember(states);
   return streams;
+}
+
+// For abandon(): the engine thread, which knows them too, may be the one that is stuck.
+void Engine::Loop::remember(const std::vector<std::shared_ptr<TokenStream::State>>& states) {
+  std::lock_guard lock(live_mutex_);
+  if (live_.size() >= live_swept_at_) {
+    std::erase_if(live_, [](const auto& state) { return state.expired(); });
+    live_swept_at_ = std::max<size_t>(64, 2 * live_.size());
+  }
+  live_.insert(live_.end(), states.begin(), states.end());
+}
+
+int Engine::Loop::abandon(const Error& error) {
+  std::lock_guard lock(live_mutex_);
+  int count = 0;
+  for (const std::weak_ptr<TokenStream::State>& weak : live_) {
+    const std::shared_ptr<TokenStream::State> state = weak.lock();
+    if (state != nullptr && state->abandon(error, clock_.now_ns())) ++count;
+  }
+  return count;
 }
 
 void Engine::Loop::drain(int64_t limit_ms) {
@@ -438,6 +465,10 @@ EngineStats Engine::stats() const {
 
 int64_t Engine::busy_since_ns() const {
   return loop_->busy_since_ns();
+}
+
+int Engine::abandon(const Error& error) {
+  return loop_->abandon(error);
 }
 
 Ledger Engine::ledger() const {

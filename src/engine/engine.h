@@ -110,6 +110,11 @@ class Engine {
   // to do. What began long ago is stuck: nobody is served. Any thread.
   int64_t busy_since_ns() const;
 
+  // Ends every stream that has not ended with this error, for a step that may never end. If it does
+  // end, what it computed for them is dropped and their places are free. How many there were. Any
+  // thread.
+  int abandon(const Error& error);
+
   // As of the end of the last turn of the engine's loop. Any thread.
   Ledger ledger() const;
 

@@ -16,6 +16,8 @@ Result<void> Inbox::submit(Arrival arrival) {
     std::lock_guard lock(mutex_);
     if (closed_) return shutting_down();
     const int answers = static_cast<int>(arrival.streams.size());
+    // Before it counts: should there be no memory for it, it has never been here.
+    if (arrivals_.size() == arrivals_.capacity()) arrivals_.reserve(2 * arrivals_.size() + 8);
     TRY(line_.enter(arrival.request, answers, arrival.queued_ns));
     arrivals_.push_back(std::move(arrival));
     live_ += answers;

@@ -18,6 +18,7 @@ bool has_something(const TokenStream::Batch& batch) {
 void TokenStream::State::put(std::optional<SampledToken> token, std::optional<StreamEnd> end,
                              int64_t now_ns) {
   std::lock_guard lock(mutex);
+  if (abandoned) return;
   CHECK(!ended, "a token after the end");
   if (token) {
     if (batch.tokens.empty()) batch.sampled_ns = now_ns;
@@ -27,6 +28,24 @@ void TokenStream::State::put(std::optional<SampledToken> token, std::optional<St
     batch.end = std::move(end);
     ended = true;
   }
+  announce();
+}
+
+bool TokenStream::State::abandon(const Error& error, int64_t now_ns) {
+  std::lock_guard lock(mutex);
+  if (ended) return false;
+  ended = abandoned = true;
+  batch.end = StreamEnd{.reason = FinishReason::kError, .error = error};
+  if (batch.sampled_ns == 0) batch.sampled_ns = now_ns;
+  // Should the engine go on after all, then not with this one.
+  if (!cancelled.exchange(true, std::memory_order_release)) {
+    cancels->fetch_add(1, std::memory_order_release);
+  }
+  announce();
+  return true;
+}
+
+void TokenStream::State::announce() {
   if (waited_for) filled.notify_one();
   if (ready && !announced) {
     announced = true;

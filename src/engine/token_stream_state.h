@@ -20,14 +20,21 @@ using CancelCount = std::atomic<int64_t>;
 struct TokenStream::State {
   explicit State(std::shared_ptr<CancelCount> cancels) : cancels(std::move(cancels)) {}
 
-  // Engine thread. Nothing may follow an end.
+  // Engine thread. Nothing may follow an end of its own.
   void put(std::optional<SampledToken> token, std::optional<StreamEnd> end, int64_t now_ns);
+
+  // Any thread: ends it for its reader though the engine has not. What the engine still puts is
+  // dropped. False: it had ended.
+  bool abandon(const Error& error, int64_t now_ns);
+
+  void announce();  // with the lock held
 
   std::optional<Forcing> take_forcing();  // engine thread
 
   // What every token touches stands together: of hundreds of streams in one step each is cold.
   std::mutex mutex;
   bool ended = false;      // an end was put, taken or not
+  bool abandoned = false;  // and not by the engine
   bool announced = false;  // `ready` was called since the last take
   bool waited_for = false;
   std::function<void()> ready;  // called with the lock held: after ~TokenStream it never runs

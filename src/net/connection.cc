@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -12,6 +13,7 @@
 
 #include "base/check.h"
 #include "net/connection_exchange.h"
+#include "net/lost_peer.h"
 #include "net/url.h"
 
 namespace pelton::net {
@@ -68,6 +70,9 @@ bool Connection::open() {
   registry_.emplace(this, shared_from_this());
   SystemError ignored;
   stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+  // Not before a slow reader has had its time: the kernel counts a shut window too.
+  notice_lost_peer(stream_.socket().native_handle(),
+                   std::max(server_->options.lost_time_max, server_->options.stall_time_max));
   const asio::ip::tcp::endpoint peer = stream_.socket().remote_endpoint(ignored);
   remote_ = format_host_port(peer.address().to_string(ignored), peer.port());
   SystemError error;
@@ -139,7 +144,22 @@ void Connection::on_readable(const SystemError& error) {
   }
   if (read_error == asio::error::eof) return on_eof();
   if (read_error) return close_now();
-  on_bytes({loop_->scratch().data(), bytes});
+  try {
+    on_bytes({loop_->scratch().data(), bytes});
+  } catch (const std::bad_alloc&) {
+    out_of_memory();
+  }
+}
+
+// Of this one request, for something large: the others go on. What it held has been given back on
+// the way here.
+void Connection::out_of_memory() {
+  if (phase_ == Phase::kClosed) return;
+  server_->log.error(fmt::format("http {}: no memory for this request", remote_));
+  if (phase_ == Phase::kAnswering && (!reply_.open || reply_.streaming)) return close_now();
+  const std::function<void()> closed = std::move(reply_.closed);
+  reject({503, "out_of_memory", "the server has no memory for this request"});
+  if (closed) closed();
 }
 
 void Connection::on_bytes(std::string_view bytes) {
@@ -376,7 +396,11 @@ void Connection::schedule_flush() {
 void Connection::run(const std::function<void()>& work) {
   working_ = true;
   queue_.borrow(loop_->outgoing());
-  work();
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    out_of_memory();
+  }
   working_ = false;
   flush_if_due();
   queue_.give_back();

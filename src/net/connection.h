@@ -109,6 +109,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void wait_readable();
   void on_readable(const SystemError& error);
   void on_bytes(std::string_view bytes);
+  void out_of_memory();
   void on_eof();
   void watch_for_reset();
   void probe_half_closed();

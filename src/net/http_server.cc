@@ -1,8 +1,11 @@
 #include "net/http_server.h"
 
+#include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <future>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -11,6 +14,7 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "base/check.h"
 #include "net/connection.h"
@@ -28,6 +32,30 @@ using boost::system::error_code;
 constexpr int kRefusalsMax = 64;
 // Out of descriptors: others must close first, so there is no hurry.
 constexpr std::chrono::milliseconds kAcceptPause{100};
+constexpr std::chrono::seconds kAcceptWarningTime{10};  // between warnings of it
+// For files, the operator's listener, other doors: connections leave so many descriptors free.
+constexpr int kDescriptorsSpared = 32;
+
+int descriptors_open() {
+  int count = 0;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator at("/proc/self/fd", failed), end; at != end;
+       at.increment(failed)) {
+    if (failed) break;
+    ++count;
+  }
+  return count;
+}
+
+// Of so many connections all get a descriptor, and those who are told that they are too many.
+int fitting_connections(int wanted) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
+  const auto most = static_cast<int64_t>(limit.rlim_cur);
+  const int64_t left = most - descriptors_open() - kDescriptorsSpared;
+  const int64_t refusals = std::min<int64_t>(kRefusalsMax, left / 4);
+  return static_cast<int>(std::clamp<int64_t>(left - refusals, 1, wanted));
+}
 
 Result<tcp::endpoint> parse_endpoint(const std::string& address, int port) {
   if (port < 0 || port > 65535) {
@@ -102,6 +130,7 @@ class HttpServer::Listener {
 
   Result<void> listen(const tcp::endpoint& endpoint);
   void accept();
+  void warn_of(const error_code& error);
   void take_in(Worker& worker, tcp::socket socket);
   // Runs `work` on every loop and waits until it has.
   void on_every_loop(const std::function<void(Worker&)>& work);
@@ -113,6 +142,9 @@ class HttpServer::Listener {
   size_t next_worker_ = 0;                          // first worker's thread
   int port_ = 0;
   bool started_ = false;
+  int connections_max_ = 0;
+  int refusals_max_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> warned_;  // first worker's thread
 };
 
 Result<void> HttpServer::Listener::start() {
@@ -131,8 +163,24 @@ Result<void> HttpServer::Listener::start() {
     workers_.clear();
     return listening;
   }
+  connections_max_ = fitting_connections(options.connections_max);
+  refusals_max_ = std::min(kRefusalsMax, 1 + connections_max_ / 4);
+  if (connections_max_ < options.connections_max) {
+    state_->log.warning(fmt::format(
+        "http: room for {} connections instead of {}: more descriptors may not be open (ulimit -n)",
+        connections_max_, options.connections_max));
+  }
+  try {
+    for (const std::unique_ptr<Worker>& worker : workers_) worker->loop->start();
+  } catch (const std::system_error& error) {
+    for (const std::unique_ptr<Worker>& worker : workers_) worker->loop->stop();
+    acceptor_.reset();
+    accept_pause_.reset();
+    workers_.clear();
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("the system refuses a thread: {}", error.code().message())};
+  }
   started_ = true;
-  for (const std::unique_ptr<Worker>& worker : workers_) worker->loop->start();
   workers_.front()->loop->post([this] { accept(); });
   return {};
 }
@@ -158,26 +206,34 @@ Result<void> HttpServer::Listener::listen(const tcp::endpoint& endpoint) {
 void HttpServer::Listener::accept() {
   if (!acceptor_->is_open()) return;
   Worker& worker = *workers_[next_worker_++ % workers_.size()];
-  acceptor_->async_accept(
-      worker.loop->context(), [this, &worker](const error_code& error, tcp::socket socket) {
-        if (error == asio::error::operation_aborted || state_->draining.load()) return;
-        if (!error) {
-          take_in(worker, std::move(socket));
-          return accept();
-        }
-        if (error == asio::error::connection_aborted) return accept();
-        state_->log.warning(fmt::format("http: cannot accept: {}", error.message()));
-        accept_pause_->expires_after(kAcceptPause);
-        accept_pause_->async_wait([this](const error_code& cancelled) {
-          if (!cancelled) accept();
-        });
-      });
+  acceptor_->async_accept(worker.loop->context(),
+                          [this, &worker](const error_code& error, tcp::socket socket) {
+                            if (error == asio::error::operation_aborted || state_->draining.load())
+                              return;
+                            if (!error) {
+                              take_in(worker, std::move(socket));
+                              return accept();
+                            }
+                            if (error == asio::error::connection_aborted) return accept();
+                            warn_of(error);
+                            accept_pause_->expires_after(kAcceptPause);
+                            accept_pause_->async_wait([this](const error_code& cancelled) {
+                              if (!cancelled) accept();
+                            });
+                          });
+}
+
+void HttpServer::Listener::warn_of(const error_code& error) {
+  const auto now = std::chrono::steady_clock::now();
+  if (warned_ && now - *warned_ < kAcceptWarningTime) return;
+  warned_ = now;
+  state_->log.warning(fmt::format("http: cannot accept: {}", error.message()));
 }
 
 void HttpServer::Listener::take_in(Worker& worker, tcp::socket socket) {
   const int count = state_->connection_count.fetch_add(1) + 1;
-  const int count_max = state_->options.connections_max;
-  if (count > count_max + kRefusalsMax) {
+  const int count_max = connections_max_;
+  if (count > count_max + refusals_max_) {
     state_->connection_count.fetch_sub(1);
     return;  // `socket` closes itself
   }

@@ -97,7 +97,9 @@ class HttpServer {
     std::chrono::milliseconds body_time_max{60'000};
     std::chrono::milliseconds idle_time_max{75'000};  // keep-alive
     // A client that takes no byte of what is queued for it in this time is cut off.
-    std::chrono::milliseconds stall_time_max{60'000};
+    std::chrono::milliseconds stall_time_max{30'000};
+    // One whose machine no longer answers at all; at least two seconds.
+    std::chrono::milliseconds lost_time_max{30'000};
     // A WebSocket on which nothing happens for so long is pinged; one that then is silent as long
     // again is closed.
     std::chrono::milliseconds websocket_ping_time{30'000};

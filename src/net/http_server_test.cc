@@ -5,11 +5,13 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -551,6 +553,77 @@ TEST_F(HttpServerTest, ReaderThatTakesNothingIsCutOff) {
     exchange->write(std::string(64 << 20, 'z'));
   });
   EXPECT_TRUE(soon([&] { return closed.load(); }));
+}
+
+// A machine that vanishes: its kernel no longer takes part, so no FIN, no RST, no ACK.
+void vanish(TestSocket& socket) {
+  sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog program{1, &drop_all};
+  ASSERT_EQ(
+      ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)),
+      0);
+}
+
+TEST_F(HttpServerTest, FT_06_AVanishedClientIsNoticed) {
+  options_.lost_time_max = milliseconds(2000);
+  options_.stall_time_max = milliseconds(2000);
+  hold_requests("/hold");
+  start();
+  for (const bool writing : {true, false}) {
+    TestSocket socket(server_->port());
+    socket.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+    const std::shared_ptr<Exchange> exchange = take_held();
+    ASSERT_NE(exchange, nullptr);
+    std::atomic<bool> closed{false};
+    on_net(exchange, [&] {
+      exchange->on_closed([&] { closed = true; });
+      exchange->start_stream(200, {});
+    });
+    socket.read_until("\r\n\r\n");
+    vanish(socket);
+    if (writing) on_net(exchange, [&] { exchange->write("data: into the void\n\n"); });
+    EXPECT_TRUE(soon([&] { return closed.load(); }, 10'000)) << "writing " << writing;
+  }
+  EXPECT_TRUE(soon([&] { return server_->connection_count() == 0; }));
+}
+
+TEST_F(HttpServerTest, FT_47_NoMemoryForOneRequestIsThatOnesMatter) {
+  hold_requests("/hold");
+  routes_["/huge"] = [](HttpRequest, std::shared_ptr<Exchange>) { throw std::bad_alloc(); };
+  start();
+  TestSocket other(server_->port());
+  other.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+  const std::shared_ptr<Exchange> held = take_held();
+  ASSERT_NE(held, nullptr);
+  EXPECT_EQ(error_status(ask("GET /huge HTTP/1.1\r\nHost: a\r\n\r\n")), 503);
+
+  // Amid an answer: its client is cut off, its holder told.
+  TestSocket second(server_->port());
+  second.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+  const std::shared_ptr<Exchange> late = take_held();
+  ASSERT_NE(late, nullptr);
+  std::atomic<int> closed{0};
+  late->post([&] {
+    late->on_closed([&] { closed.fetch_add(1); });
+    throw std::bad_alloc();
+  });
+  EXPECT_EQ(error_status(second.read_all()), 503);
+  EXPECT_TRUE(soon([&] { return closed == 1; }));
+  TestSocket third(server_->port());
+  third.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+  const std::shared_ptr<Exchange> streaming = take_held();
+  ASSERT_NE(streaming, nullptr);
+  streaming->post([&] {
+    streaming->on_closed([&] { closed.fetch_add(1); });
+    streaming->start_stream(200, {});
+    throw std::bad_alloc();
+  });
+  third.read_all();
+  EXPECT_TRUE(third.closed_by_peer());
+  EXPECT_TRUE(soon([&] { return closed == 2; }));
+
+  on_net(held, [&] { held->send({.body = "as if nothing had been"}); });
+  EXPECT_TRUE(other.read_response().ends_with("as if nothing had been"));
 }
 
 TEST_F(HttpServerTest, WritesOfOneTurnLeaveTogether) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <new>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -38,7 +39,15 @@ void Loop::start() {
 }
 
 void Loop::run() {
-  context_.run();
+  // Who needed memory in vain has lost its turn (Connection::out_of_memory sees to the common
+  // cases); the others must not.
+  for (bool over = false; !over;) {
+    try {
+      context_.run();
+      over = true;
+    } catch (const std::bad_alloc&) {
+    }
+  }
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
@@ -85,8 +94,17 @@ void Loop::run_posted() {
     posted.swap(posted_);
     ringing_.swap(rung_);
   }
-  for (std::function<void()>& work : posted) std::exchange(work, nullptr)();
-  for (std::shared_ptr<RungWork>& work : ringing_) std::exchange(work, nullptr)->run();
+  // Who needs memory in vain loses its turn, as in run(); the others do not.
+  const auto do_it = [](const auto& work) {
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+    }
+  };
+  for (std::function<void()>& work : posted) do_it(std::exchange(work, nullptr));
+  for (std::shared_ptr<RungWork>& work : ringing_) {
+    do_it([ringing = std::exchange(work, nullptr)] { ringing->run(); });
+  }
   ringing_.clear();
 }
 

@@ -40,6 +40,7 @@ class TestSocket {
   TestSocket& operator=(const TestSocket&) = delete;
 
   bool connected() const { return connected_; }
+  int descriptor() const { return fd_; }
   int fd() const { return fd_; }
 
   // Stops quietly when the peer has closed: the test then looks at what came back.

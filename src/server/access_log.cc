@@ -75,9 +75,19 @@ std::string access_line(const RequestRecord& record, AccessLog::Format format) {
 AccessLog::AccessLog(const Options& options)
     : options_(options), lines_(options.lines_max), thread_([this] {
         pthread_setname_np(pthread_self(), "pelton-access");
+        int64_t unwritten = 0;  // lines that only the buffer has
+        bool failed = false;
         while (const std::optional<std::string> line = lines_.pop()) {
-          std::fwrite(line->data(), 1, line->size(), options_.file);
-          if (lines_.size() == 0) std::fflush(options_.file);
+          ++unwritten;
+          failed |= std::fwrite(line->data(), 1, line->size(), options_.file) < line->size();
+          if (lines_.size() > 0) continue;
+          failed |= std::fflush(options_.file) != 0;
+          if (failed) {  // the disk is full, or gone; it may come back
+            dropped_.fetch_add(unwritten);
+            std::clearerr(options_.file);
+          }
+          unwritten = 0;
+          failed = false;
         }
       }) {}
 

@@ -1,7 +1,9 @@
 #include "server/grpc_call.h"
 
-#include <chrono>
+#include <algorithm>
 #include <string_view>
+
+#include <grpc/support/time.h>
 
 namespace pelton::server {
 namespace {
@@ -13,6 +15,14 @@ std::string_view metadata(const grpc::CallbackServerContext& context, const char
   return {found->second.data(), found->second.size()};
 }
 
+constexpr size_t kMetadataBytesMax = 64 * 1024;  // as HTTP's headers
+
+size_t metadata_bytes(const grpc::CallbackServerContext& context) {
+  size_t bytes = 0;
+  for (const auto& [name, value] : context.client_metadata()) bytes += name.size() + value.size();
+  return bytes;
+}
+
 }  // namespace
 
 std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const GrpcPlace& place,
@@ -21,6 +31,9 @@ std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const Grpc
                                            .api_key = metadata(context, "x-api-key")};
   std::optional<Caller> who = house.server.desk().identify(credentials);
   if (!who) return api::bad_api_key();
+  if (metadata_bytes(context) > kMetadataBytesMax) {
+    return api::api_error({ErrorCode::kOverloaded, "the call's metadata are too large", ""});
+  }
   if (!place.fits()) {
     return api::api_error({ErrorCode::kOverloaded, "too many calls are open", ""});
   }
@@ -30,17 +43,21 @@ std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const Grpc
         {ErrorCode::kUnavailable,
          model == nullptr ? "The model is still being loaded" : "The server is shutting down", ""});
   }
+  if (house.server.engine_stuck()) {
+    return api::api_error({ErrorCode::kUnavailable, "The engine is stuck", ""});
+  }
   GrpcCaller caller{.model = model,
                     .tenant = who->tenant,
                     .who = *std::move(who),
                     .arrived_ns = house.server.clock().now_ns()};
-  const std::chrono::system_clock::time_point deadline = context.deadline();
-  if (deadline != std::chrono::system_clock::time_point::max()) {
-    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(
-        deadline - std::chrono::system_clock::now());
-    // A century is none: the sum must not overflow.
-    constexpr std::chrono::nanoseconds kNever = std::chrono::hours(24 * 365 * 100);
-    if (left < kNever) caller.deadline_ns = caller.arrived_ns + left.count();
+  // Not as a point of time: eleven thousand years do not fit one.
+  const gpr_timespec left =
+      gpr_time_sub(gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_MONOTONIC),
+                   gpr_now(GPR_CLOCK_MONOTONIC));
+  constexpr int64_t kNeverSeconds = int64_t{3600} * 24 * 365 * 100;  // a century is none
+  if (left.tv_sec < kNeverSeconds) {
+    const int64_t seconds = std::max<int64_t>(left.tv_sec, -1);
+    caller.deadline_ns = caller.arrived_ns + seconds * 1'000'000'000 + left.tv_nsec;
   }
   return caller;
 }

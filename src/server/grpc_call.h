@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ struct GrpcHouse {
   Server& server;
   WorkLoop& loop;
   const int calls_max;
+  const std::chrono::milliseconds stall_time_max;
   std::atomic<int> calls{0};
 };
 

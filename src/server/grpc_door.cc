@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/stubs/logging.h>
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
@@ -16,6 +17,7 @@
 #include "server/grpc_certificates.h"
 #include "server/grpc_embed.h"
 #include "server/grpc_generate.h"
+#include "server/grpc_refusal.h"
 #include "server/grpc_tokenize.h"
 #include "server/work_loop.h"
 
@@ -51,7 +53,11 @@ class Service final : public v1::Inference::CallbackService {
 // The server goes first, then what its calls used.
 struct GrpcDoor::Parts {
   explicit Parts(Server& server, const Options& options)
-      : house{.server = server, .loop = loop, .calls_max = options.calls_max}, service(house) {}
+      : house{.server = server,
+              .loop = loop,
+              .calls_max = options.calls_max,
+              .stall_time_max = options.stall_time_max},
+        service(house) {}
 
   WorkLoop loop;
   GrpcHouse house;
@@ -70,8 +76,10 @@ GrpcDoor::~GrpcDoor() {
 
 Result<void> GrpcDoor::open(const Options& options) {
   CHECK(parts_ == nullptr, "open() is called once");
-  // Its complaints about a client's bytes go to that client; a line each would fill our log.
+  // Their complaints about a client's bytes go to that client; a line each would fill our log, and
+  // with what clients wrote.
   google::protobuf::SetLogHandler(nullptr);
+  gpr_set_log_function([](gpr_log_func_args*) {});
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   auto parts = std::make_unique<Parts>(server_, options);
@@ -82,7 +90,13 @@ Result<void> GrpcDoor::open(const Options& options) {
   // Without, a second server would share the port and take every other call.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.calls_max);
+  // A client whose machine has vanished is noticed within half a minute.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 64 * 1024);
   builder.SetMaxReceiveMessageSize(options.message_bytes_max);
+  refuse_bad_messages(builder);
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
   if (options.tls != nullptr) {
     parts->tls = options.tls;

@@ -23,6 +23,8 @@ class GrpcDoor {
     std::shared_ptr<const net::TlsIdentity> tls;  // null: in the clear
     int message_bytes_max = 32 * 1024 * 1024;
     int calls_max = 4096;  // at a time; beyond that RESOURCE_EXHAUSTED
+    // A client that does not take what is to be written in this time is cut off.
+    std::chrono::milliseconds stall_time_max{30'000};
   };
 
   // Both outlive it.

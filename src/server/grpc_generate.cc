@@ -1,5 +1,6 @@
 #include "server/grpc_generate.h"
 
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -62,6 +63,8 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
                           std::string_view field) const;
 
   void pump();
+  void begin_watch();
+  void watch_write(std::chrono::milliseconds after);
   void written(bool ok);
   void client_left();
   void write_or_finish();
@@ -84,6 +87,8 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
   v1::GenerateChunk writing_;
   bool has_pending_ = false;
   bool write_runs_ = false;
+  bool write_watched_ = false;
+  std::chrono::steady_clock::time_point write_began_;
   bool silenced_ = false;  // a stop string ended it; its end is still to come
   bool ended_ = false;     // the last chunk is pending or written
   bool finished_ = false;
@@ -243,10 +248,31 @@ void GenerateCall::write_or_finish() {
     writing_.Swap(&pending_);
     has_pending_ = false;
     write_runs_ = true;
+    begin_watch();
     StartWrite(&writing_);
   } else if (ended_) {
     finish(grpc::Status::OK, 200);
   }
+}
+
+// One timer for many writes and the goodbye: it looks at the one that runs when its time comes.
+// Without, a client that takes nothing would keep its call, and what is written to it, for good.
+void GenerateCall::begin_watch() {
+  write_began_ = std::chrono::steady_clock::now();
+  if (!std::exchange(write_watched_, true)) watch_write(house_.stall_time_max);
+}
+
+void GenerateCall::watch_write(std::chrono::milliseconds after) {
+  house_.loop.post_after(after, [this, weak = std::weak_ptr<char>(life_)] {
+    if (weak.expired()) return;
+    write_watched_ = false;
+    if (!write_runs_ && !finished_) return;
+    const auto ran = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now() - write_began_);
+    if (ran >= house_.stall_time_max) return context_.TryCancel();
+    write_watched_ = true;
+    watch_write(house_.stall_time_max - ran);
+  });
 }
 
 void GenerateCall::written(bool ok) {
@@ -270,6 +296,7 @@ void GenerateCall::finish(const grpc::Status& status, int http_status) {
   stream_.reset();
   pass_.reset();
   entry_.answered(http_status);
+  begin_watch();
   Finish(status);
 }
 

@@ -4,6 +4,7 @@
 #include "base/json_writer.h"
 #include "server/reply.h"
 #include "server/server.h"
+#include "server/watchdog.h"
 
 namespace pelton::server {
 
@@ -12,21 +13,25 @@ std::string_view Server::state_name() const {
   return leaving_ ? "draining" : "serving";
 }
 
+bool Server::engine_stuck() const {
+  const ServedModel* model = model_.load();
+  return model != nullptr && model->watchdog != nullptr && model->watchdog->stuck();
+}
+
+api::ApiError Server::stuck_error() const {
+  return {.status = 503,
+          .message = fmt::format(
+              "A step has been running for longer than the {} seconds that the watchdog allows",
+              model()->watchdog->limit_ns() / 1'000'000'000),
+          .type = "service_unavailable",
+          .param = {},
+          .code = "engine_stuck",
+          .retry_after_s = 10};
+}
+
 // A draining or idle server is well; one whose step never ends should be started anew.
 net::HttpResponse Server::live_reply() const {
-  const ServedModel* model = model_.load();
-  const int64_t since_ns = model == nullptr ? 0 : model->engine.busy_since_ns();
-  const int64_t busy_ns = since_ns == 0 ? 0 : clock_.now_ns() - since_ns;
-  if (options_.watchdog_ns > 0 && busy_ns > options_.watchdog_ns) {
-    return error_reply(
-        {.status = 503,
-         .message = fmt::format("A step has been running for {} seconds; the "
-                                "watchdog allows {}",
-                                busy_ns / 1'000'000'000, options_.watchdog_ns / 1'000'000'000),
-         .type = "service_unavailable",
-         .param = {},
-         .code = "engine_stuck"});
-  }
+  if (engine_stuck()) return error_reply(stuck_error());
   return json_reply("{\"status\":\"ok\"}");
 }
 
@@ -100,8 +105,9 @@ void Server::answer_server_info(Call call) {
   writer.begin_object().key("version").string(options_.version);
   writer.key("state").string(state_name());
   writer.key("uptime_seconds").integer((clock_.now_ns() - started_ns_) / 1'000'000'000);
-  writer.key("watchdog_seconds").integer(options_.watchdog_ns / 1'000'000'000);
   if (const ServedModel* model = model_.load()) {
+    const int64_t watchdog_ns = model->watchdog == nullptr ? 0 : model->watchdog->limit_ns();
+    writer.key("watchdog_seconds").integer(watchdog_ns / 1'000'000'000);
     writer.key("model");
     write_model(writer, *model);
     writer.key("runtime").begin_object();

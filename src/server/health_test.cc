@@ -45,16 +45,24 @@ TEST(Health, TellsLoadingServingAndDraining) {
 TEST(Health, TurnsRedWhileAStepIsStuckAndGreenAgain) {
   std::atomic<bool> stuck{true};
   ServerHouse::Options options;
-  options.server.watchdog_ns = 100'000'000;
+  options.watchdog_ns = 100'000'000;
   options.executor = [&](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [&](const engine::StepPlan&) -> std::optional<Error> {
       while (stuck) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return std::nullopt;
     };
   };
+  std::atomic<int> told{0};
+  options.on_stuck = [&] { ++told; };
   ServerHouse house(kScript, std::move(options));
   EXPECT_EQ(house.get("/health").status, 200);  // idle
-  std::thread client([&] { EXPECT_EQ(house.post("/v1/chat/completions", kChat).status, 200); });
+  std::thread client([&] {
+    const auto given_up = net::http_fetch(house.call("POST", "/v1/chat/completions", kChat));
+    ASSERT_TRUE(given_up.ok());
+    EXPECT_EQ(given_up->status, 503) << "who waits for it is told";
+    EXPECT_NE(given_up->body.find("stuck"), std::string::npos);
+    EXPECT_TRUE(given_up->headers.has("Retry-After"));
+  });
   net::HttpResponse health = house.get("/health");
   for (int i = 0; i < 500 && health.status == 200; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -65,15 +73,44 @@ TEST(Health, TurnsRedWhileAStepIsStuckAndGreenAgain) {
   for (const char* path : {"/health/live", "/ready", "/ping"}) {
     EXPECT_EQ(house.get(path).status, 503) << path;
   }
-  stuck = false;
   client.join();
+  const net::HttpResponse refused = house.post("/v1/chat/completions", kChat);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(code_of(refused), "engine_stuck");
+  for (int i = 0; i < 500 && told == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(told, 1);
+  stuck = false;
+  for (int i = 0; i < 500 && house.get("/health").status != 200; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   EXPECT_EQ(house.get("/health").status, 200);
+  // And whoever was given up holds nothing.
+  EXPECT_EQ(house.post("/v1/chat/completions", kChat).status, 200);
+  for (int i = 0; i < 500 && !house.engine().ledger().clean(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(house.engine().ledger().clean());
+}
+
+TEST(Health, FT_51_TimeInWhichNothingRanIsNotTheSteps) {
+  constexpr int64_t kTick = 100;
+  StepPatience patience(1000, kTick);
+  int64_t now = 10'000;
+  const auto look = [&](int64_t after) { return patience.stuck(now += after, 10'000); };
+  for (int i = 0; i < 8; ++i) EXPECT_FALSE(look(kTick));
+  EXPECT_FALSE(look(60'000)) << "the process was stopped for a minute";
+  EXPECT_FALSE(look(kTick / 2));
+  EXPECT_TRUE(look(kTick)) << "its own time is over all the same";
+  EXPECT_FALSE(patience.stuck(now + kTick, 0)) << "nothing runs";
+  EXPECT_FALSE(patience.stuck(now + 2 * kTick, now + kTick)) << "the next step begins anew";
 }
 
 // A slow server is not a stuck one: each step counts for itself.
 TEST(Health, ManyStepsAreNoStuckStep) {
   ServerHouse::Options options;
-  options.server.watchdog_ns = 200'000'000;
+  options.watchdog_ns = 200'000'000;
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -98,7 +135,7 @@ TEST(Health, ManyStepsAreNoStuckStep) {
 TEST(Health, ServerInfoTellsWhatIsInEffect) {
   ServerHouse::Options options;
   options.server.version = "1.2.3";
-  options.server.watchdog_ns = 5'000'000'000;
+  options.watchdog_ns = 5'000'000'000;
   options.model = [](ServedModel& model) {
     model.runtime = {{"kernels", "avx512"}};
     model.sampling.top_k = 7;

@@ -1,5 +1,6 @@
 #include "server/request_book.h"
 
+#include <exception>
 #include <utility>
 
 #include "server/request_reporter.h"
@@ -40,7 +41,8 @@ RequestEntry::RequestEntry(RequestBook& book, const Route& route) : book_(book),
 }
 
 RequestEntry::~RequestEntry() {
-  answered(RequestBook::kClientLeft);
+  // Thrown out for want of memory, or left by its client.
+  answered(std::uncaught_exceptions() > 0 ? 503 : RequestBook::kClientLeft);
 }
 
 void RequestEntry::report_to(RequestReporter& reporter, std::unique_ptr<RequestRecord> record) {

@@ -16,6 +16,8 @@
 
 namespace pelton::server {
 
+class Watchdog;
+
 // What a request gets that says nothing itself: generation_config's values or OpenAI's.
 struct SamplingDefaults {
   double temperature = 1.0;
@@ -44,6 +46,7 @@ struct ServedModel {
   std::vector<std::pair<std::string, std::string>> runtime;
   // Whether token-id prompts of /v1/completions may hold control tokens.
   bool control_tokens_in_prompts = false;
+  const Watchdog* watchdog = nullptr;  // of its engine; null: nobody watches
 
   // The longest prompt and answer together that the model and its engine's cache can hold.
   int64_t context_limit() const;

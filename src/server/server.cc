@@ -43,6 +43,17 @@ bool is_plain_id(std::string_view id) {
          std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7F; });
 }
 
+// Also what says nothing of itself. All else is refused, above all what a browser sends for any
+// page without asking first: forms and plain text.
+bool may_be_json(std::string_view content_type) {
+  const size_t end = std::min(content_type.find(';'), content_type.size());
+  std::string type(content_type.substr(0, end));
+  while (type.ends_with(' ') || type.ends_with('\t')) type.pop_back();
+  for (char& c : type) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+  if (type.empty() || type == "application/json") return true;
+  return type.starts_with("application/") && type.ends_with("+json");
+}
+
 std::vector<api::ModelCard> cards_of(const ServedModel& model) {
   std::vector<api::ModelCard> cards;
   const auto add = [&](const std::string& id) {
@@ -159,6 +170,10 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
     call.headers.add("Allow", match.allowed_methods);
     return call.send(api::method_not_allowed(method, path));
   }
+  const std::string_view content_type = call.request.headers.get("Content-Type");
+  if (!call.request.body.empty() && !may_be_json(content_type)) {
+    return call.send(api::not_json(content_type));
+  }
   (this->*match.route->function)(std::move(call));
 }
 
@@ -167,6 +182,10 @@ const ServedModel* Server::model_for(const Call& call) const {
   if (draining_ || model == nullptr) {
     call.send(
         not_ready(draining_ ? "The server is shutting down" : "The model is still being loaded"));
+    return nullptr;
+  }
+  if (engine_stuck()) {
+    call.send(stuck_error());
     return nullptr;
   }
   return model;

@@ -48,8 +48,6 @@ class Server {
     uint64_t seed = 0;  // of ids and of requests that give none; 0: from the system
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
     store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
-    // A step that takes longer is taken for stuck, and /health says 503; 0: none ever is.
-    int64_t watchdog_ns = 0;
     RequestReporter::Options reports;
   };
 
@@ -74,6 +72,8 @@ class Server {
   bool ready() const { return model() != nullptr && !draining_; }
   Upkeep& upkeep() { return upkeep_; }
   const Upkeep& upkeep() const { return upkeep_; }
+  // A step does not end, as the model's watchdog sees it: nobody can be served.
+  bool engine_stuck() const;
   std::string_view state_name() const;  // "loading", "serving", "draining"
   const RequestBook& book() const { return book_; }
   const GenerationMeter& meter() const { return meter_; }
@@ -119,6 +119,7 @@ class Server {
   std::optional<std::vector<engine::TokenStream>> submit(Call& call,
                                                          request::GenerationRequest request,
                                                          int answers);
+  api::ApiError stuck_error() const;
   const ServedModel* model_named(const Call& call, std::string_view name) const;
 
   void answer_index(Call call);

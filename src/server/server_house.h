@@ -23,6 +23,7 @@
 #include "net/sse.h"
 #include "server/scripted_model.h"
 #include "server/server.h"
+#include "server/watchdog.h"
 #include "store/memory_response_store.h"
 
 namespace pelton::server {
@@ -33,6 +34,8 @@ class ServerHouse {
     Server::Options server;
     engine::Engine::Options engine;
     bool loaded = true;
+    int64_t watchdog_ns = 0;  // 0: nobody watches
+    std::function<void()> on_stuck;
     // Changes the executor or the model before they start.
     std::function<void(engine::ModelledExecutor::Options&)> executor = [](auto&) {};
     std::function<void(ServedModel&)> model = [](ServedModel&) {};
@@ -63,6 +66,12 @@ class ServerHouse {
               server_.handle(std::move(request), std::move(exchange));
             },
             log_) {
+    if (options.watchdog_ns > 0) {
+      watchdog_ = std::make_unique<Watchdog>(
+          Watchdog::Options{.limit_ns = options.watchdog_ns, .on_stuck = options.on_stuck}, engine_,
+          clock_, log_);
+      model_.watchdog = watchdog_.get();
+    }
     options.model(model_);
     if (options.loaded) load();
     const Result<void> started = http_.start();
@@ -116,6 +125,7 @@ class ServerHouse {
   engine::ModelledExecutor executor_;
   engine::Engine engine_;
   store::MemoryResponseStore store_;
+  std::unique_ptr<Watchdog> watchdog_;
   ServedModel model_;
   Server server_;
   net::HttpServer http_;

@@ -2,8 +2,10 @@
 // any thread. Owned by its door.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -19,14 +21,20 @@ class WorkLoop {
   WorkLoop& operator=(const WorkLoop&) = delete;
 
   void post(std::function<void()> work);  // any thread
+  // Any thread: after a while, unless the loop has gone by then.
+  void post_after(std::chrono::milliseconds delay, std::function<void()> work);
 
  private:
   void run();
+  void take_due();
+
+  using Time = std::chrono::steady_clock::time_point;
 
   std::mutex mutex_;
   std::condition_variable filled_;
-  std::vector<std::function<void()>> posted_;  // guarded by mutex_
-  bool stopping_ = false;                      // guarded by mutex_
+  std::vector<std::function<void()>> posted_;         // guarded by mutex_
+  std::multimap<Time, std::function<void()>> later_;  // guarded by mutex_
+  bool stopping_ = false;                             // guarded by mutex_
   std::thread thread_;
 };
 

@@ -25,7 +25,7 @@ Result<void> MemoryResponseStore::put(const StoredResponse& response) {
   CHECK(is_new, "an id is given once");
   leaves_.push_front(response.id);
   added->second.response = response;
-  added->second.touched_ms = clock_.unix_ms();
+  added->second.touched_ms = clock_.now_ns() / 1'000'000;
   added->second.leaf = leaves_.begin();
   bytes_ += bytes;
   shrink();
@@ -36,14 +36,14 @@ MemoryResponseStore::Entry* MemoryResponseStore::visible_entry(const Key& key) {
   const auto found = entries_.find(std::string(key.id));
   if (found == entries_.end()) return nullptr;
   Entry& entry = found->second;
-  const bool old = clock_.unix_ms() - entry.touched_ms > bounds_.age_max_s * 1000;
+  const bool old = clock_.now_ns() / 1'000'000 - entry.touched_ms > bounds_.age_max_s * 1000;
   // What others hang on is as young as they are.
   const bool expired = old && entry.children == 0;
   return entry.visible && !expired && entry.response.owner == key.owner ? &entry : nullptr;
 }
 
 void MemoryResponseStore::touch(Entry& entry) {
-  entry.touched_ms = clock_.unix_ms();
+  entry.touched_ms = clock_.now_ns() / 1'000'000;
   if (entry.children == 0) leaves_.splice(leaves_.begin(), leaves_, entry.leaf);
 }
 
@@ -104,7 +104,7 @@ void MemoryResponseStore::drop_leaf(const std::string& first) {
 }
 
 void MemoryResponseStore::shrink() {
-  const int64_t oldest_ms = clock_.unix_ms() - bounds_.age_max_s * 1000;
+  const int64_t oldest_ms = clock_.now_ns() / 1'000'000 - bounds_.age_max_s * 1000;
   const auto too_much = [&] {
     if (leaves_.empty()) return false;
     return static_cast<int64_t>(entries_.size()) > bounds_.entries_max ||

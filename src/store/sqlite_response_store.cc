@@ -138,7 +138,16 @@ Result<std::unique_ptr<ResponseStore>> SqliteResponseStore::open(const std::stri
 
 SqliteResponseStore::SqliteResponseStore(std::unique_ptr<Database> database,
                                          const StoreBounds& bounds, const base::Clock& clock)
-    : bounds_(bounds), clock_(clock), database_(std::move(database)) {}
+    : bounds_(bounds),
+      clock_(clock),
+      unix_minus_clock_ms_(clock.unix_ms() - clock.now_ns() / 1'000'000),
+      database_(std::move(database)) {}
+
+// The calendar as it was when the file was opened, and the steady clock since: ages do not jump
+// when somebody sets the time.
+int64_t SqliteResponseStore::now_ms() const {
+  return unix_minus_clock_ms_ + clock_.now_ns() / 1'000'000;
+}
 
 SqliteResponseStore::~SqliteResponseStore() = default;
 
@@ -205,7 +214,7 @@ Result<void> SqliteResponseStore::put_unlocked(const StoredResponse& response) {
   }
   Statement add(handle, "INSERT INTO responses VALUES (?, ?, ?, ?, ?, 1, 0, ?, ?, ?, ?, ?)");
   add.text(response.id).text(response.owner).text(response.previous);
-  add.number(response.created_at).number(clock_.unix_ms()).number(stored_bytes(response));
+  add.number(response.created_at).number(now_ms()).number(stored_bytes(response));
   add.text(response.body).text(response.input).text(response.output);
   add.blob(response.turn.data(), response.turn.size() * sizeof(TokenId));
   if (add.step() != Step::kDone) return database_->error("cannot be written");
@@ -216,11 +225,11 @@ Result<void> SqliteResponseStore::put_unlocked(const StoredResponse& response) {
 
 // And notes that it was asked for.
 Result<void> SqliteResponseStore::check_visible(const Key& key) {
-  const int64_t now_ms = clock_.unix_ms();
+  const int64_t asked_ms = now_ms();
   Statement touch(database_->handle,
                   "UPDATE responses SET touched_at = ? WHERE id = ? AND owner = ? AND visible AND "
                   "(children > 0 OR touched_at >= ?)");
-  touch.number(now_ms).text(key.id).text(key.owner).number(now_ms - bounds_.age_max_s * 1000);
+  touch.number(asked_ms).text(key.id).text(key.owner).number(asked_ms - bounds_.age_max_s * 1000);
   if (touch.step() != Step::kDone) return database_->error("cannot be written");
   if (sqlite3_changes(database_->handle) == 0) return no_such_response(key.id);
   return {};
@@ -302,7 +311,7 @@ Result<void> SqliteResponseStore::drop_leaf(std::string id) {
 }
 
 Result<void> SqliteResponseStore::shrink() {
-  const int64_t oldest_ms = clock_.unix_ms() - bounds_.age_max_s * 1000;
+  const int64_t oldest_ms = now_ms() - bounds_.age_max_s * 1000;
   for (;;) {
     std::string id;
     {

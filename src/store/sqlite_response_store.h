@@ -27,6 +27,7 @@ class SqliteResponseStore final : public ResponseStore {
   Counts counts() const override;
 
  private:
+  int64_t now_ms() const;
   struct Database;
 
   SqliteResponseStore(std::unique_ptr<Database> database, const StoreBounds& bounds,
@@ -43,6 +44,7 @@ class SqliteResponseStore final : public ResponseStore {
 
   const StoreBounds bounds_;
   const base::Clock& clock_;
+  const int64_t unix_minus_clock_ms_;
   mutable std::mutex mutex_;
   std::unique_ptr<Database> database_;
   Counts counts_;

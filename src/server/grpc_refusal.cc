@@ -1,0 +1,60 @@
+#include "server/grpc_refusal.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/support/server_interceptor.h>
+
+namespace pelton::server {
+namespace {
+
+namespace experimental = grpc::experimental;
+
+constexpr std::string_view kOurs[] = {
+    "/pelton.v1.Inference/Generate", "/pelton.v1.Inference/Tokenize", "/pelton.v1.Inference/Embed"};
+
+// Of one call, created and gone with it.
+class Refusal final : public experimental::Interceptor {
+ public:
+  void Intercept(experimental::InterceptorBatchMethods* call) override {
+    using Point = experimental::InterceptionHookPoints;
+    if (call->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS) && is_the_librarys(*call)) {
+      call->ModifySendStatus(
+          {grpc::StatusCode::INVALID_ARGUMENT, "the message is not one that this method takes"});
+    }
+    call->Proceed();
+  }
+
+ private:
+  // What we refuse ourselves comes with an error object.
+  static bool is_the_librarys(experimental::InterceptorBatchMethods& call) {
+    const grpc::StatusCode code = call.GetSendStatus().error_code();
+    if (code != grpc::StatusCode::UNIMPLEMENTED && code != grpc::StatusCode::INTERNAL) return false;
+    const auto* trailing = call.GetSendTrailingMetadata();
+    return trailing == nullptr || trailing->find("pelton-error-bin") == trailing->end();
+  }
+};
+
+class Factory final : public experimental::ServerInterceptorFactoryInterface {
+ public:
+  experimental::Interceptor* CreateServerInterceptor(experimental::ServerRpcInfo* call) override {
+    // A method that is none, and other services, speak for themselves.
+    const std::string_view method = call->method();
+    const bool is_ours = std::find(std::begin(kOurs), std::end(kOurs), method) != std::end(kOurs);
+    return is_ours ? new Refusal : nullptr;
+  }
+};
+
+}  // namespace
+
+void refuse_bad_messages(grpc::ServerBuilder& builder) {
+  std::vector<std::unique_ptr<experimental::ServerInterceptorFactoryInterface>> factories;
+  factories.push_back(std::make_unique<Factory>());
+  builder.experimental().SetInterceptorCreators(std::move(factories));
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,341 @@
+// Rows GR of the catalogue of bad inputs, as HTTP/2 frames by hand: what gRPC's own client would
+// not send. GR-07 and GR-12 with that client: grpc_test.cc.
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "server/grpc_door.h"
+#include "server/hostile_house.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr int kOk = 0;
+constexpr int kCancelled = 1;
+constexpr int kInvalidArgument = 3;
+constexpr int kDeadlineExceeded = 4;
+constexpr int kNotFound = 5;
+constexpr int kResourceExhausted = 8;
+constexpr int kUnimplemented = 12;
+// Of the frames' own: the stream or the connection was ended without a status.
+constexpr int kReset = -1;
+constexpr int kNothing = -2;
+
+constexpr char kGenerate[] = "/pelton.v1.Inference/Generate";
+constexpr char kTokenize[] = "/pelton.v1.Inference/Tokenize";
+
+// One connection, one call on it (stream 1).
+class RawCall {
+ public:
+  enum class Window { kOpen, kShut };
+
+  RawCall(int port, Window window) : socket_(port) {
+    socket_.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    // SETTINGS_INITIAL_WINDOW_SIZE: with 0 we say that we take no answer.
+    std::string settings;
+    if (window == Window::kShut) settings = std::string("\0\4\0\0\0\0", 6);
+    frame(kSettings, 0, 0, settings);
+  }
+  explicit RawCall(int port) : RawCall(port, Window::kOpen) {}
+
+  using Headers = std::vector<std::pair<std::string, std::string>>;
+
+  void head(std::string_view path, const Headers& more = {}, bool is_end = false) {
+    std::string block = header(":method", "POST") + header(":scheme", "http") +
+                        header(":path", path) + header(":authority", "test") +
+                        header("content-type", "application/grpc") + header("te", "trailers");
+    for (const auto& [name, value] : more) block += header(name, value);
+    constexpr size_t kFrameMax = 16'384;
+    const int end_stream = is_end ? 1 : 0;
+    const auto last = [&](size_t at) { return at + kFrameMax >= block.size() ? kEndHeaders : 0; };
+    frame(kHeaders, last(0) | end_stream, 1, block.substr(0, kFrameMax));
+    for (size_t at = kFrameMax; at < block.size(); at += kFrameMax) {
+      frame(kContinuation, last(at), 1, block.substr(at, kFrameMax));
+    }
+  }
+  void data(std::string_view bytes, bool is_end = true) { frame(kData, is_end ? 1 : 0, 1, bytes); }
+  // A whole message before its length.
+  void message(std::string_view bytes, bool is_end = true) { data(prefixed(bytes), is_end); }
+  void reset() { frame(kRstStream, 0, 1, std::string("\0\0\0\x08", 4)); }
+  static std::string prefixed(std::string_view bytes) {
+    return number(0, 1) + number(bytes.size(), 4) + std::string(bytes);
+  }
+
+  // The call's status, once it is over.
+  int status(int limit_ms = 10'000) {
+    for (;;) {
+      const auto [type, payload] = read_frame(limit_ms);
+      if (type < 0) return kNothing;
+      if (type == kRstStream || type == kGoAway) return kReset;
+      if (type == kData) body_ += payload;
+      // gRPC writes its status in plain letters the first time: a name, a length, digits.
+      const size_t at = type == kHeaders ? payload.find("grpc-status") : std::string::npos;
+      if (at == std::string::npos) continue;
+      return std::stoi(payload.substr(at + 12, static_cast<uint8_t>(payload[at + 11])));
+    }
+  }
+  // What came of messages, each before its length.
+  const std::string& body() const { return body_; }
+  // Waits for something of the answer.
+  bool answered() {
+    for (auto got = read_frame(5000); got.first >= 0; got = read_frame(5000)) {
+      if (got.first == kData) return true;
+    }
+    return false;
+  }
+
+ private:
+  enum Type {
+    kData = 0,
+    kHeaders = 1,
+    kRstStream = 3,
+    kSettings = 4,
+    kGoAway = 7,
+    kContinuation = 9
+  };
+  static constexpr int kEndHeaders = 4;
+
+  static std::string number(uint64_t value, int bytes) {
+    std::string text;
+    for (int i = bytes - 1; i >= 0; --i) text += static_cast<char>(value >> (8 * i) & 0xFF);
+    return text;
+  }
+  // HPACK: a string of plain letters.
+  static std::string plain(std::string_view text) {
+    std::string out;
+    size_t size = text.size();
+    if (size < 127) return static_cast<char>(size) + std::string(text);
+    out += static_cast<char>(127);
+    for (size -= 127; size >= 128; size /= 128) out += static_cast<char>(size % 128 | 128);
+    return out + static_cast<char>(size) + std::string(text);
+  }
+  static std::string header(std::string_view name, std::string_view value) {
+    return std::string(1, '\0') + plain(name) + plain(value);
+  }
+
+  void frame(int type, int flags, int stream, std::string_view payload) {
+    socket_.send(number(payload.size(), 3) + static_cast<char>(type) + static_cast<char>(flags) +
+                 number(static_cast<uint64_t>(stream), 4) + std::string(payload));
+  }
+  std::pair<int, std::string> read_frame(int limit_ms) {
+    if (!fill(9, limit_ms)) return {-1, ""};
+    size_t size = 0;
+    for (size_t i = 0; i < 3; ++i) size = size << 8 | static_cast<uint8_t>(bytes_[i]);
+    if (!fill(9 + size, limit_ms)) return {-1, ""};
+    const int type = static_cast<uint8_t>(bytes_[3]);
+    std::string payload = bytes_.substr(9, size);
+    bytes_.erase(0, 9 + size);
+    return {type, std::move(payload)};
+  }
+  bool fill(size_t size, int limit_ms) {
+    while (bytes_.size() < size) {
+      const std::string more = socket_.read_some_bytes(limit_ms);
+      if (more.empty()) return false;
+      bytes_ += more;
+    }
+    return true;
+  }
+
+  net::TestSocket socket_;
+  std::string bytes_;
+  std::string body_;
+};
+
+// protobuf: field `number` is this text.
+std::string field(int number, std::string_view text) {
+  return static_cast<char>(number << 3 | 2) + std::string(1, static_cast<char>(text.size())) +
+         std::string(text);
+}
+
+class HostileGrpc : public Hostile {
+ protected:
+  // gRPC's own threads and descriptors come and go as it likes.
+  HostileGrpc() : Hostile(Counts::kBooksOnly) {}
+
+  void SetUp() override {
+    Hostile::SetUp();
+    open_door({});
+  }
+  void TearDown() override {
+    door_.reset();
+    Hostile::TearDown();
+  }
+  void open_door(const GrpcDoor::Options& options) {
+    door_ = std::make_unique<GrpcDoor>(house_->server(), house_->log());
+    ASSERT_TRUE(door_->open(options).ok());
+  }
+  int port() const { return door_->port(); }
+
+  // The status of one call with this message.
+  int called(std::string_view path, std::string_view message,
+             const RawCall::Headers& headers = {}) {
+    RawCall call(port());
+    call.head(path, headers);
+    call.message(message);
+    return call.status();
+  }
+  // And the door still answers.
+  void expect_well() { EXPECT_EQ(called(kTokenize, field(2, "hi")), kOk); }
+
+  std::unique_ptr<GrpcDoor> door_;
+};
+
+TEST_F(HostileGrpc, GR_00_TheFramesAreUnderstood) {
+  expect_well();
+  EXPECT_EQ(called(kGenerate, field(2, "hi")), kOk);
+}
+
+TEST_F(HostileGrpc, GR_01_MethodsThatAreNone) {
+  for (const char* path :
+       {"/pelton.v1.Inference/Nothing", "/nothing/Nothing", "/", "Generate", ""}) {
+    const int status = called(path, field(2, "hi"));
+    EXPECT_TRUE(status == kUnimplemented || status == kReset) << path << " " << status;
+  }
+  EXPECT_EQ(called("/pelton.v1.Inference/Nothing", ""), kUnimplemented);
+  expect_well();
+}
+
+TEST_F(HostileGrpc, GR_02_MessagesThatAreNone) {
+  for (const char* path : {kGenerate, kTokenize, "/pelton.v1.Inference/Embed"}) {
+    for (const std::string& bad :
+         {std::string("\xFF\xFF\xFF"), std::string("\x12\x7Fx"), std::string("\x07"),
+          std::string("\x12\xFF\xFF\xFF\xFF\x0F"), std::string(1000, '\x80')}) {
+      EXPECT_EQ(called(path, bad), kInvalidArgument) << path;
+    }
+  }
+  expect_well();
+}
+
+TEST_F(HostileGrpc, GR_03_LengthsThatAreNotBelieved) {
+  const int64_t before = telemetry::process_usage().resident_bytes;
+  for (const char* length : {"\xFF\xFF\xFF\xFF", "\x7F\xFF\xFF\xFF", "\x02\x00\x00\x01"}) {
+    RawCall call(port());
+    call.head(kGenerate);
+    call.data(std::string(1, '\0') + std::string(length, 4) + "abc");
+    const int status = call.status();
+    EXPECT_TRUE(status > 0 || status == kReset) << status;
+  }
+  EXPECT_LT(telemetry::process_usage().resident_bytes - before, int64_t{64} << 20);
+  expect_well();
+}
+
+TEST_F(HostileGrpc, GR_04_CompressionThatIsNotKnown) {
+  RawCall call(port());
+  call.head(kGenerate, {{"grpc-encoding", "nothing-known"}});
+  std::string message = RawCall::prefixed(field(2, "hi"));
+  message[0] = 1;
+  call.data(message);
+  // gRPC's library takes a coding that it does not know for none, and the message as it is.
+  const int status = call.status();
+  EXPECT_TRUE(status == kOk || status == kUnimplemented) << status;
+  // Of those that it knows: what cannot be decompressed is no message.
+  RawCall broken(port());
+  broken.head(kGenerate, {{"grpc-encoding", "gzip"}});
+  broken.data(message);
+  EXPECT_NE(broken.status(), kOk);
+  expect_well();
+}
+
+TEST_F(HostileGrpc, GR_05_TimeoutsThatAreNone) {
+  EXPECT_EQ(called(kGenerate, field(2, "endless"), {{"grpc-timeout", "0n"}}), kDeadlineExceeded);
+  EXPECT_EQ(called(kGenerate, field(2, "hi"), {{"grpc-timeout", "99999999H"}}), kOk);
+  // gRPC's library takes one that it cannot read for none.
+  for (const char* timeout : {"abc", "-5S", "1", "", "999999999999S", "1.5S"}) {
+    const int status = called(kGenerate, field(2, "hi"), {{"grpc-timeout", timeout}});
+    EXPECT_TRUE(status == kOk || status == kInvalidArgument) << timeout << " " << status;
+  }
+  expect_well();
+}
+
+TEST_F(HostileGrpc, GR_06_MetadataOfAMebibyte) {
+  RawCall call(port());
+  call.head(kGenerate, {{"x", std::string(1 << 20, 'a')}});
+  call.message(field(2, "hi"));
+  const int status = call.status();
+  EXPECT_TRUE(status == kResourceExhausted || status == kReset) << status;
+  RawCall many(port());
+  many.head(kGenerate, RawCall::Headers(20'000, {"x-many", "yes"}));
+  many.message(field(2, "hi"));
+  const int of_many = many.status();
+  EXPECT_TRUE(of_many == kResourceExhausted || of_many == kReset) << of_many;
+  expect_well();
+}
+
+TEST_F(HostileGrpc, GR_07_LeavingFreesThePlace) {
+  for (int i = 0; i < 20; ++i) {
+    RawCall call(port());
+    call.head(kGenerate);
+    call.message(field(2, "endless"));
+    EXPECT_TRUE(call.answered());
+    if (i % 2 == 0) call.reset();  // the other half just goes
+  }
+  EXPECT_TRUE(comes_true([&] { return house_->engine().ledger().clean(); }));
+}
+
+TEST_F(HostileGrpc, GR_08_MessagesInMessages) {
+  // Groups of an unknown field, the only thing that may nest.
+  EXPECT_EQ(called(kGenerate, std::string(101, '\x7B') + std::string(101, '\x7C')),
+            kInvalidArgument);
+  EXPECT_EQ(called(kGenerate, std::string(16'000, '\x7B')), kInvalidArgument);
+  EXPECT_EQ(called(kGenerate, field(2, "hi") + std::string(50, '\x7B') + std::string(50, '\x7C')),
+            kOk);
+}
+
+TEST_F(HostileGrpc, GR_09_Health) {
+  constexpr char kHealth[] = "/grpc.health.v1.Health/Check";
+  EXPECT_EQ(called(kHealth, field(1, "no.such.Service")), kNotFound);
+  const auto state = [&] {
+    RawCall call(port());
+    call.head(kHealth);
+    call.message(field(1, "pelton.v1.Inference"));
+    EXPECT_EQ(call.status(), kOk);
+    return call.body();
+  };
+  EXPECT_EQ(state(), RawCall::prefixed("\x08\x01")) << "SERVING";
+  door_->set_serving(false);
+  EXPECT_EQ(state(), RawCall::prefixed("\x08\x02")) << "NOT_SERVING";
+}
+
+TEST_F(HostileGrpc, GR_10_CallsWithoutAMessage) {
+  for (const char* path : {kGenerate, kTokenize}) {
+    RawCall call(port());
+    call.head(path, {}, true);
+    EXPECT_EQ(call.status(), kInvalidArgument) << path;
+    RawCall half(port());
+    half.head(path);
+    half.data(std::string("\0\0\0\0\x09", 5) + "abc");  // nine were said
+    const int status = half.status();
+    EXPECT_TRUE(status > 0 || status == kReset) << status;
+  }
+  expect_well();
+}
+
+TEST_F(HostileGrpc, GR_11_TextThatIsNoUtf8) {
+  EXPECT_EQ(called(kGenerate, field(2, "\xFF\xFE")), kInvalidArgument);
+  EXPECT_EQ(called(kTokenize, field(1, "\xC0\xAF")), kInvalidArgument);
+}
+
+// H2-08: a client that asks and never takes an answer.
+TEST_F(HostileGrpc, FT_05_AReaderThatTakesNothingIsCutOff) {
+  door_.reset();
+  open_door({.stall_time_max = std::chrono::milliseconds(300)});
+  std::vector<std::unique_ptr<RawCall>> calls;
+  for (int i = 0; i < 4; ++i) {
+    calls.push_back(std::make_unique<RawCall>(port(), RawCall::Window::kShut));
+    calls.back()->head(kGenerate);
+    calls.back()->message(field(2, "endless"));
+  }
+  for (const auto& call : calls) {
+    const int status = call->status();
+    EXPECT_TRUE(status == kReset || status == kCancelled) << status;
+  }
+  EXPECT_TRUE(comes_true([&] { return house_->engine().ledger().clean(); }));
+  expect_well();
+}
+
+}  // namespace
+}  // namespace pelton::server

@@ -1,0 +1,83 @@
+#include "server/watchdog.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "base/check.h"
+#include "base/result.h"
+
+namespace pelton::server {
+namespace {
+
+// Often enough for the limit, and not so often that it costs anything.
+int64_t tick_of(int64_t limit_ns) {
+  return std::clamp<int64_t>(limit_ns / 8, 5'000'000, 1'000'000'000);
+}
+
+}  // namespace
+
+bool StepPatience::stuck(int64_t now_ns, int64_t busy_since_ns) {
+  const int64_t late_ns = looked_ns_ == 0 ? 0 : now_ns - looked_ns_ - tick_ns_;
+  looked_ns_ = now_ns;
+  if (busy_since_ns == 0 || busy_since_ns != since_ns_) lost_ns_ = 0;
+  // A tick's lateness is a busy machine's everyday life.
+  if (busy_since_ns == since_ns_ && late_ns > tick_ns_) lost_ns_ += late_ns;
+  since_ns_ = busy_since_ns;
+  step_ns_ = busy_since_ns == 0 ? 0 : now_ns - busy_since_ns - lost_ns_;
+  return step_ns_ > limit_ns_;
+}
+
+Watchdog::Watchdog(Options options, engine::Engine& engine, const base::Clock& clock,
+                   base::Log& log)
+    : options_(std::move(options)), engine_(engine), clock_(clock), log_(log) {
+  CHECK(options_.limit_ns > 0);
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "pelton-watch");
+}
+
+Watchdog::~Watchdog() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stopped_.notify_all();
+  thread_.join();
+}
+
+void Watchdog::run() {
+  const int64_t tick_ns = tick_of(options_.limit_ns);
+  StepPatience patience(options_.limit_ns, tick_ns);
+  std::unique_lock lock(mutex_);
+  while (!stopped_.wait_for(lock, std::chrono::nanoseconds(tick_ns), [&] { return stopping_; })) {
+    lock.unlock();
+    look(patience);
+    lock.lock();
+  }
+}
+
+void Watchdog::look(StepPatience& patience) {
+  const bool stuck = patience.stuck(clock_.now_ns(), engine_.busy_since_ns());
+  const bool was_stuck = stuck_.exchange(stuck, std::memory_order_relaxed);
+  if (!stuck) {
+    if (was_stuck) log_.info("the step that was stuck has ended; the server goes on");
+    return;
+  }
+  const Error error{ErrorCode::kUnavailable,
+                    fmt::format("The engine is stuck: a step has been running for {} seconds",
+                                patience.step_ns() / 1'000'000'000),
+                    ""};
+  const int told = engine_.abandon(error);
+  if (was_stuck) return;
+  log_.error(
+      fmt::format("a step has been running for {:.1f} s; the watchdog allows {:.1f}: {} "
+                  "answers are given up",
+                  static_cast<double>(patience.step_ns()) * 1e-9,
+                  static_cast<double>(options_.limit_ns) * 1e-9, told));
+  if (options_.on_stuck) options_.on_stuck();
+}
+
+}  // namespace pelton::server

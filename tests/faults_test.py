@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""Faults of the machine under a running `pelton serve`: rows FT of docs/hardening.md that take a process.
+
+usage: faults_test.py BINARY WALL_CLOCK_JUMPS
+"""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BINARY = None
+JUMPS = None
+WORDS = 60  # of the long answer
+
+SCRIPT = {"step_ms": 4, "context": 4096, "seats": 8, "rules": [
+    {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
+    {"when": "count", "then": ["<|channel|>final<|message|>", {"text": "one ", "times": WORDS}]}]}
+
+
+class Faults(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        os.chmod(cls.folder.name, 0o755)
+        cls.home = pathlib.Path(cls.folder.name)
+        cls.model = cls.home / "model"
+        subprocess.run([BINARY, "synth", "--like", ROOT / "testdata/golden/tiny/config.json", cls.model],
+                       check=True, stdout=subprocess.DEVNULL, timeout=60)
+        cls.script = cls.home / "script.json"
+        cls.script.write_text(json.dumps(SCRIPT))
+
+    def serve(self, *flags, env=None, before=None, script=None, err=subprocess.DEVNULL):
+        """Started and listening; self.port, self.admin."""
+        server = subprocess.Popen(
+            [BINARY, "serve", self.model, "--port", "0", "--admin-port", "0",
+             "--executor", f"modelled:{script or self.script}", *map(str, flags)],
+            stdout=subprocess.PIPE, stderr=err, text=True, preexec_fn=before, env={**os.environ, **(env or {})})
+        self.addCleanup(self.stop, server)
+        self.port = int(re.search(r":(\d+)$", server.stdout.readline().strip()).group(1))
+        self.admin = int(re.search(r":(\d+)$", server.stdout.readline().strip()).group(1))
+        return server
+
+    @staticmethod
+    def stop(server):
+        if server.poll() is None:
+            server.send_signal(signal.SIGCONT)
+            server.kill()
+        server.wait()
+        for pipe in (server.stdout, server.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def ask(self, path, body=None, port=None, headers=None, timeout=30):
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=timeout)
+        with contextlib.closing(connection):
+            connection.request("GET" if body is None else "POST", path,
+                               None if body is None else json.dumps(body), headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def chat(self, words="hi", **more):
+        status, body = self.ask("/v1/chat/completions",
+                                {"messages": [{"role": "user", "content": words}], **more})
+        self.assertEqual(status, 200, body)
+        return json.loads(body)["choices"][0]["message"]["content"]
+
+    def ledger(self):
+        return json.loads(self.ask("/debug/ledger", port=self.admin)[1])
+
+    def assert_clean(self):
+        end = time.monotonic() + 10
+        while not (ledger := self.ledger())["clean"] and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertTrue(ledger["clean"], ledger)
+
+    @contextlib.contextmanager
+    def stream(self, words="count", **more):
+        """The text of a stream as it comes: a function that reads until so much is there."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("POST", "/v1/chat/completions", json.dumps(
+            {"messages": [{"role": "user", "content": words}], "stream": True, **more}))
+        answer = connection.getresponse()
+        self.assertEqual(answer.status, 200)
+        text = [""]
+        errors = []
+
+        def read(enough):
+            while len(text[0]) < enough:
+                line = answer.readline()
+                if not line:
+                    break
+                if not line.startswith(b"data: ") or line == b"data: [DONE]\n":
+                    continue
+                event = json.loads(line[6:])
+                if "error" in event:
+                    errors.append(event["error"])
+                    break
+                for choice in event["choices"]:
+                    text[0] += choice["delta"].get("content") or ""
+            return text[0]
+        read.errors = errors
+        with contextlib.closing(connection):
+            yield read
+
+    def test_FT_12_a_step_that_never_ends(self):
+        stuck = self.home / "stuck.json"
+        stuck.write_text(json.dumps({**SCRIPT, "step_ms": 60_000}))
+        server = self.serve("--watchdog-seconds", 1, "--watchdog-action", "exit", script=stuck,
+                            err=subprocess.PIPE)
+        begin = time.monotonic()
+        status, body = self.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]})
+        self.assertEqual(status, 503)
+        self.assertIn("stuck", json.loads(body)["error"]["message"])
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertEqual(server.wait(20), 7)
+        self.assertIn("the watchdog allows", server.stderr.read())
+
+    def test_FT_20_FT_51_a_process_that_is_stopped_and_goes_on(self):
+        server = self.serve("--watchdog-seconds", 1, "--watchdog-action", "exit")
+        with self.stream() as read:
+            read(20)
+            server.send_signal(signal.SIGSTOP)
+            time.sleep(2.5)
+            server.send_signal(signal.SIGCONT)
+            self.assertEqual(read(10**6), "one " * WORDS)
+            self.assertEqual(read.errors, [])
+        self.assertEqual(self.ask("/health/live")[0], 200)
+        self.assert_clean()
+        self.assertIsNone(server.poll())
+
+    def test_FT_48_a_full_disk(self):
+        """Nothing that is written beside the answers can be; the answers are."""
+        store = self.home / "responses.db"
+        for full in ("device", "limit"):
+            flags = ["--response-store", f"sqlite:{store}", "--access-log", "json"]
+            if full == "device":
+                flags += ["--access-log-file", "/dev/full", "--step-log", "/dev/full"]
+                before = None
+            else:
+                store.unlink(missing_ok=True)
+                flags += ["--access-log-file", self.home / "access.log", "--step-log", self.home / "steps"]
+                (self.home / "access.log").write_bytes(bytes(1 << 16))
+
+                def before():  # files may grow to 64 KiB: then EFBIG, and SIGXFSZ for who does not ignore it
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+            server = self.serve(*flags, before=before)
+            for _ in range(10):
+                self.assertEqual(self.chat(), "Hello.")
+                status, body = self.ask("/v1/responses", {"input": "hi " * 1000})
+                self.assertIn(status, (200, 500), body)
+                if status == 200:
+                    self.assertEqual(json.loads(body)["status"], "completed")
+            with self.stream() as read:
+                self.assertEqual(read(10**6), "one " * WORDS)
+            metrics = self.ask("/metrics", port=self.admin)[1].decode()
+            dropped = re.search(r"^pelton_access_log_dropped_total(?:{.*})? (\d+)", metrics, re.M)
+            self.assertGreater(int(dropped.group(1)), 0, full)
+            self.assert_clean()
+            self.assertIsNone(server.poll())
+            self.stop(server)
+
+    def test_FT_49_no_more_descriptors(self):
+        server = self.serve(before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+        self.assertEqual(self.chat(), "Hello.")
+        many = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(150)]
+        time.sleep(0.3)
+        cpu = self.cpu_seconds(server)
+        time.sleep(1)
+        self.assertLess(self.cpu_seconds(server) - cpu, 0.25, "it is busy with nothing")
+        self.assertEqual(self.ask("/health", port=self.admin)[0], 200, "the operator's door")
+        for one in many:
+            one.close()
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError, http.client.HTTPException, AssertionError):
+                self.assertEqual(self.chat(), "Hello.")
+                break
+            time.sleep(0.1)
+        self.assertEqual(self.chat(), "Hello.")
+        self.assert_clean()
+
+    @staticmethod
+    def cpu_seconds(server):
+        words = pathlib.Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def test_FT_49_no_more_threads(self):
+        def before():  # each thread's stack is to be larger than all the memory there may be
+            resource.setrlimit(resource.RLIMIT_STACK, (1 << 36, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 33, 1 << 33))
+        done = subprocess.run([BINARY, "serve", self.model, "--port", "0", "--executor", f"modelled:{self.script}"],
+                              preexec_fn=before, capture_output=True, timeout=30, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("refuses a thread", done.stderr)
+
+    def test_FT_49_requests_make_no_threads(self):
+        self.serve()
+        self.chat()
+        before = self.ledger()["process"]["threads"]
+        clients = [threading.Thread(target=self.chat, args=("count",)) for _ in range(20)]
+        for client in clients:
+            client.start()
+        self.assertEqual(self.ledger()["process"]["threads"], before)
+        for client in clients:
+            client.join()
+
+    def test_FT_50_a_calendar_that_jumps(self):
+        self.serve("--response-store", f"sqlite:{self.home / 'jumps.db'}", "--response-store-age", 60,
+                   env={"LD_PRELOAD": str(JUMPS)})
+        stored = []
+        dates = set()
+        for _ in range(3):
+            status, body = self.ask("/v1/chat/completions", {
+                "messages": [{"role": "user", "content": "count"}], "timings": True, "temperature": 0},
+                headers={"X-Request-Timeout-Ms": "20000"})
+            self.assertEqual(status, 200, body)
+            answer = json.loads(body)
+            dates.add(answer["created"] // 86400)
+            self.assertEqual(answer["choices"][0]["message"]["content"], "one " * WORDS)
+            for name in ("queue_ms", "prefill_ms", "decode_ms"):
+                self.assertGreaterEqual(answer["timings"][name], 0)
+                self.assertLess(answer["timings"][name], 20_000)
+            status, body = self.ask("/v1/responses", {"input": "hi"})
+            self.assertEqual(status, 200, body)
+            stored.append(json.loads(body)["id"])
+        self.assertGreater(len(dates), 1, "the calendar did not jump")
+        for name in stored:
+            self.assertEqual(self.ask(f"/v1/responses/{name}")[0], 200, "forgotten before its time")
+        self.assert_clean()
+
+    def test_FT_50_who_reads_the_calendar(self):
+        """Only who tells a date; nobody who waits or measures."""
+        allowed = {"base/clock.cc", "base/clock.h",  # the calendar itself
+                   "base/log.cc", "base/utc_time.h", "base/utc_time.cc",
+                   "net/loop.cc", "net/http_time.cc", "net/http_time.h",  # the header Date
+                   "net/tls.cc", "net/tls.h",  # certificates
+                   "server/grpc_door.cc",  # how gRPC's library is told a deadline; made steady at once
+                   "server/access_log.cc", "server/request_record.h", "server/request_reporter.cc",
+                   "server/request_trace.cc",
+                   "server/chat_completions.cc", "server/completions.cc", "server/responses.cc",
+                   "server/response_answer.cc", "server/embeddings.cc",  # "created", and the date that models are told
+                   "store/sqlite_response_store.cc"}  # ages that outlive the process; steady from the start on
+        rooms = ("base", "net", "server", "engine", "admission", "api", "store", "telemetry", "executor", "kv")
+        readers = set()
+        for room in rooms:
+            for file in (ROOT / "src" / room).rglob("*.*"):
+                if file.suffix in (".cc", ".h") and not file.stem.endswith(("_test", "_bench")) and re.search(
+                        r"system_clock|unix_ms|CLOCK_REALTIME|gettimeofday|\btime\(nullptr\)", file.read_text()):
+                    readers.add(f"{room}/{file.name}")
+        self.assertEqual(readers - allowed, set())
+
+    def test_FT_53_a_log_that_nobody_reads(self):
+        reading, writing = os.pipe()
+        self.addCleanup(os.close, reading)
+        os.set_blocking(writing, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writing, bytes(4096))
+        os.set_blocking(writing, True)
+        server = self.serve("--access-log", "text", err=writing)
+        os.close(writing)
+        for _ in range(30):
+            self.assertEqual(self.chat(), "Hello.")
+        self.assert_clean()
+        server.send_signal(signal.SIGTERM)  # it says so, or would like to
+        time.sleep(1)
+        with contextlib.suppress(BlockingIOError):  # the access log's last lines may be waited for
+            os.set_blocking(reading, False)
+            while os.read(reading, 1 << 16):
+                time.sleep(0.01)
+        self.assertEqual(server.wait(20), 0)
+
+    def test_FT_58_killed_and_started_again(self):
+        flags = ("--response-store", f"sqlite:{self.home / 'kept.db'}")
+        kept = []
+        for _ in range(3):
+            server = self.serve(*flags)
+            for name in kept:
+                self.assertEqual(self.ask(f"/v1/responses/{name}")[0], 200)
+            kept.append(json.loads(self.ask("/v1/responses", {"input": "hi"})[1])["id"])
+            with self.stream() as read:
+                read(20)
+                server.kill()
+            server.wait()
+            self.stop(server)
+
+
+if __name__ == "__main__":
+    JUMPS = pathlib.Path(sys.argv.pop(2)).resolve()
+    BINARY = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()
