@@ -21,7 +21,11 @@ Result<DeviceChoice> choose_device(std::string_view choice) {
   }
   Result<Device> found = find_device();
   if (found.ok()) {
-    std::string text = fmt::format("device: {}", kernels::gpu::describe(found->info));
+    // To go when they have (docs/performance.md).
+    const bool is_untried = std::string_view(found->library.table().kind()) == "cuda";
+    std::string text = fmt::format(
+        "device: {}{}", kernels::gpu::describe(found->info),
+        is_untried ? "; its kernels have never been tried on a GPU (--device cpu)" : "");
     return DeviceChoice{.device = std::move(*found), .text = std::move(text)};
   }
   if (choice == "cuda") {
