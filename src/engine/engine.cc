@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include "base/check.h"
 #include "engine/inbox.h"
@@ -185,6 +186,7 @@ void Engine::Loop::drain(int64_t limit_ms) {
 }
 
 void Engine::Loop::run() {
+  pthread_setname_np(pthread_self(), "pelton-engine");
   for (;;) {
     const bool nothing_to_do = scheduler_.idle() && in_flight_ == 0;
     if (nothing_to_do) check_when_idle();

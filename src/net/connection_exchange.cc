@@ -15,11 +15,11 @@ class ConnectionBell final : public Bell,
                              public std::enable_shared_from_this<ConnectionBell> {
  public:
   ConnectionBell(std::shared_ptr<Connection> connection, std::function<void()> work)
-      : connection_(std::move(connection)), work_(std::move(work)) {}
+      : loop_(connection->loop()), connection_(std::move(connection)), work_(std::move(work)) {}
 
   void ring() override {
     if (rung_.exchange(true)) return;
-    connection_->loop().ring(shared_from_this());
+    loop_.ring(shared_from_this());
   }
   void run() override {
     rung_.store(false);
@@ -27,6 +27,7 @@ class ConnectionBell final : public Bell,
   }
 
  private:
+  Loop& loop_;  // the connection keeps it
   const std::shared_ptr<Connection> connection_;
   const std::function<void()> work_;
   std::atomic<bool> rung_{false};

@@ -71,13 +71,13 @@ void Generation::start() {
       if (const auto self = weak.lock()) self->on_tick();
     });
   }
-  const std::shared_ptr<net::Bell> bell = exchange.make_bell([weak] {
+  bell_ = exchange.make_bell([weak] {
     if (const auto self = weak.lock()) self->pump();
   });
-  if (choices_.empty()) bell->ring();  // nothing is to be sampled: the answer is complete
-  // A stream rings only while it lives, and the exchange outlives it.
+  if (choices_.empty()) bell_->ring();  // nothing is to be sampled: the answer is complete
+  // A stream rings only while it lives; the bell and the exchange outlive it.
   for (Choice& choice : choices_) {
-    choice.stream.on_ready([bell] { bell->ring(); });
+    choice.stream.on_ready([bell = bell_.get()] { bell->ring(); });
   }
 }
 

@@ -101,6 +101,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const Mode mode_;
   Call call_;
   std::unique_ptr<Answer> answer_;
+  std::shared_ptr<net::Bell> bell_;
   std::vector<Choice> choices_;  // emptied when over; destroyed before call_'s exchange
   std::vector<engine::SampledToken> spare_tokens_;  // room for those to come
   size_t running_;

@@ -16,6 +16,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -38,7 +39,7 @@ namespace {
 struct Load {
   int32_t port = 0;  // 0: leave
   int32_t streams = 0;
-  int32_t tokens = 0;   // of each
+  int32_t tokens = 0;   // of each; 0: nothing is asked for, what comes is read until its end
   int32_t pace_us = 0;  // between the beginnings of two
 };
 
@@ -82,8 +83,10 @@ int64_t read_streams(const Load& load) {
   std::vector<Stream> streams(static_cast<size_t>(load.streams));
   for (size_t i = 0; i < streams.size(); ++i) {
     streams[i].descriptor = connect_to(load.port);
-    CHECK(::write(streams[i].descriptor, request.data(), request.size()) ==
-          static_cast<ssize_t>(request.size()));
+    if (load.tokens > 0) {
+      CHECK(::write(streams[i].descriptor, request.data(), request.size()) ==
+            static_cast<ssize_t>(request.size()));
+    }
     epoll_event event{.events = EPOLLIN, .data = {.u64 = i}};
     CHECK(::epoll_ctl(epoll, EPOLL_CTL_ADD, streams[i].descriptor, &event) == 0);
     if (load.pace_us > 0) ::usleep(static_cast<useconds_t>(load.pace_us));
@@ -97,6 +100,11 @@ int64_t read_streams(const Load& load) {
     for (int i = 0; i < count; ++i) {
       Stream& stream = streams[ready[i].data.u64];
       const ssize_t bytes = ::read(stream.descriptor, buffer.data(), buffer.size());
+      if (bytes == 0 && load.tokens == 0) {
+        ::close(stream.descriptor);
+        --open;
+        continue;
+      }
       CHECK(bytes > 0, "a stream broke off");
       const std::string text = stream.tail.append(buffer.data(), static_cast<size_t>(bytes));
       events += count_of(text, kContent);
@@ -339,6 +347,91 @@ BENCHMARK(BM_Delivery)
     ->Args({500, 1, 1})
     ->Args({500, 2, 1})
     ->Args({500, 1, 25})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+// The floor of BM_Delivery: the same sockets, the same reader, and threads that do nothing but
+// write an event of 250 bytes to each, twenty times a second.
+class BareWrites {
+ public:
+  BareWrites(Client& client, int streams) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    CHECK(::bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    CHECK(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    CHECK(::listen(listener, streams) == 0);
+    reading_ = std::thread([&client, streams, port = ntohs(address.sin_port)] {
+      client.events_of({.port = port, .streams = streams});
+    });
+    for (int i = 0; i < streams; ++i) {
+      sockets_.push_back(::accept(listener, nullptr, nullptr));
+      const int one = 1;
+      ::setsockopt(sockets_.back(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    }
+    ::close(listener);
+  }
+  ~BareWrites() {
+    for (const int socket : sockets_) ::close(socket);
+    reading_.join();
+  }
+
+  // When each write of each round had returned, since its round began.
+  std::vector<double> run(int threads, int rounds) {
+    std::vector<std::vector<double>> took(static_cast<size_t>(threads));
+    std::vector<std::thread> writers;
+    const auto start = std::chrono::steady_clock::now();
+    for (size_t t = 0; t < took.size(); ++t) {
+      writers.emplace_back([&, t] {
+        const std::string event(250, 'x');
+        for (int round = 1; round <= rounds; ++round) {
+          const auto due = start + round * std::chrono::milliseconds(50);
+          std::this_thread::sleep_until(due);
+          // One thread's sleep may be longer than another's; its oversleeping is nobody's write.
+          const auto begun = std::chrono::steady_clock::now();
+          for (size_t i = t; i < sockets_.size(); i += took.size()) {
+            CHECK(::send(sockets_[i], event.data(), event.size(), MSG_NOSIGNAL) > 0);
+            const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begun;
+            took[t].push_back(since.count());
+          }
+        }
+      });
+    }
+    for (std::thread& writer : writers) writer.join();
+    std::vector<double> all;
+    for (const std::vector<double>& one : took) all.insert(all.end(), one.begin(), one.end());
+    return all;
+  }
+
+ private:
+  std::vector<int> sockets_;
+  std::thread reading_;
+};
+
+void BM_BareWrites(benchmark::State& state) {
+  Client client;
+  BareWrites writes(client, static_cast<int>(state.range(0)));
+  std::vector<double> took;
+  for (auto _ : state) {
+    took = writes.run(static_cast<int>(state.range(1)),
+                      std::getenv("PELTON_FULL") == nullptr ? 15 : 300);
+  }
+  std::sort(took.begin(), took.end());
+  for (const auto& [name, seconds] : {std::pair("<0.2ms", .0002), std::pair("<0.5ms", .0005),
+                                      std::pair("<1ms", .001), std::pair("<2ms", .002)}) {
+    const auto within = std::lower_bound(took.begin(), took.end(), seconds) - took.begin();
+    state.counters[name] = static_cast<double>(within) / static_cast<double>(took.size());
+  }
+  state.counters["p50_us"] = took[took.size() / 2] * 1e6;
+  state.counters["p99_us"] = took[took.size() * 99 / 100] * 1e6;
+}
+BENCHMARK(BM_BareWrites)
+    ->ArgNames({"streams", "threads"})
+    ->Args({500, 1})
+    ->Args({500, 2})
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
