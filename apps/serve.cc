@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "apps/admin_door.h"
+#include "apps/connection_bound.h"
 #include "apps/door_flags.h"
 #include "apps/engine_flags.h"
 #include "apps/input.h"
@@ -191,6 +192,7 @@ Result<void> run(const cli::Arguments& arguments) {
       {.address = host,
        .port = static_cast<int>(arguments.integer("--port")),
        .threads = static_cast<int>(arguments.integer("--http-threads")),
+       .connections_max = connections_max(arguments),
        .tls = tls},
       [&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
         server.handle(std::move(request), std::move(exchange));
@@ -328,6 +330,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : guard_flags()) verb.flags.push_back(std::move(flag));
+  verb.flags.push_back(connections_flag());
   for (Flag& flag : admin_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : reporting_flags()) verb.flags.push_back(std::move(flag));
   return verb;

@@ -85,8 +85,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void write(std::string_view events);
   void release();
 
-  // A slow reader's backlog above which nothing more is taken for it.
-  static constexpr size_t kBacklogBytesMax = size_t{1} << 20;
+  // A slow reader's backlog above which nothing more is taken for it: of thousands who do not read
+  // each may hold so much.
+  static constexpr size_t kBacklogBytesMax = size_t{256} << 10;
   // An event for each token, as clients time and count them; above this backlog one for all tokens
   // that have gathered, so that a reader that is behind gets less to read.
   static constexpr size_t kMergedBacklogBytes = size_t{64} << 10;

@@ -166,7 +166,7 @@ TEST(Generation, TakesNothingForAReaderThatIsBehind) {
   ServerHouse house(kScript, {});
   const auto exchange = std::make_shared<ScriptedExchange>();
   start(house, exchange, Generation::Mode::kStream);
-  exchange->backlog = (size_t{1} << 20) + 1;
+  exchange->backlog = (size_t{256} << 10) + 1;
   ASSERT_TRUE(exchange->run_one());
   EXPECT_EQ(exchange->writes, 0);
   exchange->drain();
