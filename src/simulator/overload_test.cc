@@ -38,6 +38,7 @@ struct Asker {
   int prompt_least = 50, prompt_most = 150;
   int output_least = 20, output_most = 80;
   double deadline_s = 0;  // told to the server; 0: none
+  double until_s = 1e9;   // then it asks no more
 };
 
 struct Outcome {
@@ -65,7 +66,7 @@ class House {
       double at_s = 0;
       for (;;) {
         at_s += -std::log1p(-base::random_unit(seed, draws++)) / asker.rate;
-        if (at_s > seconds) break;
+        if (at_s > std::min(seconds, asker.until_s)) break;
         due.push_back({static_cast<int64_t>(at_s * kSecond), &asker});
       }
     }
@@ -216,6 +217,25 @@ TEST(Overload, who_is_let_in_is_served_in_time) {
   const auto late = std::count_if(outcomes.begin(), outcomes.end(),
                                   [](const Outcome& one) { return one.failed; });
   EXPECT_LE(static_cast<double>(late), 0.05 * static_cast<double>(let_in.size()));
+}
+
+// A burst leaves nothing behind: ten seconds at five times the load, and half a minute later the
+// server does what it did before.
+TEST(Overload, it_recovers_when_the_load_does) {
+  Replica::Options options;
+  options.queue_wait_max_ns = 500'000'000;
+  const std::vector<Outcome> outcomes =
+      House(options).run({{.tenant = "steady", .rate = 0.6 * kCapacity},
+                          {.tenant = "burst", .rate = 5 * kCapacity, .until_s = 10}},
+                         kRunSeconds, 5);
+  std::vector<Outcome> after;
+  for (const Outcome& one : outcomes) {
+    if (one.asked_ns < static_cast<int64_t>(12 * kSecond)) continue;
+    EXPECT_FALSE(one.refused || one.failed) << one.asked_ns;
+    after.push_back(one);
+  }
+  EXPECT_GT(after.size(), 1000u);
+  EXPECT_LE(p99_s(after, "steady", &Outcome::first_ns), 0.5);
 }
 
 // TN-16: one tenant sends a hundred times what another does and fills the queue; the other finds
