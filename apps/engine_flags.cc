@@ -156,10 +156,20 @@ std::vector<Flag> queue_flags() {
            .kind = Flag::Kind::kInteger,
            .default_text = "2",
            .least = 1,
-           .most = 2}};
+           .most = 2},
+          {.name = "--jump-ahead-tokens",
+           .value = "N",
+           .help = "what an output format leaves no choice about is not computed token by token "
+                   "but told with the token before it, so many at most; 0: none",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "16",
+           .most = engine::kJumpTokensMax}};
 }
 
-Result<void> read_queue_flags(const cli::Arguments& arguments, engine::Engine::Options& options) {
+Result<void> read_queue_flags(const cli::Arguments& arguments,
+                              node::LoadedModel::Options& loaded) {
+  loaded.executor.jump_tokens_max = static_cast<int>(arguments.integer("--jump-ahead-tokens"));
+  engine::Engine::Options& options = loaded.engine;
   if (arguments.has("--pin-prefix") && !options.prefix_cache) {
     return Error{ErrorCode::kInvalidArgument,
                  "--pin-prefix needs the prefix cache; --no-enable-prefix-caching turns it off",

@@ -23,9 +23,9 @@ std::vector<cli::Flag> batch_flags();
 Result<void> read_batch_flags(const cli::Arguments& arguments, node::LoadedModel::Options& options);
 
 // --max-num-queued-reqs --max-num-queued-tokens --scheduling-policy --prompt-tokens-beside-decodes
-// --pin-prefix --steps-in-flight: of `serve`. After read_batch_flags.
+// --pin-prefix --steps-in-flight --jump-ahead-tokens: of `serve`. After read_batch_flags.
 std::vector<cli::Flag> queue_flags();
-Result<void> read_queue_flags(const cli::Arguments& arguments, engine::Engine::Options& options);
+Result<void> read_queue_flags(const cli::Arguments& arguments, node::LoadedModel::Options& options);
 
 // How the engine works, for the log.
 std::string engine_line(const engine::Engine::Options& options,

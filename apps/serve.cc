@@ -46,7 +46,7 @@ Result<node::LoadedModel::Options> node_options(const cli::Arguments& arguments,
                                                 const base::Clock& clock) {
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   TRY(read_batch_flags(arguments, options));
-  TRY(read_queue_flags(arguments, options.engine));
+  TRY(read_queue_flags(arguments, options));
   options.step_log = arguments.text("--step-log");
   return options;
 }

@@ -76,7 +76,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   TRY_ASSIGN(options.replica.capacity, capacity_of(arguments, model, choice));
   node::LoadedModel::Options engine;
   TRY(read_batch_flags(arguments, engine));
-  TRY(read_queue_flags(arguments, engine.engine));
+  TRY(read_queue_flags(arguments, engine));
   options.replica.policy = engine.engine.policy;
   options.replica.prefix_cache = engine.engine.prefix_cache;
   options.replica.steps_in_flight_max = engine.engine.steps_in_flight_max;

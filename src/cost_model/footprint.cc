@@ -126,6 +126,9 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
   const int64_t blocks = (config.vocab_size + kBlockLogits - 1) / kBlockLogits;
   space.sampling = request.threads * (kFloatBytes * config.vocab_size +
                                       blocks * (kBlockLogits * kLogitBytes + kBlockBytes));
+  // What a grammar allows next, a bit for each token of each sequence.
+  constexpr int64_t kMaskBits = 64;
+  space.sampling += request.sequences_max * ((config.vocab_size + kMaskBits - 1) / kMaskBits) * 8;
   return space;
 }
 

@@ -80,8 +80,9 @@ struct KvAllocated {
 struct Workspace {
   int64_t activations = 0;  // of the largest step
   int64_t logits = 0;
-  int64_t kernels = 0;   // what they keep from call to call
-  int64_t sampling = 0;  // a row of logits and its candidates for each thread
+  int64_t kernels = 0;  // what they keep from call to call
+  // A row of logits and its candidates for each thread, a mask for each sequence.
+  int64_t sampling = 0;
 
   int64_t bytes() const { return activations + logits + kernels + sampling; }
 };

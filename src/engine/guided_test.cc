@@ -34,7 +34,9 @@ const std::shared_ptr<const grammar::TokenTrie>& small_trie() {
 const std::shared_ptr<const grammar::TokenGrammar>& words() {
   static const auto kGrammar =
       grammar::TokenGrammar::make(
-          grammar::compile_ebnf("root ::= (\"ab\" | \"c\" [0-9] | \"(\" root \")\"){6,12}").value(),
+          grammar::compile_ebnf(
+              "root ::= (\"ab\" | \"c\" [0-9] | \"(\" root \")\" | \"zababc1ababc1ababc1ababab\"){6,12}")
+              .value(),
           small_trie())
           .value();
   return kGrammar;
@@ -65,14 +67,33 @@ struct Outcome {
   std::map<SequenceId, std::vector<TokenId>> outputs;
   std::map<SequenceId, FinishReason> reasons;
   SchedulerCounters counters;
+  int rows = 0;  // that the executor carried out
 };
 
-// With two steps under way, as the engine has them.
-Outcome run(const ExecutorCapacity& capacity, float repetition_penalty) {
+struct How {
+  float repetition_penalty = 1.0f;
+  int jump_tokens_max = 0;
+  int steps_in_flight = 2;
+  int logprobs = -1;
+  int fail_every = 0;  // a step in so many fails
+};
+
+Outcome run(const ExecutorCapacity& capacity, const How& how) {
   Scheduler scheduler(capacity, {.hash_seed = 1});
-  ModelledExecutor executor({.capacity = capacity, .next_token = checksum_tokens(kVocabulary)});
+  ModelledExecutor::Options options{.capacity = capacity,
+                                    .next_token = checksum_tokens(kVocabulary),
+                                    .jump_tokens_max = how.jump_tokens_max};
+  if (how.fail_every > 0) {
+    options.fail_step = [&how](const StepPlan& plan) -> std::optional<Error> {
+      if (plan.step % how.fail_every != how.fail_every - 1) return std::nullopt;
+      return Error{ErrorCode::kInternal, "drawn"};
+    };
+  }
+  ModelledExecutor executor(std::move(options));
   for (uint64_t seed = 1; seed <= 8; ++seed) {
-    EXPECT_TRUE(scheduler.submit_answers(guided(seed, repetition_penalty), 2).ok());
+    request::GenerationRequest request = guided(seed, how.repetition_penalty);
+    request.sampling.logprobs = how.logprobs;
+    EXPECT_TRUE(scheduler.submit_answers(std::move(request), 2).ok());
   }
   Outcome outcome;
   std::vector<Scheduler::Event> happened;
@@ -80,10 +101,11 @@ Outcome run(const ExecutorCapacity& capacity, float repetition_penalty) {
   while (true) {
     StepPlan plan = scheduler.plan(0);
     const bool planned = !plan.empty();
+    outcome.rows += static_cast<int>(plan.sequences.size());
     if (planned) executor.submit(std::move(plan));
     if (planned) ++in_flight;
     if (in_flight == 0) break;
-    if (planned && in_flight < 2) continue;
+    if (planned && in_flight < how.steps_in_flight) continue;
     scheduler.commit(executor.collect());
     --in_flight;
     scheduler.check_integrity();
@@ -110,10 +132,15 @@ ExecutorCapacity capacity(int blocks, int host_blocks) {
 }
 
 TEST(Guided, making_room_changes_nothing) {
-  for (const float penalty : {1.0f, 1.1f}) {
-    const Outcome roomy = run(capacity(400, 0), penalty);
-    const Outcome computed_again = run(capacity(26, 0), penalty);
-    const Outcome swapped = run(capacity(26, 100), penalty);
+  for (const How& how : {How{}, How{.repetition_penalty = 1.1f}, How{.jump_tokens_max = 16},
+                         How{.repetition_penalty = 1.1f, .jump_tokens_max = 3}}) {
+    How one_by_one = how;
+    one_by_one.steps_in_flight = 1;
+    const Outcome roomy = run(capacity(400, 0), how);
+    const Outcome computed_again = run(capacity(26, 0), how);
+    const Outcome swapped = run(capacity(26, 100), how);
+    EXPECT_EQ(run(capacity(400, 0), one_by_one).outputs, roomy.outputs);
+    EXPECT_EQ(run(capacity(26, 100), one_by_one).outputs, roomy.outputs);
     EXPECT_GT(computed_again.counters.preemptions_recompute, 0);
     EXPECT_GT(swapped.counters.preemptions_swap, 0);
     EXPECT_EQ(computed_again.outputs, roomy.outputs);
@@ -128,6 +155,82 @@ TEST(Guided, making_room_changes_nothing) {
       if (stopped) ++ended;
     }
     EXPECT_GT(ended, 0);
+  }
+}
+
+// What need not be chosen is not computed token by token; unless somebody asks how likely it was.
+TEST(Guided, jumps_save_rows) {
+  const auto tokens = [](const Outcome& outcome) {
+    size_t all = 0;
+    for (const auto& [id, output] : outcome.outputs) all += output.size();
+    return static_cast<double>(all);
+  };
+  for (const int steps_in_flight : {1, 2}) {
+    const Outcome without = run(capacity(400, 0), {.steps_in_flight = steps_in_flight});
+    const Outcome with =
+        run(capacity(400, 0), {.jump_tokens_max = 16, .steps_in_flight = steps_in_flight});
+    const Outcome asked =
+        run(capacity(400, 0),
+            {.jump_tokens_max = 16, .steps_in_flight = steps_in_flight, .logprobs = 2});
+    EXPECT_LT(with.rows / tokens(with), 0.9 * without.rows / tokens(without));
+    EXPECT_EQ(asked.outputs, without.outputs);
+  }
+}
+
+TEST(Guided, jumps_never_pass_the_limit) {
+  const Outcome outcome = run(capacity(400, 0), {.jump_tokens_max = 16});
+  for (const auto& [id, output] : outcome.outputs) {
+    EXPECT_LE(output.size(), 60u);
+    if (outcome.reasons.at(id) == FinishReason::kLength) {
+      EXPECT_EQ(output.size(), 60u);
+    } else {
+      EXPECT_EQ(output.back(), kEnd);
+    }
+  }
+}
+
+// Whoever is in a failed step ends; the others go on as if nothing had been.
+TEST(Guided, jumps_outlive_failed_steps) {
+  for (const int fail_every : {5, 7, 11}) {
+    for (const int blocks : {26, 400}) {
+      const Outcome outcome =
+          run(capacity(blocks, 40), {.jump_tokens_max = 16, .fail_every = fail_every});
+      EXPECT_EQ(outcome.reasons.size(), 16u);
+      for (const auto& [id, tokens] : outcome.outputs) {
+        grammar::TokenGuide follower = guide();
+        for (const TokenId token : tokens) ASSERT_TRUE(follower.accept(token));
+      }
+    }
+  }
+}
+
+// An end that must come comes before min_new_tokens, and nothing behind it.
+TEST(Guided, a_format_ends_where_it_ends) {
+  for (const int jump_tokens_max : {0, 16}) {
+    Scheduler scheduler(capacity(400, 0), {.hash_seed = 1});
+    ModelledExecutor executor({.capacity = capacity(400, 0),
+                               .next_token = checksum_tokens(kVocabulary),
+                               .jump_tokens_max = jump_tokens_max});
+    request::GenerationRequest request = guided(3, 1.0f);
+    request.stop.max_new_tokens = 80;
+    request.stop.min_new_tokens = 80;
+    ASSERT_TRUE(scheduler.submit(std::move(request)).ok());
+    std::vector<TokenId> output;
+    std::vector<Scheduler::Event> happened;
+    for (StepPlan plan = scheduler.plan(0); !plan.empty(); plan = scheduler.plan(0)) {
+      executor.submit(std::move(plan));
+      scheduler.commit(executor.collect());
+      scheduler.take_events(happened);
+      for (const Scheduler::Event& event : happened) {
+        if (event.token) output.push_back(event.token->token);
+      }
+    }
+    grammar::TokenGuide follower = guide();
+    for (const TokenId token : output) ASSERT_TRUE(follower.accept(token));
+    if (follower.over()) {
+      EXPECT_EQ(output.back(), kEnd);
+    }
+    EXPECT_EQ(std::count(output.begin(), output.end(), kEnd), follower.over() ? 1 : 0);
   }
 }
 

@@ -190,7 +190,8 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
   Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
   SequenceResult& told = result.sequences.emplace_back();
   told.seat = row.seat;
-  if (row.sample) {
+  const bool samples = row.sample && row.start + row.token_count() >= occupant.known;
+  if (samples) {
     told.tokens = {static_cast<int32_t>(result.tokens.size()), 1};
     result.tokens.emplace_back();
   }
@@ -212,10 +213,25 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
   if (row.embed) {
     embed(row, occupant, std::span(result.floats).last(static_cast<size_t>(told.embedding.count)));
   }
-  if (row.sample) {
+  if (samples) {
     occupant.sampled = sample(plan, row, occupant, told);
     occupant.sampled_in = plan.step;
     result.tokens.back().token = occupant.sampled;
+    if (!told.error) jump(row, occupant, result);
+  }
+}
+
+void ModelledExecutor::jump(const PlannedSequence& row, Occupant& occupant, StepResult& result) {
+  const bool may = options_.jump_tokens_max > 0 && occupant.guide && row.forced == kNotForced &&
+                   occupant.sampling.logprobs < 0;
+  if (!may) return;
+  const auto most = static_cast<size_t>(std::min(options_.jump_tokens_max, kJumpTokensMax));
+  for (const TokenId token : occupant.guide->forced(most)) {
+    CHECK(occupant.guide->accept(token), "a forced token that its guide refuses");
+    if (occupant.sampling.has_penalties()) occupant.history.push_back(token);
+    result.tokens.push_back({.token = token});
+    ++result.sequences.back().tokens.count;
+    occupant.known = row.start + row.token_count() + result.sequences.back().tokens.count;
   }
 }
 

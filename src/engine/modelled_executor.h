@@ -53,6 +53,8 @@ class ModelledExecutor final : public Executor {
     // What a plan promises is CHECKed, and all is read back at every sample. Without, a step costs
     // no more than its own tokens do.
     bool checks = true;
+    // What a guide leaves no choice about is told with the token before it, so many at most.
+    int jump_tokens_max = 0;
   };
 
   explicit ModelledExecutor(Options options);
@@ -78,7 +80,8 @@ class ModelledExecutor final : public Executor {
     TokenId sampled = 0;
     int64_t sampled_in = -1;  // the step that sampled it
     int64_t planned_in = -1;  // the last step that had a row for this seat
-    bool lost = true;         // nobody sits here, or a failed step left it unknown
+    int32_t known = 0;  // tokens of it that were told, if a jump was ahead of what is computed
+    bool lost = true;   // nobody sits here, or a failed step left it unknown
     int64_t arrival = 0;
     std::vector<TokenId> seen;  // what was read of the full group so far
   };
@@ -104,6 +107,7 @@ class ModelledExecutor final : public Executor {
   std::span<const TokenId> read_seen(const PlannedSequence& row, Occupant& occupant);
   TokenId sample(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
                  SequenceResult& told);
+  void jump(const PlannedSequence& row, Occupant& occupant, StepResult& result);
   void embed(const PlannedSequence& row, Occupant& occupant, std::span<float> embedding);
 
   const Options options_;

@@ -218,7 +218,9 @@ class Scheduler {
   void check_settled(const Sequence& sequence) const;
 
   void commit_row(const PlannedRow& row, size_t index, StepResult& step);
-  void accept(Sequence& sequence, SampledToken token);
+  static bool land_sample(Sequence& sequence);
+  void accept(Sequence& sequence, std::span<SampledToken> tokens);
+  bool accept(Sequence& sequence, SampledToken token);
   void end(Sequence& sequence, FinishReason reason, std::optional<Error> error);
   void leave_seat(Sequence& sequence);
   void forget_if_landed(Sequence& sequence);

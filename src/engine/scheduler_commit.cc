@@ -46,7 +46,7 @@ void Scheduler::commit(StepResult result) {
   if (result.error) {
     for (const PlannedRow& row : step.rows) {
       --row.sequence->in_flight;
-      if (row.sampled) --row.sequence->pending;
+      if (row.sampled) land_sample(*row.sequence);
       if (row.sequence->stage == Sequence::Stage::kEnded) {
         forget_if_landed(*row.sequence);
       } else {
@@ -60,16 +60,31 @@ void Scheduler::commit(StepResult result) {
   for (Sequence* sequence : step.swapped_out) commit_swap(*sequence, result.error.has_value());
 }
 
+// Whether the row's token was not known before.
+bool Scheduler::land_sample(Sequence& sequence) {
+  int& count = sequence.told > 0 ? sequence.told : sequence.pending;
+  const bool is_news = sequence.told == 0;
+  --count;
+  return is_news;
+}
+
 void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step) {
   Sequence& sequence = *row.sequence;
   SequenceResult& result = step.sequences[index];
   --sequence.in_flight;
-  const bool answers = row.sampled && !result.error;
+  const bool is_news = row.sampled && land_sample(sequence);
+  const bool answers = is_news && !result.error;
   const bool samples = answers && !sequence.pooled();
   const int floats = answers && sequence.pooled() ? capacity_.embedding_size : 0;
-  CHECK(result.tokens.count == (samples ? 1 : 0), "one token for each row that samples");
+  CHECK(samples ? result.tokens.count >= 1 : result.tokens.count == 0,
+        "a token for each row that samples");
+  CHECK(result.tokens.count <= 1 + kJumpTokensMax, "more tokens than a row may tell");
   CHECK(result.embedding.count == floats, "one vector for each row that embeds");
-  if (row.sampled) --sequence.pending;
+  if (result.tokens.count > 1 && sequence.pending > 0) {
+    // The row under way was planned for a token that is known now.
+    CHECK(sequence.pending == 1 && sequence.told == 0);
+    std::swap(sequence.pending, sequence.told);
+  }
   if (sequence.stage == Sequence::Stage::kEnded) {
     forget_if_landed(sequence);  // it ended after this step was submitted
   } else if (result.error) {
@@ -80,7 +95,10 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
     if (sequence.stage == Sequence::Stage::kRunning) settle(sequence, row.end);
     if (sequence.swapped_out()) sequence.settled = row.end;
     if (samples) {
-      accept(sequence, std::move(step.tokens[static_cast<size_t>(result.tokens.first)]));
+      sequence.jumped = result.tokens.count - 1;
+      accept(sequence, std::span(step.tokens)
+                           .subspan(static_cast<size_t>(result.tokens.first),
+                                    static_cast<size_t>(result.tokens.count)));
     } else if (answers) {
       const std::span<const float> embedding = result.embedding.of(step.floats);
       end(sequence, FinishReason::kEmbedded, std::nullopt);
@@ -89,7 +107,14 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   }
 }
 
-void Scheduler::accept(Sequence& sequence, SampledToken sampled) {
+void Scheduler::accept(Sequence& sequence, std::span<SampledToken> sampled) {
+  for (SampledToken& token : sampled) {
+    if (!accept(sequence, std::move(token))) return;
+  }
+}
+
+// False: it has ended, and may be gone.
+bool Scheduler::accept(Sequence& sequence, SampledToken sampled) {
   const TokenId token = sampled.token;
   sequence.tokens.push_back(token);
   events_.push_back({.id = sequence.id, .token = std::move(sampled)});
@@ -101,13 +126,18 @@ void Scheduler::accept(Sequence& sequence, SampledToken sampled) {
   const request::StopRule& stop = sequence.request.stop;
   const bool is_stop_token =
       std::find(stop.stop_tokens.begin(), stop.stop_tokens.end(), token) != stop.stop_tokens.end();
-  if (is_stop_token && sequence.output_count() > stop.min_new_tokens) {
+  // An early one was banned: if it came all the same, its grammar leaves nothing else.
+  const bool may_stop = sequence.output_count() > stop.min_new_tokens || sequence.request.guide;
+  if (is_stop_token && may_stop) {
     end(sequence, FinishReason::kStop, std::nullopt);
   } else if (sequence.output_count() >= sequence.output_max) {
     end(sequence, FinishReason::kLength, std::nullopt);
   } else if (repeats_itself(sequence)) {
     end(sequence, FinishReason::kRepetition, std::nullopt);
+  } else {
+    return true;
   }
+  return false;
 }
 
 // As soon as a stretch begins it is known where it must end at the latest.

@@ -77,6 +77,8 @@ struct Sequence {
   int settled = 0;    // of these, by the steps committed so far
   int chosen = 0;     // tokens in the step that is being planned
   int pending = 0;    // samples submitted and not committed
+  int jumped = 0;     // tokens told with the last sample
+  int told = 0;       // rows submitted that sample, but whose token is known by an earlier one
   int in_flight = 0;  // steps that compute it or copy it out, submitted and not committed
 
   bool swapped_out() const { return !host_full.blocks().empty(); }
@@ -93,7 +95,10 @@ struct Sequence {
   // Tokens still to compute before the next sample; 0: the last sample is on its way.
   int remaining() const { return output_count() + pending >= output_max ? 0 : length() - computed; }
 
-  bool decoding() const { return remaining() == 1 && computed >= prompt_count; }
+  // What was told with the last sample is computed with it.
+  bool decoding() const {
+    return computed >= prompt_count && remaining() >= 1 && remaining() <= 1 + jumped;
+  }
 
   // The last position's count that it can ever need: its last token is never computed.
   int computed_max() const { return prompt_count + output_max - 1; }

@@ -121,9 +121,14 @@ struct SampledToken {
   std::vector<std::pair<TokenId, float>> top;  // best first, if asked for
 };
 
+// A guide may leave no choice behind a sampled token. Then what must follow may be told with it, so
+// many tokens at most, and is computed with the next row. A row that was planned meanwhile, for the
+// first of these, tells none.
+inline constexpr int kJumpTokensMax = 16;
+
 struct SequenceResult {
   Seat seat = 0;
-  Stretch tokens;     // of StepResult::tokens: none for a prefill chunk; 1; more with speculation
+  Stretch tokens;     // of StepResult::tokens: none for a prefill chunk; 1, or more after a guide
   Stretch embedding;  // of StepResult::floats: embedding_size of them if it was wanted
   std::unique_ptr<Error> error;  // instead of an answer: this sequence alone cannot go on
 };

@@ -118,12 +118,16 @@ LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::Threa
                 .context_tokens_max = footprint().context_tokens_max,
                 .vocab_size = config.vocab_size},
       seats_(static_cast<size_t>(capacity_.seat_count())),
-      samplers_(static_cast<size_t>(pool_.size())),
-      masks_(static_cast<size_t>(pool_.size())) {
+      samplers_(static_cast<size_t>(pool_.size())) {
   int64_t sampling = 0;
   for (sampling::Sampler& sampler : samplers_) {
     sampler.reserve(config.vocab_size);
     sampling += sampler.bytes();
+  }
+  for (int seat = 0; seat < capacity_.sequences_max; ++seat) {
+    std::vector<uint64_t>& mask = seats_[static_cast<size_t>(seat)].mask;
+    mask.reserve((static_cast<size_t>(config.vocab_size) + 63) / 64);
+    sampling += static_cast<int64_t>(mask.capacity() * sizeof(uint64_t));
   }
   CHECK(sampling == footprint().workspace.sampling, "what sampling keeps is not as foreseen");
   thread_ = std::thread([this] { work(); });
@@ -173,6 +177,7 @@ void LocalExecutor::work() {
       results_.push_back(std::move(result));
     }
     changed_.notify_all();
+    fill_masks(plan);  // while the engine's thread makes the next plan of it
   }
 }
 
@@ -211,6 +216,8 @@ void LocalExecutor::take_seats(const engine::StepPlan& plan) {
     seat.sum.clear();
     seat.guide = arrival->guide;
     seat.guide_lost = false;
+    seat.allowed.reset();
+    seat.known = 0;
     const std::span<const TokenId> history(arrival->history);
     if (history.empty()) continue;
     const auto prompt = static_cast<size_t>(arrival->prompt_count);
@@ -222,6 +229,11 @@ void LocalExecutor::take_seats(const engine::StepPlan& plan) {
   }
 }
 
+// Not if its token was told with an earlier one, which left no choice.
+bool LocalExecutor::samples(const engine::PlannedSequence& sequence) const {
+  return sequence.sample && sequence.start + sequence.token_count() >= seats_[sequence.seat].known;
+}
+
 models::ForwardInput LocalExecutor::flatten(const engine::StepPlan& plan) const {
   models::ForwardInput input;
   for (const engine::PlannedSequence& sequence : plan.sequences) {
@@ -231,7 +243,7 @@ models::ForwardInput LocalExecutor::flatten(const engine::StepPlan& plan) const 
     const engine::SeatTables& tables = seats_[sequence.seat].tables;
     input.sequences.push_back(
         {sequence.start, sequence.token_count(), tables.full.data(), tables.window.data()});
-    if (sequence.sample) input.logit_rows.push_back(static_cast<int>(input.tokens.size()) - 1);
+    if (samples(sequence)) input.logit_rows.push_back(static_cast<int>(input.tokens.size()) - 1);
   }
   return input;
 }
@@ -239,15 +251,16 @@ models::ForwardInput LocalExecutor::flatten(const engine::StepPlan& plan) const 
 void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
                            engine::StepResult& result) {
   const int vocab = capacity_.vocab_size;
-  const int sampled = options_.sampled_vocab > 0 ? std::min(vocab, options_.sampled_vocab) : vocab;
+  const int sampled = sampled_vocab();
   std::vector<size_t> sampling;  // indices of the sequences that sample, in the order of their rows
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     result.sequences.push_back({.seat = plan.sequences[i].seat});
-    if (!plan.sequences[i].sample) continue;
+    if (!samples(plan.sequences[i])) continue;
     result.sequences[i].tokens = {static_cast<int32_t>(sampling.size()), 1};
     sampling.push_back(i);
   }
   result.tokens.resize(sampling.size());
+  jumps_.resize(std::max(jumps_.size(), sampling.size()));
   pool_.parallel_for(static_cast<int64_t>(sampling.size()), 1,
                      [&](int64_t begin, int64_t end, int worker) {
                        for (int64_t row = begin; row < end; ++row) {
@@ -255,10 +268,51 @@ void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
                                     {logits + row * vocab, static_cast<size_t>(sampled)}, result);
                        }
                      });
+  add_jumps(sampling, result);
 }
 
-// A guide's mask is made here and not while the model computes: with the row's logits at hand it
-// is a lookup next to them, and every processor computes the model.
+// Puts what must follow behind each sample.
+void LocalExecutor::add_jumps(std::span<const size_t> sampling, engine::StepResult& result) {
+  size_t more = 0;
+  for (size_t row = 0; row < sampling.size(); ++row) more += jumps_[row].size();
+  if (more == 0) return;
+  std::vector<engine::SampledToken> tokens;
+  tokens.reserve(sampling.size() + more);
+  for (size_t row = 0; row < sampling.size(); ++row) {
+    engine::Stretch& given = result.sequences[sampling[row]].tokens;
+    given.first = static_cast<int32_t>(tokens.size());
+    tokens.push_back(std::move(result.tokens[row]));
+    for (const TokenId token : jumps_[row]) tokens.push_back({.token = token});
+    given.count += static_cast<int32_t>(jumps_[row].size());
+  }
+  result.tokens = std::move(tokens);
+}
+
+int LocalExecutor::sampled_vocab() const {
+  const int vocab = capacity_.vocab_size;
+  return options_.sampled_vocab > 0 ? std::min(vocab, options_.sampled_vocab) : vocab;
+}
+
+void LocalExecutor::fill_mask(SeatState& seat) const {
+  seat.allowed =
+      widened(seat.guide->mask(seat.mask), static_cast<size_t>(sampled_vocab()), seat.mask);
+}
+
+// What a guide allows next is known as soon as its last token is, so it is found out between two
+// steps, when nothing else is computed; whoever samples finds it there.
+void LocalExecutor::fill_masks(const engine::StepPlan& plan) {
+  guided_.clear();
+  for (const engine::PlannedSequence& sequence : plan.sequences) {
+    SeatState& seat = seats_[sequence.seat];
+    const bool wanted = seat.guide && !seat.guide_lost && !seat.allowed && !seat.guide->over();
+    if (wanted) guided_.push_back(&seat);
+  }
+  if (guided_.empty()) return;
+  pool_.parallel_for(static_cast<int64_t>(guided_.size()), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) fill_mask(*guided_[i]);
+  });
+}
+
 void LocalExecutor::sample_row(const engine::StepPlan& plan, size_t index, int worker,
                                std::span<float> logits, engine::StepResult& result) {
   const engine::PlannedSequence& sequence = plan.sequences[index];
@@ -268,11 +322,14 @@ void LocalExecutor::sample_row(const engine::StepPlan& plan, size_t index, int w
     given.error = std::make_unique<Error>(std::move(error));
     given.tokens.count = 0;
   };
+  std::vector<TokenId>& more = jumps_[static_cast<size_t>(given.tokens.first)];
+  more.clear();
   std::span<const TokenId> banned = sequence.banned.of(plan.banned);
   std::span<const uint64_t> allowed;
   if (seat.guide_lost) return fail(nothing_allowed());
   if (seat.guide) {
-    allowed = widened(seat.guide->mask(masks_[worker]), logits.size(), masks_[worker]);
+    if (!seat.allowed) fill_mask(seat);
+    allowed = *seat.allowed;
     // An end that must come comes, though it is early.
     if (!allowed.empty() && !banned.empty() && !grammar::allows_other(allowed, banned)) banned = {};
     if (!allowed.empty() && !grammar::allows_other(allowed, {})) return fail(nothing_allowed());
@@ -292,9 +349,26 @@ void LocalExecutor::sample_row(const engine::StepPlan& plan, size_t index, int w
                                 .position = sequence.start + sequence.token_count()});
   seat.last_token = choice.token;
   if (!choice.usable) return fail(broken_logits());
+  seat.allowed.reset();
   if (seat.guide && !seat.guide->accept(choice.token)) return fail(nothing_allowed());
   if (seat.sampling.has_penalties()) seat.history.add_output(choice.token);
   result.tokens[given.tokens.first] = {choice.token, choice.logprob, choice.top};
+  if (seat.guide) jump(sequence, more);
+}
+
+// A token that was put there has others behind it that the scheduler will put there; and whoever
+// wants to know how likely tokens were wants them computed.
+void LocalExecutor::jump(const engine::PlannedSequence& sequence, std::vector<TokenId>& more) {
+  SeatState& seat = seats_[sequence.seat];
+  const int most = std::min(options_.jump_tokens_max, engine::kJumpTokensMax);
+  if (most <= 0 || sequence.forced != engine::kNotForced || seat.sampling.logprobs >= 0) return;
+  more = seat.guide->forced(static_cast<size_t>(most));
+  if (more.empty()) return;
+  for (const TokenId token : more) {
+    CHECK(seat.guide->accept(token), "a forced token that its guide refuses");
+    if (seat.sampling.has_penalties()) seat.history.add_output(token);
+  }
+  seat.known = sequence.start + sequence.token_count() + 1 + static_cast<int>(more.size());
 }
 
 // The last state, or the mean over all. A state does not depend on its batch, and a mean adds them

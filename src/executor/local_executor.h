@@ -49,6 +49,8 @@ class LocalExecutor final : public engine::Executor {
     int64_t swap_bytes = 0;
     std::optional<Device> device;  // empty: the processors
     int sampled_vocab = 0;  // ids from here on are never sampled (rows without a token); 0: all
+    // What a guide leaves no choice about is told with the token before it, so many at most.
+    int jump_tokens_max = engine::kJumpTokensMax;
   };
 
   // `checkpoint` outlives the executor. Errors: kInvalidArgument, kUnsupported, kBadCheckpoint,
@@ -81,6 +83,10 @@ class LocalExecutor final : public engine::Executor {
     std::optional<request::Pooling> pooling;
     std::optional<grammar::TokenGuide> guide;
     bool guide_lost = false;  // it refused what it had allowed: this request fails, no other
+    // What its guide allows next, once that is known; in `mask` or in the guide's network.
+    std::vector<uint64_t> mask;
+    std::optional<std::span<const uint64_t>> allowed;
+    int known = 0;  // tokens of it that were told, if a jump was ahead of what is computed
     std::vector<double> sum;  // kMean: of the normed states so far, in the order of positions
   };
 
@@ -92,9 +98,15 @@ class LocalExecutor final : public engine::Executor {
   Result<void> compute(const engine::StepPlan& plan, engine::StepResult& result);
   void take_seats(const engine::StepPlan& plan);
   models::ForwardInput flatten(const engine::StepPlan& plan) const;
+  bool samples(const engine::PlannedSequence& sequence) const;
   void sample(const engine::StepPlan& plan, float* logits, engine::StepResult& result);
   void sample_row(const engine::StepPlan& plan, size_t index, int worker, std::span<float> logits,
                   engine::StepResult& result);
+  void add_jumps(std::span<const size_t> sampling, engine::StepResult& result);
+  int sampled_vocab() const;
+  void fill_mask(SeatState& seat) const;
+  void fill_masks(const engine::StepPlan& plan);
+  void jump(const engine::PlannedSequence& sequence, std::vector<TokenId>& more);
   Result<void> pool(const engine::StepPlan& plan, engine::StepResult& result);
   void give_embedding(const engine::PlannedSequence& sequence, engine::SequenceResult& given,
                       std::vector<float>& floats);
@@ -107,8 +119,9 @@ class LocalExecutor final : public engine::Executor {
 
   // Executor thread only.
   std::vector<SeatState> seats_;
-  std::vector<sampling::Sampler> samplers_;   // one a worker
-  std::vector<std::vector<uint64_t>> masks_;  // one a worker: what a guide allows
+  std::vector<sampling::Sampler> samplers_;  // one a worker
+  std::vector<SeatState*> guided_;           // scratch of fill_masks
+  std::vector<std::vector<TokenId>> jumps_;  // by row of logits: what must follow the sample
 
   std::mutex mutex_;
   std::condition_variable changed_;

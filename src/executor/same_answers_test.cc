@@ -34,7 +34,8 @@ bool full() {
 
 using Tokens = std::vector<TokenId>;
 
-// Words over made-up tokens of one to three letters: vowels and consonants by turns, in brackets.
+// Words over made-up tokens of one to three letters: vowels and consonants by turns, in brackets,
+// and one long word that its first letter decides.
 grammar::TokenGuide make_guide(int vocabulary) {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; ++byte) texts.push_back(std::string(1, static_cast<char>(byte)));
@@ -47,7 +48,8 @@ grammar::TokenGuide make_guide(int vocabulary) {
   using Stretch = grammar::TokenNetwork::Stretch;
   grammar::TokenNetwork::Parts parts;
   parts.trie = std::make_shared<const grammar::TokenTrie>(views);
-  auto words = grammar::compile_ebnf("root ::= ([aeiou] [b-df-hj-np-tv-z] | \"(\" root \")\")+");
+  auto words = grammar::compile_ebnf(
+      "root ::= ([aeiou] [b-df-hj-np-tv-z] | \"(\" root \")\" | \"qabacadabacaba\")+");
   auto grammar = grammar::TokenGrammar::make(words.value(), parts.trie);
   parts.stretches.push_back({Stretch::Text::kGrammar, grammar.value(), {}});
   parts.starts = {0};

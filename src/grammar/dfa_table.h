@@ -43,6 +43,11 @@ struct DfaTable {
   DfaState add_state();
 };
 
+// The states of a minimal automaton in classes: those of one lead to the same answers (no text,
+// a beginning, a text) on all texts of up to `length_max` letters. Empty: each is its own, or the
+// automaton is small or would take too long, as counted repeats of thousands of states alone gain.
+std::vector<uint32_t> alike_states(const DfaTable& table, uint32_t length_max);
+
 // The smallest automaton of the same language: what cannot be reached or cannot accept is gone,
 // what accepts the same is one. States are numbered in the order in which a walk by breadth meets
 // them, so equal languages (over the same letters) give equal tables. n log n in the living

@@ -1,5 +1,6 @@
 #include "grammar/grammar.h"
 
+#include "grammar/char_loops.h"
 #include "grammar/json_tables.h"
 
 namespace pelton::grammar {
@@ -37,10 +38,16 @@ Result<std::shared_ptr<const Grammar>> Grammar::from_rules(RuleNetwork rules,
   for (const ByteDfa& dfa : rules.dfas) {
     bytes += dfa.bytes_held();
     std::vector<uint8_t>& final = grammar->final_.emplace_back(dfa.states(), 1);
-    for (DfaState state = 0; state < dfa.states(); ++state) {
+    std::vector<uint8_t>& loops = grammar->loops_.emplace_back(dfa.states(), 0);
+    bytes += final.size() + loops.size();
+    for (DfaState state = 1; state < dfa.states(); ++state) {
+      bool any_loop = false;
       for (uint32_t c = 0; c < dfa.class_count(); ++c) {
-        if (dfa.next_by_class(state, c) != kDeadState) final[state] = 0;
+        const DfaState next = dfa.next_by_class(state, c);
+        if (next != kDeadState) final[state] = 0;
+        any_loop = any_loop || next == state;
       }
+      if (any_loop) loops[state] = loops_of(dfa, state);
     }
   }
   if (tables) bytes += tables->bytes_held;

@@ -40,6 +40,9 @@ class Grammar {
   // Nothing follows in that automaton of rules().
   bool is_final(uint32_t dfa, DfaState state) const { return final_[dfa][state] != 0; }
 
+  // The kinds of characters that all lead back to that state of an automaton of rules().
+  uint8_t loops(uint32_t dfa, DfaState state) const { return loops_[dfa][state]; }
+
   size_t bytes_held() const { return bytes_held_; }
 
  private:
@@ -47,6 +50,7 @@ class Grammar {
 
   RuleNetwork rules_;
   std::vector<std::vector<uint8_t>> final_;  // by automaton and state
+  std::vector<std::vector<uint8_t>> loops_;  // likewise
   std::unique_ptr<JsonTables> json_;
   size_t bytes_held_ = 0;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "grammar/token_trie.h"
+#include "grammar/char_loops.h"
 
 namespace pelton::grammar {
 namespace {
@@ -24,48 +24,11 @@ uint64_t content_of(const ByteDfa::ByteClasses& classes, const DfaTable& table,
   return hash | 1;
 }
 
-// Whether every way to spell one character above ASCII leads from `state` to where `end` says.
-template <typename End>
-bool takes_wide(const StringDfa& dfa, DfaState state, const End& end) {
-  const auto all = [&](DfaState from, int low, int high, const auto& then) {
-    DfaState seen = kDeadState;
-    for (int byte = low; byte <= high; ++byte) {
-      const DfaState to = dfa.next(from, static_cast<uint8_t>(byte));
-      if (to == seen) continue;
-      if (to == kDeadState || !then(to)) return false;
-      seen = to;
-    }
-    return true;
-  };
-  const auto one = [&](DfaState s) { return all(s, 0x80, 0xBF, end); };
-  const auto two = [&](DfaState s) { return all(s, 0x80, 0xBF, one); };
-  const auto three = [&](DfaState s) { return all(s, 0x80, 0xBF, two); };
-  const auto after = [&](int lead, int low, int high, const auto& then) {
-    const DfaState to = dfa.next(state, static_cast<uint8_t>(lead));
-    return to != kDeadState && all(to, low, high, then);
-  };
-  return all(state, 0xC2, 0xDF, one) && after(0xE0, 0xA0, 0xBF, one) &&
-         all(state, 0xE1, 0xEC, two) && after(0xED, 0x80, 0x9F, one) &&
-         all(state, 0xEE, 0xEF, two) && after(0xF0, 0x90, 0xBF, two) &&
-         all(state, 0xF1, 0xF3, three) && after(0xF4, 0x80, 0x8F, two);
-}
-
 bool takes_any_char(const StringDfa& dfa, DfaState state) {
   for (int byte = 0; byte < 0x80; ++byte) {
     if (dfa.next(state, static_cast<uint8_t>(byte)) == kDeadState) return false;
   }
   return takes_wide(dfa, state, [](DfaState) { return true; });
-}
-
-uint8_t loops_of(const StringDfa& dfa, DfaState state) {
-  uint8_t loops = 0x7f;
-  for (int byte = 0x20; byte < 0x80; ++byte) {
-    if (dfa.next(state, static_cast<uint8_t>(byte)) != state) {
-      loops &= static_cast<uint8_t>(~kind_of_ascii(static_cast<uint8_t>(byte)));
-    }
-  }
-  if (takes_wide(dfa, state, [&](DfaState to) { return to == state; })) loops |= kWideKind;
-  return loops;
 }
 
 }  // namespace

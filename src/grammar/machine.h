@@ -98,6 +98,9 @@ class Machine {
   // What follows once the child of frame `top` (a value, a rule...) is done.
   void resume_parents(uint32_t top, uint64_t hash, std::vector<uint32_t>& out, size_t out_begin);
 
+  // What follows the texts of the automaton in which `top`, a lexeme, stands.
+  void leave_lexeme(uint32_t top, std::vector<uint32_t>& out);
+
   // Whether the text may end with this top as it stands.
   bool can_end(uint32_t top) const;
   // Whether a number may end here (the byte after it says so, not its last), and by which bytes.

@@ -42,6 +42,15 @@ void Machine::step_rule(const Frame& from, uint8_t byte, std::vector<uint32_t>& 
   for_parents(from, [&](uint32_t parent) { arrive(from.aux, parent); });
 }
 
+void Machine::leave_lexeme(uint32_t top, std::vector<uint32_t>& out) {
+  const Frame from = frames_[top];
+  overflowed_ = false;
+  ways_.clear();
+  for_parents(from, [&](uint32_t parent) { arrive(from.aux, parent); });
+  follow_rules(out, 0);
+  if (overflowed_) out.clear();
+}
+
 // Where all that waits in ways_.todo leads without another byte.
 void Machine::follow_rules(std::vector<uint32_t>& out, size_t out_begin) {
   for (size_t work = 0; !ways_.todo.empty() && !overflowed_; ++work) {

@@ -1,6 +1,7 @@
 #include "grammar/mask_filler.h"
 
 #include <algorithm>
+#include <bitset>
 
 namespace pelton::grammar {
 namespace {
@@ -21,9 +22,12 @@ struct MaskFiller::Build {
   void add(std::span<const TokenId> ids) { tokens.insert(tokens.end(), ids.begin(), ids.end()); }
 };
 
-MaskFiller::MaskFiller(const Grammar& grammar, const TokenTrie& trie, MaskCache& cache)
-    : machine_(grammar), trie_(trie), cache_(cache) {
-  levels_.resize(trie.all().depth_max() + 2);
+MaskFiller::MaskFiller(const TokenGrammar& grammar)
+    : grammar_(grammar),
+      machine_(grammar.grammar()),
+      trie_(grammar.trie()),
+      cache_(grammar.cache()) {
+  levels_.resize(trie_.all().depth_max() + 2);
   marks_.resize(levels_.size());
 }
 
@@ -255,6 +259,71 @@ std::shared_ptr<const MaskEntry> MaskFiller::probed_entry(const Frame& frame) {
   return finish(build);
 }
 
+// In a text of an automaton only that goes along; what follows its texts begins where one ends.
+std::shared_ptr<const MaskEntry> MaskFiller::lexeme_entry(const Frame& frame) {
+  Build build;
+  const uint32_t top = machine_.probe(frame);
+  std::vector<uint32_t> ends;  // nodes
+  walk_lexeme(build, frame, ends);
+  if (ends.empty()) return finish(build);
+  std::vector<uint32_t> after;
+  machine_.leave_lexeme(top, after);
+  const bool exits = std::any_of(after.begin(), after.end(), [&](uint32_t one) {
+    return machine_.frame(one).kind == FrameKind::kExit;
+  });
+  // By which bytes it goes on.
+  std::bitset<256> first;
+  std::vector<uint32_t> out;
+  for (int byte = 0; byte < 256; ++byte) {
+    const Machine::Mark mark = machine_.mark();
+    out.clear();
+    machine_.step(after, static_cast<uint8_t>(byte), out, 0);
+    first[static_cast<size_t>(byte)] = !out.empty();
+    machine_.take_back(mark);
+  }
+  const ByteTrie::Node* const nodes = trie_.all().nodes();
+  for (const uint32_t end : ends) {
+    if (exits) leave_at(build, end);
+    if (first.none()) continue;
+    for (uint32_t child = end + 1; child < nodes[end].subtree_end;) {
+      const uint32_t next = nodes[child].subtree_end;
+      if (first[nodes[child].byte]) walk_probe(build, child, next, after);
+      child = next;
+    }
+  }
+  return finish(build);
+}
+
+void MaskFiller::walk_lexeme(Build& build, const Frame& frame, std::vector<uint32_t>& ends) {
+  const Grammar& grammar = grammar_.grammar();
+  const ByteDfa& dfa = grammar.rules()->dfas[frame.spec];
+  const ByteTrie& trie = trie_.all();
+  const ByteTrie::Node* const nodes = trie.nodes();
+  const uint32_t count = trie.node_count();
+  std::vector<DfaState> states(trie.depth_max() + 1, kDeadState);
+  states[0] = frame.state;
+  for (uint32_t i = 1; i < count;) {
+    const ByteTrie::Node& node = nodes[i];
+    const DfaState before = states[node.depth - 1u];
+    const DfaState state = dfa.next(before, node.byte);
+    if (state == kDeadState) {
+      i = node.subtree_end;
+      continue;
+    }
+    // All that is below is text of it: where else it could go is no matter.
+    const uint8_t kinds = trie_.below(i).kinds;
+    if (kinds != 0 && (kinds & ~grammar.loops(frame.spec, before)) == 0) {
+      build.add(trie.tokens_below(i));
+      i = node.subtree_end;
+      continue;
+    }
+    states[node.depth] = state;
+    build.add(trie.tokens_of(i));
+    if (dfa.accepts(state)) ends.push_back(i);
+    ++i;
+  }
+}
+
 // Nodes [begin, end), whose first is a child of the place where `tops` stand.
 void MaskFiller::walk_probe(Build& build, uint32_t begin, uint32_t end,
                             std::span<const uint32_t> tops) {
@@ -325,10 +394,21 @@ std::shared_ptr<const MaskEntry> MaskFiller::finish(Build& build) {
   } else {
     entry->tokens.assign(build.tokens.begin(), build.tokens.end());
   }
+  drop_allowed(build);
   entry->rests = ByteTrie(std::move(build.rests));
   entry->chars_max = static_cast<uint32_t>(build.chars_max);
   entry->may_end_at_once = build.may_end_at_once;
   return entry;
+}
+
+// A token that is allowed already need not be looked at again.
+void MaskFiller::drop_allowed(Build& build) {
+  if (build.rests.empty()) return;
+  std::vector<uint64_t> allowed(mask_.size(), 0);
+  for (const TokenId token : build.tokens) set_bit(allowed, token);
+  std::erase_if(build.rests, [&](const ByteTrie::Text& rest) {
+    return (allowed[static_cast<size_t>(rest.token) / 64] >> (rest.token % 64) & 1) != 0;
+  });
 }
 
 // Frames of a kind that look alike to their tokens have one key. Values of scalars alone, and the
@@ -338,6 +418,10 @@ void MaskFiller::fill_probed(uint32_t top) {
   MaskKey key = {.content = uint64_t{frame.spec} << 8 | static_cast<uint64_t>(frame.kind),
                  .state = uint64_t{frame.state} << 32 | frame.aux,
                  .length = frame.count << 8 | frame.spaces};
+  const bool is_lexeme = frame.kind == FrameKind::kLexeme;
+  if (is_lexeme) {
+    key.state = uint64_t{grammar_.lexeme_class(frame.spec, frame.state)} << 32 | frame.aux;
+  }
   MaskCache* cache = &cache_;
   if (const uint64_t content = machine_.shared_content(frame); content != 0) {
     cache = &trie_.shared_masks();
@@ -348,7 +432,7 @@ void MaskFiller::fill_probed(uint32_t top) {
   std::shared_ptr<const MaskEntry> entry = cache->find(key);
   if (!entry) {
     const Machine::Mark mark = machine_.mark();
-    entry = probed_entry(frame);
+    entry = is_lexeme ? lexeme_entry(frame) : probed_entry(frame);
     machine_.take_back(mark);
     cache->insert(key, entry);
   }

@@ -9,13 +9,14 @@
 
 #include "grammar/machine.h"
 #include "grammar/mask_cache.h"
+#include "grammar/matcher.h"
 #include "grammar/token_trie.h"
 
 namespace pelton::grammar {
 
 class MaskFiller {
  public:
-  MaskFiller(const Grammar& grammar, const TokenTrie& trie, MaskCache& cache);
+  explicit MaskFiller(const TokenGrammar& grammar);
 
   // Sets the bits of what may come; clears none.
   void fill(const Position& position, std::span<uint64_t> mask);
@@ -39,10 +40,14 @@ class MaskFiller {
   std::shared_ptr<const MaskEntry> build_text(const StringSpec& spec, const Frame& frame);
   void walk_text(Build& build, const StringSpec& spec, const Frame& frame);
   std::shared_ptr<const MaskEntry> probed_entry(const Frame& frame);
+  std::shared_ptr<const MaskEntry> lexeme_entry(const Frame& frame);
+  void walk_lexeme(Build& build, const Frame& frame, std::vector<uint32_t>& ends);
   void walk_probe(Build& build, uint32_t begin, uint32_t end, std::span<const uint32_t> tops);
   void leave_at(Build& build, uint32_t node);
+  void drop_allowed(Build& build);
   std::shared_ptr<const MaskEntry> finish(Build& build);
 
+  const TokenGrammar& grammar_;
   Machine machine_;
   const TokenTrie& trie_;
   MaskCache& cache_;

@@ -1,7 +1,9 @@
 #include "grammar/matcher.h"
 
 #include <algorithm>
+#include <array>
 
+#include "base/utf8.h"
 #include "grammar/machine.h"
 #include "grammar/mask_cache.h"
 #include "grammar/mask_filler.h"
@@ -11,21 +13,37 @@ namespace {
 
 constexpr size_t kMaskBytesMax = 16 << 20;  // of one grammar; a mask of o200k's takes 25 KB
 
+// All bytes, those first that are allowed nearly everywhere: where there is a choice, two are found
+// at once.
+std::array<uint8_t, 256> likely_first() {
+  std::array<uint8_t, 256> order{};
+  std::array<bool, 256> taken{};
+  size_t count = 0;
+  const auto add = [&](uint8_t byte) {
+    if (!taken[byte]) order[count++] = byte;
+    taken[byte] = true;
+  };
+  for (const char byte : std::string_view(" \"a0,}]\n:ntb1A-.e")) add(static_cast<uint8_t>(byte));
+  for (int byte = 0; byte < 256; ++byte) add(static_cast<uint8_t>(byte));
+  return order;
+}
+
 // The bytes that may come next; stops after two of them.
 int count_next(Machine& machine, std::span<const uint32_t> tops, uint8_t& byte,
                std::vector<uint32_t>& next) {
   int count = 0;
   std::vector<uint32_t> out;
-  for (int b = 0; b < 256 && count < 2; ++b) {
+  static const std::array<uint8_t, 256> kOrder = likely_first();
+  for (const uint8_t b : kOrder) {
     const Machine::Mark mark = machine.mark();
     out.clear();
-    machine.step(tops, static_cast<uint8_t>(b), out, 0);
+    machine.step(tops, b, out, 0);
     if (out.empty()) {
       machine.take_back(mark);
       continue;
     }
     if (++count > 1) break;
-    byte = static_cast<uint8_t>(b);
+    byte = b;
     next = out;
   }
   return count;
@@ -37,7 +55,12 @@ TokenGrammar::TokenGrammar(std::shared_ptr<const Grammar> grammar,
                            std::shared_ptr<const TokenTrie> trie)
     : grammar_(std::move(grammar)),
       trie_(std::move(trie)),
-      cache_(std::make_unique<MaskCache>(kMaskBytesMax)) {}
+      cache_(std::make_unique<MaskCache>(kMaskBytesMax)) {
+  if (grammar_->rules() == nullptr) return;
+  for (const ByteDfa& dfa : grammar_->rules()->dfas) {
+    lexeme_classes_.push_back(alike_states(dfa.table(), trie_->all().depth_max()));
+  }
+}
 
 TokenGrammar::~TokenGrammar() = default;
 
@@ -52,7 +75,9 @@ Result<std::shared_ptr<const TokenGrammar>> TokenGrammar::make(
 }
 
 size_t TokenGrammar::bytes_held() const {
-  return grammar_->bytes_held() + cache_->bytes_held();
+  size_t classes = 0;
+  for (const std::vector<uint32_t>& one : lexeme_classes_) classes += one.capacity();
+  return grammar_->bytes_held() + classes * sizeof(uint32_t) + cache_->bytes_held();
 }
 
 Matcher::Matcher(std::shared_ptr<const TokenGrammar> grammar) : grammar_(std::move(grammar)) {
@@ -64,7 +89,7 @@ Matcher::Matcher(std::shared_ptr<const TokenGrammar> grammar) : grammar_(std::mo
 void Matcher::fill_mask(std::span<uint64_t> mask) const {
   CHECK(mask.size() == grammar_->trie().mask_words());
   std::fill(mask.begin(), mask.end(), 0);
-  MaskFiller filler(grammar_->grammar(), grammar_->trie(), grammar_->cache());
+  MaskFiller filler(*grammar_);
   filler.fill(*position_, mask);
 }
 
@@ -116,21 +141,25 @@ bool Matcher::is_stuck() const {
   return !can_end() && count_next(machine, position_->tops, byte, next) == 0;
 }
 
-std::string Matcher::forced_bytes(size_t bytes_max) const {
+Matcher::Forced Matcher::forced(size_t bytes_max) const {
   Machine machine(grammar_->grammar());
   machine.load(*position_);
   std::vector<uint32_t> tops(machine.tops().begin(), machine.tops().end());
-  std::string forced;
-  while (forced.size() < bytes_max) {
-    if (std::any_of(tops.begin(), tops.end(), [&](uint32_t top) { return machine.can_end(top); })) {
-      break;
-    }
-    uint8_t byte = 0;
-    std::vector<uint32_t> next;
-    if (count_next(machine, tops, byte, next) != 1) break;
-    forced += static_cast<char>(byte);
+  Forced forced;
+  uint8_t byte = 0;
+  std::vector<uint32_t> next;
+  for (;;) {
+    const bool can_end =
+        std::any_of(tops.begin(), tops.end(), [&](uint32_t top) { return machine.can_end(top); });
+    const int count =
+        can_end || forced.bytes.size() < bytes_max ? count_next(machine, tops, byte, next) : 2;
+    forced.ends = can_end && count == 0;
+    if (can_end || count != 1) break;
+    forced.bytes += static_cast<char>(byte);
     tops.swap(next);
   }
+  if (forced.ends) return forced;
+  forced.bytes.resize(base::valid_utf8_prefix(forced.bytes));
   return forced;
 }
 

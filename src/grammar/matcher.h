@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/token_id.h"
@@ -31,12 +32,20 @@ class TokenGrammar {
   const Grammar& grammar() const { return *grammar_; }
   const TokenTrie& trie() const { return *trie_; }
   MaskCache& cache() const { return *cache_; }
+  // States of an automaton of grammar().rules() that no token of the vocabulary tells apart are of
+  // one class: they share a mask.
+  uint32_t lexeme_class(uint32_t dfa, DfaState state) const {
+    const std::vector<uint32_t>& classes = lexeme_classes_[dfa];
+    return classes.empty() ? state : classes[state];
+  }
   size_t bytes_held() const;  // with the masks cached so far
 
  private:
   TokenGrammar(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie);
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<const TokenTrie> trie_;
+  std::vector<std::vector<uint32_t>>
+      lexeme_classes_;  // by automaton and state; empty: each its own
   std::unique_ptr<MaskCache> cache_;
 };
 
@@ -62,9 +71,13 @@ class Matcher {
   // No continuation is left although the text is not complete.
   bool is_stuck() const;
 
-  // The bytes that must come next whatever is chosen, at most `bytes_max` of them: as long as
-  // exactly one byte is allowed and the text may not end.
-  std::string forced_bytes(size_t bytes_max) const;
+  // The bytes that must come next whatever is chosen, at most about `bytes_max` of them: as long as
+  // exactly one byte is allowed and the text may not end. Whole characters.
+  struct Forced {
+    std::string bytes;
+    bool ends = false;  // behind them nothing may come, and the text is complete
+  };
+  Forced forced(size_t bytes_max) const;
 
   const TokenGrammar& grammar() const { return *grammar_; }
 

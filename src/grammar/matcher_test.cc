@@ -1,9 +1,13 @@
 #include "grammar/matcher.h"
 
+#include <map>
 #include <random>
+#include <set>
 
 #include <gtest/gtest.h>
 
+#include "grammar/ebnf.h"
+#include "grammar/regex.h"
 #include "grammar/test_vocabulary.h"
 
 namespace pelton::grammar {
@@ -82,6 +86,68 @@ TEST(Matcher, MaskIsWhatEachTokenSays) {
   }
 }
 
+// Automata by themselves and amid rules, large enough to have states that no token tells apart.
+TEST(Matcher, MaskOfAutomataIsWhatEachTokenSays) {
+  const char* const kRegexes[] = {"([a-z]{1,8} ){200}",
+                                  "[a-z]+( [a-z]+)*\\.?",
+                                  "[^a]*foo",
+                                  "(na|name|me){0,30}(age)?",
+                                  "[\\s\\S]*",
+                                  "\\w{2,5}(\\.com|@)?",
+                                  "(é|日本|[^\\x00-\\x7F])+x?",
+                                  "(ab|cd){0,400}b"};
+  std::vector<Matcher> starts;
+  for (const char* const regex : kRegexes) {
+    Result<ByteDfa> dfa = compile_regex(regex, {.match = RegexOptions::Match::kWhole});
+    ASSERT_TRUE(dfa.ok()) << regex << dfa.error().message;
+    starts.push_back(matcher_of(Grammar::from_dfa(std::move(*dfa)).value()));
+  }
+  for (const char* const rules :
+       {"root ::= (\"(\" root \")\" | [a-z]+ [0-9]*)+",
+        "root ::= [a-z ]{1,40} (\"foo\" | \"{\" root \"}\")?",
+        "start: \"[\" (WORD \",\"?)* \"]\" | \"{\" start \"}\"\nWORD: /[a-z\"]+(é|日)*x?/"}) {
+    starts.push_back(matcher_of(compile_ebnf(rules).value()));
+  }
+  for (size_t i = 0; i < starts.size(); ++i) {
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      SCOPED_TRACE(std::to_string(i) + " seed " + std::to_string(seed));
+      walk(starts[i], seed, 60, [&](const Matcher& matcher, const std::vector<uint64_t>& mask) {
+        for (int token = 0; token < matcher.grammar().trie().vocab_size(); ++token) {
+          const bool bit = (mask[static_cast<size_t>(token) / 64] >> (token % 64) & 1) != 0;
+          ASSERT_EQ(bit, matcher.allows(token))
+              << "token " << matcher.grammar().trie().bytes(token);
+        }
+      });
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Matcher, StatesThatNoTokenTellsApartAreAlike) {
+  const ByteDfa words =
+      compile_regex("([a-z]{1,8} ){200}", {.match = RegexOptions::Match::kWhole}).value();
+  const std::vector<uint32_t> classes = alike_states(words.table(), 20);
+  ASSERT_EQ(classes.size(), words.states());
+  const std::set<uint32_t> different(classes.begin(), classes.end());
+  EXPECT_LT(different.size(), 150u);  // of 1 801: only the last words are told apart
+  EXPECT_GT(different.size(), 20u);
+  // What is alike must agree on short texts.
+  std::mt19937_64 random(1);
+  std::map<uint32_t, DfaState> first;
+  for (DfaState state = 0; state < words.states(); ++state) {
+    const DfaState other = first.emplace(classes[state], state).first->second;
+    for (int text = 0; text < 20; ++text) {
+      std::string bytes;
+      for (uint64_t i = random() % 20; i > 0; --i) bytes += "abc  "[random() % 5];
+      const DfaState a = words.walk(state, bytes);
+      const DfaState b = words.walk(other, bytes);
+      ASSERT_EQ(a == kDeadState, b == kDeadState);
+      ASSERT_EQ(words.accepts(a), words.accepts(b));
+    }
+  }
+  EXPECT_TRUE(alike_states(compile_regex("[a-z]{1,8}", {}).value().table(), 20).empty());
+}
+
 // A mask never leads into a place without a way on.
 TEST(Matcher, NoDeadEnds) {
   for (const char* const schema : kSchemas) {
@@ -145,15 +211,20 @@ TEST(Matcher, ForcedBytes) {
   const Json schema = Json::parse(R"({"type":"object","properties":{"name":{"type":"string"}},
                       "required":["name"],"additionalProperties":false})")
                           .value();
-  Matcher matcher = matcher_of(compile_json_schema(schema, options).value());
-  EXPECT_EQ(matcher.forced_bytes(100), "{\"name\":\"");
-  EXPECT_EQ(matcher.forced_bytes(2), "{\"");
+  const Matcher start = matcher_of(compile_json_schema(schema, options).value());
+  Matcher matcher = start;
+  const auto forced = [&](size_t bytes_max) { return matcher.forced(bytes_max).bytes; };
+  EXPECT_EQ(forced(100), "{\"name\":\"");
+  EXPECT_EQ(forced(2), "{\"");
   ASSERT_TRUE(matcher.accept_bytes("{\"name\":\"x"));
-  EXPECT_EQ(matcher.forced_bytes(100), "");
+  EXPECT_EQ(forced(100), "");
   ASSERT_TRUE(matcher.accept_bytes("\""));
-  EXPECT_EQ(matcher.forced_bytes(100), "}");
+  EXPECT_EQ(forced(100), "}");
+  EXPECT_TRUE(matcher.forced(100).ends);
+  EXPECT_FALSE(start.forced(100).ends);
   ASSERT_TRUE(matcher.accept_bytes("}"));
-  EXPECT_EQ(matcher.forced_bytes(100), "");
+  EXPECT_EQ(forced(100), "");
+  EXPECT_TRUE(matcher.forced(100).ends);
 }
 
 TEST(Matcher, ControlTokensAreNeverAllowed) {

@@ -186,11 +186,14 @@ class RandomPattern {
       inside_assertion_ = outer;
       return (random_() % 2 == 0 ? "(?=" : "(?!") + inside + ")";
     }
-    std::string out = depth > 0 && random_() % 3 == 0
-                          ? (random_() % 2 == 0 ? "(" : "(?:") + alternatives(depth - 1) + ")"
-                          : atom();
-    if (random_() % 3 == 0) out += kTimes[random_() % 8];
-    return out;
+    // Repeats within repeats may take std::regex for ever: there only a question mark.
+    const bool repeats = random_() % 3 == 0;
+    const std::string times = !repeats ? "" : inside_repeat_ ? "?" : kTimes[random_() % 8];
+    if (depth == 0 || random_() % 3 != 0) return atom() + times;
+    const bool outer = std::exchange(inside_repeat_, inside_repeat_ || repeats);
+    const std::string inside = alternatives(depth - 1);
+    inside_repeat_ = outer;
+    return (random_() % 2 == 0 ? "(" : "(?:") + inside + ")" + times;
   }
   std::string atom() {
     static constexpr const char* kAtoms[] = {"a",    "b",   "-",   ".",   "[ab]",
@@ -199,6 +202,7 @@ class RandomPattern {
   }
   std::mt19937& random_;
   bool inside_assertion_ = false;
+  bool inside_repeat_ = false;
 };
 
 TEST(Regex, AgreesWithABacktrackingMatcher) {

@@ -10,6 +10,8 @@ namespace {
 
 using Text = TokenNetwork::Stretch::Text;
 
+constexpr size_t kForcedBytesMax = 256;  // looked at: some tens of tokens
+
 void set_bit(std::span<uint64_t> mask, TokenId token) {
   mask[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
 }
@@ -77,6 +79,42 @@ std::span<const uint64_t> TokenGuide::mask(std::vector<uint64_t>& room) const {
     }
   }
   return room;
+}
+
+std::vector<TokenId> TokenGuide::forced(size_t tokens_max) const {
+  std::vector<TokenId> tokens;
+  // Whether one way and no other is open is known without a copy.
+  if (ways_.size() != 1 || network_->stretch(ways_[0].stretch).text == Text::kFree) return tokens;
+  TokenGuide ahead = *this;
+  while (tokens.size() < tokens_max && ahead.add_forced(tokens_max, tokens)) {
+  }
+  return tokens;
+}
+
+// Goes over some that must come; false: that was all.
+bool TokenGuide::add_forced(size_t tokens_max, std::vector<TokenId>& tokens) {
+  if (ways_.size() != 1) return false;
+  const TokenNetwork::Stretch& stretch = network_->stretch(ways_[0].stretch);
+  if (stretch.text == Text::kFree) return false;
+  if (ways_[0].matcher) {
+    const Matcher::Forced text = ways_[0].matcher->forced(kForcedBytesMax);
+    if (!text.bytes.empty()) {
+      std::vector<TokenId> spelled;
+      network_->trie().spell(text.bytes, spelled);
+      if (!text.ends && !spelled.empty()) spelled.pop_back();
+      for (const TokenId token : spelled) {
+        if (tokens.size() == tokens_max || !accept(token)) return false;
+        tokens.push_back(token);
+      }
+      return text.ends;
+    }
+    if (!text.ends) return false;
+  }
+  if (stretch.exits.size() != 1) return false;
+  const TokenId token = stretch.exits[0].token;
+  if (!accept(token)) return false;
+  tokens.push_back(token);
+  return !over();
 }
 
 bool allows_other(std::span<const uint64_t> mask, std::span<const TokenId> tokens) {

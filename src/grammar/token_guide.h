@@ -67,6 +67,12 @@ class TokenGuide {
   // Goes over the token. False, and stays, if it may not come.
   [[nodiscard]] bool accept(TokenId token);
 
+  // The tokens that come next whatever is chosen, at most so many: control tokens where nothing
+  // else may come, and the canonical tokens of bytes that must. Of the latter not the last one
+  // where text may follow, which might have made a longer token of it. What they cost is no mask,
+  // so it may be asked for after each token.
+  std::vector<TokenId> forced(size_t tokens_max) const;
+
   // Nothing is asked of what follows.
   bool over() const { return ways_.empty(); }
 
@@ -76,6 +82,7 @@ class TokenGuide {
     std::optional<Matcher> matcher;
   };
   void begin(std::span<const int> stretches, std::vector<Way>& ways) const;
+  bool add_forced(size_t tokens_max, std::vector<TokenId>& tokens);
 
   std::shared_ptr<const TokenNetwork> network_;
   std::vector<Way> ways_;

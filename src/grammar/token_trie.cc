@@ -139,7 +139,31 @@ std::shared_ptr<const TokenTrie> TokenTrie::of(const tokenizer::Tokenizer& token
     const TokenId id = static_cast<TokenId>(i);
     if (!tokenizer.is_special(id)) texts[i] = tokenizer.bytes(id);
   }
-  return std::make_shared<const TokenTrie>(texts);
+  const auto trie = std::make_shared<TokenTrie>(texts);
+  trie->tokenizer_ = &tokenizer;
+  return trie;
+}
+
+void TokenTrie::spell(std::string_view text, std::vector<TokenId>& out) const {
+  if (tokenizer_ != nullptr) return tokenizer_->encode(text, out);
+  const ByteTrie::Node* const nodes = all_.nodes();
+  while (!text.empty()) {
+    uint32_t at = 0;
+    uint32_t longest = 0;
+    for (const char byte : text) {
+      uint32_t child = at + 1;
+      const uint32_t end = nodes[at].subtree_end;
+      while (child < end && nodes[child].byte != static_cast<uint8_t>(byte)) {
+        child = nodes[child].subtree_end;
+      }
+      if (child >= end) break;
+      at = child;
+      if (!all_.tokens_of(at).empty()) longest = at;
+    }
+    if (longest == 0) return;  // a vocabulary without this byte
+    out.push_back(all_.tokens_of(longest)[0]);
+    text.remove_prefix(nodes[longest].depth);
+  }
 }
 
 }  // namespace pelton::grammar

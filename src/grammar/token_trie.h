@@ -41,6 +41,7 @@ class TokenTrie {
   // most 64 Ki bytes.
   explicit TokenTrie(std::span<const std::string_view> texts);
   ~TokenTrie();
+  // The tokenizer outlives the trie's users.
   static std::shared_ptr<const TokenTrie> of(const tokenizer::Tokenizer& tokenizer);
 
   const ByteTrie& all() const { return all_; }
@@ -64,6 +65,10 @@ class TokenTrie {
   // reach.
   bool has_every_byte() const { return has_every_byte_; }
 
+  // Appends the tokens that the tokenizer would make of `text`; without one (tests), the longest
+  // token each time.
+  void spell(std::string_view text, std::vector<TokenId>& out) const;
+
   // Masks that depend on the vocabulary alone, shared by all grammars over it (guards itself).
   MaskCache& shared_masks() const { return *shared_masks_; }
 
@@ -74,6 +79,8 @@ class TokenTrie {
   };
 
   void find_kinds();
+
+  const tokenizer::Tokenizer* tokenizer_ = nullptr;
 
   std::vector<char> pool_;
   std::vector<Text> texts_;

@@ -39,6 +39,7 @@ inline ServerHouse::Options any_options() {
   options.executor = [](engine::ModelledExecutor::Options& executor) {
     const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
     const chat::HarmonyTokens harmony = chat::HarmonyTokens::find(tokenizer).value();
+    executor.jump_tokens_max = engine::kJumpTokensMax;
     executor.next_token = [harmony](const engine::ModelledExecutor::Seen& seen) {
       return any_allowed(seen, harmony);
     };
