@@ -108,7 +108,7 @@ class Reporting(unittest.TestCase):
         self.assertNotIn("secret", log)
 
     def test_refuses_what_cannot_be(self):
-        for flags in (["--otlp-endpoint", "https://collector"], ["--otlp-endpoint", "collector"],
+        for flags in (["--otlp-endpoint", "ftp://collector"], ["--otlp-endpoint", "collector"],
                       ["--access-log", "text", "--access-log-file", "/no/such/folder/x"],
                       ["--access-log", "xml"], ["--trace-share", "2"], ["--http-threads", "0"]):
             ended = subprocess.run([BINARY, "serve", str(self.folder / "model"), "--port", "0", *flags],

@@ -32,7 +32,8 @@ Result<DeviceChoice> choose_device(std::string_view choice) {
     return Error{found.error().code, fmt::format("--device cuda: {}", found.error().message),
                  "device"};
   }
-  return DeviceChoice{.text = fmt::format("device: CPU ({})", found.error().message)};
+  return DeviceChoice{.text = fmt::format("device: CPU ({})", found.error().message),
+                      .is_news = found.error().code != ErrorCode::kNotFound};
 }
 
 }  // namespace pelton::executor

@@ -71,7 +71,11 @@ Result<void> LoadedModel::choose_device(const Options& options, base::Log& log) 
   const bool names_kernels = options.device == "auto" && options.executor.kernels != "auto";
   TRY_ASSIGN(executor::DeviceChoice choice,
              executor::choose_device(names_kernels ? "cpu" : options.device));
-  log.info(choice.text);
+  if (choice.is_news) {
+    log.info(choice.text);
+  } else {
+    log.debug(choice.text);
+  }
   device_ = std::move(choice.device);
   return {};
 }
