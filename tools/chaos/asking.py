@@ -46,6 +46,7 @@ def finish(server, plan, reader):
 
 async def ask_over(link, server, plan, path, body, reader, stream):
     headers = [("x-request-timeout-ms", plan.deadline_ms)] if plan.deadline_ms else []
+    link.begun, link.sent_at = False, float("inf")
     await link.send(Connection.request("POST", path, body, headers))
     link.sent_at = time.monotonic()
     if plan.leave_by == "half":

@@ -31,6 +31,7 @@ GROWTH_FROM, GROWTH_TO = 5, 20     # minutes
 PATIENCE_S = 600                   # for what must come at last; nothing shorter, as all of us may be frozen
 FROZEN_S = 5                       # a turn of the loop that took so long: all stood still
 SETTLE_POLL_S = 0.05
+DRAIN_S = 3
 OTHERS_MAX = 24                    # threads that are not ours
 HARD_LIMIT = 64 << 20              # over what the steady server has after its first calm
 
@@ -71,9 +72,11 @@ class Chaos:
         bounded = ["--response-store-entries", "200", "--sampled-turn-tokens", "100K"]  # full within minutes
         commands = {name: [*serve, "--executor", f"modelled:{self.script(name, fail_every)}", "--http-threads", "2", *bounded]
                     for name, fail_every in (("steady", 0), ("rolling", 1000))}
-        commands["box"] = [*serve, "--threads", "1", "--max-num-seqs", "6", "--max-model-len", "1K", *bounded]
+        commands["box"] = [*serve, "--threads", "1", "--max-num-seqs", "6", "--max-model-len", "1K",
+                           "--kv-cache-memory", "3MiB", *bounded]  # more would become resident as it is first used
+        commands["rolling"] += ["--drain-seconds", str(DRAIN_S)]  # not all answers end in that time
         self.houses = {name: House(name, command, open(self.out / f"{name}.log", "w"), box=name == "box",
-                                   fails=name == "rolling") for name, command in commands.items()}
+                                   fails=name == "rolling", drain_s=DRAIN_S) for name, command in commands.items()}
         self.limit = MemoryLimit(f"pelton-chaos-{os.getpid()}")
         self.reports = asyncio.Queue()
         self.retiring = set()

@@ -14,8 +14,9 @@ MEMORY_CGROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 class House:
     """One process after the other under one name."""
 
-    def __init__(self, name, command, log, box=False, fails=False):
+    def __init__(self, name, command, log, box=False, fails=False, drain_s=30):
         self.name, self.command, self.log, self.box, self.fails = name, command, log, box, fails
+        self.drain_s = drain_s
         self.program = pathlib.Path(command[0]).name[:15]  # as its threads are called
         self.generation, self.process, self.stopped_until = 0, None, 0.0
 
@@ -32,7 +33,8 @@ class House:
 
     def fields(self):
         return {"name": self.name, "port": self.port, "grpc": self.grpc, "generation": self.generation,
-                "box": self.box, "fails": self.fails}
+                "box": self.box, "fails": self.fails,
+                "drain_s": self.drain_s - 1}
 
     @property
     def pid(self):

@@ -66,6 +66,7 @@ async def response(load, server, plan, dice):
         reader = Responses(follow.tallies(), follow.tokens_max)
         body = json.dumps(follow.response(True, previous_response_id=reader.id or again.id)).encode()
         await ask_over(link, server, Plan(), RESPONSES, body, reader, True)
+        link.begun, link.sent_at = False, float("inf")
         await link.send(Connection.request("DELETE", path))
         status, heads = await link.head()
         body = await link.body(heads)
@@ -104,7 +105,6 @@ async def kept_alive(load, server, plan, dice):
         if dice.random() < 0.5:
             for body, reader, stream in zip(bodies, readers, streams):
                 await ask_over(link, server, plan, CHAT, body, reader, stream)
-                link.begun = False
             return "whole"
         await link.send(b"".join(Connection.request("POST", CHAT, body) for body in bodies))
         for reader, stream in zip(readers, streams):

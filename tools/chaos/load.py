@@ -28,7 +28,6 @@ from wire import Connection, Cut
 HANG_S = 1200      # a question that is not over by then hangs; frozen time is not known here, so it is long
 FROZEN_S = 5       # a turn of the loop that took so long: everything stood still
 RETRIES_MAX = 50
-DRAIN_S = 20       # who reads slowly has at least so long after SIGTERM
 GRACE_S = 1        # who asks so shortly before a server is told to stop may find it stopping
 
 
@@ -40,6 +39,7 @@ class Server:
     def __init__(self, fields):
         self.name, self.port, self.grpc = fields["name"], fields["port"], fields["grpc"]
         self.generation, self.box = fields["generation"], fields.get("box", False)
+        self.drain_s = fields.get("drain_s", 20)  # who reads slowly has at least so long after SIGTERM
         self.fails = fields.get("fails", False)  # some of its steps do: error events are to be expected
         self.ending_at = float("inf")
 
@@ -123,7 +123,7 @@ class Load:
                 return "cut by the proxy"
             if self.frozen_at >= begun:
                 return "cut after standing still"
-            if plan.slow and time.monotonic() - server.ending_at > DRAIN_S:
+            if plan.slow and time.monotonic() - server.ending_at > server.drain_s:
                 return "too slow for the drain"
             if server.ending and not cut.had:
                 raise Retry from cut
