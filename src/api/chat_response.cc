@@ -90,6 +90,10 @@ std::string chat_answer_body(const ChatAnswerHead& head, std::span<const ChatCho
     writer.key("prompt_token_ids");
     write_token_ids(writer, *extras.prompt_token_ids);
   }
+  if (extras.prompt_logprobs != nullptr) {
+    writer.key("prompt_logprobs");
+    write_prompt_logprobs(writer, *extras.prompt_logprobs);
+  }
   if (extras.timings != nullptr) {
     writer.key("timings");
     write_timings(writer, *extras.timings);

@@ -43,6 +43,7 @@ struct ChatChoice {
 struct ChatAnswerExtras {
   const Timings* timings = nullptr;
   const std::vector<TokenId>* prompt_token_ids = nullptr;
+  const std::vector<PromptTokenLogprobs>* prompt_logprobs = nullptr;
 };
 
 std::string chat_answer_body(const ChatAnswerHead& head, std::span<const ChatChoice> choices,

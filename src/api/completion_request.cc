@@ -67,9 +67,6 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
     request.logprobs = static_cast<int>(*logprobs);
   }
   request.echo = fields.boolean("echo").value_or(false);
-  if (request.echo && request.logprobs >= 0) {
-    fields.refuse_unsupported("echo", "echo with logprobs");
-  }
   const std::string* suffix = fields.text("suffix", std::numeric_limits<size_t>::max());
   if (suffix != nullptr && !suffix->empty()) fields.refuse_unsupported("suffix", "a suffix");
   const auto best_of = fields.integer("best_of", {.low = 0, .high = 20});

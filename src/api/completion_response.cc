@@ -19,7 +19,7 @@ void write_choice(JsonWriter& writer, const CompletionChoice& choice) {
   writer.begin_object().key("index").integer(choice.index).key("text").string(choice.text);
   writer.key("logprobs");
   if (choice.logprobs) {
-    write_completion_logprobs(writer, *choice.logprobs, choice.logprobs_offset);
+    write_completion_logprobs(writer, *choice.logprobs);
   } else {
     writer.null();
   }
@@ -38,6 +38,10 @@ void write_choice(JsonWriter& writer, const CompletionChoice& choice) {
   if (choice.prompt_token_ids != nullptr) {
     writer.key("prompt_token_ids");
     write_token_ids(writer, *choice.prompt_token_ids);
+  }
+  if (choice.prompt_logprobs != nullptr) {
+    writer.key("prompt_logprobs");
+    write_prompt_logprobs(writer, *choice.prompt_logprobs);
   }
   writer.end_object();
 }

@@ -23,11 +23,11 @@ struct CompletionChoice {
   int index = 0;
   std::string text;
   std::optional<std::vector<TokenLogprobs>> logprobs;
-  size_t logprobs_offset = 0;      // where in the choice's whole text they begin
   std::string_view finish_reason;  // empty: not finished
   StopReason stop_reason;
   std::optional<std::vector<TokenId>> token_ids;           // sampled
   const std::vector<TokenId>* prompt_token_ids = nullptr;  // null: not told
+  const std::vector<PromptTokenLogprobs>* prompt_logprobs = nullptr;
 };
 
 std::string completion_answer_body(const CompletionAnswerHead& head,

@@ -93,18 +93,24 @@ void write_sampling(JsonWriter& writer, const RenderedPrompt& prompt) {
     writer.end_object();
   }
   if (prompt.logprobs >= 0) writer.key("logprobs").integer(prompt.logprobs);
+  write_if(writer, "prompt_logprobs", fields.prompt_logprobs);
   writer.end_object();
 }
 
 }  // namespace
 
 std::string generate_body(std::string_view id, std::span<const GeneratedChoice> choices,
-                          const Usage& usage) {
+                          const std::vector<PromptTokenLogprobs>* prompt, const Usage& usage) {
   std::string body;
   JsonWriter writer(body);
   writer.begin_object().key("request_id").string(id).key("choices").begin_array();
   for (const GeneratedChoice& choice : choices) write_choice(writer, choice);
-  writer.end_array().key("usage");
+  writer.end_array();
+  if (prompt != nullptr) {
+    writer.key("prompt_logprobs");
+    write_prompt_logprobs(writer, *prompt);
+  }
+  writer.key("usage");
   write_usage(writer, usage);
   writer.end_object();
   return body;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/generation_fields.h"
+#include "api/logprobs.h"
 #include "api/usage.h"
 #include "base/token_id.h"
 
@@ -29,8 +30,9 @@ struct GeneratedChoice {
   std::string_view finish_reason;  // empty: it goes on
 };
 
+// `prompt`: null: not told.
 std::string generate_body(std::string_view id, std::span<const GeneratedChoice> choices,
-                          const Usage& usage);
+                          const std::vector<PromptTokenLogprobs>* prompt, const Usage& usage);
 // A chunk of a stream, appended to `out`: of one choice, or the usage at the end.
 void append_generate_chunk(std::string_view id, const GeneratedChoice& choice, std::string& out);
 void append_generate_usage(std::string_view id, const Usage& usage, std::string& out);

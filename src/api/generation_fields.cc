@@ -174,6 +174,10 @@ void read_reports(const Fields& body, GenerationFields& fields) {
   fields.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
   if (const auto top = body.integer("prompt_logprobs", {.low = 0, .high = kTopLogprobsMax})) {
     fields.prompt_logprobs = static_cast<int>(*top);
+    if (fields.stream) {
+      body.refuse("prompt_logprobs",
+                  "'prompt_logprobs' are told in whole answers, not with 'stream': true");
+    }
   }
 }
 

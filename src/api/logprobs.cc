@@ -23,7 +23,49 @@ void write_scored(base::JsonWriter& writer, const ScoredToken& scored) {
   writer.end_array();
 }
 
+// The likeliest and, as OpenAI has it, the token itself where it is none of them.
+void write_named_logprobs(base::JsonWriter& writer, const TokenLogprobs& token) {
+  if (!token.foretold) {
+    writer.null();
+    return;
+  }
+  // Tokens of broken bytes can look the same once they are text; a JSON key must not repeat.
+  std::vector<std::string> names;
+  const auto write = [&](const ScoredToken& one) {
+    std::string name = base::replace_invalid_utf8(name_of(one));
+    if (std::find(names.begin(), names.end(), name) != names.end()) return;
+    writer.key(name);
+    write_logprob(writer, one.logprob);
+    names.push_back(std::move(name));
+  };
+  writer.begin_object();
+  for (const ScoredToken& one : token.top) write(one);
+  write(token.token);
+  writer.end_object();
+}
+
+void write_ranked(base::JsonWriter& writer, const ScoredToken& token, int rank) {
+  writer.key(std::to_string(token.id)).begin_object().key("logprob");
+  write_logprob(writer, token.logprob);
+  writer.key("rank").integer(rank).key("decoded_token").string(token.bytes);
+  writer.end_object();
+}
+
 }  // namespace
+
+void write_prompt_logprobs(base::JsonWriter& writer, std::span<const PromptTokenLogprobs> tokens) {
+  writer.begin_array().null();
+  for (const PromptTokenLogprobs& token : tokens) {
+    writer.begin_object();
+    write_ranked(writer, token.token, token.rank);
+    for (size_t i = 0; i < token.top.size(); ++i) {
+      const int rank = static_cast<int>(i) + 1;
+      if (rank != token.rank) write_ranked(writer, token.top[i], rank);
+    }
+    writer.end_object();
+  }
+  writer.end_array();
+}
 
 void write_token_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs> tokens) {
   writer.begin_array();
@@ -47,34 +89,22 @@ void write_chat_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs
   writer.key("refusal").null().end_object();
 }
 
-void write_completion_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs> tokens,
-                               size_t first_offset) {
+void write_completion_logprobs(base::JsonWriter& writer, std::span<const TokenLogprobs> tokens) {
   writer.begin_object().key("tokens").begin_array();
   for (const TokenLogprobs& token : tokens) writer.string(name_of(token.token));
   writer.end_array().key("token_logprobs").begin_array();
-  for (const TokenLogprobs& token : tokens) write_logprob(writer, token.token.logprob);
-  writer.end_array().key("top_logprobs").begin_array();
   for (const TokenLogprobs& token : tokens) {
-    writer.begin_object();
-    for (size_t i = 0; i < token.top.size(); ++i) {
-      // Tokens of broken bytes can look the same once they are text; a JSON key must not repeat.
-      const std::string text = base::replace_invalid_utf8(name_of(token.top[i]));
-      const bool repeated =
-          std::any_of(token.top.begin(), token.top.begin() + static_cast<std::ptrdiff_t>(i),
-                      [&](const ScoredToken& other) {
-                        return base::replace_invalid_utf8(name_of(other)) == text;
-                      });
-      if (repeated) continue;
-      writer.key(text);
-      write_logprob(writer, token.top[i].logprob);
+    if (token.foretold) {
+      write_logprob(writer, token.token.logprob);
+    } else {
+      writer.null();
     }
-    writer.end_object();
   }
+  writer.end_array().key("top_logprobs").begin_array();
+  for (const TokenLogprobs& token : tokens) write_named_logprobs(writer, token);
   writer.end_array().key("text_offset").begin_array();
-  size_t offset = first_offset;
   for (const TokenLogprobs& token : tokens) {
-    writer.integer(static_cast<int64_t>(offset));
-    offset += token.token.bytes.size();
+    writer.integer(static_cast<int64_t>(token.text_offset));
   }
   writer.end_array().end_object();
 }

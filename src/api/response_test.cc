@@ -134,12 +134,13 @@ TEST(CompletionResponse, WholeAndChunks) {
   choice.logprobs.emplace().push_back(scored("a", -0.25f));
   choice.logprobs->back().top = {{"a", -0.25f}, {"a", -1.0f}};
   choice.logprobs->push_back(scored("b", -1e30f));
+  choice.logprobs->back().text_offset = 1;
   const CompletionAnswerHead head{.id = "cmpl-1", .created = 1, .model = "m"};
   const Json json = parsed(completion_answer_body(head, {choice}, {}, nullptr));
   const Json& logprobs = *json.find("choices")->as_array().at(0).find("logprobs");
   EXPECT_EQ(logprobs.find("tokens")->dump(), R"(["a","b"])");
   EXPECT_EQ(logprobs.find("token_logprobs")->dump(), "[-0.25,-9999.0]");
-  EXPECT_EQ(logprobs.find("top_logprobs")->dump(), R"([{"a":-0.25},{}])");
+  EXPECT_EQ(logprobs.find("top_logprobs")->dump(), R"([{"a":-0.25},{"b":-9999.0}])");
   EXPECT_EQ(logprobs.find("text_offset")->dump(), "[0,1]");
 
   std::string out;

@@ -362,6 +362,7 @@ void Engine::Loop::emit(Scheduler::Event event, int64_t now_ns) {
     end = *std::move(event.end);
     end->times = times;
   }
+  if (event.prompt) reader.stream->put_prompt(std::move(*event.prompt));
   if (event.token || ended) reader.stream->put(std::move(event.token), std::move(end), now_ns);
   if (ended) {
     inbox_.note_ended();

@@ -19,6 +19,7 @@ uint64_t checksum(uint64_t state, std::span<const TokenId> tokens) {
 
 ModelledExecutor::Options with_defaults(ModelledExecutor::Options options) {
   if (!options.embed) options.embed = word_vectors();
+  if (!options.score) options.score = checksum_scores(options.capacity.vocab_size);
   return options;
 }
 
@@ -200,6 +201,8 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
     told.embedding = {static_cast<int32_t>(result.floats.size()), size};
     result.floats.resize(result.floats.size() + static_cast<size_t>(size));
   }
+  told.scored = {static_cast<int32_t>(result.prompt_tokens.size()), row.targets.count};
+  result.prompt_tokens.resize(result.prompt_tokens.size() + static_cast<size_t>(row.targets.count));
   // Planned while the step before was running, which failed: the scheduler will discard this row.
   if (occupant.lost) return;
   CHECK(row.start == occupant.computed, "positions of a seat must follow each other");
@@ -210,6 +213,7 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
   }
   write(row, tokens);
   occupant.computed += row.token_count();
+  if (row.targets.count > 0) score(plan, row, occupant, result);
   if (row.embed) {
     embed(row, occupant, std::span(result.floats).last(static_cast<size_t>(told.embedding.count)));
   }
@@ -217,6 +221,9 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
     occupant.sampled = sample(plan, row, occupant, told);
     occupant.sampled_in = plan.step;
     result.tokens.back().token = occupant.sampled;
+    if (const int top = occupant.sampling.logprobs; top >= 0) {
+      result.tokens.back() = options_.score(occupant.seen, occupant.sampled, top).scored;
+    }
     if (!told.error) jump(row, occupant, result);
   }
 }
@@ -274,8 +281,6 @@ std::span<const TokenId> ModelledExecutor::read_seen(const PlannedSequence& row,
     read(seen_window_, window_cells_, tables(row).window, seen_from, end);
     CHECK(std::equal(seen_window_.begin(), seen_window_.end(), window.begin(), window.end()),
           "the two groups hold different tokens");
-    CHECK(!occupant.sampling.has_penalties() || occupant.history == seen,
-          "the penalties' history is not what was computed");
   }
   return window;
 }
@@ -290,9 +295,29 @@ void ModelledExecutor::embed(const PlannedSequence& row, Occupant& occupant,
   options_.embed(occupant.seen, *occupant.pooling, embedding);
 }
 
+void ModelledExecutor::score(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
+                             StepResult& result) {
+  CHECK(occupant.sampling.prompt_logprobs >= 0, "nobody asked for the prompt's log-probabilities");
+  CHECK(row.targets.count <= row.token_count() &&
+            row.start + row.targets.count < occupant.prompt_count,
+        "targets beyond the prompt");
+  read_seen(row, occupant);
+  size_t before = static_cast<size_t>(row.start);
+  size_t at = static_cast<size_t>(result.sequences.back().scored.first);
+  for (const TokenId target : row.targets.of(plan.tokens)) {
+    ++before;
+    CHECK(before == occupant.seen.size() || occupant.seen[before] == target,
+          "a target that is not the prompt's next token");
+    result.prompt_tokens[at++] = options_.score(std::span(occupant.seen).first(before), target,
+                                                occupant.sampling.prompt_logprobs);
+  }
+}
+
 TokenId ModelledExecutor::sample(const StepPlan& plan, const PlannedSequence& row,
                                  Occupant& occupant, SequenceResult& told) {
   const std::span<const TokenId> window = read_seen(row, occupant);
+  CHECK(!options_.checks || !occupant.sampling.has_penalties() || occupant.history == occupant.seen,
+        "the penalties' history is not what was computed");
   std::span<const uint64_t> allowed;
   if (occupant.guide) allowed = occupant.guide->mask(mask_);
   const bool forced = row.forced != kNotForced && grammar::may_be(allowed, row.forced);
@@ -331,6 +356,36 @@ ModelledExecutor::TokenFunction checksum_tokens(int vocabulary) {
       token = (token + 1) % vocabulary;
     }
     return token;
+  };
+}
+
+ModelledExecutor::ScoreFunction checksum_scores(int vocabulary) {
+  return [vocabulary](std::span<const TokenId> before, TokenId token, int top) {
+    const uint64_t seen = checksum(1, before);
+    // Eighths, so that sums and texts of them are exact.
+    const auto drop = [](uint64_t bits) { return static_cast<float>(bits % 32 + 1) / 8.0f; };
+    PromptToken told;
+    float logprob = 0.0f;
+    std::vector<std::pair<TokenId, float>> likely;
+    for (int i = 0; i <= std::max(top, 8) && i < vocabulary; ++i) {
+      logprob -= drop(base::mix64(seen + static_cast<uint64_t>(i)));
+      const auto id = static_cast<TokenId>((seen + static_cast<uint64_t>(i)) %
+                                           static_cast<uint64_t>(vocabulary));
+      likely.emplace_back(id, logprob);
+    }
+    // It is one of these, or less likely than all.
+    const auto rank =
+        static_cast<size_t>(std::find_if(likely.begin(), likely.end(),
+                                         [&](const auto& one) { return one.first == token; }) -
+                            likely.begin());
+    told.rank = static_cast<int32_t>(rank) + 1;
+    told.scored.token = token;
+    told.scored.logprob = rank < likely.size()
+                              ? likely[rank].second
+                              : logprob - drop(base::mix64(seen ^ static_cast<uint64_t>(token)));
+    likely.resize(std::min(likely.size(), static_cast<size_t>(top)));
+    told.scored.top = std::move(likely);
+    return told;
   };
 }
 

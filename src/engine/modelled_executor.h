@@ -32,6 +32,9 @@ class ModelledExecutor final : public Executor {
     int64_t arrival = 0;  // whose turn in that seat it is: another number for each
   };
   using TokenFunction = std::function<TokenId(const Seen&)>;
+  // Of a token after those before it, with `top` alternatives.
+  using ScoreFunction =
+      std::function<PromptToken(std::span<const TokenId> before, TokenId token, int top)>;
   // Writes embedding_size numbers.
   using EmbeddingFunction = std::function<void(
       std::span<const TokenId> prompt, request::Pooling pooling, std::span<float> embedding)>;
@@ -48,6 +51,7 @@ class ModelledExecutor final : public Executor {
     ExecutorCapacity capacity;
     TokenFunction next_token;
     EmbeddingFunction embed;                                         // unset: word_vectors()
+    ScoreFunction score;                                             // unset: checksum_scores()
     std::optional<Timing> timing;                                    // none: steps take no time
     std::function<std::optional<Error>(const StepPlan&)> fail_step;  // unset: no step fails
     // What a plan promises is CHECKed, and all is read back at every sample. Without, a step costs
@@ -108,6 +112,8 @@ class ModelledExecutor final : public Executor {
   TokenId sample(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
                  SequenceResult& told);
   void jump(const PlannedSequence& row, Occupant& occupant, StepResult& result);
+  void score(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
+             StepResult& result);
   void embed(const PlannedSequence& row, Occupant& occupant, std::span<float> embedding);
 
   const Options options_;
@@ -126,6 +132,10 @@ class ModelledExecutor final : public Executor {
 // A token below `vocabulary` (at least 2) that depends on every token and position seen, on the
 // seed and, like real sampling, never is a banned one or one that may not come.
 ModelledExecutor::TokenFunction checksum_tokens(int vocabulary);
+
+// Log-probabilities that depend on every token before, of prompts and of what is sampled: what is
+// likelier has the higher one, and the alternatives' ids are below `vocabulary`.
+ModelledExecutor::ScoreFunction checksum_scores(int vocabulary);
 
 // A pseudo-random vector for each token; the mean of the prompt's, to which kLast adds the last
 // one's: prompts that share tokens are near each other.

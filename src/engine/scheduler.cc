@@ -127,6 +127,7 @@ Result<std::vector<SequenceId>> Scheduler::submit_answers(request::GenerationReq
     if (is_last) break;
     ++request.sampling.seed;
     request.pin_prefix = false;
+    request.sampling.prompt_logprobs = -1;  // one prompt: its first answer tells
   }
   return ids;
 }
@@ -358,11 +359,14 @@ StepPlan Scheduler::write_plan() {
   uncommitted.swapped_out.swap(swapped_out_);
   uncommitted.rows.reserve(chosen_.size());
   for (Sequence* sequence : chosen_) {
+    const int begin = sequence->computed;
     write_row(*sequence, plan);
     uncommitted.rows.push_back(
         {.sequence = sequence,
          .sampled = plan.sequences.back().sample || plan.sequences.back().embed,
-         .end = sequence->computed});
+         .end = sequence->computed,
+         .targets = plan.sequences.back().targets.count,
+         .target_begin = begin});
   }
   chosen_.clear();
   return plan;
@@ -389,6 +393,7 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
                                          .subspan(static_cast<size_t>(sequence.computed),
                                                   static_cast<size_t>(sequence.chosen)));
   }
+  if (sequence.scores_prompt()) write_targets(sequence, row, plan);
   row.full_first = sequence.full_told;
   row.window_first = sequence.window_told;
   row.full_blocks = append_untold(sequence.full.blocks(), sequence.full_told, plan.blocks);
@@ -411,6 +416,16 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
   sequence.computed += sequence.chosen;
   sequence.chosen = 0;
   ++sequence.in_flight;
+}
+
+// Those it has told already, before it made room, are told again: that is rare.
+void Scheduler::write_targets(const Sequence& sequence, PlannedSequence& row,
+                              StepPlan& plan) const {
+  const int end = std::min(sequence.computed + sequence.chosen, sequence.prompt_count - 1);
+  if (end <= std::max(sequence.computed, static_cast<int>(sequence.scored.size()))) return;
+  row.targets = append(plan.tokens, std::span<const TokenId>(sequence.tokens)
+                                        .subspan(static_cast<size_t>(sequence.computed) + 1,
+                                                 static_cast<size_t>(end - sequence.computed)));
 }
 
 void Scheduler::force(SequenceId id, Forcing forcing) {

@@ -55,7 +55,8 @@ class Scheduler {
   struct Event {
     SequenceId id = 0;
     std::optional<SampledToken> token;
-    std::unique_ptr<StreamEnd> end;  // apart, because it is rare and large
+    std::unique_ptr<StreamEnd> end;                    // apart, because it is rare and large
+    std::unique_ptr<std::vector<PromptToken>> prompt;  // with the first token, if asked for
     enum class Seating { kNone, kSeated, kPreempted, kSwappedOut } seating = Seating::kNone;
     Seat seat = -1;  // kSeated: which one
   };
@@ -120,8 +121,10 @@ class Scheduler {
   };
   struct PlannedRow {
     Sequence* sequence;
-    bool sampled;  // or embedded: it has an answer
-    int end;       // the position after the last one computed
+    bool sampled;      // or embedded: it has an answer
+    int end;           // the position after the last one computed
+    int targets;       // prompt tokens that it scores,
+    int target_begin;  // those after the positions from here on
   };
   // What a waiting sequence need not compute, and where that lies now.
   struct Found {
@@ -170,6 +173,7 @@ class Scheduler {
   TokenId next_forced(Sequence& sequence) const;
   StepPlan write_plan();
   void write_row(Sequence& sequence, StepPlan& plan);
+  void write_targets(const Sequence& sequence, PlannedSequence& row, StepPlan& plan) const;
 
   void choose(Sequence& sequence);
   bool blocks_suffice(const Sequence& arriving, const Found& found) const;
@@ -221,6 +225,7 @@ class Scheduler {
   static bool land_sample(Sequence& sequence);
   void accept(Sequence& sequence, std::span<SampledToken> tokens);
   bool accept(Sequence& sequence, SampledToken token);
+  void take_scores(Sequence& sequence, const PlannedRow& row, std::span<PromptToken> scored);
   void end(Sequence& sequence, FinishReason reason, std::optional<Error> error);
   void leave_seat(Sequence& sequence);
   void forget_if_landed(Sequence& sequence);

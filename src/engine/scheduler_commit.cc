@@ -80,6 +80,7 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
         "a token for each row that samples");
   CHECK(result.tokens.count <= 1 + kJumpTokensMax, "more tokens than a row may tell");
   CHECK(result.embedding.count == floats, "one vector for each row that embeds");
+  CHECK(result.error || result.scored.count == row.targets, "a score for each target");
   if (result.tokens.count > 1 && sequence.pending > 0) {
     // The row under way was planned for a token that is known now.
     CHECK(sequence.pending == 1 && sequence.told == 0);
@@ -94,6 +95,11 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
     // one that was preempted otherwise holds nothing that could be settled.
     if (sequence.stage == Sequence::Stage::kRunning) settle(sequence, row.end);
     if (sequence.swapped_out()) sequence.settled = row.end;
+    if (row.targets > 0) {
+      const auto first = static_cast<size_t>(result.scored.first);
+      take_scores(sequence, row,
+                  std::span(step.prompt_tokens).subspan(first, static_cast<size_t>(row.targets)));
+    }
     if (samples) {
       sequence.jumped = result.tokens.count - 1;
       accept(sequence, std::span(step.tokens)
@@ -104,6 +110,17 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
       end(sequence, FinishReason::kEmbedded, std::nullopt);
       events_.back().end->embedding.assign(embedding.begin(), embedding.end());
     }
+  }
+}
+
+// Those that are new: what was computed a second time says the same again.
+void Scheduler::take_scores(Sequence& sequence, const PlannedRow& row,
+                            std::span<PromptToken> scored) {
+  const int first = row.target_begin;
+  const int known = static_cast<int>(sequence.scored.size());
+  CHECK(first <= known, "a prompt token that nobody has scored");
+  for (size_t i = static_cast<size_t>(known - first); i < scored.size(); ++i) {
+    sequence.scored.push_back(std::move(scored[i]));
   }
 }
 
@@ -118,6 +135,12 @@ bool Scheduler::accept(Sequence& sequence, SampledToken sampled) {
   const TokenId token = sampled.token;
   sequence.tokens.push_back(token);
   events_.push_back({.id = sequence.id, .token = std::move(sampled)});
+  if (sequence.request.sampling.prompt_logprobs >= 0 && sequence.output_count() == 1) {
+    CHECK(static_cast<int>(sequence.scored.size()) == sequence.prompt_count - 1,
+          "a first token before the prompt's scores");
+    events_.back().prompt =
+        std::make_unique<std::vector<PromptToken>>(std::exchange(sequence.scored, {}));
+  }
   if (++sequence.uncharged >= kChargedTogether) charge_output(sequence);
   if (sequence.request.quota) count_quota(sequence, token);
   const bool pins = sequence.request.pin_prefix && options_.prefix_cache;

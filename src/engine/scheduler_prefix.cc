@@ -41,7 +41,9 @@ Scheduler::Found Scheduler::find_by_name(Sequence& sequence) const {
   Found found;
   if (!options_.prefix_cache) return found;
   name_blocks(sequence);
-  const size_t usable = (sequence.tokens.size() - 1) / static_cast<size_t>(capacity_.block_tokens);
+  const size_t last =
+      sequence.scores_prompt() ? sequence.scored.size() : sequence.tokens.size() - 1;
+  const size_t usable = last / static_cast<size_t>(capacity_.block_tokens);
   const std::span<const kv::BlockHash> hashes = std::span(sequence.hashes).first(usable);
   const int blocks = kv::longest_hit({.hashes = hashes, .window_tokens = capacity_.window_tokens},
                                      kv::GroupPools{full_pool_, host_full_pool_},
@@ -98,7 +100,7 @@ const Sequence* Scheduler::running_sibling(const Sequence& sequence) const {
 
 // Then it is worth waiting: the prompt costs one computation.
 bool Scheduler::sibling_computes_prompt(const Sequence& sequence) const {
-  if (sequence.swapped_out()) return false;
+  if (sequence.swapped_out() || sequence.scores_prompt()) return false;
   const Sequence* const sibling = running_sibling(sequence);
   return sibling != nullptr && sibling->settled < sequence.prompt_count - 1;
 }
@@ -108,6 +110,7 @@ bool Scheduler::sibling_computes_prompt(const Sequence& sequence) const {
 std::optional<Scheduler::Found> Scheduler::find_in_sibling(const Sequence& sequence) const {
   const int tokens = sequence.prompt_count - 1;
   if (sequence.family == kNoFamily || tokens == 0) return std::nullopt;
+  if (sequence.scores_prompt()) return std::nullopt;
   const int blocks = full_pool_.blocks_for(tokens);
   const int first = first_window_entry(tokens);
   const auto serves = [&](const Sequence* one) {
@@ -134,7 +137,7 @@ bool Scheduler::comes_soon(const Sequence& arriving, const Found& found) const {
   const size_t next = found.full.size();
   const size_t worth_waiting = static_cast<size_t>(full_pool_.blocks_for(kSharedTokensMin));
   if (!options_.prefix_cache || found.by != Found::By::kName) return false;
-  if (arriving.computes_every_token()) return false;
+  if (arriving.computes_every_token() || arriving.scores_prompt()) return false;
   if (next + worth_waiting > usable) return false;
   return std::any_of(running_.begin(), running_.end(), [&](const Sequence* running) {
     const size_t last = next + worth_waiting - 1;

@@ -43,8 +43,18 @@ class Dice {
 struct Ending {
   std::vector<TokenId> output;
   std::vector<float> embedding;
+  std::vector<PromptToken> prompt;  // if its log-probabilities are asked for
   FinishReason reason = FinishReason::kStop;
 };
+
+bool same(const std::vector<PromptToken>& some, const std::vector<PromptToken>& others) {
+  return std::equal(some.begin(), some.end(), others.begin(), others.end(),
+                    [](const PromptToken& one, const PromptToken& other) {
+                      return one.scored.token == other.scored.token && one.rank == other.rank &&
+                             one.scored.logprob == other.scored.logprob &&
+                             one.scored.top == other.scored.top;
+                    });
+}
 
 // The output by definition: no blocks, no chunks, no batch.
 Ending by_definition(const request::GenerationRequest& request, int window_tokens,
@@ -57,6 +67,12 @@ Ending by_definition(const request::GenerationRequest& request, int window_token
     ending.embedding.resize(kEmbeddingSize);
     word_vectors()(tokens, *request.pooling, ending.embedding);
     return ending;
+  }
+  if (request.sampling.prompt_logprobs >= 0) {
+    for (size_t i = 1; i < tokens.size(); ++i) {
+      ending.prompt.push_back(checksum_scores(kVocabulary)(std::span(tokens).first(i), tokens[i],
+                                                           request.sampling.prompt_logprobs));
+    }
   }
   for (int i = 0; i < request.stop.max_new_tokens; ++i) {
     const size_t window = std::min(tokens.size(), static_cast<size_t>(window_tokens));
@@ -90,6 +106,7 @@ ExecutorCapacity random_capacity(Dice& dice) {
   capacity.embedding_size = kEmbeddingSize;
   capacity.batch_tokens_max = dice.roll(1, 40);
   capacity.context_tokens_max = 200;
+  capacity.vocab_size = kVocabulary;
   if (!dice.one_in(3)) {
     capacity.host_full_block_count = dice.roll(1, 40);
     capacity.host_window_block_count = dice.roll(1, 40);
@@ -124,6 +141,7 @@ request::GenerationRequest random_request(Dice& dice, const ExecutorCapacity& ca
   if (dice.one_in(2)) request.stop.stop_tokens = {dice.roll(0, 9), dice.roll(10, 19)};
   request.sampling.seed = static_cast<uint64_t>(dice.roll(0, 1 << 30));
   if (dice.one_in(2)) request.sampling.presence_penalty = 1.0f;
+  if (dice.one_in(5)) request.sampling.prompt_logprobs = dice.roll(0, 3);
   if (dice.one_in(3)) request.priority = dice.roll(-2, 2);
   if (dice.one_in(40)) request.pin_prefix = true;
   if (dice.one_in(6)) {
@@ -182,6 +200,7 @@ class Workload {
     int64_t submitted = 0;
     int64_t finished = 0;
     int64_t embedded = 0;           // of these
+    int64_t scored = 0;             // prompts whose log-probabilities were told
     int64_t failed = 0;             // sequences, with their step
     int64_t failed_copies = 0;      // blocks, with their step
     int64_t cancelled_swapped = 0;  // while their blocks were in the host's memory
@@ -197,6 +216,7 @@ class Workload {
   struct Known {
     Ending expected;
     std::vector<TokenId> output;
+    std::vector<PromptToken> prompt;
     bool cancelled = false;
     bool has_deadline = false;
     bool has_start_by = false;
@@ -225,6 +245,7 @@ class Workload {
                            .has_deadline = request.deadline_ns.has_value(),
                            .has_start_by = request.start_by_ns.has_value()});
       ++request.sampling.seed;
+      request.sampling.prompt_logprobs = -1;
     }
   }
 
@@ -281,6 +302,11 @@ class Workload {
     if (event.seating == Seating::kSeated) seated_in_[static_cast<size_t>(event.seat)] = event.id;
     if (event.seating != Seating::kNone) known.swapped_out = event.seating == Seating::kSwappedOut;
     known.was_seated = known.was_seated || event.seating == Seating::kSeated;
+    if (event.prompt) {
+      ASSERT_TRUE(event.token && known.output.empty()) << "they come with the first token";
+      known.prompt = *event.prompt;
+      ++reached_.scored;
+    }
     if (event.token) known.output.push_back(event.token->token);
     if (!event.end) return;
     known.ended = true;
@@ -306,6 +332,9 @@ class Workload {
       if (known.expected.reason == FinishReason::kEmbedded) ++reached_.embedded;
     }
     ASSERT_EQ(known.output, known.expected.output) << "sequence " << event.id;
+    if (!known.output.empty()) {
+      ASSERT_TRUE(same(known.prompt, known.expected.prompt)) << "sequence " << event.id;
+    }
     ASSERT_EQ(event.end->output_tokens, static_cast<int>(known.output.size()));
   }
 
@@ -330,6 +359,7 @@ void add(Workload::Reached& all, const Workload::Reached& one) {
   all.submitted += one.submitted;
   all.finished += one.finished;
   all.embedded += one.embedded;
+  all.scored += one.scored;
   all.failed += one.failed;
   all.failed_copies += one.failed_copies;
   all.cancelled_swapped += one.cancelled_swapped;
@@ -365,6 +395,7 @@ TEST(SchedulerProperty, any_workload_gives_what_each_request_gives_alone) {
   reaches("submitted", all.submitted, 100'000);
   reaches("finished", all.finished, 10'000);
   reaches("embedded", all.embedded, 1000);
+  reaches("scored", all.scored, 1000);
   reaches("failed_with_their_step", all.failed, 1000);
   reaches("prompt_tokens_cached", all.counters.prompt_tokens_cached, 5'000);
   reaches("preemptions_recompute", all.counters.preemptions_recompute, 1000);

@@ -67,6 +67,9 @@ struct Sequence {
   std::vector<kv::BlockHash> hashes;  // of the blocks that are full of known tokens
   int cached = 0;                     // tokens found in the prefix cache when it was first seated
   bool was_seated = false;
+  // Where the prompt's log-probabilities are asked: those of its tokens but the first, as far as
+  // steps are committed. They go out with the first token.
+  std::vector<PromptToken> scored;
 
   std::unique_ptr<Forcing> forcing;  // null: it samples freely
   size_t forced = 0;                 // of its tokens, planned
@@ -88,6 +91,13 @@ struct Sequence {
   bool pooled() const { return request.pooling.has_value(); }
   // A sum over all tokens: none of them may be found, or come back from the host, computed.
   bool computes_every_token() const { return request.pooling == request::Pooling::kMean; }
+
+  // What the positions from here on say of the tokens after them is still to be told: they must be
+  // computed, though somebody has their keys and values.
+  bool scores_prompt() const {
+    return request.sampling.prompt_logprobs >= 0 && output_count() == 0 &&
+           static_cast<int>(scored.size()) < prompt_count - 1;
+  }
 
   // The length once the submitted samples are known.
   int length() const { return static_cast<int>(tokens.size()) + pending; }

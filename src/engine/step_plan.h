@@ -77,6 +77,10 @@ struct PlannedSequence {
   int32_t start = 0;             // position of the first token computed in this step
   // Of StepPlan::tokens: known inputs; empty: one token, the one the step before sampled here.
   Stretch tokens;
+  // Of StepPlan::tokens: what follows each of the row's first tokens in the prompt, whose
+  // log-probabilities are wanted. One less than `tokens`, or as many: then the last one comes
+  // later.
+  Stretch targets;
   // Of StepPlan::banned: not to be sampled in this step; stop tokens before min_new_tokens.
   Stretch banned;
   TokenId forced = kNotForced;  // to be sampled, whatever the logits say
@@ -126,10 +130,17 @@ struct SampledToken {
 // first of these, tells none.
 inline constexpr int kJumpTokensMax = 16;
 
+// A token of the prompt, and how the model had foreseen it.
+struct PromptToken {
+  SampledToken scored;
+  int32_t rank = 0;  // 1: nothing is likelier; of equals the lower id comes first
+};
+
 struct SequenceResult {
   Seat seat = 0;
   Stretch tokens;     // of StepResult::tokens: none for a prefill chunk; 1, or more after a guide
   Stretch embedding;  // of StepResult::floats: embedding_size of them if it was wanted
+  Stretch scored;     // of StepResult::prompt_tokens: one for each of the row's targets
   std::unique_ptr<Error> error;  // instead of an answer: this sequence alone cannot go on
 };
 
@@ -138,6 +149,7 @@ struct StepResult {
   std::vector<SequenceResult> sequences;  // in the plan's order
   std::vector<SampledToken> tokens;
   std::vector<float> floats;
+  std::vector<PromptToken> prompt_tokens;
   // The whole step failed: no sequence advanced, and what its copies wrote is unknown.
   std::optional<Error> error;
 };

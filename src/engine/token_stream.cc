@@ -53,6 +53,11 @@ void TokenStream::State::announce() {
   }
 }
 
+void TokenStream::State::put_prompt(std::vector<PromptToken> prompt) {
+  std::lock_guard lock(mutex);
+  batch.prompt = std::move(prompt);
+}
+
 TokenStream::TokenStream(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 TokenStream::TokenStream(TokenStream&&) noexcept = default;
@@ -79,9 +84,11 @@ TokenStream::Batch TokenStream::take() {
 void TokenStream::take_into(Batch& batch) {
   batch.tokens.clear();
   batch.end.reset();
+  batch.prompt.clear();
   std::lock_guard lock(state_->mutex);
   state_->announced = false;
   batch.tokens.swap(state_->batch.tokens);
+  if (!state_->batch.prompt.empty()) batch.prompt.swap(state_->batch.prompt);
   if (state_->ended) batch.end = std::exchange(state_->batch.end, std::nullopt);
   batch.sampled_ns = std::exchange(state_->batch.sampled_ns, 0);
 }

@@ -61,6 +61,8 @@ class TokenStream {
     std::vector<SampledToken> tokens;  // since the last take, in order
     int64_t sampled_ns = 0;            // when the engine put the first of them here
     std::optional<StreamEnd> end;      // nothing follows
+    // With the first token, if prompt_logprobs are asked for: of the prompt's tokens but its first.
+    std::vector<PromptToken> prompt;
   };
 
   struct State;  // shared with the engine; token_stream.cc

@@ -22,6 +22,8 @@ struct TokenStream::State {
 
   // Engine thread. Nothing may follow an end of its own.
   void put(std::optional<SampledToken> token, std::optional<StreamEnd> end, int64_t now_ns);
+  // Before the first token, and told with it.
+  void put_prompt(std::vector<PromptToken> prompt);
 
   // Any thread: ends it for its reader though the engine has not. What the engine still puts is
   // dropped. False: it had ended.

@@ -30,6 +30,9 @@ class DeviceStepModel final : public StepModel {
   Result<float*> forward(const models::ForwardInput& input) override;
   Result<void> normed_rows(std::span<const int> rows,
                            base::FunctionRef<void(size_t index, const float* state)> sees) override;
+  Result<void> logits_of(
+      std::span<const int> rows,
+      base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) override;
 
  private:
   DeviceStepModel(const Device& device, const cost_model::Footprint& footprint)

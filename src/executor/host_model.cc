@@ -80,6 +80,13 @@ Result<float*> HostModel::forward(const models::ForwardInput& input) {
   return model_->forward(input, kv_, nullptr);
 }
 
+Result<void> HostModel::logits_of(
+    std::span<const int> rows,
+    base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) {
+  model_->logits_of(rows, sees);
+  return {};
+}
+
 Result<void> HostModel::normed_rows(
     std::span<const int> rows, base::FunctionRef<void(size_t index, const float* state)> sees) {
   model_->normed_rows(rows, sees);

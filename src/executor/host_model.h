@@ -34,6 +34,9 @@ class HostModel final : public StepModel {
   Result<float*> forward(const models::ForwardInput& input) override;
   Result<void> normed_rows(std::span<const int> rows,
                            base::FunctionRef<void(size_t index, const float* state)> sees) override;
+  Result<void> logits_of(
+      std::span<const int> rows,
+      base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) override;
 
  private:
   HostModel(const cost_model::Footprint& footprint, base::ThreadPool& pool,

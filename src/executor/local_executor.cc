@@ -201,6 +201,7 @@ Result<void> LocalExecutor::compute(const engine::StepPlan& plan, engine::StepRe
   const models::ForwardInput input = flatten(plan);
   TRY_ASSIGN(float* logits, model_->forward(input));
   sample(plan, logits, result);
+  score_prompts(plan, result);  // over the logits that are done with
   return pool(plan, result);
 }
 
@@ -369,6 +370,54 @@ void LocalExecutor::jump(const engine::PlannedSequence& sequence, std::vector<To
     if (seat.sampling.has_penalties()) seat.history.add_output(token);
   }
   seat.known = sequence.start + sequence.token_count() + 1 + static_cast<int>(more.size());
+}
+
+// Prompts whose log-probabilities are wanted need every row's logits: as many at a time as a step
+// may sample, so that no room is needed beside what decoding has.
+void LocalExecutor::score_prompts(const engine::StepPlan& plan, engine::StepResult& result) {
+  struct Target {
+    size_t sequence;  // index in the plan
+    TokenId token;
+  };
+  std::vector<int> rows;
+  std::vector<Target> targets;  // of each row
+  int row = 0;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const engine::PlannedSequence& sequence = plan.sequences[i];
+    result.sequences[i].scored = {static_cast<int32_t>(rows.size()), sequence.targets.count};
+    for (const TokenId token : sequence.targets.of(plan.tokens)) {
+      rows.push_back(row + static_cast<int>(rows.size()) - result.sequences[i].scored.first);
+      targets.push_back({.sequence = i, .token = token});
+    }
+    row += sequence.token_count();
+  }
+  if (rows.empty()) return;
+  const auto vocab = static_cast<size_t>(model_->config().vocab_size);
+  const size_t sampled =
+      options_.sampled_vocab > 0 ? std::min(vocab, size_t{1} * options_.sampled_vocab) : vocab;
+  result.prompt_tokens.resize(rows.size());
+  std::vector<char> broken(rows.size(), 0);
+  const auto score = [&](size_t first, float* logits, size_t count) {
+    pool_.parallel_for(static_cast<int64_t>(count), 1, [&](int64_t begin, int64_t end, int worker) {
+      for (int64_t i = begin; i < end; ++i) {
+        const size_t at = first + static_cast<size_t>(i);
+        const SeatState& seat = seats_[plan.sequences[targets[at].sequence].seat];
+        sampling::ScoredChoice scored =
+            samplers_[worker].score({logits + static_cast<size_t>(i) * vocab, sampled},
+                                    targets[at].token, seat.sampling.prompt_logprobs);
+        broken[at] = scored.choice.usable ? 0 : 1;
+        result.prompt_tokens[at] = {
+            {targets[at].token, scored.choice.logprob, std::move(scored.choice.top)}, scored.rank};
+      }
+    });
+  };
+  const Result<void> computed = model_->logits_of(rows, score);
+  for (size_t at = 0; at < targets.size(); ++at) {
+    engine::SequenceResult& given = result.sequences[targets[at].sequence];
+    if ((computed.ok() && broken[at] == 0) || given.error) continue;
+    given.error = std::make_unique<Error>(computed.ok() ? broken_logits() : computed.error());
+    given.tokens.count = 0;
+  }
 }
 
 // The last state, or the mean over all. A state does not depend on its batch, and a mean adds them

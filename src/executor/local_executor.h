@@ -107,6 +107,7 @@ class LocalExecutor final : public engine::Executor {
   void fill_mask(SeatState& seat) const;
   void fill_masks(const engine::StepPlan& plan);
   void jump(const engine::PlannedSequence& sequence, std::vector<TokenId>& more);
+  void score_prompts(const engine::StepPlan& plan, engine::StepResult& result);
   Result<void> pool(const engine::StepPlan& plan, engine::StepResult& result);
   void give_embedding(const engine::PlannedSequence& sequence, engine::SequenceResult& given,
                       std::vector<float>& floats);

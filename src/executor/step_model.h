@@ -36,6 +36,11 @@ class StepModel {
   virtual Result<void> normed_rows(
       std::span<const int> rows,
       base::FunctionRef<void(size_t index, const float* state)> sees) = 0;
+  // As GptOss::logits_of. Errors: kUnsupported where only the rows of a step are told.
+  virtual Result<void> logits_of(
+      std::span<const int> rows,
+      base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) = 0;
+
 };
 
 }  // namespace pelton::executor

@@ -137,6 +137,17 @@ void GptOss::normed_rows(std::span<const int> rows,
   }
 }
 
+void GptOss::logits_of(std::span<const int> rows,
+                       base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) {
+  const auto at_once = static_cast<size_t>(options_.logit_rows_max);
+  for (size_t first = 0; first < rows.size(); first += at_once) {
+    const size_t count = std::min(at_once, rows.size() - first);
+    norm_into_head(rows.subspan(first, count));
+    head_.forward(kernels_, logits_.data(), head_in_.data(), static_cast<int>(count));
+    sees(first, logits_.data(), count);
+  }
+}
+
 int64_t GptOss::bytes_per_token() const {
   int64_t bytes = head_.bytes_per_row() + vectors_.bytes();
   for (const layers::AttentionBlock& block : attention_) bytes += block.weight_bytes();

@@ -59,6 +59,12 @@ class GptOss {
   void normed_rows(std::span<const int> rows,
                    base::FunctionRef<void(size_t index, const float* state)> sees);
 
+  // The logits of these rows of the last forward(), in order and a few at a time, so that a whole
+  // prompt's need no room: `sees(first, logits, count)` for rows[first ...], float (count, vocab).
+  // They lie where forward() had written its own.
+  void logits_of(std::span<const int> rows,
+                 base::FunctionRef<void(size_t first, float* logits, size_t count)> sees);
+
   // Bytes of weights one decoded token reads at batch 1 (the embedding's row counted as nothing).
   int64_t bytes_per_token() const;
 

@@ -27,6 +27,8 @@ struct SamplingParams {
   uint64_t seed = 0;  // always set by the server; random there if the caller gave none
   // How many alternatives to report with each token; -1: no logprobs at all, 0: the sampled one's.
   int logprobs = -1;
+  // The same for each token of the prompt but the first, which nothing foretells.
+  int prompt_logprobs = -1;
 
   bool has_penalties() const {
     return repetition_penalty != 1.0f || frequency_penalty != 0.0f || presence_penalty != 0.0f;

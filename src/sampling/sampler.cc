@@ -134,6 +134,26 @@ SampledChoice Sampler::sample(const SampleInput& input) {
   return choice;
 }
 
+ScoredChoice Sampler::score(std::span<float> logits, TokenId token, int top) {
+  reserve(static_cast<int>(logits.size()));
+  ScoredChoice scored{.choice = {.token = token}};
+  SampledChoice& choice = scored.choice;
+  const kernels::LogitRows::Scan scan = rows_->scan(logits, {}, block_highest_.data());
+  choice.usable = !scan.broken && scan.highest != kNever;
+  if (!choice.usable) return scored;
+  const double log_total = report_best(row_of(logits), scan.highest, top, choice);
+  const auto at = static_cast<size_t>(token);
+  const float logit = at < logits.size() ? logits[at] : kNever;  // no row of the head is its own
+  choice.logprob = logprob(logit, log_total);
+  const std::span<float> lower = logits.first(std::min(at, logits.size()));
+  scored.rank =
+      1 + static_cast<int>(std::count_if(lower.begin(), lower.end(),
+                                         [&](float other) { return other >= logit; }) +
+                           std::count_if(logits.begin() + static_cast<std::ptrdiff_t>(lower.size()),
+                                         logits.end(), [&](float other) { return other > logit; }));
+  return scored;
+}
+
 TokenId Sampler::draw(const Row& row, float highest, const request::SamplingParams& params,
                       uint64_t random) {
   if (params.temperature <= 0.0f) return first_of(row, highest);

@@ -26,6 +26,11 @@ struct SampledChoice {
   std::vector<std::pair<TokenId, float>> top;  // best first, params.logprobs of them
 };
 
+struct ScoredChoice {
+  SampledChoice choice;
+  int rank = 0;  // 1: nothing is likelier; of equals the lower id comes first
+};
+
 struct SampleInput {
   std::span<float> logits;  // overwritten
   const request::SamplingParams& params;
@@ -48,6 +53,10 @@ class Sampler {
   static int64_t bytes_for(int vocab);
 
   SampledChoice sample(const SampleInput& input);
+
+  // How likely `token` is in a row as it came, with the `top` likeliest: what sample() would say of
+  // it, had it been chosen.
+  ScoredChoice score(std::span<float> logits, TokenId token, int top);
 
  private:
   TokenId draw(const Row& row, float highest, const request::SamplingParams& params,

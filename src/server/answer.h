@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/error.h"
 #include "engine/token_stream.h"
@@ -21,6 +22,10 @@ class Answer {
 
   // The next token of a choice. kNothing: a stop string ended it; its end() still comes.
   virtual Wants push(size_t choice, const engine::SampledToken& token) = 0;
+
+  // Before the first token of the choice that tells it, if asked for: how likely the prompt's
+  // tokens were, but the first.
+  virtual void prompt(size_t /*choice*/, std::vector<engine::PromptToken> /*scored*/) {}
 
   // Once for each choice, never with kError.
   virtual void end(size_t choice, const engine::StreamEnd& end) = 0;

@@ -360,8 +360,10 @@ TEST_F(ApiParameters, AP31_Images) {
 
 TEST_F(ApiParameters, AP32_EchoAndSuffix) {
   refuses({{kTextPath, text(R"("suffix":"x")"), "suffix", 400, "invalid_value"},
-           {kTextPath, text(R"("suffix":"x","echo":true)"), "suffix", 400, "invalid_value"},
-           {kTextPath, text(R"("echo":true,"logprobs":2)"), "echo", 400, "invalid_value"}});
+           {kTextPath, text(R"("suffix":"x","echo":true,"logprobs":2)"), "suffix", 400,
+            "invalid_value"},
+           {kTextPath, text(R"("echo":true,"logprobs":6)"), "logprobs"}});
+  accepts(kTextPath, text(R"("echo":true,"logprobs":2)"));
   const Json echoed = accepts(kTextPath, text(R"("echo":true,"suffix":"","max_tokens":1)"));
   EXPECT_THAT(echoed.find("choices")->as_array().at(0).string("text").value_or(""),
               testing::StartsWith("Hi"));

@@ -9,10 +9,14 @@
 namespace pelton::server {
 
 ChatAnswer::ChatAnswer(const ServedModel& model, Options options)
-    : options_(std::move(options)), chunks_(options_.head, options_.include_usage) {
+    : model_(model), options_(std::move(options)), chunks_(options_.head, options_.include_usage) {
   for (int i = 0; i < options_.choice_count; ++i) {
     choices_.emplace_back(model, options_.choice, i);
   }
+}
+
+void ChatAnswer::prompt(size_t /*choice*/, std::vector<engine::PromptToken> scored) {
+  prompt_logprobs_ = prompt_logprobs(model_.tokenizer, scored);
 }
 
 Answer::Wants ChatAnswer::push(size_t choice, const engine::SampledToken& token) {
@@ -74,7 +78,8 @@ std::string ChatAnswer::whole_body() {
   return api::chat_answer_body(
       options_.head, whole, usage_,
       {.timings = options_.timings ? &timings : nullptr,
-       .prompt_token_ids = options_.choice.token_ids ? &options_.prompt_token_ids : nullptr});
+       .prompt_token_ids = options_.choice.token_ids ? &options_.prompt_token_ids : nullptr,
+       .prompt_logprobs = options_.prompt_logprobs ? &prompt_logprobs_ : nullptr});
 }
 
 }  // namespace pelton::server

@@ -23,11 +23,13 @@ class ChatAnswer final : public Answer {
     int64_t prompt_tokens = 0;      // told there
     bool timings = false;
     std::vector<TokenId> prompt_token_ids;  // told if the choices' are
+    bool prompt_logprobs = false;           // told in a whole answer
     ChatChoice::Options choice;
   };
 
   ChatAnswer(const ServedModel& model, Options options);
 
+  void prompt(size_t choice, std::vector<engine::PromptToken> scored) override;
   Wants push(size_t choice, const engine::SampledToken& token) override;
   void end(size_t choice, const engine::StreamEnd& end) override;
   std::optional<engine::Forcing> take_forcing(size_t choice) override {
@@ -47,10 +49,12 @@ class ChatAnswer final : public Answer {
   }
   void take_counted_events(std::string& out);
 
+  const ServedModel& model_;
   const Options options_;
   api::ChatChunks chunks_;
   std::deque<ChatChoice> choices_;
   std::vector<int64_t> tokens_told_;  // of each choice, where each chunk tells them
+  std::vector<api::PromptTokenLogprobs> prompt_logprobs_;
   api::Usage usage_;
   GenerationFacts facts_;
 };

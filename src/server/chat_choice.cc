@@ -40,6 +40,23 @@ api::TokenLogprobs token_logprobs(const tokenizer::Tokenizer& tokenizer,
   return logprobs;
 }
 
+std::vector<api::PromptTokenLogprobs> prompt_logprobs(
+    const tokenizer::Tokenizer& tokenizer, const std::vector<engine::PromptToken>& scored) {
+  std::vector<api::PromptTokenLogprobs> told;
+  const auto named = [&](TokenId id, float logprob) {
+    return api::ScoredToken{
+        .bytes = std::string(tokenizer.bytes(id)), .logprob = logprob, .id = id};
+  };
+  told.reserve(scored.size());
+  for (const engine::PromptToken& one : scored) {
+    api::PromptTokenLogprobs& token = told.emplace_back();
+    token.token = named(one.scored.token, one.scored.logprob);
+    token.rank = one.rank;
+    for (const auto& [id, logprob] : one.scored.top) token.top.push_back(named(id, logprob));
+  }
+  return told;
+}
+
 api::StopReason stop_reason_of(const engine::StreamEnd& end, TokenId last_token,
                                const std::vector<TokenId>& stop_token_ids) {
   const bool theirs =

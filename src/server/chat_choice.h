@@ -89,6 +89,9 @@ inline api::TokenLogprobs token_logprobs(const tokenizer::Tokenizer& tokenizer,
                                          const engine::SampledToken& token) {
   return token_logprobs(tokenizer, token, TokenNames::kText);
 }
+std::vector<api::PromptTokenLogprobs> prompt_logprobs(
+    const tokenizer::Tokenizer& tokenizer, const std::vector<engine::PromptToken>& scored);
+
 // What "stop_reason" says of an answer that no stop string ended.
 api::StopReason stop_reason_of(const engine::StreamEnd& end, TokenId last_token,
                                const std::vector<TokenId>& stop_token_ids);

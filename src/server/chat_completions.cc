@@ -29,6 +29,7 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
           .include_usage = request.generation.include_usage,
           .continuous_usage = request.generation.continuous_usage,
           .timings = request.generation.timings,
+          .prompt_logprobs = request.generation.prompt_logprobs.has_value(),
           .choice = {.turn = turn_options(request, model),
                      .logprobs = request.top_logprobs >= 0,
                      .tokens_as_ids = request.generation.tokens_as_ids,
@@ -81,6 +82,7 @@ void Server::answer_chat_completion(Call call) {
        .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
        .deadline_ns = *deadline_ns,
        .logprobs = request.top_logprobs,
+       .prompt_logprobs = request.generation.prompt_logprobs.value_or(-1),
        .guide = *std::move(guide),
        .seed_if_none = draw(),
        .may_call = !request.tools.empty()});

@@ -13,7 +13,9 @@ CompletionAnswer::CompletionAnswer(const ServedModel& model, Options options)
     : model_(model),
       options_(std::move(options)),
       chunks_(options_.head, options_.include_usage),
-      choices_(options_.choice_count, Choice(options_)) {
+      choices_(options_.choice_count, Choice(options_)),
+      prompt_known_(options_.choice_count / options_.choices_per_prompt, 0) {
+  if (options_.prompt_logprobs) prompt_logprobs_.resize(options_.prompts.size());
   if (options_.echoes.empty()) return;
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
@@ -23,15 +25,57 @@ CompletionAnswer::CompletionAnswer(const ServedModel& model, Options options)
   }
 }
 
+void CompletionAnswer::prompt(size_t index, std::vector<engine::PromptToken> scored) {
+  know_prompt(index / options_.choices_per_prompt, scored);
+}
+
+// The first of a prompt's choices is told, for all of them; of a prompt of one token, nothing.
+void CompletionAnswer::know_prompt(size_t prompt, const std::vector<engine::PromptToken>& scored) {
+  if (std::exchange(prompt_known_[prompt], 1) != 0) return;
+  const auto cut = [](auto& top, int count) {
+    top.resize(std::min(top.size(), static_cast<size_t>(count)));
+  };
+  if (options_.prompt_logprobs) {
+    std::vector<api::PromptTokenLogprobs>& told = prompt_logprobs_[prompt];
+    told = prompt_logprobs(model_.tokenizer, scored);
+    for (api::PromptTokenLogprobs& one : told) cut(one.top, *options_.prompt_logprobs);
+  }
+  if (!echoes_logprobs()) return;
+  const TokenNames names = options_.tokens_as_ids ? TokenNames::kIds : TokenNames::kText;
+  std::vector<api::TokenLogprobs> echoed;
+  const engine::SampledToken first{.token = options_.prompts.at(prompt).front()};
+  echoed.push_back(token_logprobs(model_.tokenizer, first, names));
+  echoed.back().foretold = false;
+  for (const engine::PromptToken& one : scored) {
+    echoed.push_back(token_logprobs(model_.tokenizer, one.scored, names));
+    cut(echoed.back().top, options_.logprobs);
+  }
+  size_t offset = 0;
+  for (api::TokenLogprobs& one : echoed) {
+    one.text_offset = offset;
+    offset += one.token.bytes.size();
+  }
+  for (size_t i = 0; i < options_.choices_per_prompt; ++i) {
+    Choice& choice = choices_[prompt * options_.choices_per_prompt + i];
+    choice.logprobs.insert(choice.logprobs.begin(), echoed.begin(), echoed.end());
+  }
+}
+
+// Whether a choice is the one that its prompt's log-probabilities come with.
+bool CompletionAnswer::leads(size_t index) const {
+  return index % options_.choices_per_prompt == 0;
+}
+
 Answer::Wants CompletionAnswer::push(size_t index, const engine::SampledToken& token) {
   Choice& choice = choices_.at(index);
+  if (leads(index)) know_prompt(index / options_.choices_per_prompt, {});
+  if (options_.prompt_alone) return Wants::kNothing;
   ++usage_.completion_tokens;
   choice.tokens_untold = true;
-  if (options_.logprobs) {
-    choice.held.push_back(
-        {choice.bytes_sampled,
-         token_logprobs(model_.tokenizer, token,
-                        options_.tokens_as_ids ? TokenNames::kIds : TokenNames::kText)});
+  if (options_.logprobs >= 0) {
+    choice.held.push_back(token_logprobs(
+        model_.tokenizer, token, options_.tokens_as_ids ? TokenNames::kIds : TokenNames::kText));
+    choice.held.back().text_offset = choice.bytes_sampled;
   }
   choice.last_token = token.token;
   if (options_.token_ids) choice.token_ids.push_back(token.token);
@@ -53,15 +97,15 @@ void CompletionAnswer::add(Choice& choice, std::string_view text) {
 }
 
 void CompletionAnswer::release_logprobs(Choice& choice, size_t end) {
-  while (!choice.held.empty() && choice.held.front().offset < end) {
-    if (choice.logprobs.empty()) choice.logprobs_offset = choice.held.front().offset;
-    choice.logprobs.push_back(std::move(choice.held.front().logprobs));
+  while (!choice.held.empty() && choice.held.front().text_offset < end) {
+    choice.logprobs.push_back(std::move(choice.held.front()));
     choice.held.pop_front();
   }
 }
 
 void CompletionAnswer::end(size_t index, const engine::StreamEnd& end) {
   Choice& choice = choices_.at(index);
+  if (leads(index)) know_prompt(index / options_.choices_per_prompt, {});
   if (!choice.stop_filter.stopped()) {
     scratch_.clear();
     choice.decoder.finish(scratch_);
@@ -74,8 +118,8 @@ void CompletionAnswer::end(size_t index, const engine::StreamEnd& end) {
     // The stop token, and others without text of their own, stand at the very end.
     release_logprobs(choice, choice.bytes_out + 1);
   }
-  const bool by_length =
-      end.reason == engine::FinishReason::kLength && !choice.stop_filter.stopped();
+  const bool by_length = options_.prompt_alone || (end.reason == engine::FinishReason::kLength &&
+                                                   !choice.stop_filter.stopped());
   choice.finish_reason = by_length ? "length" : "stop";
   if (end.reason == engine::FinishReason::kRepetition) choice.finish_reason = "repetition";
   choice.stop_reason = choice.stop_filter.stopped()
@@ -103,14 +147,15 @@ api::CompletionChoice CompletionAnswer::take(size_t index) {
   api::CompletionChoice taken{.index = static_cast<int>(index),
                               .text = std::exchange(choice.text, {}),
                               .logprobs = {},
-                              .logprobs_offset = choice.logprobs_offset,
                               .finish_reason = choice.finish_reason};
-  if (options_.logprobs) taken.logprobs = std::exchange(choice.logprobs, {});
+  if (options_.logprobs >= 0) taken.logprobs = std::exchange(choice.logprobs, {});
   taken.stop_reason = choice.stop_reason;
+  const size_t prompt = index / options_.choices_per_prompt;
+  if (options_.prompt_logprobs) taken.prompt_logprobs = &prompt_logprobs_[prompt];
   if (options_.token_ids) {
     taken.token_ids = std::exchange(choice.token_ids, {});
     if (!std::exchange(choice.prompt_told, true)) {
-      taken.prompt_token_ids = &options_.prompts.at(index / options_.choices_per_prompt);
+      taken.prompt_token_ids = &options_.prompts.at(prompt);
     }
   }
   return taken;
@@ -123,6 +168,8 @@ void CompletionAnswer::take_events(std::string& out) {
   }
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
+    // Text and log-probabilities go together.
+    if (echoes_logprobs() && prompt_known_[i / options_.choices_per_prompt] == 0) continue;
     const bool finishes = !choice.finish_reason.empty() && !choice.finish_sent;
     // Where each chunk tells the tokens, those without text get one too.
     const bool tells = options_.continuous_usage && choice.tokens_untold;

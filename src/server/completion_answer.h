@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,9 @@ class CompletionAnswer final : public Answer {
     size_t choices_per_prompt = 1;  // these follow each other
     std::vector<std::string> stop;
     StopFilter::StopText stop_text = StopFilter::StopText::kCut;
-    bool logprobs = false;
+    int logprobs = -1;                   // alternatives; of an echo's tokens too
+    std::optional<int> prompt_logprobs;  // the same for prompts, told apart
+    bool prompt_alone = false;           // nothing of what is sampled is told
     bool stream = false;
     bool include_usage = false;
     bool continuous_usage = false;  // in each chunk, as far as it has come
@@ -32,12 +35,13 @@ class CompletionAnswer final : public Answer {
     bool tokens_as_ids = false;                 // in logprobs
     bool token_ids = false;                     // told, the prompts' too
     std::vector<TokenId> stop_token_ids;        // of the request: that one of them ended it is told
-    std::vector<std::vector<TokenId>> prompts;  // if they are told
+    std::vector<std::vector<TokenId>> prompts;  // if they, or their log-probabilities, are told
     std::vector<std::string> echoes;  // of each prompt: what its texts begin with; or empty
   };
 
   CompletionAnswer(const ServedModel& model, Options options);
 
+  void prompt(size_t choice, std::vector<engine::PromptToken> scored) override;
   Wants push(size_t choice, const engine::SampledToken& token) override;
   void end(size_t choice, const engine::StreamEnd& end) override;
   void take_events(std::string& out) override;
@@ -45,21 +49,16 @@ class CompletionAnswer final : public Answer {
   std::string whole_body() override;
 
  private:
-  struct HeldLogprob {
-    size_t offset;  // where its token's text begins
-    api::TokenLogprobs logprobs;
-  };
   struct Choice {
     Choice(const Options& options) : stop_filter(options.stop, options.stop_text) {}
 
     tokenizer::IncrementalDecoder decoder;
     StopFilter stop_filter;
     size_t bytes_sampled = 0;
-    size_t bytes_out = 0;  // of text that came out of the stop filter
-    std::string text;      // not handed out yet: all of it in a whole answer
-    std::deque<HeldLogprob> held;
+    size_t bytes_out = 0;                      // of text that came out of the stop filter
+    std::string text;                          // not handed out yet: all of it in a whole answer
+    std::deque<api::TokenLogprobs> held;       // their text has not come out
     std::vector<api::TokenLogprobs> logprobs;  // not handed out yet
-    size_t logprobs_offset = 0;                // where the first of them begins
     std::string_view finish_reason;
     api::StopReason stop_reason;
     std::vector<TokenId> token_ids;  // not handed out yet
@@ -73,6 +72,10 @@ class CompletionAnswer final : public Answer {
 
   void add(Choice& choice, std::string_view text);
   void release_logprobs(Choice& choice, size_t end);
+  // Of what the choice's text begins with, which is told with it.
+  bool echoes_logprobs() const { return !options_.echoes.empty() && options_.logprobs >= 0; }
+  bool leads(size_t choice) const;
+  void know_prompt(size_t prompt, const std::vector<engine::PromptToken>& scored);
   api::CompletionChoice take(size_t index);
 
   void count_prompts();
@@ -81,6 +84,8 @@ class CompletionAnswer final : public Answer {
   const Options options_;
   api::CompletionChunks chunks_;
   std::vector<Choice> choices_;
+  std::vector<char> prompt_known_;  // of each prompt: its log-probabilities, if they are told
+  std::vector<std::vector<api::PromptTokenLogprobs>> prompt_logprobs_;  // of each prompt, if told
   api::Usage usage_;
   GenerationFacts facts_;
   std::string scratch_;

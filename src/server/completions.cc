@@ -1,4 +1,5 @@
 // POST /v1/completions: text or tokens -> engine -> Generation, one choice for each prompt.
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <variant>
@@ -20,7 +21,7 @@ namespace {
 
 struct Submitted {
   std::vector<engine::TokenStream> streams;   // none where no token is asked for
-  std::vector<std::vector<TokenId>> prompts;  // if they are to be told
+  std::vector<std::vector<TokenId>> prompts;  // if they are to be told, or their log-probabilities
   std::vector<std::string> echoes;            // if they are
   std::vector<int64_t> prompt_sizes;
   int64_t prompt_tokens = 0;  // of all prompts
@@ -39,6 +40,10 @@ std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& 
   const Result<std::optional<grammar::TokenGuide>> guide =
       text_guide(request.generation.format, model, grammars.of(call.tenant));
   if (!guide.ok()) return api::api_error(guide.error());
+  // An echo's log-probabilities are as many as the answer's.
+  const int prompt_logprobs = std::max(request.generation.prompt_logprobs.value_or(-1),
+                                       request.echo ? request.logprobs : -1);
+  int64_t told = 0;
   std::vector<request::GenerationRequest> requests;
   Submitted submitted;
   for (size_t i = 0; i < request.prompts.size(); ++i) {
@@ -53,17 +58,27 @@ std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& 
          .cache_salt = desk.cache_salt(call.tenant, request.generation.cache_salt),
          .deadline_ns = *deadline_ns,
          .logprobs = request.logprobs,
+         .prompt_logprobs = prompt_logprobs,
          .guide = *guide,
          .seed_if_none = base::random_bits(seed_if_none, i)});
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
     requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
+    told += static_cast<int64_t>(requests.back().prompt.size()) * (prompt_logprobs + 1) *
+            request.generation.n;
+    if (const std::optional<Error> error = too_many_prompt_logprobs(told, request.generation)) {
+      return api::api_error(*error);
+    }
   }
   for (request::GenerationRequest& one : requests) {
     submitted.prompt_tokens += static_cast<int64_t>(one.prompt.size());
     submitted.prompt_sizes.push_back(static_cast<int64_t>(one.prompt.size()));
-    if (request.generation.return_token_ids) submitted.prompts.push_back(one.prompt);
+    const bool keeps = request.generation.return_token_ids || prompt_logprobs >= 0;
+    if (keeps) submitted.prompts.push_back(one.prompt);
     if (request.echo) submitted.echoes.push_back(model.tokenizer.decode(one.prompt));
-    if (request.generation.max_tokens == 0) continue;
+    if (request.generation.max_tokens == 0) {
+      if (prompt_logprobs < 0) continue;
+      one.stop.max_new_tokens = 1;  // it comes with what is asked for, and is not told
+    }
     auto answers = desk.submit(*call.pass, std::move(one), request.generation.n);
     if (auto* error = std::get_if<api::ApiError>(&answers)) return std::move(*error);
     for (engine::TokenStream& stream : std::get<std::vector<engine::TokenStream>>(answers)) {
@@ -107,7 +122,9 @@ void Server::answer_completion(Call call) {
       .choices_per_prompt = static_cast<size_t>(fields.n),
       .stop = fields.stop,
       .stop_text = fields.include_stop ? StopFilter::StopText::kKept : StopFilter::StopText::kCut,
-      .logprobs = request.logprobs >= 0,
+      .logprobs = request.logprobs,
+      .prompt_logprobs = fields.prompt_logprobs,
+      .prompt_alone = fields.max_tokens == 0,
       .stream = fields.stream,
       .include_usage = fields.include_usage,
       .continuous_usage = fields.continuous_usage,

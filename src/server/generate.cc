@@ -36,6 +36,7 @@ void Server::answer_generate(Call call) {
        .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
        .deadline_ns = *deadline_ns,
        .logprobs = request.logprobs,
+       .prompt_logprobs = request.generation.prompt_logprobs.value_or(-1),
        .seed_if_none = draw()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
   const int output_max = std::get<request::GenerationRequest>(made).stop.max_new_tokens;
@@ -43,10 +44,12 @@ void Server::answer_generate(Call call) {
       submit(call, std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
   if (!streams) return;
 
-  TokensAnswer::Options options{.id = request.request_id.empty() ? id : request.request_id,
-                                .choice_count = request.generation.n,
-                                .logprobs = request.logprobs >= 0,
-                                .include_usage = request.generation.include_usage};
+  TokensAnswer::Options options{
+      .id = request.request_id.empty() ? id : request.request_id,
+      .choice_count = request.generation.n,
+      .logprobs = request.logprobs >= 0,
+      .prompt_logprobs = request.generation.prompt_logprobs ? &model->tokenizer : nullptr,
+      .include_usage = request.generation.include_usage};
   const bool streamed = request.generation.stream;
   Generation::Parts parts{.id = id,
                           .call = std::move(call),

@@ -106,6 +106,7 @@ void Generation::take(size_t index, std::string& events) {
   engine::TokenStream::Batch batch;
   batch.tokens.swap(spare_tokens_);
   choice.stream.take_into(batch);
+  if (!batch.prompt.empty()) answer_->prompt(index, std::move(batch.prompt));
   push(index, batch, events);
   batch.tokens.swap(spare_tokens_);
   if (spare_tokens_.capacity() > kSpareTokensMax)

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "api/logprobs.h"
 #include "chat/conversation.h"
 #include "chat/reasoning_end.h"
 
@@ -24,7 +25,8 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
           .presence_penalty = static_cast<float>(fields.presence_penalty),
           .logit_bias = fields.logit_bias,
           .seed = fields.seed.value_or(source.seed_if_none),
-          .logprobs = source.logprobs};
+          .logprobs = source.logprobs,
+          .prompt_logprobs = source.prompt_logprobs};
 }
 
 // Reasoning has so many tokens; then comes the answer or, where functions are offered, whatever the
@@ -52,11 +54,21 @@ std::string payer(std::string_view tenant, std::string_view user) {
   return fmt::format("user {}", user);
 }
 
+std::optional<Error> too_many_prompt_logprobs(int64_t told, const api::GenerationFields& fields) {
+  if (told <= api::kPromptLogprobsMax) return std::nullopt;
+  const std::string_view field = fields.prompt_logprobs ? "prompt_logprobs" : "logprobs";
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("'{}' would tell {} numbers of the prompt; at most {} are told: ask for "
+                           "fewer alternatives or send a shorter prompt",
+                           field, told, api::kPromptLogprobsMax),
+               std::string(field)};
+}
+
 std::variant<request::GenerationRequest, api::ApiError> generation_request(
     const ServedModel& model, const api::GenerationFields& fields, GenerationSource source) {
-  if (fields.prompt_logprobs) {
-    return api::api_error({ErrorCode::kUnsupported,
-                           "'prompt_logprobs' is not supported by this server", "prompt_logprobs"});
+  if (fields.prompt_logprobs && source.prompt_logprobs < 0) {
+    return api::api_error(
+        {ErrorCode::kUnsupported, "'prompt_logprobs' is not supported here", "prompt_logprobs"});
   }
   const int64_t prompt_tokens = static_cast<int64_t>(source.prompt.size());
   const int64_t context_max = model.context_limit();
@@ -67,6 +79,12 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
                                          .output_tokens = room < 1 ? 0 : wanted,
                                          .context_max = context_max},
                                         source.prompt_field);
+  }
+  if (source.prompt_logprobs >= 0) {
+    const int64_t told = prompt_tokens * (source.prompt_logprobs + 1) * fields.n;
+    if (std::optional<Error> error = too_many_prompt_logprobs(told, fields)) {
+      return api::api_error(*error);
+    }
   }
   request::GenerationRequest request;
   request.id = std::move(source.id);

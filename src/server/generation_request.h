@@ -22,6 +22,7 @@ struct GenerationSource {
   std::string cache_salt;         // FrontDesk::cache_salt
   std::optional<int64_t> deadline_ns;
   int logprobs = -1;
+  int prompt_logprobs = -1;
   std::optional<grammar::TokenGuide> guide;
   uint64_t seed_if_none = 0;
   bool may_call = false;  // functions are offered: after its reasoning the model may call one
@@ -30,6 +31,9 @@ struct GenerationSource {
 // Whose account pays. Those without a name of their own may say whom they ask for; as no tenant's
 // name has a blank (KeyRing), that is never a tenant's account.
 std::string payer(std::string_view tenant, std::string_view user);
+
+// Of all of a request's prompts: what is held for them, and written, is bounded.
+std::optional<Error> too_many_prompt_logprobs(int64_t told, const api::GenerationFields& fields);
 
 // The answer if the prompt does not fit.
 std::variant<request::GenerationRequest, api::ApiError> generation_request(

@@ -10,10 +10,7 @@ namespace {
 
 using Wants = Answer::Wants;
 
-void add_token(const engine::SampledToken& token, GrpcLogprobs logprobs, v1::GenerateChunk& chunk) {
-  chunk.add_tokens(static_cast<uint32_t>(token.token));
-  if (logprobs == GrpcLogprobs::kNo) return;
-  v1::TokenLogprob& scored = *chunk.add_logprobs();
+void set_logprob(const engine::SampledToken& token, v1::TokenLogprob& scored) {
   scored.set_token(static_cast<uint32_t>(token.token));
   scored.set_logprob(static_cast<double>(token.logprob));
   for (const auto& [id, logprob] : token.top) {
@@ -21,6 +18,12 @@ void add_token(const engine::SampledToken& token, GrpcLogprobs logprobs, v1::Gen
     other.set_token(static_cast<uint32_t>(id));
     other.set_logprob(static_cast<double>(logprob));
   }
+}
+
+void add_token(const engine::SampledToken& token, GrpcLogprobs logprobs, v1::GenerateChunk& chunk) {
+  chunk.add_tokens(static_cast<uint32_t>(token.token));
+  if (logprobs == GrpcLogprobs::kNo) return;
+  set_logprob(token, *chunk.add_logprobs());
 }
 
 void set_usage(const engine::StreamEnd& end, int64_t sampled, v1::GenerateChunk& chunk) {
@@ -150,6 +153,12 @@ class ChatOut final : public GrpcAnswer {
 };
 
 }  // namespace
+
+void add_prompt(const std::vector<engine::PromptToken>& scored, v1::GenerateChunk& chunk) {
+  for (const engine::PromptToken& one : scored) {
+    set_logprob(one.scored, *chunk.add_prompt_logprobs());
+  }
+}
 
 std::unique_ptr<GrpcAnswer> grpc_tokens_answer(GrpcLogprobs logprobs) {
   return std::make_unique<TokensOut>(logprobs);

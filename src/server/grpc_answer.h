@@ -24,6 +24,9 @@ class GrpcAnswer {
   virtual void end(const engine::StreamEnd& end, v1::GenerateChunk& chunk) = 0;
 };
 
+// How likely the prompt's tokens were, with the first piece of any answer.
+void add_prompt(const std::vector<engine::PromptToken>& scored, v1::GenerateChunk& chunk);
+
 enum class GrpcLogprobs { kNo, kYes };
 
 std::unique_ptr<GrpcAnswer> grpc_tokens_answer(GrpcLogprobs logprobs);

@@ -177,6 +177,7 @@ PreparedOrError GenerateCall::prepare_chat(const GrpcCaller& caller) {
   if (!guide.ok()) return api::api_error(guide.error());
   from.guide = *std::move(guide);
   from.logprobs = parsed->top_logprobs;
+  from.prompt_logprobs = parsed->generation.prompt_logprobs.value_or(-1);
   return with_answer(generation_request(model, parsed->generation, std::move(from)), [&] {
     return grpc_chat_answer(model, std::move(turn), house_.server.draw(),
                             logprobs_of(parsed->top_logprobs));
@@ -198,6 +199,7 @@ PreparedOrError GenerateCall::prepare_text(const GrpcCaller& caller) {
   if (!guide.ok()) return api::api_error(guide.error());
   from.guide = *std::move(guide);
   from.logprobs = parsed->logprobs;
+  from.prompt_logprobs = parsed->generation.prompt_logprobs.value_or(-1);
   return with_answer(generation_request(model, parsed->generation, std::move(from)), [&] {
     return grpc_text_answer(model, StopFilter(parsed->generation.stop, StopFilter::StopText::kCut),
                             logprobs_of(parsed->logprobs));
@@ -213,6 +215,7 @@ PreparedOrError GenerateCall::prepare_tokens(const GrpcCaller& caller) {
   if (!model.answers_to(parsed->model)) return api::model_not_found(parsed->model);
   GenerationSource from = source(caller, std::move(parsed->tokens), "tokens");
   from.logprobs = parsed->logprobs;
+  from.prompt_logprobs = parsed->generation.prompt_logprobs.value_or(-1);
   return with_answer(generation_request(model, parsed->generation, std::move(from)),
                      [&] { return grpc_tokens_answer(logprobs_of(parsed->logprobs)); });
 }
@@ -221,6 +224,7 @@ void GenerateCall::pump() {
   if (finished_ || ended_ || !stream_) return;
   engine::TokenStream::Batch batch = stream_->take();
   if (!silenced_) watch_->tokens(0, batch.tokens.size());
+  add_prompt(batch.prompt, pending_);
   pass_->note_output(static_cast<int64_t>(batch.tokens.size()));
   for (const engine::SampledToken& token : batch.tokens) {
     if (silenced_) break;

@@ -78,6 +78,7 @@ void write_sampling(Body& body, const v1::Sampling& sampling) {
   body.integer_if("seed", sampling.has_seed(), sampling.seed());
   body.integer_if("max_tokens", sampling.has_max_tokens(), sampling.max_tokens());
   body.integer_if("min_tokens", sampling.has_min_tokens(), sampling.min_tokens());
+  body.integer_if("prompt_logprobs", sampling.has_prompt_logprobs(), sampling.prompt_logprobs());
   JsonWriter& writer = body.writer();
   if (sampling.ignore_eos()) writer.key("ignore_eos").boolean(true);
   if (sampling.logit_bias_size() > 0) {

@@ -267,6 +267,7 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
   options.capacity.pooled_sequences_max = 16;
   options.capacity.embedding_size = 64;
   options.capacity.context_tokens_max = static_cast<int>(context);
+  options.capacity.vocab_size = tokenizer.vocab_size();
   // Room for every seat to be full at once, so that a script never waits for blocks; or less.
   const int room = blocks > 0 ? static_cast<int>(blocks)
                               : static_cast<int>(context / options.capacity.block_tokens + 1) *

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/chat_choice.h"
+
 namespace pelton::server {
 
 TokensAnswer::TokensAnswer(Options options) : options_(std::move(options)) {
@@ -11,6 +13,10 @@ TokensAnswer::TokensAnswer(Options options) : options_(std::move(options)) {
         {.index = i, .tokens = {}, .logprobs = options_.logprobs, .finish_reason = {}});
   }
   finish_sent_.resize(choices_.size(), false);
+}
+
+void TokensAnswer::prompt(size_t /*choice*/, std::vector<engine::PromptToken> scored) {
+  prompt_logprobs_ = prompt_logprobs(*options_.prompt_logprobs, scored);
 }
 
 Answer::Wants TokensAnswer::push(size_t choice, const engine::SampledToken& token) {
@@ -52,7 +58,9 @@ void TokensAnswer::take_last_events(std::string& out) {
 }
 
 std::string TokensAnswer::whole_body() {
-  return api::generate_body(options_.id, choices_, usage_);
+  return api::generate_body(options_.id, choices_,
+                            options_.prompt_logprobs != nullptr ? &prompt_logprobs_ : nullptr,
+                            usage_);
 }
 
 }  // namespace pelton::server

@@ -7,6 +7,7 @@
 
 #include "api/generate_response.h"
 #include "server/answer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace pelton::server {
 
@@ -16,11 +17,14 @@ class TokensAnswer final : public Answer {
     std::string id;
     int choice_count = 1;
     bool logprobs = false;
+    // Told in a whole answer: what its words are called there, the model's tokenizer knows.
+    const tokenizer::Tokenizer* prompt_logprobs = nullptr;  // null: not told
     bool include_usage = false;
   };
 
   explicit TokensAnswer(Options options);
 
+  void prompt(size_t choice, std::vector<engine::PromptToken> scored) override;
   Wants push(size_t choice, const engine::SampledToken& token) override;
   void end(size_t choice, const engine::StreamEnd& end) override;
   void take_events(std::string& out) override;
@@ -31,6 +35,7 @@ class TokensAnswer final : public Answer {
   const Options options_;
   std::vector<api::GeneratedChoice> choices_;  // tokens not handed out yet
   std::vector<bool> finish_sent_;
+  std::vector<api::PromptTokenLogprobs> prompt_logprobs_;
   api::Usage usage_;
 };
 

@@ -1,0 +1,218 @@
+// How likely the model found the prompt: "prompt_logprobs" as vLLM tells it, and "echo" with
+// "logprobs" as OpenAI does; the same numbers either way, whole and streamed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr const char* kChat = "/v1/chat/completions";
+constexpr const char* kText = "/v1/completions";
+constexpr const char* kTokens = "/inference/v1/generate";
+
+ServerHouse make_house() {
+  return ServerHouse(R"({"rules": [{"when": "", "then": [{"text": " fish", "times": 9}]}]})", {});
+}
+
+Json ask(ServerHouse& house, const char* path, const std::string& body) {
+  const net::HttpResponse response = house.post(path, body);
+  EXPECT_EQ(response.status, 200) << response.body;
+  return parsed(response.body);
+}
+
+const Json& choice_of(const Json& answer, size_t index = 0) {
+  return answer.find("choices")->as_array().at(index);
+}
+
+std::vector<TokenId> tokens_of(ServerHouse& house, std::string_view text) {
+  std::vector<TokenId> tokens;
+  house.model().tokenizer.encode(text, tokens);
+  return tokens;
+}
+
+// [null, {"id": {"logprob", "rank", "decoded_token"}, …}, …] of these tokens.
+void expect_vllm_shape(ServerHouse& house, const Json& told, const std::vector<TokenId>& tokens,
+                       size_t alternatives) {
+  ASSERT_EQ(told.as_array().size(), tokens.size());
+  EXPECT_TRUE(told.as_array().front().is_null());
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    const Json::Object& one = told.as_array()[i].as_object();
+    EXPECT_GE(one.size(), std::max<size_t>(alternatives, 1)) << i;
+    EXPECT_LE(one.size(), alternatives + 1) << i;
+    const Json* own = told.as_array()[i].find(std::to_string(tokens[i]));
+    ASSERT_NE(own, nullptr) << i;
+    EXPECT_EQ(own->string("decoded_token"), std::string(house.model().tokenizer.bytes(tokens[i])));
+    EXPECT_LT(own->find("logprob")->as_number(), 0.0);
+    EXPECT_GE(own->integer("rank").value_or(0), 1);
+    for (const Json::Member& other : one) {
+      if (other.value.integer("rank") < own->integer("rank")) {
+        EXPECT_GT(other.value.find("logprob")->as_number(), own->find("logprob")->as_number());
+      }
+    }
+  }
+}
+
+TEST(PromptLogprobs, completions_tell_them_of_each_choice) {
+  ServerHouse house = make_house();
+  const Json answer = ask(house, kText,
+                          R"({"prompt":["one two three","four"],"prompt_logprobs":3,"n":2,
+                              "max_tokens":2})");
+  for (size_t i = 0; i < 4; ++i) {
+    const Json* told = choice_of(answer, i).find("prompt_logprobs");
+    ASSERT_NE(told, nullptr);
+    expect_vllm_shape(house, *told, tokens_of(house, i < 2 ? "one two three" : "four"), 3);
+  }
+  const Json without = ask(house, kText, R"({"prompt":"one","max_tokens":2})");
+  EXPECT_EQ(choice_of(without).find("prompt_logprobs"), nullptr);
+}
+
+TEST(PromptLogprobs, chats_tell_them_of_the_rendered_prompt) {
+  ServerHouse house = make_house();
+  const Json answer = ask(house, kChat,
+                          R"({"messages":[{"role":"user","content":"go"}],"prompt_logprobs":0,
+                              "return_token_ids":true,"max_tokens":4})");
+  std::vector<TokenId> tokens;
+  for (const Json& id : answer.find("prompt_token_ids")->as_array()) {
+    tokens.push_back(static_cast<TokenId>(id.as_integer()));
+  }
+  ASSERT_GT(tokens.size(), 10u);
+  expect_vllm_shape(house, *answer.find("prompt_logprobs"), tokens, 0);
+}
+
+TEST(PromptLogprobs, tokens_in_tokens_out) {
+  ServerHouse house = make_house();
+  const Json answer =
+      ask(house, kTokens, R"({"token_ids":[5,6,7],"sampling_params":{"prompt_logprobs":2}})");
+  expect_vllm_shape(house, *answer.find("prompt_logprobs"), {5, 6, 7}, 2);
+  const Json one =
+      ask(house, kTokens, R"({"token_ids":[5],"sampling_params":{"prompt_logprobs":2}})");
+  EXPECT_EQ(one.find("prompt_logprobs")->as_array().size(), 1u) << "nothing foretells the first";
+}
+
+TEST(PromptLogprobs, an_echo_has_them_as_openai_writes_them) {
+  ServerHouse house = make_house();
+  const Json answer =
+      ask(house, kText,
+          R"({"prompt":"one two","echo":true,"logprobs":2,"prompt_logprobs":2,"max_tokens":2})");
+  const Json& choice = choice_of(answer);
+  const std::vector<TokenId> prompt = tokens_of(house, "one two");
+  const Json& logprobs = *choice.find("logprobs");
+  const Json::Array& tokens = logprobs.find("tokens")->as_array();
+  const Json::Array& values = logprobs.find("token_logprobs")->as_array();
+  const Json::Array& tops = logprobs.find("top_logprobs")->as_array();
+  const Json::Array& offsets = logprobs.find("text_offset")->as_array();
+  ASSERT_EQ(tokens.size(), prompt.size() + 2);
+  ASSERT_EQ(values.size(), tokens.size());
+  ASSERT_EQ(tops.size(), tokens.size());
+  ASSERT_EQ(offsets.size(), tokens.size());
+  EXPECT_TRUE(values[0].is_null());
+  EXPECT_TRUE(tops[0].is_null());
+  std::string text;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_EQ(offsets[i].as_integer(), static_cast<int64_t>(text.size()));
+    text += tokens[i].as_string();
+    if (i == 0) continue;
+    EXPECT_GE(tops[i].as_object().size(), 2u);
+    EXPECT_LE(tops[i].as_object().size(), 3u);
+    ASSERT_NE(tops[i].find(tokens[i].as_string()), nullptr) << "the token itself is among them";
+    if (i >= prompt.size()) continue;
+    const Json& same = choice.find("prompt_logprobs")->as_array()[i];
+    EXPECT_EQ(values[i].as_number(),
+              same.find(std::to_string(prompt[i]))->find("logprob")->as_number());
+  }
+  EXPECT_EQ(choice.string("text"), text);
+}
+
+// What loglikelihood tasks ask: the prompt's numbers, and no token.
+TEST(PromptLogprobs, an_echo_alone_says_nothing_of_what_would_follow) {
+  ServerHouse house = make_house();
+  const Json answer =
+      ask(house, kText, R"({"prompt":"one two","echo":true,"logprobs":1,"max_tokens":0,"n":2})");
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(choice_of(answer, i).string("text"), "one two");
+    EXPECT_EQ(choice_of(answer, i).string("finish_reason"), "length");
+    EXPECT_EQ(choice_of(answer, i).find("logprobs")->find("tokens")->as_array().size(),
+              tokens_of(house, "one two").size());
+  }
+  EXPECT_EQ(answer.find("usage")->integer("completion_tokens"), 0);
+}
+
+TEST(PromptLogprobs, a_streamed_echo_is_the_whole_one) {
+  ServerHouse house = make_house();
+  for (const char* more : {"", R"(,"n":3)", R"(,"max_tokens":0)", R"(,"stop":"fi")"}) {
+    const std::string body =
+        std::string(R"({"prompt":["one two","x","three"],"echo":true,"logprobs":2,"seed":4)") +
+        more;
+    const Json whole = ask(house, kText, body + "}");
+    const net::HttpResponse streamed = house.post(kText, body + R"(,"stream":true})");
+    ASSERT_EQ(streamed.status, 200) << streamed.body;
+    struct Gathered {
+      std::string text;
+      std::string tokens, values, tops, offsets;
+    };
+    const auto add = [](const Json& choice, Gathered& into) {
+      into.text += choice.string("text").value_or("");
+      const Json* logprobs = choice.find("logprobs");
+      if (logprobs == nullptr || logprobs->is_null()) return;
+      const auto each = [&](const char* key, std::string& out) {
+        for (const Json& one : logprobs->find(key)->as_array()) out += one.dump() + " ";
+      };
+      each("tokens", into.tokens);
+      each("token_logprobs", into.values);
+      each("top_logprobs", into.tops);
+      each("text_offset", into.offsets);
+    };
+    std::vector<Gathered> of_stream(9), of_whole(9);
+    for (const std::string& event : events_of(streamed.body)) {
+      if (event == "[DONE]") continue;
+      const Json chunk = parsed(event);
+      for (const Json& choice : chunk.find("choices")->as_array()) {
+        add(choice, of_stream.at(static_cast<size_t>(choice.integer("index").value())));
+      }
+    }
+    for (const Json& choice : whole.find("choices")->as_array()) {
+      add(choice, of_whole.at(static_cast<size_t>(choice.integer("index").value())));
+    }
+    for (size_t i = 0; i < of_whole.size(); ++i) {
+      EXPECT_EQ(of_stream[i].text, of_whole[i].text) << more;
+      EXPECT_EQ(of_stream[i].tokens, of_whole[i].tokens) << more;
+      EXPECT_EQ(of_stream[i].values, of_whole[i].values) << more;
+      EXPECT_EQ(of_stream[i].tops, of_whole[i].tops) << more;
+      EXPECT_EQ(of_stream[i].offsets, of_whole[i].offsets) << more;
+    }
+  }
+}
+
+TEST(PromptLogprobs, what_is_not_told_is_refused) {
+  ServerHouse house = make_house();
+  const auto refused = [&](const char* path, const std::string& body, const std::string& param) {
+    const net::HttpResponse response = house.post(path, body);
+    EXPECT_EQ(response.status, 400) << body << "\n" << response.body;
+    const Json error = parsed(response.body);
+    if (std::string_view(path) == "/v1/messages") {  // Anthropic's errors name no field apart
+      EXPECT_THAT(error.find("error")->string("message").value_or(""), testing::HasSubstr(param));
+    } else {
+      EXPECT_EQ(error.find("error")->string("param"), param) << response.body;
+    }
+  };
+  const std::string chat = R"({"messages":[{"role":"user","content":"go"}],)";
+  refused(kChat, chat + R"("prompt_logprobs":21})", "prompt_logprobs");
+  refused(kChat, chat + R"("prompt_logprobs":-1})", "prompt_logprobs");
+  refused(kChat, chat + R"("prompt_logprobs":1,"stream":true})", "prompt_logprobs");
+  refused(kText, R"({"prompt":"a","prompt_logprobs":1,"stream":true})", "prompt_logprobs");
+  refused("/v1/responses", R"({"input":"a","prompt_logprobs":1})", "prompt_logprobs");
+  refused("/v1/messages",
+          R"({"messages":[{"role":"user","content":"a"}],"max_tokens":4,"prompt_logprobs":1})",
+          "prompt_logprobs");
+  // Some 3 000 tokens, 21 numbers each, for 128 answers.
+  std::string words;
+  for (int i = 0; i < 700; ++i) words += "abcd";
+  refused(kText, R"({"prompt":")" + words + R"(","prompt_logprobs":20,"n":128})",
+          "prompt_logprobs");
+  refused(kText, R"({"prompt":")" + words + R"(","echo":true,"logprobs":5,"n":128})", "logprobs");
+}
+
+}  // namespace
+}  // namespace pelton::server
