@@ -28,6 +28,31 @@ void check_modalities(const Fields& body) {
   }
 }
 
+// What OpenAI's clients may say beside what is obeyed. Wishes about speed, price and caches
+// (prediction, service_tier, prompt_cache_*) change no answer and are let be; what would have to be
+// done and is not is refused, or told in a warning where the answer stands without it.
+void check_other_wishes(const Fields& body, ChatRequest& request) {
+  static constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
+      {"functions", "the older 'functions' (use 'tools')"},
+      {"function_call", "the older 'function_call' (use 'tool_choice')"},
+      {"moderation", "moderation"},
+  };
+  for (const auto& [key, what] : kRefused) {
+    if (body.find(key) != nullptr) body.refuse_unsupported(key, what);
+  }
+  if (const std::string* verbosity = body.text("verbosity", 64)) {
+    if (*verbosity != "low" && *verbosity != "medium" && *verbosity != "high") {
+      body.refuse("verbosity", "'verbosity' must be 'low', 'medium' or 'high'");
+    }
+  }
+  if (body.object("web_search_options") != nullptr) {
+    request.warnings.emplace_back("web_search_options ignored: this server runs no tools itself");
+  }
+  if (body.boolean("store").value_or(false)) {
+    request.warnings.emplace_back("store ignored: chat completions are not kept");
+  }
+}
+
 }  // namespace
 
 std::optional<ReasoningEffort> read_effort(const Fields& fields, std::string_view key) {
@@ -68,6 +93,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   read_logprobs(fields, request);
   check_modalities(fields);
+  check_other_wishes(fields, request);
   if (fields.boolean("continue_final_message").value_or(false)) {
     fields.refuse_unsupported("continue_final_message", "continuing a message");
   }

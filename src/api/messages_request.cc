@@ -103,6 +103,14 @@ void refuse_servers(const Fields& body) {
   body.refuse_unsupported("mcp_servers", "calling tools by the server");
 }
 
+// Where it is computed is a promise about data, which is not ours to make; a container of theirs
+// has files and skills that are not here.
+void refuse_promises(const Fields& body) {
+  for (const std::string_view key : {"inference_geo", "container"}) {
+    if (body.find(key) != nullptr) body.refuse_unsupported(key, "this field");
+  }
+}
+
 // A conversation kept by the server. Refused by a code of its own: their client then sends all of
 // it each time, as it does to servers that know no threads.
 void refuse_threads(const Fields& body) {
@@ -142,6 +150,7 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   if (const auto effort = read_effort(fields)) chat.reasoning_effort = effort;
   read_user(fields, chat);
   refuse_servers(fields);
+  refuse_promises(fields);
   if (complaint) return std::move(*complaint);
   return request;
 }

@@ -61,13 +61,11 @@ void read_truncation(const Fields& body, ResponseRequest& request) {
     body.refuse("truncation", "'truncation' must be 'auto' or 'disabled'");
     return;
   }
-  request.warnings.emplace_back("truncation 'auto' ignored: too long an input is refused");
+  request.may_drop_items = true;
 }
 
 void refuse_what_must_be_obeyed(const Fields& body) {
-  if (body.boolean("background").value_or(false)) {
-    body.refuse_unsupported("background", "answering in the background");
-  }
+  if (body.find("moderation") != nullptr) body.refuse_unsupported("moderation", "moderation");
   if (body.find("conversation") != nullptr) {
     body.refuse_unsupported("conversation",
                             "a conversation kept here (use "
@@ -145,6 +143,14 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
   fields.integer("max_tool_calls", {.low = 1, .high = std::numeric_limits<int32_t>::max()});
   refuse_what_must_be_obeyed(fields);
   request.store = fields.boolean("store").value_or(true);
+  request.background = fields.boolean("background").value_or(false);
+  if (request.background && !request.store) {
+    fields.refuse("background", "'background' needs 'store': nobody could ask for the response");
+  }
+  const Json* management = fields.array("context_management", 16);
+  if (management != nullptr && !management->as_array().empty()) {
+    request.warnings.emplace_back("context_management ignored: nothing is compacted");
+  }
   request.generation = read_generation_fields(fields, limits);
   if (std::optional<OutputFormat> format = read_text_format(fields)) {
     if (request.generation.format) {
@@ -168,7 +174,7 @@ std::string response_echo(const Json& body, const SamplingShown& sampling) {
   std::string echo;
   base::JsonWriter writer(echo);
   writer.begin_object();
-  writer.key("background").boolean(false);
+  write_or_raw(writer, body, "background", "false");
   write_or_null(writer, body, "instructions");
   write_or_null(writer, body, "max_output_tokens");
   write_or_null(writer, body, "max_tool_calls");

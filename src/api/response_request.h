@@ -23,6 +23,8 @@ struct ResponseRequest {
   int top_logprobs = -1;  // -1: no logprobs
   std::string previous_response_id;
   bool store = true;
+  bool background = false;      // made though nobody waits for it
+  bool may_drop_items = false;  // truncation "auto": the oldest, as many as must go
   GenerationFields generation;
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };

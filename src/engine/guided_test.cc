@@ -34,8 +34,8 @@ const std::shared_ptr<const grammar::TokenTrie>& small_trie() {
 const std::shared_ptr<const grammar::TokenGrammar>& words() {
   static const auto kGrammar =
       grammar::TokenGrammar::make(
-          grammar::compile_ebnf(
-              "root ::= (\"ab\" | \"c\" [0-9] | \"(\" root \")\" | \"zababc1ababc1ababc1ababab\"){6,12}")
+          grammar::compile_ebnf("root ::= (\"ab\" | \"c\" [0-9] | \"(\" root \")\" | "
+                                "\"zababc1ababc1ababc1ababab\"){6,12}")
               .value(),
           small_trie())
           .value();

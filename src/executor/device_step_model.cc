@@ -128,9 +128,10 @@ Result<float*> DeviceStepModel::forward(const models::ForwardInput& input) {
   return model_->forward(input);
 }
 
-Result<void> DeviceStepModel::logits_of(
-    std::span<const int>, base::FunctionRef<void(size_t, float*, size_t)>) {
-  return Error{ErrorCode::kUnsupported, "prompt_logprobs are told on a CPU only", "prompt_logprobs"};
+Result<void> DeviceStepModel::logits_of(std::span<const int>,
+                                        base::FunctionRef<void(size_t, float*, size_t)>) {
+  return Error{ErrorCode::kUnsupported, "prompt_logprobs are told on a CPU only",
+               "prompt_logprobs"};
 }
 
 Result<void> DeviceStepModel::normed_rows(

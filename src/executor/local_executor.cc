@@ -392,7 +392,7 @@ void LocalExecutor::score_prompts(const engine::StepPlan& plan, engine::StepResu
     row += sequence.token_count();
   }
   if (rows.empty()) return;
-  const auto vocab = static_cast<size_t>(model_->config().vocab_size);
+  const auto vocab = static_cast<size_t>(capacity_.vocab_size);
   const size_t sampled =
       options_.sampled_vocab > 0 ? std::min(vocab, size_t{1} * options_.sampled_vocab) : vocab;
   result.prompt_tokens.resize(rows.size());

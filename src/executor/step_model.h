@@ -40,7 +40,6 @@ class StepModel {
   virtual Result<void> logits_of(
       std::span<const int> rows,
       base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) = 0;
-
 };
 
 }  // namespace pelton::executor

@@ -144,7 +144,7 @@ TEST(Generate, RefusesWhatItCannotObey) {
   }
 }
 
-TEST(Generate, StreamedEqualsWholeForRandomTokens) {
+TEST(Generate, HM15_StreamedEqualsWholeForRandomTokens) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   ServerHouse house(kScript, {});

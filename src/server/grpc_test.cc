@@ -3,25 +3,19 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <grpcpp/channel.h>
-#include <grpcpp/client_context.h>
-#include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
-#include <pelton/v1/inference.grpc.pb.h>
 
 #include "server/any_turns.h"
 #include "server/chat_stream_text.h"
 #include "server/grpc_answer.h"
-#include "server/grpc_door.h"
+#include "server/grpc_house.h"
 #include "server/grpc_words.h"
 #include "server/random_turns.h"
-#include "server/server_house.h"
 
 namespace pelton::server {
 namespace {
@@ -34,99 +28,15 @@ constexpr std::string_view kScript = R"({"context": 4000, "rules": [
   {"when": "raw prompt", "then": "text END more<|return|>"}
 ]})";
 
-// A stream put together again.
-struct Said {
-  std::vector<uint32_t> tokens;
-  std::string text;
-  std::string reasoning;
-  std::vector<std::pair<std::string, std::string>> calls;  // names and arguments
-  std::string finish;
-  int64_t completion_tokens = -1;
-  size_t logprobs = 0;
-  grpc::Status status;
-  std::string error_code;  // of the trailing error object
-  std::string error_param;
-};
-
-void add(const v1::GenerateChunk& chunk, Said& said) {
-  EXPECT_EQ(said.finish, "") << "a chunk after the last";
-  said.tokens.insert(said.tokens.end(), chunk.tokens().begin(), chunk.tokens().end());
-  said.text += chunk.text();
-  said.reasoning += chunk.reasoning();
-  for (const v1::ToolCallDelta& call : chunk.tool_calls()) {
-    if (call.index() == said.calls.size()) {
-      EXPECT_TRUE(call.id().starts_with("call_"));
-      said.calls.emplace_back(call.name(), "");
-    }
-    said.calls.at(call.index()).second += call.arguments();
-  }
-  said.logprobs += static_cast<size_t>(chunk.logprobs_size());
-  said.finish = chunk.finish_reason();
-  if (chunk.has_usage()) said.completion_tokens = chunk.usage().completion_tokens();
-}
-
-class GrpcHouseOf {
- public:
-  explicit GrpcHouseOf(ServerHouse::Options options = {}, std::string_view script = kScript)
-      : house(script, std::move(options)), door_(house.server(), house.log()) {
-    EXPECT_TRUE(door_.open({}).ok());
-    channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(door_.port()),
-                                  grpc::InsecureChannelCredentials());
-    stub = v1::Inference::NewStub(channel);
-  }
-
-  Said generate(const v1::GenerateRequest& request,
-                std::map<std::string, std::string> metadata = {}) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
-    for (const auto& [key, value] : metadata) context.AddMetadata(key, value);
-    const auto reader = stub->Generate(&context, request);
-    Said said;
-    v1::GenerateChunk chunk;
-    while (reader->Read(&chunk)) add(chunk, said);
-    said.status = reader->Finish();
-    const auto& trailing = context.GetServerTrailingMetadata();
-    const auto error = trailing.find("pelton-error-bin");
-    if (error != trailing.end()) {
-      const Json object = parsed(std::string(error->second.data(), error->second.size()));
-      said.error_code = object.find("error")->string("code").value_or("");
-      said.error_param = object.find("error")->string("param").value_or("");
-    }
-    return said;
-  }
-
-  ServerHouse house;
-  std::shared_ptr<grpc::Channel> channel;
-  std::unique_ptr<v1::Inference::Stub> stub;
-  GrpcDoor& door() { return door_; }
-
- private:
-  GrpcDoor door_;
-};
-
-v1::GenerateRequest chat(const std::string& words) {
-  v1::GenerateRequest request;
-  v1::Message& message = *request.mutable_chat()->add_messages();
-  message.set_role("user");
-  message.set_content(words);
-  return request;
-}
-
-v1::GenerateRequest text(const std::string& words) {
-  v1::GenerateRequest request;
-  request.set_text(words);
-  return request;
-}
-
 // Debian's libgrpc is not built for ThreadSanitizer, which then does not see its locks.
 #if !defined(__SANITIZE_THREAD__)
 
 TEST(Grpc, ChatsAsHttpDoes) {
-  GrpcHouseOf grpc;
+  GrpcHouseOf grpc(kScript);
   const ChatText told = whole_text(
       grpc.house.post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}]})")
           .body);
-  const Said said = grpc.generate(chat("hi"));
+  const GrpcSaid said = grpc.generate(grpc_chat("hi"));
   EXPECT_TRUE(said.status.ok()) << said.status.error_message();
   EXPECT_EQ(said.text, told.content);
   EXPECT_EQ(said.reasoning, told.reasoning);
@@ -136,12 +46,12 @@ TEST(Grpc, ChatsAsHttpDoes) {
 }
 
 TEST(Grpc, ToolRoundTrip) {
-  GrpcHouseOf grpc;
-  v1::GenerateRequest request = chat("weather?");
+  GrpcHouseOf grpc(kScript);
+  v1::GenerateRequest request = grpc_chat("weather?");
   v1::Tool& tool = *request.mutable_chat()->add_tools();
   tool.set_name("get_weather");
   tool.set_parameters(R"({"type":"object","properties":{"city":{"type":"string"}}})");
-  const Said call = grpc.generate(request);
+  const GrpcSaid call = grpc.generate(request);
   EXPECT_EQ(call.finish, "tool_calls");
   ASSERT_EQ(call.calls.size(), 1u);
   EXPECT_EQ(call.calls[0].first, "get_weather");
@@ -162,12 +72,12 @@ TEST(Grpc, ToolRoundTrip) {
 }
 
 TEST(Grpc, TextAndTokens) {
-  GrpcHouseOf grpc;
-  v1::GenerateRequest request = text("raw prompt");
+  GrpcHouseOf grpc(kScript);
+  v1::GenerateRequest request = grpc_text("raw prompt");
   request.mutable_sampling()->add_stop("END");
   request.mutable_sampling()->set_max_tokens(50);
   request.mutable_sampling()->set_logprobs(2);
-  const Said said = grpc.generate(request);
+  const GrpcSaid said = grpc.generate(request);
   EXPECT_EQ(said.text, "text ");
   EXPECT_EQ(said.finish, "stop");
   EXPECT_EQ(said.logprobs, said.tokens.size());
@@ -181,14 +91,14 @@ TEST(Grpc, TextAndTokens) {
   v1::GenerateRequest by_tokens;
   for (const uint32_t id : tokens.tokens()) by_tokens.mutable_tokens()->add_ids(id);
   by_tokens.mutable_sampling()->set_max_tokens(3);
-  const Said ids = grpc.generate(by_tokens);
+  const GrpcSaid ids = grpc.generate(by_tokens);
   EXPECT_EQ(ids.tokens, (std::vector<uint32_t>{'t', 'e', 'x'}));
   EXPECT_EQ(ids.finish, "length");
   EXPECT_EQ(ids.text, "");
 }
 
 TEST(Grpc, EmbedsAsHttpDoes) {
-  GrpcHouseOf grpc;
+  GrpcHouseOf grpc(kScript);
   v1::EmbedRequest request;
   request.add_inputs()->set_text("Hi");
   v1::TokenIds& ids = *request.add_inputs()->mutable_tokens();
@@ -213,7 +123,7 @@ TEST(Grpc, EmbedsAsHttpDoes) {
 
 // Rows of the catalogue of bad inputs that this protocol can say. HTTP's validator says why.
 TEST(Grpc, AP_BadParametersAreInvalidArguments) {
-  GrpcHouseOf grpc;
+  GrpcHouseOf grpc(kScript);
   using Change = std::function<void(v1::GenerateRequest&)>;
   const auto sampling = [](auto set) -> Change {
     return [set](v1::GenerateRequest& request) { set(*request.mutable_sampling()); };
@@ -303,36 +213,36 @@ TEST(Grpc, AP_BadParametersAreInvalidArguments) {
       {[](auto& r) { r.mutable_chat()->set_reasoning_effort("ultra"); }, "reasoning_effort"},
   };
   for (const auto& [change, param] : bad) {
-    v1::GenerateRequest request = chat("hi");
+    v1::GenerateRequest request = grpc_chat("hi");
     if (param == "messages" || param == "messages[0].role") {
       if (!request.has_sampling()) request.clear_chat();
     }
     change(request);
     if (request.prompt_case() == v1::GenerateRequest::PROMPT_NOT_SET && request.has_sampling()) {
-      *request.mutable_chat() = chat("hi").chat();
+      *request.mutable_chat() = grpc_chat("hi").chat();
     }
-    const Said said = grpc.generate(request);
+    const GrpcSaid said = grpc.generate(request);
     EXPECT_EQ(said.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
         << param << " " << said.status.error_message();
     EXPECT_EQ(said.error_param, param) << said.status.error_message();
   }
   // AP-03
-  v1::GenerateRequest other = chat("hi");
+  v1::GenerateRequest other = grpc_chat("hi");
   other.set_model("other");
   EXPECT_EQ(grpc.generate(other).status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_TRUE(grpc.house.engine().ledger().clean());
 }
 
 TEST(Grpc, AnswersFollowTheirFormats) {
-  GrpcHouseOf grpc(any_options());
+  GrpcHouseOf grpc(kScript, any_options());
   int finished = 0;
   for (int seed = 0; seed < 6; ++seed) {
-    v1::GenerateRequest request = chat("hi");
+    v1::GenerateRequest request = grpc_chat("hi");
     request.mutable_sampling()->set_seed(seed);
     request.mutable_sampling()->set_max_tokens(2000);
     request.mutable_structured_outputs()->mutable_choice()->add_texts("left");
     request.mutable_structured_outputs()->mutable_choice()->add_texts("right");
-    Said said = grpc.generate(request);
+    GrpcSaid said = grpc.generate(request);
     ASSERT_TRUE(said.status.ok()) << said.status.error_message();
     if (said.finish == "stop") {
       ++finished;
@@ -364,7 +274,7 @@ TEST(Grpc, AnswersFollowTheirFormats) {
 
 // HM-01
 TEST(Grpc, NothingACallerWritesIsAControlToken) {
-  GrpcHouseOf grpc;
+  GrpcHouseOf grpc(kScript);
   v1::TokenizeRequest request;
   v1::Message& message = *request.mutable_chat()->add_messages();
   message.set_role("user");
@@ -380,23 +290,23 @@ TEST(Grpc, NothingACallerWritesIsAControlToken) {
 TEST(Grpc, AsksForAKey) {
   ServerHouse::Options options;
   options.server.keys.add("secret");
-  GrpcHouseOf grpc(std::move(options));
-  EXPECT_EQ(grpc.generate(chat("hi")).status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_EQ(grpc.generate(chat("hi"), {{"authorization", "Bearer wrong"}}).status.error_code(),
+  GrpcHouseOf grpc(kScript, std::move(options));
+  EXPECT_EQ(grpc.generate(grpc_chat("hi")).status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(grpc.generate(grpc_chat("hi"), {{"authorization", "Bearer wrong"}}).status.error_code(),
             grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_TRUE(grpc.generate(chat("hi"), {{"authorization", "Bearer secret"}}).status.ok());
-  EXPECT_TRUE(grpc.generate(chat("hi"), {{"x-api-key", "secret"}}).status.ok());
+  EXPECT_TRUE(grpc.generate(grpc_chat("hi"), {{"authorization", "Bearer secret"}}).status.ok());
+  EXPECT_TRUE(grpc.generate(grpc_chat("hi"), {{"x-api-key", "secret"}}).status.ok());
 }
 
 TEST(Grpc, AKeysLimitsHoldHereToo) {
   ServerHouse::Options options;
   ASSERT_TRUE(options.server.keys.add_file("few wheel rpm=2\nmany wheel\n", "keys").ok());
-  GrpcHouseOf grpc(std::move(options));
-  EXPECT_TRUE(grpc.generate(chat("hi"), {{"x-api-key", "few"}}).status.ok());
-  EXPECT_TRUE(grpc.generate(chat("hi"), {{"x-api-key", "few"}}).status.ok());
-  EXPECT_EQ(grpc.generate(chat("hi"), {{"x-api-key", "few"}}).status.error_code(),
+  GrpcHouseOf grpc(kScript, std::move(options));
+  EXPECT_TRUE(grpc.generate(grpc_chat("hi"), {{"x-api-key", "few"}}).status.ok());
+  EXPECT_TRUE(grpc.generate(grpc_chat("hi"), {{"x-api-key", "few"}}).status.ok());
+  EXPECT_EQ(grpc.generate(grpc_chat("hi"), {{"x-api-key", "few"}}).status.error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(grpc.generate(chat("hi"), {{"x-api-key", "many"}}).status.ok());
+  EXPECT_TRUE(grpc.generate(grpc_chat("hi"), {{"x-api-key", "many"}}).status.ok());
 }
 
 // Within a second of the client's going nothing of it is left.
@@ -409,11 +319,11 @@ bool becomes_clean(const GrpcHouseOf& grpc, engine::Engine& engine) {
 }
 
 TEST(Grpc, LeavingFreesThePlace) {
-  GrpcHouseOf grpc({}, R"({"step_ms": 2, "context": 4000, "rules": [
+  GrpcHouseOf grpc(R"({"step_ms": 2, "context": 4000, "rules": [
       {"when": "", "then": [{"text": "on and on ", "times": 3000}]}]})");
   grpc::ClientContext context;
-  const auto reader = grpc.stub->Generate(&context, text("x"));
-  v1::GenerateRequest request = text("x");
+  const auto reader = grpc.stub->Generate(&context, grpc_text("x"));
+  v1::GenerateRequest request = grpc_text("x");
   request.mutable_sampling()->set_max_tokens(3000);
   grpc::ClientContext long_context;
   const auto long_reader = grpc.stub->Generate(&long_context, request);
@@ -434,9 +344,9 @@ TEST(Grpc, LeavingFreesThePlace) {
 
 // AP-34
 TEST(Grpc, ADeadlineEndsTheWork) {
-  GrpcHouseOf grpc({}, R"({"step_ms": 5, "context": 4000, "rules": [
+  GrpcHouseOf grpc(R"({"step_ms": 5, "context": 4000, "rules": [
       {"when": "", "then": [{"text": "on and on ", "times": 3000}]}]})");
-  v1::GenerateRequest request = text("x");
+  v1::GenerateRequest request = grpc_text("x");
   request.mutable_sampling()->set_max_tokens(3000);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
@@ -451,9 +361,10 @@ TEST(Grpc, ADeadlineEndsTheWork) {
 TEST(Grpc, AFullQueueIsResourceExhausted) {
   ServerHouse::Options options;
   options.engine.inbox_max = 1;
-  GrpcHouseOf grpc(std::move(options), R"({"step_ms": 20, "seats": 1, "context": 4000, "rules": [
-      {"when": "", "then": [{"text": "on and on ", "times": 3000}]}]})");
-  v1::GenerateRequest request = text("x");
+  GrpcHouseOf grpc(R"({"step_ms": 20, "seats": 1, "context": 4000, "rules": [
+      {"when": "", "then": [{"text": "on and on ", "times": 3000}]}]})",
+                   std::move(options));
+  v1::GenerateRequest request = grpc_text("x");
   request.mutable_sampling()->set_max_tokens(3000);
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
   std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateChunk>>> readers;
@@ -478,16 +389,16 @@ TEST(Grpc, AFullQueueIsResourceExhausted) {
 TEST(Grpc, SaysUnavailableWhileLoadingAndDraining) {
   ServerHouse::Options options;
   options.loaded = false;
-  GrpcHouseOf grpc(std::move(options));
-  EXPECT_EQ(grpc.generate(chat("hi")).status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  GrpcHouseOf grpc(kScript, std::move(options));
+  EXPECT_EQ(grpc.generate(grpc_chat("hi")).status.error_code(), grpc::StatusCode::UNAVAILABLE);
   grpc.house.load();
-  EXPECT_TRUE(grpc.generate(chat("hi")).status.ok());
+  EXPECT_TRUE(grpc.generate(grpc_chat("hi")).status.ok());
   grpc.house.server().drain();
-  EXPECT_EQ(grpc.generate(chat("hi")).status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(grpc.generate(grpc_chat("hi")).status.error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST(Grpc, ATakenPortIsTold) {
-  GrpcHouseOf grpc;
+  GrpcHouseOf grpc(kScript);
   GrpcDoor second(grpc.house.server(), grpc.house.log());
   const Result<void> opened = second.open({.port = grpc.door().port()});
   ASSERT_FALSE(opened.ok());
@@ -495,15 +406,15 @@ TEST(Grpc, ATakenPortIsTold) {
 }
 
 TEST(Grpc, AMessageBeyondTheLimitIsRefused) {
-  GrpcHouseOf grpc;
-  EXPECT_EQ(grpc.generate(chat(std::string(size_t{33} << 20, 'x'))).status.error_code(),
+  GrpcHouseOf grpc(kScript);
+  EXPECT_EQ(grpc.generate(grpc_chat(std::string(size_t{33} << 20, 'x'))).status.error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(grpc.generate(chat("hi")).status.ok());
+  EXPECT_TRUE(grpc.generate(grpc_chat("hi")).status.ok());
 }
 
 #endif
 
-TEST(Grpc, PiecesAreTheWholeForRandomTokens) {
+TEST(Grpc, HM15_PiecesAreTheWholeForRandomTokens) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   ServerHouse house(kScript, {});
@@ -512,8 +423,8 @@ TEST(Grpc, PiecesAreTheWholeForRandomTokens) {
     const ChatTurn::Options turn{.stop = random.stops()};
     const auto answer = grpc_chat_answer(house.model(), turn, 1, GrpcLogprobs::kNo);
     const auto at_once = grpc_chat_answer(house.model(), turn, 1, GrpcLogprobs::kNo);
-    Said pieces;
-    Said whole;
+    GrpcSaid pieces;
+    GrpcSaid whole;
     v1::GenerateChunk all;
     for (const TokenId token : random.tokens()) {
       v1::GenerateChunk chunk;
@@ -534,6 +445,8 @@ TEST(Grpc, PiecesAreTheWholeForRandomTokens) {
     ASSERT_EQ(pieces.calls, whole.calls);
     ASSERT_EQ(pieces.finish, whole.finish);
     ASSERT_EQ(pieces.tokens, whole.tokens);
+    ASSERT_EQ(pieces.text.find("<|message|>"), std::string::npos);
+    ASSERT_EQ(pieces.reasoning.find("<|message|>"), std::string::npos);
     ASSERT_FALSE(testing::Test::HasFailure());
   }
 }

@@ -368,7 +368,7 @@ TEST(Messages, HM01NothingACallerWritesIsAControlToken) {
   EXPECT_EQ(controls(evil), controls(plain));
 }
 
-TEST(Messages, StreamedEqualsWholeForRandomTokens) {
+TEST(Messages, HM15_StreamedEqualsWholeForRandomTokens) {
   const char* given = std::getenv("PELTON_SEED");
   const uint64_t seed =
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();

@@ -82,7 +82,7 @@ void check(const ServedModel& model, const std::vector<TokenId>& tokens,
   EXPECT_TRUE(fed.turn.empty() || reply.warnings.empty());
 }
 
-TEST(ResponseAnswer, StreamedIsWhole) {
+TEST(ResponseAnswer, HM15_StreamedIsWhole) {
   ServerHouse house(kScript, {});
   const char* given = std::getenv("PELTON_SEED");
   const uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;

@@ -1,5 +1,6 @@
 // POST /v1/responses: body -> items, behind those of the responses before -> conversation -> tokens
 // -> engine -> Generation -> store.
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <variant>
@@ -7,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "api/response_request.h"
+#include "base/check.h"
 #include "base/json_writer.h"
 #include "chat/call_opening.h"
 #include "server/answer_guide.h"
@@ -17,6 +19,7 @@
 #include "server/response_answer.h"
 #include "server/response_conversation.h"
 #include "server/response_link.h"
+#include "server/response_truncation.h"
 #include "server/server.h"
 
 namespace pelton::server {
@@ -42,6 +45,22 @@ ResponseOutput::Options output_options(const api::ResponseRequest& request, uint
                                   .id_seed = id_seed};
   if (request.generation.stream) options.framing = framing;
   return options;
+}
+
+// Of the context, what is kept for an answer of no given length.
+constexpr int64_t kAnswerShareWhenTruncating = 8;
+
+// Why a response over this link cannot be made in the background.
+std::optional<Error> no_background(const ResponseLink& link, const store::ResponseStore* store) {
+  if (link.framing == api::ResponseEvents::Framing::kLines) {
+    return Error{ErrorCode::kUnsupported, "'background' is not supported over a WebSocket",
+                 "background"};
+  }
+  if (store == nullptr) {
+    return Error{ErrorCode::kUnsupported,
+                 "'background' needs a store of responses, and this server has none", "background"};
+  }
+  return std::nullopt;
 }
 
 Error previous_not_found(std::string_view id) {
@@ -89,20 +108,52 @@ Result<Server::ResponsePlan> Server::plan_response(const Call& call, const Json&
   TRY_ASSIGN(plan.history, response_history(call, request.previous_response_id, link));
   const std::string date = model.current_date.value_or(base::local_date(clock_.unix_ms()));
   const std::string salt = desk_.cache_salt(call.tenant, request.generation.cache_salt);
-  TRY_ASSIGN(plan.prompt,
-             response_prompt(request, {.history = plan.history, .current_date = date, .salt = salt},
-                             model, sampled_turns_));
-  TRY_ASSIGN(plan.guide, chat_guide({.format = request.generation.format,
-                                     .tools = request.tools,
-                                     .forced_call = request.forced_call},
-                                    model, grammars_.of(call.tenant)));
   if (request.forced_call) {
     plan.opening =
         chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);
   }
+  TRY_ASSIGN(plan.prompt,
+             response_prompt(request, {.history = plan.history, .current_date = date, .salt = salt},
+                             model, sampled_turns_));
+  if (request.may_drop_items) TRY(drop_oldest_items(plan, model, date, salt));
+  TRY_ASSIGN(plan.guide, chat_guide({.format = request.generation.format,
+                                     .tools = request.tools,
+                                     .forced_call = request.forced_call},
+                                    model, grammars_.of(call.tenant)));
   std::vector<TokenId>& tokens = plan.prompt->tokens;
   tokens.insert(tokens.end(), plan.opening.begin(), plan.opening.end());
   return plan;
+}
+
+// As few as must go for the prompt to leave room for the answer. More may go only where less is
+// left: so the number is found by halving.
+Result<void> Server::drop_oldest_items(ResponsePlan& plan, const ServedModel& model,
+                                       const std::string& date, const std::string& salt) {
+  const int64_t context = model.context_limit();
+  const api::GenerationFields& fields = plan.request.generation;
+  const int64_t answer =
+      std::max(fields.max_tokens.value_or(context / kAnswerShareWhenTruncating), fields.min_tokens);
+  const auto fits = [&](const ChatPrompt& prompt) {
+    return static_cast<int64_t>(prompt.tokens.size() + plan.opening.size()) + answer <= context;
+  };
+  if (fits(*plan.prompt)) return {};
+  const ResponseItems all{.history = plan.history, .items = plan.request.items};
+  api::ResponseRequest told = plan.request;
+  const auto prompt_without = [&](size_t count) {
+    ResponseItems left = without_oldest(all, count);
+    told.items = std::move(left.items);
+    return response_prompt(told, {.history = left.history, .current_date = date, .salt = salt},
+                           model, sampled_turns_);
+  };
+  size_t too_few = 0;
+  size_t enough = droppable_items(all);  // or as good as it gets
+  while (too_few + 1 < enough) {
+    const size_t count = too_few + (enough - too_few) / 2;
+    TRY_ASSIGN(const ChatPrompt prompt, prompt_without(count));
+    (fits(prompt) ? enough : too_few) = count;
+  }
+  TRY_ASSIGN(plan.prompt, prompt_without(enough));
+  return {};
 }
 
 void Server::answer_response(Call call) {
@@ -112,10 +163,13 @@ void Server::answer_response(Call call) {
   create_response(std::move(call), *body, std::make_shared<ResponseLink>());
 }
 
-void Server::create_response(Call call, const Json& body,
+void Server::create_response(Call call, const Json& asked,
                              const std::shared_ptr<ResponseLink>& link) {
   const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
   if (model == nullptr) return;
+  const Result<std::optional<Json>> resolved = with_referenced_items(call, asked);
+  if (!resolved.ok()) return call.send(api::api_error(resolved.error()));
+  const Json& body = resolved->has_value() ? **resolved : asked;
   Result<ResponsePlan> planned = plan_response(call, body, *model, *link);
   if (!planned.ok()) {
     api::ApiError error = api::api_error(planned.error());
@@ -130,6 +184,11 @@ void Server::create_response(Call call, const Json& body,
       call.deadline_ns(request.generation.timeout_s,
                        request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
+  if (request.background) {
+    if (const std::optional<Error> error = no_background(*link, options_.response_store)) {
+      return call.send(api::api_error(*error));
+    }
+  }
   call.add_warnings(request.warnings);
 
   const std::string id = random_id("resp_", {.seed = draw(), .counter = 0});
@@ -157,9 +216,14 @@ void Server::create_response(Call call, const Json& body,
       .on_ended = {}};
   options.head.created_at = clock_.unix_ms() / 1000;
   options.on_ended = keep_response(call, body, link, std::move(*planned), options.head);
+  const bool streamed = options.output.framing.has_value();
+  std::optional<Call> asking;  // to be answered at once
+  if (request.background) {
+    asking.emplace(std::move(call));
+    call = call_in_background(*asking, options.head, streamed);
+  }
   const std::shared_ptr<net::Exchange> exchange = call.exchange;
   const std::string owner = call.tenant;
-  const bool streamed = options.output.framing.has_value();
   link->running = Generation::run(
       {.id = id,
        .call = std::move(call),
@@ -168,6 +232,32 @@ void Server::create_response(Call call, const Json& body,
        .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole},
       {.log = log_, .meter = meter_});
   running_responses_.add(id, {.owner = owner, .exchange = exchange, .generation = link->running});
+  if (!asking) return;
+  const auto background = background_.find({.owner = owner, .id = id});
+  CHECK(background != nullptr, "it has just been noted");
+  if (streamed) return BackgroundResponse::follow(background, *std::move(asking), -1);
+  asking->send(json_reply(background->body()));
+}
+
+// The call that a response in the background is an answer to, in place of the one that asks for it.
+Call Server::call_in_background(Call& asking, const api::ResponseHead& head, bool streamed) {
+  const auto response = std::make_shared<BackgroundResponse>(
+      BackgroundResponse::Options{.id = head.id,
+                                  .owner = asking.tenant,
+                                  .body = api::response_body(head, {}),
+                                  .streamed = streamed,
+                                  .connection = asking.exchange,
+                                  .on_over = [this] { background_.drop_oldest(); }});
+  background_.add(response);
+  Call call{.request = {},
+            .exchange = response,
+            .headers = {},
+            .tenant = asking.tenant,
+            .arrived_ns = asking.arrived_ns};
+  call.entry = std::make_unique<RequestEntry>(
+      book_, RequestEntry::Route{.handler = "/v1/responses", .method = "BACKGROUND"});
+  call.pass = std::move(asking.pass);
+  return call;
 }
 
 // What is done when the response has ended: it is stored, the connection remembers it, and those
@@ -202,6 +292,7 @@ std::function<void(ResponseAnswer::Ended)> Server::keep_response(const Call& cal
     if (is_kept) {
       stored.body = ended.body;
       const Result<void> put = options_.response_store->put(stored);
+      if (put.ok()) note_items(stored);
       // That a connection alone knows what came before is no fault.
       if (!put.ok() && put.error().code != ErrorCode::kNotFound) {
         log_.warning(fmt::format("{} is not stored: {}", stored.id, put.error().message));
@@ -221,7 +312,10 @@ void Server::answer_response_tokens(Call call) {
   if (model == nullptr) return;
   const Result<Json> body = Json::parse(call.request.body);
   if (!body.ok()) return call.send(api::api_error(body.error()));
-  const Result<ResponsePlan> plan = plan_response(call, *body, *model, {});
+  const Result<std::optional<Json>> resolved = with_referenced_items(call, *body);
+  if (!resolved.ok()) return call.send(api::api_error(resolved.error()));
+  const Result<ResponsePlan> plan =
+      plan_response(call, resolved->has_value() ? **resolved : *body, *model, {});
   if (!plan.ok()) return call.send(api::api_error(plan.error()));
   if (model_named(call, plan->request.model) == nullptr) return;
   std::string text;

@@ -18,12 +18,14 @@
 #include "base/log.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
+#include "server/background_response.h"
 #include "server/call.h"
 #include "server/chat_prompt.h"
 #include "server/cors.h"
 #include "server/front_desk.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
+#include "server/item_places.h"
 #include "server/key_ring.h"
 #include "server/request_book.h"
 #include "server/request_reporter.h"
@@ -133,13 +135,14 @@ class Server {
   void answer_version(Call call);
   void answer_models(Call call);
   void answer_model(Call call);
-  void answer_chat_completion(Call call);    // chat_completions.cc
-  void answer_chat_control(Call call);       // chat_control.cc
-  void answer_completion(Call call);         // completions.cc
-  void answer_response(Call call);           // responses.cc
-  void answer_response_tokens(Call call);    // responses.cc
-  void answer_response_socket(Call call);    // response_socket_route.cc
-  void answer_get_response(Call call);       // stored_responses.cc
+  void answer_chat_completion(Call call);  // chat_completions.cc
+  void answer_chat_control(Call call);     // chat_control.cc
+  void answer_completion(Call call);       // completions.cc
+  void answer_response(Call call);         // responses.cc
+  void answer_response_tokens(Call call);  // responses.cc
+  void answer_response_socket(Call call);  // response_socket_route.cc
+  void answer_get_response(Call call);     // stored_responses.cc
+  void answer_background(Call call, const std::shared_ptr<BackgroundResponse>& response);
   void answer_delete_response(Call call);    // stored_responses.cc
   void answer_cancel_response(Call call);    // stored_responses.cc
   void answer_message(Call call);            // messages.cc
@@ -153,15 +156,23 @@ class Server {
   void answer_tokenize(Call call);           // tokenize.cc
   void answer_detokenize(Call call);         // tokenize.cc
 
-  void create_response(Call call, const Json& body, const std::shared_ptr<ResponseLink>& link);
+  void create_response(Call call, const Json& asked, const std::shared_ptr<ResponseLink>& link);
   Result<ResponsePlan> plan_response(const Call& call, const Json& body, const ServedModel& model,
                                      const ResponseLink& link);
+  Result<void> drop_oldest_items(ResponsePlan& plan, const ServedModel& model,
+                                 const std::string& date, const std::string& salt);
   Result<std::vector<PastResponse>> response_history(const Call& call, const std::string& id,
                                                      const ResponseLink& link);
+  Call call_in_background(Call& asking, const api::ResponseHead& head, bool streamed);
   std::function<void(ResponseAnswer::Ended)> keep_response(const Call& call, const Json& body,
                                                            std::shared_ptr<ResponseLink> link,
                                                            ResponsePlan plan,
                                                            const api::ResponseHead& head);
+  // item_places.cc
+  void note_items(const store::StoredResponse& stored);
+  Result<Json> referenced_item(const Call& call, const std::string& id, const std::string& path);
+  // The body with the items themselves where it only names them; none if it names none.
+  Result<std::optional<Json>> with_referenced_items(const Call& call, const Json& body);
   api::ApiError no_response(std::string_view id) const;
   Result<store::StoredResponse> stored_response(const Call& call, const std::string& id);
 
@@ -173,6 +184,7 @@ class Server {
   Upkeep upkeep_;
   SampledTurns sampled_turns_;
   RunningResponses running_responses_;
+  ItemPlaces item_places_;
   GrammarStore grammars_{GrammarStore::Options{}};
   RequestBook book_;
   GenerationMeter meter_;
@@ -183,6 +195,7 @@ class Server {
   std::atomic<bool> leaving_{false};
   std::atomic<bool> draining_{false};
   std::atomic<uint64_t> draws_{0};
+  BackgroundResponses background_;  // last: what still runs reports to those above
 };
 
 }  // namespace pelton::server

@@ -77,6 +77,11 @@ void Server::answer_get_response(Call call) {
   if (!target.action.empty() && target.action != "/input_items") {
     return call.send(api::not_found(call.request.method, call.request.path));
   }
+  if (target.action.empty()) {
+    if (const auto running = background_.find({.owner = call.tenant, .id = target.id})) {
+      return answer_background(std::move(call), running);
+    }
+  }
   const Result<store::StoredResponse> stored = stored_response(call, target.id);
   if (!stored.ok()) {
     const bool unknown = stored.error().code == ErrorCode::kNotFound;
@@ -99,12 +104,39 @@ void Server::answer_get_response(Call call) {
   call.send(json_reply(std::get<std::string>(std::move(page))));
 }
 
+// One that was asked for in the background: as it is now, or its events.
+void Server::answer_background(Call call, const std::shared_ptr<BackgroundResponse>& response) {
+  const std::string& query = call.request.query;
+  if (net::query_value(query, "stream") != "true") return call.send(json_reply(response->body()));
+  if (!response->streamed()) {
+    return call.send(api::api_error(
+        {ErrorCode::kInvalidArgument,
+         "'stream': only a response that was created with 'stream': true can be streamed later",
+         "stream"}));
+  }
+  int64_t after = -1;
+  if (const auto text = net::query_value(query, "starting_after")) {
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), after);
+    if (error != std::errc() || end != text->data() + text->size() || after < 0) {
+      return call.send(bad_query("starting_after", "the sequence number of an event"));
+    }
+  }
+  BackgroundResponse::follow(response, std::move(call), after);
+}
+
 void Server::answer_delete_response(Call call) {
   const Target target = target_of(call.request);
   if (!target.action.empty()) {
     return call.send(api::not_found(call.request.method, call.request.path));
   }
   if (options_.response_store == nullptr) return call.send(no_response(target.id));
+  const BackgroundResponses::Key key{.owner = call.tenant, .id = target.id};
+  if (const auto running = background_.find(key); running != nullptr && !running->over()) {
+    return call.send(api::api_error(
+        {ErrorCode::kInvalidArgument,
+         fmt::format("Response '{}' is being made; cancel it first.", target.id), "response_id"}));
+  }
+  background_.forget(key);
   const Result<void> removed =
       options_.response_store->remove({.owner = call.tenant, .id = target.id});
   if (!removed.ok()) {

@@ -346,7 +346,7 @@ TEST(StructuredOutput, MessagesFollowTheirFormat) {
 }
 
 // AP-23, and what else contradicts itself.
-TEST(StructuredOutput, ContradictionsAreRefused) {
+TEST(StructuredOutput, AP23_ContradictionsAreRefused) {
   ServerHouse house(kNoScript, any_options());
   const std::pair<std::string, std::string> bodies[] = {
       {kTool +

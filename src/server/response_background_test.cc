@@ -1,0 +1,295 @@
+// "background": responses that are made though nobody waits; and what else of /v1/responses reaches
+// beyond one request: items named by their ids, and inputs cut to fit.
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/catalogue_rows.h"
+#include "server/response_stream_text.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+constexpr char kPath[] = "/v1/responses";
+constexpr std::string_view kScript = R"({"step_ms": 1, "rules": [
+  {"when": "", "then": "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>Hello world.<|return|>"},
+  {"when": "endless", "then": ["<|channel|>final<|message|>", {"text": "on and on ", "times": 300}]},
+  {"when": "weather", "then": "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"city\":\"Bern\"}<|call|>"}
+]})";
+
+Json get(ServerHouse& house, const std::string& id) {
+  const net::HttpResponse response = house.get(std::string(kPath) + "/" + id);
+  EXPECT_EQ(response.status, 200) << response.body;
+  return parsed(response.body);
+}
+
+Json wait_until_ended(ServerHouse& house, const std::string& id) {
+  for (int i = 0; i < 2000; ++i) {
+    Json body = get(house, id);
+    if (body.string("status") != "in_progress") return body;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ADD_FAILURE() << "it never ends";
+  return {};
+}
+
+std::string begin(ServerHouse& house, const std::string& members) {
+  const net::HttpResponse response = house.post(kPath, R"({"background":true,)" + members + "}");
+  EXPECT_EQ(response.status, 200) << response.body;
+  const Json body = parsed(response.body);
+  EXPECT_EQ(body.string("status"), "in_progress");
+  EXPECT_EQ(body.find("background")->dump(), "true");
+  EXPECT_TRUE(body.find("output")->as_array().empty());
+  return body.string("id").value_or("");
+}
+
+TEST(ResponseBackground, is_answered_at_once_and_found_later) {
+  ServerHouse house(kScript, {});
+  const std::string id = begin(house, R"("input":"hi")");
+  const Json ended = wait_until_ended(house, id);
+  EXPECT_EQ(ended.string("status"), "completed");
+  EXPECT_EQ(ended.string("id"), id);
+  const ResponseText text = text_of_response(ended);
+  ASSERT_EQ(text.items.size(), 2u);
+  EXPECT_EQ(text.items[1].text, "Hello world.");
+  // It is as good as any to go on from, and to delete.
+  const net::HttpResponse next =
+      house.post(kPath, R"({"input":"more","previous_response_id":")" + id + "\"}");
+  EXPECT_EQ(next.status, 200) << next.body;
+  EXPECT_EQ(house.fetch(house.call("DELETE", std::string(kPath) + "/" + id, "")).status, 200);
+  EXPECT_EQ(house.get(std::string(kPath) + "/" + id).status, 404);
+  for (int i = 0; i < 400 && !house.engine().ledger().clean(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(house.engine().ledger().clean());
+}
+
+TEST(ResponseBackground, can_be_cancelled_while_it_is_made_and_not_be_deleted) {
+  ServerHouse house(kScript, {});
+  const std::string id = begin(house, R"("input":"endless")");
+  EXPECT_EQ(get(house, id).string("status"), "in_progress");
+  EXPECT_EQ(house.fetch(house.call("DELETE", std::string(kPath) + "/" + id, "")).status, 400);
+  const net::HttpResponse cancelled = house.post(std::string(kPath) + "/" + id + "/cancel", "");
+  EXPECT_EQ(cancelled.status, 200) << cancelled.body;
+  EXPECT_EQ(parsed(cancelled.body).string("status"), "cancelled");
+  EXPECT_EQ(wait_until_ended(house, id).string("status"), "cancelled");
+  EXPECT_EQ(house.server().book().counts().open(), 0);
+}
+
+// The client leaves amid the stream; another follows it from where that one was.
+TEST(ResponseBackground, its_stream_is_followed_later_from_any_event) {
+  ServerHouse house(kScript, {});
+  const net::HttpResponse streamed = house.post(
+      kPath, R"({"input":"endless","background":true,"stream":true,"max_output_tokens":200})");
+  ASSERT_EQ(streamed.status, 200);
+  const std::vector<std::string> all = events_of(streamed.body);
+  const Json first = parsed(all.front());
+  EXPECT_EQ(first.string("type"), "response.created");
+  const std::string id = first.find("response")->string("id").value_or("");
+  EXPECT_EQ(parsed(all.back()).string("type"), "response.incomplete");
+  EXPECT_EQ(text_of_stream(streamed.body), text_of_response(get(house, id)));
+  for (const size_t after : {size_t{0}, size_t{7}, all.size() - 2}) {
+    const net::HttpResponse rest = house.get(
+        std::string(kPath) + "/" + id + "?stream=true&starting_after=" + std::to_string(after));
+    ASSERT_EQ(rest.status, 200) << rest.body;
+    const std::vector<std::string> events = events_of(rest.body);
+    ASSERT_EQ(events.size(), all.size() - after - 1);
+    EXPECT_EQ(events.front(), all[after + 1]);
+    EXPECT_EQ(events.back(), all.back());
+  }
+  EXPECT_EQ(events_of(house.get(std::string(kPath) + "/" + id + "?stream=true").body), all);
+  for (const char* bad : {"x", "-2", "1.5", ""}) {
+    const net::HttpResponse refused =
+        house.get(std::string(kPath) + "/" + id + "?stream=true&starting_after=" + bad);
+    EXPECT_EQ(refused.status, 400) << bad;
+    EXPECT_EQ(parsed(refused.body).find("error")->string("param"), "starting_after");
+  }
+}
+
+TEST(ResponseBackground, goes_on_when_its_client_leaves) {
+  ServerHouse house(kScript, {});
+  std::string id;
+  {
+    net::HttpClient client({});
+    std::promise<std::string> begun;
+    std::string body;
+    bool told = false;
+    client.start(house.call("POST", kPath,
+                            R"({"input":"endless","background":true,"stream":true,
+                                "max_output_tokens":150})"),
+                 {.on_body =
+                      [&](std::string_view bytes) {
+                        body += bytes;
+                        if (told || body.find("output_text.delta") == std::string::npos) return;
+                        told = true;
+                        begun.set_value(body);
+                      },
+                  .on_done = [](const Result<void>&) {}});
+    const std::string seen = begun.get_future().get();
+    id = parsed(events_of(seen.substr(0, seen.find("\n\n") + 2)).front())
+             .find("response")
+             ->string("id")
+             .value_or("");
+  }
+  const Json ended = wait_until_ended(house, id);
+  EXPECT_EQ(ended.string("status"), "incomplete");
+  EXPECT_EQ(ended.find("usage")->integer("output_tokens"), 150);
+}
+
+TEST(ResponseBackground, only_its_owner_finds_it_and_failures_are_told) {
+  ServerHouse::Options options;
+  std::atomic<bool> failing{false};
+  options.executor = [&](engine::ModelledExecutor::Options& executor) {
+    executor.fail_step = [&](const engine::StepPlan&) -> std::optional<Error> {
+      if (!failing) return std::nullopt;
+      return Error{ErrorCode::kInternal, "test", ""};
+    };
+  };
+  ServerHouse house(kScript, std::move(options));
+  for (const bool stream : {false, true}) {
+    failing = true;
+    const net::HttpResponse begun =
+        house.post(kPath, std::string(R"({"input":"hi","background":true)") +
+                              (stream ? R"(,"stream":true})" : "}"));
+    ASSERT_EQ(begun.status, 200);
+    if (stream) continue;  // nothing was streamed before it failed
+    const Json ended = wait_until_ended(house, parsed(begun.body).string("id").value_or(""));
+    EXPECT_EQ(ended.string("status"), "failed");
+    EXPECT_EQ(ended.find("error")->string("code"), "server_error");
+    failing = false;
+  }
+}
+
+TEST(ResponseBackground, is_refused_where_nobody_could_ask_for_it) {
+  ServerHouse house(kScript, {});
+  const net::HttpResponse unstored =
+      house.post(kPath, R"({"input":"x","background":true,"store":false})");
+  EXPECT_EQ(unstored.status, 400);
+  EXPECT_EQ(parsed(unstored.body).find("error")->string("param"), "background");
+  const std::string id = begin(house, R"("input":"hi")");
+  wait_until_ended(house, id);
+  const net::HttpResponse whole = house.get(std::string(kPath) + "/" + id + "?stream=true");
+  EXPECT_EQ(whole.status, 400) << "it was not created with a stream";
+}
+
+TEST(ResponseBackground, what_still_runs_when_the_server_goes_is_let_go) {
+  ServerHouse house(kScript, {});
+  for (int i = 0; i < 5; ++i) begin(house, R"("input":"endless")");
+}
+
+TEST(ItemReference, stands_for_the_item_itself) {
+  ServerHouse house(kScript, {});
+  const Json called = parsed(house.post(kPath, R"({"input":"weather"})").body);
+  const Json& call = called.find("output")->as_array().back();
+  ASSERT_EQ(call.string("type"), "function_call");
+  const std::string id = call.string("id").value_or("");
+  const std::string result = R"({"type":"function_call_output","call_id":")" +
+                             call.string("call_id").value_or("") + R"(","output":"sunny"})";
+  const auto tokens = [&](const std::string& reference) {
+    const net::HttpResponse counted = house.post(
+        "/v1/responses/input_tokens",
+        R"({"input":[{"role":"user","content":"weather"},)" + reference + "," + result + "]}");
+    EXPECT_EQ(counted.status, 200) << counted.body;
+    return parsed(counted.body).integer("input_tokens");
+  };
+  EXPECT_EQ(tokens(R"({"type":"item_reference","id":")" + id + "\"}"), tokens(call.dump()));
+  const net::HttpResponse answered =
+      house.post(kPath, R"({"input":[{"role":"user","content":"weather"},)"
+                        R"({"type":"item_reference","id":")" +
+                            id + "\"}," + result + "]}");
+  ASSERT_EQ(answered.status, 200) << answered.body;
+  // The items that it names are its own input from then on.
+  const std::string next = parsed(answered.body).string("id").value_or("");
+  const Json listed =
+      parsed(house.get(std::string(kPath) + "/" + next + "/input_items?order=asc").body);
+  EXPECT_EQ(listed.find("data")->as_array().at(1).string("type"), "function_call");
+}
+
+TEST(ItemReference, is_its_owners_alone) {
+  ServerHouse::Options options;
+  ASSERT_TRUE(options.server.keys.add_file("one tenant1\ntwo tenant2\n", "keys").ok());
+  ServerHouse house(kScript, std::move(options));
+  const auto ask = [&](const char* key, const std::string& body) {
+    net::HttpCall call = house.call("POST", kPath, body);
+    call.headers.add("x-api-key", key);
+    return house.fetch(std::move(call));
+  };
+  const Json said = parsed(ask("one", R"({"input":"hi"})").body);
+  const std::string id = said.find("output")->as_array().back().string("id").value_or("");
+  const std::string body =
+      R"({"input":[{"type":"item_reference","id":")" + id + R"("},{"role":"user","content":"x"}]})";
+  EXPECT_EQ(ask("one", body).status, 200);
+  const net::HttpResponse refused = ask("two", body);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(parsed(refused.body).find("error")->string("param"), "input[0]");
+}
+
+std::string turns_of(int count, const std::string& words) {
+  std::string items;
+  for (int i = 0; i < count; ++i) {
+    if (i > 0) items += ',';
+    items += R"({"role":"user","content":")" + words + std::to_string(i) +
+             R"("},{"role":"assistant","content":"said"})";
+  }
+  return items;
+}
+
+TEST(Truncation, auto_drops_the_oldest_items_and_no_more_than_needed) {
+  ServerHouse house(kScript, {});
+  const std::string words(100, 'x');
+  const auto ask = [&](const std::string& input, const std::string& more) {
+    return house.post(kPath, R"({"instructions":"Be brief.","input":[)" + input + "]" + more + "}");
+  };
+  const std::string long_input = turns_of(60, words) + R"(,{"role":"user","content":"and now"})";
+  EXPECT_EQ(parsed(ask(long_input, "").body).find("error")->string("code"),
+            "context_length_exceeded");
+  const net::HttpResponse cut = ask(long_input, R"(,"truncation":"auto","max_output_tokens":500)");
+  ASSERT_EQ(cut.status, 200) << cut.body.substr(0, 300);
+  const int64_t used = parsed(cut.body).find("usage")->integer("input_tokens").value_or(0);
+  const int64_t context = house.model().context_limit();
+  EXPECT_LE(used + 500, context);
+  EXPECT_GT(used + 500, context - 150) << "one turn less had been enough";
+  // What fits is left alone.
+  const std::string short_input = turns_of(3, words) + R"(,{"role":"user","content":"and now"})";
+  const auto input_tokens = [&](const std::string& more) {
+    return parsed(ask(short_input, more).body).find("usage")->integer("input_tokens");
+  };
+  EXPECT_EQ(input_tokens(R"(,"truncation":"auto")"), input_tokens(""));
+  // The newest item alone is too long.
+  const net::HttpResponse refused = ask(
+      R"({"role":"user","content":")" + std::string(9000, 'x') + "\"}", R"(,"truncation":"auto")");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(parsed(refused.body).find("error")->string("code"), "context_length_exceeded");
+}
+
+TEST(Truncation, auto_drops_what_came_before_and_results_with_their_calls) {
+  ServerHouse house(kScript, {});
+  std::string previous;
+  for (int i = 0; i < 14; ++i) {
+    const net::HttpResponse next = house.post(
+        kPath,
+        R"({"truncation":"auto","max_output_tokens":300,"input":")" + std::string(400, 'y') + "\"" +
+            (previous.empty() ? "" : R"(,"previous_response_id":")" + previous + "\"") + "}");
+    ASSERT_EQ(next.status, 200) << i << next.body.substr(0, 300);
+    previous = parsed(next.body).string("id").value_or("");
+  }
+  std::string items;
+  for (int i = 0; i < 40; ++i) {
+    const std::string id = std::to_string(i);
+    items += R"({"type":"function_call","call_id":")" + id +
+             R"(","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":")" + id +
+             R"(","output":")" + std::string(90, 'z') + "\"},";
+  }
+  const net::HttpResponse cut = house.post(
+      kPath, R"({"truncation":"auto","input":[)" + items + R"({"role":"user","content":"so?"}]})");
+  EXPECT_EQ(cut.status, 200) << cut.body.substr(0, 300);
+}
+
+}  // namespace
+}  // namespace pelton::server
