@@ -126,6 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("/v1/chat/completions",
                   R"({"messages":[{"role":"user","content":"hi"}],"stream":true,"n":2})"),
         std::pair("/v1/completions", R"({"prompt":["a","b"],"logprobs":2,"max_tokens":3})"),
+        std::pair("/v1/responses", R"({"input":"hi"})"),
         std::pair("/v1/messages",
                   R"({"model":"tiny","max_tokens":9,"messages":[{"role":"user","content":"hi"}]})"),
         std::pair("/v1/embeddings", R"({"input":["a","b"]})"),
