@@ -27,7 +27,8 @@ constexpr std::array<std::string_view, 6> kReloaded = {
 LifeCycle::LifeCycle(const Parts& parts)
     : parts_(parts),
       asks_for_keys_(parts.arguments.has("--api-key") || parts.arguments.has("--api-key-file")),
-      asks_for_certificates_(parts.arguments.has("--tls-client-ca")) {}
+      asks_for_certificates_(parts.arguments.has("--tls-client-ca")),
+      had_terminal_(cli::is_terminal(stderr)) {}
 
 std::vector<Flag> life_flags() {
   return {{.name = "--drain-seconds",
@@ -60,10 +61,9 @@ int64_t LifeCycle::drain_ms() const {
 }
 
 void LifeCycle::wait_for_the_end() {
-  const bool had_terminal = cli::is_terminal(stderr);
   while (parts_.interrupt.next() == cli::Interrupt::Event::kHangUp) {
     // A terminal that was closed says so with the same signal: nobody is left to stop us.
-    if (had_terminal && !cli::is_terminal(stderr)) break;
+    if (had_terminal_ && !cli::is_terminal(stderr)) break;
     reload();
   }
   parts_.server.announce_drain();

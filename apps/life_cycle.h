@@ -31,6 +31,7 @@ class LifeCycle {
     std::shared_ptr<net::TlsIdentity> tls;
     base::Log& log;
   };
+  // Before anybody is told that the server listens: a terminal may be closed from then on.
   explicit LifeCycle(const Parts& parts);
 
   // Returns when it is time to drain: readiness has been down for --drain-delay-seconds.
@@ -45,6 +46,7 @@ class LifeCycle {
   const Parts parts_;
   bool asks_for_keys_;
   const bool asks_for_certificates_;
+  const bool had_terminal_;
 };
 
 }  // namespace pelton::apps

@@ -243,6 +243,7 @@ Result<void> run(const cli::Arguments& arguments) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
   }
   print_banner(*served, **model, (*model)->engine().capacity(), url);
+  LifeCycle life({arguments, interrupt, server, grpc, tls, log});
   const std::string admin_line =
       admin.url().empty() ? "" : fmt::format("admin on {}\n", admin.url());
   const std::string grpc_line =
@@ -251,7 +252,6 @@ Result<void> run(const cli::Arguments& arguments) {
       write_output(fmt::format("listening on {}\n{}{}", url, admin_line, grpc_line));
   if (!told) log.warning(told.error().message);  // nobody reads stdout; serving matters more
 
-  LifeCycle life({arguments, interrupt, server, grpc, tls, log});
   life.wait_for_the_end();
   server.drain();
   const int64_t end_ns = clock.now_ns() + life.drain_ms() * 1'000'000;

@@ -152,7 +152,10 @@ std::string_view id_prefix(const Json& item) {
 }
 
 Json text_part(std::string_view type, Json text) {
-  return Json(Json::Object{{"type", Json(type)}, {"text", std::move(text)}});
+  // Not as a list in braces: where memory fails amid one, g++ 12 destroys what it has not made.
+  Json part;
+  part.set("type", Json(type)).set("text", std::move(text));
+  return part;
 }
 
 }  // namespace
@@ -188,7 +191,6 @@ Result<std::vector<ResponseItem>> parse_response_items(const Json& items) {
 Json listed_items(const Json& input, base::FunctionRef<std::string(std::string_view)> new_id) {
   Json::Array listed;
   if (input.is_string()) {
-    // Not as a list in braces: where memory fails amid one, g++ 12 destroys what it has not made.
     Json message;
     message.set("role", Json("user")).set("content", input);
     listed.push_back(std::move(message));
@@ -203,7 +205,9 @@ Json listed_items(const Json& input, base::FunctionRef<std::string(std::string_v
       if (content != nullptr && content->is_string()) {
         const bool by_model = item.string("role") == "assistant";
         Json part = text_part(by_model ? "output_text" : "input_text", *content);
-        item.set("content", Json(Json::Array{std::move(part)}));
+        Json::Array parts;
+        parts.push_back(std::move(part));
+        item.set("content", Json(std::move(parts)));
       }
     }
     if (!item.string("id") || item.string("id")->empty()) item.set("id", Json(new_id(prefix)));

@@ -171,7 +171,9 @@ class RandomPattern {
  private:
   std::string sequence(int depth) {
     std::string out;
-    for (size_t n = random_() % 4; n > 0; --n) out += term(depth);
+    for (size_t n = inside_repeat_ ? 1 + random_() % 3 : random_() % 4; n > 0; --n) {
+      out += term(depth);
+    }
     return out;
   }
   std::string term(int depth) {
@@ -179,16 +181,18 @@ class RandomPattern {
     static constexpr const char* kTimes[] = {"*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}", "*?"};
     // Within an assertion std::regex takes its place for the text's start, so it is asked only $
     // there.
-    if (random_() % 8 == 0) return inside_assertion_ ? "$" : kAssertions[random_() % 4];
-    if (depth > 0 && random_() % 10 == 0) {
+    // std::regex may take for ever over repeats of what can be empty, or repeats within repeats.
+    if (inside_repeat_ && (depth == 0 || random_() % 2 == 0)) return atom();
+    if (!inside_repeat_ && random_() % 8 == 0)
+      return inside_assertion_ ? "$" : kAssertions[random_() % 4];
+    if (!inside_repeat_ && depth > 0 && random_() % 10 == 0) {
       const bool outer = std::exchange(inside_assertion_, true);
       const std::string inside = alternatives(depth - 1);
       inside_assertion_ = outer;
       return (random_() % 2 == 0 ? "(?=" : "(?!") + inside + ")";
     }
-    // Repeats within repeats may take std::regex for ever: there only a question mark.
-    const bool repeats = random_() % 3 == 0;
-    const std::string times = !repeats ? "" : inside_repeat_ ? "?" : kTimes[random_() % 8];
+    const bool repeats = !inside_repeat_ && random_() % 3 == 0;
+    const std::string times = repeats ? kTimes[random_() % 8] : "";
     if (depth == 0 || random_() % 3 != 0) return atom() + times;
     const bool outer = std::exchange(inside_repeat_, inside_repeat_ || repeats);
     const std::string inside = alternatives(depth - 1);
@@ -214,7 +218,11 @@ TEST(Regex, AgreesWithABacktrackingMatcher) {
   for (int round = 0; round < rounds; ++round) {
     const std::string pattern = RandomPattern(random).alternatives(3);
     const Result<ByteDfa> dfa = compile_regex(pattern, {});
-    ASSERT_TRUE(dfa.ok()) << pattern << ": " << dfa.error().message;
+    if (!dfa.ok()) {  // a few are too large
+      ASSERT_NE(dfa.error().message.find("more than"), std::string::npos)
+          << pattern << ": " << dfa.error().message;
+      continue;
+    }
     const std::regex theirs(pattern);
     for (int i = 0; i < 20; ++i) {
       std::string text;
@@ -223,7 +231,7 @@ TEST(Regex, AgreesWithABacktrackingMatcher) {
       ++compared;
     }
   }
-  EXPECT_EQ(compared, rounds * 20);
+  EXPECT_GT(compared, rounds * 20 * 99 / 100);
 }
 
 }  // namespace

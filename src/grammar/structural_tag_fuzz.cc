@@ -1,11 +1,8 @@
-// Any bytes as a structural tag; what compiles is walked through by drawn tokens, and must not
-// crash, disagree with itself, or lead where the matcher does not tell that it is stuck.
-#include <cstdint>
-#include <cstdlib>
+// Any bytes as a structural tag, and what compiles walked through (fuzz_walk.h).
 #include <string_view>
 
+#include "grammar/fuzz_walk.h"
 #include "grammar/structural_tag.h"
-#include "grammar/test_vocabulary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pelton;
@@ -13,24 +10,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Result<Json> tag = Json::parse(std::string_view(reinterpret_cast<const char*>(data), size));
   if (!tag.ok()) return 0;
   const auto grammar = compile_structural_tag(*tag, {.time_us_max = 100'000});
-  if (!grammar.ok()) return 0;
-  Matcher matcher = matcher_of(*grammar);
-  std::vector<uint64_t> mask(matcher.grammar().trie().mask_words());
-  uint64_t random = size * 0x9e3779b97f4a7c15 + 1;
-  for (int step = 0; step < 24; ++step) {
-    matcher.fill_mask(mask);
-    std::vector<TokenId> allowed;
-    for (int token = 0; token < matcher.grammar().trie().vocab_size(); ++token) {
-      const bool bit = (mask[static_cast<size_t>(token) / 64] >> (token % 64) & 1) != 0;
-      if (bit) allowed.push_back(token);
-    }
-    if (allowed.empty()) break;
-    random = random * 6364136223846793005 + 1442695040888963407;
-    const TokenId drawn = static_cast<TokenId>(
-        (random >> 33) % static_cast<uint64_t>(matcher.grammar().trie().vocab_size()));
-    const bool bit = (mask[static_cast<size_t>(drawn) / 64] >> (drawn % 64) & 1) != 0;
-    if (bit != matcher.allows(drawn)) std::abort();
-    if (!matcher.accept(allowed[(random >> 17) % allowed.size()])) std::abort();
-  }
+  if (grammar.ok()) walk_by_drawn_tokens(*grammar, size);
   return 0;
 }

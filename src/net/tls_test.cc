@@ -109,8 +109,12 @@ class Tls : public testing::Test {
   void answer(HttpRequest request, std::shared_ptr<Exchange> exchange) {
     if (request.path == "/socket") {
       Exchange::WebSocket socket;
-      socket.on_message = [exchange](std::string message) { exchange->write("heard " + message); };
+      // Held here and not by its own callback: a WebSocket's are let go with its connection.
+      socket.on_message = [&held = *exchange](std::string message) {
+        held.write("heard " + message);
+      };
       socket.on_drain = [] {};
+      held_ = exchange;
       return exchange->accept_websocket({}, std::move(socket));
     }
     if (request.path == "/endless") {
@@ -159,6 +163,7 @@ class Tls : public testing::Test {
   std::shared_ptr<TlsIdentity> identity_;
   std::shared_ptr<const TlsTrust> trust_;
   std::atomic<int> gone_{0};
+  std::shared_ptr<Exchange> held_;  // net thread; outlives the server
   std::optional<HttpServer> server_;
 };
 

@@ -96,8 +96,8 @@ TEST(Health, TurnsRedWhileAStepIsStuckAndGreenAgain) {
 
 TEST(Health, FT_51_TimeInWhichNothingRanIsNotTheSteps) {
   constexpr int64_t kTick = 100;
-  StepPatience patience(1000, kTick);
   int64_t now = 10'000;
+  StepPatience patience(1000, kTick, now);
   const auto look = [&](int64_t after) { return patience.stuck(now += after, 10'000); };
   for (int i = 0; i < 8; ++i) EXPECT_FALSE(look(kTick));
   EXPECT_FALSE(look(60'000)) << "the process was stopped for a minute";
@@ -105,6 +105,12 @@ TEST(Health, FT_51_TimeInWhichNothingRanIsNotTheSteps) {
   EXPECT_TRUE(look(kTick)) << "its own time is over all the same";
   EXPECT_FALSE(patience.stuck(now + kTick, 0)) << "nothing runs";
   EXPECT_FALSE(patience.stuck(now + 2 * kTick, now + kTick)) << "the next step begins anew";
+  now += 2 * kTick;
+  EXPECT_FALSE(patience.stuck(now + 60'000, now + 10)) << "a step that began just before a stop";
+  now += 60'000;
+  EXPECT_FALSE(patience.stuck(now + kTick, now - 59'980)) << "and the one planned behind it";
+  StepPatience fresh(1000, kTick, now);
+  EXPECT_FALSE(fresh.stuck(now + 60'000, now + 10)) << "stopped before the first look";
 }
 
 // A slow server is not a stuck one: each step counts for itself.

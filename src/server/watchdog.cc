@@ -21,13 +21,16 @@ int64_t tick_of(int64_t limit_ns) {
 }  // namespace
 
 bool StepPatience::stuck(int64_t now_ns, int64_t busy_since_ns) {
-  const int64_t late_ns = looked_ns_ == 0 ? 0 : now_ns - looked_ns_ - tick_ns_;
-  looked_ns_ = now_ns;
-  if (busy_since_ns == 0 || busy_since_ns != since_ns_) lost_ns_ = 0;
+  const int64_t due_ns = looked_ns_ + tick_ns_;
   // A tick's lateness is a busy machine's everyday life.
-  if (busy_since_ns == since_ns_ && late_ns > tick_ns_) lost_ns_ += late_ns;
-  since_ns_ = busy_since_ns;
-  step_ns_ = busy_since_ns == 0 ? 0 : now_ns - busy_since_ns - lost_ns_;
+  if (now_ns - due_ns > tick_ns_) gaps_.push_back({due_ns, now_ns});
+  looked_ns_ = now_ns;
+  // A step may have begun before a gap and be seen for the first time after it: the second of two
+  // in flight. So gaps are kept by when they were.
+  std::erase_if(gaps_,
+                [&](const Gap& gap) { return busy_since_ns == 0 || gap.end_ns <= busy_since_ns; });
+  step_ns_ = busy_since_ns == 0 ? 0 : now_ns - busy_since_ns;
+  for (const Gap& gap : gaps_) step_ns_ -= gap.end_ns - std::max(gap.begin_ns, busy_since_ns);
   return step_ns_ > limit_ns_;
 }
 
@@ -50,7 +53,7 @@ Watchdog::~Watchdog() {
 
 void Watchdog::run() {
   const int64_t tick_ns = tick_of(options_.limit_ns);
-  StepPatience patience(options_.limit_ns, tick_ns);
+  StepPatience patience(options_.limit_ns, tick_ns, clock_.now_ns());
   std::unique_lock lock(mutex_);
   while (!stopped_.wait_for(lock, std::chrono::nanoseconds(tick_ns), [&] { return stopping_; })) {
     lock.unlock();

@@ -9,6 +9,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,7 +20,9 @@ namespace pelton::server {
 // When a step is stuck: pure, for the thread below and for tests of it.
 class StepPatience {
  public:
-  StepPatience(int64_t limit_ns, int64_t tick_ns) : limit_ns_(limit_ns), tick_ns_(tick_ns) {}
+  // The first look comes a tick after `now_ns`.
+  StepPatience(int64_t limit_ns, int64_t tick_ns, int64_t now_ns)
+      : limit_ns_(limit_ns), tick_ns_(tick_ns), looked_ns_(now_ns) {}
 
   // One look, a tick after the last: the step that runs began at `busy_since_ns` (0: none runs). A
   // look that comes late tells that we did not run either (the process was stopped, the machine
@@ -32,10 +35,14 @@ class StepPatience {
  private:
   const int64_t limit_ns_;
   const int64_t tick_ns_;
-  int64_t looked_ns_ = 0;
-  int64_t since_ns_ = 0;
-  int64_t lost_ns_ = 0;
+  // In which we did not run.
+  struct Gap {
+    int64_t begin_ns;
+    int64_t end_ns;
+  };
+  int64_t looked_ns_;
   int64_t step_ns_ = 0;
+  std::vector<Gap> gaps_;  // since the step began
 };
 
 class Watchdog {

@@ -38,6 +38,8 @@ void note_failure(const std::string& what) {
 
 int device_count() {
   int count = 0;
+  int driver = 0;  // stays 0 where none is installed, which is no failure
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return 0;
   if (!is_well(cudaGetDeviceCount(&count), "the driver says")) return 0;
   return count;
 }
