@@ -251,7 +251,7 @@ TEST(ChatRequest, ReadsEverything) {
   ASSERT_EQ(request.tools.size(), 1u);
   EXPECT_EQ(request.tools[0].description, "d");
   EXPECT_TRUE(request.tools[0].parameters.has_value());
-  EXPECT_EQ(request.warnings.size(), 2u);
+  EXPECT_EQ(request.warnings.size(), 3u);  // two tools that are no functions, and store
   EXPECT_EQ(request.reasoning_effort, ReasoningEffort::kHigh);
   EXPECT_FALSE(request.include_reasoning);
   EXPECT_EQ(request.top_logprobs, 4);

@@ -41,6 +41,7 @@ struct Load {
   int32_t streams = 0;
   int32_t tokens = 0;   // of each; 0: nothing is asked for, what comes is read until its end
   int32_t pace_us = 0;  // between the beginnings of two
+  int32_t rest_us = 0;  // between two looks at what has come
 };
 
 // ---- the other process: reads streams as fast as they come, and counts events
@@ -94,9 +95,10 @@ int64_t read_streams(const Load& load) {
   std::vector<char> buffer(size_t{1} << 18);
   int64_t events = 0;
   for (size_t open = streams.size(); open > 0;) {
-    epoll_event ready[256];
-    const int count = ::epoll_wait(epoll, ready, 256, 60'000);
+    epoll_event ready[512];
+    const int count = ::epoll_wait(epoll, ready, 512, 60'000);
     CHECK(count > 0, "a stream stands still");
+    if (load.rest_us > 0) ::usleep(static_cast<useconds_t>(load.rest_us));
     for (int i = 0; i < count; ++i) {
       Stream& stream = streams[ready[i].data.u64];
       const ssize_t bytes = ::read(stream.descriptor, buffer.data(), buffer.size());
@@ -331,7 +333,11 @@ void BM_Delivery(benchmark::State& state) {
   double spent = 0;
   for (auto _ : state) {
     const double before = cpu_seconds();
-    client.events_of({.port = house.port(), .streams = streams, .tokens = tokens, .pace_us = 100});
+    client.events_of({.port = house.port(),
+                      .streams = streams,
+                      .tokens = tokens,
+                      .pace_us = 100,
+                      .rest_us = 5000});
     spent += cpu_seconds() - before;
   }
   const double all = house.deliveries_within(1).second;
@@ -365,7 +371,7 @@ class BareWrites {
     CHECK(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
     CHECK(::listen(listener, streams) == 0);
     reading_ = std::thread([&client, streams, port = ntohs(address.sin_port)] {
-      client.events_of({.port = port, .streams = streams});
+      client.events_of({.port = port, .streams = streams, .rest_us = 5000});
     });
     for (int i = 0; i < streams; ++i) {
       sockets_.push_back(::accept(listener, nullptr, nullptr));
