@@ -6,10 +6,28 @@
 #include <fmt/format.h>
 
 namespace pelton::api {
+namespace {
+
+// Beyond so many members an object gets marks.
+constexpr size_t kManyMembers = 256;
+
+// Equal for equal keys. Whoever makes many keys with one mark makes us compare them, no more.
+uint32_t mark_of(std::string_view key) {
+  const auto byte = [&](size_t at) { return static_cast<uint32_t>(static_cast<uint8_t>(key[at])); };
+  if (key.empty()) return 0;
+  const auto size = static_cast<uint32_t>(key.size() & 255);
+  return size << 24 | byte(0) << 16 | byte(key.size() / 2) << 8 | byte(key.size() - 1);
+}
+
+}  // namespace
 
 Fields::Fields(const Json& object, std::string path, std::optional<Error>& complaint)
     : object_(object), path_(std::move(path)), complaint_(complaint) {
   CHECK(object.is_object());
+  const Json::Object& members = object.as_object();
+  if (members.size() <= kManyMembers) return;
+  marks_.reserve(members.size());
+  for (const Json::Member& member : members) marks_.push_back(mark_of(member.key));
 }
 
 std::string Fields::path(std::string_view key) const {
@@ -28,7 +46,16 @@ void Fields::refuse_unsupported(std::string_view key, std::string_view what) con
 }
 
 const Json* Fields::find(std::string_view key) const {
-  const Json* found = object_.find(key);
+  const Json* found = nullptr;
+  if (marks_.empty()) {
+    found = object_.find(key);
+  } else {
+    const uint32_t mark = mark_of(key);
+    const Json::Object& members = object_.as_object();
+    for (size_t i = members.size(); i > 0 && found == nullptr; --i) {  // the last one counts
+      if (marks_[i - 1] == mark && members[i - 1].key == key) found = &members[i - 1].value;
+    }
+  }
   return found == nullptr || found->is_null() ? nullptr : found;
 }
 

@@ -9,7 +9,8 @@
 
 namespace pelton {
 Result<Json> Json::parse(std::string_view text) {
-  base::JsonBuilder builder(kValuesMax);
+  const base::JsonSizes sizes = base::count_json(text, kValuesMax);
+  base::JsonBuilder builder(kValuesMax, sizes.containers);
   const Result<void> visited = base::visit_json(text, builder);
   if (visited.ok()) return builder.take();
   if (visited.error().code != ErrorCode::kCancelled) return visited.error();

@@ -1,7 +1,9 @@
 // The one file that knows Boost.JSON.
 #include "base/json_visitor.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include <boost/json/basic_parser_impl.hpp>
@@ -108,14 +110,81 @@ Result<void> visit_json(std::string_view text, JsonVisitor& visitor) {
                fmt::format("not valid JSON at byte {}: {}", used, reason)};
 }
 
+namespace {
+
+// Where the string that opens at `quote` closes: at the first quote with an even number of
+// backslashes before it.
+const char* end_of_string(const char* quote, const char* end) {
+  for (const char* at = quote + 1; at != end; ++at) {
+    at = static_cast<const char*>(std::memchr(at, '"', static_cast<size_t>(end - at)));
+    if (at == nullptr) return end;
+    const char* before = at;
+    while (before[-1] == '\\') --before;
+    if ((at - before) % 2 == 0) return at;
+  }
+  return end;
+}
+
+}  // namespace
+
+// Only what stands between strings is looked at: brackets, commas, and whether a container is
+// empty. The parser finds out what else is wrong.
+JsonSizes count_json(std::string_view text, size_t values_max) {
+  JsonSizes sizes;
+  std::vector<uint32_t> open;  // indices of `containers`
+  bool began = false;          // a container, and nothing was in it yet
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto value_begins = [&] {
+    began = false;
+    ++sizes.values;
+    if (!open.empty()) ++sizes.containers[open.back()];
+  };
+  if (at != end) ++sizes.values;  // the root
+  for (; at != end && std::max(sizes.values, sizes.containers.size()) <= values_max; ++at) {
+    const char c = *at;
+    if (c == '[' || c == '{') {
+      if (began) value_begins();
+      open.push_back(static_cast<uint32_t>(sizes.containers.size()));
+      sizes.containers.push_back(0);
+      began = true;
+    } else if (c == ']' || c == '}') {
+      if (!open.empty()) open.pop_back();
+      began = false;
+    } else if (c == ',') {
+      value_begins();
+    } else if (c != ' ' && c != '\n' && c != '\r' && c != '\t') {
+      if (began) value_begins();
+      if (c != '"') continue;
+      at = end_of_string(at, end);
+      if (at == end) break;
+    }
+  }
+  return sizes;
+}
+
 bool JsonBuilder::key(std::string_view name) {
   keys_.emplace_back(name);
   return true;
 }
 
-bool JsonBuilder::open(Json container) {
-  open_.push_back(std::move(container));
+bool JsonBuilder::begin_object() {
+  open_.emplace_back(Json::Object{});
+  if (const size_t size = next_size()) open_.back().as_object().reserve(size);
   return true;
+}
+
+bool JsonBuilder::begin_array() {
+  open_.emplace_back(Json::Array{});
+  if (const size_t size = next_size()) open_.back().as_array().reserve(size);
+  return true;
+}
+
+size_t JsonBuilder::next_size() {
+  if (sizes_.empty()) return 0;
+  const size_t size = sizes_.front();
+  sizes_ = sizes_.subspan(1);
+  return size;
 }
 
 bool JsonBuilder::close() {
@@ -124,19 +193,35 @@ bool JsonBuilder::close() {
   return add(std::move(whole));
 }
 
-bool JsonBuilder::add(Json value) {
+template <typename Value>
+bool JsonBuilder::add(Value&& value) {
   if (values_left_ == 0) return false;
   --values_left_;
   if (open_.empty()) {
-    result_ = std::move(value);
+    result_ = Json(std::forward<Value>(value));
     done_ = true;
-  } else if (open_.back().is_array()) {
-    open_.back().as_array().push_back(std::move(value));
+    return true;
+  }
+  Json& around = open_.back();
+  if (around.is_array()) {
+    around.as_array().emplace_back(std::forward<Value>(value));
   } else {
-    open_.back().as_object().push_back({std::move(keys_.back()), std::move(value)});
+    around.as_object().push_back({std::move(keys_.back()), Json(std::forward<Value>(value))});
     keys_.pop_back();
   }
   return true;
+}
+
+bool JsonBuilder::string(std::string_view value) {
+  return add(value);
+}
+
+bool JsonBuilder::integer(int64_t value) {
+  return add(value);
+}
+
+bool JsonBuilder::other(const Json& value) {
+  return add(value);
 }
 
 }  // namespace pelton::base

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,30 +33,46 @@ class JsonVisitor {
 // visited); kCancelled if the visitor stopped.
 Result<void> visit_json(std::string_view text, JsonVisitor& visitor);
 
+// How many members or items each container of a text has, in the order in which they begin, and how
+// many values there are in all. Of a text that is no JSON: some numbers, none above its bytes.
+struct JsonSizes {
+  std::vector<uint32_t> containers;
+  size_t values = 0;
+};
+
+// Stops counting once there are more than `values_max`.
+JsonSizes count_json(std::string_view text, size_t values_max);
+
 // Builds the value whose events it is given: a part of a large text that is wanted as Json.
 class JsonBuilder : public JsonVisitor {
  public:
   // Stops after `values_max` values: a Json takes far more memory than its text.
   explicit JsonBuilder(size_t values_max) : values_left_(values_max) {}
+  // Of a text whose sizes are known: memory is taken once, and no more than the values need. They
+  // outlive it.
+  JsonBuilder(size_t values_max, std::span<const uint32_t> container_sizes)
+      : values_left_(values_max), sizes_(container_sizes) {}
 
-  bool begin_object() override { return open(Json(Json::Object{})); }
+  bool begin_object() override;
   bool end_object() override { return close(); }
-  bool begin_array() override { return open(Json(Json::Array{})); }
+  bool begin_array() override;
   bool end_array() override { return close(); }
   bool key(std::string_view name) override;
-  bool string(std::string_view value) override { return add(Json(value)); }
-  bool integer(int64_t value) override { return add(Json(value)); }
-  bool other(const Json& value) override { return add(value); }
+  bool string(std::string_view value) override;
+  bool integer(int64_t value) override;
+  bool other(const Json& value) override;
 
   bool done() const { return done_; }
   Json take() { return std::move(result_); }
 
  private:
-  bool open(Json container);
   bool close();
-  bool add(Json value);
+  template <typename Value>
+  bool add(Value&& value);
+  size_t next_size();  // of the container that begins; 0 where that is not known
 
   size_t values_left_;
+  std::span<const uint32_t> sizes_;  // of the containers to come
   std::vector<Json> open_;
   std::vector<std::string> keys_;  // of the objects that wait for this value
   Json result_;
