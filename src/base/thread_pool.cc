@@ -16,7 +16,7 @@
 namespace pelton::base {
 namespace {
 
-constexpr int kShares = 4;  // of what is left a worker takes one in so many times the workers
+constexpr int kShares = 2;  // of what is left a worker takes one in so many times the workers
 constexpr int kSpinTurns = 20'000;  // about half a millisecond
 
 void relax() {

@@ -71,27 +71,47 @@ Result<StepTimeModel> with_efficiency(StepTimeModel::Options options,
   return StepTimeModel::make(std::move(options));
 }
 
+struct SizedRatio {
+  double size;   // rows or tokens
+  double ratio;  // measured over modelled
+};
+
+Correction::Point middle_of(std::vector<SizedRatio> group) {
+  std::sort(group.begin(), group.end(), [](auto& a, auto& b) { return a.size < b.size; });
+  const double at = group[group.size() / 2].size;
+  std::vector<double> ratios;
+  for (const SizedRatio& one : group) ratios.push_back(one.ratio);
+  std::sort(ratios.begin(), ratios.end());
+  return {.at = at, .factor = quantile(ratios, 0.5)};
+}
+
 // Medians of measured over modelled, of steps alike in number: rows where everybody brings one
-// token, tokens otherwise. Points are an eighth of an octave apart at least.
+// token, tokens otherwise. Sizes an eighth of an octave apart are alike; where there are too few of
+// one, the next larger join, so that the few steps with long prompts count, which take long.
 Correction correct(const StepTimeModel& model, const std::vector<MeasuredStep>& steps, bool alone) {
-  constexpr size_t kStepsLeast = 20;
-  std::map<int, std::pair<double, std::vector<double>>> groups;
+  // Steps with prompts are rare and long: there are few of them, and their noise is small.
+  const size_t steps_least = alone ? 20 : 4;
+  std::map<int, std::vector<SizedRatio>> by_size;
   for (const MeasuredStep& step : steps) {
     if ((step.load.tokens_alone == step.load.rows) != alone) continue;
-    const auto at = static_cast<double>(alone ? step.load.rows : step.load.tokens);
-    auto& [first, ratios] = groups[static_cast<int>(std::lround(std::log2(at) * 8))];
-    if (ratios.empty()) first = at;
-    ratios.push_back(step.seconds / model.seconds(step.load));
+    const auto size = static_cast<double>(alone ? step.load.rows : step.load.tokens);
+    by_size[static_cast<int>(std::lround(std::log2(size) * 8))].push_back(
+        {size, step.seconds / model.seconds(step.load)});
+  }
+  std::vector<std::vector<SizedRatio>> groups;
+  for (const auto& [key, alike] : by_size) {
+    if (groups.empty() || groups.back().size() >= steps_least) groups.emplace_back();
+    groups.back().insert(groups.back().end(), alike.begin(), alike.end());
+  }
+  if (groups.size() > 1 && groups.back().size() < steps_least) {
+    std::vector<SizedRatio> rest = std::move(groups.back());
+    groups.pop_back();
+    groups.back().insert(groups.back().end(), rest.begin(), rest.end());
   }
   Correction correction;
-  for (auto& [key, group] : groups) {
-    auto& [at, ratios] = group;
-    if (ratios.size() < kStepsLeast) continue;
-    std::sort(ratios.begin(), ratios.end());
-    correction.points.push_back({.at = at, .factor = quantile(ratios, 0.5)});
+  for (std::vector<SizedRatio>& group : groups) {
+    if (group.size() >= steps_least) correction.points.push_back(middle_of(std::move(group)));
   }
-  std::sort(correction.points.begin(), correction.points.end(),
-            [](const auto& a, const auto& b) { return a.at < b.at; });
   return correction;
 }
 

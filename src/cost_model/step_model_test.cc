@@ -285,6 +285,39 @@ TEST(Calibration, FindsWhatStepsWereMadeWith) {
   EXPECT_EQ(again->to_json(), fitted->to_json());
 }
 
+// Few steps have long prompts, and a processor may compute those faster than the formula's one rate
+// lets it: they are corrected all the same.
+TEST(Calibration, CorrectsTheFewStepsWithLongPrompts) {
+  const StepTimeModel::Options start{.hardware = *find_hardware("cpu-zen4-2"),
+                                     .shape = shape_of("gpt-oss-20b"),
+                                     .arithmetic = Arithmetic::kInt8};
+  const StepTimeModel made = *StepTimeModel::make(start);
+  const auto step_of = [&](int64_t prompt, double factor) {
+    MeasuredStep step;
+    step.load.add_row(0, prompt, true, 128);
+    step.seconds = made.seconds(step.load) * factor;
+    return step;
+  };
+  std::vector<MeasuredStep> steps(40, step_of(64, 1));
+  for (const int64_t prompt : {120, 128, 192, 256}) steps.push_back(step_of(prompt, 0.94));
+  for (const int64_t prompt : {320, 384, 448, 511, 512}) steps.push_back(step_of(prompt, 0.87));
+  for (int i = 0; i < 40; ++i) {
+    steps.push_back({.load = StepLoad::decodes(1 + i % 4, 100, 128)});
+    steps.back().seconds = made.seconds(steps.back().load);
+  }
+  const Result<Calibration> fitted = calibrate(start, steps);
+  ASSERT_TRUE(fitted.ok()) << fitted.error().message;
+  StepTimeModel::Options found = start;
+  found.efficiency = fitted->efficiency;
+  found.by_rows = fitted->by_rows;
+  found.by_tokens = fitted->by_tokens;
+  const StepTimeModel model = *StepTimeModel::make(found);
+  for (const auto& [prompt, factor] : {std::pair(64, 1.0), {192, 0.94}, {448, 0.87}, {512, 0.87}}) {
+    const MeasuredStep step = step_of(prompt, factor);
+    EXPECT_NEAR(model.seconds(step.load) / step.seconds, 1, 0.03) << prompt;
+  }
+}
+
 TEST(Calibration, ReadsStepLogsAndRefusesBadOnes) {
   const auto read = [](const std::string& text) { return parse_step_log(text, "s.log", 128); };
   const auto steps = read("{\"ns\":2000000,\"rows\":[0,5,1,7,1,1]}\n\n{\"ns\":1,\"rows\":[]}\n");
