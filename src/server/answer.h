@@ -38,6 +38,9 @@ class Answer {
   virtual void end_reasoning() {}
   virtual std::optional<engine::Forcing> take_forcing(size_t /*choice*/) { return std::nullopt; }
 
+  // Instead of the ends that have not come, before append_error(): for whoever keeps what is left.
+  virtual void fail(const api::ApiError& /*error*/) {}
+
   // After all ends: the events that close the stream, or the whole body.
   virtual void take_last_events(std::string& out) = 0;
   virtual std::string whole_body() = 0;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/json.h"
+#include "base/json_writer.h"
 
 namespace pelton::server {
 namespace {
@@ -12,27 +12,16 @@ namespace {
 constexpr size_t kWrittenTogether = size_t{256} << 10;
 constexpr size_t kBacklogBytesMax = size_t{1} << 20;
 
-// The response object that an event of the stream's end brings.
-std::string body_of(std::string_view event) {
-  const size_t data = event.rfind("data: ");
-  if (data == std::string_view::npos) return {};
-  const Result<Json> json = Json::parse(event.substr(data + 6));
-  const Json* response = json.ok() ? json->find("response") : nullptr;
-  return response == nullptr ? std::string() : response->dump();
-}
-
-// As it began, and failed for the reason that `error` ({"error":{…}}) gives.
-std::string failed_body(const std::string& begun, const std::string& error) {
-  Result<Json> body = Json::parse(begun);
-  const Result<Json> why = Json::parse(error);
-  if (!body.ok() || !body->is_object()) return begun;
-  body->set("status", Json("failed"));
-  const Json* reason = why.ok() ? why->find("error") : nullptr;
-  const std::string message =
-      reason == nullptr ? std::string() : reason->string("message").value_or("");
-  body->set("error",
-            Json(Json::Object{{"code", Json("server_error")}, {"message", Json(message)}}));
-  return body->dump();
+// The last that a follower hears who reads so slowly that what it has not seen is kept no longer:
+// never silently less than all.
+std::string lost_event(int64_t number) {
+  std::string json;
+  base::JsonWriter writer(json);
+  writer.begin_object().key("type").string("error").key("sequence_number").integer(number);
+  writer.key("code").string("events_lost").key("message");
+  writer.string("this stream was read too slowly: the events from here on are kept no longer");
+  writer.key("param").null().end_object();
+  return "event: error\ndata: " + json + "\n\n";
 }
 
 }  // namespace
@@ -62,12 +51,17 @@ class BackgroundResponse::Follower : public std::enable_shared_from_this<Followe
     const std::shared_ptr<Follower> alive = shared_from_this();
     while (!over_ && call_.exchange->queued_bytes() < kBacklogBytesMax) {
       News news = response_->news(next_);
+      if (news.lost) {
+        news.events = lost_event(next_);
+        news.closed = true;
+        over_ = true;
+      }
       next_ = news.next;
       if (!news.events.empty()) {
         call_.exchange->write(news.events);
-        continue;
+        if (!over_) continue;
       }
-      if (!news.over) return;
+      if (!news.closed) return;
       over_ = true;
       call_.note_answered(200);
       call_.exchange->finish();
@@ -88,6 +82,14 @@ class BackgroundResponse::Follower : public std::enable_shared_from_this<Followe
   bool over_ = false;
 };
 
+BackgroundResponse::BackgroundResponse(Options options)
+    : id_(std::move(options.id)),
+      owner_(std::move(options.owner)),
+      streamed_(options.streamed),
+      on_closed_(std::move(options.on_closed)),
+      connection_(std::move(options.connection)),
+      body_(std::move(options.body)) {}
+
 bool BackgroundResponse::over() const {
   const std::lock_guard lock(mutex_);
   return over_;
@@ -105,7 +107,8 @@ size_t BackgroundResponse::bytes() const {
 
 BackgroundResponse::News BackgroundResponse::news(int64_t from) const {
   const std::lock_guard lock(mutex_);
-  News news{.next = std::max(from, first_), .lost = from < first_, .over = over_};
+  News news{.next = from, .lost = from < first_, .closed = is_closed_};
+  if (news.lost) return news;
   const int64_t end = first_ + static_cast<int64_t>(events_.size());
   while (news.next < end && news.events.size() < kWrittenTogether) {
     news.events += events_[static_cast<size_t>(news.next - first_)];
@@ -126,7 +129,7 @@ void BackgroundResponse::follow(const std::shared_ptr<BackgroundResponse>& respo
   {
     const std::lock_guard lock(response->mutex_);
     std::erase_if(response->followers_, [](const auto& one) { return one.expired(); });
-    if (!response->over_) response->followers_.push_back(follower);
+    if (!response->is_closed_) response->followers_.push_back(follower);
   }
   follower->start();
 }
@@ -136,9 +139,19 @@ void BackgroundResponse::abandon() {
   if (closed) closed();
 }
 
-void BackgroundResponse::send(net::HttpResponse response) {
-  end(response.status == 200 ? std::move(response.body)
-                             : failed_body(options_.body, response.body));
+void BackgroundResponse::post(std::function<void()> work) {
+  std::shared_ptr<net::Exchange> connection;
+  {
+    const std::lock_guard lock(mutex_);
+    connection = connection_;
+  }
+  if (connection != nullptr) connection->post(std::move(work));
+}
+
+void BackgroundResponse::end(std::string body) {
+  const std::lock_guard lock(mutex_);
+  body_ = std::move(body);
+  over_ = true;
 }
 
 void BackgroundResponse::write(std::string_view events) {
@@ -165,27 +178,22 @@ void BackgroundResponse::write(std::string_view events) {
   wake(followers);
 }
 
-void BackgroundResponse::finish() {
-  std::string body;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!events_.empty()) body = body_of(events_.back());
-  }
-  end(std::move(body));
-}
-
-void BackgroundResponse::end(std::string body) {
+// Its connection, which may long be gone, is kept no longer than that.
+void BackgroundResponse::close() {
   std::vector<std::weak_ptr<Follower>> followers;
   {
     const std::lock_guard lock(mutex_);
-    if (!body.empty()) body_ = std::move(body);
-    over_ = true;
+    is_closed_ = true;
     followers.swap(followers_);
   }
   wake(followers);
   // Posted, as the Generation that ends is still at work.
   post([closed = std::exchange(closed_, nullptr)] {});
-  if (options_.on_over) options_.on_over();
+  {
+    const std::lock_guard lock(mutex_);
+    connection_ = nullptr;
+  }
+  if (on_closed_) on_closed_();
 }
 
 void BackgroundResponse::wake(const std::vector<std::weak_ptr<Follower>>& followers) {
@@ -223,11 +231,11 @@ std::shared_ptr<BackgroundResponse> BackgroundResponses::find(const Key& key) co
   return found == responses_.end() ? nullptr : *found;
 }
 
-void BackgroundResponses::forget(const Key& key) {
+bool BackgroundResponses::forget(const Key& key) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(responses_, [&](const auto& response) {
-    return response->id() == key.id && response->owner() == key.owner;
-  });
+  return std::erase_if(responses_, [&](const auto& response) {
+           return response->id() == key.id && response->owner() == key.owner;
+         }) > 0;
 }
 
 }  // namespace pelton::server

@@ -26,39 +26,39 @@ class BackgroundResponse final : public net::Exchange {
     std::string body;   // the response object as it begins
     bool streamed = false;
     std::shared_ptr<net::Exchange> connection;  // whose thread it lives on
-    std::function<void()> on_over;              // there; may be empty
+    std::function<void()> on_closed;            // there, when all is said; may be empty
   };
 
   // Of events that may be followed, the last so many bytes are kept.
   static constexpr size_t kEventBytesMax = size_t{4} << 20;
 
-  explicit BackgroundResponse(Options options) : options_(std::move(options)) {
-    body_ = options_.body;
-  }
+  explicit BackgroundResponse(Options options);
 
-  const std::string& id() const { return options_.id; }
-  const std::string& owner() const { return options_.owner; }
-  bool streamed() const { return options_.streamed; }
-  bool over() const;
+  const std::string& id() const { return id_; }
+  const std::string& owner() const { return owner_; }
+  bool streamed() const { return streamed_; }
+  bool over() const;         // it has ended
   std::string body() const;  // as it begins, or as it ended
   size_t bytes() const;
 
   // Streams its events after the one of that number to `call`, and those to come.
   static void follow(const std::shared_ptr<BackgroundResponse>& response, Call call, int64_t after);
 
+  // The response object at its end, before the last of its events.
+  void end(std::string body);
   // The server is going.
   void abandon();
 
-  // For its Generation. Nobody's backlog slows it.
-  void send(net::HttpResponse response) override;
+  // For its Generation. Nobody's backlog slows it; what it sends whole has been said at its end.
+  void send(net::HttpResponse) override { close(); }
   void start_stream(int, net::HttpHeaders) override {}
   void write(std::string_view events) override;
-  void finish() override;
+  void finish() override { close(); }
   size_t queued_bytes() const override { return 0; }
   void on_drained(std::function<void()>) override {}
   void on_closed(std::function<void()> closed) override { closed_ = std::move(closed); }
   bool closed() const override { return false; }
-  void post(std::function<void()> work) override { options_.connection->post(std::move(work)); }
+  void post(std::function<void()> work) override;
   void post_after(std::chrono::milliseconds, std::function<void()>) override {}
 
  private:
@@ -68,21 +68,26 @@ class BackgroundResponse final : public net::Exchange {
     std::string events;
     int64_t next = 0;
     bool lost = false;  // some are kept no longer
-    bool over = false;
+    bool closed = false;
   };
   News news(int64_t from) const;
-  void end(std::string body);
+  void close();
   void wake(const std::vector<std::weak_ptr<Follower>>& followers);
 
-  const Options options_;
-  std::function<void()> closed_;  // its Generation, until it is over
+  const std::string id_;
+  const std::string owner_;
+  const bool streamed_;
+  const std::function<void()> on_closed_;
+  std::function<void()> closed_;  // its Generation, until that is done
 
   mutable std::mutex mutex_;
-  std::string body_;                // guarded by mutex_, as all below
+  std::shared_ptr<net::Exchange> connection_;  // guarded by mutex_, as all below; null once closed
+  std::string body_;
   std::deque<std::string> events_;  // each with its framing
   int64_t first_ = 0;               // the number of the first of them
   size_t event_bytes_ = 0;
   bool over_ = false;
+  bool is_closed_ = false;  // no more events come
   std::vector<std::weak_ptr<Follower>> followers_;
 };
 
@@ -101,7 +106,7 @@ class BackgroundResponses {
   };
   void add(std::shared_ptr<BackgroundResponse> response);
   std::shared_ptr<BackgroundResponse> find(const Key& key) const;  // null: there is none
-  void forget(const Key& key);
+  bool forget(const Key& key);                                     // false: there is none
   void drop_oldest();  // of those that have ended, what is too many
 
  private:

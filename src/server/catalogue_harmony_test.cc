@@ -476,5 +476,34 @@ TEST(CatalogueHarmonyToo, HM14_many_turns_of_responses) {
   EXPECT_LT(seconds_for(4000), 16 * some + 0.3) << "four times the turns, not sixteen times";
 }
 
+#if !defined(__SANITIZE_THREAD__)
+TEST(CatalogueHarmonyToo, HM14_many_turns_over_grpc) {
+  ServerHouse::Options options;
+  options.model = [](ServedModel& model) { model.context_max = 100'000; };
+  GrpcHouseOf grpc(R"({"context": 100000, "rules": [
+      {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"}]})",
+                   std::move(options));
+  v1::GenerateRequest request = grpc_chat("x");
+  for (int i = 0; i < 1000; ++i) {
+    const std::string id = std::to_string(i);
+    v1::Message& call = *request.mutable_chat()->add_messages();
+    call.set_role("assistant");
+    v1::ToolCall& made = *call.add_tool_calls();
+    made.set_id(id);
+    made.set_name("f");
+    made.set_arguments("{}");
+    v1::Message& result = *request.mutable_chat()->add_messages();
+    result.set_role("tool");
+    result.set_tool_call_id(id);
+    result.set_content("y");
+  }
+  const auto before = std::chrono::steady_clock::now();
+  const GrpcSaid said = grpc.generate(request);
+  EXPECT_TRUE(said.status.ok()) << said.status.error_message();
+  EXPECT_EQ(said.finish, "stop");
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20));
+}
+#endif
+
 }  // namespace
 }  // namespace pelton::server

@@ -187,5 +187,52 @@ TEST(CatalogueResponsesToo, AP34_deadlines) {
   EXPECT_EQ(house.engine().stats().steps, 0) << "nothing is computed for them";
 }
 
+// The end of one response over a connection that stays.
+ResponseText said_over(net::TestWebSocket& socket, const std::string& members) {
+  socket.text(R"({"type":"response.create",)" + members + "}");
+  ResponseStreamReader reader;
+  while (!reader.over() && !testing::Test::HasFailure()) {
+    const net::TestWebSocket::Frame next = socket.read(20'000);
+    EXPECT_EQ(next.opcode, net::WebSocketOpcode::kText);
+    if (next.opcode == net::WebSocketOpcode::kText) reader.event(parsed(next.payload));
+  }
+  return reader.text;
+}
+
+TEST(CatalogueResponsesToo, AP10_AP18_over_websocket) {
+  ServerHouse::Options small;
+  small.executor = [](engine::ModelledExecutor::Options& executor) {
+    executor.capacity.full_block_count = 300;
+    executor.capacity.window_block_count = 120;
+  };
+  ServerHouse house(kScript, std::move(small));
+  net::TestWebSocket socket(house.http().port(), kPath);
+  EXPECT_EQ(said_over(socket, R"("input":"x","max_output_tokens":3700)").status, "completed");
+  const ResponseText banned =
+      said_over(socket, R"("input":"x","max_output_tokens":50,"logit_bias":{)" +
+                            repeated(4096, R"("#":-100)") + "}");
+  EXPECT_NE(banned.status, "");
+  EXPECT_EQ(said_over(socket, R"("input":"x")").status, "completed") << "and it still answers";
+}
+
+TEST(CatalogueResponsesToo, HM14_many_turns_over_websocket) {
+  ServerHouse::Options options;
+  options.model = [](ServedModel& model) { model.context_max = 100'000; };
+  ServerHouse house(R"({"context": 100000, "rules": [
+      {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"}]})",
+                    std::move(options));
+  std::string items = R"({"role":"user","content":"x"})";
+  for (int i = 0; i < 1000; ++i) {
+    const std::string id = std::to_string(i);
+    items += R"(,{"type":"function_call","call_id":")" + id +
+             R"(","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":")" + id +
+             R"(","output":"y"})";
+  }
+  net::TestWebSocket socket(house.http().port(), kPath);
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(said_over(socket, "\"input\":[" + items + "]").status, "completed");
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(20));
+}
+
 }  // namespace
 }  // namespace pelton::server

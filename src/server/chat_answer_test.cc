@@ -37,7 +37,7 @@ struct Fed {
   // For the words that the client was told, by choice.
   std::vector<std::optional<std::vector<TokenId>>> kept;
   bool has_stops = false;
-  std::vector<bool> sampled;  // by choice: whether it has any token
+  std::vector<std::vector<TokenId>> sampled;  // by choice
 };
 
 // Up to three choices, whose tokens come in any order.
@@ -60,7 +60,7 @@ Fed feed(const ServedModel& model, RandomAnswers& random) {
           .kept = {},
           .has_stops = !options.choice.turn.stop.empty(),
           .sampled = {}};
-  for (const std::vector<TokenId>& one : tokens) fed.sampled.push_back(!one.empty());
+  fed.sampled = tokens;
   size_t ended = 0;
   while (ended < choice_count) {
     const size_t choice = random.draw() % choice_count;
@@ -122,8 +122,9 @@ void expect_says(const ServedModel& model, const std::vector<TokenId>& turn, con
   EXPECT_EQ(reply.tool_calls[0].arguments, told.calls[0].second);
 }
 
-// None of the markup, and something wherever a token was sampled.
-void expect_answer(const Fed& fed, size_t choice, const ChatText& text) {
+// None of the markup, and something to be seen wherever a token was sampled: words if there are
+// any, or else that it is all there is.
+void expect_answer(const ServedModel& model, const Fed& fed, size_t choice, const ChatText& text) {
   for (const char* markup : {"<|channel|>", "<|message|>", "<|return|>", "<|start|>", "<|call|>"}) {
     EXPECT_EQ(text.content.find(markup), std::string::npos);
     EXPECT_EQ(text.reasoning.find(markup), std::string::npos);
@@ -131,12 +132,17 @@ void expect_answer(const Fed& fed, size_t choice, const ChatText& text) {
       EXPECT_EQ((name + arguments).find(markup), std::string::npos);
     }
   }
-  if (fed.has_stops || !fed.sampled[choice]) return;
-  // Perhaps no words: an answer of markup alone has none, and then its content is empty, not null.
+  if (fed.has_stops || fed.sampled[choice].empty()) return;
+  if (holds_text(model, fed.sampled[choice])) {
+    EXPECT_FALSE(text.content.empty() && text.reasoning.empty() && text.calls.empty()) << fed.whole;
+    return;
+  }
+  // An answer of markup alone has no words, and none are invented
+  // (docs/formats/harmony_recovery.md): its content is empty, not null, and how it ended is told.
   const Json whole = parsed(fed.whole);
-  const Json& message = *whole.find("choices")->as_array().at(choice).find("message");
-  EXPECT_FALSE(message.find("content")->is_null() && text.reasoning.empty() && text.calls.empty())
-      << fed.whole;
+  const Json& told = whole.find("choices")->as_array().at(choice);
+  EXPECT_FALSE(told.find("message")->find("content")->is_null() && text.calls.empty()) << fed.whole;
+  EXPECT_FALSE(told.string("finish_reason").value_or("").empty());
 }
 
 TEST(ChatAnswer, HM15_StreamedEqualsWholeForRandomTokens) {
@@ -154,7 +160,7 @@ TEST(ChatAnswer, HM15_StreamedEqualsWholeForRandomTokens) {
     for (size_t i = 0; i < fed.kept.size(); ++i) {
       const ChatText text = whole_text(fed.whole, i);
       ASSERT_EQ(streamed_text(fed.streamed, i), text) << fed.whole << "\n" << fed.streamed;
-      expect_answer(fed, i, text);
+      expect_answer(house.model(), fed, i, text);
       if (!fed.kept[i]) continue;
       ++kept;
       expect_says(house.model(), *fed.kept[i], text);

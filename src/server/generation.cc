@@ -10,8 +10,9 @@
 namespace pelton::server {
 
 std::weak_ptr<Generation> Generation::run(Parts parts, const House& house) {
+  const bool begins_at_once = parts.begins_at_once && parts.mode == Mode::kStream;
   const auto generation = std::make_shared<Generation>(Key(), std::move(parts), house);
-  generation->start();
+  generation->start(begins_at_once);
   return generation;
 }
 
@@ -54,7 +55,7 @@ void Generation::force(size_t choice) {
   }
 }
 
-void Generation::start() {
+void Generation::start(bool begins_at_once) {
   if (running_answers_ != nullptr) {
     running_answers_->add(
         id_, {.tenant = call_.tenant, .generation = weak_from_this(), .exchange = call_.exchange});
@@ -70,6 +71,11 @@ void Generation::start() {
     exchange.post_after(kTick, [weak] {
       if (const auto self = weak.lock()) self->on_tick();
     });
+  }
+  if (begins_at_once) {
+    std::string events;
+    answer_->take_events(events);
+    write(events);
   }
   bell_ = exchange.make_bell([weak] {
     if (const auto self = weak.lock()) self->pump();
@@ -166,6 +172,7 @@ void Generation::fail(const Error& error, std::string& events) {
   const std::string line = fmt::format("{} failed: {}", id_, error.message);
   is_ours ? log_.error(line) : log_.debug(line);
   const api::ApiError api_error = call_.told(error);
+  answer_->fail(api_error);
   if (!stream_begun_) {
     call_.send(api_error);
   } else {

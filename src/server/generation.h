@@ -31,6 +31,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<engine::TokenStream> streams;  // one for each choice
     std::unique_ptr<Answer> answer;
     Mode mode = Mode::kWhole;
+    // A stream as a rule begins with its first token: until then an error is a status.
+    bool begins_at_once = false;
     int output_tokens_max = 0;  // of a choice
   };
 
@@ -67,7 +69,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     Progress progress = Progress::kRunning;
   };
 
-  void start();
+  void start(bool begins_at_once);
   void pump();
   // Everything that waits in one stream; what comes of it is appended to `events`.
   void take(size_t index, std::string& events);

@@ -377,15 +377,17 @@ TEST(Messages, HM15_StreamedEqualsWholeForRandomTokens) {
   RandomTurns random(house.model(), seed);
   const int rounds = std::getenv("PELTON_FULL") != nullptr ? 30'000 : 3000;
   for (int round = 0; round < rounds; ++round) {
+    const std::vector<std::string> stops = random.stops();
+    const std::vector<TokenId> tokens = random.tokens();
     MessagesAnswer::Options options{.head = {.id = "msg_1", .model = "tiny"},
-                                    .turn = {.stop = random.stops()},
+                                    .turn = {.stop = stops},
                                     .prompt_tokens = 7,
                                     .show_thinking = random.draw() % 2 == 0};
     MessagesAnswer whole(house.model(), options);
     options.stream = true;
     MessagesAnswer streamed(house.model(), options);
     std::string events;
-    for (const TokenId token : random.tokens()) {
+    for (const TokenId token : tokens) {
       const engine::SampledToken sampled{.token = token, .logprob = 0.0f, .top = {}};
       const Answer::Wants wants = whole.push(0, sampled);
       ASSERT_EQ(streamed.push(0, sampled), wants);
@@ -402,8 +404,15 @@ TEST(Messages, HM15_StreamedEqualsWholeForRandomTokens) {
     const Json message = parsed(whole.whole_body());
     ASSERT_EQ(said(Accumulated(events).message()), said(message)) << events;
     ASSERT_FALSE(message.find("content")->as_array().empty());
+    bool seen = false;
     for (const Json& block : message.find("content")->as_array()) {
       ASSERT_FALSE(block.string("text").value_or("").find("<|end|>") != std::string::npos);
+      seen = seen || block.string("type") == "tool_use" ||
+             !block.string("text").value_or("").empty() ||
+             !block.string("thinking").value_or("").empty();
+    }
+    if (stops.empty() && options.show_thinking && holds_text(house.model(), tokens)) {
+      ASSERT_TRUE(seen) << message.dump();
     }
     ASSERT_FALSE(testing::Test::HasFailure());
   }

@@ -1,16 +1,31 @@
 // For tests: turns that a model might write, well formed or not, and stop strings that cut them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include "chat/harmony_parser.h"
 #include "chat/tiny_tokenizer.h"
 #include "server/served_model.h"
 
 namespace pelton::server {
+
+// Whether there are words among the markup, for somebody to see.
+inline bool holds_text(const ServedModel& model, const std::vector<TokenId>& tokens) {
+  chat::HarmonyParser parser(model.tokenizer, model.harmony, {});
+  std::vector<chat::HarmonyEvent> events;
+  for (const TokenId token : tokens) parser.push(token, events);
+  parser.finish(events);
+  return std::any_of(events.begin(), events.end(), [](const chat::HarmonyEvent& event) {
+    const auto* text = std::get_if<chat::TextDelta>(&event);
+    return text != nullptr && !text->text.empty();
+  });
+}
 
 class RandomTurns {
  public:

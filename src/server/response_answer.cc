@@ -86,12 +86,18 @@ void ResponseAnswer::take_last_events(std::string& out) {
   output_.events().lifecycle(completed ? "response.completed" : "response.incomplete", body_, out);
 }
 
-void ResponseAnswer::append_error(const api::ApiError& error, std::string& out) {
-  take_events(out);
-  const std::string body = api::response_body(
+void ResponseAnswer::fail(const api::ApiError& error) {
+  body_ = api::response_body(
       options_.head,
       {.status = ResponseStatus::kFailed, .output = output_.items(), .error = &error});
-  output_.events().lifecycle("response.failed", body, out);
+  if (options_.on_ended) {
+    options_.on_ended({.body = body_, .items = output_.items(), .turn = {}, .failed = true});
+  }
+}
+
+void ResponseAnswer::append_error(const api::ApiError& /*error*/, std::string& out) {
+  take_events(out);
+  output_.events().lifecycle("response.failed", body_, out);
 }
 
 }  // namespace pelton::server

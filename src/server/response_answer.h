@@ -22,6 +22,7 @@ class ResponseAnswer final : public Answer {
     const std::string& body;  // the response object
     const std::vector<api::OutputItem>& items;
     std::vector<TokenId> turn;  // as the next prompt holds it; empty: it is rendered anew
+    bool failed = false;
   };
 
   struct Options {
@@ -29,7 +30,7 @@ class ResponseAnswer final : public Answer {
     ResponseOutput::Options output;
     std::vector<TokenId> opening;  // what stands in the prompt after "<|start|>assistant"
     ChatTurn::Place place;
-    std::function<void(Ended)> on_ended;  // may be empty
+    std::function<void(Ended)> on_ended;  // once, unless its client leaves; may be empty
   };
 
   ResponseAnswer(const ServedModel& model, Options options, const base::Clock& clock);
@@ -38,6 +39,7 @@ class ResponseAnswer final : public Answer {
   void end(size_t choice, const engine::StreamEnd& end) override;
   void take_events(std::string& out) override;
   void take_last_events(std::string& out) override;
+  void fail(const api::ApiError& error) override;
   void append_error(const api::ApiError& error, std::string& out) override;
   std::string whole_body() override { return std::move(body_); }
 

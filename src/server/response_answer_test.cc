@@ -24,6 +24,20 @@ struct Fed {
   std::vector<api::OutputItem> items;
 };
 
+// One JSON text a line, as server-sent events.
+std::string events_of_lines(std::string_view lines) {
+  std::string events;
+  while (!lines.empty()) {
+    const size_t size = lines.find('\n');
+    EXPECT_NE(size, std::string_view::npos) << "a message that does not end";
+    if (size == std::string_view::npos) break;
+    const std::string json(lines.substr(0, size));
+    events += "event: " + parsed(json).string("type").value_or("") + "\ndata: " + json + "\n\n";
+    lines.remove_prefix(size + 1);
+  }
+  return events;
+}
+
 // Events are taken after one token or after many, as a speculating engine gives them.
 Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens,
          const std::vector<std::string>& stops, RandomTurns& random) {
@@ -32,7 +46,9 @@ Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens,
   Fed fed;
   ResponseAnswer::Options options{
       .head = {.id = "resp_x", .created_at = 1, .model = "tiny", .echo = "\"store\":true"},
-      .output = {.stop = stops, .logprobs = random.draw() % 2 == 0, .id_seed = random.draw()},
+      .output = {.stop = stops,
+                 .logprobs = random.draw() % 2 == 0,
+                 .response_id = "resp_" + std::to_string(random.draw())},
       .opening = {},
       .place = {.turns = &turns, .history = turns.history("")},
       .on_ended = [&](ResponseAnswer::Ended ended) {
@@ -40,7 +56,9 @@ Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens,
         fed.items = ended.items;
       }};
   ResponseAnswer whole(model, options, clock);
-  options.output.framing = api::ResponseEvents::Framing::kServerSent;
+  const bool as_messages = random.draw() % 2 == 0;  // of a WebSocket
+  options.output.framing = as_messages ? api::ResponseEvents::Framing::kLines
+                                       : api::ResponseEvents::Framing::kServerSent;
   ResponseAnswer streamed(model, options, clock);
   bool cut = false;
   for (const TokenId token : tokens) {
@@ -59,6 +77,7 @@ Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens,
   whole.end(0, end);
   streamed.end(0, end);
   streamed.take_last_events(fed.streamed);
+  if (as_messages) fed.streamed = events_of_lines(fed.streamed);
   fed.whole = whole.whole_body();
   return fed;
 }
@@ -79,10 +98,13 @@ void check(const ServedModel& model, const std::vector<TokenId>& tokens,
   const TurnWords words = words_of(fed.items);
   EXPECT_EQ(words.content, reply.content.value_or(""));
   EXPECT_EQ(words.reasoning, reply.reasoning.value_or(""));
+  if (holds_text(model, tokens)) {
+    EXPECT_FALSE(words.content.empty() && words.reasoning.empty() && !words.call) << fed.whole;
+  }
   EXPECT_TRUE(fed.turn.empty() || reply.warnings.empty());
 }
 
-TEST(ResponseAnswer, HM15_StreamedIsWhole) {
+TEST(ResponseAnswer, HM15_StreamedIsWholeAsEventsAndAsMessages) {
   ServerHouse house(kScript, {});
   const char* given = std::getenv("PELTON_SEED");
   const uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;

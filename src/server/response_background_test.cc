@@ -9,9 +9,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/background_response.h"
 #include "server/catalogue_rows.h"
 #include "server/response_stream_text.h"
 #include "server/server_house.h"
+#include "store/memory_response_store.h"
 
 namespace pelton::server {
 namespace {
@@ -104,7 +106,7 @@ TEST(ResponseBackground, its_stream_is_followed_later_from_any_event) {
     EXPECT_EQ(events.back(), all.back());
   }
   EXPECT_EQ(events_of(house.get(std::string(kPath) + "/" + id + "?stream=true").body), all);
-  for (const char* bad : {"x", "-2", "1.5", ""}) {
+  for (const char* bad : {"x", "-2", "1.5", "", "9223372036854775807"}) {
     const net::HttpResponse refused =
         house.get(std::string(kPath) + "/" + id + "?stream=true&starting_after=" + bad);
     EXPECT_EQ(refused.status, 400) << bad;
@@ -142,28 +144,209 @@ TEST(ResponseBackground, goes_on_when_its_client_leaves) {
   EXPECT_EQ(ended.find("usage")->integer("output_tokens"), 150);
 }
 
-TEST(ResponseBackground, only_its_owner_finds_it_and_failures_are_told) {
+TEST(ResponseBackground, that_it_failed_is_told_found_and_deleted) {
   ServerHouse::Options options;
-  std::atomic<bool> failing{false};
-  options.executor = [&](engine::ModelledExecutor::Options& executor) {
-    executor.fail_step = [&](const engine::StepPlan&) -> std::optional<Error> {
-      if (!failing) return std::nullopt;
+  options.executor = [](engine::ModelledExecutor::Options& executor) {
+    executor.fail_step = [](const engine::StepPlan&) -> std::optional<Error> {
       return Error{ErrorCode::kInternal, "test", ""};
     };
   };
   ServerHouse house(kScript, std::move(options));
   for (const bool stream : {false, true}) {
-    failing = true;
-    const net::HttpResponse begun =
-        house.post(kPath, std::string(R"({"input":"hi","background":true)") +
-                              (stream ? R"(,"stream":true})" : "}"));
-    ASSERT_EQ(begun.status, 200);
-    if (stream) continue;  // nothing was streamed before it failed
-    const Json ended = wait_until_ended(house, parsed(begun.body).string("id").value_or(""));
+    std::string id;
+    if (stream) {
+      const net::HttpResponse streamed =
+          house.post(kPath, R"({"input":"hi","background":true,"stream":true})");
+      ASSERT_EQ(streamed.status, 200);
+      const std::vector<std::string> events = events_of(streamed.body);
+      ASSERT_EQ(events.size(), 3u);
+      EXPECT_EQ(parsed(events[0]).string("type"), "response.created");
+      EXPECT_EQ(parsed(events[2]).string("type"), "response.failed");
+      EXPECT_EQ(parsed(events[2]).integer("sequence_number"), 2);
+      id = parsed(events[0]).find("response")->string("id").value_or("");
+    } else {
+      id = begin(house, R"("input":"hi")");
+    }
+    const Json ended = wait_until_ended(house, id);
     EXPECT_EQ(ended.string("status"), "failed");
     EXPECT_EQ(ended.find("error")->string("code"), "server_error");
-    failing = false;
+    const net::HttpResponse late = house.post(std::string(kPath) + "/" + id + "/cancel", "");
+    EXPECT_EQ(late.status, 400) << "there is nothing to cancel, and that is said";
+    EXPECT_EQ(house.fetch(house.call("DELETE", std::string(kPath) + "/" + id, "")).status, 200);
+    EXPECT_EQ(house.get(std::string(kPath) + "/" + id).status, 404);
   }
+}
+
+TEST(ResponseBackground, is_its_owners_alone) {
+  ServerHouse::Options options;
+  ASSERT_TRUE(options.server.keys.add_file("one tenant1\ntwo tenant2\n", "keys").ok());
+  ServerHouse house(kScript, std::move(options));
+  const auto ask = [&](const char* key, const char* method, const std::string& target,
+                       const std::string& body) {
+    net::HttpCall call = house.call(method, std::string(kPath) + target, body);
+    call.headers.add("x-api-key", key);
+    return house.fetch(std::move(call));
+  };
+  // While it is made, and after.
+  const std::string id =
+      parsed(ask("one", "POST", "", R"({"input":"endless","background":true})").body)
+          .string("id")
+          .value_or("");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(ask("two", "GET", "/" + id, "").status, 404);
+    EXPECT_EQ(ask("two", "GET", "/" + id + "?stream=true", "").status, 404);
+    EXPECT_EQ(ask("two", "POST", "/" + id + "/cancel", "").status, 404);
+    EXPECT_EQ(ask("two", "DELETE", "/" + id, "").status, 404);
+    EXPECT_EQ(ask("one", "GET", "/" + id, "").status, 200);
+    EXPECT_EQ(ask("one", "POST", "/" + id + "/cancel", "").status, 200) << "again: it is cancelled";
+  }
+  EXPECT_EQ(ask("one", "DELETE", "/" + id, "").status, 200);
+}
+
+// Whatever the text looks like: it is inside of an event, not the beginning of one.
+TEST(ResponseBackground, a_text_that_looks_like_events_ends_as_any_other) {
+  ServerHouse house(
+      R"({"rules": [{"when": "", "then": "<|channel|>final<|message|>event: x\ndata: {}\n\n: data: y<|return|>"}]})",
+      {});
+  const net::HttpResponse streamed =
+      house.post(kPath, R"({"input":"hi","background":true,"stream":true})");
+  const std::string id =
+      parsed(events_of(streamed.body).front()).find("response")->string("id").value_or("");
+  const Json ended = wait_until_ended(house, id);
+  EXPECT_EQ(ended.string("status"), "completed");
+  EXPECT_EQ(text_of_response(ended).items.at(0).text, "event: x\ndata: {}\n\n: data: y");
+  EXPECT_EQ(events_of(house.get(std::string(kPath) + "/" + id + "?stream=true").body),
+            events_of(streamed.body));
+}
+
+// Its client's patience is about the answer that it gets at once.
+TEST(ResponseBackground, takes_longer_than_its_client_waits) {
+  ServerHouse house(kScript, {});
+  for (const char* header : {"x-stainless-timeout", "x-stainless-read-timeout"}) {
+    net::HttpCall call = house.call(
+        "POST", kPath, R"({"input":"endless","background":true,"max_output_tokens":300})");
+    call.headers.add(header, "0.05");
+    const std::string id = parsed(house.fetch(std::move(call)).body).string("id").value_or("");
+    const Json ended = wait_until_ended(house, id);
+    EXPECT_EQ(ended.string("status"), "incomplete");
+    EXPECT_EQ(ended.find("usage")->integer("output_tokens"), 300);
+  }
+}
+
+TEST(ResponseBackground, is_stored_when_the_server_has_drained) {
+  const base::SystemClock clock;
+  store::MemoryResponseStore store({}, clock);
+  std::string id;
+  {
+    ServerHouse::Options options;
+    options.server.response_store = &store;
+    ServerHouse house(kScript, std::move(options));
+    id = begin(house, R"("input":"endless","max_output_tokens":120)");
+    house.server().drain();
+    house.engine().drain(10'000);
+    house.http().stop(std::chrono::milliseconds(0));
+  }
+  const Result<store::StoredResponse> stored = store.find({.owner = "", .id = id});
+  ASSERT_TRUE(stored.ok()) << stored.error().message;
+  EXPECT_EQ(parsed(stored->body).string("status"), "incomplete");
+}
+
+// A connection that takes what it is given and hears nothing: its reader sleeps.
+class SleepingReader final : public net::Exchange {
+ public:
+  void send(net::HttpResponse response) override { status = response.status; }
+  void start_stream(int begun, net::HttpHeaders) override { status = begun; }
+  void write(std::string_view bytes) override { written += bytes; }
+  void finish() override {
+    finished = true;
+    closed_ = nullptr;
+  }
+  size_t queued_bytes() const override { return asleep ? size_t{1} << 30 : 0; }
+  void on_drained(std::function<void()> drained) override { wake = std::move(drained); }
+  void on_closed(std::function<void()> closed) override { closed_ = std::move(closed); }
+  bool closed() const override { return false; }
+  void post(std::function<void()> work) override { work(); }
+  void post_after(std::chrono::milliseconds, std::function<void()>) override {}
+
+  int status = 0;
+  std::string written;
+  bool asleep = false;
+  bool finished = false;
+  std::function<void()> wake;
+
+ private:
+  std::function<void()> closed_;  // keeps whoever writes here
+};
+
+TEST(ResponseBackground, who_reads_too_slowly_is_told_what_is_lost) {
+  const auto reader = std::make_shared<SleepingReader>();
+  const auto response = std::make_shared<BackgroundResponse>(
+      BackgroundResponse::Options{.id = "resp_1",
+                                  .owner = "",
+                                  .body = "{}",
+                                  .streamed = true,
+                                  .connection = std::make_shared<SleepingReader>(),
+                                  .on_closed = {}});
+  const std::string megabyte(1 << 20, 'x');
+  const auto event = [&](int number) {
+    return "data: {\"n\":" + std::to_string(number) + ",\"x\":\"" + megabyte + "\"}\n\n";
+  };
+  response->write(event(0));
+  Call call;
+  call.exchange = reader;
+  BackgroundResponse::follow(response, std::move(call), -1);
+  EXPECT_EQ(events_of(reader->written).size(), 1u);
+  reader->asleep = true;
+  for (int i = 1; i < 10; ++i) response->write(event(i));
+  EXPECT_LE(response->bytes(), BackgroundResponse::kEventBytesMax + megabyte.size());
+  response->finish();
+  reader->written.clear();
+  reader->asleep = false;
+  reader->wake();
+  const std::vector<std::string> events = events_of(reader->written);
+  ASSERT_EQ(events.size(), 1u) << "not the later ones as if nothing were missing";
+  EXPECT_EQ(parsed(events[0]).string("type"), "error");
+  EXPECT_EQ(parsed(events[0]).string("code"), "events_lost");
+  EXPECT_EQ(parsed(events[0]).integer("sequence_number"), 1);
+  EXPECT_TRUE(reader->finished);
+  // From what is kept it can be followed still.
+  const auto other = std::make_shared<SleepingReader>();
+  Call again;
+  again.exchange = other;
+  BackgroundResponse::follow(response, std::move(again), 8);
+  EXPECT_EQ(events_of(other->written).size(), 1u);
+  EXPECT_TRUE(other->finished);
+}
+
+// The client of a stream leaves while another waits for the stream's end.
+TEST(RunningResponse, who_cancels_what_is_left_by_its_client_is_answered) {
+  ServerHouse house(R"({"step_ms": 300, "rules": [
+      {"when": "", "then": ["<|channel|>final<|message|>", {"text": "on and on ", "times": 300}]}]})",
+                    {});
+  auto client = std::make_unique<net::HttpClient>(net::HttpClient::Options{});
+  std::promise<std::string> begun;
+  std::string body;
+  bool told = false;
+  client->start(house.call("POST", kPath, R"({"input":"x","stream":true})"),
+                {.on_body =
+                     [&](std::string_view bytes) {
+                       body += bytes;
+                       if (told || body.find("\n\n") == std::string::npos) return;
+                       told = true;
+                       begun.set_value(body.substr(0, body.find("\n\n") + 2));
+                     },
+                 .on_done = [](const Result<void>&) {}});
+  const std::string id = parsed(events_of(begun.get_future().get()).front())
+                             .find("response")
+                             ->string("id")
+                             .value_or("");
+  auto cancelled = std::async(std::launch::async, [&] {
+    return house.post(std::string(kPath) + "/" + id + "/cancel", "").status;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  client.reset();
+  // It had come to its end before the client was seen to leave, or not.
+  EXPECT_THAT(cancelled.get(), testing::AnyOf(200, 404));
 }
 
 TEST(ResponseBackground, is_refused_where_nobody_could_ask_for_it) {
@@ -230,6 +413,67 @@ TEST(ItemReference, is_its_owners_alone) {
   EXPECT_EQ(parsed(refused.body).find("error")->string("param"), "input[0]");
 }
 
+TEST(ItemReference, is_found_by_a_server_that_begins_anew_and_however_many_others_there_are) {
+  const base::SystemClock clock;
+  store::MemoryResponseStore store({}, clock);
+  std::string id;
+  for (const bool first : {true, false}) {
+    ServerHouse::Options options;
+    options.server.response_store = &store;
+    ServerHouse house(kScript, std::move(options));
+    if (first) {
+      const Json said = parsed(house.post(kPath, R"({"input":"hi"})").body);
+      id = said.find("output")->as_array().back().string("id").value_or("");
+      for (int i = 0; i < 2; ++i) {
+        const net::HttpResponse many =
+            house.post(kPath, R"({"truncation":"auto","input":[)" +
+                                  repeated(40'000, R"({"role":"user","content":"#"})") + "]}");
+        EXPECT_EQ(many.status, 200) << many.body.substr(0, 300);
+      }
+    } else {
+      const net::HttpResponse answered =
+          house.post(kPath, R"({"input":[{"type":"item_reference","id":")" + id +
+                                R"("},{"role":"user","content":"x"}]})");
+      EXPECT_EQ(answered.status, 200) << answered.body;
+    }
+  }
+}
+
+// A short name may stand for a large item, many times.
+TEST(ItemReference, what_is_named_is_bounded) {
+  ServerHouse house(kScript, {});
+  const auto items_with = [&](const std::string& id, int count) {
+    return R"({"truncation":"auto","input":[)" +
+           repeated(count, R"({"type":"item_reference","id":")" + id + "\"}") +
+           R"(,{"role":"user","content":"x"}]})";
+  };
+  const auto input_id = [&](const std::string& words) {
+    const net::HttpResponse said =
+        house.post(kPath, R"({"truncation":"auto","input":[{"role":"user","content":")" + words +
+                              R"("},{"role":"user","content":"so?"}]})");
+    EXPECT_EQ(said.status, 200) << said.body.substr(0, 300);
+    const std::string response = parsed(said.body).string("id").value_or("");
+    const Json items =
+        parsed(house.get(std::string(kPath) + "/" + response + "/input_items?order=asc").body);
+    return items.find("data")->as_array().front().string("id").value_or("");
+  };
+  const std::string small = input_id("few");
+  EXPECT_EQ(house.post(kPath, items_with(small, 100)).status, 200);
+  const net::HttpResponse many = house.post(kPath, items_with(small, 1025));
+  EXPECT_EQ(many.status, 400);
+  EXPECT_EQ(parsed(many.body).find("error")->string("param"), "input[1024]");
+  const std::string large = input_id(std::string(1 << 20, 'x'));
+  const net::HttpResponse much = house.post(kPath, items_with(large, 1000));
+  EXPECT_EQ(much.status, 400) << "a gigabyte";
+  EXPECT_EQ(parsed(much.body).find("error")->string("code"), "invalid_value");
+  // No id of ours names anything, however it looks.
+  for (const std::string& id :
+       {std::string("x"), std::string("msg_"), std::string("msg_o1"), std::string("_i0"),
+        std::string("msg_\\u0000i0"), std::string(300, '9'), small + "0", small.substr(4)}) {
+    EXPECT_EQ(house.post(kPath, items_with(id, 1)).status, 400) << id;
+  }
+}
+
 std::string turns_of(int count, const std::string& words) {
   std::string items;
   for (int i = 0; i < count; ++i) {
@@ -289,6 +533,28 @@ TEST(Truncation, auto_drops_what_came_before_and_results_with_their_calls) {
   const net::HttpResponse cut = house.post(
       kPath, R"({"truncation":"auto","input":[)" + items + R"({"role":"user","content":"so?"}]})");
   EXPECT_EQ(cut.status, 200) << cut.body.substr(0, 300);
+}
+
+// What is kept is found from the newest on: of an input far beyond the context little is written
+// more than once.
+TEST(Truncation, a_long_input_takes_no_longer_than_to_refuse_it) {
+  ServerHouse house(kScript, {});
+  const auto seconds = [&](const std::string& input, const char* how) {
+    const auto before = std::chrono::steady_clock::now();
+    const net::HttpResponse response =
+        house.post("/v1/responses/input_tokens",
+                   "{\"truncation\":\"" + std::string(how) + "\",\"input\":[" + input + "]}");
+    EXPECT_EQ(response.status, 200) << response.body.substr(0, 300);
+    const int64_t tokens = parsed(response.body).integer("input_tokens").value_or(0);
+    EXPECT_EQ(tokens <= house.model().context_limit(), *how == 'a') << tokens;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+  };
+  // Many short ones, and one among the last that can never be kept.
+  const std::string input = repeated(30'000, R"({"role":"user","content":"short #"})") +
+                            R"(,{"role":"user","content":")" + std::string(4 << 20, 'x') +
+                            R"("},{"role":"user","content":"so?"})";
+  const double whole = seconds(input, "disabled");
+  EXPECT_LT(seconds(input, "auto"), 5 * whole + 0.5);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "server/chat_choice.h"
-#include "server/random_id.h"
+#include "server/item_reference.h"
 
 namespace pelton::server {
 
@@ -181,7 +181,8 @@ void ResponseOutput::take_events(std::string& out) {
 }
 
 std::string ResponseOutput::new_id(std::string_view prefix) {
-  return random_id(prefix, {.seed = options_.id_seed, .counter = ids_++});
+  return item_id(prefix, options_.response_id,
+                 {.part = ItemNumber::Part::kOutput, .count = ids_++});
 }
 
 }  // namespace pelton::server

@@ -26,7 +26,7 @@ class ResponseOutput {
     std::vector<std::string> stop;  // looked for in messages
     StopFilter::StopText stop_text = StopFilter::StopText::kCut;
     bool logprobs = false;
-    uint64_t id_seed = 0;
+    std::string response_id;  // the items' ids tell it
     // Of the events; none: nothing is told on the way.
     std::optional<api::ResponseEvents::Framing> framing;
   };

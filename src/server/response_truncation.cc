@@ -26,9 +26,9 @@ bool drop_front(Items& items, size_t& count) {
   return items.size() < before;
 }
 
-template <typename Visit>
-void each_list(ResponseItems& all, Visit visit) {
-  for (PastResponse& past : all.history) {
+template <typename All, typename Visit>
+void each_list(All& all, Visit visit) {
+  for (auto& past : all.history) {
     visit(past.input);
     visit(past.output);
   }
@@ -39,8 +39,7 @@ void each_list(ResponseItems& all, Visit visit) {
 
 size_t droppable_items(const ResponseItems& all) {
   size_t count = 0;
-  ResponseItems copy = all;
-  each_list(copy, [&](const Items& items) {
+  each_list(all, [&](const Items& items) {
     count += static_cast<size_t>(std::count_if(items.begin(), items.end(),
                                                [](const auto& item) { return !instructs(item); }));
   });

@@ -14,6 +14,7 @@
 #include "server/answer_guide.h"
 #include "server/generation.h"
 #include "server/generation_request.h"
+#include "server/item_reference.h"
 #include "server/random_id.h"
 #include "server/reply.h"
 #include "server/response_answer.h"
@@ -35,14 +36,14 @@ api::ResponseHead head_of(const Json& body, const api::ResponseRequest& request,
                      .top_p = fields.top_p.value_or(model.sampling.top_p)})};
 }
 
-ResponseOutput::Options output_options(const api::ResponseRequest& request, uint64_t id_seed,
+ResponseOutput::Options output_options(const api::ResponseRequest& request, std::string id,
                                        api::ResponseEvents::Framing framing) {
   ResponseOutput::Options options{.stop = request.generation.stop,
                                   .stop_text = request.generation.include_stop
                                                    ? StopFilter::StopText::kKept
                                                    : StopFilter::StopText::kCut,
                                   .logprobs = request.top_logprobs >= 0,
-                                  .id_seed = id_seed};
+                                  .response_id = std::move(id)};
   if (request.generation.stream) options.framing = framing;
   return options;
 }
@@ -126,7 +127,8 @@ Result<Server::ResponsePlan> Server::plan_response(const Call& call, const Json&
 }
 
 // As few as must go for the prompt to leave room for the answer. More may go only where less is
-// left: so the number is found by halving.
+// left: so the number is found from the newest item on, by doubling and then halving what is kept.
+// An input may be far longer than the context: it is not to be written again and again.
 Result<void> Server::drop_oldest_items(ResponsePlan& plan, const ServedModel& model,
                                        const std::string& date, const std::string& salt) {
   const int64_t context = model.context_limit();
@@ -145,14 +147,22 @@ Result<void> Server::drop_oldest_items(ResponsePlan& plan, const ServedModel& mo
     return response_prompt(told, {.history = left.history, .current_date = date, .salt = salt},
                            model, sampled_turns_);
   };
+  const size_t most = droppable_items(all);
+  TRY_ASSIGN(plan.prompt, prompt_without(most));
+  if (!fits(*plan.prompt)) return {};  // as good as it gets
   size_t too_few = 0;
-  size_t enough = droppable_items(all);  // or as good as it gets
-  while (too_few + 1 < enough) {
-    const size_t count = too_few + (enough - too_few) / 2;
-    TRY_ASSIGN(const ChatPrompt prompt, prompt_without(count));
-    (fits(prompt) ? enough : too_few) = count;
+  size_t enough = most;
+  for (size_t kept = 1; too_few + 1 < enough; kept *= 2) {
+    const size_t count =
+        too_few > 0 || kept >= most ? too_few + (enough - too_few) / 2 : most - kept;
+    TRY_ASSIGN(ChatPrompt prompt, prompt_without(count));
+    if (fits(prompt)) {
+      enough = count;
+      plan.prompt = std::move(prompt);
+    } else {
+      too_few = count;
+    }
   }
-  TRY_ASSIGN(plan.prompt, prompt_without(enough));
   return {};
 }
 
@@ -167,7 +177,8 @@ void Server::create_response(Call call, const Json& asked,
                              const std::shared_ptr<ResponseLink>& link) {
   const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
   if (model == nullptr) return;
-  const Result<std::optional<Json>> resolved = with_referenced_items(call, asked);
+  const Result<std::optional<Json>> resolved =
+      with_referenced_items(asked, {call.tenant, options_.response_store});
   if (!resolved.ok()) return call.send(api::api_error(resolved.error()));
   const Json& body = resolved->has_value() ? **resolved : asked;
   Result<ResponsePlan> planned = plan_response(call, body, *model, *link);
@@ -180,9 +191,10 @@ void Server::create_response(Call call, const Json& asked,
   }
   const api::ResponseRequest& request = planned->request;
   if (model_named(call, request.model) == nullptr) return;
-  const Result<std::optional<int64_t>> deadline_ns =
-      call.deadline_ns(request.generation.timeout_s,
-                       request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
+  // What is made in the background may take longer than its client waits for an answer.
+  const bool waits_for_all = !request.generation.stream && !request.background;
+  const Result<std::optional<int64_t>> deadline_ns = call.deadline_ns(
+      request.generation.timeout_s, waits_for_all ? Call::Whole::kYes : Call::Whole::kNo);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
   if (request.background) {
     if (const std::optional<Error> error = no_background(*link, options_.response_store)) {
@@ -210,7 +222,7 @@ void Server::create_response(Call call, const Json& asked,
 
   ResponseAnswer::Options options{
       .head = head_of(body, request, *model, id),
-      .output = output_options(request, draw(), link->framing),
+      .output = output_options(request, id, link->framing),
       .opening = planned->opening,
       .place = {.turns = &sampled_turns_, .history = planned->prompt->history},
       .on_ended = {}};
@@ -229,7 +241,9 @@ void Server::create_response(Call call, const Json& asked,
        .call = std::move(call),
        .streams = *std::move(streams),
        .answer = std::make_unique<ResponseAnswer>(*model, std::move(options), clock_),
-       .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole},
+       .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
+       // Who follows it later has to know its name, though its turn comes late.
+       .begins_at_once = asking.has_value()},
       {.log = log_, .meter = meter_});
   running_responses_.add(id, {.owner = owner, .exchange = exchange, .generation = link->running});
   if (!asking) return;
@@ -247,7 +261,7 @@ Call Server::call_in_background(Call& asking, const api::ResponseHead& head, boo
                                   .body = api::response_body(head, {}),
                                   .streamed = streamed,
                                   .connection = asking.exchange,
-                                  .on_over = [this] { background_.drop_oldest(); }});
+                                  .on_closed = [this] { background_.drop_oldest(); }});
   background_.add(response);
   Call call{.request = {},
             .exchange = response,
@@ -261,7 +275,7 @@ Call Server::call_in_background(Call& asking, const api::ResponseHead& head, boo
 }
 
 // What is done when the response has ended: it is stored, the connection remembers it, and those
-// who cancelled it are told.
+// who cancelled it are told. One that failed is stored only where nobody else would hear of it.
 std::function<void(ResponseAnswer::Ended)> Server::keep_response(const Call& call, const Json& body,
                                                                  std::shared_ptr<ResponseLink> link,
                                                                  ResponsePlan plan,
@@ -272,33 +286,39 @@ std::function<void(ResponseAnswer::Ended)> Server::keep_response(const Call& cal
                                .created_at = head.created_at};
   const bool is_kept = plan.request.store && options_.response_store != nullptr;
   const bool is_linked = link->framing == api::ResponseEvents::Framing::kLines;
+  const bool in_background = plan.request.background;
   if (is_kept || is_linked) {
-    const uint64_t seed = draw();
-    uint64_t ids = 0;
+    uint64_t number = 0;
     const Json* input = body.find("input");
     stored.input =
         api::listed_items(input == nullptr ? Json() : *input, [&](std::string_view prefix) {
-          return random_id(prefix, {.seed = seed, .counter = ids++});
+          return item_id(prefix, head.id, {.part = ItemNumber::Part::kInput, .count = number++});
         }).dump();
   }
-  return [this, stored = std::move(stored), is_kept, is_linked, link = std::move(link),
+  // Whoever waits for its end is told also when its client has left and there is none.
+  auto waiters = std::shared_ptr<void>(nullptr, [this, id = head.id](void*) {
+    for (const RunningResponses::Waiter& waiter : running_responses_.take(id)) waiter("");
+  });
+  return [this, stored = std::move(stored), is_kept, is_linked, in_background,
+          waiters = std::move(waiters), link = std::move(link),
           history = std::move(plan.history)](ResponseAnswer::Ended ended) mutable {
-    for (const RunningResponses::Waiter& waiter : running_responses_.take(stored.id)) {
-      waiter(ended.body);
-    }
-    if (!is_kept && !is_linked) return;
     stored.output = api::output_items_body(ended.items);
     stored.turn = std::move(ended.turn);
-    if (is_kept) {
+    if (is_kept && (!ended.failed || in_background)) {
       stored.body = ended.body;
       const Result<void> put = options_.response_store->put(stored);
-      if (put.ok()) note_items(stored);
       // That a connection alone knows what came before is no fault.
       if (!put.ok() && put.error().code != ErrorCode::kNotFound) {
         log_.warning(fmt::format("{} is not stored: {}", stored.id, put.error().message));
       }
     }
-    if (!is_linked) return;
+    const auto background =
+        in_background ? background_.find({.owner = stored.owner, .id = stored.id}) : nullptr;
+    if (background != nullptr) background->end(ended.body);
+    for (const RunningResponses::Waiter& waiter : running_responses_.take(stored.id)) {
+      waiter(ended.body);
+    }
+    if (!is_linked || ended.failed) return;
     Result<PastResponse> past = past_response(stored.input, stored.output, std::move(stored.turn));
     if (!past.ok()) return;
     history.push_back(std::move(past).value());
@@ -312,7 +332,8 @@ void Server::answer_response_tokens(Call call) {
   if (model == nullptr) return;
   const Result<Json> body = Json::parse(call.request.body);
   if (!body.ok()) return call.send(api::api_error(body.error()));
-  const Result<std::optional<Json>> resolved = with_referenced_items(call, *body);
+  const Result<std::optional<Json>> resolved =
+      with_referenced_items(*body, {call.tenant, options_.response_store});
   if (!resolved.ok()) return call.send(api::api_error(resolved.error()));
   const Result<ResponsePlan> plan =
       plan_response(call, resolved->has_value() ? **resolved : *body, *model, {});

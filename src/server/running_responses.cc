@@ -15,11 +15,6 @@ void cancel_generation(const std::weak_ptr<net::Exchange>& exchange,
 
 void RunningResponses::add(const std::string& id, Running running) {
   const std::lock_guard lock(mutex_);
-  if (entries_.size() >= sweep_at_) {
-    std::erase_if(entries_,
-                  [](const auto& entry) { return entry.second.running.exchange.expired(); });
-    sweep_at_ = 2 * entries_.size() + 64;
-  }
   entries_.emplace(id, Entry{.running = std::move(running), .waiters = {}});
 }
 

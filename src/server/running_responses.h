@@ -1,5 +1,5 @@
 // The responses that are being made now, so that another request may cancel one. Any thread.
-// Bounded by the requests that run: what has ended is forgotten, at the latest when new ones come.
+// Bounded by the requests that run: each is taken out by its maker, however it ends.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,11 @@ class RunningResponses {
     std::weak_ptr<net::Exchange> exchange;
     std::weak_ptr<Generation> generation;  // touched on the exchange's thread only
   };
-  // Told what has become of it: the response object.
+  // Told what has become of it: the response object; empty if its client left before.
   using Waiter = std::function<void(const std::string& body)>;
 
   void add(const std::string& id, Running running);
-  // It has ended: its waiters, for the caller to tell.
+  // It is over: its waiters, for the caller to tell.
   std::vector<Waiter> take(const std::string& id);
 
   struct Key {
@@ -45,7 +45,6 @@ class RunningResponses {
 
   std::mutex mutex_;
   std::unordered_map<std::string, Entry> entries_;
-  size_t sweep_at_ = 64;  // when there are as many, those left by their clients are forgotten
 };
 
 // On any thread: cancels it on its own.

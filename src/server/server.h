@@ -25,7 +25,6 @@
 #include "server/front_desk.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
-#include "server/item_places.h"
 #include "server/key_ring.h"
 #include "server/request_book.h"
 #include "server/request_reporter.h"
@@ -168,11 +167,6 @@ class Server {
                                                            std::shared_ptr<ResponseLink> link,
                                                            ResponsePlan plan,
                                                            const api::ResponseHead& head);
-  // item_places.cc
-  void note_items(const store::StoredResponse& stored);
-  Result<Json> referenced_item(const Call& call, const std::string& id, const std::string& path);
-  // The body with the items themselves where it only names them; none if it names none.
-  Result<std::optional<Json>> with_referenced_items(const Call& call, const Json& body);
   api::ApiError no_response(std::string_view id) const;
   Result<store::StoredResponse> stored_response(const Call& call, const std::string& id);
 
@@ -184,7 +178,6 @@ class Server {
   Upkeep upkeep_;
   SampledTurns sampled_turns_;
   RunningResponses running_responses_;
-  ItemPlaces item_places_;
   GrammarStore grammars_{GrammarStore::Options{}};
   RequestBook book_;
   GenerationMeter meter_;

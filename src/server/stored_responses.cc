@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "/v1/responses/";
 
+constexpr int64_t kSequenceNumberMax = int64_t{1} << 53;  // as far as JSON's numbers count
+
 // What follows the id: "", "/cancel", "/input_items".
 struct Target {
   std::string id;
@@ -117,7 +119,8 @@ void Server::answer_background(Call call, const std::shared_ptr<BackgroundRespon
   int64_t after = -1;
   if (const auto text = net::query_value(query, "starting_after")) {
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), after);
-    if (error != std::errc() || end != text->data() + text->size() || after < 0) {
+    const bool whole = error == std::errc() && end == text->data() + text->size();
+    if (!whole || after < 0 || after > kSequenceNumberMax) {
       return call.send(bad_query("starting_after", "the sequence number of an event"));
     }
   }
@@ -136,27 +139,33 @@ void Server::answer_delete_response(Call call) {
         {ErrorCode::kInvalidArgument,
          fmt::format("Response '{}' is being made; cancel it first.", target.id), "response_id"}));
   }
-  background_.forget(key);
+  const bool forgotten = background_.forget(key);
   const Result<void> removed =
       options_.response_store->remove({.owner = call.tenant, .id = target.id});
-  if (!removed.ok()) {
-    const bool unknown = removed.error().code == ErrorCode::kNotFound;
+  const bool unknown = !removed.ok() && removed.error().code == ErrorCode::kNotFound;
+  // One that could not be stored when it ended was there all the same.
+  if (!removed.ok() && !(unknown && forgotten)) {
     return call.send(unknown ? no_response(target.id) : api::api_error(removed.error()));
   }
   call.send(json_reply(api::deleted_response_body(target.id)));
 }
 
-// A running one is answered when it has ended; it may have ended meanwhile by itself.
+// A running one is answered when it has ended; it may have ended meanwhile by itself, or its client
+// have left, and then there is none.
 void Server::answer_cancel_response(Call call) {
   const Target target = target_of(call.request);
   if (target.action != "/cancel") {
     return call.send(api::not_found(call.request.method, call.request.path));
   }
   const auto waiting = std::make_shared<Call>(std::move(call));
-  const bool running = running_responses_.cancel(
-      {.owner = waiting->tenant, .id = target.id}, [waiting](const std::string& body) {
-        waiting->exchange->post([waiting, body] { waiting->send(json_reply(body)); });
-      });
+  const bool running =
+      running_responses_.cancel({.owner = waiting->tenant, .id = target.id},
+                                [this, waiting, id = target.id](const std::string& body) {
+                                  waiting->exchange->post([this, waiting, id, body] {
+                                    if (body.empty()) return waiting->send(no_response(id));
+                                    waiting->send(json_reply(body));
+                                  });
+                                });
   if (running) return;
   const Result<store::StoredResponse> stored = stored_response(*waiting, target.id);
   if (!stored.ok()) return waiting->send(no_response(target.id));
