@@ -7,6 +7,7 @@ None of these words may stand in anything it has left, but for what the response
 
 usage: privacy_test.py BINARY
 """
+import asyncio
 import base64
 import getpass
 import http.client
@@ -28,6 +29,8 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools" / "chaos"))
+import wire  # noqa: E402: frames of HTTP/2 by hand
 BINARY = None
 
 
@@ -111,8 +114,8 @@ class Privacy(unittest.TestCase):
         cores = resource.getrlimit(resource.RLIMIT_CORE)[1] if "--allow-core-dumps" in known else 0
         with open(self.left / "stdout", "wb") as out, open(self.left / "stderr", "wb") as err:
             self.server = subprocess.Popen(
-                [BINARY, "serve", str(self.inputs / "model"), "--port", "0", "--admin-port", "0", "--executor",
-                 f"modelled:{self.inputs}/script.json", "--api-key-file", str(self.inputs / "keys"),
+                [BINARY, "serve", str(self.inputs / "model"), "--port", "0", "--admin-port", "0", "--grpc-port",
+                 "0", "--executor", f"modelled:{self.inputs}/script.json", "--api-key-file", str(self.inputs / "keys"),
                  "--response-store", f"sqlite:{self.left}/state/responses.db", "--access-log", "json",
                  "--access-log-file", str(self.left / "access.log"), "--otlp-endpoint",
                  f"http://127.0.0.1:{self.collector.server_address[1]}", "--max-num-queued-reqs", "64", *loud],
@@ -126,11 +129,11 @@ class Privacy(unittest.TestCase):
         self.addCleanup(end)
         for _ in range(600):
             lines = (self.left / "stdout").read_text().splitlines()
-            if len(lines) >= 2 or self.server.poll() is not None:
+            if len(lines) >= 3 or self.server.poll() is not None:
                 break
             time.sleep(0.05)
-        self.assertGreaterEqual(len(lines), 2, (self.left / "stderr").read_text())
-        self.port, self.admin = (int(line.rsplit(":", 1)[1]) for line in lines[:2])
+        self.assertGreaterEqual(len(lines), 3, (self.left / "stderr").read_text())
+        self.port, self.admin, self.grpc = (int(line.rsplit(":", 1)[1]) for line in lines[:3])
 
     def ask(self, method, path, body=None, key=None, headers=()):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -182,6 +185,69 @@ class Privacy(unittest.TestCase):
                     self.assertTrue(piece, got)
                     got += piece
 
+    def call(self, method, message, key=None, leave_after=None):
+        """Over gRPC: its status, and what it was answered; or None, where we leave after some messages."""
+        async def made():
+            link = await wire.Connection.open(self.grpc)
+            call, answer = wire.GrpcCall(link), b""
+            await call.start(method, message, metadata=[
+                ("authorization", "Bearer " + (key or self.key)), ("x-request-id", "grpc-1"),
+                ("x-custom", self.canary("metadata over gRPC"))])
+            count = 0
+            async for one in call.messages():
+                answer += one
+                count += 1
+                if count == leave_after:
+                    link.close(reset=True)
+                    return None, answer
+            link.close()
+            if call.status != 0:
+                self.errors.append(call.message)
+            return call.status, answer
+        return asyncio.run(asyncio.wait_for(made(), 60))
+
+    def chat_over_grpc(self, where, extra=""):
+        """A GenerateRequest with a word of its own in everything that takes words."""
+        field, c = wire.field, lambda part: self.canary(f"{part} of {where} over gRPC")
+        messages = [field(1, role) + field(2, f"{extra} {c(role)}") + more for role, more in (
+            ("system", b""), ("user", field(3, c("name")[:24])), ("assistant", field(4, c("past thought"))),
+            ("user", b""))]
+        tool = field(1, "look") + field(2, c("tool")) + field(3, json.dumps({
+            "type": "object", "properties": {c("property"): {"type": "string"}}}))
+        chat = b"".join(field(1, one) for one in messages) + field(2, tool)
+        return (field(4, chat) + field(5, field(10, 2000) + field(12, c("stop"))) + field(7, c("user field")) +
+                field(8, c("salt")))
+
+    def over_grpc(self):
+        field, c = wire.field, self.canary
+        status, answer = self.call("Generate", self.chat_over_grpc("chat"))
+        self.assertEqual(status, 0)
+        self.assertIn(self.answer[:3].encode(), answer)
+        self.assertEqual(self.call("Generate", self.chat_over_grpc("a tool", "call a tool"))[0], 0)
+        self.assertEqual(self.call("Generate", field(2, c("text over gRPC")) + field(5, field(10, 40)))[0], 0)
+        schema = json.dumps({"type": "object", "properties": {c("schema over gRPC"): {"const": c("const over gRPC")}}})
+        self.call("Generate", self.chat_over_grpc("schema") + field(9, field(1, "json_schema") + field(2, "s") +
+                                                                     field(4, schema)))
+        self.assertEqual(self.call("Tokenize", field(2, c("tokenize over gRPC")))[0], 0)
+        self.assertEqual(self.call("Embed", field(2, field(1, c("embedded over gRPC"))) + field(6, c("user")) +
+                                   field(7, c("salt")))[0], 0)
+
+    def over_grpc_for_the_worse(self):
+        field, c = wire.field, self.canary
+        invalid, unauthenticated, not_found = 3, 16, 5
+        for where, message, status in (
+                ("model", field(1, c("no model over gRPC")) + field(2, "x"), not_found),
+                ("role", field(4, field(1, field(1, c("no role over gRPC")) + field(2, c("content")))), invalid),
+                ("regex", field(2, "x") + field(10, field(2, "(" + c("bad regex over gRPC"))), invalid),
+                ("schema", field(2, "x") + field(10, field(1, "{" + c("bad schema over gRPC"))), invalid),
+                ("bytes", b"\x12\x7f" + c("broken message").encode(), invalid)):
+            self.assertEqual(self.call("Generate", message)[0], status, where)
+        for method in ("Generate", "Tokenize", "Embed"):
+            text = field(2, c("stranger over gRPC"))
+            message = field(2, field(1, c("stranger over gRPC"))) if method == "Embed" else text
+            self.assertEqual(self.call(method, message, key=c("wrong key over gRPC"))[0], unauthenticated)
+        self.assertEqual(self.call("Generate", self.chat_over_grpc("abandoned", "endless"), leave_after=3)[0], None)
+
     def ask_for_the_better(self):
         for stream in (False, True):
             status, text = self.ask("POST", "/v1/chat/completions", {**self.words("chat"), "stream": stream})
@@ -216,6 +282,7 @@ class Privacy(unittest.TestCase):
         self.assertEqual(self.ask("POST", "/v1/responses/input_tokens", {"input": self.canary("count")})[0], 200)
         self.assertEqual(self.ask("POST", "/invocations", {"prompt": self.canary("invocation"), "max_tokens": 2})[0], 200)
         self.over_websocket()
+        self.over_grpc()
 
     def ask_for_the_worse(self):
         chat = "/v1/chat/completions"
@@ -239,6 +306,7 @@ class Privacy(unittest.TestCase):
         for path in (chat, "/v1/completions", "/v1/messages", "/v1/responses"):
             self.abandon(path, {**self.words("abandoned", "endless"), "prompt": "endless " + self.canary("left"),
                                 "input": "endless " + self.canary("left"), "max_tokens": 2000, "store": False})
+        self.over_grpc_for_the_worse()
         self.ask("POST", chat, b"\x16\x03" + self.canary("bytes").encode())
         self.ask("POST", chat, b"x", headers=[("Content-Encoding", "gzip"), ("X-Custom", self.canary("a header"))])
 

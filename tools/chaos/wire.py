@@ -8,6 +8,7 @@ import base64
 import json
 import os
 import socket
+import ssl
 import struct
 
 
@@ -15,32 +16,46 @@ class Cut(Exception):
     """The connection ended before the answer did."""
 
 
-LOST = (asyncio.IncompleteReadError, ConnectionError, BrokenPipeError, TimeoutError)
+LOST = (asyncio.IncompleteReadError, ConnectionError, BrokenPipeError, TimeoutError, ssl.SSLError)
+HANDSHAKE_S = 600  # of which a frozen machine may take most
 BODY_MAX = 64 << 20
 
 
+CONTEXTS = {}
+
+
+def tls_context(ca_file, protocol):
+    """Of clients that trust `ca_file` and speak `protocol` behind it."""
+    context = CONTEXTS.get((ca_file, protocol))
+    if context is None:
+        context = CONTEXTS[ca_file, protocol] = ssl.create_default_context(cafile=ca_file)
+        context.set_alpn_protocols([protocol])
+    return context
+
+
 class Connection:
-    """A socket, by way of the proxy if `wish` says what shall happen there."""
+    """A socket, by way of the proxy if `wish` says what shall happen there; over TLS if there is a context."""
 
     def __init__(self, reader, writer, pause):
         self.reader, self.writer, self.pause = reader, writer, pause
         self.sent_at, self.begun = float("inf"), False  # when a question was out; is it being answered
 
     @classmethod
-    async def open(cls, port, proxy_port=None, wish=None, small_buffers=False, pause=0.0):
+    async def open(cls, port, proxy_port=None, wish=None, small_buffers=False, pause=0.0, tls=None):
         sock = socket.socket()
         sock.setblocking(False)
         if small_buffers:  # else the kernel reads megabytes ahead of a slow reader
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         try:
             await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", proxy_port if wish else port))
-        except OSError as error:
+            if wish:
+                await asyncio.get_running_loop().sock_sendall(sock, json.dumps({**wish, "to": port}).encode() + b"\n")
+            secure = {"ssl": tls, "server_hostname": "localhost", "ssl_handshake_timeout": HANDSHAKE_S} if tls else {}
+            limit = 2048 if small_buffers else 1 << 17
+            reader, writer = await asyncio.open_connection(sock=sock, limit=limit, **secure)
+        except (OSError, asyncio.IncompleteReadError) as error:
             sock.close()
-            raise Cut(f"connect: {error}") from error
-        limit = 2048 if small_buffers else 1 << 17
-        reader, writer = await asyncio.open_connection(sock=sock, limit=limit)
-        if wish:
-            writer.write(json.dumps({**wish, "to": port}).encode() + b"\n")
+            raise Cut(f"connect: {error!r}") from error
         return cls(reader, writer, pause)
 
     async def send(self, data):
@@ -62,7 +77,12 @@ class Connection:
         except LOST as error:
             raise Cut(f"read: {error!r}") from error
 
+    @property
+    def encrypted(self):
+        return self.writer.get_extra_info("ssl_object") is not None
+
     def half_close(self):
+        """Not over TLS, which knows no such thing."""
         if self.writer.can_write_eof():
             self.writer.write_eof()
 
@@ -246,13 +266,13 @@ class GrpcCall:
     def frame(kind, flags, stream, payload):
         return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
-    async def start(self, method, message, timeout=None):
+    async def start(self, method, message, timeout=None, metadata=()):
         def literal(name, value):
             return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
         head = b"".join(literal(name, value) for name, value in (
-            (":method", "POST"), (":scheme", "http"), (":path", f"/pelton.v1.Inference/{method}"),
+            (":method", "POST"), (":scheme", "https" if self.connection.encrypted else "http"), (":path", f"/pelton.v1.Inference/{method}"),
             (":authority", "pelton"), ("te", "trailers"), ("content-type", "application/grpc"),
-            *((("grpc-timeout", timeout),) if timeout else ())))
+            *((("grpc-timeout", timeout),) if timeout else ()), *metadata))
         settings = struct.pack(">HIHI", 1, 0, 4, self.WINDOW)  # no table; the window of a stream
         await self.connection.send(
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + self.frame(SETTINGS, 0, 0, settings) +
