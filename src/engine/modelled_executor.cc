@@ -36,10 +36,12 @@ ModelledExecutor::ModelledExecutor(Options options) : options_(with_defaults(std
   const auto cells = [&](int blocks) {
     return static_cast<size_t>(blocks * capacity.block_tokens);
   };
-  full_cells_.resize(cells(capacity.full_block_count));
-  window_cells_.resize(cells(capacity.window_block_count));
-  host_full_cells_.resize(cells(capacity.host_full_block_count));
-  host_window_cells_.resize(cells(capacity.host_window_block_count));
+  if (options_.checks) {
+    full_cells_.resize(cells(capacity.full_block_count));
+    window_cells_.resize(cells(capacity.window_block_count));
+    host_full_cells_.resize(cells(capacity.host_full_block_count));
+    host_window_cells_.resize(cells(capacity.host_window_block_count));
+  }
   seats_.resize(static_cast<size_t>(capacity.seat_count()));
 }
 
@@ -87,8 +89,10 @@ void ModelledExecutor::check_plan(const StepPlan& plan) {
     Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
     CHECK(occupant.planned_in != plan.step, "two rows in one seat");
     occupant.planned_in = plan.step;
-    occupant.tables.follow(plan, row);
-    if (options_.checks) check_row(row);
+    if (options_.checks) {
+      occupant.tables.follow(plan, row);
+      check_row(row);
+    }
     token_count += row.token_count();
   }
   CHECK(token_count <= options_.capacity.batch_tokens_max, "the step is over its token budget");
@@ -148,6 +152,7 @@ std::vector<ModelledExecutor::Cell>& ModelledExecutor::cells(kv::Group group, kv
 
 // Nobody may rely on what a failed step has copied: it leaves rubbish.
 void ModelledExecutor::copy_blocks(const StepPlan& plan, bool failed) {
+  if (!options_.checks) return;
   const size_t block_tokens = static_cast<size_t>(options_.capacity.block_tokens);
   for (const BlockCopy& copy : plan.copies) {
     const std::vector<Cell>& from = cells(copy.group, copy.from_tier);
@@ -172,6 +177,7 @@ void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
     occupant.sampling = arrival->sampling;
     occupant.prompt_count = arrival->prompt_count;
     occupant.history = arrival->history;
+    if (!options_.checks) occupant.seen = arrival->history;
     occupant.pooling = arrival->pooling;
     occupant.guide = arrival->guide;
     if (occupant.guide) {
@@ -211,7 +217,13 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
     CHECK(occupant.sampled_in == plan.step - 1, "the step before sampled nothing in this seat");
     tokens = {&occupant.sampled, 1};
   }
-  write(row, tokens);
+  if (options_.checks) {
+    write(row, tokens);
+  } else if (const size_t known = occupant.seen.size() - static_cast<size_t>(row.start);
+             known < tokens.size()) {
+    occupant.seen.insert(occupant.seen.end(), tokens.begin() + static_cast<ptrdiff_t>(known),
+                         tokens.end());
+  }
   occupant.computed += row.token_count();
   if (row.targets.count > 0) score(plan, row, occupant, result);
   if (row.embed) {
@@ -273,16 +285,17 @@ std::span<const TokenId> ModelledExecutor::read_seen(const PlannedSequence& row,
   const int32_t end = occupant.computed;
   const int32_t seen_from = std::max(0, end - options_.capacity.window_tokens);
   std::vector<TokenId>& seen = occupant.seen;
-  if (options_.checks) seen.clear();
-  read(seen, full_cells_, tables(row).full, static_cast<int32_t>(seen.size()), end);
-  std::span<const TokenId> window = std::span(seen).subspan(static_cast<size_t>(seen_from));
   if (options_.checks) {
+    seen.clear();
+    read(seen, full_cells_, tables(row).full, 0, end);
     seen_window_.clear();
     read(seen_window_, window_cells_, tables(row).window, seen_from, end);
-    CHECK(std::equal(seen_window_.begin(), seen_window_.end(), window.begin(), window.end()),
+    CHECK(std::equal(seen_window_.begin(), seen_window_.end(), seen.begin() + seen_from,
+                     seen.begin() + end),
           "the two groups hold different tokens");
   }
-  return window;
+  return std::span(seen).subspan(static_cast<size_t>(seen_from),
+                                 static_cast<size_t>(end - seen_from));
 }
 
 void ModelledExecutor::embed(const PlannedSequence& row, Occupant& occupant,

@@ -54,8 +54,9 @@ class ModelledExecutor final : public Executor {
     ScoreFunction score;                                             // unset: checksum_scores()
     std::optional<Timing> timing;                                    // none: steps take no time
     std::function<std::optional<Error>(const StepPlan&)> fail_step;  // unset: no step fails
-    // What a plan promises is CHECKed, and all is read back at every sample. Without, a step costs
-    // no more than its own tokens do.
+    // What a plan promises is CHECKed, and all is read back from its blocks at every sample.
+    // Without, blocks hold nothing: what a sequence has seen is what it was told, and costs no
+    // more.
     bool checks = true;
     // What a guide leaves no choice about is told with the token before it, so many at most.
     int jump_tokens_max = 0;
@@ -87,7 +88,7 @@ class ModelledExecutor final : public Executor {
     int32_t known = 0;  // tokens of it that were told, if a jump was ahead of what is computed
     bool lost = true;   // nobody sits here, or a failed step left it unknown
     int64_t arrival = 0;
-    std::vector<TokenId> seen;  // what was read of the full group so far
+    std::vector<TokenId> seen;  // what was read of the full group, or told
   };
   std::vector<Cell>& cells(kv::Group group, kv::Tier tier);
   struct Pending {

@@ -181,14 +181,15 @@ void Replica::tell(int64_t now_ns, std::vector<Told>& told) {
     Known& known = known_[static_cast<size_t>(event.id)];
     count(event, known, now_ns);
     if (!event.token && !event.end) continue;
-    Told one{.at_ns = now_ns, .request = known.request};
+    Told& one = told.emplace_back();  // written in its place: a copy would wait for its own writes
+    one.at_ns = now_ns;
+    one.request = known.request;
     if (event.token) one.token = event.token->token;
     if (event.end) {
       one.ended = true;
       one.failed = event.end->reason == engine::FinishReason::kError;
       one.cached_tokens = event.end->cached_tokens;
     }
-    told.push_back(one);
   }
   counts_.running_max = std::max(counts_.running_max, scheduler_.running_count());
 }
