@@ -35,6 +35,7 @@ Result<void> AdminDoor::open(const cli::Arguments& arguments,
       net::HttpServer::Options{.address = host_,
                                .port = static_cast<int>(arguments.integer("--admin-port")),
                                .connections_max = server::AdminServer::kConnectionsMax,
+                               .descriptors_spared = 0,
                                .tls = std::move(tls),
                                .body_bytes_max = server::AdminServer::kBodyBytesMax},
       [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {

@@ -1,5 +1,5 @@
-// How many clients' connections the server takes, so that descriptors are left for everything else:
-// the operator's own port above all, which must answer when the public one is full.
+// How many clients' connections the server is asked to take, and as many descriptors for them as
+// the system allows. That enough are left for everything else is net's (descriptors_spared).
 #pragma once
 
 #include "cli/command_line.h"
@@ -8,8 +8,7 @@ namespace pelton::apps {
 
 cli::Flag connections_flag();
 
-// Raises this process's soft limit of descriptors to its hard one first. What the flag says, or
-// what the limit leaves if that is less.
+// Raises this process's soft limit of descriptors to its hard one first.
 int connections_max(const cli::Arguments& arguments);
 
 }  // namespace pelton::apps

@@ -193,6 +193,20 @@ class Faults(unittest.TestCase):
         self.assertEqual(self.chat(), "Hello.")
         self.assert_clean()
 
+    def test_FT_49_connections_leave_descriptors_for_all_else(self):
+        """Of 1000 descriptors 320 stay free when the public door is full."""
+        server = self.serve(before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000)))
+        idle = len(os.listdir(f"/proc/{server.pid}/fd"))
+        many = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(1000)]
+        time.sleep(0.5)
+        taken = len(os.listdir(f"/proc/{server.pid}/fd")) - idle
+        self.assertLessEqual(idle + taken, 1000 - 320 + 16, "but for what was opened later")
+        self.assertGreaterEqual(taken, 1000 - 320 - idle - 70)
+        self.assertEqual(self.ask("/health", port=self.admin)[0], 200, "the operator's door")
+        for one in many:
+            one.close()
+        self.assert_clean()
+
     @staticmethod
     def cpu_seconds(server):
         words = pathlib.Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()

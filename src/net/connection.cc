@@ -25,6 +25,7 @@ namespace asio = boost::asio;
 constexpr size_t kPipelinedBytesMax = 64 * 1024;
 // How long a client may take to hear a last answer. Closing at once, with its bytes unread, would
 // make the kernel send a reset that can destroy the answer on its way.
+constexpr int kStallLooks = 4;  // at a client that has no room for more, before it is cut off
 constexpr std::chrono::milliseconds kLingerTime{2000};
 constexpr std::chrono::milliseconds kLingerTimeDraining{200};  // a stopping server waits for these
 
@@ -433,9 +434,7 @@ bool Connection::write_some() {
                                   : stream_.write_some(std::span(buffers).first(count), error);
   queue_.pop(bytes);
   if (error == asio::error::would_block || error == asio::error::try_again) {
-    if (phase_ == Phase::kAnswering) {
-      set_deadline(Deadline::kStall, server_->options.stall_time_max);
-    }
+    if (phase_ == Phase::kAnswering) watch_stall();
     write_pending_ = true;
     stream_.socket().async_wait(Socket::wait_write,
                                 [self = shared_from_this()](const SystemError& failed) {
@@ -447,6 +446,21 @@ bool Connection::write_some() {
   }
   if (error) close_now();
   return !error;
+}
+
+// The client may be taking what the kernel has of ours, long before there is room for more: it is
+// looked at several times in the time that it may take nothing.
+void Connection::watch_stall() {
+  bytes_not_taken_ = bytes_not_taken(stream_.socket().native_handle());
+  stall_looks_ = 0;
+  set_deadline(Deadline::kStall, server_->options.stall_time_max / kStallLooks);
+}
+
+void Connection::look_at_stall() {
+  const int left = bytes_not_taken(stream_.socket().native_handle());
+  if (left < bytes_not_taken_) return watch_stall();
+  if (++stall_looks_ >= kStallLooks) return close_now();
+  set_deadline(Deadline::kStall, server_->options.stall_time_max / kStallLooks);
 }
 
 void Connection::on_queue_empty() {
@@ -511,8 +525,9 @@ void Connection::on_deadline() {
     case Deadline::kHandshake:
       server_->handshakes_failed.fetch_add(1);
       return close_now();
-    case Deadline::kIdle:
     case Deadline::kStall:
+      return look_at_stall();
+    case Deadline::kIdle:
     case Deadline::kLinger:
       return close_now();
   }

@@ -130,6 +130,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void flush_if_due();
   void flush();
   bool write_some();
+  void watch_stall();
+  void look_at_stall();
   void on_queue_empty();
   void end_exchange();
   void linger();
@@ -168,6 +170,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool write_pending_ = false;
   bool flush_due_ = false;
   bool working_ = false;  // in run(), at whose end is a flush
+
+  int bytes_not_taken_ = 0;  // when the client last took some
+  int stall_looks_ = 0;      // since then
 
   DeadlineTimer timer_;
   Deadline deadline_ = Deadline::kNone;  // what the timer stands for

@@ -35,8 +35,6 @@ constexpr int kNotSentBytesMax = 64 * 1024;
 // Out of descriptors: others must close first, so there is no hurry.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kAcceptWarningTime{10};  // between warnings of it
-// For files, the operator's listener, other doors: connections leave so many descriptors free.
-constexpr int kDescriptorsSpared = 32;
 
 int descriptors_open() {
   int count = 0;
@@ -50,11 +48,12 @@ int descriptors_open() {
 }
 
 // Of so many connections all get a descriptor, and those who are told that they are too many.
-int fitting_connections(int wanted) {
+int fitting_connections(int wanted, int spared) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
-  const auto most = static_cast<int64_t>(limit.rlim_cur);
-  const int64_t left = most - descriptors_open() - kDescriptorsSpared;
+  const auto most = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 24));
+  const int64_t unused = most - descriptors_open();
+  const int64_t left = std::max(unused - spared, unused / 2);
   const int64_t refusals = std::min<int64_t>(kRefusalsMax, left / 4);
   return static_cast<int>(std::clamp<int64_t>(left - refusals, 1, wanted));
 }
@@ -165,7 +164,7 @@ Result<void> HttpServer::Listener::start() {
     workers_.clear();
     return listening;
   }
-  connections_max_ = fitting_connections(options.connections_max);
+  connections_max_ = fitting_connections(options.connections_max, options.descriptors_spared);
   refusals_max_ = std::min(kRefusalsMax, 1 + connections_max_ / 4);
   if (connections_max_ < options.connections_max) {
     state_->log.warning(fmt::format(

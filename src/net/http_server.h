@@ -89,6 +89,10 @@ class HttpServer {
     int port = 8000;  // 0: any free one
     int threads = 1;
     int connections_max = 4096;
+    // So many descriptors of those that the process may open stay free for everything else: the
+    // operator's door with its connections, gRPC, the model's files, logs and the store. Of very
+    // few descriptors half of those that are left at the start. 0: for a door that is among these.
+    int descriptors_spared = 320;
     std::shared_ptr<const TlsIdentity> tls;  // null: plain HTTP
     std::chrono::milliseconds handshake_time_max{10'000};
     size_t header_bytes_max = 64 * 1024;

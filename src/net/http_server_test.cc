@@ -555,6 +555,32 @@ TEST_F(HttpServerTest, ReaderThatTakesNothingIsCutOff) {
   EXPECT_TRUE(soon([&] { return closed.load(); }));
 }
 
+// FT-04: it takes some all the while, though never so much that there is room for more to be
+// written.
+TEST_F(HttpServerTest, FT_04_WhoReadsSlowlyIsNotCutOff) {
+  options_.stall_time_max = milliseconds(300);
+  hold_requests("/hold");
+  start();
+  TestSocket socket(server_->port(), 4096);
+  socket.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+  const std::shared_ptr<Exchange> exchange = take_held();
+  ASSERT_NE(exchange, nullptr);
+  std::atomic<bool> closed{false};
+  on_net(exchange, [&] {
+    exchange->on_closed([&] { closed = true; });
+    exchange->start_stream(200, {});
+    exchange->write(std::string(8 << 20, 'z'));
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  std::string bytes(1024, '\0');
+  while (!closed && std::chrono::steady_clock::now() - begin < milliseconds(1500)) {
+    static_cast<void>(::recv(socket.descriptor(), bytes.data(), bytes.size(), 0));
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_FALSE(closed.load());
+  EXPECT_TRUE(soon([&] { return closed.load(); }, 10'000)) << "and then it takes nothing";
+}
+
 // A machine that vanishes: its kernel no longer takes part, so no FIN, no RST, no ACK.
 void vanish(TestSocket& socket) {
   sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 namespace pelton::net {
@@ -25,6 +27,11 @@ void notice_lost_peer(int socket, std::chrono::milliseconds limit) {
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   // Also a peer that acknowledges and takes nothing: its window has been shut so long.
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000);
+}
+
+int bytes_not_taken(int socket) {
+  int bytes = 0;
+  return ::ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
 }
 
 }  // namespace pelton::net

@@ -9,6 +9,7 @@
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -96,6 +97,8 @@ Result<void> GrpcDoor::open(const Options& options) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 64 * 1024);
   builder.SetMaxReceiveMessageSize(options.message_bytes_max);
+  grpc::ResourceQuota quota("pelton");
+  builder.SetResourceQuota(quota.Resize(options.memory_bytes_max));
   refuse_bad_messages(builder);
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
   if (options.tls != nullptr) {

@@ -22,6 +22,9 @@ class GrpcDoor {
     int port = 0;                                 // 0: any free one
     std::shared_ptr<const net::TlsIdentity> tls;  // null: in the clear
     int message_bytes_max = 32 * 1024 * 1024;
+    // Of all messages that are on their way here, together: beyond it they come slower, and calls
+    // are ended with RESOURCE_EXHAUSTED.
+    size_t memory_bytes_max = size_t{256} << 20;
     int calls_max = 4096;  // at a time; beyond that RESOURCE_EXHAUSTED
     // A client that does not take what is to be written in this time is cut off.
     std::chrono::milliseconds stall_time_max{30'000};

@@ -3,8 +3,8 @@
 
 usage: chaos.py BINARY [--hours H | --minutes M] [--seed S] [--out FOLDER] [--model FOLDER]
 
-Three servers: "steady" lives through all of it, "rolling" is told to stop in mid-stream and followed by the next
-process again and again, "box" computes with the model in the box. Load and checker (load.py) and the bad network
+Four servers: "steady" lives through all of it, "rolling" is told to stop in mid-stream and followed by the next
+process again and again, "sealed" speaks TLS and is killed without a word, "box" computes with the model in the box. Load and checker (load.py) and the bad network
 (proxy.py) are processes of their own. Chaos and calm take turns; in each calm the ledgers must be clean, and
 descriptors and threads what they were. At the end: memory may have grown by 4 MiB at most from minute 5 to minute
 20, nothing may have been wrong. Exit code 0 if all that held. README.md has the rest.
@@ -17,6 +17,7 @@ import pathlib
 import random
 import signal
 import statistics
+import subprocess
 import sys
 import time
 
@@ -66,17 +67,24 @@ class Chaos:
         self.failures, self.notes = [], []
         self.memory = {"steady": [], "box": []}
         self.health, self.health_failed = [], 0
-        self.rolls = self.freezes = self.hups = self.page_outs = self.calms = 0
+        self.kills = self.rolls = self.freezes = self.hups = self.page_outs = self.calms = 0
         self.base, self.pressure, self.turns = {}, None, None
         serve = [arguments.binary, "serve", arguments.model, "--port", "0", "--admin-port", "0", "--grpc-port", "0"]
         bounded = ["--response-store-entries", "200", "--sampled-turn-tokens", "100K"]  # full within minutes
         commands = {name: [*serve, "--executor", f"modelled:{self.script(name, fail_every)}", "--http-threads", "2", *bounded]
-                    for name, fail_every in (("steady", 0), ("rolling", 1000))}
+                    for name, fail_every in (("steady", 0), ("rolling", 1000), ("sealed", 0))}
         commands["box"] = [*serve, "--threads", "1", "--max-num-seqs", "6", "--max-model-len", "1K",
                            "--kv-cache-memory", "3MiB", *bounded]  # more would become resident as it is first used
         commands["rolling"] += ["--drain-seconds", str(DRAIN_S)]  # not all answers end in that time
+        certificate = self.certificate()
+        store = self.out / "sealed.db"
+        for left in self.out.glob("sealed.db*"):
+            left.unlink()
+        commands["sealed"] += ["--tls-cert", certificate, "--tls-key", certificate, "--no-admin-tls",
+                               "--response-store", f"sqlite:{store}"]
         self.houses = {name: House(name, command, open(self.out / f"{name}.log", "w"), box=name == "box",
-                                   fails=name == "rolling", drain_s=DRAIN_S) for name, command in commands.items()}
+                                   fails=name == "rolling", drain_s=DRAIN_S,
+                                   tls=certificate if name == "sealed" else None) for name, command in commands.items()}
         self.limit = MemoryLimit(f"pelton-chaos-{os.getpid()}")
         self.reports = asyncio.Queue()
         self.retiring = set()
@@ -87,6 +95,15 @@ class Chaos:
         file.write_text(pattern.script(step_ms=4, context=8192, seats=24, blocks=900, host_blocks=60, checks=True,
                                        fail_every=fail_every))
         return file
+
+    def certificate(self):
+        """A file with a certificate of its own kind, and its key."""
+        file, key = self.out / "sealed.pem", self.out / "sealed.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                        "-days", "30", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                        "-keyout", key, "-out", file], check=True, capture_output=True)
+        file.write_text(file.read_text() + key.read_text())
+        return str(file)
 
     def fail(self, what):
         if len(self.failures) < 100:
@@ -138,10 +155,19 @@ class Chaos:
                     if name.startswith("pelton-") and name != house.program}
             others = process["threads"]["count"] - sum(ours.values())
             now = {"descriptors": process["descriptors"]["by_kind"], "threads": ours, "others": others <= OTHERS_MAX}
-            same = now == self.base.setdefault((house.name, house.generation), now) if ledger["clean"] else False
+            same = ledger["clean"] and self.no_more_than_ever(house, now)
             if same or self.clock.now() > end:
                 return ledger, now, same
             await asyncio.sleep(SETTLE_POLL_S)
+
+    def no_more_than_ever(self, house, now):
+        """As few descriptors as in any calm of this process before; the first may have caught some on their way out."""
+        base = self.base.setdefault((house.name, house.generation), now)
+        count, before = now["descriptors"], base["descriptors"]
+        if any(count[kind] > before.get(kind, 0) for kind in count):
+            return False
+        base["descriptors"] = count
+        return {**now, "descriptors": None} == {**base, "descriptors": None}
 
     # ---- misfortunes
 
@@ -174,6 +200,18 @@ class Chaos:
         self.retiring.add(task)
         task.add_done_callback(self.retiring.discard)
 
+    async def kill(self):
+        """SIGKILL in mid-stream: what it was about is lost; the next process is whole, and so is what it finds stored."""
+        house = self.houses["sealed"]
+        self.kills += 1
+        loop = asyncio.get_running_loop()
+        self.tell("killing", name=house.name)
+        await self.load.stdin.drain()
+        await asyncio.sleep(0.1)
+        await loop.run_in_executor(None, house.kill)
+        await loop.run_in_executor(None, house.start)
+        self.tell("servers", servers=[house.fields()])
+
     async def retire(self, old):
         since = self.clock.now()
         while old.poll() is None and self.clock.now() - since < PATIENCE_S:
@@ -199,6 +237,8 @@ class Chaos:
                 house.process.send_signal(signal.SIGHUP)
         elif what < 0.85:
             self.page_outs += page_out(self.houses["box"].pid)
+        elif self.long and what < 0.92:
+            await self.kill()
         elif self.long or self.rolls == 0:
             await self.roll()
 
@@ -241,8 +281,10 @@ class Chaos:
         self.tell("go")
         end = self.clock.now() + seconds
         if not self.long and self.rolls == 0:
-            await asyncio.sleep(seconds / 2)
+            await asyncio.sleep(seconds / 3)
             await self.roll()
+            await asyncio.sleep(seconds / 3)
+            await self.kill()
         while self.clock.now() < end:
             await asyncio.sleep(self.dice.expovariate(1 / (6 if self.long else 1.5)))
             self.check_alive()
@@ -282,7 +324,7 @@ class Chaos:
             proxy_port = int(await proxy.stdout.readline())
             self.tell("start", seed=self.seed, proxy=proxy_port, pace=0.3 if self.long else 0.05,
                       servers=[house.fields() for house in self.houses.values()],
-                      workers={"steady": 40, "rolling": 16, "box": 6})
+                      workers={"steady": 40, "rolling": 16, "sealed": 12, "box": 6})
             await self.expect("ready")
             self.clock = Clock()
             watches += [asyncio.create_task(part) for part in
@@ -332,7 +374,8 @@ class Chaos:
 
     def verdict(self, counts):
         lines = [f"seed {self.seed}; {self.clock.now() / 60:.1f} minutes, and {self.clock.frozen:.0f} s frozen",
-                 f"{sum(counts.values())} questions, {self.rolls} restarts, {self.freezes} SIGSTOPs, {self.hups} "
+                 f"{sum(counts.values())} questions, {self.rolls} restarts, {self.kills} SIGKILLs, {self.freezes} "
+                 f"SIGSTOPs, {self.hups} "
                  f"SIGHUPs, {self.page_outs} times paged out, {self.calms} calms; memory limit "
                  f"{'on' if self.limit.works else 'not possible here'}", *self.notes]
         lines += [f"  {count:7d}  {what}" for what, count in sorted(counts.items())]

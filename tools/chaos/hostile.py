@@ -93,7 +93,7 @@ def body_rows():
         {}, {"messages": []}, {"model": "x", "max_tokens": 0, "messages": [{"role": "user", "content": "x"}]},
         {"max_tokens": 5, "messages": [{"role": "king", "content": "x"}]})]
     rows += [("AP", post(RESPONSES, json.dumps(value)), BAD) for value in (
-        {}, {"input": []}, {"input": 7}, {"input": "x", "background": True}, {"input": [{"type": "smell"}]})]
+        {}, {"input": []}, {"input": 7}, {"input": "x", "background": True, "store": False}, {"input": [{"type": "smell"}]})]
     rows += [("AP", post(RESPONSES, json.dumps({"input": "x", "previous_response_id": "resp_x"})), {400, 404})]
     rows += [("AP", post("/detokenize", json.dumps({"tokens": [2**40]})), BAD),
              ("AP", post("/tokenize", json.dumps({"prompt": 7})), BAD)]

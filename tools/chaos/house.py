@@ -14,9 +14,9 @@ MEMORY_CGROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 class House:
     """One process after the other under one name."""
 
-    def __init__(self, name, command, log, box=False, fails=False, drain_s=30):
+    def __init__(self, name, command, log, box=False, fails=False, drain_s=30, tls=None):
         self.name, self.command, self.log, self.box, self.fails = name, command, log, box, fails
-        self.drain_s = drain_s
+        self.drain_s, self.tls = drain_s, tls  # who vouches for its certificate, if it speaks TLS
         self.program = pathlib.Path(command[0]).name[:15]  # as its threads are called
         self.generation, self.process, self.stopped_until = 0, None, 0.0
 
@@ -33,7 +33,7 @@ class House:
 
     def fields(self):
         return {"name": self.name, "port": self.port, "grpc": self.grpc, "generation": self.generation,
-                "box": self.box, "fails": self.fails,
+                "box": self.box, "fails": self.fails, "tls": self.tls,
                 "drain_s": self.drain_s - 1}
 
     @property
@@ -42,6 +42,11 @@ class House:
 
     def alive(self):
         return self.process.poll() is None
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
 
     def get(self, port, path, timeout=600):
         link = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)

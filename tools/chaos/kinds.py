@@ -49,6 +49,8 @@ async def response(load, server, plan, dice):
     body = json.dumps(question.response(stream)).encode()
     ended = await ask(load, server, plan, RESPONSES, body, reader, stream)
     if ended != "whole" or server.ending or dice.random() < 0.5:
+        if ended == "whole" and len(load.kept[server.name]) < 50:
+            load.kept[server.name].append((reader.id, question))
         return ended
     path = f"{RESPONSES}/{reader.id}"
     again = Responses(question.tallies(), question.tokens_max)
@@ -72,6 +74,28 @@ async def response(load, server, plan, dice):
         body = await link.body(heads)
         need(status == 200 or server.ending, f"a deletion: {status} {body[:200]!r}")
     return "whole, stored"
+
+
+async def remembered(load, server, plan, dice):
+    """A response stored a while ago, perhaps by a process that has been killed since: whole, or not there."""
+    kept = load.kept[server.name]
+    if not kept:
+        return await response(load, server, plan, dice)
+    name, question = kept.pop(dice.randrange(len(kept)))
+    reader = Responses(question.tallies(), question.tokens_max)
+    async with load.link(server, Plan()) as link:
+        link.sent_at = time.monotonic()
+        await link.send(Connection.request("GET", f"{RESPONSES}/{name}"))
+        status, heads = await link.head()
+        stored = await link.body(heads)
+    if server.ending and status == 503:
+        return "refused with 503"
+    need(status in (200, 404), f"a response of long ago: {status} {stored[:200]!r}")
+    if status == 404:
+        return "forgotten"
+    reader.whole(stored)
+    reader.check()
+    return "whole"
 
 
 async def tool_loop(load, server, plan, dice):
@@ -288,7 +312,7 @@ async def small(load, server, plan, dice):
     return "whole"
 
 
-KINDS = {chat: 30, completion: 14, message: 10, response: 10, tool_loop: 4, kept_alive: 6, socket: 10, grpc: 10,
+KINDS = {chat: 30, completion: 14, message: 10, response: 10, remembered: 3, tool_loop: 4, kept_alive: 6, socket: 10, grpc: 10,
          embeddings: 6, small: 5, unruly.deaf: 3,
          unruly.malformed: 10, unruly.garbage: 4, unruly.gone_at_once: 4}
 BOX_KINDS = {box: 30, embeddings: 2, unruly.malformed: 1, unruly.gone_at_once: 1}

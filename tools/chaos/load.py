@@ -6,6 +6,7 @@ usage: load.py          commands come as lines of JSON on stdin, reports go as s
   {"do": "start", "seed": S, "proxy": PORT, "servers": [...], "workers": {NAME: N}, "pace": SECONDS}
   {"do": "servers", "servers": [{"name", "port", "grpc", "generation", "box": bool}]}
   {"do": "ending", "name": NAME}     that server has been told to stop: it may now refuse and break off
+  {"do": "killing", "name": NAME}    that one ends at once: whatever it was about breaks off
   {"do": "calm"}                     no more questions; {"report": "calm"} when the last one is over
   {"do": "go"}, {"do": "stop"}
   reports: {"report": "wrong", "what": ...}, {"report": "counts", ...}, {"report": "ready"}, {"report": "calm"}
@@ -23,7 +24,7 @@ import kinds
 from endings import Left, Refused
 from pattern import Wrong
 from questions import Plan
-from wire import Connection, Cut
+from wire import Connection, Cut, tls_context
 
 HANG_S = 1200      # a question that is not over by then hangs; frozen time is not known here, so it is long
 FROZEN_S = 5       # a turn of the loop that took so long: everything stood still
@@ -41,7 +42,8 @@ class Server:
         self.generation, self.box = fields["generation"], fields.get("box", False)
         self.drain_s = fields.get("drain_s", 20)  # who reads slowly has at least so long after SIGTERM
         self.fails = fields.get("fails", False)  # some of its steps do: error events are to be expected
-        self.ending_at = float("inf")
+        self.tls = fields.get("tls")     # a file with the certificate that vouches for it
+        self.ending_at, self.killed = float("inf"), False
 
     @property
     def ending(self):
@@ -49,7 +51,7 @@ class Server:
 
 
 class Load:
-    STALL_S = 55  # the server cuts off who takes nothing for 60 s
+    STALL_S = 25  # the server cuts off who takes nothing for 30 s
 
     def __init__(self, command):
         self.seed, self.proxy, self.pace = command["seed"], command["proxy"], command["pace"]
@@ -61,6 +63,7 @@ class Load:
         self.idle.set()
         self.vectors = {}       # of embeddings: the first answer to each text
         self.references = {}    # of the box model's prompts
+        self.kept = collections.defaultdict(list)  # by server: responses that it has stored, and their questions
         self.frozen_at = -1.0
         self.stopping = False
         self.take_servers(command["servers"])
@@ -76,7 +79,8 @@ class Load:
         link = None
         try:
             link = await Connection.open(server.grpc if grpc else server.port, self.proxy, plan.wish,
-                                         small_buffers=plan.slow > 0, pause=plan.slow)
+                                         small_buffers=plan.slow > 0, pause=plan.slow,
+                                         tls=server.tls and tls_context(server.tls, "h2" if grpc else "http/1.1"))
             self.links.add(link)
             if self.calm.is_set():
                 link.pause = 0
@@ -123,6 +127,8 @@ class Load:
                 return "cut by the proxy"
             if self.frozen_at >= begun:
                 return "cut after standing still"
+            if server.killed and cut.had:
+                return "ended with its server"
             if plan.slow and time.monotonic() - server.ending_at > server.drain_s:
                 return "too slow for the drain"
             if server.ending and not cut.had:
@@ -204,6 +210,9 @@ async def main():
             load.take_servers(command["servers"])
         elif what == "ending":
             load.servers[command["name"]].ending_at = time.monotonic()
+        elif what == "killing":
+            load.servers[command["name"]].ending_at = time.monotonic()
+            load.servers[command["name"]].killed = True
         elif what == "calm":
             tasks.append(asyncio.create_task(load.become_calm()))
         elif what == "go":

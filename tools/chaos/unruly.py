@@ -84,6 +84,8 @@ async def garbage(load, server, plan, dice):
                 code = int.from_bytes(payload[:2], "big")
                 need(opcode == 8 and code in (1001, 1002, 1007, 1008, 1009), f"opcode {opcode}, code {code}")
                 return "closed"
+            if link.encrypted:
+                return "closed"
             link.half_close()
             while await link.reader.read(1 << 16):
                 pass
