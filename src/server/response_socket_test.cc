@@ -204,5 +204,24 @@ TEST(ResponseSocket, ADrainingServerSaysGoodbye) {
   stopping.join();
 }
 
+// What a connection remembers is what its next prompt can have, however long it has gone on: seen
+// where nothing may be dropped any more.
+TEST(ResponseSocket, WhatTruncationDropsIsNotRemembered) {
+  ServerHouse house(kScript, {});
+  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  const std::string large(9000, 'x');
+  std::string previous;
+  for (const std::string& input : {large, std::string("hi"), std::string("and now")}) {
+    const std::string items =
+        R"([{"role":"user","content":")" + input + R"("},{"role":"user","content":"so?"}])";
+    const bool last = input == "and now";
+    socket.text(create(R"("store":false,"truncation":")" + std::string(last ? "disabled" : "auto") +
+                       R"(","max_output_tokens":100,"input":)" + items + previous));
+    const Turn said = read_turn(socket);
+    ASSERT_EQ(said.text.status, "completed") << input.substr(0, 10);
+    previous = R"(,"previous_response_id":")" + said.response.string("id").value_or("") + "\"";
+  }
+}
+
 }  // namespace
 }  // namespace pelton::server

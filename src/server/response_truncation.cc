@@ -67,6 +67,8 @@ ResponseItems without_oldest(const ResponseItems& all, size_t count) {
       return item.kind == ResponseItem::Kind::kResult && !calls.contains(item.call_id);
     });
   });
+  std::erase_if(left.history,
+                [](const PastResponse& past) { return past.input.empty() && past.output.empty(); });
   return left;
 }
 

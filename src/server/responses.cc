@@ -163,6 +163,9 @@ Result<void> Server::drop_oldest_items(ResponsePlan& plan, const ServedModel& mo
       too_few = count;
     }
   }
+  // A connection remembers what came before without a store's bounds: not what has been dropped,
+  // or each turn would add to it for ever.
+  plan.history = without_oldest(all, enough).history;
   return {};
 }
 
