@@ -120,6 +120,49 @@ test('a running response is cancelled', async () => {
   assert.equal((await client.responses.retrieve(last.response.id)).status, 'cancelled');
 });
 
+test('in the background: found later, followed from any event, cancelled', async () => {
+  const begun = await client.responses.create({ model: MODEL, input: 'Hi', background: true });
+  assert.equal(begun.background, true);
+  assert.ok(['queued', 'in_progress'].includes(begun.status), begun.status);
+  let found = begun;
+  for (let i = 0; i < 400 && found.status === 'in_progress'; ++i) {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    found = await client.responses.retrieve(begun.id);
+  }
+  assert.equal(found.output_text, HELLO);
+
+  const stream = await client.responses.create({ model: MODEL, input: 'Hi', background: true, stream: true });
+  let id = null;
+  let seen = -1;
+  for await (const event of stream) {
+    id ??= event.response.id;
+    seen = event.sequence_number;
+    if (seen === 1) break; // and leaves
+  }
+  const types = [];
+  for await (const event of await client.responses.retrieve(id, { stream: true, starting_after: seen })) {
+    assert.equal(event.sequence_number, ++seen);
+    types.push(event.type);
+  }
+  assert.equal(types.at(-1), 'response.completed');
+  assert.equal((await client.responses.retrieve(id)).output_text, HELLO);
+
+  const endless = await client.responses.create({ model: MODEL, input: 'never ends', background: true });
+  assert.equal((await client.responses.cancel(endless.id)).status, 'cancelled');
+  assert.equal((await client.responses.cancel(endless.id)).status, 'cancelled');
+  await client.responses.delete(endless.id);
+});
+
+test('an item is named by its id alone', async () => {
+  const made = await client.responses.create({ model: MODEL, input: 'Hi' });
+  const input = (item) => [{ role: 'user', content: 'Hi' }, item, { role: 'user', content: 'Hi' }];
+  const count = async (item) => (await client.responses.inputTokens.count({ model: MODEL, input: input(item) })).input_tokens;
+  const item = made.output.at(-1);
+  assert.equal(await count({ type: 'item_reference', id: item.id }), await count(item));
+  await client.responses.delete(made.id);
+  await assert.rejects(count({ type: 'item_reference', id: item.id }), OpenAI.BadRequestError);
+});
+
 test('errors are the SDK\'s own', async () => {
   const image = { role: 'user', content: [{ type: 'input_image', image_url: 'http://127.0.0.1/x.png' }] };
   await assert.rejects(
