@@ -64,7 +64,7 @@ class GrpcHouseOf {
   GrpcSaid generate(const v1::GenerateRequest& request,
                     std::map<std::string, std::string> metadata = {}) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     for (const auto& [key, value] : metadata) context.AddMetadata(key, value);
     const auto reader = stub->Generate(&context, request);
     GrpcSaid said;
