@@ -9,7 +9,13 @@
 
 namespace pelton::apps {
 
-Result<cost_model::Footprint> foresee(const std::string& model,
-                                      const cost_model::MemoryRequest& request);
+struct Foreseen {
+  cost_model::Footprint footprint;
+  // `serve` will pack these weights when it first loads them, and choose their form by measuring:
+  // until then the footprint is that of the files as they lie.
+  bool will_be_packed = false;
+};
+
+Result<Foreseen> foresee(const std::string& model, const cost_model::MemoryRequest& request);
 
 }  // namespace pelton::apps

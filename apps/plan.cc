@@ -106,11 +106,17 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
   TRY(read_batch_flags(arguments, options));
   TRY_ASSIGN(const cost_model::MemoryRequest request,
              executor::LocalExecutor::memory_request(options.executor));
-  TRY_ASSIGN(const Footprint footprint, foresee(model, request));
-  if (arguments.has("--json")) {
-    return write_output(cost_model::to_json(footprint).dump() + "\n");
+  TRY_ASSIGN(const Foreseen foreseen, foresee(model, request));
+  if (foreseen.will_be_packed) {
+    fmt::print(
+        stderr, "note: {}\n",
+        "these weights are not packed yet: `serve` does it when it first loads them (or `pelton "
+        "pack` now) and chooses their form by measuring; plan again then for the exact bytes");
   }
-  return write_output(table_of(model, footprint));
+  if (arguments.has("--json")) {
+    return write_output(cost_model::to_json(foreseen.footprint).dump() + "\n");
+  }
+  return write_output(table_of(model, foreseen.footprint));
 }
 
 // Of a workload its mean lengths and its rate.

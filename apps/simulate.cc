@@ -42,7 +42,8 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
     TRY(read_batch_flags(arguments, options));
     TRY_ASSIGN(const cost_model::MemoryRequest request,
                executor::LocalExecutor::memory_request(options.executor));
-    TRY_ASSIGN(const cost_model::Footprint footprint, foresee(model, request));
+    TRY_ASSIGN(const Foreseen foreseen, foresee(model, request));
+    const cost_model::Footprint& footprint = foreseen.footprint;
     capacity.block_tokens = footprint.kv.block_tokens;
     capacity.full_block_count = footprint.kv.full_block_count;
     capacity.window_block_count = footprint.kv.window_block_count;

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
@@ -59,7 +60,12 @@ class ToTheByte(unittest.TestCase):
     def test_layers_of_20b(self):
         with tempfile.TemporaryDirectory(dir="/tmp") as folder:
             pelton("synth", "--like", "gpt-oss-20b", "--layers", "2", folder + "/model")
-            self.compare(folder + "/model", "--kv-cache-memory", "1GiB")
+            with unittest.mock.patch.dict(os.environ, {"PELTON_CACHE": folder + "/cache"}):
+                before = subprocess.run([BINARY, "plan", folder + "/model", "--memory"], capture_output=True,
+                                        timeout=60, check=True)
+                self.assertIn(b"not packed yet", before.stderr)
+                start_up_numbers(folder + "/model")  # packs
+                self.compare(folder + "/model", "--kv-cache-memory", "1GiB")
 
 
 class Plan(unittest.TestCase):
