@@ -18,6 +18,7 @@ import pathlib
 import re
 import resource
 import secrets
+import shutil
 import signal
 import socket
 import struct
@@ -32,6 +33,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "chaos"))
 import wire  # noqa: E402: frames of HTTP/2 by hand
 BINARY = None
+# A GPU's driver is a library that is looked for when it is asked for.
+ALLOWED_IMPORTS = {"dlopen"}
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
@@ -334,6 +337,23 @@ class Privacy(unittest.TestCase):
                 self.look(path.name, path.read_bytes())
         self.look("traces", b"".join(Collector.bodies))
         return {path.name for path in files}
+
+    def test_TN_01_nothing_but_loopback_and_no_other_programs(self):
+        self.serve()
+        own = {os.readlink(link) for link in pathlib.Path(f"/proc/{self.server.pid}/fd").iterdir() if link.is_symlink()}
+        listening = []
+        for table, here in (("tcp", "0100007F"), ("tcp6", "0000000000000000FFFF00000100007F")):
+            for line in pathlib.Path(f"/proc/{self.server.pid}/net/{table}").read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == "0A" and f"socket:[{words[9]}]" in own:  # listens, and is ours
+                    listening.append(words[1].split(":")[0] == here)
+        self.assertEqual(listening, [True] * 3, "three doors, all on 127.0.0.1")
+        if shutil.which("nm"):
+            imports = subprocess.run(["nm", "-D", "--undefined-only", BINARY], capture_output=True, check=True).stdout
+            names = {line.split()[-1].split("@")[0] for line in imports.decode().splitlines()}
+            self.assertIn("socket", names, "this test would find it")
+            runs = {name for name in names if re.match(r"(system|popen|exec|posix_spawn|v?fork|dlm?open)", name)}
+            self.assertLessEqual(runs, ALLOWED_IMPORTS)
 
     def test_TN_10_TN_11_no_word_of_anybody_is_left(self):
         self.serve()

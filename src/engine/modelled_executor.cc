@@ -36,7 +36,7 @@ ModelledExecutor::ModelledExecutor(Options options) : options_(with_defaults(std
   const auto cells = [&](int blocks) {
     return static_cast<size_t>(blocks * capacity.block_tokens);
   };
-  if (options_.checks) {
+  if (holds()) {
     full_cells_.resize(cells(capacity.full_block_count));
     window_cells_.resize(cells(capacity.window_block_count));
     host_full_cells_.resize(cells(capacity.host_full_block_count));
@@ -89,10 +89,8 @@ void ModelledExecutor::check_plan(const StepPlan& plan) {
     Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
     CHECK(occupant.planned_in != plan.step, "two rows in one seat");
     occupant.planned_in = plan.step;
-    if (options_.checks) {
-      occupant.tables.follow(plan, row);
-      check_row(row);
-    }
+    if (holds()) occupant.tables.follow(plan, row);
+    if (options_.checks) check_row(row);
     token_count += row.token_count();
   }
   CHECK(token_count <= options_.capacity.batch_tokens_max, "the step is over its token budget");
@@ -152,7 +150,7 @@ std::vector<ModelledExecutor::Cell>& ModelledExecutor::cells(kv::Group group, kv
 
 // Nobody may rely on what a failed step has copied: it leaves rubbish.
 void ModelledExecutor::copy_blocks(const StepPlan& plan, bool failed) {
-  if (!options_.checks) return;
+  if (!holds()) return;
   const size_t block_tokens = static_cast<size_t>(options_.capacity.block_tokens);
   for (const BlockCopy& copy : plan.copies) {
     const std::vector<Cell>& from = cells(copy.group, copy.from_tier);
@@ -177,7 +175,7 @@ void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
     occupant.sampling = arrival->sampling;
     occupant.prompt_count = arrival->prompt_count;
     occupant.history = arrival->history;
-    if (!options_.checks) occupant.seen = arrival->history;
+    if (!holds()) occupant.seen = arrival->history;
     occupant.pooling = arrival->pooling;
     occupant.guide = arrival->guide;
     if (occupant.guide) {
@@ -217,10 +215,12 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
     CHECK(occupant.sampled_in == plan.step - 1, "the step before sampled nothing in this seat");
     tokens = {&occupant.sampled, 1};
   }
-  if (options_.checks) {
+  if (holds()) {
     write(row, tokens);
-  } else if (const size_t known = occupant.seen.size() - static_cast<size_t>(row.start);
-             known < tokens.size()) {
+  } else {
+    const auto start = static_cast<size_t>(row.start);
+    if (occupant.seen.size() < start) occupant.seen.resize(start);  // found: nobody told us
+    const size_t known = std::min(occupant.seen.size() - start, tokens.size());
     occupant.seen.insert(occupant.seen.end(), tokens.begin() + static_cast<ptrdiff_t>(known),
                          tokens.end());
   }
@@ -285,9 +285,9 @@ std::span<const TokenId> ModelledExecutor::read_seen(const PlannedSequence& row,
   const int32_t end = occupant.computed;
   const int32_t seen_from = std::max(0, end - options_.capacity.window_tokens);
   std::vector<TokenId>& seen = occupant.seen;
+  if (options_.checks) seen.clear();
+  if (holds()) read(seen, full_cells_, tables(row).full, static_cast<int32_t>(seen.size()), end);
   if (options_.checks) {
-    seen.clear();
-    read(seen, full_cells_, tables(row).full, 0, end);
     seen_window_.clear();
     read(seen_window_, window_cells_, tables(row).window, seen_from, end);
     CHECK(std::equal(seen_window_.begin(), seen_window_.end(), seen.begin() + seen_from,

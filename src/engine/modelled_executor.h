@@ -55,9 +55,10 @@ class ModelledExecutor final : public Executor {
     std::optional<Timing> timing;                                    // none: steps take no time
     std::function<std::optional<Error>(const StepPlan&)> fail_step;  // unset: no step fails
     // What a plan promises is CHECKed, and all is read back from its blocks at every sample.
-    // Without, blocks hold nothing: what a sequence has seen is what it was told, and costs no
-    // more.
     bool checks = true;
+    // Without checks, where no answer depends on what was seen: blocks hold nothing, and Seen::full
+    // is what a sequence was told itself, without a prefix that was found.
+    bool blocks_hold_tokens = true;
     // What a guide leaves no choice about is told with the token before it, so many at most.
     int jump_tokens_max = 0;
   };
@@ -90,6 +91,7 @@ class ModelledExecutor final : public Executor {
     int64_t arrival = 0;
     std::vector<TokenId> seen;  // what was read of the full group, or told
   };
+  bool holds() const { return options_.checks || options_.blocks_hold_tokens; }
   std::vector<Cell>& cells(kv::Group group, kv::Tier tier);
   struct Pending {
     StepResult result;

@@ -93,6 +93,30 @@ TEST_F(PrefixReuse, the_same_prompt_computes_one_block) {
   EXPECT_EQ(warm.answer, cold.answer);
 }
 
+// What was found in the cache is seen, with checks or without: a server that talks by a script has
+// none.
+TEST_F(PrefixReuse, without_checks_what_was_found_is_seen_too) {
+  const std::vector<TokenId> prompt = random_tokens(1, 2000);
+  std::vector<TokenId> seen;
+  const auto remember = [&](const ModelledExecutor::Seen& one) {
+    seen.assign(one.full.begin(), one.full.end());
+    return TokenId{7};
+  };
+  ModelledExecutor executor({.capacity = kUsual, .next_token = remember, .checks = false});
+  for (int round = 0; round < 2; ++round) {
+    request::GenerationRequest request;
+    request.prompt = prompt;
+    request.stop.max_new_tokens = 1;
+    ASSERT_TRUE(scheduler_.submit(std::move(request)).ok());
+    for (StepPlan plan = scheduler_.plan(0); !plan.empty(); plan = scheduler_.plan(0)) {
+      executor.submit(std::move(plan));
+      scheduler_.commit(executor.collect());
+    }
+    EXPECT_EQ(seen, prompt) << "round " << round;
+    seen.clear();
+  }
+}
+
 // Other long prompts in between take window blocks; the landmarks of the first outlive a few of
 // them in part, and the answer is the same whatever is left.
 TEST_F(PrefixReuse, what_was_evicted_is_computed_again) {

@@ -144,6 +144,57 @@ TEST_F(Hostile, ST_24_WeightsThatAreNoNumbers) {
   EXPECT_EQ(engine_->stats().window_blocks_used, 0);
 }
 
+// Row TN-09: one tenant leaves every block of keys and values full of NaN, and the next one's
+// answers are what they were: no cell is read before its owner has written it, not even to be
+// weighed with nothing. Beside the poison, and after it.
+TEST_F(Hostile, TN_09_BlocksOfAnotherAreNotReadBeforeTheyAreWritten) {
+  const std::vector<TokenId> prompt = golden("prompt");
+  const std::vector<TokenId> continuation = golden("continuation");
+  TokenId poison = 0;
+  while (std::find(prompt.begin(), prompt.end(), poison) != prompt.end() ||
+         std::find(continuation.begin(), continuation.end(), poison) != continuation.end()) {
+    ++poison;
+  }
+  const std::span<char> embedding = tensor("model.embed_tokens.weight");
+  const size_t row_bytes = embedding.size() / 512;
+  constexpr uint16_t kNan = 0x7FC0;
+  for (size_t i = 0; i < row_bytes; i += 2) {
+    std::memcpy(embedding.data() + static_cast<size_t>(poison) * row_bytes + i, &kNan, 2);
+  }
+  start();
+  const engine::ExecutorCapacity& capacity = executor_->capacity();
+  const auto spread = [&] {
+    std::vector<engine::TokenStream> streams;
+    const int count = std::max(capacity.full_block_count, capacity.window_block_count) *
+                          capacity.block_tokens / 400 +
+                      2;
+    for (int i = 0; i < count; ++i) {
+      // Different from its first token on: what is in the cache is not computed again.
+      std::vector<TokenId> tokens(400, poison);
+      for (int at = 0; at < 4; ++at)
+        tokens[static_cast<size_t>(at)] = prompt[0] + (i >> at * 2) % 4;
+      streams.push_back(submit(std::move(tokens), 1));
+    }
+    for (engine::TokenStream& stream : streams) {
+      const Outcome outcome = outcome_of(stream);
+      ASSERT_TRUE(outcome.error.has_value());
+      EXPECT_EQ(outcome.error->code, ErrorCode::kBadCheckpoint);
+    }
+  };
+  const auto expected = std::vector<TokenId>(continuation.begin(), continuation.begin() + 48);
+  for (int round = 0; round < 2; ++round) {
+    spread();
+    auto beside = submit(prompt, 48);
+    spread();
+    const Outcome undisturbed = outcome_of(beside);
+    ASSERT_FALSE(undisturbed.error.has_value()) << undisturbed.error->message;
+    EXPECT_EQ(undisturbed.tokens, expected) << "round " << round;
+    // A prompt whose end fills no block, and one of a single token.
+    auto brief = submit({prompt[0]}, 20);
+    EXPECT_FALSE(outcome_of(brief).error.has_value());
+  }
+}
+
 // Rows JS-25 and JS-28 of the hardening list: after "ab" nothing may follow, not even an end. Never
 // any token instead; and the neighbours do not notice.
 TEST_F(Hostile, JS_28_AGrammarThatLeavesNoToken) {

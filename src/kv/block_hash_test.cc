@@ -1,5 +1,6 @@
 #include "kv/block_hash.h"
 
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "kv/block_pool.h"
 
 namespace pelton::kv {
 namespace {
@@ -81,6 +83,50 @@ TEST(BlockHash, is_the_same_in_every_build) {
   const BlockHash hash = hasher.extend(hasher.root({.salt = "s"}), tokens);
   EXPECT_EQ(hash.low, 7726360834843863747ull);
   EXPECT_EQ(hash.high, 3829781117745720445ull);
+}
+
+// Row TN-08 of the hardening list. Whoever knows one process's seed can search for contents that
+// agree in as many bits as he has patience for; in another process they agree no more than any two.
+TEST(BlockHash, TN_08_what_collides_under_one_seed_does_not_under_another) {
+  const BlockHasher known(1);
+  const BlockHasher other(0x5EC2E7);
+  const auto content = [](uint64_t number) {
+    std::vector<TokenId> tokens(16, 7);
+    tokens[3] = static_cast<TokenId>(number);
+    tokens[12] = static_cast<TokenId>(number * 31 % 200'000);
+    return tokens;
+  };
+  constexpr uint64_t kMask = (uint64_t{1} << 24) - 1;  // as many bits as this test's patience
+  std::map<uint64_t, uint64_t> first_with;
+  int forged = 0, still = 0;
+  for (uint64_t i = 0; i < 60'000; ++i) {
+    const BlockHash hash = known.extend(known.root({}), content(i));
+    const auto [same, is_new] = first_with.emplace(hash.low & kMask, i);
+    if (is_new) continue;
+    ++forged;
+    const BlockHash a = other.extend(other.root({}), content(i));
+    const BlockHash b = other.extend(other.root({}), content(same->second));
+    still += (a.low & kMask) == (b.low & kMask) ? 1 : 0;
+    EXPECT_NE(a, b);
+  }
+  EXPECT_GT(forged, 50) << "some 107 are to be expected";
+  EXPECT_EQ(still, 0) << "one in 160 000 runs by chance";
+}
+
+// Nor does it help to have forged one half: a name is all of its 128 bits.
+TEST(BlockHash, TN_08_names_that_agree_in_64_bits_are_two) {
+  BlockPool pool({.block_count = 4, .block_tokens = 16});
+  std::vector<BlockId> blocks;
+  ASSERT_TRUE(pool.take(2, blocks));
+  const BlockHash mine{0x1234, 0x5678};
+  pool.remember(blocks[0], mine, BlockPool::Rank::kPassing);
+  for (int bit = 0; bit < 64; ++bit) {
+    EXPECT_EQ(pool.find({mine.low, mine.high ^ uint64_t{1} << bit}), kNoBlock) << bit;
+    EXPECT_EQ(pool.find({mine.low ^ uint64_t{1} << bit, mine.high}), kNoBlock) << bit;
+  }
+  pool.remember(blocks[1], {mine.low, mine.high + 1}, BlockPool::Rank::kPassing);
+  EXPECT_EQ(pool.find(mine), blocks[0]);
+  EXPECT_EQ(pool.find({mine.low, mine.high + 1}), blocks[1]);
 }
 
 }  // namespace

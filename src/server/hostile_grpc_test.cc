@@ -1,5 +1,6 @@
 // Rows GR of the catalogue of bad inputs, as HTTP/2 frames by hand: what gRPC's own client would
 // not send. GR-07 and GR-12 with that client: grpc_test.cc.
+#include <algorithm>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -80,6 +81,38 @@ class RawCall {
   }
   // What came of messages, each before its length.
   const std::string& body() const { return body_; }
+  // Sends so many bytes of a message of `size` that is never whole, as far as we are let; whether
+  // all of them went.
+  bool send_of_endless(size_t size, size_t bytes) {
+    frame(kData, 0, 1, number(0, 1) + number(size, 4));
+    constexpr size_t kFrameMax = 16'384;
+    int64_t initial = 65'535;  // what we may send, as HTTP/2 begins
+    int64_t connection = initial - 5, stream = initial - 5;
+    const std::string zeros(kFrameMax, '\0');
+    while (bytes > 0) {
+      const int64_t room = std::min(connection, stream);
+      if (room <= 0) {
+        const auto [type, payload, on] = read_whole_frame(2000);
+        if (type < 0 || type == kRstStream || type == kGoAway) return false;
+        if (type == kWindowUpdate) (on == 0 ? connection : stream) += value_of(payload, 0, 4);
+        if (type != kSettings || payload.empty()) continue;
+        frame(kSettings, 1, 0, "");  // they hold once we have said that we know
+        for (size_t at = 0; at + 6 <= payload.size(); at += 6) {
+          constexpr int64_t kInitialWindow = 4;
+          if (value_of(payload, at, 2) != kInitialWindow) continue;
+          stream += value_of(payload, at + 2, 4) - initial;
+          initial = value_of(payload, at + 2, 4);
+        }
+        continue;
+      }
+      const size_t part = std::min({bytes, kFrameMax, static_cast<size_t>(room)});
+      frame(kData, 0, 1, std::string_view(zeros).substr(0, part));
+      bytes -= part;
+      connection -= static_cast<int64_t>(part);
+      stream -= static_cast<int64_t>(part);
+    }
+    return true;
+  }
   // Waits for something of the answer.
   bool answered() {
     for (auto got = read_frame(5000); got.first >= 0; got = read_frame(5000)) {
@@ -95,6 +128,7 @@ class RawCall {
     kRstStream = 3,
     kSettings = 4,
     kGoAway = 7,
+    kWindowUpdate = 8,
     kContinuation = 9
   };
   static constexpr int kEndHeaders = 4;
@@ -121,15 +155,27 @@ class RawCall {
     socket_.send(number(payload.size(), 3) + static_cast<char>(type) + static_cast<char>(flags) +
                  number(static_cast<uint64_t>(stream), 4) + std::string(payload));
   }
-  std::pair<int, std::string> read_frame(int limit_ms) {
-    if (!fill(9, limit_ms)) return {-1, ""};
-    size_t size = 0;
-    for (size_t i = 0; i < 3; ++i) size = size << 8 | static_cast<uint8_t>(bytes_[i]);
-    if (!fill(9 + size, limit_ms)) return {-1, ""};
-    const int type = static_cast<uint8_t>(bytes_[3]);
-    std::string payload = bytes_.substr(9, size);
+  static int64_t value_of(std::string_view bytes, size_t at, size_t count) {
+    int64_t value = 0;
+    for (const char c : bytes.substr(at, count)) value = value << 8 | static_cast<uint8_t>(c);
+    return value;
+  }
+  struct Frame {
+    int type = -1;
+    std::string payload;
+    int64_t stream = 0;
+  };
+  Frame read_whole_frame(int limit_ms) {
+    if (!fill(9, limit_ms)) return {};
+    const auto size = static_cast<size_t>(value_of(bytes_, 0, 3));
+    if (!fill(9 + size, limit_ms)) return {};
+    Frame frame{static_cast<uint8_t>(bytes_[3]), bytes_.substr(9, size), value_of(bytes_, 5, 4)};
     bytes_.erase(0, 9 + size);
-    return {type, std::move(payload)};
+    return frame;
+  }
+  std::pair<int, std::string> read_frame(int limit_ms) {
+    Frame frame = read_whole_frame(limit_ms);
+    return {frame.type, std::move(frame.payload)};
   }
   bool fill(size_t size, int limit_ms) {
     while (bytes_.size() < size) {
@@ -221,6 +267,31 @@ TEST_F(HostileGrpc, GR_03_LengthsThatAreNotBelieved) {
   }
   EXPECT_LT(telemetry::process_usage().resident_bytes - before, int64_t{64} << 20);
   expect_well();
+}
+
+// Nor may many together take what each alone may: of all messages on their way so much is kept.
+TEST_F(HostileGrpc, GR_03_ManyLongMessagesHaveABoundTogether) {
+  constexpr size_t kCalls = 12, kEach = size_t{15} << 20;
+  {
+    RawCall alone(port());
+    alone.head(kTokenize);
+    EXPECT_TRUE(alone.send_of_endless(size_t{16} << 20, kEach)) << "that is allowed";
+  }
+  door_.reset();
+  open_door({.memory_bytes_max = size_t{32} << 20});
+  const int64_t before = telemetry::process_usage().resident_bytes;
+  std::vector<std::unique_ptr<RawCall>> calls;
+  for (size_t i = 0; i < kCalls; ++i) {
+    calls.push_back(std::make_unique<RawCall>(port()));
+    calls.back()->head(kTokenize);
+    static_cast<void>(calls.back()->send_of_endless(size_t{16} << 20, kEach));
+  }
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep what is freed
+  EXPECT_LT(telemetry::process_usage().resident_bytes - before, int64_t{96} << 20)
+      << "of " << (kCalls * kEach >> 20) << " MiB that were sent";
+#endif
+  calls.clear();
+  EXPECT_TRUE(comes_true([&] { return called(kTokenize, field(2, "hi")) == kOk; }));
 }
 
 TEST_F(HostileGrpc, GR_04_CompressionThatIsNotKnown) {

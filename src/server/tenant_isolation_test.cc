@@ -1,6 +1,6 @@
 // Rows of the hostile traffic on tenants (TN): what one has asked, another neither gets nor can
 // measure. Elsewhere: TN-08 kv/block_hash_test (names of 128 bits under a secret key), TN-09
-// engine/scheduler_property_test (its executor checks every block that is read), TN-10 to TN-13
+// executor/hostile_test and engine/scheduler_property_test, TN-10 to TN-13
 // tests/privacy_test.py, TN-16 simulator/overload_test.
 #include <algorithm>
 #include <atomic>

@@ -61,7 +61,8 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
              if (!std::exchange(fails_next_, false)) return std::nullopt;
              return Error{ErrorCode::kInternal, "a step that was to fail"};
            },
-           .checks = options.checks}),
+           .checks = options.checks,
+           .blocks_hold_tokens = false}),
       scheduler_(options.capacity, {.prefix_cache = options.prefix_cache,
                                     .hash_seed = options.seed,
                                     .policy = options.policy}),

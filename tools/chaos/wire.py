@@ -256,10 +256,10 @@ CANCEL = 8
 class GrpcCall:
     """One call on a connection of its own. HPACK without a dynamic table: we say that we have none."""
 
-    WINDOW = 1 << 20
-
     def __init__(self, connection):
         self.connection = connection
+        # Who reads slowly says so by his window; pings are answered at once, as every client's library does.
+        self.window = 4096 if connection.pause else 1 << 20
         self.status, self.message = None, ""
 
     @staticmethod
@@ -273,10 +273,10 @@ class GrpcCall:
             (":method", "POST"), (":scheme", "https" if self.connection.encrypted else "http"), (":path", f"/pelton.v1.Inference/{method}"),
             (":authority", "pelton"), ("te", "trailers"), ("content-type", "application/grpc"),
             *((("grpc-timeout", timeout),) if timeout else ()), *metadata))
-        settings = struct.pack(">HIHI", 1, 0, 4, self.WINDOW)  # no table; the window of a stream
+        settings = struct.pack(">HIHI", 1, 0, 4, self.window)  # no table; the window of a stream
         await self.connection.send(
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + self.frame(SETTINGS, 0, 0, settings) +
-            self.frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", self.WINDOW)) +
+            self.frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 20)) +
             self.frame(HEADERS, 4, 1, head) +
             self.frame(DATA, 1, 1, b"\0" + struct.pack(">I", len(message)) + message))
 
