@@ -145,6 +145,7 @@ JsonSizes count_json(std::string_view text, size_t values_max) {
     const char c = *at;
     if (c == '[' || c == '{') {
       if (began) value_begins();
+      if (open.size() > static_cast<size_t>(Json::kDepthMax)) break;  // none of it will be built
       open.push_back(static_cast<uint32_t>(sizes.containers.size()));
       sizes.containers.push_back(0);
       began = true;

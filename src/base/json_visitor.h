@@ -40,7 +40,7 @@ struct JsonSizes {
   size_t values = 0;
 };
 
-// Stops counting once there are more than `values_max`.
+// Stops counting once there are more than `values_max`, or it is too deep.
 JsonSizes count_json(std::string_view text, size_t values_max);
 
 // Builds the value whose events it is given: a part of a large text that is wanted as Json.

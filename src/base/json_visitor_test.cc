@@ -119,7 +119,7 @@ TEST(JsonSizes, OfWhatIsNoJsonAreBounded) {
     for (const uint32_t size : counted.containers) EXPECT_LE(size, text.size()) << text;
     static_cast<void>(Json::parse(text).ok());
   }
-  EXPECT_LE(count_json(std::string(1'000'000, '['), 1000).containers.size(), 1001u);
+  EXPECT_LE(count_json(std::string(1'000'000, '['), 1'000'000).containers.size(), 300u);
   std::string pairs;
   for (int i = 0; i < 100'000; ++i) pairs += "[]";
   EXPECT_LE(count_json(pairs, 1000).containers.size(), 1001u);

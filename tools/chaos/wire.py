@@ -46,6 +46,9 @@ class Connection:
         sock.setblocking(False)
         if small_buffers:  # else the kernel reads megabytes ahead of a slow reader
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            # Segments that fit, as on any real network: to a window below one segment the kernel only sends probes,
+            # and gives up in the end.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
         try:
             await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", proxy_port if wish else port))
             if wish:
