@@ -399,7 +399,10 @@ TEST_F(ManyStreams, Ht20IdleConnectionsLeaveDescriptorsForTheAdminPort) {
   const int count = is_full() ? 10'000 : 700;
   Server server({.script = {.streams = 8}, .flags = {}, .descriptors_max = descriptors});
   for (int i = 0; i < count; ++i) open(server.port());
-  const auto taken = static_cast<int64_t>(descriptors) - 320;
+  // Of very few descriptors half are spared, of more 320; some are in use already, and a few are
+  // for those who are told.
+  const auto all = static_cast<int64_t>(descriptors);
+  const int64_t taken = std::max(all - 320 - 128, all / 2 - 128);
   int64_t connections = 0;
   for (int i = 0; i < 500 && connections < taken; ++i) {
     connections = server.number({"server", "connections"});
@@ -407,7 +410,8 @@ TEST_F(ManyStreams, Ht20IdleConnectionsLeaveDescriptorsForTheAdminPort) {
   }
   EXPECT_GE(connections, taken);
   // Some are just being told that there are too many; the admin port counts its own too.
-  EXPECT_LE(connections, taken + 128);
+  EXPECT_LE(connections, taken + 256);
+  EXPECT_LE(connections, std::max(all - 320, all / 2) + 64);
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(server.ledger().has_value());
   close_all();
   for (int i = 0; i < 500 && server.number({"server", "connections"}) > 0; ++i) {
