@@ -71,6 +71,9 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
              .wait_max_ns = options.queue_wait_max_ns,
              .seats = {options.capacity.sequences_max, options.capacity.pooled_sequences_max}}) {
   CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
+  // A server that is asked for the first time has warmed up, and knows how long its steps are.
+  const cost_model::StepLoad warm_up = cost_model::StepLoad::decodes(1, 1, options.window_tokens);
+  step_ns_lately_ = static_cast<int64_t>(times.seconds(warm_up) * 1e9);
 }
 
 Result<void> Replica::submit(int64_t now_ns, int64_t request, request::GenerationRequest asked) {

@@ -112,6 +112,7 @@ class Fleet {
   SimulationResult result_;
   int64_t orders_ = 0;
   int64_t last_ns_ = 0;
+  int64_t doors_free_ns_ = 0;  // when the next request can be read, by any of the replicas
   int open_ = 0;
 };
 
@@ -219,7 +220,10 @@ void Fleet::send(int64_t now_ns, int64_t request) {
   record.tokens_told = true;
   const double way_s = options_.overhead.in_s +
                        options_.overhead.in_token_s * static_cast<double>(sent.prompt.size());
-  add({.at_ns = now_ns + nanoseconds(way_s), .kind = Event::Kind::kArrives, .index = request});
+  // Doors read one request after another: who all come at once do not all arrive at once.
+  const int64_t at_ns = std::max(now_ns, doors_free_ns_) + nanoseconds(way_s);
+  doors_free_ns_ = at_ns - nanoseconds(way_s * (1 - 1 / static_cast<double>(replicas_.size())));
+  add({.at_ns = at_ns, .kind = Event::Kind::kArrives, .index = request});
 }
 
 void Fleet::observe(size_t replica) {

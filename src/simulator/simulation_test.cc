@@ -107,6 +107,37 @@ TEST(Simulation, AClosedLoopKeepsToItsConcurrency) {
   EXPECT_EQ(result.replicas[0].running_max, 5);
 }
 
+// A door reads one request after another.
+TEST(Simulation, WhoComesAtOnceArrivesOneByOne) {
+  SimulationOptions options = small_fleet(1);
+  options.overhead = {.in_s = 0.01};
+  const SimulationResult result =
+      run(options, requests(R"({"input_tokens":10,"output_tokens":1,"count":4,"rate":"inf"})"));
+  ASSERT_EQ(result.records.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    // 10 ms each, then a step of 1 + 0.1 + 10 * 0.01 ms.
+    EXPECT_NEAR(static_cast<double>(result.records[i].first_byte_ns),
+                static_cast<double>(i + 1) * 1e7 + 1.2e6, 1e3);
+  }
+  // Two doors read two at a time.
+  options.replica_count = 2;
+  const SimulationResult two =
+      run(options, requests(R"({"input_tokens":10,"output_tokens":1,"count":4,"rate":"inf"})"));
+  EXPECT_NEAR(static_cast<double>(two.records[3].first_byte_ns), 2.5e7 + 1.2e6, 1e3);
+}
+
+// Long steps are not planned one ahead, not even the first ones: who comes during the first joins
+// the second.
+TEST(Simulation, TheFirstStepsAreAsLongAsTheOthers) {
+  SimulationOptions options = small_fleet(1);
+  options.overhead = {.in_s = 0.0001};
+  options.replica.overlapped_step_ns_max = 500'000;  // a step takes a millisecond
+  const SimulationResult result =
+      run(options, requests(R"({"input_tokens":10,"output_tokens":2,"count":4,"rate":"inf"})"));
+  // One prompt; the other three and a token; three tokens.
+  EXPECT_EQ(result.replicas[0].steps, 3);
+}
+
 // With more clients than seats, the rest wait, and the seats stay full.
 TEST(Simulation, SeatsAreTheLimitOfWhatRuns) {
   const SimulationResult result =
