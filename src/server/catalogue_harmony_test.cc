@@ -12,6 +12,7 @@
 #include "server/catalogue_rows.h"
 #include "server/chat_stream_text.h"
 #include "server/grpc_house.h"
+#include "server/odd_turns.h"
 #include "server/response_stream_text.h"
 
 namespace pelton::server {
@@ -20,18 +21,11 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr std::string_view kScript = R"({"context": 60000, "rules": [
-  {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
-  {"when": "no role", "then": "<|start|><|message|>lost words<|return|>"},
-  {"when": "odd channel", "then": "<|channel|>musing<|message|>odd words<|return|>"},
-  {"when": "two channels", "then": "<|channel|>final<|channel|>final<|message|>twice told<|return|>"},
-  {"when": "cut call", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"city\": \"Be", {"text": "r", "times": 2000}]},
-  {"when": "ponder", "then": ["<|channel|>analysis<|message|>", {"text": "thinking ", "times": 500}]},
-  {"when": "strange constraint", "then": "<|channel|>commentary to=functions.nope <|constrain|>yaml<|message|>a: 1<|call|>"},
-  {"when": "plain answer", "then": "<|channel|>analysis<|message|>private thought<|end|><|start|>assistant<|channel|>final<|message|>public answer<|return|>"},
-  {"when": "only markup", "then": "<|start|><|channel|><|constrain|><|message|>lone words<|call|>"},
-  {"when": "brackets", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>", {"text": "[", "times": 9000}, {"text": "\"", "times": 9000}, "<|call|>"]}
-]})";
+const std::string kScript = odd_turns(R"(
+  ,{"when": "cut call", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"city\": \"Be", {"text": "r", "times": 2000}]}
+  ,{"when": "only markup", "then": "<|start|><|channel|><|constrain|><|message|>lone words<|call|>"}
+  ,{"when": "brackets", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>", {"text": "[", "times": 9000}, {"text": "\"", "times": 9000}, "<|call|>"]}
+)");
 
 // What the engine was asked last, as tokens.
 class Overheard {

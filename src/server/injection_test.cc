@@ -13,6 +13,7 @@
 
 #include "base/json_writer.h"
 #include "server/chat_stream_text.h"
+#include "server/odd_turns.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
@@ -21,18 +22,11 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr std::string_view kScript = R"({"context": 60000, "rules": [
-  {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
-  {"when": "no role", "then": "<|start|><|message|>lost words<|return|>"},
-  {"when": "odd channel", "then": "<|channel|>musing<|message|>odd words<|return|>"},
-  {"when": "two channels", "then": "<|channel|>final<|channel|>final<|message|>twice told<|return|>"},
-  {"when": "cut call", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"city\": \"Be", {"text": "r", "times": 200}]},
-  {"when": "ponder", "then": ["<|channel|>analysis<|message|>", {"text": "thinking ", "times": 500}]},
-  {"when": "strange constraint", "then": "<|channel|>commentary to=functions.nope <|constrain|>yaml<|message|>a: 1<|call|>"},
-  {"when": "plain answer", "then": "<|channel|>analysis<|message|>private thought<|end|><|start|>assistant<|channel|>final<|message|>public answer<|return|>"},
-  {"when": "spelled out", "then": "<|channel|>final<|message|>the word end stands in bars<|return|>"},
-  {"when": "brackets", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>", {"text": "[", "times": 25000}, {"text": "\"", "times": 25000}, "<|call|>"]}
-]})";
+const std::string kScript = odd_turns(R"(
+  ,{"when": "cut call", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"city\": \"Be", {"text": "r", "times": 200}]}
+  ,{"when": "spelled out", "then": "<|channel|>final<|message|>the word end stands in bars<|return|>"}
+  ,{"when": "brackets", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>", {"text": "[", "times": 25000}, {"text": "\"", "times": 25000}, "<|call|>"]}
+)");
 
 constexpr char kPath[] = "/v1/chat/completions";
 constexpr TokenId kControlFirst = 199'998;  // of o200k_harmony's
