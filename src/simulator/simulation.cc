@@ -221,9 +221,9 @@ void Fleet::send(int64_t now_ns, int64_t request) {
   const double way_s = options_.overhead.in_s +
                        options_.overhead.in_token_s * static_cast<double>(sent.prompt.size());
   // Doors read one request after another: who all come at once do not all arrive at once.
-  const int64_t at_ns = std::max(now_ns, doors_free_ns_) + nanoseconds(way_s);
-  doors_free_ns_ = at_ns - nanoseconds(way_s * (1 - 1 / static_cast<double>(replicas_.size())));
-  add({.at_ns = at_ns, .kind = Event::Kind::kArrives, .index = request});
+  const int64_t read_ns = std::max(now_ns, doors_free_ns_);
+  doors_free_ns_ = read_ns + nanoseconds(way_s / static_cast<double>(replicas_.size()));
+  add({.at_ns = read_ns + nanoseconds(way_s), .kind = Event::Kind::kArrives, .index = request});
 }
 
 void Fleet::observe(size_t replica) {

@@ -1,21 +1,14 @@
 // How many times faster than the simulated fleet the simulation is, by processor time, so that a
 // busy machine does not decide the test. The musts are those of one core of a server.
-#include <ctime>
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/machine.h"
 #include "report/summary.h"
 #include "simulator/simulation.h"
 
 namespace pelton::simulator {
 namespace {
-
-double processor_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
 
 struct Speed {
   double times_real = 0;
@@ -52,9 +45,9 @@ Speed measure(const FleetOf& of) {
   spec.count = 20 * of.running;
   spec.arrivals.rate = std::numeric_limits<double>::infinity();
   const workload::Workload load = *workload::make_workload(spec, workload::ids_vocabulary(1000));
-  const double begin = processor_seconds();
+  const int64_t begin_ns = base::thread_cpu_ns();
   const SimulationResult result = *simulate(options, load, times);
-  const double took = processor_seconds() - begin;
+  const double took = static_cast<double>(base::thread_cpu_ns() - begin_ns) * 1e-9;
   Speed speed{.times_real = result.duration_s / took};
   int64_t rows = 0;
   for (const ReplicaCounts& counts : result.replicas) {
