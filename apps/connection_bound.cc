@@ -1,6 +1,6 @@
 #include "apps/connection_bound.h"
 
-#include <sys/resource.h>
+#include "base/machine.h"
 
 namespace pelton::apps {
 
@@ -17,11 +17,7 @@ cli::Flag connections_flag() {
 }
 
 int connections_max(const cli::Arguments& arguments) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);  // refused or not: the server looks at what there is
-  }
+  base::raise_descriptor_limit();  // granted or not: the server looks at what there is
   return static_cast<int>(arguments.integer("--max-connections"));
 }
 

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/machine.h"
 #include "net/http_client.h"
 
 namespace {
@@ -288,12 +289,7 @@ class Epoll {
 
 class ManyStreams : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    rlimit limit{};
-    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-  }
+  static void SetUpTestSuite() { ASSERT_GT(pelton::base::raise_descriptor_limit(), 0); }
   ~ManyStreams() override {
     for (const int descriptor : open_) ::close(descriptor);
   }

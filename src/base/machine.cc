@@ -48,4 +48,13 @@ int64_t thread_cpu_ns() {
   return time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
 }
 
+int64_t raise_descriptor_limit() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 0;
+  const rlim_t before = files.rlim_cur;
+  files.rlim_cur = files.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &files) != 0) files.rlim_cur = before;
+  return static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, INT64_MAX));
+}
+
 }  // namespace pelton::base

@@ -21,4 +21,8 @@ int64_t peak_rss_bytes();
 // machine too.
 int64_t thread_cpu_ns();
 
+// Raises the soft limit of this process's open files to its hard one, where that is allowed. How
+// many it may have open then.
+int64_t raise_descriptor_limit();
+
 }  // namespace pelton::base

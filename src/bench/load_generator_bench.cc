@@ -12,11 +12,11 @@
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
 #include <netinet/tcp.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/machine.h"
 #include "bench/load_generator.h"
 
 namespace pelton::bench {
@@ -107,14 +107,11 @@ void received_tokens(benchmark::State& state) {
   const base::SystemClock clock;
   double cpu_s = 0;
   int64_t received = 0;
-  rlimit files{};  // two for each connection: both ends are here
-  CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
-  if (files.rlim_max < static_cast<rlim_t>(2 * connections + 100)) {
+  // Two for each connection: both ends are here.
+  if (base::raise_descriptor_limit() < 2 * connections + 100) {
     state.SkipWithError("the system grants too few file descriptors");
     return;
   }
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
   for (auto _ : state) {
     Blaster server(connections, tokens, std::chrono::microseconds(state.range(2)));
     const auto target =

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "net/http_server.h"
 #include "net/test_socket.h"
 
@@ -35,16 +35,9 @@ bool is_full() {
 
 class SlowClients : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    rlimit limit{};
-    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-  }
+  static void SetUpTestSuite() { ASSERT_GT(base::raise_descriptor_limit(), 0); }
   static int descriptors() {
-    rlimit limit{};
-    ::getrlimit(RLIMIT_NOFILE, &limit);
-    return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
+    return static_cast<int>(std::min<int64_t>(base::raise_descriptor_limit(), 1 << 20));
   }
 
   void start() {

@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/machine.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/test_certificates.h"
@@ -399,11 +399,7 @@ TEST_F(Tls, BadFilesAreNamedAndChangeNothing) {
 // HT-19.
 TEST_F(Tls, ThousandsOfHalfHandshakesEndAtTheirDeadline) {
   constexpr int kCount = 5000;
-  rlimit files{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
-  if (files.rlim_cur < 2 * kCount + 100) GTEST_SKIP() << "needs 10 100 descriptors";
+  if (base::raise_descriptor_limit() < 2 * kCount + 100) GTEST_SKIP() << "needs 10 100 descriptors";
   options_.handshake_time_max = milliseconds(1500);
   options_.connections_max = 2 * kCount;
   start();
