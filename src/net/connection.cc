@@ -23,9 +23,12 @@ namespace asio = boost::asio;
 
 // While an answer is being given, this much of the requests behind it is read ahead.
 constexpr size_t kPipelinedBytesMax = 64 * 1024;
+// What a connection may hold of a request without asking what the others hold.
+constexpr size_t kOwnBytes = 64 * 1024;
+// So often a client that has not taken all yet is looked at in the time that it may take nothing.
+constexpr int kLooks = 8;
 // How long a client may take to hear a last answer. Closing at once, with its bytes unread, would
 // make the kernel send a reset that can destroy the answer on its way.
-constexpr int kStallLooks = 4;  // at a client that has no room for more, before it is cut off
 constexpr std::chrono::milliseconds kLingerTime{2000};
 constexpr std::chrono::milliseconds kLingerTimeDraining{200};  // a stopping server waits for these
 
@@ -65,15 +68,14 @@ Connection::Connection(std::shared_ptr<Loop> loop, std::shared_ptr<ServerState> 
       registry_(registry),
       stream_(std::move(socket)),
       reader_(limits_of(server_->options)),
-      timer_(loop_->context(), [this] { on_deadline(); }) {}
+      timer_(loop_->context(), [this] { on_deadline(); }),
+      look_timer_(loop_->context(), [this] { look_at_peer(); }) {}
 
 bool Connection::open() {
   registry_.emplace(this, shared_from_this());
   SystemError ignored;
   stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
-  // Not before a slow reader has had its time: the kernel counts a shut window too.
-  notice_lost_peer(stream_.socket().native_handle(),
-                   std::max(server_->options.lost_time_max, server_->options.stall_time_max));
+  notice_lost_peer(stream_.socket().native_handle(), server_->options.lost_time_max);
   const asio::ip::tcp::endpoint peer = stream_.socket().remote_endpoint(ignored);
   remote_ = format_host_port(peer.address().to_string(ignored), peer.port());
   SystemError error;
@@ -116,7 +118,9 @@ void Connection::close_now() {
   SystemError ignored;
   stream_.socket().close(ignored);
   timer_.cancel();
+  look_timer_.cancel();
   queue_.clear();
+  hold_bytes(0);
   const Reply reply = std::exchange(reply_, {});
   const std::shared_ptr<Connection> self = shared_from_this();
   registry_.erase(this);
@@ -222,6 +226,10 @@ void Connection::advance_reader() {
       return;
     case RequestReader::State::kBody:
       if (eof_) return close_now();
+      if (!hold_bytes(reader_.held_bytes())) {
+        reader_.refuse({503, "too_many_bytes", "too many large requests are being read just now"});
+        return reject(reader_.reject());
+      }
       if (reader_.expects_continue()) {
         queue_.push(std::string_view("HTTP/1.1 100 Continue\r\n\r\n"));
         schedule_flush();
@@ -233,6 +241,20 @@ void Connection::advance_reader() {
     case RequestReader::State::kDone:
       return begin_exchange();
   }
+}
+
+// False: with that much, more would be held for all requests together than there may be.
+bool Connection::hold_bytes(size_t bytes) {
+  const auto wanted = static_cast<int64_t>(bytes - std::min(bytes, kOwnBytes));
+  const int64_t more = wanted - bytes_held_;
+  if (more == 0) return true;
+  const int64_t held = server_->bodies_bytes.fetch_add(more) + more;
+  if (more > 0 && held > static_cast<int64_t>(server_->options.bodies_bytes_max)) {
+    server_->bodies_bytes.fetch_sub(more);
+    return false;
+  }
+  bytes_held_ = wanted;
+  return true;
 }
 
 void Connection::begin_exchange() {
@@ -248,6 +270,7 @@ void Connection::begin_exchange() {
   reply_.keep_alive = reader_.keep_alive() && !server_->draining.load();
   ++exchange_id_;
   server_->handler(std::move(request), make_exchange(shared_from_this(), exchange_id_));
+  hold_bytes(0);
   if (!eof_ || phase_ == Phase::kClosed) return;
   watch_for_reset();
   probe_half_closed();
@@ -260,6 +283,7 @@ void Connection::reject(const HttpReject& refusal) {
   }
   phase_ = Phase::kAnswering;
   clear_deadline();
+  hold_bytes(0);
   reply_ = {};
   HttpResponse response = error_response(refusal);
   if (refusal.status == 405) {
@@ -433,8 +457,8 @@ bool Connection::write_some() {
   const size_t bytes = count == 1 ? stream_.write_some(buffers[0], error)
                                   : stream_.write_some(std::span(buffers).first(count), error);
   queue_.pop(bytes);
+  if (!looking_) watch_peer();
   if (error == asio::error::would_block || error == asio::error::try_again) {
-    if (phase_ == Phase::kAnswering) watch_stall();
     write_pending_ = true;
     stream_.socket().async_wait(Socket::wait_write,
                                 [self = shared_from_this()](const SystemError& failed) {
@@ -448,19 +472,31 @@ bool Connection::write_some() {
   return !error;
 }
 
-// The client may be taking what the kernel has of ours, long before there is room for more: it is
-// looked at several times in the time that it may take nothing.
-void Connection::watch_stall() {
-  bytes_not_taken_ = bytes_not_taken(stream_.socket().native_handle());
-  stall_looks_ = 0;
-  set_deadline(Deadline::kStall, server_->options.stall_time_max / kStallLooks);
+// Whether what is said is also taken, by the client or at least by its machine. A client that reads
+// slowly shows that it does by what it makes room for, long before there is room here.
+void Connection::watch_peer() {
+  looking_ = true;
+  room_to_ = 0;
+  looks_in_vain_ = 0;
+  look_timer_.set(server_->options.stall_time_max / kLooks, shared_from_this());
 }
 
-void Connection::look_at_stall() {
-  const int left = bytes_not_taken(stream_.socket().native_handle());
-  if (left < bytes_not_taken_) return watch_stall();
-  if (++stall_looks_ >= kStallLooks) return close_now();
-  set_deadline(Deadline::kStall, server_->options.stall_time_max / kStallLooks);
+// Looks are counted and not time: while this process stands still nobody is late.
+void Connection::look_at_peer() {
+  looking_ = false;
+  if (phase_ == Phase::kClosed) return;
+  const PeerProgress progress = taken_by_peer(stream_.socket().native_handle());
+  if (progress.untaken == 0 && queue_.empty()) return;  // until something is said again
+  if (progress.room_to != room_to_) {
+    room_to_ = progress.room_to;
+    looks_in_vain_ = 0;
+  } else if (++looks_in_vain_ >= kLooks - 1) {
+    server_->log.debug(fmt::format("http {}: takes nothing, and is cut off", remote_));
+    reset_when_closed(stream_.socket().native_handle());
+    return close_now();
+  }
+  looking_ = true;
+  look_timer_.set(server_->options.stall_time_max / kLooks, shared_from_this());
 }
 
 void Connection::on_queue_empty() {
@@ -525,8 +561,6 @@ void Connection::on_deadline() {
     case Deadline::kHandshake:
       server_->handshakes_failed.fetch_add(1);
       return close_now();
-    case Deadline::kStall:
-      return look_at_stall();
     case Deadline::kIdle:
     case Deadline::kLinger:
       return close_now();

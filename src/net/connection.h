@@ -39,6 +39,7 @@ struct ServerState {
   std::atomic<int> connection_count{0};
   std::atomic<bool> draining{false};
   std::atomic<int64_t> handshakes_failed{0};
+  std::atomic<int64_t> bodies_bytes{0};  // see Options::bodies_bytes_max
 };
 
 // The open connections of one loop; on its thread only.
@@ -81,7 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     kLingering,  // all said; reading on until the client has heard it
     kClosed,
   };
-  enum class Deadline { kNone, kHandshake, kIdle, kHeader, kBody, kStall, kLinger, kPing };
+  enum class Deadline { kNone, kHandshake, kIdle, kHeader, kBody, kLinger, kPing };
   enum class Framing { kWhole, kChunked, kUntilClose, kWebSocket };
 
   // The answer being given.
@@ -114,6 +115,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch_for_reset();
   void probe_half_closed();
   void advance_reader();
+  bool hold_bytes(size_t bytes);
   void begin_exchange();
   void reject(const HttpReject& reject);
 
@@ -130,8 +132,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void flush_if_due();
   void flush();
   bool write_some();
-  void watch_stall();
-  void look_at_stall();
+  void watch_peer();
+  void look_at_peer();
   void on_queue_empty();
   void end_exchange();
   void linger();
@@ -154,6 +156,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool reset_watched_ = false;
   bool eof_ = false;
   bool probe_due_ = false;
+  int64_t bytes_held_ = 0;  // of what all connections together may hold
 
   struct WebSocketState {
     WebSocketReader reader;
@@ -171,11 +174,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool flush_due_ = false;
   bool working_ = false;  // in run(), at whose end is a flush
 
-  int bytes_not_taken_ = 0;  // when the client last took some
-  int stall_looks_ = 0;      // since then
-
   DeadlineTimer timer_;
   Deadline deadline_ = Deadline::kNone;  // what the timer stands for
+
+  DeadlineTimer look_timer_;
+  bool looking_ = false;   // the timer above runs
+  uint64_t room_to_ = 0;   // PeerProgress at the last look
+  int looks_in_vain_ = 0;  // since it last grew
 };
 
 }  // namespace pelton::net

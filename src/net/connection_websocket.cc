@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "net/connection.h"
+#include "net/lost_peer.h"
 
 namespace pelton::net {
 namespace {
@@ -36,6 +37,7 @@ void Connection::accept_websocket(uint64_t id, const HttpHeaders& headers,
 
 void Connection::on_websocket_bytes(std::string_view bytes) {
   using Event = WebSocketReader::Event;
+  if (!reply_.open) return wait_readable();  // all is said
   const std::shared_ptr<Connection> alive = shared_from_this();
   WebSocketReader& reader = websocket_->reader;
   websocket_->heard = true;
@@ -65,7 +67,15 @@ void Connection::on_websocket_bytes(std::string_view bytes) {
         break;
     }
   }
-  if (phase_ != Phase::kClosed) wait_readable();
+  if (phase_ == Phase::kClosed) return;
+  if (reply_.open && !hold_bytes(reader.held_bytes())) {
+    leave_websocket({kCloseTryLater, "too many large messages are being read just now"});
+  }
+  if (!reply_.open) {
+    reader.stop();
+    hold_bytes(0);
+  }
+  wait_readable();
 }
 
 // Pings that come faster than pongs can be sent get one for all.
@@ -98,7 +108,12 @@ void Connection::leave_websocket(const WebSocketClose& close) {
   if (closed) closed();
 }
 
+// Who has yet to take what was said before could not have heard a ping behind it; whether it takes
+// any is looked at elsewhere.
 void Connection::on_ping_time() {
+  if (!queue_.empty() || taken_by_peer(stream_.socket().native_handle()).untaken > 0) {
+    return set_deadline(Deadline::kPing, server_->options.websocket_ping_time);
+  }
   if (!std::exchange(websocket_->heard, false)) return close_now();
   send_frame(WebSocketOpcode::kPing, {});
 }

@@ -188,10 +188,15 @@ void RequestReader::consume(size_t bytes) {
 RequestReader::State RequestReader::fail(int status, std::string_view code, std::string message) {
   reject_ = {status, std::string(code), std::move(message)};
   parser_.reset();
-  buffer_ = {};
+  std::string().swap(buffer_);  // an assignment would keep its memory
   consumed_ = 0;
+  std::string().swap(request_.body);
   request_ = {};
   return state_ = State::kBad;
+}
+
+void RequestReader::refuse(HttpReject reject) {
+  fail(reject.status, reject.code, std::move(reject.message));
 }
 
 RequestReader::State RequestReader::advance() {
@@ -213,6 +218,8 @@ HttpRequest RequestReader::take() {
   state_ = State::kIdle;
   parser_.reset();
   scanner_ = {};
+  // While it is answered, and idle for a while after that, it needs nothing.
+  if (buffer_.empty()) std::string().swap(buffer_);
   return std::exchange(request_, {});
 }
 

@@ -39,6 +39,8 @@ class RequestReader {
   const HttpReject& reject() const { return reject_; }
   // What came after the last request: the beginning of something that is no HTTP.
   std::string take_unread();
+  // Gives up what is being read: kBad, for this reason.
+  void refuse(HttpReject reject);
 
   // Of the request being read, from kBody on, until the next advance().
   bool expects_continue() const { return expects_continue_; }
@@ -47,6 +49,8 @@ class RequestReader {
 
   // Bytes received and not yet part of a request.
   size_t buffered_bytes() const { return buffer_.size() - consumed_; }
+  // The same and what the request's body takes up so far.
+  size_t held_bytes() const { return buffered_bytes() + request_.body.capacity(); }
 
  private:
   struct Parser;

@@ -97,6 +97,9 @@ class HttpServer {
     std::chrono::milliseconds handshake_time_max{10'000};
     size_t header_bytes_max = 64 * 1024;
     size_t body_bytes_max = 32 * 1024 * 1024;
+    // Of all that is being read at one time: bodies and WebSocket messages, each less its first
+    // 64 KiB, so that many large ones do not keep small ones out. Beyond it: 503, or 1013.
+    size_t bodies_bytes_max = size_t{256} << 20;
     std::chrono::milliseconds header_time_max{10'000};  // from first byte to end of header
     std::chrono::milliseconds body_time_max{60'000};
     std::chrono::milliseconds idle_time_max{75'000};  // keep-alive

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include <linux/sockios.h>
+#include <linux/tcp.h>  // glibc's own knows no windows
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -25,13 +25,22 @@ void notice_lost_peer(int socket, std::chrono::milliseconds limit) {
   set(socket, IPPROTO_TCP, TCP_KEEPINTVL, std::max(1, seconds / (2 * kProbes)));
   set(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  // Also a peer that acknowledges and takes nothing: its window has been shut so long.
-  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000);
 }
 
-int bytes_not_taken(int socket) {
-  int bytes = 0;
-  return ::ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
+PeerProgress taken_by_peer(int socket) {
+  PeerProgress progress;
+  if (::ioctl(socket, SIOCOUTQ, &progress.untaken) != 0) progress.untaken = 0;
+  tcp_info info{};  // of an older kernel the last fields stay 0
+  socklen_t bytes = sizeof(info);
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) {
+    progress.room_to = info.tcpi_bytes_acked + info.tcpi_snd_wnd;
+  }
+  return progress;
+}
+
+void reset_when_closed(int socket) {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 }
 
 }  // namespace pelton::net

@@ -3,15 +3,23 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace pelton::net {
 
-// The connection fails once nothing of what was sent to the peer has been acknowledged for this
-// long, and once a peer that nothing is sent to has not answered the kernel's own questions for
-// about as long. Whole seconds, at least two.
+// The connection fails once a peer that nothing is sent to has not answered the kernel's own
+// questions for about this long. Whole seconds, at least two. Of a peer that is sent something only
+// taken_by_peer() tells: TCP_USER_TIMEOUT also ends connections whose peer reads slowly, because
+// the kernel counts from when a window was shut first, and forgets that it was open since.
 void notice_lost_peer(int socket, std::chrono::milliseconds limit);
 
-// Of what was sent, as much as the peer's machine has not taken yet.
-int bytes_not_taken(int socket);
+struct PeerProgress {
+  int untaken = 0;       // bytes given to the kernel that the peer's machine has not taken yet
+  uint64_t room_to = 0;  // what it has taken and what it has room for beyond: grows as it reads
+};
+PeerProgress taken_by_peer(int socket);
+
+// Whatever is on its way is thrown away when the socket is closed, and the peer is told so (RST).
+void reset_when_closed(int socket);
 
 }  // namespace pelton::net

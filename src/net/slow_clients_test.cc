@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -46,7 +47,12 @@ class SlowClients : public testing::Test {
     server_.emplace(
         options_,
         [this](HttpRequest, std::shared_ptr<Exchange> exchange) {
-          if (!holds_) return exchange->send({.status = 200});
+          if (stream_bytes_ > 0) {
+            exchange->start_stream(200, {});
+            exchange->write(std::string(stream_bytes_, 'z'));
+          } else if (!holds_) {
+            return exchange->send({.status = 200});
+          }
           exchanges_.fetch_add(1);
           exchange->on_closed([this, exchange] { exchanges_.fetch_sub(1); });
         },
@@ -89,6 +95,7 @@ class SlowClients : public testing::Test {
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   HttpServer::Options options_;
   bool holds_ = false;
+  size_t stream_bytes_ = 0;  // to each, and the stream does not end
   std::atomic<int> exchanges_{0};
   std::optional<HttpServer> server_;
 };
@@ -153,6 +160,41 @@ TEST_F(SlowClients, Ht13SilenceAfterContinue) {
     EXPECT_NE(got.find("HTTP/1.1 408"), std::string::npos) << got;
   }
   EXPECT_TRUE(soon([&] { return server_->connection_count() == 0; }));
+}
+
+// FT-04: who reads on, slowly, is not cut off, however often its window is shut meanwhile: that is
+// what TCP_USER_TIMEOUT would end connections for.
+TEST_F(SlowClients, FT_04_WindowsThatAreOftenShutAreNotCutOff) {
+  options_.stall_time_max = milliseconds(3000);
+  options_.lost_time_max = milliseconds(3000);
+  stream_bytes_ = 4 << 20;
+  start();
+  struct Reader {
+    std::unique_ptr<TestSocket> socket;
+    size_t bytes;  // at a time
+  };
+  std::vector<Reader> readers;
+  for (const auto& [window, bytes] :
+       {std::pair{1024, 64}, {4096, 256}, {8192, 600}, {16'384, 1200}}) {
+    for (int i = 0; i < 4; ++i) {
+      readers.push_back(
+          {std::make_unique<TestSocket>(server_->port(), window), static_cast<size_t>(bytes)});
+      readers.back().socket->send(kGet);
+    }
+  }
+  const int count = static_cast<int>(readers.size());
+  ASSERT_TRUE(soon([&] { return exchanges_ == count; }));
+  const auto begun = steady_clock::now();
+  std::string bytes(2048, '\0');
+  while (steady_clock::now() - begun < milliseconds(5000) && exchanges_ == count) {
+    for (const Reader& reader : readers) {
+      static_cast<void>(
+          ::recv(reader.socket->descriptor(), bytes.data(), reader.bytes, MSG_DONTWAIT));
+    }
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  EXPECT_EQ(exchanges_, count);
+  EXPECT_TRUE(soon([&] { return exchanges_ == 0; })) << "and who no longer reads is";
 }
 
 // The beginning of TLS, and other languages, on the plain port: refused at once, never routed.

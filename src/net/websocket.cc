@@ -113,12 +113,16 @@ void WebSocketReader::append(std::string_view bytes) {
 }
 
 WebSocketReader::Event WebSocketReader::fail(int code, std::string reason) {
-  state_ = State::kOver;
-  buffer_.clear();
-  message_.clear();
-  consumed_ = 0;
+  stop();
   close_ = {code, std::move(reason)};
   return Event::kBad;
+}
+
+void WebSocketReader::stop() {
+  state_ = State::kOver;
+  std::string().swap(buffer_);
+  std::string().swap(message_);
+  consumed_ = 0;
 }
 
 WebSocketReader::Event WebSocketReader::advance() {

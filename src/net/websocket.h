@@ -73,6 +73,11 @@ class WebSocketReader {
   std::string& payload() { return payload_; }  // of the last event; may be moved out
   const WebSocketClose& close() const { return close_; }
 
+  // What messages that are not whole yet take up.
+  size_t held_bytes() const { return buffer_.size() - consumed_ + message_.capacity(); }
+  // Nothing more is read.
+  void stop();
+
  private:
   enum class State { kHead, kPayload, kOver };
 

@@ -101,7 +101,7 @@ void Server::answer_chat_completion(Call call) {
                           .answer = std::make_unique<ChatAnswer>(*model, std::move(options)),
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
                           .output_tokens_max = output_tokens_max};
-  parts.call.request.body = {};  // it may be large, and is said
+  std::string().swap(parts.call.request.body);  // it may be large, and is said
   Generation::run(std::move(parts), {.log = log_, .meter = meter_, .running = &running_});
 }
 

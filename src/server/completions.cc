@@ -144,7 +144,7 @@ void Server::answer_completion(Call call) {
       .answer = std::move(answer),
       .mode = fields.stream ? Generation::Mode::kStream : Generation::Mode::kWhole,
       .output_tokens_max = static_cast<int>(fields.max_tokens.value_or(0))};
-  parts.call.request.body = {};  // it may be large, and is said
+  std::string().swap(parts.call.request.body);  // it may be large, and is said
   Generation::run(std::move(parts), {.log = log_, .meter = meter_});
 }
 

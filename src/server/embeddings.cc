@@ -85,7 +85,7 @@ void run(Call call, const ServedModel& model, FrontDesk& desk, Wanted wanted, Bo
   const std::optional<api::ApiError> refused = desk.reserve(*call.pass, prompt_tokens);
   desk.add_limits(call.caller, call.headers);
   if (refused) return call.send(*refused);
-  call.request.body = {};  // it may be large, and is said
+  std::string().swap(call.request.body);  // it may be large, and is said
   std::make_shared<EmbeddingCall>(std::move(call), std::move(body_of))
       ->start(model.engine, std::move(requests));
 }

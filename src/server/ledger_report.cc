@@ -78,6 +78,10 @@ void write_process(JsonWriter& json) {
   json.end_object();
   json.key("resident_bytes").integer(usage.resident_bytes);
   json.key("resident_peak_bytes").integer(usage.resident_peak_bytes);
+  json.key("heap").begin_object();
+  json.key("used_bytes").integer(usage.heap_used_bytes);
+  json.key("mapped_bytes").integer(usage.heap_mapped_bytes);
+  json.key("free_bytes").integer(usage.heap_free_bytes).end_object();
 }
 
 }  // namespace

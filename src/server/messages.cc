@@ -73,7 +73,7 @@ void Server::answer_message(Call call) {
                           .answer = std::make_unique<MessagesAnswer>(*model, std::move(options)),
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
                           .output_tokens_max = output_max};
-  parts.call.request.body = {};  // it may be large, and is said
+  std::string().swap(parts.call.request.body);  // it may be large, and is said
   Generation::run(std::move(parts), {.log = log_, .meter = meter_});
 }
 

@@ -175,6 +175,10 @@ void write_process(PrometheusText& text) {
   const telemetry::ProcessUsage usage = telemetry::process_usage();
   text.gauge("process_resident_memory_bytes", "Resident memory.",
              static_cast<double>(usage.resident_bytes));
+  text.family("pelton_heap_bytes", Type::kGauge,
+              "The allocator's: taken by the program, and free but not given back.");
+  text.sample({{"state", "used"}}, static_cast<double>(usage.heap_used_bytes));
+  text.sample({{"state", "free"}}, static_cast<double>(usage.heap_free_bytes));
   text.counter("process_cpu_seconds_total", "Processor time, user and system.", usage.cpu_seconds);
   text.gauge("process_open_fds", "Open file descriptors.", usage.descriptor_count());
   text.gauge("process_max_fds", "The limit of those.", static_cast<double>(usage.descriptors_max));

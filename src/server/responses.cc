@@ -172,7 +172,7 @@ Result<void> Server::drop_oldest_items(ResponsePlan& plan, const ServedModel& mo
 void Server::answer_response(Call call) {
   Result<Json> body = Json::parse(call.request.body);
   if (!body.ok()) return call.send(api::api_error(body.error()));
-  call.request.body = {};  // it may be large, and is said
+  std::string().swap(call.request.body);  // it may be large, and is said
   create_response(std::move(call), *body, std::make_shared<ResponseLink>());
 }
 

@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -113,6 +114,14 @@ double cpu_time() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+// Of all its arenas.
+void read_heap(ProcessUsage& usage) {
+  const struct mallinfo2 heap = mallinfo2();
+  usage.heap_mapped_bytes = static_cast<int64_t>(heap.hblkhd);
+  usage.heap_used_bytes = static_cast<int64_t>(heap.uordblks) + usage.heap_mapped_bytes;
+  usage.heap_free_bytes = static_cast<int64_t>(heap.fordblks);
+}
+
 int total(const std::map<std::string, int>& counts) {
   int sum = 0;
   for (const auto& [name, count] : counts) sum += count;
@@ -136,6 +145,7 @@ ProcessUsage process_usage() {
   const std::string status = read_proc("/proc/self/status");
   usage.resident_bytes = kilobytes(status, "VmRSS:");
   usage.resident_peak_bytes = kilobytes(status, "VmHWM:");
+  read_heap(usage);
   usage.cpu_seconds = cpu_time();
   usage.start_time_seconds = start_time();
   return usage;

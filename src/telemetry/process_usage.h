@@ -13,6 +13,11 @@ struct ProcessUsage {
   std::map<std::string, int> threads;      // by name
   int64_t resident_bytes = 0;
   int64_t resident_peak_bytes = 0;
+  // The allocator's own books: what the program has, what lies free between it and is not given
+  // back to the system, and of the first what is mapped by itself because it is large.
+  int64_t heap_used_bytes = 0;
+  int64_t heap_free_bytes = 0;
+  int64_t heap_mapped_bytes = 0;
   double cpu_seconds = 0.0;         // user and system
   double start_time_seconds = 0.0;  // since 1970
 

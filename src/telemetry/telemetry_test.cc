@@ -103,5 +103,20 @@ TEST(ProcessUsage, KnowsMemoryAndTime) {
   EXPECT_GT(usage.start_time_seconds, now - 3600);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their allocator has no books
+TEST(ProcessUsage, KnowsTheAllocatorsBooks) {
+  const ProcessUsage before = process_usage();
+  EXPECT_GT(before.heap_used_bytes, 0);
+  EXPECT_GE(before.heap_used_bytes, before.heap_mapped_bytes);
+  std::string large(40 << 20, 'x');
+  std::vector<std::string> small(1000, std::string(1000, 'y'));
+  const ProcessUsage during = process_usage();
+  EXPECT_GE(during.heap_mapped_bytes - before.heap_mapped_bytes, 40 << 20);
+  EXPECT_GE(during.heap_used_bytes - before.heap_used_bytes, 41'000'000);
+  std::string().swap(large);
+  EXPECT_LT(process_usage().heap_mapped_bytes, during.heap_mapped_bytes);
+}
+#endif
+
 }  // namespace
 }  // namespace pelton::telemetry

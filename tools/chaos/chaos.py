@@ -66,6 +66,7 @@ class Chaos:
         self.clock = Clock()
         self.failures, self.notes = [], []
         self.memory = {"steady": [], "box": []}
+        self.inside = []  # what the steady server's memory is made of, in each calm
         self.health, self.health_failed = [], 0
         self.kills = self.rolls = self.freezes = self.hups = self.page_outs = self.calms = 0
         self.base, self.pressure, self.turns = {}, None, None
@@ -304,6 +305,7 @@ class Chaos:
             elif not same:
                 self.fail(f"{house.name}: {now}, was {self.base[house.name, house.generation]}")
             if house.name == "steady":
+                self.inside.append((self.clock.now() / 60, house.memory(), ledger["process"]["heap"], house.mapped()))
                 self.turns = ledger["server"]["sampled_turns"]
                 if self.calms == 0:
                     self.limit.hold(house.pid, house.memory()[0] + HARD_LIMIT)
@@ -372,6 +374,16 @@ class Chaos:
         first, last = around(GROWTH_FROM), around(GROWTH_TO)
         return None if first is None or last is None else last - first
 
+    def memory_inside(self):
+        """Of each calm: what is resident, what the allocator says of it, and what it is of."""
+        rows = [f"  {'minute':>6} {'resident':>8} {'anon':>6} | {'used':>6} {'mapped':>6} {'free':>6} | "
+                + " ".join(f"{kind:>6}" for kind in (self.inside[0][3] if self.inside else ()))]
+        for minute, memory, heap, mapped in self.inside:
+            sizes = [*memory, heap["used_bytes"], heap["mapped_bytes"], heap["free_bytes"], *mapped.values()]
+            figures = [f"{size / 2**20:6.1f}" for size in sizes]
+            rows.append(f"  {minute:6.1f}   {figures[0]} {figures[1]} | {' '.join(figures[2:5])} | {' '.join(figures[5:])}")
+        return ["steady in each calm, MiB: resident, the allocator's books, resident by kind", *rows]
+
     def verdict(self, counts):
         lines = [f"seed {self.seed}; {self.clock.now() / 60:.1f} minutes, and {self.clock.frozen:.0f} s frozen",
                  f"{sum(counts.values())} questions, {self.rolls} restarts, {self.kills} SIGKILLs, {self.freezes} "
@@ -391,6 +403,7 @@ class Chaos:
                 if grown > GROWTH_MAX:
                     self.fail(lines[-1])
             lines.append(plot.text([(sample[0], sample[column] / 2**20) for sample in self.memory[name]]))
+        lines += self.memory_inside()
         lines.append(f"steady: preempted {self.pressure}, turns kept {self.turns}")
         lines.append(f"{len(self.failures)} things went wrong" if self.failures else "nothing went wrong")
         series = {f"{name}, {what}": [(sample[0], sample[column] / 2**20) for sample in self.memory[name]]

@@ -4,17 +4,22 @@
 usage: chaos_test.py        needs no server: one of its own says what no server should
 """
 import asyncio
+import contextlib
+import gc
 import json
 import pathlib
 import random
+import socket
 import sys
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import asking  # noqa: E402
 import kinds  # noqa: E402
 import load as load_module  # noqa: E402
 import pattern  # noqa: E402
+import proxy  # noqa: E402
 from answers import Chat, Messages, Responses  # noqa: E402
 from endings import Left  # noqa: E402
 from pattern import Tally, Wrong  # noqa: E402
@@ -181,6 +186,30 @@ class WholePath(unittest.IsolatedAsyncioTestCase):
             await link.send(Connection.request("POST", "/", b"x"))
             self.assertEqual(len(await link.reader.read()), 61)
             link.close()
+
+    async def test_both_sides_may_fail_at_once(self):
+        class Gone:
+            """A reader and a writer of a connection that has been reset."""
+            transport = unittest.mock.Mock()
+
+            async def read(self, count):
+                raise ConnectionResetError("gone")
+
+            def get_extra_info(self, name):
+                sock = socket.socket()
+                sock.close()
+                return sock
+
+            def close(self):
+                pass
+        complaints = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["message"]))
+        for how in ("reset", "truncate"):
+            with contextlib.suppress(OSError):
+                await proxy.Link({"how": how}, (Gone(), Gone()), (Gone(), Gone())).run()
+        gc.collect()
+        await asyncio.sleep(0)
+        self.assertEqual(complaints, [])
 
     async def test_nobody_there(self):
         load = load_module.Load({"seed": 1, "proxy": self.proxy_port, "pace": 1,

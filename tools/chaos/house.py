@@ -8,6 +8,7 @@ import subprocess
 import time
 
 SIGHUP_BIT = 1 << (signal.SIGHUP - 1)
+ARENA_BYTES = 64 << 20
 MEMORY_CGROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 
 
@@ -81,6 +82,34 @@ class House:
     def memory(self):
         """Resident bytes: all, and what no file backs."""
         return int(self.status("VmRSS")) << 10, int(self.status("RssAnon")) << 10
+
+    def mapped(self):
+        """Resident bytes by what they are of: the allocator's heap and arenas, stacks, other anonymous memory, files."""
+        sums, kind = {"heap": 0, "arenas": 0, "stacks": 0, "other": 0, "files": 0}, None
+        try:
+            text = pathlib.Path(f"/proc/{self.pid}/smaps").read_text()
+        except PermissionError:  # only root may look into it
+            text = ""
+        for line in text.splitlines():
+            first = line.split(" ", 1)[0]
+            if not first.endswith(":"):  # a mapping's head
+                parts = line.split()
+                begin, end = (int(edge, 16) for edge in parts[0].split("-"))
+                name = parts[5] if len(parts) > 5 else ""
+                if name.startswith("/"):
+                    kind = "files"
+                elif name == "[heap]":
+                    kind = "heap"
+                elif name.startswith("[stack"):
+                    kind = "stacks"
+                # glibc's arenas begin at multiples of 64 MiB; what is behind them in use is of the same mapping
+                elif begin % ARENA_BYTES == 0 and end - begin <= ARENA_BYTES:
+                    kind = "arenas"
+                else:
+                    kind = "other"
+            elif first == "Rss:":
+                sums[kind] += int(line.split()[1]) << 10
+        return sums
 
     def counts(self):
         return {"descriptors": len(os.listdir(f"/proc/{self.pid}/fd")), "threads": int(self.status("Threads"))}

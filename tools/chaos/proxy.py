@@ -25,7 +25,10 @@ READ_BYTES = 1 << 16
 
 
 def reset(writer):
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    try:
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    except OSError:
+        pass  # the other side was faster
     writer.transport.abort()
 
 
@@ -72,7 +75,9 @@ class Link:
         try:
             while tasks:
                 done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                if any(task.exception() or task.result() for task in done):
+                # Of each, also where the first says enough: an exception that nobody takes is complained of.
+                over = [task.exception() or task.result() for task in done]
+                if any(over):
                     break
         finally:
             for task in tasks:
