@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include <pthread.h>
 #include <sched.h>
@@ -16,7 +17,6 @@
 namespace pelton::base {
 namespace {
 
-constexpr int kShares = 2;  // of what is left a worker takes one in so many times the workers
 constexpr int kSpinTurns = 20'000;  // about half a millisecond
 
 void relax() {
@@ -40,9 +40,57 @@ int64_t now_ns() {
 
 }  // namespace
 
+struct ThreadPool::Range {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  bool empty() const { return begin == end; }
+};
+
+// A stretch of pieces that one worker has: it takes from the front, others steal from the back. One
+// word, so that both see the same.
+class alignas(64) ThreadPool::Stretch {
+ public:
+  void set(Range range) { word_.store(word_of(range), std::memory_order_relaxed); }
+
+  // One from the front; none left: empty.
+  Range take_front() {
+    uint64_t word = word_.load(std::memory_order_relaxed);
+    while (true) {
+      const Range range = range_of(word);
+      if (range.empty()) return {};
+      const uint64_t rest = word_of({range.begin + 1, range.end});
+      if (word_.compare_exchange_weak(word, rest, std::memory_order_relaxed)) {
+        return {range.begin, range.begin + 1};
+      }
+    }
+  }
+  // The later half, rounded up.
+  Range take_half() {
+    uint64_t word = word_.load(std::memory_order_relaxed);
+    while (true) {
+      const Range range = range_of(word);
+      if (range.empty()) return {};
+      const uint32_t middle = range.begin + (range.end - range.begin) / 2;
+      if (word_.compare_exchange_weak(word, word_of({range.begin, middle}),
+                                      std::memory_order_relaxed)) {
+        return {middle, range.end};
+      }
+    }
+  }
+
+ private:
+  static uint64_t word_of(Range range) { return uint64_t{range.begin} << 32 | range.end; }
+  static Range range_of(uint64_t word) {
+    return {static_cast<uint32_t>(word >> 32), static_cast<uint32_t>(word)};
+  }
+
+  std::atomic<uint64_t> word_{0};
+};
+
 ThreadPool::ThreadPool(const Options& options)
     : size_(options.threads > 0 ? options.threads : static_cast<int>(usable_cpus().size())),
-      spin_ns_(options.spin_ns) {
+      spin_ns_(options.spin_ns),
+      stretches_(std::make_unique<Stretch[]>(static_cast<size_t>(size_))) {
   // With more threads than processors pinning would stack them up: leave that to the kernel.
   if (options.pin) {
     cpus_ = usable_cpus();
@@ -116,18 +164,32 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain,
     body(0, count, 0);
     return;
   }
-  alignas(64) std::atomic<int64_t> next{0};
+  // Each has one stretch of neighbouring pieces, because memory is read fastest straight on; who is
+  // done early steals half of what another has left, from its end.
+  const int64_t pieces = (count + grain - 1) / grain;
+  CHECK(pieces <= std::numeric_limits<uint32_t>::max());
+  for (int worker = 0; worker < size_; ++worker) {
+    stretches_[worker].set({static_cast<uint32_t>(pieces * worker / size_),
+                            static_cast<uint32_t>(pieces * (worker + 1) / size_)});
+  }
   run([&](int worker) {
-    int64_t begin = next.load(std::memory_order_relaxed);
-    while (begin < count) {
-      // Long stretches first, which memory is read the faster by; short ones to end together.
-      const int64_t share = (count - begin) / (int64_t{kShares} * size_) / grain * grain;
-      const int64_t end = std::min(count, begin + std::max(grain, share));
-      if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
-      body(begin, end, worker);
-      begin = next.load(std::memory_order_relaxed);
-    }
+    Stretch& own = stretches_[worker];
+    do {
+      for (Range piece = own.take_front(); !piece.empty(); piece = own.take_front()) {
+        body(piece.begin * grain, std::min(count, piece.end * grain), worker);
+      }
+    } while (steal_for(worker));
   });
+}
+
+bool ThreadPool::steal_for(int worker) {
+  for (int i = 1; i < size_; ++i) {
+    const Range stolen = stretches_[(worker + i) % size_].take_half();
+    if (stolen.empty()) continue;
+    stretches_[worker].set(stolen);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace pelton::base

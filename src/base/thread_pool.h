@@ -1,6 +1,7 @@
-// The workers that compute one step together: pinned, spinning briefly between jobs (a token is a few
-// hundred jobs of microseconds each; a futex wake-up costs more than the job), then parked, so that an
-// idle process uses no CPU. One thread at a time, the owner, hands out jobs and takes part as worker 0.
+// The workers that compute one step together: pinned, spinning briefly between jobs (a token is a
+// few hundred jobs of microseconds each; a futex wake-up costs more than the job), then parked, so
+// that an idle process uses no CPU. One thread at a time, the owner, hands out jobs and takes part
+// as worker 0.
 #pragma once
 
 #include <atomic>
@@ -16,8 +17,8 @@ namespace pelton::base {
 class ThreadPool {
  public:
   struct Options {
-    int threads = 0;         // 0: one for each usable processor
-    bool pin = true;         // worker i stays on usable processor i
+    int threads = 0;  // 0: one for each usable processor
+    bool pin = true;  // worker i stays on usable processor i
     int64_t spin_ns = 200'000;
   };
 
@@ -31,20 +32,28 @@ class ThreadPool {
   // Runs body(worker) once on every worker and returns when all are done. Not reentrant.
   void run(FunctionRef<void(int worker)> body);
 
-  // Runs body(begin, end, worker) over [0, count) in pieces of `grain` or more, claimed as workers get free.
-  // How the pieces fall must not change the result.
+  // Runs body(begin, end, worker) over [0, count) in pieces of `grain` (the last may be less). A
+  // worker gets neighbouring pieces in order for as long as it can. How they fall must not change
+  // the result.
   void parallel_for(int64_t count, int64_t grain,
                     FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
 
-  // Pins the calling thread as worker 0; the owner calls it once from the thread that will call run.
+  // Pins the calling thread as worker 0; the owner calls it once from the thread that will call
+  // run.
   void adopt_caller();
 
  private:
+  struct Range;
+  class Stretch;
+
   void work(int worker);
+  // Gives a worker that has none some of another's pieces; false: nobody has any.
+  bool steal_for(int worker);
 
   const int size_;
   const int64_t spin_ns_;
-  std::vector<int> cpus_;  // empty: not pinned
+  const std::unique_ptr<Stretch[]> stretches_;  // of parallel_for, one for each worker
+  std::vector<int> cpus_;                       // empty: not pinned
   const FunctionRef<void(int)>* job_ = nullptr;
   alignas(64) std::atomic<uint32_t> generation_{0};
   alignas(64) std::atomic<int> pending_{0};

@@ -1,11 +1,10 @@
 #include "base/thread_pool.h"
 
-#include <sys/resource.h>
-
 #include <chrono>
 #include <numeric>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 namespace pelton::base {
 namespace {
@@ -25,6 +24,31 @@ TEST(ThreadPool, ParallelForCoversEachIndexOnce) {
   });
   EXPECT_EQ(std::accumulate(hits.begin(), hits.end(), 0), 1001);
   EXPECT_EQ(*std::max_element(hits.begin(), hits.end()), 1);
+}
+
+TEST(ThreadPool, WhoIsDoneTakesOverWhatAnotherHasLeft) {
+  for (const int threads : {2, 3, 5}) {
+    ThreadPool pool({.threads = threads, .pin = false});
+    constexpr int64_t kPieces = 100;
+    std::vector<std::atomic<int>> hits(kPieces);
+    std::atomic<int64_t> done{0};
+    // One worker stays in its first piece until all others' pieces and all of its own others are
+    // done.
+    std::atomic<bool> is_held{false};
+    pool.parallel_for(kPieces * 3 - 1, 3, [&](int64_t begin, int64_t end, int) {
+      ++hits[static_cast<size_t>(begin / 3)];
+      EXPECT_EQ(end, std::min<int64_t>(begin + 3, kPieces * 3 - 1));
+      if (!is_held.exchange(true)) {
+        const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (done.load() < kPieces - 1 && std::chrono::steady_clock::now() < late) {
+          std::this_thread::yield();
+        }
+        EXPECT_EQ(done.load(), kPieces - 1) << "nobody took what it had left";
+      }
+      ++done;
+    });
+    for (const std::atomic<int>& hit : hits) EXPECT_EQ(hit.load(), 1);
+  }
 }
 
 TEST(ThreadPool, WakesAfterParking) {
