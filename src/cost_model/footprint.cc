@@ -79,10 +79,11 @@ int64_t head_bytes(int64_t vocab) {
   constexpr int64_t kBlockLogits = 128;
   constexpr int64_t kComputed = 512;
   constexpr int64_t kMassBytes = 8;
+  constexpr int64_t kTogether = 32;
   const int64_t blocks = (vocab + kBlockLogits - 1) / kBlockLogits;
   const int64_t sorted = blocks < kComputed ? std::max(vocab, blocks) : blocks;
-  return blocks * (kFloatBytes + kMassBytes + 2 * kFloatBytes * kBlockLogits) +
-         kFloatBytes * sorted;
+  const int64_t marks = kTogether * ((vocab + 63) / 64 * 8);
+  return blocks * (kFloatBytes + kMassBytes) + kFloatBytes * sorted + marks;
 }
 
 // As models/gpt_oss, layers and kernels allocate it; executor/local_executor CHECKs that it is so.

@@ -157,6 +157,11 @@ struct ScratchShape {
   Activations activations = Activations::kInt16;
 };
 
+// Of a bit for each row of a matrix.
+constexpr int64_t mark_words(int64_t rows) {
+  return (rows + 63) / 64;
+}
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -184,10 +189,12 @@ class Kernels {
   virtual void linear(float* out, const float* x, const Linear& linear, int tokens,
                       Output output) = 0;
 
-  // out[i] = matrix row rows[i] . x, with the bits that `linear` gives it. The matrix is of a plain
-  // format. out: float (count); x: float (cols).
-  virtual void linear_rows(float* out, const float* x, const Matrix& matrix, const int32_t* rows,
-                           int count) = 0;
+  // out[t][r] = matrix row r . x[t], with the bits that `linear` gives it, where bit r % 64 of
+  // marks[t][r / 64] is set; the rest of `out` stays. The matrix is of a plain format.
+  // out: float (tokens, rows); x: float (tokens, cols); marks: (tokens, mark_words(rows)), no bit
+  // beyond the last row.
+  virtual void linear_marked(float* out, const float* x, const Matrix& matrix,
+                             const uint64_t* marks, int tokens) = 0;
 
   // Rotates in place, half-split pairs (i, i + head_size/2).
   // x: float (tokens, heads, head_size) with row stride `stride`; cos_sin: float (tokens,

@@ -63,6 +63,11 @@ class LogitRows {
   };
   virtual size_t collect(std::span<const float> logits, const float* block_highest, Range range,
                          float* values, TokenId* ids) const = 0;
+
+  // Bit i % 64 of marks[i / 64] says whether logit i is at least `floor`, which is finite.
+  // block_highest: as scan wrote it. Returns how many are.
+  virtual size_t mark(std::span<const float> logits, const float* block_highest, float floor,
+                      uint64_t* marks) const = 0;
 };
 
 // kUnsupported if this processor lacks what `choice` needs.

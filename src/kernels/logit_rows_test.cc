@@ -68,6 +68,8 @@ struct Outcome {
   std::vector<float> values;
   std::vector<TokenId> ids;
 
+  std::vector<uint64_t> marks;
+  size_t marked = 0;
   bool operator==(const Outcome&) const = default;
 };
 
@@ -94,6 +96,10 @@ Outcome outcome(const LogitRows& form, const Case& a_case) {
   out.values.resize(found);
   out.ids.resize(found);
   EXPECT_EQ(form.collect(logits, nullptr, range, out.values.data(), out.ids.data()), found);
+  if (std::isfinite(a_case.floor)) {
+    out.marks.resize(static_cast<size_t>(mark_words(static_cast<int64_t>(logits.size()))), ~0ULL);
+    out.marked = form.mark(logits, out.block_highest.data(), a_case.floor, out.marks.data());
+  }
   for (const float logit : logits) out.row.push_back(std::bit_cast<uint32_t>(logit));
   return out;
 }
@@ -112,13 +118,19 @@ TEST(LogitRows, AllFormsGiveTheSameBits) {
     ASSERT_EQ(sum, expected.total);
     Mass above_floor = 0;
     std::vector<TokenId> inside;
+    size_t marked = 0;
     for (size_t i = 0; i < expected.row.size(); ++i) {
       const auto logit = std::bit_cast<float>(expected.row[i]);
       if (logit >= a_case.floor) above_floor += expected.masses[i];
       if (logit >= a_case.floor && logit < a_case.ceiling) inside.push_back(static_cast<int>(i));
+      if (expected.marks.empty()) continue;
+      const bool is_marked = (expected.marks[i / 64] >> (i % 64) & 1) != 0;
+      ASSERT_EQ(is_marked, logit >= a_case.floor);
+      if (is_marked) ++marked;
     }
     ASSERT_EQ(above_floor, expected.above_floor);
     ASSERT_EQ(inside, expected.ids);
+    ASSERT_EQ(marked, expected.marked);
     for (const auto& form : forms) {
       ASSERT_TRUE(outcome(*form, a_case) == expected) << form->name() << " round " << round;
     }

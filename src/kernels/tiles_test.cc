@@ -60,6 +60,10 @@ struct Source {
         data.push_back(static_cast<uint8_t>(bits));
         data.push_back(static_cast<uint8_t>(bits >> 8));
       }
+    } else if (format == Format::kF32) {
+      const std::vector<float> values = random.floats(rows * cols, 0.1f);
+      data.resize(values.size() * sizeof(float));
+      std::memcpy(data.data(), values.data(), data.size());
     } else if (format == Format::kQ8_0) {
       for (int64_t i = 0; i < blocks; ++i) {
         const uint16_t bits = tensor::float_to_f16(0.001f + 0.001f * std::fabs(random.normal()));
@@ -170,25 +174,41 @@ TEST(Tiles, FourBitsLoseHalfAStep) {
   }
 }
 
-TEST(Tiles, SomeRowsOfAProductHaveTheBitsOfAll) {
+TEST(Tiles, MarkedElementsOfAProductHaveTheBitsOfAll) {
   Random random;
   base::ThreadPool pool({.threads = 2, .pin = false});
-  const int rows = 200;
-  const int cols = 160;
-  const Source source(random, Format::kBf16, rows, cols);
-  const Matrix matrix{source.matrix.data, rows, cols, Format::kBf16};
-  const std::vector<float> x = random.with_outliers(cols);
-  std::vector<int32_t> some;
-  for (int i = 0; i < 70; ++i) some.push_back(random.below(rows));
   std::vector<std::unique_ptr<Kernels>> all = fast_kernels(pool);
   all.push_back(std::move(make_kernels(KernelChoice::kReference, pool)).value());
-  for (const auto& kernels : all) {
-    std::vector<float> whole(rows);
-    kernels->linear(whole.data(), x.data(), {matrix}, 1, Kernels::Output::kOverwrite);
-    std::vector<float> got(some.size());
-    kernels->linear_rows(got.data(), x.data(), matrix, some.data(), static_cast<int>(some.size()));
-    for (size_t i = 0; i < some.size(); ++i) {
-      EXPECT_EQ(got[i], whole[some[i]]) << kernels->name() << ", row " << some[i];
+  constexpr Format kFormats[] = {Format::kBf16, Format::kF32, Format::kQ8_0};
+  for (int turn = 0; turn < 24; ++turn) {
+    const int rows = 1 + random.below(1'000);
+    const int cols = 32 * (1 + random.below(6));
+    const int tokens = 1 + random.below(5);
+    const int one_in = 1 + random.below(12);
+    const Format format = kFormats[turn % 3];
+    const Source source(random, format, rows, cols);
+    const Matrix matrix{source.matrix.data, rows, cols, format};
+    const std::vector<float> x = random.with_outliers(tokens * cols);
+    const int64_t words = mark_words(rows);
+    std::vector<uint64_t> marks(static_cast<size_t>(tokens * words));
+    const auto word_of = [&](int t, int row) -> uint64_t& { return marks[t * words + row / 64]; };
+    for (int t = 0; t + 1 < tokens || t == 0; ++t) {  // the last of several has none
+      for (int row = 0; row < rows; ++row) {
+        if (random.below(one_in) == 0) word_of(t, row) |= uint64_t{1} << (row % 64);
+      }
+    }
+    for (const auto& kernels : all) {
+      std::vector<float> whole(size_t{1} * tokens * rows);
+      kernels->linear(whole.data(), x.data(), {matrix}, tokens, Kernels::Output::kOverwrite);
+      std::vector<float> got(whole.size(), -1.5f);
+      kernels->linear_marked(got.data(), x.data(), matrix, marks.data(), tokens);
+      for (int t = 0; t < tokens; ++t) {
+        for (int row = 0; row < rows; ++row) {
+          const bool is_marked = (word_of(t, row) >> (row % 64) & 1) != 0;
+          ASSERT_EQ(got[t * rows + row], is_marked ? whole[t * rows + row] : -1.5f)
+              << kernels->name() << ", token " << t << ", row " << row << " of " << rows;
+        }
+      }
     }
   }
 }

@@ -36,8 +36,7 @@ Result<OutputHead> OutputHead::load(const checkpoint::Checkpoint& checkpoint) {
   head.block_highest_.resize(blocks);
   head.sorted_.reserve(std::max<size_t>(blocks, blocks < kComputed ? vocab : 0));
   head.masses_.resize(blocks);
-  head.values_.resize(blocks * kernels::kLogitBlock);
-  head.candidates_.resize(blocks * kernels::kLogitBlock);
+  head.marks_.resize(static_cast<size_t>(kTogether * kernels::mark_words(vocab)));
   return head;
 }
 
@@ -48,32 +47,36 @@ void OutputHead::forward(kernels::Kernels& kernels, float* logits, const float* 
     return;
   }
   kernels.linear(logits, x, coarse_, rows, Output::kOverwrite);
-  for (int64_t row = 0; row < rows; ++row) {
-    correct(kernels, logits + row * exact_.weight.rows, x + row * exact_.weight.cols);
+  const int64_t vocab = exact_.weight.rows;
+  const int64_t words = kernels::mark_words(vocab);
+  for (int64_t first = 0; first < rows; first += kTogether) {
+    const int64_t count = std::min<int64_t>(kTogether, rows - first);
+    for (int64_t i = 0; i < count; ++i) {
+      mark({logits + (first + i) * vocab, static_cast<size_t>(vocab)}, marks_.data() + i * words);
+    }
+    kernels.linear_marked(logits + first * vocab, x + first * exact_.weight.cols, exact_.weight,
+                          marks_.data(), static_cast<int>(count));
   }
 }
 
-void OutputHead::correct(kernels::Kernels& kernels, float* logits, const float* x) {
-  const auto vocab = static_cast<size_t>(exact_.weight.rows);
-  const float floor = floor_of({logits, vocab});
-  if (!std::isfinite(floor)) return;  // a broken row: the sampler tells
-  const size_t count = scan_->collect({logits, vocab}, block_highest_.data(),
-                                      {floor, std::numeric_limits<float>::infinity()},
-                                      values_.data(), candidates_.data());
+void OutputHead::mark(std::span<float> logits, uint64_t* marks) {
+  const float floor = floor_of(logits);
+  if (!std::isfinite(floor)) {  // a broken row: the sampler tells
+    std::fill_n(marks, kernels::mark_words(exact_.weight.rows), uint64_t{0});
+    return;
+  }
   ++rows_corrected_;
-  logits_corrected_ += static_cast<int64_t>(count);
-  kernels.linear_rows(values_.data(), x, exact_.weight, candidates_.data(),
-                      static_cast<int>(count));
-  for (size_t i = 0; i < count; ++i) logits[candidates_[i]] = values_[i];
+  logits_corrected_ +=
+      static_cast<int64_t>(scan_->mark(logits, block_highest_.data(), floor, marks));
 }
 
-float OutputHead::floor_of(std::span<const float> coarse) {
-  const kernels::LogitRows::Scan seen =
-      scan_->scan({const_cast<float*>(coarse.data()), coarse.size()}, {}, block_highest_.data());
+float OutputHead::floor_of(std::span<float> coarse) {
+  const kernels::LogitRows::Scan seen = scan_->scan(coarse, {}, block_highest_.data());
   if (seen.broken) return std::numeric_limits<float>::quiet_NaN();
   // As many blocks as tokens are to be computed have a logit of at least this.
   const bool small = block_highest_.size() < kComputed;
-  const std::span<const float> among = small ? coarse : std::span<const float>(block_highest_);
+  const std::span<const float> among =
+      small ? std::span<const float>(coarse) : std::span<const float>(block_highest_);
   sorted_.assign(among.begin(), among.end());
   const size_t nth = std::min(kComputed, sorted_.size()) - 1;
   std::nth_element(sorted_.begin(), sorted_.begin() + static_cast<ptrdiff_t>(nth), sorted_.end(),
@@ -94,7 +97,7 @@ int64_t OutputHead::bytes_per_row() const {
 
 int64_t OutputHead::scratch_bytes() const {
   return capacity_bytes(block_highest_) + capacity_bytes(sorted_) + capacity_bytes(masses_) +
-         capacity_bytes(values_) + capacity_bytes(candidates_);
+         capacity_bytes(marks_);
 }
 
 }  // namespace pelton::layers

@@ -21,6 +21,8 @@ class OutputHead {
  public:
   static constexpr int kLikeliest = 256;
   static constexpr double kProbability = 1e-5;
+  // So many rows' exact logits are computed together: what several want is read once.
+  static constexpr int kTogether = 32;
 
   OutputHead() = default;  // of no model yet
   static Result<OutputHead> load(const checkpoint::Checkpoint& checkpoint);
@@ -33,10 +35,10 @@ class OutputHead {
   int64_t scratch_bytes() const;
 
  private:
-  // Writes the exact logits over those that matter.
-  void correct(kernels::Kernels& kernels, float* logits, const float* x);
+  // Marks the logits of one row that matter.
+  void mark(std::span<float> logits, uint64_t* marks);
   // The lowest logit that matters, as far as `coarse` ones tell.
-  float floor_of(std::span<const float> coarse);
+  float floor_of(std::span<float> coarse);
 
   kernels::Linear exact_;   // (vocab, hidden)
   kernels::Linear coarse_;  // the same in 4 bits; no data: there is none
@@ -44,8 +46,7 @@ class OutputHead {
   std::vector<float> block_highest_;   // of the row's blocks
   std::vector<float> sorted_;          // the same, or a small row, in some order
   std::vector<kernels::Mass> masses_;  // of the row's blocks
-  std::vector<float> values_;          // of candidates
-  std::vector<TokenId> candidates_;
+  std::vector<uint64_t> marks_;        // (kTogether, vocab): the logits that matter
   int64_t rows_corrected_ = 0;
   int64_t logits_corrected_ = 0;
 };

@@ -9,6 +9,7 @@
 constexpr int kParts = 16 / Vector::kLanes;  // vectors in half an MXFP4 block, or in 16 keys
 constexpr int kTokenBlock = 48;              // rows of activations that stay in L2 together
 constexpr int kRowChunk = 32;                // weight rows handed out at a time
+constexpr int kMarkWords = 2;                // the same, where some of the rows are marked
 constexpr int kActivationChunk = 32;         // activations of an expert at a time: one MXFP4 block
 
 using F = Vector::F;
@@ -36,20 +37,26 @@ inline void prefetch(const void* address) {
 #include "kernels/cpu/attention_inl.h"
 
 // A row type reads the rows of a matrix in one format, 32 weights at a time, into two halves: the
-// first 16 and the last 16 columns, or for MXFP4 the even and the odd ones.
+// first 16 and the last 16 columns, or for MXFP4 the even and the odd ones. A stream of rows is
+// asked for kAhead blocks before it is read.
 
 // float32, float16, bf16.
 template <typename T>
 struct PlainRows {
+  static constexpr int kAhead = 32;  // blocks
   const T* weight;
   int64_t cols;
 
   template <int kRows>
   struct Cursor {
     const T* row[kRows];
+    void fetch(int r, int block) const {
+      const T* at = row[r] + block * 32;
+      prefetch(at);
+      if constexpr (sizeof(T) == 4) prefetch(at + 16);
+    }
     void read(int r, int block, F* first, F* second) const {
       const T* at = row[r] + block * 32;
-      prefetch(at + 1024);
       for (int p = 0; p < kParts; ++p) {
         first[p] = Vector::load(at + p * Vector::kLanes);
         second[p] = Vector::load(at + 16 + p * Vector::kLanes);
@@ -65,15 +72,18 @@ struct PlainRows {
 };
 
 struct Q8Rows {
+  static constexpr int kAhead = 60;
   const uint8_t* data;
   int64_t groups;  // blocks in a row
 
   template <int kRows>
   struct Cursor {
     const uint8_t* row[kRows];
+    void fetch(int r, int block) const {
+      prefetch(row[r] + int64_t{block} * tensor::kQ8_0BlockBytes);
+    }
     void read(int r, int block, F* first, F* second) const {
       const uint8_t* at = row[r] + int64_t{block} * tensor::kQ8_0BlockBytes;
-      prefetch(at + 2048);
       const F scale = Vector::set1(Vector::half(at));
       for (int p = 0; p < kParts; ++p) {
         first[p] = Vector::mul(scale, Vector::load_signed(at + 2 + p * Vector::kLanes));
@@ -94,6 +104,7 @@ struct Q8Rows {
 // GGUF's MXFP4: brought into the nibble order of Hugging Face in a register, so that the sums come
 // out the same to the bit.
 struct Mxfp4BlockRows {
+  static constexpr int kAhead = 120;
   const uint8_t* data;
   int64_t groups;
   const float* powers;  // E8M0 -> float
@@ -103,9 +114,11 @@ struct Mxfp4BlockRows {
     const uint8_t* row[kRows];
     const float* powers;
     Vector::Fp4Table table;
+    void fetch(int r, int block) const {
+      prefetch(row[r] + int64_t{block} * tensor::kMxfp4BlockBytes);
+    }
     void read(int r, int block, F* even, F* odd) const {
       const uint8_t* at = row[r] + int64_t{block} * tensor::kMxfp4BlockBytes;
-      prefetch(at + 2048);
       const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 1));
       const __m128i nibble = _mm_set1_epi8(15);
       const __m128i low = _mm_and_si128(bytes, nibble);                      // elements 0 to 15
@@ -129,6 +142,7 @@ struct Mxfp4BlockRows {
 
 // Hugging Face's MXFP4. Activations must lie in the same order (see interleave).
 struct Mxfp4PairRows {
+  static constexpr int kAhead = 128;
   const uint8_t* blocks;
   const uint8_t* scales;
   int64_t groups;       // blocks in a row
@@ -140,9 +154,9 @@ struct Mxfp4PairRows {
     const uint8_t* scale_row[kRows];
     const float* powers;
     Vector::Fp4Table table;
+    void fetch(int r, int block) const { prefetch(block_row[r] + block * 16); }
     void read(int r, int block, F* even, F* odd) const {
       const uint8_t* at = block_row[r] + block * 16;
-      prefetch(at + 2048);
       Vector::expand(table, at, powers[scale_row[r][block]], even, odd);
     }
   };
@@ -172,6 +186,7 @@ inline void dot_tile(const Rows& rows, int64_t first_row, int block_count, const
     for (int r = 0; r < kRows; ++r) {
       F even[kParts];
       F odd[kParts];
+      cursor.fetch(r, block + Rows::kAhead);
       cursor.read(r, block, even, odd);
 #pragma GCC unroll 8
       for (int t = 0; t < kTokens; ++t) {
@@ -245,6 +260,101 @@ inline void dot_rows(const Rows& rows, int64_t begin, int64_t end, int block_cou
       sweep.template operator()<Vector::kTileRows>(row);
     }
     for (; row < end; ++row) sweep.template operator()<1>(row);
+  }
+}
+
+// A row of a matrix and a token: one element of a product.
+struct Pick {
+  int64_t row;
+  int token;
+};
+
+// The marked elements of a product in the rows of the words [begin, end): those of 64 rows for all
+// tokens, then those of the next 64, so that a row that several tokens want is read once.
+class MarkedPicks {
+ public:
+  MarkedPicks(const uint64_t* marks, int64_t words, int tokens, int64_t begin, int64_t end)
+      : marks_(marks), words_(words), tokens_(tokens), word_(begin), end_(end) {
+    if (begin < end) left_ = marks[begin];
+  }
+
+  // Up to kPicks of them; how many. The others are as the first, if there is one.
+  template <int kPicks>
+  int take(Pick (&picks)[kPicks]) {
+    int count = 0;
+    while (count < kPicks && find()) {
+      picks[count++] = {word_ * 64 + __builtin_ctzll(left_), token_};
+      left_ &= left_ - 1;
+    }
+    for (int i = count; i < kPicks && count > 0; ++i) picks[i] = picks[0];
+    return count;
+  }
+
+ private:
+  bool find() {
+    while (left_ == 0) {
+      if (word_ == end_) return false;
+      if (++token_ == tokens_) {
+        token_ = 0;
+        if (++word_ == end_) return false;
+      }
+      left_ = marks_[token_ * words_ + word_];
+    }
+    return true;
+  }
+
+  const uint64_t* const marks_;
+  const int64_t words_;
+  const int tokens_;
+  int64_t word_;
+  const int64_t end_;
+  int token_ = 0;
+  uint64_t left_ = 0;  // of this word and token
+};
+
+// out[token][row] for all of `picks`, each summed as dot_tile sums it. Rows lie anywhere, so that
+// no stream of them could be asked for: while some are read the next are.
+template <typename Rows>
+inline void dot_picks(const Rows& rows, MarkedPicks picks, int64_t row_count, int block_count,
+                      const float* x, float* out) {
+  using Cursor = typename Rows::template Cursor<1>;
+  constexpr int kPicks = 3;
+  Pick now[kPicks];
+  for (int count = picks.take(now); count > 0;) {
+    Pick next[kPicks];
+    const int next_count = picks.take(next);
+    Cursor at[kPicks];
+    Cursor after[kPicks];
+    const float* inputs[kPicks];
+    F sums[kPicks];
+    for (int i = 0; i < kPicks; ++i) {
+      at[i] = rows.template at<1>(now[i].row);
+      after[i] = rows.template at<1>((next_count > 0 ? next : now)[i].row);
+      inputs[i] = x + now[i].token * int64_t{block_count} * 32;
+      sums[i] = Vector::zero();
+    }
+    for (int block = 0; block < block_count; ++block) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kPicks; ++i) {
+        F first[kParts];
+        F second[kParts];
+        after[i].fetch(0, block);
+        at[i].read(0, block, first, second);
+        const float* input = inputs[i] + block * 32;
+#pragma GCC unroll 2
+        for (int p = 0; p < kParts; ++p) {
+          sums[i] = Vector::fma(first[p], Vector::load(input + p * Vector::kLanes), sums[i]);
+        }
+#pragma GCC unroll 2
+        for (int p = 0; p < kParts; ++p) {
+          sums[i] = Vector::fma(second[p], Vector::load(input + 16 + p * Vector::kLanes), sums[i]);
+        }
+      }
+    }
+    for (int i = 0; i < count; ++i)
+      out[now[i].token * row_count + now[i].row] = Vector::sum(sums[i]);
+    __builtin_memcpy(now, next, sizeof now);
+    count = next_count;
   }
 }
 
@@ -367,15 +477,15 @@ class CpuKernels final : public Kernels {
     });
   }
 
-  void linear_rows(float* out, const float* x, const Matrix& matrix, const int32_t* rows,
-                   int count) override {
+  void linear_marked(float* out, const float* x, const Matrix& matrix, const uint64_t* marks,
+                     int tokens) override {
     CHECK(!is_tiled(matrix.format));
-    const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
-    pool_.parallel_for(count, kRowChunk, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) {
-        const auto emit = [&](int64_t, int, float sum) { out[i] = sum; };
-        dot_plain(stored, rows[i], rows[i] + 1, &x, 1, emit);
-      }
+    const int64_t words = mark_words(matrix.rows);
+    const int blocks = static_cast<int>(matrix.cols / 32);
+    pool_.parallel_for(words, kMarkWords, [&](int64_t begin, int64_t end, int) {
+      with_plain_rows(matrix.format, matrix.data, matrix.cols, [&](const auto& rows) {
+        dot_picks(rows, {marks, words, tokens, begin, end}, matrix.rows, blocks, x, out);
+      });
     });
   }
 
@@ -568,22 +678,28 @@ class CpuKernels final : public Kernels {
     for (int j = 0; j < k; ++j) best[j].weight /= total;
   }
 
-  // Rows [begin, end) of a matrix that lies row by row, in any format but MXFP4.
+  // body(rows) for a matrix that lies row by row, in any format but MXFP4.
+  template <typename Body>
+  static void with_plain_rows(Format format, const void* data, int64_t cols, const Body& body) {
+    switch (format) {
+      case Format::kF32:
+        return body(PlainRows<float>{static_cast<const float*>(data), cols});
+      case Format::kF16:
+        return body(PlainRows<F16>{static_cast<const F16*>(data), cols});
+      case Format::kQ8_0:
+        return body(Q8Rows{static_cast<const uint8_t*>(data), cols / 32});
+      default:
+        return body(PlainRows<Bf16>{static_cast<const Bf16*>(data), cols});
+    }
+  }
+
+  // Rows [begin, end) of such a matrix.
   template <typename Emit>
   static void dot_plain(const StoredMatrix& matrix, int64_t begin, int64_t end,
                         const float* const* x, int tokens, const Emit& emit) {
-    const int blocks = static_cast<int>(matrix.cols / 32);
-    const auto run = [&](const auto& rows) { dot_rows(rows, begin, end, blocks, x, tokens, emit); };
-    switch (matrix.format) {
-      case Format::kF32:
-        return run(PlainRows<float>{static_cast<const float*>(matrix.data), matrix.cols});
-      case Format::kF16:
-        return run(PlainRows<F16>{static_cast<const F16*>(matrix.data), matrix.cols});
-      case Format::kQ8_0:
-        return run(Q8Rows{static_cast<const uint8_t*>(matrix.data), blocks});
-      default:
-        return run(PlainRows<Bf16>{static_cast<const Bf16*>(matrix.data), matrix.cols});
-    }
+    with_plain_rows(matrix.format, matrix.data, matrix.cols, [&](const auto& rows) {
+      dot_rows(rows, begin, end, static_cast<int>(matrix.cols / 32), x, tokens, emit);
+    });
   }
 
   // Rows [begin, end) of one expert's matrix, in any format.

@@ -53,6 +53,27 @@ class VectorLogitRows : public LogitRows {
     return found;
   }
 
+  size_t mark(std::span<const float> logits, const float* block_highest, float floor,
+              uint64_t* marks) const override {
+    constexpr size_t kWords = kLogitBlock / 64;
+    const auto words = static_cast<size_t>(mark_words(static_cast<int64_t>(logits.size())));
+    size_t found = 0;
+    for_blocks(logits, [&](const float* at, size_t block) {
+      uint64_t bits[kWords] = {};
+      if (block_highest[block] >= floor) {
+        for (int i = 0; i < kLogitBlock; i += Lanes::kCount) {
+          const uint64_t some = Lanes::at_least(Lanes::load(at + i), Lanes::all(floor));
+          bits[i / 64] |= some << (i % 64);
+        }
+      }
+      for (size_t w = 0; w < kWords && block * kWords + w < words; ++w) {
+        marks[block * kWords + w] = bits[w];
+        found += static_cast<size_t>(__builtin_popcountll(bits[w]));
+      }
+    });
+    return found;
+  }
+
  private:
   // body(at, block): `at` points to a whole block of logits.
   template <typename Body>

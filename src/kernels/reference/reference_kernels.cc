@@ -166,14 +166,19 @@ class ReferenceKernels final : public Kernels {
     });
   }
 
-  void linear_rows(float* out, const float* x, const Matrix& matrix, const int32_t* rows,
-                   int count) override {
+  void linear_marked(float* out, const float* x, const Matrix& matrix, const uint64_t* marks,
+                     int tokens) override {
     const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
-    pool_.parallel_for(count, 16, [&](int64_t begin, int64_t end, int) {
+    const int64_t words = mark_words(matrix.rows);
+    pool_.parallel_for(matrix.rows, 16, [&](int64_t begin, int64_t end, int) {
       std::vector<float> weight(static_cast<size_t>(matrix.cols));
-      for (int64_t i = begin; i < end; ++i) {
-        read_weight_row(stored, rows[i], weight.data());
-        out[i] = static_cast<float>(dot(weight, x, 0.0));
+      for (int64_t row = begin; row < end; ++row) {
+        for (int t = 0; t < tokens; ++t) {
+          if ((marks[t * words + row / 64] >> (row % 64) & 1) == 0) continue;
+          read_weight_row(stored, row, weight.data());
+          out[t * int64_t{matrix.rows} + row] =
+              static_cast<float>(dot(weight, x + int64_t{t} * matrix.cols, 0.0));
+        }
       }
     });
   }

@@ -71,6 +71,18 @@ class ReferenceLogitRows : public LogitRows {
     }
     return found;
   }
+
+  size_t mark(std::span<const float> logits, const float* /*block_highest*/, float floor,
+              uint64_t* marks) const override {
+    std::fill_n(marks, mark_words(static_cast<int64_t>(logits.size())), uint64_t{0});
+    size_t found = 0;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (!(logits[i] >= floor)) continue;
+      marks[i / 64] |= uint64_t{1} << (i % 64);
+      ++found;
+    }
+    return found;
+  }
 };
 
 }  // namespace
