@@ -2,12 +2,12 @@
 """Measures this machine's engine, calibrates the step-time model on some loads, and compares the
 simulator with others that it was not calibrated on.
 
-usage: simulator_vs_reality.py BINARY MODEL [--input-len N] [--output-len N] [--seconds S] [--runs N] [--calibration-runs N]
-                               [--seqs N] [--threads N] [--kv BYTES] [--keep FOLDER] [--markdown FILE] [--only-calibrate]
+usage: simulator_vs_reality.py BINARY MODEL [--input-len N] [--output-len N] [--seconds S] [--runs N] [--seqs N]
+                               [--threads N] [--kv BYTES] [--keep FOLDER] [--markdown FILE] [--only-calibrate]
 
-Serves MODEL on loopback with a step log. Calibrates on closed loops of 1, 2, 6 and 12 streams and
-one arrival rate; then measures 1, 4, 8 and 16 streams and three other rates, each --runs times, and
-simulates the same. Throughput must be within 5 %, the median time per output token within 8 %, the
+Serves MODEL on loopback with a step log. In each of --runs rounds it measures closed loops of 1, 2, 6
+and 12 streams and one arrival rate, which it calibrates on, and 1, 4, 8 and 16 streams and three
+other rates, which it then simulates. Throughput must be within 5 %, the median time per output token within 8 %, the
 90th percentile of the time to the first token within 15 %, beyond the spread of the measured runs.
 Exit code 1 if not.
 """
@@ -90,56 +90,75 @@ def prompts_for(options, streams, tokens_per_s):
     return max(int(count), 2 * streams)
 
 
-def middle_run(bench, load, seed, steps):
-    """The median of the runs, by throughput: a disturbed one would be calibrated in. Appends its steps."""
-    runs = []
-    for run in range(bench.options.calibration_runs):
-        begin = bench.log_size()
-        result = bench.measure(load, seed + run)
-        with open(bench.steps, "rb") as log:
-            log.seek(begin)
-            runs.append((result["output_throughput"], run, result, log.read()))
-    runs.sort()
-    middle = runs[len(runs) // 2]
-    steps.append(middle[3])
-    return middle[2]
+CALIBRATION_STREAMS = (1, 2, 6, 12)
+CALIBRATION_RATE = 0.65  # of what 6 streams get
+TEST_STREAMS = ((1, 1), (4, 2), (8, 6), (16, 12))  # and whose speed says how many requests last the seconds wanted
+TEST_RATES = (0.3, 0.5, 0.8)
 
 
-def calibrate(bench, options, folder):
-    """Returns the calibration's file and the measured tokens/s at each number of streams."""
-    first = bench.measure({"streams": 1, "prompts": 4}, 900)  # warms up
-    speed, kept = {1: first["output_throughput"]}, []
-    idle = folder / "idle.json"
-    for streams in (1, 2, 6, 12):
-        guess = speed[max(speed)] * (1 if streams == 1 else 1.3)
-        result = middle_run(bench, {"streams": streams, "prompts": prompts_for(options, streams, guess)},
-                            900 + 10 * streams, kept)
-        speed[streams] = result["output_throughput"]
-        if streams == 1:
-            idle.write_text(json.dumps(result))
-        say(f"calibrating on {streams} streams: {result['output_throughput']:.1f} tokens/s")
-    rate = 0.65 * speed[6] / options.output_len
-    middle_run(bench, {"rate": round(rate, 4), "prompts": prompts_for(options, 4, 0.65 * speed[6])}, 1050, kept)
-    steps = folder / "calibration_steps.jsonl"
-    steps.write_bytes(b"".join(kept))
-    out = folder / "calibration.json"
+def first_look(bench, options):
+    """Tokens/s at the numbers of streams that are calibrated on, about: what sizes the loads. Warms up, too."""
+    speed = {1: bench.measure({"streams": 1, "prompts": 4}, 900)["output_throughput"]}
+    for streams in CALIBRATION_STREAMS[1:]:
+        speed[streams] = bench.measure({"streams": streams, "prompts": 3 * streams}, 901)["output_throughput"]
+    return speed
+
+
+def rate_load(options, speed, share):
+    tokens = share * speed[6]
+    return {"rate": round(tokens / options.output_len, 4), "prompts": prompts_for(options, 4, tokens)}
+
+
+def calibration_loads(options, speed):
+    loads = [(f"{n} streams", {"streams": n, "prompts": prompts_for(options, n, speed[n])}) for n in CALIBRATION_STREAMS]
+    return loads + [("a rate", rate_load(options, speed, CALIBRATION_RATE))]
+
+
+def test_loads(options, speed):
+    loads = [(f"{n} streams", {"streams": n, "prompts": prompts_for(options, n, speed[near])}) for n, near in TEST_STREAMS]
+    return loads + [(f"rate {share:.0%}", rate_load(options, speed, share)) for share in TEST_RATES]
+
+
+def measure_rounds(bench, options, calibrating, testing):
+    """Rounds of everything, so that a machine that grows slower or faster does so for both: for each load that is
+    calibrated on its (tokens/s, result, step log) of each round, and for each that is tested its results."""
+    logged = {name: [] for name, _ in calibrating}
+    measured = {name: [] for name, _ in testing}
+    for turn in range(options.runs):
+        for at, (name, load) in enumerate(calibrating):
+            begin = bench.log_size()
+            result = bench.measure(load, 910 + 10 * at + turn)
+            with open(bench.steps, "rb") as log:
+                log.seek(begin)
+                logged[name].append((result["output_throughput"], result, log.read()))
+        for name, load in testing:
+            measured[name].append(bench.measure(load, 10 + turn))
+        say(f"round {turn + 1} of {options.runs} measured")
+    return logged, measured
+
+
+def calibrate(options, folder, logged):
+    """Returns the calibration's file, from each load's middle run by throughput: a disturbed one is left out."""
+    middle = {name: sorted(runs, key=lambda run: run[0])[len(runs) // 2] for name, runs in logged.items()}
+    for name, run in middle.items():
+        say(f"calibrating on {name}: {run[0]:.1f} tokens/s")
+    steps, idle, out = folder / "calibration_steps.jsonl", folder / "idle.json", folder / "calibration.json"
+    steps.write_bytes(b"".join(run[2] for run in middle.values()))
+    idle.write_text(json.dumps(middle["1 streams"][1]))
     done = subprocess.run([options.binary, "calibrate", options.model, "--step-log", steps, "--idle-result", idle,
                            "--out", out], capture_output=True, text=True, timeout=600, check=False)
     if done.returncode != 0:
         sys.exit(f"calibrate failed: {done.stderr}")
     say(done.stdout)
-    return out, speed
+    return out
 
 
-def compare(bench, options, calibration, loads):
+def compare(bench, calibration, testing, measured):
     rows, good = [], True
-    for name, load in loads:
-        measured, modelled = [], []
-        for run in range(options.runs):
-            measured.append(bench.measure(load, 10 + run))
-            modelled.append(bench.simulate(load, 10 + run, calibration))
+    for name, load in testing:
+        modelled = [bench.simulate(load, 10 + turn, calibration) for turn in range(len(measured[name]))]
         for key, bound in BOUNDS.items():
-            values = [one[key] for one in measured]
+            values = [one[key] for one in measured[name]]
             real, sim = statistics.median(values), statistics.median([one[key] for one in modelled])
             spread = (max(values) - min(values)) / 2 / real
             error = sim / real - 1
@@ -166,8 +185,7 @@ def main():
     parser.add_argument("--input-len", type=int, default=96)
     parser.add_argument("--output-len", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=1.5, help="of each run, about")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--calibration-runs", type=int, default=3, help="of each load; the middle one is taken")
+    parser.add_argument("--runs", type=int, default=3, help="rounds; medians are taken")
     parser.add_argument("--seqs", type=int, default=16)
     parser.add_argument("--threads", type=int, default=0, help="of the server's arithmetic; leave the load generator "
                         "a core of its own where steps are short")
@@ -182,16 +200,13 @@ def main():
         started = time.time()
         bench = Bench(options, folder)
         try:
-            calibration, speed = calibrate(bench, options, folder)
+            speed = first_look(bench, options)
+            calibrating, testing = calibration_loads(options, speed), test_loads(options, speed)
+            logged, measured = measure_rounds(bench, options, calibrating, [] if options.only_calibrate else testing)
+            calibration = calibrate(options, folder, logged)
             if options.only_calibrate:
                 return 0
-            loads = [(f"{n} streams", {"streams": n, "prompts": prompts_for(options, n, speed[near])})
-                     for n, near in ((1, 1), (4, 2), (8, 6), (16, 12))]
-            for share in (0.3, 0.5, 0.8):
-                tokens = share * speed[6]
-                loads.append((f"rate {share:.0%}", {"rate": round(tokens / options.output_len, 4),
-                                                    "prompts": prompts_for(options, 4, tokens)}))
-            rows, good = compare(bench, options, calibration, loads)
+            rows, good = compare(bench, calibration, testing, measured)
         finally:
             bench.close()
         if options.markdown:
