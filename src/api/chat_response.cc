@@ -1,6 +1,7 @@
 #include "api/chat_response.h"
 
 #include "base/json_writer.h"
+#include "base/prefetch.h"
 
 namespace pelton::api {
 namespace {
@@ -175,6 +176,10 @@ void ChatChunks::finish(int choice, std::string_view finish_reason, const StopRe
   write_stop_reason(writer, stop_reason);
   out += "}]";
   out += tail_;
+}
+
+void ChatChunks::foresee() const {
+  base::prefetch(head_.data(), head_.size());
 }
 
 void ChatChunks::tell_usage(const Usage& usage) {

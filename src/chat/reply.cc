@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/prefetch.h"
+
 namespace pelton::chat {
 namespace {
 
@@ -93,6 +95,12 @@ Reply ReplyBuilder::finish(StopCause cause, ReplyDelta& delta) {
     reply_.finish = ReplyFinish::kToolCalls;
   }
   return std::move(reply_);
+}
+
+void ReplyBuilder::foresee() const {
+  base::prefetch(events_.data(), sizeof(HarmonyEvent));
+  const std::optional<std::string>& grows = reply_.content ? reply_.content : reply_.reasoning;
+  if (grows) base::prefetch(grows->data() + grows->size(), 1);
 }
 
 void ReplyBuilder::apply_events(ReplyDelta& delta) {

@@ -93,6 +93,8 @@ class ReplyBuilder {
   // `delta` is emptied, then filled with what `token` added.
   void push(TokenId token, ReplyDelta& delta);
 
+  void foresee() const;  // push() will be called soon: memory is asked for
+
   // The end: `delta` is emptied, then filled with what was still held back (half a code point, an
   // unclosed header). Nothing may be pushed after it.
   Reply finish(StopCause cause, ReplyDelta& delta);

@@ -1,8 +1,10 @@
 #include "engine/token_stream.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "base/check.h"
+#include "base/prefetch.h"
 #include "engine/token_stream_state.h"
 
 namespace pelton::engine {
@@ -91,6 +93,13 @@ void TokenStream::take_into(Batch& batch) {
   if (!state_->batch.prompt.empty()) batch.prompt.swap(state_->batch.prompt);
   if (state_->ended) batch.end = std::exchange(state_->batch.end, std::nullopt);
   batch.sampled_ns = std::exchange(state_->batch.sampled_ns, 0);
+}
+
+void TokenStream::foresee() const {
+  if (state_ == nullptr) return;
+  const char* const begin = reinterpret_cast<const char*>(state_.get());
+  const char* const end = reinterpret_cast<const char*>(&state_->cancelled);
+  base::prefetch(begin, static_cast<size_t>(end - begin));
 }
 
 TokenStream::Batch TokenStream::wait() {

@@ -77,6 +77,9 @@ class TokenStream {
   // taken from token by token allocates nothing.
   void take_into(Batch& batch);
 
+  // take() will be called soon: its memory is asked for.
+  void foresee() const;
+
   // Waits until something is there.
   Batch wait();
 

@@ -1,6 +1,7 @@
 // Bells: work that other threads ask for again and again.
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -61,6 +62,18 @@ class Held {
   HttpServer server_;
 };
 
+class Work final : public BellWork {
+ public:
+  explicit Work(std::function<void()> on_ring) : on_ring_(std::move(on_ring)) {}
+  void on_ring() override { on_ring_(); }
+  void foresee(int others) override { foreseen.push_back(others); }
+
+  std::vector<int> foreseen;  // since it ran
+
+ private:
+  const std::function<void()> on_ring_;
+};
+
 constexpr std::string_view kRequest = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 // Four threads ring for every number that they add; the last ring is never lost.
@@ -73,16 +86,16 @@ TEST(Bell, EveryRingIsFollowedByTheWork) {
     ASSERT_NE(exchange, nullptr);
     std::atomic<int> added{0};
     std::atomic<int> runs{0};
-    std::shared_ptr<Bell> bell;
     std::atomic<bool> ready{false};
+    const auto work = std::make_shared<Work>([&, &exchange = *exchange] {
+      ++runs;
+      const int all = added.load();
+      exchange.write("seen " + std::to_string(all) + ";");
+      if (all == 4000) exchange.finish();
+    });
+    const std::shared_ptr<Bell> bell = exchange->make_bell(work);
     exchange->post([&, &exchange = *exchange] {
       exchange.start_stream(200, {});
-      bell = exchange.make_bell([&] {
-        ++runs;
-        const int all = added.load();
-        exchange.write("seen " + std::to_string(all) + ";");
-        if (all == 4000) exchange.finish();
-      });
       ready = true;
     });
     while (!ready) std::this_thread::yield();
@@ -107,13 +120,14 @@ TEST(Bell, MayBeRungWhenTheClientIsGone) {
   std::shared_ptr<Bell> bell;
   std::shared_ptr<Exchange> exchange;
   std::atomic<int> runs{0};
+  const auto work = std::make_shared<Work>([&runs] { ++runs; });
   {
     Held held(1);
     TestSocket socket(held.port());
     socket.send(kRequest);
     exchange = held.take();
     ASSERT_NE(exchange, nullptr);
-    bell = exchange->make_bell([&runs] { ++runs; });
+    bell = exchange->make_bell(work);
     bell->ring();
     while (runs < 1) std::this_thread::yield();
     socket.reset();
@@ -122,6 +136,58 @@ TEST(Bell, MayBeRungWhenTheClientIsGone) {
   }
   bell->ring();
   EXPECT_EQ(runs, 2);
+}
+
+// A bell may outlive what it rings for.
+TEST(Bell, RingsForNobody) {
+  Held held(1);
+  TestSocket socket(held.port());
+  socket.send(kRequest);
+  const std::shared_ptr<Exchange> exchange = held.take();
+  ASSERT_NE(exchange, nullptr);
+  std::atomic<bool> rung{false};
+  auto work = std::make_shared<Work>([&rung] { rung = true; });
+  const std::shared_ptr<Bell> bell = exchange->make_bell(work);
+  std::atomic<bool> over{false};
+  // Rung and gone within one turn of the loop.
+  exchange->post([&] {
+    bell->ring();
+    work.reset();
+    exchange->post([&] { exchange->post([&] { over = true; }); });
+  });
+  while (!over) std::this_thread::yield();
+  EXPECT_FALSE(rung);
+}
+
+// Each of many that are rung at once is told how many still stand before it: 4, 3, 2, 1, if there
+// are so many.
+TEST(Bell, WorkIsForeseen) {
+  Held held(1);
+  constexpr size_t kCount = 8;
+  std::vector<std::unique_ptr<TestSocket>> sockets;
+  std::vector<std::shared_ptr<Exchange>> exchanges;
+  std::vector<std::shared_ptr<Work>> works;
+  std::vector<std::shared_ptr<Bell>> bells;
+  std::vector<std::vector<int>> foreseen;
+  std::atomic<size_t> runs{0};
+  for (size_t i = 0; i < kCount; ++i) {
+    sockets.push_back(std::make_unique<TestSocket>(held.port()));
+    sockets.back()->send(kRequest);
+    exchanges.push_back(held.take());
+    ASSERT_NE(exchanges.back(), nullptr);
+    works.push_back(std::make_shared<Work>([&, i] {
+      foreseen.push_back(works[i]->foreseen);
+      ++runs;
+    }));
+    bells.push_back(exchanges.back()->make_bell(works.back()));
+  }
+  exchanges.front()->post([&] {
+    for (const std::shared_ptr<Bell>& bell : bells) bell->ring();
+  });
+  while (runs < kCount) std::this_thread::yield();
+  EXPECT_EQ(foreseen.front(), std::vector<int>());
+  EXPECT_EQ(foreseen[2], (std::vector<int>{2, 1}));
+  EXPECT_EQ(foreseen.back(), (std::vector<int>{4, 3, 2, 1}));
 }
 
 }  // namespace

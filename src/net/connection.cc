@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/prefetch.h"
 #include "net/connection_exchange.h"
 #include "net/lost_peer.h"
 #include "net/url.h"
@@ -67,9 +68,9 @@ Connection::Connection(std::shared_ptr<Loop> loop, std::shared_ptr<ServerState> 
       server_(std::move(server)),
       registry_(registry),
       stream_(std::move(socket)),
-      reader_(limits_of(server_->options)),
       timer_(loop_->context(), [this] { on_deadline(); }),
-      look_timer_(loop_->context(), [this] { look_at_peer(); }) {}
+      look_timer_(loop_->context(), [this] { look_at_peer(); }),
+      reader_(limits_of(server_->options)) {}
 
 bool Connection::open() {
   registry_.emplace(this, shared_from_this());
@@ -418,7 +419,12 @@ void Connection::schedule_flush() {
   loop_->post([self = shared_from_this()] { self->flush_if_due(); });
 }
 
-void Connection::run(const std::function<void()>& work) {
+void Connection::foresee() const {
+  const char* const begin = reinterpret_cast<const char*>(this);
+  base::prefetch(begin, static_cast<size_t>(reinterpret_cast<const char*>(&look_timer_) - begin));
+}
+
+void Connection::run(base::FunctionRef<void()> work) {
   working_ = true;
   queue_.borrow(loop_->outgoing());
   try {

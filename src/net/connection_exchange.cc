@@ -14,7 +14,7 @@ class ConnectionBell final : public Bell,
                              public RungWork,
                              public std::enable_shared_from_this<ConnectionBell> {
  public:
-  ConnectionBell(std::shared_ptr<Connection> connection, std::function<void()> work)
+  ConnectionBell(std::shared_ptr<Connection> connection, std::weak_ptr<BellWork> work)
       : loop_(connection->loop()), connection_(std::move(connection)), work_(std::move(work)) {}
 
   void ring() override {
@@ -23,13 +23,20 @@ class ConnectionBell final : public Bell,
   }
   void run() override {
     rung_.store(false);
-    connection_->run(work_);
+    connection_->run([this] {
+      if (const std::shared_ptr<BellWork> work = work_.lock()) work->on_ring();
+    });
+  }
+  // Its own memory is there when this is called first.
+  void foresee(int others) override {
+    if (others == BellWork::kFarthest) connection_->foresee();
+    if (const std::shared_ptr<BellWork> work = work_.lock()) work->foresee(others);
   }
 
  private:
   Loop& loop_;  // the connection keeps it
   const std::shared_ptr<Connection> connection_;
-  const std::function<void()> work_;
+  const std::weak_ptr<BellWork> work_;
   std::atomic<bool> rung_{false};
 };
 
@@ -96,7 +103,7 @@ class ConnectionExchange final : public Exchange {
       connection->run(std::exchange(work, nullptr));
     });
   }
-  std::shared_ptr<Bell> make_bell(std::function<void()> work) override {
+  std::shared_ptr<Bell> make_bell(std::weak_ptr<BellWork> work) override {
     return std::make_shared<ConnectionBell>(connection_, std::move(work));
   }
   void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {

@@ -86,26 +86,26 @@ Error bind_error(const error_code& error, const HttpServer::Options& options) {
 // Of an exchange that is no connection of its own.
 class PostingBell final : public Bell, public std::enable_shared_from_this<PostingBell> {
  public:
-  PostingBell(Exchange& exchange, std::function<void()> work)
+  PostingBell(Exchange& exchange, std::weak_ptr<BellWork> work)
       : exchange_(exchange), work_(std::move(work)) {}
 
   void ring() override {
     if (rung_.exchange(true)) return;
     exchange_.post([self = shared_from_this()] {
       self->rung_.store(false);
-      self->work_();
+      if (const std::shared_ptr<BellWork> work = self->work_.lock()) work->on_ring();
     });
   }
 
  private:
   Exchange& exchange_;
-  const std::function<void()> work_;
+  const std::weak_ptr<BellWork> work_;
   std::atomic<bool> rung_{false};
 };
 
 }  // namespace
 
-std::shared_ptr<Bell> Exchange::make_bell(std::function<void()> work) {
+std::shared_ptr<Bell> Exchange::make_bell(std::weak_ptr<BellWork> work) {
   return std::make_shared<PostingBell>(*this, std::move(work));
 }
 

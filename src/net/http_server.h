@@ -27,6 +27,19 @@ class Bell {
   virtual void ring() = 0;
 };
 
+// What a bell rings for; on the net thread only, where it also goes.
+class BellWork {
+ public:
+  virtual ~BellWork() = default;
+  virtual void on_ring() = 0;
+
+  // It will run behind so many others of the same turn: kFarthest, then one less each time, down to
+  // 1. Of hundreds that take their turns most memory has left the caches: what on_ring() will touch
+  // should be asked for, and pointers followed only into what was asked for at the call before.
+  static constexpr int kFarthest = 4;
+  virtual void foresee(int /*others*/) {}
+};
+
 // One request's way back. Lives as long as somebody holds it; dropping it unanswered answers 500,
 // and dropping it amid a stream cuts the connection, so that the client sees the answer is not
 // whole. Every method but post() belongs to the connection's own net thread, where the handler is
@@ -75,7 +88,7 @@ class Exchange {
   // After the server has stopped it is dropped.
   virtual void post(std::function<void()> work) = 0;
   // Not to be rung once the exchange is gone.
-  virtual std::shared_ptr<Bell> make_bell(std::function<void()> work);
+  virtual std::shared_ptr<Bell> make_bell(std::weak_ptr<BellWork> work);
   // Runs `work` on this connection's net thread after a while, unless the exchange is gone by then.
   virtual void post_after(std::chrono::milliseconds delay, std::function<void()> work) = 0;
 };

@@ -9,9 +9,16 @@
 #include <pthread.h>
 
 #include "base/check.h"
+#include "base/prefetch.h"
+#include "net/http_server.h"
 #include "net/http_time.h"
 
 namespace pelton::net {
+namespace {
+
+constexpr size_t kRungWorkBytes = 128;  // of a bell
+
+}  // namespace
 
 Loop::~Loop() {
   CHECK(!thread_.joinable(), "a Loop must be stopped before it goes");
@@ -102,10 +109,23 @@ void Loop::run_posted() {
     }
   };
   for (std::function<void()>& work : posted) do_it(std::exchange(work, nullptr));
-  for (std::shared_ptr<RungWork>& work : ringing_) {
-    do_it([ringing = std::exchange(work, nullptr)] { ringing->run(); });
+  for (size_t i = 0; i < ringing_.size(); ++i) {
+    foresee(i + 1);
+    do_it([ringing = std::exchange(ringing_[i], nullptr)] { ringing->run(); });
   }
   ringing_.clear();
+}
+
+// What comes after the one that is about to run. While that one waits in the kernel, and it does so
+// most of its time, what the next ones need comes from memory.
+void Loop::foresee(size_t next) {
+  constexpr size_t kFarthest = BellWork::kFarthest;
+  const size_t last = ringing_.size();
+  if (next + kFarthest < last) base::prefetch(ringing_[next + kFarthest].get(), kRungWorkBytes);
+  for (size_t others = kFarthest; others > 0; --others) {
+    const size_t at = next + others - 1;
+    if (at < last) ringing_[at]->foresee(static_cast<int>(others));
+  }
 }
 
 const std::string& Loop::http_date_now() {

@@ -21,7 +21,9 @@ namespace pelton::net {
 class RungWork {
  public:
   virtual ~RungWork() = default;
-  virtual void run() = 0;  // on the loop's thread
+  // On the loop's thread. See BellWork.
+  virtual void run() = 0;
+  virtual void foresee(int others) = 0;
 };
 
 class Loop {
@@ -55,6 +57,7 @@ class Loop {
  private:
   void run();
   void run_posted();
+  void foresee(size_t next);
   void wake_if_idle();  // under mutex_
 
   boost::asio::io_context context_{1};

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "server/sse_event.h"
 
 namespace pelton::server {
@@ -21,6 +22,15 @@ void ChatAnswer::prompt(size_t /*choice*/, std::vector<engine::PromptToken> scor
 
 Answer::Wants ChatAnswer::push(size_t choice, const engine::SampledToken& token) {
   return choices_.at(choice).push(token);
+}
+
+void ChatAnswer::foresee(int others) const {
+  if (others == 3) return base::prefetch(*this);
+  if (others == 2) {
+    chunks_.foresee();
+    return base::prefetch(choices_.front());
+  }
+  choices_.front().foresee();
 }
 
 void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {

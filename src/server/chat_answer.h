@@ -32,6 +32,7 @@ class ChatAnswer final : public Answer {
   void prompt(size_t choice, std::vector<engine::PromptToken> scored) override;
   Wants push(size_t choice, const engine::SampledToken& token) override;
   void end(size_t choice, const engine::StreamEnd& end) override;
+  void foresee(int others) const override;
   std::optional<engine::Forcing> take_forcing(size_t choice) override {
     return choices_.at(choice).take_forcing();
   }

@@ -31,6 +31,7 @@ class ChatChoice {
   ChatChoice& operator=(const ChatChoice&) = delete;
 
   Answer::Wants push(const engine::SampledToken& token);
+  void foresee() const { turn_.foresee(); }  // push() will be called soon; this object is there
   void end(const engine::StreamEnd& end);
 
   // `prompt`: told with the first event; null: not told.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/prefetch.h"
 #include "server/chat_prompt.h"
 
 namespace pelton::server {
@@ -38,6 +39,13 @@ const chat::ReplyDelta& ChatTurn::push(TokenId token) {
   drop_more_calls();
   filter_content();
   return delta_;
+}
+
+// All that grows, where it grows.
+void ChatTurn::foresee() const {
+  base::prefetch(turn_.data() + turn_.size(), sizeof(TokenId));
+  base::prefetch(content_.data() + content_.size(), 1);
+  builder_.foresee();
 }
 
 bool ChatTurn::reasons() const {

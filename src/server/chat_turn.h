@@ -48,6 +48,7 @@ class ChatTurn {
   // overwritten by the next call.
   const chat::ReplyDelta& push(TokenId token);
   const chat::ReplyDelta& end(const engine::StreamEnd& end);
+  void foresee() const;  // push() will be called soon; this object is there
 
   // What the engine is to be told, if reasoning has to end.
   std::optional<engine::Forcing> take_forcing() { return std::exchange(forcing_, std::nullopt); }

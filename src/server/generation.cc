@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/prefetch.h"
 #include "server/reply.h"
 
 namespace pelton::server {
@@ -77,14 +78,38 @@ void Generation::start(bool begins_at_once) {
     answer_->take_events(events);
     write(events);
   }
-  bell_ = exchange.make_bell([weak] {
-    if (const auto self = weak.lock()) self->pump();
-  });
+  bell_ = exchange.make_bell(weak);
   if (choices_.empty()) bell_->ring();  // nothing is to be sampled: the answer is complete
   // A stream rings only while it lives; the bell and the exchange outlive it.
   for (Choice& choice : choices_) {
     choice.stream.on_ready([bell = bell_.get()] { bell->ring(); });
   }
+}
+
+// Each time what the call before has asked for leads on to more.
+void Generation::foresee(int others) {
+  const char* const own = reinterpret_cast<const char*>(&answer_);
+  switch (others) {
+    case 4:
+      base::prefetch(reinterpret_cast<const char*>(this), 2 * base::kCacheLineBytes);
+      base::prefetch(&call_.exchange, sizeof call_.exchange);
+      base::prefetch(&call_.pass, sizeof call_.pass);
+      return base::prefetch(own,
+                            static_cast<size_t>(reinterpret_cast<const char*>(this + 1) - own));
+    case 3:
+      base::prefetch(call_.exchange.get(), base::kCacheLineBytes);
+      if (call_.pass != nullptr) base::prefetch(*call_.pass);
+      base::prefetch(choices_.data(), base::kCacheLineBytes);
+      base::prefetch(spare_tokens_.data(), base::kCacheLineBytes);
+      watch_.foresee();
+      break;
+    case 2:
+      if (!choices_.empty()) choices_.front().stream.foresee();
+      break;
+    default:
+      break;
+  }
+  answer_->foresee(others);
 }
 
 void Generation::pump() {

@@ -21,7 +21,7 @@
 
 namespace pelton::server {
 
-class Generation : public std::enable_shared_from_this<Generation> {
+class Generation final : public net::BellWork, public std::enable_shared_from_this<Generation> {
  public:
   enum class Mode { kWhole, kStream };
 
@@ -43,7 +43,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
   // The exchange holds it until it is over.
   static std::weak_ptr<Generation> run(Parts parts, const House& house);
-  ~Generation();
+  ~Generation() override;
 
   // On its net thread. Ends it with what it has, as if the model had been cut off.
   void cancel();
@@ -70,6 +70,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
 
   void start(bool begins_at_once);
+  void on_ring() override { pump(); }
+  void foresee(int others) override;
   void pump();
   // Everything that waits in one stream; what comes of it is appended to `events`.
   void take(size_t index, std::string& events);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/prefetch.h"
+
 namespace pelton::server {
 namespace {
 
@@ -134,6 +136,10 @@ void GenerationWatch::end(size_t choice, const engine::StreamEnd& end) {
   histograms.output_tokens.observe(static_cast<double>(one.tokens));
   longest_output_ = std::max(longest_output_, one.tokens);
   observe_phases(histograms, end);
+}
+
+void GenerationWatch::foresee() const {
+  base::prefetch(choices_.data(), base::kCacheLineBytes);
 }
 
 void GenerationWatch::delivered(int64_t sampled_ns) {

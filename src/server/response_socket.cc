@@ -44,7 +44,7 @@ class SocketTurn final : public net::Exchange {
   void on_closed(std::function<void()> closed) override { closed_ = std::move(closed); }
   bool closed() const override { return over_ || connection_->closed(); }
   void post(std::function<void()> work) override { connection_->post(std::move(work)); }
-  std::shared_ptr<net::Bell> make_bell(std::function<void()> work) override {
+  std::shared_ptr<net::Bell> make_bell(std::weak_ptr<net::BellWork> work) override {
     return connection_->make_bell(std::move(work));
   }
   void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
