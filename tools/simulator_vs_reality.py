@@ -3,13 +3,18 @@
 simulator with others that it was not calibrated on.
 
 usage: simulator_vs_reality.py BINARY MODEL [--input-len N] [--output-len N] [--seconds S] [--runs N] [--seqs N]
-                               [--threads N] [--kv BYTES] [--keep FOLDER] [--markdown FILE] [--only-calibrate]
+                               [--threads N] [--kv BYTES] [--steady SHARE] [--patience N] [--keep FOLDER] [--markdown FILE]
+                               [--only-calibrate]
 
 Serves MODEL on loopback with a step log. In each of --runs rounds it measures closed loops of 1, 2, 6
 and 12 streams and one arrival rate, which it calibrates on, and 1, 4, 8 and 16 streams and three
 other rates, which it then simulates. Throughput must be within 5 %, the median time per output token within 8 %, the
 90th percentile of the time to the first token within 15 %, beyond the spread of the measured runs.
 Exit code 1 if not.
+
+Others share this machine's memory: it is probed before and after each run. A run begins when it is as
+fast as in the beginning, within --steady, and is repeated if it has changed meanwhile, --patience
+times in all.
 """
 import argparse
 import json
@@ -25,12 +30,19 @@ BOUNDS = {"output_throughput": 0.05, "median_tpot_ms": 0.08, "p90_ttft_ms": 0.15
 NAMES = {"output_throughput": "tokens/s", "median_tpot_ms": "TPOT p50 ms", "p90_ttft_ms": "TTFT p90 ms"}
 
 
+def say(*words):
+    print(*words, flush=True)
+
+
 class Bench:
     """A server, and load tests against it."""
 
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
         self.steps = folder / "steps.jsonl"
+        self.patience = options.patience
+        self.reference = statistics.median(self.memory_speed() for _ in range(5))
+        say(f"memory: {self.reference:.1f} GiB/s")
         self.serve_flags = ["--max-num-seqs", str(options.seqs), "--kv-cache-memory", options.kv,
                             "--no-enable-prefix-caching", "--threads", str(options.threads)]
         self.process = subprocess.Popen(
@@ -45,16 +57,37 @@ class Bench:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
 
-    def log_size(self):
-        return self.steps.stat().st_size
-
     def shape(self, load):
         flags = ["--num-prompts", str(load["prompts"]), "--request-rate", str(load.get("rate", "inf"))]
         if "streams" in load:
             flags += ["--max-concurrency", str(load["streams"])]
         return flags
 
+    def memory_speed(self):
+        """GiB/s of the fastest way of reading, now."""
+        done = subprocess.run([self.options.binary, "bench", "bandwidth", "--runs", "2", "--buffer-size", "512MiB",
+                               "--json", "-"], capture_output=True, text=True, timeout=60, check=True)
+        return max(way["median"] for way in json.loads(done.stdout)["ways"]) / 2**30
+
+    def is_as_fast(self):
+        return abs(self.memory_speed() / self.reference - 1) <= self.options.steady
+
     def measure(self, load, seed):
+        """A run of the load during which the machine was as fast as in the beginning, and its part of the step log."""
+        while True:
+            while self.patience > 0 and not self.is_as_fast():
+                self.patience -= 1
+                time.sleep(2)
+            begin = self.steps.stat().st_size
+            result = self.measure_once(load, seed)
+            with open(self.steps, "rb") as log:
+                log.seek(begin)
+                steps = log.read()
+            if self.patience <= 0 or self.is_as_fast():
+                return result, steps
+            self.patience -= 1
+
+    def measure_once(self, load, seed):
         result = self.folder / "result.json"
         done = subprocess.run(
             [self.options.binary, "bench", "serve", "--port", self.port, "--dataset-name", "random",
@@ -80,10 +113,6 @@ class Bench:
         return json.loads(done.stdout)
 
 
-def say(*words):
-    print(*words, flush=True)
-
-
 def prompts_for(options, streams, tokens_per_s):
     """As many requests as keep so many streams busy for the seconds wanted."""
     count = tokens_per_s * options.seconds / options.output_len
@@ -98,9 +127,9 @@ TEST_RATES = (0.3, 0.5, 0.8)
 
 def first_look(bench, options):
     """Tokens/s at the numbers of streams that are calibrated on, about: what sizes the loads. Warms up, too."""
-    speed = {1: bench.measure({"streams": 1, "prompts": 4}, 900)["output_throughput"]}
+    speed = {1: bench.measure_once({"streams": 1, "prompts": 4}, 900)["output_throughput"]}
     for streams in CALIBRATION_STREAMS[1:]:
-        speed[streams] = bench.measure({"streams": streams, "prompts": 3 * streams}, 901)["output_throughput"]
+        speed[streams] = bench.measure_once({"streams": streams, "prompts": 3 * streams}, 901)["output_throughput"]
     return speed
 
 
@@ -126,14 +155,11 @@ def measure_rounds(bench, options, calibrating, testing):
     measured = {name: [] for name, _ in testing}
     for turn in range(options.runs):
         for at, (name, load) in enumerate(calibrating):
-            begin = bench.log_size()
-            result = bench.measure(load, 910 + 10 * at + turn)
-            with open(bench.steps, "rb") as log:
-                log.seek(begin)
-                logged[name].append((result["output_throughput"], result, log.read()))
+            result, steps = bench.measure(load, 910 + 10 * at + turn)
+            logged[name].append((result["output_throughput"], result, steps))
         for name, load in testing:
-            measured[name].append(bench.measure(load, 10 + turn))
-        say(f"round {turn + 1} of {options.runs} measured")
+            measured[name].append(bench.measure(load, 10 + turn)[0])
+        say(f"round {turn + 1} of {options.runs} measured; memory {bench.memory_speed():.1f} GiB/s, patience left {bench.patience}")
     return logged, measured
 
 
@@ -190,6 +216,8 @@ def main():
     parser.add_argument("--threads", type=int, default=0, help="of the server's arithmetic; leave the load generator "
                         "a core of its own where steps are short")
     parser.add_argument("--kv", default="256MiB")
+    parser.add_argument("--steady", type=float, default=0.1, help="a share of the memory's speed in the beginning")
+    parser.add_argument("--patience", type=int, default=60)
     parser.add_argument("--keep", help="a folder for what was measured")
     parser.add_argument("--markdown", help="write the table there")
     parser.add_argument("--only-calibrate", action="store_true")
