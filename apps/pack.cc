@@ -23,9 +23,11 @@ Result<void> run(const cli::Arguments& arguments) {
   if (source.weight_layout() == checkpoint::WeightLayout::kTiled) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{} is packed already", model)};
   }
-  const bool int8 = arguments.text("--activations") == "int8";
-  node::PackFolderOptions options{.activations = int8 ? kernels::Activations::kInt8
-                                                      : kernels::Activations::kInt16};
+  node::PackFolderOptions options;
+  if (const std::string& bits = arguments.text("--activations"); bits != "auto") {
+    options.activations =
+        bits == "int8" ? kernels::Activations::kInt8 : kernels::Activations::kInt16;
+  }
   TRY_ASSIGN(options.weights, models::parse_weight_choice(arguments.text("--weights")));
   const std::string& out = arguments.text("OUT");
   const base::SystemClock clock;
@@ -41,9 +43,8 @@ Result<void> run(const cli::Arguments& arguments) {
              node::pack_into_folder(source, options, out, pool, go_on));
   progress.clear();
   TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(out));
-  fmt::print(stderr, "{}: {}; {}; activations {}\n", out,
-             cli::format_bytes(static_cast<double>(packed.weight_bytes())), describe(made),
-             arguments.text("--activations"));
+  fmt::print(stderr, "{}: {}; {}\n", out,
+             cli::format_bytes(static_cast<double>(packed.weight_bytes())), describe(made));
   if (!made.excess.empty()) fmt::print(stderr, "warning: {}\n", made.excess);
   return {};
 }
@@ -55,10 +56,13 @@ cli::Verb pack_verb() {
       .name = "pack",
       .summary = "Writes a model's weights in the order in which the fast kernels read them.",
       .about =
-          "A folder that every other verb takes as its MODEL: it computes faster than the original\n"
-          "and loads with no work. Experts stay MXFP4 to the bit. Attention becomes 8-bit integers,\n"
+          "A folder that every other verb takes as its MODEL: it computes faster than the "
+          "original\n"
+          "and loads with no work. Experts stay MXFP4 to the bit. Attention becomes 8-bit "
+          "integers,\n"
           "and the head 4-bit ones, which find what is likely; that is computed with the head as\n"
-          "shipped. The same text is computed with both models, and --weights auto keeps as shipped\n"
+          "shipped. The same text is computed with both models, and --weights auto keeps as "
+          "shipped\n"
           "what would change too much.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"},
                       {"OUT", "the folder to make"}},
@@ -71,9 +75,11 @@ cli::Verb pack_verb() {
                  .choices = {"auto", "int8", "shipped"}},
                 {.name = "--activations",
                  .value = "A",
-                 .help = "what tiles are multiplied with; int8 is faster in prefill and coarser",
-                 .default_text = "int16",
-                 .choices = {"int16", "int8"}},
+                 .help =
+                     "what weights are multiplied with: int8 computes prompts half faster and is "
+                     "coarser; auto takes it where --weights auto finds that it loses little",
+                 .default_text = "auto",
+                 .choices = {"auto", "int16", "int8"}},
                 threads_flag()},
       .examples = {"pelton pack openai/gpt-oss-20b ./gpt-oss-20b-packed",
                    "pelton serve ./gpt-oss-20b-packed",

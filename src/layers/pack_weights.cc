@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -330,6 +331,10 @@ Result<std::string> write_outputs(const std::vector<Output>& outputs,
 
 }  // namespace
 
+std::string_view name_of(kernels::Activations activations) {
+  return activations == kernels::Activations::kInt8 ? "int8" : "int16";
+}
+
 std::string_view name_of(MatrixWeights weights) {
   return weights == MatrixWeights::kInt8 ? "int8" : "shipped";
 }
@@ -343,10 +348,9 @@ Result<void> pack_weights(const Checkpoint& checkpoint, const PackOptions& optio
                         [](const Output& output) { return output.bytes() % 64 == 0; });
   std::vector<checkpoint::PlannedTensor> planned;
   for (const Output& output : outputs) planned.push_back(output.stored);
-  const bool bytes8 = options.activations == kernels::Activations::kInt8;
   checkpoint::Metadata metadata = {
       {std::string(checkpoint::kTilesVersionKey), std::string(checkpoint::kTilesVersion)},
-      {std::string(checkpoint::kActivationsKey), bytes8 ? "int8" : "int16"},
+      {std::string(checkpoint::kActivationsKey), std::string(name_of(options.activations))},
       {std::string(checkpoint::kSourceKey), options.source},
       {std::string(checkpoint::kFingerprintKey), options.fingerprint},
       {std::string(checkpoint::kWeightsKey), std::string(name_of(options.matrices))},
@@ -362,6 +366,37 @@ Result<void> pack_weights(const Checkpoint& checkpoint, const PackOptions& optio
   header = checkpoint::safetensors_header(planned, metadata, 64);
   return sized.write_at(0, reinterpret_cast<const uint8_t*>(header.data()),
                         static_cast<int64_t>(header.size()));
+}
+
+Result<void> rewrite_activations(const std::string& file, kernels::Activations activations) {
+  const auto failed = [&] {
+    return Error{ErrorCode::kIo, fmt::format("cannot rewrite the header of {}", file)};
+  };
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t bytes = 0;
+  stream.read(reinterpret_cast<char*>(&bytes), sizeof bytes);
+  if (!stream || bytes > checkpoint::kSafetensorsHeaderBytesMax) return failed();
+  std::string header(bytes, ' ');
+  stream.read(header.data(), static_cast<std::streamsize>(bytes));
+  if (!stream) return failed();
+  // Both take the same room: JSON allows a space behind the shorter one.
+  const std::string key = fmt::format("\"{}\":", checkpoint::kActivationsKey);
+  constexpr std::string_view kInt16 = "\"int16\"";
+  constexpr std::string_view kInt8 = "\"int8\" ";
+  static_assert(kInt16.size() == kInt8.size());
+  const size_t at = header.find(key) + key.size();  // npos: before the key, where neither stands
+  const std::string_view now = std::string_view(header).substr(std::min(at, header.size()));
+  if (!now.starts_with(kInt16) && !now.starts_with(kInt8)) {
+    return Error{ErrorCode::kBadCheckpoint,
+                 fmt::format("{} has no room for what its activations are", file)};
+  }
+  const bool int8 = activations == kernels::Activations::kInt8;
+  header.replace(at, kInt8.size(), int8 ? kInt8 : kInt16);
+  stream.seekp(sizeof bytes);
+  stream.write(header.data(), static_cast<std::streamsize>(bytes));
+  stream.flush();
+  if (!stream) return failed();
+  return {};
 }
 
 }  // namespace pelton::layers

@@ -32,7 +32,8 @@ struct PackOptions {
   std::string fingerprint;  // of the source (checkpoint/fingerprint.h); may be empty
 };
 
-std::string_view name_of(MatrixWeights weights);  // "shipped", "int8"
+std::string_view name_of(MatrixWeights weights);             // "shipped", "int8"
+std::string_view name_of(kernels::Activations activations);  // "int16", "int8"
 
 // Bytes so far, and in all; false stops. On the calling thread, some times a second.
 using PackProgress = base::FunctionRef<bool(int64_t done, int64_t total)>;
@@ -41,5 +42,9 @@ using PackProgress = base::FunctionRef<bool(int64_t done, int64_t total)>;
 // not MXFP4), kDoesNotFit, kIo, kCancelled.
 Result<void> pack_weights(const checkpoint::Checkpoint& checkpoint, const PackOptions& options,
                           const std::string& file, base::ThreadPool& pool, PackProgress progress);
+
+// Says in a file made by pack_weights, in place, what its tiles are to be multiplied with. Errors:
+// kIo; kBadCheckpoint if the file was not made with kInt16.
+Result<void> rewrite_activations(const std::string& file, kernels::Activations activations);
 
 }  // namespace pelton::layers

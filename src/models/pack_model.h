@@ -27,13 +27,16 @@ Result<WeightChoice> parse_weight_choice(std::string_view name);  // auto, int8,
 
 struct PackModelOptions {
   WeightChoice weights = WeightChoice::kAuto;
-  kernels::Activations activations = kernels::Activations::kInt16;
+  // Empty: 8 bits where --weights auto has chosen weights that then still lose little enough, 15
+  // otherwise.
+  std::optional<kernels::Activations> activations;
   std::span<const TokenId> sample;  // what loss is measured on; fewer than two: not at all
 };
 
 struct PackedModel {
   layers::MatrixWeights weights = layers::MatrixWeights::kInt8;  // of attention
   bool coarse_head = false;
+  kernels::Activations activations = kernels::Activations::kInt16;
   std::optional<WeightLoss> loss;
   std::string excess;   // over the limits; empty if there is none
   std::string refused;  // what --weights auto tried and did not keep, and why; empty if nothing

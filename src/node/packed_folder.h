@@ -3,6 +3,7 @@
 // thread, which owns the pool.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -12,7 +13,7 @@ namespace pelton::node {
 
 struct PackFolderOptions {
   models::WeightChoice weights = models::WeightChoice::kAuto;
-  kernels::Activations activations = kernels::Activations::kInt16;
+  std::optional<kernels::Activations> activations;  // empty: models::PackModelOptions
 };
 
 // Errors: kInvalidArgument if `out` is there already, and those of pack_model().
