@@ -1,0 +1,255 @@
+// Rows of weights that lie row by row, in each format, and their products with tokens. Included by
+// cpu_kernels_inl.h.
+
+constexpr int kTokenBlock = 48;  // rows of activations that stay in L2 together
+
+// A row type reads the rows of a matrix in one format, 32 weights at a time, into two halves: the
+// first 16 and the last 16 columns, or for MXFP4 the even and the odd ones. A stream of rows is
+// asked for kAhead blocks before it is read.
+
+// float32, float16, bf16.
+template <typename T>
+struct PlainRows {
+  static constexpr int kAhead = 32;  // blocks
+  const T* weight;
+  int64_t cols;
+
+  template <int kRows>
+  struct Cursor {
+    const T* row[kRows];
+    void fetch(int r, int block) const {
+      const T* at = row[r] + block * 32;
+      prefetch(at);
+      if constexpr (sizeof(T) == 4) prefetch(at + 16);
+    }
+    void read(int r, int block, F* first, F* second) const {
+      const T* at = row[r] + block * 32;
+      for (int p = 0; p < kParts; ++p) {
+        first[p] = Vector::load(at + p * Vector::kLanes);
+        second[p] = Vector::load(at + 16 + p * Vector::kLanes);
+      }
+    }
+  };
+  template <int kRows>
+  Cursor<kRows> at(int64_t first_row) const {
+    Cursor<kRows> cursor;
+    for (int r = 0; r < kRows; ++r) cursor.row[r] = weight + (first_row + r) * cols;
+    return cursor;
+  }
+};
+
+struct Q8Rows {
+  static constexpr int kAhead = 60;
+  const uint8_t* data;
+  int64_t groups;  // blocks in a row
+
+  template <int kRows>
+  struct Cursor {
+    const uint8_t* row[kRows];
+    void fetch(int r, int block) const {
+      prefetch(row[r] + int64_t{block} * tensor::kQ8_0BlockBytes);
+    }
+    void read(int r, int block, F* first, F* second) const {
+      const uint8_t* at = row[r] + int64_t{block} * tensor::kQ8_0BlockBytes;
+      const F scale = Vector::set1(Vector::half(at));
+      for (int p = 0; p < kParts; ++p) {
+        first[p] = Vector::mul(scale, Vector::load_signed(at + 2 + p * Vector::kLanes));
+        second[p] = Vector::mul(scale, Vector::load_signed(at + 18 + p * Vector::kLanes));
+      }
+    }
+  };
+  template <int kRows>
+  Cursor<kRows> at(int64_t first_row) const {
+    Cursor<kRows> cursor;
+    for (int r = 0; r < kRows; ++r) {
+      cursor.row[r] = data + (first_row + r) * groups * tensor::kQ8_0BlockBytes;
+    }
+    return cursor;
+  }
+};
+
+// GGUF's MXFP4: brought into the nibble order of Hugging Face in a register, so that the sums come
+// out the same to the bit.
+struct Mxfp4BlockRows {
+  static constexpr int kAhead = 120;
+  const uint8_t* data;
+  int64_t groups;
+  const float* powers;  // E8M0 -> float
+
+  template <int kRows>
+  struct Cursor {
+    const uint8_t* row[kRows];
+    const float* powers;
+    Vector::Fp4Table table;
+    void fetch(int r, int block) const {
+      prefetch(row[r] + int64_t{block} * tensor::kMxfp4BlockBytes);
+    }
+    void read(int r, int block, F* even, F* odd) const {
+      const uint8_t* at = row[r] + int64_t{block} * tensor::kMxfp4BlockBytes;
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 1));
+      const __m128i nibble = _mm_set1_epi8(15);
+      const __m128i low = _mm_and_si128(bytes, nibble);                      // elements 0 to 15
+      const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), nibble);  // 16 to 31
+      const __m128i join = _mm_set1_epi16(0x1001);  // element 2b + 16 * element 2b+1
+      const __m128i pairs =
+          _mm_packus_epi16(_mm_maddubs_epi16(low, join), _mm_maddubs_epi16(high, join));
+      Vector::expand(table, pairs, powers[at[0]], even, odd);
+    }
+  };
+  template <int kRows>
+  Cursor<kRows> at(int64_t first_row) const {
+    Cursor<kRows> cursor;
+    for (int r = 0; r < kRows; ++r) {
+      cursor.row[r] = data + (first_row + r) * groups * tensor::kMxfp4BlockBytes;
+    }
+    cursor.powers = powers;
+    return cursor;
+  }
+};
+
+// Hugging Face's MXFP4. Activations must lie in the same order (see interleave).
+struct Mxfp4PairRows {
+  static constexpr int kAhead = 128;
+  const uint8_t* blocks;
+  const uint8_t* scales;
+  int64_t groups;       // blocks in a row
+  const float* powers;  // E8M0 -> float
+
+  template <int kRows>
+  struct Cursor {
+    const uint8_t* block_row[kRows];
+    const uint8_t* scale_row[kRows];
+    const float* powers;
+    Vector::Fp4Table table;
+    void fetch(int r, int block) const { prefetch(block_row[r] + block * 16); }
+    void read(int r, int block, F* even, F* odd) const {
+      const uint8_t* at = block_row[r] + block * 16;
+      Vector::expand(table, at, powers[scale_row[r][block]], even, odd);
+    }
+  };
+  template <int kRows>
+  Cursor<kRows> at(int64_t first_row) const {
+    Cursor<kRows> cursor;
+    for (int r = 0; r < kRows; ++r) {
+      cursor.block_row[r] = blocks + (first_row + r) * groups * 16;
+      cursor.scale_row[r] = scales + (first_row + r) * groups;
+    }
+    cursor.powers = powers;
+    return cursor;
+  }
+};
+
+// sums[r][t] = row (first_row + r) . x[t], over block_count blocks of 32.
+template <int kRows, int kTokens, typename Rows>
+inline void dot_tile(const Rows& rows, int64_t first_row, int block_count, const float* const* x,
+                     float sums[kRows][kTokens]) {
+  const auto cursor = rows.template at<kRows>(first_row);
+  F acc[kRows][kTokens];
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = 0; t < kTokens; ++t) acc[r][t] = Vector::zero();
+  }
+  for (int block = 0; block < block_count; ++block) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      F even[kParts];
+      F odd[kParts];
+      cursor.fetch(r, block + Rows::kAhead);
+      cursor.read(r, block, even, odd);
+#pragma GCC unroll 8
+      for (int t = 0; t < kTokens; ++t) {
+        const float* at = x[t] + block * 32;
+#pragma GCC unroll 2
+        for (int p = 0; p < kParts; ++p) {
+          acc[r][t] = Vector::fma(even[p], Vector::load(at + p * Vector::kLanes), acc[r][t]);
+        }
+#pragma GCC unroll 2
+        for (int p = 0; p < kParts; ++p) {
+          acc[r][t] = Vector::fma(odd[p], Vector::load(at + 16 + p * Vector::kLanes), acc[r][t]);
+        }
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = 0; t < kTokens; ++t) sums[r][t] = Vector::sum(acc[r][t]);
+  }
+}
+
+// A tile of kRows rows and `tokens` <= kTileTokens tokens; emit(row, token, sum).
+template <int kRows, typename Rows, typename Emit>
+inline void dot_tile_of(int tokens, const Rows& rows, int64_t first_row, int block_count,
+                        const float* const* x, int first_token, const Emit& emit) {
+  const auto run = [&]<int kTokens>() {
+    float sums[kRows][kTokens];
+    dot_tile<kRows, kTokens>(rows, first_row, block_count, x + first_token, sums);
+    for (int r = 0; r < kRows; ++r) {
+      for (int t = 0; t < kTokens; ++t) emit(first_row + r, first_token + t, sums[r][t]);
+    }
+  };
+  switch (tokens) {
+    case 1:
+      return run.template operator()<1>();
+    case 2:
+      return run.template operator()<2>();
+    case 3:
+      return run.template operator()<3>();
+    case 4:
+      return run.template operator()<4>();
+    case 5:
+      if constexpr (Vector::kTileTokens >= 5) return run.template operator()<5>();
+      return;
+    default:
+      if constexpr (Vector::kTileTokens >= 6) return run.template operator()<6>();
+  }
+}
+
+// Rows [begin, end) against x[0..tokens).
+template <typename Rows, typename Emit>
+inline void dot_rows(const Rows& rows, int64_t begin, int64_t end, int block_count,
+                     const float* const* x, int tokens, const Emit& emit) {
+  if (tokens == 1) {
+    int64_t row = begin;
+    for (; row + Vector::kVectorRows <= end; row += Vector::kVectorRows) {
+      dot_tile_of<Vector::kVectorRows>(1, rows, row, block_count, x, 0, emit);
+    }
+    for (; row < end; ++row) dot_tile_of<1>(1, rows, row, block_count, x, 0, emit);
+    return;
+  }
+  for (int block = 0; block < tokens; block += kTokenBlock) {
+    const int block_end = block + kTokenBlock < tokens ? block + kTokenBlock : tokens;
+    const auto sweep = [&]<int kRows>(int64_t row) {
+      for (int t = block; t < block_end; t += Vector::kTileTokens) {
+        const int count = block_end - t < Vector::kTileTokens ? block_end - t : Vector::kTileTokens;
+        dot_tile_of<kRows>(count, rows, row, block_count, x, t, emit);
+      }
+    };
+    int64_t row = begin;
+    for (; row + Vector::kTileRows <= end; row += Vector::kTileRows) {
+      sweep.template operator()<Vector::kTileRows>(row);
+    }
+    for (; row < end; ++row) sweep.template operator()<1>(row);
+  }
+}
+
+// As dot_rows, for a bf16 matrix that lies transposed, (cols, row_count): lanes are rows, each sums
+// its products in the order of the columns. 32 rows at a time; begin and end are multiples of 32.
+template <typename Emit>
+inline void dot_columns(const Bf16* weight, int64_t row_count, int64_t begin, int64_t end, int cols,
+                        const float* const* x, int tokens, const Emit& emit) {
+  for (int64_t row = begin; row < end; row += 32) {
+    for (int t = 0; t < tokens; ++t) {
+      F acc[2 * kParts];
+      for (F& part : acc) part = Vector::zero();
+      for (int c = 0; c < cols; ++c) {
+        const Bf16* at = weight + c * row_count + row;
+        const F value = Vector::set1(x[t][c]);
+#pragma GCC unroll 4
+        for (int p = 0; p < 2 * kParts; ++p) {
+          acc[p] = Vector::fma(value, Vector::load(at + p * Vector::kLanes), acc[p]);
+        }
+      }
+      float sums[32];
+      for (int p = 0; p < 2 * kParts; ++p) Vector::store(sums + p * Vector::kLanes, acc[p]);
+      for (int i = 0; i < 32; ++i) emit(row + i, t, sums[i]);
+    }
+  }
+}

@@ -1,0 +1,26 @@
+// What all parts of the fast kernels' body share: floats in lanes, written once over `Vector`.
+// Included by cpu_kernels_inl.h, inside each instruction set's unnamed namespace, as all are.
+
+constexpr int kParts = 16 / Vector::kLanes;  // vectors in half an MXFP4 block, or in 16 keys
+
+using F = Vector::F;
+
+inline F vector_exp(F x) {
+  // 2^n e^r with |r| <= ln(2)/2; e^r by its Taylor series to r^6 (error below 2e-7 relative).
+  x = Vector::max(Vector::min(x, Vector::set1(88.0f)), Vector::set1(-87.0f));
+  const F n = Vector::round(Vector::mul(x, Vector::set1(1.44269504f)));
+  F r = Vector::fma(n, Vector::set1(-0.693359375f), x);
+  r = Vector::fma(n, Vector::set1(2.12194440e-4f), r);
+  F e = Vector::set1(1.0f / 720);
+  e = Vector::fma(e, r, Vector::set1(1.0f / 120));
+  e = Vector::fma(e, r, Vector::set1(1.0f / 24));
+  e = Vector::fma(e, r, Vector::set1(1.0f / 6));
+  e = Vector::fma(e, r, Vector::set1(0.5f));
+  e = Vector::fma(e, r, Vector::set1(1.0f));
+  e = Vector::fma(e, r, Vector::set1(1.0f));
+  return Vector::scale_by_power(e, n);
+}
+
+inline void prefetch(const void* address) {
+  _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
+}
