@@ -26,6 +26,7 @@ class RandomAnswers : public RandomTurns {
     ChatAnswer::Options options;
     options.head.reasoning_field = "reasoning_content";
     options.choice.logprobs = draw() % 2 == 0;
+    options.choice.hides_reasoning = draw() % 3 == 0;
     options.choice.turn.stop = stops();
     return options;
   }
@@ -37,6 +38,7 @@ struct Fed {
   // For the words that the client was told, by choice.
   std::vector<std::optional<std::vector<TokenId>>> kept;
   bool has_stops = false;
+  bool hides_reasoning = false;
   std::vector<std::vector<TokenId>> sampled;  // by choice
 };
 
@@ -59,6 +61,7 @@ Fed feed(const ServedModel& model, RandomAnswers& random) {
           .streamed = {},
           .kept = {},
           .has_stops = !options.choice.turn.stop.empty(),
+          .hides_reasoning = options.choice.hides_reasoning,
           .sampled = {}};
   fed.sampled = tokens;
   size_t ended = 0;
@@ -131,6 +134,9 @@ void expect_answer(const ServedModel& model, const Fed& fed, size_t choice, cons
     for (const auto& [name, arguments] : text.calls) {
       EXPECT_EQ((name + arguments).find(markup), std::string::npos);
     }
+  }
+  if (fed.hides_reasoning && !(text.content.empty() && text.calls.empty())) {
+    EXPECT_EQ(text.reasoning, "");
   }
   if (fed.has_stops || fed.sampled[choice].empty()) return;
   if (holds_text(model, fed.sampled[choice])) {

@@ -95,9 +95,11 @@ Answer::Wants ChatChoice::push(const engine::SampledToken& token) {
 void ChatChoice::add(const chat::ReplyDelta& delta) {
   release_logprobs(turn_.content_out());
   if (options_.stream) {
-    pending_.reasoning += delta.reasoning;
+    (options_.hides_reasoning ? hidden_reasoning_ : pending_.reasoning) += delta.reasoning;
     pending_.content += delta.content;
   }
+  if (!delta.content.empty() || !delta.tool_calls.empty()) said_ = true;
+  if (said_) hidden_reasoning_.clear();
   for (const chat::ToolCallDelta& call : delta.tool_calls) add_call(call);
 }
 
@@ -130,6 +132,8 @@ void ChatChoice::end(const engine::StreamEnd& end) {
   add(turn_.end(end));
   // Half a code point's tokens may stand at the very end, with no text of their own.
   if (!turn_.stopped()) release_logprobs(turn_.content_out() + 1);
+  // Cut off amid thoughts that nobody asked for: better than nothing.
+  pending_.reasoning += std::exchange(hidden_reasoning_, {});
   finish_reason_ = end.reason == engine::FinishReason::kRepetition
                        ? "repetition"
                        : finish_word(turn_.reply().finish);
@@ -178,6 +182,7 @@ api::ChatChoice ChatChoice::take_whole() {
                         .tool_calls = {},
                         .logprobs = {},
                         .finish_reason = finish_reason_};
+  if (options_.hides_reasoning && said_) whole.reasoning.reset();
   for (size_t i = 0; i < reply.tool_calls.size(); ++i) {
     chat::ToolCall& call = reply.tool_calls[i];
     whole.tool_calls.push_back({call_ids_[i], std::move(call.name), std::move(call.arguments)});

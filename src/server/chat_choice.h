@@ -18,6 +18,7 @@ class ChatChoice {
   // The same for all choices of one answer, which owns them.
   struct Options {
     ChatTurn::Options turn;
+    bool hides_reasoning = false;  // unless there is nothing else to show
     bool logprobs = false;
     bool tokens_as_ids = false;  // there
     bool stream = false;
@@ -71,6 +72,8 @@ class ChatChoice {
   ChatTurn turn_;
 
   Pending pending_;
+  bool said_ = false;             // content or a call
+  std::string hidden_reasoning_;  // of a stream, while nothing is said
   bool role_sent_ = false;
   bool finish_sent_ = false;
   std::vector<HeldLogprob> held_logprobs_;

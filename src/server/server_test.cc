@@ -76,6 +76,31 @@ TEST(Server, NamesTheReasoningAsTold) {
   EXPECT_EQ(message(R"("include_reasoning":false)").find("reasoning"), nullptr);
 }
 
+// A client that wants no reasoning gets it where there is nothing else: an answer that cost tokens
+// and shows none would look like a fault.
+TEST(Server, HiddenReasoningIsBetterThanNothing) {
+  constexpr std::string_view kThoughts = R"({"rules": [
+    {"when": "", "then": ["<|channel|>analysis<|message|>", {"text": "hm ", "times": 50}]},
+    {"when": "answer", "then": "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>So.<|return|>"}]})";
+  ServerHouse house(kThoughts, {});
+  for (const char* more : {R"("include_reasoning":false,"max_tokens":9)",
+                           R"("include_reasoning":false,"max_tokens":9,"stream":true)"}) {
+    const bool streams = std::string_view(more).find("stream") != std::string_view::npos;
+    const auto ask = [&](std::string_view words) {
+      const std::string body = house.post("/v1/chat/completions", chat(words, more)).body;
+      return streams ? streamed_text(body) : whole_text(body);
+    };
+    const ChatText cut_off = ask("go");
+    EXPECT_EQ(cut_off.content, "");
+    EXPECT_TRUE(cut_off.reasoning.starts_with("hm hm")) << cut_off.reasoning;
+    EXPECT_EQ(cut_off.finish_reason, "length");
+  }
+  const std::string whole =
+      house.post("/v1/chat/completions", chat("answer", R"("include_reasoning":false)")).body;
+  EXPECT_EQ(whole_text(whole).content, "So.");
+  EXPECT_EQ(whole_text(whole).reasoning, "");
+}
+
 TEST(Server, ToolRoundTrip) {
   ServerHouse house(kScript, {});
   const std::string tools =
