@@ -1,5 +1,6 @@
 #include "apps/reporting.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "apps/version.h"
+#include "base/machine.h"
 
 namespace pelton::apps {
 namespace {
@@ -56,6 +58,15 @@ server::RequestReporter::Options Reporting::options() const {
   return {.access_log = access_log_.get(), .traces = traces_.get(), .trace_share = trace_share_};
 }
 
+// Of hundreds of streams that get their tokens in one step the last should not wait for all writes
+// of the others; and while they write, computing threads lose the less the more processors share
+// it. Idle ones cost nothing.
+int http_threads(const cli::Arguments& arguments) {
+  constexpr size_t kMost = 4;
+  if (arguments.has("--http-threads")) return static_cast<int>(arguments.integer("--http-threads"));
+  return static_cast<int>(std::min(base::usable_cpus().size(), kMost));
+}
+
 std::vector<Flag> reporting_flags() {
   return {{.name = "--access-log",
            .value = "FORMAT",
@@ -88,9 +99,9 @@ std::vector<Flag> reporting_flags() {
            .choices = {"report", "exit"}},
           {.name = "--http-threads",
            .value = "N",
-           .help = "threads that read requests and write answers",
+           .help = "threads that read requests and write answers; default one for each processor, "
+                   "at most 4",
            .kind = Flag::Kind::kInteger,
-           .default_text = "1",
            .least = 1,
            .most = 64}};
 }

@@ -33,6 +33,8 @@ class Reporting {
   double trace_share_ = 1.0;
 };
 
+int http_threads(const cli::Arguments& arguments);
+
 std::vector<cli::Flag> reporting_flags();
 
 }  // namespace pelton::apps

@@ -191,7 +191,7 @@ Result<void> run(const cli::Arguments& arguments) {
   net::HttpServer http(
       {.address = host,
        .port = static_cast<int>(arguments.integer("--port")),
-       .threads = static_cast<int>(arguments.integer("--http-threads")),
+       .threads = http_threads(arguments),
        .connections_max = connections_max(arguments),
        .tls = tls},
       [&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {

@@ -29,6 +29,9 @@ using Places = WaitingLine::Places;
 // nobody waits.
 constexpr std::chrono::seconds kLastStepMax{10};
 
+// From so many on readers are busy for a while.
+constexpr size_t kManyLetters = 32;
+
 uint64_t draw_seed() {
   std::random_device random;
   return uint64_t{random()} << 32 | random();
@@ -64,7 +67,8 @@ class Engine::Loop {
     thread_.join();
   }
 
-  Result<std::vector<TokenStream>> submit(request::GenerationRequest request, int answers);
+  Result<std::vector<TokenStream>> submit(request::GenerationRequest request, int answers,
+                                          std::shared_ptr<Courier> courier);
   Result<void> room_for(const WaitingLine::Comer& comer) const {
     return inbox_.room_for(comer, clock_.now_ns());
   }
@@ -78,13 +82,23 @@ class Engine::Loop {
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
 
  private:
+  // What a courier is given at the end of a step.
+  struct Bag {
+    std::shared_ptr<Courier> courier;
+    std::vector<Courier::Letter> letters;
+    int readers = 0;
+  };
+
   // An answer the scheduler knows.
   struct Reader {
+    // What every token touches.
     std::shared_ptr<TokenStream::State> stream;
+    Bag* bag = nullptr;  // null: its stream is told directly
+    RequestTimes times;
+
+    bool was_seated = false;
     std::string request_id;
     WaitingLine::Ticket ticket;
-    bool was_seated = false;
-    RequestTimes times;
   };
 
   void remember(const std::vector<std::shared_ptr<TokenStream::State>>& states);
@@ -99,6 +113,9 @@ class Engine::Loop {
   void count(const Scheduler::Event& event, int64_t now_ns);
   void count(const StepPlan& plan);
   void emit(Scheduler::Event event, int64_t now_ns);
+  void tell(Reader& reader, Scheduler::Event event, int64_t now_ns);
+  void send_letters();
+  Bag* bag_of(const std::shared_ptr<Courier>& courier);
   void note_places(Places places, int64_t now_ns) {
     inbox_.tell_line([&](WaitingLine& line) { line.note_places(places, now_ns); });
   }
@@ -132,21 +149,25 @@ class Engine::Loop {
   int64_t integrity_checks_ = 0;
   EngineStats counted_;  // the loop's own part of it
   std::optional<int64_t> checked_ns_;
-  std::vector<Scheduler::Event> events_;  // taken from the scheduler, being emitted
+  std::vector<Scheduler::Event> events_;    // taken from the scheduler, being emitted
+  std::vector<std::unique_ptr<Bag>> bags_;  // few: a thread's each
 
   std::thread thread_;
 };
 
 Result<std::vector<TokenStream>> Engine::Loop::submit(request::GenerationRequest request,
-                                                      int answers) {
+                                                      int answers,
+                                                      std::shared_ptr<Courier> courier) {
   if (answers < 1 || answers > kAnswersMax) {
     return Error{
         ErrorCode::kInvalidArgument,
         fmt::format("{} answers were asked for; 1 to {} are possible", answers, kAnswersMax), "n"};
   }
   TRY(check_request(request, capacity()));
-  Inbox::Arrival arrival{
-      .request = std::move(request), .streams = {}, .queued_ns = clock_.now_ns()};
+  Inbox::Arrival arrival{.request = std::move(request),
+                         .streams = {},
+                         .queued_ns = clock_.now_ns(),
+                         .courier = std::move(courier)};
   std::vector<TokenStream> streams;
   for (int i = 0; i < answers; ++i) {
     arrival.streams.push_back(std::make_shared<TokenStream::State>(cancels_));
@@ -260,11 +281,14 @@ void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
       refuse(arrival, std::move(ticket), ids.error());
       continue;
     }
+    Bag* const bag = bag_of(arrival.courier);
     for (size_t i = 0; i < ids->size(); ++i) {
       readers_.emplace((*ids)[i], Reader{.stream = std::move(arrival.streams[i]),
+                                         .bag = bag,
+                                         .times = {.queued_ns = arrival.queued_ns},
                                          .request_id = request_id,
-                                         .ticket = ticket,
-                                         .times = {.queued_ns = arrival.queued_ns}});
+                                         .ticket = ticket});
+      if (bag != nullptr) ++bag->readers;
       ticket.prompt_tokens = 0;
     }
   }
@@ -307,7 +331,35 @@ void Engine::Loop::emit() {
   publish_stats();
   publish_ledger();
   if (events_.empty()) return;
-  for (Scheduler::Event& event : events_) emit(std::move(event), now_ns);
+  int ended = 0;
+  for (Scheduler::Event& event : events_) {
+    if (event.end != nullptr) ++ended;
+    emit(std::move(event), now_ns);
+  }
+  send_letters();
+  for (; ended > 0; --ended) inbox_.note_ended();
+}
+
+Engine::Loop::Bag* Engine::Loop::bag_of(const std::shared_ptr<Courier>& courier) {
+  if (courier == nullptr) return nullptr;
+  for (const std::unique_ptr<Bag>& bag : bags_) {
+    if (bag->courier == courier) return bag.get();
+  }
+  bags_.push_back(std::make_unique<Bag>(Bag{.courier = courier, .letters = {}}));
+  return bags_.back().get();
+}
+
+// Tokens go out before the next step is planned: where readers have no processor to themselves,
+// they get this one.
+void Engine::Loop::send_letters() {
+  size_t sent = 0;
+  for (const std::unique_ptr<Bag>& bag : bags_) {
+    if (bag->letters.empty()) continue;
+    sent += bag->letters.size();
+    bag->courier->send(bag->letters);
+  }
+  std::erase_if(bags_, [](const auto& bag) { return bag->readers == 0; });
+  if (sent >= kManyLetters) std::this_thread::yield();
 }
 
 void Engine::Loop::count(const StepPlan& plan) {
@@ -357,17 +409,28 @@ void Engine::Loop::emit(Scheduler::Event event, int64_t now_ns) {
     times.last_token_ns = now_ns;
   }
   const bool ended = event.end != nullptr;
-  std::optional<StreamEnd> end;
-  if (ended) {
-    end = *std::move(event.end);
-    end->times = times;
+  if (ended) event.end->times = times;
+  if (event.token || ended) tell(reader, std::move(event), now_ns);
+  if (!ended) return;
+  if (reader.bag != nullptr) --reader.bag->readers;
+  readers_.erase(found);
+}
+
+void Engine::Loop::tell(Reader& reader, Scheduler::Event event, int64_t now_ns) {
+  if (reader.bag == nullptr) {
+    std::optional<StreamEnd> end;
+    if (event.end != nullptr) end = *std::move(event.end);
+    if (event.prompt) reader.stream->put_prompt(std::move(*event.prompt));
+    return reader.stream->put(std::move(event.token), std::move(end), now_ns);
   }
-  if (event.prompt) reader.stream->put_prompt(std::move(*event.prompt));
-  if (event.token || ended) reader.stream->put(std::move(event.token), std::move(end), now_ns);
-  if (ended) {
-    inbox_.note_ended();
-    readers_.erase(found);
-  }
+  Courier::Letter& letter = reader.bag->letters.emplace_back();
+  letter.to = reader.stream.get();
+  letter.token = std::move(event.token);
+  letter.now_ns = now_ns;
+  letter.prompt = std::move(event.prompt);
+  if (event.end == nullptr) return;
+  letter.last = std::make_unique<Courier::Letter::Last>(
+      Courier::Letter::Last{.stream = std::move(reader.stream), .end = *std::move(event.end)});
 }
 
 void Engine::Loop::publish_stats() {
@@ -441,13 +504,19 @@ Engine::Engine(const Options& options, Executor& executor, const base::Clock& cl
 Engine::~Engine() = default;
 
 Result<TokenStream> Engine::submit(request::GenerationRequest request) {
-  TRY_ASSIGN(std::vector<TokenStream> streams, loop_->submit(std::move(request), 1));
+  TRY_ASSIGN(std::vector<TokenStream> streams, loop_->submit(std::move(request), 1, nullptr));
   return std::move(streams.front());
 }
 
 Result<std::vector<TokenStream>> Engine::submit_answers(request::GenerationRequest request,
                                                         int count) {
-  return loop_->submit(std::move(request), count);
+  return loop_->submit(std::move(request), count, nullptr);
+}
+
+Result<std::vector<TokenStream>> Engine::submit_answers(request::GenerationRequest request,
+                                                        int count,
+                                                        std::shared_ptr<Courier> courier) {
+  return loop_->submit(std::move(request), count, std::move(courier));
 }
 
 Result<void> Engine::room_for(const WaitingLine::Comer& comer) const {

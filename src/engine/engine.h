@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "engine/courier.h"
 #include "engine/executor.h"
 #include "engine/ledger.h"
 #include "engine/scheduler_counters.h"
@@ -93,6 +94,9 @@ class Engine {
   // gives the same answer again and again.
   static constexpr int kAnswersMax = 128;
   Result<std::vector<TokenStream>> submit_answers(request::GenerationRequest request, int count);
+  // The same for a reader who shares a thread with others: what is for them comes by `courier`.
+  Result<std::vector<TokenStream>> submit_answers(request::GenerationRequest request, int count,
+                                                  std::shared_ptr<Courier> courier);
 
   // Whether a request of that kind and tenant would be refused now, whatever it asks for:
   // kOverloaded, kUnavailable. Any thread.

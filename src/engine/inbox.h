@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/courier.h"
 #include "engine/token_stream.h"
 #include "engine/waiting_line.h"
 #include "request/generation_request.h"
@@ -22,6 +23,7 @@ class Inbox {
     request::GenerationRequest request;
     std::vector<std::shared_ptr<TokenStream::State>> streams;  // one an answer; at least one
     int64_t queued_ns = 0;
+    std::shared_ptr<Courier> courier;  // of the streams; null: each is called for itself
   };
   struct Delivery {
     std::vector<Arrival> arrivals;
@@ -57,8 +59,8 @@ class Inbox {
   };
   Queued queued(int64_t now_ns) const;
 
-  void close();  // refuses from now on
-  void stop();   // and tells the engine thread
+  void close();                                                // refuses from now on
+  void stop();                                                 // and tells the engine thread
   bool wait_until_all_ended(std::chrono::milliseconds limit);  // false: they have not
 
  private:

@@ -50,8 +50,8 @@ bool TokenStream::State::abandon(const Error& error, int64_t now_ns) {
 void TokenStream::State::announce() {
   if (waited_for) filled.notify_one();
   if (ready && !announced) {
-    announced = true;
     ready();
+    announced = true;
   }
 }
 
@@ -109,6 +109,11 @@ TokenStream::Batch TokenStream::wait() {
   state_->waited_for = false;
   state_->announced = false;
   return std::exchange(state_->batch, {});
+}
+
+void TokenStream::on_ready(std::function<void()> ready, const void* address) {
+  state_->ready_address.store(address, std::memory_order_relaxed);
+  on_ready(std::move(ready));
 }
 
 void TokenStream::on_ready(std::function<void()> ready) {

@@ -87,6 +87,8 @@ class TokenStream {
   // reader's own thread. Set at most once; called at once if something is there already. Not called
   // again until the next take().
   void on_ready(std::function<void()> ready);
+  // The same; what is at `address` is asked for before `ready`, which touches it, is called.
+  void on_ready(std::function<void()> ready, const void* address);
 
   void cancel();
 

@@ -40,7 +40,8 @@ struct TokenStream::State {
   bool announced = false;  // `ready` was called since the last take
   bool waited_for = false;
   std::function<void()> ready;  // called with the lock held: after ~TokenStream it never runs
-  Batch batch;                  // what the reader has not taken
+  std::atomic<const void*> ready_address{nullptr};  // what it touches
+  Batch batch;                                      // what the reader has not taken
 
   std::atomic<bool> cancelled{false};
   std::atomic<bool> has_forcing{false};

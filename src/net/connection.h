@@ -75,6 +75,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool is_over(uint64_t id) const { return !reply_.open || id != exchange_id_; }
   size_t queued_bytes() const { return queue_.bytes(); }
   Loop& loop() { return *loop_; }
+  const std::shared_ptr<Loop>& shared_loop() const { return loop_; }
 
  private:
   enum class Phase {

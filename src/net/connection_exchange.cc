@@ -1,12 +1,28 @@
 #include "net/connection_exchange.h"
 
 #include <atomic>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
+#include "base/prefetch.h"
 
 namespace pelton::net {
 namespace {
+
+void ring_in(Loop& loop, std::shared_ptr<RungWork> work, std::atomic<bool>& rung) {
+  try {
+    loop.ring(std::move(work));
+  } catch (const std::bad_alloc&) {
+    rung.store(false);  // it can be rung again
+    throw;
+  }
+}
+
+// With what is counted in front of it.
+const char* address_of(const std::weak_ptr<BellWork>& work) {
+  return reinterpret_cast<const char*>(work.lock().get()) - 2 * sizeof(void*);
+}
 
 // Keeps its connection, not its exchange: work that comes late finds its maker gone, as what was
 // posted does.
@@ -15,11 +31,13 @@ class ConnectionBell final : public Bell,
                              public std::enable_shared_from_this<ConnectionBell> {
  public:
   ConnectionBell(std::shared_ptr<Connection> connection, std::weak_ptr<BellWork> work)
-      : loop_(connection->loop()), connection_(std::move(connection)), work_(std::move(work)) {}
+      : loop_(connection->loop()),
+        connection_(std::move(connection)),
+        work_(std::move(work)),
+        work_address_(address_of(work_)) {}
 
   void ring() override {
-    if (rung_.exchange(true)) return;
-    loop_.ring(shared_from_this());
+    if (!rung_.exchange(true)) ring_in(loop_, shared_from_this(), rung_);
   }
   void run() override {
     rung_.store(false);
@@ -29,13 +47,38 @@ class ConnectionBell final : public Bell,
   }
   // Its own memory is there when this is called first.
   void foresee(int others) override {
-    if (others == BellWork::kFarthest) connection_->foresee();
-    if (const std::shared_ptr<BellWork> work = work_.lock()) work->foresee(others);
+    if (others > BellWork::kFarthest) {
+      connection_->foresee();
+      base::prefetch(work_address_, BellWork::kFirstBytes);
+    } else if (const std::shared_ptr<BellWork> work = work_.lock()) {
+      work->foresee(others);
+    }
   }
 
  private:
   Loop& loop_;  // the connection keeps it
   const std::shared_ptr<Connection> connection_;
+  const std::weak_ptr<BellWork> work_;
+  const char* const work_address_;  // it may be gone
+  std::atomic<bool> rung_{false};
+};
+
+class LoopBell final : public Bell, public RungWork, public std::enable_shared_from_this<LoopBell> {
+ public:
+  LoopBell(std::shared_ptr<Loop> loop, std::weak_ptr<BellWork> work)
+      : loop_(std::move(loop)), work_(std::move(work)) {}
+
+  void ring() override {
+    if (!rung_.exchange(true)) ring_in(*loop_, shared_from_this(), rung_);
+  }
+  void run() override {
+    rung_.store(false);
+    if (const std::shared_ptr<BellWork> work = work_.lock()) work->on_ring();
+  }
+  void foresee(int) override {}
+
+ private:
+  const std::shared_ptr<Loop> loop_;
   const std::weak_ptr<BellWork> work_;
   std::atomic<bool> rung_{false};
 };
@@ -106,6 +149,10 @@ class ConnectionExchange final : public Exchange {
   std::shared_ptr<Bell> make_bell(std::weak_ptr<BellWork> work) override {
     return std::make_shared<ConnectionBell>(connection_, std::move(work));
   }
+  std::shared_ptr<Bell> make_thread_bell(std::weak_ptr<BellWork> work) override {
+    return std::make_shared<LoopBell>(connection_->shared_loop(), std::move(work));
+  }
+  const void* thread_name() const override { return connection_->shared_loop().get(); }
   void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
     connection_->post_after(id_, delay, std::move(work));
   }

@@ -35,8 +35,10 @@ class BellWork {
 
   // It will run behind so many others of the same turn: kFarthest, then one less each time, down to
   // 1. Of hundreds that take their turns most memory has left the caches: what on_ring() will touch
-  // should be asked for, and pointers followed only into what was asked for at the call before.
+  // should be asked for, and pointers followed only into what was asked for at the call before. The
+  // object's own first lines are there at the first call.
   static constexpr int kFarthest = 4;
+  static constexpr size_t kFirstBytes = 192;
   virtual void foresee(int /*others*/) {}
 };
 
@@ -89,6 +91,14 @@ class Exchange {
   virtual void post(std::function<void()> work) = 0;
   // Not to be rung once the exchange is gone.
   virtual std::shared_ptr<Bell> make_bell(std::weak_ptr<BellWork> work);
+  // The same for work that is its net thread's and nobody's answer: it may be rung long after this
+  // exchange is gone, and the bells that it rings belong to the same turn. Null for an exchange
+  // without such a thread.
+  virtual std::shared_ptr<Bell> make_thread_bell(std::weak_ptr<BellWork> /*work*/) {
+    return nullptr;
+  }
+  // Which thread that is: no other is called so while there is a bell of it.
+  virtual const void* thread_name() const { return nullptr; }
   // Runs `work` on this connection's net thread after a while, unless the exchange is gone by then.
   virtual void post_after(std::chrono::milliseconds delay, std::function<void()> work) = 0;
 };

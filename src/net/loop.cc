@@ -81,6 +81,7 @@ bool Loop::post(std::function<void()> work) {
 }
 
 void Loop::ring(std::shared_ptr<RungWork> work) {
+  if (on_thread() && in_ringing_) return ringing_.push_back(std::move(work));
   std::lock_guard lock(mutex_);
   if (closed_) return;
   wake_if_idle();
@@ -109,17 +110,19 @@ void Loop::run_posted() {
     }
   };
   for (std::function<void()>& work : posted) do_it(std::exchange(work, nullptr));
+  in_ringing_ = true;
   for (size_t i = 0; i < ringing_.size(); ++i) {
     foresee(i + 1);
     do_it([ringing = std::exchange(ringing_[i], nullptr)] { ringing->run(); });
   }
+  in_ringing_ = false;
   ringing_.clear();
 }
 
 // What comes after the one that is about to run. While that one waits in the kernel, and it does so
 // most of its time, what the next ones need comes from memory.
 void Loop::foresee(size_t next) {
-  constexpr size_t kFarthest = BellWork::kFarthest;
+  constexpr size_t kFarthest = BellWork::kFarthest + 1;
   const size_t last = ringing_.size();
   if (next + kFarthest < last) base::prefetch(ringing_[next + kFarthest].get(), kRungWorkBytes);
   for (size_t others = kFarthest; others > 0; --others) {

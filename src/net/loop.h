@@ -23,7 +23,7 @@ class RungWork {
   virtual ~RungWork() = default;
   // On the loop's thread. See BellWork.
   virtual void run() = 0;
-  virtual void foresee(int others) = 0;
+  virtual void foresee(int others) = 0;  // from one farther than BellWork's on
 };
 
 class Loop {
@@ -41,6 +41,7 @@ class Loop {
   // loop comes to it runs in one turn: a step's tokens for hundreds of streams cost one wake-up.
   bool post(std::function<void()> work);
   // Any thread. The same for work that is made once: nothing is allocated. Dropped after stop().
+  // What rung work rings for in its turn still is of the same turn.
   void ring(std::shared_ptr<RungWork> work);
   bool on_thread() const { return std::this_thread::get_id() == thread_id_; }
 
@@ -68,6 +69,7 @@ class Loop {
   std::vector<std::function<void()>> posted_;       // under mutex_
   std::vector<std::shared_ptr<RungWork>> rung_;     // under mutex_
   std::vector<std::shared_ptr<RungWork>> ringing_;  // being run; its room is used again
+  bool in_ringing_ = false;                         // on the loop's thread
   std::thread thread_;
   std::thread::id thread_id_;
   std::array<char, 64 * 1024> scratch_{};

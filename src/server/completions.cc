@@ -32,7 +32,8 @@ struct Submitted {
 std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& request,
                                                   const ServedModel& model, const Call& call,
                                                   const std::string& id, uint64_t seed_if_none,
-                                                  GrammarStore& grammars, FrontDesk& desk) {
+                                                  GrammarStore& grammars, FrontDesk& desk,
+                                                  Couriers& couriers) {
   const Result<std::optional<int64_t>> deadline_ns =
       call.deadline_ns(request.generation.timeout_s,
                        request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
@@ -79,7 +80,9 @@ std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& 
       if (prompt_logprobs < 0) continue;
       one.stop.max_new_tokens = 1;  // it comes with what is asked for, and is not told
     }
-    auto answers = desk.submit(*call.pass, std::move(one), request.generation.n);
+    auto answers = desk.submit(
+        *call.pass, std::move(one),
+        {.answers = request.generation.n, .courier = couriers.of_thread(*call.exchange)});
     if (auto* error = std::get_if<api::ApiError>(&answers)) return std::move(*error);
     for (engine::TokenStream& stream : std::get<std::vector<engine::TokenStream>>(answers)) {
       submitted.streams.push_back(std::move(stream));
@@ -109,7 +112,7 @@ void Server::answer_completion(Call call) {
 
   const api::GenerationFields& fields = request.generation;
   std::string id = answer_id("cmpl-", fields.request_id, draw());
-  auto submitted = submit_all(request, *model, call, id, draw(), grammars_, desk_);
+  auto submitted = submit_all(request, *model, call, id, draw(), grammars_, desk_, couriers_);
   desk_.add_limits(call.caller, call.headers);
   if (const auto* error = std::get_if<api::ApiError>(&submitted)) return call.send(*error);
 

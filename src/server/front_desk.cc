@@ -126,16 +126,16 @@ std::optional<api::ApiError> FrontDesk::reserve(Pass& pass, int64_t tokens) {
 }
 
 std::variant<std::vector<engine::TokenStream>, api::ApiError> FrontDesk::submit(
-    Pass& pass, request::GenerationRequest request, int answers) {
+    Pass& pass, request::GenerationRequest request, Wanted wanted) {
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
   const int64_t output_tokens =
       std::min<int64_t>(request.stop.max_new_tokens, typical_output_.load());
-  if (auto refused = reserve(pass, prompt_tokens + answers * output_tokens)) {
+  if (auto refused = reserve(pass, prompt_tokens + wanted.answers * output_tokens)) {
     return *std::move(refused);
   }
   request.weight = pass.caller_.weight;
-  Result<std::vector<engine::TokenStream>> streams =
-      pass.model_.engine.submit_answers(std::move(request), answers);
+  Result<std::vector<engine::TokenStream>> streams = pass.model_.engine.submit_answers(
+      std::move(request), wanted.answers, std::move(wanted.courier));
   if (!streams.ok()) {
     const bool is_callers = streams.error().code != ErrorCode::kOverloaded &&
                             streams.error().code != ErrorCode::kUnavailable;

@@ -80,8 +80,12 @@ class FrontDesk {
   std::variant<Pass, api::ApiError> enter(Caller caller, const ServedModel& model, Work work);
 
   // `answers` streams, or why not: 429 also if the key's tokens are used up.
+  struct Wanted {
+    int answers = 1;
+    std::shared_ptr<engine::Courier> courier;  // of the streams; null: none
+  };
   std::variant<std::vector<engine::TokenStream>, api::ApiError> submit(
-      Pass& pass, request::GenerationRequest request, int answers);
+      Pass& pass, request::GenerationRequest request, Wanted wanted);
 
   // For those who submit bit by bit: the prompts' tokens at once.
   std::optional<api::ApiError> reserve(Pass& pass, int64_t tokens);

@@ -82,7 +82,7 @@ void Generation::start(bool begins_at_once) {
   if (choices_.empty()) bell_->ring();  // nothing is to be sampled: the answer is complete
   // A stream rings only while it lives; the bell and the exchange outlive it.
   for (Choice& choice : choices_) {
-    choice.stream.on_ready([bell = bell_.get()] { bell->ring(); });
+    choice.stream.on_ready([bell = bell_.get()] { bell->ring(); }, bell_.get());
   }
 }
 

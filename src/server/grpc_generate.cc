@@ -107,7 +107,7 @@ void GenerateCall::start() {
   Prepared& ready = std::get<Prepared>(prepared);
   answer_ = std::move(ready.answer);
   const int output_max = ready.request.stop.max_new_tokens;
-  auto streams = house_.server.desk().submit(*pass_, std::move(ready.request), 1);
+  auto streams = house_.server.desk().submit(*pass_, std::move(ready.request), {});
   if (const auto* error = std::get_if<api::ApiError>(&streams)) return fail(*error);
   watch_.emplace(house_.server.meter(), GenerationWatch::Start{.choice_count = 1,
                                                                .arrived_ns = caller.arrived_ns,

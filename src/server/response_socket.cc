@@ -47,6 +47,10 @@ class SocketTurn final : public net::Exchange {
   std::shared_ptr<net::Bell> make_bell(std::weak_ptr<net::BellWork> work) override {
     return connection_->make_bell(std::move(work));
   }
+  std::shared_ptr<net::Bell> make_thread_bell(std::weak_ptr<net::BellWork> work) override {
+    return connection_->make_thread_bell(std::move(work));
+  }
+  const void* thread_name() const override { return connection_->thread_name(); }
   void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
     connection_->post_after(delay, std::move(work));
   }

@@ -207,7 +207,9 @@ const ServedModel* Server::model_at_work_for(Call& call, FrontDesk::Work work) {
 std::optional<std::vector<engine::TokenStream>> Server::submit(Call& call,
                                                                request::GenerationRequest request,
                                                                int answers) {
-  auto submitted = desk_.submit(*call.pass, std::move(request), answers);
+  auto submitted =
+      desk_.submit(*call.pass, std::move(request),
+                   {.answers = answers, .courier = couriers_.of_thread(*call.exchange)});
   desk_.add_limits(call.caller, call.headers);
   if (auto* streams = std::get_if<std::vector<engine::TokenStream>>(&submitted)) {
     return std::move(*streams);

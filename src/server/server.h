@@ -22,6 +22,7 @@
 #include "server/call.h"
 #include "server/chat_prompt.h"
 #include "server/cors.h"
+#include "server/couriers.h"
 #include "server/front_desk.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
@@ -183,6 +184,7 @@ class Server {
   GenerationMeter meter_;
   RequestReporter reporter_;
   RunningAnswers running_;
+  Couriers couriers_;
   const int64_t started_ns_;
   std::atomic<const ServedModel*> model_{nullptr};
   std::atomic<bool> leaving_{false};

@@ -1,0 +1,76 @@
+#include "engine/courier.h"
+
+#include <atomic>
+#include <iterator>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "base/prefetch.h"
+#include "engine/token_stream_state.h"
+
+namespace pelton::engine {
+namespace {
+
+constexpr size_t kForesight = 8;  // letters
+
+// First the stream, then what it calls.
+void foresee(std::span<const Courier::Letter> letters, size_t next) {
+  const size_t far = next + kForesight;
+  const size_t near = next + kForesight / 2;
+  if (far < letters.size()) base::prefetch(letters[far].to, 3 * base::kCacheLineBytes);
+  if (near >= letters.size()) return;
+  const void* const called = letters[near].to->ready_address.load(std::memory_order_relaxed);
+  if (called != nullptr) base::prefetch(called, base::kCacheLineBytes);
+}
+
+void put(Courier::Letter& letter) {
+  TokenStream::State& stream = *letter.to;
+  if (letter.prompt) stream.put_prompt(std::move(*letter.prompt));
+  std::optional<StreamEnd> end;
+  if (letter.last) end = std::move(letter.last->end);
+  stream.put(std::move(letter.token), std::move(end), letter.now_ns);
+}
+
+// Who finds no memory for it loses his answer, for one with a hole in it is none; the others behind
+// him do not.
+void hand_out(Courier::Letter& letter) {
+  try {
+    put(letter);
+  } catch (const std::bad_alloc&) {
+    try {
+      letter.to->abandon({ErrorCode::kUnavailable, "no memory", ""}, letter.now_ns);
+    } catch (const std::bad_alloc&) {
+    }
+  }
+}
+
+}  // namespace
+
+void Courier::send(std::vector<Letter>& letters) {
+  {
+    std::lock_guard lock(mutex_);
+    if (sent_.empty()) {
+      sent_.swap(letters);
+    } else {
+      sent_.insert(sent_.end(), std::make_move_iterator(letters.begin()),
+                   std::make_move_iterator(letters.end()));
+    }
+  }
+  letters.clear();
+  wake_();
+}
+
+void Courier::deliver() {
+  {
+    std::lock_guard lock(mutex_);
+    delivering_.swap(sent_);
+  }
+  for (size_t i = 0; i < delivering_.size(); ++i) {
+    foresee(delivering_, i);
+    hand_out(delivering_[i]);
+  }
+  delivering_.clear();
+}
+
+}  // namespace pelton::engine

@@ -1,0 +1,54 @@
+// Brings a step's tokens to readers who share a thread: the engine writes one list for all of them
+// and wakes that thread once, and there the list is handed out. So the engine, which has the next
+// step to see to, touches nothing of hundreds of streams, each of which has left its caches, and
+// the reader finds in its own what it is given. May serve several engines; shared by them and its
+// maker.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/token_stream.h"
+
+namespace pelton::engine {
+
+class Courier {
+ public:
+  // `wake`: called by engine threads when there is something new; it should see to it that
+  // deliver() is called soon, on the readers' thread.
+  explicit Courier(std::function<void()> wake) : wake_(std::move(wake)) {}
+
+  // One thread at a time. From here on the streams' readers find with take() what had come, and
+  // those that wait for it are called (TokenStream::on_ready), each as often as anything came.
+  void deliver();
+
+  // For engines only.
+
+  // What one event brings one stream.
+  struct Letter {
+    // The engine holds the stream until its last letter, which does so from then on.
+    TokenStream::State* to = nullptr;
+    std::optional<SampledToken> token;
+    int64_t now_ns = 0;
+    struct Last {
+      std::shared_ptr<TokenStream::State> stream;
+      StreamEnd end;
+    };
+    std::unique_ptr<Last> last;
+    std::unique_ptr<std::vector<PromptToken>> prompt;
+  };
+  // Takes what `letters` holds, in its order, and leaves it empty, with room for the next ones.
+  void send(std::vector<Letter>& letters);
+
+ private:
+  const std::function<void()> wake_;
+  std::mutex mutex_;
+  std::vector<Letter> sent_;        // under mutex_
+  std::vector<Letter> delivering_;  // on the readers' thread
+};
+
+}  // namespace pelton::engine

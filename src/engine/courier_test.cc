@@ -1,0 +1,279 @@
+// Couriers: what comes by one is what comes directly.
+#include "engine/courier.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/engine.h"
+#include "engine/modelled_executor.h"
+#include "engine/token_stream_state.h"
+
+namespace pelton::engine {
+namespace {
+
+ModelledExecutor::Options small() {
+  ModelledExecutor::Options options;
+  options.capacity = {.block_tokens = 4,
+                      .full_block_count = 1024,
+                      .window_block_count = 1024,
+                      .window_tokens = 8,
+                      .sequences_max = 24,
+                      .batch_tokens_max = 64,
+                      .context_tokens_max = 256};
+  options.next_token = checksum_tokens(50);
+  return options;
+}
+
+request::GenerationRequest request_of(int prompt, int output) {
+  request::GenerationRequest request;
+  for (int i = 0; i < prompt; ++i) request.prompt.push_back((i * 7 + prompt) % 50);
+  request.stop.max_new_tokens = output;
+  return request;
+}
+
+// A thread with a courier, as a net thread is.
+class Readers {
+ public:
+  struct Told {
+    std::vector<TokenId> tokens;
+    std::optional<StreamEnd> end;
+  };
+
+  Readers() : thread_([this] { run(); }) {}
+  ~Readers() {
+    {
+      std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    woken_.notify_one();
+    thread_.join();
+  }
+
+  std::shared_ptr<Courier> courier() const { return courier_; }
+
+  // On its thread, soon.
+  void post(std::function<void()> work) {
+    {
+      std::lock_guard lock(mutex_);
+      work_.push_back(std::move(work));
+    }
+    woken_.notify_one();
+  }
+  void read(int name, TokenStream stream) {
+    const auto shared = std::make_shared<TokenStream>(std::move(stream));
+    post([this, name, shared] {
+      TokenStream& kept = streams_.emplace(name, std::move(*shared)).first->second;
+      kept.on_ready([this, name] { ready_.push_back(name); });
+    });
+  }
+  void leave(int name) {
+    post([this, name] { streams_.erase(name); });
+  }
+  // When these have ended; others may have, before they could leave.
+  std::map<int, Told> wait_for_ends(const std::vector<int>& names) {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [&] {
+      return std::all_of(names.begin(), names.end(),
+                         [&](int name) { return told_[name].end.has_value(); });
+    });
+    return told_;
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      woken_.wait(lock, [&] { return over_ || called_ || !work_.empty(); });
+      if (over_) return;
+      called_ = false;
+      const std::vector<std::function<void()>> work = std::exchange(work_, {});
+      lock.unlock();
+      for (const auto& one : work) one();
+      courier_->deliver();
+      std::map<int, Told> news;
+      for (const int name : std::exchange(ready_, {})) take(name, news);
+      lock.lock();
+      for (auto& [name, told] : news) {
+        Told& all = told_[name];
+        all.tokens.insert(all.tokens.end(), told.tokens.begin(), told.tokens.end());
+        if (!told.end) continue;
+        EXPECT_FALSE(all.end.has_value());
+        all.end = std::move(told.end);
+      }
+      ended_.notify_all();
+    }
+  }
+  void take(int name, std::map<int, Told>& news) {
+    const auto found = streams_.find(name);
+    if (found == streams_.end()) return;
+    TokenStream::Batch batch = found->second.take();
+    for (const SampledToken& token : batch.tokens) news[name].tokens.push_back(token.token);
+    if (batch.end) news[name].end = std::move(batch.end);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  std::condition_variable ended_;
+  bool over_ = false;
+  bool called_ = false;
+  std::vector<std::function<void()>> work_;
+  std::map<int, Told> told_;
+
+  // Its thread's.
+  std::map<int, TokenStream> streams_;
+  std::vector<int> ready_;
+
+  const std::shared_ptr<Courier> courier_ = std::make_shared<Courier>([this] {
+    {
+      std::lock_guard lock(mutex_);
+      called_ = true;
+    }
+    woken_.notify_one();
+  });
+  std::thread thread_;  // last: it uses all of these
+};
+
+Readers::Told directly(Engine& engine, const request::GenerationRequest& request) {
+  TokenStream stream = engine.submit(request).value();
+  Readers::Told told;
+  while (!told.end) {
+    TokenStream::Batch batch = stream.wait();
+    for (const SampledToken& token : batch.tokens) told.tokens.push_back(token.token);
+    told.end = std::move(batch.end);
+  }
+  return told;
+}
+
+// Two engines, two threads, answers of many lengths, some with siblings, some whose readers leave.
+TEST(Courier, BringsWhatComesDirectly) {
+  for (const uint64_t seed : {1u, 2u, 3u}) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const base::SystemClock clock;
+    base::Log log(clock, {.level = base::LogLevel::kNone});
+    Readers readers[2];
+    ModelledExecutor executors[2] = {ModelledExecutor(small()), ModelledExecutor(small())};
+    Engine first({}, executors[0], clock, log);
+    Engine second({}, executors[1], clock, log);
+    Engine* const engines[2] = {&first, &second};
+
+    std::vector<request::GenerationRequest> requests;
+    std::vector<int> staying[2];
+    for (int name = 0; name < 120; ++name) {
+      requests.push_back(
+          request_of(1 + static_cast<int>(random() % 40), 1 + static_cast<int>(random() % 60)));
+      Readers& its = readers[name % 2];
+      Result<std::vector<TokenStream>> streams =
+          engines[name / 2 % 2]->submit_answers(requests.back(), 1, its.courier());
+      ASSERT_TRUE(streams.ok());
+      its.read(name, std::move(streams->front()));
+      if (random() % 5 == 0) {
+        its.leave(name);
+      } else {
+        staying[name % 2].push_back(name);
+      }
+    }
+    std::map<int, Readers::Told> told = readers[0].wait_for_ends(staying[0]);
+    told.merge(readers[1].wait_for_ends(staying[1]));
+    for (const auto& [name, ended] : told) {
+      if (!ended.end.has_value() || ended.end->reason == FinishReason::kCancelled) continue;
+      const Readers::Told expected = directly(first, requests[static_cast<size_t>(name)]);
+      EXPECT_EQ(ended.tokens, expected.tokens) << name;
+      EXPECT_EQ(ended.end->output_tokens, expected.end->output_tokens);
+      EXPECT_EQ(ended.end->reason, expected.end->reason);
+    }
+    // Whoever left has left nothing.
+    first.drain(10'000);
+    second.drain(10'000);
+    for (Engine* engine : engines) {
+      for (int i = 0; i < 2000 && !engine->ledger().clean(); ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      EXPECT_TRUE(engine->ledger().clean());
+    }
+  }
+}
+
+// The engine goes while its readers are still to hear of it: they hear.
+TEST(Courier, OutlivesTheEngine) {
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
+  Readers readers;
+  {
+    ModelledExecutor executor(small());
+    Engine engine({}, executor, clock, log);
+    for (int name = 0; name < 30; ++name) {
+      Result<std::vector<TokenStream>> streams =
+          engine.submit_answers(request_of(8, 200), 1, readers.courier());
+      ASSERT_TRUE(streams.ok());
+      readers.read(name, std::move(streams->front()));
+    }
+  }
+  std::vector<int> names(30);
+  std::iota(names.begin(), names.end(), 0);
+  for (const auto& [name, told] : readers.wait_for_ends(names)) {
+    ASSERT_TRUE(told.end.has_value());
+    EXPECT_TRUE(told.end->reason == FinishReason::kError || told.tokens.size() == 200) << name;
+  }
+}
+
+// One call for a step, whatever the number of its streams.
+TEST(Courier, IsCalledOnceAStep) {
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
+  ModelledExecutor executor(small());
+  std::atomic<int> calls{0};
+  const auto courier = std::make_shared<Courier>([&calls] { ++calls; });
+  std::vector<TokenStream> streams;
+  {
+    Engine engine({}, executor, clock, log);
+    request::GenerationRequest request = request_of(8, 20);
+    streams = engine.submit_answers(std::move(request), 16, courier).value();
+    engine.drain(10'000);
+    const int64_t steps = engine.stats().steps;
+    EXPECT_GE(calls, 20);
+    EXPECT_LE(calls, steps);
+  }
+  for (TokenStream& stream : streams) EXPECT_TRUE(stream.take().tokens.empty());
+  courier->deliver();
+  for (TokenStream& stream : streams) {
+    const TokenStream::Batch batch = stream.take();
+    EXPECT_EQ(batch.tokens.size(), 20u);
+    EXPECT_TRUE(batch.end.has_value());
+  }
+}
+
+// Ended by others than the engine while letters for it are under way.
+TEST(Courier, WhatComesAfterAnAbandonedEndIsDropped) {
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
+  ModelledExecutor executor(small());
+  const auto courier = std::make_shared<Courier>([] {});
+  Engine engine({}, executor, clock, log);
+  TokenStream stream =
+      std::move(engine.submit_answers(request_of(8, 20), 1, courier).value().front());
+  engine.drain(10'000);
+  EXPECT_EQ(engine.abandon({ErrorCode::kUnavailable, "stuck", ""}), 1);
+  courier->deliver();
+  const TokenStream::Batch batch = stream.take();
+  EXPECT_TRUE(batch.tokens.empty());
+  ASSERT_TRUE(batch.end.has_value());
+  EXPECT_EQ(batch.end->reason, FinishReason::kError);
+}
+
+}  // namespace
+}  // namespace pelton::engine
