@@ -97,6 +97,20 @@ std::vector<Flag> reporting_flags() {
            .help = "then: only report, or exit with code 7, for a supervisor to start it anew",
            .default_text = "report",
            .choices = {"report", "exit"}},
+          {.name = "--weight-scrub-hours",
+           .value = "H",
+           .help = "in this time all weights are looked at once, whether they are what they were; "
+                   "0: never",
+           .kind = Flag::Kind::kNumber,
+           .default_text = "24",
+           .most = 8760},
+          {.name = "--numerical-errors-max",
+           .value = "N",
+           .help = "not ready once more requests in a minute end with numbers that are not finite; "
+                   "0: however many",
+           .kind = Flag::Kind::kInteger,
+           .default_text = "5",
+           .most = 1'000'000},
           {.name = "--http-threads",
            .value = "N",
            .help = "threads that read requests and write answers; default one for each processor, "

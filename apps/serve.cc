@@ -23,12 +23,14 @@
 #include "apps/sampling_defaults.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
+#include "base/heap_trim.h"
 #include "cli/exit_code.h"
 #include "cli/human_size.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cost_model/footprint.h"
 #include "net/http_server.h"
+#include "node/weight_watch.h"
 #include "server/grpc_door.h"
 #include "server/server.h"
 #include "server/watchdog.h"
@@ -164,6 +166,37 @@ std::unique_ptr<server::Watchdog> make_watchdog(const cli::Arguments& arguments,
       clock, log);
 }
 
+// Null: the model is a script. What the watch finds is told to both doors.
+std::unique_ptr<node::WeightWatch> make_weight_watch(const cli::Arguments& arguments,
+                                                     node::LoadedModel& model,
+                                                     server::Server& server, server::GrpcDoor& grpc,
+                                                     const base::Clock& clock, base::Log& log) {
+  using State = node::WeightWatch::State;
+  using Soundness = server::Server::Soundness;
+  const double hours = arguments.number("--weight-scrub-hours");
+  const int64_t errors_max = arguments.integer("--numerical-errors-max");
+  if (model.local_executor() == nullptr || (hours == 0 && errors_max == 0)) return nullptr;
+  const bool leaves = arguments.text("--watchdog-action") == "exit";
+  const engine::Engine& engine = model.engine();
+  const auto on_change = [&server, &grpc, &log, leaves](State state) {
+    server.set_soundness(state == State::kSound     ? Soundness::kSound
+                         : state == State::kDoubted ? Soundness::kDoubted
+                                                    : Soundness::kDamaged);
+    grpc.set_serving(server.ready_reply().status == 200);
+    if (state != State::kDamaged || !leaves) return;
+    std::this_thread::sleep_for(kStuckGrace);
+    log.error("leaving, as --watchdog-action asks");
+    _exit(cli::kExitStuck);
+  };
+  return std::make_unique<node::WeightWatch>(
+      node::WeightWatch::Options{
+          .period_ns = static_cast<int64_t>(hours * 3600e9),
+          .errors = {.errors_max = static_cast<int>(errors_max)},
+          .error_count = [&engine] { return engine.stats().scheduler.numerical_errors; },
+          .on_change = on_change},
+      model.weights_in_memory(), clock, log);
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   TRY_ASSIGN(node::LoadedModel::Options options, node_options(arguments, clock));
@@ -174,6 +207,7 @@ Result<void> run(const cli::Arguments& arguments) {
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kTold);
   guard_process(arguments, log);
+  const base::HeapTrim heap({});
 
   // The port first: a taken one should be told before a large model is read.
   TRY_ASSIGN(const std::unique_ptr<store::ResponseStore> responses,
@@ -238,6 +272,8 @@ Result<void> run(const cli::Arguments& arguments) {
   served->sampling = sampling_defaults(arguments, (*model)->checkpoint(), log);
   server.serve(*served);
   grpc.set_serving(true);
+  std::unique_ptr<node::WeightWatch> weights =
+      make_weight_watch(arguments, **model, server, grpc, clock, log);
   const std::string url = url_of(host, http.port(), tls != nullptr);
   if (!is_local(host) && keys.empty()) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
@@ -253,6 +289,7 @@ Result<void> run(const cli::Arguments& arguments) {
   if (!told) log.warning(told.error().message);  // nobody reads stdout; serving matters more
 
   life.wait_for_the_end();
+  weights.reset();  // it speaks to a door that will be closed
   server.drain();
   const int64_t end_ns = clock.now_ns() + life.drain_ms() * 1'000'000;
   (*model)->engine().drain(life.drain_ms());

@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -42,11 +43,11 @@ class Faults(unittest.TestCase):
         cls.script = cls.home / "script.json"
         cls.script.write_text(json.dumps(SCRIPT))
 
-    def serve(self, *flags, env=None, before=None, script=None, err=subprocess.DEVNULL):
-        """Started and listening; self.port, self.admin."""
+    def serve(self, *flags, env=None, before=None, script=None, err=subprocess.DEVNULL, computes=None):
+        """Started and listening; self.port, self.admin. `computes`: a model that is no script."""
+        executor = [computes] if computes else [self.model, "--executor", f"modelled:{script or self.script}"]
         server = subprocess.Popen(
-            [BINARY, "serve", self.model, "--port", "0", "--admin-port", "0",
-             "--executor", f"modelled:{script or self.script}", *map(str, flags)],
+            [BINARY, "serve", *executor, "--port", "0", "--admin-port", "0", *map(str, flags)],
             stdout=subprocess.PIPE, stderr=err, text=True, preexec_fn=before, env={**os.environ, **(env or {})})
         self.addCleanup(self.stop, server)
         self.port = int(re.search(r":(\d+)$", server.stdout.readline().strip()).group(1))
@@ -127,6 +128,65 @@ class Faults(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 10)
         self.assertEqual(server.wait(20), 7)
         self.assertIn("the watchdog allows", server.stderr.read())
+
+    def box(self, name):
+        """A copy of the model in the box, to be damaged: its folder, and a function that writes into a tensor."""
+        folder = self.home / name
+        folder.mkdir()
+        for part in ("config.json", "generation_config.json", "tokenizer.json", "model.safetensors"):
+            shutil.copyfile(ROOT / "models/pelton-box" / part, folder / part)
+
+        def damage(tensor, data):
+            with open(folder / "model.safetensors", "r+b") as file:
+                size = int.from_bytes(file.read(8), "little")
+                begin = json.loads(file.read(size))[tensor]["data_offsets"][0]
+                file.seek(8 + size + begin)
+                file.write(data)  # the pages that are mapped and computed with
+        return folder, damage
+
+    def until(self, condition, seconds=20):
+        end = time.monotonic() + seconds
+        while not condition() and time.monotonic() < end:
+            time.sleep(0.05)
+        return condition()
+
+    def ready(self):
+        status, body = self.ask("/ready")
+        return status, json.loads(body)["error"]["code"] if status != 200 else None
+
+    def test_FT_18_weights_that_change_in_memory(self):
+        for action in ("report", "exit"):
+            folder, damage = self.box(f"changed-{action}")
+            server = self.serve("--weight-scrub-hours", 0.0005, "--watchdog-action", action, "--threads", 1,
+                                computes=folder, err=subprocess.PIPE)
+            self.chat("Say hello to Anna.", max_tokens=5)
+            time.sleep(4)  # looked at at least twice
+            self.assertEqual(self.ready(), (200, None))
+            damage("model.layers.0.mlp.experts.down_proj_blocks", b"\x11")
+            if action == "exit":
+                self.assertEqual(server.wait(30), 7)
+            else:
+                self.assertTrue(self.until(lambda: self.ready() == (503, "weights_damaged")), self.ready())
+                self.assertEqual(self.ask("/health")[0], 503)
+                status, body = self.ask("/v1/completions", {"prompt": "hi"})
+                self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "weights_damaged"))
+                self.assertIn(b"pelton_ready 0", self.ask("/metrics")[1])
+                server.terminate()
+                self.assertEqual(server.wait(30), 0)
+            self.assertIn("model.layers.0.mlp.experts.down_proj_blocks, bytes 0 to", server.stderr.read())
+
+    def test_FT_18_numbers_that_are_not_finite(self):
+        folder, damage = self.box("broken")
+        self.serve("--weight-scrub-hours", 0, "--numerical-errors-max", 2, "--threads", 1, computes=folder)
+        damage("lm_head.weight", b"\xc0\x7f" * (4096 * 192))
+        for _ in range(3):
+            self.assertEqual(self.ready(), (200, None))
+            status, body = self.ask("/v1/completions", {"prompt": "hi"})
+            self.assertEqual((status, json.loads(body)["error"]["code"]), (500, "numerical_error"))
+        self.assertTrue(self.until(lambda: self.ready() == (503, "numerical_errors")), self.ready())
+        self.assertEqual(self.ask("/health")[0], 200)  # a doubt is no reason to start anew
+        metrics = self.ask("/metrics")[1].decode()
+        self.assertRegex(metrics, r"(?m)^pelton_numerical_errors_total\{[^}]*\} 3$")
 
     def test_FT_20_FT_51_a_process_that_is_stopped_and_goes_on(self):
         server = self.serve("--watchdog-seconds", 1, "--watchdog-action", "exit")

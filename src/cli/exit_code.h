@@ -13,7 +13,7 @@ enum ExitCode : int {
   kExitNoModel = 4,        // model not found or unreadable
   kExitDoesNotFit = 5,     // not enough memory
   kExitAddressInUse = 6,   // somebody else listens there
-  kExitStuck = 7,          // serve --watchdog-action exit: a step did not end
+  kExitStuck = 7,          // serve --watchdog-action exit: a step did not end, damaged weights
   kExitInterrupted = 130,  // Ctrl-C
 };
 

@@ -89,6 +89,7 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   if (sequence.stage == Sequence::Stage::kEnded) {
     forget_if_landed(sequence);  // it ended after this step was submitted
   } else if (result.error) {
+    if (result.error->code == ErrorCode::kBadCheckpoint) ++counters_.numerical_errors;
     end(sequence, FinishReason::kError, std::move(*result.error));
   } else {
     // What a sequence that was swapped out has settled gets its names when the copies are there;

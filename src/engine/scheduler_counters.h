@@ -23,6 +23,8 @@ struct SchedulerCounters {
   int64_t blocks_swapped_out = 0;
   int64_t blocks_swapped_in = 0;
   int64_t blocks_forked = 0;
+
+  int64_t numerical_errors = 0;  // sequences that ended because what was computed is not finite
 };
 
 }  // namespace pelton::engine

@@ -136,6 +136,7 @@ TEST_F(Hostile, ST_24_WeightsThatAreNoNumbers) {
     EXPECT_TRUE(outcome.tokens.empty());
   }
   EXPECT_EQ(outcome_of(with_denormal).tokens.size(), 8u);
+  EXPECT_EQ(engine_->stats().scheduler.numerical_errors, 2);
   const Outcome undisturbed = outcome_of(witness);
   EXPECT_FALSE(undisturbed.error.has_value());
   EXPECT_EQ(undisturbed.tokens,

@@ -14,7 +14,6 @@
 #include "base/check.h"
 #include "base/prefetch.h"
 #include "net/connection_exchange.h"
-#include "net/lost_peer.h"
 #include "net/url.h"
 
 namespace pelton::net {
@@ -26,8 +25,6 @@ namespace asio = boost::asio;
 constexpr size_t kPipelinedBytesMax = 64 * 1024;
 // What a connection may hold of a request without asking what the others hold.
 constexpr size_t kOwnBytes = 64 * 1024;
-// So often a client that has not taken all yet is looked at in the time that it may take nothing.
-constexpr int kLooks = 8;
 // How long a client may take to hear a last answer. Closing at once, with its bytes unread, would
 // make the kernel send a reset that can destroy the answer on its way.
 constexpr std::chrono::milliseconds kLingerTime{2000};
@@ -482,27 +479,24 @@ bool Connection::write_some() {
 // slowly shows that it does by what it makes room for, long before there is room here.
 void Connection::watch_peer() {
   looking_ = true;
-  room_to_ = 0;
-  looks_in_vain_ = 0;
-  look_timer_.set(server_->options.stall_time_max / kLooks, shared_from_this());
+  look_timer_.set(server_->options.stall_time_max / PeerPatience::kLooks, shared_from_this());
 }
 
-// Looks are counted and not time: while this process stands still nobody is late.
 void Connection::look_at_peer() {
   looking_ = false;
   if (phase_ == Phase::kClosed) return;
-  const PeerProgress progress = taken_by_peer(stream_.socket().native_handle());
-  if (progress.untaken == 0 && queue_.empty()) return;  // until something is said again
-  if (progress.room_to != room_to_) {
-    room_to_ = progress.room_to;
-    looks_in_vain_ = 0;
-  } else if (++looks_in_vain_ >= kLooks - 1) {
-    server_->log.debug(fmt::format("http {}: takes nothing, and is cut off", remote_));
-    reset_when_closed(stream_.socket().native_handle());
-    return close_now();
+  switch (patience_.look(taken_by_peer(stream_.socket().native_handle()))) {
+    case PeerPatience::Look::kHasTakenAll:
+      if (queue_.empty()) return;  // until something is said again
+      break;
+    case PeerPatience::Look::kTakesSome:
+      break;
+    case PeerPatience::Look::kTakesNothing:
+      server_->log.debug(fmt::format("http {}: takes nothing, and is cut off", remote_));
+      reset_when_closed(stream_.socket().native_handle());
+      return close_now();
   }
-  looking_ = true;
-  look_timer_.set(server_->options.stall_time_max / kLooks, shared_from_this());
+  watch_peer();
 }
 
 void Connection::on_queue_empty() {

@@ -21,6 +21,7 @@
 #include "net/http_reader.h"
 #include "net/http_server.h"
 #include "net/loop.h"
+#include "net/lost_peer.h"
 #include "net/send_queue.h"
 #include "net/stream.h"
 #include "net/websocket.h"
@@ -180,9 +181,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Until here.
 
   DeadlineTimer look_timer_;
-  bool looking_ = false;   // the timer above runs
-  uint64_t room_to_ = 0;   // PeerProgress at the last look
-  int looks_in_vain_ = 0;  // since it last grew
+  bool looking_ = false;  // the timer above runs
+  PeerPatience patience_;
 
   RequestReader reader_;
   std::string remote_;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "net/connection.h"
-#include "net/lost_peer.h"
 
 namespace pelton::net {
 namespace {

@@ -38,6 +38,21 @@ PeerProgress taken_by_peer(int socket) {
   return progress;
 }
 
+// Between the last byte taken and the first look after it may lie a whole one of the eighths.
+PeerPatience::Look PeerPatience::look(const PeerProgress& progress) {
+  if (progress.untaken == 0) {
+    begin();
+    return Look::kHasTakenAll;
+  }
+  if (progress.room_to != room_to_) {
+    room_to_ = progress.room_to;
+    in_vain_ = 0;
+  } else if (++in_vain_ >= kLooks - 1) {
+    return Look::kTakesNothing;
+  }
+  return Look::kTakesSome;
+}
+
 void reset_when_closed(int socket) {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));

@@ -19,6 +19,22 @@ struct PeerProgress {
 };
 PeerProgress taken_by_peer(int socket);
 
+// Whether a peer takes what it is sent, by looks at it, evenly over the time in which it may take
+// nothing. Looks are counted and not time: while this process stands still nobody is late.
+class PeerPatience {
+ public:
+  static constexpr int kLooks = 8;  // in that time
+
+  enum class Look { kHasTakenAll, kTakesSome, kTakesNothing };
+  Look look(const PeerProgress& progress);
+  // What comes now is said after a while of silence.
+  void begin() { *this = {}; }
+
+ private:
+  uint64_t room_to_ = 0;  // when it last grew
+  int in_vain_ = 0;       // looks since then
+};
+
 // Whatever is on its way is thrown away when the socket is closed, and the peer is told so (RST).
 void reset_when_closed(int socket);
 

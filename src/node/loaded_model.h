@@ -55,6 +55,10 @@ class LoadedModel {
   const checkpoint::Checkpoint& checkpoint() const { return checkpoint_; }
   const checkpoint::ModelConfig& config() const { return checkpoint_.config(); }
   engine::Engine& engine() { return *engine_; }
+  // The checkpoint whose mapping is computed with; null where a device has its own copy.
+  const checkpoint::Checkpoint* weights_in_memory() const {
+    return local_executor_ == nullptr || device_ ? nullptr : &checkpoint_;
+  }
 
   // What the weights are, in a few words for people: "int8 attention and head, MXFP4 experts".
   std::string weights_text() const;

@@ -5,6 +5,8 @@
 
 #include <grpc/support/time.h>
 
+#include "server/reply.h"
+
 namespace pelton::server {
 namespace {
 
@@ -39,9 +41,12 @@ std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const Grpc
   }
   const ServedModel* model = house.server.model();
   if (!house.server.ready()) {
-    return api::api_error(
-        {ErrorCode::kUnavailable,
-         model == nullptr ? "The model is still being loaded" : "The server is shutting down", ""});
+    return api::api_error({ErrorCode::kUnavailable,
+                           model == nullptr ? "The model is still being loaded"
+                           : house.server.soundness() == Server::Soundness::kDamaged
+                               ? damaged_weights().message
+                               : "The server is shutting down",
+                           ""});
   }
   if (house.server.engine_stuck()) {
     return api::api_error({ErrorCode::kUnavailable, "The engine is stuck", ""});

@@ -1,5 +1,6 @@
 #include "server/grpc_door.h"
 
+#include <climits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include <grpcpp/server_builder.h>
 #include <pelton/v1/inference.grpc.pb.h>
 
+#include "net/port_watch.h"
 #include "server/grpc_certificates.h"
 #include "server/grpc_embed.h"
 #include "server/grpc_generate.h"
@@ -67,6 +69,7 @@ struct GrpcDoor::Parts {
   std::shared_ptr<const net::TlsIdentity> tls;
   std::unique_ptr<GrpcCertificates> certificates;
   std::unique_ptr<grpc::Server> grpc;
+  std::optional<net::PortWatch> peers;
 };
 
 GrpcDoor::GrpcDoor(Server& server, base::Log& log) : server_(server), log_(log) {}
@@ -91,11 +94,9 @@ Result<void> GrpcDoor::open(const Options& options) {
   // Without, a second server would share the port and take every other call.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.calls_max);
-  // A client whose machine has vanished is noticed within half a minute. The second time is also how
-  // long a client's machine may have no room for a single byte more: a slow one needs it.
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // No pings: one that waits behind words that are read slowly is answered late, and the kernel's
+  // TCP_USER_TIMEOUT that comes with them ends slow readers too. `peers` does it instead.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 64 * 1024);
   builder.SetMaxReceiveMessageSize(options.message_bytes_max);
   grpc::ResourceQuota quota("pelton");
@@ -114,6 +115,9 @@ Result<void> GrpcDoor::open(const Options& options) {
     return Error{ErrorCode::kAddressInUse, fmt::format("cannot listen on {} for gRPC", address),
                  "grpc-port"};
   }
+  parts->peers.emplace(net::PortWatch::Options{.port = parts->port,
+                                               .stall_time_max = options.stall_time_max,
+                                               .lost_time_max = options.stall_time_max});
   parts_ = std::move(parts);
   set_serving(server_.ready());
   return {};

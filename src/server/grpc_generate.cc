@@ -22,6 +22,9 @@ namespace {
 constexpr RequestEntry::Route kRoute = {.handler = "/pelton.v1.Inference/Generate",
                                         .method = "POST"};
 
+// Of one message: its tokens, and each of their alternatives. Some 30 to 60 bytes each.
+constexpr size_t kPendingCostMax = 512;
+
 // A call that may run: its prompt as the engine's request, and who makes chunks of the tokens.
 struct Prepared {
   request::GenerationRequest request;
@@ -63,6 +66,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
                           std::string_view field) const;
 
   void pump();
+  void take();
   void begin_watch();
   void watch_write(std::chrono::milliseconds after);
   void written(bool ok);
@@ -83,7 +87,10 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
   std::optional<Pass> pass_;
   std::optional<GenerationWatch> watch_;
   std::optional<engine::TokenStream> stream_;
+  engine::TokenStream::Batch taken_;
+  size_t taken_at_ = 0;  // of its tokens
   v1::GenerateChunk pending_;
+  size_t pending_cost_ = 0;
   v1::GenerateChunk writing_;
   bool has_pending_ = false;
   bool write_runs_ = false;
@@ -220,29 +227,44 @@ PreparedOrError GenerateCall::prepare_tokens(const GrpcCaller& caller) {
                      [&] { return grpc_tokens_answer(logprobs_of(parsed->logprobs)); });
 }
 
+// What a reader is behind by stays with the engine's stream: a message that takes a slow one more
+// than the stall time would look like one that nobody reads.
 void GenerateCall::pump() {
   if (finished_ || ended_ || !stream_) return;
-  engine::TokenStream::Batch batch = stream_->take();
-  if (!silenced_) watch_->tokens(0, batch.tokens.size());
-  add_prompt(batch.prompt, pending_);
-  pass_->note_output(static_cast<int64_t>(batch.tokens.size()));
-  for (const engine::SampledToken& token : batch.tokens) {
-    if (silenced_) break;
+  while (pending_cost_ < kPendingCostMax) {
+    if (taken_at_ == taken_.tokens.size()) {
+      if (taken_.end) break;
+      take();
+      if (taken_.tokens.empty() && !taken_.end) break;
+      continue;
+    }
+    const engine::SampledToken& token = taken_.tokens[taken_at_++];
+    if (silenced_) continue;
+    pending_cost_ += 1 + token.top.size();
     has_pending_ = true;
     silenced_ = answer_->push(token, pending_) == Answer::Wants::kNothing;
     if (silenced_) stream_->cancel();
   }
-  if (batch.end) {
-    watch_->end(0, *batch.end);
-    pass_->note_end(*batch.end);
-    if (batch.end->reason == engine::FinishReason::kError) {
+  if (taken_.end && taken_at_ == taken_.tokens.size()) {
+    if (taken_.end->reason == engine::FinishReason::kError) {
       const Error none{ErrorCode::kInternal, "the engine failed", ""};
-      return fail(pass_->told(batch.end->error.value_or(none)));
+      return fail(pass_->told(taken_.end->error.value_or(none)));
     }
-    answer_->end(*batch.end, pending_);
+    answer_->end(*taken_.end, pending_);
     has_pending_ = ended_ = true;
   }
   write_or_finish();
+}
+
+void GenerateCall::take() {
+  taken_ = stream_->take();
+  taken_at_ = 0;
+  if (!silenced_) watch_->tokens(0, taken_.tokens.size());
+  add_prompt(taken_.prompt, pending_);
+  pass_->note_output(static_cast<int64_t>(taken_.tokens.size()));
+  if (!taken_.end) return;
+  watch_->end(0, *taken_.end);
+  pass_->note_end(*taken_.end);
 }
 
 void GenerateCall::write_or_finish() {
@@ -251,6 +273,7 @@ void GenerateCall::write_or_finish() {
     writing_.Clear();
     writing_.Swap(&pending_);
     has_pending_ = false;
+    pending_cost_ = 0;
     write_runs_ = true;
     begin_watch();
     StartWrite(&writing_);
@@ -283,6 +306,7 @@ void GenerateCall::written(bool ok) {
   write_runs_ = false;
   if (!ok && !finished_) return client_left();
   write_or_finish();
+  pump();  // there may be room again
 }
 
 void GenerateCall::client_left() {

@@ -32,6 +32,7 @@ api::ApiError Server::stuck_error() const {
 // A draining or idle server is well; one whose step never ends should be started anew.
 net::HttpResponse Server::live_reply() const {
   if (engine_stuck()) return error_reply(stuck_error());
+  if (soundness_ == Soundness::kDamaged) return error_reply(damaged_weights());
   return json_reply("{\"status\":\"ok\"}");
 }
 
@@ -42,6 +43,9 @@ net::HttpResponse Server::health_reply() const {
 
 net::HttpResponse Server::ready_reply() const {
   if (leaving_) return error_reply(not_ready("The server is shutting down"));
+  if (soundness_ == Soundness::kDoubted) {
+    return error_reply(numbers_in_doubt());
+  }
   return health_reply();
 }
 

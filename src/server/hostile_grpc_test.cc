@@ -5,9 +5,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
+#include <linux/filter.h>
+#include <sys/socket.h>
 
 #include "server/grpc_door.h"
 #include "server/hostile_house.h"
@@ -79,6 +82,7 @@ class RawCall {
       return std::stoi(payload.substr(at + 12, static_cast<uint8_t>(payload[at + 11])));
     }
   }
+  int descriptor() const { return socket_.descriptor(); }
   // What came of messages, each before its length.
   const std::string& body() const { return body_; }
   // Sends so many bytes of a message of `size` that is never whole, as far as we are let; whether
@@ -388,6 +392,22 @@ TEST_F(HostileGrpc, GR_10_CallsWithoutAMessage) {
 TEST_F(HostileGrpc, GR_11_TextThatIsNoUtf8) {
   EXPECT_EQ(called(kGenerate, field(2, "\xFF\xFE")), kInvalidArgument);
   EXPECT_EQ(called(kTokenize, field(1, "\xC0\xAF")), kInvalidArgument);
+}
+
+// It says nothing, and nothing is said to it.
+TEST_F(HostileGrpc, FT_06_AVanishedClientIsNoticed) {
+  door_.reset();
+  open_door({.stall_time_max = std::chrono::milliseconds(2000)});
+  const auto sockets = [] { return telemetry::process_usage().descriptors["socket"]; };
+  const int before = sockets();
+  RawCall call(port());
+  EXPECT_TRUE(comes_true([&] { return sockets() == before + 2; })) << "both ends are ours";
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));  // it has been seen
+  sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog program{1, &drop_all};
+  ASSERT_EQ(
+      ::setsockopt(call.descriptor(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
+  EXPECT_TRUE(comes_true([&] { return sockets() == before + 1; }, 10'000));
 }
 
 // H2-08: a client that asks and never takes an answer.

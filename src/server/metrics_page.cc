@@ -60,6 +60,9 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   text.counter("pelton_engine_steps_failed_total", "Of these, failed.",
                static_cast<double>(stats.steps_failed));
   const engine::SchedulerCounters& counted = stats.scheduler;
+  text.counter("pelton_numerical_errors_total",
+               "Requests that ended because what was computed for them is not finite.",
+               static_cast<double>(counted.numerical_errors));
   text.counter("pelton_prompt_tokens_shared_total",
                "Prompt tokens taken over from another answer to the same request.",
                static_cast<double>(counted.prompt_tokens_shared));

@@ -34,6 +34,24 @@ api::ApiError not_ready(std::string_view why) {
   return api::api_error({ErrorCode::kUnavailable, std::string(why), ""});
 }
 
+api::ApiError numbers_in_doubt() {
+  return {.status = 503,
+          .message = "Too many requests have just ended with numbers that are not finite",
+          .type = "service_unavailable",
+          .param = {},
+          .code = "numerical_errors",
+          .retry_after_s = 60};
+}
+
+api::ApiError damaged_weights() {
+  return {.status = 503,
+          .message = "The model's weights are not what they were when they were loaded",
+          .type = "service_unavailable",
+          .param = {},
+          .code = "weights_damaged",
+          .retry_after_s = 60};
+}
+
 net::HttpResponse error_reply(const api::ApiError& error) {
   return with_status(error, api::error_body(error));
 }

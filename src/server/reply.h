@@ -13,6 +13,9 @@ net::HttpResponse json_reply(std::string body);
 net::HttpResponse text_reply(std::string_view content_type, std::string body);
 // 503: "The model is still being loaded".
 api::ApiError not_ready(std::string_view why);
+// 503: what the model computes cannot be believed just now, or no more.
+api::ApiError numbers_in_doubt();
+api::ApiError damaged_weights();
 net::HttpResponse error_reply(const api::ApiError& error);
 // As Anthropic's clients read it.
 net::HttpResponse message_error_reply(const api::ApiError& error, std::string_view request_id);

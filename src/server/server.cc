@@ -188,6 +188,10 @@ const ServedModel* Server::model_for(const Call& call) const {
     call.send(stuck_error());
     return nullptr;
   }
+  if (soundness_ == Soundness::kDamaged) {
+    call.send(damaged_weights());
+    return nullptr;
+  }
   return model;
 }
 

@@ -64,6 +64,15 @@ class Server {
   // Refuses new generations too; running ones go on.
   void drain();
 
+  // Whether what the model computes can be believed, as whoever looks at its numbers and weights
+  // sees it. Any thread.
+  enum class Soundness {
+    kSound,
+    kDoubted,  // not ready; what still comes is answered
+    kDamaged,  // neither well nor ready; nothing more is generated
+  };
+  void set_soundness(Soundness soundness) { soundness_ = soundness; }
+
   // From the next request on; any thread. What keys have used of their limits stays used.
   void set_keys(KeyRing keys) { desk_.replace_keys(std::move(keys)); }
 
@@ -71,7 +80,11 @@ class Server {
 
   // For those who report; any thread.
   const ServedModel* model() const { return model_.load(); }  // null while it is being loaded
-  bool ready() const { return model() != nullptr && !draining_; }
+  // New requests are taken.
+  bool ready() const {
+    return model() != nullptr && !draining_ && soundness_ != Soundness::kDamaged;
+  }
+  Soundness soundness() const { return soundness_; }
   Upkeep& upkeep() { return upkeep_; }
   const Upkeep& upkeep() const { return upkeep_; }
   // A step does not end, as the model's watchdog sees it: nobody can be served.
@@ -81,9 +94,9 @@ class Server {
   const GenerationMeter& meter() const { return meter_; }
   const SampledTurns& sampled_turns() const { return sampled_turns_; }
   const RequestReporter& reporter() const { return reporter_; }
-  net::HttpResponse live_reply() const;    // 503 while a step is stuck
+  net::HttpResponse live_reply() const;    // 503 while a step is stuck, and with damaged weights
   net::HttpResponse health_reply() const;  // 503 also while there is no model
-  net::HttpResponse ready_reply() const;   // 503 also while draining
+  net::HttpResponse ready_reply() const;   // 503 also while draining, and when in doubt
 
   // For doors of other protocols; any thread.
   FrontDesk& desk() { return desk_; }
@@ -189,6 +202,7 @@ class Server {
   std::atomic<const ServedModel*> model_{nullptr};
   std::atomic<bool> leaving_{false};
   std::atomic<bool> draining_{false};
+  std::atomic<Soundness> soundness_{Soundness::kSound};
   std::atomic<uint64_t> draws_{0};
   BackgroundResponses background_;  // last: what still runs reports to those above
 };

@@ -1,0 +1,79 @@
+#include "base/heap_trim.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <unistd.h>
+
+namespace pelton::base {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr int64_t kFreeBytesKept = int64_t{8} << 20;  // less than this is not worth a thought
+constexpr int64_t kRiseBytes = int64_t{4} << 20;      // of the process, and the books are looked at
+constexpr size_t kTopBytesKept = size_t{1} << 20;     // of each arena
+
+// 0 where it cannot be told.
+int64_t resident_bytes() {
+  const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  char text[128];
+  const ssize_t count = ::read(file, text, sizeof(text));
+  ::close(file);
+  if (count <= 0) return 0;
+  const std::string_view fields(text, static_cast<size_t>(count));
+  const size_t second = std::min(fields.find(' '), fields.size() - 1) + 1;
+  int64_t pages = 0;
+  std::from_chars(fields.data() + second, fields.data() + fields.size(), pages);
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
+HeapTrim::Books books() {
+  const struct mallinfo2 heap = mallinfo2();
+  return {.used_bytes = static_cast<int64_t>(heap.uordblks + heap.hblkhd),
+          .free_bytes = static_cast<int64_t>(heap.fordblks)};
+}
+
+}  // namespace
+
+HeapTrim::HeapTrim(const Options& options) : options_(options) {
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "pelton-heap");
+}
+
+HeapTrim::~HeapTrim() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stopped_.notify_all();
+  thread_.join();
+}
+
+// Half as much as is in use will be needed again by what thousands of streams do all the time.
+bool HeapTrim::worth_it(const Books& books) {
+  return books.free_bytes > std::max(kFreeBytesKept, books.used_bytes / 2);
+}
+
+void HeapTrim::run() {
+  int64_t settled = resident_bytes();
+  auto looked = steady_clock::now();
+  std::unique_lock lock(mutex_);
+  while (!stopped_.wait_for(lock, options_.interval, [&] { return stopping_; })) {
+    const auto now = steady_clock::now();
+    if (resident_bytes() < settled + kRiseBytes && now - looked < options_.books_interval) continue;
+    lock.unlock();
+    if (worth_it(books())) ::malloc_trim(kTopBytesKept);
+    settled = resident_bytes();
+    looked = now;
+    lock.lock();
+  }
+}
+
+}  // namespace pelton::base
