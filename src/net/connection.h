@@ -175,13 +175,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool write_pending_ = false;
   bool flush_due_ = false;
   bool working_ = false;  // in run(), at whose end is a flush
+  bool looking_ = false;  // at the client, after a while: look_timer_ runs
 
   DeadlineTimer timer_;
   Deadline deadline_ = Deadline::kNone;  // what the timer stands for
   // Until here.
 
   DeadlineTimer look_timer_;
-  bool looking_ = false;  // the timer above runs
   PeerPatience patience_;
 
   RequestReader reader_;

@@ -14,7 +14,6 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
-#include <netinet/tcp.h>
 #include <sys/resource.h>
 
 #include "base/check.h"
@@ -31,7 +30,6 @@ using boost::system::error_code;
 
 // Over the connection limit this many more are told so; the rest are closed unheard.
 constexpr int kRefusalsMax = 64;
-constexpr int kNotSentBytesMax = 64 * 1024;
 // Out of descriptors: others must close first, so there is no hurry.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kAcceptWarningTime{10};  // between warnings of it
@@ -198,10 +196,7 @@ Result<void> HttpServer::Listener::listen(const tcp::endpoint& endpoint) {
     acceptor_->set_option(asio::ip::v6_only(false), error);
   }
   if (!error) acceptor_->bind(endpoint, error);
-  // Connections inherit it. What a client does not take waits in our queues, which are bounded, and
-  // not in megabytes of the kernel's; what is on its way to one far off is not counted.
-  ::setsockopt(acceptor_->native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kNotSentBytesMax,
-               sizeof kNotSentBytesMax);
+  keep_little_unsent(acceptor_->native_handle());
   if (!error) acceptor_->listen(tcp::acceptor::max_listen_connections, error);
   if (error) return bind_error(error, state_->options);
   port_ = acceptor_->local_endpoint(error).port();

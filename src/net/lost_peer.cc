@@ -53,6 +53,11 @@ PeerPatience::Look PeerPatience::look(const PeerProgress& progress) {
   return Look::kTakesSome;
 }
 
+void keep_little_unsent(int socket) {
+  constexpr int kNotSentBytesMax = 64 * 1024;
+  set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kNotSentBytesMax);
+}
+
 void reset_when_closed(int socket) {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));

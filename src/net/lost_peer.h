@@ -35,6 +35,11 @@ class PeerPatience {
   int in_vain_ = 0;       // looks since then
 };
 
+// Of what the kernel takes to send, this much at most is not on its way yet; whoever is accepted on
+// a socket inherits it. What a client does not take waits in our queues, which are bounded, and not
+// in megabytes of the kernel's, of which a third must be gone before it takes more.
+void keep_little_unsent(int socket);
+
 // Whatever is on its way is thrown away when the socket is closed, and the peer is told so (RST).
 void reset_when_closed(int socket);
 

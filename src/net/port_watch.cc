@@ -38,6 +38,7 @@ bool is_connected(int socket) {
 }  // namespace
 
 PortWatch::PortWatch(const Options& options) : options_(options) {
+  look();  // at the one who listens, before anybody comes
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "pelton-peers");
 }
@@ -72,7 +73,7 @@ void PortWatch::look() {
     // our own stays what it is.
     const int own = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     if (own < 0) continue;
-    if (port_of(own) == options_.port && is_connected(own)) look_at(own);
+    if (port_of(own) == options_.port) is_connected(own) ? look_at(own) : keep_little_unsent(own);
     ::close(own);
   }
   std::erase_if(peers_, [](const auto& one) { return !one.second.seen; });

@@ -116,7 +116,10 @@ class Messages(Reader):
             if block["type"] == "tool_use":
                 need(block["name"] == TOOL, "a call of another tool")
                 tally.calls += 1
-                tally.add("call", block["input"].get("raw_input") or json.dumps(block["input"], separators=(",", ":")))
+                # One that was cut off before its first character has an input too, as there must be one.
+                cut_off = not block["input"] and answer["stop_reason"] == "max_tokens"
+                said = json.dumps(block["input"], separators=(",", ":"))
+                tally.add("call", "" if cut_off else block["input"].get("raw_input") or said)
         self.used = answer["usage"]["output_tokens"]
         tally.end(finish_of(answer["stop_reason"]))
         self.done = True

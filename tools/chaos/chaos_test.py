@@ -81,6 +81,13 @@ class Checker(unittest.TestCase):
         message = Messages([Tally.of("think", 7, 1, 1)], 50)
         with self.assertRaises(Wrong):
             message.event("content_block_delta", json.dumps({"type": "content_block_delta", "delta": {"text": "7a0 "}}))
+        for stop, fine in (("max_tokens", True), ("tool_use", False)):
+            body = json.dumps({"content": [{"type": "tool_use", "name": "note", "input": {}}], "stop_reason": stop,
+                               "usage": {"output_tokens": 50}})
+            with contextlib.nullcontext() if fine else self.assertRaises(Wrong):
+                message = Messages([Tally.of("call", 7, 0, 3)], 50)
+                message.whole(body)
+                message.check()
         response = Responses([Tally.of("say", 7, 0, 3)], 50)
         response.event("", json.dumps({"type": "response.in_progress", "sequence_number": 0}))
         with self.assertRaises(Wrong):  # an event is missing
