@@ -61,18 +61,26 @@ bool HeapTrim::worth_it(const Books& books) {
   return books.free_bytes > std::max(kFreeBytesKept, books.used_bytes / 2);
 }
 
+// What has just been asked for in large pieces is mostly still in use when it is first seen: so it
+// is looked for again soon, and then less and less often.
 void HeapTrim::run() {
   int64_t settled = resident_bytes();
   auto looked = steady_clock::now();
+  auto patience = options_.books_interval;
   std::unique_lock lock(mutex_);
   while (!stopped_.wait_for(lock, options_.interval, [&] { return stopping_; })) {
     const auto now = steady_clock::now();
-    if (resident_bytes() < settled + kRiseBytes && now - looked < options_.books_interval) continue;
+    const bool rose = resident_bytes() >= settled + kRiseBytes;
+    if (!rose && now - looked < patience) continue;
     lock.unlock();
-    if (worth_it(books())) ::malloc_trim(kTopBytesKept);
+    const bool trims = worth_it(books());
+    if (trims) ::malloc_trim(kTopBytesKept);
+    lock.lock();
     settled = resident_bytes();
     looked = now;
-    lock.lock();
+    patience = trims  ? options_.books_interval
+               : rose ? options_.interval
+                      : std::min(2 * patience, options_.books_interval);
   }
 }
 

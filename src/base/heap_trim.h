@@ -15,8 +15,9 @@ namespace pelton::base {
 class HeapTrim {
  public:
   struct Options {
-    // How often the process' memory is looked at, which costs next to nothing, and how long at most
-    // until the allocator's books are, for which it walks through all that is free.
+    // How often the process' memory is looked at, which costs next to nothing; and how long it may
+    // be until the allocator's books are, for which it walks through all that is free, while memory
+    // does not grow.
     std::chrono::milliseconds interval{2000};
     std::chrono::milliseconds books_interval{60'000};
   };
