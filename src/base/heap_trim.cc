@@ -61,8 +61,9 @@ bool HeapTrim::worth_it(const Books& books) {
   return books.free_bytes > std::max(kFreeBytesKept, books.used_bytes / 2);
 }
 
-// What has just been asked for in large pieces is mostly still in use when it is first seen: so it
-// is looked for again soon, and then less and less often.
+// What has just been asked for in large pieces is mostly still in use when it is first seen, and may
+// be half given back when it is seen next: so it is looked for again soon, and then less and less
+// often.
 void HeapTrim::run() {
   int64_t settled = resident_bytes();
   auto looked = steady_clock::now();
@@ -73,14 +74,11 @@ void HeapTrim::run() {
     const bool rose = resident_bytes() >= settled + kRiseBytes;
     if (!rose && now - looked < patience) continue;
     lock.unlock();
-    const bool trims = worth_it(books());
-    if (trims) ::malloc_trim(kTopBytesKept);
+    if (worth_it(books())) ::malloc_trim(kTopBytesKept);
     lock.lock();
     settled = resident_bytes();
     looked = now;
-    patience = trims  ? options_.books_interval
-               : rose ? options_.interval
-                      : std::min(2 * patience, options_.books_interval);
+    patience = rose ? options_.interval : std::min(2 * patience, options_.books_interval);
   }
 }
 
