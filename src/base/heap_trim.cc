@@ -61,9 +61,9 @@ bool HeapTrim::worth_it(const Books& books) {
   return books.free_bytes > std::max(kFreeBytesKept, books.used_bytes / 2);
 }
 
-// What has just been asked for in large pieces is mostly still in use when it is first seen, and may
-// be half given back when it is seen next: so it is looked for again soon, and then less and less
-// often.
+// What has just been asked for in large pieces is mostly still in use when it is first seen, and
+// may be half given back when it is seen next: so it is looked for again soon, and then less and
+// less often.
 void HeapTrim::run() {
   int64_t settled = resident_bytes();
   auto looked = steady_clock::now();
