@@ -56,14 +56,11 @@ cli::Verb pack_verb() {
       .name = "pack",
       .summary = "Writes a model's weights in the order in which the fast kernels read them.",
       .about =
-          "A folder that every other verb takes as its MODEL: it computes faster than the "
-          "original\n"
-          "and loads with no work. Experts stay MXFP4 to the bit. Attention becomes 8-bit "
-          "integers,\n"
-          "and the head 4-bit ones, which find what is likely; that is computed with the head as\n"
-          "shipped. The same text is computed with both models, and --weights auto keeps as "
-          "shipped\n"
-          "what would change too much.",
+          "A folder that every other verb takes as its MODEL: it computes faster than the\n"
+          "original and loads with no work. Experts stay MXFP4 to the bit. Attention becomes\n"
+          "8-bit integers, and the head 4-bit ones, which find what is likely; that is computed\n"
+          "with the head as shipped. The same text is computed with both models, and --weights\n"
+          "auto keeps as shipped what would change too much.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"},
                       {"OUT", "the folder to make"}},
       .flags = {{.name = "--weights",

@@ -7,7 +7,6 @@
 
 #include <fcntl.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <unistd.h>
 
 namespace pelton::base {
@@ -42,19 +41,12 @@ HeapTrim::Books books() {
 
 }  // namespace
 
-HeapTrim::HeapTrim(const Options& options) : options_(options) {
-  thread_ = std::thread([this] { run(); });
-  pthread_setname_np(thread_.native_handle(), "pelton-heap");
-}
-
-HeapTrim::~HeapTrim() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  stopped_.notify_all();
-  thread_.join();
-}
+HeapTrim::HeapTrim(const Options& options)
+    : options_(options),
+      settled_(resident_bytes()),
+      looked_(steady_clock::now()),
+      patience_(options_.books_interval),
+      thread_({.name = "pelton-heap", .interval = options_.interval}, [this] { look(); }) {}
 
 // Half as much as is in use will be needed again by what thousands of streams do all the time.
 bool HeapTrim::worth_it(const Books& books) {
@@ -64,22 +56,14 @@ bool HeapTrim::worth_it(const Books& books) {
 // What has just been asked for in large pieces is mostly still in use when it is first seen, and
 // may be half given back when it is seen next: so it is looked for again soon, and then less and
 // less often.
-void HeapTrim::run() {
-  int64_t settled = resident_bytes();
-  auto looked = steady_clock::now();
-  auto patience = options_.books_interval;
-  std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, options_.interval, [&] { return stopping_; })) {
-    const auto now = steady_clock::now();
-    const bool rose = resident_bytes() >= settled + kRiseBytes;
-    if (!rose && now - looked < patience) continue;
-    lock.unlock();
-    if (worth_it(books())) ::malloc_trim(kTopBytesKept);
-    lock.lock();
-    settled = resident_bytes();
-    looked = now;
-    patience = rose ? options_.interval : std::min(2 * patience, options_.books_interval);
-  }
+void HeapTrim::look() {
+  const auto now = steady_clock::now();
+  const bool rose = resident_bytes() >= settled_ + kRiseBytes;
+  if (!rose && now - looked_ < patience_) return;
+  if (worth_it(books())) ::malloc_trim(kTopBytesKept);
+  settled_ = resident_bytes();
+  looked_ = now;
+  patience_ = rose ? options_.interval : std::min(2 * patience_, options_.books_interval);
 }
 
 }  // namespace pelton::base

@@ -5,10 +5,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
-#include <thread>
+
+#include "base/periodic_thread.h"
 
 namespace pelton::base {
 
@@ -23,7 +22,6 @@ class HeapTrim {
   };
 
   explicit HeapTrim(const Options& options);
-  ~HeapTrim();
   HeapTrim(const HeapTrim&) = delete;
   HeapTrim& operator=(const HeapTrim&) = delete;
 
@@ -35,13 +33,16 @@ class HeapTrim {
   static bool worth_it(const Books& books);
 
  private:
-  void run();
+  void look();
 
   const Options options_;
-  std::mutex mutex_;
-  std::condition_variable stopped_;
-  bool stopping_ = false;  // guarded by mutex_
-  std::thread thread_;
+
+  // The thread's.
+  int64_t settled_;  // resident bytes at the last look at the books
+  std::chrono::steady_clock::time_point looked_;
+  std::chrono::milliseconds patience_;  // until the next
+
+  const PeriodicThread thread_;
 };
 
 }  // namespace pelton::base

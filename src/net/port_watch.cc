@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,27 +38,10 @@ bool is_connected(int socket) {
 
 PortWatch::PortWatch(const Options& options) : options_(options) {
   look();  // at the one who listens, before anybody comes
-  thread_ = std::thread([this] { run(); });
-  pthread_setname_np(thread_.native_handle(), "pelton-peers");
-}
-
-PortWatch::~PortWatch() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  stopped_.notify_all();
-  thread_.join();
-}
-
-void PortWatch::run() {
-  const auto tick = options_.stall_time_max / PeerPatience::kLooks;
-  std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, tick, [&] { return stopping_; })) {
-    lock.unlock();
-    look();
-    lock.lock();
-  }
+  thread_.emplace(
+      base::PeriodicThread::Options{.name = "pelton-peers",
+                                    .interval = options_.stall_time_max / PeerPatience::kLooks},
+      [this] { look(); });
 }
 
 void PortWatch::look() {

@@ -6,12 +6,11 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
-#include <thread>
+#include <optional>
 #include <unordered_map>
 
+#include "base/periodic_thread.h"
 #include "net/lost_peer.h"
 
 namespace pelton::net {
@@ -25,7 +24,6 @@ class PortWatch {
   };
 
   explicit PortWatch(const Options& options);
-  ~PortWatch();
   PortWatch(const PortWatch&) = delete;
   PortWatch& operator=(const PortWatch&) = delete;
 
@@ -35,17 +33,13 @@ class PortWatch {
     bool seen = true;  // in this look
   };
 
-  void run();
   void look();
   void look_at(int socket);
 
   const Options options_;
   std::unordered_map<uint64_t, Peer> peers_;  // by the socket's number; the thread's
 
-  std::mutex mutex_;
-  std::condition_variable stopped_;
-  bool stopping_ = false;  // guarded by mutex_
-  std::thread thread_;
+  std::optional<base::PeriodicThread> thread_;
 };
 
 }  // namespace pelton::net

@@ -5,9 +5,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 namespace pelton::node {
 namespace {
@@ -32,38 +29,25 @@ bool ErrorWindow::too_many(int64_t now_ns, int64_t total) {
 
 WeightWatch::WeightWatch(Options options, const checkpoint::Checkpoint* checkpoint,
                          const base::Clock& clock, base::Log& log)
-    : options_(std::move(options)), clock_(clock), log_(log), window_(options_.errors) {
+    : options_(std::move(options)),
+      clock_(clock),
+      log_(log),
+      window_(options_.errors),
+      last_ns_(clock_.now_ns()) {
   window_.too_many(clock_.now_ns(), options_.error_count());  // what came before does not count
   if (checkpoint != nullptr) sums_ = std::make_unique<WeightSums>(*checkpoint);
-  thread_ = std::thread([this] { run(); });
-  pthread_setname_np(thread_.native_handle(), "pelton-scrub");
-}
-
-WeightWatch::~WeightWatch() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  stopped_.notify_all();
-  thread_.join();
-}
-
-void WeightWatch::run() {
   constexpr int kLeastPriority = 19;
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLeastPriority);
-  int64_t last_ns = clock_.now_ns();
-  std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, std::chrono::nanoseconds(kTickNs), [&] { return stopping_; })) {
-    lock.unlock();
-    const int64_t now_ns = clock_.now_ns();
-    // Of a time in which nothing ran, not all is made up for.
-    turn(std::min(now_ns - last_ns, kSecondNs));
-    last_ns = now_ns;
-    lock.lock();
-  }
+  thread_.emplace(base::PeriodicThread::Options{.name = "pelton-scrub",
+                                                .interval = std::chrono::nanoseconds(kTickNs),
+                                                .nice = kLeastPriority},
+                  [this] { turn(); });
 }
 
-void WeightWatch::turn(int64_t passed_ns) {
+void WeightWatch::turn() {
+  const int64_t now_ns = clock_.now_ns();
+  // Of a time in which nothing ran, not all is made up for.
+  const int64_t passed_ns = std::min(now_ns - last_ns_, kSecondNs);
+  last_ns_ = now_ns;
   if (state_ == State::kDamaged) return;
   count_errors();
   if (sums_ != nullptr) look_at_weights(passed_ns);

@@ -4,16 +4,15 @@
 // the checkpoint and whatever it asks.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/periodic_thread.h"
 #include "checkpoint/checkpoint.h"
 #include "node/weight_sums.h"
 
@@ -58,13 +57,11 @@ class WeightWatch {
   // All of them outlive it. `checkpoint`: null where the weights are not in the host's memory.
   WeightWatch(Options options, const checkpoint::Checkpoint* checkpoint, const base::Clock& clock,
               base::Log& log);
-  ~WeightWatch();
   WeightWatch(const WeightWatch&) = delete;
   WeightWatch& operator=(const WeightWatch&) = delete;
 
  private:
-  void run();
-  void turn(int64_t passed_ns);
+  void turn();
   void count_errors();
   void look_at_weights(int64_t passed_ns);
   void become(State state);
@@ -77,14 +74,12 @@ class WeightWatch {
   ErrorWindow window_;
   std::unique_ptr<WeightSums> sums_;  // null: nothing to look at
   State state_ = State::kSound;
+  int64_t last_ns_;  // when it last had its turn
   int64_t bytes_due_ = 0;
   size_t doubted_pieces_ = 0;  // still to be looked at because of a doubt
   int64_t compared_ = 0;       // of those, so many could be
 
-  std::mutex mutex_;
-  std::condition_variable stopped_;
-  bool stopping_ = false;  // guarded by mutex_
-  std::thread thread_;
+  std::optional<base::PeriodicThread> thread_;
 };
 
 }  // namespace pelton::node

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include "base/check.h"
 #include "base/result.h"
@@ -36,34 +35,19 @@ bool StepPatience::stuck(int64_t now_ns, int64_t busy_since_ns) {
 
 Watchdog::Watchdog(Options options, engine::Engine& engine, const base::Clock& clock,
                    base::Log& log)
-    : options_(std::move(options)), engine_(engine), clock_(clock), log_(log) {
+    : options_(std::move(options)),
+      engine_(engine),
+      clock_(clock),
+      log_(log),
+      patience_(options_.limit_ns, tick_of(options_.limit_ns), clock_.now_ns()),
+      thread_({.name = "pelton-watch",
+               .interval = std::chrono::nanoseconds(tick_of(options_.limit_ns))},
+              [this] { look(); }) {
   CHECK(options_.limit_ns > 0);
-  thread_ = std::thread([this] { run(); });
-  pthread_setname_np(thread_.native_handle(), "pelton-watch");
 }
 
-Watchdog::~Watchdog() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  stopped_.notify_all();
-  thread_.join();
-}
-
-void Watchdog::run() {
-  const int64_t tick_ns = tick_of(options_.limit_ns);
-  StepPatience patience(options_.limit_ns, tick_ns, clock_.now_ns());
-  std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, std::chrono::nanoseconds(tick_ns), [&] { return stopping_; })) {
-    lock.unlock();
-    look(patience);
-    lock.lock();
-  }
-}
-
-void Watchdog::look(StepPatience& patience) {
-  const bool stuck = patience.stuck(clock_.now_ns(), engine_.busy_since_ns());
+void Watchdog::look() {
+  const bool stuck = patience_.stuck(clock_.now_ns(), engine_.busy_since_ns());
   const bool was_stuck = stuck_.exchange(stuck, std::memory_order_relaxed);
   if (!stuck) {
     if (was_stuck) log_.info("the step that was stuck has ended; the server goes on");
@@ -71,14 +55,14 @@ void Watchdog::look(StepPatience& patience) {
   }
   const Error error{ErrorCode::kUnavailable,
                     fmt::format("The engine is stuck: a step has been running for {} seconds",
-                                patience.step_ns() / 1'000'000'000),
+                                patience_.step_ns() / 1'000'000'000),
                     ""};
   const int told = engine_.abandon(error);
   if (was_stuck) return;
   log_.error(
       fmt::format("a step has been running for {:.1f} s; the watchdog allows {:.1f}: {} "
                   "answers are given up",
-                  static_cast<double>(patience.step_ns()) * 1e-9,
+                  static_cast<double>(patience_.step_ns()) * 1e-9,
                   static_cast<double>(options_.limit_ns) * 1e-9, told));
   if (options_.on_stuck) options_.on_stuck();
 }

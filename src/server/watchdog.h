@@ -4,15 +4,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/periodic_thread.h"
 #include "engine/engine.h"
 
 namespace pelton::server {
@@ -55,7 +53,6 @@ class Watchdog {
 
   // All of them outlive it.
   Watchdog(Options options, engine::Engine& engine, const base::Clock& clock, base::Log& log);
-  ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
@@ -64,8 +61,7 @@ class Watchdog {
   int64_t limit_ns() const { return options_.limit_ns; }
 
  private:
-  void run();
-  void look(StepPatience& patience);
+  void look();
 
   const Options options_;
   engine::Engine& engine_;
@@ -73,10 +69,8 @@ class Watchdog {
   base::Log& log_;
   std::atomic<bool> stuck_{false};
 
-  std::mutex mutex_;
-  std::condition_variable stopped_;
-  bool stopping_ = false;  // guarded by mutex_
-  std::thread thread_;
+  StepPatience patience_;  // the thread's
+  const base::PeriodicThread thread_;
 };
 
 }  // namespace pelton::server
