@@ -6,12 +6,32 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cgroup.h"
 
 namespace pelton::base {
+namespace {
+
+// As sched_setattr(2) has it; glibc 2.36 has not.
+struct SchedulingAttributes {
+  uint32_t size = sizeof(SchedulingAttributes);
+  uint32_t policy = 0;
+  uint64_t flags = 0;
+  int32_t nice = 0;
+  uint32_t priority = 0;
+  uint64_t runtime_ns = 0;  // of ordinary threads since Linux 6.12: how long a turn is
+  uint64_t deadline_ns = 0;
+  uint64_t period_ns = 0;
+};
+
+bool read_scheduling(SchedulingAttributes& attributes) {
+  return ::syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0;
+}
+
+}  // namespace
 
 std::vector<int> usable_cpus() {
   cpu_set_t set;
@@ -34,6 +54,16 @@ int64_t memory_limit_bytes() {
   const auto ram =
       static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGESIZE));
   return std::min(ram, cgroup_memory_limit({}).value_or(ram));
+}
+
+bool ask_for_short_turns() {
+  constexpr uint64_t kTurnNs = 100'000;  // the least there is
+  SchedulingAttributes attributes;
+  if (!read_scheduling(attributes) || attributes.policy != SCHED_OTHER) return false;
+  attributes.size = sizeof attributes;
+  attributes.runtime_ns = kTurnNs;
+  if (::syscall(SYS_sched_setattr, 0, &attributes, 0) != 0) return false;
+  return read_scheduling(attributes) && attributes.runtime_ns == kTurnNs;
 }
 
 int64_t peak_rss_bytes() {

@@ -21,6 +21,11 @@ int64_t peak_rss_bytes();
 // machine too.
 int64_t thread_cpu_ns();
 
+// This thread would rather run soon than long: when it wakes it need not wait until somebody who
+// computes has had his turn, which is 3 ms as a rule. For threads that wait for others and then do
+// little. Needs no rights. Linux 6.12 and later; false elsewhere, where nothing changes.
+bool ask_for_short_turns();
+
 // Raises the soft limit of this process's open files to its hard one, where that is allowed. How
 // many it may have open then.
 int64_t raise_descriptor_limit();

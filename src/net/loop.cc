@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "base/check.h"
+#include "base/machine.h"
 #include "base/prefetch.h"
 #include "net/http_server.h"
 #include "net/http_time.h"
@@ -33,6 +34,7 @@ void Loop::start() {
   thread_ = std::thread([&, this] {
     thread_id_ = std::this_thread::get_id();
     pthread_setname_np(pthread_self(), "pelton-net");
+    (void)base::ask_for_short_turns();
     {
       // Notified under the lock: the waiter's variables go as soon as it can have it.
       std::lock_guard lock(mutex);
