@@ -1,5 +1,4 @@
 // pelton calibrate: fits the step-time model to steps that were measured here.
-#include <algorithm>
 #include <optional>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "cost_model/calibration.h"
 #include "cost_model/hardware.h"
 #include "cost_model/model_shape.h"
+#include "cost_model/request_overhead.h"
 
 namespace pelton::apps {
 namespace {
@@ -17,39 +17,34 @@ namespace {
 using cost_model::Calibration;
 using cost_model::MeasuredStep;
 
-// What a request costs around the engine: the median of a load test's first tokens, less the step
-// that computed them. Of a result with one stream at a time, where nothing waits.
-Result<void> add_overhead(const std::string& file, const std::vector<MeasuredStep>& steps,
-                          Calibration& calibration) {
+// A load test's requests on the clock of the step log. Of none that failed.
+Result<std::vector<cost_model::MeasuredRequest>> read_requests(const std::string& file) {
   TRY_ASSIGN(const std::string text, read_input(file));
   TRY_ASSIGN(const Json result, Json::parse(text));
-  const std::optional<double> ttft_ms = result.number("median_ttft_ms");
-  if (!ttft_ms) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("{} has no median_ttft_ms: it is no result of pelton bench serve", file),
-        "idle-result"};
-  }
-  // Steps of a prompt that came alone.
-  std::vector<double> firsts;
-  for (const MeasuredStep& step : steps) {
-    if (step.load.rows == 1 && step.load.sampled == 1 && step.load.tokens > 1) {
-      firsts.push_back(step.seconds);
-    }
-  }
-  if (firsts.empty()) {
+  const Json* const own = result.find("pelton");
+  const std::optional<int64_t> begun_ns = own == nullptr ? std::nullopt : own->integer("begun_ns");
+  const Json* const starts = result.find("start_times");
+  const Json* const firsts = result.find("ttfts");
+  if (!begun_ns || starts == nullptr || !starts->is_array() || firsts == nullptr ||
+      !firsts->is_array() || starts->as_array().size() != firsts->as_array().size()) {
     return Error{ErrorCode::kInvalidArgument,
-                 "the step log has no step of one prompt alone, which --idle-result needs",
+                 fmt::format("{} does not tell when each request began: it must be a result of "
+                             "pelton bench serve --save-result --save-detailed, run on the "
+                             "server's machine",
+                             file),
                  "idle-result"};
   }
-  std::nth_element(firsts.begin(), firsts.begin() + static_cast<long>(firsts.size() / 2),
-                   firsts.end());
-  const double around = *ttft_ms * 1e-3 - firsts[firsts.size() / 2];
-  // The way in (parsing, words to tokens) is the longer one; nobody tells them apart from outside.
-  constexpr double kShareIn = 0.7;
-  calibration.overhead.in_s = std::max(around, 0.0) * kShareIn;
-  calibration.overhead.out_s = std::max(around, 0.0) * (1 - kShareIn);
-  return {};
+  std::vector<cost_model::MeasuredRequest> requests;
+  for (size_t i = 0; i < starts->as_array().size(); ++i) {
+    const Json& start = starts->as_array()[i];
+    const Json& first = firsts->as_array()[i];
+    if (!start.is_number() || !first.is_number() || !(first.as_number() > 0)) continue;
+    const auto start_ns = *begun_ns + static_cast<int64_t>(start.as_number() * 1e9);
+    requests.push_back(
+        {.start_ns = start_ns,
+         .first_token_ns = start_ns + static_cast<int64_t>(first.as_number() * 1e9)});
+  }
+  return requests;
 }
 
 std::string table_of(const Calibration& calibration) {
@@ -87,7 +82,9 @@ Result<void> run(const cli::Arguments& arguments) {
   // A model as small as a cache is bound by it: what a step costs beside is guessed small.
   TRY_ASSIGN(Calibration calibration, cost_model::calibrate(start, steps));
   if (arguments.has("--idle-result")) {
-    TRY(add_overhead(arguments.text("--idle-result"), steps, calibration));
+    TRY_ASSIGN(std::vector<cost_model::MeasuredRequest> requests,
+               read_requests(arguments.text("--idle-result")));
+    TRY_ASSIGN(calibration.overhead, cost_model::request_overhead(steps, std::move(requests)));
   }
   if (arguments.has("--out")) {
     TRY(base::write_file(arguments.text("--out"), calibration.to_json().dump() + "\n"));
@@ -121,8 +118,8 @@ cli::Verb calibrate_verb() {
                      .choices = {"f32", "bf16", "int8", "fp8", "fp4"}},
                     {.name = "--idle-result",
                      .value = "FILE",
-                     .help = "of pelton bench serve with one stream: what a request costs around "
-                             "its steps"},
+                     .help = "of pelton bench serve --save-detailed with one stream, on this machine "
+                             "beside the server: what a request costs around its steps"},
                     {.name = "--out", .value = "FILE", .help = "write the calibration there"},
                     {.name = "--json",
                      .help = "print the calibration instead of a table",

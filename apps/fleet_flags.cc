@@ -119,6 +119,11 @@ std::vector<Flag> workload_flags() {
        .kind = Flag::Kind::kSize,
        .least = 1,
        .most = 1e7},
+      {.name = "--random-range-ratio",
+       .value = "R",
+       .help = "random lengths vary by this share both ways; instead of the workload's",
+       .kind = Flag::Kind::kNumber,
+       .most = 0.999},
       {.name = "--max-concurrency",
        .value = "N",
        .help = "requests under way at once, of all clients",
@@ -144,6 +149,9 @@ Result<workload::WorkloadSpec> read_workload(const cli::Arguments& arguments) {
   }
   if (arguments.has("--output-len")) {
     spec.lengths.output_tokens = static_cast<int>(arguments.integer("--output-len"));
+  }
+  if (arguments.has("--random-range-ratio")) {
+    spec.lengths.range_ratio = arguments.number("--random-range-ratio");
   }
   if (arguments.has("--max-concurrency")) {
     spec.concurrency_max = static_cast<int>(arguments.integer("--max-concurrency"));

@@ -80,6 +80,7 @@ Result<LoadTest> run_load_test(const LoadPlan& plan, const cli::Interrupt& inter
     fmt::print(stderr, "interrupted: {} requests were not waited for\n", test.outcome.interrupted);
   }
   test.info.generator = test.outcome.watch;
+  test.info.begun_ns = test.outcome.origin_ns;
   test.summary = report::summarize(test.outcome.records, test.outcome.duration_s, plan.objectives);
   return test;
 }

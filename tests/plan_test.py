@@ -138,6 +138,39 @@ class Simulate(unittest.TestCase):
             steps.write_text(json.dumps(lines[0]))
             self.assertIn("too few", pelton("calibrate", model, "--step-log", steps, code=2))
 
+    def test_what_a_request_costs_around_its_steps_is_measured(self):
+        model = ROOT / "models/pelton-box"
+        with tempfile.TemporaryDirectory() as folder:
+            steps, result, out = (pathlib.Path(folder, name) for name in ("steps.jsonl", "one.json", "calibration.json"))
+            server = subprocess.Popen([BINARY, "serve", model, "--port", "0", "--step-log", steps,
+                                       "--no-enable-prefix-caching"],
+                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            try:
+                port = server.stdout.readline().strip().rsplit(":", 1)[1]
+                load = ["bench", "serve", "--port", port, "--dataset-name", "random", "--tokenizer", model, "--num-prompts", 12,
+                        "--random-input-len", 40, "--random-output-len", 6, "--max-concurrency", 1, "--save-result",
+                        "--result-filename", result]
+                pelton(*load, "--save-detailed")
+            finally:
+                server.terminate()
+                server.wait(60)
+                server.stdout.close()
+            calibrate = ["calibrate", model, "--step-log", steps, "--idle-result", result, "--out", out]
+            pelton(*calibrate)
+            overhead = json.loads(out.read_text())["overhead"]
+            seen = json.loads(result.read_text())
+            # In, a step, out: together what the client saw.
+            prompts = [step["ns"] * 1e-9 for step in map(json.loads, steps.read_text().splitlines())
+                       if step["rows"][1] > 1 and step["after_pause"]][-12:]
+            around = sum(seen["ttfts"]) / 12 - sum(prompts) / 12
+            self.assertAlmostEqual(overhead["in_s"] + overhead["out_s"], around, delta=0.02 * sum(seen["ttfts"]) / 12)
+            self.assertGreater(overhead["in_s"], 5e-6)
+            self.assertGreater(overhead["out_s"], 1e-6)
+            # Without the requests' own times nothing is guessed.
+            del seen["ttfts"]
+            result.write_text(json.dumps(seen))
+            self.assertIn("--save-detailed", pelton(*calibrate, code=2))
+
 
 if __name__ == "__main__":
     BINARY = sys.argv.pop(1)

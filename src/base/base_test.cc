@@ -1,4 +1,9 @@
+#include <cstdio>
+#include <thread>
+#include <utility>
+
 #include <gtest/gtest.h>
+#include <sys/utsname.h>
 
 #include "base/bounded_queue.h"
 #include "base/clock.h"
@@ -79,6 +84,19 @@ TEST(Machine, TellsWhatMayBeUsed) {
   EXPECT_GE(usable_cpus().size(), 1u);
   EXPECT_GT(memory_limit_bytes(), int64_t{1} << 20);
   EXPECT_GT(peak_rss_bytes(), int64_t{1} << 20);
+}
+
+// The kernel is asked what it took over.
+TEST(Machine, AThreadMayAskForShortTurns) {
+  utsname kernel{};
+  ASSERT_EQ(::uname(&kernel), 0);
+  int major = 0;
+  int minor = 0;
+  ASSERT_EQ(std::sscanf(kernel.release, "%d.%d", &major, &minor), 2);
+  if (std::pair(major, minor) < std::pair(6, 12)) GTEST_SKIP() << "Linux " << kernel.release;
+  bool asked = false;
+  std::thread([&] { asked = ask_for_short_turns(); }).join();
+  EXPECT_TRUE(asked);
 }
 
 TEST(Clock, VirtualClockMovesByHand) {

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "cost_model/least_squares.h"
+#include "cost_model/request_overhead.h"
+#include "cost_model/slices.h"
 
 namespace pelton::cost_model {
 namespace {
@@ -147,21 +149,6 @@ Result<Correction> read_correction(const Json& json, const std::string& name,
   return correction;
 }
 
-std::vector<double> slices_of(std::vector<double> ratios) {
-  std::vector<double> slices;
-  if (ratios.empty()) return slices;
-  std::sort(ratios.begin(), ratios.end());
-  for (size_t i = 0; i < kResidualSlices; ++i) {
-    // Fewer steps than slices: some slices have the same one.
-    const size_t from = std::min(i * ratios.size() / kResidualSlices, ratios.size() - 1);
-    const size_t to = std::max((i + 1) * ratios.size() / kResidualSlices, from + 1);
-    double sum = 0;
-    for (size_t k = from; k < to; ++k) sum += ratios[k];
-    slices.push_back(sum / static_cast<double>(to - from));
-  }
-  return slices;
-}
-
 void keep_residuals(const StepTimeModel& model, const std::vector<MeasuredStep>& steps,
                     Calibration& calibration) {
   std::vector<double> alone;
@@ -179,31 +166,6 @@ void keep_residuals(const StepTimeModel& model, const std::vector<MeasuredStep>&
   calibration.error_p90 = quantile(errors, 0.9);
 }
 
-Json numbers_json(const std::vector<double>& numbers) {
-  Json::Array list;
-  for (const double number : numbers) list.emplace_back(number);
-  return list;
-}
-
-Result<std::vector<double>> read_residuals(const Json& json, const std::string& name,
-                                           const std::string& origin) {
-  std::vector<double> ratios;
-  const Json* const list = json.find(name);
-  if (list == nullptr) return ratios;
-  const Error bad{
-      ErrorCode::kBadConfig,
-      fmt::format("{}: {} must be {} numbers above 0, or none", origin, name, kResidualSlices),
-      name};
-  if (!list->is_array()) return bad;
-  if (list->as_array().size() != kResidualSlices && !list->as_array().empty()) return bad;
-  for (const Json& ratio : list->as_array()) {
-    const double value = ratio.is_number() ? ratio.as_number() : -1;
-    if (!(value > 0 && value < 1e6)) return bad;
-    ratios.push_back(value);
-  }
-  return ratios;
-}
-
 Error bad_line(const std::string& name, size_t line, const std::string& what) {
   return Error{ErrorCode::kInvalidArgument, fmt::format("{}: line {}: {}", name, line, what),
                "step-log"};
@@ -217,7 +179,10 @@ Result<MeasuredStep> parse_line(const Json& json, const std::string& name, size_
   if (rows == nullptr || !rows->is_array() || rows->as_array().size() % 3 != 0) {
     return bad_line(name, line, "rows must be a list of start, count and sampled, three a row");
   }
-  MeasuredStep step{.seconds = static_cast<double>(*ns) * 1e-9};
+  MeasuredStep step{.seconds = static_cast<double>(*ns) * 1e-9,
+                    .submitted_ns = json.integer("submitted_ns").value_or(0),
+                    .ended_ns = json.integer("ended_ns").value_or(0),
+                    .after_pause = json.boolean("after_pause").value_or(false)};
   const Json::Array& numbers = rows->as_array();
   for (size_t i = 0; i < numbers.size(); i += 3) {
     for (size_t k = i; k < i + 3; ++k) {
@@ -303,13 +268,10 @@ Json Calibration::to_json() const {
   json.set("model", model).set("hardware", hardware).set("arithmetic", arithmetic);
   json.set("steps", steps).set("efficiency", efficiency.to_json());
   json.set("by_rows", correction_json(by_rows)).set("by_tokens", correction_json(by_tokens));
-  Json around;
-  around.set("in_s", overhead.in_s).set("in_token_s", overhead.in_token_s);
-  around.set("out_s", overhead.out_s);
-  json.set("overhead", std::move(around));
+  json.set("overhead", overhead_json(overhead));
   json.set("error_p50", error_p50).set("error_p90", error_p90);
-  json.set("residuals", numbers_json(residuals));
-  json.set("prompt_residuals", numbers_json(prompt_residuals));
+  json.set("residuals", slices_json(residuals));
+  json.set("prompt_residuals", slices_json(prompt_residuals));
   return json;
 }
 
@@ -326,19 +288,11 @@ Result<Calibration> Calibration::from_json(const Json& json, const std::string& 
   TRY_ASSIGN(calibration.efficiency, Efficiency::from_json(*efficiency, origin));
   TRY_ASSIGN(calibration.by_rows, read_correction(json, "by_rows", origin));
   TRY_ASSIGN(calibration.by_tokens, read_correction(json, "by_tokens", origin));
-  if (const Json* const around = json.find("overhead")) {
-    for (const auto& [name, member] : {std::pair("in_s", &RequestOverhead::in_s),
-                                       std::pair("in_token_s", &RequestOverhead::in_token_s),
-                                       std::pair("out_s", &RequestOverhead::out_s)}) {
-      const double value = around->number(name).value_or(0);
-      if (!(value >= 0 && value <= 60)) return bad(name, "must be 0 to 60 seconds");
-      calibration.overhead.*member = value;
-    }
-  }
+  TRY_ASSIGN(calibration.overhead, read_overhead(json, origin));
   calibration.error_p50 = json.number("error_p50").value_or(0);
   calibration.error_p90 = json.number("error_p90").value_or(0);
-  TRY_ASSIGN(calibration.residuals, read_residuals(json, "residuals", origin));
-  TRY_ASSIGN(calibration.prompt_residuals, read_residuals(json, "prompt_residuals", origin));
+  TRY_ASSIGN(calibration.residuals, read_slices(json, "residuals", origin));
+  TRY_ASSIGN(calibration.prompt_residuals, read_slices(json, "prompt_residuals", origin));
   return calibration;
 }
 

@@ -18,6 +18,9 @@ namespace pelton::cost_model {
 struct MeasuredStep {
   StepLoad load;
   double seconds = 0;  // from the end of the step before, or from its submission after a pause
+  int64_t submitted_ns = 0;  // on the server's clock
+  int64_t ended_ns = 0;
+  bool after_pause = false;
 };
 
 // Lines as `pelton serve --step-log` writes them (docs/formats/step_log.md). Foreign bytes: a bad
@@ -25,11 +28,15 @@ struct MeasuredStep {
 Result<std::vector<MeasuredStep>> parse_step_log(std::string_view text, const std::string& name,
                                                  int64_t window);
 
-// What requests cost around the engine, in seconds: on the way in and on the way out.
+// What requests cost around the engine, in seconds: on the way in and on the way out
+// (request_overhead.h).
 struct RequestOverhead {
   double in_s = 0;
   double in_token_s = 0;  // for each prompt token
   double out_s = 0;
+  // What single ones are of these, in slices.
+  std::vector<double> in_residuals;
+  std::vector<double> out_residuals;
 };
 
 struct Calibration {
@@ -41,9 +48,7 @@ struct Calibration {
   Correction by_rows;
   Correction by_tokens;
   RequestOverhead overhead;
-  // Measured time over the model's, sorted and cut in equal slices: the mean of each. To draw one
-  // of them is right on average and in its spread; between quantiles a single late step would weigh
-  // as much as a slice.
+  // Measured time over the model's, in slices (slices.h).
   std::vector<double> residuals;         // of steps in which everybody brings one token
   std::vector<double> prompt_residuals;  // of the others
   double error_p50 = 0;                  // of |measured / modelled - 1|
@@ -52,8 +57,6 @@ struct Calibration {
   Json to_json() const;
   static Result<Calibration> from_json(const Json& json, const std::string& origin);
 };
-
-inline constexpr int kResidualSlices = 50;
 
 // At least 16 steps. `start`: where to begin, and what stays where the steps say nothing.
 // kInvalidArgument.

@@ -113,6 +113,7 @@ void write_own(JsonWriter& w, const RunInfo& run, const Summary& summary,
   w.key("pelton").begin_object();
   w.key("base_url").string(run.base_url);
   w.key("endpoint").string(run.endpoint);
+  if (run.begun_ns != 0) w.key("begun_ns").integer(run.begun_ns);
   w.key("input_len").integer(run.input_len);
   w.key("output_len").integer(run.output_len);
   w.key("hardware").string(run.hardware);

@@ -36,6 +36,7 @@ struct RunInfo {
   std::string model;
   std::string tokenizer;
   std::string dataset;
+  int64_t begun_ns = 0;  // on this machine's monotonic clock, as step logs are; 0: virtual time
   int64_t num_prompts = 0;
   double request_rate = 0;  // may be infinite
   double burstiness = 1;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "cost_model/slices.h"
 
 namespace pelton::simulator {
 namespace {
@@ -15,10 +16,6 @@ namespace {
 TokenId some_token(const engine::ModelledExecutor::Seen& seen, int vocab) {
   const uint64_t bits = base::random_bits(seen.sampling.seed, seen.full.size());
   return static_cast<TokenId>(bits % static_cast<uint64_t>(vocab));
-}
-
-double draw(const std::vector<double>& slices, double unit) {
-  return slices[static_cast<size_t>(unit * static_cast<double>(slices.size()))];
 }
 
 using Places = engine::WaitingLine::Places;
@@ -147,7 +144,7 @@ int64_t Replica::step_ns(const engine::StepPlan& plan) {
   const std::vector<double>& residuals = alone ? options_.residuals : options_.prompt_residuals;
   if (!residuals.empty()) {
     const uint64_t stream = options_.seed ^ kResidualStream;
-    seconds *= draw(residuals, base::random_unit(stream, steps_drawn_++));
+    seconds *= cost_model::draw(residuals, base::random_unit(stream, steps_drawn_++));
   }
   return std::max<int64_t>(static_cast<int64_t>(std::llround(seconds * 1e9)), 1);
 }

@@ -10,11 +10,13 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "cost_model/slices.h"
 
 namespace pelton::simulator {
 namespace {
 
 constexpr int kReplicasMax = 10'000;
+constexpr uint64_t kDoorStream = 0x646F6F7273;
 
 int64_t nanoseconds(double seconds) {
   return static_cast<int64_t>(std::llround(seconds * 1e9));
@@ -89,6 +91,10 @@ class Fleet {
   void begin_fault(int64_t now_ns, const Fault& fault);
   void end_fault(const Fault& fault);
   void crash(int64_t now_ns, size_t replica);
+  double drawn(const std::vector<double>& residuals) {
+    if (residuals.empty()) return 1;
+    return cost_model::draw(residuals, base::random_unit(options_.seed ^ kDoorStream, doors_++));
+  }
   std::vector<TokenId> prompt_of(const Request& request) const;
   int output_of(const workload::Turn& turn) const {
     return turn.output_tokens > 0 ? turn.output_tokens : options_.output_tokens_otherwise;
@@ -110,7 +116,9 @@ class Fleet {
   std::vector<report::RequestRecord> records_;
   std::vector<Replica::Told> told_;
   SimulationResult result_;
+  const int64_t out_ns_ = nanoseconds(options_.overhead.out_s);
   int64_t orders_ = 0;
+  uint64_t doors_ = 0;  // drawn
   int64_t last_ns_ = 0;
   int64_t doors_free_ns_ = 0;  // when the next request can be read, by any of the replicas
   int open_ = 0;
@@ -218,8 +226,9 @@ void Fleet::send(int64_t now_ns, int64_t request) {
   record.start_ns = now_ns;
   record.input_tokens = static_cast<int64_t>(sent.prompt.size());
   record.tokens_told = true;
-  const double way_s = options_.overhead.in_s +
-                       options_.overhead.in_token_s * static_cast<double>(sent.prompt.size());
+  const cost_model::RequestOverhead& overhead = options_.overhead;
+  const double way_s = overhead.in_s * drawn(overhead.in_residuals) +
+                       overhead.in_token_s * static_cast<double>(sent.prompt.size());
   // Doors read one request after another: who all come at once do not all arrive at once.
   const int64_t read_ns = std::max(now_ns, doors_free_ns_);
   doors_free_ns_ = read_ns + nanoseconds(way_s / static_cast<double>(replicas_.size()));
@@ -269,7 +278,13 @@ void Fleet::take(const Replica::Told& told) {
   const auto index = static_cast<size_t>(told.request);
   Request& request = requests_[index];
   report::RequestRecord& record = records_[index];
-  const int64_t seen_ns = told.at_ns + nanoseconds(options_.overhead.out_s);
+  int64_t seen_ns = told.at_ns + out_ns_;
+  if (record.first_byte_ns < 0 || told.ended) {
+    const double share = drawn(options_.overhead.out_residuals);
+    seen_ns = told.at_ns + nanoseconds(options_.overhead.out_s * share);
+    // One token does not overtake another.
+    if (!record.pieces.empty()) seen_ns = std::max(seen_ns, record.pieces.back().at_ns);
+  }
   if (told.token) {
     if (record.first_byte_ns < 0) {
       record.first_byte_ns = seen_ns;

@@ -1,17 +1,22 @@
 #include "simulator/simulation.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "cost_model/slices.h"
 #include "report/summary.h"
 
 namespace pelton::simulator {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Key;
 
 // A model whose decode step takes a round time: 1 ms a step and 0.1 ms a row and 10 us a token.
 cost_model::StepTimeModel round_times() {
@@ -79,7 +84,7 @@ TEST(Simulation, OneSeedReplaysOneRun) {
   const workload::Workload load = requests(
       R"({"input_tokens":60,"output_tokens":20,"range_ratio":0.5,"count":60,"rate":100,"seed":5})");
   SimulationOptions options = small_fleet(3);
-  options.replica.residuals = std::vector<double>(cost_model::kResidualSlices, 1.0);
+  options.replica.residuals = std::vector<double>(cost_model::kSlices, 1.0);
   options.replica.residuals.back() = 3;
   options.faults = {{.kind = Fault::Kind::kCrash, .replica = 1, .at_s = 0.2, .until_s = 0.4}};
   options.seed = 11;
@@ -124,6 +129,31 @@ TEST(Simulation, WhoComesAtOnceArrivesOneByOne) {
   const SimulationResult two =
       run(options, requests(R"({"input_tokens":10,"output_tokens":1,"count":4,"rate":"inf"})"));
   EXPECT_NEAR(static_cast<double>(two.records[3].first_byte_ns), 2.5e7 + 1.2e6, 1e3);
+}
+
+// What requests cost around the engine varies as it was measured; no token overtakes another.
+TEST(Simulation, DoorsAreNotEquallyFast) {
+  SimulationOptions options = small_fleet(1);
+  options.overhead = {.in_s = 0.001, .out_s = 0.002};
+  options.overhead.in_residuals = std::vector<double>(cost_model::kSlices, 0.5);
+  options.overhead.out_residuals = std::vector<double>(cost_model::kSlices, 0.5);
+  for (size_t i = cost_model::kSlices / 2; i < cost_model::kSlices; ++i) {
+    options.overhead.in_residuals[i] = 1.5;
+    options.overhead.out_residuals[i] = 1.5;
+  }
+  options.concurrency_max = 1;
+  const SimulationResult result =
+      run(options, requests(R"({"input_tokens":10,"output_tokens":3,"count":200,"rate":"inf"})"));
+  std::map<int64_t, int> firsts;  // in tenths of milliseconds
+  for (const report::RequestRecord& record : result.records) {
+    ++firsts[std::llround(static_cast<double>(record.first_byte_ns - record.start_ns) / 1e5)];
+    ASSERT_EQ(record.pieces.size(), 3u);
+    EXPECT_LE(record.pieces[0].at_ns, record.pieces[1].at_ns);
+    EXPECT_LE(record.pieces[1].at_ns, record.pieces[2].at_ns);
+  }
+  // In 0.5 or 1.5 ms, a step of 1.2, out 1 or 3.
+  ASSERT_THAT(firsts, ElementsAre(Key(27), Key(37), Key(47), Key(57)));
+  for (const auto& [first, count] : firsts) EXPECT_NEAR(count, 50, 20) << first;
 }
 
 // Long steps are not planned one ahead, not even the first ones: who comes during the first joins
