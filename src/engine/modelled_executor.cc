@@ -74,7 +74,7 @@ void ModelledExecutor::submit(StepPlan plan) {
 StepResult ModelledExecutor::collect() {
   CHECK(!pending_.empty(), "nothing to collect");
   Pending pending = std::move(pending_.front());
-  pending_.pop_front();
+  pending_.erase(pending_.begin());
   if (options_.timing) {
     const int64_t left = pending.ready_ns - options_.timing->clock->now_ns();
     if (left > 0) options_.timing->pass(left);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -125,7 +124,7 @@ class ModelledExecutor final : public Executor {
   std::vector<Cell> host_full_cells_;
   std::vector<Cell> host_window_cells_;
   std::vector<Occupant> seats_;
-  std::deque<Pending> pending_;
+  std::vector<Pending> pending_;  // at most two
   std::vector<TokenId> seen_window_;
   std::vector<uint64_t> mask_;
   int64_t busy_until_ns_ = 0;

@@ -39,7 +39,7 @@ struct Stretch {
 template <typename T>
 Stretch append(std::vector<T>& array, std::span<const T> more) {
   const Stretch stretch{static_cast<int32_t>(array.size()), static_cast<int32_t>(more.size())};
-  array.insert(array.end(), more.begin(), more.end());
+  if (!more.empty()) array.insert(array.end(), more.begin(), more.end());
   return stretch;
 }
 
