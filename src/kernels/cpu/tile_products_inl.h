@@ -145,11 +145,16 @@ struct Int4Tile {
   L scales(int64_t block) const { return Ints::half_floats(tile + kShape.scales_at(block)); }
 };
 
-// A tile whose weights have been spread out as bytes before: what many tokens share.
+// A tile whose weights are spread out as bytes: what many tokens share.
 template <typename Tile>
 struct SpreadTile {
   Tile tile;
-  const uint8_t* spread;
+  uint8_t* spread;
+  void spread_out(int64_t block) const {
+    Ints::Bytes weights[8];
+    tile.load(block, weights);
+    for (int g = 0; g < 8; ++g) Ints::store_spread(spread + block * 512 + g * 64, weights[g]);
+  }
   void load_group(int64_t block, int g, Ints::Bytes* out) const {
     *out = Ints::from_spread(spread + block * 512 + g * 64);
   }
@@ -185,14 +190,19 @@ inline void stream_tile(const Tile& tile, int64_t blocks, const RowView* x, L su
   }
 }
 
-// Two tiles spread out, kTokens tokens: sums[i][t].
-template <int kTokens, int kPlanes, typename Tile>
+// Two tiles, kTokens tokens: sums[i][t]. `kSpreads`: the tiles are spread out on the way, so that the
+// first tokens are multiplied while the weights come from memory; otherwise they have been.
+template <int kTokens, int kPlanes, bool kSpreads, typename Tile>
 inline void panel_tiles(const SpreadTile<Tile>* tiles, int64_t blocks, const RowView* x,
                         L sums[kPanelTiles][kTokens]) {
   for (int i = 0; i < kPanelTiles; ++i) {
     for (int t = 0; t < kTokens; ++t) sums[i][t] = Ints::zero_floats();
   }
   for (int64_t b = 0; b < blocks; ++b) {
+    if constexpr (kSpreads) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kPanelTiles; ++i) tiles[i].spread_out(b);
+    }
     Ints dots[kPanelTiles][kTokens][kPlanes];
 #pragma GCC unroll 2
     for (int i = 0; i < kPanelTiles; ++i) {
@@ -264,29 +274,30 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
     }
     return;
   }
+  // Groups of equal size: a small one at the end would wait for its own sums.
+  constexpr int kMost = Ints::kPanelTokens / kPlanes;
+  const int groups = (tokens + kMost - 1) / kMost;
   int64_t first = begin;
   for (; first + kPanelTiles <= end; first += kPanelTiles) {
     SpreadTile<Tile> panel[kPanelTiles];
     for (int i = 0; i < kPanelTiles; ++i) {
-      uint8_t* spread = scratch + i * blocks * 512;
-      panel[i] = {Tile{tiles + (first + i) * bytes}, spread};
-      for (int64_t b = 0; b < blocks; ++b) {
-        Ints::Bytes weights[8];
-        panel[i].tile.load(b, weights);
-        for (int g = 0; g < 8; ++g) Ints::store_spread(spread + b * 512 + g * 64, weights[g]);
-      }
+      panel[i] = {Tile{tiles + (first + i) * bytes}, scratch + i * blocks * 512};
     }
-    const auto run = [&]<int kTokens>(int t) {
-      L sums[kPanelTiles][kTokens];
-      panel_tiles<kTokens, kPlanes>(panel, blocks, x + t, sums);
-      for (int i = 0; i < kPanelTiles; ++i) {
-        for (int j = 0; j < kTokens; ++j) emit(first + i, t + j, sums[i][j]);
-      }
-    };
-    constexpr int kMost = Ints::kPanelTokens / kPlanes;
-    int t = 0;
-    for (; t + kMost <= tokens; t += kMost) run.template operator()<kMost>(t);
-    with_count<kMost - 1>(tokens - t, [&]<int kRest>() { run.template operator()<kRest>(t); });
+    for (int group = 0; group < groups; ++group) {
+      const int t = static_cast<int>(int64_t{tokens} * group / groups);
+      const int next = static_cast<int>(int64_t{tokens} * (group + 1) / groups);
+      with_count<kMost>(next - t, [&]<int kTokens>() {
+        L sums[kPanelTiles][kTokens];
+        if (group == 0) {
+          panel_tiles<kTokens, kPlanes, true>(panel, blocks, x + t, sums);
+        } else {
+          panel_tiles<kTokens, kPlanes, false>(panel, blocks, x + t, sums);
+        }
+        for (int i = 0; i < kPanelTiles; ++i) {
+          for (int j = 0; j < kTokens; ++j) emit(first + i, t + j, sums[i][j]);
+        }
+      });
+    }
   }
   for (; first < end; ++first) {
     for (int t = 0; t < tokens; t += kStreamTokens) {
