@@ -160,6 +160,22 @@ struct SpreadTile {
   }
 };
 
+// These are bytes as they are.
+template <>
+struct SpreadTile<Int8Tile> {
+  Int8Tile tile;
+  uint8_t* spread;  // not needed
+  void spread_out(int64_t block) const {
+    for (int g = 0; g < 8; ++g) prefetch(from(block) + kAheadBytes + g * 64);
+  }
+  void load_group(int64_t block, int g, Ints::Bytes* out) const {
+    *out = Ints::from_offset_bytes(from(block) + g * 64);
+  }
+
+ private:
+  const uint8_t* from(int64_t block) const { return tile.tile + Int8Tile::kShape.weights_at(block); }
+};
+
 template <int kPlanes>
 inline L block_sum(const Ints dots[kPlanes], L weight_scales, float scale, L sum) {
   Ints dot = dots[0];
