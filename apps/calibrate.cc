@@ -96,37 +96,36 @@ Result<void> run(const cli::Arguments& arguments) {
 }  // namespace
 
 cli::Verb calibrate_verb() {
-  return {.name = "calibrate",
-          .summary = "Fits the step-time model to steps measured on a machine.",
-          .about =
-              "Takes what `pelton serve --step-log FILE` wrote under a load of any kind. The "
-              "result\n"
-              "is what `pelton simulate --calibration` and `pelton plan --calibration` take.",
-          .positionals = {{"MODEL", "whose steps they are: a folder or a config.json"}},
-          .flags = {{.name = "--step-log",
-                     .value = "FILE",
-                     .help = "the measured steps",
-                     .required = true},
-                    {.name = "--gpu",
-                     .value = "NAME",
-                     .help = "the hardware whose figures are reached in part",
-                     .default_text = "cpu-zen4-2"},
-                    {.name = "--compute",
-                     .value = "TYPE",
-                     .help = "what products are computed in",
-                     .default_text = "int8",
-                     .choices = {"f32", "bf16", "int8", "fp8", "fp4"}},
-                    {.name = "--idle-result",
-                     .value = "FILE",
-                     .help = "of pelton bench serve --save-detailed with one stream, on this machine "
-                             "beside the server: what a request costs around its steps"},
-                    {.name = "--out", .value = "FILE", .help = "write the calibration there"},
-                    {.name = "--json",
-                     .help = "print the calibration instead of a table",
-                     .kind = cli::Flag::Kind::kSwitch}},
-          .examples = {"pelton calibrate ./model --step-log steps.jsonl --out calibration.json",
-                       "pelton calibrate ./model --step-log steps.jsonl --idle-result one.json"},
-          .run = run};
+  return {
+      .name = "calibrate",
+      .summary = "Fits the step-time model to steps measured on a machine.",
+      .about =
+          "Takes what `pelton serve --step-log FILE` wrote under a load of any kind. The "
+          "result\n"
+          "is what `pelton simulate --calibration` and `pelton plan --calibration` take.",
+      .positionals = {{"MODEL", "whose steps they are: a folder or a config.json"}},
+      .flags =
+          {{.name = "--step-log", .value = "FILE", .help = "the measured steps", .required = true},
+           {.name = "--gpu",
+            .value = "NAME",
+            .help = "the hardware whose figures are reached in part",
+            .default_text = "cpu-zen4-2"},
+           {.name = "--compute",
+            .value = "TYPE",
+            .help = "what products are computed in",
+            .default_text = "int8",
+            .choices = {"f32", "bf16", "int8", "fp8", "fp4"}},
+           {.name = "--idle-result",
+            .value = "FILE",
+            .help = "of pelton bench serve --save-detailed with one stream, on this machine "
+                    "beside the server: what a request costs around its steps"},
+           {.name = "--out", .value = "FILE", .help = "write the calibration there"},
+           {.name = "--json",
+            .help = "print the calibration instead of a table",
+            .kind = cli::Flag::Kind::kSwitch}},
+      .examples = {"pelton calibrate ./model --step-log steps.jsonl --out calibration.json",
+                   "pelton calibrate ./model --step-log steps.jsonl --idle-result one.json"},
+      .run = run};
 }
 
 }  // namespace pelton::apps

@@ -38,8 +38,8 @@ TEST(RequestOverhead, IsWhatLiesAroundAPromptsStep) {
     // 2 ms in, or 4; 10 ms of step; 1 ms out. Then steps that say nothing: a token, and a prompt
     // that had to wait for it.
     steps.push_back(step_of(at + 4, at + 14, 20, true));
-    requests.push_back({.start_ns = (at + (i % 2 == 0 ? 2 : 0)) * kMs,
-                        .first_token_ns = (at + 15) * kMs});
+    requests.push_back(
+        {.start_ns = (at + (i % 2 == 0 ? 2 : 0)) * kMs, .first_token_ns = (at + 15) * kMs});
     steps.push_back(step_of(at + 14, at + 16, 1, false));
     steps.push_back(step_of(at + 16, at + 26, 20, false));
     requests.push_back({.start_ns = (at + 15) * kMs, .first_token_ns = (at + 29) * kMs});
@@ -76,9 +76,7 @@ TEST(RequestOverhead, RefusesAResultThatIsNotOfTheseSteps) {
 }
 
 TEST(RequestOverhead, ReadsWithinBoundsOnly) {
-  const auto read = [](std::string_view text) {
-    return read_overhead(*Json::parse(text), "file");
-  };
+  const auto read = [](std::string_view text) { return read_overhead(*Json::parse(text), "file"); };
   EXPECT_TRUE(read("{}").ok());
   EXPECT_EQ(read(R"({"overhead":{"in_s":0.5}})")->in_s, 0.5);
   EXPECT_THAT(read(R"({"overhead":{"out_s":61}})").error().message, HasSubstr("out_s"));

@@ -32,9 +32,9 @@ Result<std::vector<double>> read_slices(const Json& json, const std::string& nam
   std::vector<double> slices;
   const Json* const list = json.find(name);
   if (list == nullptr) return slices;
-  const Error bad{
-      ErrorCode::kBadConfig,
-      fmt::format("{}: {} must be {} numbers above 0, or none", origin, name, kSlices), name};
+  const Error bad{ErrorCode::kBadConfig,
+                  fmt::format("{}: {} must be {} numbers above 0, or none", origin, name, kSlices),
+                  name};
   if (!list->is_array()) return bad;
   if (list->as_array().size() != kSlices && !list->as_array().empty()) return bad;
   for (const Json& slice : list->as_array()) {

@@ -44,7 +44,7 @@ void tiled_linear_qkv(benchmark::State& state) {
   state.counters["ops"] = benchmark::Counter(2.0 * tokens * rows * kHidden,
                                              benchmark::Counter::kIsIterationInvariantRate);
 }
-BENCHMARK(tiled_linear_qkv)->ArgsProduct({{1, 4, 16, 128}, {1, 2}, {8, 16}})->UseRealTime();
+BENCHMARK(tiled_linear_qkv)->ArgsProduct({{1, 4, 6, 8, 16, 128}, {1, 2}, {8, 16}})->UseRealTime();
 
 void tiled_experts(benchmark::State& state) {
   Bench bench(state);
@@ -79,7 +79,9 @@ void tiled_experts(benchmark::State& state) {
   state.counters["ops"] = benchmark::Counter(2.0 * tokens * 4 * 3 * kHidden * kHidden,
                                              benchmark::Counter::kIsIterationInvariantRate);
 }
-BENCHMARK(tiled_experts)->ArgsProduct({{1, 4, 16, 128, 512}, {1, 2}, {8, 16}})->UseRealTime();
+BENCHMARK(tiled_experts)
+    ->ArgsProduct({{1, 4, 16, 32, 48, 128, 512}, {1, 2}, {8, 16}})
+    ->UseRealTime();
 
 }  // namespace
 }  // namespace pelton::kernels

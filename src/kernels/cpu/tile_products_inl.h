@@ -3,9 +3,9 @@
 // its own flags.
 
 constexpr int kBlock = 32;        // columns that share a scale
-constexpr int kStreamTokens = 6;  // up to so many tokens the weights are read once, from memory
+constexpr int kStreamTokens = 4;  // up to so many tokens the weights are read once, from memory
 constexpr int64_t kAheadBytes = 4096;  // what is asked for ahead of the weights in use
-constexpr int kPanelTiles = 2;    // tiles multiplied together when there are more
+constexpr int kPanelTiles = 2;         // tiles multiplied together when there are more
 
 using L = Ints::Floats;  // 16 float lanes
 
@@ -173,7 +173,9 @@ struct SpreadTile<Int8Tile> {
   }
 
  private:
-  const uint8_t* from(int64_t block) const { return tile.tile + Int8Tile::kShape.weights_at(block); }
+  const uint8_t* from(int64_t block) const {
+    return tile.tile + Int8Tile::kShape.weights_at(block);
+  }
 };
 
 template <int kPlanes>
@@ -183,10 +185,21 @@ inline L block_sum(const Ints dots[kPlanes], L weight_scales, float scale, L sum
   return Ints::fma(Ints::to_floats(dot), Ints::mul(weight_scales, Ints::set1(scale)), sum);
 }
 
-// sums[t] = the tile's 16 rows . x[t]
+// sums[t] = the tile's 16 rows . x[t]. Not inlined, and everything in its own variables: among
+// others the compiler keeps some of it in memory, which takes up to twice as long.
 template <int kTokens, int kPlanes, typename Tile>
-inline void stream_tile(const Tile& tile, int64_t blocks, const RowView* x, L sums[kTokens]) {
-  for (int t = 0; t < kTokens; ++t) sums[t] = Ints::zero_floats();
+[[gnu::noinline]] void stream_tile(Tile tile, int64_t blocks, const RowView* x, L sums[kTokens]) {
+  const int8_t* values[kTokens];
+  const float* scales[kTokens];
+  const int32_t* begins[kTokens];
+  L sum[kTokens];
+#pragma GCC unroll 6
+  for (int t = 0; t < kTokens; ++t) {
+    values[t] = x[t].values;
+    scales[t] = x[t].scales;
+    begins[t] = x[t].sums;
+    sum[t] = Ints::zero_floats();
+  }
   for (int64_t b = 0; b < blocks; ++b) {
     Ints::Bytes weights[8];
     tile.load(b, weights);
@@ -196,23 +209,31 @@ inline void stream_tile(const Tile& tile, int64_t blocks, const RowView* x, L su
       Ints dots[kPlanes];
 #pragma GCC unroll 2
       for (int p = 0; p < kPlanes; ++p) {
-        const int8_t* values = x[t].values + (b * kPlanes + p) * kBlock;
-        dots[p] = Ints::begin(x[t].sums[b * kPlanes + p], Tile::kOffset);
+        const int8_t* four = values[t] + (b * kPlanes + p) * kBlock;
+        dots[p] = Ints::begin(begins[t][b * kPlanes + p], Tile::kOffset);
 #pragma GCC unroll 8
-        for (int g = 0; g < 8; ++g) dots[p] = Ints::dot(dots[p], weights[g], values + 4 * g);
+        for (int g = 0; g < 8; ++g) dots[p] = Ints::dot(dots[p], weights[g], four + 4 * g);
       }
-      sums[t] = block_sum<kPlanes>(dots, weight_scales, x[t].scales[b], sums[t]);
+      sum[t] = block_sum<kPlanes>(dots, weight_scales, scales[t][b], sum[t]);
     }
   }
+#pragma GCC unroll 6
+  for (int t = 0; t < kTokens; ++t) sums[t] = sum[t];
 }
 
-// Two tiles, kTokens tokens: sums[i][t]. `kSpreads`: the tiles are spread out on the way, so that the
-// first tokens are multiplied while the weights come from memory; otherwise they have been.
+// Two tiles, kTokens tokens: sums[i][t]. `kSpreads`: the tiles are spread out on the way, so that
+// the first tokens are multiplied while the weights come from memory; otherwise they have been.
 template <int kTokens, int kPlanes, bool kSpreads, typename Tile>
-inline void panel_tiles(const SpreadTile<Tile>* tiles, int64_t blocks, const RowView* x,
-                        L sums[kPanelTiles][kTokens]) {
-  for (int i = 0; i < kPanelTiles; ++i) {
-    for (int t = 0; t < kTokens; ++t) sums[i][t] = Ints::zero_floats();
+[[gnu::noinline]] void panel_tiles(const SpreadTile<Tile>* panel, int64_t blocks, const RowView* x,
+                                   L sums[kPanelTiles][kTokens]) {
+  const SpreadTile<Tile> tiles[kPanelTiles] = {panel[0], panel[1]};
+  static_assert(kPanelTiles == 2);
+  RowView rows[kTokens];
+  L sum[kPanelTiles][kTokens];
+#pragma GCC unroll 6
+  for (int t = 0; t < kTokens; ++t) {
+    rows[t] = x[t];
+    sum[0][t] = sum[1][t] = Ints::zero_floats();
   }
   for (int64_t b = 0; b < blocks; ++b) {
     if constexpr (kSpreads) {
@@ -226,7 +247,7 @@ inline void panel_tiles(const SpreadTile<Tile>* tiles, int64_t blocks, const Row
       for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 2
         for (int p = 0; p < kPlanes; ++p) {
-          dots[i][t][p] = Ints::begin(x[t].sums[b * kPlanes + p], Tile::kOffset);
+          dots[i][t][p] = Ints::begin(rows[t].sums[b * kPlanes + p], Tile::kOffset);
         }
       }
     }
@@ -239,7 +260,8 @@ inline void panel_tiles(const SpreadTile<Tile>* tiles, int64_t blocks, const Row
       for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 2
         for (int p = 0; p < kPlanes; ++p) {
-          const Ints::Four four = Ints::broadcast(x[t].values + (b * kPlanes + p) * kBlock + 4 * g);
+          const Ints::Four four =
+              Ints::broadcast(rows[t].values + (b * kPlanes + p) * kBlock + 4 * g);
 #pragma GCC unroll 2
           for (int i = 0; i < kPanelTiles; ++i) {
             dots[i][t][p] = Ints::dot(dots[i][t][p], weights[i], four);
@@ -252,9 +274,14 @@ inline void panel_tiles(const SpreadTile<Tile>* tiles, int64_t blocks, const Row
       const L weight_scales = tiles[i].tile.scales(b);
 #pragma GCC unroll 6
       for (int t = 0; t < kTokens; ++t) {
-        sums[i][t] = block_sum<kPlanes>(dots[i][t], weight_scales, x[t].scales[b], sums[i][t]);
+        sum[i][t] = block_sum<kPlanes>(dots[i][t], weight_scales, rows[t].scales[b], sum[i][t]);
       }
     }
+  }
+#pragma GCC unroll 6
+  for (int t = 0; t < kTokens; ++t) {
+    sums[0][t] = sum[0][t];
+    sums[1][t] = sum[1][t];
   }
 }
 
