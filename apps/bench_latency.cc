@@ -45,6 +45,7 @@ struct Report {
   DecodeBench::Options shape;
   std::string kernels;
   std::string kv_type;
+  std::string load_mode;  // what was taken
   int threads = 0;
   int runs = 0;
   double prefill_tok_s = 0;
@@ -76,6 +77,7 @@ std::string to_json(const Report& report) {
   w.key("threads").integer(report.threads);
   w.key("kernels").string(report.kernels);
   w.key("kv_cache_dtype").string(report.kv_type);
+  w.key("load_mode").string(report.load_mode);
   w.key("runs").integer(report.runs);
   w.end_object();
   out += '\n';
@@ -88,11 +90,13 @@ std::string to_text(const Report& report) {
       "decode       {:10.2f} tokens/s (all {} sequences together)\n"
       "reads        {:>10} a token\n"
       "bandwidth    {:>10}/s ({} to {}), of which decode uses {:.0f} %\n"
-      "peak memory  {:>10}\n",
+      "peak memory  {:>10}\n"
+      "load mode    {:>10}\n",
       report.prefill_tok_s, report.decode_tok_s, report.shape.batch_size,
       cli::format_bytes(report.bytes_per_token), cli::format_bytes(report.bandwidth_probe),
       cli::format_bytes(report.bandwidth_low), cli::format_bytes(report.bandwidth_high),
-      report.share * 100, cli::format_bytes(static_cast<double>(report.peak_rss)));
+      report.share * 100, cli::format_bytes(static_cast<double>(report.peak_rss)),
+      report.load_mode);
 }
 
 // Keys and values that one decoded token reads, halfway through the output.
@@ -165,6 +169,27 @@ Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Ari
   return report;
 }
 
+// At most: keys and values as if no layer had a window, and the probe's buffer.
+int64_t bytes_beside_weights(const DecodeBench::Options& shape,
+                             const checkpoint::ModelConfig& config, tensor::DType kv_type) {
+  const auto token_bytes = static_cast<int64_t>(tensor::kv_block_bytes(
+      kv_type,
+      {.kv_heads = config.kv_head_count, .head_size = config.head_size, .block_tokens = 1}));
+  const int64_t tokens = int64_t{shape.depth} + shape.input_len + shape.output_len;
+  const auto layers = static_cast<int64_t>(config.layer_is_sliding.size());
+  return tokens * shape.batch_size * layers * token_bytes + BandwidthProbe::usual_bytes();
+}
+
+// Timed with weights in memory.
+Result<checkpoint::LoadChoice> read_weights(const checkpoint::Checkpoint& checkpoint,
+                                            checkpoint::LoadMode wish, int64_t bytes_beside) {
+  const auto go_on = [](int64_t, int64_t) { return true; };
+  TRY_ASSIGN(const checkpoint::LoadChoice choice,
+             checkpoint::choose_load_mode(
+                 wish, checkpoint::load_facts(checkpoint::mapped_bytes(checkpoint), bytes_beside)));
+  return checkpoint::read_weights(checkpoint, choice, go_on);
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   Arithmetic arithmetic{.threads = static_cast<int>(arguments.integer("--threads"))};
   TRY_ASSIGN(arithmetic.kernels, kernels::parse_kernel_choice(arguments.text("--kernels")));
@@ -172,18 +197,21 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   TRY_ASSIGN(const BenchLock lock, BenchLock::take());
-  const auto go_on = [](int64_t, int64_t) { return true; };
-  // Timed with weights in memory.
-  TRY_ASSIGN(const auto mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
-  TRY(checkpoint::read_weights(checkpoint, mode, go_on));
+  TRY_ASSIGN(const auto wish, checkpoint::parse_load_mode(arguments.text("--load-mode")));
   const DecodeBench::Options shape{
       .batch_size = static_cast<int>(arguments.integer("--batch-size")),
       .depth = static_cast<int>(arguments.integer("--depth")),
       .input_len = static_cast<int>(arguments.integer("--input-len")),
       .output_len = static_cast<int>(arguments.integer("--output-len")),
       .seed = static_cast<uint64_t>(arguments.integer("--seed"))};
-  TRY_ASSIGN(const Report report, measure_model(checkpoint, arithmetic, shape,
-                                                static_cast<int>(arguments.integer("--runs"))));
+  TRY_ASSIGN(const checkpoint::LoadChoice taken,
+             read_weights(checkpoint, wish,
+                          bytes_beside_weights(shape, checkpoint.config(),
+                                               arithmetic.kv_type.value_or(tensor::DType::kF16))));
+  if (wish == checkpoint::LoadMode::kAuto) fmt::print(stderr, "load mode {}\n", taken.text());
+  TRY_ASSIGN(Report report, measure_model(checkpoint, arithmetic, shape,
+                                          static_cast<int>(arguments.integer("--runs"))));
+  report.load_mode = checkpoint::load_mode_name(taken.mode);
   if (arguments.has("--json")) {
     const std::string json = to_json(report);
     if (arguments.text("--json") == "-") return write_output(json);

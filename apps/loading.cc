@@ -62,13 +62,14 @@ Flag threads_flag() {
 }
 
 Flag load_mode_flag() {
-  return {.name = "--load-mode",
-          .value = "MODE",
-          .help =
-              "weights as mapped files, these locked into memory, or read into memory of the "
-              "process",
-          .default_text = "mmap",
-          .choices = {"mmap", "lock", "read"}};
+  return {
+      .name = "--load-mode",
+      .value = "MODE",
+      .help =
+          "weights as mapped files (mmap), these locked into memory, or read into memory of the "
+          "process; auto locks where that is allowed and leaves others enough, else maps",
+      .default_text = "auto",
+      .choices = {"auto", "mmap", "lock", "read"}};
 }
 
 std::vector<Flag> model_flags() {

@@ -8,8 +8,10 @@
 #include "apps/fleet_flags.h"
 #include "apps/foresee.h"
 #include "apps/input.h"
+#include "apps/loading.h"
 #include "apps/verbs.h"
 #include "base/file.h"
+#include "checkpoint/load_choice.h"
 #include "cli/human_size.h"
 #include "cli/terminal.h"
 #include "cost_model/footprint.h"
@@ -113,10 +115,19 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
         "these weights are not packed yet: `serve` does it when it first loads them (or `pelton "
         "pack` now) and chooses their form by measuring; plan again then for the exact bytes");
   }
+  const Footprint& footprint = foreseen.footprint;
+  TRY_ASSIGN(const auto wish, checkpoint::parse_load_mode(arguments.text("--load-mode")));
+  TRY_ASSIGN(const checkpoint::LoadChoice choice,
+             checkpoint::choose_load_mode(
+                 wish, checkpoint::load_facts(footprint.weights.mapped,
+                                              footprint.bytes() - footprint.weights.mapped)));
   if (arguments.has("--json")) {
-    return write_output(cost_model::to_json(foreseen.footprint).dump() + "\n");
+    Json json = cost_model::to_json(footprint);
+    json.set("load_mode", std::string(load_mode_name(choice.mode)));
+    json.set("load_mode_reason", choice.reason);
+    return write_output(json.dump() + "\n");
   }
-  return write_output(table_of(model, foreseen.footprint));
+  return write_output(table_of(model, footprint) + fmt::format("load mode {}\n", choice.text()));
 }
 
 // Of a workload its mean lengths and its rate.
@@ -282,6 +293,7 @@ cli::Verb plan_verb() {
   for (cli::Flag& flag : workload_flags()) verb.flags.push_back(std::move(flag));
   for (cli::Flag& flag : memory_flags()) verb.flags.push_back(std::move(flag));
   for (cli::Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
+  verb.flags.push_back(load_mode_flag());
   return verb;
 }
 

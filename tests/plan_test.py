@@ -3,15 +3,18 @@
 
 usage: plan_test.py BINARY
 """
+import ctypes
 import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
 import unittest
 import unittest.mock
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
@@ -66,6 +69,68 @@ class ToTheByte(unittest.TestCase):
                 self.assertIn(b"not packed yet", before.stderr)
                 start_up_numbers(folder + "/model")  # packs
                 self.compare(folder + "/model", "--kv-cache-memory", "1GiB")
+
+
+def lock_nothing():
+    """In a child before exec: neither a limit nor the right to pass over it."""
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+    if os.geteuid() == 0:
+        drop, ipc_lock = 24, 14  # PR_CAPBSET_DROP, CAP_IPC_LOCK
+        assert ctypes.CDLL(None, use_errno=True).prctl(drop, ipc_lock, 0, 0, 0) == 0
+
+
+def may_lock(size):
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    return os.geteuid() == 0 or limit == resource.RLIM_INFINITY or limit >= size
+
+
+class LoadMode(unittest.TestCase):
+    MODEL = ROOT / "models/pelton-box"
+    FLAGS = ("--kv-cache-memory", "32MiB", "--device", "cpu")
+
+    def serve(self, mode, before=None):
+        """What /server_info says while it serves, what is locked then, and the log."""
+        process = subprocess.Popen([BINARY, "serve", self.MODEL, "--port", "0", "--load-mode", mode, *self.FLAGS],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before)
+        try:
+            line = process.stdout.readline()
+            if not line:
+                return None, 0, process.communicate(timeout=60)[1]
+            with urllib.request.urlopen(line.split()[-1] + "/server_info", timeout=30) as answer:
+                runtime = json.load(answer)["runtime"]
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            locked = int(re.search(r"VmLck:\s*(\d+) kB", status)[1]) << 10
+            process.terminate()
+            return runtime, locked, process.communicate(timeout=60)[1]
+        finally:
+            process.kill()
+            process.wait()
+
+    def plan(self, mode, before=None):
+        done = subprocess.run([BINARY, "plan", self.MODEL, "--memory", "--json", "--load-mode", mode,
+                               "--kv-cache-memory", "32MiB"], capture_output=True, timeout=60, check=True,
+                              preexec_fn=before)
+        return json.loads(done.stdout)
+
+    def test_what_is_allowed_is_locked_and_nothing_else(self):
+        size = (self.MODEL / "model.safetensors").stat().st_size
+        if not may_lock(size):
+            self.skipTest(f"{size} bytes may not be locked here")
+        for asked, taken in (("auto", "lock"), ("lock", "lock"), ("mmap", "mmap"), ("read", "read")):
+            runtime, locked, log = self.serve(asked)
+            self.assertEqual(runtime["load_mode"], taken, log)
+            self.assertEqual(locked >= size, taken == "lock", (asked, locked))
+            self.assertIn(f"load mode {taken}", log)
+            self.assertEqual(self.plan(asked)["load_mode"], taken)
+
+    def test_where_nothing_may_be_locked(self):
+        runtime, locked, log = self.serve("auto", lock_nothing)
+        self.assertEqual((runtime["load_mode"], locked), ("mmap", 0))
+        for text in (runtime["load_mode_reason"], log, self.plan("auto", lock_nothing)["load_mode_reason"]):
+            self.assertIn("ulimit -l", text)
+        runtime, _, log = self.serve("lock", lock_nothing)
+        self.assertIsNone(runtime, "it serves all the same")
+        self.assertIn("may not be locked into memory", log)
 
 
 class Plan(unittest.TestCase):

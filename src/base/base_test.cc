@@ -1,9 +1,15 @@
+#include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/bounded_queue.h"
 #include "base/clock.h"
@@ -84,6 +90,23 @@ TEST(Machine, TellsWhatMayBeUsed) {
   EXPECT_GE(usable_cpus().size(), 1u);
   EXPECT_GT(memory_limit_bytes(), int64_t{1} << 20);
   EXPECT_GT(peak_rss_bytes(), int64_t{1} << 20);
+  const std::optional<int64_t> available = available_memory_bytes();
+  ASSERT_TRUE(available);  // Linux 3.14
+  EXPECT_GT(*available, int64_t{1} << 20);
+  EXPECT_LT(*available, ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE));
+}
+
+TEST(Machine, TheLimitOfLocksIsRaisedAsFarAsItGoes) {
+  const int64_t limit = raise_lock_limit();
+  rlimit now{};
+  ASSERT_EQ(::getrlimit(RLIMIT_MEMLOCK, &now), 0);
+  EXPECT_TRUE(limit == INT64_MAX || static_cast<rlim_t>(limit) == now.rlim_max);
+  // As far as it says, the system agrees.
+  const int64_t bytes = std::min<int64_t>(limit, int64_t{16} << 20);
+  if (bytes < 1 << 16) GTEST_SKIP() << "only " << limit << " bytes may be locked here";
+  std::vector<char> some(static_cast<size_t>(bytes) / 2);
+  EXPECT_EQ(::mlock(some.data(), some.size()), 0);
+  EXPECT_EQ(::munlock(some.data(), some.size()), 0);
 }
 
 // The kernel is asked what it took over.

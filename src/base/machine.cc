@@ -1,9 +1,14 @@
 #include "base/machine.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <optional>
 
+#include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -31,6 +36,23 @@ bool read_scheduling(SchedulingAttributes& attributes) {
   return ::syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0;
 }
 
+// RLIM_INFINITY becomes INT64_MAX.
+int64_t raise_limit(__rlimit_resource which) {
+  rlimit limit{};
+  if (getrlimit(which, &limit) != 0) return 0;
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(which, &limit) != 0) limit.rlim_cur = before;
+  return static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, INT64_MAX));
+}
+
+bool may_lock_anything() {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+  if (::syscall(SYS_capget, &header, data) != 0) return false;
+  return (data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK)) != 0;
+}
+
 }  // namespace
 
 std::vector<int> usable_cpus() {
@@ -56,6 +78,21 @@ int64_t memory_limit_bytes() {
   return std::min(ram, cgroup_memory_limit({}).value_or(ram));
 }
 
+std::optional<int64_t> available_memory_bytes() {
+  // By hand: base/file reads files of a known size, and this one says 0.
+  const int file = ::open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  std::array<char, 512> text{};  // it is among the first lines
+  const ssize_t got = ::read(file, text.data(), text.size() - 1);
+  ::close(file);
+  const char* line = got > 0 ? std::strstr(text.data(), "MemAvailable:") : nullptr;
+  long long kilobytes = 0;
+  if (line == nullptr || std::sscanf(line, "MemAvailable: %lld kB", &kilobytes) != 1) {
+    return std::nullopt;
+  }
+  return int64_t{kilobytes} * 1024;
+}
+
 bool ask_for_short_turns() {
   constexpr uint64_t kTurnNs = 100'000;  // the least there is
   SchedulingAttributes attributes;
@@ -79,12 +116,11 @@ int64_t thread_cpu_ns() {
 }
 
 int64_t raise_descriptor_limit() {
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 0;
-  const rlim_t before = files.rlim_cur;
-  files.rlim_cur = files.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &files) != 0) files.rlim_cur = before;
-  return static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, INT64_MAX));
+  return raise_limit(RLIMIT_NOFILE);
+}
+
+int64_t raise_lock_limit() {
+  return may_lock_anything() ? INT64_MAX : raise_limit(RLIMIT_MEMLOCK);
 }
 
 }  // namespace pelton::base

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace pelton::base {
@@ -13,6 +14,10 @@ std::vector<int> usable_cpus();
 
 // min(cgroup limits, RAM).
 int64_t memory_limit_bytes();
+
+// What the whole system could give to processes now without taking what they use (MemAvailable).
+// Empty: it does not say.
+std::optional<int64_t> available_memory_bytes();
 
 // The highest resident set of this process so far.
 int64_t peak_rss_bytes();
@@ -29,5 +34,9 @@ bool ask_for_short_turns();
 // Raises the soft limit of this process's open files to its hard one, where that is allowed. How
 // many it may have open then.
 int64_t raise_descriptor_limit();
+
+// The same for the memory that it may lock, in bytes. INT64_MAX: there is no limit, or the process
+// need not obey it (CAP_IPC_LOCK; in a user namespace the kernel may see that differently).
+int64_t raise_lock_limit();
 
 }  // namespace pelton::base

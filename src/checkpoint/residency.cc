@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,11 +15,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/machine.h"
+
 namespace pelton::checkpoint {
 namespace {
 
 constexpr int kReaders = 4;  // reads in flight; more gain nothing here
 constexpr int64_t kPieceBytes = int64_t{16} << 20;
+// How often the memory that is left is looked at, which takes some 20 us: every GiB.
+constexpr size_t kPiecesALook = 64;
 constexpr size_t kHugePageBytes = size_t{2} << 20;
 constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, Linux 5.14
 
@@ -94,19 +99,38 @@ int copy(const Piece& piece) {
 
 // Zero, or an errno. Unlike a touch, madvise answers a file that has become shorter with an error
 // and not with a signal.
-int populate(const Piece& piece) {
+int populate(const Piece& piece, bool must_be_locked) {
   // A mapping begins at a page, and so does each piece.
   auto* begin = const_cast<uint8_t*>(piece.file->bytes().data()) + piece.begin;
-  if (::madvise(begin, static_cast<size_t>(piece.bytes), kPopulateRead) == 0) return 0;
+  const auto bytes = static_cast<size_t>(piece.bytes);
+  if (::madvise(begin, bytes, kPopulateRead) == 0) return 0;
   if (errno != EINVAL) return errno;
-  // An older kernel: tell it what is coming; the pages are mapped when they are used.
-  ::madvise(begin, static_cast<size_t>(piece.bytes), MADV_WILLNEED);
+  // An older kernel. Either all is read now,
+  if (must_be_locked) return ::mlock(begin, bytes) == 0 ? 0 : errno;
+  // or it is told what is coming; the pages are mapped (and locked, if so) when they are used.
+  ::madvise(begin, bytes, MADV_WILLNEED);
   return 0;
+}
+
+// Zero, or an errno. Reads nothing: each page is locked when it comes.
+int lock(const Checkpoint& checkpoint) {
+  for (const base::MappedFile& file : checkpoint.files()) {
+    if (file.bytes().empty()) continue;
+    if (::mlock2(file.bytes().data(), file.bytes().size(), MLOCK_ONFAULT) != 0) return errno;
+  }
+  return 0;
+}
+
+void unlock(const Checkpoint& checkpoint) {
+  for (const base::MappedFile& file : checkpoint.files()) {
+    if (!file.bytes().empty()) ::munlock(file.bytes().data(), file.bytes().size());
+  }
 }
 
 class Reading {
  public:
-  Reading(std::vector<Piece> pieces, LoadMode mode) : pieces_(std::move(pieces)), mode_(mode) {
+  Reading(const Checkpoint& checkpoint, const LoadChoice& choice)
+      : checkpoint_(checkpoint), choice_(choice), pieces_(pieces_of(checkpoint)) {
     for (const Piece& piece : pieces_) total_ += piece.bytes;
     for (int i = 0; i < kReaders; ++i) readers_.emplace_back([this] { read(); });
   }
@@ -119,17 +143,22 @@ class Reading {
   int64_t done() const { return done_.load(); }
   bool over() const { return done() == total_ || failed_piece_.load() >= 0; }
 
-  Result<void> result() const {
+  // Whether the lock takes too much of the machine. What another process has locked of the same
+  // files costs nothing more, so only the reading tells.
+  void look() {
+    if (!choice_.keep_available || shortage_.load() >= 0) return;
+    const std::optional<int64_t> available = base::available_memory_bytes();
+    if (!available || *available >= *choice_.keep_available) return;
+    int64_t none = -1;
+    if (shortage_.compare_exchange_strong(none, *available)) unlock(checkpoint_);
+  }
+
+  Result<LoadChoice> result() const {
     const int64_t failed = failed_piece_.load();
-    if (failed < 0) return {};
+    const int64_t short_of = shortage_.load();
+    if (failed < 0) return short_of < 0 ? choice_ : without_lock(choice_, short_of);
     const Piece& piece = pieces_[static_cast<size_t>(failed)];
     const int code = failed_errno_.load();
-    if (mode_ == LoadMode::kLock && (code == ENOMEM || code == EPERM || code == EAGAIN)) {
-      return Error{ErrorCode::kDoesNotFit,
-                   fmt::format("{} bytes of weights may not be locked into memory ({}); raise "
-                               "`ulimit -l`, or use --load-mode mmap or read",
-                               total_, std::strerror(code))};
-    }
     if (code == ENOMEM) {
       return Error{ErrorCode::kDoesNotFit,
                    fmt::format("no memory for {} bytes of weights; --load-mode mmap needs none of "
@@ -147,47 +176,60 @@ class Reading {
     while (true) {
       const size_t index = next_.fetch_add(1);
       if (index >= pieces_.size()) return;
-      const int code = bring(pieces_[index]);
+      if (index % kPiecesALook == 0) look();
+      const Piece& piece = pieces_[index];
+      const bool must_be_locked = choice_.mode == LoadMode::kLock && !choice_.keep_available;
+      const int code =
+          choice_.mode == LoadMode::kRead ? copy(piece) : populate(piece, must_be_locked);
       if (code != 0) {
         failed_errno_.store(code);
         failed_piece_.store(static_cast<int64_t>(index));
         return;
       }
-      done_.fetch_add(pieces_[index].bytes);
+      done_.fetch_add(piece.bytes);
     }
   }
 
-  int bring(const Piece& piece) const {
-    if (mode_ == LoadMode::kRead) return copy(piece);
-    const int code = populate(piece);
-    if (code != 0 || mode_ == LoadMode::kMap) return code;
-    return ::mlock(piece.file->bytes().data() + piece.begin, static_cast<size_t>(piece.bytes)) == 0
-               ? 0
-               : errno;
-  }
-
+  const Checkpoint& checkpoint_;
+  const LoadChoice choice_;
   const std::vector<Piece> pieces_;
-  const LoadMode mode_;
   int64_t total_ = 0;
   std::atomic<size_t> next_{0};
   std::atomic<int64_t> done_{0};
   std::atomic<int64_t> failed_piece_{-1};
   std::atomic<int> failed_errno_{0};
+  std::atomic<int64_t> shortage_{-1};  // what was available when the lock was given up
   std::vector<std::thread> readers_;
 };
 
-}  // namespace
-
-Result<LoadMode> parse_load_mode(std::string_view name) {
-  if (name == "mmap") return LoadMode::kMap;
-  if (name == "lock") return LoadMode::kLock;
-  if (name == "read") return LoadMode::kRead;
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("--load-mode is 'mmap', 'lock' or 'read', not '{}'", name)};
+// The choice that is left after asking for the lock, if it is one.
+Result<LoadChoice> take_lock(const Checkpoint& checkpoint, const LoadChoice& choice) {
+  if (choice.mode != LoadMode::kLock) return choice;
+  const int code = lock(checkpoint);
+  if (code == 0) return choice;
+  unlock(checkpoint);
+  if (choice.keep_available) return without_lock(choice, std::strerror(code));
+  return Error{ErrorCode::kDoesNotFit,
+               fmt::format("{} bytes of weights may not be locked into memory ({}); raise "
+                           "`ulimit -l`, or use --load-mode mmap or read",
+                           mapped_bytes(checkpoint), std::strerror(code))};
 }
 
-Result<void> read_weights(const Checkpoint& checkpoint, LoadMode mode, ReadProgress progress) {
-  const Reading reading(pieces_of(checkpoint), mode);
+}  // namespace
+
+int64_t mapped_bytes(const Checkpoint& checkpoint) {
+  int64_t bytes = 0;
+  for (const base::MappedFile& file : checkpoint.files()) {
+    bytes += static_cast<int64_t>(file.bytes().size());
+  }
+  return bytes;
+}
+
+Result<LoadChoice> read_weights(const Checkpoint& checkpoint, const LoadChoice& choice,
+                                ReadProgress progress) {
+  TRY_ASSIGN(const LoadChoice taken, take_lock(checkpoint, choice));
+  if (!taken.ahead) return taken;
+  Reading reading(checkpoint, taken);
   for (int turn = 0; !reading.over(); ++turn) {
     // The first looks are close together: a model in memory already is mapped within milliseconds.
     std::this_thread::sleep_for(std::chrono::milliseconds(turn < 20 ? 1 : 50));
@@ -195,6 +237,7 @@ Result<void> read_weights(const Checkpoint& checkpoint, LoadMode mode, ReadProgr
       return Error{ErrorCode::kCancelled, "interrupted while reading the weights", {}};
     }
   }
+  reading.look();
   return reading.result();
 }
 

@@ -1,21 +1,75 @@
 #include "checkpoint/residency.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "checkpoint/golden_checkpoint.h"
 #include "checkpoint/synthetic.h"
 
 namespace pelton::checkpoint {
 namespace {
+
+using ::testing::HasSubstr;
+
+constexpr auto kGoOn = [](int64_t, int64_t) { return true; };
+
+// VmLck of this process.
+int64_t locked_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmLck:")) return std::stoll(line.substr(6)) * 1024;
+  }
+  return -1;
+}
+
+// Whether this process may lock nothing from now on, root or not.
+bool give_up_locking() {
+  const rlimit nothing = {.rlim_cur = 0, .rlim_max = 0};
+  if (::setrlimit(RLIMIT_MEMLOCK, &nothing) != 0) return false;
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+  if (::syscall(SYS_capget, &header, data) != 0) return false;
+  data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &= ~CAP_TO_MASK(CAP_IPC_LOCK);
+  data[CAP_TO_INDEX(CAP_IPC_LOCK)].permitted &= ~CAP_TO_MASK(CAP_IPC_LOCK);
+  return ::syscall(SYS_capset, &header, data) == 0;
+}
+
+// What `work` says in a process of its own.
+std::string in_a_child(base::FunctionRef<std::string()> work) {
+  int ends[2];
+  if (::pipe(ends) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string said = work();
+    const ssize_t put = ::write(ends[1], said.data(), said.size());
+    ::_exit(put == static_cast<ssize_t>(said.size()) ? 0 : 1);
+  }
+  ::close(ends[1]);
+  std::string said(4096, '\0');
+  const ssize_t got = child > 0 ? ::read(ends[0], said.data(), said.size()) : 0;
+  said.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status == 0 ? said : "the child ended badly: " + said;
+}
 
 class Residency : public ::testing::Test {
  protected:
@@ -40,6 +94,12 @@ class Residency : public ::testing::Test {
     return true;
   }
 
+  static Result<LoadChoice> load(const Checkpoint& checkpoint, LoadMode wish) {
+    TRY_ASSIGN(const LoadChoice choice,
+               choose_load_mode(wish, load_facts(mapped_bytes(checkpoint), 0)));
+    return read_weights(checkpoint, choice, kGoOn);
+  }
+
   std::string folder_;
 };
 
@@ -53,7 +113,7 @@ TEST_F(Residency, EverythingIsReadAndToldSo) {
     last = done;
     return true;
   };
-  ASSERT_TRUE(read_weights(*checkpoint, LoadMode::kMap, progress).ok());
+  ASSERT_TRUE(read_weights(*checkpoint, {.mode = LoadMode::kMap}, progress).ok());
   EXPECT_TRUE(all_mapped_in_memory(*checkpoint));
 }
 
@@ -65,7 +125,7 @@ TEST_F(Residency, AllModesGiveTheSameBytes) {
     ASSERT_TRUE(checkpoint.ok());
     const std::span<const uint8_t> bytes = checkpoint->files()[0].bytes();
     const std::string before(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    const Result<void> read = read_weights(*checkpoint, mode, go_on);
+    const Result<LoadChoice> read = read_weights(*checkpoint, {.mode = mode}, go_on);
     if (mode == LoadMode::kLock && !read.ok()) {  // where `ulimit -l` is low
       EXPECT_EQ(read.error().code, ErrorCode::kDoesNotFit) << read.error().message;
       continue;
@@ -93,7 +153,7 @@ TEST_F(Residency, PiecesThatAreReadSideBySideStayApart) {
     const Result<Checkpoint> read = Checkpoint::open(large);
     ASSERT_TRUE(mapped.ok() && read.ok());
     ASSERT_GT(read->weight_bytes(), int64_t{100} << 20) << "else there are few pieces";
-    const Result<void> done = read_weights(*read, LoadMode::kRead, go_on);
+    const Result<LoadChoice> done = read_weights(*read, {.mode = LoadMode::kRead}, go_on);
     ASSERT_TRUE(done.ok()) << done.error().message;
     for (size_t i = 0; i < read->files().size(); ++i) {
       const std::span<const uint8_t> want = mapped->files()[i].bytes();
@@ -103,11 +163,80 @@ TEST_F(Residency, PiecesThatAreReadSideBySideStayApart) {
   std::filesystem::remove_all(large);
 }
 
+// By the kernel's own account. The test's process locks nothing else.
+TEST_F(Residency, ALockIsTakenAndGoesWithTheCheckpoint) {
+  const int64_t before = locked_bytes();
+  {
+    const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
+    ASSERT_TRUE(checkpoint.ok());
+    const LoadFacts facts = load_facts(mapped_bytes(*checkpoint), 0);
+    if (facts.lock_limit_bytes < facts.weight_bytes) {
+      GTEST_SKIP() << "only " << facts.lock_limit_bytes << " bytes may be locked here";
+    }
+    for (const LoadMode wish : {LoadMode::kMap, LoadMode::kRead}) {
+      const Result<Checkpoint> other = Checkpoint::open(folder_);
+      ASSERT_TRUE(other.ok() && load(*other, wish).ok());
+      EXPECT_EQ(locked_bytes(), before) << load_mode_name(wish);
+    }
+    const Result<LoadChoice> taken = load(*checkpoint, LoadMode::kAuto);
+    ASSERT_TRUE(taken.ok()) << taken.error().message;
+    EXPECT_EQ(taken->mode, LoadMode::kLock) << taken->reason;
+    EXPECT_TRUE(all_mapped_in_memory(*checkpoint));
+    EXPECT_GE(locked_bytes() - before, facts.weight_bytes);
+    // What is asked for is not what is locked: reclaim refuses the pages too.
+    const std::span<const uint8_t> bytes = checkpoint->files()[0].bytes();
+    EXPECT_NE(::madvise(const_cast<uint8_t*>(bytes.data()), bytes.size(), MADV_PAGEOUT), 0);
+    EXPECT_TRUE(all_mapped_in_memory(*checkpoint));
+  }
+  EXPECT_EQ(locked_bytes(), before);
+}
+
+TEST_F(Residency, AWishForALockIsGivenUpWhereMemoryIsShort) {
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
+  ASSERT_TRUE(checkpoint.ok());
+  if (load_facts(0, 0).lock_limit_bytes < mapped_bytes(*checkpoint)) {
+    GTEST_SKIP() << "so much may not be locked here";
+  }
+  const int64_t before = locked_bytes();
+  const LoadChoice wish = {.mode = LoadMode::kLock, .keep_available = INT64_MAX};
+  const Result<LoadChoice> taken = read_weights(*checkpoint, wish, kGoOn);
+  ASSERT_TRUE(taken.ok()) << taken.error().message;
+  EXPECT_EQ(taken->mode, LoadMode::kMap);
+  EXPECT_THAT(taken->reason, HasSubstr("the system has"));
+  EXPECT_EQ(locked_bytes(), before);
+  EXPECT_TRUE(all_mapped_in_memory(*checkpoint)) << "read all the same";
+}
+
+// In a child that may lock nothing: no limit, no right.
+TEST_F(Residency, WhereNothingMayBeLockedAutoMapsAndLockFails) {
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
+  ASSERT_TRUE(checkpoint.ok());
+  EXPECT_EQ(in_a_child([&] {
+              if (!give_up_locking()) return std::string("cannot give up the right");
+              const Result<LoadChoice> taken = load(*checkpoint, LoadMode::kAuto);
+              if (!taken.ok()) return "auto: " + taken.error().message;
+              if (taken->mode != LoadMode::kMap) return std::string("auto locked");
+              if (taken->reason.find("ulimit -l") == std::string::npos) return taken->reason;
+              // The same where only the system knows.
+              const LoadChoice wish = {.mode = LoadMode::kLock, .keep_available = 0};
+              const Result<LoadChoice> refused = read_weights(*checkpoint, wish, kGoOn);
+              if (!refused.ok()) return "a wish: " + refused.error().message;
+              if (refused->mode != LoadMode::kMap) return std::string("a wish locked");
+              if (refused->reason.find("ulimit -l") == std::string::npos) return refused->reason;
+              if (locked_bytes() != 0) return std::string("something is locked");
+              const Result<LoadChoice> asked = load(*checkpoint, LoadMode::kLock);
+              if (asked.ok()) return std::string("lock was granted");
+              if (asked.error().code != ErrorCode::kDoesNotFit) return asked.error().message;
+              return std::string("as it should be");
+            }),
+            "as it should be");
+}
+
 TEST_F(Residency, CanBeInterrupted) {
   const Result<Checkpoint> checkpoint = Checkpoint::open(folder_);
   ASSERT_TRUE(checkpoint.ok());
   const auto stop = [](int64_t, int64_t) { return false; };
-  const Result<void> read = read_weights(*checkpoint, LoadMode::kMap, stop);
+  const Result<LoadChoice> read = read_weights(*checkpoint, {.mode = LoadMode::kMap}, stop);
   // All may have been read before the first look.
   if (!read.ok()) {
     EXPECT_EQ(read.error().code, ErrorCode::kCancelled);
@@ -119,7 +248,7 @@ TEST_F(Residency, AFileCutShortIsAnErrorThatNamesIt) {
   ASSERT_TRUE(checkpoint.ok());
   std::filesystem::resize_file(folder_ + "/model.safetensors", 1 << 20);
   const auto go_on = [](int64_t, int64_t) { return true; };
-  const Result<void> read = read_weights(*checkpoint, LoadMode::kMap, go_on);
+  const Result<LoadChoice> read = read_weights(*checkpoint, {.mode = LoadMode::kMap}, go_on);
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, ErrorCode::kBadCheckpoint);
   EXPECT_NE(read.error().message.find("model.safetensors"), std::string::npos);

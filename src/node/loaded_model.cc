@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "base/machine.h"
+#include "cost_model/footprint.h"
 #include "engine/step_log.h"
 #include "node/model_tokenizer.h"
 #include "node/packed_cache.h"
@@ -63,7 +63,10 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   loaded->engine_ =
       std::make_unique<engine::Engine>(options.engine, *loaded->executor_, clock, log);
   phases.end("memory");
-  log.info(fmt::format("{}; loaded in {}", loaded->weights_text(), phases.text()));
+  const std::string mode = loaded->weights_in_memory() == nullptr
+                               ? ""
+                               : fmt::format("; load mode {}", loaded->load_choice_.text());
+  log.info(fmt::format("{}; loaded in {}{}", loaded->weights_text(), phases.text(), mode));
   return loaded;
 }
 
@@ -131,19 +134,22 @@ std::string LoadedModel::weights_text() const {
                      tiles.activation_bits);
 }
 
-// Ahead of the first token rather than during it, unless they would push each other out of memory.
-Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) const {
-  const int64_t memory = base::memory_limit_bytes();
-  if (checkpoint_.weight_bytes() > memory / 10 * 9) {
-    log.warning(fmt::format(
-        "{} bytes of weights in {} bytes of memory: they are read when they are needed, "
-        "again and again",
-        checkpoint_.weight_bytes(), memory));
-    return {};
-  }
-  return checkpoint::read_weights(checkpoint_, options.load_mode, [&](int64_t done, int64_t total) {
-    return !options.progress || options.progress("loading", done, total);
-  });
+// Ahead of the first token rather than during it. What is beside the weights is known before it is
+// allocated: where it does not fit, nothing is read in vain.
+Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
+  TRY_ASSIGN(const cost_model::MemoryRequest request,
+             executor::LocalExecutor::memory_request(options.executor));
+  TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint_, request));
+  const checkpoint::LoadFacts facts = checkpoint::load_facts(
+      checkpoint::mapped_bytes(checkpoint_), footprint.bytes() - footprint.weights.mapped);
+  TRY_ASSIGN(const checkpoint::LoadChoice choice,
+             checkpoint::choose_load_mode(options.load_mode, facts));
+  TRY_ASSIGN(load_choice_,
+             checkpoint::read_weights(checkpoint_, choice, [&](int64_t done, int64_t total) {
+               return !options.progress || options.progress("loading", done, total);
+             }));
+  if (!load_choice_.ahead) log.warning(load_choice_.reason);
+  return {};
 }
 
 // A folder without a tokenizer is no error here; a broken one is.
@@ -203,24 +209,26 @@ Result<void> LoadedModel::make_executor(const Options& options, base::Log& log) 
     }
     local.sampled_vocab = tokenizer_->vocab_size();
   }
-  TRY_ASSIGN(auto made, make_local(local, options.device == "auto", log));
+  TRY_ASSIGN(auto made, make_local(local, options, log));
   local_executor_ = made.get();
   executor_ = std::move(made);
   return {};
 }
 
 Result<std::unique_ptr<executor::LocalExecutor>> LoadedModel::make_local(
-    const executor::LocalExecutor::Options& options, bool may_do_without_device, base::Log& log) {
-  if (!device_) return executor::LocalExecutor::create(checkpoint_, options);
-  executor::LocalExecutor::Options on_device = options;
+    const executor::LocalExecutor::Options& local, const Options& options, base::Log& log) {
+  if (!device_) return executor::LocalExecutor::create(checkpoint_, local);
+  executor::LocalExecutor::Options on_device = local;
   on_device.device = device_;
   Result<std::unique_ptr<executor::LocalExecutor>> made =
       executor::LocalExecutor::create(checkpoint_, on_device);
-  if (made.ok() || !may_do_without_device) return made;
+  if (made.ok() || options.device != "auto") return made;
   const ErrorCode code = made.error().code;
   if (code != ErrorCode::kUnsupported && code != ErrorCode::kDoesNotFit) return made;
   log.warning("computing on the CPU instead: " + made.error().message);
-  return executor::LocalExecutor::create(checkpoint_, options);
+  device_.reset();
+  TRY(read_weights(options, log));
+  return executor::LocalExecutor::create(checkpoint_, local);
 }
 
 }  // namespace pelton::node

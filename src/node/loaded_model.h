@@ -42,7 +42,7 @@ class LoadedModel {
     std::optional<models::WeightChoice> weights;
     bool packing_is_a_wish = false;
     std::string packed_cache;
-    checkpoint::LoadMode load_mode = checkpoint::LoadMode::kMap;
+    checkpoint::LoadMode load_mode = checkpoint::LoadMode::kAuto;
     // Told while it takes long: what is being done, bytes or steps so far and in all; false stops.
     // May be empty.
     std::function<bool(std::string_view what, int64_t done, int64_t total)> progress;
@@ -59,6 +59,9 @@ class LoadedModel {
   const checkpoint::Checkpoint* weights_in_memory() const {
     return local_executor_ == nullptr || device_ ? nullptr : &checkpoint_;
   }
+
+  // How weights came into memory; kMap where a device has its own copy or nothing computes.
+  const checkpoint::LoadChoice& load_choice() const { return load_choice_; }
 
   // What the weights are, in a few words for people: "int8 attention and head, MXFP4 experts".
   std::string weights_text() const;
@@ -80,17 +83,18 @@ class LoadedModel {
   Result<void> pack(const Options& options, base::Log& log);
   Result<void> load_tokenizer();
   void unite_stop_tokens();
-  Result<void> read_weights(const Options& options, base::Log& log) const;
+  Result<void> read_weights(const Options& options, base::Log& log);
   Result<void> choose_device(const Options& options, base::Log& log);
   Result<void> make_executor(const Options& options, base::Log& log);
   Result<std::unique_ptr<executor::LocalExecutor>> make_local(
-      const executor::LocalExecutor::Options& options, bool may_do_without_device, base::Log& log);
+      const executor::LocalExecutor::Options& local, const Options& options, base::Log& log);
 
   checkpoint::Checkpoint checkpoint_;
   std::optional<tokenizer::Tokenizer> tokenizer_;
   std::optional<chat::HarmonyTokens> harmony_;
   Error no_tokenizer_;  // why, where there is none
   std::optional<executor::Device> device_;
+  checkpoint::LoadChoice load_choice_;
   std::vector<TokenId> stop_tokens_;
   std::unique_ptr<engine::Executor> executor_;
   const executor::LocalExecutor* local_executor_ = nullptr;
