@@ -1,8 +1,10 @@
 #include "base/cgroup.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -95,6 +97,25 @@ void lower(std::optional<T>& least, std::optional<T> value) {
   if (value && (!least || *value < *least)) least = value;
 }
 
+struct MemoryFiles {
+  const char* limit;
+  const char* used;
+  std::array<std::string_view, 2> cached;  // lines of memory.stat
+};
+
+// Of "name value" lines.
+int64_t sum_of_lines(const std::string& path, std::span<const std::string_view> names) {
+  std::ifstream file(path);
+  int64_t sum = 0;
+  for (std::string line; std::getline(file, line);) {
+    const size_t space = std::min(line.find(' '), line.size());
+    const std::string_view name = std::string_view(line).substr(0, space);
+    if (std::find(names.begin(), names.end(), name) == names.end()) continue;
+    sum += positive(std::string_view(line).substr(std::min(space + 1, line.size()))).value_or(0);
+  }
+  return sum;
+}
+
 }  // namespace
 
 std::optional<int64_t> cgroup_memory_limit(const CgroupFiles& files) {
@@ -107,6 +128,29 @@ std::optional<int64_t> cgroup_memory_limit(const CgroupFiles& files) {
     lower(limit, positive(first_line(folder + "/memory.limit_in_bytes")));
   }
   return limit;
+}
+
+std::optional<int64_t> cgroup_memory_available(const CgroupFiles& files) {
+  const Folders folders = folders_of(files, "memory");
+  std::optional<int64_t> least;
+  const auto add = [&](const std::string& folder, const MemoryFiles& names) {
+    const std::optional<int64_t> limit = positive(first_line(folder + names.limit));
+    const std::optional<int64_t> used = positive(first_line(folder + names.used));
+    if (!limit || !used) return;
+    const int64_t cached = sum_of_lines(folder + "/memory.stat", names.cached);
+    lower(least, std::optional(std::max<int64_t>(0, *limit - *used + std::min(cached, *used))));
+  };
+  for (const std::string& folder : folders.v2) {
+    add(folder, {.limit = "/memory.max",
+                 .used = "/memory.current",
+                 .cached = {"inactive_file", "active_file"}});
+  }
+  for (const std::string& folder : folders.v1) {
+    add(folder, {.limit = "/memory.limit_in_bytes",
+                 .used = "/memory.usage_in_bytes",
+                 .cached = {"total_inactive_file", "total_active_file"}});
+  }
+  return least;
 }
 
 std::optional<double> cgroup_cpu_quota(const CgroupFiles& files) {

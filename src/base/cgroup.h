@@ -17,6 +17,8 @@ struct CgroupFiles {
 
 // Empty: no limit is set, or none can be read.
 std::optional<int64_t> cgroup_memory_limit(const CgroupFiles& files);
+// What is left of such limits, where what is cached of files counts as left.
+std::optional<int64_t> cgroup_memory_available(const CgroupFiles& files);
 std::optional<double> cgroup_cpu_quota(const CgroupFiles& files);  // processors, as 1.5
 
 }  // namespace pelton::base

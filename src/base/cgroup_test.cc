@@ -50,6 +50,32 @@ TEST_F(Cgroup, Version1HasAFolderForEachController) {
   EXPECT_EQ(cgroup_cpu_quota(files_), 2.0);
 }
 
+// Files may be dropped from the cache, memory that is locked or of a process may not.
+TEST_F(Cgroup, WhatIsLeftCountsCachedFiles) {
+  EXPECT_EQ(cgroup_memory_available(files_), std::nullopt);
+  put("self", "0::/pod/box\n");
+  put("fs/pod/box/memory.max", "max\n");
+  put("fs/pod/box/memory.current", "6000\n");
+  EXPECT_EQ(cgroup_memory_available(files_), std::nullopt);
+  put("fs/pod/memory.max", "10000\n");
+  put("fs/pod/memory.current", "9000\n");
+  EXPECT_EQ(cgroup_memory_available(files_), 1000);
+  put("fs/pod/memory.stat", "anon 3000\nfile 5000\ninactive_file 1500\nactive_file 500\nmore\n\n");
+  EXPECT_EQ(cgroup_memory_available(files_), 3000);
+  put("fs/pod/memory.stat", "inactive_file 99999999\n");
+  EXPECT_EQ(cgroup_memory_available(files_), 10000) << "more than there is";
+  put("fs/pod/memory.current", "12000\n");  // lowered below what is used
+  put("fs/pod/memory.stat", "inactive_file nonsense\n");
+  EXPECT_EQ(cgroup_memory_available(files_), 0);
+
+  put("self", "4:memory:/box\n");
+  put("fs/memory/box/memory.limit_in_bytes", "5000\n");
+  put("fs/memory/box/memory.usage_in_bytes", "4000\n");
+  put("fs/memory/box/memory.stat",
+      "inactive_file 7\ntotal_inactive_file 30\ntotal_active_file 40\n");
+  EXPECT_EQ(cgroup_memory_available(files_), 1070);
+}
+
 TEST_F(Cgroup, InAContainerTheRootIsItsOwn) {
   put("self", "4:memory:/docker/0123\n");  // the host's path, not to be seen in here
   put("fs/memory/memory.limit_in_bytes", "2147483648\n");

@@ -90,7 +90,8 @@ std::optional<int64_t> available_memory_bytes() {
   if (line == nullptr || std::sscanf(line, "MemAvailable: %lld kB", &kilobytes) != 1) {
     return std::nullopt;
   }
-  return int64_t{kilobytes} * 1024;
+  const int64_t system = int64_t{kilobytes} * 1024;
+  return std::min(system, cgroup_memory_available({}).value_or(system));
 }
 
 bool ask_for_short_turns() {

@@ -15,8 +15,8 @@ std::vector<int> usable_cpus();
 // min(cgroup limits, RAM).
 int64_t memory_limit_bytes();
 
-// What the whole system could give to processes now without taking what they use (MemAvailable).
-// Empty: it does not say.
+// What could be given to this process now without taking what others use: by the system as a whole
+// (MemAvailable) and by its cgroups. Empty: the system does not say.
 std::optional<int64_t> available_memory_bytes();
 
 // The highest resident set of this process so far.

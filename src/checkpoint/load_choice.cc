@@ -46,6 +46,7 @@ LoadChoice choose_for_auto(const LoadFacts& facts) {
   }
   return {.mode = LoadMode::kLock,
           .keep_available = facts.beside_bytes + reserve / 2,
+          .floor_bytes = reserve / 4,
           .reason = "weights stay in memory, and what is left is enough for others"};
 }
 

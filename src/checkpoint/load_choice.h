@@ -32,8 +32,10 @@ LoadFacts load_facts(int64_t weight_bytes, int64_t beside_bytes);
 struct LoadChoice {
   LoadMode mode = LoadMode::kMap;  // never kAuto
   bool ahead = true;               // read before the first token
-  // Of a lock that is only a wish: it is given up when the system has less than this left.
+  // Of a lock that is only a wish: it is given up when the system has less than this left while
+  // weights are read; and later, when all that we need has been taken, less than the floor.
   std::optional<int64_t> keep_available;
+  int64_t floor_bytes = 0;
   std::string reason;  // why, and what to do about it; empty: it is what was asked for
 
   std::string text() const;  // one line: "mmap: 12.6 GiB of weights may not be locked ..."

@@ -33,6 +33,7 @@ TEST(LoadChoice, AutoLocksWhereItMayAndOthersHaveEnough) {
   EXPECT_TRUE(choice.ahead);
   // Half of what is left to others may be gone when we come.
   EXPECT_EQ(choice.keep_available, 7 * kGiB);
+  EXPECT_EQ(choice.floor_bytes, 1 * kGiB);
   EXPECT_THAT(choice.text(), HasSubstr("lock: "));
 }
 

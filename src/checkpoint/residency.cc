@@ -121,12 +121,6 @@ int lock(const Checkpoint& checkpoint) {
   return 0;
 }
 
-void unlock(const Checkpoint& checkpoint) {
-  for (const base::MappedFile& file : checkpoint.files()) {
-    if (!file.bytes().empty()) ::munlock(file.bytes().data(), file.bytes().size());
-  }
-}
-
 class Reading {
  public:
   Reading(const Checkpoint& checkpoint, const LoadChoice& choice)
@@ -150,7 +144,7 @@ class Reading {
     const std::optional<int64_t> available = base::available_memory_bytes();
     if (!available || *available >= *choice_.keep_available) return;
     int64_t none = -1;
-    if (shortage_.compare_exchange_strong(none, *available)) unlock(checkpoint_);
+    if (shortage_.compare_exchange_strong(none, *available)) unlock_weights(checkpoint_);
   }
 
   Result<LoadChoice> result() const {
@@ -207,7 +201,7 @@ Result<LoadChoice> take_lock(const Checkpoint& checkpoint, const LoadChoice& cho
   if (choice.mode != LoadMode::kLock) return choice;
   const int code = lock(checkpoint);
   if (code == 0) return choice;
-  unlock(checkpoint);
+  unlock_weights(checkpoint);
   if (choice.keep_available) return without_lock(choice, std::strerror(code));
   return Error{ErrorCode::kDoesNotFit,
                fmt::format("{} bytes of weights may not be locked into memory ({}); raise "
@@ -223,6 +217,12 @@ int64_t mapped_bytes(const Checkpoint& checkpoint) {
     bytes += static_cast<int64_t>(file.bytes().size());
   }
   return bytes;
+}
+
+void unlock_weights(const Checkpoint& checkpoint) {
+  for (const base::MappedFile& file : checkpoint.files()) {
+    if (!file.bytes().empty()) ::munlock(file.bytes().data(), file.bytes().size());
+  }
 }
 
 Result<LoadChoice> read_weights(const Checkpoint& checkpoint, const LoadChoice& choice,

@@ -26,4 +26,7 @@ int64_t mapped_bytes(const Checkpoint& checkpoint);
 Result<LoadChoice> read_weights(const Checkpoint& checkpoint, const LoadChoice& choice,
                                 ReadProgress progress);
 
+// The pages stay what they are; the system may drop them from now on.
+void unlock_weights(const Checkpoint& checkpoint);
+
 }  // namespace pelton::checkpoint

@@ -63,6 +63,11 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   loaded->engine_ =
       std::make_unique<engine::Engine>(options.engine, *loaded->executor_, clock, log);
   phases.end("memory");
+  const checkpoint::LoadChoice& choice = loaded->load_choice_;
+  if (choice.mode == checkpoint::LoadMode::kLock && choice.keep_available) {
+    loaded->lock_watch_.emplace(LockWatch::Options{.floor_bytes = choice.floor_bytes},
+                                loaded->checkpoint_, log);
+  }
   const std::string mode = loaded->weights_in_memory() == nullptr
                                ? ""
                                : fmt::format("; load mode {}", loaded->load_choice_.text());

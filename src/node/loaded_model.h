@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "executor/local_executor.h"
 #include "models/pack_model.h"
+#include "node/lock_watch.h"
 #include "tokenizer/tokenizer.h"
 
 namespace pelton::node {
@@ -60,7 +61,8 @@ class LoadedModel {
     return local_executor_ == nullptr || device_ ? nullptr : &checkpoint_;
   }
 
-  // How weights came into memory; kMap where a device has its own copy or nothing computes.
+  // How weights came into memory at the start (a lock may be given up: LockWatch); kMap where a
+  // device has its own copy or nothing computes.
   const checkpoint::LoadChoice& load_choice() const { return load_choice_; }
 
   // What the weights are, in a few words for people: "int8 attention and head, MXFP4 experts".
@@ -99,6 +101,7 @@ class LoadedModel {
   std::unique_ptr<engine::Executor> executor_;
   const executor::LocalExecutor* local_executor_ = nullptr;
   std::unique_ptr<engine::Engine> engine_;  // after the executor it drives
+  std::optional<LockWatch> lock_watch_;     // last: it ends before the checkpoint goes
 };
 
 }  // namespace pelton::node
