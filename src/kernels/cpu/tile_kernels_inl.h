@@ -61,7 +61,8 @@ class Tiles final : public TileKernels {
     rows_.resize(static_cast<size_t>(tokens));
     for (int t = 0; t < tokens; ++t) rows_[t] = row_view(inputs_, t);
     const int64_t tiles = (matrix.rows + kTileRows - 1) / kTileRows;
-    pool_.parallel_for(tiles, 2 * kPanelTiles, [&](int64_t begin, int64_t end, int worker) {
+    const int64_t grain = tokens <= kStreamTokens ? kPanelTiles : 2 * kPanelTiles;
+    pool_.parallel_for(tiles, grain, [&](int64_t begin, int64_t end, int worker) {
       const auto emit = [&](int64_t tile, int t, L sums) {
         const int64_t row = tile * kTileRows;
         float* to = out + int64_t{t} * matrix.rows + row;

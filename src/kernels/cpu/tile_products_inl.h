@@ -5,7 +5,10 @@
 constexpr int kBlock = 32;        // columns that share a scale
 constexpr int kStreamTokens = 4;  // up to so many tokens the weights are read once, from memory
 constexpr int64_t kAheadBytes = 4096;  // what is asked for ahead of the weights in use
-constexpr int kPanelTiles = 2;         // tiles multiplied together when there are more
+// So far ahead a line of each page is asked for, so that its address is translated when its turn
+// comes: in a virtual machine that takes reads of its own.
+constexpr int64_t kPageAheadBytes = 32768;
+constexpr int kPanelTiles = 2;  // tiles multiplied together when there are more
 
 using L = Ints::Floats;  // 16 float lanes
 
@@ -99,6 +102,7 @@ struct Int8Tile {
   static constexpr int kOffset = 128;  // what is stored less the weight
   static constexpr float kUnit = 1.0f;
   static constexpr tensor::TileShape kShape = tensor::kInt8TileShape;
+  static constexpr bool kBytes = true;
   const uint8_t* tile;
 
   void load(int64_t block, Ints::Bytes out[8]) const {
@@ -116,6 +120,7 @@ struct Mxfp4Tile {
   static constexpr int kOffset = 12;
   static constexpr float kUnit = 0.5f;  // codes stand for twice their values
   static constexpr tensor::TileShape kShape = tensor::kMxfp4TileShape;
+  static constexpr bool kBytes = false;
   const uint8_t* tile;
 
   void load(int64_t block, Ints::Bytes out[8]) const {
@@ -133,6 +138,7 @@ struct Int4Tile {
   static constexpr int kOffset = 8;
   static constexpr float kUnit = 1.0f;
   static constexpr tensor::TileShape kShape = tensor::kInt4TileShape;
+  static constexpr bool kBytes = false;
   const uint8_t* tile;
 
   void load(int64_t block, Ints::Bytes out[8]) const {
@@ -200,10 +206,10 @@ template <int kTokens, int kPlanes, typename Tile>
     begins[t] = x[t].sums;
     sum[t] = Ints::zero_floats();
   }
-  for (int64_t b = 0; b < blocks; ++b) {
+  const auto multiply_block = [&](Tile at, int64_t i, int64_t b) __attribute__((always_inline)) {
     Ints::Bytes weights[8];
-    tile.load(b, weights);
-    const L weight_scales = tile.scales(b);
+    at.load(i, weights);
+    const L weight_scales = at.scales(i);
 #pragma GCC unroll 6
     for (int t = 0; t < kTokens; ++t) {
       Ints dots[kPlanes];
@@ -216,7 +222,19 @@ template <int kTokens, int kPlanes, typename Tile>
       }
       sum[t] = block_sum<kPlanes>(dots, weight_scales, scales[t][b], sum[t]);
     }
+  };
+  int64_t b = 0;
+  // Bytes of weights and of activations: little to compute, so memory decides. (By lines of scales,
+  // which was slower where there is more to compute.)
+  if constexpr (Tile::kBytes && kPlanes == 1) {
+    constexpr int64_t kLine = Tile::kShape.blocks_of_line();
+    for (Tile at = tile; b + kLine <= blocks; b += kLine, at.tile += Tile::kShape.group_bytes()) {
+      prefetch(at.tile + kPageAheadBytes);
+#pragma GCC unroll 2
+      for (int i = 0; i < kLine; ++i) multiply_block(at, i, b + i);
+    }
   }
+  for (; b < blocks; ++b) multiply_block(tile, b, b);
 #pragma GCC unroll 6
   for (int t = 0; t < kTokens; ++t) sums[t] = sum[t];
 }
