@@ -9,7 +9,7 @@
 #include "kernels/cpu/lanes_inl.h"
 
 constexpr int kRowChunk = 32;         // weight rows handed out at a time
-constexpr int kMarkWords = 2;         // the same, where some of the rows are marked
+constexpr int kMarkWords = 8;         // the same, where some of the rows are marked
 constexpr int kActivationChunk = 32;  // activations of an expert at a time: one MXFP4 block
 
 #include "kernels/cpu/attention_inl.h"
@@ -101,7 +101,9 @@ class CpuKernels final : public Kernels {
     const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
     token_rows_.resize(static_cast<size_t>(tokens));
     for (int t = 0; t < tokens; ++t) token_rows_[t] = x + int64_t{t} * matrix.cols;
-    pool_.parallel_for(matrix.rows, kRowChunk, [&](int64_t begin, int64_t end, int) {
+    // A small one, a router's, is shared too.
+    const int64_t chunk = matrix.rows < 2 * kRowChunk ? kRowChunk / 4 : kRowChunk;
+    pool_.parallel_for(matrix.rows, chunk, [&](int64_t begin, int64_t end, int) {
       const auto emit = [&](int64_t row, int t, float sum) {
         float& to = out[int64_t{t} * matrix.rows + row];
         const float value = sum + (linear.bias != nullptr ? linear.bias[row] : 0.0f);
