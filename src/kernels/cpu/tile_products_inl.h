@@ -8,7 +8,8 @@ constexpr int64_t kAheadBytes = 4096;  // what is asked for ahead of the weights
 // So far ahead a line of each page is asked for, so that its address is translated when its turn
 // comes: in a virtual machine that takes reads of its own.
 constexpr int64_t kPageAheadBytes = 32768;
-constexpr int kPanelTiles = 2;  // tiles multiplied together when there are more
+constexpr int kPanelTiles = 2;   // tiles multiplied together when there are more
+constexpr int kLyingGroups = 8;  // so many groups of tokens read weights as they lie
 
 using L = Ints::Floats;  // 16 float lanes
 
@@ -105,6 +106,13 @@ struct Int8Tile {
   static constexpr bool kBytes = true;
   const uint8_t* tile;
 
+  void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
+    const uint8_t* from = tile + kShape.weights_at(block) + pair * 128;
+    prefetch(from + kAheadBytes);
+    prefetch(from + kAheadBytes + 64);
+    out[0] = Ints::from_offset_bytes(from);
+    out[1] = Ints::from_offset_bytes(from + 64);
+  }
   void load(int64_t block, Ints::Bytes out[8]) const {
     const uint8_t* from = tile + kShape.weights_at(block);
     for (int g = 0; g < 8; ++g) {
@@ -123,6 +131,11 @@ struct Mxfp4Tile {
   static constexpr bool kBytes = false;
   const uint8_t* tile;
 
+  void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
+    const uint8_t* from = tile + kShape.weights_at(block) + pair * 64;
+    prefetch(from + kAheadBytes);
+    Ints::from_codes(from, &out[0], &out[1]);
+  }
   void load(int64_t block, Ints::Bytes out[8]) const {
     const uint8_t* from = tile + kShape.weights_at(block);
     for (int j = 0; j < 4; ++j) {
@@ -141,6 +154,11 @@ struct Int4Tile {
   static constexpr bool kBytes = false;
   const uint8_t* tile;
 
+  void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
+    const uint8_t* from = tile + kShape.weights_at(block) + pair * 64;
+    prefetch(from + kAheadBytes);
+    Ints::from_nibbles(from, &out[0], &out[1]);
+  }
   void load(int64_t block, Ints::Bytes out[8]) const {
     const uint8_t* from = tile + kShape.weights_at(block);
     for (int j = 0; j < 4; ++j) {
@@ -151,36 +169,40 @@ struct Int4Tile {
   L scales(int64_t block) const { return Ints::half_floats(tile + kShape.scales_at(block)); }
 };
 
-// A tile whose weights are spread out as bytes: what many tokens share.
+// Where panels find the weights of a block, two groups of four columns at a time.
+
+// As they lie: int8 always, four bits for some tokens (to unpack them again for each group takes
+// less than to keep them).
 template <typename Tile>
-struct SpreadTile {
+struct Lying {
   Tile tile;
-  uint8_t* spread;
-  void spread_out(int64_t block) const {
-    Ints::Bytes weights[8];
-    tile.load(block, weights);
-    for (int g = 0; g < 8; ++g) Ints::store_spread(spread + block * 512 + g * 64, weights[g]);
-  }
-  void load_group(int64_t block, int g, Ints::Bytes* out) const {
-    *out = Ints::from_spread(spread + block * 512 + g * 64);
+  uint8_t* room;
+  void begin(int64_t block) const { (void)block; }
+  void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
+    tile.load_pair(block, pair, out);
   }
 };
 
-// These are bytes as they are.
-template <>
-struct SpreadTile<Int8Tile> {
-  Int8Tile tile;
-  uint8_t* spread;  // not needed
-  void spread_out(int64_t block) const {
-    for (int g = 0; g < 8; ++g) prefetch(from(block) + kAheadBytes + g * 64);
+// Spread out as bytes, which many tokens share: once they have been ...
+template <typename Tile>
+struct Spread {
+  Tile tile;
+  uint8_t* room;
+  void begin(int64_t block) const { (void)block; }
+  void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
+    const uint8_t* from = room + block * 512 + pair * 128;
+    out[0] = Ints::from_spread(from);
+    out[1] = Ints::from_spread(from + 64);
   }
-  void load_group(int64_t block, int g, Ints::Bytes* out) const {
-    *out = Ints::from_offset_bytes(from(block) + g * 64);
-  }
+};
 
- private:
-  const uint8_t* from(int64_t block) const {
-    return tile.tile + Int8Tile::kShape.weights_at(block);
+// ... and on the way, so that the first tokens are multiplied while the weights come from memory.
+template <typename Tile>
+struct Spreading : Spread<Tile> {
+  void begin(int64_t block) const {
+    Ints::Bytes weights[8];
+    this->tile.load(block, weights);
+    for (int g = 0; g < 8; ++g) Ints::store_spread(this->room + block * 512 + g * 64, weights[g]);
   }
 };
 
@@ -206,10 +228,10 @@ template <int kTokens, int kPlanes, typename Tile>
     begins[t] = x[t].sums;
     sum[t] = Ints::zero_floats();
   }
-  const auto multiply_block = [&](Tile at, int64_t i, int64_t b) __attribute__((always_inline)) {
+  for (int64_t b = 0; b < blocks; ++b) {
     Ints::Bytes weights[8];
-    at.load(i, weights);
-    const L weight_scales = at.scales(i);
+    tile.load(b, weights);
+    const L weight_scales = tile.scales(b);
 #pragma GCC unroll 6
     for (int t = 0; t < kTokens; ++t) {
       Ints dots[kPlanes];
@@ -222,29 +244,43 @@ template <int kTokens, int kPlanes, typename Tile>
       }
       sum[t] = block_sum<kPlanes>(dots, weight_scales, scales[t][b], sum[t]);
     }
-  };
-  int64_t b = 0;
-  // Bytes of weights and of activations: little to compute, so memory decides. (By lines of scales,
-  // which was slower where there is more to compute.)
-  if constexpr (Tile::kBytes && kPlanes == 1) {
-    constexpr int64_t kLine = Tile::kShape.blocks_of_line();
-    for (Tile at = tile; b + kLine <= blocks; b += kLine, at.tile += Tile::kShape.group_bytes()) {
-      prefetch(at.tile + kPageAheadBytes);
-#pragma GCC unroll 2
-      for (int i = 0; i < kLine; ++i) multiply_block(at, i, b + i);
-    }
   }
-  for (; b < blocks; ++b) multiply_block(tile, b, b);
 #pragma GCC unroll 6
   for (int t = 0; t < kTokens; ++t) sums[t] = sum[t];
 }
 
-// Two tiles, kTokens tokens: sums[i][t]. `kSpreads`: the tiles are spread out on the way, so that
-// the first tokens are multiplied while the weights come from memory; otherwise they have been.
-template <int kTokens, int kPlanes, bool kSpreads, typename Tile>
-[[gnu::noinline]] void panel_tiles(const SpreadTile<Tile>* panel, int64_t blocks, const RowView* x,
+// The same for bytes of weights and of activations, and one token: so little to compute that memory
+// decides. By lines of scales, as few instructions for a byte as can be, so that the processor
+// looks far ahead.
+template <typename Tile>
+[[gnu::noinline]] void stream_bytes(Tile tile, int64_t blocks, const RowView& x, L sums[1]) {
+  constexpr int64_t kLine = Tile::kShape.blocks_of_line();
+  const RowView row = x;
+  L sum = Ints::zero_floats();
+  for (int64_t line = 0; line < blocks; line += kLine) {
+    prefetch(tile.tile + kPageAheadBytes);
+#pragma GCC unroll 2
+    for (int64_t i = 0; i < kLine; ++i) {
+      const int64_t b = line + i;
+      if (b == blocks) break;
+      Ints::Bytes weights[8];
+      tile.load(i, weights);
+      Ints dot[1] = {Ints::begin(row.sums[b], Tile::kOffset)};
+#pragma GCC unroll 8
+      for (int g = 0; g < 8; ++g)
+        dot[0] = Ints::dot(dot[0], weights[g], row.values + b * kBlock + 4 * g);
+      sum = block_sum<1>(dot, tile.scales(i), row.scales[b], sum);
+    }
+    tile.tile += Tile::kShape.group_bytes();
+  }
+  sums[0] = sum;
+}
+
+// Two tiles, kTokens tokens: sums[i][t].
+template <int kTokens, int kPlanes, typename Tile, typename Source>
+[[gnu::noinline]] void panel_tiles(const Source* panel, int64_t blocks, const RowView* x,
                                    L sums[kPanelTiles][kTokens]) {
-  const SpreadTile<Tile> tiles[kPanelTiles] = {panel[0], panel[1]};
+  const Source tiles[kPanelTiles] = {panel[0], panel[1]};
   static_assert(kPanelTiles == 2);
   RowView rows[kTokens];
   L sum[kPanelTiles][kTokens];
@@ -254,10 +290,8 @@ template <int kTokens, int kPlanes, bool kSpreads, typename Tile>
     sum[0][t] = sum[1][t] = Ints::zero_floats();
   }
   for (int64_t b = 0; b < blocks; ++b) {
-    if constexpr (kSpreads) {
 #pragma GCC unroll 2
-      for (int i = 0; i < kPanelTiles; ++i) tiles[i].spread_out(b);
-    }
+    for (int i = 0; i < kPanelTiles; ++i) tiles[i].begin(b);
     Ints dots[kPanelTiles][kTokens][kPlanes];
 #pragma GCC unroll 2
     for (int i = 0; i < kPanelTiles; ++i) {
@@ -269,20 +303,23 @@ template <int kTokens, int kPlanes, bool kSpreads, typename Tile>
         }
       }
     }
-#pragma GCC unroll 8
-    for (int g = 0; g < 8; ++g) {
-      Ints::Bytes weights[kPanelTiles];
+#pragma GCC unroll 4
+    for (int pair = 0; pair < 4; ++pair) {
+      Ints::Bytes weights[kPanelTiles][2];
 #pragma GCC unroll 2
-      for (int i = 0; i < kPanelTiles; ++i) tiles[i].load_group(b, g, &weights[i]);
+      for (int i = 0; i < kPanelTiles; ++i) tiles[i].load_pair(b, pair, weights[i]);
+#pragma GCC unroll 2
+      for (int g = 0; g < 2; ++g) {
 #pragma GCC unroll 6
-      for (int t = 0; t < kTokens; ++t) {
+        for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 2
-        for (int p = 0; p < kPlanes; ++p) {
-          const Ints::Four four =
-              Ints::broadcast(rows[t].values + (b * kPlanes + p) * kBlock + 4 * g);
+          for (int p = 0; p < kPlanes; ++p) {
+            const Ints::Four four =
+                Ints::broadcast(rows[t].values + (b * kPlanes + p) * kBlock + 8 * pair + 4 * g);
 #pragma GCC unroll 2
-          for (int i = 0; i < kPanelTiles; ++i) {
-            dots[i][t][p] = Ints::dot(dots[i][t][p], weights[i], four);
+            for (int i = 0; i < kPanelTiles; ++i) {
+              dots[i][t][p] = Ints::dot(dots[i][t][p], weights[i][g], four);
+            }
           }
         }
       }
@@ -322,7 +359,11 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
     const Tile tile{tiles + i * bytes};
     const auto run = [&]<int kTokens>() {
       L sums[kTokens];
-      stream_tile<kTokens, kPlanes>(tile, blocks, x + first, sums);
+      if constexpr (Tile::kBytes && kPlanes == 1 && kTokens == 1) {
+        stream_bytes(tile, blocks, x[first], sums);
+      } else {
+        stream_tile<kTokens, kPlanes>(tile, blocks, x + first, sums);
+      }
       for (int t = 0; t < kTokens; ++t) emit(i, first + t, sums[t]);
     };
     with_count<kStreamTokens>(count, run);
@@ -340,24 +381,30 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
   const int groups = (tokens + kMost - 1) / kMost;
   int64_t first = begin;
   for (; first + kPanelTiles <= end; first += kPanelTiles) {
-    SpreadTile<Tile> panel[kPanelTiles];
-    for (int i = 0; i < kPanelTiles; ++i) {
-      panel[i] = {Tile{tiles + (first + i) * bytes}, scratch + i * blocks * 512};
-    }
-    for (int group = 0; group < groups; ++group) {
+    const auto panel = [&]<template <typename> typename Source>(int group) {
       const int t = static_cast<int>(int64_t{tokens} * group / groups);
       const int next = static_cast<int>(int64_t{tokens} * (group + 1) / groups);
+      Source<Tile> sources[kPanelTiles];
+      for (int i = 0; i < kPanelTiles; ++i) {
+        sources[i].tile = {tiles + (first + i) * bytes};
+        sources[i].room = scratch + i * blocks * 512;
+      }
       with_count<kMost>(next - t, [&]<int kTokens>() {
         L sums[kPanelTiles][kTokens];
-        if (group == 0) {
-          panel_tiles<kTokens, kPlanes, true>(panel, blocks, x + t, sums);
-        } else {
-          panel_tiles<kTokens, kPlanes, false>(panel, blocks, x + t, sums);
-        }
+        panel_tiles<kTokens, kPlanes, Tile>(sources, blocks, x + t, sums);
         for (int i = 0; i < kPanelTiles; ++i) {
           for (int j = 0; j < kTokens; ++j) emit(first + i, t + j, sums[i][j]);
         }
       });
+    };
+    for (int group = 0; group < groups; ++group) {
+      if (Tile::kBytes || groups <= kLyingGroups) {
+        panel.template operator()<Lying>(group);
+      } else if (group == 0) {
+        panel.template operator()<Spreading>(group);
+      } else {
+        panel.template operator()<Spread>(group);
+      }
     }
   }
   for (; first < end; ++first) {
