@@ -39,6 +39,9 @@ void write_message(JsonWriter& writer, const ChatAnswerHead& head, const ChatCho
   writer.end_object();
 }
 
+constexpr std::string_view kFirstChoice = "[{\"index\":0,\"delta\":{";
+constexpr std::string_view kPlainEnd = "},\"logprobs\":null,\"finish_reason\":null}]";
+
 std::string chunk_head(const ChatAnswerHead& head) {
   std::string text;
   JsonWriter writer(text);
@@ -104,7 +107,8 @@ std::string chat_answer_body(const ChatAnswerHead& head, std::span<const ChatCho
 }
 
 ChatChunks::ChatChunks(const ChatAnswerHead& head, bool usage_follows)
-    : head_(chunk_head(head)),
+    : opening_(chunk_head(head).append(kFirstChoice)),
+      head_bytes_(opening_.size() - kFirstChoice.size()),
       reasoning_field_([&] {
         std::string quoted;
         if (!head.reasoning_field.empty()) base::append_json_string(quoted, head.reasoning_field);
@@ -112,7 +116,25 @@ ChatChunks::ChatChunks(const ChatAnswerHead& head, bool usage_follows)
       }()),
       tail_(usage_follows ? ",\"usage\":null}" : "}") {}
 
+// What nearly all deltas are: some text of the first choice. False: this one is not.
+bool ChatChunks::append_plain(const ChatDelta& delta, std::string& out) const {
+  const bool reasons = !delta.reasoning.empty();
+  const bool is_plain = delta.choice == 0 && !delta.role && reasons == delta.content.empty() &&
+                        delta.tool_calls.empty() && delta.token_ids == nullptr &&
+                        delta.prompt_token_ids == nullptr &&
+                        (delta.logprobs == nullptr || delta.logprobs->empty());
+  if (!is_plain || (reasons && reasoning_field_.empty())) return false;
+  out += opening_;
+  out += reasons ? std::string_view(reasoning_field_) : std::string_view("\"content\"");
+  out += ':';
+  base::append_json_string(out, reasons ? delta.reasoning : delta.content);
+  out += kPlainEnd;
+  out += tail_;
+  return true;
+}
+
 void ChatChunks::delta(const ChatDelta& delta, std::string& out) const {
+  if (append_plain(delta, out)) return;
   append_choice(delta.choice, out);
   out += ",\"delta\":{";
   std::string_view comma;
@@ -161,7 +183,7 @@ void ChatChunks::delta(const ChatDelta& delta, std::string& out) const {
 }
 
 void ChatChunks::append_choice(int choice, std::string& out) const {
-  out += head_;
+  out += head();
   out += "[{\"index\":";
   JsonWriter(out).integer(choice);
 }
@@ -179,7 +201,7 @@ void ChatChunks::finish(int choice, std::string_view finish_reason, const StopRe
 }
 
 void ChatChunks::foresee() const {
-  base::prefetch(head_.data(), head_.size());
+  base::prefetch(opening_.data(), opening_.size());
 }
 
 void ChatChunks::tell_usage(const Usage& usage) {
@@ -190,7 +212,7 @@ void ChatChunks::tell_usage(const Usage& usage) {
 }
 
 void ChatChunks::last(const Usage* usage, const Timings* timings, std::string& out) const {
-  out += head_;
+  out += head();
   out += "[]";
   if (usage != nullptr) {
     out += ",\"usage\":";

@@ -86,9 +86,13 @@ class ChatChunks {
   void tell_usage(const Usage& usage);
 
  private:
+  // Up to and with "choices":
+  std::string_view head() const { return std::string_view(opening_).substr(0, head_bytes_); }
+  bool append_plain(const ChatDelta& delta, std::string& out) const;
   void append_choice(int choice, std::string& out) const;
 
-  const std::string head_;             // up to and with "choices":
+  const std::string opening_;  // of a delta of the first choice
+  const size_t head_bytes_;
   const std::string reasoning_field_;  // quoted; empty: not shown
   std::string tail_;                   // after the choices
 };

@@ -27,6 +27,16 @@ void HarmonyParser::push(TokenId token, std::vector<HarmonyEvent>& events) {
   }
 }
 
+bool HarmonyParser::push_plain(TokenId token, std::string& text) {
+  if (state_ != State::kText || tokens_.ends_message(token) || token == tokens_.start ||
+      token == tokens_.channel || tokenizer_.is_special(token)) {
+    return false;
+  }
+  token_was_text_ = true;
+  decoder_.push(tokenizer_.bytes(token), text);
+  return true;
+}
+
 void HarmonyParser::finish(std::vector<HarmonyEvent>& events) {
   token_was_text_ = false;
   if (state_ == State::kHeader && !header_tokens_.empty()) {

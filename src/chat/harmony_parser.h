@@ -66,6 +66,10 @@ class HarmonyParser {
   // Appends to `events` what `token` brought about.
   void push(TokenId token, std::vector<HarmonyEvent>& events);
 
+  // The same for what nearly every token is, text of the open message: what has become certain of
+  // it is appended to `text`, and there are no events. False: it is something else, for push().
+  bool push_plain(TokenId token, std::string& text);
+
   // The end of the stream: closes what is open. Nothing may be pushed after it.
   void finish(std::vector<HarmonyEvent>& events);
 
@@ -77,6 +81,9 @@ class HarmonyParser {
   bool token_was_text() const { return token_was_text_; }
   // How often something had to be repaired.
   int repair_count() const { return repair_count_; }
+
+  // Where what push_plain() touches ends; it begins with this object.
+  const void* plain_end() const { return &decoder_ + 1; }
 
  private:
   enum class State : uint8_t { kBetween, kHeader, kText, kFinished };
@@ -103,6 +110,7 @@ class HarmonyParser {
   State state_ = State::kBetween;
   bool token_was_text_ = false;
   int repair_count_ = 0;
+  tokenizer::IncrementalDecoder decoder_;  // of the open message's text
 
   // The header being collected.
   std::optional<Role> header_role_;  // known before its first word
@@ -115,7 +123,6 @@ class HarmonyParser {
 
   // The open message.
   MessageHeader header_;
-  tokenizer::IncrementalDecoder decoder_;
 };
 
 }  // namespace pelton::chat

@@ -63,8 +63,13 @@ ReplyBuilder::ReplyBuilder(const tokenizer::Tokenizer& tokenizer, const HarmonyT
 
 void ReplyBuilder::push(TokenId token, ReplyDelta& delta) {
   delta.clear();
-  parser_.push(token, events_);
-  apply_events(delta);
+  std::string text;
+  if (parser_.push_plain(token, text)) {
+    if (!text.empty()) add_text(text, delta);
+  } else {
+    parser_.push(token, events_);
+    apply_events(delta);
+  }
   if (!parser_.token_was_text() || field_ == Field::kHeldBack) return;
   delta.kind = delta_kind(field_ == Field::kReasoning, field_ == Field::kContent);
   if (field_ == Field::kReasoning) ++reply_.reasoning_tokens;
@@ -98,7 +103,6 @@ Reply ReplyBuilder::finish(StopCause cause, ReplyDelta& delta) {
 }
 
 void ReplyBuilder::foresee() const {
-  base::prefetch(events_.data(), sizeof(HarmonyEvent));
   const std::optional<std::string>& grows = reply_.content ? reply_.content : reply_.reasoning;
   if (grows) base::prefetch(grows->data() + grows->size(), 1);
 }

@@ -93,7 +93,11 @@ class ReplyBuilder {
   // `delta` is emptied, then filled with what `token` added.
   void push(TokenId token, ReplyDelta& delta);
 
-  void foresee() const;  // push() will be called soon: memory is asked for
+  // Push() will be called soon: the memory of what grows is asked for. This object is there, as far
+  // as text_end().
+  void foresee() const;
+  // Where what push() touches for a token of text ends; it begins with this object.
+  const void* text_end() const { return parser_.plain_end(); }
 
   // The end: `delta` is emptied, then filled with what was still held back (half a code point, an
   // unclosed header). Nothing may be pushed after it.
@@ -115,12 +119,12 @@ class ReplyBuilder {
   ToolCallDelta& call_delta(ReplyDelta& delta);
 
   const Options options_;
-  HarmonyParser parser_;
-  std::vector<HarmonyEvent> events_;
-  Reply reply_;
   Field field_ = Field::kContent;
   bool separate_ = false;  // the open message's first text needs a separator before it
   int unclosed_calls_ = 0;
+  Reply reply_;
+  HarmonyParser parser_;
+  std::vector<HarmonyEvent> events_;
   std::string held_back_;  // text of messages the model wrote in another's name
 };
 

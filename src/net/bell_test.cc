@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -188,6 +189,54 @@ TEST(Bell, WorkIsForeseen) {
   EXPECT_EQ(foreseen.front(), std::vector<int>());
   EXPECT_EQ(foreseen[2], (std::vector<int>{2, 1}));
   EXPECT_EQ(foreseen.back(), (std::vector<int>{4, 3, 2, 1}));
+}
+
+// Work is run in groups before what it has said is written; the first is no group's.
+TEST(Bell, TheFirstIsWrittenBeforeOthersRun) {
+  Held held(1);
+  constexpr size_t kCount = 60;
+  std::vector<std::unique_ptr<TestSocket>> sockets;
+  std::vector<std::shared_ptr<Exchange>> exchanges;
+  std::vector<std::shared_ptr<Work>> works;
+  std::vector<std::shared_ptr<Bell>> bells;
+  std::string first_had;
+  std::atomic<bool> looked{false};
+  for (size_t i = 0; i < kCount; ++i) {
+    sockets.push_back(std::make_unique<TestSocket>(held.port()));
+    sockets.back()->send(kRequest);
+    exchanges.push_back(held.take());
+    ASSERT_NE(exchanges.back(), nullptr);
+    works.push_back(std::make_shared<Work>([&, i] {
+      if (i == 1) {
+        char peeked[4096];
+        const ssize_t bytes =
+            ::recv(sockets[0]->descriptor(), peeked, sizeof(peeked), MSG_PEEK | MSG_DONTWAIT);
+        if (bytes > 0) first_had.assign(peeked, static_cast<size_t>(bytes));
+        looked = true;
+      }
+      exchanges[i]->write("it is " + std::to_string(i) + ";");
+      // Twice in one turn, perhaps in one group: it says more before the first has left.
+      if (i % 7 == 3 && works[i]->foreseen.size() < 100) {
+        works[i]->foreseen.resize(100);
+        return bells[i]->ring();
+      }
+      exchanges[i]->finish();
+    }));
+    bells.push_back(exchanges.back()->make_bell(works.back()));
+  }
+  exchanges.front()->post([&] {
+    for (const std::shared_ptr<Exchange>& exchange : exchanges) exchange->start_stream(200, {});
+    for (const std::shared_ptr<Bell>& bell : bells) bell->ring();
+  });
+  while (!looked) std::this_thread::yield();
+  for (size_t i = 0; i < kCount; ++i) {
+    const std::string said = "it is " + std::to_string(i) + ";";
+    const std::string got = sockets[i]->read_until("\r\n0\r\n\r\n");
+    const size_t at = got.find(said);
+    EXPECT_NE(at, std::string::npos) << got;
+    EXPECT_EQ(got.find(said, at + 1) != std::string::npos, i % 7 == 3) << got;
+  }
+  EXPECT_NE(first_had.find("it is 0;"), std::string::npos) << first_had;
 }
 
 }  // namespace

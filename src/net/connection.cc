@@ -326,9 +326,7 @@ void Connection::write(uint64_t id, std::string_view bytes) {
     char* end = std::to_chars(size, size + 16, bytes.size(), 16).ptr;
     *end++ = '\r';
     *end++ = '\n';
-    queue_.push(std::string_view(size, static_cast<size_t>(end - size)));
-    queue_.push(bytes);
-    queue_.push(std::string_view("\r\n"));
+    queue_.push_framed({size, static_cast<size_t>(end - size)}, bytes, "\r\n");
   } else {
     queue_.push(bytes);
   }
@@ -421,17 +419,23 @@ void Connection::foresee() const {
   base::prefetch(begin, static_cast<size_t>(reinterpret_cast<const char*>(&look_timer_) - begin));
 }
 
-void Connection::run(base::FunctionRef<void()> work) {
-  working_ = true;
-  queue_.borrow(loop_->outgoing());
+void Connection::begin_work(base::FunctionRef<void()> work) {
+  if (!std::exchange(working_, true)) {
+    outgoing_ = loop_->lend_outgoing();
+    if (outgoing_ != nullptr) queue_.borrow(*outgoing_);
+  }
   try {
     work();
   } catch (const std::bad_alloc&) {
     out_of_memory();
   }
-  working_ = false;
+}
+
+void Connection::end_work() {
+  if (!std::exchange(working_, false)) return;
   flush_if_due();
   queue_.give_back();
+  if (outgoing_ != nullptr) loop_->give_back_outgoing(std::exchange(outgoing_, nullptr));
 }
 
 void Connection::flush_if_due() {
@@ -449,16 +453,12 @@ void Connection::flush() {
 // False: the kernel takes no more for now, or the client is gone. The kernel's buffer bounds what
 // one turn of the loop can be made to write.
 bool Connection::write_some() {
-  std::array<std::string_view, SendQueue::kPiecesMax> pieces;
-  std::array<asio::const_buffer, SendQueue::kPiecesMax> buffers;
-  const size_t count = queue_.front(pieces);
-  for (size_t i = 0; i < count; ++i) {
-    buffers[i] = asio::const_buffer(pieces[i].data(), pieces[i].size());
-  }
   SystemError error;
-  // One piece is the common case, and the kernel's shorter way.
-  const size_t bytes = count == 1 ? stream_.write_some(buffers[0], error)
-                                  : stream_.write_some(std::span(buffers).first(count), error);
+  const std::string_view only = queue_.only_piece();
+  // The common case, and the kernel's shorter way.
+  const size_t bytes =
+      only.empty() ? write_pieces(error)
+                   : stream_.write_some(asio::const_buffer(only.data(), only.size()), error);
   queue_.pop(bytes);
   if (!looking_) watch_peer();
   if (error == asio::error::would_block || error == asio::error::try_again) {
@@ -473,6 +473,16 @@ bool Connection::write_some() {
   }
   if (error) close_now();
   return !error;
+}
+
+size_t Connection::write_pieces(SystemError& error) {
+  std::array<std::string_view, SendQueue::kPiecesMax> pieces;
+  std::array<asio::const_buffer, SendQueue::kPiecesMax> buffers;
+  const size_t count = queue_.front(pieces);
+  for (size_t i = 0; i < count; ++i) {
+    buffers[i] = asio::const_buffer(pieces[i].data(), pieces[i].size());
+  }
+  return stream_.write_some(std::span(buffers).first(count), error);
 }
 
 // Whether what is said is also taken, by the client or at least by its machine. A client that reads

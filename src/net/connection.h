@@ -71,7 +71,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_closed(uint64_t id, std::function<void()> closed);
   void post_after(uint64_t id, std::chrono::milliseconds delay, std::function<void()> work);
   void exchange_dropped(uint64_t id);
-  void run(base::FunctionRef<void()> work);
+  // What `work` says leaves at the end, all together. In two parts, between which others may have
+  // theirs; within a work that has not ended another is a part of it.
+  void run(base::FunctionRef<void()> work) {
+    begin_work(work);
+    end_work();
+  }
+  void begin_work(base::FunctionRef<void()> work);
+  void end_work();
   void foresee() const;  // run() will be called soon
   bool is_over(uint64_t id) const { return !reply_.open || id != exchange_id_; }
   size_t queued_bytes() const { return queue_.bytes(); }
@@ -136,6 +143,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void flush_if_due();
   void flush();
   bool write_some();
+  size_t write_pieces(SystemError& error);
   void watch_peer();
   void look_at_peer();
   void on_queue_empty();
@@ -172,9 +180,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::unique_ptr<WebSocketState> websocket_;  // null: it speaks HTTP
   Reply reply_;
   SendQueue queue_;
+  std::string* outgoing_ = nullptr;  // the loop's, lent to queue_ while working
   bool write_pending_ = false;
   bool flush_due_ = false;
-  bool working_ = false;  // in run(), at whose end is a flush
+  bool working_ = false;  // until end_work(), where there is a flush
   bool looking_ = false;  // at the client, after a while: look_timer_ runs
 
   DeadlineTimer timer_;

@@ -41,18 +41,23 @@ class ConnectionBell final : public Bell,
   }
   void run() override {
     rung_.store(false);
-    connection_->run([this] {
-      if (const std::shared_ptr<BellWork> work = work_.lock()) work->on_ring();
+    const std::shared_ptr<BellWork> work =
+        foreseen_ != nullptr ? std::exchange(foreseen_, nullptr) : work_.lock();
+    connection_->begin_work([&work] {
+      if (work != nullptr) work->on_ring();
     });
   }
-  // Its own memory is there when this is called first.
+  void leave() override { connection_->end_work(); }
+  // Its own memory is there when this is called first. Who is foreseen is kept until its turn,
+  // which is some microseconds away, rather than looked for each time.
   void foresee(int others) override {
     if (others > BellWork::kFarthest) {
       connection_->foresee();
       base::prefetch(work_address_, BellWork::kFirstBytes);
-    } else if (const std::shared_ptr<BellWork> work = work_.lock()) {
-      work->foresee(others);
+      return;
     }
+    if (foreseen_ == nullptr) foreseen_ = work_.lock();
+    if (foreseen_ != nullptr) foreseen_->foresee(others);
   }
 
  private:
@@ -61,6 +66,7 @@ class ConnectionBell final : public Bell,
   const std::weak_ptr<BellWork> work_;
   const char* const work_address_;  // it may be gone
   std::atomic<bool> rung_{false};
+  std::shared_ptr<BellWork> foreseen_;  // on the loop's thread, within one turn
 };
 
 class LoopBell final : public Bell, public RungWork, public std::enable_shared_from_this<LoopBell> {

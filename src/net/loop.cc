@@ -1,5 +1,6 @@
 #include "net/loop.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <new>
@@ -27,6 +28,7 @@ Loop::~Loop() {
 
 void Loop::start() {
   CHECK(!thread_.joinable());
+  for (std::string& buffer : outgoing_) outgoing_free_.push_back(&buffer);
   // The id is known before anything runs there.
   std::mutex mutex;
   std::condition_variable known;
@@ -112,13 +114,42 @@ void Loop::run_posted() {
     }
   };
   for (std::function<void()>& work : posted) do_it(std::exchange(work, nullptr));
+  run_rung();
+}
+
+// The first alone, so that nobody waits for others before anything is written, then in groups that
+// grow.
+void Loop::run_rung() {
+  const auto do_it = [](RungWork& work, void (RungWork::*what)()) {
+    try {
+      (work.*what)();
+    } catch (const std::bad_alloc&) {
+    }
+  };
   in_ringing_ = true;
-  for (size_t i = 0; i < ringing_.size(); ++i) {
-    foresee(i + 1);
-    do_it([ringing = std::exchange(ringing_[i], nullptr)] { ringing->run(); });
+  size_t group = 1;
+  for (size_t begin = 0; begin < ringing_.size();) {
+    const size_t end = std::min(ringing_.size(), begin + group);
+    for (size_t i = begin; i < end; ++i) {
+      foresee(i + 1);
+      do_it(*ringing_[i], &RungWork::run);
+    }
+    for (size_t i = begin; i < end; ++i) {
+      do_it(*ringing_[i], &RungWork::leave);
+      ringing_[i] = nullptr;
+    }
+    begin = end;
+    group = std::min(2 * group, kGroupMax);
   }
   in_ringing_ = false;
   ringing_.clear();
+}
+
+std::string* Loop::lend_outgoing() {
+  if (outgoing_free_.empty()) return nullptr;
+  std::string* const buffer = outgoing_free_.back();
+  outgoing_free_.pop_back();
+  return buffer;
 }
 
 // What comes after the one that is about to run. While that one waits in the kernel, and it does so

@@ -23,6 +23,8 @@ class RungWork {
   virtual ~RungWork() = default;
   // On the loop's thread. See BellWork.
   virtual void run() = 0;
+  // Soon after: what was said there goes to the kernel. Between the two are runs of others.
+  virtual void leave() {}
   virtual void foresee(int others) = 0;  // from one farther than BellWork's on
 };
 
@@ -49,15 +51,21 @@ class Loop {
   // For the loop's own thread: bytes just read, until the next read. One for all connections,
   // because thousands of idle ones need none.
   std::array<char, 64 * 1024>& scratch() { return scratch_; }
-  // For the loop's own thread: what one piece of work says, before the kernel has it. Empty between
-  // two.
-  std::string& outgoing() { return outgoing_; }
+  // For the loop's own thread: what one piece of work says, before the kernel has it. Empty when it
+  // is lent and when it is given back; null if all are lent.
+  std::string* lend_outgoing();
+  void give_back_outgoing(std::string* buffer) { outgoing_free_.push_back(buffer); }
   // "Date" of this second; written once a second.
   const std::string& http_date_now();
 
  private:
+  // So many pieces of rung work are run before what they have said is written. Both are long ways
+  // through different code, which does not fit into the first-level cache together.
+  static constexpr size_t kGroupMax = 16;
+
   void run();
   void run_posted();
+  void run_rung();
   void foresee(size_t next);
   void wake_if_idle();  // under mutex_
 
@@ -73,7 +81,8 @@ class Loop {
   std::thread thread_;
   std::thread::id thread_id_;
   std::array<char, 64 * 1024> scratch_{};
-  std::string outgoing_;
+  std::array<std::string, kGroupMax> outgoing_;
+  std::vector<std::string*> outgoing_free_;
   int64_t date_second_ = -1;
   std::string date_;
 };

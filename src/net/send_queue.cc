@@ -51,6 +51,17 @@ void SendQueue::push(std::string&& bytes) {
   pieces_.push_back(std::move(bytes));
 }
 
+void SendQueue::push_framed(std::string_view before, std::string_view bytes,
+                            std::string_view after) {
+  if (borrowed_ == nullptr || first_ < pieces_.size()) {
+    push(before);
+    push(bytes);
+    return push(after);
+  }
+  bytes_ += before.size() + bytes.size() + after.size();
+  borrowed_->append(before).append(bytes).append(after);
+}
+
 size_t SendQueue::front(std::span<std::string_view, kPiecesMax> views) const {
   size_t count = 0;
   if (is_borrowing()) views[count++] = *borrowed_;
@@ -58,6 +69,15 @@ size_t SendQueue::front(std::span<std::string_view, kPiecesMax> views) const {
     views[count++] = pieces_[i];
   if (count > 0) views[0].remove_prefix(first_offset_);
   return count;
+}
+
+std::string_view SendQueue::only_piece() const {
+  const size_t own = pieces_.size() - first_;
+  if (own > 1 || (own == 1 && is_borrowing())) return {};
+  std::string_view piece;
+  if (is_borrowing()) piece = *borrowed_;
+  if (own == 1) piece = pieces_[first_];
+  return piece.substr(std::min(first_offset_, piece.size()));
 }
 
 void SendQueue::pop(size_t bytes) {

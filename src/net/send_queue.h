@@ -23,6 +23,8 @@ class SendQueue {
 
   void push(std::string_view bytes);
   void push(std::string&& bytes);
+  // All three, one after the other.
+  void push_framed(std::string_view before, std::string_view bytes, std::string_view after);
 
   size_t bytes() const { return bytes_; }
   bool empty() const { return bytes_ == 0; }
@@ -30,6 +32,8 @@ class SendQueue {
   // The pieces at the front, for one gathering write: how many of `views` were set. They stand
   // until the next call of anything.
   size_t front(std::span<std::string_view, kPiecesMax> views) const;
+  // If there is but one piece, that; empty: there are more, or none. Stands as long as those.
+  std::string_view only_piece() const;
   void pop(size_t bytes);
   void clear();
 

@@ -25,10 +25,16 @@ Answer::Wants ChatAnswer::push(size_t choice, const engine::SampledToken& token)
 }
 
 void ChatAnswer::foresee(int others) const {
-  if (others == 3) return base::prefetch(*this);
+  if (others == 3) {
+    base::prefetch(&model_, sizeof(void*));
+    base::prefetch(options_.continuous_usage);
+    base::prefetch(options_.choice.token_ids);
+    base::prefetch(chunks_);
+    return base::prefetch(choices_);
+  }
   if (others == 2) {
     chunks_.foresee();
-    return base::prefetch(choices_.front());
+    return choices_.front().foresee_itself();
   }
   choices_.front().foresee();
 }

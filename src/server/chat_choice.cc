@@ -65,6 +65,18 @@ api::StopReason stop_reason_of(const engine::StreamEnd& end, TokenId last_token,
   return theirs ? api::StopReason(last_token) : api::StopReason();
 }
 
+// What small strings hold serves the next ones.
+void ChatChoice::Pending::clear() {
+  constexpr size_t kBytesKept = 256;
+  for (std::string* const text : {&reasoning, &content}) {
+    text->clear();
+    if (text->capacity() > kBytesKept) text->shrink_to_fit();
+  }
+  if (!tool_calls.empty()) tool_calls = {};
+  if (!logprobs.empty()) logprobs = {};
+  if (!token_ids.empty()) token_ids = {};
+}
+
 bool ChatChoice::Pending::empty() const {
   return reasoning.empty() && content.empty() && tool_calls.empty() && logprobs.empty() &&
          token_ids.empty();
@@ -120,6 +132,7 @@ void ChatChoice::add_call(const chat::ToolCallDelta& delta) {
 
 // Lets out the log-probabilities of tokens whose text has begun to come out.
 void ChatChoice::release_logprobs(size_t content_end) {
+  if (held_logprobs_.empty()) return;
   auto held = held_logprobs_.begin();
   while (held != held_logprobs_.end() && held->content_offset < content_end) {
     (options_.stream ? pending_.logprobs : logprobs_).push_back(std::move(held->logprobs));
@@ -172,7 +185,7 @@ void ChatChoice::take_delta(const api::ChatChunks& chunks, std::string& out) {
                              .logprobs = &pending_.logprobs,
                              .token_ids = options_.token_ids ? &pending_.token_ids : nullptr};
   append_sse_event(out, [&](std::string& json) { chunks.delta(delta, json); });
-  pending_ = {};
+  pending_.clear();
 }
 
 api::ChatChoice ChatChoice::take_whole() {

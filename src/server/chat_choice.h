@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/chat_response.h"
+#include "base/prefetch.h"
 #include "server/answer.h"
 #include "server/chat_turn.h"
 #include "server/served_model.h"
@@ -32,7 +33,13 @@ class ChatChoice {
   ChatChoice& operator=(const ChatChoice&) = delete;
 
   Answer::Wants push(const engine::SampledToken& token);
-  void foresee() const { turn_.foresee(); }  // push() will be called soon; this object is there
+  // push() will be called soon: first this object is asked for, then what it leads to.
+  void foresee_itself() const {
+    const char* const begin = reinterpret_cast<const char*>(this);
+    const char* const end = static_cast<const char*>(turn_.text_end());
+    base::prefetch(begin, static_cast<size_t>(end - begin));
+  }
+  void foresee() const { turn_.foresee(); }
   void end(const engine::StreamEnd& end);
 
   // `prompt`: told with the first event; null: not told.
@@ -55,6 +62,7 @@ class ChatChoice {
     std::vector<api::TokenLogprobs> logprobs;
     std::vector<TokenId> token_ids;
     bool empty() const;
+    void clear();
   };
   struct HeldLogprob {
     size_t content_offset;  // where its token's text begins
@@ -69,20 +77,22 @@ class ChatChoice {
   const ServedModel& model_;
   const Options& options_;
   const int index_;
-  ChatTurn turn_;
-
-  Pending pending_;
-  bool said_ = false;             // content or a call
-  std::string hidden_reasoning_;  // of a stream, while nothing is said
+  // What every token touches stands together: of hundreds of choices each is cold.
+  TokenId last_token_ = -1;
+  bool said_ = false;  // content or a call
   bool role_sent_ = false;
   bool finish_sent_ = false;
+  std::string_view finish_reason_;  // empty before the end
   std::vector<HeldLogprob> held_logprobs_;
+  std::string hidden_reasoning_;  // of a stream, while nothing is said
+  Pending pending_;
+  ChatTurn turn_;
+  // Until here.
+
   std::vector<api::TokenLogprobs> logprobs_;  // of a whole answer
   std::vector<std::string> call_ids_;
-  std::string_view finish_reason_;  // empty before the end
   api::StopReason stop_reason_;
   std::vector<TokenId> token_ids_;  // of a whole answer
-  TokenId last_token_ = -1;
 };
 
 // What the vocabulary says of a sampled token and its alternatives.

@@ -11,8 +11,8 @@ namespace pelton::server {
 ChatTurn::ChatTurn(const ServedModel& model, const Options& options)
     : model_(model),
       options_(options),
-      builder_(model.tokenizer, model.harmony, {.preamble = options.preamble}),
-      stop_filter_(options.stop, options.stop_text) {}
+      stop_filter_(options.stop, options.stop_text),
+      builder_(model.tokenizer, model.harmony, {.preamble = options.preamble}) {}
 
 const chat::ReplyDelta& ChatTurn::begin() {
   chat::ReplyDelta all;
@@ -83,6 +83,11 @@ void ChatTurn::drop_more_calls() {
 void ChatTurn::filter_content() {
   if (delta_.content.empty()) return;
   content_sampled_ += delta_.content.size();
+  if (stop_filter_.stops_nothing()) {
+    content_out_ += delta_.content.size();
+    content_ += delta_.content;
+    return;
+  }
   scratch_.clear();
   stop_filter_.push(delta_.content, scratch_);
   content_out_ += scratch_.size();

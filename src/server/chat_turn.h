@@ -48,7 +48,11 @@ class ChatTurn {
   // overwritten by the next call.
   const chat::ReplyDelta& push(TokenId token);
   const chat::ReplyDelta& end(const engine::StreamEnd& end);
-  void foresee() const;  // push() will be called soon; this object is there
+  // push() will be called soon: the memory of what grows is asked for. This object is there, as far
+  // as text_end().
+  void foresee() const;
+  // Where what push() touches for a token of text ends; it begins with this object.
+  const void* text_end() const { return builder_.text_end(); }
 
   // What the engine is to be told, if reasoning has to end.
   std::optional<engine::Forcing> take_forcing() { return std::exchange(forcing_, std::nullopt); }
@@ -73,21 +77,24 @@ class ChatTurn {
   void filter_content();
   void keep();
 
+  // What every token touches stands together: of hundreds of turns each is cold.
+  std::optional<engine::Forcing> forcing_;
   const ServedModel& model_;
   const Options& options_;
-  chat::ReplyBuilder builder_;
-  StopFilter stop_filter_;
-  chat::ReplyDelta delta_;     // reused
-  std::string content_;        // that came out of the stop filter
-  std::string scratch_;        // reused
-  std::vector<TokenId> turn_;  // the opening, then what was sampled
-  size_t content_sampled_ = 0;
-  size_t content_out_ = 0;
-  int64_t sampled_tokens_ = 0;
   bool may_reason_ = true;  // false: somebody wants an end of it
   bool was_reasoning_ = false;
   int ends_forced_ = 0;
-  std::optional<engine::Forcing> forcing_;
+  std::vector<TokenId> turn_;  // the opening, then what was sampled
+  std::string content_;        // that came out of the stop filter
+  size_t content_sampled_ = 0;
+  size_t content_out_ = 0;
+  int64_t sampled_tokens_ = 0;
+  chat::ReplyDelta delta_;  // reused
+  StopFilter stop_filter_;
+  chat::ReplyBuilder builder_;
+  // Until here, and of the builder as far as text_end().
+
+  std::string scratch_;  // reused
   chat::Reply reply_;
 };
 

@@ -9,6 +9,46 @@
 #include "server/reply.h"
 
 namespace pelton::server {
+namespace {
+
+// What one turn writes its events into, and what it takes its tokens with: one for all streams of a
+// thread, so that a token allocates nothing and each finds what the one before has just used.
+struct Desk {
+  static constexpr size_t kBytesKept = size_t{64} << 10;
+  static constexpr size_t kTokensKept = 64;
+
+  void tidy() {
+    events.clear();
+    if (events.capacity() > kBytesKept) events.shrink_to_fit();
+    batch.tokens.clear();
+    if (batch.tokens.capacity() > kTokensKept) batch.tokens.shrink_to_fit();
+    batch.end.reset();
+  }
+
+  bool taken = false;
+  std::string events;
+  engine::TokenStream::Batch batch;
+};
+
+thread_local Desk desk_of_thread;
+
+class DeskTurn {
+ public:
+  DeskTurn() : desk_(desk_of_thread.taken ? own_.emplace() : desk_of_thread) { desk_.taken = true; }
+  ~DeskTurn() {
+    desk_.tidy();
+    desk_.taken = false;
+  }
+  DeskTurn(const DeskTurn&) = delete;
+  DeskTurn& operator=(const DeskTurn&) = delete;
+  Desk& desk() { return desk_; }
+
+ private:
+  std::optional<Desk> own_;  // of a turn within another one
+  Desk& desk_;
+};
+
+}  // namespace
 
 std::weak_ptr<Generation> Generation::run(Parts parts, const House& house) {
   const bool begins_at_once = parts.begins_at_once && parts.mode == Mode::kStream;
@@ -100,7 +140,6 @@ void Generation::foresee(int others) {
       base::prefetch(call_.exchange.get(), base::kCacheLineBytes);
       if (call_.pass != nullptr) base::prefetch(*call_.pass);
       base::prefetch(choices_.data(), base::kCacheLineBytes);
-      base::prefetch(spare_tokens_.data(), base::kCacheLineBytes);
       watch_.foresee();
       break;
     case 2:
@@ -115,11 +154,10 @@ void Generation::foresee(int others) {
 void Generation::pump() {
   held_back_ = call_.exchange->queued_bytes() > kBacklogBytesMax;
   if (over_ || held_back_) return;
-  const std::shared_ptr<Generation> alive = shared_from_this();
   oldest_ns_ = 0;
-  std::string events;
-  if (mode_ == Mode::kStream) events.reserve(kEventBytes * choices_.size());
-  for (size_t i = 0; i < choices_.size() && !over_; ++i) take(i, events);
+  DeskTurn turn;
+  std::string& events = turn.desk().events;
+  for (size_t i = 0; i < choices_.size() && !over_; ++i) take(i, turn.desk().batch, events);
   if (over_) return;
   if (mode_ == Mode::kStream) answer_->take_events(events);
   if (running_ == 0) return finish(events);
@@ -131,17 +169,12 @@ void Generation::on_drained() {
   if (held_back_) pump();
 }
 
-void Generation::take(size_t index, std::string& events) {
+void Generation::take(size_t index, engine::TokenStream::Batch& batch, std::string& events) {
   Choice& choice = choices_[index];
   if (choice.progress == Progress::kEnded) return;
-  engine::TokenStream::Batch batch;
-  batch.tokens.swap(spare_tokens_);
   choice.stream.take_into(batch);
   if (!batch.prompt.empty()) answer_->prompt(index, std::move(batch.prompt));
   push(index, batch, events);
-  batch.tokens.swap(spare_tokens_);
-  if (spare_tokens_.capacity() > kSpareTokensMax)
-    std::vector<engine::SampledToken>().swap(spare_tokens_);
   if (!batch.end) return force(index);
   end(index, *batch.end, events);
 }

@@ -73,8 +73,9 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
   void on_ring() override { pump(); }
   void foresee(int others) override;
   void pump();
-  // Everything that waits in one stream; what comes of it is appended to `events`.
-  void take(size_t index, std::string& events);
+  // Everything that waits in one stream, with what `batch` has room for; what comes of it is
+  // appended to `events`.
+  void take(size_t index, engine::TokenStream::Batch& batch, std::string& events);
   void push(size_t index, const engine::TokenStream::Batch& batch, std::string& events);
   void end(size_t index, engine::StreamEnd end, std::string& events);
   void finish(std::string& events);
@@ -95,8 +96,6 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
   // An event for each token, as clients time and count them; above this backlog one for all tokens
   // that have gathered, so that a reader that is behind gets less to read.
   static constexpr size_t kMergedBacklogBytes = size_t{64} << 10;
-  static constexpr size_t kEventBytes = 384;  // of a token, as a rule
-  static constexpr size_t kSpareTokensMax = 64;
   // A stream begins at its first token, or this late; then a comment this often if nothing happens.
   static constexpr std::chrono::seconds kTick{5};
 
@@ -108,7 +107,6 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
   std::unique_ptr<Answer> answer_;
   std::shared_ptr<net::Bell> bell_;
   std::vector<Choice> choices_;  // emptied when over; destroyed before call_'s exchange
-  std::vector<engine::SampledToken> spare_tokens_;  // room for those to come
   size_t running_;
   GenerationWatch watch_;
   int64_t oldest_ns_ = 0;        // of the tokens being taken

@@ -20,6 +20,7 @@ class StopFilter {
   // The end of the text: what was held back was no stop string.
   void finish(std::string& out);
 
+  bool stops_nothing() const { return needles_.empty(); }  // all comes out as it went in
   bool stopped() const { return stopped_; }
   const std::string& matched() const { return matched_; }  // the stop string that ended it
 
