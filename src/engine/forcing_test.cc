@@ -1,5 +1,6 @@
 // Tokens that a reader puts into a sequence's mouth, against a plain loop over the sequence's own
 // tokens, while others come, go and are preempted.
+#include <atomic>
 #include <map>
 #include <vector>
 
@@ -27,6 +28,16 @@ ModelledExecutor::Options executor_options(int seats, int blocks) {
                       .batch_tokens_max = 16,
                       .context_tokens_max = 128};
   options.next_token = checksum_tokens(kVocabulary);
+  return options;
+}
+
+// The same, but nothing is sampled before `may_go`.
+ModelledExecutor::Options held_options(const std::atomic<bool>& may_go) {
+  ModelledExecutor::Options options = executor_options(1, 60);
+  options.next_token = [&may_go, sample = options.next_token](const ModelledExecutor::Seen& seen) {
+    may_go.wait(false);
+    return sample(seen);
+  };
   return options;
 }
 
@@ -118,7 +129,8 @@ TEST(Forcing, BeginsWhereItIsAskedTo) {
 TEST(Forcing, AWishInTimeIsMetToTheToken) {
   base::VirtualClock clock;
   base::Log log(clock, {.level = base::LogLevel::kNone});
-  ModelledExecutor executor(executor_options(1, 60));
+  std::atomic<bool> may_go{false};
+  ModelledExecutor executor(held_options(may_go));
   Engine engine({.hash_seed = 1}, executor, clock, log);
   // The seat is taken until this one is cancelled, so that the wish is there before the first step.
   Result<TokenStream> first = engine.submit(request_of(1, 4, 100));
@@ -127,6 +139,8 @@ TEST(Forcing, AWishInTimeIsMetToTheToken) {
   ASSERT_TRUE(first.ok() && second.ok());
   second->force({.tokens = {1, 2, 3}, .position = 17});
   first->cancel();
+  may_go.store(true);
+  may_go.notify_all();
   EXPECT_EQ(read_all(*second), reference(request, {1, 2, 3}, 17));
 }
 
@@ -136,7 +150,8 @@ TEST(Forcing, IsDroppedIfTheTokenHasComeMeanwhile) {
   const request::GenerationRequest request = request_of(3, 6, 40);
   const std::vector<TokenId> free = reference(request, {}, 0);
   for (const int since : {0, 12}) {
-    ModelledExecutor executor(executor_options(1, 60));
+    std::atomic<bool> may_go{false};
+    ModelledExecutor executor(held_options(may_go));
     Engine engine({.hash_seed = 1}, executor, clock, log);
     Result<TokenStream> first = engine.submit(request_of(1, 4, 100));
     Result<TokenStream> second = engine.submit(request);
@@ -144,6 +159,8 @@ TEST(Forcing, IsDroppedIfTheTokenHasComeMeanwhile) {
     const TokenId seen = free[5];
     second->force({.tokens = {1, 2}, .position = 14, .unless = {seen}, .since = since});
     first->cancel();
+    may_go.store(true);
+    may_go.notify_all();
     const bool comes_later =
         std::find(free.begin() + since, free.begin() + 14, seen) != free.begin() + 14;
     EXPECT_EQ(read_all(*second), comes_later ? free : reference(request, {1, 2}, 14)) << since;
