@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <pthread.h>
 
 #include "base/check.h"
@@ -29,6 +30,8 @@ Loop::~Loop() {
 void Loop::start() {
   CHECK(!thread_.joinable());
   for (std::string& buffer : outgoing_) outgoing_free_.push_back(&buffer);
+  // Makes the context's descriptors, which the first connection would else.
+  (void)boost::asio::steady_timer(context_);
   // The id is known before anything runs there.
   std::mutex mutex;
   std::condition_variable known;
