@@ -28,6 +28,24 @@ std::vector<TokenId> random_tokens(uint64_t seed, size_t count) {
   return tokens;
 }
 
+// Window blocks for a few prompts of one step.
+constexpr ExecutorCapacity kFewBlocks{.block_tokens = 16,
+                                      .full_block_count = 4096,
+                                      .window_block_count = 100,
+                                      .window_tokens = 128,
+                                      .sequences_max = 1,
+                                      .batch_tokens_max = 512,
+                                      .context_tokens_max = 1024};
+
+// One seat, a window of a block, and window blocks for little more than one prompt of 600 tokens.
+constexpr ExecutorCapacity kOneSeat{.block_tokens = 16,
+                                    .full_block_count = 256,
+                                    .window_block_count = 51,
+                                    .window_tokens = 16,
+                                    .sequences_max = 1,
+                                    .batch_tokens_max = 512,
+                                    .context_tokens_max = 1024};
+
 // The first `shared` tokens of `other`, and new ones.
 std::vector<TokenId> branch(const std::vector<TokenId>& other, size_t shared, uint64_t seed) {
   std::vector<TokenId> tokens = random_tokens(seed, other.size());
@@ -40,34 +58,67 @@ class PrefixReuse : public testing::Test {
   struct Cost {
     int computed = 0;  // prompt tokens
     int cached = 0;
-    TokenId answer = 0;
+    std::vector<TokenId> answer;
+  };
+  struct Way {
+    int output = 1;  // tokens
+    // So many steps are planned before the first of them is committed, and all of these are
+    // committed before the next is planned.
+    int steps_at_once = 1;
   };
 
-  Cost run(std::vector<TokenId> prompt) {
+  explicit PrefixReuse(const ExecutorCapacity& capacity = kUsual)
+      : scheduler_(capacity, {.prefix_cache = true, .hash_seed = 5}),
+        executor_({.capacity = capacity, .next_token = checksum_tokens(1 << 20)}) {}
+
+  Cost run(std::vector<TokenId> prompt) { return run(std::move(prompt), {}); }
+  Cost run(std::vector<TokenId> prompt, const Way& way) {
     Cost cost;
-    const int length = static_cast<int>(prompt.size());
+    const int prompt_count = static_cast<int>(prompt.size());
     request::GenerationRequest request;
     request.prompt = std::move(prompt);
-    request.stop.max_new_tokens = 1;
+    request.stop.max_new_tokens = way.output;
     CHECK(scheduler_.submit(std::move(request)).ok());
-    for (StepPlan plan = scheduler_.plan(0); !plan.empty(); plan = scheduler_.plan(0)) {
-      for (const PlannedSequence& row : plan.sequences) cost.computed += row.token_count();
-      executor_.submit(std::move(plan));
-      scheduler_.commit(executor_.collect());
+    for (int in_flight = -1; in_flight != 0;) {
+      in_flight = 0;
+      while (in_flight < way.steps_at_once) {
+        StepPlan plan = scheduler_.plan(0);
+        if (plan.empty()) break;
+        for (const PlannedSequence& row : plan.sequences) {
+          if (row.start < prompt_count) cost.computed += row.token_count();
+        }
+        executor_.submit(std::move(plan));
+        ++in_flight;
+      }
+      for (int i = 0; i < in_flight; ++i) scheduler_.commit(executor_.collect());
     }
     std::vector<Scheduler::Event> events;
     scheduler_.take_events(events);
     for (const Scheduler::Event& event : events) {
-      if (event.token) cost.answer = event.token->token;
+      if (event.token) cost.answer.push_back(event.token->token);
       if (event.end) cost.cached = event.end->cached_tokens;
     }
-    EXPECT_EQ(cost.computed + cost.cached, length);
+    EXPECT_EQ(cost.computed + cost.cached, prompt_count);
     scheduler_.check_integrity();
     return cost;
   }
 
-  Scheduler scheduler_{kUsual, {.prefix_cache = true, .hash_seed = 5}};
-  ModelledExecutor executor_{{.capacity = kUsual, .next_token = checksum_tokens(1 << 20)}};
+  Scheduler scheduler_;
+  ModelledExecutor executor_;
+};
+
+class PrefixReuseFewBlocks : public PrefixReuse {
+ protected:
+  PrefixReuseFewBlocks() : PrefixReuse(kFewBlocks) {}
+};
+
+class PrefixReuseOneSeat : public PrefixReuse, public testing::WithParamInterface<int> {
+ protected:
+  PrefixReuseOneSeat() : PrefixReuse(kOneSeat) {}
+
+  Cost run(std::vector<TokenId> prompt) {
+    return PrefixReuse::run(std::move(prompt), {.steps_at_once = GetParam()});
+  }
 };
 
 TEST_F(PrefixReuse, an_8k_prompt_that_shares_7_5k_computes_the_rest) {
@@ -126,6 +177,34 @@ TEST_F(PrefixReuse, what_was_evicted_is_computed_again) {
   const Cost again = run(first);
   EXPECT_EQ(again.answer, cold.answer);
   EXPECT_GT(again.computed, 16);
+}
+
+// The next turn of a conversation finds all whole blocks of the last one, wherever in a block that
+// ended, though others have taken since what is not kept longest.
+TEST_F(PrefixReuseFewBlocks, the_next_turn_finds_the_answer_wherever_it_ended) {
+  for (int output = 300; output < 316; ++output) {
+    std::vector<TokenId> tokens = random_tokens(static_cast<uint64_t>(output), 100);
+    const std::vector<TokenId> answer = run(tokens, {.output = output}).answer;
+    for (uint64_t other = 0; other < 3; ++other) {
+      run(random_tokens(1'000 * static_cast<uint64_t>(output) + other, 512));
+    }
+    tokens.insert(tokens.end(), answer.begin(), answer.end());
+    const int computed = static_cast<int>(tokens.size()) - 1;  // the last token never was
+    tokens.resize(tokens.size() + 40, 7);
+    EXPECT_EQ(run(tokens).cached, computed / 16 * 16) << output << " tokens";
+  }
+}
+
+// What a prompt leaves behind to be kept longest does not depend on when its steps were committed:
+// two steps that take longer than they used to are both collected before the next plan.
+INSTANTIATE_TEST_SUITE_P(StepsAtOnce, PrefixReuseOneSeat, testing::Values(1, 2));
+
+TEST_P(PrefixReuseOneSeat, a_landmark_outlives_an_other_prompt) {
+  run(random_tokens(1, 512));
+  const std::vector<TokenId> first = random_tokens(2, 600);
+  EXPECT_EQ(run(first).computed, 600);
+  EXPECT_EQ(run(random_tokens(3, 600)).computed, 600);
+  EXPECT_EQ(run(branch(first, 520, 4)).computed, 600 - 512);
 }
 
 }  // namespace

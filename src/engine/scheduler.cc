@@ -196,6 +196,8 @@ void Scheduler::return_unseen_blocks() {
 // siblings need to go on from there.
 bool Scheduler::return_unseen_blocks(Sequence& sequence, ForSiblings for_siblings) {
   int position = waits_for_settling(sequence) ? sequence.settled : sequence.computed;
+  // Others go on from its last whole block, and look back from there.
+  if (options_.prefix_cache) position -= position % capacity_.block_tokens;
   if (sequence.family != kNoFamily && for_siblings == ForSiblings::kKeep &&
       sequence.settled <= sequence.prompt_count) {
     position = std::min(position, sequence.prompt_count - 1);

@@ -210,7 +210,9 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
 
   if (sequence.stage == Sequence::Stage::kRunning) {
     if (reason != FinishReason::kCancelled && reason != FinishReason::kError) {
-      // The next turn of a conversation begins where this one ends.
+      // The next turn of a conversation begins where this one ends. What no plan has returned since
+      // its last steps succeeded is not part of that.
+      return_unseen_blocks(sequence, ForSiblings::kReturn);
       for (const BlockId block : sequence.window.blocks()) {
         if (block != kNoBlock) window_pool_.set_rank(block, kv::BlockPool::Rank::kLasting);
       }
