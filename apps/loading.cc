@@ -47,7 +47,8 @@ Flag kv_type_flag() {
           .value = "TYPE",
           .help =
               "how keys and values are kept; auto is what the kernels prefer, f16 for the fast "
-              "ones; fp8 and int8 take half the room and are less exact, fp8 most",
+              "ones, bf16 on a GPU (which has fp8 besides); fp8 and int8 take half the room and "
+              "are less exact, fp8 most",
           .default_text = "auto",
           .choices = {"auto", "f16", "bf16", "fp8", "int8"}};
 }

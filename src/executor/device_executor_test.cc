@@ -96,6 +96,17 @@ class DeviceExecutorTest : public ::testing::Test {
   std::unique_ptr<engine::Engine> engine_;
 };
 
+// Whatever type keys and values are kept in.
+class DeviceExecutorKvTest : public DeviceExecutorTest,
+                             public ::testing::WithParamInterface<tensor::DType> {
+ protected:
+  LocalExecutor::Options usual() const {
+    LocalExecutor::Options options = DeviceExecutorTest::usual();
+    options.kv_dtype = GetParam();
+    return options;
+  }
+};
+
 std::vector<Asked> random_questions(int count) {
   const uint32_t seed = std::random_device{}();
   std::printf("seed %u\n", seed);
@@ -114,10 +125,11 @@ std::vector<Asked> random_questions(int count) {
   return asked;
 }
 
-TEST_F(DeviceExecutorTest, AnAnswerIsTheSameInEveryWay) {
+TEST_P(DeviceExecutorKvTest, AnAnswerIsTheSameInEveryWay) {
   const std::vector<Asked> asked = random_questions(5);
   std::vector<Tokens> alone;
   start(usual(), {.prefix_cache = false});
+  EXPECT_EQ(executor_->footprint().kv.dtype, GetParam());
   EXPECT_TRUE(executor_->kernels_name() == "emulated" || executor_->kernels_name() == "cuda");
   for (const Asked& one : asked) alone.push_back(all_at_once({one})[0]);
 
@@ -139,6 +151,12 @@ TEST_F(DeviceExecutorTest, AnAnswerIsTheSameInEveryWay) {
   start(small, {.prefix_cache = false});
   EXPECT_EQ(all_at_once(asked), alone) << "short of blocks";
 }
+
+INSTANTIATE_TEST_SUITE_P(DeviceExecutor, DeviceExecutorKvTest,
+                         ::testing::Values(tensor::DType::kBf16, tensor::DType::kF8E4m3),
+                         [](const auto& info) {
+                           return std::string(tensor::kv_type_name(info.param));
+                         });
 
 TEST_F(DeviceExecutorTest, AnEmbeddingIsTheCpus) {
   Tokens prompt;
@@ -172,9 +190,9 @@ TEST_F(DeviceExecutorTest, AnEmbeddingIsTheCpus) {
 }
 
 TEST_F(DeviceExecutorTest, WhatADeviceCannotDoIsSaidAtStart) {
-  LocalExecutor::Options fp8 = usual();
-  fp8.kv_dtype = tensor::DType::kF8E4m3;
-  const auto refused = LocalExecutor::create(checkpoint_, fp8);
+  LocalExecutor::Options int8 = usual();
+  int8.kv_dtype = tensor::DType::kI8;
+  const auto refused = LocalExecutor::create(checkpoint_, int8);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(refused.error().field, "kv-cache-dtype");

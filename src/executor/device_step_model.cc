@@ -14,14 +14,22 @@ constexpr int kPooledSequencesMax = 128;
 
 models::DeviceModel::Options options_for(const Device& device,
                                          const cost_model::MemoryRequest& request,
-                                         int positions_max) {
+                                         kernels::gpu::KvType kv_type, int positions_max) {
   return {.device = device.index,
           .batch_tokens_max = request.batch_tokens_max,
           // Embeddings take seats of their own (local_executor.cc).
           .sequences_max =
               std::min(request.batch_tokens_max, request.sequences_max + kPooledSequencesMax),
           .logit_rows_max = request.sequences_max,
-          .positions_max = positions_max};
+          .positions_max = positions_max,
+          .kv_type = kv_type};
+}
+
+Result<kernels::gpu::KvType> kv_type_of(tensor::DType dtype) {
+  if (dtype == tensor::DType::kBf16) return kernels::gpu::KvType::kBf16;
+  if (dtype == tensor::DType::kF8E4m3) return kernels::gpu::KvType::kFp8;
+  return Error{ErrorCode::kUnsupported, "a device keeps keys and values in bf16 or fp8",
+               "kv-cache-dtype"};
 }
 
 Error no_room(const Device& device, const kernels::gpu::ArenaLayout& arena, int64_t room) {
@@ -39,16 +47,13 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
                                                          const cost_model::MemoryRequest& request,
                                                          base::ThreadPool& pool) {
   const checkpoint::ModelConfig& config = checkpoint.config();
-  if (request.kv_dtype != tensor::DType::kBf16) {
-    return Error{ErrorCode::kUnsupported, "a device keeps keys and values in bf16",
-                 "kv-cache-dtype"};
-  }
+  TRY_ASSIGN(const kernels::gpu::KvType kv_type, kv_type_of(request.kv_dtype));
   if (request.block_tokens != kernels::gpu::kBlockTokens) {
     return Error{ErrorCode::kUnsupported, "a device keeps keys and values in blocks of 16 tokens",
                  "block-size"};
   }
   models::DeviceModel::Options options =
-      options_for(device, request,
+      options_for(device, request, kv_type,
                   std::max(kPositionsMin, request.context_tokens.value_or(config.context_max)));
   const kernels::gpu::ArenaLayout bare = models::DeviceModel::layout(config, options);
   const double share = request.memory_utilization.value_or(kShareByDefault);

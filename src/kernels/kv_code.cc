@@ -8,14 +8,8 @@
 #include "tensor/bits.h"
 
 namespace pelton::kernels {
-namespace {
 
 using tensor::DType;
-
-// Scales below this would have an inverse beyond float32; a vector so small is as good as zero.
-constexpr float kScaleMin = 0x1p-100f;
-
-}  // namespace
 
 bool kv_is_turned(DType dtype) {
   return dtype == DType::kI8;
@@ -44,16 +38,14 @@ uint16_t kv_scale(const float* x, int head_size, DType dtype) {
   for (int i = 0; i < head_size; ++i) {
     largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFu);
   }
-  if (largest >= 0x7F800000u) return 0x7FC0;
-  const float share = dtype == DType::kI8 ? 1.0f / 127 : 1.0f / 448;
-  return tensor::float_to_bf16_up(std::max(std::bit_cast<float>(largest) * share, kScaleMin));
+  return dtype == DType::kI8 ? kv_scale_of(largest, 1.0f / 127) : kv_fp8_scale(largest);
 }
 
 uint8_t kv_code(float x, float scale, DType dtype) {
+  if (dtype == DType::kF8E4m3) return kv_fp8_code(x, scale);
+  CHECK(dtype == DType::kI8);
   if (std::isnan(scale)) return 0;
   const float scaled = x * (1.0f / scale);
-  if (dtype == DType::kF8E4m3) return tensor::float_to_e4m3(scaled);
-  CHECK(dtype == DType::kI8);
   return static_cast<uint8_t>(static_cast<int8_t>(std::nearbyintf(scaled)));
 }
 

@@ -6,8 +6,10 @@
 // thread.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
+#include "tensor/bits.h"
 #include "tensor/dtype.h"
 
 namespace pelton::kernels {
@@ -32,5 +34,23 @@ uint16_t kv_scale(const float* x, int head_size, tensor::DType dtype);
 // One element. scale: from kv_scale, as float.
 uint8_t kv_code(float x, float scale, tensor::DType dtype);
 float kv_decode(uint8_t code, float scale, tensor::DType dtype);
+
+// What kv_scale and kv_code compute, for threads that share a vector (a device's kernels use them).
+// largest: the bits of the vector's largest magnitude, found by comparing them as integers; share:
+// 1 over the type's largest code.
+constexpr uint16_t kv_scale_of(uint32_t largest, float share) {
+  // Scales below this would have an inverse beyond float32; a vector so small is as good as zero.
+  constexpr float kScaleMin = 0x1p-100f;
+  if (largest >= 0x7F800000u) return 0x7FC0;
+  const float scale = std::bit_cast<float>(largest) * share;
+  return tensor::float_to_bf16_up(scale < kScaleMin ? kScaleMin : scale);
+}
+constexpr uint16_t kv_fp8_scale(uint32_t largest) {
+  return kv_scale_of(largest, 1.0f / 448);
+}
+constexpr uint8_t kv_fp8_code(float x, float scale) {
+  const bool is_broken = scale != scale;
+  return is_broken ? 0 : tensor::float_to_e4m3(x * (1.0f / scale));
+}
 
 }  // namespace pelton::kernels

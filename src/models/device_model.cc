@@ -42,6 +42,7 @@ gpu::Limits limits_of(const DeviceModel::Options& options) {
           .positions_max = options.positions_max,
           .full_blocks = options.full_block_count,
           .window_blocks = options.window_block_count,
+          .kv_type = options.kv_type,
           .partial_bytes_max = options.partial_bytes_max};
 }
 
@@ -136,7 +137,7 @@ Result<void> DeviceModel::normed_rows(
 
 void DeviceModel::for_each_layer(bool sliding, int32_t block,
                                  base::FunctionRef<void(int64_t)> visit) const {
-  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_));
+  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
   for (size_t layer = 0; layer < config_.layer_is_sliding.size(); ++layer) {
     if (config_.layer_is_sliding[layer] != sliding) continue;
     visit(arena_.layers[layer].kv.offset + block * bytes);
@@ -144,7 +145,7 @@ void DeviceModel::for_each_layer(bool sliding, int32_t block,
 }
 
 Result<void> DeviceModel::copy_block(const BlockCopy& copy) {
-  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_));
+  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
   const int64_t back = (int64_t{copy.to} - copy.from) * bytes;
   for_each_layer(copy.sliding, copy.from, [&](int64_t offset) {
     library_.table().copy(session_, offset + back, offset, bytes);
@@ -155,11 +156,11 @@ Result<void> DeviceModel::copy_block(const BlockCopy& copy) {
 int64_t DeviceModel::swapped_block_bytes(bool sliding) const {
   int64_t layers = 0;
   for_each_layer(sliding, 0, [&](int64_t) { ++layers; });
-  return layers * gpu::kv_block_bytes(shape_of(config_));
+  return layers * gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
 }
 
 Result<void> DeviceModel::read_block(bool sliding, int32_t block, uint8_t* out) {
-  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_));
+  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
   for_each_layer(sliding, block, [&](int64_t offset) {
     library_.table().read(session_, offset, out, bytes);
     out += bytes;
@@ -168,7 +169,7 @@ Result<void> DeviceModel::read_block(bool sliding, int32_t block, uint8_t* out) 
 }
 
 Result<void> DeviceModel::write_block(bool sliding, int32_t block, const uint8_t* from) {
-  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_));
+  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
   for_each_layer(sliding, block, [&](int64_t offset) {
     library_.table().write(session_, offset, from, bytes);
     from += bytes;

@@ -22,6 +22,8 @@
 namespace pelton::models {
 namespace {
 
+using kernels::gpu::KvType;
+
 // Where sources and built files are: on another machine (tools/gpu_session) somewhere else.
 std::string folder_named(const char* variable, const char* otherwise) {
   const char* const given = std::getenv(variable);
@@ -94,7 +96,7 @@ std::string weights_folder(const std::string& name) {
 // A model and one sequence, whose blocks lie in no order.
 class Run {
  public:
-  Run(const checkpoint::Checkpoint& checkpoint, int tokens_max) {
+  Run(const checkpoint::Checkpoint& checkpoint, int tokens_max, KvType kv_type) {
     const int blocks = (tokens_max + 15) / 16;
     auto loaded = DeviceModel::load(checkpoint, library(),
                                     {.batch_tokens_max = tokens_max,
@@ -102,7 +104,8 @@ class Run {
                                      .logit_rows_max = tokens_max,
                                      .positions_max = tokens_max,
                                      .full_block_count = blocks + 3,
-                                     .window_block_count = blocks + 5},
+                                     .window_block_count = blocks + 5,
+                                     .kv_type = kv_type},
                                     pool_);
     CHECK(loaded.ok(), loaded.ok() ? "" : loaded.error().message);
     model_ = std::move(*loaded);
@@ -198,21 +201,31 @@ Differences compare(const std::vector<float>& logits, const Golden& golden, size
   return out;
 }
 
-void expect_golden(const std::string& name, const Limits& limits, const std::vector<int>& pieces) {
+// The same with fp8 keys and values: what the CPU's get (kFp8 in golden_test.cc).
+constexpr Limits kFp8Limits{.error_mean = 1.8e-2,
+                            .error_max = 3.2e-2,
+                            .divergence = 9e-4,
+                            .agreement = 0.96,
+                            .sure_gap = 0.2f};
+
+void expect_golden(const std::string& name, const Limits& limits, const std::vector<int>& pieces,
+                   KvType kv_type = KvType::kBf16) {
   const Golden golden = read_golden(source_folder() + "/testdata/golden/" + name);
   const Result<checkpoint::Checkpoint> checkpoint =
       checkpoint::Checkpoint::open(weights_folder(name));
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
   const auto count = static_cast<int>(golden.tokens.size());
   const auto vocab = static_cast<size_t>(checkpoint->config().vocab_size);
-  Run run(*checkpoint, count);
+  Run run(*checkpoint, count, kv_type);
   const std::vector<float> whole = run.logits(golden.tokens, count);
   const Differences seen = compare(whole, golden, vocab);
   std::printf(
-      "%s on a device (%s): relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%, lost at "
-      "a gap of up to %.3f\n",
-      name.c_str(), library().table().kind(), seen.error_mean, seen.error_max, seen.divergence,
-      100 * seen.agreement, static_cast<double>(seen.lost_gap));
+      "%s on a device (%s, %s): relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%, "
+      "lost "
+      "at a gap of up to %.3f\n",
+      name.c_str(), library().table().kind(), kv_type == KvType::kFp8 ? "fp8" : "bf16",
+      seen.error_mean, seen.error_max, seen.divergence, 100 * seen.agreement,
+      static_cast<double>(seen.lost_gap));
   EXPECT_LE(seen.error_mean, limits.error_mean);
   EXPECT_LE(seen.error_max, limits.error_max);
   EXPECT_LE(seen.divergence, limits.divergence);
@@ -235,6 +248,10 @@ TEST(DeviceModelTest, TinyIsGolden) {
   expect_golden("tiny", {}, {7, 1});  // token by token through recorded graphs
 }
 
+TEST(DeviceModelTest, TinyIsGoldenWithFp8KeysAndValues) {
+  expect_golden("tiny", kFp8Limits, {7, 1}, KvType::kFp8);
+}
+
 bool is_full() {
   return std::getenv("PELTON_FULL") != nullptr ||
          std::string_view(library().table().kind()) == "cuda";
@@ -247,6 +264,11 @@ bool is_emulated() {
 TEST(DeviceModelTest, MidIsGolden) {
   if (!is_full()) GTEST_SKIP() << "takes minutes in the emulation; PELTON_FULL=1 runs it";
   expect_golden("mid", {}, is_emulated() ? std::vector<int>{100} : std::vector<int>{100, 33, 1});
+}
+
+TEST(DeviceModelTest, MidIsGoldenWithFp8KeysAndValues) {
+  if (!is_full()) GTEST_SKIP() << "takes minutes in the emulation; PELTON_FULL=1 runs it";
+  expect_golden("mid", kFp8Limits, {100}, KvType::kFp8);
 }
 
 // Massive activations: activations, queries and weights of values in bf16 lose more there than is
@@ -265,7 +287,9 @@ TEST(DeviceModelTest, OutlierLosesNoMoreThanIsKnown) {
 }
 
 // Two sequences, one decoding and one in its prompt, in one step: each as if it were alone.
-TEST(DeviceModelTest, ABatchIsItsSequences) {
+class DeviceModelKvTest : public ::testing::TestWithParam<KvType> {};
+
+TEST_P(DeviceModelKvTest, ABatchIsItsSequences) {
   const auto checkpoint = checkpoint::Checkpoint::open(weights_folder("tiny"));
   ASSERT_TRUE(checkpoint.ok());
   const auto vocab = static_cast<size_t>(checkpoint->config().vocab_size);
@@ -276,7 +300,8 @@ TEST(DeviceModelTest, ABatchIsItsSequences) {
                                    .logit_rows_max = 2,
                                    .positions_max = 64,
                                    .full_block_count = 8,
-                                   .window_block_count = 8},
+                                   .window_block_count = 8,
+                                   .kv_type = GetParam()},
                                   pool);
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
   DeviceModel& model = **loaded;
@@ -320,6 +345,11 @@ TEST(DeviceModelTest, ABatchIsItsSequences) {
   const std::vector<float> after = run(again);
   EXPECT_EQ(std::memcmp(after.data(), alone.data(), after.size() * sizeof(float)), 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(DeviceModel, DeviceModelKvTest,
+                         ::testing::Values(KvType::kBf16, KvType::kFp8), [](const auto& info) {
+                           return info.param == KvType::kFp8 ? "fp8" : "bf16";
+                         });
 
 TEST(DeviceModelTest, WhatDoesNotExistIsAnErrorThatSaysSo) {
   EXPECT_EQ(kernels::gpu::DeviceLibrary::open("/nowhere/lib.so").error().code,

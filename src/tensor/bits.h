@@ -1,5 +1,5 @@
 // Conversions between float32 and the stored formats. All exact, or rounded to nearest even unless
-// the name says otherwise.
+// the name says otherwise. What is constexpr a device's kernels call too (kernels/cuda).
 #pragma once
 
 #include <bit>
@@ -7,7 +7,7 @@
 
 namespace pelton::tensor {
 
-inline float bf16_to_float(uint16_t bits) {
+constexpr float bf16_to_float(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
@@ -18,7 +18,7 @@ inline uint16_t float_to_bf16(float value) {
 }
 
 // The smallest bf16 that is not below `value`, which is finite and not negative.
-inline uint16_t float_to_bf16_up(float value) {
+constexpr uint16_t float_to_bf16_up(float value) {
   return static_cast<uint16_t>((std::bit_cast<uint32_t>(value) + 0xFFFFu) >> 16);
 }
 
@@ -63,7 +63,7 @@ inline float e4m3_to_float(uint8_t bits) {
 }
 
 // To nearest even, saturating at 448.
-inline uint8_t float_to_e4m3(float value) {
+constexpr uint8_t float_to_e4m3(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint8_t>((bits >> 24) & 0x80u);
   const uint32_t rest = bits & 0x7FFFFFFFu;

@@ -64,6 +64,8 @@ void take_workspace(const ModelShape& shape, const Limits& limits, Allocator& ne
   out.normed = next.take(rows * padded_hidden * kBf16);
   out.normed_low = next.take(rows * padded_hidden * kBf16);
   out.q = next.take(rows * shape.attention_columns() * kBf16);
+  out.kv_staged = next.take(
+      limits.kv_type == KvType::kFp8 ? rows * 2 * shape.kv_heads * shape.head_size * kFloat : 0);
   out.attended = next.take(rows * padded_columns(shape.attention_columns()) * kBf16);
   out.partials = next.take(limits.partial_bytes_max);
   out.router_logits = next.take(rows * shape.experts * kFloat);
@@ -83,8 +85,8 @@ void take_workspace(const ModelShape& shape, const Limits& limits, Allocator& ne
 
 }  // namespace
 
-int64_t kv_block_bytes(const ModelShape& shape) {
-  return int64_t{2} * shape.kv_heads * shape.head_size * kBlockTokens * kBf16;
+int64_t kv_block_bytes(const ModelShape& shape, KvType type) {
+  return shape.kv_heads * kv_head_bytes(type, shape.head_size);
 }
 
 ArenaLayout arena_layout(const ModelShape& shape, const Limits& limits) {
@@ -100,7 +102,8 @@ ArenaLayout arena_layout(const ModelShape& shape, const Limits& limits) {
   out.weight_bytes = next.at();
   for (int layer = 0; layer < shape.layers; ++layer) {
     const int64_t blocks = shape.is_sliding[layer] != 0 ? limits.window_blocks : limits.full_blocks;
-    out.layers[static_cast<size_t>(layer)].kv = next.take(blocks * kv_block_bytes(shape));
+    out.layers[static_cast<size_t>(layer)].kv =
+        next.take(blocks * kv_block_bytes(shape, limits.kv_type));
   }
   out.kv_bytes = next.at() - out.weight_bytes;
   take_workspace(shape, limits, next, out);

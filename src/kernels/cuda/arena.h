@@ -36,9 +36,10 @@ struct Limits {
   int32_t rows_max;       // of a step
   int32_t sequences_max;  // of a step
   int32_t logit_rows_max;
-  int32_t positions_max;      // of a sequence
-  int32_t full_blocks;        // in a full layer's cache
-  int32_t window_blocks;      // in a window layer's
+  int32_t positions_max;  // of a sequence
+  int32_t full_blocks;    // in a full layer's cache
+  int32_t window_blocks;  // in a window layer's
+  KvType kv_type = KvType::kBf16;
   int64_t partial_bytes_max;  // for attention that several warps share
 };
 
@@ -78,6 +79,7 @@ struct ArenaLayout {
   Place normed;      // bf16 (rows, padded hidden)
   Place normed_low;  // the same
   Place q;           // bf16 (rows, heads, head_size)
+  Place kv_staged;   // of fp8: float (rows, 2 kv_heads, head_size)
   Place attended;    // bf16 (rows, padded heads * head_size)
   Place partials;
   Place router_logits;
@@ -101,6 +103,6 @@ struct ArenaLayout {
 ArenaLayout arena_layout(const ModelShape& shape, const Limits& limits);
 
 // Of one block in one layer.
-int64_t kv_block_bytes(const ModelShape& shape);
+int64_t kv_block_bytes(const ModelShape& shape, KvType type);
 
 }  // namespace pelton::kernels::gpu

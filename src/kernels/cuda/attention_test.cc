@@ -1,11 +1,13 @@
 // A device's attention against the reference kernels: decode, prefill, windows, heads that share
 // keys in every number, blocks in any order; and the same bits whether one warp sees all of a row's
-// keys or many share them.
+// keys or many share them. fp8 keys and values are coded by the host (kernels/kv_code.h), and the
+// reference sees what their codes mean.
 #include <algorithm>
 
 #include "base/thread_pool.h"
 #include "kernels/cuda/step_arrays.h"
 #include "kernels/cuda/test_device.h"
+#include "kernels/kv_code.h"
 #include "kernels/reference/reference_kernels.h"
 
 namespace pelton::kernels::gpu {
@@ -16,7 +18,13 @@ struct Model {
   int kv_heads;
   int head_size;
   int window;  // 0: none
+  KvType type = KvType::kBf16;
 };
+
+Model with(KvType type, Model model) {
+  model.type = type;
+  return model;
+}
 
 struct Rows {
   int start;
@@ -33,6 +41,17 @@ class AttentionCase {
     fill_cache(random);
     q_ = rounded(random.floats(int64_t{row_count_} * model.heads * model.head_size, 1.0f));
     sinks_ = random.floats(model.heads, 1.0f);
+  }
+
+  // The key or value of a token, of an fp8 cache, becomes one that could not be coded.
+  void break_vector(int position, bool is_value) {
+    for (int h = 0; h < model_.kv_heads; ++h) {
+      uint8_t* const head = head_at(tables_[0][static_cast<size_t>(position / kBlockTokens)], h);
+      const uint16_t scale = 0x7FC0;
+      const int slot = position % kBlockTokens + (is_value ? kBlockTokens : 0);
+      std::memcpy(head + 2 * model_.head_size * kBlockTokens + 2 * slot, &scale, 2);
+      for (int i = 0; i < model_.head_size; ++i) *code_at(head, position, i, is_value) = 0;
+    }
   }
 
   // divided: rows that are alone share their spans among warps.
@@ -100,7 +119,7 @@ class AttentionCase {
     const StepLayout layout = arrays.layout();
     const DeviceBuffer<uint8_t> plan(
         std::vector<uint8_t>(arrays.bytes().begin(), arrays.bytes().end()));
-    const DeviceBuffer<Bf16Bits> cache(cache_);
+    const DeviceBuffer<uint8_t> cache(cache_);
     std::vector<Bf16Bits> q_bits;
     const int columns = model_.heads * model_.head_size;
     for (int i = 0; i < row_count * columns; ++i) {
@@ -117,7 +136,7 @@ class AttentionCase {
     const Attention args{
         .out = out.data(),
         .q = q.data(),
-        .cache = {cache.data(), model_.kv_heads, model_.head_size},
+        .cache = {cache.data(), model_.kv_heads, model_.head_size, model_.type},
         .tables = at<int32_t>(plan, layout.tables),
         .items = at<AttentionItem>(plan, is_window ? layout.window_items : layout.full_items),
         .sinks = sinks.data(),
@@ -173,33 +192,67 @@ class AttentionCase {
     }
   }
 
-  // Places that no sequence has written hold NaN.
+  // Places that no sequence has written hold NaN, or codes and scales of NaN.
   void fill_cache(Random& random) {
-    const int64_t part = int64_t{model_.head_size} * kBlockTokens;
-    const int64_t size = int64_t{block_count_} * model_.kv_heads * 2 * part;
-    cache_.assign(static_cast<size_t>(size), 0xFFFF);
-    host_cache_.assign(static_cast<size_t>(size), 0.0f);
+    const int64_t heads = int64_t{block_count_} * model_.kv_heads;
+    const int64_t vectors = heads * 2 * kBlockTokens;
+    cache_.assign(static_cast<size_t>(heads * kv_head_bytes(model_.type, model_.head_size)), 0xFF);
+    host_cache_.assign(static_cast<size_t>(vectors * model_.head_size), 0.0f);
     for (size_t s = 0; s < tables_.size(); ++s) {
       for (int p = 0; p < sequences_[s].start + sequences_[s].count; ++p) {
         const int32_t block = tables_[s][static_cast<size_t>(p / kBlockTokens)];
         if (block < 0) continue;
-        const int64_t slot = p % kBlockTokens;
         for (int h = 0; h < model_.kv_heads; ++h) {
-          const int64_t base = (int64_t{block} * model_.kv_heads + h) * 2 * part;
-          for (int i = 0; i < model_.head_size; ++i) {
-            const Bf16Bits key = tensor::float_to_bf16((i == 3 ? 8.0f : 1.0f) * random.normal());
-            const Bf16Bits value = tensor::float_to_bf16(random.normal());
-            // The device: keys by token, values by dimension; the reference the other way round.
-            cache_[static_cast<size_t>(base + slot * model_.head_size + i)] = key;
-            cache_[static_cast<size_t>(base + part + i * kBlockTokens + slot)] = value;
-            host_cache_[static_cast<size_t>(base + i * kBlockTokens + slot)] =
-                tensor::bf16_to_float(key);
-            host_cache_[static_cast<size_t>(base + part + slot * model_.head_size + i)] =
-                tensor::bf16_to_float(value);
-          }
+          std::vector<float> key = random.floats(model_.head_size, 1.0f);
+          key[3] *= 8;
+          put(block, h, p, key, false);
+          // Scales that differ a lot from token to token.
+          put(block, h, p, random.floats(model_.head_size, p % 3 == 0 ? 1.0f : 0.2f), true);
         }
       }
     }
+  }
+
+  void put(int32_t block, int head, int position, const std::vector<float>& x, bool is_value) {
+    uint8_t* const to = head_at(block, head);
+    const int slot = position % kBlockTokens;
+    const int size = model_.head_size;
+    const uint16_t scale_bits = kv_scale(x.data(), size, tensor::DType::kF8E4m3);
+    const float scale = tensor::bf16_to_float(scale_bits);
+    if (model_.type == KvType::kFp8) {
+      const int index = slot + (is_value ? kBlockTokens : 0);
+      std::memcpy(to + 2 * size * kBlockTokens + 2 * index, &scale_bits, 2);
+    }
+    for (int i = 0; i < size; ++i) {
+      const float wanted = x[static_cast<size_t>(i)];
+      float held = 0;
+      if (model_.type == KvType::kFp8) {
+        const uint8_t code = kv_code(wanted, scale, tensor::DType::kF8E4m3);
+        *code_at(to, position, i, is_value) = code;
+        held = kv_decode(code, scale, tensor::DType::kF8E4m3);
+      } else {
+        const Bf16Bits bits = tensor::float_to_bf16(wanted);
+        // The device: keys by token, values by dimension; the reference the other way round.
+        const int at = is_value ? (size + i) * kBlockTokens + slot : slot * size + i;
+        std::memcpy(to + 2 * at, &bits, 2);
+        held = tensor::bf16_to_float(bits);
+      }
+      const int64_t base = (int64_t{block} * model_.kv_heads + head) * 2 * size * kBlockTokens;
+      const int at = is_value ? (kBlockTokens + slot) * size + i : i * kBlockTokens + slot;
+      host_cache_[static_cast<size_t>(base + at)] = held;
+    }
+  }
+
+  uint8_t* head_at(int32_t block, int head) {
+    const int64_t bytes = kv_head_bytes(model_.type, model_.head_size);
+    return cache_.data() + (int64_t{block} * model_.kv_heads + head) * bytes;
+  }
+
+  uint8_t* code_at(uint8_t* head, int position, int element, bool is_value) const {
+    const int slot = position % kBlockTokens;
+    const int size = model_.head_size;
+    return head + (is_value ? size * kBlockTokens + value_code_place(element, slot)
+                            : slot * size + element);
   }
 
   const Model model_;
@@ -207,7 +260,7 @@ class AttentionCase {
   int row_count_ = 0;
   int32_t block_count_ = 0;
   std::vector<std::vector<int32_t>> tables_;
-  std::vector<Bf16Bits> cache_;
+  std::vector<uint8_t> cache_;
   std::vector<float> host_cache_;
   std::vector<float> q_;
   std::vector<float> sinks_;
@@ -230,22 +283,26 @@ TEST_F(DeviceAttentionTest, IsTheReferences) {
                                      {{0, 19}},                       // a prompt
                                      {{127, 1}, {128, 1}, {300, 1}},  // decodes around a span's end
                                      {{130, 5}, {15, 1}, {250, 17}}};  // mixed
-  for (const Model& model : models) {
-    for (const std::vector<Rows>& step : steps) {
-      AttentionCase one(random_, model, step);
-      const std::vector<float> exact = one.exact(*reference_);
-      const std::vector<float> whole = one.run(false);
-      EXPECT_LE(relative_error(whole, exact), kTolerance)
-          << model.heads << "/" << model.kv_heads << " heads of " << model.head_size << ", window "
-          << model.window << ", start " << step[0].start << " + " << step[0].count;
-      EXPECT_TRUE(same_bits(one.run(true), whole));
+  for (const KvType type : {KvType::kBf16, KvType::kFp8}) {
+    for (const Model& model : models) {
+      for (const std::vector<Rows>& step : steps) {
+        AttentionCase one(random_, with(type, model), step);
+        const std::vector<float> exact = one.exact(*reference_);
+        const std::vector<float> whole = one.run(false);
+        EXPECT_LE(relative_error(whole, exact), kTolerance)
+            << (type == KvType::kFp8 ? "fp8, " : "bf16, ") << model.heads << "/" << model.kv_heads
+            << " heads of " << model.head_size << ", window " << model.window << ", start "
+            << step[0].start << " + " << step[0].count;
+        EXPECT_TRUE(same_bits(one.run(true), whole));
+      }
     }
   }
 }
 
 // Alone, in a chunk, first or last of it: a row's bits are the same.
 TEST_F(DeviceAttentionTest, ARowsBitsDoNotDependOnItsChunk) {
-  for (const Model& model : {Model{8, 1, 64, 0}, Model{8, 1, 64, 128}, Model{4, 2, 32, 16}}) {
+  for (const Model& model : {Model{8, 1, 64, 0}, Model{8, 1, 64, 128}, Model{4, 2, 32, 16},
+                             Model{8, 1, 64, 0, KvType::kFp8}, Model{4, 2, 32, 16, KvType::kFp8}}) {
     const int count = 23;
     AttentionCase one(random_, model, {{random_.below(200) + 120, count}});
     const std::vector<float> whole = one.run(false);
@@ -256,6 +313,74 @@ TEST_F(DeviceAttentionTest, ARowsBitsDoNotDependOnItsChunk) {
                                       whole.begin() + (first + each) * columns);
         EXPECT_TRUE(same_bits(one.run_rows(first, each, true), part)) << first << " + " << each;
       }
+    }
+  }
+}
+
+// What could not be coded is NaN to the rows that see it, and nothing to those before it.
+TEST_F(DeviceAttentionTest, ABrokenFp8VectorIsSeenByThoseBehindItAlone) {
+  const Model model{8, 1, 64, 0, KvType::kFp8};
+  const int start = 120;
+  const int count = 23;
+  const int columns = model.heads * model.head_size;
+  for (const bool is_value : {false, true}) {
+    AttentionCase one(random_, model, {{start, count}});
+    const std::vector<float> whole = one.run(false);
+    const int broken = random_.below(count);
+    one.break_vector(start + broken, is_value);
+    const std::vector<float> after = one.run(false);
+    const auto at = static_cast<size_t>(broken * columns);
+    EXPECT_EQ(std::memcmp(after.data(), whole.data(), at * sizeof(float)), 0);
+    EXPECT_TRUE(std::all_of(after.begin() + static_cast<ptrdiff_t>(at), after.end(),
+                            [](float x) { return std::isnan(x); }))
+        << (is_value ? "value " : "key ") << broken;
+  }
+}
+
+// Each code but NaN's, as a value that alone is seen: exactly what the host reads in it.
+TEST_F(DeviceAttentionTest, EveryCodeIsWhatTheHostReads) {
+  const int size = 64;
+  for (int first = 0; first < 256; first += size) {
+    std::vector<uint8_t> block(static_cast<size_t>(kv_head_bytes(KvType::kFp8, size)), 0xFF);
+    std::fill_n(block.begin(), size, uint8_t{0x38});  // the key: ones
+    const uint16_t scales[2] = {0x3F80, 0x4180};      // 1, 16
+    std::memcpy(block.data() + 2 * size * kBlockTokens, &scales[0], 2);
+    std::memcpy(block.data() + 2 * size * kBlockTokens + 2 * kBlockTokens, &scales[1], 2);
+    for (int i = 0; i < size; ++i) {
+      block[static_cast<size_t>(size * kBlockTokens + value_code_place(i, 0))] =
+          static_cast<uint8_t>(first + i);
+    }
+    const DeviceBuffer<uint8_t> cache(block);
+    const DeviceBuffer<Bf16Bits> q(std::vector<Bf16Bits>(size, 0x3F80));
+    const DeviceBuffer<float> sinks(std::vector<float>{-INFINITY});
+    const DeviceBuffer<int32_t> zero(std::vector<int32_t>{0});
+    const DeviceBuffer<int32_t> live(std::vector<int32_t>{1});
+    const DeviceBuffer<AttentionItem> items(std::vector<AttentionItem>{{0, 1, 0, 0, 0, 1, -1}});
+    const DeviceBuffer<Bf16Bits> out(size);
+    const Attention args{.out = out.data(),
+                         .q = q.data(),
+                         .cache = {cache.data(), 1, size, KvType::kFp8},
+                         .tables = zero.data(),
+                         .items = items.data(),
+                         .sinks = sinks.data(),
+                         .partials = nullptr,
+                         .positions = zero.data(),
+                         .live = live.data(),
+                         .partial_rows = zero.data(),
+                         .rows_max = 1,
+                         .items_max = 1,
+                         .spans_max = 0,
+                         .heads = 1,
+                         .window = 0,
+                         .scale = 0.125f};
+    device().attention(&args);
+    const std::vector<Bf16Bits> got = out.get();
+    for (int i = 0; i < size; ++i) {
+      const auto code = static_cast<uint8_t>(first + i);
+      if ((code & 0x7F) == 0x7F) continue;
+      EXPECT_EQ(tensor::bf16_to_float(got[static_cast<size_t>(i)]),
+                kv_decode(code, 16, tensor::DType::kF8E4m3))
+          << "code " << int{code};
     }
   }
 }

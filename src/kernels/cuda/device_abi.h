@@ -15,7 +15,7 @@
 
 namespace pelton::kernels::gpu {
 
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 inline constexpr const char* kAbiSymbol = "pelton_device_library";
 
 struct DeviceInfo {
@@ -90,6 +90,7 @@ struct DeviceTable {
   void (*group)(const Group* args);
   void (*linear)(const Linear* args);
   void (*qkv)(const Qkv* args);
+  void (*store_kv)(const StoreKv* args);
   void (*gate_up)(const GateUp* args);
   void (*down)(const Down* args);
   void (*attention)(const Attention* args);

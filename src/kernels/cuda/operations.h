@@ -94,15 +94,37 @@ struct Linear {
   int32_t accumulate;  // 1: out += instead
 };
 
-// A layer's part of a KV group. A block is, for each kv head: keys (16, head_size), then values
-// transposed (head_size, 16), bf16.
+// How keys and values are kept: as they are, or as e4m3 codes with a bf16 scale for each token's
+// key and value in each head (kernels/kv_code.h).
+enum class KvType : int32_t { kBf16, kFp8 };
+
+// A layer's part of a KV group. A block is, for each kv head,
+//   bf16: keys (16, head_size), then values transposed (head_size, 16);
+//   fp8:  codes of keys (16, head_size), then codes of values as value_code_place() says, then
+//         scales, bf16 (2, 16): the keys', the values'.
 struct KvCache {
-  Bf16Bits* data;
+  void* data;
   int32_t kv_heads;
   int32_t head_size;
+  KvType type = KvType::kBf16;
 };
 
+// Of one kv head in a block: a multiple of 64.
+constexpr int64_t kv_head_bytes(KvType type, int head_size) {
+  return int64_t{2} * kBlockTokens * (type == KvType::kFp8 ? head_size + 2 : 2 * head_size);
+}
+
+// Where the code of a value's element stands among those of its head: as a warp's lanes hold the
+// right operand of mma.sync, lane 4g + t 16 bytes of every 32 elements (elements g, 8 + g, 16 + g
+// and 24 + g of tokens 4t to 4t + 3).
+constexpr int value_code_place(int element, int token) {
+  const int lane = 4 * (element % 8) + token / 4;
+  return element / 32 * 512 + lane * 16 + element % 32 / 8 * 4 + token % 4;
+}
+
 // Queries, keys and values of all heads: rows of W in RowOrder::kHeads, turned by their position.
+// A code's scale hangs on all elements of its vector, which several blocks of threads compute: fp8
+// keys and values therefore go to `staged`, and StoreKv takes them from there.
 struct Qkv {
   Weights weights;
   ProductInput input;
@@ -112,6 +134,16 @@ struct Qkv {
   const int64_t* slots;      // (rows): block * 16 + place in it; negative: keep nothing
   const float* turns;        // (positions, head_size): cosines, then sines
   int32_t heads;
+  float* staged = nullptr;  // of fp8: (rows, 2 kv_heads, head_size), keys before values
+};
+
+// Codes what Qkv staged into an fp8 cache.
+struct StoreKv {
+  const float* staged;
+  KvCache cache;
+  const int64_t* slots;
+  const int32_t* live;
+  int32_t rows_max;
 };
 
 // What one warp does: kQueryRows / (heads / kv_heads) consecutive rows of a sequence at most, and

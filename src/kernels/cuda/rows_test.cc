@@ -1,10 +1,11 @@
 // A device's row kernels against the reference: embedding, norm with what experts add, the router's
-// choice, and grouping.
+// choice, grouping, and the coding of keys and values.
 #include <algorithm>
 #include <limits>
 
 #include "base/thread_pool.h"
 #include "kernels/cuda/test_device.h"
+#include "kernels/kv_code.h"
 #include "kernels/reference/reference_kernels.h"
 
 namespace pelton::kernels::gpu {
@@ -36,6 +37,96 @@ TEST_F(DeviceRowsTest, EmbedIsTheTablesRow) {
       ASSERT_EQ(got[t * hidden + static_cast<size_t>(i)],
                 values[static_cast<size_t>(tokens[t] * hidden + i)]);
     }
+  }
+}
+
+// Numbers of every size: outliers, almost nothing, nothing at all, what is no number.
+std::vector<float> vector_to_code(Random& random, int head_size) {
+  const float scales[] = {1.0f, 1e-3f, 1e4f, 1e-30f, 1e-42f, 1e30f};
+  std::vector<float> x = random.floats(head_size, scales[random.below(6)]);
+  x[static_cast<size_t>(random.below(head_size))] *= 60;
+  const auto odd = static_cast<size_t>(random.below(head_size));
+  switch (random.below(8)) {
+    case 0:
+      x[odd] = random.below(2) == 0 ? NAN : -INFINITY;
+      break;
+    case 1:
+      std::fill(x.begin(), x.end(), 0.0f);
+      x[odd] = -0.0f;
+      break;
+    case 2:  // ties between codes
+      for (float& one : x) one = static_cast<float>(random.below(65) - 32) * 28 / 64;
+      x[odd] = -448;
+      break;
+    default:
+      break;
+  }
+  return x;
+}
+
+// The bytes that the host would write, at their places, and no others.
+TEST_F(DeviceRowsTest, StoreKvWritesTheHostsCodes) {
+  for (const int head_size : {32, 64}) {
+    for (const int kv_heads : {1, 3}) {
+      const int rows = 21;
+      const int blocks = 4;
+      std::vector<float> x;
+      for (int i = 0; i < rows * 2 * kv_heads; ++i) {
+        const std::vector<float> one = vector_to_code(random_, head_size);
+        x.insert(x.end(), one.begin(), one.end());
+      }
+      std::vector<int64_t> slots;  // each place once; two rows keep nothing
+      for (int row = 0; row < rows; ++row) {
+        slots.push_back(row % 9 == 4 ? -1 : (row * 11 + 5) % (blocks * kBlockTokens));
+      }
+      const int live_rows = rows - 1;  // the last row is none
+      const int64_t head_bytes = kv_head_bytes(KvType::kFp8, head_size);
+      std::vector<uint8_t> wanted(static_cast<size_t>(blocks * kv_heads * head_bytes), 0xFF);
+      for (int row = 0; row < live_rows; ++row) {
+        const int64_t slot = slots[static_cast<size_t>(row)];
+        if (slot < 0) continue;
+        const auto place = static_cast<int>(slot % kBlockTokens);
+        for (int vector = 0; vector < 2 * kv_heads; ++vector) {
+          const bool is_value = vector >= kv_heads;
+          const float* const from = x.data() + (row * 2 * kv_heads + vector) * head_size;
+          const uint16_t scale = kv_scale(from, head_size, tensor::DType::kF8E4m3);
+          uint8_t* const head =
+              wanted.data() + (slot / kBlockTokens * kv_heads + vector % kv_heads) * head_bytes;
+          for (int i = 0; i < head_size; ++i) {
+            const int at = is_value ? head_size * kBlockTokens + value_code_place(i, place)
+                                    : place * head_size + i;
+            head[at] = kv_code(from[i], tensor::bf16_to_float(scale), tensor::DType::kF8E4m3);
+          }
+          std::memcpy(
+              head + 2 * head_size * kBlockTokens + 2 * (place + (is_value ? kBlockTokens : 0)),
+              &scale, 2);
+        }
+      }
+      const DeviceBuffer<float> staged(x);
+      const DeviceBuffer<uint8_t> cache(static_cast<int64_t>(wanted.size()));
+      const DeviceBuffer<int64_t> device_slots(slots);
+      const DeviceBuffer<int32_t> live(std::vector<int32_t>{live_rows});
+      const StoreKv args{.staged = staged.data(),
+                         .cache = {cache.data(), kv_heads, head_size, KvType::kFp8},
+                         .slots = device_slots.data(),
+                         .live = live.data(),
+                         .rows_max = rows};
+      device().store_kv(&args);
+      EXPECT_TRUE(same_bits(cache.get(), wanted)) << kv_heads << " heads of " << head_size;
+    }
+  }
+}
+
+// Every element of a block has a place of its own.
+TEST(ValueCodePlaceTest, EveryPlaceIsTakenOnce) {
+  for (const int head_size : {32, 64}) {
+    std::vector<int> taken(static_cast<size_t>(head_size * kBlockTokens), 0);
+    for (int i = 0; i < head_size; ++i) {
+      for (int token = 0; token < kBlockTokens; ++token) {
+        ++taken.at(static_cast<size_t>(value_code_place(i, token)));
+      }
+    }
+    EXPECT_EQ(std::count(taken.begin(), taken.end(), 1), head_size * kBlockTokens);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/device_abi.h"
+#include "tensor/kv_block.h"
 
 namespace pelton::kernels::gpu {
 namespace {
@@ -164,7 +165,13 @@ TEST(ArenaTest, PlacesLieApartAndAdd) {
   // Weights as the checkpoint has them: 13.76 GB, of which 12 are what tiles fill up.
   EXPECT_NEAR(static_cast<double>(arena.weight_bytes), 13.77e9, 0.03e9);
   const int64_t token = int64_t{2} * 8 * 64 * 2;
-  EXPECT_EQ(kv_block_bytes(shape), 16 * token);
+  EXPECT_EQ(kv_block_bytes(shape, KvType::kBf16), 16 * token);
+  // What the engine's memory is divided by.
+  const tensor::KvBlockShape block{shape.kv_heads, shape.head_size, kBlockTokens};
+  EXPECT_EQ(kv_block_bytes(shape, KvType::kBf16),
+            tensor::kv_block_bytes(tensor::DType::kBf16, block));
+  EXPECT_EQ(kv_block_bytes(shape, KvType::kFp8),
+            tensor::kv_block_bytes(tensor::DType::kF8E4m3, block));
   EXPECT_GE(arena.kv_bytes, 12 * 16 * token * (10000 + 2000));
   EXPECT_EQ(arena.plan.offset + (arena.plan.bytes + 255) / 256 * 256, arena.bytes());
   int64_t end = 0;

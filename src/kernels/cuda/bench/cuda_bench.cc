@@ -2,7 +2,8 @@
 // made on the device. Prints time, bytes and bytes/s, and the share of the copy bandwidth measured
 // first (or of the arithmetic, for prompts). Needs no model and no test framework.
 //
-//   cuda_bench LIBRARY [--shape 20b|120b|tiny] [--only copy,kernels,decode,prefill] [--runs N]
+//   cuda_bench LIBRARY [--shape 20b|120b|tiny] [--only copy,kernels,decode,prefill] [--kv bf16|fp8]
+//              [--runs N]
 //
 // A step's time is from the call to its logits on the host: what an engine waits for.
 #include <algorithm>
@@ -27,6 +28,7 @@ struct Settings {
   std::string library;
   std::string shape = "20b";
   std::string only = "copy,kernels,decode,prefill";
+  std::string kv = "bf16";
   int runs = 20;
 };
 
@@ -74,6 +76,7 @@ class Bench {
         table_(library.table()),
         settings_(settings),
         shape_(shape_named(settings.shape)),
+        kv_type_(settings.kv == "fp8" ? KvType::kFp8 : KvType::kBf16),
         tiny_(settings.shape == "tiny") {}
 
   void run() {
@@ -328,7 +331,7 @@ class Bench {
     const double each = 3.0 * hidden * shape_.inner * 4.25 / 8;
     const double share = static_cast<double>(shape_.choices) / shape_.experts;
     const double touched = shape_.experts * (1 - std::pow(1 - share, batch));
-    const double key = 2.0 * 2 * shape_.kv_heads * shape_.head_size;
+    const double key = static_cast<double>(kv_block_bytes(shape_, kv_type_)) / kBlockTokens;
     double bytes =
         2.0 * hidden * shape_.vocab + shape_.layers * (attention + router + each * touched);
     for (int i = 0; i < shape_.layers; ++i) {
@@ -387,8 +390,8 @@ class Bench {
         tiny_ ? std::vector<int>{1, 3} : std::vector<int>{1, 8, 64, 256};
     const std::vector<int> contexts =
         tiny_ ? std::vector<int>{200} : std::vector<int>{1024, 8192, 32768};
-    fmt::print("\ndecode of {}: step, tokens/s, share of the copy bandwidth's roofline\n",
-               settings_.shape);
+    fmt::print("\ndecode of {} ({}): step, tokens/s, share of the copy bandwidth's roofline\n",
+               settings_.shape, settings_.kv);
     for (const int batch : batches) {
       for (const int context : contexts) {
         const int blocks = batch * (context / kBlockTokens + 2);
@@ -398,6 +401,7 @@ class Bench {
                             .positions_max = context + 64,
                             .full_blocks = blocks,
                             .window_blocks = blocks,
+                            .kv_type = kv_type_,
                             .partial_bytes_max = int64_t{256} << 20};
         const ArenaLayout arena = arena_layout(shape_, limits);
         const Result<DeviceInfo> info = library_.device(0);
@@ -427,7 +431,7 @@ class Bench {
   }
 
   void measure_prefill() {
-    fmt::print("\nprefill of {}: one prompt in one step\n", settings_.shape);
+    fmt::print("\nprefill of {} ({}): one prompt in one step\n", settings_.shape, settings_.kv);
     const double hidden = shape_.hidden;
     for (const int tokens : tiny_ ? std::vector<int>{70} : std::vector<int>{512, 2048, 4096}) {
       const int blocks = tokens / kBlockTokens + 2;
@@ -437,6 +441,7 @@ class Bench {
                           .positions_max = tokens,
                           .full_blocks = blocks,
                           .window_blocks = blocks,
+                          .kv_type = kv_type_,
                           .partial_bytes_max = 0};
       Session* const session = open(limits);
       check("opening a session");
@@ -461,6 +466,7 @@ class Bench {
   const DeviceTable& table_;
   const Settings settings_;
   const ModelShape shape_;
+  const KvType kv_type_;
   const bool tiny_;
   double copy_rate_ = 1;
   std::vector<void*> taken_;
@@ -478,6 +484,9 @@ Settings read_settings(int count, char** words) {
       settings.shape = next();
     } else if (word == "--only") {
       settings.only = next();
+    } else if (word == "--kv") {
+      settings.kv = next();
+      if (settings.kv != "bf16" && settings.kv != "fp8") give_up("--kv takes bf16 or fp8");
     } else if (word == "--runs") {
       settings.runs = std::max(1, std::atoi(next().c_str()));
     } else if (settings.library.empty() && word[0] != '-') {
@@ -487,7 +496,7 @@ Settings read_settings(int count, char** words) {
     }
   }
   if (settings.library.empty())
-    give_up("usage: cuda_bench LIBRARY [--shape S] [--only P] [--runs N]");
+    give_up("usage: cuda_bench LIBRARY [--shape S] [--only P] [--kv T] [--runs N]");
   return settings;
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/cuda/device/gpu.h"
+#include "kernels/cuda/device/kv_block.h"
 #include "kernels/cuda/operations.h"
 
 namespace pelton::kernels::gpu {
@@ -59,55 +60,19 @@ struct QueryRow {
   int position;
 };
 
-template <int kHead>
+template <int kHead, KvType kType>
 PELTON_DEVICE void load_query(uint32_t (&query)[kHead / 16][4], const Attention& args,
                               const QueryRow (&rows)[2], int t) {
 #pragma unroll
-  for (int part = 0; part < kHead / 32; ++part) {
+  for (int high = 0; high < 2; ++high) {
+    if (rows[high].row >= 0) {
+      const Bf16Bits* from = args.q + (rows[high].row * args.heads + rows[high].head) * kHead;
+      KvBlock<kHead, kType>::load_query(query, from, high, t);
+    } else {
 #pragma unroll
-    for (int high = 0; high < 2; ++high) {
-      Words4 words = {{0, 0, 0, 0}};
-      if (rows[high].row >= 0) {
-        const Bf16Bits* from = args.q + (rows[high].row * args.heads + rows[high].head) * kHead;
-        words = load(reinterpret_cast<const Words4*>(from + 32 * part + 8 * t));
-      }
-      query[2 * part][high] = words.word[0];
-      query[2 * part][2 + high] = words.word[1];
-      query[2 * part + 1][high] = words.word[2];
-      query[2 * part + 1][2 + high] = words.word[3];
+      for (int k = 0; k < kHead / 16; ++k) query[k][high] = query[k][2 + high] = 0;
     }
   }
-}
-
-// Key 4t + 2h + i of a block stands in column 2t + i of its product h: then four neighbours'
-// weights lie in one lane, as the product with values wants them.
-PELTON_DEVICE int key_of_column(int product, int column) {
-  return 4 * (column / 2) + column % 2 + 2 * product;
-}
-
-// scores of one block's keys: (two products, 4)
-template <int kHead>
-PELTON_DEVICE void score_block(float (&scores)[2][4], const uint32_t (&query)[kHead / 16][4],
-                               const Bf16Bits* keys, int lane) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) scores[h][i] = 0;
-    const Bf16Bits* key = keys + key_of_column(h, lane / 4) * kHead;
-#pragma unroll
-    for (int part = 0; part < kHead / 32; ++part) {
-      const Words4 words = load(reinterpret_cast<const Words4*>(key + 32 * part + lane % 4 * 8));
-      const uint32_t first[2] = {words.word[0], words.word[1]};
-      const uint32_t second[2] = {words.word[2], words.word[3]};
-      mma(scores[h], query[2 * part], first);
-      mma(scores[h], query[2 * part + 1], second);
-    }
-  }
-}
-
-// Keeps of two bf16 numbers those whose index is below `count`.
-PELTON_DEVICE uint32_t keep_first(uint32_t pair, int count) {
-  return count <= 0 ? 0 : count == 1 ? pair & 0xFFFFu : pair;
 }
 
 // One warp's work on one span.
@@ -118,17 +83,15 @@ struct Span {
   Softmax softmax[2];
 };
 
-template <int kHead>
+template <int kHead, KvType kType>
 PELTON_DEVICE void attend_span(Span<kHead>& span, const Attention& args, const AttentionItem& item,
                                const QueryRow (&rows)[2], const uint32_t (&query)[kHead / 16][4],
                                int kv_head, int index, int lane) {
   const int t = lane % 4;
   const int last = item.start + item.row_count - 1;
   const int first = first_seen(item.start, args.window);
-  const int64_t block_size = int64_t{2} * kHead * kBlockTokens;
   const auto block_at = [&](int position) {
-    const int64_t block = args.tables[item.table + position / kBlockTokens];
-    return args.cache.data + (block * args.cache.kv_heads + kv_head) * block_size;
+    return KvBlock<kHead, kType>(args, args.tables[item.table + position / kBlockTokens], kv_head);
   };
   const auto is_seen = [&](int b) {
     const int begin = index * kSpanTokens + b * kBlockTokens;
@@ -138,7 +101,12 @@ PELTON_DEVICE void attend_span(Span<kHead>& span, const Attention& args, const A
 #pragma unroll
   for (int b = 0; b < kSpanBlocks; ++b) {
     const int begin = index * kSpanTokens + b * kBlockTokens;
-    if (is_seen(b)) score_block<kHead>(span.scores[b], query, block_at(begin), lane);
+    KeyFactors factors = {};
+    if (is_seen(b)) {
+      const KvBlock<kHead, kType> block = block_at(begin);
+      block.score(span.scores[b], query, lane);
+      factors = block.key_factors(args.scale * kLog2E, t);
+    }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
@@ -148,12 +116,12 @@ PELTON_DEVICE void attend_span(Span<kHead>& span, const Attention& args, const A
         const bool is_visible =
             is_seen(b) && key <= row.position && key >= first_seen(row.position, args.window);
         span.scores[b][h][i] =
-            is_visible ? span.scores[b][h][i] * (args.scale * kLog2E) : minus_infinity();
+            is_visible ? span.scores[b][h][i] * factors.of[h][i % 2] : minus_infinity();
       }
     }
   }
 
-  // Weights of the values, rounded to what the product takes, and their sums.
+  // Weights of the values, and their sums.
 #pragma unroll
   for (int high = 0; high < 2; ++high) {
     float highest = minus_infinity();
@@ -176,7 +144,7 @@ PELTON_DEVICE void attend_span(Span<kHead>& span, const Attention& args, const A
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float& score = span.scores[b][h][2 * high + i];
-          score = low_bf16(uint32_t{to_bf16(power_of_2(score - base))});
+          score = KvBlock<kHead, kType>::weight(power_of_2(score - base));
           sum += score;
         }
       }
@@ -195,21 +163,7 @@ PELTON_DEVICE void attend_span(Span<kHead>& span, const Attention& args, const A
   for (int b = 0; b < kSpanBlocks; ++b) {
     if (!is_seen(b)) continue;
     const int begin = index * kSpanTokens + b * kBlockTokens;
-    const uint32_t weights[4] = {pack_bf16(span.scores[b][0][0], span.scores[b][0][1]),
-                                 pack_bf16(span.scores[b][0][2], span.scores[b][0][3]),
-                                 pack_bf16(span.scores[b][1][0], span.scores[b][1][1]),
-                                 pack_bf16(span.scores[b][1][2], span.scores[b][1][3])};
-    const Bf16Bits* values = block_at(begin) + kHead * kBlockTokens;
-    // Places beyond the last position hold anything, NaN perhaps: 0 times that would not be 0.
-    const int valid = last - begin - 4 * t + 1;
-#pragma unroll
-    for (int n = 0; n < kHead / 8; ++n) {
-      const Bf16Bits* from = values + (8 * n + lane / 4) * kBlockTokens + 4 * t;
-      const Words2 words = load(reinterpret_cast<const Words2*>(from));
-      const uint32_t pair[2] = {keep_first(words.word[0], valid),
-                                keep_first(words.word[1], valid - 2)};
-      mma(span.values[n], weights, pair);
-    }
+    block_at(begin).add_values(span.values, span.scores[b], last - begin - 4 * t + 1, lane);
   }
 }
 
@@ -221,7 +175,7 @@ PELTON_DEVICE float* partial_at(const Attention& args, int64_t partial, int head
   return args.partials + ((partial * args.heads + head) * args.spans_max + number) * (kHead + 2);
 }
 
-template <int kHead>
+template <int kHead, KvType kType>
 PELTON_KERNEL(kAttentionThreads)
 attention_kernel(Attention args) {
   const int index = block_x() * (kAttentionThreads / 32) + thread_index() / 32;
@@ -241,7 +195,7 @@ attention_kernel(Attention args) {
                   item.start + (is_there ? token : 0)};
   }
   uint32_t query[kHead / 16][4];
-  load_query<kHead>(query, args, rows, lane % 4);
+  load_query<kHead, kType>(query, args, rows, lane % 4);
 
   Softmax softmax[2] = {{minus_infinity(), 0}, {minus_infinity(), 0}};
   float values[kHead / 8][4];
@@ -252,7 +206,7 @@ attention_kernel(Attention args) {
   }
   for (int s = item.span_begin; s < item.span_end; ++s) {
     Span<kHead> span;
-    attend_span<kHead>(span, args, item, rows, query, kv_head, s, lane);
+    attend_span<kHead, kType>(span, args, item, rows, query, kv_head, s, lane);
 #pragma unroll
     for (int high = 0; high < 2; ++high) {
       if (item.partial >= 0) {

@@ -5,10 +5,10 @@
 namespace pelton::kernels::gpu {
 namespace {
 
-template <int kHead>
+template <int kHead, KvType kType>
 void attend(Stream stream, const Attention& args) {
   constexpr int kWarps = kAttentionThreads / 32;
-  launch(stream, attention_kernel<kHead>,
+  launch(stream, attention_kernel<kHead, kType>,
          {.x = (args.items_max + kWarps - 1) / kWarps, .y = args.cache.kv_heads}, kAttentionThreads,
          0, args);
   if (args.spans_max == 0) return;
@@ -21,8 +21,15 @@ void attend(Stream stream, const Attention& args) {
 void attention(Stream stream, const Attention& args) {
   const int group = args.heads / args.cache.kv_heads;
   if (group > kQueryRows) return note_failure("attention: too many heads share a key");
-  if (args.cache.head_size == 64) return attend<64>(stream, args);
-  if (args.cache.head_size == 32) return attend<32>(stream, args);
+  const bool is_fp8 = args.cache.type == KvType::kFp8;
+  if (args.cache.head_size == 64) {
+    return is_fp8 ? attend<64, KvType::kFp8>(stream, args)
+                  : attend<64, KvType::kBf16>(stream, args);
+  }
+  if (args.cache.head_size == 32) {
+    return is_fp8 ? attend<32, KvType::kFp8>(stream, args)
+                  : attend<32, KvType::kBf16>(stream, args);
+  }
   note_failure("attention: the head size is neither 32 nor 64");
 }
 

@@ -48,12 +48,20 @@ struct QkvEpilogue {
       to[i + half] = to_bf16(high);
       return;
     }
+    if (args.staged != nullptr) {
+      float* to =
+          args.staged + (int64_t{row} * 2 * args.cache.kv_heads + head - args.heads) * head_size;
+      to[i] = low;
+      to[i + half] = high;
+      return;
+    }
     const int64_t slot = args.slots[row];
     if (slot < 0) return;
     const int kv_head = (head - args.heads) % args.cache.kv_heads;
     const int place = static_cast<int>(slot % kBlockTokens);
-    Bf16Bits* block = args.cache.data + (slot / kBlockTokens * args.cache.kv_heads + kv_head) *
-                                            (int64_t{2} * head_size * kBlockTokens);
+    Bf16Bits* block = static_cast<Bf16Bits*>(args.cache.data) +
+                      (slot / kBlockTokens * args.cache.kv_heads + kv_head) *
+                          (int64_t{2} * head_size * kBlockTokens);
     if (head < args.heads + args.cache.kv_heads) {
       block[place * head_size + i] = to_bf16(low);
       block[place * head_size + i + half] = to_bf16(high);

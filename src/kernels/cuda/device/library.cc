@@ -114,6 +114,7 @@ constexpr DeviceTable kTable = {
     .group = operation<Group, group>,
     .linear = operation<Linear, linear>,
     .qkv = operation<Qkv, qkv>,
+    .store_kv = operation<StoreKv, store_kv>,
     .gate_up = operation<GateUp, gate_up>,
     .down = operation<Down, down>,
     .attention = operation<Attention, attention>,

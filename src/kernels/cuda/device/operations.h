@@ -14,6 +14,7 @@ void group(Stream stream, const Group& args);
 
 void linear(Stream stream, const Linear& args);
 void qkv(Stream stream, const Qkv& args);
+void store_kv(Stream stream, const StoreKv& args);
 void gate_up(Stream stream, const GateUp& args);
 void down(Stream stream, const Down& args);
 

@@ -3,6 +3,7 @@
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/device/operations.h"
 #include "kernels/cuda/device/rows.h"
+#include "kernels/cuda/device/store_kv.h"
 
 namespace pelton::kernels::gpu {
 
@@ -13,6 +14,19 @@ void embed(Stream stream, const Embed& args) {
 void norm(Stream stream, const Norm& args) {
   launch(stream, norm_kernel, {.x = args.rows_max}, kRowThreads,
          kRowThreads / 32 * int64_t{sizeof(float)}, args);
+}
+
+void store_kv(Stream stream, const StoreKv& args) {
+  if (args.cache.type != KvType::kFp8) return note_failure("store_kv: a cache without codes");
+  constexpr int kVectors = kStoreThreads / 32;
+  const Grid grid{.x = args.rows_max, .y = (2 * args.cache.kv_heads + kVectors - 1) / kVectors};
+  if (args.cache.head_size == 64) {
+    return launch(stream, store_kv_kernel<64>, grid, kStoreThreads, 0, args);
+  }
+  if (args.cache.head_size == 32) {
+    return launch(stream, store_kv_kernel<32>, grid, kStoreThreads, 0, args);
+  }
+  note_failure("store_kv: the head size is neither 32 nor 64");
 }
 
 void choose(Stream stream, const Choose& args) {

@@ -170,7 +170,7 @@ void Session::randomize_all(uint64_t seed) {
     for (const Place& place : {layer.gate_up_scales, layer.down_scales}) {
       fill_place(place, RandomKind::kScales, 1);
     }
-    bf16(layer.kv, 1);
+    bf16(layer.kv, 1);  // any bytes are codes, and bf16 numbers good scales
   }
   wait_for(stream_);
 }
@@ -245,7 +245,10 @@ void Session::attention_block(int layer, const StepSizes& sizes, const StepLayou
   const bool is_sliding = shape_.is_sliding[layer] != 0;
   char* const plan = at<char>(arena_.plan);
   const auto* const live = reinterpret_cast<const int32_t*>(plan + layout.live);
-  const KvCache cache{at<Bf16Bits>(places.kv), shape_.kv_heads, shape_.head_size};
+  const KvCache cache{at<void>(places.kv), shape_.kv_heads, shape_.head_size, limits_.kv_type};
+  const bool is_staged = cache.type == KvType::kFp8;
+  const auto* const slots = reinterpret_cast<const int64_t*>(
+      plan + (is_sliding ? layout.window_slots : layout.full_slots));
 
   norm_rows(places.attention_norm, sizes, layout, layer > 0, false);
   qkv(stream_, {.weights = weights(places.qkv, places.qkv_bias, shape_.qkv_rows(), shape_.hidden),
@@ -253,10 +256,17 @@ void Session::attention_block(int layer, const StepSizes& sizes, const StepLayou
                 .q = at<Bf16Bits>(arena_.q),
                 .cache = cache,
                 .positions = reinterpret_cast<const int32_t*>(plan + layout.positions),
-                .slots = reinterpret_cast<const int64_t*>(
-                    plan + (is_sliding ? layout.window_slots : layout.full_slots)),
+                .slots = slots,
                 .turns = at<float>(arena_.turns),
-                .heads = shape_.heads});
+                .heads = shape_.heads,
+                .staged = is_staged ? at<float>(arena_.kv_staged) : nullptr});
+  if (is_staged) {
+    store_kv(stream_, {.staged = at<float>(arena_.kv_staged),
+                       .cache = cache,
+                       .slots = slots,
+                       .live = live,
+                       .rows_max = sizes.rows});
+  }
   attention(stream_, {.out = at<Bf16Bits>(arena_.attended),
                       .q = at<Bf16Bits>(arena_.q),
                       .cache = cache,
