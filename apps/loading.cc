@@ -9,6 +9,7 @@
 #include "cli/phased_progress.h"
 #include "cli/terminal.h"
 #include "engine/modelled_executor.h"
+#include "node/cache_folder.h"
 #include "node/packed_cache.h"
 #include "server/scripted_model.h"
 
@@ -89,6 +90,12 @@ std::vector<Flag> model_flags() {
        .help = "a GPU if there is one (auto), the processors, or a GPU and nothing else",
        .default_text = "auto",
        .choices = {"auto", "cpu", "cuda"}});
+  flags.push_back({.name = "--kernel-choice",
+                   .value = "C",
+                   .help = "on a GPU, which form of a kernel computes how many rows: measured at the "
+                           "first start and kept (auto), measured now, or by constants",
+                   .default_text = "auto",
+                   .choices = {"auto", "measure", "default"}});
   flags.push_back({.name = "--executor",
                    .value = "E",
                    .help = "local, or modelled:FILE for scripted answers that nothing computes",
@@ -101,6 +108,8 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
   node::LoadedModel::Options options;
   TRY(read_memory_flags(arguments, options.executor));
   options.device = arguments.text("--device");
+  options.executor.kernel_choice = arguments.text("--kernel-choice");
+  options.executor.kernel_choice_folder = node::cache_folder("kernels");
   TRY_ASSIGN(options.load_mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
   if (const std::string& weights = arguments.text("--weights"); weights != "file") {
     TRY_ASSIGN(options.weights, models::parse_weight_choice(weights));

@@ -67,13 +67,19 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(node::LoadedModel
   const cost_model::Footprint& footprint = local->footprint();
   const std::string_view load_mode =
       model.weights_in_memory() == nullptr ? "device" : load_mode_name(model.load_choice().mode);
-  return {{"executor", "local"},
-          {"kernels", std::string(local->kernels_name())},
-          {"threads", std::to_string(local->threads())},
-          {"kv_dtype", std::string(tensor::kv_type_name(footprint.kv.dtype))},
-          {"load_mode", std::string(load_mode)},
-          {"load_mode_reason", model.load_choice().reason},
-          {"memory", cost_model::log_line(footprint)}};
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"executor", "local"},
+      {"kernels", std::string(local->kernels_name())},
+      {"threads", std::to_string(local->threads())},
+      {"kv_dtype", std::string(tensor::kv_type_name(footprint.kv.dtype))},
+      {"load_mode", std::string(load_mode)},
+      {"load_mode_reason", model.load_choice().reason},
+      {"memory", cost_model::log_line(footprint)}};
+  if (const executor::KernelChoice* choice = local->kernel_choice()) {
+    facts.emplace_back("kernel_choice", choice->how);
+    facts.emplace_back("kernel_forms", choice->forms);
+  }
+  return facts;
 }
 
 Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::LoadedModel& model,

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TINY = ROOT / "testdata" / "golden" / "tiny"
@@ -62,6 +63,34 @@ class Device(unittest.TestCase):
                                   library=EMULATED)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout), expected)
+
+    def test_how_kernels_were_chosen_is_told(self):
+        if EMULATED is None:
+            self.skipTest("no emulated library in this build")
+        for wish, how in (("auto", "by constants: times of this device mean nothing"), ("default", "by constants"),
+                          ("measure", "measured in ")):
+            with tempfile.TemporaryDirectory() as cache:
+                runtime, log = self.served("--kernel-choice", wish, cache=cache)
+            self.assertTrue(runtime["kernel_choice"].startswith(how), runtime)
+            self.assertIn("kernel choice: " + runtime["kernel_choice"], log)
+            self.assertIn("gate_up ", runtime["kernel_forms"])
+
+    def served(self, *flags, cache):
+        """What /server_info says of what computes, and the log."""
+        process = subprocess.Popen(
+            [BINARY, "serve", str(ROOT / "models" / "pelton-box"), "--port", "0", "--device", "cuda",
+             "--kv-cache-memory", "4MiB", "--max-model-len", "256", *flags], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PELTON_CUDA_LIBRARY": str(EMULATED), "PELTON_CACHE": cache})
+        try:
+            line = process.stdout.readline()
+            self.assertTrue(line.startswith("listening on "), line)
+            with urllib.request.urlopen(line.split()[-1] + "/server_info", timeout=60) as answer:
+                runtime = json.load(answer)["runtime"]
+        finally:
+            process.terminate()
+            _, log = process.communicate(timeout=60)
+        return runtime, log
 
     def test_the_device_can_be_declined(self):
         done, expected = generate("--device", "cpu", library="libm.so.6")

@@ -45,6 +45,7 @@ Error no_room(const Device& device, const kernels::gpu::ArenaLayout& arena, int6
 Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Checkpoint& checkpoint,
                                                          const Device& device,
                                                          const cost_model::MemoryRequest& request,
+                                                         const kernels::gpu::FormOptions& forms,
                                                          base::ThreadPool& pool) {
   const checkpoint::ModelConfig& config = checkpoint.config();
   TRY_ASSIGN(const kernels::gpu::KvType kv_type, kv_type_of(request.kv_dtype));
@@ -55,6 +56,7 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
   models::DeviceModel::Options options =
       options_for(device, request, kv_type,
                   std::max(kPositionsMin, request.context_tokens.value_or(config.context_max)));
+  options.forms = forms;
   const kernels::gpu::ArenaLayout bare = models::DeviceModel::layout(config, options);
   const double share = request.memory_utilization.value_or(kShareByDefault);
   const auto room =
@@ -80,6 +82,8 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
   std::unique_ptr<DeviceStepModel> made(new DeviceStepModel(device, footprint));
   TRY_ASSIGN(made->model_,
              models::DeviceModel::load(checkpoint, made->device_.library, options, pool));
+  const kernels::gpu::DeviceForms& chosen = made->model_->forms();
+  made->kernel_choice_ = {chosen.how, kernels::gpu::describe(chosen.forms), chosen.problems};
   const auto swap_bytes = [&](int32_t blocks, bool sliding) {
     return static_cast<size_t>(blocks * made->model_->swapped_block_bytes(sliding));
   };

@@ -21,9 +21,11 @@ class DeviceStepModel final : public StepModel {
   static Result<std::unique_ptr<StepModel>> load(const checkpoint::Checkpoint& checkpoint,
                                                  const Device& device,
                                                  const cost_model::MemoryRequest& request,
+                                                 const kernels::gpu::FormOptions& forms,
                                                  base::ThreadPool& pool);
 
   std::string_view kernels_name() const override { return device_.library.table().kind(); }
+  const KernelChoice* kernel_choice() const override { return &kernel_choice_; }
   const cost_model::Footprint& footprint() const override { return footprint_; }
   int64_t weight_bytes_per_token() const override;
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
@@ -44,6 +46,7 @@ class DeviceStepModel final : public StepModel {
   const Device device_;
   const cost_model::Footprint footprint_;
   std::unique_ptr<models::DeviceModel> model_;
+  KernelChoice kernel_choice_;
   std::vector<uint8_t> full_swap_;  // blocks that made room, each in one piece
   std::vector<uint8_t> window_swap_;
 };

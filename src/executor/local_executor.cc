@@ -84,7 +84,10 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
   std::unique_ptr<StepModel> model;
   if (options.device) {
     request.kv_dtype = options.kv_dtype.value_or(tensor::DType::kBf16);
-    TRY_ASSIGN(model, DeviceStepModel::load(checkpoint, *options.device, request, *pool));
+    TRY_ASSIGN(const auto wish, kernels::gpu::parse_form_wish(options.kernel_choice));
+    TRY_ASSIGN(model, DeviceStepModel::load(checkpoint, *options.device, request,
+                                            {.wish = wish, .folder = options.kernel_choice_folder},
+                                            *pool));
   } else {
     TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint, request));
     TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));

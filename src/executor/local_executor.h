@@ -48,6 +48,10 @@ class LocalExecutor final : public engine::Executor {
     // again. 0: no swapping.
     int64_t swap_bytes = 0;
     std::optional<Device> device;  // empty: the processors
+    // Of a device (kernels/cuda/device_forms.h): auto, measure or default, and the folder where
+    // what was measured is kept; empty: nowhere.
+    std::string kernel_choice = "default";
+    std::string kernel_choice_folder;
     int sampled_vocab = 0;  // ids from here on are never sampled (rows without a token); 0: all
     // What a guide leaves no choice about is told with the token before it, so many at most.
     int jump_tokens_max = engine::kJumpTokensMax;
@@ -68,6 +72,7 @@ class LocalExecutor final : public engine::Executor {
   engine::StepResult collect() override;
 
   std::string_view kernels_name() const { return model_->kernels_name(); }
+  const KernelChoice* kernel_choice() const { return model_->kernel_choice(); }
   int threads() const { return pool_.size(); }
   // To the byte what has been allocated.
   const cost_model::Footprint& footprint() const { return model_->footprint(); }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,11 +17,20 @@
 
 namespace pelton::executor {
 
+// Which form of a device's kernels computes what, and how that was chosen: in words.
+struct KernelChoice {
+  std::string how;                    // "from PATH"
+  std::string forms;                  // "qkv 8x1 to 8 rows, ..."
+  std::vector<std::string> problems;  // a line each, for the log
+};
+
 class StepModel {
  public:
   virtual ~StepModel() = default;
 
   virtual std::string_view kernels_name() const = 0;  // "avx512", "cuda"
+  // Null where there is nothing to choose.
+  virtual const KernelChoice* kernel_choice() const { return nullptr; }
   // To the byte what this model has allocated; swap room counts as the host's.
   virtual const cost_model::Footprint& footprint() const = 0;
   virtual int64_t weight_bytes_per_token() const = 0;

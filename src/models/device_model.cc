@@ -81,6 +81,9 @@ Result<std::unique_ptr<DeviceModel>> DeviceModel::load(const checkpoint::Checkpo
   TRY(library.check("opening the device"));
   CHECK(model->session_ != nullptr);
   TRY(model->upload(checkpoint, pool));
+  TRY_ASSIGN(const gpu::DeviceInfo info, library.device(options.device));
+  TRY_ASSIGN(model->forms_,
+             gpu::choose_forms(library, info, model->session_, shape, limits, options.forms));
   return model;
 }
 

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "kernels/cuda/device_forms.h"
 #include "kernels/cuda/device_library.h"
 #include "models/gpt_oss.h"
 
@@ -29,6 +30,7 @@ class DeviceModel {
     int window_block_count = 0;
     kernels::gpu::KvType kv_type = kernels::gpu::KvType::kBf16;
     int64_t partial_bytes_max = int64_t{64} << 20;  // for attention that warps share
+    kernels::gpu::FormOptions forms;                // of the products
   };
 
   // What the device must have room for.
@@ -47,6 +49,8 @@ class DeviceModel {
   const checkpoint::ModelConfig& config() const { return config_; }
   const Options& options() const { return options_; }
   const kernels::gpu::ArenaLayout& arena() const { return arena_; }
+  // Which form each product is computed in, and how that was chosen.
+  const kernels::gpu::DeviceForms& forms() const { return forms_; }
 
   // Float (logit_rows, vocab), the caller's to overwrite until the next call; null if none is
   // wanted. A row may be wanted once.
@@ -89,6 +93,7 @@ class DeviceModel {
   const Options options_;
   const kernels::gpu::ArenaLayout arena_;
   kernels::gpu::Session* session_ = nullptr;
+  kernels::gpu::DeviceForms forms_;
   std::vector<float> norm_;  // the last norm's weight, for normed_rows
   std::vector<float> state_;
   std::vector<kernels::gpu::StepSequence> sequences_;

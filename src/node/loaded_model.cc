@@ -36,6 +36,12 @@ class Phases {
   std::string parts_;
 };
 
+void log_kernel_choice(const executor::KernelChoice& choice, base::Log& log) {
+  for (const std::string& problem : choice.problems) log.warning(problem);
+  log.info("kernel choice: " + choice.how);
+  log.debug("kernel choice: " + choice.forms);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
@@ -227,6 +233,7 @@ Result<std::unique_ptr<executor::LocalExecutor>> LoadedModel::make_local(
   on_device.device = device_;
   Result<std::unique_ptr<executor::LocalExecutor>> made =
       executor::LocalExecutor::create(checkpoint_, on_device);
+  if (made.ok()) log_kernel_choice(*(*made)->kernel_choice(), log);
   if (made.ok() || options.device != "auto") return made;
   const ErrorCode code = made.error().code;
   if (code != ErrorCode::kUnsupported && code != ErrorCode::kDoesNotFit) return made;

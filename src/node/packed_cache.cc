@@ -1,13 +1,13 @@
 #include "node/packed_cache.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include <fmt/format.h>
 
 #include "checkpoint/fingerprint.h"
+#include "node/cache_folder.h"
 #include "node/packed_folder.h"
 
 namespace pelton::node {
@@ -18,11 +18,6 @@ using checkpoint::Checkpoint;
 
 constexpr size_t kNameCharsMax = 64;
 constexpr size_t kFingerprintChars = 12;  // in a folder's name; the file has all of them
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 // A part of a path for people to recognise the model by.
 std::string name_of(const Checkpoint& source) {
@@ -88,12 +83,7 @@ Result<int64_t> remove(const PackedEntry& entry) {
 }  // namespace
 
 std::string packed_cache_folder() {
-  if (const std::string own = variable("PELTON_CACHE"); !own.empty()) return own + "/packed";
-  if (const std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) {
-    return xdg + "/pelton/packed";
-  }
-  const std::string home = variable("HOME");
-  return home.empty() ? "" : home + "/.cache/pelton/packed";
+  return cache_folder("packed");
 }
 
 std::vector<PackedEntry> packed_models(const std::string& cache) {

@@ -16,8 +16,7 @@
 
 namespace pelton::node {
 
-// $PELTON_CACHE, $XDG_CACHE_HOME/pelton or ~/.cache/pelton, and in it "packed"; empty if no
-// variable says.
+// cache_folder("packed").
 std::string packed_cache_folder();
 
 // From this size on models are packed without being asked to be. Smaller ones come from the

@@ -12,10 +12,11 @@
 
 #include "kernels/cuda/arena.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/cuda/product_forms.h"
 
 namespace pelton::kernels::gpu {
 
-inline constexpr uint32_t kAbiVersion = 2;
+inline constexpr uint32_t kAbiVersion = 3;
 inline constexpr const char* kAbiSymbol = "pelton_device_library";
 
 struct DeviceInfo {
@@ -47,6 +48,16 @@ struct Step {
   int32_t logit_row_count;
 };
 
+// One product of a session's model by itself.
+struct ProductTrial {
+  ProductKind kind;
+  ProductForm form;
+  int32_t rows;      // of activations (of logits, for the head), within the session's limits
+  int32_t launches;  // one after the other, each with the next layer's weights
+};
+// The head's first rows are enough: more bytes than a cache holds, more blocks than run at once.
+inline constexpr int32_t kTrialHeadRows = 32768;
+
 struct Session;
 
 struct DeviceTable {
@@ -65,6 +76,14 @@ struct DeviceTable {
   void (*read)(Session* session, int64_t offset, void* to, int64_t bytes);
   void (*copy)(Session* session, int64_t to, int64_t from, int64_t bytes);
   void (*set_factors)(Session* session, int32_t layer, float gate_up, float down);
+  // The forms that steps from here on compute in; without it by constants. A table with a form that
+  // the device cannot take is a failure, and changes nothing.
+  void (*set_forms)(Session* session, const ProductForms* forms);
+  // Between the two ends, and with no step between them: seconds on the device of a trial, negative
+  // for a failure. Weights, keys and values stay what they are.
+  void (*begin_trials)(Session* session, uint64_t seed);
+  double (*seconds_of)(Session* session, const ProductTrial* trial);
+  void (*end_trials)(Session* session);
   // Logits: float (logit_row_count, vocab), the caller's to overwrite until the next step. Null: a
   // failure, or no row wanted any. After it the residual stream of all rows lies at its place.
   float* (*step)(Session* session, const Step* step);

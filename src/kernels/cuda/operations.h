@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/product_form.h"
 #include "kernels/cuda/weight_tiles.h"
 
 namespace pelton::kernels::gpu {
@@ -91,7 +92,8 @@ struct Linear {
   ProductInput input;
   float* out;
   int64_t stride;
-  int32_t accumulate;  // 1: out += instead
+  int32_t accumulate;     // 1: out += instead
+  ProductForm form = {};  // here and below: none named, and constants choose
 };
 
 // How keys and values are kept: as they are, or as e4m3 codes with a bf16 scale for each token's
@@ -135,6 +137,7 @@ struct Qkv {
   const float* turns;        // (positions, head_size): cosines, then sines
   int32_t heads;
   float* staged = nullptr;  // of fp8: (rows, 2 kv_heads, head_size), keys before values
+  ProductForm form = {};
 };
 
 // Codes what Qkv staged into an fp8 cache.
@@ -203,7 +206,8 @@ struct Group {
 };
 
 // h[entry] = swiglu(W_e x[row of entry]), bf16 (entries, padded inner). W in RowOrder::kGateUp,
-// rows = 2 inner; bias (experts, 2 inner): gate's, then up's.
+// rows = 2 inner; bias (experts, 2 inner): gate's, then up's. A named form takes as many columns as
+// the grouping's tiles.
 struct GateUp {
   Weights weights;
   const Bf16Bits* x;
@@ -211,6 +215,7 @@ struct GateUp {
   Grouping grouping;
   float alpha;
   float limit;
+  ProductForm form = {};
 };
 
 // y[entry] = W_e h[entry] + bias: float (entries, hidden)
@@ -219,6 +224,7 @@ struct Down {
   const Bf16Bits* h;
   float* y;
   Grouping grouping;
+  ProductForm form = {};
 };
 
 // Numbers of a seed, for measuring where weights cannot be had: `count` elements at `data`.

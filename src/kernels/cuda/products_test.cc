@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/thread_pool.h"
-#include "kernels/cuda/product_plan.h"
+#include "kernels/cuda/product_forms.h"
 #include "kernels/cuda/test_device.h"
 #include "kernels/reference/reference_kernels.h"
 
@@ -49,7 +49,7 @@ struct DenseWeights {
 };
 
 std::vector<float> run_linear(const DenseWeights& weights, const std::vector<float>& x,
-                              int rows_max) {
+                              int rows_max, const ProductForm& form = {}) {
   const int columns = weights.shape_.columns;
   const auto rows = static_cast<int>(x.size()) / columns;
   const DeviceBuffer<Bf16Bits> input(padded_rows(x, columns));
@@ -60,7 +60,8 @@ std::vector<float> run_linear(const DenseWeights& weights, const std::vector<flo
                     .input = {input.data(), nullptr, live.data(), rows_max},
                     .out = out.data(),
                     .stride = weights.shape_.rows,
-                    .accumulate = 0};
+                    .accumulate = 0,
+                    .form = form};
   device().linear(&args);
   return out.get();
 }
@@ -96,6 +97,108 @@ TEST_F(ProductsTest, ARowsBitsDoNotDependOnItsBatch) {
       EXPECT_TRUE(same_bits(alone, same)) << rows << " of " << rows_max;
     }
   }
+}
+
+// Every form that a choice can name, for more rows than it has columns and for fewer.
+TEST_F(ProductsTest, AllFormsGiveTheSameBits) {
+  const TiledShape shape{.rows = 84, .columns = 832};
+  const DenseWeights weights(random_, shape);
+  for (const int rows : {5, 70}) {
+    const std::vector<float> x = random_.activations(rows, shape.columns);
+    const std::vector<float> first = run_linear(weights, x, rows, kDenseForms[0]);
+    for (const ProductForm& form : kDenseForms) {
+      EXPECT_TRUE(same_bits(run_linear(weights, x, rows + 1, form), first))
+          << form_name(form) << ", " << rows << " rows";
+    }
+  }
+}
+
+TEST_F(ProductsTest, AllFormsWithLowPartsGiveTheSameBits) {
+  const TiledShape shape{.rows = 40, .columns = 448};
+  const DenseWeights weights(random_, shape);
+  const int rows = 19;
+  const std::vector<float> x = random_.activations(rows, shape.columns);
+  const DeviceBuffer<Bf16Bits> input(padded_rows(rounded(x), shape.columns));
+  const DeviceBuffer<Bf16Bits> low(
+      padded_rows(random_.floats(rows * shape.columns, 1e-3f), shape.columns));
+  const DeviceBuffer<int32_t> live(std::vector<int32_t>{rows});
+  std::vector<float> first;
+  for (const ProductForm& form : kLowForms) {
+    const DeviceBuffer<float> out(int64_t{rows} * shape.rows);
+    const Linear args{.weights = weights.weights(),
+                      .input = {input.data(), low.data(), live.data(), rows},
+                      .out = out.data(),
+                      .stride = shape.rows,
+                      .accumulate = 0,
+                      .form = form};
+    device().linear(&args);
+    const std::vector<float> got = out.get();
+    if (first.empty()) first = got;
+    EXPECT_TRUE(same_bits(got, first)) << form_name(form);
+  }
+}
+
+TEST_F(ProductsTest, AllFormsOfQkvGiveTheSameBits) {
+  const int heads = 2;
+  const int head_size = 32;
+  const int hidden = 192;
+  const TiledShape shape{.rows = (heads + 2) * head_size,
+                         .columns = hidden,
+                         .order = RowOrder::kHeads,
+                         .head_size = head_size};
+  const DenseWeights weights(random_, shape);
+  const int rows = 21;
+  std::vector<int32_t> positions;
+  std::vector<int64_t> slots;
+  for (int row = 0; row < rows; ++row) {
+    positions.push_back(random_.below(40));
+    slots.push_back(row + 3);
+  }
+  const DeviceBuffer<Bf16Bits> input(padded_rows(random_.activations(rows, hidden), hidden));
+  const DeviceBuffer<int32_t> live(std::vector<int32_t>{rows});
+  const DeviceBuffer<int32_t> device_positions(positions);
+  const DeviceBuffer<int64_t> device_slots(slots);
+  const DeviceBuffer<float> turns(random_.floats(40 * head_size, 1.0f));
+  std::vector<Bf16Bits> first_q;
+  std::vector<Bf16Bits> first_cache;
+  for (const ProductForm& form : kDenseForms) {
+    const DeviceBuffer<Bf16Bits> q(int64_t{rows} * heads * head_size);
+    const DeviceBuffer<Bf16Bits> cache(int64_t{2} * 2 * 16 * head_size);
+    const Qkv args{.weights = weights.weights(),
+                   .input = {input.data(), nullptr, live.data(), rows},
+                   .q = q.data(),
+                   .cache = {cache.data(), 1, head_size},
+                   .positions = device_positions.data(),
+                   .slots = device_slots.data(),
+                   .turns = turns.data(),
+                   .heads = heads,
+                   .form = form};
+    device().qkv(&args);
+    if (first_q.empty()) {
+      first_q = q.get();
+      first_cache = cache.get();
+    }
+    EXPECT_TRUE(same_bits(q.get(), first_q)) << form_name(form);
+    EXPECT_TRUE(same_bits(cache.get(), first_cache)) << form_name(form);
+  }
+}
+
+TEST_F(ProductsTest, AFormThatThereIsNotIsRefused) {
+  const TiledShape shape{.rows = 16, .columns = 64};
+  const DenseWeights weights(random_, shape);
+  const DeviceBuffer<Bf16Bits> input(padded_rows(random_.floats(64, 1.0f), 64));
+  const DeviceBuffer<int32_t> live(std::vector<int32_t>{1});
+  const DeviceBuffer<float> out(16);
+  const Linear args{.weights = weights.weights(),
+                    .input = {input.data(), nullptr, live.data(), 1},
+                    .out = out.data(),
+                    .stride = 16,
+                    .accumulate = 0,
+                    .form = {.columns = 8, .row_tiles = 3}};
+  device().linear(&args);
+  const char* const failure = device().failure();
+  ASSERT_NE(failure, nullptr);
+  EXPECT_NE(std::string(failure).find("a form"), std::string::npos) << failure;
 }
 
 TEST_F(ProductsTest, LowPartsMakeItNearlyFloat32AndAccumulateAdds) {
@@ -314,7 +417,8 @@ struct MoeSizes {
 // hidden), bf16 numbers. The norm's output is dropped; its sum is what counts.
 std::vector<float> run_experts(const MoeSizes& sizes, const DevicePart& gate_part,
                                const DevicePart& down_part, const std::vector<float>& x,
-                               const std::vector<float>& logits, int columns) {
+                               const std::vector<float>& logits, const ProductForm& form) {
+  const int columns = form.columns;
   const int rows = static_cast<int>(x.size()) / sizes.hidden;
   const int entries = rows * sizes.choices;
   const int tiles_max = expert_tiles_max(entries, sizes.experts, columns);
@@ -358,11 +462,15 @@ std::vector<float> run_experts(const MoeSizes& sizes, const DevicePart& gate_par
                        .h = h.data(),
                        .grouping = grouping,
                        .alpha = 1.702f,
-                       .limit = 7.0f};
+                       .limit = 7.0f,
+                       .form = form};
   device().gate_up(&gate_up);
   const DeviceBuffer<float> y(int64_t{entries} * sizes.hidden);
-  const Down down{
-      .weights = down_part.weights(), .h = h.data(), .y = y.data(), .grouping = grouping};
+  const Down down{.weights = down_part.weights(),
+                  .h = h.data(),
+                  .y = y.data(),
+                  .grouping = grouping,
+                  .form = form};
   device().down(&down);
   const DeviceBuffer<float> sum(std::vector<float>(x.size(), 0.0f));
   const DeviceBuffer<float> gain(std::vector<float>(static_cast<size_t>(sizes.hidden), 1.0f));
@@ -406,11 +514,11 @@ TEST_F(ProductsTest, ExpertsAreTheReferences) {
     reference_->experts(exact.data(), x.data(), choices.data(), weights.view,
                         {.experts_per_token = sizes.choices}, c.rows);
     std::vector<float> first;
-    for (const int columns : {8, 32, 64}) {
-      const std::vector<float> got = run_experts(sizes, gate, down, x, logits, columns);
-      EXPECT_LE(relative_error(got, exact), 4e-3) << columns << " columns, " << c.rows << " rows";
+    for (const ProductForm& form : kExpertForms) {
+      const std::vector<float> got = run_experts(sizes, gate, down, x, logits, form);
+      EXPECT_LE(relative_error(got, exact), 4e-3) << form_name(form) << ", " << c.rows << " rows";
       if (first.empty()) first = got;
-      EXPECT_TRUE(same_bits(got, first)) << columns << " columns, " << c.rows << " rows";
+      EXPECT_TRUE(same_bits(got, first)) << form_name(form) << ", " << c.rows << " rows";
     }
   }
 }
@@ -424,14 +532,15 @@ TEST_F(ProductsTest, ExpertsDoNotDependOnTheBatch) {
   const int rows = 11;
   const std::vector<float> x = rounded(random_.activations(rows, sizes.hidden));
   const std::vector<float> logits = random_.floats(int64_t{rows} * sizes.experts, 1.0f);
-  const std::vector<float> together = run_experts(sizes, gate, down, x, logits, 64);
+  const std::vector<float> together =
+      run_experts(sizes, gate, down, x, logits, expert_form_of_width(64));
   for (int row = 0; row < rows; ++row) {
     const auto part = [&](const std::vector<float>& from, int width) {
       return std::vector<float>(from.begin() + row * width, from.begin() + (row + 1) * width);
     };
-    EXPECT_TRUE(same_bits(
-        run_experts(sizes, gate, down, part(x, sizes.hidden), part(logits, sizes.experts), 8),
-        part(together, sizes.hidden)))
+    EXPECT_TRUE(same_bits(run_experts(sizes, gate, down, part(x, sizes.hidden),
+                                      part(logits, sizes.experts), expert_form_of_width(8)),
+                          part(together, sizes.hidden)))
         << row;
   }
 }
@@ -502,32 +611,6 @@ TEST(PackDeviceWeightsTest, WhatIsNotMxfp4IsRefused) {
   const Result<void> packed = pack_expert(weights, ExpertPart::kDown, 0, 0, out.data(), out.data());
   ASSERT_FALSE(packed.ok());
   EXPECT_EQ(packed.error().code, ErrorCode::kUnsupported);
-}
-
-TEST(ProductPlanTest, EveryPlanFitsItsDevice) {
-  for (const int64_t room : {int64_t{99} << 10, int64_t{163} << 10, int64_t{227} << 10}) {
-    for (const int columns : {2880, 4096}) {  // gpt-oss: hidden and inner, heads
-      for (int rows = 1; rows <= 300; ++rows) {
-        const ProductPlan plan = plan_product(rows, chunk_count(columns), false, room);
-        ASSERT_GT(plan.columns, 0);
-        if (!plan.small) continue;
-        EXPECT_LE(small_shared_bytes(chunk_count(columns), plan.columns, false), room);
-      }
-    }
-    for (int rows = 1; rows <= 300; ++rows) {
-      const ProductPlan plan = plan_product(rows, chunk_count(2880), true, room);
-      ASSERT_TRUE(plan.small);
-      ASSERT_GT(plan.columns, 0) << room;
-      EXPECT_LE(small_shared_bytes(chunk_count(2880), plan.columns, true), room);
-      for (const int experts : {32, 128}) {
-        const ProductPlan tiles = plan_experts(rows, 4, experts, chunk_count(2880), room);
-        EXPECT_TRUE(tiles.columns == 8 || tiles.columns == 32 || tiles.columns == 64);
-        if (tiles.small) {
-          EXPECT_LE(small_shared_bytes(chunk_count(2880), tiles.columns, false), room);
-        }
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 // first (or of the arithmetic, for prompts). Needs no model and no test framework.
 //
 //   cuda_bench LIBRARY [--shape 20b|120b|tiny] [--only copy,kernels,decode,prefill] [--kv bf16|fp8]
-//              [--runs N]
+//              [--forms default|measure] [--runs N]
 //
 // A step's time is from the call to its logits on the host: what an engine waits for.
 #include <algorithm>
@@ -18,8 +18,8 @@
 
 #include <fmt/format.h>
 
+#include "kernels/cuda/device_forms.h"
 #include "kernels/cuda/device_library.h"
-#include "kernels/cuda/product_plan.h"
 
 namespace pelton::kernels::gpu {
 namespace {
@@ -30,6 +30,7 @@ struct Settings {
   std::string only = "copy,kernels,decode,prefill";
   std::string kv = "bf16";
   int runs = 20;
+  std::string forms = "default";  // of the products in whole steps
 };
 
 ModelShape shape_named(const std::string& name) {
@@ -212,9 +213,8 @@ class Bench {
       choices.insert(choices.end(), own.begin(), own.end());
     }
     const double experts = static_cast<double>(std::count(touched.begin(), touched.end(), true));
-    const ProductPlan plan =
-        plan_experts(tokens, shape_.choices, shape_.experts, chunk_count(std::max(hidden, inner)),
-                     shared_bytes_max_());
+    const ProductForm plan =
+        form_by_constants(shape_, ProductKind::kGateUp, tokens, shared_bytes_max_());
     const int tiles_max = expert_tiles_max(entries, shape_.experts, plan.columns);
     auto* device_choices = take_copy(choices);
     auto* device_entries = static_cast<int32_t*>(take(int64_t{entries} * 4));
@@ -320,7 +320,18 @@ class Bench {
     if (session == nullptr) return nullptr;
     table_.randomize_session(session, 1);
     check("making random weights");
+    if (settings_.forms == "measure") measure_forms_of(session, limits);
     return session;
+  }
+
+  void measure_forms_of(Session* session, const Limits& limits) const {
+    const Result<DeviceInfo> info = library_.device(0);
+    if (!info.ok()) give_up(info.error().message);
+    const Result<DeviceForms> forms =
+        choose_forms(library_, *info, session, shape_, limits, {.wish = FormWish::kMeasure});
+    if (!forms.ok()) give_up(forms.error().message);
+    fmt::print("forms {}: {}\n", forms->how, describe(forms->forms));
+    for (const std::string& problem : forms->problems) fmt::print("  {}\n", problem);
   }
 
   // Bytes that a decode step of `batch` at `context` reads, with even routing.
@@ -487,6 +498,8 @@ Settings read_settings(int count, char** words) {
     } else if (word == "--kv") {
       settings.kv = next();
       if (settings.kv != "bf16" && settings.kv != "fp8") give_up("--kv takes bf16 or fp8");
+    } else if (word == "--forms") {
+      settings.forms = next();
     } else if (word == "--runs") {
       settings.runs = std::max(1, std::atoi(next().c_str()));
     } else if (settings.library.empty() && word[0] != '-') {
@@ -496,7 +509,7 @@ Settings read_settings(int count, char** words) {
     }
   }
   if (settings.library.empty())
-    give_up("usage: cuda_bench LIBRARY [--shape S] [--only P] [--kv T] [--runs N]");
+    give_up("usage: cuda_bench LIBRARY [--shape S] [--only P] [--kv T] [--forms F] [--runs N]");
   return settings;
 }
 

@@ -80,6 +80,13 @@ constexpr DeviceTable kTable = {
                int64_t bytes) { session->copy(to, from, bytes); },
     .set_factors = [](Session* session, int32_t layer, float gate_up,
                       float down) { session->set_factors(layer, gate_up, down); },
+    .set_forms = [](Session* session, const ProductForms* forms) { session->set_forms(*forms); },
+    .begin_trials = [](Session* session, uint64_t seed) { session->begin_trials(seed); },
+    .seconds_of =
+        [](Session* session, const ProductTrial* trial) {
+          return guarded([&] { return session->seconds_of(*trial); }, -1.0);
+        },
+    .end_trials = [](Session* session) { session->end_trials(); },
     .step =
         [](Session* session, const Step* step) {
           return guarded([&] { return session->step(*step); }, static_cast<float*>(nullptr));

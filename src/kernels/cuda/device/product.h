@@ -137,29 +137,9 @@ PELTON_DEVICE void add_chunk(float (&sums)[kColumnTiles][4], const Stored<kType>
   }
 }
 
-// Bytes from one activation row to the next in shared memory: 64 more than a multiple of 128, so
-// that eight lanes of a load (two rows, four neighbours each) meet all 32 banks.
-constexpr int staged_row_bytes(int chunks) {
-  return chunks * kChunkColumns * 2 + 64;
-}
-
 // ---- few rows -------------------------------------------------------------------------------
 
 inline constexpr int kSmallThreads = 32 * kSlices;
-
-// Tiles of weights for one block: of bf16 one, so that even a matrix of 2 880 rows makes more
-// blocks than a device has multiprocessors; MXFP4 is a quarter of the bytes.
-constexpr int small_row_tiles(WeightType type) {
-  return type == WeightType::kBf16 ? 1 : 2;
-}
-
-constexpr int64_t small_product_shared_bytes(WeightType type, int chunks, int column_tiles,
-                                             bool with_low) {
-  const int64_t staged = int64_t{8} * column_tiles * staged_row_bytes(chunks);
-  const int64_t partial =
-      int64_t{kSlices} * small_row_tiles(type) * column_tiles * 32 * 4 * int64_t{sizeof(float)};
-  return staged * (with_low ? 2 : 1) + partial;
-}
 
 // Starts copying rows of `x` to `to`; columns beyond the tile's count stay as they are.
 PELTON_DEVICE void stage_rows(unsigned char* to, const Bf16Bits* x, const ProductArgs& args,
@@ -173,10 +153,9 @@ PELTON_DEVICE void stage_rows(unsigned char* to, const Bf16Bits* x, const Produc
   }
 }
 
-template <WeightType kType, int kColumnTiles, bool kLow, class Epilogue>
+template <WeightType kType, int kColumnTiles, int kRowTiles, bool kLow, class Epilogue>
 PELTON_KERNEL(kSmallThreads)
 small_product(ProductArgs args, Epilogue epilogue) {
-  constexpr int kRowTiles = small_row_tiles(kType);
   // Chunks on their way from memory at a time: of MXFP4 more, to be as many bytes.
   constexpr int kAtOnce = kType == WeightType::kMxfp4 ? 3 : 2;
   const Weights& weights = args.weights;
@@ -276,13 +255,9 @@ small_product(ProductArgs args, Epilogue epilogue) {
 inline constexpr int kLargeRowWarps = 4;
 inline constexpr int kLargeRowTiles = 2;     // of weights, for one warp
 inline constexpr int kLargeColumnTiles = 8;  // 64 rows of activations, for one warp
-inline constexpr int kLargeStages = 3;       // chunks of activations on their way or in use
 
 constexpr int large_product_columns(int column_warps) {
   return column_warps * kLargeColumnTiles * 8;
-}
-constexpr int64_t large_product_shared_bytes(int column_warps) {
-  return int64_t{kLargeStages} * large_product_columns(column_warps) * kChunkColumns * 2;
 }
 
 // Starts copying one chunk of the tile's rows. A row's two halves of 64 bytes change places in

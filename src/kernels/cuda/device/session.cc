@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kernels/cuda/device/operations.h"
-#include "kernels/cuda/product_plan.h"
+#include "kernels/cuda/product_forms.h"
 
 namespace pelton::kernels::gpu {
 namespace {
@@ -24,11 +24,8 @@ const char* unsupported(const ModelShape& shape) {
   if (shape.experts > kExpertsMax || shape.choices > kChoicesMax || shape.choices > shape.experts) {
     return "too many experts";
   }
-  // The router's products need rows of activations twice.
   const int64_t room = shared_bytes_max();
-  if (small_shared_bytes(chunk_count(shape.hidden), 8, true) > room ||
-      small_shared_bytes(chunk_count(shape.attention_columns()), 8, false) > room ||
-      small_shared_bytes(chunk_count(shape.inner), 8, false) > room) {
+  if (!are_usable(shape, forms_by_constants(shape, room), room)) {
     return "rows too wide for this device's shared memory";
   }
   return nullptr;
@@ -42,7 +39,9 @@ Session::Session(int index, const ModelShape& shape, const Limits& limits)
       limits_(limits),
       arena_(arena_layout(shape, limits)),
       arrays_(shape, limits),
-      factors_(static_cast<size_t>(shape.layers)) {}
+      factors_(static_cast<size_t>(shape.layers)),
+      shared_bytes_max_(shared_bytes_max()),
+      forms_(forms_by_constants(shape, shared_bytes_max_)) {}
 
 std::unique_ptr<Session> Session::open(int index, const ModelShape& shape, const Limits& limits) {
   use_device(index);
@@ -66,8 +65,9 @@ std::unique_ptr<Session> Session::open(int index, const ModelShape& shape, const
 
 Session::~Session() {
   use_device(index_);
-  for (auto& [sizes, recorded] : graphs_) {
-    if (recorded.graph != nullptr) end_graph(recorded.graph);
+  drop_graphs();
+  for (const Mark mark : trial_marks_) {
+    if (mark != nullptr) end_mark(mark);
   }
   if (logits_ != nullptr) release_pinned(logits_);
   if (plan_ != nullptr) release_pinned(plan_);
@@ -106,17 +106,13 @@ void Session::set_factors(int layer, float gate_up, float down) {
   factors_[static_cast<size_t>(layer)] = {gate_up, down};
 }
 
-template <typename T>
-T* Session::at(const Place& place) const {
-  return reinterpret_cast<T*>(memory_ + place.offset);
-}
-
-Weights Session::weights(const Place& data, const Place& bias, int rows, int columns) const {
-  return {.data = at<void>(data),
-          .bias = bias.bytes > 0 ? at<float>(bias) : nullptr,
-          .type = WeightType::kBf16,
-          .rows = rows,
-          .columns = columns};
+void Session::set_forms(const ProductForms& forms) {
+  use_device(index_);
+  if (!are_usable(shape_, forms, shared_bytes_max_)) {
+    return note_failure("forms of products that this device does not have");
+  }
+  drop_graphs();
+  forms_ = forms;
 }
 
 float* Session::step(const Step& step) {
@@ -206,6 +202,13 @@ void Session::drop_oldest_graph() {
   graphs_.erase(oldest);
 }
 
+void Session::drop_graphs() {
+  for (auto& [sizes, recorded] : graphs_) {
+    if (recorded.graph != nullptr) end_graph(recorded.graph);
+  }
+  graphs_.clear();
+}
+
 void Session::forward(const StepSizes& sizes) {
   const StepLayout layout = step_layout(sizes);
   const auto plan = [&](int64_t offset) {
@@ -233,7 +236,7 @@ void Session::norm_rows(const Place& weight, const StepSizes& sizes, const StepL
                  .rows = nullptr,
                  .y = adds ? at<float>(arena_.y) : nullptr,
                  .choice_weights = at<float>(arena_.choice_weights),
-                 .live = reinterpret_cast<const int32_t*>(at<char>(arena_.plan) + layout.live),
+                 .live = live(layout),
                  .rows_max = sizes.rows,
                  .hidden = shape_.hidden,
                  .choices = shape_.choices,
@@ -244,39 +247,27 @@ void Session::attention_block(int layer, const StepSizes& sizes, const StepLayou
   const LayerPlaces& places = arena_.layers[static_cast<size_t>(layer)];
   const bool is_sliding = shape_.is_sliding[layer] != 0;
   char* const plan = at<char>(arena_.plan);
-  const auto* const live = reinterpret_cast<const int32_t*>(plan + layout.live);
-  const KvCache cache{at<void>(places.kv), shape_.kv_heads, shape_.head_size, limits_.kv_type};
-  const bool is_staged = cache.type == KvType::kFp8;
-  const auto* const slots = reinterpret_cast<const int64_t*>(
-      plan + (is_sliding ? layout.window_slots : layout.full_slots));
 
   norm_rows(places.attention_norm, sizes, layout, layer > 0, false);
-  qkv(stream_, {.weights = weights(places.qkv, places.qkv_bias, shape_.qkv_rows(), shape_.hidden),
-                .input = {at<Bf16Bits>(arena_.normed), nullptr, live, sizes.rows},
-                .q = at<Bf16Bits>(arena_.q),
-                .cache = cache,
-                .positions = reinterpret_cast<const int32_t*>(plan + layout.positions),
-                .slots = slots,
-                .turns = at<float>(arena_.turns),
-                .heads = shape_.heads,
-                .staged = is_staged ? at<float>(arena_.kv_staged) : nullptr});
-  if (is_staged) {
-    store_kv(stream_, {.staged = at<float>(arena_.kv_staged),
-                       .cache = cache,
-                       .slots = slots,
-                       .live = live,
+  const Qkv product = qkv_of(layer, sizes, layout);
+  qkv(stream_, product);
+  if (product.staged != nullptr) {
+    store_kv(stream_, {.staged = product.staged,
+                       .cache = product.cache,
+                       .slots = product.slots,
+                       .live = live(layout),
                        .rows_max = sizes.rows});
   }
   attention(stream_, {.out = at<Bf16Bits>(arena_.attended),
                       .q = at<Bf16Bits>(arena_.q),
-                      .cache = cache,
+                      .cache = product.cache,
                       .tables = reinterpret_cast<const int32_t*>(plan + layout.tables),
                       .items = reinterpret_cast<const AttentionItem*>(
                           plan + (is_sliding ? layout.window_items : layout.full_items)),
                       .sinks = at<float>(places.sinks),
                       .partials = at<float>(arena_.partials),
                       .positions = reinterpret_cast<const int32_t*>(plan + layout.positions),
-                      .live = live,
+                      .live = live(layout),
                       .partial_rows = reinterpret_cast<const int32_t*>(plan + layout.partial_rows),
                       .rows_max = sizes.rows,
                       .items_max = is_sliding ? sizes.window_items : sizes.full_items,
@@ -284,99 +275,43 @@ void Session::attention_block(int layer, const StepSizes& sizes, const StepLayou
                       .heads = shape_.heads,
                       .window = is_sliding ? shape_.window : 0,
                       .scale = shape_.attention_scale});
-  linear(stream_,
-         {.weights = weights(places.o, places.o_bias, shape_.hidden, shape_.attention_columns()),
-          .input = {at<Bf16Bits>(arena_.attended), nullptr, live, sizes.rows},
-          .out = at<float>(arena_.x),
-          .stride = shape_.hidden,
-          .accumulate = 1});
+  linear(stream_, o_of(layer, sizes, layout));
 }
 
 void Session::expert_block(int layer, const StepSizes& sizes, const StepLayout& layout) {
   const LayerPlaces& places = arena_.layers[static_cast<size_t>(layer)];
-  const auto* const live = reinterpret_cast<const int32_t*>(at<char>(arena_.plan) + layout.live);
-  const ProductPlan tiles =
-      plan_experts(sizes.rows, shape_.choices, shape_.experts,
-                   chunk_count(std::max(shape_.hidden, shape_.inner)), shared_bytes_max());
-
+  const ProductForm& gate_up_form = forms_.at(ProductKind::kGateUp, sizes.rows);
   norm_rows(places.expert_norm, sizes, layout, false, true);
-  linear(stream_,
-         {.weights = weights(places.router, places.router_bias, shape_.experts, shape_.hidden),
-          .input = {at<Bf16Bits>(arena_.normed), at<Bf16Bits>(arena_.normed_low), live, sizes.rows},
-          .out = at<float>(arena_.router_logits),
-          .stride = shape_.experts,
-          .accumulate = 0});
+  linear(stream_, router_of(layer, sizes, layout));
   choose(stream_, {.logits = at<float>(arena_.router_logits),
                    .choices = at<int32_t>(arena_.choices),
                    .weights = at<float>(arena_.choice_weights),
-                   .live = live,
+                   .live = live(layout),
                    .rows_max = sizes.rows,
                    .experts = shape_.experts,
                    .k = shape_.choices});
-  group(stream_, {.choices = at<int32_t>(arena_.choices),
-                  .entries = at<int32_t>(arena_.entries),
-                  .tiles = at<ExpertTile>(arena_.expert_tiles),
-                  .tile_count = at<int32_t>(arena_.expert_tile_count),
-                  .live = live,
-                  .rows_max = sizes.rows,
-                  .experts = shape_.experts,
-                  .k = shape_.choices,
-                  .columns = tiles.columns});
-  const Grouping grouping{
-      .tile_count = at<int32_t>(arena_.expert_tile_count),
-      .tiles = at<ExpertTile>(arena_.expert_tiles),
-      .entries = at<int32_t>(arena_.entries),
-      .tiles_max = expert_tiles_max(sizes.rows * shape_.choices, shape_.experts, tiles.columns),
-      .columns = tiles.columns,
-      .choices = shape_.choices};
-  const auto mxfp4 = [&](const Place& data, const Place& scales, const Place& bias, int rows,
-                         int columns, float factor) {
-    return Weights{.data = at<void>(data),
-                   .scales = at<uint32_t>(scales),
-                   .bias = at<float>(bias),
-                   .type = WeightType::kMxfp4,
-                   .rows = rows,
-                   .columns = columns,
-                   .experts = shape_.experts,
-                   .factor = factor};
-  };
-  const Factors& factors = factors_[static_cast<size_t>(layer)];
-  gate_up(stream_, {.weights = mxfp4(places.gate_up, places.gate_up_scales, places.gate_up_bias,
-                                     2 * shape_.inner, shape_.hidden, factors.gate_up),
-                    .x = at<Bf16Bits>(arena_.normed),
-                    .h = at<Bf16Bits>(arena_.h),
-                    .grouping = grouping,
-                    .alpha = shape_.swiglu_alpha,
-                    .limit = shape_.swiglu_limit});
-  down(stream_, {.weights = mxfp4(places.down, places.down_scales, places.down_bias, shape_.hidden,
-                                  shape_.inner, factors.down),
-                 .h = at<Bf16Bits>(arena_.h),
-                 .y = at<float>(arena_.y),
-                 .grouping = grouping});
+  group(stream_, group_of(sizes, layout, gate_up_form.columns));
+  gate_up(stream_, gate_up_of(layer, sizes, gate_up_form));
+  down(stream_, down_of(layer, sizes, forms_.at(ProductKind::kDown, sizes.rows)));
 }
 
 void Session::head(const StepSizes& sizes, const StepLayout& layout) {
   norm_rows(arena_.norm, sizes, layout, true, false);
   if (sizes.logit_rows == 0) return;
-  char* const plan = at<char>(arena_.plan);
-  const auto* const wanted = reinterpret_cast<const int32_t*>(plan + layout.live) + 1;
-  norm(stream_, {.x = at<float>(arena_.x),
-                 .weight = at<float>(arena_.norm),
-                 .out = at<Bf16Bits>(arena_.head_input),
-                 .low = nullptr,
-                 .rows = reinterpret_cast<const int32_t*>(plan + layout.logit_rows),
-                 .y = nullptr,
-                 .choice_weights = nullptr,
-                 .live = wanted,
-                 .rows_max = sizes.logit_rows,
-                 .hidden = shape_.hidden,
-                 .choices = 0,
-                 .epsilon = shape_.epsilon});
-  linear(stream_, {.weights = weights(arena_.head, {}, shape_.vocab, shape_.hidden),
-                   .input = {at<Bf16Bits>(arena_.head_input), nullptr, wanted, sizes.logit_rows},
-                   .out = at<float>(arena_.logits),
-                   .stride = shape_.vocab,
-                   .accumulate = 0});
+  norm(stream_,
+       {.x = at<float>(arena_.x),
+        .weight = at<float>(arena_.norm),
+        .out = at<Bf16Bits>(arena_.head_input),
+        .low = nullptr,
+        .rows = reinterpret_cast<const int32_t*>(at<char>(arena_.plan) + layout.logit_rows),
+        .y = nullptr,
+        .choice_weights = nullptr,
+        .live = live(layout) + 1,
+        .rows_max = sizes.logit_rows,
+        .hidden = shape_.hidden,
+        .choices = 0,
+        .epsilon = shape_.epsilon});
+  linear(stream_, head_of(sizes, layout));
 }
 
 }  // namespace pelton::kernels::gpu

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/device/runtime.h"
 #include "kernels/cuda/device_abi.h"
+#include "kernels/cuda/product_forms.h"
 #include "kernels/cuda/step_arrays.h"
 
 namespace pelton::kernels::gpu {
@@ -26,8 +27,15 @@ struct Session {
   void read(int64_t offset, void* to, int64_t bytes);
   void copy(int64_t to, int64_t from, int64_t bytes);
   void set_factors(int layer, float gate_up, float down);
+  // What is recorded was recorded with the forms before: it goes.
+  void set_forms(const ProductForms& forms);
   float* step(const Step& step);
   void randomize_all(uint64_t seed);
+
+  // Products by themselves, on the working memory (session_trial.cc). No step between the two ends.
+  void begin_trials(uint64_t seed);
+  double seconds_of(const ProductTrial& trial);  // negative with a failure noted
+  void end_trials();
 
   int64_t steps() const { return steps_; }
   int64_t replayed() const { return replayed_; }
@@ -47,7 +55,9 @@ struct Session {
 
   bool is_inside(int64_t offset, int64_t bytes) const;
   template <typename T>
-  T* at(const Place& place) const;
+  T* at(const Place& place) const {
+    return reinterpret_cast<T*>(memory_ + place.offset);
+  }
 
   // The operations of a step, in order.
   void forward(const StepSizes& sizes);
@@ -57,9 +67,24 @@ struct Session {
   // x += what the last layer's experts gave, if `adds`; and the rows normed.
   void norm_rows(const Place& weight, const StepSizes& sizes, const StepLayout& layout, bool adds,
                  bool with_low);
+  // What the products of a step get.
   Weights weights(const Place& data, const Place& bias, int rows, int columns) const;
+  Qkv qkv_of(int layer, const StepSizes& sizes, const StepLayout& layout) const;
+  Linear o_of(int layer, const StepSizes& sizes, const StepLayout& layout) const;
+  Linear router_of(int layer, const StepSizes& sizes, const StepLayout& layout) const;
+  Linear head_of(const StepSizes& sizes, const StepLayout& layout) const;
+  Group group_of(const StepSizes& sizes, const StepLayout& layout, int columns) const;
+  Grouping grouping_of(const StepSizes& sizes, int columns) const;
+  Weights expert_weights(ProductKind kind, int layer) const;
+  GateUp gate_up_of(int layer, const StepSizes& sizes, const ProductForm& form) const;
+  Down down_of(int layer, const StepSizes& sizes, const ProductForm& form) const;
+  const int32_t* live(const StepLayout& layout) const;
+
+  void start_trial(const ProductTrial& trial, int layer, const StepSizes& sizes);
+  void prepare_trials(const StepSizes& sizes);
   void run(const StepSizes& sizes);
   void drop_oldest_graph();
+  void drop_graphs();
 
   const int index_;
   const ModelShape shape_;
@@ -67,6 +92,8 @@ struct Session {
   const ArenaLayout arena_;
   StepArrays arrays_;
   std::vector<Factors> factors_;
+  const int64_t shared_bytes_max_;
+  ProductForms forms_;
   Stream stream_ = nullptr;
   char* memory_ = nullptr;
   uint8_t* plan_ = nullptr;  // pinned: what is copied over for a step
@@ -74,6 +101,7 @@ struct Session {
   std::map<StepSizes, Recorded> graphs_;
   int64_t steps_ = 0;
   int64_t replayed_ = 0;
+  Mark trial_marks_[2] = {nullptr, nullptr};
 };
 
 }  // namespace pelton::kernels::gpu

@@ -1,0 +1,124 @@
+// Products of the model one by one, timed: on the session's own weights, layer after layer so that
+// none is found in the cache, and on working memory filled with random rows. What they compute is
+// dropped, and nothing of keys and values is written.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cuda/device/operations.h"
+#include "kernels/cuda/device/session.h"
+
+namespace pelton::kernels::gpu {
+namespace {
+
+// For each row different experts, as a router would choose that finds all of them equally good.
+std::vector<int32_t> random_choices(const ModelShape& shape, int rows) {
+  uint64_t state = 1;
+  const auto draw = [&] {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(shape.experts));
+  };
+  std::vector<int32_t> out;
+  for (int row = 0; row < rows; ++row) {
+    const auto own = static_cast<ptrdiff_t>(out.size());
+    for (int i = 0; i < shape.choices; ++i) {
+      int32_t expert = draw();
+      while (std::find(out.begin() + own, out.end(), expert) != out.end()) {
+        expert = (expert + 1) % shape.experts;
+      }
+      out.push_back(expert);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void Session::begin_trials(uint64_t seed) {
+  use_device(index_);
+  for (Mark& mark : trial_marks_) {
+    if (mark == nullptr) mark = make_mark();
+  }
+  for (const Place& place :
+       {arena_.normed, arena_.normed_low, arena_.attended, arena_.h, arena_.head_input}) {
+    randomize(stream_, {at<void>(place), place.bytes / 2, seed++, RandomKind::kBf16, 1});
+  }
+  randomize(stream_, {at<void>(arena_.x), arena_.x.bytes / 4, seed, RandomKind::kFloat, 1});
+}
+
+// As a step of so many rows would have it, but that keys and values are kept nowhere.
+void Session::prepare_trials(const StepSizes& sizes) {
+  const StepLayout layout = step_layout(sizes);
+  std::vector<uint8_t> plan(static_cast<size_t>(layout.tables), 0);
+  auto* const live = reinterpret_cast<int32_t*>(plan.data() + layout.live);
+  live[0] = sizes.rows;
+  live[1] = sizes.logit_rows;
+  for (const int64_t slots : {layout.full_slots, layout.window_slots}) {
+    std::fill_n(reinterpret_cast<int64_t*>(plan.data() + slots), sizes.rows, int64_t{-1});
+  }
+  const std::vector<int32_t> choices = random_choices(shape_, sizes.rows);
+  write(arena_.plan.offset, plan.data(), layout.tables);
+  write(arena_.choices.offset, choices.data(),
+        static_cast<int64_t>(choices.size() * sizeof(int32_t)));
+}
+
+double Session::seconds_of(const ProductTrial& trial) {
+  use_device(index_);
+  const bool is_head = trial.kind == ProductKind::kHead;
+  const auto kind = static_cast<int32_t>(trial.kind);
+  if (trial_marks_[0] == nullptr || kind < 0 || kind >= kProductKinds || trial.launches <= 0 ||
+      trial.rows <= 0 || trial.rows > (is_head ? limits_.logit_rows_max : limits_.rows_max) ||
+      !is_usable(shape_, trial.kind, trial.form, shared_bytes_max_)) {
+    note_failure("a trial of a product that there is not");
+    return -1;
+  }
+  StepSizes sizes;
+  sizes.rows = is_head ? 1 : trial.rows;
+  sizes.logit_rows = is_head ? trial.rows : 1;
+  prepare_trials(sizes);
+  if (product_shape(shape_, trial.kind).grouped) {
+    group(stream_, group_of(sizes, step_layout(sizes), trial.form.columns));
+  }
+  set_mark(stream_, trial_marks_[0]);
+  for (int i = 0; i < trial.launches; ++i) start_trial(trial, i % shape_.layers, sizes);
+  set_mark(stream_, trial_marks_[1]);
+  return seconds_between(trial_marks_[0], trial_marks_[1]);
+}
+
+void Session::start_trial(const ProductTrial& trial, int layer, const StepSizes& sizes) {
+  const StepLayout layout = step_layout(sizes);
+  const auto in_form = [&](auto args) {
+    args.form = trial.form;
+    return args;
+  };
+  switch (trial.kind) {
+    case ProductKind::kQkv:
+      return qkv(stream_, in_form(qkv_of(layer, sizes, layout)));
+    case ProductKind::kO:
+      return linear(stream_, in_form(o_of(layer, sizes, layout)));
+    case ProductKind::kRouter:
+      return linear(stream_, in_form(router_of(layer, sizes, layout)));
+    case ProductKind::kHead: {
+      Linear args = in_form(head_of(sizes, layout));
+      args.weights.rows = std::min(args.weights.rows, kTrialHeadRows);
+      return linear(stream_, args);
+    }
+    case ProductKind::kGateUp:
+      return gate_up(stream_, gate_up_of(layer, sizes, trial.form));
+    case ProductKind::kDown:
+      return down(stream_, down_of(layer, sizes, trial.form));
+  }
+}
+
+// As `open` leaves it: what lies beyond the columns of a row must be zero.
+void Session::end_trials() {
+  use_device(index_);
+  const int64_t begin = arena_.weight_bytes + arena_.kv_bytes;
+  fill(stream_, memory_ + begin, 0, arena_.workspace_bytes);
+  wait_for(stream_);
+  for (Mark& mark : trial_marks_) {
+    if (mark != nullptr) end_mark(mark);
+    mark = nullptr;
+  }
+}
+
+}  // namespace pelton::kernels::gpu

@@ -1,0 +1,63 @@
+// Chooses the form of each product by measuring: each form that may be worth it a few times, all in
+// turns, and another than the constants' only if it is faster by more than the measurements
+// scatter. Host; pure, over a function that times one trial, so that tests bring a clock of their
+// own.
+#pragma once
+
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/result.h"
+#include "kernels/cuda/device_abi.h"
+
+namespace pelton::kernels::gpu {
+
+// The forms of one product that are tried for one bucket of rows, the constants' first.
+struct FormContest {
+  ProductKind kind;
+  int bucket;
+  int rows;
+  int launches;  // of a trial
+  std::vector<ProductForm> forms;
+};
+
+// In the order of their rows: what decodes comes first.
+std::vector<FormContest> form_contests(const ModelShape& shape, const Limits& limits,
+                                       int64_t shared_bytes_max);
+
+struct FormBudget {
+  double seconds = 1;  // no trial begins later
+  int rounds = 5;      // that count; the first one does not
+};
+
+// What all contests cost, with every block of columns reading the weights anew: to foresee the
+// time.
+struct FormCost {
+  int64_t trials = 0;
+  int64_t launches = 0;
+  double bytes = 0;
+  double flops = 0;
+};
+FormCost form_cost(const ModelShape& shape, const std::vector<FormContest>& contests,
+                   const FormBudget& budget);
+
+struct FormTimer {
+  base::FunctionRef<Result<double>(const ProductTrial&)> seconds_of;
+  base::FunctionRef<double()> now;  // seconds
+};
+
+struct MeasuredForms {
+  ProductForms forms;
+  int decided = 0;   // contests
+  int contests = 0;  // fewer decided: there was no time for more, and the constants stand
+  int changed = 0;   // of those decided, the ones that the constants lost
+  int failed = 0;    // forms that could not be run
+};
+
+// A form that fails is out; where the constants' fails too, that is the device's failure: its
+// error.
+Result<MeasuredForms> measure_forms(const ModelShape& shape, const Limits& limits,
+                                    int64_t shared_bytes_max, const FormBudget& budget,
+                                    const FormTimer& timer);
+
+}  // namespace pelton::kernels::gpu

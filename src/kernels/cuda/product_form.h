@@ -1,0 +1,54 @@
+// How a product is computed (device/product.h). All forms give the same bits, so a form decides
+// about speed alone. The lists are what a device library holds kernels for: a form that stands in
+// none of them cannot be started. Plain data; pure.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/weight_tiles.h"
+
+namespace pelton::kernels::gpu {
+
+struct ProductForm {
+  int32_t columns = 0;    // rows of activations that a block takes; 0: no form is named
+  int32_t row_tiles = 0;  // small form: tiles of weights that a block takes
+  int32_t is_large = 0;   // 1: the form for many rows, columns / 64 warps beside each other
+
+  constexpr bool operator==(const ProductForm&) const = default;
+};
+
+// Of one activation more than any of its widths is read from shared memory anyway, so few forms
+// are worth their compile time: 8 columns for decode, 64 and 128 for prompts, and what is between.
+inline constexpr ProductForm kDenseForms[] = {{8, 1},  {8, 2},  {16, 1},    {16, 2},
+                                              {32, 1}, {32, 2}, {64, 0, 1}, {128, 0, 1}};
+// With a low part: shared memory holds two rows for each.
+inline constexpr ProductForm kLowForms[] = {{8, 1}, {16, 1}};
+inline constexpr ProductForm kExpertForms[] = {{8, 1},  {8, 2},  {8, 4},     {16, 2},
+                                               {32, 1}, {32, 2}, {64, 0, 1}, {128, 0, 1}};
+
+// Bytes from one activation row to the next in shared memory: 64 more than a multiple of 128, so
+// that eight lanes of a load (two rows, four neighbours each) meet all 32 banks.
+constexpr int staged_row_bytes(int chunks) {
+  return chunks * kChunkColumns * 2 + 64;
+}
+
+// What a block of the small form has: whole rows of activations, and eight slices' sums.
+constexpr int64_t small_product_shared_bytes(int chunks, int columns, int row_tiles,
+                                             bool with_low) {
+  const int64_t staged = int64_t{columns} * staged_row_bytes(chunks) * (with_low ? 2 : 1);
+  return staged + int64_t{kSlices} * row_tiles * (columns / 8) * 32 * 4 * int64_t{sizeof(float)};
+}
+
+inline constexpr int kLargeStages = 3;  // chunks of activations on their way or in use
+
+constexpr int64_t large_product_shared_bytes(int columns) {
+  return int64_t{kLargeStages} * columns * kChunkColumns * 2;
+}
+
+constexpr int64_t form_shared_bytes(const ProductForm& form, int chunks, bool with_low) {
+  return form.is_large != 0
+             ? large_product_shared_bytes(form.columns)
+             : small_product_shared_bytes(chunks, form.columns, form.row_tiles, with_low);
+}
+
+}  // namespace pelton::kernels::gpu
