@@ -133,8 +133,10 @@ Result<void> DeviceStepModel::copy_blocks(const std::vector<engine::BlockCopy>& 
   return {};
 }
 
-Result<float*> DeviceStepModel::forward(const models::ForwardInput& input) {
-  return model_->forward(input);
+Result<float*> DeviceStepModel::forward(const models::ForwardInput& input,
+                                        sampling::DeviceRows* draws) {
+  if (draws == nullptr) return model_->forward(input);
+  return model_->forward(input, {.sampling = &draws->sampling(), .sampled = draws->sampled()});
 }
 
 Result<void> DeviceStepModel::logits_of(std::span<const int>,

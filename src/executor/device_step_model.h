@@ -29,7 +29,8 @@ class DeviceStepModel final : public StepModel {
   const cost_model::Footprint& footprint() const override { return footprint_; }
   int64_t weight_bytes_per_token() const override;
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
-  Result<float*> forward(const models::ForwardInput& input) override;
+  bool draws_rows() const override { return true; }
+  Result<float*> forward(const models::ForwardInput& input, sampling::DeviceRows* draws) override;
   Result<void> normed_rows(std::span<const int> rows,
                            base::FunctionRef<void(size_t index, const float* state)> sees) override;
   Result<void> logits_of(

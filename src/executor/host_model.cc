@@ -76,7 +76,7 @@ Result<void> HostModel::copy_blocks(const std::vector<engine::BlockCopy>& copies
   return {};
 }
 
-Result<float*> HostModel::forward(const models::ForwardInput& input) {
+Result<float*> HostModel::forward(const models::ForwardInput& input, sampling::DeviceRows* draws) {
   return model_->forward(input, kv_, nullptr);
 }
 

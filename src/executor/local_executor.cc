@@ -202,7 +202,8 @@ Result<void> LocalExecutor::compute(const engine::StepPlan& plan, engine::StepRe
   if (plan.sequences.empty()) return {};
   take_seats(plan);
   const models::ForwardInput input = flatten(plan);
-  TRY_ASSIGN(float* logits, model_->forward(input));
+  list_draws(plan, result);
+  TRY_ASSIGN(float* logits, model_->forward(input, device_draws(plan)));
   sample(plan, logits, result);
   score_prompts(plan, result);  // over the logits that are done with
   return pool(plan, result);
@@ -252,38 +253,63 @@ models::ForwardInput LocalExecutor::flatten(const engine::StepPlan& plan) const 
   return input;
 }
 
-void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
-                           engine::StepResult& result) {
-  const int vocab = capacity_.vocab_size;
-  const int sampled = sampled_vocab();
-  std::vector<size_t> sampling;  // indices of the sequences that sample, in the order of their rows
+void LocalExecutor::list_draws(const engine::StepPlan& plan, engine::StepResult& result) {
+  draws_.clear();
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     result.sequences.push_back({.seat = plan.sequences[i].seat});
     if (!samples(plan.sequences[i])) continue;
-    result.sequences[i].tokens = {static_cast<int32_t>(sampling.size()), 1};
-    sampling.push_back(i);
+    result.sequences[i].tokens = {static_cast<int32_t>(draws_.size()), 1};
+    draws_.push_back({.index = i});
   }
-  result.tokens.resize(sampling.size());
-  jumps_.resize(std::max(jumps_.size(), sampling.size()));
-  pool_.parallel_for(static_cast<int64_t>(sampling.size()), 1,
-                     [&](int64_t begin, int64_t end, int worker) {
-                       for (int64_t row = begin; row < end; ++row) {
-                         sample_row(plan, sampling[row], worker,
-                                    {logits + row * vocab, static_cast<size_t>(sampled)}, result);
-                       }
-                     });
-  add_jumps(sampling, result);
+  result.tokens.resize(draws_.size());
+  jumps_.resize(std::max(jumps_.size(), draws_.size()));
+}
+
+// Null: the model leaves all rows to the host.
+sampling::DeviceRows* LocalExecutor::device_draws(const engine::StepPlan& plan) {
+  if (!model_->draws_rows() || draws_.empty()) return nullptr;
+  pool_.parallel_for(static_cast<int64_t>(draws_.size()), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t row = begin; row < end; ++row) prepare(plan, draws_[row]);
+  });
+  device_rows_.clear(sampled_vocab());
+  for (Draw& draw : draws_) {
+    draw.on_device = !draw.error && device_rows_.add(input_of(plan, draw));
+    if (draw.error) device_rows_.skip();
+  }
+  return &device_rows_;
+}
+
+void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
+                           engine::StepResult& result) {
+  const int vocab = capacity_.vocab_size;
+  const auto sampled = static_cast<size_t>(sampled_vocab());
+  pool_.parallel_for(
+      static_cast<int64_t>(draws_.size()), 1, [&](int64_t begin, int64_t end, int worker) {
+        for (int64_t row = begin; row < end; ++row) {
+          Draw& draw = draws_[row];
+          if (!model_->draws_rows()) prepare(plan, draw);
+          if (draw.on_device) {
+            settle(plan, draw, device_rows_.choice(static_cast<size_t>(row)), result);
+          } else if (draw.error) {
+            settle(plan, draw, {.usable = false}, result);
+          } else {
+            const std::span<float> its(logits + row * vocab, sampled);
+            settle(plan, draw, samplers_[worker].sample(its, input_of(plan, draw)), result);
+          }
+        }
+      });
+  add_jumps(result);
 }
 
 // Puts what must follow behind each sample.
-void LocalExecutor::add_jumps(std::span<const size_t> sampling, engine::StepResult& result) {
+void LocalExecutor::add_jumps(engine::StepResult& result) {
   size_t more = 0;
-  for (size_t row = 0; row < sampling.size(); ++row) more += jumps_[row].size();
+  for (size_t row = 0; row < draws_.size(); ++row) more += jumps_[row].size();
   if (more == 0) return;
   std::vector<engine::SampledToken> tokens;
-  tokens.reserve(sampling.size() + more);
-  for (size_t row = 0; row < sampling.size(); ++row) {
-    engine::Stretch& given = result.sequences[sampling[row]].tokens;
+  tokens.reserve(draws_.size() + more);
+  for (size_t row = 0; row < draws_.size(); ++row) {
+    engine::Stretch& given = result.sequences[draws_[row].index].tokens;
     given.first = static_cast<int32_t>(tokens.size());
     tokens.push_back(std::move(result.tokens[row]));
     for (const TokenId token : jumps_[row]) tokens.push_back({.token = token});
@@ -317,40 +343,58 @@ void LocalExecutor::fill_masks(const engine::StepPlan& plan) {
   });
 }
 
-void LocalExecutor::sample_row(const engine::StepPlan& plan, size_t index, int worker,
-                               std::span<float> logits, engine::StepResult& result) {
-  const engine::PlannedSequence& sequence = plan.sequences[index];
+// What may be drawn from a row, as far as the sequence says: known before the row is.
+void LocalExecutor::prepare(const engine::StepPlan& plan, Draw& draw) {
+  const engine::PlannedSequence& sequence = plan.sequences[draw.index];
   SeatState& seat = seats_[sequence.seat];
-  engine::SequenceResult& given = result.sequences[index];
+  draw.banned = sequence.banned.of(plan.banned);
+  if (seat.guide_lost) {
+    draw.error = nothing_allowed();
+    return;
+  }
+  if (seat.guide) {
+    if (!seat.allowed) fill_mask(seat);
+    draw.allowed = *seat.allowed;
+    // An end that must come comes, though it is early.
+    if (!draw.allowed.empty() && !draw.banned.empty() &&
+        !grammar::allows_other(draw.allowed, draw.banned)) {
+      draw.banned = {};
+    }
+    if (!draw.allowed.empty() && !grammar::allows_other(draw.allowed, {})) {
+      draw.error = nothing_allowed();
+      return;
+    }
+  }
+  draw.only = only_token(sequence.forced, sampled_vocab(), draw.allowed);
+  if (!draw.only.empty()) {
+    draw.allowed = draw.only;
+    draw.banned = {};
+  }
+}
+
+sampling::DrawInput LocalExecutor::input_of(const engine::StepPlan& plan, const Draw& draw) const {
+  const engine::PlannedSequence& sequence = plan.sequences[draw.index];
+  const SeatState& seat = seats_[sequence.seat];
+  return {.params = seat.sampling,
+          .history = seat.sampling.has_penalties() ? &seat.history : nullptr,
+          .banned = draw.banned,
+          .allowed = draw.allowed,
+          .position = sequence.start + sequence.token_count()};
+}
+
+// The sequence has its token, or an error.
+void LocalExecutor::settle(const engine::StepPlan& plan, Draw& draw,
+                           const sampling::SampledChoice& choice, engine::StepResult& result) {
+  const engine::PlannedSequence& sequence = plan.sequences[draw.index];
+  SeatState& seat = seats_[sequence.seat];
+  engine::SequenceResult& given = result.sequences[draw.index];
+  std::vector<TokenId>& more = jumps_[static_cast<size_t>(given.tokens.first)];
+  more.clear();
   const auto fail = [&](Error error) {
     given.error = std::make_unique<Error>(std::move(error));
     given.tokens.count = 0;
   };
-  std::vector<TokenId>& more = jumps_[static_cast<size_t>(given.tokens.first)];
-  more.clear();
-  std::span<const TokenId> banned = sequence.banned.of(plan.banned);
-  std::span<const uint64_t> allowed;
-  if (seat.guide_lost) return fail(nothing_allowed());
-  if (seat.guide) {
-    if (!seat.allowed) fill_mask(seat);
-    allowed = *seat.allowed;
-    // An end that must come comes, though it is early.
-    if (!allowed.empty() && !banned.empty() && !grammar::allows_other(allowed, banned)) banned = {};
-    if (!allowed.empty() && !grammar::allows_other(allowed, {})) return fail(nothing_allowed());
-  }
-  const std::vector<uint64_t> only =
-      only_token(sequence.forced, static_cast<int>(logits.size()), allowed);
-  if (!only.empty()) {
-    allowed = only;
-    banned = {};
-  }
-  const sampling::SampledChoice choice =
-      samplers_[worker].sample({.logits = logits,
-                                .params = seat.sampling,
-                                .history = seat.sampling.has_penalties() ? &seat.history : nullptr,
-                                .banned = banned,
-                                .allowed = allowed,
-                                .position = sequence.start + sequence.token_count()});
+  if (draw.error) return fail(*std::move(draw.error));
   seat.last_token = choice.token;
   if (!choice.usable) return fail(broken_logits());
   seat.allowed.reset();

@@ -25,6 +25,7 @@
 #include "executor/step_model.h"
 #include "grammar/token_guide.h"
 #include "models/gpt_oss.h"
+#include "sampling/device_rows.h"
 #include "sampling/sampler.h"
 
 namespace pelton::executor {
@@ -95,6 +96,16 @@ class LocalExecutor final : public engine::Executor {
     std::vector<double> sum;  // kMean: of the normed states so far, in the order of positions
   };
 
+  // A row of logits of the step at hand.
+  struct Draw {
+    size_t index = 0;  // of its sequence, in the plan
+    std::span<const TokenId> banned{};
+    std::span<const uint64_t> allowed{};  // empty: all
+    std::vector<uint64_t> only{};         // what `allowed` is, where a token is put there
+    std::optional<Error> error{};         // nothing may follow
+    bool on_device = false;               // drawn where it was computed
+  };
+
   LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
                 std::unique_ptr<StepModel> model, const checkpoint::ModelConfig& config);
 
@@ -104,10 +115,14 @@ class LocalExecutor final : public engine::Executor {
   void take_seats(const engine::StepPlan& plan);
   models::ForwardInput flatten(const engine::StepPlan& plan) const;
   bool samples(const engine::PlannedSequence& sequence) const;
+  void list_draws(const engine::StepPlan& plan, engine::StepResult& result);
+  sampling::DeviceRows* device_draws(const engine::StepPlan& plan);
+  void prepare(const engine::StepPlan& plan, Draw& draw);
+  sampling::DrawInput input_of(const engine::StepPlan& plan, const Draw& draw) const;
   void sample(const engine::StepPlan& plan, float* logits, engine::StepResult& result);
-  void sample_row(const engine::StepPlan& plan, size_t index, int worker, std::span<float> logits,
-                  engine::StepResult& result);
-  void add_jumps(std::span<const size_t> sampling, engine::StepResult& result);
+  void settle(const engine::StepPlan& plan, Draw& draw, const sampling::SampledChoice& choice,
+              engine::StepResult& result);
+  void add_jumps(engine::StepResult& result);
   int sampled_vocab() const;
   void fill_mask(SeatState& seat) const;
   void fill_masks(const engine::StepPlan& plan);
@@ -127,7 +142,9 @@ class LocalExecutor final : public engine::Executor {
   std::vector<SeatState> seats_;
   std::vector<sampling::Sampler> samplers_;  // one a worker
   std::vector<SeatState*> guided_;           // scratch of fill_masks
+  std::vector<Draw> draws_;                  // by row of logits
   std::vector<std::vector<TokenId>> jumps_;  // by row of logits: what must follow the sample
+  sampling::DeviceRows device_rows_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

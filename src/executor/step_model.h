@@ -14,6 +14,7 @@
 #include "cost_model/footprint.h"
 #include "engine/step_plan.h"
 #include "models/gpt_oss.h"
+#include "sampling/device_rows.h"
 
 namespace pelton::executor {
 
@@ -38,9 +39,14 @@ class StepModel {
   // In order: a later one may read what an earlier one wrote.
   virtual Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) = 0;
 
+  // Whether rows of logits can be drawn from where they are computed: then forward() does it for
+  // those of `draws` that are the device's, and they hold nothing afterwards.
+  virtual bool draws_rows() const { return false; }
+
   // Float (logit_rows, vocab), the caller's to overwrite until the next call. An error fails the
-  // whole step.
-  virtual Result<float*> forward(const models::ForwardInput& input) = 0;
+  // whole step. draws: null, or of each row of logits, if draws_rows().
+  virtual Result<float*> forward(const models::ForwardInput& input,
+                                 sampling::DeviceRows* draws) = 0;
 
   // The final normed state of these rows of the last step, in order.
   virtual Result<void> normed_rows(

@@ -102,7 +102,7 @@ Result<void> DeviceModel::upload(const checkpoint::Checkpoint& checkpoint, base:
   return library_.check("uploading weights");
 }
 
-Result<float*> DeviceModel::forward(const ForwardInput& input) {
+Result<float*> DeviceModel::forward(const ForwardInput& input, const Draws& draws) {
   sequences_.clear();
   for (const ForwardInput::Sequence& sequence : input.sequences) {
     sequences_.push_back(
@@ -113,7 +113,9 @@ Result<float*> DeviceModel::forward(const ForwardInput& input) {
                        .sequences = sequences_.data(),
                        .sequence_count = static_cast<int32_t>(sequences_.size()),
                        .logit_rows = input.logit_rows.data(),
-                       .logit_row_count = static_cast<int32_t>(input.logit_rows.size())};
+                       .logit_row_count = static_cast<int32_t>(input.logit_rows.size()),
+                       .sampling = draws.sampling,
+                       .sampled = draws.sampled};
   float* const logits = library_.table().step(session_, &step);
   TRY(library_.check("a step on the device"));
   return logits;

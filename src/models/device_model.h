@@ -52,9 +52,15 @@ class DeviceModel {
   // Which form each product is computed in, and how that was chosen.
   const kernels::gpu::DeviceForms& forms() const { return forms_; }
 
+  // What is to be drawn from the rows of logits, and where it is told.
+  struct Draws {
+    const kernels::gpu::Sampling* sampling = nullptr;  // null: nothing
+    kernels::gpu::Sampled sampled{};
+  };
   // Float (logit_rows, vocab), the caller's to overwrite until the next call; null if none is
-  // wanted. A row may be wanted once.
-  Result<float*> forward(const ForwardInput& input);
+  // wanted. Rows that were drawn from hold nothing. A row may be wanted once.
+  Result<float*> forward(const ForwardInput& input, const Draws& draws);
+  Result<float*> forward(const ForwardInput& input) { return forward(input, Draws{}); }
 
   // Of the last step, as GptOss::normed_rows.
   Result<void> normed_rows(std::span<const int> rows,

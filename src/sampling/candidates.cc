@@ -78,7 +78,7 @@ void Candidates::keep_best(size_t count) {
 }
 
 void Candidates::cut_to_mass(Mass mass) {
-  last_ = last_of_front([this](size_t i) { return masses_[i]; }, std::max<Mass>(mass, 1));
+  last_ = last_of_front([this](size_t i) { return masses_[i]; }, mass);
 }
 
 // Those without weight are never drawn: no need to remember who they are.

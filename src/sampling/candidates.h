@@ -46,7 +46,7 @@ class Candidates {
   // Drops all but the best `count`. Their weights are not known any more.
   void keep_best(size_t count);
 
-  // From here on only the shortest front, by rank, of at least this mass is kept (never none).
+  // From here on only the shortest front, by rank, of at least this mass (not 0) is kept.
   void cut_to_mass(kernels::Mass mass);
   // Nor are those that weigh less than this, which is at most kernels::kWholeMass.
   void cut_lighter(kernels::Mass least);

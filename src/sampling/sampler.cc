@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "sampling/draw_numbers.h"
 
 namespace pelton::sampling {
 namespace {
@@ -16,13 +17,6 @@ using kernels::Mass;
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 constexpr float kFiniteMax = std::numeric_limits<float>::max();
-constexpr double kLog2E = 1.4426950408889634;
-
-LogitScale scale_of(float highest, float temperature) {
-  return {.highest = highest,
-          .sharpness = static_cast<float>(std::min(kLog2E / temperature, 1e30))};
-}
-
 // A logit a hair lower than those that weigh 2^exponent: whoever weighs as much is at least this.
 float floor_of(LogitScale scale, double exponent) {
   const double hair = 0.001 / scale.sharpness + std::abs(double{scale.highest}) * 0x1p-22;
@@ -35,16 +29,11 @@ Mass scaled(Mass mass, uint64_t bits) {
   return static_cast<Mass>((static_cast<unsigned __int128>(mass) * bits) >> 64);
 }
 
-// The least mass that is at least top_p of all.
+// The least mass that is at least top_p of all; one unit, which the best token has, if that is
+// none.
 Mass share_of(Mass total, float top_p) {
-  const auto share = static_cast<uint64_t>(double{top_p} * 0x1p53);  // exact: a float has 24 bits
-  const unsigned __int128 product = static_cast<unsigned __int128>(total) * share;
-  return static_cast<Mass>((product + ((uint64_t{1} << 53) - 1)) >> 53);
-}
-
-// JSON has no infinity: -9999 is what OpenAI's API prints for "never".
-float logprob(float logit, double log_total) {
-  return static_cast<float>(std::max(logit - log_total, -9999.0));
+  const unsigned __int128 product = static_cast<unsigned __int128>(total) * share_bits(top_p);
+  return std::max(static_cast<Mass>((product + ((uint64_t{1} << 53) - 1)) >> 53), Mass{1});
 }
 
 void apply_penalties(std::span<float> logits, const request::SamplingParams& params,
@@ -60,8 +49,7 @@ void apply_penalties(std::span<float> logits, const request::SamplingParams& par
   }
 }
 
-void apply_edits(const SampleInput& input) {
-  const std::span<float> logits = input.logits;
+void apply_edits(std::span<float> logits, const DrawInput& input) {
   if (input.history != nullptr) apply_penalties(logits, input.params, *input.history);
   for (const auto& [token, bias] : input.params.logit_bias) {
     if (static_cast<size_t>(token) < logits.size()) logits[token] += bias;
@@ -73,7 +61,7 @@ void apply_edits(const SampleInput& input) {
   }
 }
 
-bool has_edits(const SampleInput& input) {
+bool has_edits(const DrawInput& input) {
   return input.history != nullptr || !input.params.logit_bias.empty() || !input.banned.empty();
 }
 
@@ -103,9 +91,8 @@ int64_t Sampler::bytes_for(int vocab) {
   return vocab * static_cast<int64_t>(sizeof(float)) + blocks * of_block;
 }
 
-SampledChoice Sampler::sample(const SampleInput& input) {
+SampledChoice Sampler::sample(std::span<float> logits, const DrawInput& input) {
   const request::SamplingParams& params = input.params;
-  const std::span<float> logits = input.logits;
   CHECK(input.allowed.empty() || input.allowed.size() * 64 >= logits.size());
   reserve(static_cast<int>(logits.size()));
 
@@ -113,15 +100,15 @@ SampledChoice Sampler::sample(const SampleInput& input) {
   const bool reports = params.logprobs >= 0;
   const bool changes = has_edits(input) || !input.allowed.empty();
   kernels::LogitRows::Scan scan{};
-  double log_total = 0;
+  double log_of_all = 0;
   if (reports) {
     scan = rows_->scan(logits, {}, block_highest_.data());
     if (!scan.broken && scan.highest != kNever) {
-      log_total = report_best(row_of(logits), scan.highest, params.logprobs, choice);
+      log_of_all = report_best(row_of(logits), scan.highest, params.logprobs, choice);
     }
     if (changes) raw_.assign(logits.begin(), logits.end());
   }
-  apply_edits(input);
+  apply_edits(logits, input);
   if (changes || !reports) scan = rows_->scan(logits, input.allowed, block_highest_.data());
   if (scan.broken || scan.highest == kNever) return {.usable = false};
 
@@ -129,7 +116,7 @@ SampledChoice Sampler::sample(const SampleInput& input) {
                       base::random_bits(params.seed, static_cast<uint64_t>(input.position)));
   if (reports) {
     const float raw = changes ? raw_[choice.token] : logits[choice.token];
-    choice.logprob = logprob(raw, log_total);
+    choice.logprob = logprob(raw, log_of_all);
   }
   return choice;
 }
@@ -141,10 +128,10 @@ ScoredChoice Sampler::score(std::span<float> logits, TokenId token, int top) {
   const kernels::LogitRows::Scan scan = rows_->scan(logits, {}, block_highest_.data());
   choice.usable = !scan.broken && scan.highest != kNever;
   if (!choice.usable) return scored;
-  const double log_total = report_best(row_of(logits), scan.highest, top, choice);
+  const double log_of_all = report_best(row_of(logits), scan.highest, top, choice);
   const auto at = static_cast<size_t>(token);
   const float logit = at < logits.size() ? logits[at] : kNever;  // no row of the head is its own
-  choice.logprob = logprob(logit, log_total);
+  choice.logprob = logprob(logit, log_of_all);
   const std::span<float> lower = logits.first(std::min(at, logits.size()));
   scored.rank =
       1 + static_cast<int>(std::count_if(lower.begin(), lower.end(),
@@ -175,8 +162,7 @@ TokenId Sampler::draw(const Row& row, float highest, const request::SamplingPara
 
 TokenId Sampler::draw_from_candidates(const request::SamplingParams& params, uint64_t random) {
   if (params.min_p > 0.0f) {
-    const double least = std::ceil(double{params.min_p} * static_cast<double>(kernels::kWholeMass));
-    candidates_.cut_lighter(std::min(static_cast<Mass>(least), kernels::kWholeMass));
+    candidates_.cut_lighter(least_mass(params.min_p));
   }
   return candidates_.token_at(scaled(candidates_.kept_mass(), random));
 }
@@ -261,16 +247,15 @@ TokenId Sampler::first_of(const Row& row, float value) const {
 
 double Sampler::report_best(const Row& raw, float highest, int wanted, SampledChoice& choice) {
   const Mass total = rows_->weigh(raw.logits, scale_of(highest, 1.0f), kNever, block_mass_.data());
-  const double log_total =
-      highest + std::log(static_cast<double>(total) / static_cast<double>(kernels::kWholeMass));
-  if (wanted == 0) return log_total;
+  const double log_of_all = log_total(highest, total);
+  if (wanted == 0) return log_of_all;
   const size_t count =
       std::min({static_cast<size_t>(wanted), raw.logits.size(), Candidates::kSortedMax});
   collect_best(raw, count);
   for (const uint32_t i : candidates_.best(count)) {
-    choice.top.emplace_back(candidates_.token(i), logprob(candidates_.logit(i), log_total));
+    choice.top.emplace_back(candidates_.token(i), logprob(candidates_.logit(i), log_of_all));
   }
-  return log_total;
+  return log_of_all;
 }
 
 }  // namespace pelton::sampling

@@ -31,8 +31,8 @@ struct ScoredChoice {
   int rank = 0;  // 1: nothing is likelier; of equals the lower id comes first
 };
 
-struct SampleInput {
-  std::span<float> logits;  // overwritten
+// How a token is drawn from a row, wherever the row lies.
+struct DrawInput {
   const request::SamplingParams& params;
   const TokenHistory* history = nullptr;  // null: no penalties
   std::span<const TokenId> banned;        // not to be chosen
@@ -52,7 +52,8 @@ class Sampler {
   int64_t bytes() const;
   static int64_t bytes_for(int vocab);
 
-  SampledChoice sample(const SampleInput& input);
+  // The logits are overwritten.
+  SampledChoice sample(std::span<float> logits, const DrawInput& input);
 
   // How likely `token` is in a row as it came, with the `top` likeliest: what sample() would say of
   // it, had it been chosen.

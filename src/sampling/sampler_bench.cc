@@ -42,8 +42,7 @@ void sample(benchmark::State& state, std::string_view shape, const SamplingParam
   Sampler sampler = make_sampler();
   int position = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(
-        sampler.sample({.logits = row, .params = params, .position = position++}).token);
+    benchmark::DoNotOptimize(sampler.sample(row, {.params = params, .position = position++}).token);
   }
   state.SetBytesProcessed(state.iterations() * kVocab * static_cast<int64_t>(sizeof(float)));
 }
@@ -83,9 +82,7 @@ void sample_with_mask(benchmark::State& state) {
   int position = 0;
   for (auto _ : state) {
     benchmark::DoNotOptimize(
-        sampler
-            .sample({.logits = row, .params = params, .allowed = allowed, .position = position++})
-            .token);
+        sampler.sample(row, {.params = params, .allowed = allowed, .position = position++}).token);
   }
 }
 BENCHMARK(sample_with_mask)->ArgName("allowed")->Arg(0)->Arg(20)->Unit(benchmark::kMicrosecond);
@@ -107,9 +104,7 @@ void sample_with_penalties(benchmark::State& state) {
   int position = 0;
   for (auto _ : state) {
     benchmark::DoNotOptimize(
-        sampler
-            .sample({.logits = row, .params = params, .history = &history, .position = position++})
-            .token);
+        sampler.sample(row, {.params = params, .history = &history, .position = position++}).token);
   }
 }
 BENCHMARK(sample_with_penalties)->Arg(1000)->Arg(30000)->Unit(benchmark::kMicrosecond);

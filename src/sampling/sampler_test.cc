@@ -20,11 +20,8 @@ using request::SamplingParams;
 SampledChoice sample(std::vector<float> logits, const SamplingParams& params, int position,
                      const TokenHistory* history = nullptr, std::vector<TokenId> banned = {}) {
   Sampler sampler;
-  return sampler.sample({.logits = logits,
-                         .params = params,
-                         .history = history,
-                         .banned = banned,
-                         .position = position});
+  return sampler.sample(
+      logits, {.params = params, .history = history, .banned = banned, .position = position});
 }
 
 // How often each token comes up over many positions.
@@ -85,6 +82,15 @@ TEST(Sampler, TopKTopPAndMinPCut) {
   EXPECT_EQ(frequencies(logits, {.min_p = 0.2f, .seed = 1}).size(), 3u);
   // top_p counts the mass that top_k left.
   EXPECT_EQ(frequencies(logits, {.top_k = 2, .top_p = 0.6f, .seed = 1}).size(), 1u);
+}
+
+TEST(Sampler, ATopPOfNothingLeavesTheBestToken) {
+  for (const int vocab : {3, 20000}) {  // the latter are too many to be sorted
+    const std::vector<float> logits(static_cast<size_t>(vocab), 0.5f);
+    for (int position = 0; position < 20; ++position) {
+      EXPECT_EQ(sample(logits, {.top_p = 0.0f, .seed = 3}, position).token, 0);
+    }
+  }
 }
 
 TEST(Sampler, CutsAgreeWithTheirDefinition) {
@@ -178,7 +184,7 @@ TEST(Sampler, NothingAllowedOrAllBannedGivesNoToken) {
   std::vector<float> row = {1, 2, 3};
   const std::vector<uint64_t> allowed = {0};
   Sampler sampler;
-  EXPECT_FALSE(sampler.sample({.logits = row, .params = {}, .allowed = allowed}).usable);
+  EXPECT_FALSE(sampler.sample(row, {.params = {}, .allowed = allowed}).usable);
 }
 
 TEST(Sampler, ABanDoesNotHideANaN) {
@@ -292,8 +298,8 @@ TEST(Sampler, DrawsAreTheOraclesOnEveryProcessor) {
     std::optional<SampledChoice> first;
     for (Sampler& sampler : samplers) {
       std::vector<float> scratch = row;
-      const SampledChoice choice = sampler.sample(
-          {.logits = scratch, .params = params, .allowed = allowed, .position = position});
+      const SampledChoice choice =
+          sampler.sample(scratch, {.params = params, .allowed = allowed, .position = position});
       if (!first) first = choice;
       ASSERT_EQ(choice.token, first->token) << "round " << round;
       ASSERT_EQ(choice.usable, first->usable) << "round " << round;
@@ -318,7 +324,7 @@ TEST(Sampler, GreedyObeysTheMask) {
   std::vector<float> row(300);
   for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(i);
   std::vector<uint64_t> allowed = {~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}, uint64_t{1} << 5, 0};
-  EXPECT_EQ(sampler.sample({.logits = row, .params = {.temperature = 0}, .allowed = allowed}).token,
+  EXPECT_EQ(sampler.sample(row, {.params = {.temperature = 0}, .allowed = allowed}).token,
             3 * 64 + 5);
 }
 
@@ -326,8 +332,7 @@ TEST(Sampler, LogprobsDoNotKnowTheMask) {
   Sampler sampler;
   std::vector<float> row = {std::log(0.5f), std::log(0.3f), std::log(0.2f)};
   const std::vector<uint64_t> allowed = {0b100};
-  const SampledChoice choice =
-      sampler.sample({.logits = row, .params = {.logprobs = 3}, .allowed = allowed});
+  const SampledChoice choice = sampler.sample(row, {.params = {.logprobs = 3}, .allowed = allowed});
   EXPECT_EQ(choice.token, 2);
   EXPECT_NEAR(choice.logprob, std::log(0.2), 1e-5);
   ASSERT_EQ(choice.top.size(), 3u);
@@ -350,7 +355,7 @@ TEST(Sampler, TopLogprobsAreThoseOfASort) {
       total += std::exp(double{row[i]} - highest);
     }
     std::sort(order.begin(), order.end());
-    const SampledChoice choice = sampler.sample({.logits = row, .params = {.logprobs = 20}});
+    const SampledChoice choice = sampler.sample(row, {.params = {.logprobs = 20}});
     ASSERT_EQ(choice.top.size(), std::min<size_t>(20, order.size()));
     for (size_t i = 0; i < choice.top.size(); ++i) {
       ASSERT_EQ(choice.top[i].first, order[i].second);
@@ -367,7 +372,7 @@ TEST(Sampler, ASampleTakesNoMoreThanItReserved) {
   for (const SamplingParams& params :
        {SamplingParams{.top_p = 0.9f, .logit_bias = {{1, 2.0f}}, .logprobs = 20},
         SamplingParams{.top_k = 4999}, SamplingParams{}}) {
-    sampler.sample({.logits = row, .params = params});
+    sampler.sample(row, {.params = params});
     EXPECT_EQ(sampler.bytes(), Sampler::bytes_for(5000));
   }
 }

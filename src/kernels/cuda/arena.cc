@@ -55,6 +55,19 @@ LayerPlaces layer_places(const ModelShape& shape, Allocator& next) {
 // Of the widest tiles of experts that a plan may choose, the narrowest: they make the most tiles.
 constexpr int kNarrowestTile = 8;
 
+void take_sampling(const ModelShape& shape, int64_t rows, Allocator& next, ArenaLayout& out) {
+  const int64_t slices = slice_count(shape.vocab);
+  out.sampling_rows = next.take(kSamplingHeaderBytes + rows * int64_t{sizeof(RowSampling)});
+  out.sampling_edits = next.take(kEditsMax * int64_t{sizeof(LogitEdit)});
+  out.sampling_masks = next.take(rows * ((shape.vocab + 63) / 64) * int64_t{sizeof(uint64_t)});
+  out.edited_before = next.take(kEditsMax * kFloat);
+  out.sample_states = next.take(rows * int64_t{sizeof(SampleState)});
+  out.sample_buckets = next.take(rows * 2 * int64_t{sizeof(SampleBuckets)});
+  out.slice_masses = next.take(rows * slices * int64_t{sizeof(uint64_t)});
+  out.slice_equals = next.take(rows * slices * int64_t{sizeof(uint64_t)});
+  out.sampled = next.take(rows * sampled_row_bytes());
+}
+
 void take_workspace(const ModelShape& shape, const Limits& limits, Allocator& next,
                     ArenaLayout& out) {
   const int64_t rows = limits.rows_max;
@@ -81,6 +94,7 @@ void take_workspace(const ModelShape& shape, const Limits& limits, Allocator& ne
   out.head_input = next.take(limits.logit_rows_max * padded_hidden * kBf16);
   out.logits = next.take(int64_t{limits.logit_rows_max} * shape.vocab * kFloat);
   out.plan = next.take(step_bytes_max(shape, limits));
+  take_sampling(shape, limits.logit_rows_max, next, out);
 }
 
 }  // namespace

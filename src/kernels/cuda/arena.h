@@ -94,6 +94,18 @@ struct ArenaLayout {
   Place logits;
   Place plan;  // step_arrays.h
 
+  // Drawing tokens (row_sampling.h): what comes from the host, what launches leave for each other,
+  // what goes back.
+  Place sampling_rows;  // int32 (4): rows, vocab; then RowSampling (rows)
+  Place sampling_edits;
+  Place sampling_masks;  // uint64 (rows, vocab / 64)
+  Place edited_before;   // float (edits)
+  Place sample_states;
+  Place sample_buckets;
+  Place slice_masses;
+  Place slice_equals;
+  Place sampled;  // SampledRow (rows), then ReportedToken (rows, kReportedMax)
+
   int64_t weight_bytes = 0;
   int64_t kv_bytes = 0;
   int64_t workspace_bytes = 0;

@@ -16,7 +16,7 @@
 
 namespace pelton::kernels::gpu {
 
-inline constexpr uint32_t kAbiVersion = 3;
+inline constexpr uint32_t kAbiVersion = 4;
 inline constexpr const char* kAbiSymbol = "pelton_device_library";
 
 struct DeviceInfo {
@@ -46,6 +46,8 @@ struct Step {
   int32_t sequence_count;
   const int32_t* logit_rows;  // each at most once
   int32_t logit_row_count;
+  const Sampling* sampling;  // null: all logits are copied out, nothing is drawn
+  Sampled sampled;           // else: what was drawn
 };
 
 // One product of a session's model by itself.
@@ -84,8 +86,9 @@ struct DeviceTable {
   void (*begin_trials)(Session* session, uint64_t seed);
   double (*seconds_of)(Session* session, const ProductTrial* trial);
   void (*end_trials)(Session* session);
-  // Logits: float (logit_row_count, vocab), the caller's to overwrite until the next step. Null: a
-  // failure, or no row wanted any. After it the residual stream of all rows lies at its place.
+  // Logits: float (logit_row_count, vocab), the caller's to overwrite until the next step; of rows
+  // that were drawn from, none. Null: a failure, or no row wanted any. After it the residual stream
+  // of all rows lies at its place.
   float* (*step)(Session* session, const Step* step);
   // Times the device has been at work for the steps so far, and how many were replayed graphs.
   void (*step_counts)(Session* session, int64_t* steps, int64_t* replayed, int64_t* graphs);
@@ -113,6 +116,7 @@ struct DeviceTable {
   void (*gate_up)(const GateUp* args);
   void (*down)(const Down* args);
   void (*attention)(const Attention* args);
+  void (*sample)(const Sample* args);
   void (*randomize)(const Randomize* args);
   void (*copy_device)(void* to, const void* from, int64_t bytes);  // device to device
   // Weights, keys and values of a seed, so that a model's speed can be measured without its files.

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/product_form.h"
+#include "kernels/cuda/row_sampling.h"
 #include "kernels/cuda/weight_tiles.h"
 
 namespace pelton::kernels::gpu {
@@ -225,6 +226,59 @@ struct Down {
   float* y;
   Grouping grouping;
   ProductForm form = {};
+};
+
+// ---- drawing a token from each row of logits (device/sampling.h) ----
+
+inline constexpr int kSliceLogits = 8192;  // of a row, for one block
+inline constexpr int kBuckets = 2048;      // that a range of logits is counted in
+
+constexpr int slice_count(int vocab) {
+  return (vocab + kSliceLogits - 1) / kSliceLogits;
+}
+
+struct SampleBuckets {
+  uint64_t masses[kBuckets];
+  uint32_t counts[kBuckets];
+};
+
+enum class Cut : int32_t { kNone, kCount, kMass };
+
+// What is known of a row between two launches. All zero before the first.
+struct SampleState {
+  uint64_t best;        // rank key of the highest logit, then its id inverted
+  uint64_t need;        // of the front that is looked for, behind what is above high_key
+  uint64_t mass_above;  // of what is above high_key; of the front, once that is found
+  uint64_t equals;      // so many of those that equal the front's last belong to it
+  uint32_t broken;
+  uint32_t arrived;  // blocks that are done with their part of a launch
+  uint32_t is_open;  // 0: there is nothing to draw, or it has been drawn
+  uint32_t low_key;  // the front ends between these
+  uint32_t high_key;
+  uint32_t last_key;  // of the front; 0: it is everything
+  uint32_t gathered;
+  Cut cut;  // what is looked for; kNone: the front is known
+  float highest;
+};
+
+struct Sample {
+  float* logits;  // (rows, stride); edited
+  int64_t stride;
+  const int32_t* counts;  // rows, vocab
+  const RowSampling* rows;
+  const LogitEdit* edits;
+  const uint64_t* masks;
+  float* before;            // (edits): the logit that an edit found
+  SampleState* states;      // (rows)
+  SampleBuckets* buckets;   // (rows, 2): all zero, and so they are left
+  uint64_t* slice_masses;   // (rows, slices)
+  uint64_t* slice_equals;   // (rows, slices)
+  SampledRow* results;      // (rows)
+  ReportedToken* reported;  // (rows, kReportedMax)
+  int32_t rows_max;
+  int32_t slices;   // slice_count of the most tokens that `counts` may say
+  int32_t reports;  // 1: of the row as it came; else of the edited one, among what is allowed
+  SamplingNeeds needs;
 };
 
 // Numbers of a seed, for measuring where weights cannot be had: `count` elements at `data`.

@@ -99,6 +99,11 @@ const char* StepArrays::set(const Step& step) {
   if (step.row_count <= 0 || step.row_count > limits_.rows_max) return "a step of too many rows";
   if (step.sequence_count > limits_.sequences_max) return "a step of too many sequences";
   if (step.logit_row_count > limits_.logit_rows_max) return "a step with too many rows of logits";
+  if (step.sampling != nullptr) {
+    if (const char* wrong = wrong_sampling(*step.sampling, step.logit_row_count, shape_.vocab)) {
+      return wrong;
+    }
+  }
   int64_t rows = 0;
   for (int32_t s = 0; s < step.sequence_count; ++s) {
     const StepSequence& sequence = step.sequences[s];
@@ -120,7 +125,10 @@ const char* StepArrays::set(const Step& step) {
             .logit_rows = rounded_up(step.logit_row_count),
             .full_items = rounded_up(full_items_max_),
             .window_items = rounded_up(static_cast<int32_t>(window_items_.size())),
-            .spans = spans_};
+            .spans = spans_,
+            .sampling = step.sampling != nullptr
+                            ? sampling_needs(*step.sampling, step.logit_row_count)
+                            : SamplingNeeds{}};
   write(step);
   return nullptr;
 }

@@ -22,6 +22,7 @@ struct StepSizes {
   int32_t full_items = 0;
   int32_t window_items = 0;
   int32_t spans = 0;  // the most that one row's attention is divided into; 0: none is divided
+  SamplingNeeds sampling;
 
   bool operator==(const StepSizes&) const = default;
   auto operator<=>(const StepSizes&) const = default;

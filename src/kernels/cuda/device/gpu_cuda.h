@@ -48,11 +48,51 @@ PELTON_DEVICE int shuffle_xor(int value, int mask) {
 PELTON_DEVICE int shuffle_from(int value, int from) {
   return __shfl_sync(0xFFFFFFFFu, value, from);
 }
+PELTON_DEVICE uint64_t shuffle_xor(uint64_t value, int mask) {
+  return __shfl_xor_sync(0xFFFFFFFFu, static_cast<unsigned long long>(value), mask);
+}
+PELTON_DEVICE uint64_t shuffle_from(uint64_t value, int from) {
+  return __shfl_sync(0xFFFFFFFFu, static_cast<unsigned long long>(value), from);
+}
 PELTON_DEVICE uint32_t vote(bool value) {
   return __ballot_sync(0xFFFFFFFFu, value);
 }
 PELTON_DEVICE int count_bits(uint32_t bits) {
   return __popc(bits);
+}
+
+PELTON_DEVICE int leading_zeros(uint32_t bits) {
+  return __clz(static_cast<int>(bits));
+}
+PELTON_DEVICE uint32_t float_bits(float value) {
+  return __float_as_uint(value);
+}
+PELTON_DEVICE float float_of(uint32_t bits) {
+  return __uint_as_float(bits);
+}
+
+PELTON_DEVICE uint32_t atomic_add(uint32_t* to, uint32_t value) {
+  return atomicAdd(to, value);
+}
+PELTON_DEVICE uint32_t atomic_max(uint32_t* to, uint32_t value) {
+  return atomicMax(to, value);
+}
+PELTON_DEVICE uint64_t atomic_add(uint64_t* to, uint64_t value) {
+  return atomicAdd(reinterpret_cast<unsigned long long*>(to),
+                   static_cast<unsigned long long>(value));
+}
+PELTON_DEVICE uint64_t atomic_max(uint64_t* to, uint64_t value) {
+  return atomicMax(reinterpret_cast<unsigned long long*>(to),
+                   static_cast<unsigned long long>(value));
+}
+PELTON_DEVICE void fence_device() {
+  __threadfence();
+}
+PELTON_DEVICE uint32_t load_fresh(const uint32_t* from) {
+  return __ldcg(from);
+}
+PELTON_DEVICE uint64_t load_fresh(const uint64_t* from) {
+  return __ldcg(reinterpret_cast<const unsigned long long*>(from));
 }
 
 PELTON_DEVICE float low_bf16(uint32_t pair) {

@@ -125,6 +125,7 @@ constexpr DeviceTable kTable = {
     .gate_up = operation<GateUp, gate_up>,
     .down = operation<Down, down>,
     .attention = operation<Attention, attention>,
+    .sample = operation<Sample, sample>,
     .randomize = operation<Randomize, randomize>,
     .copy_device = [](void* to, const void* from,
                       int64_t bytes) { copy_on_device(test_stream(), to, from, bytes); },

@@ -20,6 +20,9 @@ void down(Stream stream, const Down& args);
 
 void attention(Stream stream, const Attention& args);
 
+// Leaves in `results` what a row gives, and in `reported` its best as it came.
+void sample(Stream stream, const Sample& args);
+
 void randomize(Stream stream, const Randomize& args);
 
 }  // namespace pelton::kernels::gpu

@@ -31,6 +31,12 @@ const char* unsupported(const ModelShape& shape) {
   return nullptr;
 }
 
+// What is copied over about sampling, and what comes back, one after the other.
+int64_t sampling_bytes(const ArenaLayout& arena) {
+  return arena.sampling_rows.bytes + arena.sampling_edits.bytes + arena.sampling_masks.bytes +
+         arena.sampled.bytes;
+}
+
 }  // namespace
 
 Session::Session(int index, const ModelShape& shape, const Limits& limits)
@@ -54,7 +60,9 @@ std::unique_ptr<Session> Session::open(int index, const ModelShape& shape, const
   session->memory_ = static_cast<char*>(allocate(session->arena_.bytes()));
   session->plan_ = static_cast<uint8_t*>(allocate_pinned(session->arena_.plan.bytes));
   session->logits_ = static_cast<float*>(allocate_pinned(session->arena_.logits.bytes));
-  if (session->memory_ == nullptr || session->plan_ == nullptr || session->logits_ == nullptr) {
+  session->sampling_ = static_cast<char*>(allocate_pinned(sampling_bytes(session->arena_)));
+  if (session->memory_ == nullptr || session->plan_ == nullptr || session->logits_ == nullptr ||
+      session->sampling_ == nullptr) {
     return nullptr;
   }
   // Whatever lies beyond the columns of a row must be zero, and keys that nobody wrote no NaN.
@@ -69,6 +77,7 @@ Session::~Session() {
   for (const Mark mark : trial_marks_) {
     if (mark != nullptr) end_mark(mark);
   }
+  if (sampling_ != nullptr) release_pinned(sampling_);
   if (logits_ != nullptr) release_pinned(logits_);
   if (plan_ != nullptr) release_pinned(plan_);
   if (memory_ != nullptr) release(memory_);
@@ -128,14 +137,96 @@ float* Session::step(const Step& step) {
   }
   std::memcpy(plan_, bytes.data(), bytes.size());
   copy_to_device(stream_, at<char>(arena_.plan), plan_, static_cast<int64_t>(bytes.size()));
+  const bool draws = arrays_.sizes().sampling.any;
+  if (draws) upload_sampling(step);
   run(arrays_.sizes());
-  if (step.logit_row_count > 0) {
-    copy_to_host(stream_, logits_, at<char>(arena_.logits),
-                 int64_t{step.logit_row_count} * shape_.vocab * int64_t{sizeof(float)});
-  }
+  download_logits(step);
+  if (draws) download_sampled(step);
   wait_for(stream_);
+  if (draws) give_sampled(step);
   ++steps_;
   return step.logit_row_count > 0 ? logits_ : nullptr;
+}
+
+void Session::upload_sampling(const Step& step) {
+  const Sampling& sampling = *step.sampling;
+  char* from = sampling_;
+  const auto upload = [&](const Place& place, int64_t bytes) {
+    if (bytes > 0) copy_to_device(stream_, at<char>(place), from, bytes);
+    from += place.bytes;
+  };
+  const int32_t counts[2] = {step.logit_row_count, sampling.vocab};
+  const int64_t row_bytes = step.logit_row_count * int64_t{sizeof(RowSampling)};
+  std::memcpy(from, counts, sizeof counts);
+  std::memcpy(from + kSamplingHeaderBytes, sampling.rows, static_cast<size_t>(row_bytes));
+  upload(arena_.sampling_rows, kSamplingHeaderBytes + row_bytes);
+  const int64_t edit_bytes = sampling.edit_count * int64_t{sizeof(LogitEdit)};
+  if (edit_bytes > 0) std::memcpy(from, sampling.edits, static_cast<size_t>(edit_bytes));
+  upload(arena_.sampling_edits, edit_bytes);
+  const int64_t mask_bytes = sampling.mask_words * int64_t{sizeof(uint64_t)};
+  if (mask_bytes > 0) std::memcpy(from, sampling.masks, static_cast<size_t>(mask_bytes));
+  upload(arena_.sampling_masks, mask_bytes);
+}
+
+void Session::download_logits(const Step& step) {
+  const auto is_wanted = [&](int32_t row) {
+    return row < step.logit_row_count &&
+           (step.sampling == nullptr || step.sampling->rows[row].on_host != 0);
+  };
+  for (int32_t row = 0; row < step.logit_row_count; ++row) {
+    int32_t end = row;
+    while (is_wanted(end)) ++end;
+    if (end == row) continue;
+    const int64_t first = int64_t{row} * shape_.vocab;
+    copy_to_host(stream_, logits_ + first, at<float>(arena_.logits) + first,
+                 int64_t{end - row} * shape_.vocab * int64_t{sizeof(float)});
+    row = end;
+  }
+}
+
+char* Session::sampled_on_host() const {
+  return sampling_ + sampling_bytes(arena_) - arena_.sampled.bytes;
+}
+
+void Session::download_sampled(const Step& step) {
+  const int64_t reported = limits_.logit_rows_max * int64_t{sizeof(SampledRow)};
+  copy_to_host(stream_, sampled_on_host(), at<char>(arena_.sampled),
+               step.logit_row_count * int64_t{sizeof(SampledRow)});
+  if (!arrays_.sizes().sampling.reports_best) return;
+  copy_to_host(stream_, sampled_on_host() + reported, at<char>(arena_.sampled) + reported,
+               step.logit_row_count * kReportedMax * int64_t{sizeof(ReportedToken)});
+}
+
+void Session::give_sampled(const Step& step) const {
+  const auto count = static_cast<size_t>(step.logit_row_count);
+  std::memcpy(step.sampled.rows, sampled_on_host(), count * sizeof(SampledRow));
+  if (!arrays_.sizes().sampling.reports_best) return;
+  std::memcpy(step.sampled.reported,
+              sampled_on_host() + limits_.logit_rows_max * int64_t{sizeof(SampledRow)},
+              count * kReportedMax * sizeof(ReportedToken));
+}
+
+void Session::draw(const StepSizes& sizes) {
+  auto* const rows = at<char>(arena_.sampling_rows);
+  auto* const sampled = at<char>(arena_.sampled);
+  sample(stream_, {.logits = at<float>(arena_.logits),
+                   .stride = shape_.vocab,
+                   .counts = reinterpret_cast<const int32_t*>(rows),
+                   .rows = reinterpret_cast<const RowSampling*>(rows + kSamplingHeaderBytes),
+                   .edits = at<LogitEdit>(arena_.sampling_edits),
+                   .masks = at<uint64_t>(arena_.sampling_masks),
+                   .before = at<float>(arena_.edited_before),
+                   .states = at<SampleState>(arena_.sample_states),
+                   .buckets = at<SampleBuckets>(arena_.sample_buckets),
+                   .slice_masses = at<uint64_t>(arena_.slice_masses),
+                   .slice_equals = at<uint64_t>(arena_.slice_equals),
+                   .results = reinterpret_cast<SampledRow*>(sampled),
+                   .reported = reinterpret_cast<ReportedToken*>(
+                       sampled + limits_.logit_rows_max * int64_t{sizeof(SampledRow)}),
+                   .rows_max = sizes.logit_rows,
+                   .slices = slice_count(shape_.vocab),
+                   .reports = 0,
+                   .needs = sizes.sampling});
 }
 
 void Session::randomize_all(uint64_t seed) {
@@ -312,6 +403,7 @@ void Session::head(const StepSizes& sizes, const StepLayout& layout) {
         .choices = 0,
         .epsilon = shape_.epsilon});
   linear(stream_, head_of(sizes, layout));
+  if (sizes.sampling.any) draw(sizes);
 }
 
 }  // namespace pelton::kernels::gpu

@@ -64,6 +64,13 @@ struct Session {
   void attention_block(int layer, const StepSizes& sizes, const StepLayout& layout);
   void expert_block(int layer, const StepSizes& sizes, const StepLayout& layout);
   void head(const StepSizes& sizes, const StepLayout& layout);
+  // Tokens from the head's rows.
+  void draw(const StepSizes& sizes);
+  void upload_sampling(const Step& step);
+  void download_logits(const Step& step);
+  void download_sampled(const Step& step);
+  void give_sampled(const Step& step) const;
+  char* sampled_on_host() const;
   // x += what the last layer's experts gave, if `adds`; and the rows normed.
   void norm_rows(const Place& weight, const StepSizes& sizes, const StepLayout& layout, bool adds,
                  bool with_low);
@@ -96,8 +103,9 @@ struct Session {
   ProductForms forms_;
   Stream stream_ = nullptr;
   char* memory_ = nullptr;
-  uint8_t* plan_ = nullptr;  // pinned: what is copied over for a step
-  float* logits_ = nullptr;  // pinned
+  uint8_t* plan_ = nullptr;   // pinned: what is copied over for a step
+  float* logits_ = nullptr;   // pinned
+  char* sampling_ = nullptr;  // pinned: what is copied over about sampling, and back
   std::map<StepSizes, Recorded> graphs_;
   int64_t steps_ = 0;
   int64_t replayed_ = 0;

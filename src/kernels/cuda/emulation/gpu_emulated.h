@@ -76,6 +76,12 @@ inline int shuffle_xor(int value, int mask) {
 inline int shuffle_from(int value, int from) {
   return emulated::shuffle(value, from);
 }
+inline uint64_t shuffle_xor(uint64_t value, int mask) {
+  return emulated::shuffle(value, (thread_index() & 31) ^ mask);
+}
+inline uint64_t shuffle_from(uint64_t value, int from) {
+  return emulated::shuffle(value, from);
+}
 inline uint32_t vote(bool value) {
   uint32_t out = 0;
   emulation::warp_collective("vote.ballot", &value, &out,
@@ -93,6 +99,37 @@ inline uint32_t vote(bool value) {
 }
 inline int count_bits(uint32_t bits) {
   return std::popcount(bits);
+}
+
+inline int leading_zeros(uint32_t bits) {
+  return std::countl_zero(bits);
+}
+inline uint32_t float_bits(float value) {
+  return std::bit_cast<uint32_t>(value);
+}
+inline float float_of(uint32_t bits) {
+  return std::bit_cast<float>(bits);
+}
+
+// What was there before. One thread runs at a time: nothing can come between.
+template <typename T>
+T atomic_add(T* to, T value) {
+  const T before = *to;
+  *to += value;
+  return before;
+}
+template <typename T>
+T atomic_max(T* to, T value) {
+  const T before = *to;
+  if (value > before) *to = value;
+  return before;
+}
+// What this thread wrote is seen by whoever sees what it writes from here on.
+inline void fence_device() {}
+// Past the caches that another block's writes do not reach.
+template <typename T>
+T load_fresh(const T* from) {
+  return *from;
 }
 
 inline float low_bf16(uint32_t pair) {

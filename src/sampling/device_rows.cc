@@ -1,0 +1,145 @@
+#include "sampling/device_rows.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "sampling/draw_numbers.h"
+
+namespace pelton::sampling {
+
+namespace gpu = kernels::gpu;
+
+void DeviceRows::clear(int vocab) {
+  vocab_ = vocab;
+  rows_.clear();
+  edits_.clear();
+  masks_.clear();
+}
+
+// Of its best, more than the row has are not there; a bias that comes twice is added twice, which a
+// device's threads cannot do side by side.
+bool DeviceRows::has_room(const DrawInput& input) const {
+  const auto& bias = input.params.logit_bias;
+  const size_t edits = edits_.size() +
+                       (input.history != nullptr ? input.history->counts().size() : 0) +
+                       bias.size() + input.banned.size();
+  if (edits > gpu::kEditsMax || input.params.logprobs > gpu::kReportedMax) return false;
+  std::vector<TokenId> biased;
+  for (const auto& [token, value] : bias) biased.push_back(token);
+  std::sort(biased.begin(), biased.end());
+  return std::adjacent_find(biased.begin(), biased.end()) == biased.end();
+}
+
+DeviceRows::Edits DeviceRows::add_penalties(const DrawInput& input) {
+  Edits out{.first = static_cast<int32_t>(edits_.size())};
+  if (input.history == nullptr) return out;
+  for (const auto& [token, count] : input.history->counts()) {
+    gpu::LogitEdit edit{.token = token};
+    edit.in_output = count.in_output;
+    edits_.push_back(edit);
+    ++out.count;
+  }
+  return out;
+}
+
+DeviceRows::Edits DeviceRows::add_biases(const DrawInput& input) {
+  Edits out{.first = static_cast<int32_t>(edits_.size())};
+  for (const auto& [token, bias] : input.params.logit_bias) {
+    gpu::LogitEdit edit{.token = token};
+    edit.bias = bias;
+    edits_.push_back(edit);
+    ++out.count;
+  }
+  return out;
+}
+
+DeviceRows::Edits DeviceRows::add_banned(const DrawInput& input) {
+  Edits out{.first = static_cast<int32_t>(edits_.size())};
+  for (const TokenId token : input.banned) {
+    edits_.push_back({.token = token});
+    ++out.count;
+  }
+  return out;
+}
+
+int32_t DeviceRows::add_mask(std::span<const uint64_t> allowed) {
+  if (allowed.empty()) return -1;
+  const auto first = static_cast<int32_t>(masks_.size());
+  const size_t words = (static_cast<size_t>(vocab_) + 63) / 64;
+  CHECK(allowed.size() >= words, "a mask shorter than the row");
+  masks_.insert(masks_.end(), allowed.begin(), allowed.begin() + static_cast<int64_t>(words));
+  return first;
+}
+
+void DeviceRows::skip() {
+  gpu::RowSampling row{};
+  row.on_host = 1;
+  rows_.push_back(row);
+}
+
+bool DeviceRows::add(const DrawInput& input) {
+  if (!has_room(input)) {
+    skip();
+    return false;
+  }
+  gpu::RowSampling row{};
+  const request::SamplingParams& params = input.params;
+  row.random = base::random_bits(params.seed, static_cast<uint64_t>(input.position));
+  row.sharpness = params.temperature > 0.0f ? scale_of(0, params.temperature).sharpness : 0.0f;
+  row.top_p_share = params.top_p < 1.0f ? std::max<uint64_t>(share_bits(params.top_p), 1) : 0;
+  row.least_mass = params.min_p > 0.0f ? least_mass(params.min_p) : 0;
+  row.top_k = params.top_k < vocab_ ? params.top_k : 0;
+  row.reported = params.logprobs;
+  row.repetition_penalty = params.repetition_penalty;
+  row.frequency_penalty = params.frequency_penalty;
+  row.presence_penalty = params.presence_penalty;
+  row.mask = add_mask(input.allowed);
+  const Edits penalties = add_penalties(input);
+  const Edits biases = add_biases(input);
+  const Edits banned = add_banned(input);
+  row.penalties = penalties.first;
+  row.penalty_count = penalties.count;
+  row.biases = biases.first;
+  row.bias_count = biases.count;
+  row.banned = banned.first;
+  row.banned_count = banned.count;
+  rows_.push_back(row);
+  return true;
+}
+
+const gpu::Sampling& DeviceRows::sampling() {
+  sampling_ = {.rows = rows_.data(),
+               .edits = edits_.data(),
+               .masks = masks_.data(),
+               .edit_count = static_cast<int32_t>(edits_.size()),
+               .mask_words = static_cast<int32_t>(masks_.size()),
+               .vocab = vocab_};
+  return sampling_;
+}
+
+gpu::Sampled DeviceRows::sampled() {
+  results_.resize(rows_.size());
+  reported_.resize(rows_.size() * gpu::kReportedMax);
+  return {.rows = results_.data(), .reported = reported_.data()};
+}
+
+SampledChoice DeviceRows::choice(size_t row) const {
+  const gpu::SampledRow& result = results_[row];
+  if (result.token < 0) return {.usable = false};
+  SampledChoice choice{.token = result.token};
+  if (rows_[row].reported < 0) return choice;
+  const double total = log_total(result.raw_highest, result.raw_mass);
+  choice.logprob = logprob(result.raw_logit, total);
+  const auto first = reported_.begin() + static_cast<int64_t>(row) * gpu::kReportedMax;
+  std::vector<gpu::ReportedToken> best(first, first + std::max(result.reported, 0));
+  std::sort(best.begin(), best.end(), [](const auto& a, const auto& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+  });
+  for (const gpu::ReportedToken& token : best) {
+    choice.top.emplace_back(token.token, logprob(token.logit, total));
+  }
+  return choice;
+}
+
+}  // namespace pelton::sampling

@@ -1,0 +1,52 @@
+// The rows of a step as a device is told to draw from them (kernels/cuda/row_sampling.h), and its
+// answers as a Sampler's: the same to the bit, but for the last one of a log-probability's. Owned
+// by the executor; its thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/row_sampling.h"
+#include "sampling/sampler.h"
+
+namespace pelton::sampling {
+
+class DeviceRows {
+ public:
+  // Tokens from `vocab` on are never drawn.
+  void clear(int vocab);
+
+  // Adds the next row. False: it is the host's to draw from (too many edits, or more of its best
+  // wanted than a device tells).
+  bool add(const DrawInput& input);
+  // Adds a row that is the host's.
+  void skip();
+
+  // Good until the next change.
+  const kernels::gpu::Sampling& sampling();
+  kernels::gpu::Sampled sampled();
+
+  SampledChoice choice(size_t row) const;
+
+ private:
+  struct Edits {
+    int32_t first = 0;
+    int32_t count = 0;
+  };
+  Edits add_penalties(const DrawInput& input);
+  Edits add_biases(const DrawInput& input);
+  Edits add_banned(const DrawInput& input);
+  int32_t add_mask(std::span<const uint64_t> allowed);
+  bool has_room(const DrawInput& input) const;
+
+  int vocab_ = 0;
+  kernels::gpu::Sampling sampling_{};
+  std::vector<kernels::gpu::RowSampling> rows_;
+  std::vector<kernels::gpu::LogitEdit> edits_;
+  std::vector<uint64_t> masks_;
+  std::vector<kernels::gpu::SampledRow> results_;
+  std::vector<kernels::gpu::ReportedToken> reported_;
+};
+
+}  // namespace pelton::sampling
