@@ -94,7 +94,8 @@ TEST_F(SyntheticFolder, OpensWithShardsAndHasSaneWeights) {
     squares += value * value;
   }
   const auto count = static_cast<double>(head.element_count());
-  EXPECT_NEAR(std::sqrt(squares / count), 4.5 / std::sqrt(128.0), 0.005);
+  EXPECT_NEAR(std::sqrt(squares / count), std::sqrt(2 * (std::log(512.0) - 2.1)) / std::sqrt(128.0),
+              0.004);
   EXPECT_NEAR(sum / count, 0.0, 0.005);
 
   const tensor::TensorView scales =

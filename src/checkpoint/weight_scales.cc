@@ -30,7 +30,7 @@ Normal weight_distribution(const ModelConfig& config, std::string_view name) {
       {"down_proj_bias", {0.2, 0.0}},
       // Larger than what one layer adds, so that tokens stay distinct through many layers.
       {"embed_tokens.weight", {3.0, 0.0}},
-      {"lm_head.weight", {4.5 / hidden, 0.0}},
+      {"lm_head.weight", {2.5 / hidden, 0.0}},
   };
   for (const auto& [suffix, normal] : table) {
     if (name.ends_with(suffix)) return normal;

@@ -10,6 +10,7 @@
 
 #include "engine/engine.h"
 #include "executor/local_executor.h"
+#include "executor/test_guide.h"
 
 namespace pelton::executor {
 namespace {
@@ -36,6 +37,7 @@ struct Asked {
   Tokens prompt;
   int max_new = 0;
   request::SamplingParams sampling;
+  std::optional<grammar::TokenGuide> guide;
 };
 
 class DeviceExecutorTest : public ::testing::Test {
@@ -61,21 +63,31 @@ class DeviceExecutorTest : public ::testing::Test {
   }
 
   std::vector<Tokens> all_at_once(const std::vector<Asked>& asked) {
+    std::vector<Tokens> answers;
+    for (const std::vector<engine::SampledToken>& said : said_at_once(asked)) {
+      answers.emplace_back();
+      for (const engine::SampledToken& token : said) answers.back().push_back(token.token);
+    }
+    return answers;
+  }
+
+  std::vector<std::vector<engine::SampledToken>> said_at_once(const std::vector<Asked>& asked) {
     std::vector<engine::TokenStream> streams;
     for (const Asked& one : asked) {
       auto stream = engine_->submit({.id = "test",
                                      .prompt = one.prompt,
                                      .sampling = one.sampling,
-                                     .stop = {.max_new_tokens = one.max_new}});
+                                     .stop = {.max_new_tokens = one.max_new},
+                                     .guide = one.guide});
       CHECK(stream.ok(), stream.ok() ? "" : stream.error().message);
       streams.push_back(std::move(*stream));
     }
-    std::vector<Tokens> answers;
+    std::vector<std::vector<engine::SampledToken>> answers;
     for (engine::TokenStream& stream : streams) {
-      Tokens tokens;
+      std::vector<engine::SampledToken> tokens;
       while (true) {
         engine::TokenStream::Batch batch = stream.wait();
-        for (const engine::SampledToken& token : batch.tokens) tokens.push_back(token.token);
+        for (engine::SampledToken& token : batch.tokens) tokens.push_back(std::move(token));
         if (!batch.end) continue;
         EXPECT_FALSE(batch.end->error.has_value());
         break;
@@ -157,6 +169,37 @@ INSTANTIATE_TEST_SUITE_P(DeviceExecutor, DeviceExecutorKvTest,
                          [](const auto& info) {
                            return std::string(tensor::kv_type_name(info.param));
                          });
+
+// Whoever wants more of a row's best than a device tells has it drawn from on the host.
+TEST_F(DeviceExecutorTest, TokensDrawnOnTheDeviceAreTheHosts) {
+  std::vector<Asked> asked = random_questions(8);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    request::SamplingParams& sampling = asked[i].sampling;
+    sampling.logprobs = kernels::gpu::kReportedMax;
+    sampling.top_p = i % 4 == 1 ? 0.8f : 1.0f;
+    sampling.top_k = i % 3 == 1 ? 30 : 0;
+    sampling.min_p = i % 5 == 4 ? 0.02f : 0.0f;
+    sampling.repetition_penalty = i % 4 == 3 ? 1.3f : 1.0f;
+    sampling.frequency_penalty = i % 3 == 2 ? 0.5f : 0.0f;
+    if (i % 4 == 2) sampling.logit_bias = {{11, 3.0f}, {300, -100.0f}};
+    if (i % 3 == 0) asked[i].guide = make_guide(checkpoint_.config().vocab_size);
+  }
+  start(usual(), {.prefix_cache = false});
+  const auto on_device = said_at_once(asked);
+  for (Asked& one : asked) ++one.sampling.logprobs;
+  const auto on_host = said_at_once(asked);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    ASSERT_EQ(on_device[i].size(), on_host[i].size()) << i;
+    for (size_t k = 0; k < on_host[i].size(); ++k) {
+      const engine::SampledToken& got = on_device[i][k];
+      const engine::SampledToken& wanted = on_host[i][k];
+      ASSERT_EQ(got.token, wanted.token) << i << ", " << k;
+      ASSERT_EQ(got.logprob, wanted.logprob) << i << ", " << k;
+      ASSERT_EQ(got.top.size(), static_cast<size_t>(kernels::gpu::kReportedMax));
+      for (size_t n = 0; n < got.top.size(); ++n) ASSERT_EQ(got.top[n], wanted.top[n]);
+    }
+  }
+}
 
 TEST_F(DeviceExecutorTest, AnEmbeddingIsTheCpus) {
   Tokens prompt;

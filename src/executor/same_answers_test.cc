@@ -14,8 +14,7 @@
 
 #include "engine/engine.h"
 #include "executor/local_executor.h"
-#include "grammar/ebnf.h"
-#include "grammar/token_guide.h"
+#include "executor/test_guide.h"
 
 namespace pelton::executor {
 namespace {
@@ -33,28 +32,6 @@ bool full() {
 }
 
 using Tokens = std::vector<TokenId>;
-
-// Words over made-up tokens of one to three letters: vowels and consonants by turns, in brackets,
-// and one long word that its first letter decides.
-grammar::TokenGuide make_guide(int vocabulary) {
-  std::vector<std::string> texts;
-  for (int byte = 0; byte < 256; ++byte) texts.push_back(std::string(1, static_cast<char>(byte)));
-  for (int i = 256; i < vocabulary; ++i) {
-    std::string text;
-    for (int rest = i; rest > 0; rest /= 28) text += "abcdefghijklmnopqrstuvwxyz()"[rest % 28];
-    texts.push_back(std::move(text));
-  }
-  const std::vector<std::string_view> views(texts.begin(), texts.end());
-  using Stretch = grammar::TokenNetwork::Stretch;
-  grammar::TokenNetwork::Parts parts;
-  parts.trie = std::make_shared<const grammar::TokenTrie>(views);
-  auto words = grammar::compile_ebnf(
-      "root ::= ([aeiou] [b-df-hj-np-tv-z] | \"(\" root \")\" | \"qabacadabacaba\")+");
-  auto grammar = grammar::TokenGrammar::make(words.value(), parts.trie);
-  parts.stretches.push_back({Stretch::Text::kGrammar, grammar.value(), {}});
-  parts.starts = {0};
-  return grammar::TokenGuide(std::make_shared<const grammar::TokenNetwork>(std::move(parts)));
-}
 
 // Each prompt is asked greedily and with a draw. Many begin as an earlier one does.
 std::vector<request::GenerationRequest> make_requests(int prompt_count, int vocabulary) {
