@@ -1,9 +1,11 @@
 #include "engine/courier.h"
 
 #include <atomic>
+#include <chrono>
 #include <iterator>
 #include <new>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "base/prefetch.h"
@@ -13,6 +15,9 @@ namespace pelton::engine {
 namespace {
 
 constexpr size_t kForesight = 8;  // letters
+
+// A little more than committing a step of many sequences takes.
+constexpr std::chrono::microseconds kAwaitMax{500};
 
 // First the stream, then what it calls.
 void foresee(std::span<const Courier::Letter> letters, size_t next) {
@@ -47,23 +52,49 @@ void hand_out(Courier::Letter& letter) {
 
 }  // namespace
 
+void Courier::announce() {
+  announced_.store(true, std::memory_order_release);
+  wake_();
+}
+
 void Courier::send(std::vector<Letter>& letters) {
+  bool awaited = false;
   {
     std::lock_guard lock(mutex_);
+    awaited = awaited_;
     if (sent_.empty()) {
       sent_.swap(letters);
     } else {
       sent_.insert(sent_.end(), std::make_move_iterator(letters.begin()),
                    std::make_move_iterator(letters.end()));
     }
+    filled_.store(true, std::memory_order_release);
   }
+  if (!awaited) wake_();
   letters.clear();
-  wake_();
+}
+
+// Gives way meanwhile to whoever wants the processor: it may be the engine, whose letters these
+// are.
+void Courier::await() {
+  if (!announced_.exchange(false, std::memory_order_acquire)) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (!sent_.empty()) return;
+    awaited_ = true;
+  }
+  const auto until = std::chrono::steady_clock::now() + kAwaitMax;
+  while (!filled_.load(std::memory_order_acquire) && std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+  }
 }
 
 void Courier::deliver() {
+  await();
   {
     std::lock_guard lock(mutex_);
+    awaited_ = false;
+    filled_.store(false, std::memory_order_relaxed);
     delivering_.swap(sent_);
   }
   for (size_t i = 0; i < delivering_.size(); ++i) {

@@ -5,6 +5,7 @@
 // maker.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,9 +25,14 @@ class Courier {
 
   // One thread at a time. From here on the streams' readers find with take() what had come, and
   // those that wait for it are called (TokenStream::on_ready), each as often as anything came.
+  // Waits, not for long, for what was announced.
   void deliver();
 
   // For engines only.
+
+  // Letters will come soon, for many: the readers' thread is woken and waits for them, so that it
+  // does not sleep when they are there. A courier that brings none after all does no harm.
+  void announce();
 
   // What one event brings one stream.
   struct Letter {
@@ -45,8 +51,13 @@ class Courier {
   void send(std::vector<Letter>& letters);
 
  private:
+  void await();
+
   const std::function<void()> wake_;
+  std::atomic<bool> announced_{false};
+  std::atomic<bool> filled_{false};  // `sent_` holds something
   std::mutex mutex_;
+  bool awaited_ = false;            // under mutex_; then nobody has to be woken
   std::vector<Letter> sent_;        // under mutex_
   std::vector<Letter> delivering_;  // on the readers' thread
 };

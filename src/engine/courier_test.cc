@@ -257,6 +257,70 @@ TEST(Courier, IsCalledOnceAStep) {
   }
 }
 
+// The readers' thread is there when the letters are: it is not woken for them.
+TEST(Courier, WhatIsAnnouncedIsWaitedFor) {
+  int without_waking = 0;
+  for (int round = 0; round < 1000 && without_waking == 0; ++round) {
+    std::atomic<int> calls{0};
+    Courier courier([&calls] { ++calls; });
+    TokenStream::State state(std::make_shared<CancelCount>(0));
+    courier.announce();
+    EXPECT_EQ(calls, 1);
+    std::thread reader([&] {
+      // Its patience has an end, and letters may be late on a busy machine.
+      while (state.batch.tokens.empty()) courier.deliver();
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(round % 100));
+    std::vector<Courier::Letter> letters;
+    letters.push_back({.to = &state, .token = SampledToken{.token = 7}});
+    courier.send(letters);
+    reader.join();
+    EXPECT_TRUE(letters.empty());
+    EXPECT_EQ(state.batch.tokens.front().token, 7);
+    if (calls == 1) ++without_waking;
+  }
+  EXPECT_GT(without_waking, 0);
+}
+
+TEST(Courier, WhatIsAnnouncedAndDoesNotComeHoldsNobodyUp) {
+  std::atomic<int> calls{0};
+  Courier courier([&calls] { ++calls; });
+  courier.announce();
+  courier.deliver();
+  courier.deliver();
+  TokenStream::State state(std::make_shared<CancelCount>(0));
+  std::vector<Courier::Letter> letters;
+  letters.push_back({.to = &state, .token = SampledToken{.token = 7}});
+  courier.send(letters);
+  EXPECT_EQ(calls, 2) << "nobody waits any more, so somebody has to be woken";
+  courier.deliver();
+  EXPECT_EQ(state.batch.tokens.size(), 1u);
+}
+
+// Many at a time, in steps that count as long: each is announced.
+TEST(Courier, AnnouncedStepsBringWhatOthersBring) {
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
+  Readers readers;
+  ModelledExecutor::Options options = small();
+  options.capacity.sequences_max = 64;
+  options.capacity.batch_tokens_max = 512;
+  ModelledExecutor executor(std::move(options));
+  Engine engine({.overlapped_step_ns_max = 0}, executor, clock, log);
+  std::vector<int> names(64);
+  std::iota(names.begin(), names.end(), 0);
+  for (const int name : names) {
+    Result<std::vector<TokenStream>> streams =
+        engine.submit_answers(request_of(2, 100 + name), 1, readers.courier());
+    ASSERT_TRUE(streams.ok());
+    readers.read(name, std::move(streams->front()));
+  }
+  const std::map<int, Readers::Told> told = readers.wait_for_ends(names);
+  for (const int name : names) {
+    EXPECT_EQ(told.at(name).tokens, directly(engine, request_of(2, 100 + name)).tokens) << name;
+  }
+}
+
 // Ended by others than the engine while letters for it are under way.
 TEST(Courier, WhatComesAfterAnAbandonedEndIsDropped) {
   const base::SystemClock clock;

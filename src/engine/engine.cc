@@ -86,6 +86,7 @@ class Engine::Loop {
   struct Bag {
     std::shared_ptr<Courier> courier;
     std::vector<Courier::Letter> letters;
+    size_t sent_last = 0;  // letters
     int readers = 0;
   };
 
@@ -114,6 +115,7 @@ class Engine::Loop {
   void count(const StepPlan& plan);
   void emit(Scheduler::Event event, int64_t now_ns);
   void tell(Reader& reader, Scheduler::Event event, int64_t now_ns);
+  void announce_letters();
   void send_letters();
   Bag* bag_of(const std::shared_ptr<Courier>& courier);
   void note_places(Places places, int64_t now_ns) {
@@ -260,6 +262,7 @@ int Engine::Loop::depth() const {
 void Engine::Loop::collect() {
   StepResult result = executor_.collect();
   --in_flight_;
+  announce_letters();
   const int64_t now_ns = clock_.now_ns();
   step_ns_ += (now_ns - running_since_ns_ - step_ns_) / 4;
   running_since_ns_ = now_ns;
@@ -349,6 +352,15 @@ Engine::Loop::Bag* Engine::Loop::bag_of(const std::shared_ptr<Courier>& courier)
   return bags_.back().get();
 }
 
+// Readers' threads wake while the step is committed, rather than after it. Not while steps are
+// short: then they hardly sleep.
+void Engine::Loop::announce_letters() {
+  if (depth() > 1) return;
+  for (const std::unique_ptr<Bag>& bag : bags_) {
+    if (bag->sent_last >= kManyLetters) bag->courier->announce();
+  }
+}
+
 // Tokens go out before the next step is planned: where readers have no processor to themselves,
 // they get this one. Not while steps are short: then the next one is on its way, and tokens that
 // gather leave in fewer writes.
@@ -356,7 +368,8 @@ void Engine::Loop::send_letters() {
   size_t sent = 0;
   for (const std::unique_ptr<Bag>& bag : bags_) {
     if (bag->letters.empty()) continue;
-    sent += bag->letters.size();
+    bag->sent_last = bag->letters.size();
+    sent += bag->sent_last;
     bag->courier->send(bag->letters);
   }
   std::erase_if(bags_, [](const auto& bag) { return bag->readers == 0; });
