@@ -1,6 +1,8 @@
 // That the emulation sees what would go wrong on a device: collectives under a branch, copies not
-// waited for, reads beyond memory. It is linked in here, beside the library that has its own.
+// waited for, reads beyond memory, and kernels that overlap with others and do not wait for them.
+// It is linked in here, beside the library that has its own.
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -11,6 +13,7 @@
 namespace pelton::kernels::gpu {
 namespace {
 
+using emulation::run_dependent_grid;
 using emulation::run_grid;
 
 TEST(EmulationTest, ABlockExchangesThroughSharedMemory) {
@@ -140,6 +143,148 @@ TEST(EmulationDeathTest, CopiesNobodyWaitsFor) {
 
 TEST(EmulationDeathTest, SharedMemoryEnds) {
   EXPECT_DEATH(run_grid({}, 32, 256, [] { shared_memory<float>()[64 + thread_index()] = 1; }), "");
+}
+
+// What kernels of a step share.
+class StepMemory {
+ public:
+  explicit StepMemory(size_t count)
+      : data_(static_cast<uint32_t*>(emulation::take_memory(count * sizeof(uint32_t)))) {
+    for (size_t i = 0; i < count; ++i) data_[i] = static_cast<uint32_t>(i);
+  }
+  ~StepMemory() { emulation::give_memory(data_); }
+  StepMemory(const StepMemory&) = delete;
+  StepMemory& operator=(const StepMemory&) = delete;
+
+  uint32_t* data() const { return data_; }
+
+ private:
+  uint32_t* data_;
+};
+
+TEST(EmulationTest, AKernelThatWaitsMayOverlap) {
+  const StepMemory weights(64);
+  const StepMemory step(3 * 64);
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    emulation::set_seed(seed);
+    run_dependent_grid({.x = 3}, 64, 64 * sizeof(uint32_t), [&] {
+      uint32_t* const shared = shared_memory<uint32_t>();
+      launch_dependents();
+      const uint32_t weight = load_weights(weights.data() + thread_index());
+      shared[63 - thread_index()] = weight;
+      sync_block();  // threads may work together before the wait
+      wait_for_predecessors();
+      step.data()[64 * block_x() + thread_index()] = 1000 * weight + shared[thread_index()];
+    });
+    for (uint32_t i = 0; i < 3 * 64; ++i) {
+      EXPECT_EQ(step.data()[i], 1000 * (i % 64) + 63 - i % 64);
+      step.data()[i] = 7;
+    }
+  }
+}
+
+// After the others: nothing to wait for, and nothing closed.
+TEST(EmulationTest, AKernelThatDoesNotOverlapNeedNotWait) {
+  const StepMemory step(32);
+  run_grid({}, 32, 0, [&] {
+    step.data()[thread_index()] += 1;
+    wait_for_predecessors();
+    step.data()[thread_index()] += 1;
+  });
+  EXPECT_EQ(step.data()[5], 7u);
+}
+
+TEST(EmulationTest, PinnedMemoryIsTheHosts) {
+  auto* const pinned = static_cast<uint32_t*>(emulation::take_open_memory(128));
+  run_dependent_grid({}, 32, 0, [&] {
+    pinned[thread_index()] = 3;
+    wait_for_predecessors();
+  });
+  EXPECT_EQ(pinned[31], 3u);
+  emulation::give_memory(pinned);
+}
+
+TEST(EmulationDeathTest, ReadingAStepsMemoryBeforeTheWait) {
+  const StepMemory step(64);
+  EXPECT_DEATH(run_dependent_grid({.x = 4}, 64, 0,
+                                  [&] {
+                                    const uint32_t early = step.data()[thread_index()];
+                                    wait_for_predecessors();
+                                    step.data()[thread_index()] = early;
+                                  }),
+               "touched before the wait");
+}
+
+// One lane of one warp is enough, whatever the order that they run in.
+TEST(EmulationDeathTest, WritingAStepsMemoryBeforeTheWait) {
+  const StepMemory step(64);
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    EXPECT_DEATH(
+        {
+          emulation::set_seed(seed);
+          run_dependent_grid({}, 64, 0, [&] {
+            if (thread_index() == 37) step.data()[0] = 1;
+            wait_for_predecessors();
+          });
+        },
+        "touched before the wait");
+  }
+}
+
+TEST(EmulationDeathTest, ACopyThatStartsBeforeTheWait) {
+  const StepMemory step(128);
+  EXPECT_DEATH(run_dependent_grid({}, 32, 512,
+                                  [&] {
+                                    copy_async(shared_memory<float>() + 4 * thread_index(),
+                                               step.data() + 4 * thread_index(), true);
+                                    commit_copies();
+                                    wait_for_predecessors();
+                                    wait_copies<0>();
+                                  }),
+               "copy starts before the wait");
+}
+
+TEST(EmulationDeathTest, NeverWaiting) {
+  EXPECT_DEATH(run_dependent_grid({}, 32, 0, [] {}), "without having waited");
+}
+
+// As a block does that finds nothing to do and leaves too early: the kernels after it would be told
+// that all is done.
+TEST(EmulationDeathTest, SomeBlocksOrThreadsThatNeverWait) {
+  EXPECT_DEATH(run_dependent_grid({.x = 5}, 32, 0,
+                                  [] {
+                                    if (block_x() == 3) return;
+                                    wait_for_predecessors();
+                                  }),
+               "without having waited");
+  EXPECT_DEATH(run_dependent_grid({}, 64, 0,
+                                  [] {
+                                    if (thread_index() == 33) return;
+                                    wait_for_predecessors();
+                                  }),
+               "without having waited");
+}
+
+TEST(EmulationDeathTest, WhatIsReadAsWeightsMustBeWeights) {
+  const StepMemory arena(64);
+  emulation::declare_weights(arena.data(), 32 * sizeof(uint32_t));
+  const auto read = [&](int from) {
+    run_dependent_grid({}, 32, 0, [&] {
+      const uint32_t got = load_weights(arena.data() + from + thread_index());
+      wait_for_predecessors();
+      arena.data()[32 + thread_index()] = got;
+    });
+  };
+  read(0);
+  EXPECT_EQ(arena.data()[32 + 31], 31u);
+  EXPECT_DEATH(read(1), "is none");
+}
+
+TEST(EmulationTest, MemoryIsOpenBetweenGrids) {
+  const StepMemory step(64);
+  run_dependent_grid({.x = 2}, 32, 0, [] { wait_for_predecessors(); });
+  std::memset(step.data(), 0, 64 * sizeof(uint32_t));
+  EXPECT_EQ(step.data()[63], 0u);
 }
 
 }  // namespace

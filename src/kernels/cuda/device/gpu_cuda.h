@@ -39,6 +39,19 @@ PELTON_DEVICE void sync_warp() {
   __syncwarp();
 }
 
+// Programmatic dependent launch (PTX griddepcontrol): kernels launched dependent may start now; and
+// the kernels before are complete, and what they wrote can be seen.
+PELTON_DEVICE void launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+PELTON_DEVICE void wait_for_predecessors() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 PELTON_DEVICE float shuffle_xor(float value, int mask) {
   return __shfl_xor_sync(0xFFFFFFFFu, value, mask);
 }

@@ -161,8 +161,35 @@ small_product(ProductArgs args, Epilogue epilogue) {
   const Weights& weights = args.weights;
   const int chunks = chunk_count(weights.columns);
   const int tiles = tile_count(weights.rows);
+  const int lane = thread_index() % 32;
+  const int slice = thread_index() / 32;
+  const int first_tile = block_x() * kRowTiles;
+  const int begin = slice_begin(chunks, slice);
+  const int end = slice_begin(chunks, slice + 1);
+  // A tile beyond the last is computed as the last one once more, and dropped.
+  Stored<kType> stored[kAtOnce][kRowTiles];
+  const auto load_chunks = [&](int expert, int chunk) {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        const int tile = first_tile + r < tiles ? first_tile + r : tiles - 1;
+        const int inside = chunk + i < end ? chunk + i : end - 1;
+        load_stored(stored[i][r], weights, (int64_t{expert} * tiles + tile) * chunks + inside,
+                    lane);
+      }
+    }
+  };
+
+  // The first weights are on their way while the kernels before still run, where it is known by
+  // then which ones they are.
+  const bool knows_expert = args.tiles == nullptr;
+  launch_dependents();
+  if (knows_expert && begin < end) load_chunks(0, begin);
+  wait_for_predecessors();
   const ColumnTile columns = column_tile(args, block_y(), 8 * kColumnTiles);
   if (columns.count == 0) return;
+  if (!knows_expert && begin < end) load_chunks(columns.expert, begin);
 
   unsigned char* const staged = shared_memory<unsigned char>();
   unsigned char* const staged_low = staged + 8 * kColumnTiles * staged_row_bytes(chunks);
@@ -172,17 +199,6 @@ small_product(ProductArgs args, Epilogue epilogue) {
   if (kLow) stage_rows(staged_low, args.low, args, columns, chunks);
   commit_copies();
 
-  const int lane = thread_index() % 32;
-  const int slice = thread_index() / 32;
-  const int first_tile = block_x() * kRowTiles;
-  const int begin = slice_begin(chunks, slice);
-  const int end = slice_begin(chunks, slice + 1);
-  // A tile beyond the last is computed as the last one once more, and dropped.
-  const auto stored_index = [&](int r, int chunk) {
-    const int tile = first_tile + r < tiles ? first_tile + r : tiles - 1;
-    const int inside = chunk < end ? chunk : end - 1;
-    return (int64_t{columns.expert} * tiles + tile) * chunks + inside;
-  };
   float sums[kRowTiles][kColumnTiles][4];
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) clear(sums[r]);
@@ -192,14 +208,7 @@ small_product(ProductArgs args, Epilogue epilogue) {
   const int place = (lane / 4) * staged_row_bytes(chunks) + (lane % 4) * 16;
   const bool is_column = lane / 4 < columns.count;
   for (int chunk = begin; chunk < end; chunk += kAtOnce) {
-    Stored<kType> stored[kAtOnce][kRowTiles];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        load_stored(stored[i][r], weights, stored_index(r, chunk + i), lane);
-      }
-    }
+    if (chunk != begin) load_chunks(columns.expert, chunk);
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       if (chunk + i >= end) break;
@@ -285,18 +294,27 @@ large_product(ProductArgs args, Epilogue epilogue) {
   const Weights& weights = args.weights;
   const int chunks = chunk_count(weights.columns);
   const int tiles = tile_count(weights.rows);
-  const ColumnTile columns = column_tile(args, block_y(), kColumns);
-  if (columns.count == 0) return;
-
-  unsigned char* const staged = shared_memory<unsigned char>();
   const int lane = thread_index() % 32;
   const int warp = thread_index() / 32;
   const int first_tile = (block_x() * kLargeRowWarps + warp % kLargeRowWarps) * kLargeRowTiles;
   const int first_column = warp / kLargeRowWarps * kLargeColumnTiles * 8;
-  const auto stored_index = [&](int r, int chunk) {
-    const int tile = first_tile + r < tiles ? first_tile + r : tiles - 1;
-    return (int64_t{columns.expert} * tiles + tile) * chunks + chunk;
+  Stored<kType> stored[kLargeRowTiles];
+  const auto load_chunk = [&](int expert, int chunk) {
+#pragma unroll
+    for (int r = 0; r < kLargeRowTiles; ++r) {
+      const int tile = first_tile + r < tiles ? first_tile + r : tiles - 1;
+      load_stored(stored[r], weights, (int64_t{expert} * tiles + tile) * chunks + chunk, lane);
+    }
   };
+
+  const bool knows_expert = args.tiles == nullptr;  // as in small_product
+  launch_dependents();
+  if (knows_expert) load_chunk(0, 0);
+  wait_for_predecessors();
+  const ColumnTile columns = column_tile(args, block_y(), kColumns);
+  if (columns.count == 0) return;
+  if (!knows_expert) load_chunk(columns.expert, 0);
+  unsigned char* const staged = shared_memory<unsigned char>();
 
 #pragma unroll
   for (int stage = 0; stage < kLargeStages - 1; ++stage) {
@@ -305,11 +323,6 @@ large_product(ProductArgs args, Epilogue epilogue) {
     }
     commit_copies();
   }
-  Stored<kType> stored[kLargeRowTiles];
-#pragma unroll
-  for (int r = 0; r < kLargeRowTiles; ++r)
-    load_stored(stored[r], weights, stored_index(r, 0), lane);
-
   float totals[kLargeRowTiles][kLargeColumnTiles][4];
   for (int slice = 0; slice < kSlices; ++slice) {
     float sums[kLargeRowTiles][kLargeColumnTiles][4];
@@ -328,11 +341,8 @@ large_product(ProductArgs args, Epilogue epilogue) {
       commit_copies();
       Stored<kType> now[kLargeRowTiles];
 #pragma unroll
-      for (int r = 0; r < kLargeRowTiles; ++r) {
-        now[r] = stored[r];
-        load_stored(stored[r], weights, stored_index(r, chunk + 1 < chunks ? chunk + 1 : chunk),
-                    lane);
-      }
+      for (int r = 0; r < kLargeRowTiles; ++r) now[r] = stored[r];
+      load_chunk(columns.expert, chunk + 1 < chunks ? chunk + 1 : chunk);
       const unsigned char* const from = staged + chunk % kLargeStages * kStageBytes;
       const auto right = [=](int n, int half) {
         const int column = first_column + 8 * n + lane / 4;

@@ -22,6 +22,9 @@ DeviceInfo device_info(int index);
 // Blocks of kernels on the current device may have so much shared memory.
 int64_t shared_bytes_max();
 
+// Whether the current device lets kernels start before those before them end.
+bool overlaps_launches();
+
 void use_device(int index);
 Stream make_stream();
 void end_stream(Stream stream);
@@ -29,6 +32,8 @@ void end_stream(Stream stream);
 // Device memory; null with a failure noted.
 void* allocate(int64_t bytes);
 void release(void* memory);
+// The first `bytes` of some device memory are what no kernel of a step writes.
+void declare_weights(void* memory, int64_t bytes);
 // Host memory that copies run beside.
 void* allocate_pinned(int64_t bytes);
 void release_pinned(void* memory);

@@ -75,6 +75,15 @@ int64_t shared_bytes_max() {
   return bytes;
 }
 
+bool overlaps_launches() {
+  int device = 0;
+  int major = 0;
+  is_well(cudaGetDevice(&device), "asking for the device");
+  is_well(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+          "asking for the compute capability");
+  return major >= 9;
+}
+
 void use_device(int index) {
   is_well(cudaSetDevice(index), "choosing a device");
 }
@@ -98,6 +107,8 @@ void* allocate(int64_t bytes) {
 void release(void* memory) {
   is_well(cudaFree(memory), "giving device memory back");
 }
+
+void declare_weights(void*, int64_t) {}
 
 void* allocate_pinned(int64_t bytes) {
   void* memory = nullptr;

@@ -65,6 +65,7 @@ std::unique_ptr<Session> Session::open(int index, const ModelShape& shape, const
       session->sampling_ == nullptr) {
     return nullptr;
   }
+  declare_weights(session->memory_, session->arena_.weight_bytes);
   // Whatever lies beyond the columns of a row must be zero, and keys that nobody wrote no NaN.
   fill(session->stream_, session->memory_, 0, session->arena_.bytes());
   wait_for(session->stream_);

@@ -22,12 +22,13 @@ void start_form(Stream stream, const ProductArgs& args, int64_t column_blocks,
     static_assert(!kLow);
     constexpr int kColumnWarps = kForm.columns / (8 * kLargeColumnTiles);
     static_assert(kForm.columns == large_product_columns(kColumnWarps));
-    launch(stream, large_product<kType, kColumnWarps, Epilogue>,
-           blocks(kLargeRowWarps * kLargeRowTiles), 32 * kLargeRowWarps * kColumnWarps, shared,
-           args, epilogue);
+    launch_dependent(stream, large_product<kType, kColumnWarps, Epilogue>,
+                     blocks(kLargeRowWarps * kLargeRowTiles), 32 * kLargeRowWarps * kColumnWarps,
+                     shared, args, epilogue);
   } else {
-    launch(stream, small_product<kType, kForm.columns / 8, kForm.row_tiles, kLow, Epilogue>,
-           blocks(kForm.row_tiles), kSmallThreads, shared, args, epilogue);
+    launch_dependent(stream,
+                     small_product<kType, kForm.columns / 8, kForm.row_tiles, kLow, Epilogue>,
+                     blocks(kForm.row_tiles), kSmallThreads, shared, args, epilogue);
   }
 }
 

@@ -18,6 +18,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "kernels/cuda/emulation/device_memory.h"
+
 // glibc's swapcontext asks the kernel for the signal mask each time; 30 times slower than this.
 #if defined(__x86_64__) && !defined(PELTON_FIBERS_BY_UCONTEXT)
 extern "C" void pelton_fiber_switch(void** save, void* load);
@@ -63,6 +65,7 @@ struct Copy {
 struct Fiber {
   Place place;
   bool done = true;
+  bool has_waited = false;             // for the kernels before
   const int64_t* waits_for = nullptr;  // until this is no longer `seen`
   int64_t seen = 0;
   std::vector<Copy> copies;         // not yet carried out
@@ -93,6 +96,10 @@ struct Machine {
   int block_arrived = 0;
   int64_t block_generation = 0;
   int block_line = 0;
+  bool is_dependent = false;  // the grid
+  bool is_closed = false;     // device memory
+  int block_waited = 0;       // threads that wait for the kernels before, or did
+  int64_t wait_generation = 0;
   char* shared = nullptr;  // ends at a page without access
   size_t shared_room = 0;
   Fiber* current = nullptr;
@@ -149,6 +156,9 @@ void fiber_main() {
   Machine& m = machine();
   (*m.kernel)();
   if (!m.current->copies.empty()) kernel_fault("a thread ends before its copies have come");
+  if (m.is_dependent && !m.current->has_waited) {
+    kernel_fault("a thread ends without having waited for the kernels before");
+  }
   m.current->done = true;
   to_scheduler(*m.current);
   std::abort();
@@ -161,6 +171,7 @@ char* stack_of(int thread) {
 void prepare(Fiber& fiber, const Place& place) {
   fiber.place = place;
   fiber.done = false;
+  fiber.has_waited = false;
   fiber.waits_for = nullptr;
   fiber.copies.clear();
   fiber.copy_groups.clear();
@@ -237,6 +248,7 @@ void run_block(const Place& place, const std::function<void()>& kernel) {
   const int warp_count = place.block_threads / kWarpLanes;
   m.kernel = &kernel;
   m.block_arrived = 0;
+  m.block_waited = 0;
   for (int w = 0; w < warp_count; ++w) m.warps[w].arrived = 0;
   for (int thread = 0; thread < place.block_threads; ++thread) {
     Place own = place;
@@ -289,10 +301,13 @@ const Place& place() {
   return machine().current->place;
 }
 
-void run_grid(Dim3 grid, int threads, size_t shared_bytes, const std::function<void()>& kernel) {
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
+namespace {
+
+void run_blocks(Dim3 grid, int threads, size_t shared_bytes, const std::function<void()>& kernel,
+                bool is_dependent) {
+  const std::lock_guard lock(memory_in_use());
   Machine& m = machine();
+  m.is_dependent = is_dependent;
   if (threads <= 0 || threads % kWarpLanes != 0 || threads > kThreadsMax) {
     kernel_fault("a block's threads are no multiple of 32, or too many");
   }
@@ -301,6 +316,8 @@ void run_grid(Dim3 grid, int threads, size_t shared_bytes, const std::function<v
   }
   if (shared_bytes > (227 << 10)) kernel_fault("more shared memory than any device has");
   if (m.stacks == nullptr) m.stacks = static_cast<char*>(take_pages(kThreadsMax * kStackBytes));
+  const bool closes = is_dependent && (closable_bytes() <= kClosedAlwaysBytes ||
+                                       m.draw() % uint64_t{kClosedOneIn} == 0);
   // Blocks in any order: they must not need one another.
   const int64_t count = int64_t{grid.x} * grid.y * grid.z;
   const auto first = static_cast<int64_t>(m.draw() % static_cast<uint64_t>(count));
@@ -313,8 +330,39 @@ void run_grid(Dim3 grid, int threads, size_t shared_bytes, const std::function<v
     place.block = {static_cast<int>(b % grid.x), static_cast<int>(b / grid.x % grid.y),
                    static_cast<int>(b / grid.x / grid.y)};
     place.shared = poisoned_shared(shared_bytes);
+    m.is_closed = closes && i == 0;
+    if (m.is_closed) close_memory();
     run_block(place, kernel);
   }
+}
+
+}  // namespace
+
+void run_grid(Dim3 grid, int threads, size_t shared_bytes, const std::function<void()>& kernel) {
+  run_blocks(grid, threads, shared_bytes, kernel, false);
+}
+
+void run_dependent_grid(Dim3 grid, int threads, size_t shared_bytes,
+                        const std::function<void()>& kernel) {
+  run_blocks(grid, threads, shared_bytes, kernel, true);
+}
+
+// All threads of a block pass together: on a device, too, they wait for one event.
+void wait_for_predecessors() {
+  Machine& m = machine();
+  Fiber& fiber = *m.current;
+  if (!m.is_dependent || fiber.has_waited) return;
+  fiber.has_waited = true;
+  if (++m.block_waited < fiber.place.block_threads) {
+    return wait_until_changed(m.wait_generation, m.wait_generation);
+  }
+  if (m.is_closed) open_memory();
+  m.is_closed = false;
+  ++m.wait_generation;
+}
+
+bool is_memory_closed() {
+  return machine().is_closed;
 }
 
 void warp_collective(const char* name, const void* in, void* out, Exchange exchange) {
@@ -346,6 +394,9 @@ void block_barrier(int line) {
 
 void copy_later(void* to, const void* from, size_t bytes, size_t zero_bytes) {
   Fiber& fiber = *machine().current;
+  if (machine().is_dependent && !fiber.has_waited) {
+    kernel_fault("a copy starts before the wait for the kernels before");
+  }
   fiber.copies.push_back({to, from, bytes, zero_bytes});
   ++fiber.open_copies;
 }

@@ -33,6 +33,18 @@ const Place& place();
 // threads: a multiple of 32.
 void run_grid(Dim3 grid, int threads, size_t shared_bytes, const std::function<void()>& kernel);
 
+// The same for a launch that may overlap with those before it: every thread must wait for them
+// (wait_for_predecessors) before it ends, and until all threads of a block have, device memory is
+// closed (device_memory.h), for one block of the grid, drawn anew (of one grid in kClosedOneIn
+// where there is much memory); copies must not start for any.
+inline constexpr size_t kClosedAlwaysBytes = size_t{8} << 20;
+inline constexpr int kClosedOneIn = 16;
+void run_dependent_grid(Dim3 grid, int threads, size_t shared_bytes,
+                        const std::function<void()>& kernel);
+void wait_for_predecessors();
+// Whether device memory is closed to the calling fiber.
+bool is_memory_closed();
+
 // Runs a launch at once, or keeps it if a graph is being recorded (runtime_emulated.cc).
 void start(std::function<void()> launch);
 

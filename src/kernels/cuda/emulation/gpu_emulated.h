@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cuda/emulation/device_memory.h"
 #include "kernels/cuda/emulation/fibers.h"
 #include "tensor/bits.h"
 
@@ -44,6 +45,13 @@ inline void sync_block(int line = __builtin_LINE()) {
 }
 inline void sync_warp() {
   emulation::warp_collective("syncwarp", nullptr, nullptr, [](const void* const*, void* const*) {});
+}
+
+// Programmatic dependent launch. Whoever was launched dependent reads and writes nothing that other
+// kernels of the step write or read before it has waited; weights it may load.
+inline void launch_dependents() {}
+inline void wait_for_predecessors() {
+  emulation::wait_for_predecessors();
 }
 
 namespace emulated {
@@ -195,20 +203,31 @@ struct alignas(8) Words2 {
   uint32_t word[2];
 };
 // Weights: read once by this kernel and changed by none.
-inline Words4 load_weights(const Words4* from) {
-  if (reinterpret_cast<uintptr_t>(from) % 16 != 0) emulation::kernel_fault("a load is not aligned");
+namespace emulated {
+template <typename T>
+T aligned_load(const T* from) {
+  if (reinterpret_cast<uintptr_t>(from) % sizeof(T) != 0) {
+    emulation::kernel_fault("a load is not aligned");
+  }
   return *from;
+}
+template <typename T>
+const T* weights_at(const T* from) {
+  if (!emulation::is_memory_closed()) return from;
+  return static_cast<const T*>(emulation::weights_behind(from));
+}
+}  // namespace emulated
+inline Words4 load_weights(const Words4* from) {
+  return emulated::aligned_load(emulated::weights_at(from));
 }
 inline uint32_t load_weights(const uint32_t* from) {
-  if (reinterpret_cast<uintptr_t>(from) % 4 != 0) emulation::kernel_fault("a load is not aligned");
-  return *from;
+  return emulated::aligned_load(emulated::weights_at(from));
 }
 inline Words4 load(const Words4* from) {
-  return load_weights(from);
+  return emulated::aligned_load(from);
 }
 inline Words2 load(const Words2* from) {
-  if (reinterpret_cast<uintptr_t>(from) % 8 != 0) emulation::kernel_fault("a load is not aligned");
-  return *from;
+  return emulated::aligned_load(from);
 }
 
 // 16 bytes from global to shared memory, there after wait_copies; zeros if not `valid`.

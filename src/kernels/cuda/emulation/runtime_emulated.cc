@@ -1,30 +1,17 @@
-// device/runtime.h on the host: "device memory" is the host's, and ends at a page that nobody may
-// touch; everything happens at once.
+// device/runtime.h on the host: device memory is device_memory.h's; everything happens at once.
 #include <chrono>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/emulation/device_memory.h"
 #include "kernels/cuda/emulation/fibers.h"
 
 namespace pelton::kernels::gpu {
 namespace {
-
-struct Area {
-  void* begin;
-  size_t bytes;
-};
-
-// By what was handed out; given back by whichever thread.
-std::mutex areas_mutex;
-std::map<void*, Area> areas;
 
 using Launches = std::vector<std::function<void()>>;
 thread_local Launches* recording = nullptr;
@@ -79,50 +66,50 @@ Stream make_stream() {
 }
 void end_stream(Stream) {}
 
-// Poisoned: NaN as float and as bf16.
 void* allocate(int64_t bytes) {
-  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t used = (static_cast<size_t>(bytes) + 15) / 16 * 16;
-  const size_t room = (used + page - 1) / page * page;
-  void* const begin = ::mmap(nullptr, room + page, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (begin == MAP_FAILED) {
-    note_failure("device memory: the host has none left");
-    return nullptr;
-  }
-  ::mprotect(static_cast<char*>(begin) + room, page, PROT_NONE);
-  void* const memory = static_cast<char*>(begin) + room - used;
-  if (bytes <= (64 << 20)) std::memset(memory, 0xFF, used);  // more would be touched for nothing
-  const std::lock_guard lock(areas_mutex);
-  areas[memory] = {begin, room + page};
+  void* const memory = emulation::take_memory(static_cast<size_t>(bytes));
+  if (memory == nullptr) note_failure("device memory: the host has none left");
   return memory;
 }
-
 void release(void* memory) {
-  const std::lock_guard lock(areas_mutex);
-  const auto found = areas.find(memory);
-  if (found == areas.end()) return;
-  ::munmap(found->second.begin, found->second.bytes);
-  areas.erase(found);
+  emulation::give_memory(memory);
+}
+
+void declare_weights(void* memory, int64_t bytes) {
+  emulation::declare_weights(memory, static_cast<size_t>(bytes));
 }
 
 void* allocate_pinned(int64_t bytes) {
-  return allocate(bytes);
+  void* const memory = emulation::take_open_memory(static_cast<size_t>(bytes));
+  if (memory == nullptr) note_failure("pinned memory: the host has none left");
+  return memory;
 }
 void release_pinned(void* memory) {
-  release(memory);
+  emulation::give_memory(memory);
 }
 
-void copy_to_device(Stream, void* to, const void* from, int64_t bytes) {
+bool overlaps_launches() {
+  return true;
+}
+
+namespace {
+void copy(void* to, const void* from, int64_t bytes) {
+  const std::lock_guard lock(emulation::memory_in_use());
   std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+}  // namespace
+
+void copy_to_device(Stream, void* to, const void* from, int64_t bytes) {
+  copy(to, from, bytes);
 }
 void copy_to_host(Stream, void* to, const void* from, int64_t bytes) {
-  std::memcpy(to, from, static_cast<size_t>(bytes));
+  copy(to, from, bytes);
 }
 void copy_on_device(Stream, void* to, const void* from, int64_t bytes) {
-  std::memcpy(to, from, static_cast<size_t>(bytes));
+  copy(to, from, bytes);
 }
 void fill(Stream, void* to, uint8_t value, int64_t bytes) {
+  const std::lock_guard lock(emulation::memory_in_use());
   std::memset(to, value, static_cast<size_t>(bytes));
 }
 void wait_for(Stream) {}
