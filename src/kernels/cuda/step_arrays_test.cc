@@ -173,7 +173,7 @@ TEST(ArenaTest, PlacesLieApartAndAdd) {
   EXPECT_EQ(kv_block_bytes(shape, KvType::kFp8),
             tensor::kv_block_bytes(tensor::DType::kF8E4m3, block));
   EXPECT_GE(arena.kv_bytes, 12 * 16 * token * (10000 + 2000));
-  EXPECT_EQ(arena.plan.offset + (arena.plan.bytes + 255) / 256 * 256, arena.bytes());
+  EXPECT_EQ(arena.sampled.offset + (arena.sampled.bytes + 255) / 256 * 256, arena.bytes());
   int64_t end = 0;
   for (const LayerPlaces& layer : arena.layers) {
     for (const Place& place :
