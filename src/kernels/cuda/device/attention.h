@@ -178,6 +178,8 @@ PELTON_DEVICE float* partial_at(const Attention& args, int64_t partial, int head
 template <int kHead, KvType kType>
 PELTON_KERNEL(kAttentionThreads)
 attention_kernel(Attention args) {
+  launch_dependents();
+  wait_for_predecessors();
   const int index = block_x() * (kAttentionThreads / 32) + thread_index() / 32;
   if (index >= args.items_max) return;
   const AttentionItem item = args.items[index];
@@ -252,6 +254,8 @@ attention_kernel(Attention args) {
 template <int kHead>
 PELTON_KERNEL(kAttentionThreads)
 merge_kernel(Attention args) {
+  launch_dependents();
+  wait_for_predecessors();
   constexpr int kAtOnce = 8;  // spans on their way from memory together
   constexpr int kPart = kHead / 32;
   const int row = block_x();

@@ -8,12 +8,13 @@ namespace {
 template <int kHead, KvType kType>
 void attend(Stream stream, const Attention& args) {
   constexpr int kWarps = kAttentionThreads / 32;
-  launch(stream, attention_kernel<kHead, kType>,
-         {.x = (args.items_max + kWarps - 1) / kWarps, .y = args.cache.kv_heads}, kAttentionThreads,
-         0, args);
+  launch_dependent(stream, attention_kernel<kHead, kType>,
+                   {.x = (args.items_max + kWarps - 1) / kWarps, .y = args.cache.kv_heads},
+                   kAttentionThreads, 0, args);
   if (args.spans_max == 0) return;
-  launch(stream, merge_kernel<kHead>, {.x = args.rows_max, .y = (args.heads + kWarps - 1) / kWarps},
-         kAttentionThreads, 0, args);
+  launch_dependent(stream, merge_kernel<kHead>,
+                   {.x = args.rows_max, .y = (args.heads + kWarps - 1) / kWarps}, kAttentionThreads,
+                   0, args);
 }
 
 }  // namespace

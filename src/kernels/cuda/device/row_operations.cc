@@ -7,13 +7,14 @@
 
 namespace pelton::kernels::gpu {
 
+// A step's first kernel: nothing before it to overlap with.
 void embed(Stream stream, const Embed& args) {
   launch(stream, embed_kernel, {.x = args.rows_max}, kRowThreads, 0, args);
 }
 
 void norm(Stream stream, const Norm& args) {
-  launch(stream, norm_kernel, {.x = args.rows_max}, kRowThreads,
-         kRowThreads / 32 * int64_t{sizeof(float)}, args);
+  launch_dependent(stream, norm_kernel, {.x = args.rows_max}, kRowThreads,
+                   kRowThreads / 32 * int64_t{sizeof(float)}, args);
 }
 
 void store_kv(Stream stream, const StoreKv& args) {
@@ -21,10 +22,10 @@ void store_kv(Stream stream, const StoreKv& args) {
   constexpr int kVectors = kStoreThreads / 32;
   const Grid grid{.x = args.rows_max, .y = (2 * args.cache.kv_heads + kVectors - 1) / kVectors};
   if (args.cache.head_size == 64) {
-    return launch(stream, store_kv_kernel<64>, grid, kStoreThreads, 0, args);
+    return launch_dependent(stream, store_kv_kernel<64>, grid, kStoreThreads, 0, args);
   }
   if (args.cache.head_size == 32) {
-    return launch(stream, store_kv_kernel<32>, grid, kStoreThreads, 0, args);
+    return launch_dependent(stream, store_kv_kernel<32>, grid, kStoreThreads, 0, args);
   }
   note_failure("store_kv: the head size is neither 32 nor 64");
 }
@@ -34,13 +35,13 @@ void choose(Stream stream, const Choose& args) {
     return note_failure("choose: too many experts");
   }
   constexpr int kRows = kChooseThreads / 32;
-  launch(stream, choose_kernel, {.x = (args.rows_max + kRows - 1) / kRows}, kChooseThreads, 0,
-         args);
+  launch_dependent(stream, choose_kernel, {.x = (args.rows_max + kRows - 1) / kRows},
+                   kChooseThreads, 0, args);
 }
 
 void group(Stream stream, const Group& args) {
   if (args.experts > kExpertsMax) return note_failure("group: too many experts");
-  launch(stream, group_kernel, {}, kGroupThreads, sizeof(GroupShared), args);
+  launch_dependent(stream, group_kernel, {}, kGroupThreads, sizeof(GroupShared), args);
 }
 
 void randomize(Stream stream, const Randomize& args) {

@@ -10,6 +10,7 @@ namespace pelton::kernels::gpu {
 inline constexpr int kRowThreads = 256;
 
 PELTON_KERNEL(kRowThreads) embed_kernel(Embed args) {
+  launch_dependents();
   const int row = block_x();
   if (row >= *args.live) return;
   const Bf16Bits* from = args.table + int64_t{args.tokens[row]} * args.hidden;
@@ -32,6 +33,8 @@ PELTON_DEVICE float block_sum(float value, float* room) {
 }
 
 PELTON_KERNEL(kRowThreads) norm_kernel(Norm args) {
+  launch_dependents();
+  wait_for_predecessors();
   const int index = block_x();
   if (index >= *args.live) return;
   const int64_t row = args.rows != nullptr ? args.rows[index] : index;
@@ -91,6 +94,8 @@ inline constexpr int kChooseThreads = 128;
 
 // A warp takes a row. A broken row (NaN) still chooses experts that exist.
 PELTON_KERNEL(kChooseThreads) choose_kernel(Choose args) {
+  launch_dependents();
+  wait_for_predecessors();
   const int row = block_x() * (kChooseThreads / 32) + thread_index() / 32;
   if (row >= *args.live) return;
   const int lane = thread_index() % 32;
@@ -145,6 +150,8 @@ struct GroupShared {
 
 // One block. Each warp goes over all entries for each of its experts, twice: to count, to write.
 PELTON_KERNEL(kGroupThreads) group_kernel(Group args) {
+  launch_dependents();
+  wait_for_predecessors();
   GroupShared& shared = *shared_memory<GroupShared>();
   const int lane = thread_index() % 32;
   const int warp = thread_index() / 32;

@@ -15,6 +15,8 @@ inline constexpr int kStoreThreads = 128;
 template <int kHead>
 PELTON_KERNEL(kStoreThreads)
 store_kv_kernel(StoreKv args) {
+  launch_dependents();
+  wait_for_predecessors();
   constexpr int kEach = kHead / 32;
   const int row = block_x();
   const int kv_heads = args.cache.kv_heads;
