@@ -133,10 +133,13 @@ Result<void> DeviceStepModel::copy_blocks(const std::vector<engine::BlockCopy>& 
   return {};
 }
 
-Result<float*> DeviceStepModel::forward(const models::ForwardInput& input,
-                                        sampling::DeviceRows* draws) {
-  if (draws == nullptr) return model_->forward(input);
-  return model_->forward(input, {.sampling = &draws->sampling(), .sampled = draws->sampled()});
+void DeviceStepModel::begin(const models::ForwardInput& input, sampling::DeviceRows* draws) {
+  if (draws == nullptr) return model_->begin(input, {});
+  model_->begin(input, {.sampling = &draws->sampling(), .sampled = draws->sampled()});
+}
+
+Result<float*> DeviceStepModel::finish() {
+  return model_->finish();
 }
 
 Result<void> DeviceStepModel::logits_of(std::span<const int>,

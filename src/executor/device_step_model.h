@@ -30,7 +30,9 @@ class DeviceStepModel final : public StepModel {
   int64_t weight_bytes_per_token() const override;
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
   bool draws_rows() const override { return true; }
-  Result<float*> forward(const models::ForwardInput& input, sampling::DeviceRows* draws) override;
+  void begin(const models::ForwardInput& input, sampling::DeviceRows* draws) override;
+  bool is_done() const override { return model_->is_done(); }
+  Result<float*> finish() override;
   Result<void> normed_rows(std::span<const int> rows,
                            base::FunctionRef<void(size_t index, const float* state)> sees) override;
   Result<void> logits_of(

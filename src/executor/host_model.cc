@@ -76,8 +76,12 @@ Result<void> HostModel::copy_blocks(const std::vector<engine::BlockCopy>& copies
   return {};
 }
 
-Result<float*> HostModel::forward(const models::ForwardInput& input, sampling::DeviceRows* draws) {
-  return model_->forward(input, kv_, nullptr);
+void HostModel::begin(const models::ForwardInput& input, sampling::DeviceRows*) {
+  logits_ = model_->forward(input, kv_, nullptr);
+}
+
+Result<float*> HostModel::finish() {
+  return logits_;
 }
 
 Result<void> HostModel::logits_of(

@@ -31,7 +31,8 @@ class HostModel final : public StepModel {
   const cost_model::Footprint& footprint() const override { return footprint_; }
   int64_t weight_bytes_per_token() const override { return model_->bytes_per_token(); }
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
-  Result<float*> forward(const models::ForwardInput& input, sampling::DeviceRows* draws) override;
+  void begin(const models::ForwardInput& input, sampling::DeviceRows* draws) override;
+  Result<float*> finish() override;
   Result<void> normed_rows(std::span<const int> rows,
                            base::FunctionRef<void(size_t index, const float* state)> sees) override;
   Result<void> logits_of(
@@ -50,6 +51,7 @@ class HostModel final : public StepModel {
   std::unique_ptr<kernels::Kernels> kernels_;
   std::unique_ptr<models::GptOss> model_;
   models::KvStorage kv_;
+  float* logits_ = nullptr;                   // of the step at hand
   std::optional<models::KvStorage> host_kv_;  // what was swapped out; none without swap_bytes
 };
 

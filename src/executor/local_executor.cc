@@ -1,6 +1,7 @@
 #include "executor/local_executor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -166,47 +167,109 @@ void LocalExecutor::work() {
   pthread_setname_np(pthread_self(), "pelton-exec");
   pool_.adopt_caller();
   while (true) {
-    engine::StepPlan plan;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return stopping_ || !plans_.empty(); });
-      if (stopping_) return;
-      plan = std::move(plans_.front());
+      if (stopping_) break;
     }
-    engine::StepResult result = run(plan);
+    Flight& flight = flights_[0];
+    if (!flight.has_begun) begin(take_plan(), flight);
+    begin_beside(flight);
+    engine::StepResult result = finish(flight);
     {
       std::lock_guard lock(mutex_);
       plans_.pop_front();
       results_.push_back(std::move(result));
     }
     changed_.notify_all();
-    fill_masks(plan);  // while the engine's thread makes the next plan of it
+    fill_masks(flight.plan);  // while the engine's thread makes the next plan of it
+    flight.has_begun = false;
+    std::swap(flights_[0], flights_[1]);
   }
+  if (flights_[0].has_begun) finish(flights_[0]);  // nobody collects it
 }
 
-engine::StepResult LocalExecutor::run(const engine::StepPlan& plan) {
-  engine::StepResult result;
-  result.step = plan.step;
-  const Result<void> computed = compute(plan, result);
-  if (!computed.ok()) {  // a device said no: nothing of the step counts
-    result = {};
-    result.step = plan.step;
-    result.error = computed.error();
-  }
-  return result;
+engine::StepPlan LocalExecutor::take_plan() {
+  std::lock_guard lock(mutex_);
+  return std::move(plans_[flights_[0].has_begun ? 1 : 0]);
 }
 
-// A table of contents: copies -> seats -> flat arrays -> logits -> tokens.
-Result<void> LocalExecutor::compute(const engine::StepPlan& plan, engine::StepResult& result) {
-  if (!plan.copies.empty()) TRY(model_->copy_blocks(plan.copies));
-  if (plan.sequences.empty()) return {};
+// The step behind begins as soon as its plan is there, if it hangs on nothing that only the end of
+// this one tells: then a device goes on without waiting for anyone.
+void LocalExecutor::begin_beside(const Flight& running) {
+  constexpr std::chrono::microseconds kLook{20};
+  if (!model_->draws_rows() || running.draws.empty()) return;
+  const auto is_there = [&] { return stopping_ || plans_.size() > 1; };
+  {
+    std::unique_lock lock(mutex_);
+    while (!is_there() && !model_->is_done()) changed_.wait_for(lock, kLook, is_there);
+    if (stopping_ || plans_.size() < 2 || !may_begin_beside(plans_[1], running)) return;
+  }
+  begin(take_plan(), flights_[1]);
+  ++overlapped_;
+}
+
+bool LocalExecutor::may_begin_beside(const engine::StepPlan& next, const Flight& running) const {
+  for (const engine::PlannedSequence& sequence : running.plan.sequences) {
+    const SeatState& seat = seats_[sequence.seat];
+    if (seat.pooling || sequence.embed || sequence.targets.count > 0) return false;
+  }
+  for (const Draw& draw : running.draws) {
+    if (!draw.on_device) return false;
+  }
+  if (!next.copies.empty() || next.sequences.empty()) return false;
+  size_t edits = next.banned.size();
+  for (const engine::PlannedSequence& sequence : next.sequences) {
+    const engine::Arrival* const arrival = next.arrival_of(sequence);
+    const SeatState& seat = seats_[sequence.seat];
+    if (sequence.embed || sequence.targets.count > 0) return false;
+    if (arrival != nullptr ? arrival->pooling.has_value() : seat.pooling.has_value()) return false;
+    const bool is_drawn_from = seat.pending.row >= 0;  // by the running step
+    if (is_drawn_from && (arrival != nullptr || seat.guide)) return false;
+    const request::SamplingParams& sampling =
+        arrival != nullptr ? arrival->sampling : seat.sampling;
+    if (sampling.has_penalties() || sampling::DeviceRows::are_hosts(sampling)) return false;
+    edits += sampling.logit_bias.size();
+  }
+  return edits <= sampling::DeviceRows::kEditsMax;
+}
+
+// A table of contents: copies -> seats -> flat arrays -> what may be drawn -> the model.
+void LocalExecutor::begin(engine::StepPlan given, Flight& flight) {
+  flight.plan = std::move(given);
+  flight.has_begun = true;
+  flight.computes = false;
+  flight.draws.clear();
+  flight.result = {};
+  const engine::StepPlan& plan = flight.plan;
+  flight.result.step = plan.step;
+  flight.begun = plan.copies.empty() ? Result<void>() : model_->copy_blocks(plan.copies);
+  if (!flight.begun.ok() || plan.sequences.empty()) return;
   take_seats(plan);
   const models::ForwardInput input = flatten(plan);
-  list_draws(plan, result);
-  TRY_ASSIGN(float* logits, model_->forward(input, device_draws(plan)));
-  sample(plan, logits, result);
-  score_prompts(plan, result);  // over the logits that are done with
-  return pool(plan, result);
+  list_draws(flight);
+  model_->begin(input, device_draws(flight));
+  flight.computes = true;
+}
+
+engine::StepResult LocalExecutor::finish(Flight& flight) {
+  const Result<void> computed = complete(flight);
+  if (computed.ok()) return std::move(flight.result);
+  for (const Draw& draw : flight.draws) forget_pending(flight.plan, draw);
+  engine::StepResult nothing;  // a device said no: nothing of the step counts
+  nothing.step = flight.plan.step;
+  nothing.error = computed.error();
+  return nothing;
+}
+
+// Logits or tokens -> the step's result.
+Result<void> LocalExecutor::complete(Flight& flight) {
+  TRY(flight.begun);
+  if (!flight.computes) return {};
+  TRY_ASSIGN(float* logits, model_->finish());
+  sample(flight, logits);
+  score_prompts(flight.plan, flight.result);  // over the logits that are done with
+  return pool(flight.plan, flight.result);
 }
 
 void LocalExecutor::take_seats(const engine::StepPlan& plan) {
@@ -244,7 +307,10 @@ models::ForwardInput LocalExecutor::flatten(const engine::StepPlan& plan) const 
   for (const engine::PlannedSequence& sequence : plan.sequences) {
     const std::span<const TokenId> known = sequence.tokens.of(plan.tokens);
     input.tokens.insert(input.tokens.end(), known.begin(), known.end());
-    if (known.empty()) input.tokens.push_back(seats_[sequence.seat].last_token);
+    if (known.empty()) {
+      const SeatState& seat = seats_[sequence.seat];
+      input.tokens.push_back(seat.pending.row >= 0 ? ~seat.pending.row : seat.last_token);
+    }
     const engine::SeatTables& tables = seats_[sequence.seat].tables;
     input.sequences.push_back(
         {sequence.start, sequence.token_count(), tables.full.data(), tables.window.data()});
@@ -253,63 +319,68 @@ models::ForwardInput LocalExecutor::flatten(const engine::StepPlan& plan) const 
   return input;
 }
 
-void LocalExecutor::list_draws(const engine::StepPlan& plan, engine::StepResult& result) {
-  draws_.clear();
+void LocalExecutor::list_draws(Flight& flight) {
+  const engine::StepPlan& plan = flight.plan;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
-    result.sequences.push_back({.seat = plan.sequences[i].seat});
-    if (!samples(plan.sequences[i])) continue;
-    result.sequences[i].tokens = {static_cast<int32_t>(draws_.size()), 1};
-    draws_.push_back({.index = i});
+    const engine::PlannedSequence& sequence = plan.sequences[i];
+    flight.result.sequences.push_back({.seat = sequence.seat});
+    if (!samples(sequence)) continue;
+    const auto row = static_cast<int32_t>(flight.draws.size());
+    flight.result.sequences[i].tokens = {row, 1};
+    seats_[sequence.seat].pending = {plan.step, row};
+    flight.draws.push_back({.index = i});
   }
-  result.tokens.resize(draws_.size());
-  jumps_.resize(std::max(jumps_.size(), draws_.size()));
+  flight.result.tokens.resize(flight.draws.size());
 }
 
 // Null: the model leaves all rows to the host.
-sampling::DeviceRows* LocalExecutor::device_draws(const engine::StepPlan& plan) {
-  if (!model_->draws_rows() || draws_.empty()) return nullptr;
-  pool_.parallel_for(static_cast<int64_t>(draws_.size()), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t row = begin; row < end; ++row) prepare(plan, draws_[row]);
+sampling::DeviceRows* LocalExecutor::device_draws(Flight& flight) {
+  std::vector<Draw>& draws = flight.draws;
+  if (!model_->draws_rows() || draws.empty()) return nullptr;
+  pool_.parallel_for(static_cast<int64_t>(draws.size()), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t row = begin; row < end; ++row) prepare(flight.plan, draws[row]);
   });
-  device_rows_.clear(sampled_vocab());
-  for (Draw& draw : draws_) {
-    draw.on_device = !draw.error && device_rows_.add(input_of(plan, draw));
-    if (draw.error) device_rows_.skip();
+  flight.rows.clear(sampled_vocab());
+  for (Draw& draw : draws) {
+    draw.on_device = !draw.error && flight.rows.add(input_of(flight.plan, draw));
+    if (draw.error) flight.rows.skip();
   }
-  return &device_rows_;
+  return &flight.rows;
 }
 
-void LocalExecutor::sample(const engine::StepPlan& plan, float* logits,
-                           engine::StepResult& result) {
+void LocalExecutor::sample(Flight& flight, float* logits) {
+  const engine::StepPlan& plan = flight.plan;
+  std::vector<Draw>& draws = flight.draws;
   const int vocab = capacity_.vocab_size;
   const auto sampled = static_cast<size_t>(sampled_vocab());
+  jumps_.resize(std::max(jumps_.size(), draws.size()));
   pool_.parallel_for(
-      static_cast<int64_t>(draws_.size()), 1, [&](int64_t begin, int64_t end, int worker) {
+      static_cast<int64_t>(draws.size()), 1, [&](int64_t begin, int64_t end, int worker) {
         for (int64_t row = begin; row < end; ++row) {
-          Draw& draw = draws_[row];
+          Draw& draw = draws[row];
           if (!model_->draws_rows()) prepare(plan, draw);
           if (draw.on_device) {
-            settle(plan, draw, device_rows_.choice(static_cast<size_t>(row)), result);
+            settle(plan, draw, flight.rows.choice(static_cast<size_t>(row)), flight.result);
           } else if (draw.error) {
-            settle(plan, draw, {.usable = false}, result);
+            settle(plan, draw, {.usable = false}, flight.result);
           } else {
             const std::span<float> its(logits + row * vocab, sampled);
-            settle(plan, draw, samplers_[worker].sample(its, input_of(plan, draw)), result);
+            settle(plan, draw, samplers_[worker].sample(its, input_of(plan, draw)), flight.result);
           }
         }
       });
-  add_jumps(result);
+  add_jumps(draws, flight.result);
 }
 
 // Puts what must follow behind each sample.
-void LocalExecutor::add_jumps(engine::StepResult& result) {
+void LocalExecutor::add_jumps(std::span<const Draw> draws, engine::StepResult& result) {
   size_t more = 0;
-  for (size_t row = 0; row < draws_.size(); ++row) more += jumps_[row].size();
+  for (size_t row = 0; row < draws.size(); ++row) more += jumps_[row].size();
   if (more == 0) return;
   std::vector<engine::SampledToken> tokens;
-  tokens.reserve(draws_.size() + more);
-  for (size_t row = 0; row < draws_.size(); ++row) {
-    engine::Stretch& given = result.sequences[draws_[row].index].tokens;
+  tokens.reserve(draws.size() + more);
+  for (size_t row = 0; row < draws.size(); ++row) {
+    engine::Stretch& given = result.sequences[draws[row].index].tokens;
     given.first = static_cast<int32_t>(tokens.size());
     tokens.push_back(std::move(result.tokens[row]));
     for (const TokenId token : jumps_[row]) tokens.push_back({.token = token});
@@ -382,11 +453,18 @@ sampling::DrawInput LocalExecutor::input_of(const engine::StepPlan& plan, const 
           .position = sequence.start + sequence.token_count()};
 }
 
+// Unless the step behind has begun: then it is that one's row that is awaited.
+void LocalExecutor::forget_pending(const engine::StepPlan& plan, const Draw& draw) {
+  SeatState& seat = seats_[plan.sequences[draw.index].seat];
+  if (seat.pending.step == plan.step) seat.pending = {};
+}
+
 // The sequence has its token, or an error.
 void LocalExecutor::settle(const engine::StepPlan& plan, Draw& draw,
                            const sampling::SampledChoice& choice, engine::StepResult& result) {
   const engine::PlannedSequence& sequence = plan.sequences[draw.index];
   SeatState& seat = seats_[sequence.seat];
+  forget_pending(plan, draw);
   engine::SequenceResult& given = result.sequences[draw.index];
   std::vector<TokenId>& more = jumps_[static_cast<size_t>(given.tokens.first)];
   more.clear();

@@ -3,6 +3,7 @@
 // order, so the engine thread can plan the next step meanwhile.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -78,6 +79,8 @@ class LocalExecutor final : public engine::Executor {
   // To the byte what has been allocated.
   const cost_model::Footprint& footprint() const { return model_->footprint(); }
   int64_t weight_bytes_per_token() const { return model_->weight_bytes_per_token(); }
+  // Steps that began before the one before them was finished. Any thread.
+  int64_t overlapped() const { return overlapped_; }
 
  private:
   // What is known about the sequence in a seat.
@@ -92,6 +95,12 @@ class LocalExecutor final : public engine::Executor {
     // What its guide allows next, once that is known; in `mask` or in the guide's network.
     std::vector<uint64_t> mask;
     std::optional<std::span<const uint64_t>> allowed;
+    // The row of logits that its next token is being drawn from, in a step that is not finished.
+    struct Pending {
+      int64_t step = -1;
+      int32_t row = -1;
+    };
+    Pending pending;
     int known = 0;  // tokens of it that were told, if a jump was ahead of what is computed
     std::vector<double> sum;  // kMean: of the normed states so far, in the order of positions
   };
@@ -106,23 +115,39 @@ class LocalExecutor final : public engine::Executor {
     bool on_device = false;               // drawn where it was computed
   };
 
+  // A step on its way.
+  struct Flight {
+    bool has_begun = false;
+    bool computes = false;  // the model has begun it
+    Result<void> begun;     // what went wrong before that
+    engine::StepPlan plan;
+    engine::StepResult result;
+    std::vector<Draw> draws;  // by row of logits
+    sampling::DeviceRows rows;
+  };
+
   LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
                 std::unique_ptr<StepModel> model, const checkpoint::ModelConfig& config);
 
   void work();
-  engine::StepResult run(const engine::StepPlan& plan);
-  Result<void> compute(const engine::StepPlan& plan, engine::StepResult& result);
+  engine::StepPlan take_plan();
+  void begin(engine::StepPlan given, Flight& flight);
+  void begin_beside(const Flight& running);
+  bool may_begin_beside(const engine::StepPlan& next, const Flight& running) const;
+  engine::StepResult finish(Flight& flight);
+  Result<void> complete(Flight& flight);
   void take_seats(const engine::StepPlan& plan);
   models::ForwardInput flatten(const engine::StepPlan& plan) const;
   bool samples(const engine::PlannedSequence& sequence) const;
-  void list_draws(const engine::StepPlan& plan, engine::StepResult& result);
-  sampling::DeviceRows* device_draws(const engine::StepPlan& plan);
+  void list_draws(Flight& flight);
+  sampling::DeviceRows* device_draws(Flight& flight);
   void prepare(const engine::StepPlan& plan, Draw& draw);
   sampling::DrawInput input_of(const engine::StepPlan& plan, const Draw& draw) const;
-  void sample(const engine::StepPlan& plan, float* logits, engine::StepResult& result);
+  void sample(Flight& flight, float* logits);
+  void forget_pending(const engine::StepPlan& plan, const Draw& draw);
   void settle(const engine::StepPlan& plan, Draw& draw, const sampling::SampledChoice& choice,
               engine::StepResult& result);
-  void add_jumps(engine::StepResult& result);
+  void add_jumps(std::span<const Draw> draws, engine::StepResult& result);
   int sampled_vocab() const;
   void fill_mask(SeatState& seat) const;
   void fill_masks(const engine::StepPlan& plan);
@@ -139,13 +164,13 @@ class LocalExecutor final : public engine::Executor {
   engine::ExecutorCapacity capacity_;
 
   // Executor thread only.
+  Flight flights_[2];  // the first that is to be finished, and the one behind it
   std::vector<SeatState> seats_;
   std::vector<sampling::Sampler> samplers_;  // one a worker
   std::vector<SeatState*> guided_;           // scratch of fill_masks
-  std::vector<Draw> draws_;                  // by row of logits
   std::vector<std::vector<TokenId>> jumps_;  // by row of logits: what must follow the sample
-  sampling::DeviceRows device_rows_;
 
+  std::atomic<int64_t> overlapped_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<engine::StepPlan> plans_;      // guarded by mutex_

@@ -39,14 +39,17 @@ class StepModel {
   // In order: a later one may read what an earlier one wrote.
   virtual Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) = 0;
 
-  // Whether rows of logits can be drawn from where they are computed: then forward() does it for
-  // those of `draws` that are the device's, and they hold nothing afterwards.
+  // Whether rows of logits can be drawn from where they are computed: then a step does it for those
+  // of `draws` that are the device's, and they hold nothing afterwards. And whether a step may
+  // begin before the one before it is finished (two at most, without a row for the host).
   virtual bool draws_rows() const { return false; }
 
-  // Float (logit_rows, vocab), the caller's to overwrite until the next call. An error fails the
-  // whole step. draws: null, or of each row of logits, if draws_rows().
-  virtual Result<float*> forward(const models::ForwardInput& input,
-                                 sampling::DeviceRows* draws) = 0;
+  // draws: null, or of each row of logits, if draws_rows(); good until the step is finished.
+  virtual void begin(const models::ForwardInput& input, sampling::DeviceRows* draws) = 0;
+  virtual bool is_done() const { return true; }  // the oldest: finish would not wait
+  // Of the oldest: float (logit_rows, vocab), the caller's to overwrite until the next step begins.
+  // An error fails the whole step.
+  virtual Result<float*> finish() = 0;
 
   // The final normed state of these rows of the last step, in order.
   virtual Result<void> normed_rows(

@@ -102,7 +102,12 @@ Result<void> DeviceModel::upload(const checkpoint::Checkpoint& checkpoint, base:
   return library_.check("uploading weights");
 }
 
-Result<float*> DeviceModel::forward(const ForwardInput& input, const Draws& draws) {
+Result<float*> DeviceModel::forward(const ForwardInput& input) {
+  begin(input, Draws{});
+  return finish();
+}
+
+void DeviceModel::begin(const ForwardInput& input, const Draws& draws) {
   sequences_.clear();
   for (const ForwardInput::Sequence& sequence : input.sequences) {
     sequences_.push_back(
@@ -116,7 +121,15 @@ Result<float*> DeviceModel::forward(const ForwardInput& input, const Draws& draw
                        .logit_row_count = static_cast<int32_t>(input.logit_rows.size()),
                        .sampling = draws.sampling,
                        .sampled = draws.sampled};
-  float* const logits = library_.table().step(session_, &step);
+  library_.table().begin_step(session_, &step);
+}
+
+bool DeviceModel::is_done() const {
+  return library_.table().is_step_done(session_) != 0;
+}
+
+Result<float*> DeviceModel::finish() {
+  float* const logits = library_.table().finish_step(session_);
   TRY(library_.check("a step on the device"));
   return logits;
 }

@@ -59,8 +59,14 @@ class DeviceModel {
   };
   // Float (logit_rows, vocab), the caller's to overwrite until the next call; null if none is
   // wanted. Rows that were drawn from hold nothing. A row may be wanted once.
-  Result<float*> forward(const ForwardInput& input, const Draws& draws);
-  Result<float*> forward(const ForwardInput& input) { return forward(input, Draws{}); }
+  Result<float*> forward(const ForwardInput& input);
+
+  // The same in two, with rows drawn from on the device. A second step may begin before the first
+  // is finished if no row of the two is the host's; its tokens below 0 are then what row ~token of
+  // the first's logits gave. What is wrong with a step its finish says.
+  void begin(const ForwardInput& input, const Draws& draws);
+  bool is_done() const;  // the oldest: finish would not wait
+  Result<float*> finish();
 
   // Of the last step, as GptOss::normed_rows.
   Result<void> normed_rows(std::span<const int> rows,

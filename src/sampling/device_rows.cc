@@ -17,18 +17,19 @@ void DeviceRows::clear(int vocab) {
   masks_.clear();
 }
 
-// Of its best, more than the row has are not there; a bias that comes twice is added twice, which a
-// device's threads cannot do side by side.
-bool DeviceRows::has_room(const DrawInput& input) const {
-  const auto& bias = input.params.logit_bias;
-  const size_t edits = edits_.size() +
-                       (input.history != nullptr ? input.history->counts().size() : 0) +
-                       bias.size() + input.banned.size();
-  if (edits > gpu::kEditsMax || input.params.logprobs > gpu::kReportedMax) return false;
+// A bias that comes twice is added twice, which a device's threads cannot do side by side.
+bool DeviceRows::are_hosts(const request::SamplingParams& params) {
+  if (params.logprobs > gpu::kReportedMax) return true;
   std::vector<TokenId> biased;
-  for (const auto& [token, value] : bias) biased.push_back(token);
+  for (const auto& [token, bias] : params.logit_bias) biased.push_back(token);
   std::sort(biased.begin(), biased.end());
-  return std::adjacent_find(biased.begin(), biased.end()) == biased.end();
+  return std::adjacent_find(biased.begin(), biased.end()) != biased.end();
+}
+
+bool DeviceRows::has_room(const DrawInput& input) const {
+  const size_t more = (input.history != nullptr ? input.history->counts().size() : 0) +
+                      input.params.logit_bias.size() + input.banned.size();
+  return edits_.size() + more <= kEditsMax && !are_hosts(input.params);
 }
 
 DeviceRows::Edits DeviceRows::add_penalties(const DrawInput& input) {

@@ -14,6 +14,11 @@ namespace pelton::sampling {
 
 class DeviceRows {
  public:
+  static constexpr size_t kEditsMax = kernels::gpu::kEditsMax;  // biases, bans and penalties of all
+
+  // Whether rows with these parameters are the host's, whatever else.
+  static bool are_hosts(const request::SamplingParams& params);
+
   // Tokens from `vocab` on are never drawn.
   void clear(int vocab);
 

@@ -16,7 +16,7 @@
 
 namespace pelton::kernels::gpu {
 
-inline constexpr uint32_t kAbiVersion = 4;
+inline constexpr uint32_t kAbiVersion = 5;
 inline constexpr const char* kAbiSymbol = "pelton_device_library";
 
 struct DeviceInfo {
@@ -40,7 +40,7 @@ struct StepSequence {
   const int32_t* window_blocks;
 };
 struct Step {
-  const int32_t* tokens;
+  const int32_t* tokens;  // below 0: what row ~token of the logits of the step before gave
   int32_t row_count;
   const StepSequence* sequences;
   int32_t sequence_count;
@@ -90,6 +90,11 @@ struct DeviceTable {
   // that were drawn from, none. Null: a failure, or no row wanted any. After it the residual stream
   // of all rows lies at its place.
   float* (*step)(Session* session, const Step* step);
+  // The same in two: a step may begin before the one before it is finished, two at most, if the
+  // rows of both are drawn from on the device. `step->sampled` is written when it finishes.
+  void (*begin_step)(Session* session, const Step* step);
+  int32_t (*is_step_done)(Session* session);  // the oldest, whether finishing it would wait
+  float* (*finish_step)(Session* session);    // the oldest
   // Times the device has been at work for the steps so far, and how many were replayed graphs.
   void (*step_counts)(Session* session, int64_t* steps, int64_t* replayed, int64_t* graphs);
 

@@ -52,7 +52,8 @@ struct Grouping {
   int32_t choices = 0;
 };
 
-// x[row] = table[token[row]]: float (rows, hidden) of bf16 (vocab, hidden)
+// x[row] = table[token[row]]: float (rows, hidden) of bf16 (vocab, hidden). A token below 0 is the
+// one that row ~token of the step before was given, if it was (else token 0: nobody will look).
 struct Embed {
   float* x;
   const int32_t* tokens;
@@ -60,6 +61,7 @@ struct Embed {
   const int32_t* live;
   int32_t rows_max;
   int32_t hidden;
+  const SampledRow* sampled = nullptr;
 };
 
 // If y: x[row] += sum_j weight[row][j] * y[row * choices + j], one after the other.

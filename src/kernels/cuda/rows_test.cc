@@ -130,6 +130,37 @@ TEST(ValueCodePlaceTest, EveryPlaceIsTakenOnce) {
   }
 }
 
+// A token below 0 is what a row of the step before was given.
+TEST_F(DeviceRowsTest, EmbedTakesTokensThatTheStepBeforeDrew) {
+  const int hidden = 32;
+  const int vocab = 9;
+  const std::vector<float> values = rounded(random_.floats(vocab * hidden, 1.0f));
+  std::vector<Bf16Bits> bits;
+  for (const float value : values) bits.push_back(tensor::float_to_bf16(value));
+  const DeviceBuffer<Bf16Bits> table(bits);
+  const DeviceBuffer<int32_t> ids(std::vector<int32_t>{~2, 4, ~0, ~1});
+  const DeviceBuffer<int32_t> live(std::vector<int32_t>{4});
+  const DeviceBuffer<SampledRow> sampled(
+      std::vector<SampledRow>{{.token = 8}, {.token = -1}, {.token = 3}});
+  const std::vector<int32_t> tokens{3, 4, 8, 0};  // a row that nothing could be drawn from: 0
+  const DeviceBuffer<float> x(4 * hidden);
+  const Embed args{.x = x.data(),
+                   .tokens = ids.data(),
+                   .table = table.data(),
+                   .live = live.data(),
+                   .rows_max = 4,
+                   .hidden = hidden,
+                   .sampled = sampled.data()};
+  device().embed(&args);
+  const std::vector<float> got = x.get();
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    for (int i = 0; i < hidden; ++i) {
+      ASSERT_EQ(got[t * hidden + static_cast<size_t>(i)],
+                values[static_cast<size_t>(tokens[t] * hidden + i)]);
+    }
+  }
+}
+
 TEST_F(DeviceRowsTest, NormAddsAndScales) {
   for (const int hidden : {32, 160, 608}) {
     const int rows = 5;

@@ -95,7 +95,7 @@ StepArrays::StepArrays(const ModelShape& shape, const Limits& limits)
       partials_max_(limits.partial_bytes_max / (int64_t{shape.heads} * (shape.head_size + 2) * 4)) {
 }
 
-const char* StepArrays::set(const Step& step) {
+const char* StepArrays::set(const Step& step, std::span<const uint8_t> drawn) {
   if (step.row_count <= 0 || step.row_count > limits_.rows_max) return "a step of too many rows";
   if (step.sequence_count > limits_.sequences_max) return "a step of too many sequences";
   if (step.logit_row_count > limits_.logit_rows_max) return "a step with too many rows of logits";
@@ -115,7 +115,11 @@ const char* StepArrays::set(const Step& step) {
   }
   if (rows != step.row_count) return "sequences that are not the step's rows";
   for (int32_t i = 0; i < step.row_count; ++i) {
-    if (step.tokens[i] < 0 || step.tokens[i] >= shape_.vocab) return "a token that there is not";
+    const int32_t token = step.tokens[i];
+    if (token >= shape_.vocab) return "a token that there is not";
+    if (token >= 0) continue;
+    const auto row = static_cast<size_t>(~token);
+    if (row >= drawn.size() || drawn[row] == 0) return "a token that was not drawn on the device";
   }
   for (int32_t s = 0; s < step.sequence_count; ++s) {
     if (const char* wrong = wrong_blocks(step.sequences[s], shape_, limits_)) return wrong;

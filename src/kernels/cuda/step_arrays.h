@@ -54,7 +54,8 @@ class StepArrays {
   StepArrays(const ModelShape& shape, const Limits& limits);
 
   // Lays the step out; `bytes()` are then what the device gets. Null, or what is wrong with it.
-  const char* set(const Step& step);
+  // drawn: of each row of logits of the step before, whether the device drew its token (not 0).
+  const char* set(const Step& step, std::span<const uint8_t> drawn = {});
 
   const StepSizes& sizes() const { return sizes_; }
   StepLayout layout() const { return step_layout(sizes_); }

@@ -54,6 +54,17 @@ struct Decodes {
   Step step;
 };
 
+TEST(StepArraysTest, ATokenOfTheStepBeforeWasDrawnOnTheDevice) {
+  Decodes decodes(2, 300);
+  decodes.tokens[1] = ~1;
+  StepArrays arrays(gpt_oss_20b(), limits());
+  const std::vector<uint8_t> both{1, 1};
+  EXPECT_EQ(arrays.set(decodes.step, both), nullptr);
+  EXPECT_NE(arrays.set(decodes.step), nullptr) << "there was no step before";
+  EXPECT_NE(arrays.set(decodes.step, std::vector<uint8_t>{1}), nullptr);
+  EXPECT_NE(arrays.set(decodes.step, std::vector<uint8_t>{1, 0}), nullptr) << "the host drew it";
+}
+
 TEST(StepArraysTest, SizesGrowByAQuarter) {
   int previous = 0;
   int different = 0;

@@ -91,6 +91,10 @@ constexpr DeviceTable kTable = {
         [](Session* session, const Step* step) {
           return guarded([&] { return session->step(*step); }, static_cast<float*>(nullptr));
         },
+    .begin_step = [](Session* session,
+                     const Step* step) { guarded([&] { return session->begin(*step), 0; }, 0); },
+    .is_step_done = [](Session* session) { return session->is_done() ? 1 : 0; },
+    .finish_step = [](Session* session) { return session->finish(); },
     .step_counts =
         [](Session* session, int64_t* steps, int64_t* replayed, int64_t* graphs) {
           *steps = session->steps();

@@ -13,7 +13,10 @@ PELTON_KERNEL(kRowThreads) embed_kernel(Embed args) {
   launch_dependents();
   const int row = block_x();
   if (row >= *args.live) return;
-  const Bf16Bits* from = args.table + int64_t{args.tokens[row]} * args.hidden;
+  int token = args.tokens[row];
+  if (token < 0) token = args.sampled[~token].token;
+  if (token < 0) token = 0;
+  const Bf16Bits* from = args.table + int64_t{token} * args.hidden;
   float* to = args.x + int64_t{row} * args.hidden;
   for (int i = thread_index(); i < args.hidden; i += kRowThreads) {
     to[i] = low_bf16(uint32_t{from[i]});

@@ -57,6 +57,8 @@ using Mark = void*;
 Mark make_mark();
 void set_mark(Stream stream, Mark mark);
 double seconds_between(Mark first, Mark second);  // waits for both
+void wait_for_mark(Mark mark);                    // until all before it is done
+bool is_past(Mark mark);
 void end_mark(Mark mark);
 
 }  // namespace pelton::kernels::gpu

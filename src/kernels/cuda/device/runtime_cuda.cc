@@ -192,6 +192,13 @@ double seconds_between(Mark first, Mark second) {
   return static_cast<double>(ms) * 1e-3;
 }
 
+void wait_for_mark(Mark mark) {
+  is_well(cudaEventSynchronize(static_cast<cudaEvent_t>(mark)), "a step");
+}
+bool is_past(Mark mark) {
+  // A failure is found by whoever waits.
+  return cudaEventQuery(static_cast<cudaEvent_t>(mark)) != cudaErrorNotReady;
+}
 void end_mark(Mark mark) {
   is_well(cudaEventDestroy(static_cast<cudaEvent_t>(mark)), "ending an event");
 }

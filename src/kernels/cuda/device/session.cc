@@ -58,12 +58,13 @@ std::unique_ptr<Session> Session::open(int index, const ModelShape& shape, const
   std::unique_ptr<Session> session(new Session(index, shape, limits));
   session->stream_ = make_stream();
   session->memory_ = static_cast<char*>(allocate(session->arena_.bytes()));
-  session->plan_ = static_cast<uint8_t*>(allocate_pinned(session->arena_.plan.bytes));
   session->logits_ = static_cast<float*>(allocate_pinned(session->arena_.logits.bytes));
-  session->sampling_ = static_cast<char*>(allocate_pinned(sampling_bytes(session->arena_)));
-  if (session->memory_ == nullptr || session->plan_ == nullptr || session->logits_ == nullptr ||
-      session->sampling_ == nullptr) {
-    return nullptr;
+  if (session->memory_ == nullptr || session->logits_ == nullptr) return nullptr;
+  for (Flight& flight : session->flights_) {
+    flight.plan = static_cast<uint8_t*>(allocate_pinned(session->arena_.plan.bytes));
+    flight.sampling = static_cast<char*>(allocate_pinned(sampling_bytes(session->arena_)));
+    flight.done = make_mark();
+    if (flight.plan == nullptr || flight.sampling == nullptr) return nullptr;
   }
   declare_weights(session->memory_, session->arena_.weight_bytes);
   // Whatever lies beyond the columns of a row must be zero, and keys that nobody wrote no NaN.
@@ -78,9 +79,13 @@ Session::~Session() {
   for (const Mark mark : trial_marks_) {
     if (mark != nullptr) end_mark(mark);
   }
-  if (sampling_ != nullptr) release_pinned(sampling_);
+  if (begun_ > finished_) wait_for(stream_);
+  for (const Flight& flight : flights_) {
+    if (flight.plan != nullptr) release_pinned(flight.plan);
+    if (flight.sampling != nullptr) release_pinned(flight.sampling);
+    if (flight.done != nullptr) end_mark(flight.done);
+  }
   if (logits_ != nullptr) release_pinned(logits_);
-  if (plan_ != nullptr) release_pinned(plan_);
   if (memory_ != nullptr) release(memory_);
   if (stream_ != nullptr) end_stream(stream_);
 }
@@ -126,32 +131,77 @@ void Session::set_forms(const ProductForms& forms) {
 }
 
 float* Session::step(const Step& step) {
-  use_device(index_);
-  if (const char* wrong = arrays_.set(step)) {
-    note_failure(wrong);
-    return nullptr;
-  }
-  const std::span<const uint8_t> bytes = arrays_.bytes();
-  if (static_cast<int64_t>(bytes.size()) > arena_.plan.bytes) {
-    note_failure("a step whose block tables are longer than all sequences'");
-    return nullptr;
-  }
-  std::memcpy(plan_, bytes.data(), bytes.size());
-  copy_to_device(stream_, at<char>(arena_.plan), plan_, static_cast<int64_t>(bytes.size()));
-  const bool draws = arrays_.sizes().sampling.any;
-  if (draws) upload_sampling(step);
-  run(arrays_.sizes());
-  download_logits(step);
-  if (draws) download_sampled(step);
-  wait_for(stream_);
-  if (draws) give_sampled(step);
-  ++steps_;
-  return step.logit_row_count > 0 ? logits_ : nullptr;
+  begin(step);
+  return finish();
 }
 
-void Session::upload_sampling(const Step& step) {
+void Session::begin(const Step& step) {
+  use_device(index_);
+  if (begun_ - finished_ >= 2) return note_failure("a third step on its way");
+  Flight& flight = flights_[begun_++ % 2];
+  const char* const wrong = prepare(flight, step);
+  if (wrong != nullptr) {
+    drawn_.clear();
+    flight.failure = wrong;
+    return;
+  }
+  const std::span<const uint8_t> bytes = arrays_.bytes();
+  std::memcpy(flight.plan, bytes.data(), bytes.size());
+  copy_to_device(stream_, at<char>(arena_.plan), flight.plan, static_cast<int64_t>(bytes.size()));
+  if (flight.draws) upload_sampling(flight, step);
+  run(arrays_.sizes());
+  download_logits(step);
+  if (flight.draws) download_sampled(flight);
+  set_mark(stream_, flight.done);
+  flight.failure = take_failure();
+}
+
+const char* Session::prepare(Flight& flight, const Step& step) {
+  if (const char* wrong = arrays_.set(step, drawn_)) return wrong;
+  if (static_cast<int64_t>(arrays_.bytes().size()) > arena_.plan.bytes) {
+    return "a step whose block tables are longer than all sequences'";
+  }
+  const bool is_alone = begun_ - finished_ == 1;
+  drawn_.clear();
+  for (int32_t row = 0; row < step.logit_row_count; ++row) {
+    const bool on_host = step.sampling == nullptr || step.sampling->rows[row].on_host != 0;
+    // There is one place for logits on the host.
+    if (on_host && !is_alone) return "a step with rows for the host beside another one";
+    drawn_.push_back(on_host ? 0 : 1);
+  }
+  flight.draws = arrays_.sizes().sampling.any;
+  flight.reports_best = arrays_.sizes().sampling.reports_best;
+  flight.logit_rows = step.logit_row_count;
+  flight.sampled = step.sampled;
+  return nullptr;
+}
+
+bool Session::is_done() {
+  use_device(index_);
+  const Flight& flight = flights_[finished_ % 2];
+  return begun_ == finished_ || !flight.failure.empty() || is_past(flight.done);
+}
+
+float* Session::finish() {
+  use_device(index_);
+  if (begun_ == finished_) {
+    note_failure("no step is on its way");
+    return nullptr;
+  }
+  const Flight& flight = flights_[finished_++ % 2];
+  if (!flight.failure.empty()) {
+    note_failure(flight.failure);
+    return nullptr;
+  }
+  wait_for_mark(flight.done);
+  if (flight.draws) give_sampled(flight);
+  ++steps_;
+  return flight.logit_rows > 0 ? logits_ : nullptr;
+}
+
+void Session::upload_sampling(const Flight& flight, const Step& step) {
   const Sampling& sampling = *step.sampling;
-  char* from = sampling_;
+  char* from = flight.sampling;
   const auto upload = [&](const Place& place, int64_t bytes) {
     if (bytes > 0) copy_to_device(stream_, at<char>(place), from, bytes);
     from += place.bytes;
@@ -185,25 +235,25 @@ void Session::download_logits(const Step& step) {
   }
 }
 
-char* Session::sampled_on_host() const {
-  return sampling_ + sampling_bytes(arena_) - arena_.sampled.bytes;
+char* Session::sampled_on_host(const Flight& flight) const {
+  return flight.sampling + sampling_bytes(arena_) - arena_.sampled.bytes;
 }
 
-void Session::download_sampled(const Step& step) {
+void Session::download_sampled(const Flight& flight) {
   const int64_t reported = limits_.logit_rows_max * int64_t{sizeof(SampledRow)};
-  copy_to_host(stream_, sampled_on_host(), at<char>(arena_.sampled),
-               step.logit_row_count * int64_t{sizeof(SampledRow)});
-  if (!arrays_.sizes().sampling.reports_best) return;
-  copy_to_host(stream_, sampled_on_host() + reported, at<char>(arena_.sampled) + reported,
-               step.logit_row_count * kReportedMax * int64_t{sizeof(ReportedToken)});
+  copy_to_host(stream_, sampled_on_host(flight), at<char>(arena_.sampled),
+               flight.logit_rows * int64_t{sizeof(SampledRow)});
+  if (!flight.reports_best) return;
+  copy_to_host(stream_, sampled_on_host(flight) + reported, at<char>(arena_.sampled) + reported,
+               flight.logit_rows * kReportedMax * int64_t{sizeof(ReportedToken)});
 }
 
-void Session::give_sampled(const Step& step) const {
-  const auto count = static_cast<size_t>(step.logit_row_count);
-  std::memcpy(step.sampled.rows, sampled_on_host(), count * sizeof(SampledRow));
-  if (!arrays_.sizes().sampling.reports_best) return;
-  std::memcpy(step.sampled.reported,
-              sampled_on_host() + limits_.logit_rows_max * int64_t{sizeof(SampledRow)},
+void Session::give_sampled(const Flight& flight) const {
+  const auto count = static_cast<size_t>(flight.logit_rows);
+  std::memcpy(flight.sampled.rows, sampled_on_host(flight), count * sizeof(SampledRow));
+  if (!flight.reports_best) return;
+  std::memcpy(flight.sampled.reported,
+              sampled_on_host(flight) + limits_.logit_rows_max * int64_t{sizeof(SampledRow)},
               count * kReportedMax * sizeof(ReportedToken));
 }
 
@@ -311,7 +361,8 @@ void Session::forward(const StepSizes& sizes) {
                   .table = at<Bf16Bits>(arena_.embedding),
                   .live = plan(layout.live),
                   .rows_max = sizes.rows,
-                  .hidden = shape_.hidden});
+                  .hidden = shape_.hidden,
+                  .sampled = at<SampledRow>(arena_.sampled)});
   for (int layer = 0; layer < shape_.layers; ++layer) {
     attention_block(layer, sizes, layout);
     expert_block(layer, sizes, layout);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/device/runtime.h"
@@ -30,6 +31,9 @@ struct Session {
   // What is recorded was recorded with the forms before: it goes.
   void set_forms(const ProductForms& forms);
   float* step(const Step& step);
+  void begin(const Step& step);
+  bool is_done();
+  float* finish();
   void randomize_all(uint64_t seed);
 
   // Products by themselves, on the working memory (session_trial.cc). No step between the two ends.
@@ -45,6 +49,17 @@ struct Session {
   struct Factors {
     float gate_up = 1;
     float down = 1;
+  };
+  // A step on its way: what its copies read and write on the host.
+  struct Flight {
+    uint8_t* plan = nullptr;   // pinned: what is copied over for a step
+    char* sampling = nullptr;  // pinned: what is copied over about sampling, and back
+    Mark done = nullptr;
+    std::string failure;  // of its beginning, told when it finishes
+    bool draws = false;
+    bool reports_best = false;
+    int32_t logit_rows = 0;
+    Sampled sampled{};
   };
   struct Recorded {
     Graph graph = nullptr;
@@ -66,11 +81,12 @@ struct Session {
   void head(const StepSizes& sizes, const StepLayout& layout);
   // Tokens from the head's rows.
   void draw(const StepSizes& sizes);
-  void upload_sampling(const Step& step);
+  void upload_sampling(const Flight& flight, const Step& step);
   void download_logits(const Step& step);
-  void download_sampled(const Step& step);
-  void give_sampled(const Step& step) const;
-  char* sampled_on_host() const;
+  void download_sampled(const Flight& flight);
+  void give_sampled(const Flight& flight) const;
+  char* sampled_on_host(const Flight& flight) const;
+  const char* prepare(Flight& flight, const Step& step);
   // x += what the last layer's experts gave, if `adds`; and the rows normed.
   void norm_rows(const Place& weight, const StepSizes& sizes, const StepLayout& layout, bool adds,
                  bool with_low);
@@ -103,9 +119,12 @@ struct Session {
   ProductForms forms_;
   Stream stream_ = nullptr;
   char* memory_ = nullptr;
-  uint8_t* plan_ = nullptr;   // pinned: what is copied over for a step
-  float* logits_ = nullptr;   // pinned
-  char* sampling_ = nullptr;  // pinned: what is copied over about sampling, and back
+  float* logits_ = nullptr;  // pinned
+  Flight flights_[2];
+  int64_t begun_ = 0;
+  int64_t finished_ = 0;
+  std::vector<uint8_t>
+      drawn_;  // of each row of logits of the step begun last: here, not by the host
   std::map<StepSizes, Recorded> graphs_;
   int64_t steps_ = 0;
   int64_t replayed_ = 0;
