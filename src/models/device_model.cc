@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "layers/rotary.h"
 #include "models/device_upload.h"
 
 namespace pelton::models {
@@ -89,17 +88,8 @@ Result<std::unique_ptr<DeviceModel>> DeviceModel::load(const checkpoint::Checkpo
 
 Result<void> DeviceModel::upload(const checkpoint::Checkpoint& checkpoint, base::ThreadPool& pool) {
   DeviceUpload upload(checkpoint, library_, session_, arena_, pool);
-  TRY_ASSIGN(norm_, upload.run());
-  const layers::Rotary rotary(config_);
-  const auto size = static_cast<size_t>(config_.head_size);
-  std::vector<float> turns(static_cast<size_t>(options_.positions_max) * size);
-  pool.parallel_for(options_.positions_max, 64, [&](int64_t begin, int64_t end, int) {
-    for (int64_t p = begin; p < end; ++p) {
-      rotary.table_row(static_cast<int>(p), turns.data() + static_cast<size_t>(p) * size);
-    }
-  });
-  library_.table().write(session_, arena_.turns.offset, turns.data(), arena_.turns.bytes);
-  return library_.check("uploading weights");
+  TRY_ASSIGN(norm_, upload.run(options_.positions_max));
+  return {};
 }
 
 Result<float*> DeviceModel::forward(const ForwardInput& input) {

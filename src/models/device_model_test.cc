@@ -5,6 +5,7 @@
 #include "models/device_model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -350,6 +351,49 @@ INSTANTIATE_TEST_SUITE_P(DeviceModel, DeviceModelKvTest,
                          ::testing::Values(KvType::kBf16, KvType::kFp8), [](const auto& info) {
                            return info.param == KvType::kFp8 ? "fp8" : "bf16";
                          });
+
+// A scale of the last layer's experts is no number: most of the weights are on their way to the
+// device when that is found.
+TEST(DeviceModelTest, AnUploadThatFailsSaysWhereAndEnds) {
+  const std::string folder = binary_folder() + "/device_upload." + std::to_string(::getpid());
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(weights_folder("tiny"), folder);
+  std::string name;
+  {
+    const auto whole = checkpoint::Checkpoint::open(folder);
+    ASSERT_TRUE(whole.ok());
+    const checkpoint::ModelConfig& config = whole->config();
+    name = "model.layers." + std::to_string(config.layer_count - 1) + ".mlp.experts.down_proj";
+    const auto scales =
+        whole->tensor(name + "_scales", tensor::DType::kU8,
+                      std::array<int64_t, 3>{config.expert_count, config.hidden_size,
+                                             config.intermediate_size / 32});
+    ASSERT_TRUE(scales.ok()) << scales.error().message;
+    const std::string path = folder + "/model.safetensors";
+    std::string bytes = *base::read_file(path);
+    const size_t at = bytes.find(std::string_view(
+        reinterpret_cast<const char*>(scales->bytes.data()), scales->bytes.size()));
+    ASSERT_NE(at, std::string::npos);
+    bytes[at + 5] = '\xFF';
+    std::filesystem::remove(path);
+    ASSERT_TRUE(base::write_file(path, bytes).ok());
+  }
+  const auto checkpoint = checkpoint::Checkpoint::open(folder);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  auto loaded = DeviceModel::load(*checkpoint, library(),
+                                  {.batch_tokens_max = 16,
+                                   .sequences_max = 2,
+                                   .logit_rows_max = 2,
+                                   .positions_max = 32,
+                                   .full_block_count = 2,
+                                   .window_block_count = 2},
+                                  pool);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().code, ErrorCode::kBadCheckpoint);
+  EXPECT_NE(loaded.error().message.find(name), std::string::npos) << loaded.error().message;
+  std::filesystem::remove_all(folder);
+}
 
 TEST(DeviceModelTest, WhatDoesNotExistIsAnErrorThatSaysSo) {
   EXPECT_EQ(kernels::gpu::DeviceLibrary::open("/nowhere/lib.so").error().code,

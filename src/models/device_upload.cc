@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
-#include <optional>
-#include <utility>
+#include <cstring>
 
 #include <fmt/format.h>
 
 #include "kernels/weight_row.h"
-#include "tensor/bits.h"
+#include "layers/rotary.h"
 
 namespace pelton::models {
 namespace {
@@ -19,8 +17,9 @@ using gpu::ExpertPart;
 using gpu::Place;
 using gpu::RowOrder;
 
-// Packed before it is copied; large enough that copies run at full speed.
-constexpr int64_t kPieceBytes = int64_t{64} << 20;
+// Packed by all threads before its copying begins: large enough that neither they nor the copies
+// wait much at its ends, small enough that the first copy begins soon.
+constexpr int64_t kPieceBytes = gpu::kStagedBytes / 2;
 
 kernels::StoredMatrix stored(const kernels::Matrix& matrix) {
   return {matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
@@ -38,81 +37,117 @@ DeviceUpload::DeviceUpload(const checkpoint::Checkpoint& checkpoint,
       arena_(arena),
       pool_(pool) {}
 
-Result<std::vector<float>> DeviceUpload::run() {
+Result<std::vector<float>> DeviceUpload::run(int positions_max) {
   TRY(embedding());
   TRY_ASSIGN(
       const kernels::Matrix head,
       layers::load_matrix(checkpoint_, "lm_head.weight", config_.vocab_size, config_.hidden_size));
   TRY(matrix({head}, RowOrder::kPlain, arena_.head));
   for (int layer = 0; layer < config_.layer_count; ++layer) {
+    keep_ = layers::FloatVectors();
     TRY(attention(layer));
     TRY(experts(layer));
   }
-  TRY(vector("model.norm.weight", config_.hidden_size, arena_.norm));
+  TRY(turns(positions_max));
   TRY_ASSIGN(const float* norm,
              layers::load_vector(checkpoint_, "model.norm.weight", config_.hidden_size, keep_));
+  TRY(write(norm, config_.hidden_size, arena_.norm));
+  library_.table().finish_sending(session_);
+  TRY(library_.check("uploading weights"));
   return std::vector<float>(norm, norm + config_.hidden_size);
 }
 
-Result<void> DeviceUpload::write(const Place& place, int64_t offset, const void* from,
-                                 int64_t bytes) {
+// Starts copying what was staged.
+void DeviceUpload::send(const Place& place, int64_t offset, const void* staged, int64_t bytes) {
   CHECK(offset + bytes <= place.bytes, "weights are larger than their place on the device");
-  library_.table().write(session_, place.offset + offset, from, bytes);
+  library_.table().send(session_, staged, place.offset + offset, bytes);
+}
+
+Result<void> DeviceUpload::write(const float* values, int64_t count, const Place& place) {
+  const int64_t bytes = count * int64_t{sizeof(float)};
+  void* const staged = library_.table().stage(session_, bytes);
+  TRY(library_.check("uploading weights"));
+  std::memcpy(staged, values, static_cast<size_t>(bytes));
+  send(place, 0, staged, bytes);
   return library_.check("uploading weights");
+}
+
+Result<void> DeviceUpload::pack(const Units& units, PackUnits pack_units) {
+  const int64_t unit_bytes = units.bytes + units.side_bytes;
+  const int64_t each = std::max<int64_t>(1, kPieceBytes / unit_bytes);
+  for (int64_t first = 0; first < units.count; first += each) {
+    const int64_t count = std::min(each, units.count - first);
+    auto* const staged =
+        static_cast<uint8_t*>(library_.table().stage(session_, count * unit_bytes));
+    TRY(library_.check("uploading weights"));
+    uint8_t* const side = staged + count * units.bytes;
+    pool_.parallel_for(count, units.grain, [&](int64_t begin, int64_t end, int) {
+      pack_units(first + begin, first + end, staged + begin * units.bytes,
+                 side + begin * units.side_bytes);
+    });
+    send(units.place, first * units.bytes, staged, count * units.bytes);
+    if (units.side != nullptr) {
+      send(*units.side, first * units.side_bytes, side, count * units.side_bytes);
+    }
+    TRY(library_.check("uploading weights"));
+  }
+  return {};
 }
 
 Result<void> DeviceUpload::vector(const std::string& name, int64_t count, const Place& place) {
   TRY_ASSIGN(const float* values, layers::load_vector(checkpoint_, name, count, keep_));
-  return write(place, 0, values, count * int64_t{sizeof(float)});
+  return write(values, count, place);
 }
 
 // Rows one after the other, as bf16.
 Result<void> DeviceUpload::embedding() {
-  const int64_t hidden = config_.hidden_size;
   TRY_ASSIGN(const kernels::Matrix table,
              layers::load_matrix(checkpoint_, "model.embed_tokens.weight", config_.vocab_size,
                                  config_.hidden_size));
-  const int64_t each = std::max<int64_t>(1, kPieceBytes / (2 * hidden));
-  for (int64_t first = 0; first < table.rows; first += each) {
-    const int64_t count = std::min(each, table.rows - first);
-    packed_.resize(static_cast<size_t>(2 * count * hidden));
-    auto* const out = reinterpret_cast<uint16_t*>(packed_.data());
-    pool_.parallel_for(count, 64, [&](int64_t begin, int64_t end, int) {
-      std::vector<float> row(static_cast<size_t>(hidden));
-      for (int64_t i = begin; i < end; ++i) {
-        kernels::read_weight_row(stored(table), first + i, row.data());
-        for (int64_t d = 0; d < hidden; ++d) {
-          out[i * hidden + d] = tensor::float_to_bf16(row[static_cast<size_t>(d)]);
-        }
-      }
-    });
-    TRY(write(arena_.embedding, 2 * first * hidden, packed_.data(), 2 * count * hidden));
-  }
-  return {};
+  const int64_t bytes = int64_t{2} * config_.hidden_size;
+  return pack({.count = table.rows, .grain = 64, .bytes = bytes, .place = arena_.embedding},
+              [&](int64_t begin, int64_t end, uint8_t* out, uint8_t*) {
+                for (int64_t i = begin; i < end; ++i, out += bytes) {
+                  auto* const room = reinterpret_cast<uint16_t*>(out);
+                  const uint16_t* const row = gpu::bf16_row(stored(table), i, room);
+                  if (row != room) std::memcpy(out, row, static_cast<size_t>(bytes));
+                }
+              });
+}
+
+// Of each position, cosines and then sines.
+Result<void> DeviceUpload::turns(int positions_max) {
+  const layers::Rotary rotary(config_);
+  const int size = config_.head_size;
+  return pack({.count = positions_max,
+               .grain = 64,
+               .bytes = size * int64_t{sizeof(float)},
+               .place = arena_.turns},
+              [&](int64_t begin, int64_t end, uint8_t* out, uint8_t*) {
+                auto* const rows = reinterpret_cast<float*>(out);
+                for (int64_t p = begin; p < end; ++p) {
+                  rotary.table_row(static_cast<int>(p), rows + (p - begin) * size);
+                }
+              });
 }
 
 Result<void> DeviceUpload::matrix(const std::vector<kernels::Matrix>& parts, RowOrder order,
                                   const Place& place) {
   gpu::TiledShape shape{.columns = parts[0].cols, .order = order, .head_size = config_.head_size};
   for (const kernels::Matrix& part : parts) shape.rows += part.rows;
-  const auto read_row = [&](int64_t row, float* out) {
+  const auto row = [&](int64_t number, uint16_t* room) {
     size_t i = 0;
-    for (; row >= parts[i].rows; ++i) row -= parts[i].rows;
-    kernels::read_weight_row(stored(parts[i]), row, out);
+    for (; number >= parts[i].rows; ++i) number -= parts[i].rows;
+    return gpu::bf16_row(stored(parts[i]), number, room);
   };
   const int64_t tiles = gpu::tile_count(shape.rows);
-  const int64_t tile_bytes = gpu::tiles_bytes(gpu::WeightType::kBf16, shape) / tiles;
-  const int64_t each = std::max<int64_t>(1, kPieceBytes / tile_bytes);
-  for (int64_t first = 0; first < tiles; first += each) {
-    const int64_t count = std::min(each, tiles - first);
-    packed_.resize(static_cast<size_t>(count * tile_bytes));
-    pool_.parallel_for(count, 1, [&](int64_t begin, int64_t end, int) {
-      gpu::pack_bf16_tiles(shape, {first + begin, first + end}, read_row,
-                           packed_.data() + begin * tile_bytes);
-    });
-    TRY(write(place, first * tile_bytes, packed_.data(), count * tile_bytes));
-  }
-  return {};
+  return pack({.count = tiles,
+               .grain = 1,
+               .bytes = gpu::tiles_bytes(gpu::WeightType::kBf16, shape) / tiles,
+               .place = place},
+              [&](int64_t begin, int64_t end, uint8_t* out, uint8_t*) {
+                gpu::pack_bf16_tiles(shape, {begin, end}, row, out);
+              });
 }
 
 Result<void> DeviceUpload::attention(int layer) {
@@ -141,12 +176,11 @@ Result<void> DeviceUpload::attention(int layer) {
     TRY(add("v_proj", kv));
   }
   TRY(matrix(parts, RowOrder::kHeads, places.qkv));
-  TRY(write(places.qkv_bias, 0, bias.data(),
-            static_cast<int64_t>(bias.size()) * int64_t{sizeof(float)}));
+  TRY(write(bias.data(), static_cast<int64_t>(bias.size()), places.qkv_bias));
   TRY_ASSIGN(const kernels::Linear o,
              layers::load_linear(checkpoint_, self + "o_proj", hidden, q, keep_));
   TRY(matrix({o.weight}, RowOrder::kPlain, places.o));
-  return write(places.o_bias, 0, o.bias, hidden * int64_t{sizeof(float)});
+  return write(o.bias, hidden, places.o_bias);
 }
 
 Result<void> DeviceUpload::experts(int layer) {
@@ -158,7 +192,7 @@ Result<void> DeviceUpload::experts(int layer) {
       const kernels::Linear router,
       layers::load_linear(checkpoint_, prefix + "mlp.router", config_.expert_count, hidden, keep_));
   TRY(matrix({router.weight}, RowOrder::kPlain, places.router));
-  TRY(write(places.router_bias, 0, router.bias, config_.expert_count * int64_t{sizeof(float)}));
+  TRY(write(router.bias, config_.expert_count, places.router_bias));
   TRY_ASSIGN(
       const kernels::ExpertWeights weights,
       layers::load_experts(
@@ -167,8 +201,14 @@ Result<void> DeviceUpload::experts(int layer) {
           keep_));
   float gate_up = 1;
   float down = 1;
-  TRY(expert_part(weights, ExpertPart::kGateUp, places, gate_up));
-  TRY(expert_part(weights, ExpertPart::kDown, places, down));
+  for (const ExpertPart part : {ExpertPart::kGateUp, ExpertPart::kDown}) {
+    const bool is_down = part == ExpertPart::kDown;
+    const Result<void> sent = expert_part(weights, part, places, is_down ? down : gate_up);
+    if (sent.ok()) continue;
+    return Error{sent.error().code,
+                 fmt::format("{}mlp.experts.{}: {}", prefix, is_down ? "down_proj" : "gate_up_proj",
+                             sent.error().message)};
+  }
   library_.table().set_factors(session_, layer, gate_up, down);
   return library_.check("uploading weights");
 }
@@ -177,32 +217,40 @@ Result<void> DeviceUpload::expert_part(const kernels::ExpertWeights& weights, Ex
                                        const gpu::LayerPlaces& places, float& factor) {
   const bool is_down = part == ExpertPart::kDown;
   const gpu::TiledShape shape = gpu::expert_shape(weights, part);
-  const int64_t experts = config_.expert_count;
-  const int64_t data_bytes = gpu::tiles_bytes(gpu::WeightType::kMxfp4, shape);
-  const int64_t scale_bytes = gpu::scales_bytes(shape);
-  TRY_ASSIGN(const int shift, gpu::scale_shift(weights, part));
+  TRY_ASSIGN(const int shift, gpu::scale_shift(weights, part, pool_));
   factor = std::ldexp(1.0f, shift);
-  packed_.resize(static_cast<size_t>(experts * data_bytes));
-  scales_.resize(static_cast<size_t>(experts * scale_bytes));
-  std::mutex mutex;
-  std::optional<Error> failed;
-  pool_.parallel_for(experts, 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t e = begin; e < end; ++e) {
-      Result<void> packed =
-          gpu::pack_expert(weights, part, static_cast<int>(e), shift,
-                           packed_.data() + e * data_bytes, scales_.data() + e * scale_bytes);
-      const std::lock_guard lock(mutex);
-      if (!packed.ok() && !failed) failed = packed.error();
-    }
-  });
-  if (failed) return *failed;
-  std::vector<float> bias(static_cast<size_t>(experts * shape.rows));
-  gpu::pack_expert_bias(weights, part, bias.data());
-  TRY(write(is_down ? places.down : places.gate_up, 0, packed_.data(), experts * data_bytes));
-  TRY(write(is_down ? places.down_scales : places.gate_up_scales, 0, scales_.data(),
-            experts * scale_bytes));
-  return write(is_down ? places.down_bias : places.gate_up_bias, 0, bias.data(),
-               static_cast<int64_t>(bias.size()) * int64_t{sizeof(float)});
+  const int64_t experts = config_.expert_count;
+  const int64_t tiles = gpu::tile_count(shape.rows);  // of an expert
+  TRY(pack({.count = experts * tiles,
+            .grain = 4,
+            .bytes = gpu::tiles_bytes(gpu::WeightType::kMxfp4, shape) / tiles,
+            .place = is_down ? places.down : places.gate_up,
+            .side_bytes = gpu::scales_bytes(shape) / tiles,
+            .side = is_down ? &places.down_scales : &places.gate_up_scales},
+           [&](int64_t begin, int64_t end, uint8_t* out, uint8_t* out_scales) {
+             const int64_t chunks = gpu::chunk_count(shape.columns);
+             while (begin < end) {
+               const int64_t expert = begin / tiles;
+               const int64_t last = std::min(end, (expert + 1) * tiles);
+               gpu::pack_expert(weights, part, static_cast<int>(expert),
+                                {begin - expert * tiles, last - expert * tiles}, shift, out,
+                                out_scales);
+               out += (last - begin) * chunks * gpu::kMxfp4ChunkBytes;
+               out_scales += (last - begin) * chunks * gpu::kScaleChunkBytes;
+               begin = last;
+             }
+           }));
+  return pack({.count = experts,
+               .grain = 1,
+               .bytes = shape.rows * int64_t{sizeof(float)},
+               .place = is_down ? places.down_bias : places.gate_up_bias},
+              [&](int64_t begin, int64_t end, uint8_t* out, uint8_t*) {
+                auto* const rows = reinterpret_cast<float*>(out);
+                for (int64_t e = begin; e < end; ++e) {
+                  gpu::pack_expert_bias(weights, part, static_cast<int>(e),
+                                        rows + (e - begin) * shape.rows);
+                }
+              });
 }
 
 }  // namespace pelton::models

@@ -1,11 +1,13 @@
-// Takes a checkpoint's weights to a device, layer by layer: packed on the host's threads into the
-// device's order, then copied to their place. Holds one layer's experts at most. The caller's
-// thread owns the pool.
+// Takes a checkpoint's weights to a device, layer by layer: pieces of them are packed on the host's
+// threads into the device's order, in pinned memory, and a piece is copied to its place while the
+// next is packed. The library holds a few such pieces, and nothing else grows with the weights. The
+// caller's thread owns the pool. After an error the session is good for being closed alone.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
@@ -21,8 +23,8 @@ class DeviceUpload {
                kernels::gpu::Session* session, const kernels::gpu::ArenaLayout& arena,
                base::ThreadPool& pool);
 
-  // Everything but the rotary table. Gives back the last norm's weight.
-  Result<std::vector<float>> run();
+  // Everything, the rotary table of so many positions too. Gives back the last norm's weight.
+  Result<std::vector<float>> run(int positions_max);
 
  private:
   Result<void> attention(int layer);
@@ -30,12 +32,28 @@ class DeviceUpload {
   Result<void> expert_part(const kernels::ExpertWeights& weights, kernels::gpu::ExpertPart part,
                            const kernels::gpu::LayerPlaces& places, float& factor);
   Result<void> embedding();
+  Result<void> turns(int positions_max);
   Result<void> vector(const std::string& name, int64_t count, const kernels::gpu::Place& place);
-  // One matrix of rows out of several below each other, of which `rows` are asked by number.
+  // One matrix of the rows of several, below each other.
   Result<void> matrix(const std::vector<kernels::Matrix>& parts, kernels::gpu::RowOrder order,
                       const kernels::gpu::Place& place);
-  Result<void> write(const kernels::gpu::Place& place, int64_t offset, const void* from,
-                     int64_t bytes);
+  Result<void> write(const float* values, int64_t count, const kernels::gpu::Place& place);
+
+  // What is packed in pieces: units of `bytes`, one after the other at `place`; and if `side`, for
+  // each some more there.
+  struct Units {
+    int64_t count;
+    int64_t grain;  // for a thread at a time
+    int64_t bytes;
+    const kernels::gpu::Place& place;
+    int64_t side_bytes = 0;
+    const kernels::gpu::Place* side = nullptr;
+  };
+  // Writes units [begin, end) to `out`, and what belongs to them to `side`.
+  using PackUnits =
+      base::FunctionRef<void(int64_t begin, int64_t end, uint8_t* out, uint8_t* side)>;
+  Result<void> pack(const Units& units, PackUnits pack_units);
+  void send(const kernels::gpu::Place& place, int64_t offset, const void* staged, int64_t bytes);
 
   const checkpoint::Checkpoint& checkpoint_;
   const checkpoint::ModelConfig& config_;
@@ -43,9 +61,7 @@ class DeviceUpload {
   kernels::gpu::Session* const session_;
   const kernels::gpu::ArenaLayout& arena_;
   base::ThreadPool& pool_;
-  layers::FloatVectors keep_;
-  std::vector<uint8_t> packed_;
-  std::vector<uint8_t> scales_;
+  layers::FloatVectors keep_;  // of one layer
 };
 
 }  // namespace pelton::models

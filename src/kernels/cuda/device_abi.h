@@ -16,8 +16,11 @@
 
 namespace pelton::kernels::gpu {
 
-inline constexpr uint32_t kAbiVersion = 5;
+inline constexpr uint32_t kAbiVersion = 6;
 inline constexpr const char* kAbiSymbol = "pelton_device_library";
+
+// The most that `stage` hands out at a time.
+inline constexpr int64_t kStagedBytes = int64_t{32} << 20;
 
 struct DeviceInfo {
   char name[128];
@@ -75,6 +78,13 @@ struct DeviceTable {
   Session* (*open)(int32_t index, const ModelShape* shape, const Limits* limits);
   void (*close)(Session* session);
   void (*write)(Session* session, int64_t offset, const void* from, int64_t bytes);
+  // The same for much at once, without waiting: pinned memory of up to kStagedBytes to fill, and
+  // its copying, which goes on while the next is filled. What was staged is sent before the next is
+  // staged. Everything has arrived after `finish_sending`, and before it no step is taken. Null: a
+  // failure.
+  void* (*stage)(Session* session, int64_t bytes);
+  void (*send)(Session* session, const void* staged, int64_t offset, int64_t bytes);
+  void (*finish_sending)(Session* session);
   void (*read)(Session* session, int64_t offset, void* to, int64_t bytes);
   void (*copy)(Session* session, int64_t to, int64_t from, int64_t bytes);
   void (*set_factors)(Session* session, int32_t layer, float gate_up, float down);

@@ -1,6 +1,7 @@
 #include "kernels/cuda/pack_device_weights.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -16,66 +17,157 @@ namespace {
 // The largest scale whose product with a code the kernels' bf16 arithmetic holds (product.h).
 constexpr int kScaleMax = 128;
 
-// One row's codes in the order of a device's words (four to each 32 columns), and its scales.
-struct CodedRow {
-  std::vector<uint32_t> words;
-  std::vector<uint8_t> scales;
+constexpr int kGroup = tensor::kBlockElements;  // weights that share a scale
+constexpr int kCodeBytes = kGroup / 2;          // of a group
 
-  explicit CodedRow(int columns)
-      : words(static_cast<size_t>(columns) / 8), scales(static_cast<size_t>(columns) / 32) {}
+// Four words in a register of any machine.
+using Words = uint32_t __attribute__((vector_size(16)));
+
+Words load_words(const void* from) {
+  Words out;
+  std::memcpy(&out, from, sizeof out);
+  return out;
+}
+void store_words(void* to, Words words) {
+  std::memcpy(to, &words, sizeof words);
+}
+// a0 b0 a1 b1, and a2 b2 a3 b3.
+Words first_of(Words a, Words b) {
+  return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+}
+Words last_of(Words a, Words b) {
+  return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+}
+
+// A row's codes as kMxfp4Pairs has them, and its scales. None: zeros.
+struct CodedRow {
+  const uint8_t* codes = nullptr;
+  const uint8_t* scales = nullptr;
+};
+struct CodeRoom {
+  std::vector<uint8_t> codes;
+  std::vector<uint8_t> scales;
+  std::vector<float> values;
+
+  explicit CodeRoom(int columns)
+      : codes(static_cast<size_t>(columns) / 2), scales(static_cast<size_t>(columns) / kGroup) {}
 };
 
-// Nibbles 0, 2, 4, 6 into the lower half, 1, 3, 5, 7 into the upper.
-uint32_t even_and_odd(uint32_t nibbles) {
-  const auto gather = [](uint32_t spread) {  // nibbles at 0, 8, 16, 24
-    const uint32_t pairs = (spread | spread >> 4) & 0x00FF00FFu;
-    return (pairs | pairs >> 8) & 0xFFFFu;
-  };
-  return gather(nibbles & 0x0F0F0F0Fu) | gather(nibbles >> 4 & 0x0F0F0F0Fu) << 16;
-}
-
-void read_pairs(const StoredMatrix& matrix, int64_t row, CodedRow& out) {
-  const int64_t blocks = matrix.cols / 32;
-  const uint8_t* from = static_cast<const uint8_t*>(matrix.data) + row * blocks * 16;
-  for (int64_t i = 0; i < blocks * 4; ++i) {
-    uint32_t nibbles = 0;
-    std::memcpy(&nibbles, from + 4 * i, 4);
-    out.words[static_cast<size_t>(i)] = even_and_odd(nibbles);
-  }
-  std::memcpy(out.scales.data(), matrix.scales + row * blocks, static_cast<size_t>(blocks));
-}
-
-uint32_t code_of(float value, float scale) {
+uint8_t code_of(float value, float scale) {
   const float magnitude = std::fabs(value) / scale;
-  uint32_t code = 0;
+  uint8_t code = 0;
   while (code < 7 && tensor::kFp4Values[code] < magnitude) ++code;
-  return code | (std::signbit(value) ? 8u : 0u);
+  return static_cast<uint8_t>(code | (std::signbit(value) ? 8 : 0));
 }
 
-// From floats that are MXFP4: a block whose largest magnitude is m 2^e, 1 <= m < 2, has all its
+// From floats that are MXFP4: a group whose largest magnitude is m 2^e, 1 <= m < 2, has all its
 // codes at the scale 2^(e - 2) too, as twice a code below 4 is a code.
-void code_block(const float* values, uint32_t* words, uint8_t& scale) {
+void code_group(const float* values, uint8_t* codes, uint8_t& scale) {
   float largest = 0;
-  for (int i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(values[i]));
+  for (int i = 0; i < kGroup; ++i) largest = std::max(largest, std::fabs(values[i]));
   int exponent = 0;
   if (largest > 0) std::frexp(largest, &exponent);  // m in [0.5, 1)
   const int biased = largest > 0 ? std::clamp(exponent - 3 + 127, 0, 254) : 0;
   scale = static_cast<uint8_t>(biased);
   const float step = tensor::e8m0_to_float(scale);
-  for (int t = 0; t < 4; ++t) {
-    uint32_t nibbles = 0;
-    for (int i = 0; i < 8; ++i) {
-      nibbles |= code_of(values[8 * t + i], step) << (4 * i);
-    }
-    words[t] = even_and_odd(nibbles);
+  for (int b = 0; b < kCodeBytes; ++b) {
+    codes[b] =
+        static_cast<uint8_t>(code_of(values[2 * b], step) | code_of(values[2 * b + 1], step) << 4);
   }
 }
 
-void read_floats(const StoredMatrix& matrix, int64_t row, std::vector<float>& room, CodedRow& out) {
-  room.resize(static_cast<size_t>(matrix.cols));
-  read_weight_row(matrix, row, room.data());
-  for (size_t block = 0; block < out.scales.size(); ++block) {
-    code_block(room.data() + 32 * block, out.words.data() + 4 * block, out.scales[block]);
+CodedRow code_floats(const StoredMatrix& matrix, int64_t row, CodeRoom& room) {
+  room.values.resize(static_cast<size_t>(matrix.cols));
+  read_weight_row(matrix, row, room.values.data());
+  for (size_t group = 0; group < room.scales.size(); ++group) {
+    code_group(room.values.data() + kGroup * group, room.codes.data() + kCodeBytes * group,
+               room.scales[group]);
+  }
+  return {room.codes.data(), room.scales.data()};
+}
+
+// kMxfp4Blocks: the scale in front, elements j and j + 16 in byte j.
+CodedRow read_blocks(const StoredMatrix& matrix, int64_t row, CodeRoom& room) {
+  const auto* from =
+      static_cast<const uint8_t*>(matrix.data) + row * row_bytes(matrix.format, matrix.cols);
+  uint8_t* to = room.codes.data();
+  for (uint8_t& scale : room.scales) {
+    scale = *from++;
+    for (int b = 0; b < kCodeBytes / 2; ++b) {
+      const int even = from[2 * b];
+      const int odd = from[2 * b + 1];
+      to[b] = static_cast<uint8_t>((even & 15) | (odd & 15) << 4);
+      to[kCodeBytes / 2 + b] = static_cast<uint8_t>(even >> 4 | (odd & 0xF0));
+    }
+    from += kCodeBytes;
+    to += kCodeBytes;
+  }
+  return {room.codes.data(), room.scales.data()};
+}
+
+// In each word: nibbles 0, 2, 4, 6 into the lower half, 1, 3, 5, 7 into the upper.
+Words even_and_odd(Words nibbles) {
+  const auto gather = [](Words spread) {  // nibbles at 0, 8, 16, 24
+    const Words pairs = (spread | spread >> 4) & 0x00FF00FFu;
+    return (pairs | pairs >> 8) & 0x0000FFFFu;
+  };
+  return gather(nibbles & 0x0F0F0F0Fu) | gather(nibbles >> 4 & 0x0F0F0F0Fu) << 16;
+}
+
+// One chunk's 64 columns of rows g (low) and g + 8 (high): `to` is lane 4g's place in product 0,
+// and a product's lanes take 512 bytes.
+void pack_bf16_chunk(const uint16_t* low, const uint16_t* high, uint8_t* to) {
+  for (int half = 0; half < 2; ++half) {
+    for (int t = 0; t < 4; ++t) {
+      const int first = 32 * half + 8 * t;
+      const Words a = load_words(low + first);
+      const Words b = load_words(high + first);
+      store_words(to + 1024 * half + 16 * t, first_of(a, b));
+      store_words(to + 1024 * half + 512 + 16 * t, last_of(a, b));
+    }
+  }
+}
+
+// The same of codes: two groups of each row, 32 bytes. `to` is lane 4g's place.
+void pack_code_chunk(const uint8_t* low, const uint8_t* high, uint8_t* to) {
+  // Of lanes 4g to 4g + 3, each: low of columns 0..31, low of 32..63, high, high.
+  const Words a = even_and_odd(load_words(low));
+  const Words b = even_and_odd(load_words(low + kCodeBytes));
+  const Words c = even_and_odd(load_words(high));
+  const Words d = even_and_odd(load_words(high + kCodeBytes));
+  const auto store_two = [to](int lane, Words front, Words back) {
+    store_words(to + 16 * lane, __builtin_shufflevector(front, back, 0, 1, 4, 5));
+    store_words(to + 16 * lane + 16, __builtin_shufflevector(front, back, 2, 3, 6, 7));
+  };
+  store_two(0, first_of(a, b), first_of(c, d));
+  store_two(2, last_of(a, b), last_of(c, d));
+}
+
+// Rows g and g + 8 of a tile, of `groups` groups each. `to`, `to_scales`: where they begin in the
+// first chunk.
+void pack_coded_rows(CodedRow low, CodedRow high, int groups, int shift, uint8_t* to,
+                     uint8_t* to_scales) {
+  const auto shifted = [shift](uint8_t scale) {
+    return static_cast<uint8_t>(std::max(0, scale - shift));
+  };
+  for (int group = 0; group < groups; group += 2) {
+    const uint8_t* const low_codes = low.codes + kCodeBytes * group;
+    const uint8_t* const high_codes = high.codes + kCodeBytes * group;
+    if (group + 1 < groups) {
+      pack_code_chunk(low_codes, high_codes, to);
+      to_scales[1] = shifted(low.scales[group + 1]);
+      to_scales[3] = shifted(high.scales[group + 1]);
+    } else {  // the last chunk is half full
+      uint8_t rest[2][2 * kCodeBytes] = {};
+      std::copy_n(low_codes, kCodeBytes, rest[0]);
+      std::copy_n(high_codes, kCodeBytes, rest[1]);
+      pack_code_chunk(rest[0], rest[1], to);
+      to_scales[1] = to_scales[3] = 0;
+    }
+    to_scales[0] = shifted(low.scales[group]);
+    to_scales[2] = shifted(high.scales[group]);
+    to += kMxfp4ChunkBytes;
+    to_scales += kScaleChunkBytes;
   }
 }
 
@@ -104,24 +196,44 @@ Result<void> check_format(const ExpertWeights& weights, ExpertPart part) {
                "the experts' weights are not MXFP4; a device computes with no others"};
 }
 
-class ExpertReader {
- public:
-  ExpertReader(const ExpertWeights& weights, ExpertPart part, int expert)
-      : weights_(weights), part_(part), expert_(expert) {}
-
-  void read(int64_t row, CodedRow& out) {
-    const auto [experts, number] = find_row(weights_, part_, row);
-    const StoredMatrix matrix = expert_matrix(*experts, expert_);
-    if (experts->format == Format::kMxfp4Pairs) return read_pairs(matrix, number, out);
-    read_floats(matrix, number, room_, out);
+CodedRow coded_row(const ExpertWeights& weights, ExpertPart part, int expert, int64_t row,
+                   CodeRoom& room) {
+  const auto [experts, number] = find_row(weights, part, row);
+  const StoredMatrix matrix = expert_matrix(*experts, expert);
+  switch (experts->format) {
+    case Format::kMxfp4Pairs:
+      return {static_cast<const uint8_t*>(matrix.data) + number * (matrix.cols / 2),
+              matrix.scales + number * (matrix.cols / kGroup)};
+    case Format::kMxfp4Blocks:
+      return read_blocks(matrix, number, room);
+    default:
+      return code_floats(matrix, number, room);
   }
+}
 
- private:
-  const ExpertWeights& weights_;
-  const ExpertPart part_;
-  const int expert_;
-  std::vector<float> room_;
-};
+uint8_t largest_of(const uint8_t* scales, int64_t count) {
+  uint8_t largest = 0;  // a loop that becomes vector instructions, unlike std::max_element
+  for (int64_t i = 0; i < count; ++i) largest = scales[i] > largest ? scales[i] : largest;
+  return largest;
+}
+
+// The largest scale of one expert.
+int largest_scale(const ExpertWeights& weights, ExpertPart part, int expert) {
+  const auto [experts, number] = find_row(weights, part, 0);
+  if (experts->format == Format::kMxfp4Pairs) {
+    // Gate and up lie together in this layout.
+    const StoredMatrix matrix = expert_matrix(*experts, expert);
+    return largest_of(matrix.scales, matrix.rows * (matrix.cols / kGroup));
+  }
+  const TiledShape shape = expert_shape(weights, part);
+  CodeRoom room(shape.columns);
+  int largest = 0;
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    const CodedRow coded = coded_row(weights, part, expert, row, room);
+    largest = std::max<int>(largest, largest_of(coded.scales, shape.columns / kGroup));
+  }
+  return largest;
+}
 
 }  // namespace
 
@@ -154,34 +266,44 @@ int64_t scales_bytes(const TiledShape& shape) {
   return int64_t{tile_count(shape.rows)} * chunk_count(shape.columns) * kScaleChunkBytes;
 }
 
+const uint16_t* bf16_row(const StoredMatrix& matrix, int64_t row, uint16_t* room) {
+  if (matrix.format == Format::kBf16) {
+    return static_cast<const uint16_t*>(matrix.data) + row * matrix.cols;
+  }
+  std::vector<float> values(static_cast<size_t>(matrix.cols));
+  read_weight_row(matrix, row, values.data());
+  for (size_t i = 0; i < values.size(); ++i) room[i] = tensor::float_to_bf16(values[i]);
+  return room;
+}
+
 void pack_bf16_tiles(const TiledShape& shape, TileRange range,
-                     base::FunctionRef<void(int64_t row, float* out)> read_row, uint8_t* out) {
+                     base::FunctionRef<const uint16_t*(int64_t row, uint16_t* room)> row,
+                     uint8_t* out) {
   const int chunks = chunk_count(shape.columns);
-  std::vector<float> values(static_cast<size_t>(padded_columns(shape.columns)), 0.0f);
+  const int whole = shape.columns / kChunkColumns;  // chunks that rows fill
+  const int rest = shape.columns % kChunkColumns;
+  const auto width = static_cast<size_t>(shape.columns);
+  std::vector<uint16_t> rooms(kTileRows * width);
+  const std::vector<uint16_t> zeros(width, 0);
   for (int64_t tile = range.begin; tile < range.end; ++tile) {
-    for (int row = 0; row < kTileRows; ++row) {
-      const int64_t from = row_of_tile(shape, tile, row);
-      if (from >= 0) {
-        read_row(from, values.data());
-      } else {
-        std::fill(values.begin(), values.end(), 0.0f);
+    uint8_t* to = out + (tile - range.begin) * chunks * kBf16ChunkBytes;
+    const uint16_t* rows[kTileRows];
+    for (int i = 0; i < kTileRows; ++i) {
+      const int64_t number = row_of_tile(shape, tile, i);
+      rows[i] =
+          number < 0 ? zeros.data() : row(number, rooms.data() + static_cast<size_t>(i) * width);
+    }
+    for (int chunk = 0; chunk < whole; ++chunk, to += kBf16ChunkBytes) {
+      for (int g = 0; g < 8; ++g) {
+        pack_bf16_chunk(rows[g] + chunk * kChunkColumns, rows[g + 8] + chunk * kChunkColumns,
+                        to + 64 * g);
       }
-      const int g = row % 8;
-      const int high = row / 8;
-      for (int chunk = 0; chunk < chunks; ++chunk) {
-        for (int m = 0; m < 4; ++m) {
-          for (int t = 0; t < 4; ++t) {
-            const float* const four =
-                values.data() + kChunkColumns * chunk + 32 * (m / 2) + 8 * t + 4 * (m % 2);
-            uint16_t bits[4];
-            for (int i = 0; i < 4; ++i) bits[i] = tensor::float_to_bf16(four[i]);
-            uint8_t* const to = out + ((tile - range.begin) * chunks + chunk) * kBf16ChunkBytes +
-                                (m * 32 + 4 * g + t) * 16 + high * 4;
-            std::memcpy(to, bits, 4);
-            std::memcpy(to + 8, bits + 2, 4);
-          }
-        }
-      }
+    }
+    for (int g = 0; g < 8 && rest > 0; ++g) {
+      uint16_t tails[2][kChunkColumns] = {};
+      std::copy_n(rows[g] + whole * kChunkColumns, rest, tails[0]);
+      std::copy_n(rows[g + 8] + whole * kChunkColumns, rest, tails[1]);
+      pack_bf16_chunk(tails[0], tails[1], to + 64 * g);
     }
   }
 }
@@ -193,70 +315,48 @@ TiledShape expert_shape(const ExpertWeights& weights, ExpertPart part) {
   return {.rows = 2 * inner, .columns = hidden, .order = RowOrder::kGateUp};
 }
 
-Result<void> pack_expert(const ExpertWeights& weights, ExpertPart part, int expert, int shift,
-                         uint8_t* out, uint8_t* out_scales) {
+Result<int> scale_shift(const ExpertWeights& weights, ExpertPart part, base::ThreadPool& pool) {
   TRY(check_format(weights, part));
-  const TiledShape shape = expert_shape(weights, part);
-  const int chunks = chunk_count(shape.columns);
-  std::fill_n(out, tiles_bytes(WeightType::kMxfp4, shape), uint8_t{0});
-  std::fill_n(out_scales, scales_bytes(shape), uint8_t{0});
-  ExpertReader reader(weights, part, expert);
-  CodedRow coded(shape.columns);
-  for (int64_t tile = 0; tile < tile_count(shape.rows); ++tile) {
-    for (int row = 0; row < kTileRows; ++row) {
-      const int64_t from = row_of_tile(shape, tile, row);
-      if (from < 0) continue;
-      reader.read(from, coded);
-      const int g = row % 8;
-      const int high = row / 8;
-      for (size_t block = 0; block < coded.scales.size(); ++block) {
-        const int64_t index = tile * chunks + static_cast<int64_t>(block) / 2;
-        const int word = 2 * high + static_cast<int>(block % 2);
-        for (int t = 0; t < 4; ++t) {
-          std::memcpy(out + index * kMxfp4ChunkBytes + (4 * g + t) * 16 + word * 4,
-                      &coded.words[4 * block + static_cast<size_t>(t)], 4);
-        }
-        out_scales[index * kScaleChunkBytes + g * 4 + word] =
-            static_cast<uint8_t>(std::max(0, coded.scales[block] - shift));
+  std::atomic<int> largest = 0;
+  pool.parallel_for(weights.down.experts, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t e = begin; e < end; ++e) {
+      const int own = largest_scale(weights, part, static_cast<int>(e));
+      for (int seen = largest; own > seen && !largest.compare_exchange_weak(seen, own);) {
       }
     }
-  }
-  return {};
-}
-
-Result<int> scale_shift(const ExpertWeights& weights, ExpertPart part) {
-  TRY(check_format(weights, part));
-  const TiledShape shape = expert_shape(weights, part);
-  int highest = 0;
-  CodedRow coded(shape.columns);
-  for (int expert = 0; expert < weights.down.experts; ++expert) {
-    const auto [experts, number] = find_row(weights, part, 0);
-    if (experts->format == Format::kMxfp4Pairs) {
-      // Gate and up lie together in this layout.
-      const StoredMatrix matrix = expert_matrix(*experts, expert);
-      const uint8_t* const end = matrix.scales + matrix.rows * (matrix.cols / 32);
-      highest = std::max<int>(highest, *std::max_element(matrix.scales, end));
-      continue;
-    }
-    ExpertReader reader(weights, part, expert);
-    for (int64_t row = 0; row < shape.rows; ++row) {
-      reader.read(row, coded);
-      highest = std::max<int>(highest, *std::max_element(coded.scales.begin(), coded.scales.end()));
-    }
-  }
-  if (highest == 255) {
+  });
+  if (largest == 255) {
     return Error{ErrorCode::kBadCheckpoint, "an expert's weights have a scale that is NaN"};
   }
-  return std::max(0, highest - kScaleMax);
+  return std::max(0, largest - kScaleMax);
 }
 
-void pack_expert_bias(const ExpertWeights& weights, ExpertPart part, float* out) {
+void pack_expert(const ExpertWeights& weights, ExpertPart part, int expert, TileRange range,
+                 int shift, uint8_t* out, uint8_t* out_scales) {
   const TiledShape shape = expert_shape(weights, part);
-  for (int64_t expert = 0; expert < weights.down.experts; ++expert) {
-    for (int64_t row = 0; row < shape.rows; ++row) {
-      const auto [experts, number] = find_row(weights, part, row);
-      out[expert * shape.rows + row] = experts->bias[expert * experts->rows + number];
+  const int chunks = chunk_count(shape.columns);
+  CodeRoom rooms[2] = {CodeRoom(shape.columns), CodeRoom(shape.columns)};
+  const CodeRoom zeros(shape.columns);
+  const auto row = [&](int64_t number, CodeRoom& room) {
+    return number < 0 ? CodedRow{zeros.codes.data(), zeros.scales.data()}
+                      : coded_row(weights, part, expert, number, room);
+  };
+  for (int64_t tile = range.begin; tile < range.end; ++tile) {
+    const int64_t first = (tile - range.begin) * chunks;
+    for (int g = 0; g < 8; ++g) {
+      pack_coded_rows(row(row_of_tile(shape, tile, g), rooms[0]),
+                      row(row_of_tile(shape, tile, g + 8), rooms[1]), shape.columns / kGroup, shift,
+                      out + first * kMxfp4ChunkBytes + 64 * g,
+                      out_scales + first * kScaleChunkBytes + 4 * g);
     }
+  }
+}
+
+void pack_expert_bias(const ExpertWeights& weights, ExpertPart part, int expert, float* out) {
+  const int rows = expert_shape(weights, part).rows;
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto [experts, number] = find_row(weights, part, row);
+    out[row] = experts->bias[int64_t{expert} * experts->rows + number];
   }
 }
 

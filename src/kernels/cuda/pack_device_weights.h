@@ -6,8 +6,10 @@
 
 #include "base/function_ref.h"
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "kernels/cuda/weight_tiles.h"
 #include "kernels/kernels.h"
+#include "kernels/weight_row.h"
 
 namespace pelton::kernels::gpu {
 
@@ -30,23 +32,30 @@ struct TileRange {
   int64_t end = 0;
 };
 
-// read_row(row, out): float (columns). out: the range's tiles alone.
+// A row of a matrix as bf16: where it lies, or made in `room` (columns). Exact if the matrix is
+// bf16.
+const uint16_t* bf16_row(const StoredMatrix& matrix, int64_t row, uint16_t* room);
+
+// row(number, room): as bf16_row. out: the range's tiles alone.
 void pack_bf16_tiles(const TiledShape& shape, TileRange range,
-                     base::FunctionRef<void(int64_t row, float* out)> read_row, uint8_t* out);
+                     base::FunctionRef<const uint16_t*(int64_t row, uint16_t* room)> row,
+                     uint8_t* out);
 
-// One expert's gate and up (kGateUp), or its down, whose weights must be MXFP4 of some layout: what
-// is not gives kUnsupported. `shift` is taken from every scale (scale_shift).
+// Experts' gate and up (kGateUp), or their down.
 enum class ExpertPart { kGateUp, kDown };
-Result<void> pack_expert(const ExpertWeights& weights, ExpertPart part, int expert, int shift,
-                         uint8_t* out, uint8_t* out_scales);
-
-// By how much scales must become smaller to fit the kernels' arithmetic: 0 for all weights below
-// 12. The results are then multiplied with 2^shift.
-Result<int> scale_shift(const ExpertWeights& weights, ExpertPart part);
 
 TiledShape expert_shape(const ExpertWeights& weights, ExpertPart part);
 
-// Biases in the order of kGateUp, or as they are. out: float (experts, rows).
-void pack_expert_bias(const ExpertWeights& weights, ExpertPart part, float* out);
+// By how much all scales must become smaller to fit the kernels' arithmetic: 0 for all weights
+// below 12. The results are then multiplied with 2^shift. Reads every scale, on the pool's threads.
+// Weights that are not MXFP4 give kUnsupported, a scale that is NaN kBadCheckpoint.
+Result<int> scale_shift(const ExpertWeights& weights, ExpertPart part, base::ThreadPool& pool);
+
+// Tiles of one expert's part, of weights that scale_shift took. out, out_scales: the range's alone.
+void pack_expert(const ExpertWeights& weights, ExpertPart part, int expert, TileRange range,
+                 int shift, uint8_t* out, uint8_t* out_scales);
+
+// Biases of one expert in the order of kGateUp, or as they are. out: float (rows).
+void pack_expert_bias(const ExpertWeights& weights, ExpertPart part, int expert, float* out);
 
 }  // namespace pelton::kernels::gpu

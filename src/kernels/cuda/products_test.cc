@@ -6,6 +6,7 @@
 #include "kernels/cuda/product_forms.h"
 #include "kernels/cuda/test_device.h"
 #include "kernels/reference/reference_kernels.h"
+#include "kernels/tiles.h"
 
 namespace pelton::kernels::gpu {
 namespace {
@@ -373,15 +374,17 @@ struct DevicePart {
     const int64_t scale_bytes = scales_bytes(shape);
     std::vector<uint8_t> packed(static_cast<size_t>(experts * data_bytes));
     std::vector<uint8_t> packed_scales(static_cast<size_t>(experts * scale_bytes));
-    const int shift = *scale_shift(view, part);
+    base::ThreadPool pool({.threads = 1, .pin = false});
+    const int shift = *scale_shift(view, part, pool);
     factor = std::ldexp(1.0f, shift);
     for (int e = 0; e < experts; ++e) {
-      const Result<void> done = pack_expert(view, part, e, shift, packed.data() + e * data_bytes,
-                                            packed_scales.data() + e * scale_bytes);
-      CHECK(done.ok());
+      pack_expert(view, part, e, {0, tile_count(shape.rows)}, shift, packed.data() + e * data_bytes,
+                  packed_scales.data() + e * scale_bytes);
     }
     std::vector<float> packed_bias(static_cast<size_t>(experts * shape.rows));
-    pack_expert_bias(view, part, packed_bias.data());
+    for (int e = 0; e < experts; ++e) {
+      pack_expert_bias(view, part, e, packed_bias.data() + e * shape.rows);
+    }
     data = std::make_unique<DeviceBuffer<uint8_t>>(packed);
     scales = std::make_unique<DeviceBuffer<uint8_t>>(packed_scales);
     bias = std::make_unique<DeviceBuffer<float>>(packed_bias);
@@ -584,9 +587,59 @@ TEST(PackDeviceWeightsTest, LayoutsAgree) {
       const auto size = static_cast<size_t>(tiles_bytes(WeightType::kMxfp4, shape));
       const auto scale_size = static_cast<size_t>(scales_bytes(shape));
       std::vector<uint8_t> a(size), b(size), a_scales(scale_size), b_scales(scale_size);
-      ASSERT_TRUE(pack_expert(pairs.view, part, e, 0, a.data(), a_scales.data()).ok());
-      ASSERT_TRUE(pack_expert(apart, part, e, 0, b.data(), b_scales.data()).ok());
-      // The same numbers; a block without large codes may have them at another scale.
+      const TileRange all{0, tile_count(shape.rows)};
+      pack_expert(pairs.view, part, e, all, 0, a.data(), a_scales.data());
+      pack_expert(apart, part, e, all, 0, b.data(), b_scales.data());
+      EXPECT_TRUE(same_bits(a, b));
+      EXPECT_TRUE(same_bits(a_scales, b_scales));
+    }
+  }
+}
+
+// From tiles, as a packed model has them: the same numbers, at another scale where a group has no
+// large codes. One tile at a time is as good as all at once.
+TEST(PackDeviceWeightsTest, TiledExpertsAreTheSameNumbers) {
+  Random random;
+  const int inner = 64;
+  const int hidden = 96;
+  const int experts = 2;
+  const MoeWeights pairs(random, experts, hidden, inner, 123);
+  std::vector<uint8_t> gate;
+  std::vector<uint8_t> down;
+  const auto add = [](const Experts& from, int e, int first, int step, std::vector<uint8_t>& to) {
+    int64_t rows[kernels::kTileRows];
+    for (int r = 0; r < kernels::kTileRows; ++r) rows[r] = first + step * r;
+    const auto bytes = static_cast<size_t>(tile_bytes(Format::kMxfp4Tiles, from.cols));
+    to.resize(to.size() + bytes);
+    pack_tile(Format::kMxfp4Tiles, expert_matrix(from, e), rows, to.data() + to.size() - bytes);
+  };
+  for (int e = 0; e < experts; ++e) {
+    for (int row = 0; row < inner; row += 16) {  // gate and up take turns
+      add(pairs.view.gate, e, 2 * row, 2, gate);
+      add(pairs.view.gate, e, 2 * row + 1, 2, gate);
+    }
+    for (int row = 0; row < hidden; row += 16) add(pairs.view.down, e, row, 1, down);
+  }
+  const std::vector<float> bias(static_cast<size_t>(experts * 2 * inner), 0.0f);
+  ExpertWeights tiled;
+  tiled.gate = {gate.data(), nullptr, bias.data(),         experts,
+                2 * inner,   hidden,  Format::kMxfp4Tiles, 2 * inner};
+  tiled.down = {down.data(), nullptr, bias.data(),         experts,
+                hidden,      inner,   Format::kMxfp4Tiles, hidden};
+  for (const ExpertPart part : {ExpertPart::kGateUp, ExpertPart::kDown}) {
+    const TiledShape shape = expert_shape(tiled, part);
+    const int64_t tiles = tile_count(shape.rows);
+    const auto size = static_cast<size_t>(tiles_bytes(WeightType::kMxfp4, shape));
+    const auto scale_size = static_cast<size_t>(scales_bytes(shape));
+    for (int e = 0; e < experts; ++e) {
+      std::vector<uint8_t> a(size), b(size), a_scales(scale_size), b_scales(scale_size);
+      pack_expert(pairs.view, part, e, {0, tiles}, 0, a.data(), a_scales.data());
+      for (int64_t tile = 0; tile < tiles; ++tile) {
+        pack_expert(
+            tiled, part, e, {tile, tile + 1}, 0,
+            b.data() + static_cast<size_t>(tile) * size / static_cast<size_t>(tiles),
+            b_scales.data() + static_cast<size_t>(tile) * scale_size / static_cast<size_t>(tiles));
+      }
       const auto number = [](const std::vector<uint8_t>& data, const std::vector<uint8_t>& scale,
                              size_t i, int nibble) {  // i: a byte
         const size_t word = i / 4 % 4;
@@ -602,15 +655,73 @@ TEST(PackDeviceWeightsTest, LayoutsAgree) {
   }
 }
 
+// Each number at the place that weight_tiles.h says, whatever the rows' type; columns that fill no
+// chunk, rows that fill no tile.
+TEST(PackDeviceWeightsTest, Bf16TilesHoldEveryNumberAtItsPlace) {
+  Random random;
+  const TiledShape shapes[] = {
+      {.rows = 40, .columns = 160},
+      {.rows = 16, .columns = 64},
+      {.rows = 3, .columns = 36},
+      {.rows = 128, .columns = 96, .order = RowOrder::kHeads, .head_size = 32}};
+  for (const TiledShape& shape : shapes) {
+    const std::vector<float> values =
+        rounded(random.floats(int64_t{shape.rows} * shape.columns, 1.0f));
+    std::vector<uint16_t> bits;
+    for (const float value : values) bits.push_back(tensor::float_to_bf16(value));
+    const StoredMatrix matrix{bits.data(), nullptr, shape.rows, shape.columns, Format::kBf16};
+    const auto row = [&](int64_t number, uint16_t* room) { return bf16_row(matrix, number, room); };
+    const int64_t tiles = tile_count(shape.rows);
+    const int64_t chunks = chunk_count(shape.columns);
+    std::vector<uint8_t> packed(static_cast<size_t>(tiles_bytes(WeightType::kBf16, shape)), 0xFF);
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      pack_bf16_tiles(shape, {tile, tile + 1}, row,
+                      packed.data() + tile * chunks * kBf16ChunkBytes);
+    }
+    EXPECT_TRUE(same_bits(packed, bf16_tiles(shape, values)));  // from float32
+    std::vector<uint8_t> wanted(packed.size(), 0);
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      for (int r = 0; r < 16; ++r) {
+        const int64_t from = row_of_tile(shape, tile, r);
+        for (int column = 0; column < shape.columns && from >= 0; ++column) {
+          const int c = column % 64;
+          const int m = c / 32 * 2 + c % 8 / 4;
+          const int lane = r % 8 * 4 + c % 32 / 8;
+          const int word = c % 4 / 2 * 2 + r / 8;
+          const int64_t at = (tile * chunks + column / 64) * kBf16ChunkBytes +
+                             (m * 32 + lane) * 16 + word * 4 + c % 2 * 2;
+          std::memcpy(wanted.data() + at, &bits[static_cast<size_t>(from * shape.columns + column)],
+                      2);
+        }
+      }
+    }
+    EXPECT_TRUE(same_bits(packed, wanted)) << shape.rows << " x " << shape.columns;
+  }
+}
+
+TEST(PackDeviceWeightsTest, AScaleOfNanIsFound) {
+  Random random;
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  MoeWeights weights(random, 5, 64, 96, 135);
+  weights.down_scales[0] = 135;
+  EXPECT_EQ(*scale_shift(weights.view, ExpertPart::kDown, pool), 135 - 128);
+  weights.down_scales[static_cast<size_t>(
+      random.below(static_cast<int>(weights.down_scales.size())))] = 255;
+  const Result<int> broken = scale_shift(weights.view, ExpertPart::kDown, pool);
+  ASSERT_FALSE(broken.ok());
+  EXPECT_EQ(broken.error().code, ErrorCode::kBadCheckpoint);
+  EXPECT_TRUE(scale_shift(weights.view, ExpertPart::kGateUp, pool).ok());
+}
+
 TEST(PackDeviceWeightsTest, WhatIsNotMxfp4IsRefused) {
   const std::vector<float> values(64 * 64, 1.0f);
   ExpertWeights weights;
   weights.gate = {values.data(), nullptr, values.data(), 1, 64, 32, Format::kF32, 64};
   weights.down = {values.data(), nullptr, values.data(), 1, 32, 32, Format::kF32, 32};
-  std::vector<uint8_t> out(1 << 16);
-  const Result<void> packed = pack_expert(weights, ExpertPart::kDown, 0, 0, out.data(), out.data());
-  ASSERT_FALSE(packed.ok());
-  EXPECT_EQ(packed.error().code, ErrorCode::kUnsupported);
+  base::ThreadPool pool({.threads = 1, .pin = false});
+  const Result<int> shift = scale_shift(weights, ExpertPart::kDown, pool);
+  ASSERT_FALSE(shift.ok());
+  EXPECT_EQ(shift.error().code, ErrorCode::kUnsupported);
 }
 
 }  // namespace

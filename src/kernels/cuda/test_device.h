@@ -136,10 +136,9 @@ inline std::vector<Bf16Bits> padded_rows(const std::vector<float>& values, int c
 
 inline std::vector<uint8_t> bf16_tiles(const TiledShape& shape, const std::vector<float>& values) {
   std::vector<uint8_t> out(static_cast<size_t>(tiles_bytes(WeightType::kBf16, shape)));
-  const auto read = [&](int64_t row, float* to) {
-    std::copy_n(values.data() + row * shape.columns, shape.columns, to);
-  };
-  pack_bf16_tiles(shape, {0, tile_count(shape.rows)}, read, out.data());
+  const StoredMatrix matrix{values.data(), nullptr, shape.rows, shape.columns, Format::kF32};
+  const auto row = [&](int64_t number, uint16_t* room) { return bf16_row(matrix, number, room); };
+  pack_bf16_tiles(shape, {0, tile_count(shape.rows)}, row, out.data());
   return out;
 }
 

@@ -74,6 +74,13 @@ constexpr DeviceTable kTable = {
     .close = [](Session* session) { delete session; },
     .write = [](Session* session, int64_t offset, const void* from,
                 int64_t bytes) { session->write(offset, from, bytes); },
+    .stage =
+        [](Session* session, int64_t bytes) {
+          return guarded([&] { return session->stage(bytes); }, static_cast<void*>(nullptr));
+        },
+    .send = [](Session* session, const void* staged, int64_t offset,
+               int64_t bytes) { session->send(staged, offset, bytes); },
+    .finish_sending = [](Session* session) { session->finish_sending(); },
     .read = [](Session* session, int64_t offset, void* to,
                int64_t bytes) { session->read(offset, to, bytes); },
     .copy = [](Session* session, int64_t to, int64_t from,

@@ -39,6 +39,9 @@ void* allocate_pinned(int64_t bytes);
 void release_pinned(void* memory);
 
 void copy_to_device(Stream stream, void* to, const void* from, int64_t bytes);
+// The same from pinned memory that stays as it is until the copy has been waited for: the host goes
+// on meanwhile.
+void copy_to_device_later(Stream stream, void* to, const void* from, int64_t bytes);
 void copy_to_host(Stream stream, void* to, const void* from, int64_t bytes);
 void copy_on_device(Stream stream, void* to, const void* from, int64_t bytes);
 void fill(Stream stream, void* to, uint8_t value, int64_t bytes);
@@ -57,7 +60,7 @@ using Mark = void*;
 Mark make_mark();
 void set_mark(Stream stream, Mark mark);
 double seconds_between(Mark first, Mark second);  // waits for both
-void wait_for_mark(Mark mark);                    // until all before it is done
+bool wait_for_mark(Mark mark);  // until all before it is done; false: a failure noted
 bool is_past(Mark mark);
 void end_mark(Mark mark);
 

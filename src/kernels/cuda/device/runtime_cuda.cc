@@ -127,6 +127,10 @@ void copy_to_device(Stream stream, void* to, const void* from, int64_t bytes) {
       "copying to the device");
 }
 
+void copy_to_device_later(Stream stream, void* to, const void* from, int64_t bytes) {
+  copy_to_device(stream, to, from, bytes);  // CUDA knows what is pinned
+}
+
 void copy_to_host(Stream stream, void* to, const void* from, int64_t bytes) {
   is_well(
       cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, cuda(stream)),
@@ -192,8 +196,8 @@ double seconds_between(Mark first, Mark second) {
   return static_cast<double>(ms) * 1e-3;
 }
 
-void wait_for_mark(Mark mark) {
-  is_well(cudaEventSynchronize(static_cast<cudaEvent_t>(mark)), "a step");
+bool wait_for_mark(Mark mark) {
+  return is_well(cudaEventSynchronize(static_cast<cudaEvent_t>(mark)), "waiting for the device");
 }
 bool is_past(Mark mark) {
   // A failure is found by whoever waits.

@@ -75,6 +75,7 @@ std::unique_ptr<Session> Session::open(int index, const ModelShape& shape, const
 
 Session::~Session() {
   use_device(index_);
+  staging_.reset();
   drop_graphs();
   for (const Mark mark : trial_marks_) {
     if (mark != nullptr) end_mark(mark);
@@ -101,6 +102,23 @@ void Session::write(int64_t offset, const void* from, int64_t bytes) {
   if (!is_inside(offset, bytes)) return;
   copy_to_device(stream_, memory_ + offset, from, bytes);
   wait_for(stream_);
+}
+
+void* Session::stage(int64_t bytes) {
+  use_device(index_);
+  if (staging_ == nullptr) staging_ = std::make_unique<Staging>();
+  return staging_->room(bytes);
+}
+
+void Session::send(const void* staged, int64_t offset, int64_t bytes) {
+  use_device(index_);
+  if (staging_ == nullptr) return note_failure("nothing was staged");
+  if (is_inside(offset, bytes)) staging_->send(memory_ + offset, staged, bytes);
+}
+
+void Session::finish_sending() {
+  use_device(index_);
+  staging_.reset();
 }
 
 void Session::read(int64_t offset, void* to, int64_t bytes) {
@@ -157,6 +175,7 @@ void Session::begin(const Step& step) {
 }
 
 const char* Session::prepare(Flight& flight, const Step& step) {
+  if (staging_ != nullptr) return "a step while weights are on their way";
   if (const char* wrong = arrays_.set(step, drawn_)) return wrong;
   if (static_cast<int64_t>(arrays_.bytes().size()) > arena_.plan.bytes) {
     return "a step whose block tables are longer than all sequences'";

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device_abi.h"
 #include "kernels/cuda/product_forms.h"
 #include "kernels/cuda/step_arrays.h"
@@ -25,6 +26,9 @@ struct Session {
   Session& operator=(const Session&) = delete;
 
   void write(int64_t offset, const void* from, int64_t bytes);
+  void* stage(int64_t bytes);
+  void send(const void* staged, int64_t offset, int64_t bytes);
+  void finish_sending();
   void read(int64_t offset, void* to, int64_t bytes);
   void copy(int64_t to, int64_t from, int64_t bytes);
   void set_factors(int layer, float gate_up, float down);
@@ -118,6 +122,7 @@ struct Session {
   const int64_t shared_bytes_max_;
   ProductForms forms_;
   Stream stream_ = nullptr;
+  std::unique_ptr<Staging> staging_;  // while weights are on their way
   char* memory_ = nullptr;
   float* logits_ = nullptr;  // pinned
   Flight flights_[2];

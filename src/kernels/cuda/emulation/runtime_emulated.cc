@@ -1,6 +1,9 @@
-// device/runtime.h on the host: device memory is device_memory.h's; everything happens at once.
+// device/runtime.h on the host: device memory is device_memory.h's; everything happens at once, but
+// for copies that run beside the host: those happen when they are waited for, and read what is
+// there then.
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -15,6 +18,36 @@ namespace {
 
 using Launches = std::vector<std::function<void()>>;
 thread_local Launches* recording = nullptr;
+
+struct LateCopy {
+  void* to;
+  const void* from;
+  int64_t bytes;
+};
+struct EmulatedStream {
+  std::deque<LateCopy> under_way;
+  int64_t started = 0;  // late copies, ever
+};
+struct EmulatedMark {
+  double time = 0;
+  EmulatedStream* stream = nullptr;
+  int64_t started = 0;  // of the stream, when the mark was set
+};
+
+void copy(void* to, const void* from, int64_t bytes) {
+  const std::lock_guard lock(emulation::memory_in_use());
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+// Carries out the stream's first copies, up to number `count`.
+void carry_out(EmulatedStream& stream, int64_t count) {
+  while (!stream.under_way.empty() &&
+         stream.started - static_cast<int64_t>(stream.under_way.size()) < count) {
+    const LateCopy& late = stream.under_way.front();
+    copy(late.to, late.from, late.bytes);
+    stream.under_way.pop_front();
+  }
+}
 
 std::string& failure() {
   static thread_local std::string text;
@@ -62,9 +95,11 @@ int64_t shared_bytes_max() {
 
 void use_device(int) {}
 Stream make_stream() {
-  return nullptr;
+  return new EmulatedStream;
 }
-void end_stream(Stream) {}
+void end_stream(Stream stream) {
+  delete static_cast<EmulatedStream*>(stream);
+}
 
 void* allocate(int64_t bytes) {
   void* const memory = emulation::take_memory(static_cast<size_t>(bytes));
@@ -92,15 +127,13 @@ bool overlaps_launches() {
   return true;
 }
 
-namespace {
-void copy(void* to, const void* from, int64_t bytes) {
-  const std::lock_guard lock(emulation::memory_in_use());
-  std::memcpy(to, from, static_cast<size_t>(bytes));
-}
-}  // namespace
-
 void copy_to_device(Stream, void* to, const void* from, int64_t bytes) {
   copy(to, from, bytes);
+}
+void copy_to_device_later(Stream stream, void* to, const void* from, int64_t bytes) {
+  auto& own = *static_cast<EmulatedStream*>(stream);
+  own.under_way.push_back({to, from, bytes});
+  ++own.started;
 }
 void copy_to_host(Stream, void* to, const void* from, int64_t bytes) {
   copy(to, from, bytes);
@@ -112,7 +145,10 @@ void fill(Stream, void* to, uint8_t value, int64_t bytes) {
   const std::lock_guard lock(emulation::memory_in_use());
   std::memset(to, value, static_cast<size_t>(bytes));
 }
-void wait_for(Stream) {}
+void wait_for(Stream stream) {
+  auto& own = *static_cast<EmulatedStream*>(stream);
+  carry_out(own, own.started);
+}
 
 // A recorded graph is the launches themselves, with the arguments that they got.
 void begin_recording(Stream) {
@@ -137,20 +173,25 @@ void emulation::start(std::function<void()> launch) {
 }
 
 Mark make_mark() {
-  return new double(0);
+  return new EmulatedMark;
 }
-void set_mark(Stream, Mark mark) {
-  *static_cast<double*>(mark) = now();
+void set_mark(Stream stream, Mark mark) {
+  auto* const own = static_cast<EmulatedStream*>(stream);
+  *static_cast<EmulatedMark*>(mark) = {now(), own, own->started};
 }
 double seconds_between(Mark first, Mark second) {
-  return *static_cast<double*>(second) - *static_cast<double*>(first);
+  return static_cast<EmulatedMark*>(second)->time - static_cast<EmulatedMark*>(first)->time;
 }
-void wait_for_mark(Mark) {}
+bool wait_for_mark(Mark mark) {
+  const EmulatedMark& own = *static_cast<EmulatedMark*>(mark);
+  if (own.stream != nullptr) carry_out(*own.stream, own.started);
+  return true;
+}
 bool is_past(Mark) {
   return true;
 }
 void end_mark(Mark mark) {
-  delete static_cast<double*>(mark);
+  delete static_cast<EmulatedMark*>(mark);
 }
 
 }  // namespace pelton::kernels::gpu
