@@ -19,19 +19,16 @@ WorkLoop::~WorkLoop() {
   thread_.join();
 }
 
+// Notified under the lock: what is posted may lead to the loop's end.
 void WorkLoop::post(std::function<void()> work) {
-  {
-    std::lock_guard lock(mutex_);
-    posted_.push_back(std::move(work));
-  }
+  std::lock_guard lock(mutex_);
+  posted_.push_back(std::move(work));
   filled_.notify_one();
 }
 
 void WorkLoop::post_after(std::chrono::milliseconds delay, std::function<void()> work) {
-  {
-    std::lock_guard lock(mutex_);
-    later_.emplace(std::chrono::steady_clock::now() + delay, std::move(work));
-  }
+  std::lock_guard lock(mutex_);
+  later_.emplace(std::chrono::steady_clock::now() + delay, std::move(work));
   filled_.notify_one();
 }
 
