@@ -179,7 +179,7 @@ TEST_F(EngineOnTiny, TheCacheChangesNoToken) {
   const std::vector<std::vector<TokenId>> without = answers(false, 1000, &found);
   EXPECT_EQ(found, 0);
   EXPECT_EQ(answers(true, 1000, &found), without);
-  EXPECT_GT(found, 300);
+  EXPECT_GT(found, 200);  // there are window blocks for little more than those that run
   EXPECT_EQ(answers(true, 18, &found), without);
 }
 

@@ -19,7 +19,8 @@ namespace {
 class OutputHeadTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "output_head_test";
+    folder_ = testing::TempDir() + "output_head_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name();
     source_ = folder_ + "_source";
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
