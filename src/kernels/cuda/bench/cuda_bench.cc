@@ -352,7 +352,19 @@ class Bench {
     return bytes;
   }
 
-  // Median seconds of steps, from the call to the logits on the host.
+  struct Batch {
+    std::vector<int32_t> tokens;
+    std::vector<std::vector<int32_t>> blocks;
+    std::vector<StepSequence> sequences;
+    std::vector<int32_t> logit_rows;
+    std::vector<RowSampling> rows;
+    std::vector<SampledRow> results;
+    std::vector<ReportedToken> reported;
+    Sampling sampling = {};
+    Step step = {};
+  };
+
+  // Median seconds of steps, from the call to the tokens (or, undrawn, the logits) on the host.
   double step_seconds(Session* session, const Step& step, int runs) const {
     std::vector<double> seconds;
     for (int run = 0; run < runs + 3; ++run) {
@@ -366,13 +378,50 @@ class Bench {
     return seconds[seconds.size() / 2];
   }
 
-  struct Batch {
-    std::vector<int32_t> tokens;
-    std::vector<std::vector<int32_t>> blocks;
-    std::vector<StepSequence> sequences;
-    std::vector<int32_t> logit_rows;
-    Step step = {};
-  };
+  // Seconds of a step of a chain, each begun before the one before it is finished: all tokens but
+  // the first step's are looked up on the device.
+  double chained_seconds(Session* session, Batch& input, int runs) const {
+    std::vector<int32_t> drawn(input.tokens.size());
+    for (size_t i = 0; i < drawn.size(); ++i) drawn[i] = ~static_cast<int32_t>(i);
+    Step later = input.step;
+    later.tokens = drawn.data();
+    std::vector<SampledRow> other_rows(input.results.size());
+    std::vector<ReportedToken> other_best(input.reported.size());
+    const Sampled places[2] = {input.step.sampled, {other_rows.data(), other_best.data()}};
+    const auto chain = [&](int steps) {
+      table_.begin_step(session, &input.step);
+      for (int i = 1; i <= steps; ++i) {
+        later.sampled = places[i % 2];
+        table_.begin_step(session, &later);
+        table_.finish_step(session);
+      }
+      table_.finish_step(session);
+    };
+    chain(3);
+    const auto begin = std::chrono::steady_clock::now();
+    chain(runs);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    check("a chain of steps");
+    return took.count() / (runs + 1);
+  }
+
+  // Rows are drawn from on the device: greedily, or at temperature 1 with a cut by top-p.
+  void draw_rows(Batch& batch, bool cuts) const {
+    RowSampling row{};
+    row.reported = -1;
+    row.mask = -1;
+    if (cuts) {
+      row.sharpness = 1.4426950408889634f;
+      row.top_p_share = (uint64_t{1} << 53) / 100 * 95;
+      row.random = uint64_t{1} << 63;
+    }
+    batch.rows.assign(batch.logit_rows.size(), row);
+    batch.results.resize(batch.rows.size());
+    batch.reported.resize(batch.rows.size() * kReportedMax);
+    batch.sampling = {.rows = batch.rows.data(), .vocab = shape_.vocab};
+    batch.step.sampling = &batch.sampling;
+    batch.step.sampled = {batch.results.data(), batch.reported.data()};
+  }
 
   // `count` sequences of `rows` rows from position `start`, each with blocks of its own.
   Batch batch_of(int count, int rows, int start, int block_count) const {
@@ -424,17 +473,24 @@ class Bench {
         }
         Session* const session = open(limits);
         check("opening a session");
-        const Batch input = batch_of(batch, 1, context, blocks);
+        Batch input = batch_of(batch, 1, context, blocks);
+        const double with_logits = step_seconds(session, input.step, settings_.runs);
+        draw_rows(input, true);
+        const double with_top_p = step_seconds(session, input.step, settings_.runs);
+        draw_rows(input, false);
         const double seconds = step_seconds(session, input.step, settings_.runs);
+        const double chained = chained_seconds(session, input, settings_.runs);
         int64_t steps = 0;
         int64_t replayed = 0;
         int64_t graphs = 0;
         table_.step_counts(session, &steps, &replayed, &graphs);
         const double floor = decode_bytes(batch, context) / copy_rate_;
         fmt::print(
-            "batch {:>3} context {:>5}: {:>9.1f} us {:>9.1f} tokens/s {:>6.1f} % ({} of {} steps "
+            "batch {:>3} context {:>5}: {:>9.1f} us {:>9.1f} tokens/s {:>6.1f} % (chained; greedy "
+            "one by one {:.1f} us, top-p {:.1f}, all logits to the host {:.1f}; {} of {} steps "
             "replayed)\n",
-            batch, context, seconds * 1e6, batch / seconds, 100 * floor / seconds, replayed, steps);
+            batch, context, chained * 1e6, batch / chained, 100 * floor / chained, seconds * 1e6,
+            with_top_p * 1e6, with_logits * 1e6, replayed, steps);
         std::fflush(stdout);
         table_.close(session);
       }
