@@ -16,7 +16,12 @@ using std::chrono::steady_clock;
 
 constexpr int64_t kFreeBytesKept = int64_t{8} << 20;  // less than this is not worth a thought
 constexpr int64_t kRiseBytes = int64_t{4} << 20;      // of the process, and the books are looked at
-constexpr size_t kTopBytesKept = size_t{1} << 20;     // of each arena
+constexpr size_t kTopBytesKept = size_t{1} << 20;     // at the main arena's end
+
+// Of the allocator's own; it would raise both to what was ever freed in one piece, up to 32 and 64
+// MiB, and then keep as much at the end of each thread's arena, where malloc_trim does not look.
+constexpr int kOwnMappingBytes = 4 << 20;  // such a piece is a mapping of its own
+constexpr int kEndBytesKept = 8 << 20;     // of each arena
 
 // 0 where it cannot be told.
 int64_t resident_bytes() {
@@ -46,7 +51,10 @@ HeapTrim::HeapTrim(const Options& options)
       settled_(resident_bytes()),
       looked_(steady_clock::now()),
       patience_(options_.books_interval),
-      thread_({.name = "pelton-heap", .interval = options_.interval}, [this] { look(); }) {}
+      thread_({.name = "pelton-heap", .interval = options_.interval}, [this] { look(); }) {
+  ::mallopt(M_MMAP_THRESHOLD, kOwnMappingBytes);
+  ::mallopt(M_TRIM_THRESHOLD, kEndBytesKept);
+}
 
 // Half as much as is in use will be needed again by what thousands of streams do all the time.
 bool HeapTrim::worth_it(const Books& books) {

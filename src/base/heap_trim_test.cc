@@ -50,6 +50,26 @@ TEST(HeapTrim, MemoryUnderWhatIsInUseIsGivenBack) {
   EXPECT_LT(resident_bytes() - before, int64_t{8} << 20);
   for (const std::string& kept : last) EXPECT_EQ(kept, std::string(kPiece, 'y'));
 }
+
+// The allocator has seen a larger piece freed, and would from then on keep such pieces at the end
+// of a thread's arena, which malloc_trim leaves alone.
+TEST(HeapTrim, TheEndOfAThreadsArenaIsGivenBack) {
+  const HeapTrim trim(
+      {.interval = std::chrono::milliseconds(20), .books_interval = std::chrono::minutes(10)});
+  EXPECT_EQ(std::string(size_t{24} << 20, 'x').back(), 'x');
+  int64_t left = 0;
+  std::thread([&left] {
+    const std::string own(1000, 'z');  // the arena is there
+    const int64_t before = resident_bytes();
+    EXPECT_EQ(std::string(size_t{16} << 20, 'x').back(), 'x');
+    for (int i = 0; i < 300; ++i) {
+      left = resident_bytes() - before;
+      if (left < int64_t{4} << 20) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }).join();
+  EXPECT_LT(left, int64_t{4} << 20);
+}
 #endif
 
 }  // namespace
