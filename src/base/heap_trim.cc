@@ -20,8 +20,8 @@ constexpr size_t kTopBytesKept = size_t{1} << 20;     // at the main arena's end
 
 // Of the allocator's own; it would raise both to what was ever freed in one piece, up to 32 and 64
 // MiB, and then keep as much at the end of each thread's arena, where malloc_trim does not look.
-constexpr int kOwnMappingBytes = 4 << 20;  // such a piece is a mapping of its own
-constexpr int kEndBytesKept = 8 << 20;     // of each arena
+constexpr int kOwnMappingBytes = 1 << 20;  // such a piece is a mapping of its own
+constexpr int kEndBytesKept = 1 << 20;     // of each arena
 
 // 0 where it cannot be told.
 int64_t resident_bytes() {
