@@ -1,7 +1,7 @@
 // Gives free memory back to the system. The allocator keeps what was freed below anything that is
 // still in use, for as long as that lives: after a moment of large requests a server that has 8 MB
-// in use held 30 MB more for many minutes. From the first one on the allocator's thresholds are fixed,
-// for the whole process. A thread of its own, "pelton-heap"; owned by the program's entry.
+// in use held 30 MB more for many minutes. From the first one on the allocator's thresholds are
+// fixed, for the whole process. A thread of its own, "pelton-heap"; owned by the program's entry.
 #pragma once
 
 #include <chrono>
