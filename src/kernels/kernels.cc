@@ -19,6 +19,9 @@ bool has_avx512() {
 bool has_vnni() {
   return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
+bool has_vbmi() {
+  return has_vnni() && __builtin_cpu_supports("avx512vbmi");
+}
 // g++ 12 cannot ask for F16C, but every processor with AVX2 and FMA has it.
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -27,6 +30,7 @@ bool has_avx2() {
 
 #if defined(__x86_64__)
 std::unique_ptr<TileKernels> make_tiles(base::ThreadPool& pool) {
+  if (has_vbmi()) return make_avx512_vbmi_tiles(pool);
   return has_vnni() ? make_avx512_vnni_tiles(pool) : make_avx2_tiles(pool);
 }
 #endif

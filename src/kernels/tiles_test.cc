@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/tile_kernels.h"
 #include "kernels/kernels.h"
 #include "tensor/bits.h"
 #include "tensor/dtype.h"
@@ -284,6 +285,38 @@ TEST(Tiles, LinearIsNearTheReferenceAndTheSameBitsEverywhere) {
     }
   }
 }
+
+#if defined(__x86_64__)
+TEST(Tiles, AProcessorWithVbmiGivesTheBitsOfOneWithout) {
+  if (!__builtin_cpu_supports("avx512vbmi") || !__builtin_cpu_supports("avx512vnni")) {
+    GTEST_SKIP() << "this processor has no VBMI";
+  }
+  Random random;
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  const auto with = make_avx512_vbmi_tiles(pool);
+  const auto without = make_avx512_vnni_tiles(pool);
+  for (const Format to : {Format::kInt8Tiles, Format::kInt4Tiles, Format::kMxfp4Tiles}) {
+    const Source source(random, to == Format::kMxfp4Tiles ? Format::kMxfp4Pairs : Format::kBf16, 80,
+                        32 * (1 + random.below(10)));
+    const std::vector<uint8_t> tiles = pack(to, source.matrix);
+    for (const int tokens : {1, 2, 3, 4, 5, 12, 60}) {
+      const std::vector<float> x = random.with_outliers(tokens * source.matrix.cols);
+      for (const Activations activations : {Activations::kInt8, Activations::kInt16}) {
+        const Linear linear{
+            {tiles.data(), 80, static_cast<int>(source.matrix.cols), to, activations}, nullptr};
+        std::vector<float> out[2];
+        for (const auto* kernels : {&with, &without}) {
+          std::vector<float>& got = out[kernels == &with ? 0 : 1];
+          got.resize(static_cast<size_t>(tokens) * 80);
+          (*kernels)->linear(got.data(), x.data(), linear, tokens, Kernels::Output::kOverwrite);
+        }
+        ASSERT_EQ(std::memcmp(out[0].data(), out[1].data(), out[0].size() * sizeof(float)), 0)
+            << tokens << " tokens, format " << static_cast<int>(to);
+      }
+    }
+  }
+}
+#endif
 
 // The gates and ups of `source`, whose rows 2i and 2i + 1 they are, 16 and 16 in turn.
 std::vector<uint8_t> pack_gate_up(const StoredMatrix& source, int experts, int inner) {

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/expert_groups.h"
+#include "kernels/cpu/step_room.h"
 #include "kernels/kv_code.h"
 #include "kernels/tiles.h"
 #include "kernels/weight_row.h"

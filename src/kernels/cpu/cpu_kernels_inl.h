@@ -47,24 +47,13 @@ class CpuKernels final : public Kernels {
   tensor::DType kv_dtype() const override { return tensor::DType::kF16; }
 
   void reserve(const ScratchShape& shape) override {
-    const auto tokens = static_cast<size_t>(shape.tokens);
-    const size_t assignments = tokens * static_cast<size_t>(shape.experts_per_token);
-    token_rows_.reserve(tokens);
-    sequence_of_row_.reserve(tokens);
+    room_.reserve(shape);
     if (shape.tiled) return tiles_->reserve(shape);
-    grouped_rows_.reserve(assignments);
     groups_.reserve(shape);
-    inputs_.reserve(tokens * static_cast<size_t>(shape.hidden));
-    activations_.reserve(assignments * static_cast<size_t>(shape.inner));
-    outputs_.reserve(assignments * static_cast<size_t>(shape.hidden));
   }
 
   int64_t scratch_bytes() const override {
-    const auto bytes = [](const auto& vector) {
-      return static_cast<int64_t>(vector.capacity() * sizeof(vector[0]));
-    };
-    return bytes(token_rows_) + bytes(grouped_rows_) + bytes(sequence_of_row_) + groups_.bytes() +
-           bytes(inputs_) + bytes(activations_) + bytes(outputs_) + tiles_->scratch_bytes();
+    return room_.bytes() + groups_.bytes() + tiles_->scratch_bytes();
   }
 
   void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {
@@ -99,8 +88,7 @@ class CpuKernels final : public Kernels {
     const Matrix& matrix = linear.weight;
     if (is_tiled(matrix.format)) return tiles_->linear(out, x, linear, tokens, output);
     const StoredMatrix stored{matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
-    token_rows_.resize(static_cast<size_t>(tokens));
-    for (int t = 0; t < tokens; ++t) token_rows_[t] = x + int64_t{t} * matrix.cols;
+    const float* const* rows = room_.rows_of(x, tokens, matrix.cols);
     // A small one, a router's, is shared too.
     const int64_t chunk = matrix.rows < 2 * kRowChunk ? kRowChunk / 4 : kRowChunk;
     pool_.parallel_for(matrix.rows, chunk, [&](int64_t begin, int64_t end, int) {
@@ -109,7 +97,7 @@ class CpuKernels final : public Kernels {
         const float value = sum + (linear.bias != nullptr ? linear.bias[row] : 0.0f);
         to = output == Output::kAccumulate ? to + value : value;
       };
-      dot_plain(stored, begin, end, token_rows_.data(), tokens, emit);
+      dot_plain(stored, begin, end, rows, tokens, emit);
     });
   }
 
@@ -176,22 +164,20 @@ class CpuKernels final : public Kernels {
     const int k = shape.experts_per_token;
     groups_.group(choices, tokens, k, gate.experts);
     const int64_t assignments = int64_t{tokens} * k;
-    inputs_.resize(static_cast<size_t>(int64_t{tokens} * gate.cols));
-    activations_.resize(static_cast<size_t>(assignments * down.cols));
-    outputs_.resize(static_cast<size_t>(assignments * down.rows));
+    CHECK(gate.cols == down.rows);
+    at_ = room_.for_experts(tokens, assignments, gate.cols, down.cols);
 
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
-        arrange(inputs_.data() + t * gate.cols, x + t * gate.cols, gate.cols, gate.format);
+        arrange(at_.inputs + t * gate.cols, x + t * gate.cols, gate.cols, gate.format);
       }
     });
-    grouped_rows_.resize(static_cast<size_t>(assignments));
     for (int64_t i = 0; i < assignments; ++i) {
-      grouped_rows_[i] = inputs_.data() + int64_t{groups_.assignments()[i] / k} * gate.cols;
+      at_.rows[i] = at_.inputs + int64_t{groups_.assignments()[i] / k} * gate.cols;
     }
     expert_up(weights, shape);
     for (int64_t i = 0; i < assignments; ++i) {
-      grouped_rows_[i] = activations_.data() + int64_t{groups_.assignments()[i]} * down.cols;
+      at_.rows[i] = at_.activations + int64_t{groups_.assignments()[i]} * down.cols;
     }
     expert_down(down);
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
@@ -246,15 +232,12 @@ class CpuKernels final : public Kernels {
     const int group = shape.heads / shape.kv_heads;
     int64_t row_count = 0;
     for (int s = 0; s < sequence_count; ++s) row_count += sequences[s].row_count;
-    sequence_of_row_.clear();
-    for (int s = 0; s < sequence_count; ++s) {
-      sequence_of_row_.insert(sequence_of_row_.end(), sequences[s].row_count, s);
-    }
+    const int* sequence_of_row = room_.sequence_of_rows(sequences, sequence_count);
     pool_.parallel_for(row_count * shape.kv_heads, 1, [&](int64_t begin, int64_t end, int) {
       for (int64_t item = begin; item < end; ++item) {
         const int64_t index = item / shape.kv_heads;
         const int kv_head = static_cast<int>(item % shape.kv_heads);
-        const SequenceRows& rows = sequences[sequence_of_row_[index]];
+        const SequenceRows& rows = sequences[sequence_of_row[index]];
         const int row = static_cast<int>(index) - (rows.row_begin - sequences[0].row_begin);
         for (int head = 0; head < group;) {
           const int first = kv_head * group + head;
@@ -360,7 +343,7 @@ class CpuKernels final : public Kernels {
     }
   }
 
-  // activations_[assignment] = swiglu(gate x + bias, up x + bias), in the order down reads them.
+  // at_.activations[assignment] = swiglu(gate x + bias, up x + bias), in the order down reads them.
   void expert_up(const ExpertWeights& weights, const MoeShape& shape) {
     const int activation_count = weights.down.cols;
     const int chunks = activation_count / kActivationChunk;
@@ -374,12 +357,12 @@ class CpuKernels final : public Kernels {
               active.count - token < kTokenBlock ? active.count - token : kTokenBlock;
           float gate[kTokenBlock][kActivationChunk];
           float up[kTokenBlock][kActivationChunk];
-          gate_and_up(weights, active.expert, first, grouped_rows_.data() + active.begin + token,
-                      tokens, gate, up);
+          gate_and_up(weights, active.expert, first, at_.rows + active.begin + token, tokens, gate,
+                      up);
           for (int t = 0; t < tokens; ++t) {
             const int64_t assignment = groups_.assignments()[active.begin + token + t];
             swiglu(gate[t], up[t], shape);
-            arrange(activations_.data() + assignment * activation_count + first, gate[t],
+            arrange(at_.activations + assignment * activation_count + first, gate[t],
                     kActivationChunk, weights.down.format);
           }
         }
@@ -425,7 +408,7 @@ class CpuKernels final : public Kernels {
     }
   }
 
-  // outputs_[assignment] = down a + bias
+  // at_.outputs[assignment] = down a + bias
   void expert_down(const Experts& matrix) {
     const int chunks = (matrix.rows + kRowChunk - 1) / kRowChunk;
     const int64_t tasks = static_cast<int64_t>(groups_.active().size()) * chunks;
@@ -436,11 +419,10 @@ class CpuKernels final : public Kernels {
         const int64_t last = first + kRowChunk < matrix.rows ? first + kRowChunk : matrix.rows;
         const float* bias = matrix.bias + int64_t{active.expert} * matrix.rows;
         const auto emit = [&](int64_t row, int t, float sum) {
-          outputs_[int64_t{groups_.assignments()[active.begin + t]} * matrix.rows + row] =
+          at_.outputs[int64_t{groups_.assignments()[active.begin + t]} * matrix.rows + row] =
               sum + bias[row];
         };
-        dot_expert(matrix, active.expert, first, last, grouped_rows_.data() + active.begin,
-                   active.count, emit);
+        dot_expert(matrix, active.expert, first, last, at_.rows + active.begin, active.count, emit);
       }
     });
   }
@@ -452,7 +434,7 @@ class CpuKernels final : public Kernels {
       for (int j = 0; j < k; ++j) {
         const int64_t assignment = token * k + j;
         sum = Vector::fma(Vector::set1(choices[assignment].weight),
-                          Vector::load(outputs_.data() + assignment * rows + i), sum);
+                          Vector::load(at_.outputs + assignment * rows + i), sum);
       }
       Vector::store(out + i, Vector::add(Vector::load(out + i), sum));
     }
@@ -463,11 +445,7 @@ class CpuKernels final : public Kernels {
   float powers_[256];
 
   // Working memory for the largest step: see reserve.
-  std::vector<const float*> token_rows_;
-  std::vector<const float*> grouped_rows_;
-  std::vector<int> sequence_of_row_;
+  StepRoom room_;
+  StepRoom::ForExperts at_{};
   ExpertGroups groups_;
-  std::vector<float> inputs_;       // (tokens, hidden), as gate reads them
-  std::vector<float> activations_;  // (assignments, intermediate), as down reads them
-  std::vector<float> outputs_;      // (assignments, hidden)
 };

@@ -30,6 +30,7 @@ class TileKernels {
                        const ExpertWeights& weights, const MoeShape& shape, int tokens) = 0;
 };
 
+std::unique_ptr<TileKernels> make_avx512_vbmi_tiles(base::ThreadPool& pool);  // and VNNI
 std::unique_ptr<TileKernels> make_avx512_vnni_tiles(base::ThreadPool& pool);
 std::unique_ptr<TileKernels> make_avx2_tiles(base::ThreadPool& pool);
 

@@ -1,5 +1,5 @@
 // The tile kernels themselves: which thread multiplies which tiles, and the working memory.
-// Included inside the unnamed namespace of tiles_avx512.cc and tiles_avx2.cc, as what it includes
+// Included inside the unnamed namespace of tiles_avx512*.cc and tiles_avx2.cc, as what it includes
 // is.
 
 #include "kernels/cpu/tile_products_inl.h"
@@ -52,12 +52,22 @@ class Tiles final : public TileKernels {
   }
 
  private:
+  static WeightCode code_of(Format format) {
+    switch (format) {
+      case Format::kInt8Tiles:
+        return Int8Tile::kCode;
+      case Format::kInt4Tiles:
+        return Int4Tile::kCode;
+      default:
+        return Mxfp4Tile::kCode;
+    }
+  }
+
   template <int kPlanes>
   void multiply_linear(float* out, const float* x, const Linear& linear, int tokens,
                        Kernels::Output output) {
     const Matrix& matrix = linear.weight;
-    const float unit = matrix.format == Format::kMxfp4Tiles ? Mxfp4Tile::kUnit : Int8Tile::kUnit;
-    quantize<kPlanes>(inputs_, x, tokens, matrix.cols, unit);
+    quantize<kPlanes>(inputs_, x, tokens, matrix.cols, code_of(matrix.format));
     rows_.resize(static_cast<size_t>(tokens));
     for (int t = 0; t < tokens; ++t) rows_[t] = row_view(inputs_, t);
     const int64_t tiles = (matrix.rows + kTileRows - 1) / kTileRows;
@@ -96,7 +106,7 @@ class Tiles final : public TileKernels {
     activations_.resize(assignments, down.cols, kPlanes);
     rows_.resize(static_cast<size_t>(assignments));
 
-    quantize<kPlanes>(inputs_, x, tokens, weights.gate.cols, Mxfp4Tile::kUnit);
+    quantize<kPlanes>(inputs_, x, tokens, weights.gate.cols, Mxfp4Tile::kCode);
     for (int64_t i = 0; i < assignments; ++i)
       rows_[i] = row_view(inputs_, groups_.assignments()[i] / k);
     expert_up<kPlanes>(weights, shape);
@@ -112,12 +122,12 @@ class Tiles final : public TileKernels {
   }
 
   template <int kPlanes>
-  void quantize(QuantizedRows& to, const float* x, int64_t rows, int cols, float unit) {
+  void quantize(QuantizedRows& to, const float* x, int64_t rows, int cols, WeightCode code) {
     to.resize(rows, cols, kPlanes);
     pool_.parallel_for(rows, 4, [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end; ++row) {
         for (int b = 0; b < to.blocks; ++b) {
-          quantize_block<kPlanes>(x + row * cols + b * kBlock, to, row, b, unit);
+          quantize_block<kPlanes>(x + row * cols + b * kBlock, to, row, b, code);
         }
       }
     });
@@ -166,7 +176,7 @@ class Tiles final : public TileKernels {
           swiglu_tile(activations, at, at + kTileRows, shape);
           swiglu_tile(activations + kTileRows, at + 2 * kTileRows, at + 3 * kTileRows, shape);
           quantize_block<kPlanes>(activations, activations_,
-                                  groups_.assignments()[active.begin + t], block, Mxfp4Tile::kUnit);
+                                  groups_.assignments()[active.begin + t], block, Mxfp4Tile::kCode);
         }
       }
     });

@@ -1,5 +1,5 @@
 // Quantised activations and their products with tiles, written once over `Ints` (16 lanes of rows).
-// Included inside the unnamed namespace of tiles_avx512.cc and tiles_avx2.cc, each compiled with
+// Included inside the unnamed namespace of tiles_avx512*.cc and tiles_avx2.cc, each compiled with
 // its own flags.
 
 constexpr int kBlock = 32;        // columns that share a scale
@@ -26,7 +26,9 @@ inline int64_t capacity_bytes(const std::vector<T>& vector) {
 struct QuantizedRows {
   std::vector<int8_t> values;  // (rows, blocks, planes, 32)
   std::vector<float> scales;   // (rows, blocks)
-  std::vector<int32_t> sums;   // (rows, blocks, planes): of the 32 values
+  // (rows, blocks, planes): what a block's sum begins with, because weights are stored with an
+  // offset: less the offset times the sum of the 32 values.
+  std::vector<int32_t> begins;
   int blocks = 0;
   int planes = 1;
 
@@ -34,17 +36,17 @@ struct QuantizedRows {
     const int64_t count = rows * (cols / kBlock);
     values.reserve(static_cast<size_t>(count * plane_count * kBlock));
     scales.reserve(static_cast<size_t>(count));
-    sums.reserve(static_cast<size_t>(count * plane_count));
+    begins.reserve(static_cast<size_t>(count * plane_count));
   }
   int64_t bytes() const {
-    return capacity_bytes(values) + capacity_bytes(scales) + capacity_bytes(sums);
+    return capacity_bytes(values) + capacity_bytes(scales) + capacity_bytes(begins);
   }
   void resize(int64_t rows, int cols, int plane_count) {
     blocks = cols / kBlock;
     planes = plane_count;
     values.resize(static_cast<size_t>(rows * blocks * planes * kBlock));
     scales.resize(static_cast<size_t>(rows * blocks));
-    sums.resize(static_cast<size_t>(rows * blocks * planes));
+    begins.resize(static_cast<size_t>(rows * blocks * planes));
   }
 };
 
@@ -52,28 +54,35 @@ struct QuantizedRows {
 struct RowView {
   const int8_t* values;
   const float* scales;
-  const int32_t* sums;
+  const int32_t* begins;
 };
 
 inline RowView row_view(const QuantizedRows& rows, int64_t row) {
   const int64_t block = row * rows.blocks;
   return {rows.values.data() + block * rows.planes * kBlock, rows.scales.data() + block,
-          rows.sums.data() + block * rows.planes};
+          rows.begins.data() + block * rows.planes};
 }
 
-// Quantises 32 floats into block `block` of row `row`. `unit` is a factor of the format's weights.
+// How a format stores its weights: (number - offset) * unit * scale.
+struct WeightCode {
+  float unit;
+  int32_t offset;
+};
+
+// Quantises 32 floats into block `block` of row `row`, to be multiplied with weights of `code`.
 template <int kPlanes>
-inline void quantize_block(const float* x, QuantizedRows& to, int64_t row, int block, float unit) {
+inline void quantize_block(const float* x, QuantizedRows& to, int64_t row, int block,
+                           WeightCode code) {
   // NaN makes the scale NaN: damage is passed on, not hidden.
   const float largest = Ints::largest_or_nan(x);
   constexpr float kLevels = kPlanes == 1 ? 127.0f : 16256.0f;
   const int64_t at = row * to.blocks + block;
-  to.scales[at] = largest / kLevels * unit;
+  to.scales[at] = largest / kLevels * code.unit;
   int8_t* values = to.values.data() + at * kPlanes * kBlock;
   constexpr float kNothing = 1e-30f;  // less has no reciprocal that a float could hold
   if (!(largest > kNothing)) {        // also NaN, of which the scale tells
     __builtin_memset(values, 0, kPlanes * kBlock);
-    for (int p = 0; p < kPlanes; ++p) to.sums[at * kPlanes + p] = 0;
+    for (int p = 0; p < kPlanes; ++p) to.begins[at * kPlanes + p] = 0;
     return;
   }
   const float inverse = kLevels / largest;
@@ -94,14 +103,15 @@ inline void quantize_block(const float* x, QuantizedRows& to, int64_t row, int b
       sums[1] += low;
     }
   }
-  for (int p = 0; p < kPlanes; ++p) to.sums[at * kPlanes + p] = sums[p];
+  for (int p = 0; p < kPlanes; ++p) {
+    to.begins[at * kPlanes + p] = -Ints::offset(code.offset) * sums[p];
+  }
 }
 
 // The tiles of a matrix, block by block: eight vectors of weights, each four columns of 16 rows.
 struct Int8Tile {
   static constexpr Format kFormat = Format::kInt8Tiles;
-  static constexpr int kOffset = 128;  // what is stored less the weight
-  static constexpr float kUnit = 1.0f;
+  static constexpr WeightCode kCode{1.0f, 128};
   static constexpr tensor::TileShape kShape = tensor::kInt8TileShape;
   static constexpr bool kBytes = true;
   const uint8_t* tile;
@@ -125,8 +135,7 @@ struct Int8Tile {
 
 struct Mxfp4Tile {
   static constexpr Format kFormat = Format::kMxfp4Tiles;
-  static constexpr int kOffset = 12;
-  static constexpr float kUnit = 0.5f;  // codes stand for twice their values
+  static constexpr WeightCode kCode{0.5f, 12};  // codes stand for twice their values
   static constexpr tensor::TileShape kShape = tensor::kMxfp4TileShape;
   static constexpr bool kBytes = false;
   const uint8_t* tile;
@@ -148,8 +157,7 @@ struct Mxfp4Tile {
 
 struct Int4Tile {
   static constexpr Format kFormat = Format::kInt4Tiles;
-  static constexpr int kOffset = 8;
-  static constexpr float kUnit = 1.0f;
+  static constexpr WeightCode kCode{1.0f, 8};
   static constexpr tensor::TileShape kShape = tensor::kInt4TileShape;
   static constexpr bool kBytes = false;
   const uint8_t* tile;
@@ -225,47 +233,56 @@ template <int kTokens, int kPlanes, typename Tile>
   for (int t = 0; t < kTokens; ++t) {
     values[t] = x[t].values;
     scales[t] = x[t].scales;
-    begins[t] = x[t].sums;
+    begins[t] = x[t].begins;
     sum[t] = Ints::zero_floats();
   }
   for (int64_t b = 0; b < blocks; ++b) {
     Ints::Bytes weights[8];
     tile.load(b, weights);
     const L weight_scales = tile.scales(b);
+    // Sums side by side: each waits for its last product, and the compiler keeps this order.
+    Ints dots[kTokens][kPlanes];
 #pragma GCC unroll 6
     for (int t = 0; t < kTokens; ++t) {
-      Ints dots[kPlanes];
 #pragma GCC unroll 2
-      for (int p = 0; p < kPlanes; ++p) {
-        const int8_t* four = values[t] + (b * kPlanes + p) * kBlock;
-        dots[p] = Ints::begin(begins[t][b * kPlanes + p], Tile::kOffset);
+      for (int p = 0; p < kPlanes; ++p) dots[t][p] = Ints::begin(begins[t] + b * kPlanes + p);
+    }
 #pragma GCC unroll 8
-        for (int g = 0; g < 8; ++g) dots[p] = Ints::dot(dots[p], weights[g], four + 4 * g);
+    for (int g = 0; g < 8; ++g) {
+#pragma GCC unroll 6
+      for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 2
+        for (int p = 0; p < kPlanes; ++p) {
+          const int8_t* four = values[t] + (b * kPlanes + p) * kBlock + 4 * g;
+          dots[t][p] = Ints::dot(dots[t][p], weights[g], four);
+        }
       }
-      sum[t] = block_sum<kPlanes>(dots, weight_scales, scales[t][b], sum[t]);
+    }
+#pragma GCC unroll 6
+    for (int t = 0; t < kTokens; ++t) {
+      sum[t] = block_sum<kPlanes>(dots[t], weight_scales, scales[t][b], sum[t]);
     }
   }
 #pragma GCC unroll 6
   for (int t = 0; t < kTokens; ++t) sums[t] = sum[t];
 }
 
-// The same for bytes of weights and of activations, and one token: so little to compute that memory
-// decides. By lines of scales, as few instructions for a byte as can be, so that the processor
-// looks far ahead.
+// The same for one token with activations of a byte: so little to compute that memory decides. By
+// lines of scales, as few instructions for a byte as can be, so that the processor looks far ahead.
 template <typename Tile>
-[[gnu::noinline]] void stream_bytes(Tile tile, int64_t blocks, const RowView& x, L sums[1]) {
+[[gnu::noinline]] void stream_row(Tile tile, int64_t blocks, const RowView& x, L sums[1]) {
   constexpr int64_t kLine = Tile::kShape.blocks_of_line();
   const RowView row = x;
   L sum = Ints::zero_floats();
   for (int64_t line = 0; line < blocks; line += kLine) {
     prefetch(tile.tile + kPageAheadBytes);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int64_t i = 0; i < kLine; ++i) {
       const int64_t b = line + i;
       if (b == blocks) break;
       Ints::Bytes weights[8];
       tile.load(i, weights);
-      Ints dot[1] = {Ints::begin(row.sums[b], Tile::kOffset)};
+      Ints dot[1] = {Ints::begin(row.begins + b)};
 #pragma GCC unroll 8
       for (int g = 0; g < 8; ++g)
         dot[0] = Ints::dot(dot[0], weights[g], row.values + b * kBlock + 4 * g);
@@ -299,7 +316,7 @@ template <int kTokens, int kPlanes, typename Tile, typename Source>
       for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 2
         for (int p = 0; p < kPlanes; ++p) {
-          dots[i][t][p] = Ints::begin(rows[t].sums[b * kPlanes + p], Tile::kOffset);
+          dots[i][t][p] = Ints::begin(rows[t].begins + b * kPlanes + p);
         }
       }
     }
@@ -359,8 +376,8 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
     const Tile tile{tiles + i * bytes};
     const auto run = [&]<int kTokens>() {
       L sums[kTokens];
-      if constexpr (Tile::kBytes && kPlanes == 1 && kTokens == 1) {
-        stream_bytes(tile, blocks, x[first], sums);
+      if constexpr (kPlanes == 1 && kTokens == 1) {
+        stream_row(tile, blocks, x[first], sums);
       } else {
         stream_tile<kTokens, kPlanes>(tile, blocks, x + first, sums);
       }
