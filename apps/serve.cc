@@ -61,19 +61,26 @@ std::string name_of(const std::string& model) {
 }
 
 // What computes, in words: for /server_info.
-std::vector<std::pair<std::string, std::string>> runtime_facts(node::LoadedModel& model) {
+std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedModel& model) {
   const executor::LocalExecutor* local = model.local_executor();
   if (local == nullptr) return {{"executor", "modelled"}};
   const cost_model::Footprint& footprint = local->footprint();
-  const std::string_view load_mode =
-      model.weights_in_memory() == nullptr ? "device" : load_mode_name(model.load_choice().mode);
+  std::string load_mode(load_mode_name(model.load_choice().mode));
+  std::string load_mode_reason = model.load_choice().reason;
+  if (model.weights_in_memory() == nullptr) load_mode = "device";
+  if (model.lock_given_up()) {
+    load_mode = load_mode_name(checkpoint::LoadMode::kMap);
+    load_mode_reason =
+        "the lock was given up because memory was short; it is taken again when there has been "
+        "enough for a minute";
+  }
   std::vector<std::pair<std::string, std::string>> facts = {
       {"executor", "local"},
       {"kernels", std::string(local->kernels_name())},
       {"threads", std::to_string(local->threads())},
       {"kv_dtype", std::string(tensor::kv_type_name(footprint.kv.dtype))},
-      {"load_mode", std::string(load_mode)},
-      {"load_mode_reason", model.load_choice().reason},
+      {"load_mode", load_mode},
+      {"load_mode_reason", load_mode_reason},
       {"memory", cost_model::log_line(footprint)}};
   if (const executor::KernelChoice* choice = local->kernel_choice()) {
     facts.emplace_back("kernel_choice", choice->how);
@@ -106,7 +113,7 @@ Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::
       .control_tokens_in_prompts = arguments.has("--allow-control-tokens"),
   };
   if (!named && served.id != argument) served.aliases.push_back(argument);
-  served.runtime = runtime_facts(model);
+  served.runtime = [&model] { return runtime_facts(model); };
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
   return served;
 }

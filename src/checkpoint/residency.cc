@@ -26,7 +26,8 @@ constexpr int64_t kPieceBytes = int64_t{16} << 20;
 // How often the memory that is left is looked at, which takes some 20 us: every GiB.
 constexpr size_t kPiecesALook = 64;
 constexpr size_t kHugePageBytes = size_t{2} << 20;
-constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, Linux 5.14
+constexpr int64_t kLockPieceBytes = int64_t{64} << 20;  // some 2 ms when all of it is there
+constexpr int kPopulateRead = 22;                       // MADV_POPULATE_READ, Linux 5.14
 
 struct Piece {
   const base::MappedFile* file;
@@ -113,15 +114,6 @@ int populate(const Piece& piece, bool must_be_locked) {
   return 0;
 }
 
-// Zero, or an errno. Reads nothing: each page is locked when it comes.
-int lock(const Checkpoint& checkpoint) {
-  for (const base::MappedFile& file : checkpoint.files()) {
-    if (file.bytes().empty()) continue;
-    if (::mlock2(file.bytes().data(), file.bytes().size(), MLOCK_ONFAULT) != 0) return errno;
-  }
-  return 0;
-}
-
 class Reading {
  public:
   Reading(const Checkpoint& checkpoint, const LoadChoice& choice)
@@ -200,14 +192,13 @@ class Reading {
 // The choice that is left after asking for the lock, if it is one.
 Result<LoadChoice> take_lock(const Checkpoint& checkpoint, const LoadChoice& choice) {
   if (choice.mode != LoadMode::kLock) return choice;
-  const int code = lock(checkpoint);
-  if (code == 0) return choice;
-  unlock_weights(checkpoint);
-  if (choice.keep_available) return without_lock(choice, std::strerror(code));
+  const Result<void> locked = lock_weights(checkpoint);
+  if (locked.ok()) return choice;
+  if (choice.keep_available) return without_lock(choice, locked.error().message);
   return Error{ErrorCode::kDoesNotFit,
                fmt::format("{} bytes of weights may not be locked into memory ({}); raise "
                            "`ulimit -l`, or use --load-mode mmap or read",
-                           mapped_bytes(checkpoint), std::strerror(code))};
+                           mapped_bytes(checkpoint), locked.error().message)};
 }
 
 }  // namespace
@@ -226,6 +217,20 @@ void unlock_weights(const Checkpoint& checkpoint) {
     // Not munlock(): the sanitizers make that do nothing.
     ::syscall(SYS_munlock, file.bytes().data(), file.bytes().size());
   }
+}
+
+Result<void> lock_weights(const Checkpoint& checkpoint) {
+  for (const base::MappedFile& file : checkpoint.files()) {
+    const auto size = static_cast<int64_t>(file.bytes().size());
+    for (int64_t begin = 0; begin < size; begin += kLockPieceBytes) {
+      const auto bytes = static_cast<size_t>(std::min(kLockPieceBytes, size - begin));
+      if (::mlock2(file.bytes().data() + begin, bytes, MLOCK_ONFAULT) == 0) continue;
+      const int code = errno;
+      unlock_weights(checkpoint);
+      return Error{ErrorCode::kDoesNotFit, std::strerror(code)};
+    }
+  }
+  return {};
 }
 
 Result<LoadChoice> read_weights(const Checkpoint& checkpoint, const LoadChoice& choice,

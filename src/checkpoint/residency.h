@@ -28,5 +28,9 @@ Result<LoadChoice> read_weights(const Checkpoint& checkpoint, const LoadChoice& 
 
 // The pages stay what they are; the system may drop them from now on.
 void unlock_weights(const Checkpoint& checkpoint);
+// Reads nothing: pages that are in memory are locked now, others when they come. In pieces, so that
+// threads that work with the weights wait for one at most. All or nothing. Errors: kDoesNotFit (the
+// system's reason).
+Result<void> lock_weights(const Checkpoint& checkpoint);
 
 }  // namespace pelton::checkpoint

@@ -61,9 +61,11 @@ class LoadedModel {
     return local_executor_ == nullptr || device_ ? nullptr : &checkpoint_;
   }
 
-  // How weights came into memory at the start (a lock may be given up: LockWatch); kMap where a
-  // device has its own copy or nothing computes.
+  // How weights came into memory at the start; kMap where a device has its own copy or nothing
+  // computes.
   const checkpoint::LoadChoice& load_choice() const { return load_choice_; }
+  // Whether a lock that was taken has been given up since, for now (LockWatch). Any thread.
+  bool lock_given_up() const { return lock_watch_ && !lock_watch_->locked(); }
 
   // What the weights are, in a few words for people: "int8 attention and head, MXFP4 experts".
   std::string weights_text() const;

@@ -1,10 +1,12 @@
 // Locked weights are memory that others cannot have, and when they need it the system ends a
 // process: the largest, as a rule, which is the server. A lock that nobody asked for must not come
-// to that. So a thread of its own looks how much is left, and gives the lock up, for good, when
-// that is little: the system may drop weights then, as it may with --load-mode mmap. Owned by
-// LoadedModel, and gone before its checkpoint.
+// to that. So a thread of its own looks how much is left, and gives the lock up when that is
+// little: the system may drop weights then, as it may with --load-mode mmap. When there has been
+// enough for all weights for a minute, it takes the lock again. Owned by LoadedModel, and gone
+// before its checkpoint.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -20,6 +22,9 @@ class LockWatch {
  public:
   struct Options {
     int64_t floor_bytes = 0;
+    // The lock is taken again when with all weights in memory twice the floor would be left, so
+    // many looks in turn: a minute.
+    int calm_looks = 600;
     // What is left; on the watch's thread.
     std::function<std::optional<int64_t>()> available = base::available_memory_bytes;
   };
@@ -29,13 +34,19 @@ class LockWatch {
   LockWatch(const LockWatch&) = delete;
   LockWatch& operator=(const LockWatch&) = delete;
 
+  bool locked() const { return locked_.load(); }  // any thread
+
  private:
   void look();
+  void give_up(int64_t available);
+  void take_again();
 
   const Options options_;
   const checkpoint::Checkpoint& checkpoint_;
   base::Log& log_;
-  bool given_up_ = false;  // the thread's
+  const int64_t weight_bytes_;
+  std::atomic<bool> locked_{true};
+  int calm_ = 0;  // looks in turn that found enough; the thread's
 
   const base::PeriodicThread thread_;
 };

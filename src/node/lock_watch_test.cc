@@ -29,8 +29,8 @@ int64_t locked_bytes() {
 }
 
 // The lock stays while there is enough, and the system's silence is no alarm; the first look that
-// finds too little ends it.
-TEST(LockWatch, GivesTheLockUpWhenLittleIsLeft) {
+// finds too little ends it, and some in turn that find enough for all weights begin it again.
+TEST(LockWatch, GivesTheLockUpWhenLittleIsLeftAndTakesItAgain) {
   const std::string folder = ::testing::TempDir() + "pelton_lock_" + std::to_string(::getpid());
   ASSERT_TRUE(write_golden_checkpoint(checkpoint::GoldenCase::kTiny, folder).ok());
   {
@@ -49,6 +49,7 @@ TEST(LockWatch, GivesTheLockUpWhenLittleIsLeft) {
     std::atomic<int64_t> left{1000};
     std::atomic<int> looks{0};
     const LockWatch watch({.floor_bytes = 1000,
+                           .calm_looks = 3,
                            .available = [&]() -> std::optional<int64_t> {
                              if (++looks == 2) return std::nullopt;
                              return left.load();
@@ -58,10 +59,27 @@ TEST(LockWatch, GivesTheLockUpWhenLittleIsLeft) {
     while (looks < 4 && steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(5));
     ASSERT_GE(looks, 4);
     EXPECT_GE(locked_bytes(), bytes);
+    EXPECT_TRUE(watch.locked());
+    const auto until = [&](const auto& done) {
+      while (!done() && steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(5));
+    };
     left = 999;
-    while (locked_bytes() > 0 && steady_clock::now() < end) {
-      std::this_thread::sleep_for(milliseconds(5));
-    }
+    until([] { return locked_bytes() == 0; });
+    EXPECT_EQ(locked_bytes(), 0);
+    EXPECT_FALSE(watch.locked());
+
+    left = bytes + 1999;  // not quite enough, for as long as one likes
+    const int before = looks;
+    until([&] { return looks >= before + 6; });
+    EXPECT_EQ(locked_bytes(), 0);
+    left = bytes + 2000;
+    until([&] { return watch.locked(); });
+    EXPECT_TRUE(watch.locked());
+    EXPECT_GE(locked_bytes(), bytes);
+
+    left = 999;
+    until([&] { return !watch.locked(); });
+    until([] { return locked_bytes() == 0; });
     EXPECT_EQ(locked_bytes(), 0);
   }
   std::filesystem::remove_all(folder);

@@ -115,7 +115,9 @@ void Server::answer_server_info(Call call) {
     writer.key("model");
     write_model(writer, *model);
     writer.key("runtime").begin_object();
-    for (const auto& [key, value] : model->runtime) writer.key(key).string(value);
+    if (model->runtime) {
+      for (const auto& [key, value] : model->runtime()) writer.key(key).string(value);
+    }
     writer.end_object().key("engine");
     write_engine(writer, model->engine.capacity());
     writer.key("sampling_defaults");

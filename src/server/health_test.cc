@@ -143,7 +143,9 @@ TEST(Health, ServerInfoTellsWhatIsInEffect) {
   options.server.version = "1.2.3";
   options.watchdog_ns = 5'000'000'000;
   options.model = [](ServedModel& model) {
-    model.runtime = {{"kernels", "avx512"}};
+    model.runtime = [turn = 0]() mutable -> std::vector<std::pair<std::string, std::string>> {
+      return {{"kernels", "avx512"}, {"turn", std::to_string(++turn)}};
+    };
     model.sampling.top_k = 7;
   };
   ServerHouse house(kScript, std::move(options));
@@ -153,6 +155,8 @@ TEST(Health, ServerInfoTellsWhatIsInEffect) {
   EXPECT_EQ(info.integer("watchdog_seconds"), 5);
   EXPECT_EQ(info.find("model")->string("id"), "tiny");
   EXPECT_EQ(info.find("runtime")->string("kernels"), "avx512");
+  EXPECT_EQ(info.find("runtime")->string("turn"), "1");
+  EXPECT_EQ(parsed(house.get("/server_info").body).find("runtime")->string("turn"), "2");
   EXPECT_EQ(info.find("sampling_defaults")->integer("top_k"), 7);
   EXPECT_EQ(info.find("engine")->integer("sequences_max"), house.engine().capacity().sequences_max);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,7 +44,8 @@ struct ServedModel {
   std::optional<std::string> current_date;             // fixed; otherwise the clock's local date
   request::Pooling pooling = request::Pooling::kLast;  // of embeddings, unless asked otherwise
   // What computes it, for /server_info: "kernels": "avx512", "weights": "mxfp4".
-  std::vector<std::pair<std::string, std::string>> runtime;
+  // Asked each time, on any thread.
+  std::function<std::vector<std::pair<std::string, std::string>>()> runtime;
   // Whether token-id prompts of /v1/completions may hold control tokens.
   bool control_tokens_in_prompts = false;
   const Watchdog* watchdog = nullptr;  // of its engine; null: nobody watches

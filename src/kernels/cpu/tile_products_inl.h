@@ -267,9 +267,9 @@ template <int kTokens, int kPlanes, typename Tile>
   for (int t = 0; t < kTokens; ++t) sums[t] = sum[t];
 }
 
-// The same for one token with activations of a byte: so little to compute that memory decides. By
-// lines of scales, as few instructions for a byte as can be, so that the processor looks far ahead.
-template <typename Tile>
+// The same for one token: so little to compute that memory decides. By lines of scales, as few
+// instructions for a byte as can be, so that the processor looks far ahead.
+template <int kPlanes, typename Tile>
 [[gnu::noinline]] void stream_row(Tile tile, int64_t blocks, const RowView& x, L sums[1]) {
   constexpr int64_t kLine = Tile::kShape.blocks_of_line();
   const RowView row = x;
@@ -282,11 +282,18 @@ template <typename Tile>
       if (b == blocks) break;
       Ints::Bytes weights[8];
       tile.load(i, weights);
-      Ints dot[1] = {Ints::begin(row.begins + b)};
+      Ints dots[kPlanes];
+#pragma GCC unroll 2
+      for (int p = 0; p < kPlanes; ++p) dots[p] = Ints::begin(row.begins + b * kPlanes + p);
 #pragma GCC unroll 8
-      for (int g = 0; g < 8; ++g)
-        dot[0] = Ints::dot(dot[0], weights[g], row.values + b * kBlock + 4 * g);
-      sum = block_sum<1>(dot, tile.scales(i), row.scales[b], sum);
+      for (int g = 0; g < 8; ++g) {
+#pragma GCC unroll 2
+        for (int p = 0; p < kPlanes; ++p) {
+          const int8_t* four = row.values + (b * kPlanes + p) * kBlock + 4 * g;
+          dots[p] = Ints::dot(dots[p], weights[g], four);
+        }
+      }
+      sum = block_sum<kPlanes>(dots, tile.scales(i), row.scales[b], sum);
     }
     tile.tile += Tile::kShape.group_bytes();
   }
@@ -376,8 +383,8 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
     const Tile tile{tiles + i * bytes};
     const auto run = [&]<int kTokens>() {
       L sums[kTokens];
-      if constexpr (kPlanes == 1 && kTokens == 1) {
-        stream_row(tile, blocks, x[first], sums);
+      if constexpr (kTokens == 1) {
+        stream_row<kPlanes>(tile, blocks, x[first], sums);
       } else {
         stream_tile<kTokens, kPlanes>(tile, blocks, x + first, sums);
       }
