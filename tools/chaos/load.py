@@ -133,7 +133,10 @@ class Load:
                 return "too slow for the drain"
             if server.ending and not cut.had:
                 raise Retry from cut
-            self.wrong(kind, server, plan, f"the connection ended: {cut} (server ending: {server.ending})")
+            now = time.monotonic()
+            self.wrong(kind, server, plan, f"the connection ended: {cut} (server ending: {server.ending}, part of the "
+                       f"answer had come: {cut.had}, asked {now - begun:.2f} s ago, servers last stood still "
+                       f"{now - self.frozen_at:.2f} s ago)")
         except asyncio.TimeoutError:
             self.wrong(kind, server, plan, "hangs")
         except (Wrong, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
