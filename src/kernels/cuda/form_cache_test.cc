@@ -9,20 +9,13 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "kernels/cuda/gpt_oss_shape.h"
 
 namespace pelton::kernels::gpu {
 namespace {
 
 constexpr int64_t kRoom = 227 << 10;
-const ModelShape kShape = {.layers = 2,
-                           .hidden = 2880,
-                           .inner = 2880,
-                           .heads = 64,
-                           .kv_heads = 8,
-                           .head_size = 64,
-                           .experts = 32,
-                           .choices = 4,
-                           .vocab = 1000};
+const ModelShape kShape = gpt_oss_shape();
 
 FormKey key(const char* name = "NVIDIA H100 80GB HBM3") {
   DeviceInfo info = {};

@@ -9,25 +9,14 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/gpt_oss_shape.h"
+
 namespace pelton::kernels::gpu {
 namespace {
 
 constexpr int64_t kRoom = 227 << 10;
 
-ModelShape gpt_oss(int layers, int experts) {
-  return {.layers = layers,
-          .hidden = 2880,
-          .inner = 2880,
-          .heads = 64,
-          .kv_heads = 8,
-          .head_size = 64,
-          .experts = experts,
-          .choices = 4,
-          .vocab = 201088,
-          .window = 128};
-}
-
-const ModelShape kShape = gpt_oss(24, 32);
+const ModelShape kShape = gpt_oss_shape();
 constexpr Limits kLimits = {.rows_max = 512, .sequences_max = 64, .logit_rows_max = 64};
 
 // A device that takes 1 s for every trial, but for what `seconds` says otherwise.
@@ -265,7 +254,7 @@ TEST(FormChoiceTest, ContestsStayWithinLimitsAndAreWorthIt) {
 // all of which an H100 should beat, all contests end within the budget.
 TEST(FormChoiceTest, TheBudgetIsForeseenToBeEnough) {
   for (const auto& [layers, experts] : {std::pair{24, 32}, std::pair{36, 128}}) {
-    const ModelShape shape = gpt_oss(layers, experts);
+    const ModelShape shape = gpt_oss_shape(layers, experts);
     for (const int rows_max : {512, 2048}) {
       const Limits limits{.rows_max = rows_max, .logit_rows_max = 256};
       const FormBudget budget;

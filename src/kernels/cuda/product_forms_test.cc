@@ -4,28 +4,18 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/gpt_oss_shape.h"
+
 namespace pelton::kernels::gpu {
 namespace {
 
 constexpr int64_t kRooms[] = {int64_t{99} << 10, int64_t{163} << 10, int64_t{227} << 10};
 
-ModelShape gpt_oss(int experts) {
-  return {.layers = 24,
-          .hidden = 2880,
-          .inner = 2880,
-          .heads = 64,
-          .kv_heads = 8,
-          .head_size = 64,
-          .experts = experts,
-          .choices = 4,
-          .vocab = 201088,
-          .window = 128};
-}
-
 TEST(ProductFormsTest, ConstantsFitTheirDevice) {
   for (const int64_t room : kRooms) {
     for (const int experts : {32, 128}) {
-      EXPECT_TRUE(are_usable(gpt_oss(experts), forms_by_constants(gpt_oss(experts), room), room))
+      EXPECT_TRUE(are_usable(gpt_oss_shape(24, experts),
+                             forms_by_constants(gpt_oss_shape(24, experts), room), room))
           << room;
     }
     for (int rows = 1; rows <= 300; ++rows) {
@@ -36,7 +26,8 @@ TEST(ProductFormsTest, ConstantsFitTheirDevice) {
       }
     }
   }
-  EXPECT_FALSE(are_usable(gpt_oss(32), forms_by_constants(gpt_oss(32), 40 << 10), 40 << 10));
+  EXPECT_FALSE(
+      are_usable(gpt_oss_shape(), forms_by_constants(gpt_oss_shape(), 40 << 10), 40 << 10));
 }
 
 TEST(ProductFormsTest, RowsFindTheirBucket) {
@@ -65,7 +56,7 @@ TEST(ProductFormsTest, NamesAreReadAsWritten) {
 }
 
 TEST(ProductFormsTest, WhatADeviceCannotTakeIsNotUsable) {
-  const ModelShape shape = gpt_oss(32);
+  const ModelShape shape = gpt_oss_shape();
   const int64_t room = kRooms[2];
   const ProductForms good = forms_by_constants(shape, room);
   ASSERT_TRUE(are_usable(shape, good, room));

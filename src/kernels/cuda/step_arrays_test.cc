@@ -7,25 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/device_abi.h"
+#include "kernels/cuda/gpt_oss_shape.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::kernels::gpu {
 namespace {
-
-ModelShape gpt_oss_20b() {
-  ModelShape shape{.layers = 24,
-                   .hidden = 2880,
-                   .inner = 2880,
-                   .heads = 64,
-                   .kv_heads = 8,
-                   .head_size = 64,
-                   .experts = 32,
-                   .choices = 4,
-                   .vocab = 201088,
-                   .window = 128};
-  for (int i = 0; i < shape.layers; ++i) shape.is_sliding[i] = i % 2 == 0 ? 1 : 0;
-  return shape;
-}
 
 Limits limits() {
   return {.rows_max = 512,
@@ -57,7 +43,7 @@ struct Decodes {
 TEST(StepArraysTest, ATokenOfTheStepBeforeWasDrawnOnTheDevice) {
   Decodes decodes(2, 300);
   decodes.tokens[1] = ~1;
-  StepArrays arrays(gpt_oss_20b(), limits());
+  StepArrays arrays(gpt_oss_shape(), limits());
   const std::vector<uint8_t> both{1, 1};
   EXPECT_EQ(arrays.set(decodes.step, both), nullptr);
   EXPECT_NE(arrays.set(decodes.step), nullptr) << "there was no step before";
@@ -81,7 +67,7 @@ TEST(StepArraysTest, SizesGrowByAQuarter) {
 }
 
 TEST(StepArraysTest, OneGraphServesAStretchOfPositions) {
-  StepArrays arrays(gpt_oss_20b(), limits());
+  StepArrays arrays(gpt_oss_shape(), limits());
   int sizes = 0;
   StepSizes last;
   for (int start = 1000; start < 2000; ++start) {
@@ -97,7 +83,7 @@ TEST(StepArraysTest, OneGraphServesAStretchOfPositions) {
 }
 
 TEST(StepArraysTest, LongDecodesAreDividedIfThereIsRoom) {
-  StepArrays arrays(gpt_oss_20b(), limits());
+  StepArrays arrays(gpt_oss_shape(), limits());
   const Decodes some(4, 1000);
   ASSERT_EQ(arrays.set(some.step), nullptr);
   EXPECT_EQ(arrays.sizes().spans, 8);
@@ -111,7 +97,7 @@ TEST(StepArraysTest, LongDecodesAreDividedIfThereIsRoom) {
 }
 
 TEST(StepArraysTest, ItemsCoverEveryRowOnce) {
-  StepArrays arrays(gpt_oss_20b(), limits());
+  StepArrays arrays(gpt_oss_shape(), limits());
   Decodes step(2, 300);
   step.sequences.push_back({70, 9, step.blocks.data(), step.blocks.data()});
   step.tokens.resize(11, 5);
@@ -139,7 +125,7 @@ TEST(StepArraysTest, ItemsCoverEveryRowOnce) {
 }
 
 TEST(StepArraysTest, TheLargestStepFitsItsRoom) {
-  const ModelShape shape = gpt_oss_20b();
+  const ModelShape shape = gpt_oss_shape();
   const Limits most = limits();
   StepArrays arrays(shape, most);
   for (const int start : {0, 127, 128, 8000, 32767}) {
@@ -152,7 +138,7 @@ TEST(StepArraysTest, TheLargestStepFitsItsRoom) {
 }
 
 TEST(StepArraysTest, ImpossibleStepsAreRefused) {
-  StepArrays arrays(gpt_oss_20b(), limits());
+  StepArrays arrays(gpt_oss_shape(), limits());
   const auto refused = [&](const char* why, auto change) {
     Decodes decodes(3, 200);
     change(decodes);
@@ -171,7 +157,7 @@ TEST(StepArraysTest, ImpossibleStepsAreRefused) {
 }
 
 TEST(ArenaTest, PlacesLieApartAndAdd) {
-  const ModelShape shape = gpt_oss_20b();
+  const ModelShape shape = gpt_oss_shape();
   const ArenaLayout arena = arena_layout(shape, limits());
   // Weights as the checkpoint has them: 13.76 GB, of which 12 are what tiles fill up.
   EXPECT_NEAR(static_cast<double>(arena.weight_bytes), 13.77e9, 0.03e9);

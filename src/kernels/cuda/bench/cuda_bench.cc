@@ -20,6 +20,7 @@
 
 #include "kernels/cuda/device_forms.h"
 #include "kernels/cuda/device_library.h"
+#include "kernels/cuda/gpt_oss_shape.h"
 
 namespace pelton::kernels::gpu {
 namespace {
@@ -34,24 +35,7 @@ struct Settings {
 };
 
 ModelShape shape_named(const std::string& name) {
-  ModelShape shape{.layers = 24,
-                   .hidden = 2880,
-                   .inner = 2880,
-                   .heads = 64,
-                   .kv_heads = 8,
-                   .head_size = 64,
-                   .experts = 32,
-                   .choices = 4,
-                   .vocab = 201088,
-                   .window = 128,
-                   .epsilon = 1e-5f,
-                   .attention_scale = 0.125f,
-                   .swiglu_alpha = 1.702f,
-                   .swiglu_limit = 7.0f};
-  if (name == "120b") {
-    shape.layers = 36;
-    shape.experts = 128;
-  }
+  ModelShape shape = name == "120b" ? gpt_oss_shape(36, 128) : gpt_oss_shape();
   if (name == "tiny") {
     shape.layers = 2;
     shape.hidden = shape.inner = 128;
@@ -61,7 +45,6 @@ ModelShape shape_named(const std::string& name) {
     shape.choices = 2;
     shape.vocab = 512;
   }
-  for (int i = 0; i < shape.layers; ++i) shape.is_sliding[i] = i % 2 == 0 ? 1 : 0;
   return shape;
 }
 
