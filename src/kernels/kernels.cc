@@ -3,6 +3,9 @@
 #include <string>
 
 #include <fmt/format.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/logit_rows.h"
@@ -26,12 +29,23 @@ bool has_vbmi() {
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
+// Nor for this, as clang 14 cannot: leaf 7, subleaf 1 of CPUID, bit 4 of EAX (Intel's manual, vol.
+// 2).
+bool has_avxvnni() {
+  unsigned eax = 0;
+  unsigned rest[3];
+  return has_avx2() && __get_cpuid_count(7, 1, &eax, &rest[0], &rest[1], &rest[2]) != 0 &&
+         (eax >> 4 & 1) != 0;
+}
 #endif
 
 #if defined(__x86_64__)
+std::unique_ptr<TileKernels> make_narrow_tiles(base::ThreadPool& pool) {
+  return has_avxvnni() ? make_avxvnni_tiles(pool) : make_avx2_tiles(pool);
+}
 std::unique_ptr<TileKernels> make_tiles(base::ThreadPool& pool) {
   if (has_vbmi()) return make_avx512_vbmi_tiles(pool);
-  return has_vnni() ? make_avx512_vnni_tiles(pool) : make_avx2_tiles(pool);
+  return has_vnni() ? make_avx512_vnni_tiles(pool) : make_narrow_tiles(pool);
 }
 #endif
 
@@ -52,12 +66,12 @@ Result<std::unique_ptr<Kernels>> make_kernels(KernelChoice choice, base::ThreadP
       return make_avx512_kernels(pool, make_tiles(pool));
     case KernelChoice::kAvx2:
       if (!has_avx2()) return lacks("AVX2");
-      return make_avx2_kernels(pool, make_avx2_tiles(pool));
+      return make_avx2_kernels(pool, make_narrow_tiles(pool));
     case KernelChoice::kAuto:
       break;
   }
   if (has_avx512()) return make_avx512_kernels(pool, make_tiles(pool));
-  if (has_avx2()) return make_avx2_kernels(pool, make_avx2_tiles(pool));
+  if (has_avx2()) return make_avx2_kernels(pool, make_narrow_tiles(pool));
 #else
   if (choice == KernelChoice::kAvx512) return lacks("AVX-512");
   if (choice == KernelChoice::kAvx2) return lacks("AVX2");

@@ -32,6 +32,7 @@ class TileKernels {
 
 std::unique_ptr<TileKernels> make_avx512_vbmi_tiles(base::ThreadPool& pool);  // and VNNI
 std::unique_ptr<TileKernels> make_avx512_vnni_tiles(base::ThreadPool& pool);
+std::unique_ptr<TileKernels> make_avxvnni_tiles(base::ThreadPool& pool);  // and AVX2
 std::unique_ptr<TileKernels> make_avx2_tiles(base::ThreadPool& pool);
 
 }  // namespace pelton::kernels

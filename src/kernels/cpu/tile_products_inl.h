@@ -1,5 +1,5 @@
 // Quantised activations and their products with tiles, written once over `Ints` (16 lanes of rows).
-// Included inside the unnamed namespace of tiles_avx512*.cc and tiles_avx2.cc, each compiled with
+// Included inside the unnamed namespace of tiles_avx*.cc, each compiled with
 // its own flags.
 
 constexpr int kBlock = 32;        // columns that share a scale

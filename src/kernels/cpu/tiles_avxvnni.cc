@@ -1,0 +1,23 @@
+// Tile kernels with AVX2, F16C and AVX-VNNI. Compiled with those flags; nothing here may run before
+// kernels.cc has asked the processor.
+#include <vector>
+
+#include <immintrin.h>
+
+#include "kernels/cpu/expert_groups.h"
+#include "kernels/cpu/tile_kernels.h"
+#include "kernels/tiles.h"
+#include "tensor/tile.h"
+
+namespace pelton::kernels {
+namespace {
+
+#include "kernels/cpu/tiles_avx2_inl.h"
+
+}  // namespace
+
+std::unique_ptr<TileKernels> make_avxvnni_tiles(base::ThreadPool& pool) {
+  return std::make_unique<Tiles>(pool);
+}
+
+}  // namespace pelton::kernels
