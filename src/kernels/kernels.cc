@@ -3,41 +3,14 @@
 #include <string>
 
 #include <fmt/format.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/processor.h"
 #include "kernels/logit_rows.h"
 #include "kernels/reference/reference_kernels.h"
 
 namespace pelton::kernels {
 namespace {
-
-#if defined(__x86_64__)
-bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-bool has_vnni() {
-  return has_avx512() && __builtin_cpu_supports("avx512vnni");
-}
-bool has_vbmi() {
-  return has_vnni() && __builtin_cpu_supports("avx512vbmi");
-}
-// g++ 12 cannot ask for F16C, but every processor with AVX2 and FMA has it.
-bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-// Nor for this, as clang 14 cannot: leaf 7, subleaf 1 of CPUID, bit 4 of EAX (Intel's manual, vol.
-// 2).
-bool has_avxvnni() {
-  unsigned eax = 0;
-  unsigned rest[3];
-  return has_avx2() && __get_cpuid_count(7, 1, &eax, &rest[0], &rest[1], &rest[2]) != 0 &&
-         (eax >> 4 & 1) != 0;
-}
-#endif
 
 #if defined(__x86_64__)
 std::unique_ptr<TileKernels> make_narrow_tiles(base::ThreadPool& pool) {

@@ -10,10 +10,8 @@
 #include <random>
 
 #include <gtest/gtest.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
+#include "kernels/cpu/processor.h"
 #include "kernels/cpu/tile_kernels.h"
 #include "kernels/kernels.h"
 #include "tensor/bits.h"
@@ -296,14 +294,10 @@ TEST(Tiles, EveryInstructionSetGivesTheSameBits) {
   Random random;
   base::ThreadPool pool({.threads = 2, .pin = false});
   std::vector<std::unique_ptr<TileKernels>> kinds;
-  if (__builtin_cpu_supports("avx2")) kinds.push_back(make_avx2_tiles(pool));
-  unsigned eax = 0;
-  unsigned rest[3];
-  if (__get_cpuid_count(7, 1, &eax, &rest[0], &rest[1], &rest[2]) != 0 && (eax >> 4 & 1) != 0) {
-    kinds.push_back(make_avxvnni_tiles(pool));
-  }
-  if (__builtin_cpu_supports("avx512vnni")) kinds.push_back(make_avx512_vnni_tiles(pool));
-  if (__builtin_cpu_supports("avx512vbmi")) kinds.push_back(make_avx512_vbmi_tiles(pool));
+  if (has_avx2()) kinds.push_back(make_avx2_tiles(pool));
+  if (has_avxvnni()) kinds.push_back(make_avxvnni_tiles(pool));
+  if (has_vnni()) kinds.push_back(make_avx512_vnni_tiles(pool));
+  if (has_vbmi()) kinds.push_back(make_avx512_vbmi_tiles(pool));
   std::printf("%zu of 4 kinds\n", kinds.size());
   if (kinds.size() < 2) GTEST_SKIP() << "nothing to compare on this processor";
   for (const Format to : {Format::kInt8Tiles, Format::kInt4Tiles, Format::kMxfp4Tiles}) {

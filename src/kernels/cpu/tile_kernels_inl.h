@@ -1,6 +1,5 @@
 // The tile kernels themselves: which thread multiplies which tiles, and the working memory.
-// Included inside the unnamed namespace of tiles_avx*.cc, as what it includes
-// is.
+// Included inside the unnamed namespace of tiles_avx*.cc, as what it includes is.
 
 #include "kernels/cpu/tile_products_inl.h"
 

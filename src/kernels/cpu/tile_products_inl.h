@@ -1,6 +1,5 @@
 // Quantised activations and their products with tiles, written once over `Ints` (16 lanes of rows).
-// Included inside the unnamed namespace of tiles_avx*.cc, each compiled with
-// its own flags.
+// Included inside the unnamed namespace of tiles_avx*.cc, each compiled with its own flags.
 
 constexpr int kBlock = 32;        // columns that share a scale
 constexpr int kStreamTokens = 4;  // up to so many tokens the weights are read once, from memory
