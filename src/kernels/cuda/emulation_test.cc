@@ -79,6 +79,28 @@ TEST(EmulationTest, MmaIsAProductOfMatrices) {
   }
 }
 
+// Each lane has of each matrix the pair of columns 2t of row g, as a product wants it.
+TEST(EmulationTest, MatricesComeInLanesOrder) {
+  constexpr int kPitch = 40;  // of 16-bit numbers
+  std::vector<Words4> got(32);
+  run_grid({}, 32, size_t{32} * kPitch * sizeof(uint16_t), [&] {
+    uint16_t* const shared = shared_memory<uint16_t>();
+    const int lane = thread_index();
+    for (int i = 0; i < kPitch; ++i) {
+      shared[lane * kPitch + i] = static_cast<uint16_t>(100 * lane + i);
+    }
+    sync_block();
+    // Matrix m: rows 8m to 8m + 7, columns 8m to 8m + 7.
+    got[static_cast<size_t>(lane)] = load_matrices(shared + lane * kPitch + lane / 8 * 8);
+  });
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int m = 0; m < 4; ++m) {
+      const auto first = static_cast<uint32_t>(100 * (8 * m + lane / 4) + 8 * m + 2 * (lane % 4));
+      EXPECT_EQ(got[static_cast<size_t>(lane)].word[m], first | (first + 1) << 16) << lane;
+    }
+  }
+}
+
 TEST(EmulationTest, CopiesComeWithTheWait) {
   alignas(16) float from[4] = {1, 2, 3, 4};
   float before = 0;

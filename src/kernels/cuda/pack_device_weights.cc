@@ -1,7 +1,9 @@
 #include "kernels/cuda/pack_device_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -31,12 +33,19 @@ Words load_words(const void* from) {
 void store_words(void* to, Words words) {
   std::memcpy(to, &words, sizeof words);
 }
-// a0 b0 a1 b1, and a2 b2 a3 b3.
-Words first_of(Words a, Words b) {
-  return __builtin_shufflevector(a, b, 0, 4, 1, 5);
-}
-Words last_of(Words a, Words b) {
-  return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+// Rows become columns.
+struct Square {
+  Words row[4];
+};
+Square turned(const Square& x) {
+  const auto first_of = [](Words a, Words b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); };
+  const auto last_of = [](Words a, Words b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); };
+  const auto fronts = [](Words a, Words b) { return __builtin_shufflevector(a, b, 0, 1, 4, 5); };
+  const auto backs = [](Words a, Words b) { return __builtin_shufflevector(a, b, 2, 3, 6, 7); };
+  const Words first[2] = {first_of(x.row[0], x.row[1]), first_of(x.row[2], x.row[3])};
+  const Words last[2] = {last_of(x.row[0], x.row[1]), last_of(x.row[2], x.row[3])};
+  return {{fronts(first[0], first[1]), backs(first[0], first[1]), fronts(last[0], last[1]),
+           backs(last[0], last[1])}};
 }
 
 // A row's codes as kMxfp4Pairs has them, and its scales. None: zeros.
@@ -105,42 +114,53 @@ CodedRow read_blocks(const StoredMatrix& matrix, int64_t row, CodeRoom& room) {
   return {room.codes.data(), room.scales.data()};
 }
 
-// In each word: nibbles 0, 2, 4, 6 into the lower half, 1, 3, 5, 7 into the upper.
-Words even_and_odd(Words nibbles) {
-  const auto gather = [](Words spread) {  // nibbles at 0, 8, 16, 24
-    const Words pairs = (spread | spread >> 4) & 0x00FF00FFu;
-    return (pairs | pairs >> 8) & 0x0000FFFFu;
+// Byte i of each of the four, in this order, is word i of the result.
+Square words_of_bytes(Words a, Words b, Words c, Words d) {
+  using Bytes = uint8_t __attribute__((vector_size(16)));
+  using Halves = uint16_t __attribute__((vector_size(16)));
+  const auto of_bytes = [](Words low, Words high) {
+    const auto x = std::bit_cast<Bytes>(low);
+    const auto y = std::bit_cast<Bytes>(high);
+    return std::array{std::bit_cast<Halves>(__builtin_shufflevector(
+                          x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)),
+                      std::bit_cast<Halves>(__builtin_shufflevector(
+                          x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31))};
   };
-  return gather(nibbles & 0x0F0F0F0Fu) | gather(nibbles >> 4 & 0x0F0F0F0Fu) << 16;
+  const auto of_halves = [](Halves x, Halves y) {
+    return std::array{
+        std::bit_cast<Words>(__builtin_shufflevector(x, y, 0, 8, 1, 9, 2, 10, 3, 11)),
+        std::bit_cast<Words>(__builtin_shufflevector(x, y, 4, 12, 5, 13, 6, 14, 7, 15))};
+  };
+  const auto low = of_bytes(a, b);
+  const auto high = of_bytes(c, d);
+  const auto first = of_halves(low[0], high[0]);
+  const auto last = of_halves(low[1], high[1]);
+  return {{first[0], first[1], last[0], last[1]}};
 }
 
 // One chunk's 64 columns of rows g (low) and g + 8 (high): `to` is lane 4g's place in product 0,
 // and a product's lanes take 512 bytes.
 void pack_bf16_chunk(const uint16_t* low, const uint16_t* high, uint8_t* to) {
-  for (int half = 0; half < 2; ++half) {
-    for (int t = 0; t < 4; ++t) {
-      const int first = 32 * half + 8 * t;
-      const Words a = load_words(low + first);
-      const Words b = load_words(high + first);
-      store_words(to + 1024 * half + 16 * t, first_of(a, b));
-      store_words(to + 1024 * half + 512 + 16 * t, last_of(a, b));
-    }
+  for (int m = 0; m < kChunkColumns / 16; ++m) {
+    // Each pair of columns is a word, and lane 4g + t has word t of all four.
+    const Square lanes = turned({{load_words(low + 16 * m), load_words(high + 16 * m),
+                                  load_words(low + 16 * m + 8), load_words(high + 16 * m + 8)}});
+    for (int t = 0; t < 4; ++t) store_words(to + 512 * m + 16 * t, lanes.row[t]);
   }
 }
 
 // The same of codes: two groups of each row, 32 bytes. `to` is lane 4g's place.
 void pack_code_chunk(const uint8_t* low, const uint8_t* high, uint8_t* to) {
-  // Of lanes 4g to 4g + 3, each: low of columns 0..31, low of 32..63, high, high.
-  const Words a = even_and_odd(load_words(low));
-  const Words b = even_and_odd(load_words(low + kCodeBytes));
-  const Words c = even_and_odd(load_words(high));
-  const Words d = even_and_odd(load_words(high + kCodeBytes));
-  const auto store_two = [to](int lane, Words front, Words back) {
-    store_words(to + 16 * lane, __builtin_shufflevector(front, back, 0, 1, 4, 5));
-    store_words(to + 16 * lane + 16, __builtin_shufflevector(front, back, 2, 3, 6, 7));
-  };
-  store_two(0, first_of(a, b), first_of(c, d));
-  store_two(2, last_of(a, b), last_of(c, d));
+  // In the order of a lane's words: low of columns 0..31, low of 32..63, high, high. Of each of
+  // these lane 4g + t has bytes t, t + 4, t + 8 and t + 12.
+  const Square x = turned({{load_words(low), load_words(low + kCodeBytes), load_words(high),
+                            load_words(high + kCodeBytes)}});
+  const Words even = {0x0F0F0F0Fu, 0x0F0F0F0Fu, 0x0F0F0F0Fu, 0x0F0F0F0Fu};
+  const Square words = words_of_bytes(
+      (x.row[0] & even) | (x.row[1] & even) << 4, (x.row[2] & even) | (x.row[3] & even) << 4,
+      (x.row[0] >> 4 & even) | (x.row[1] & ~even), (x.row[2] >> 4 & even) | (x.row[3] & ~even));
+  const Square lanes = turned(words);
+  for (int t = 0; t < 4; ++t) store_words(to + 16 * t, lanes.row[t]);
 }
 
 // Rows g and g + 8 of a tile, of `groups` groups each. `to`, `to_scales`: where they begin in the

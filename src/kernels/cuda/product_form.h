@@ -26,10 +26,10 @@ inline constexpr ProductForm kLowForms[] = {{8, 1}, {16, 1}};
 inline constexpr ProductForm kExpertForms[] = {{8, 1},  {8, 2},  {8, 4},     {16, 2},
                                                {32, 1}, {32, 2}, {64, 0, 1}, {128, 0, 1}};
 
-// Bytes from one activation row to the next in shared memory: 64 more than a multiple of 128, so
-// that eight lanes of a load (two rows, four neighbours each) meet all 32 banks.
+// Bytes from one activation row to the next in shared memory: 16 more than a multiple of 128, so
+// that the eight rows of a matrix (load_matrices) meet all 32 banks.
 constexpr int staged_row_bytes(int chunks) {
-  return chunks * kChunkColumns * 2 + 64;
+  return chunks * kChunkColumns * 2 + 16;
 }
 
 // What a block of the small form has: whole rows of activations, and eight slices' sums.

@@ -685,9 +685,9 @@ TEST(PackDeviceWeightsTest, Bf16TilesHoldEveryNumberAtItsPlace) {
         const int64_t from = row_of_tile(shape, tile, r);
         for (int column = 0; column < shape.columns && from >= 0; ++column) {
           const int c = column % 64;
-          const int m = c / 32 * 2 + c % 8 / 4;
-          const int lane = r % 8 * 4 + c % 32 / 8;
-          const int word = c % 4 / 2 * 2 + r / 8;
+          const int m = c / 16;
+          const int lane = r % 8 * 4 + c % 8 / 2;
+          const int word = c % 16 / 8 * 2 + r / 8;
           const int64_t at = (tile * chunks + column / 64) * kBf16ChunkBytes +
                              (m * 32 + lane) * 16 + word * 4 + c % 2 * 2;
           std::memcpy(wanted.data() + at, &bits[static_cast<size_t>(from * shape.columns + column)],
@@ -696,6 +696,50 @@ TEST(PackDeviceWeightsTest, Bf16TilesHoldEveryNumberAtItsPlace) {
       }
     }
     EXPECT_TRUE(same_bits(packed, wanted)) << shape.rows << " x " << shape.columns;
+  }
+}
+
+// The same of codes: half a chunk at the end, and rows that fill no tile.
+TEST(PackDeviceWeightsTest, Mxfp4TilesHoldEveryCodeAtItsPlace) {
+  Random random;
+  const int inner = 24;
+  const int hidden = 160;
+  const MoeWeights weights(random, 2, hidden, 32, 123);
+  ExpertWeights view = weights.view;
+  view.gate.rows = 2 * inner;  // an expert's rows are not all used
+  view.down.cols = inner;
+  const TiledShape shape = expert_shape(view, ExpertPart::kGateUp);
+  const int64_t chunks = chunk_count(hidden);
+  const TileRange all{0, tile_count(shape.rows)};
+  for (int e = 0; e < 2; ++e) {
+    std::vector<uint8_t> packed(static_cast<size_t>(tiles_bytes(WeightType::kMxfp4, shape)), 0xFF);
+    std::vector<uint8_t> scales(static_cast<size_t>(scales_bytes(shape)), 0xFF);
+    pack_expert(view, ExpertPart::kGateUp, e, all, 0, packed.data(), scales.data());
+    std::vector<uint8_t> wanted(packed.size(), 0);
+    std::vector<uint8_t> wanted_scales(scales.size(), 0);
+    const StoredMatrix matrix = expert_matrix(view.gate, e);
+    for (int64_t tile = 0; tile < all.end; ++tile) {
+      for (int r = 0; r < 16; ++r) {
+        const int64_t i = row_of_tile(shape, tile, r);
+        if (i < 0) continue;
+        const int64_t from = i < inner ? 2 * i : 2 * (i - inner) + 1;  // gate and up take turns
+        for (int column = 0; column < hidden; ++column) {
+          const auto* codes = static_cast<const uint8_t*>(matrix.data) + from * (hidden / 2);
+          const int code = codes[column / 2] >> (4 * (column % 2)) & 15;
+          const int c = column % 64;
+          const int64_t chunk = tile * chunks + column / 64;
+          const int word = r / 8 * 2 + c / 32;
+          const int nibble = c % 2 * 4 + c % 32 / 8;
+          const int lane = r % 8 * 4 + c % 8 / 2;
+          wanted[static_cast<size_t>(chunk * kMxfp4ChunkBytes + lane * 16 + word * 4 +
+                                     nibble / 2)] |= static_cast<uint8_t>(code << (nibble % 2 * 4));
+          wanted_scales[static_cast<size_t>(chunk * kScaleChunkBytes + r % 8 * 4 + word)] =
+              matrix.scales[from * (hidden / 32) + column / 32];
+        }
+      }
+    }
+    EXPECT_TRUE(same_bits(packed, wanted)) << e;
+    EXPECT_TRUE(same_bits(scales, wanted_scales)) << e;
   }
 }
 

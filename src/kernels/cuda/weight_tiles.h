@@ -4,16 +4,15 @@
 //
 // A tile is 16 rows; along the columns it is cut into chunks of 64 (the last one filled up with
 // zeros). Lane l of a warp has g = l / 4 and t = l % 4: rows g ("low") and g + 8 ("high") of the
-// tile, and of every 32 columns those from 8t to 8t + 7. Which column an operand's place means is
-// ours to choose as long as both operands agree; so eight neighbours belong to one lane, and its
-// part of an activation row is one load of 16 bytes.
+// tile, and of every 8 columns those two from 2t on.
 //
-// Of chunk c: product m (0..3) takes columns 64c + 32 (m / 2) + 8t + 4 (m % 2) + {0, 1, 2, 3}.
+// Of chunk c: product m (0..3) takes columns 64c + 16m + {2t, 2t + 1, 2t + 8, 2t + 9}: the places
+// that the instruction has for them. So the right operand is rows of activations as they are.
 //   bf16:  [m][lane]: 16 bytes, a[0..3] of the instruction: low {0,1}, high {0,1}, low {2,3},
-//          high {2,3}
-//   MXFP4: [lane]: four words: low of columns 0..31, low of 32..63, high, high; in a word the even
-//          columns' codes in the lower half and the odd ones' in the upper. Apart, in [tile][chunk]
-//          order, [g]: four E8M0 scales in the order of the words.
+//          high {2,3} of those four
+//   MXFP4: [lane]: four words: low of products 0 and 1, low of 2 and 3, high, high; in a word the
+//          even columns' codes in the lower half and the odd ones' in the upper. Apart, in
+//          [tile][chunk] order, [g]: four E8M0 scales in the order of the words.
 //
 // Sums: the chunks are divided among 8 slices; a slice is added chunk by chunk, and then the slices
 // one after the other. This order is the same for every kernel, so a row's result does not depend

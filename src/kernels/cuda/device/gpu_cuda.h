@@ -167,6 +167,17 @@ PELTON_DEVICE Words2 load(const Words2* from) {
   return {{got.x, got.y}};
 }
 
+// Four matrices of eight rows of 16 bytes from shared memory: lane l brings the address of row l %
+// 8 of matrix l / 8, and has of each matrix word l % 4 of row l / 4.
+PELTON_DEVICE Words4 load_matrices(const void* row) {
+  Words4 out;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(out.word[0]), "=r"(out.word[1]), "=r"(out.word[2]), "=r"(out.word[3])
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row)))
+               : "memory");
+  return out;
+}
+
 PELTON_DEVICE void copy_async(void* to, const void* from, bool valid) {
   const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),

@@ -116,23 +116,30 @@ PELTON_DEVICE void clear(float (&sums)[kColumnTiles][4]) {
   }
 }
 
-// sums += one chunk. right(n, half): the lane's 16 bytes of 32 columns of activation row 8n + g.
-template <WeightType kType, int kColumnTiles, class Right>
-PELTON_DEVICE void add_chunk(float (&sums)[kColumnTiles][4], const Stored<kType>& stored,
-                             const Right& right) {
+// sums += one chunk. right(n, half): of activation rows 8n to 8n + 7 and 32 columns, the address of
+// 8 columns of a row as load_matrices wants it: row lane % 8, columns 8 (lane / 8).
+template <WeightType kType, int kRowTiles, int kColumnTiles, class Right>
+PELTON_DEVICE void add_chunk(float (&sums)[kRowTiles][kColumnTiles][4],
+                             const Stored<kType> (&stored)[kRowTiles], const Right& right) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    uint32_t first[4];
-    uint32_t second[4];
-    operand(first, stored, 2 * half);
-    operand(second, stored, 2 * half + 1);
+    uint32_t first[kRowTiles][4];
+    uint32_t second[kRowTiles][4];
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      operand(first[r], stored[r], 2 * half);
+      operand(second[r], stored[r], 2 * half + 1);
+    }
 #pragma unroll
     for (int n = 0; n < kColumnTiles; ++n) {
-      const Words4 x = right(n, half);
+      const Words4 x = load_matrices(right(n, half));
       const uint32_t x_first[2] = {x.word[0], x.word[1]};
       const uint32_t x_second[2] = {x.word[2], x.word[3]};
-      mma(sums[n], first, x_first);
-      mma(sums[n], second, x_second);
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        mma(sums[r][n], first[r], x_first);
+        mma(sums[r][n], second[r], x_second);
+      }
     }
   }
 }
@@ -205,8 +212,7 @@ small_product(ProductArgs args, Epilogue epilogue) {
 
   wait_copies<0>();
   sync_block();
-  const int place = (lane / 4) * staged_row_bytes(chunks) + (lane % 4) * 16;
-  const bool is_column = lane / 4 < columns.count;
+  const int place = (lane % 8) * staged_row_bytes(chunks) + (lane / 8) * 16;
   for (int chunk = begin; chunk < end; chunk += kAtOnce) {
     if (chunk != begin) load_chunks(columns.expert, chunk);
 #pragma unroll
@@ -214,16 +220,11 @@ small_product(ProductArgs args, Epilogue epilogue) {
       if (chunk + i >= end) break;
       const auto right_of = [&](const unsigned char* from) {
         return [=](int n, int half) {
-          if (kColumnTiles == 1 && !is_column) return Words4{{0, 0, 0, 0}};
-          return *reinterpret_cast<const Words4*>(from + n * 8 * staged_row_bytes(chunks) + place +
-                                                  (chunk + i) * 128 + half * 64);
+          return from + n * 8 * staged_row_bytes(chunks) + place + (chunk + i) * 128 + half * 64;
         };
       };
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        add_chunk<kType>(sums[r], stored[i][r], right_of(staged));
-        if (kLow) add_chunk<kType>(sums[r], stored[i][r], right_of(staged_low));
-      }
+      add_chunk<kType>(sums, stored[i], right_of(staged));
+      if (kLow) add_chunk<kType>(sums, stored[i], right_of(staged_low));
     }
   }
 
@@ -269,8 +270,13 @@ constexpr int large_product_columns(int column_warps) {
   return column_warps * kLargeColumnTiles * 8;
 }
 
-// Starts copying one chunk of the tile's rows. A row's two halves of 64 bytes change places in
-// every odd row: so the eight lanes of a load meet all banks.
+// Where 8 columns of a row stand in a staged chunk: a row has 128 bytes, and its pieces of 16
+// change places by the row's number, so that the eight rows of a matrix meet all banks.
+PELTON_DEVICE int staged_place(int row, int piece) {
+  return row * 128 + (piece ^ (row & 7)) * 16;
+}
+
+// Starts copying one chunk of the tile's rows.
 template <int kColumnWarps>
 PELTON_DEVICE void stage_chunk(unsigned char* to, const ProductArgs& args, const ColumnTile& tile,
                                int chunk, int chunks) {
@@ -281,8 +287,7 @@ PELTON_DEVICE void stage_chunk(unsigned char* to, const ProductArgs& args, const
     const bool valid = column < tile.count;
     const int64_t row = column_row(args, tile, valid ? column : 0);
     const Bf16Bits* from = args.x + (row * chunks + chunk) * kChunkColumns + piece * 8;
-    const int half = piece / 4 ^ (column & 1);
-    copy_async(to + column * 128 + half * 64 + piece % 4 * 16, from, valid);
+    copy_async(to + staged_place(column, piece), from, valid);
   }
 }
 
@@ -345,12 +350,9 @@ large_product(ProductArgs args, Epilogue epilogue) {
       load_chunk(columns.expert, chunk + 1 < chunks ? chunk + 1 : chunk);
       const unsigned char* const from = staged + chunk % kLargeStages * kStageBytes;
       const auto right = [=](int n, int half) {
-        const int column = first_column + 8 * n + lane / 4;
-        return *reinterpret_cast<const Words4*>(from + column * 128 + (half ^ (column & 1)) * 64 +
-                                                lane % 4 * 16);
+        return from + staged_place(first_column + 8 * n + lane % 8, 4 * half + lane / 8);
       };
-#pragma unroll
-      for (int r = 0; r < kLargeRowTiles; ++r) add_chunk<kType>(sums[r], now[r], right);
+      add_chunk<kType>(sums, now, right);
     }
 #pragma unroll
     for (int r = 0; r < kLargeRowTiles; ++r) {

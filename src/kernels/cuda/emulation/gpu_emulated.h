@@ -230,6 +230,24 @@ inline Words2 load(const Words2* from) {
   return emulated::aligned_load(from);
 }
 
+// ldmatrix.sync.aligned.m8n8.x4.b16: four matrices of eight rows of 16 bytes. Lane l brings the
+// address of row l % 8 of matrix l / 8, and has of each matrix word l % 4 of row l / 4.
+inline Words4 load_matrices(const void* row) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) {
+    emulation::kernel_fault("a row of a matrix is not aligned");
+  }
+  Words4 out;
+  emulation::warp_collective("ldmatrix", row, &out, [](const void* const* ins, void* const* outs) {
+    for (int lane = 0; lane < emulation::kWarpLanes; ++lane) {
+      for (int matrix = 0; matrix < 4; ++matrix) {
+        const char* const from = static_cast<const char*>(ins[8 * matrix + lane / 4]);
+        std::memcpy(&static_cast<Words4*>(outs[lane])->word[matrix], from + lane % 4 * 4, 4);
+      }
+    }
+  });
+  return out;
+}
+
 // 16 bytes from global to shared memory, there after wait_copies; zeros if not `valid`.
 inline void copy_async(void* to, const void* from, bool valid) {
   if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0) {
