@@ -175,17 +175,12 @@ PELTON_DEVICE float* partial_at(const Attention& args, int64_t partial, int head
   return args.partials + ((partial * args.heads + head) * args.spans_max + number) * (kHead + 2);
 }
 
+// What a warp does.
 template <int kHead, KvType kType>
-PELTON_KERNEL(kAttentionThreads)
-attention_kernel(Attention args) {
-  launch_dependents();
-  wait_for_predecessors();
-  const int index = block_x() * (kAttentionThreads / 32) + thread_index() / 32;
-  if (index >= args.items_max) return;
+PELTON_DEVICE void attend_item(const Attention& args, int index, int kv_head) {
   const AttentionItem item = args.items[index];
   if (item.row_count == 0) return;
   const int lane = thread_index() % 32;
-  const int kv_head = block_y();
   const int group = args.heads / args.cache.kv_heads;
   QueryRow rows[2];
 #pragma unroll
@@ -250,17 +245,22 @@ attention_kernel(Attention args) {
   }
 }
 
-// A warp merges one head of one row, whose spans lie apart. grid: (rows, heads / 4)
-template <int kHead>
+// grid: (items / 4, kv_heads)
+template <int kHead, KvType kType>
 PELTON_KERNEL(kAttentionThreads)
-merge_kernel(Attention args) {
+attention_kernel(Attention args) {
   launch_dependents();
   wait_for_predecessors();
+  const int index = block_x() * (kAttentionThreads / 32) + thread_index() / 32;
+  if (index < args.items_max) attend_item<kHead, kType>(args, index, block_y());
+}
+
+// A warp merges one head of one row, if its spans lie apart.
+template <int kHead>
+PELTON_DEVICE void merge_head(const Attention& args, int row, int head) {
+  if (args.partial_rows[row] < 0) return;
   constexpr int kAtOnce = 8;  // spans on their way from memory together
   constexpr int kPart = kHead / 32;
-  const int row = block_x();
-  const int head = block_y() * (kAttentionThreads / 32) + thread_index() / 32;
-  if (row >= *args.live || head >= args.heads || args.partial_rows[row] < 0) return;
   const int lane = thread_index() % 32;
   const int position = args.positions[row];
   const int first = first_seen(position, args.window) / kSpanTokens;
@@ -293,6 +293,17 @@ merge_kernel(Attention args) {
   Bf16Bits* to = args.out + int64_t{row} * padded_columns(args.heads * kHead) + head * kHead;
 #pragma unroll
   for (int i = 0; i < kPart; ++i) to[32 * i + lane] = to_bf16(values[i] * factor);
+}
+
+// grid: (rows, heads / 4)
+template <int kHead>
+PELTON_KERNEL(kAttentionThreads)
+merge_kernel(Attention args) {
+  launch_dependents();
+  wait_for_predecessors();
+  const int row = block_x();
+  const int head = block_y() * (kAttentionThreads / 32) + thread_index() / 32;
+  if (row < *args.live && head < args.heads) merge_head<kHead>(args, row, head);
 }
 
 }  // namespace pelton::kernels::gpu

@@ -160,75 +160,16 @@ PELTON_DEVICE void stage_rows(unsigned char* to, const Bf16Bits* x, const Produc
   }
 }
 
-template <WeightType kType, int kColumnTiles, int kRowTiles, bool kLow, class Epilogue>
-PELTON_KERNEL(kSmallThreads)
-small_product(ProductArgs args, Epilogue epilogue) {
-  // Chunks on their way from memory at a time: of MXFP4 more, to be as many bytes.
-  constexpr int kAtOnce = kType == WeightType::kMxfp4 ? 3 : 2;
+// The slices' sums of a block, one after the other: through `partials`, in shared memory.
+template <int kRowTiles, int kColumnTiles, class Epilogue>
+PELTON_DEVICE void add_slices(const float (&sums)[kRowTiles][kColumnTiles][4], float* partials,
+                              const ProductArgs& args, int first_tile, const ColumnTile& columns,
+                              const Epilogue& epilogue) {
+  constexpr int kItems = kRowTiles * kColumnTiles * 32;
   const Weights& weights = args.weights;
-  const int chunks = chunk_count(weights.columns);
   const int tiles = tile_count(weights.rows);
   const int lane = thread_index() % 32;
   const int slice = thread_index() / 32;
-  const int first_tile = block_x() * kRowTiles;
-  const int begin = slice_begin(chunks, slice);
-  const int end = slice_begin(chunks, slice + 1);
-  // A tile beyond the last is computed as the last one once more, and dropped.
-  Stored<kType> stored[kAtOnce][kRowTiles];
-  const auto load_chunks = [&](int expert, int chunk) {
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        const int tile = first_tile + r < tiles ? first_tile + r : tiles - 1;
-        const int inside = chunk + i < end ? chunk + i : end - 1;
-        load_stored(stored[i][r], weights, (int64_t{expert} * tiles + tile) * chunks + inside,
-                    lane);
-      }
-    }
-  };
-
-  // The first weights are on their way while the kernels before still run, where it is known by
-  // then which ones they are.
-  const bool knows_expert = args.tiles == nullptr;
-  launch_dependents();
-  if (knows_expert && begin < end) load_chunks(0, begin);
-  wait_for_predecessors();
-  const ColumnTile columns = column_tile(args, block_y(), 8 * kColumnTiles);
-  if (columns.count == 0) return;
-  if (!knows_expert && begin < end) load_chunks(columns.expert, begin);
-
-  unsigned char* const staged = shared_memory<unsigned char>();
-  unsigned char* const staged_low = staged + 8 * kColumnTiles * staged_row_bytes(chunks);
-  float* const partials = reinterpret_cast<float*>(
-      staged_low + (kLow ? 8 * kColumnTiles * staged_row_bytes(chunks) : 0));
-  stage_rows(staged, args.x, args, columns, chunks);
-  if (kLow) stage_rows(staged_low, args.low, args, columns, chunks);
-  commit_copies();
-
-  float sums[kRowTiles][kColumnTiles][4];
-#pragma unroll
-  for (int r = 0; r < kRowTiles; ++r) clear(sums[r]);
-
-  wait_copies<0>();
-  sync_block();
-  const int place = (lane % 8) * staged_row_bytes(chunks) + (lane / 8) * 16;
-  for (int chunk = begin; chunk < end; chunk += kAtOnce) {
-    if (chunk != begin) load_chunks(columns.expert, chunk);
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (chunk + i >= end) break;
-      const auto right_of = [&](const unsigned char* from) {
-        return [=](int n, int half) {
-          return from + n * 8 * staged_row_bytes(chunks) + place + (chunk + i) * 128 + half * 64;
-        };
-      };
-      add_chunk<kType>(sums, stored[i], right_of(staged));
-      if (kLow) add_chunk<kType>(sums, stored[i], right_of(staged_low));
-    }
-  }
-
-  constexpr int kItems = kRowTiles * kColumnTiles * 32;
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
@@ -258,6 +199,120 @@ small_product(ProductArgs args, Epilogue epilogue) {
                total[i] * weights.factor, total[2 + i] * weights.factor);
     }
   }
+}
+
+// The one block that a launched kernel's thread block computes: x counts row tiles, y columns.
+struct OneBlock {
+  int x;
+  int y;
+  bool is_valid = true;
+
+  PELTON_DEVICE void advance() { is_valid = false; }
+};
+
+// How rows of activations come to shared memory.
+enum class Rows {
+  kCopied,  // by the product, for each of its blocks
+  kThere,   // `ready` has put them to the beginning of `room`, as stage_rows would
+};
+
+// A thread block computes `blocks`, one after the other, with the first weights of each on their
+// way while the one before it ends. `ready` is called once, when the first ones are on their way,
+// where it is known by then which ones they are: nothing of the step may be touched before it
+// returns. room: form_shared_bytes of shared memory.
+template <WeightType kType, int kColumnTiles, int kRowTiles, bool kLow, Rows kRows, class Blocks,
+          class Ready, class Epilogue>
+PELTON_DEVICE void small_product_blocks(const ProductArgs& args, const Epilogue& epilogue,
+                                        unsigned char* room, Blocks blocks, const Ready& ready) {
+  // Chunks on their way from memory at a time: of MXFP4 more, to be as many bytes.
+  constexpr int kAtOnce = kType == WeightType::kMxfp4 ? 3 : 2;
+  const Weights& weights = args.weights;
+  const int chunks = chunk_count(weights.columns);
+  const int tiles = tile_count(weights.rows);
+  const int lane = thread_index() % 32;
+  const int slice = thread_index() / 32;
+  const int begin = slice_begin(chunks, slice);
+  const int end = slice_begin(chunks, slice + 1);
+  // A tile beyond the last is computed as the last one once more, and dropped.
+  Stored<kType> stored[kAtOnce][kRowTiles];
+  const auto load_chunks = [&](int first_tile, int expert, int chunk) {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        const int tile = first_tile + r < tiles ? first_tile + r : tiles - 1;
+        const int inside = chunk + i < end ? chunk + i : end - 1;
+        load_stored(stored[i][r], weights, (int64_t{expert} * tiles + tile) * chunks + inside,
+                    lane);
+      }
+    }
+  };
+
+  unsigned char* const staged = room;
+  unsigned char* const staged_low = staged + 8 * kColumnTiles * staged_row_bytes(chunks);
+  float* const partials = reinterpret_cast<float*>(
+      staged_low + (kLow ? 8 * kColumnTiles * staged_row_bytes(chunks) : 0));
+
+  const bool knows_expert = args.tiles == nullptr;
+  if (knows_expert && blocks.is_valid && begin < end) {
+    load_chunks(blocks.x * kRowTiles, 0, begin);
+  }
+  ready();
+  if (!blocks.is_valid) return;
+  ColumnTile columns = column_tile(args, blocks.y, 8 * kColumnTiles);
+  if (columns.count == 0) return;
+  if (!knows_expert && begin < end) load_chunks(blocks.x * kRowTiles, columns.expert, begin);
+
+  while (true) {
+    const int first_tile = blocks.x * kRowTiles;
+    if constexpr (kRows == Rows::kCopied) {
+      stage_rows(staged, args.x, args, columns, chunks);
+      if (kLow) stage_rows(staged_low, args.low, args, columns, chunks);
+      commit_copies();
+    }
+
+    float sums[kRowTiles][kColumnTiles][4];
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) clear(sums[r]);
+
+    if constexpr (kRows == Rows::kCopied) wait_copies<0>();
+    sync_block();
+    const int place = (lane % 8) * staged_row_bytes(chunks) + (lane / 8) * 16;
+    for (int chunk = begin; chunk < end; chunk += kAtOnce) {
+      if (chunk != begin) load_chunks(first_tile, columns.expert, chunk);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (chunk + i >= end) break;
+        const auto right_of = [&](const unsigned char* from) {
+          return [=](int n, int half) {
+            return from + n * 8 * staged_row_bytes(chunks) + place + (chunk + i) * 128 + half * 64;
+          };
+        };
+        add_chunk<kType>(sums, stored[i], right_of(staged));
+        if (kLow) add_chunk<kType>(sums, stored[i], right_of(staged_low));
+      }
+    }
+
+    const ColumnTile done = columns;
+    blocks.advance();
+    if (blocks.is_valid) {
+      columns = column_tile(args, blocks.y, 8 * kColumnTiles);
+      if (begin < end) load_chunks(blocks.x * kRowTiles, columns.expert, begin);
+    }
+
+    add_slices<kRowTiles, kColumnTiles>(sums, partials, args, first_tile, done, epilogue);
+    if (!blocks.is_valid) return;
+  }
+}
+
+// The first weights are on their way while the kernels before still run.
+template <WeightType kType, int kColumnTiles, int kRowTiles, bool kLow, class Epilogue>
+PELTON_KERNEL(kSmallThreads)
+small_product(ProductArgs args, Epilogue epilogue) {
+  launch_dependents();
+  small_product_blocks<kType, kColumnTiles, kRowTiles, kLow, Rows::kCopied>(
+      args, epilogue, shared_memory<unsigned char>(), OneBlock{block_x(), block_y()},
+      [] { wait_for_predecessors(); });
 }
 
 // ---- many rows ------------------------------------------------------------------------------

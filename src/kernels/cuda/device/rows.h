@@ -9,10 +9,8 @@ namespace pelton::kernels::gpu {
 
 inline constexpr int kRowThreads = 256;
 
-PELTON_KERNEL(kRowThreads) embed_kernel(Embed args) {
-  launch_dependents();
-  const int row = block_x();
-  if (row >= *args.live) return;
+// Here and below: what all threads of a block do for one row; and the kernel, a block for each row.
+PELTON_DEVICE void embed_row(const Embed& args, int row) {
   int token = args.tokens[row];
   if (token < 0) token = args.sampled[~token].token;
   if (token < 0) token = 0;
@@ -21,6 +19,11 @@ PELTON_KERNEL(kRowThreads) embed_kernel(Embed args) {
   for (int i = thread_index(); i < args.hidden; i += kRowThreads) {
     to[i] = low_bf16(uint32_t{from[i]});
   }
+}
+
+PELTON_KERNEL(kRowThreads) embed_kernel(Embed args) {
+  launch_dependents();
+  if (block_x() < *args.live) embed_row(args, block_x());
 }
 
 // The sum of all threads' values, added in an order that the number of threads alone says. `room`:
@@ -35,11 +38,7 @@ PELTON_DEVICE float block_sum(float value, float* room) {
   return sum;
 }
 
-PELTON_KERNEL(kRowThreads) norm_kernel(Norm args) {
-  launch_dependents();
-  wait_for_predecessors();
-  const int index = block_x();
-  if (index >= *args.live) return;
+PELTON_DEVICE void norm_row(const Norm& args, int index, float* room) {
   const int64_t row = args.rows != nullptr ? args.rows[index] : index;
   float* const x = args.x + row * args.hidden;
   float squares = 0;
@@ -54,7 +53,7 @@ PELTON_KERNEL(kRowThreads) norm_kernel(Norm args) {
     }
     squares = fused(value, value, squares);
   }
-  const float sum = block_sum(squares, shared_memory<float>());
+  const float sum = block_sum(squares, room);
   const float scale = inverse_root(sum / static_cast<float>(args.hidden) + args.epsilon);
   const int64_t to = int64_t{index} * padded_columns(args.hidden);
   for (int i = thread_index(); i < args.hidden; i += kRowThreads) {
@@ -63,6 +62,12 @@ PELTON_KERNEL(kRowThreads) norm_kernel(Norm args) {
     args.out[to + i] = bits;
     if (args.low != nullptr) args.low[to + i] = to_bf16(value - low_bf16(uint32_t{bits}));
   }
+}
+
+PELTON_KERNEL(kRowThreads) norm_kernel(Norm args) {
+  launch_dependents();
+  wait_for_predecessors();
+  if (block_x() < *args.live) norm_row(args, block_x(), shared_memory<float>());
 }
 
 PELTON_DEVICE uint64_t mix(uint64_t x) {  // splitmix64
@@ -96,11 +101,7 @@ PELTON_KERNEL(kRowThreads) randomize_kernel(Randomize args, int64_t stride) {
 inline constexpr int kChooseThreads = 128;
 
 // A warp takes a row. A broken row (NaN) still chooses experts that exist.
-PELTON_KERNEL(kChooseThreads) choose_kernel(Choose args) {
-  launch_dependents();
-  wait_for_predecessors();
-  const int row = block_x() * (kChooseThreads / 32) + thread_index() / 32;
-  if (row >= *args.live) return;
+PELTON_DEVICE void choose_of_row(const Choose& args, int row) {
   const int lane = thread_index() % 32;
   const float* const logits = args.logits + int64_t{row} * args.experts;
   int chosen[kChoicesMax];
@@ -141,6 +142,13 @@ PELTON_KERNEL(kChooseThreads) choose_kernel(Choose args) {
   }
   args.choices[int64_t{row} * args.k + lane] = expert;
   args.weights[int64_t{row} * args.k + lane] = exponential(own - value[0]) / total;
+}
+
+PELTON_KERNEL(kChooseThreads) choose_kernel(Choose args) {
+  launch_dependents();
+  wait_for_predecessors();
+  const int row = block_x() * (kChooseThreads / 32) + thread_index() / 32;
+  if (row < *args.live) choose_of_row(args, row);
 }
 
 inline constexpr int kGroupThreads = 1024;

@@ -11,17 +11,11 @@ namespace pelton::kernels::gpu {
 
 inline constexpr int kStoreThreads = 128;
 
-// A warp takes one head's key or value of a row. grid: (rows, 2 kv_heads / 4)
+// A warp takes one head's key or value of a row.
 template <int kHead>
-PELTON_KERNEL(kStoreThreads)
-store_kv_kernel(StoreKv args) {
-  launch_dependents();
-  wait_for_predecessors();
+PELTON_DEVICE void store_vector(const StoreKv& args, int row, int vector) {
   constexpr int kEach = kHead / 32;
-  const int row = block_x();
   const int kv_heads = args.cache.kv_heads;
-  const int vector = block_y() * (kStoreThreads / 32) + thread_index() / 32;
-  if (row >= *args.live || vector >= 2 * kv_heads) return;
   const int64_t slot = args.slots[row];
   if (slot < 0) return;
   const int lane = thread_index() % 32;
@@ -58,6 +52,17 @@ store_kv_kernel(StoreKv args) {
     auto* const scales = reinterpret_cast<Bf16Bits*>(keys + 2 * kHead * kBlockTokens);
     scales[(is_value ? kBlockTokens : 0) + place] = scale;
   }
+}
+
+// grid: (rows, 2 kv_heads / 4)
+template <int kHead>
+PELTON_KERNEL(kStoreThreads)
+store_kv_kernel(StoreKv args) {
+  launch_dependents();
+  wait_for_predecessors();
+  const int row = block_x();
+  const int vector = block_y() * (kStoreThreads / 32) + thread_index() / 32;
+  if (row < *args.live && vector < 2 * args.cache.kv_heads) store_vector<kHead>(args, row, vector);
 }
 
 }  // namespace pelton::kernels::gpu
