@@ -50,7 +50,8 @@ struct Report {
   int runs = 0;
   double prefill_tok_s = 0;
   double decode_tok_s = 0;
-  double bytes_per_token = 0;
+  double bytes_per_token = 0;  // of a sequence alone
+  double bytes_per_step = 0;   // of all sequences together
   double bandwidth_probe = 0;  // the median of those beside the runs, the lowest and the highest
   double bandwidth_low = 0;
   double bandwidth_high = 0;
@@ -65,6 +66,7 @@ std::string to_json(const Report& report) {
   w.key("prefill_tok_s").number(report.prefill_tok_s);
   w.key("decode_tok_s").number(report.decode_tok_s);
   w.key("bytes_per_token").number(report.bytes_per_token);
+  w.key("bytes_per_step").number(report.bytes_per_step);
   w.key("bandwidth_probe").number(report.bandwidth_probe);
   w.key("bandwidth_probe_min").number(report.bandwidth_low);
   w.key("bandwidth_probe_max").number(report.bandwidth_high);
@@ -88,12 +90,12 @@ std::string to_text(const Report& report) {
   return fmt::format(
       "prefill      {:10.2f} tokens/s\n"
       "decode       {:10.2f} tokens/s (all {} sequences together)\n"
-      "reads        {:>10} a token\n"
+      "reads        {:>10} a step\n"
       "bandwidth    {:>10}/s ({} to {}), of which decode uses {:.0f} %\n"
       "peak memory  {:>10}\n"
       "load mode    {:>10}\n",
       report.prefill_tok_s, report.decode_tok_s, report.shape.batch_size,
-      cli::format_bytes(report.bytes_per_token), cli::format_bytes(report.bandwidth_probe),
+      cli::format_bytes(report.bytes_per_step), cli::format_bytes(report.bandwidth_probe),
       cli::format_bytes(report.bandwidth_low), cli::format_bytes(report.bandwidth_high),
       report.share * 100, cli::format_bytes(static_cast<double>(report.peak_rss)),
       report.load_mode);
@@ -131,7 +133,7 @@ void measure_runs(DecodeBench& bench, base::ThreadPool& pool, Report& report) {
     decode.push_back(batch * steps);
     bandwidth.insert(bandwidth.end(), {before, after});
     // If the memory changed its speed meanwhile, the share is not flattered.
-    share.push_back(steps * report.bytes_per_token / std::max(before, after));
+    share.push_back(steps * report.bytes_per_step / std::max(before, after));
   }
   report.prefill_tok_s = median(prefill);
   report.decode_tok_s = median(decode);
@@ -156,15 +158,17 @@ Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Ari
   bench.fill_depth();
   bench.time_prefill(clock);  // warms files, caches and clocks; not counted
   bench.time_decode(clock);
-  Report report{.shape = shape,
-                .kernels = std::string(kernels->name()),
-                .kv_type = std::string(tensor::kv_type_name(kv_type)),
-                .threads = pool.size(),
-                .runs = runs,
-                .bytes_per_token = static_cast<double>(model->bytes_per_token()) +
-                                   kv_bytes_read(shape, checkpoint.config(), kv_type),
-                // All is allocated by now, and the probe's buffer is not the model's.
-                .peak_rss = base::peak_rss_bytes()};
+  const double kv_bytes = kv_bytes_read(shape, checkpoint.config(), kv_type);
+  Report report{
+      .shape = shape,
+      .kernels = std::string(kernels->name()),
+      .kv_type = std::string(tensor::kv_type_name(kv_type)),
+      .threads = pool.size(),
+      .runs = runs,
+      .bytes_per_token = model->weight_bytes_of_step(1) + kv_bytes,
+      .bytes_per_step = model->weight_bytes_of_step(shape.batch_size) + shape.batch_size * kv_bytes,
+      // All is allocated by now, and the probe's buffer is not the model's.
+      .peak_rss = base::peak_rss_bytes()};
   measure_runs(bench, pool, report);
   return report;
 }
@@ -240,9 +244,10 @@ cli::Verb bench_latency_verb() {
       .about =
           "Random tokens; a warm-up, then the median of --runs. Each run's decode stands between\n"
           "two probes of the memory: the fastest of five ways in which all threads read up to\n"
-          "4 GiB (pelton bench bandwidth). share is decode_tok_s / batch size * bytes_per_token /\n"
-          "the faster of the two, where bytes_per_token counts the weights one token reads alone\n"
-          "and its keys and values. One measurement at a time on a machine: a second one waits.",
+          "4 GiB (pelton bench bandwidth). share is decode_tok_s / batch size * bytes_per_step /\n"
+          "the faster of the two, where bytes_per_step counts keys, values and the weights that a\n"
+          "step reads, were one expert chosen as often as another; bytes_per_token is that of a\n"
+          "sequence alone. One measurement at a time on a machine: a second one waits.",
       .positionals = {{"MODEL", "a model folder or a hub id"}},
       .flags = {number_flag("--batch-size", "B", "sequences side by side", "1", 1, 256),
                 number_flag("--input-len", "N", "prompt tokens of each", "512", 1, 1 << 20),

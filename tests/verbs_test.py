@@ -231,8 +231,11 @@ class Verbs(unittest.TestCase):
         done = self.expect(0, pelton("bench", "latency", TINY, "--batch-size", 2, "--input-len", 20,
                                      "--output-len", 4, "--depth", 600, "--runs", 2, "--json", "-"))
         numbers = json.loads(done.stdout)
-        for key in ("prefill_tok_s", "decode_tok_s", "bytes_per_token", "bandwidth_probe", "share", "peak_rss"):
+        for key in ("prefill_tok_s", "decode_tok_s", "bytes_per_token", "bytes_per_step", "bandwidth_probe", "share", "peak_rss"):
             self.assertGreater(numbers[key], 0, key)
+        # Two sequences share all weights but their experts'.
+        self.assertGreater(numbers["bytes_per_step"], numbers["bytes_per_token"])
+        self.assertLess(numbers["bytes_per_step"], 2 * numbers["bytes_per_token"])
         self.assertLess(numbers["peak_rss"], 1 << 30)  # the probe's buffer is not the model's
         self.assertLessEqual(numbers["bandwidth_probe_min"], numbers["bandwidth_probe"])
         self.assertLessEqual(numbers["bandwidth_probe"], numbers["bandwidth_probe_max"])

@@ -92,20 +92,6 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
   return std::unique_ptr<StepModel>(std::move(made));
 }
 
-int64_t DeviceStepModel::weight_bytes_per_token() const {
-  const kernels::gpu::ArenaLayout& arena = model_->arena();
-  const checkpoint::ModelConfig& config = model_->config();
-  int64_t bytes = arena.head.bytes + arena.norm.bytes;
-  for (const kernels::gpu::LayerPlaces& layer : arena.layers) {
-    bytes += layer.qkv.bytes + layer.qkv_bias.bytes + layer.o.bytes + layer.o_bias.bytes +
-             layer.router.bytes + layer.attention_norm.bytes + layer.expert_norm.bytes;
-    bytes += (layer.gate_up.bytes + layer.gate_up_scales.bytes + layer.gate_up_bias.bytes +
-              layer.down.bytes + layer.down_scales.bytes + layer.down_bias.bytes) /
-             config.expert_count * config.experts_per_token;
-  }
-  return bytes;
-}
-
 uint8_t* DeviceStepModel::swapped(const engine::BlockCopy& copy, int32_t block) {
   const bool sliding = copy.group == kv::Group::kWindow;
   std::vector<uint8_t>& swap = sliding ? window_swap_ : full_swap_;

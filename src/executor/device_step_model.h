@@ -27,7 +27,6 @@ class DeviceStepModel final : public StepModel {
   std::string_view kernels_name() const override { return device_.library.table().kind(); }
   const KernelChoice* kernel_choice() const override { return &kernel_choice_; }
   const cost_model::Footprint& footprint() const override { return footprint_; }
-  int64_t weight_bytes_per_token() const override;
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
   bool draws_rows() const override { return true; }
   void begin(const models::ForwardInput& input, sampling::DeviceRows* draws) override;

@@ -29,7 +29,6 @@ class HostModel final : public StepModel {
 
   std::string_view kernels_name() const override { return kernels_->name(); }
   const cost_model::Footprint& footprint() const override { return footprint_; }
-  int64_t weight_bytes_per_token() const override { return model_->bytes_per_token(); }
   Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) override;
   void begin(const models::ForwardInput& input, sampling::DeviceRows* draws) override;
   Result<float*> finish() override;

@@ -78,7 +78,6 @@ class LocalExecutor final : public engine::Executor {
   int threads() const { return pool_.size(); }
   // To the byte what has been allocated.
   const cost_model::Footprint& footprint() const { return model_->footprint(); }
-  int64_t weight_bytes_per_token() const { return model_->weight_bytes_per_token(); }
   // Steps that began before the one before them was finished. Any thread.
   int64_t overlapped() const { return overlapped_; }
 

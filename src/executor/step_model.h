@@ -34,7 +34,6 @@ class StepModel {
   virtual const KernelChoice* kernel_choice() const { return nullptr; }
   // To the byte what this model has allocated; swap room counts as the host's.
   virtual const cost_model::Footprint& footprint() const = 0;
-  virtual int64_t weight_bytes_per_token() const = 0;
 
   // In order: a later one may read what an earlier one wrote.
   virtual Result<void> copy_blocks(const std::vector<engine::BlockCopy>& copies) = 0;

@@ -1,5 +1,7 @@
 #include "layers/expert_block.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 namespace pelton::layers {
@@ -47,11 +49,14 @@ void ExpertBlock::forward(kernels::Kernels& kernels, float* x, int tokens,
   kernels.experts(x, workspace.normed.data(), workspace.choices.data(), experts_, shape_, tokens);
 }
 
-int64_t ExpertBlock::weight_bytes_per_token() const {
+double ExpertBlock::weight_bytes(int tokens) const {
+  const double experts = experts_.gate.experts;
+  const double touched = experts * (1 - std::pow(1 - shape_.experts_per_token / experts, tokens));
   const int64_t expert =
       expert_bytes(experts_.gate) + expert_bytes(experts_.up) + expert_bytes(experts_.down);
-  return matrix_bytes(router_.weight) + 4 * (int64_t{hidden_} + router_.weight.rows) +
-         shape_.experts_per_token * expert;
+  const int64_t router =
+      matrix_bytes(router_.weight) + 4 * (int64_t{hidden_} + router_.weight.rows);
+  return static_cast<double>(router) + touched * static_cast<double>(expert);
 }
 
 }  // namespace pelton::layers

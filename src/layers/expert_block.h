@@ -29,8 +29,9 @@ class ExpertBlock {
   // x: float (tokens, hidden)
   void forward(kernels::Kernels& kernels, float* x, int tokens, ExpertWorkspace& workspace) const;
 
-  // What one token reads: the router and the experts it chooses.
-  int64_t weight_bytes_per_token() const;
+  // What a step of so many tokens reads in the mean, were one expert chosen as often as another:
+  // the router, and experts * (1 - (1 - chosen / experts)^tokens) experts.
+  double weight_bytes(int tokens) const;
   int64_t owned_bytes() const { return vectors_.bytes(); }  // beside what is mapped
 
  private:

@@ -88,11 +88,12 @@ float OutputHead::floor_of(std::span<float> coarse) {
   return std::min(sorted_[nth], by_probability - kMargin);
 }
 
-int64_t OutputHead::bytes_per_row() const {
+int64_t OutputHead::weight_bytes(int rows) const {
   if (coarse_.weight.data == nullptr) return matrix_bytes(exact_.weight);
   const int64_t exact_rows = rows_corrected_ > 0 ? logits_corrected_ / rows_corrected_ : kComputed;
   return matrix_bytes(coarse_.weight) +
-         exact_rows * kernels::row_bytes(exact_.weight.format, exact_.weight.cols);
+         std::min<int64_t>(rows * exact_rows, exact_.weight.rows) *
+             kernels::row_bytes(exact_.weight.format, exact_.weight.cols);
 }
 
 int64_t OutputHead::scratch_bytes() const {

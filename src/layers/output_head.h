@@ -30,8 +30,8 @@ class OutputHead {
   // logits: float (rows, vocab); x: float (rows, hidden), normed.
   void forward(kernels::Kernels& kernels, float* logits, const float* x, int rows);
 
-  // Read for one row: of the exact head as many rows as in the mean so far.
-  int64_t bytes_per_row() const;
+  // Read for so many rows: of the exact head for each as many as in the mean so far.
+  int64_t weight_bytes(int rows) const;
   int64_t scratch_bytes() const;
 
  private:

@@ -70,7 +70,7 @@ TEST_F(OutputHeadTest, IsExactWhereTokensAreLikely) {
     auto coarse = OutputHead::load(*packed);
     ASSERT_TRUE(plain.ok() && coarse.ok());
     EXPECT_EQ(plain->scratch_bytes(), 0);
-    EXPECT_LT(coarse->bytes_per_row(), plain->bytes_per_row() * 6 / 10);  // 512 of 2 048 rows
+    EXPECT_LT(coarse->weight_bytes(1), plain->weight_bytes(1) * 6 / 10);  // 512 of 2 048 rows
     std::vector<float> exact(size_t{kRows} * vocab);
     std::vector<float> got(exact.size());
     plain->forward(*kernels, exact.data(), x.data(), kRows);

@@ -148,10 +148,12 @@ void GptOss::logits_of(std::span<const int> rows,
   }
 }
 
-int64_t GptOss::bytes_per_token() const {
-  int64_t bytes = head_.bytes_per_row() + vectors_.bytes();
-  for (const layers::AttentionBlock& block : attention_) bytes += block.weight_bytes();
-  for (const layers::ExpertBlock& block : experts_) bytes += block.weight_bytes_per_token();
+double GptOss::weight_bytes_of_step(int sequences) const {
+  auto bytes = static_cast<double>(head_.weight_bytes(sequences) + vectors_.bytes());
+  for (const layers::AttentionBlock& block : attention_) {
+    bytes += static_cast<double>(block.weight_bytes());
+  }
+  for (const layers::ExpertBlock& block : experts_) bytes += block.weight_bytes(sequences);
   return bytes;
 }
 

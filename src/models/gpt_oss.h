@@ -65,8 +65,9 @@ class GptOss {
   void logits_of(std::span<const int> rows,
                  base::FunctionRef<void(size_t first, float* logits, size_t count)> sees);
 
-  // Bytes of weights one decoded token reads at batch 1 (the embedding's row counted as nothing).
-  int64_t bytes_per_token() const;
+  // Bytes of weights that a step of so many sequences reads, a token and a row of logits each, as
+  // experts fall in the mean (the embedding's rows counted as nothing).
+  double weight_bytes_of_step(int sequences) const;
 
   // What it has allocated: small weights as float32, beside the mapped file; and the working memory
   // of a step, its kernels' included.
