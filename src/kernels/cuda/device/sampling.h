@@ -312,6 +312,8 @@ PELTON_DEVICE void tell_token(const Sample& args, const SampleRow& row, int toke
 
 // The highest logit, and whether all are numbers.
 PELTON_KERNEL(kSampleThreads) scan_kernel(Sample args) {
+  launch_dependents();
+  wait_for_predecessors();
   if (!is_row(args)) return;
   const SampleRow row = sample_row(args);
   SampleShared& shared = *shared_memory<SampleShared>();
@@ -372,6 +374,8 @@ PELTON_DEVICE bool cuts_mass(const Sample& args, const RowSampling& params) {
 
 // All logits into the first buckets, and the first cut.
 PELTON_KERNEL(kSampleThreads) weigh_kernel(Sample args) {
+  launch_dependents();
+  wait_for_predecessors();
   if (!is_row(args)) return;
   const SampleRow row = sample_row(args);
   const bool cuts_count = cuts_tokens(args, row.params);
@@ -409,6 +413,8 @@ PELTON_KERNEL(kSampleThreads) weigh_kernel(Sample args) {
 
 // The range in which a front ends becomes one of its 2048 parts; a part of one key is the end.
 PELTON_KERNEL(kSampleThreads) narrow_kernel(Sample args) {
+  launch_dependents();
+  wait_for_predecessors();
   if (!is_row(args)) return;
   const SampleRow row = sample_row(args);
   SampleState& state = row.state;
@@ -473,6 +479,8 @@ PELTON_DEVICE bool is_equal(const SampleRow& row, int token, float logit) {
 
 // The tokens of the front, for whoever wants to know; of those that equal its last, the lowest.
 PELTON_KERNEL(kSampleThreads) gather_kernel(Sample args) {
+  launch_dependents();
+  wait_for_predecessors();
   if (!is_row(args)) return;
   const SampleRow row = sample_row(args);
   SampleState& state = row.state;
@@ -524,6 +532,8 @@ PELTON_KERNEL(kSampleThreads) gather_kernel(Sample args) {
 // The kept tokens stand in a row in order of id, each as wide as its weight; the random number
 // points at a place in it.
 PELTON_KERNEL(kSampleThreads) pick_kernel(Sample args) {
+  launch_dependents();
+  wait_for_predecessors();
   if (!is_row(args)) return;
   const SampleRow row = sample_row(args);
   SampleState& state = row.state;
@@ -607,6 +617,8 @@ PELTON_KERNEL(kSampleThreads) pick_kernel(Sample args) {
 
 // Penalties, then biases, then bans; a row is one block's.
 PELTON_KERNEL(kSampleThreads) edit_kernel(Sample args) {
+  launch_dependents();
+  wait_for_predecessors();
   const int index = block_x();
   if (index >= args.counts[0]) return;
   const RowSampling& params = args.rows[index];

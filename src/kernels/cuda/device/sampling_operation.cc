@@ -9,8 +9,8 @@ namespace {
 constexpr int kNarrowings = 3;
 
 void run(Stream stream, void (*kernel)(Sample), const Sample& args) {
-  launch(stream, kernel, {.x = args.slices, .y = args.rows_max}, kSampleThreads,
-         sizeof(SampleShared), args);
+  launch_dependent(stream, kernel, {.x = args.slices, .y = args.rows_max}, kSampleThreads,
+                   sizeof(SampleShared), args);
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ void sample(Stream stream, const Sample& given) {
   }
   args.reports = 0;
   if (needs.edits) {
-    launch(stream, edit_kernel, {.x = args.rows_max}, kSampleThreads, 0, args);
+    launch_dependent(stream, edit_kernel, {.x = args.rows_max}, kSampleThreads, 0, args);
   }
   run(stream, scan_kernel, args);
   if (!needs.draws) return;
