@@ -16,7 +16,7 @@
 
 namespace pelton::kernels::gpu {
 
-inline constexpr uint32_t kAbiVersion = 6;
+inline constexpr uint32_t kAbiVersion = 7;
 inline constexpr const char* kAbiSymbol = "pelton_device_library";
 
 // The most that `stage` hands out at a time.
@@ -33,6 +33,7 @@ struct DeviceInfo {
   int64_t memory_bytes;
   int64_t memory_free_bytes;
   int64_t shared_bytes_max;  // of a block
+  int32_t has_wide_forms;    // wgmma, in the device and in the library
 };
 
 // One step, flat: the rows of all sequences one after the other.
@@ -96,6 +97,9 @@ struct DeviceTable {
   void (*begin_trials)(Session* session, uint64_t seed);
   double (*seconds_of)(Session* session, const ProductTrial* trial);
   void (*end_trials)(Session* session);
+  // Between them, too: 1 where wide forms give the bits of others on this device. 0 is also a
+  // failure's answer.
+  int32_t (*wide_forms_agree)(Session* session);
   // Logits: float (logit_row_count, vocab), the caller's to overwrite until the next step; of rows
   // that were drawn from, none. Null: a failure, or no row wanted any. After it the residual stream
   // of all rows lies at its place.

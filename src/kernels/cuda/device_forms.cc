@@ -28,7 +28,7 @@ std::string build_of(const DeviceLibrary& library) {
 }
 
 // The inner result: whether it could be measured. The outer one: whether the device still computes.
-Result<Result<MeasuredForms>> measure(const DeviceLibrary& library, const DeviceInfo& info,
+Result<Result<MeasuredForms>> measure(const DeviceLibrary& library, const FormDevice& device,
                                       Session* session, const ModelShape& shape,
                                       const Limits& limits, const FormBudget& budget) {
   const DeviceTable& table = library.table();
@@ -40,11 +40,34 @@ Result<Result<MeasuredForms>> measure(const DeviceLibrary& library, const Device
     return seconds;
   };
   const auto now = [] { return seconds_now(); };
-  Result<MeasuredForms> measured = measure_forms(shape, limits, info.shared_bytes_max, budget,
-                                                 {.seconds_of = seconds_of, .now = now});
+  Result<MeasuredForms> measured =
+      measure_forms(shape, limits, device, budget, {.seconds_of = seconds_of, .now = now});
   table.end_trials(session);
   TRY(library.check("after measuring kernels"));
   return measured;
+}
+
+// What the device has. Of wgmma it is believed that it adds as mma.sync does, and written nowhere:
+// so it is tried, and where it is not so those forms are none of the choice.
+Result<FormDevice> find_device(const DeviceLibrary& library, const DeviceInfo& info,
+                               Session* session, std::vector<std::string>& problems) {
+  FormDevice device{.shared_bytes_max = info.shared_bytes_max};
+  if (info.has_wide_forms == 0) return device;
+  const DeviceTable& table = library.table();
+  table.begin_trials(session, kTrialSeed);
+  TRY(library.check("preparing to compare kernels"));
+  device.has_wide = table.wide_forms_agree(session) != 0;
+  const Result<void> compared = library.check("comparing kernels");
+  table.end_trials(session);
+  TRY(library.check("after comparing kernels"));
+  if (!compared.ok()) {
+    device.has_wide = false;
+    problems.push_back("kernels by wgmma are not used: " + compared.error().message);
+  } else if (!device.has_wide) {
+    problems.push_back(fmt::format(
+        "kernels by wgmma are not used: on {} they give other bits than the rest", info.name));
+  }
+  return device;
 }
 
 class Choice {
@@ -60,7 +83,8 @@ class Choice {
         is_gpu_(std::string_view(library.table().kind()) == "cuda") {}
 
   Result<DeviceForms> run() {
-    out_.forms = forms_by_constants(shape_, info_.shared_bytes_max);
+    TRY_ASSIGN(device_, find_device(library_, info_, session_, out_.problems));
+    out_.forms = forms_by_constants(shape_, device_);
     out_.how = "by constants";
     if (options_.wish == FormWish::kDefault) return std::move(out_);
     find_file();
@@ -83,7 +107,7 @@ class Choice {
 
   bool read() {
     if (file_.empty()) return false;
-    const Result<ProductForms> kept = read_forms(file_, key_, shape_, info_.shared_bytes_max);
+    const Result<ProductForms> kept = read_forms(file_, key_, shape_, device_);
     if (kept.ok()) {
       out_.forms = *kept;
       out_.how = "from " + file_;
@@ -96,7 +120,7 @@ class Choice {
   Result<void> measure_now() {
     const double begin = seconds_now();
     TRY_ASSIGN(const Result<MeasuredForms> measured,
-               measure(library_, info_, session_, shape_, limits_, options_.budget));
+               measure(library_, device_, session_, shape_, limits_, options_.budget));
     if (!measured.ok()) {
       out_.how = "by constants: measuring failed";
       out_.problems.push_back("kernels could not be measured: " + measured.error().message);
@@ -132,6 +156,7 @@ class Choice {
   const Limits& limits_;
   const FormOptions& options_;
   const bool is_gpu_;
+  FormDevice device_;
   FormKey key_;
   std::string file_;
   DeviceForms out_;

@@ -85,13 +85,14 @@ class DeviceFormsTest : public ::testing::Test {
                           .window_blocks = 4,
                           .partial_bytes_max = 1 << 16};
   const DeviceInfo info_ = *test_library().device(0);
+  const FormDevice form_device_ = {info_.shared_bytes_max, info_.has_wide_forms != 0};
   const bool is_gpu_ = std::string_view(device().kind()) == "cuda";
   Session* session_ = nullptr;
   std::string folder_;
 };
 
 TEST_F(DeviceFormsTest, ConstantsWhereNothingIsMeasured) {
-  const ProductForms constants = forms_by_constants(shape_, info_.shared_bytes_max);
+  const ProductForms constants = forms_by_constants(shape_, form_device_);
   EXPECT_EQ(choose(FormWish::kDefault).forms, constants);
   EXPECT_EQ(choose(FormWish::kDefault).how, "by constants");
   if (is_gpu_) return;
@@ -137,8 +138,33 @@ TEST_F(DeviceFormsTest, MeasuringThatHasNoTimeKeepsNothing) {
       choose_forms(test_library(), info_, session_, shape_, limits_,
                    {.wish = FormWish::kMeasure, .folder = folder_, .budget = {.seconds = 0}});
   ASSERT_TRUE(chosen.ok());
-  EXPECT_EQ(chosen->forms, forms_by_constants(shape_, info_.shared_bytes_max));
+  EXPECT_EQ(chosen->forms, forms_by_constants(shape_, form_device_));
   EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+// Where wgmma gives other bits than mma.sync, what is chosen, measured or kept has none of it.
+TEST_F(DeviceFormsTest, WideFormsThatDoNotAgreeAreNoChoice) {
+  if (info_.has_wide_forms == 0) GTEST_SKIP() << "no wgmma here";
+  device().begin_trials(session_, 7);
+  EXPECT_EQ(device().wide_forms_agree(session_), 1);
+  device().end_trials(session_);
+  EXPECT_EQ(device().failure(), nullptr);
+  EXPECT_TRUE(choose(FormWish::kDefault).problems.empty());
+
+  DeviceTable other = device();
+  other.wide_forms_agree = [](Session*) { return int32_t{0}; };
+  const auto chosen = [&](FormWish wish) {
+    return *choose_forms(DeviceLibrary::with_table(other), info_, session_, shape_, limits_,
+                         {.wish = wish, .budget = {.seconds = 600, .rounds = 1}});
+  };
+  const FormDevice without{info_.shared_bytes_max, false};
+  for (const FormWish wish : {FormWish::kDefault, FormWish::kMeasure}) {
+    const DeviceForms forms = chosen(wish);
+    EXPECT_TRUE(are_usable(shape_, forms.forms, without)) << describe(forms.forms);
+    ASSERT_EQ(forms.problems.size(), 1u);
+    EXPECT_NE(forms.problems[0].find("other bits"), std::string::npos) << forms.problems[0];
+  }
+  EXPECT_EQ(chosen(FormWish::kDefault).forms, forms_by_constants(shape_, without));
 }
 
 // A recorded graph holds the forms that it was recorded with: it must not outlive them.
@@ -149,7 +175,7 @@ TEST_F(DeviceFormsTest, NewFormsMeetNoOldGraphAndGiveTheSameBits) {
   const int64_t replayed = counts().replayed;
   ASSERT_GT(replayed, 0);
 
-  ProductForms others = forms_by_constants(shape_, info_.shared_bytes_max);
+  ProductForms others = forms_by_constants(shape_, form_device_);
   for (const ProductKind kind : kAllProducts) {
     for (ProductForm& form : others.form[static_cast<int>(kind)]) form = forms_of(kind).back();
   }
@@ -171,6 +197,8 @@ TEST_F(DeviceFormsTest, ATrialOfWhatIsNotThereIsAFailure) {
   const ProductTrial good{ProductKind::kQkv, {8, 1}, 1, 1};
   EXPECT_LT(device().seconds_of(session_, &good), 0);  // not begun
   EXPECT_NE(device().failure(), nullptr);
+  EXPECT_EQ(device().wide_forms_agree(session_), 0);
+  EXPECT_NE(device().failure(), nullptr);
   device().begin_trials(session_, 1);
   EXPECT_GT(device().seconds_of(session_, &good), 0);
   EXPECT_EQ(device().failure(), nullptr);
@@ -191,7 +219,7 @@ TEST_F(DeviceFormsTest, DescribedInOneLine) {
     for (ProductForm& form : row) form = {8, 1};
   }
   forms.form[0][0] = {8, 2};
-  forms.form[0][9] = {128, 0, 1};
+  forms.form[0][9] = large_form(128);
   EXPECT_EQ(describe(forms),
             "qkv 8x2 to 1 rows, 8x1 to 1024 rows, large128; o 8x1; router 8x1; head 8x1; gate_up "
             "8x1; down 8x1");

@@ -20,6 +20,9 @@ class DeviceLibrary {
   // else in ../lib/pelton from there.
   static Result<DeviceLibrary> open_cuda();
 
+  // Of a table that is no opened library's own. Tests.
+  static DeviceLibrary with_table(const DeviceTable& table) { return {&table, ""}; }
+
   const DeviceTable& table() const { return *table_; }
   const std::string& path() const { return path_; }
 

@@ -1,8 +1,11 @@
 // That the emulation sees what would go wrong on a device: collectives under a branch, copies not
 // waited for, reads beyond memory, and kernels that overlap with others and do not wait for them.
 // It is linked in here, beside the library that has its own.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -120,7 +123,189 @@ TEST(EmulationTest, CopiesComeWithTheWait) {
   EXPECT_EQ(filled, 0.0f);
 }
 
+// What has arrived may not be read while something new is on its way to its place.
+TEST(EmulationTest, ACopyTakesAwayWhatWasThere) {
+  alignas(16) float from[4] = {1, 2, 3, 4};
+  float meanwhile = 0;
+  run_grid({}, 32, 512, [&] {
+    float* to = shared_memory<float>() + 4 * thread_index();
+    to[2] = 7;
+    copy_async(to, from, true);
+    commit_copies();
+    if (thread_index() == 0) meanwhile = to[2];
+    wait_copies<0>();
+  });
+  EXPECT_TRUE(std::isnan(meanwhile));
+}
+
+// A product of one warpgroup, of 64 rows, 64 columns and depth 64, with a mistake or without.
+enum class Mistake {
+  kNone,
+  kSumsReadBefore,
+  kSumsWrittenBefore,
+  kOperandWrittenBefore,
+  kSharedWrittenBefore,
+  kSharedCopiedBefore,
+  kNotPublished,
+  kNotArrived,
+  kNoFence,
+  kNotAligned,
+  kBeyondItsRow,
+  kBeyondSharedMemory,
+  kOtherSwizzle,
+  kNotWaitedFor,
+  kThreeWarps,
+};
+
+struct AsyncProduct {
+  static constexpr int kSize = 64;
+  float a[kSize][kSize];
+  alignas(16) uint16_t b[kSize][kSize];  // (columns, depth)
+  float got[kSize][kSize];
+
+  AsyncProduct() {
+    for (int i = 0; i < kSize; ++i) {
+      for (int j = 0; j < kSize; ++j) {
+        a[i][j] = static_cast<float>((i * 7 + j * 3) % 11 - 5);
+        b[i][j] = to_bf16(static_cast<float>((i * 5 + j * 2) % 13 - 6));
+      }
+    }
+  }
+
+  // Rows of b as wgmma wants them: of 128 bytes, their pieces in other places by the row.
+  void copy_right(unsigned char* to) const {
+    for (int i = thread_index(); i < kSize * 8; i += block_threads()) {
+      const int row = i / 8;
+      copy_async(to + row * 128 + (i % 8 ^ row % 8) * 16, &b[row][i % 8 * 8], true);
+    }
+    commit_copies();
+  }
+
+  void run(Mistake mistake) {
+    const int threads = mistake == Mistake::kThreeWarps ? 96 : 128;
+    run_grid({}, threads, 2 * kSize * kSize * sizeof(uint16_t), [this, mistake] { body(mistake); });
+  }
+
+  void body(Mistake mistake) {
+    auto* const shared = shared_memory<unsigned char>();
+    copy_right(shared);
+    if (mistake != Mistake::kNotArrived) wait_copies<0>();
+    if (mistake != Mistake::kNotPublished) publish_copies();
+    sync_block();
+    uint64_t right = matrix_at(shared);
+    if (mistake == Mistake::kNotAligned) right = matrix_at(shared + 128);
+    if (mistake == Mistake::kBeyondItsRow) right += 7;
+    if (mistake == Mistake::kBeyondSharedMemory) right = matrix_at(shared + (12 << 10));
+    if (mistake == Mistake::kOtherSwizzle) right ^= uint64_t{3} << 62;
+
+    float c[8][4] = {};
+    uint32_t left[4][4];
+    const int row = thread_index() / 32 * 16 + thread_index() % 32 / 4;
+    const int t = thread_index() % 4;
+    for (int m = 0; m < 4; ++m) {
+      for (int i = 0; i < 4; ++i) {
+        const float* const pair = &a[row + 8 * (i % 2)][16 * m + 8 * (i / 2) + 2 * t];
+        left[m][i] = pack_bf16(pair[0], pair[1]);
+      }
+    }
+    if (mistake != Mistake::kNoFence) fence_products();
+    for (int m = 0; m < 4; ++m) multiply_async(c, left[m], matrix_columns(right, m));
+    commit_products();
+    if (mistake == Mistake::kNotWaitedFor) return;
+    const float early = c[3][1];
+    if (mistake == Mistake::kSumsWrittenBefore) c[3][1] = 0;
+    if (mistake == Mistake::kOperandWrittenBefore) left[2][1] = 0;
+    if (mistake == Mistake::kSharedWrittenBefore && thread_index() == 77) shared[1234] ^= 1;
+    if (mistake == Mistake::kSharedCopiedBefore) copy_right(shared);
+    finish_products(c);
+    wait_copies<0>();
+    if (mistake == Mistake::kSumsReadBefore) c[3][1] = early;
+    for (int n = 0; n < 8; ++n) {
+      for (int i = 0; i < 4; ++i) got[row + 8 * (i / 2)][8 * n + 2 * t + i % 2] = c[n][i];
+    }
+  }
+};
+
+TEST(EmulationTest, AnAsyncProductIsAProductOfMatrices) {
+  const auto product = std::make_unique<AsyncProduct>();
+  product->run(Mistake::kNone);
+  for (int i = 0; i < AsyncProduct::kSize; ++i) {
+    for (int j = 0; j < AsyncProduct::kSize; ++j) {
+      float exact = 0;
+      for (int k = 0; k < AsyncProduct::kSize; ++k) {
+        exact += product->a[i][k] * low_bf16(product->b[j][k]);
+      }
+      EXPECT_EQ(product->got[i][j], exact) << i << " " << j;
+    }
+  }
+  product->run(Mistake::kSumsReadBefore);
+  EXPECT_TRUE(std::isnan(product->got[0][25]));
+}
+
+// Each product adds to what those before it, under way or done, gave.
+TEST(EmulationTest, AsyncProductsOfSeveralGroupsAreAddedInOrder) {
+  alignas(16) static uint16_t ones[64];
+  std::fill(std::begin(ones), std::end(ones), to_bf16(1));
+  std::vector<float> halves(128);
+  std::vector<float> wholes(128);
+  run_grid({}, 128, 64 * 128, [&] {
+    auto* const shared = shared_memory<unsigned char>();
+    for (int i = thread_index(); i < 64 * 8; i += 128) copy_async(shared + 16 * i, ones, true);
+    commit_copies();
+    wait_copies<0>();
+    publish_copies();
+    sync_block();
+    float c[8][4] = {};
+    uint32_t left[2][4];
+    for (int i = 0; i < 4; ++i) {
+      left[0][i] = pack_bf16(1, 1);
+      left[1][i] = pack_bf16(3, 3);
+    }
+    for (const auto& a : left) {
+      fence_products();
+      multiply_async(c, a, matrix_at(shared));
+      commit_products();
+    }
+    wait_products<1>();
+    halves[static_cast<size_t>(thread_index())] = c[7][3];
+    finish_products(c);
+    wholes[static_cast<size_t>(thread_index())] = c[7][3];
+  });
+  for (int i = 0; i < 128; ++i) {
+    EXPECT_TRUE(std::isnan(halves[static_cast<size_t>(i)]));  // the second is still under way
+    EXPECT_EQ(wholes[static_cast<size_t>(i)], 64.0f);
+  }
+}
+
 using EmulationDeathTest = ::testing::Test;
+
+TEST(EmulationDeathTest, WhatAnAsyncProductMayNotMeet) {
+  const std::pair<Mistake, const char*> mistakes[] = {
+      {Mistake::kSumsWrittenBefore, "sums changed"},
+      {Mistake::kOperandWrittenBefore, "a register changed"},
+      {Mistake::kSharedWrittenBefore, "shared memory changed"},
+      {Mistake::kSharedCopiedBefore, "shared memory changed"},
+      {Mistake::kNotPublished, "not published"},
+      {Mistake::kNotArrived, "not published"},
+      {Mistake::kNoFence, "without a fence"},
+      {Mistake::kNotAligned, "not aligned"},
+      {Mistake::kBeyondItsRow, "beyond their rows"},
+      {Mistake::kBeyondSharedMemory, "beyond shared memory"},
+      {Mistake::kOtherSwizzle, "another swizzle"},
+      {Mistake::kNotWaitedFor, "before its products"},
+      {Mistake::kThreeWarps, "without four warps"}};
+  const auto product = std::make_unique<AsyncProduct>();
+  for (const auto& [mistake, said] : mistakes) {
+    for (uint64_t seed = 1; seed <= 2; ++seed) {
+      EXPECT_DEATH(
+          {
+            emulation::set_seed(seed);
+            product->run(mistake);
+          },
+          said);
+    }
+  }
+}
 
 TEST(EmulationDeathTest, ABarrierUnderABranch) {
   EXPECT_DEATH(run_grid({}, 64, 0,

@@ -92,7 +92,7 @@ std::string forms_text(const FormKey& key, const ProductForms& forms) {
 }
 
 Result<ProductForms> parse_forms(std::string_view text, const FormKey& key, const ModelShape& shape,
-                                 int64_t shared_bytes_max) {
+                                 const FormDevice& device) {
   if (text.size() > kFormFileBytesMax) return bad("longer than any table of forms");
   TRY_ASSIGN(const Json json, Json::parse(text));
   if (!json.is_object() || json.as_object().size() != 3 || json.integer("format") != kFormat) {
@@ -110,7 +110,7 @@ Result<ProductForms> parse_forms(std::string_view text, const FormKey& key, cons
   for (const ProductKind kind : kAllProducts) {
     TRY(read_row(rows->find(product_name(kind)), kind, forms));
   }
-  if (!are_usable(shape, forms, shared_bytes_max)) {
+  if (!are_usable(shape, forms, device)) {
     return bad("a form that this device cannot take");
   }
   return forms;
@@ -123,9 +123,9 @@ std::string form_file(const std::string& folder, const FormKey& key) {
 }
 
 Result<ProductForms> read_forms(const std::string& file, const FormKey& key,
-                                const ModelShape& shape, int64_t shared_bytes_max) {
+                                const ModelShape& shape, const FormDevice& device) {
   TRY_ASSIGN(const std::string text, base::read_file(file, kFormFileBytesMax));
-  Result<ProductForms> forms = parse_forms(text, key, shape, shared_bytes_max);
+  Result<ProductForms> forms = parse_forms(text, key, shape, device);
   if (!forms.ok()) {
     return Error{forms.error().code, fmt::format("{}: {}", file, forms.error().message)};
   }

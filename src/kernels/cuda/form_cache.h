@@ -31,13 +31,13 @@ inline constexpr size_t kFormFileBytesMax = 16 << 10;
 std::string forms_text(const FormKey& key, const ProductForms& forms);
 // Errors: kInvalidArgument.
 Result<ProductForms> parse_forms(std::string_view text, const FormKey& key, const ModelShape& shape,
-                                 int64_t shared_bytes_max);
+                                 const FormDevice& device);
 
 // FOLDER/NAME-DIGEST.json
 std::string form_file(const std::string& folder, const FormKey& key);
 // Errors: kNotFound, kIo, kInvalidArgument; the message names the file.
 Result<ProductForms> read_forms(const std::string& file, const FormKey& key,
-                                const ModelShape& shape, int64_t shared_bytes_max);
+                                const ModelShape& shape, const FormDevice& device);
 // Makes the folder if need be. Errors: kIo.
 Result<void> write_forms(const std::string& file, const FormKey& key, const ProductForms& forms);
 

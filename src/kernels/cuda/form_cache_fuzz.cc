@@ -17,12 +17,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                          .experts = 8,
                          .choices = 2,
                          .vocab = 512};
-  constexpr int64_t kRoom = 64 << 10;
+  constexpr FormDevice kDevice = {64 << 10, true};
   const FormKey key{"fuzz", "9.0", 13000, 13000, "cuda", "tiny"};
-  const auto forms = parse_forms({reinterpret_cast<const char*>(data), size}, key, shape, kRoom);
+  const auto forms = parse_forms({reinterpret_cast<const char*>(data), size}, key, shape, kDevice);
   if (!forms.ok()) return 0;
-  CHECK(are_usable(shape, *forms, kRoom));
-  const auto again = parse_forms(forms_text(key, *forms), key, shape, kRoom);
+  CHECK(are_usable(shape, *forms, kDevice));
+  const auto again = parse_forms(forms_text(key, *forms), key, shape, kDevice);
   CHECK(again.ok() && *again == *forms);
   return 0;
 }

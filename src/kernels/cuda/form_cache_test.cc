@@ -14,7 +14,7 @@
 namespace pelton::kernels::gpu {
 namespace {
 
-constexpr int64_t kRoom = 227 << 10;
+constexpr FormDevice kDevice = {227 << 10, true};
 const ModelShape kShape = gpt_oss_shape();
 
 FormKey key(const char* name = "NVIDIA H100 80GB HBM3") {
@@ -34,7 +34,7 @@ ProductForms random_forms(std::mt19937& random) {
       const auto known = forms_of(kind);
       do {
         form = known[random() % known.size()];
-      } while (!is_usable(kShape, kind, form, kRoom));
+      } while (!is_usable(kShape, kind, form, kDevice));
     }
   }
   for (int b = 0; b < kRowBucketCount; ++b) {
@@ -62,7 +62,7 @@ TEST_F(FormCacheTest, ReadAsWritten) {
     const ProductForms forms = random_forms(random_);
     const std::string file = form_file(folder_ + "/deep/er", key());
     ASSERT_TRUE(write_forms(file, key(), forms).ok());
-    const auto read = read_forms(file, key(), kShape, kRoom);
+    const auto read = read_forms(file, key(), kShape, kDevice);
     ASSERT_TRUE(read.ok()) << read.error().message;
     EXPECT_EQ(*read, forms);
   }
@@ -76,10 +76,10 @@ TEST_F(FormCacheTest, ReadAsWritten) {
 }
 
 TEST_F(FormCacheTest, WhatItIsForDecides) {
-  const std::string text = forms_text(key(), forms_by_constants(kShape, kRoom));
+  const std::string text = forms_text(key(), forms_by_constants(kShape, kDevice));
   const auto refused = [&](const FormKey& other) {
     EXPECT_NE(form_file(folder_, other), form_file(folder_, key()));
-    const auto parsed = parse_forms(text, other, kShape, kRoom);
+    const auto parsed = parse_forms(text, other, kShape, kDevice);
     return !parsed.ok() && parsed.error().message.find("another GPU") != std::string::npos;
   };
   FormKey other = key();
@@ -105,20 +105,20 @@ TEST_F(FormCacheTest, WhatItIsForDecides) {
 }
 
 TEST_F(FormCacheTest, AnotherShapesOrSmallerDevicesFormsAreRefused) {
-  ProductForms forms = forms_by_constants(kShape, kRoom);
+  ProductForms forms = forms_by_constants(kShape, kDevice);
   forms.form[static_cast<int>(ProductKind::kQkv)][2] = {32, 2};
   const std::string text = forms_text(key(), forms);
-  EXPECT_TRUE(parse_forms(text, key(), kShape, kRoom).ok());
-  const auto parsed = parse_forms(text, key(), kShape, 163 << 10);
+  EXPECT_TRUE(parse_forms(text, key(), kShape, kDevice).ok());
+  const auto parsed = parse_forms(text, key(), kShape, {163 << 10, true});
   ASSERT_FALSE(parsed.ok());
   EXPECT_NE(parsed.error().message.find("cannot take"), std::string::npos);
 }
 
 TEST_F(FormCacheTest, DamageIsAnErrorThatNamesTheFile) {
-  const ProductForms forms = forms_by_constants(kShape, kRoom);
+  const ProductForms forms = forms_by_constants(kShape, kDevice);
   const std::string good = forms_text(key(), forms);
   const auto broken = [&](const std::string& text) {
-    const auto parsed = parse_forms(text, key(), kShape, kRoom);
+    const auto parsed = parse_forms(text, key(), kShape, kDevice);
     if (!parsed.ok()) {
       EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument);
     }
@@ -153,14 +153,14 @@ TEST_F(FormCacheTest, DamageIsAnErrorThatNamesTheFile) {
   EXPECT_FALSE(broken(with_row(Json::Array(10, Json("8x1")))));
 
   const std::string file = form_file(folder_, key());
-  EXPECT_EQ(read_forms(file, key(), kShape, kRoom).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(read_forms(file, key(), kShape, kDevice).error().code, ErrorCode::kNotFound);
   std::filesystem::create_directories(folder_);
   ASSERT_TRUE(base::write_file(file, "{}").ok());
-  const auto read = read_forms(file, key(), kShape, kRoom);
+  const auto read = read_forms(file, key(), kShape, kDevice);
   ASSERT_FALSE(read.ok());
   EXPECT_NE(read.error().message.find(file), std::string::npos);
   ASSERT_TRUE(base::write_file(file, std::string(1 << 20, 'x')).ok());
-  EXPECT_FALSE(read_forms(file, key(), kShape, kRoom).ok());
+  EXPECT_FALSE(read_forms(file, key(), kShape, kDevice).ok());
 }
 
 // A driver's name for a GPU is foreign text too.
@@ -168,14 +168,14 @@ TEST_F(FormCacheTest, AGpusNameMakesAFileNameOfThisFolder) {
   for (const char* name : {"../../etc/passwd", "a/b", "\xff\xfe", "", "..", "GPU \"x\"\n"}) {
     const std::string file = form_file(folder_, key(name));
     EXPECT_EQ(std::filesystem::path(file).parent_path().string(), folder_);
-    ASSERT_TRUE(write_forms(file, key(name), forms_by_constants(kShape, kRoom)).ok()) << name;
-    EXPECT_TRUE(read_forms(file, key(name), kShape, kRoom).ok()) << name;
+    ASSERT_TRUE(write_forms(file, key(name), forms_by_constants(kShape, kDevice)).ok()) << name;
+    EXPECT_TRUE(read_forms(file, key(name), kShape, kDevice).ok()) << name;
   }
 }
 
 TEST_F(FormCacheTest, AFolderThatCannotBeIsAnError) {
   const auto written =
-      write_forms("/proc/nowhere/x.json", key(), forms_by_constants(kShape, kRoom));
+      write_forms("/proc/nowhere/x.json", key(), forms_by_constants(kShape, kDevice));
   ASSERT_FALSE(written.ok());
   EXPECT_EQ(written.error().code, ErrorCode::kIo);
 }

@@ -27,7 +27,7 @@ double entries_each(const ModelShape& shape, int rows) {
 // Columns that many more than the rows would be computed for nothing; columns that many fewer read
 // the weights too often.
 bool is_worth_it(const ProductForm& form, double rows) {
-  if (form.is_large != 0) return rows > form.columns / 4.0;
+  if (form.kind != FormKind::kSmall) return rows > form.columns / 4.0;
   return form.columns < 2 * std::max(rows, 8.0) && form.columns * 4 >= rows;
 }
 
@@ -48,15 +48,15 @@ double weight_bytes(const ModelShape& shape, ProductKind kind, int rows) {
 }
 
 FormContest contest_of(const ModelShape& shape, ProductKind kind, int bucket, int rows,
-                       int64_t shared_bytes_max) {
+                       const FormDevice& device) {
   FormContest contest{.kind = kind, .bucket = bucket, .rows = rows};
   const double launches = std::ceil(kTrialBytes / weight_bytes(shape, kind, rows));
   contest.launches = static_cast<int>(std::clamp(launches, 1.0, double{kTrialLaunchesMax}));
-  contest.forms.push_back(form_by_constants(shape, kind, bucket_rows(bucket), shared_bytes_max));
+  contest.forms.push_back(form_by_constants(shape, kind, bucket_rows(bucket), device));
   const double columns = product_shape(shape, kind).grouped ? entries_each(shape, rows) : rows;
   for (const ProductForm& form : forms_of(kind)) {
     if (form == contest.forms[0] || !is_worth_it(form, columns)) continue;
-    if (is_usable(shape, kind, form, shared_bytes_max)) contest.forms.push_back(form);
+    if (is_usable(shape, kind, form, device)) contest.forms.push_back(form);
   }
   return contest;
 }
@@ -101,9 +101,9 @@ int best_of(const Timings& timings, int standing, const Counts& counts) {
 class Measurement {
  public:
   Measurement(const ModelShape& shape, const FormBudget& budget, const FormTimer& timer,
-              int64_t shared_bytes_max)
+              const FormDevice& device)
       : budget_(budget), timer_(timer), end_(timer.now() + budget.seconds) {
-    out_.forms = forms_by_constants(shape, shared_bytes_max);
+    out_.forms = forms_by_constants(shape, device);
   }
 
   Result<MeasuredForms> run(const std::vector<FormContest>& contests) {
@@ -203,15 +203,15 @@ class Measurement {
 }  // namespace
 
 std::vector<FormContest> form_contests(const ModelShape& shape, const Limits& limits,
-                                       int64_t shared_bytes_max) {
+                                       const FormDevice& device) {
   std::vector<FormContest> contests;
   const auto last_bucket = [](int rows_max) { return row_bucket(rounded_up(rows_max)); };
   for (int bucket = 0; bucket <= last_bucket(limits.rows_max); ++bucket) {
     for (const ProductKind kind : kContestOrder) {
       const int rows_max = kind == ProductKind::kHead ? limits.logit_rows_max : limits.rows_max;
       if (bucket > last_bucket(rows_max)) continue;
-      contests.push_back(contest_of(shape, kind, bucket, std::min(bucket_rows(bucket), rows_max),
-                                    shared_bytes_max));
+      contests.push_back(
+          contest_of(shape, kind, bucket, std::min(bucket_rows(bucket), rows_max), device));
     }
   }
   return contests;
@@ -239,10 +239,9 @@ FormCost form_cost(const ModelShape& shape, const std::vector<FormContest>& cont
 }
 
 Result<MeasuredForms> measure_forms(const ModelShape& shape, const Limits& limits,
-                                    int64_t shared_bytes_max, const FormBudget& budget,
+                                    const FormDevice& device, const FormBudget& budget,
                                     const FormTimer& timer) {
-  return Measurement(shape, budget, timer, shared_bytes_max)
-      .run(form_contests(shape, limits, shared_bytes_max));
+  return Measurement(shape, budget, timer, device).run(form_contests(shape, limits, device));
 }
 
 }  // namespace pelton::kernels::gpu

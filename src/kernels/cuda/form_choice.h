@@ -23,11 +23,11 @@ struct FormContest {
 
 // In the order of their rows: what decodes comes first.
 std::vector<FormContest> form_contests(const ModelShape& shape, const Limits& limits,
-                                       int64_t shared_bytes_max);
+                                       const FormDevice& device);
 
 struct FormBudget {
-  double seconds = 1;  // no trial begins later
-  int rounds = 5;      // that count; the first one does not
+  double seconds = 1.5;  // no trial begins later
+  int rounds = 5;        // that count; the first one does not
 };
 
 // What all contests cost, with every block of columns reading the weights anew: to foresee the
@@ -57,7 +57,7 @@ struct MeasuredForms {
 // A form that fails is out; where the constants' fails too, that is the device's failure: its
 // error.
 Result<MeasuredForms> measure_forms(const ModelShape& shape, const Limits& limits,
-                                    int64_t shared_bytes_max, const FormBudget& budget,
+                                    const FormDevice& device, const FormBudget& budget,
                                     const FormTimer& timer);
 
 }  // namespace pelton::kernels::gpu

@@ -14,7 +14,7 @@
 namespace pelton::kernels::gpu {
 namespace {
 
-constexpr int64_t kRoom = 227 << 10;
+constexpr FormDevice kDevice = {227 << 10, true};
 
 const ModelShape kShape = gpt_oss_shape();
 constexpr Limits kLimits = {.rows_max = 512, .sequences_max = 64, .logit_rows_max = 64};
@@ -33,7 +33,7 @@ class ScriptedDevice {
       return seconds(trial, static_cast<int>(trials.size()) - 1);
     };
     const auto now = [&] { return now_; };
-    return measure_forms(kShape, kLimits, kRoom, budget, {.seconds_of = run, .now = now});
+    return measure_forms(kShape, kLimits, kDevice, budget, {.seconds_of = run, .now = now});
   }
 
   std::vector<ProductTrial> trials;
@@ -42,7 +42,7 @@ class ScriptedDevice {
   double now_ = 100;
 };
 
-const ProductForms kConstants = forms_by_constants(kShape, kRoom);
+const ProductForms kConstants = forms_by_constants(kShape, kDevice);
 
 TEST(FormChoiceTest, EqualTimesChangeNothing) {
   ScriptedDevice device;
@@ -128,7 +128,7 @@ TEST(FormChoiceTest, ExpertsAgreeOnTheWidthOfTheirTiles) {
     };
     const auto chosen = device.measure();
     CHECK(chosen.ok());
-    EXPECT_TRUE(are_usable(kShape, chosen->forms, kRoom));
+    EXPECT_TRUE(are_usable(kShape, chosen->forms, kDevice));
     return chosen->forms.at(ProductKind::kDown, 256).columns;
   };
   EXPECT_EQ(kConstants.at(ProductKind::kDown, 256).columns, 64);
@@ -208,7 +208,7 @@ TEST(FormChoiceTest, TheBudgetEndsItAndDecodingComesFirst) {
   for (const ProductTrial& trial : device.trials) EXPECT_LE(trial.rows, 8);
   // What was not decided is what constants say.
   EXPECT_EQ(chosen->forms.at(ProductKind::kHead, 64), kConstants.at(ProductKind::kHead, 64));
-  EXPECT_TRUE(are_usable(kShape, chosen->forms, kRoom));
+  EXPECT_TRUE(are_usable(kShape, chosen->forms, kDevice));
 
   ScriptedDevice none;
   EXPECT_EQ(none.measure({.seconds = 0})->decided, 0);
@@ -226,7 +226,7 @@ TEST(FormChoiceTest, AnyTimesGiveAUsableTable) {
     };
     const auto chosen = device.measure({.rounds = 1});
     ASSERT_TRUE(chosen.ok());
-    EXPECT_TRUE(are_usable(kShape, chosen->forms, kRoom)) << "seed " << seed;
+    EXPECT_TRUE(are_usable(kShape, chosen->forms, kDevice)) << "seed " << seed;
   }
 }
 
@@ -234,14 +234,14 @@ TEST(FormChoiceTest, ContestsStayWithinLimitsAndAreWorthIt) {
   for (const Limits& limits : {kLimits, Limits{.rows_max = 1, .logit_rows_max = 1},
                                Limits{.rows_max = 8192, .logit_rows_max = 3}}) {
     std::set<std::pair<ProductKind, int>> seen;
-    for (const FormContest& contest : form_contests(kShape, limits, kRoom)) {
+    for (const FormContest& contest : form_contests(kShape, limits, kDevice)) {
       EXPECT_TRUE(seen.insert({contest.kind, contest.bucket}).second);
       EXPECT_LE(contest.rows,
                 contest.kind == ProductKind::kHead ? limits.logit_rows_max : limits.rows_max);
       EXPECT_GE(contest.launches, 1);
       EXPECT_EQ(contest.forms[0], kConstants.form[static_cast<int>(contest.kind)][contest.bucket]);
       for (const ProductForm& form : contest.forms) {
-        EXPECT_TRUE(is_usable(kShape, contest.kind, form, kRoom));
+        EXPECT_TRUE(is_usable(kShape, contest.kind, form, kDevice));
       }
     }
     // Every step within the limits finds a bucket that was in a contest.
@@ -258,7 +258,7 @@ TEST(FormChoiceTest, TheBudgetIsForeseenToBeEnough) {
     for (const int rows_max : {512, 2048}) {
       const Limits limits{.rows_max = rows_max, .logit_rows_max = 256};
       const FormBudget budget;
-      const FormCost cost = form_cost(shape, form_contests(shape, limits, kRoom), budget);
+      const FormCost cost = form_cost(shape, form_contests(shape, limits, kDevice), budget);
       const double seconds = cost.bytes / 1.5e12 + cost.flops / 100e12 +
                              6e-6 * static_cast<double>(cost.launches) +
                              60e-6 * static_cast<double>(cost.trials);

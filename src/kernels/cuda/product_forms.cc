@@ -12,26 +12,27 @@ constexpr const char* kNames[kProductKinds] = {"qkv", "o", "router", "head", "ga
 constexpr int kDenseRowTiles = 1;
 constexpr int kExpertRowTiles = 2;
 
-constexpr ProductForm kLarge64 = {64, 0, 1};
-constexpr ProductForm kLarge128 = {128, 0, 1};
+// For many rows.
+ProductForm many_rows_form(int columns, const FormDevice& device) {
+  return device.has_wide ? wide_form(columns) : large_form(columns);
+}
 
 }  // namespace
 
-ProductForm dense_form(int rows, int chunks, bool with_low, int64_t shared_bytes_max) {
-  if (rows > 64 && !with_low) return kLarge128;
-  if (rows > 32 && !with_low) return kLarge64;
+ProductForm dense_form(int rows, int chunks, bool with_low, const FormDevice& device) {
+  if (rows > 32 && !with_low) return many_rows_form(rows > 64 ? 128 : 64, device);
   ProductForm form{rows <= 8 ? 8 : rows <= 16 || with_low ? 16 : 32, kDenseRowTiles};
-  while (form.columns >= 8 && form_shared_bytes(form, chunks, with_low) > shared_bytes_max) {
+  while (form.columns >= 8 && form_shared_bytes(form, chunks, with_low) > device.shared_bytes_max) {
     form.columns /= 2;
   }
   return form.columns >= 8 ? form : ProductForm{};
 }
 
-ProductForm expert_form(int entries, int chunks, int64_t shared_bytes_max) {
-  constexpr ProductForm kWide = {32, kExpertRowTiles};
-  if (entries >= 32) return kLarge64;
-  const bool fits = form_shared_bytes(kWide, chunks, false) <= shared_bytes_max;
-  if (entries >= 6) return fits ? kWide : kLarge64;
+ProductForm expert_form(int entries, int chunks, const FormDevice& device) {
+  constexpr ProductForm kMiddle = {32, kExpertRowTiles};
+  if (entries >= 32) return many_rows_form(64, device);
+  const bool fits = form_shared_bytes(kMiddle, chunks, false) <= device.shared_bytes_max;
+  if (entries >= 6) return fits ? kMiddle : many_rows_form(64, device);
   return {8, kExpertRowTiles};
 }
 
@@ -64,44 +65,45 @@ std::span<const ProductForm> forms_of(ProductKind kind) {
 }
 
 ProductForm expert_form_of_width(int columns) {
-  return columns >= 64 ? ProductForm{columns, 0, 1} : ProductForm{columns, kExpertRowTiles};
+  return columns >= 64 ? large_form(columns) : ProductForm{columns, kExpertRowTiles};
 }
 
 ProductForm form_by_constants(const ModelShape& shape, ProductKind kind, int rows,
-                              int64_t shared_bytes_max) {
+                              const FormDevice& device) {
   const ProductShape product = product_shape(shape, kind);
   if (!product.grouped) {
-    return dense_form(rows, chunk_count(product.columns), product.with_low, shared_bytes_max);
+    return dense_form(rows, chunk_count(product.columns), product.with_low, device);
   }
   const int widest = chunk_count(std::max(shape.hidden, shape.inner));
-  return expert_form(rows * shape.choices / shape.experts, widest, shared_bytes_max);
+  return expert_form(rows * shape.choices / shape.experts, widest, device);
 }
 
-ProductForms forms_by_constants(const ModelShape& shape, int64_t shared_bytes_max) {
+ProductForms forms_by_constants(const ModelShape& shape, const FormDevice& device) {
   ProductForms forms;
   for (const ProductKind kind : kAllProducts) {
     for (int bucket = 0; bucket < kRowBucketCount; ++bucket) {
       forms.form[static_cast<int>(kind)][bucket] =
-          form_by_constants(shape, kind, bucket_rows(bucket), shared_bytes_max);
+          form_by_constants(shape, kind, bucket_rows(bucket), device);
     }
   }
   return forms;
 }
 
 bool is_usable(const ModelShape& shape, ProductKind kind, const ProductForm& form,
-               int64_t shared_bytes_max) {
+               const FormDevice& device) {
   const std::span<const ProductForm> known = forms_of(kind);
   if (std::find(known.begin(), known.end(), form) == known.end()) return false;
+  if (form.kind == FormKind::kWide && !device.has_wide) return false;
   const ProductShape product = product_shape(shape, kind);
   return form_shared_bytes(form, chunk_count(product.columns), product.with_low) <=
-         shared_bytes_max;
+         device.shared_bytes_max;
 }
 
-bool are_usable(const ModelShape& shape, const ProductForms& forms, int64_t shared_bytes_max) {
+bool are_usable(const ModelShape& shape, const ProductForms& forms, const FormDevice& device) {
   const auto& of = forms.form;
   for (int bucket = 0; bucket < kRowBucketCount; ++bucket) {
     for (const ProductKind kind : kAllProducts) {
-      if (!is_usable(shape, kind, of[static_cast<int>(kind)][bucket], shared_bytes_max)) {
+      if (!is_usable(shape, kind, of[static_cast<int>(kind)][bucket], device)) {
         return false;
       }
     }
@@ -114,7 +116,8 @@ bool are_usable(const ModelShape& shape, const ProductForms& forms, int64_t shar
 }
 
 std::string form_name(const ProductForm& form) {
-  if (form.is_large != 0) return "large" + std::to_string(form.columns);
+  if (form.kind == FormKind::kLarge) return "large" + std::to_string(form.columns);
+  if (form.kind == FormKind::kWide) return "wide" + std::to_string(form.columns);
   return std::to_string(form.columns) + "x" + std::to_string(form.row_tiles);
 }
 

@@ -57,23 +57,24 @@ ProductShape product_shape(const ModelShape& shape, ProductKind kind);
 // All forms that a device library can start such a product in, narrow ones first.
 std::span<const ProductForm> forms_of(ProductKind kind);
 
-// By constants, never measured: for rows of a step, or entries of an expert, on a device whose
-// blocks may have so much shared memory. Without columns: no form fits.
-ProductForm dense_form(int rows, int chunks, bool with_low, int64_t shared_bytes_max);
-ProductForm expert_form(int entries, int chunks, int64_t shared_bytes_max);
-ProductForm expert_form_of_width(int columns);  // where entries are grouped already
+// By constants, never measured: for rows of a step, or entries of an expert, on such a device.
+// Without columns: no form fits.
+ProductForm dense_form(int rows, int chunks, bool with_low, const FormDevice& device);
+ProductForm expert_form(int entries, int chunks, const FormDevice& device);
+// Where entries are grouped already; wide ones by mma.sync.
+ProductForm expert_form_of_width(int columns);
 ProductForm form_by_constants(const ModelShape& shape, ProductKind kind, int rows,
-                              int64_t shared_bytes_max);
-ProductForms forms_by_constants(const ModelShape& shape, int64_t shared_bytes_max);
+                              const FormDevice& device);
+ProductForms forms_by_constants(const ModelShape& shape, const FormDevice& device);
 
-// The form is one of its kind's, and its blocks have the shared memory that they need.
+// The form is one of its kind's, and the device has what it needs.
 bool is_usable(const ModelShape& shape, ProductKind kind, const ProductForm& form,
-               int64_t shared_bytes_max);
+               const FormDevice& device);
 // All are, and both products of the experts take tiles of the same width: they share a grouping.
-bool are_usable(const ModelShape& shape, const ProductForms& forms, int64_t shared_bytes_max);
+bool are_usable(const ModelShape& shape, const ProductForms& forms, const FormDevice& device);
 
-// "8x2": columns and row tiles; "large64". Reading accepts nothing else, and no form that is not in
-// a list of product_form.h; an unnamed form is read as one without columns.
+// "8x2": columns and row tiles; "large64", "wide64". Reading accepts nothing else, and no form that
+// is not in a list of product_form.h; an unnamed form is read as one without columns.
 std::string form_name(const ProductForm& form);
 ProductForm read_form(std::string_view name);
 

@@ -9,25 +9,41 @@
 namespace pelton::kernels::gpu {
 namespace {
 
-constexpr int64_t kRooms[] = {int64_t{99} << 10, int64_t{163} << 10, int64_t{227} << 10};
+constexpr FormDevice kDevices[] = {
+    {99 << 10, false}, {163 << 10, false}, {227 << 10, false}, {227 << 10, true}};
 
 TEST(ProductFormsTest, ConstantsFitTheirDevice) {
-  for (const int64_t room : kRooms) {
+  for (const FormDevice& one : kDevices) {
     for (const int experts : {32, 128}) {
       EXPECT_TRUE(are_usable(gpt_oss_shape(24, experts),
-                             forms_by_constants(gpt_oss_shape(24, experts), room), room))
-          << room;
+                             forms_by_constants(gpt_oss_shape(24, experts), one), one))
+          << one.shared_bytes_max;
     }
     for (int rows = 1; rows <= 300; ++rows) {
       for (const bool with_low : {false, true}) {
-        const ProductForm form = dense_form(rows, chunk_count(4096), with_low, room);
+        const ProductForm form = dense_form(rows, chunk_count(4096), with_low, one);
         if (with_low && form.columns == 0) continue;  // no such product has 4 096 columns
-        EXPECT_LE(form_shared_bytes(form, chunk_count(4096), with_low), room) << rows;
+        EXPECT_LE(form_shared_bytes(form, chunk_count(4096), with_low), one.shared_bytes_max)
+            << rows;
       }
     }
   }
-  EXPECT_FALSE(
-      are_usable(gpt_oss_shape(), forms_by_constants(gpt_oss_shape(), 40 << 10), 40 << 10));
+  const FormDevice small{40 << 10};
+  EXPECT_FALSE(are_usable(gpt_oss_shape(), forms_by_constants(gpt_oss_shape(), small), small));
+}
+
+// Prompts by wgmma where there is one, all else the same.
+TEST(ProductFormsTest, ConstantsNameWideFormsForManyRowsAlone) {
+  const ModelShape shape = gpt_oss_shape();
+  for (const ProductKind kind : kAllProducts) {
+    for (int bucket = 0; bucket < kRowBucketCount; ++bucket) {
+      const ProductForm form = form_by_constants(shape, kind, bucket_rows(bucket), kDevices[2]);
+      const ProductForm other = form_by_constants(shape, kind, bucket_rows(bucket), kDevices[3]);
+      EXPECT_EQ(other, form.kind == FormKind::kLarge ? wide_form(form.columns) : form);
+    }
+    EXPECT_EQ(form_by_constants(shape, kind, 1024, kDevices[3]).kind == FormKind::kWide,
+              kind != ProductKind::kRouter);
+  }
 }
 
 TEST(ProductFormsTest, RowsFindTheirBucket) {
@@ -50,14 +66,14 @@ TEST(ProductFormsTest, NamesAreReadAsWritten) {
     }
   }
   for (const char* name : {"", "8", "8x", "8x3", "x", "08x1", "8x1 ", "large", "large32", "64x1",
-                           "large064", "-8x1", "8x01"}) {
+                           "large064", "-8x1", "8x01", "wide", "wide32", "wide128 "}) {
     EXPECT_EQ(read_form(name).columns, 0) << name;
   }
 }
 
 TEST(ProductFormsTest, WhatADeviceCannotTakeIsNotUsable) {
   const ModelShape shape = gpt_oss_shape();
-  const int64_t room = kRooms[2];
+  const FormDevice room = kDevices[2];
   const ProductForms good = forms_by_constants(shape, room);
   ASSERT_TRUE(are_usable(shape, good, room));
   const auto with = [&](ProductKind kind, const ProductForm& form) {
@@ -67,7 +83,15 @@ TEST(ProductFormsTest, WhatADeviceCannotTakeIsNotUsable) {
   };
   // Too much shared memory on a smaller device.
   EXPECT_TRUE(are_usable(shape, with(ProductKind::kQkv, {32, 2}), room));
-  EXPECT_FALSE(is_usable(shape, ProductKind::kQkv, {32, 2}, kRooms[0]));
+  EXPECT_FALSE(is_usable(shape, ProductKind::kQkv, {32, 2}, kDevices[0]));
+  // What only wgmma computes.
+  const FormDevice with_wide = kDevices[3];
+  for (const int columns : {64, 128}) {
+    const ProductForm form = wide_form(columns);
+    EXPECT_FALSE(are_usable(shape, with(ProductKind::kQkv, form), room));
+    EXPECT_TRUE(are_usable(shape, with(ProductKind::kQkv, form), with_wide));
+    EXPECT_FALSE(is_usable(shape, ProductKind::kRouter, form, with_wide));
+  }
   // A form of another product, and one of none.
   EXPECT_FALSE(are_usable(shape, with(ProductKind::kRouter, {8, 2}), room));
   EXPECT_FALSE(are_usable(shape, with(ProductKind::kHead, {24, 1}), room));

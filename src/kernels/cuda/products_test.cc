@@ -1,6 +1,7 @@
 // A device's products against the reference kernels: dense ones, queries with keys and values,
 // experts; and the same bits for a row whatever rows are beside it.
 #include <algorithm>
+#include <span>
 
 #include "base/thread_pool.h"
 #include "kernels/cuda/product_forms.h"
@@ -100,6 +101,17 @@ TEST_F(ProductsTest, ARowsBitsDoNotDependOnItsBatch) {
   }
 }
 
+// Those that this device has.
+std::vector<ProductForm> forms_here(std::span<const ProductForm> forms) {
+  DeviceInfo info;
+  device().device_info(0, &info);
+  std::vector<ProductForm> here;
+  for (const ProductForm& form : forms) {
+    if (form.kind != FormKind::kWide || info.has_wide_forms != 0) here.push_back(form);
+  }
+  return here;
+}
+
 // Every form that a choice can name, for more rows than it has columns and for fewer.
 TEST_F(ProductsTest, AllFormsGiveTheSameBits) {
   const TiledShape shape{.rows = 84, .columns = 832};
@@ -107,9 +119,27 @@ TEST_F(ProductsTest, AllFormsGiveTheSameBits) {
   for (const int rows : {5, 70}) {
     const std::vector<float> x = random_.activations(rows, shape.columns);
     const std::vector<float> first = run_linear(weights, x, rows, kDenseForms[0]);
-    for (const ProductForm& form : kDenseForms) {
+    for (const ProductForm& form : forms_here(kDenseForms)) {
       EXPECT_TRUE(same_bits(run_linear(weights, x, rows + 1, form), first))
           << form_name(form) << ", " << rows << " rows";
+    }
+  }
+}
+
+// More tiles of weights than a block of wgmma's takes; chunks that fill few slices, one each, and
+// more than its stages hold.
+TEST_F(ProductsTest, WideFormsGiveTheSameBitsForAnyNumberOfChunks) {
+  for (const int columns : {64, 192, 512, 1000}) {
+    const TiledShape shape{.rows = columns == 192 ? 150 : 35, .columns = columns};
+    const DenseWeights weights(random_, shape);
+    for (const int rows : {1, 67}) {
+      const std::vector<float> x = random_.activations(rows, columns);
+      const std::vector<float> wanted = run_linear(weights, x, rows, {8, 1});
+      for (const ProductForm& form : forms_here(kDenseForms)) {
+        if (form.kind != FormKind::kWide) continue;
+        EXPECT_TRUE(same_bits(run_linear(weights, x, rows, form), wanted))
+            << form_name(form) << ", " << rows << " rows of " << columns;
+      }
     }
   }
 }
@@ -162,7 +192,7 @@ TEST_F(ProductsTest, AllFormsOfQkvGiveTheSameBits) {
   const DeviceBuffer<float> turns(random_.floats(40 * head_size, 1.0f));
   std::vector<Bf16Bits> first_q;
   std::vector<Bf16Bits> first_cache;
-  for (const ProductForm& form : kDenseForms) {
+  for (const ProductForm& form : forms_here(kDenseForms)) {
     const DeviceBuffer<Bf16Bits> q(int64_t{rows} * heads * head_size);
     const DeviceBuffer<Bf16Bits> cache(int64_t{2} * 2 * 16 * head_size);
     const Qkv args{.weights = weights.weights(),
@@ -503,6 +533,7 @@ TEST_F(ProductsTest, ExpertsAreTheReferences) {
   const Case cases[] = {{{8, 2, 128, 96}, 5, 123},
                         {{8, 2, 96, 128}, 70, 123},
                         {{32, 4, 160, 96}, 9, 123},
+                        {{2, 1, 1056, 32}, 9, 123},  // slices of several chunks
                         {{3, 3, 64, 64}, 33, 131}};  // 131: scales that packing must shift
   for (const Case& c : cases) {
     const MoeSizes& sizes = c.sizes;
@@ -517,7 +548,7 @@ TEST_F(ProductsTest, ExpertsAreTheReferences) {
     reference_->experts(exact.data(), x.data(), choices.data(), weights.view,
                         {.experts_per_token = sizes.choices}, c.rows);
     std::vector<float> first;
-    for (const ProductForm& form : kExpertForms) {
+    for (const ProductForm& form : forms_here(kExpertForms)) {
       const std::vector<float> got = run_experts(sizes, gate, down, x, logits, form);
       EXPECT_LE(relative_error(got, exact), 4e-3) << form_name(form) << ", " << c.rows << " rows";
       if (first.empty()) first = got;

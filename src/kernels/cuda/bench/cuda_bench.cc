@@ -154,7 +154,23 @@ class Bench {
             .columns = columns};
   }
 
-  void measure_linear(const std::string& name, int rows, int columns, int tokens) {
+  // By constants, with wgmma and without.
+  std::vector<ProductForm> forms_for(ProductKind kind, int tokens) const {
+    const Result<DeviceInfo> info = library_.device(0);
+    if (!info.ok()) give_up(info.error().message);
+    std::vector<ProductForm> forms;
+    for (const bool has_wide : {false, info->has_wide_forms != 0}) {
+      const ProductForm form =
+          form_by_constants(shape_, kind, tokens, {info->shared_bytes_max, has_wide});
+      if (forms.empty() || !(form == forms.back())) forms.push_back(form);
+    }
+    return forms;
+  }
+
+  void measure_linear(const std::string& name, ProductKind kind, int tokens) {
+    const ProductShape product = product_shape(shape_, kind);
+    const int rows = product.rows;
+    const int columns = product.columns;
     const int64_t bytes = int64_t{rows} * columns * 2;
     std::vector<Weights> weights;
     for (int i = 0; i < copies_for(bytes); ++i) weights.push_back(dense(rows, columns, true));
@@ -162,18 +178,21 @@ class Bench {
         take_random<Bf16Bits>(int64_t{tokens} * padded_columns(columns), RandomKind::kBf16, 1);
     auto* out = static_cast<float*>(take(int64_t{tokens} * rows * 4));
     const auto* live = take_copy<int32_t>({tokens});
-    const double seconds = seconds_of(
-        [&](int i) {
-          const Linear args{.weights = weights[static_cast<size_t>(i) % weights.size()],
-                            .input = {x, nullptr, live, tokens},
-                            .out = out,
-                            .stride = rows,
-                            .accumulate = 0};
-          table_.linear(&args);
-        },
-        16);
-    report(fmt::format("{} x{}", name, tokens), seconds,
-           static_cast<double>(bytes) + 4.0 * tokens * rows, 2.0 * rows * columns * tokens);
+    for (const ProductForm& form : forms_for(kind, tokens)) {
+      const double seconds = seconds_of(
+          [&](int i) {
+            const Linear args{.weights = weights[static_cast<size_t>(i) % weights.size()],
+                              .input = {x, nullptr, live, tokens},
+                              .out = out,
+                              .stride = rows,
+                              .accumulate = 0,
+                              .form = form};
+            table_.linear(&args);
+          },
+          16);
+      report(fmt::format("{} x{} ({})", name, tokens, form_name(form)), seconds,
+             static_cast<double>(bytes) + 4.0 * tokens * rows, 2.0 * rows * columns * tokens);
+    }
     give_all_back();
   }
 
@@ -196,8 +215,8 @@ class Bench {
       choices.insert(choices.end(), own.begin(), own.end());
     }
     const double experts = static_cast<double>(std::count(touched.begin(), touched.end(), true));
-    const ProductForm plan =
-        form_by_constants(shape_, ProductKind::kGateUp, tokens, shared_bytes_max_());
+    const std::vector<ProductForm> forms = forms_for(ProductKind::kGateUp, tokens);
+    const ProductForm& plan = forms[0];  // all of its width
     const int tiles_max = expert_tiles_max(entries, shape_.experts, plan.columns);
     auto* device_choices = take_copy(choices);
     auto* device_entries = static_cast<int32_t*>(take(int64_t{entries} * 4));
@@ -239,16 +258,19 @@ class Bench {
         take_random<Bf16Bits>(int64_t{tokens} * padded_columns(hidden), RandomKind::kBf16, 1);
     auto* h = take_random<Bf16Bits>(int64_t{entries} * padded_columns(inner), RandomKind::kBf16, 1);
     auto* y = static_cast<float*>(take(int64_t{entries} * hidden * 4));
-    const GateUp gate_up{
+    GateUp gate_up{
         .weights = gate, .x = x, .h = h, .grouping = grouping, .alpha = 1.702f, .limit = 7};
-    const Down down{.weights = down_weights, .h = h, .y = y, .grouping = grouping};
+    Down down{.weights = down_weights, .h = h, .y = y, .grouping = grouping};
     const double weights_each = static_cast<double>(hidden) * inner * 4.25 / 8;
     const double flops = 2.0 * entries * hidden * inner;
-    report(fmt::format("gate_up x{} ({} columns)", tokens, plan.columns),
-           seconds_of([&](int) { table_.gate_up(&gate_up); }, 4), 2 * weights_each * experts,
-           2 * flops);
-    report(fmt::format("down x{} ({} columns)", tokens, plan.columns),
-           seconds_of([&](int) { table_.down(&down); }, 4), weights_each * experts, flops);
+    for (const ProductForm& form : forms) {
+      gate_up.form = down.form = form;
+      report(fmt::format("gate_up x{} ({})", tokens, form_name(form)),
+             seconds_of([&](int) { table_.gate_up(&gate_up); }, 4), 2 * weights_each * experts,
+             2 * flops);
+      report(fmt::format("down x{} ({})", tokens, form_name(form)),
+             seconds_of([&](int) { table_.down(&down); }, 4), weights_each * experts, flops);
+    }
     give_all_back();
   }
 
@@ -286,16 +308,11 @@ class Bench {
     for (const int tokens :
          tiny_ ? std::vector<int>{1, 40} : std::vector<int>{1, 8, 64, 256, 2048}) {
       measure_norm(tokens);
-      measure_linear("qkv (as linear)", shape_.qkv_rows(), shape_.hidden, tokens);
-      measure_linear("o", shape_.hidden, shape_.attention_columns(), tokens);
+      measure_linear("qkv (as linear)", ProductKind::kQkv, tokens);
+      measure_linear("o", ProductKind::kO, tokens);
       measure_experts(tokens);
-      if (tokens <= 256) measure_linear("head", shape_.vocab, shape_.hidden, tokens);
+      if (tokens <= 256) measure_linear("head", ProductKind::kHead, tokens);
     }
-  }
-
-  int64_t shared_bytes_max_() const {
-    const Result<DeviceInfo> info = library_.device(0);
-    return info.ok() ? info->shared_bytes_max : 0;
   }
 
   Session* open(const Limits& limits) const {
@@ -303,17 +320,19 @@ class Bench {
     if (session == nullptr) return nullptr;
     table_.randomize_session(session, 1);
     check("making random weights");
-    if (settings_.forms == "measure") measure_forms_of(session, limits);
+    set_forms_of(session, limits);
     return session;
   }
 
-  void measure_forms_of(Session* session, const Limits& limits) const {
+  void set_forms_of(Session* session, const Limits& limits) const {
+    const bool is_measured = settings_.forms == "measure";
     const Result<DeviceInfo> info = library_.device(0);
     if (!info.ok()) give_up(info.error().message);
     const Result<DeviceForms> forms =
-        choose_forms(library_, *info, session, shape_, limits, {.wish = FormWish::kMeasure});
+        choose_forms(library_, *info, session, shape_, limits,
+                     {.wish = is_measured ? FormWish::kMeasure : FormWish::kDefault});
     if (!forms.ok()) give_up(forms.error().message);
-    fmt::print("forms {}: {}\n", forms->how, describe(forms->forms));
+    if (is_measured) fmt::print("forms {}: {}\n", forms->how, describe(forms->forms));
     for (const std::string& problem : forms->problems) fmt::print("  {}\n", problem);
   }
 

@@ -26,7 +26,7 @@ PELTON_DEVICE int block_z() {
 PELTON_DEVICE int block_threads() {
   return static_cast<int>(blockDim.x);
 }
-extern __shared__ __align__(128) unsigned char pelton_shared_memory[];
+extern __shared__ __align__(1024) unsigned char pelton_shared_memory[];
 template <typename T>
 PELTON_DEVICE T* shared_memory() {
   return reinterpret_cast<T*>(pelton_shared_memory);
@@ -215,3 +215,5 @@ PELTON_DEVICE float minus_infinity() {
 }
 
 }  // namespace pelton::kernels::gpu
+
+#include "kernels/cuda/device/async_products_cuda.h"

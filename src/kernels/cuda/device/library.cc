@@ -94,6 +94,10 @@ constexpr DeviceTable kTable = {
           return guarded([&] { return session->seconds_of(*trial); }, -1.0);
         },
     .end_trials = [](Session* session) { session->end_trials(); },
+    .wide_forms_agree =
+        [](Session* session) {
+          return guarded([&] { return int32_t{session->wide_forms_agree()}; }, int32_t{0});
+        },
     .step =
         [](Session* session, const Step* step) {
           return guarded([&] { return session->step(*step); }, static_cast<float*>(nullptr));

@@ -13,14 +13,21 @@ namespace pelton::kernels::gpu {
 
 using Stream = void*;
 
+// Whether the library has code for a GPU with wgmma (sm_90a).
+#if defined(__CUDACC__) && !defined(PELTON_CUDA_HAS_SM90A)
+inline constexpr bool kCompilesWideForms = false;
+#else
+inline constexpr bool kCompilesWideForms = true;
+#endif
+
 // The first failure since it was last asked for; empty: none.
 std::string take_failure();
 void note_failure(const std::string& what);
 
 int device_count();  // 0 with a failure noted if there is no driver
 DeviceInfo device_info(int index);
-// Blocks of kernels on the current device may have so much shared memory.
-int64_t shared_bytes_max();
+// The current device, and what this library was compiled for.
+FormDevice form_device();
 
 // Whether the current device lets kernels start before those before them end.
 bool overlaps_launches();

@@ -56,6 +56,7 @@ DeviceInfo device_info(int index) {
   info.memory_bytes = static_cast<int64_t>(prop.totalGlobalMem);
   info.shared_bytes_max = static_cast<int64_t>(prop.sharedMemPerBlockOptin);
   use_device(index);
+  info.has_wide_forms = form_device().has_wide ? 1 : 0;
   size_t free_bytes = 0;
   size_t all_bytes = 0;
   if (is_well(cudaMemGetInfo(&free_bytes, &all_bytes), "asking for free memory")) {
@@ -66,13 +67,19 @@ DeviceInfo device_info(int index) {
   return info;
 }
 
-int64_t shared_bytes_max() {
+FormDevice form_device() {
   int device = 0;
   int bytes = 0;
+  int major = 0;
+  int minor = 0;
   is_well(cudaGetDevice(&device), "asking for the device");
   is_well(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
           "asking for shared memory");
-  return bytes;
+  is_well(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+          "asking for the compute capability");
+  is_well(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+          "asking for the compute capability");
+  return {bytes, kCompilesWideForms && major == 9 && minor == 0};
 }
 
 bool overlaps_launches() {

@@ -24,8 +24,8 @@ const char* unsupported(const ModelShape& shape) {
   if (shape.experts > kExpertsMax || shape.choices > kChoicesMax || shape.choices > shape.experts) {
     return "too many experts";
   }
-  const int64_t room = shared_bytes_max();
-  if (!are_usable(shape, forms_by_constants(shape, room), room)) {
+  const FormDevice device = form_device();
+  if (!are_usable(shape, forms_by_constants(shape, device), device)) {
     return "rows too wide for this device's shared memory";
   }
   return nullptr;
@@ -46,8 +46,9 @@ Session::Session(int index, const ModelShape& shape, const Limits& limits)
       arena_(arena_layout(shape, limits)),
       arrays_(shape, limits),
       factors_(static_cast<size_t>(shape.layers)),
-      shared_bytes_max_(shared_bytes_max()),
-      forms_(forms_by_constants(shape, shared_bytes_max_)) {}
+      form_device_(form_device()),
+      // Not wide ones: whether they give the same bits here nobody has looked yet.
+      forms_(forms_by_constants(shape, {form_device_.shared_bytes_max})) {}
 
 std::unique_ptr<Session> Session::open(int index, const ModelShape& shape, const Limits& limits) {
   use_device(index);
@@ -141,7 +142,7 @@ void Session::set_factors(int layer, float gate_up, float down) {
 
 void Session::set_forms(const ProductForms& forms) {
   use_device(index_);
-  if (!are_usable(shape_, forms, shared_bytes_max_)) {
+  if (!are_usable(shape_, forms, form_device_)) {
     return note_failure("forms of products that this device does not have");
   }
   drop_graphs();

@@ -44,6 +44,9 @@ struct Session {
   void begin_trials(uint64_t seed);
   double seconds_of(const ProductTrial& trial);  // negative with a failure noted
   void end_trials();
+  // Whether wide forms give other forms' bits, on some of the session's weights; between the two
+  // ends. False, too, with a failure noted.
+  bool wide_forms_agree();
 
   int64_t steps() const { return steps_; }
   int64_t replayed() const { return replayed_; }
@@ -107,6 +110,7 @@ struct Session {
   Down down_of(int layer, const StepSizes& sizes, const ProductForm& form) const;
   const int32_t* live(const StepLayout& layout) const;
 
+  std::vector<float> trial_sums(const ProductForm& form, bool grouped);
   void start_trial(const ProductTrial& trial, int layer, const StepSizes& sizes);
   void prepare_trials(const StepSizes& sizes);
   void run(const StepSizes& sizes);
@@ -119,7 +123,7 @@ struct Session {
   const ArenaLayout arena_;
   StepArrays arrays_;
   std::vector<Factors> factors_;
-  const int64_t shared_bytes_max_;
+  const FormDevice form_device_;
   ProductForms forms_;
   Stream stream_ = nullptr;
   std::unique_ptr<Staging> staging_;  // while weights are on their way

@@ -2,6 +2,7 @@
 // none is found in the cache, and on working memory filled with random rows. What they compute is
 // dropped, and nothing of keys and values is written.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "kernels/cuda/device/operations.h"
@@ -67,7 +68,7 @@ double Session::seconds_of(const ProductTrial& trial) {
   const auto kind = static_cast<int32_t>(trial.kind);
   if (trial_marks_[0] == nullptr || kind < 0 || kind >= kProductKinds || trial.launches <= 0 ||
       trial.rows <= 0 || trial.rows > (is_head ? limits_.logit_rows_max : limits_.rows_max) ||
-      !is_usable(shape_, trial.kind, trial.form, shared_bytes_max_)) {
+      !is_usable(shape_, trial.kind, trial.form, form_device_)) {
     note_failure("a trial of a product that there is not");
     return -1;
   }
@@ -107,6 +108,67 @@ void Session::start_trial(const ProductTrial& trial, int layer, const StepSizes&
     case ProductKind::kDown:
       return down(stream_, down_of(layer, sizes, trial.form));
   }
+}
+
+// The first rows of the first layer's output projection or of its first expert, and the rows of
+// activations that a trial has: enough for every place that a warpgroup keeps sums at.
+std::vector<float> Session::trial_sums(const ProductForm& form, bool grouped) {
+  constexpr int kWeightRows = 128;
+  const int rows = std::min(limits_.rows_max, 128);
+  const ProductKind kind = grouped ? ProductKind::kDown : ProductKind::kO;
+  StepSizes sizes;
+  sizes.rows = rows;
+  sizes.logit_rows = 1;
+  prepare_trials(sizes);
+  const int weight_rows = std::min(product_shape(shape_, kind).rows, kWeightRows);
+  std::vector<float> sums(static_cast<size_t>(rows) * static_cast<size_t>(weight_rows));
+  const auto sum_bytes = static_cast<int64_t>(sums.size() * sizeof(float));
+  fill(stream_, at<void>(arena_.y), 0xFF, sum_bytes);  // a form that gives nothing is found out
+  if (grouped) {
+    // All rows for one expert, in as many tiles as the form's width makes of them.
+    std::vector<int32_t> entries(static_cast<size_t>(rows));
+    for (int i = 0; i < rows; ++i) entries[static_cast<size_t>(i)] = i;
+    std::vector<ExpertTile> tiles;
+    for (int first = 0; first < rows; first += form.columns) {
+      tiles.push_back({0, first, std::min(form.columns, rows - first)});
+    }
+    const auto tile_count = static_cast<int32_t>(tiles.size());
+    write(arena_.entries.offset, entries.data(), rows * int64_t{sizeof(int32_t)});
+    write(arena_.expert_tiles.offset, tiles.data(), tile_count * int64_t{sizeof(ExpertTile)});
+    write(arena_.expert_tile_count.offset, &tile_count, sizeof tile_count);
+    Down args = down_of(0, sizes, form);
+    args.weights.rows = weight_rows;
+    args.weights.experts = 1;
+    args.grouping.tiles_max = tile_count;
+    down(stream_, args);
+  } else {
+    Linear args = o_of(0, sizes, step_layout(sizes));
+    args.weights.rows = weight_rows;
+    args.out = at<float>(arena_.y);
+    args.stride = weight_rows;
+    args.accumulate = 0;
+    args.form = form;
+    linear(stream_, args);
+  }
+  read(arena_.y.offset, sums.data(), sum_bytes);
+  return sums;
+}
+
+bool Session::wide_forms_agree() {
+  use_device(index_);
+  if (trial_marks_[0] == nullptr || !form_device_.has_wide) {
+    note_failure("wide forms of products that are not there to be tried");
+    return false;
+  }
+  for (const bool grouped : {false, true}) {
+    const std::vector<float> wanted = trial_sums(large_form(64), grouped);
+    for (const ProductForm& form : forms_of(grouped ? ProductKind::kDown : ProductKind::kO)) {
+      if (form.kind != FormKind::kWide) continue;
+      const std::vector<float> got = trial_sums(form, grouped);
+      if (std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)) != 0) return false;
+    }
+  }
+  return true;
 }
 
 // As `open` leaves it: what lies beyond the columns of a row must be zero.

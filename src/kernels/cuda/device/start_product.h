@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/device/product.h"
+#include "kernels/cuda/device/wide_product.h"
 #include "kernels/cuda/product_forms.h"
 
 namespace pelton::kernels::gpu {
@@ -18,7 +19,15 @@ void start_form(Stream stream, const ProductArgs& args, int64_t column_blocks,
   const auto blocks = [&](int row_tiles) {
     return Grid{.x = (tiles + row_tiles - 1) / row_tiles, .y = column_blocks};
   };
-  if constexpr (kForm.is_large != 0) {
+  if constexpr (kForm.kind == FormKind::kWide) {
+    static_assert(!kLow);
+    if constexpr (kCompilesWideForms) {
+      launch_dependent(stream, wide_product<kType, kForm.columns / 8, Epilogue>,
+                       blocks(kWideRowTiles), kWideThreads, shared, args, epilogue);
+    } else {
+      note_failure("a product: the library was not compiled for GPUs with wgmma");
+    }
+  } else if constexpr (kForm.kind == FormKind::kLarge) {
     static_assert(!kLow);
     constexpr int kColumnWarps = kForm.columns / (8 * kLargeColumnTiles);
     static_assert(kForm.columns == large_product_columns(kColumnWarps));
@@ -50,14 +59,15 @@ void start_one_of(const ProductForm& form, Stream stream, const ProductArgs& arg
 }
 
 // The rows of `input`, one after the other, by bf16 weights. kLow: the input has a low part.
+// Without a named form by constants, but by mma.sync.
 template <bool kLow, class Epilogue>
 void start_dense(Stream stream, const Weights& weights, const ProductInput& input,
                  const ProductForm& named, const Epilogue& epilogue) {
   constexpr WeightType kBf16 = WeightType::kBf16;
-  const ProductForm form =
-      named.columns != 0
-          ? named
-          : dense_form(input.rows_max, chunk_count(weights.columns), kLow, shared_bytes_max());
+  const ProductForm form = named.columns != 0
+                               ? named
+                               : dense_form(input.rows_max, chunk_count(weights.columns), kLow,
+                                            {form_device().shared_bytes_max});
   if (weights.type != kBf16 || form.columns == 0 || (input.low != nullptr) != kLow) {
     return note_failure("a product: weights that are not bf16, or too wide for this device");
   }

@@ -18,6 +18,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "kernels/cuda/emulation/async_products.h"
 #include "kernels/cuda/emulation/device_memory.h"
 
 // glibc's swapcontext asks the kernel for the signal mask each time; 30 times slower than this.
@@ -53,6 +54,8 @@ namespace {
 constexpr size_t kStackBytes = 64 << 10;
 constexpr int kThreadsMax = 1024;
 constexpr int kWarpsMax = kThreadsMax / kWarpLanes;
+constexpr int kGroupsMax = kThreadsMax / kGroupThreads;
+constexpr size_t kCopyBytes = 16;
 constexpr uint64_t kCanary = 0x5eed0fca9a12ee7u;
 
 struct Copy {
@@ -71,6 +74,7 @@ struct Fiber {
   std::vector<Copy> copies;         // not yet carried out
   std::vector<size_t> copy_groups;  // how many of them stand in each closed group
   size_t open_copies = 0;
+  std::vector<const void*> unpublished;  // where copies have come to since the last fence
 #if defined(PELTON_FIBERS_BY_STACK)
   void* stack_pointer = nullptr;
 #else
@@ -81,18 +85,21 @@ struct Fiber {
 #endif
 };
 
-struct Warp {
+// Threads on their way to a collective of all of them.
+template <int kThreads>
+struct Meeting {
   int arrived = 0;
   int64_t generation = 0;
   const char* name = nullptr;
-  const void* in[kWarpLanes];
-  void* out[kWarpLanes];
+  const void* in[kThreads];
+  void* out[kThreads];
 };
 
 struct Machine {
   std::vector<Fiber> fibers{kThreadsMax};
   char* stacks = nullptr;
-  Warp warps[kWarpsMax];
+  Meeting<kWarpLanes> warps[kWarpsMax];
+  Meeting<kGroupThreads> groups[kGroupsMax];
   int block_arrived = 0;
   int64_t block_generation = 0;
   int block_line = 0;
@@ -102,6 +109,7 @@ struct Machine {
   int64_t wait_generation = 0;
   char* shared = nullptr;  // ends at a page without access
   size_t shared_room = 0;
+  std::vector<int> copying;  // for each 16 bytes: by which thread + 1, until it publishes them
   Fiber* current = nullptr;
   const std::function<void()>* kernel = nullptr;
   uint64_t random = 1;
@@ -156,6 +164,9 @@ void fiber_main() {
   Machine& m = machine();
   (*m.kernel)();
   if (!m.current->copies.empty()) kernel_fault("a thread ends before its copies have come");
+  if (has_products_under_way(m.current->place.thread)) {
+    kernel_fault("a thread ends before its products are done");
+  }
   if (m.is_dependent && !m.current->has_waited) {
     kernel_fault("a thread ends without having waited for the kernels before");
   }
@@ -176,6 +187,7 @@ void prepare(Fiber& fiber, const Place& place) {
   fiber.copies.clear();
   fiber.copy_groups.clear();
   fiber.open_copies = 0;
+  fiber.unpublished.clear();
   char* const stack = stack_of(place.thread);
   std::memcpy(stack, &kCanary, sizeof kCanary);
 #if defined(PELTON_FIBERS_BY_STACK)
@@ -214,6 +226,7 @@ void* poisoned_shared(size_t bytes) {
   }
   const size_t used = (bytes + 127) / 128 * 128;
   std::memset(m.shared, 0xFF, room);  // NaN as float and as bf16
+  m.copying.assign(room / kCopyBytes, 0);
   return m.shared + room - used;
 }
 
@@ -250,6 +263,8 @@ void run_block(const Place& place, const std::function<void()>& kernel) {
   m.block_arrived = 0;
   m.block_waited = 0;
   for (int w = 0; w < warp_count; ++w) m.warps[w].arrived = 0;
+  for (auto& group : m.groups) group.arrived = 0;
+  forget_products(place.block_threads);
   for (int thread = 0; thread < place.block_threads; ++thread) {
     Place own = place;
     own.thread = thread;
@@ -286,11 +301,40 @@ void wait_until_changed(const int64_t& counter, int64_t seen) {
   fiber.waits_for = nullptr;
 }
 
+template <int kThreads>
+void meet(Meeting<kThreads>& meeting, int number, const char* name, const void* in, void* out,
+          Exchange exchange) {
+  if (meeting.arrived == 0) meeting.name = name;
+  if (meeting.name != name) {
+    kernel_fault("lanes of one warp or warpgroup stand at different collectives");
+  }
+  meeting.in[number] = in;
+  meeting.out[number] = out;
+  if (++meeting.arrived < kThreads) {
+    return wait_until_changed(meeting.generation, meeting.generation);
+  }
+  exchange(meeting.in, meeting.out);
+  meeting.arrived = 0;
+  ++meeting.generation;
+  ++machine().collectives;
+}
+
+// Of 16 bytes of shared memory; null: the address is none of it.
+int* copying_at(const void* address) {
+  Machine& m = machine();
+  const auto offset = static_cast<const char*>(address) - m.shared;
+  if (m.shared == nullptr || offset < 0 || offset >= static_cast<ptrdiff_t>(m.shared_room)) {
+    return nullptr;
+  }
+  return &m.copying[static_cast<size_t>(offset) / kCopyBytes];
+}
+
 void carry_out(Fiber& fiber, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const Copy& copy = fiber.copies[i];
     std::memcpy(copy.to, copy.from, copy.bytes);
     std::memset(static_cast<char*>(copy.to) + copy.bytes, 0, copy.zero_bytes);
+    fiber.unpublished.push_back(copy.to);
   }
   fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + static_cast<ptrdiff_t>(count));
 }
@@ -366,18 +410,15 @@ bool is_memory_closed() {
 }
 
 void warp_collective(const char* name, const void* in, void* out, Exchange exchange) {
-  Machine& m = machine();
-  const int thread = m.current->place.thread;
-  Warp& warp = m.warps[thread / kWarpLanes];
-  if (warp.arrived == 0) warp.name = name;
-  if (warp.name != name) kernel_fault("lanes of one warp stand at different collectives");
-  warp.in[thread % kWarpLanes] = in;
-  warp.out[thread % kWarpLanes] = out;
-  if (++warp.arrived < kWarpLanes) return wait_until_changed(warp.generation, warp.generation);
-  exchange(warp.in, warp.out);
-  warp.arrived = 0;
-  ++warp.generation;
-  ++m.collectives;
+  const int thread = machine().current->place.thread;
+  meet(machine().warps[thread / kWarpLanes], thread % kWarpLanes, name, in, out, exchange);
+}
+
+void group_collective(const char* name, const void* in, void* out, Exchange exchange) {
+  const Place& at = machine().current->place;
+  if (at.block_threads % kGroupThreads != 0) kernel_fault("a warpgroup without four warps");
+  meet(machine().groups[at.thread / kGroupThreads], at.thread % kGroupThreads, name, in, out,
+       exchange);
 }
 
 void block_barrier(int line) {
@@ -399,6 +440,8 @@ void copy_later(void* to, const void* from, size_t bytes, size_t zero_bytes) {
   }
   fiber.copies.push_back({to, from, bytes, zero_bytes});
   ++fiber.open_copies;
+  std::memset(to, 0xFF, bytes + zero_bytes);
+  if (int* const copying = copying_at(to)) *copying = fiber.place.thread + 1;
 }
 
 void close_copy_group() {
@@ -413,6 +456,31 @@ void wait_for_copies(int groups_left) {
     carry_out(fiber, fiber.copy_groups.front());
     fiber.copy_groups.erase(fiber.copy_groups.begin());
   }
+}
+
+void publish_copies() {
+  Fiber& fiber = *machine().current;
+  for (const void* const at : fiber.unpublished) {
+    int* const copying = copying_at(at);
+    if (copying != nullptr && *copying == fiber.place.thread + 1) *copying = 0;
+  }
+  fiber.unpublished.clear();
+}
+
+const char* shared_window() {
+  return machine().shared;
+}
+
+const char* published_shared(uint32_t address, size_t bytes) {
+  const Machine& m = machine();
+  const char* const at = m.shared + address;
+  if (at < m.current->place.shared || address + bytes > m.shared_room) {
+    kernel_fault("a product reads beyond shared memory");
+  }
+  if (*copying_at(at) != 0) {
+    kernel_fault("a product reads shared memory that was copied to and not published");
+  }
+  return at;
 }
 
 void kernel_fault(const char* what) {

@@ -13,6 +13,7 @@
 namespace pelton::kernels::gpu::emulation {
 
 inline constexpr int kWarpLanes = 32;
+inline constexpr int kGroupThreads = 128;  // of a warpgroup: four warps
 
 struct Dim3 {
   int x = 1;
@@ -53,13 +54,26 @@ void start(std::function<void()> launch);
 using Exchange = void (*)(const void* const* in, void* const* out);
 void warp_collective(const char* name, const void* in, void* out, Exchange exchange);
 
+// The same for the 128 threads of a warpgroup.
+void group_collective(const char* name, const void* in, void* out, Exchange exchange);
+
 // All threads of the block; `line` is the caller's, and must be the same for all.
 void block_barrier(int line);
 
-// cp.async: nothing is copied before the wait, so that whoever forgets to wait reads NaN.
+// cp.async: nothing is copied before the wait, and NaN stands there from now on, so that whoever
+// forgets to wait, or still reads what was there, reads NaN.
 void copy_later(void* to, const void* from, size_t bytes, size_t zero_bytes);
 void close_copy_group();
 void wait_for_copies(int groups_left);
+// fence.proxy.async: what the calling thread's copies have brought can be read by products
+// (async_products.h) of whoever meets it at a barrier.
+void publish_copies();
+
+// Shared memory as descriptors count: from a multiple of 4 096 bytes on, a little before the
+// block's. The second: what stands at such an address; a fault if it is none of the block's, or if
+// a copy to it is under way or not published.
+const char* shared_window();
+const char* published_shared(uint32_t address, size_t bytes);
 
 // A bug in a kernel: says what and where, and ends the process.
 [[noreturn]] void kernel_fault(const char* what);

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cuda/device/matrix_descriptor.h"
+#include "kernels/cuda/emulation/async_products.h"
 #include "kernels/cuda/emulation/device_memory.h"
 #include "kernels/cuda/emulation/fibers.h"
 #include "tensor/bits.h"
@@ -261,6 +263,45 @@ inline void commit_copies() {
 template <int kGroupsLeft>
 inline void wait_copies() {
   emulation::wait_for_copies(kGroupsLeft);
+}
+
+// Products of a warpgroup that run beside its threads (async_products.h).
+inline constexpr bool kHasAsyncProducts = true;
+// The descriptor of rows in shared memory, of 128 bytes each.
+inline uint64_t matrix_at(const void* first_row) {
+  return matrix_descriptor(emulation::shared_address(first_row));
+}
+// What own copies have brought to shared memory can be read by products of whoever is met at a
+// barrier after this.
+inline void publish_copies() {
+  emulation::publish_copies();
+}
+// Registers written before this can be read by products after it; all that begin after a wait need
+// one.
+inline void fence_products() {
+  emulation::fence_products();
+}
+// c += a b, of 64 rows and 8 kColumnTiles columns: a as mma has it, warp w of the four with rows
+// 16w to 16w + 15; c[n] as mma has its sums of columns 8n to 8n + 7; right: 16 columns of those
+// rows in shared memory. None of the three may be touched before this has been waited for, but by
+// further products that add to c.
+template <int kColumnTiles>
+void multiply_async(float (&c)[kColumnTiles][4], const uint32_t (&a)[4], uint64_t right) {
+  static_assert(kColumnTiles == 8 || kColumnTiles == 16);
+  emulation::multiply_async(c[0], a, right, 8 * kColumnTiles);
+}
+// Products begun since the last commit are a group; all but the latest groups are waited for.
+inline void commit_products() {
+  emulation::commit_products();
+}
+template <int kGroupsLeft>
+inline void wait_products() {
+  emulation::wait_for_products(kGroupsLeft);
+}
+// Waits for all products; then the sums can be read.
+template <int kColumnTiles>
+void finish_products(float (&)[kColumnTiles][4]) {
+  emulation::wait_for_products(0);
 }
 
 inline float fused(float a, float b, float c) {

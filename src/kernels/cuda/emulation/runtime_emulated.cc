@@ -85,12 +85,13 @@ DeviceInfo device_info(int index) {
   info.multiprocessors = 1;
   info.memory_bytes = int64_t{1} << 32;
   info.memory_free_bytes = info.memory_bytes;
-  info.shared_bytes_max = shared_bytes_max();
+  info.shared_bytes_max = form_device().shared_bytes_max;
+  info.has_wide_forms = 1;
   return info;
 }
 
-int64_t shared_bytes_max() {
-  return 227 << 10;
+FormDevice form_device() {
+  return {227 << 10, true};
 }
 
 void use_device(int) {}
