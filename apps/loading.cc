@@ -93,9 +93,10 @@ std::vector<Flag> model_flags() {
   flags.push_back({.name = "--kernel-choice",
                    .value = "C",
                    .help = "on a GPU, which form of a kernel computes how many rows: measured at the "
-                           "first start and kept (auto), measured now, or by constants",
+                           "first start and kept (auto), measured now, or by constants; plain: by "
+                           "constants and without wgmma",
                    .default_text = "auto",
-                   .choices = {"auto", "measure", "default"}});
+                   .choices = {"auto", "measure", "default", "plain"}});
   flags.push_back({.name = "--executor",
                    .value = "E",
                    .help = "local, or modelled:FILE for scripted answers that nothing computes",

@@ -68,7 +68,7 @@ class Device(unittest.TestCase):
         if EMULATED is None:
             self.skipTest("no emulated library in this build")
         for wish, how in (("auto", "by constants: times of this device mean nothing"), ("default", "by constants"),
-                          ("measure", "measured in ")):
+                          ("measure", "measured in "), ("plain", "by constants, without wgmma")):
             with tempfile.TemporaryDirectory() as cache:
                 runtime, log = self.served("--kernel-choice", wish, cache=cache)
             self.assertTrue(runtime["kernel_choice"].startswith(how), runtime)

@@ -83,6 +83,11 @@ class Choice {
         is_gpu_(std::string_view(library.table().kind()) == "cuda") {}
 
   Result<DeviceForms> run() {
+    if (options_.wish == FormWish::kPlain) {
+      out_.forms = forms_by_constants(shape_, {info_.shared_bytes_max});
+      out_.how = "by constants, without wgmma";
+      return std::move(out_);
+    }
     TRY_ASSIGN(device_, find_device(library_, info_, session_, out_.problems));
     out_.forms = forms_by_constants(shape_, device_);
     out_.how = "by constants";
@@ -168,8 +173,10 @@ Result<FormWish> parse_form_wish(std::string_view name) {
   if (name == "default") return FormWish::kDefault;
   if (name == "auto") return FormWish::kAuto;
   if (name == "measure") return FormWish::kMeasure;
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("--kernel-choice is 'auto', 'measure' or 'default', not '{}'", name)};
+  if (name == "plain") return FormWish::kPlain;
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("--kernel-choice is 'auto', 'measure', 'default' or 'plain', not '{}'", name)};
 }
 
 Result<DeviceForms> choose_forms(const DeviceLibrary& library, const DeviceInfo& info,

@@ -16,8 +16,9 @@ enum class FormWish {
   kDefault,  // constants
   kAuto,     // what was kept; else measured, if the library is a GPU's, and kept
   kMeasure,  // measured and kept, whatever was kept before
+  kPlain,    // constants, and wgmma is not even tried: for a GPU that does not survive the trial
 };
-Result<FormWish> parse_form_wish(std::string_view name);  // default, auto, measure
+Result<FormWish> parse_form_wish(std::string_view name);  // default, auto, measure, plain
 
 struct FormOptions {
   FormWish wish = FormWish::kDefault;

@@ -165,6 +165,11 @@ TEST_F(DeviceFormsTest, WideFormsThatDoNotAgreeAreNoChoice) {
     EXPECT_NE(forms.problems[0].find("other bits"), std::string::npos) << forms.problems[0];
   }
   EXPECT_EQ(chosen(FormWish::kDefault).forms, forms_by_constants(shape_, without));
+
+  // Nor where nobody wants to know.
+  other.wide_forms_agree = nullptr;
+  EXPECT_EQ(chosen(FormWish::kPlain).forms, forms_by_constants(shape_, without));
+  EXPECT_TRUE(chosen(FormWish::kPlain).problems.empty());
 }
 
 // A recorded graph holds the forms that it was recorded with: it must not outlive them.

@@ -3,7 +3,7 @@
 // first (or of the arithmetic, for prompts). Needs no model and no test framework.
 //
 //   cuda_bench LIBRARY [--shape 20b|120b|tiny] [--only copy,kernels,decode,prefill] [--kv bf16|fp8]
-//              [--forms default|measure] [--runs N]
+//              [--forms default|measure|plain] [--runs N]
 //
 // A step's time is from the call to its logits on the host: what an engine waits for.
 #include <algorithm>
@@ -159,7 +159,8 @@ class Bench {
     const Result<DeviceInfo> info = library_.device(0);
     if (!info.ok()) give_up(info.error().message);
     std::vector<ProductForm> forms;
-    for (const bool has_wide : {false, info->has_wide_forms != 0}) {
+    const bool tries_wide = info->has_wide_forms != 0 && settings_.forms != "plain";
+    for (const bool has_wide : {false, tries_wide}) {
       const ProductForm form =
           form_by_constants(shape_, kind, tokens, {info->shared_bytes_max, has_wide});
       if (forms.empty() || !(form == forms.back())) forms.push_back(form);
@@ -325,14 +326,15 @@ class Bench {
   }
 
   void set_forms_of(Session* session, const Limits& limits) const {
-    const bool is_measured = settings_.forms == "measure";
+    const Result<FormWish> wish = parse_form_wish(settings_.forms);
+    if (!wish.ok()) give_up(wish.error().message);
     const Result<DeviceInfo> info = library_.device(0);
     if (!info.ok()) give_up(info.error().message);
     const Result<DeviceForms> forms =
-        choose_forms(library_, *info, session, shape_, limits,
-                     {.wish = is_measured ? FormWish::kMeasure : FormWish::kDefault});
+        choose_forms(library_, *info, session, shape_, limits, {.wish = *wish});
     if (!forms.ok()) give_up(forms.error().message);
-    if (is_measured) fmt::print("forms {}: {}\n", forms->how, describe(forms->forms));
+    if (*wish == FormWish::kMeasure)
+      fmt::print("forms {}: {}\n", forms->how, describe(forms->forms));
     for (const std::string& problem : forms->problems) fmt::print("  {}\n", problem);
   }
 
