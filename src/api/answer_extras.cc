@@ -42,4 +42,18 @@ void write_timings(base::JsonWriter& writer, const Timings& timings) {
   writer.end_object();
 }
 
+void end_last_event(std::string& out, const Usage* usage, const Timings* timings) {
+  if (usage != nullptr) {
+    out += ",\"usage\":";
+    base::JsonWriter writer(out);
+    write_usage(writer, *usage);
+  }
+  if (timings != nullptr) {
+    out += ",\"timings\":";
+    base::JsonWriter writer(out);
+    write_timings(writer, *timings);
+  }
+  out += '}';
+}
+
 }  // namespace pelton::api

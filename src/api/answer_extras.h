@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include "api/usage.h"
 #include "base/json_writer.h"
 #include "base/token_id.h"
 
@@ -30,5 +31,9 @@ struct Timings {
 // {"queue_ms","prefill_ms","decode_ms","cache_n","prompt_n","prompt_ms","prompt_per_second",
 // "predicted_n","predicted_ms","predicted_per_second"}
 void write_timings(base::JsonWriter& writer, const Timings& timings);
+
+// What a stream's last event says behind its empty list of choices, and the event's end; null: not
+// asked for.
+void end_last_event(std::string& out, const Usage* usage, const Timings* timings);
 
 }  // namespace pelton::api

@@ -97,17 +97,7 @@ void CompletionChunks::tell_usage(const Usage& usage) {
 void CompletionChunks::last(const Usage* usage, const Timings* timings, std::string& out) const {
   out += head_;
   out += "[]";
-  if (usage != nullptr) {
-    out += ",\"usage\":";
-    JsonWriter writer(out);
-    write_usage(writer, *usage);
-  }
-  if (timings != nullptr) {
-    out += ",\"timings\":";
-    JsonWriter writer(out);
-    write_timings(writer, *timings);
-  }
-  out += '}';
+  end_last_event(out, usage, timings);
 }
 
 }  // namespace pelton::api

@@ -5,8 +5,12 @@
 
 #include <fmt/format.h>
 
+#include "report/plot.h"
+
 namespace pelton::planner {
 namespace {
+
+using report::html_escape;
 
 std::string format_bytes(double bytes) {
   const double size = std::abs(bytes);
@@ -61,30 +65,6 @@ std::string table_text(const Table& table) {
     text += "\n";
   }
   return text;
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        // Model names are the user's: nothing that steers a terminal or a browser.
-        if (static_cast<unsigned char>(c) >= 0x20) out += c;
-    }
-  }
-  return out;
 }
 
 std::string_view unit_name(Unit unit) {
@@ -194,31 +174,32 @@ std::string to_html(const PlanReport& report) {
       "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width,initial-scale=1\"><title>{0}</title><style>{1}</style></head>"
       "<body><h1>{0}</h1>\n",
-      escaped(report.title), kStyle);
+      html_escape(report.title), kStyle);
   for (const Section& section : report.sections) {
-    html += fmt::format("<h2>{}</h2>\n", escaped(section.title));
+    html += fmt::format("<h2>{}</h2>\n", html_escape(section.title));
     if (!section.figures.empty()) html += "<table>";
     for (const Figure& figure : section.figures) {
       html += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"f\">{}</td></tr>\n",
-                          escaped(figure.label), escaped(format(figure.value, figure.unit)),
-                          escaped(figure.formula));
+                          html_escape(figure.label), html_escape(format(figure.value, figure.unit)),
+                          html_escape(figure.formula));
     }
     if (!section.figures.empty()) html += "</table>";
     for (const Table& table : section.tables) {
       html += "<table><tr>";
       for (const std::string& column : table.columns) {
-        html += fmt::format("<th>{}</th>", escaped(column));
+        html += fmt::format("<th>{}</th>", html_escape(column));
       }
       html += "</tr>\n";
       for (const auto& row : table.rows) {
         html += "<tr>";
-        for (const Cell& cell : row) html += fmt::format("<td>{}</td>", escaped(cell_text(cell)));
+        for (const Cell& cell : row)
+          html += fmt::format("<td>{}</td>", html_escape(cell_text(cell)));
         html += "</tr>\n";
       }
       html += "</table>";
     }
     for (const std::string& note : section.notes) {
-      html += fmt::format("<p class=\"n\">{}</p>\n", escaped(note));
+      html += fmt::format("<p class=\"n\">{}</p>\n", html_escape(note));
     }
   }
   return html + "</body></html>\n";

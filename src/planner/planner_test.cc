@@ -186,7 +186,7 @@ TEST(PlanReport, SaysTheSameAsTextAsJsonAndAsAPage) {
   EXPECT_GE(json.find("what_fits")->find("hardware")->as_array().size(), 13u);
   EXPECT_TRUE(Json::parse(json.dump()).ok());
   const std::string page = to_html(report);
-  EXPECT_THAT(page, HasSubstr("&lt;b&gt;&amp;[31m"));
+  EXPECT_THAT(page, HasSubstr("&lt;b&gt;&amp; [31m"));
   EXPECT_THAT(page, testing::Not(HasSubstr("http")));
   // Every figure has a formula: that is what --explain is for.
   for (const Section& section : report.sections) {

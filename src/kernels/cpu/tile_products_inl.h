@@ -132,47 +132,36 @@ struct Int8Tile {
   L scales(int64_t block) const { return Ints::half_floats(tile + kShape.scales_at(block)); }
 };
 
-struct Mxfp4Tile {
-  static constexpr Format kFormat = Format::kMxfp4Tiles;
-  static constexpr WeightCode kCode{0.5f, 12};  // codes stand for twice their values
-  static constexpr tensor::TileShape kShape = tensor::kMxfp4TileShape;
+// Four bits each, two of a line's vectors from every 64 bytes.
+template <Format kFormatOf, auto kUnpack>
+struct FourBitTile {
+  static constexpr Format kFormat = kFormatOf;
   static constexpr bool kBytes = false;
+  static constexpr tensor::TileShape kShape =
+      kFormat == Format::kMxfp4Tiles ? tensor::kMxfp4TileShape : tensor::kInt4TileShape;
   const uint8_t* tile;
 
   void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
     const uint8_t* from = tile + kShape.weights_at(block) + pair * 64;
     prefetch(from + kAheadBytes);
-    Ints::from_codes(from, &out[0], &out[1]);
+    kUnpack(from, &out[0], &out[1]);
   }
   void load(int64_t block, Ints::Bytes out[8]) const {
     const uint8_t* from = tile + kShape.weights_at(block);
     for (int j = 0; j < 4; ++j) {
       prefetch(from + kAheadBytes + j * 64);
-      Ints::from_codes(from + j * 64, &out[2 * j], &out[2 * j + 1]);
+      kUnpack(from + j * 64, &out[2 * j], &out[2 * j + 1]);
     }
   }
+};
+
+struct Mxfp4Tile : FourBitTile<Format::kMxfp4Tiles, Ints::from_codes> {
+  static constexpr WeightCode kCode{0.5f, 12};  // codes stand for twice their values
   L scales(int64_t block) const { return Ints::powers(tile + kShape.scales_at(block)); }
 };
 
-struct Int4Tile {
-  static constexpr Format kFormat = Format::kInt4Tiles;
+struct Int4Tile : FourBitTile<Format::kInt4Tiles, Ints::from_nibbles> {
   static constexpr WeightCode kCode{1.0f, 8};
-  static constexpr tensor::TileShape kShape = tensor::kInt4TileShape;
-  static constexpr bool kBytes = false;
-  const uint8_t* tile;
-
-  void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
-    const uint8_t* from = tile + kShape.weights_at(block) + pair * 64;
-    prefetch(from + kAheadBytes);
-    Ints::from_nibbles(from, &out[0], &out[1]);
-  }
-  void load(int64_t block, Ints::Bytes out[8]) const {
-    const uint8_t* from = tile + kShape.weights_at(block);
-    for (int j = 0; j < 4; ++j) {
-      prefetch(from + kAheadBytes + j * 64);
-      Ints::from_nibbles(from + j * 64, &out[2 * j], &out[2 * j + 1]);
-    }
-  }
   L scales(int64_t block) const { return Ints::half_floats(tile + kShape.scales_at(block)); }
 };
 
