@@ -94,9 +94,10 @@ std::vector<Flag> model_flags() {
                    .value = "C",
                    .help = "on a GPU, which form of a kernel computes how many rows: measured at the "
                            "first start and kept (auto), measured now, or by constants; plain: by "
-                           "constants and without wgmma",
+                           "constants and without wgmma; persistent: by constants, and steps of few "
+                           "rows in one persistent kernel",
                    .default_text = "auto",
-                   .choices = {"auto", "measure", "default", "plain"}});
+                   .choices = {"auto", "measure", "default", "plain", "persistent"}});
   flags.push_back({.name = "--executor",
                    .value = "E",
                    .help = "local, or modelled:FILE for scripted answers that nothing computes",

@@ -23,6 +23,7 @@
 namespace pelton::models {
 namespace {
 
+using kernels::gpu::FormWish;
 using kernels::gpu::KvType;
 
 // Where sources and built files are: on another machine (tools/gpu_session) somewhere else.
@@ -97,7 +98,8 @@ std::string weights_folder(const std::string& name) {
 // A model and one sequence, whose blocks lie in no order.
 class Run {
  public:
-  Run(const checkpoint::Checkpoint& checkpoint, int tokens_max, KvType kv_type) {
+  Run(const checkpoint::Checkpoint& checkpoint, int tokens_max, KvType kv_type,
+      FormWish wish = FormWish::kDefault) {
     const int blocks = (tokens_max + 15) / 16;
     auto loaded = DeviceModel::load(checkpoint, library(),
                                     {.batch_tokens_max = tokens_max,
@@ -106,7 +108,8 @@ class Run {
                                      .positions_max = tokens_max,
                                      .full_block_count = blocks + 3,
                                      .window_block_count = blocks + 5,
-                                     .kv_type = kv_type},
+                                     .kv_type = kv_type,
+                                     .forms = {.wish = wish}},
                                     pool_);
     CHECK(loaded.ok(), loaded.ok() ? "" : loaded.error().message);
     model_ = std::move(*loaded);
@@ -258,6 +261,33 @@ bool is_full() {
          std::string_view(library().table().kind()) == "cuda";
 }
 
+// Pieces of a few tokens, and single ones, in one launch each: the same bits, and the prompt's keys
+// and values beside those that launched steps wrote.
+void expect_persistent(const std::string& name, KvType kv_type, int launched) {
+  const Golden golden = read_golden(source_folder() + "/testdata/golden/" + name);
+  const Result<checkpoint::Checkpoint> checkpoint =
+      checkpoint::Checkpoint::open(weights_folder(name));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  const auto count = static_cast<int>(golden.tokens.size());
+  const std::vector<float> whole = Run(*checkpoint, count, kv_type).logits(golden.tokens, count);
+  Run run(*checkpoint, count, kv_type, FormWish::kPersistent);
+  run.logits(golden.tokens, launched);  // its keys and values stay where a piece finds them
+  for (const int piece : {1, 7}) {
+    const std::vector<float> again = run.logits(golden.tokens, piece);
+    ASSERT_EQ(again.size(), whole.size());
+    EXPECT_EQ(std::memcmp(again.data(), whole.data(), whole.size() * sizeof(float)), 0)
+        << name << " in persistent steps of " << piece << " has other bits";
+  }
+}
+
+TEST(DeviceModelTest, TinyIsTheSameInPersistentSteps) {
+  expect_persistent("tiny", KvType::kBf16, 50);
+}
+
+TEST(DeviceModelTest, TinyIsTheSameInPersistentStepsWithFp8KeysAndValues) {
+  expect_persistent("tiny", KvType::kFp8, 50);
+}
+
 bool is_emulated() {
   return std::string_view(library().table().kind()) == "emulated";
 }
@@ -265,6 +295,11 @@ bool is_emulated() {
 TEST(DeviceModelTest, MidIsGolden) {
   if (!is_full()) GTEST_SKIP() << "takes minutes in the emulation; PELTON_FULL=1 runs it";
   expect_golden("mid", {}, is_emulated() ? std::vector<int>{100} : std::vector<int>{100, 33, 1});
+}
+
+TEST(DeviceModelTest, MidIsTheSameInPersistentSteps) {
+  if (!is_full()) GTEST_SKIP() << "takes minutes in the emulation; PELTON_FULL=1 runs it";
+  expect_persistent("mid", KvType::kBf16, 100);
 }
 
 TEST(DeviceModelTest, MidIsGoldenWithFp8KeysAndValues) {

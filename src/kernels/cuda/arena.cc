@@ -1,5 +1,6 @@
 #include "kernels/cuda/arena.h"
 
+#include "kernels/cuda/persistent_step.h"
 #include "kernels/cuda/step_arrays.h"
 
 namespace pelton::kernels::gpu {
@@ -94,6 +95,7 @@ void take_workspace(const ModelShape& shape, const Limits& limits, Allocator& ne
   out.head_input = next.take(limits.logit_rows_max * padded_hidden * kBf16);
   out.logits = next.take(int64_t{limits.logit_rows_max} * shape.vocab * kFloat);
   out.plan = next.take(step_bytes_max(shape, limits));
+  out.persistent_layers = next.take(shape.layers * int64_t{sizeof(PersistentLayer)});
   take_sampling(shape, limits.logit_rows_max, next, out);
 }
 

@@ -92,7 +92,8 @@ struct ArenaLayout {
   Place y;  // float (rows * choices, hidden)
   Place head_input;
   Place logits;
-  Place plan;  // step_arrays.h
+  Place plan;               // step_arrays.h
+  Place persistent_layers;  // PersistentLayer (layers)
 
   // Drawing tokens (row_sampling.h): what comes from the host, what launches leave for each other,
   // what goes back.

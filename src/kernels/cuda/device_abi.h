@@ -16,7 +16,7 @@
 
 namespace pelton::kernels::gpu {
 
-inline constexpr uint32_t kAbiVersion = 7;
+inline constexpr uint32_t kAbiVersion = 8;
 inline constexpr const char* kAbiSymbol = "pelton_device_library";
 
 // The most that `stage` hands out at a time.
@@ -61,6 +61,12 @@ struct ProductTrial {
   int32_t rows;      // of activations (of logits, for the head), within the session's limits
   int32_t launches;  // one after the other, each with the next layer's weights
 };
+// Whole steps, without drawing, of so many sequences that decode one token each.
+struct StepTrial {
+  int32_t rows;           // within the session's limits, kPersistentRowsMax at most
+  int32_t is_persistent;  // 0: launched kernel by kernel
+  int32_t steps;          // one after the other
+};
 // The head's first rows are enough: more bytes than a cache holds, more blocks than run at once.
 inline constexpr int32_t kTrialHeadRows = 32768;
 
@@ -96,6 +102,7 @@ struct DeviceTable {
   // for a failure. Weights, keys and values stay what they are.
   void (*begin_trials)(Session* session, uint64_t seed);
   double (*seconds_of)(Session* session, const ProductTrial* trial);
+  double (*seconds_of_steps)(Session* session, const StepTrial* trial);
   void (*end_trials)(Session* session);
   // Between them, too: 1 where wide forms give the bits of others on this device. 0 is also a
   // failure's answer.

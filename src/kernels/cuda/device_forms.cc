@@ -1,6 +1,8 @@
 #include "kernels/cuda/device_forms.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -27,6 +29,29 @@ std::string build_of(const DeviceLibrary& library) {
   return fmt::format("{} {}, {}", library.table().kind(), kAbiVersion, digest);
 }
 
+// Steps in the forms that were measured before; what is found is added to them.
+Result<void> measure_steps_of(const DeviceLibrary& library, Session* session, const Limits& limits,
+                              const FormBudget& budget, MeasuredForms& measured) {
+  const DeviceTable& table = library.table();
+  table.set_forms(session, &measured.forms);
+  TRY(library.check("choosing kernels"));
+  const auto seconds_of = [&](const StepTrial& trial) -> Result<double> {
+    const double seconds = table.seconds_of_steps(session, &trial);
+    TRY(library.check("measuring steps"));
+    return seconds;
+  };
+  const auto now = [] { return seconds_now(); };
+  TRY_ASSIGN(const MeasuredSteps steps,
+             measure_steps(limits, budget, {.seconds_of = seconds_of, .now = now}));
+  std::copy(std::begin(steps.persistent), std::end(steps.persistent),
+            std::begin(measured.forms.persistent));
+  measured.contests += steps.contests;
+  measured.decided += steps.decided;
+  measured.changed += steps.changed;
+  measured.failed += steps.failed;
+  return {};
+}
+
 // The inner result: whether it could be measured. The outer one: whether the device still computes.
 Result<Result<MeasuredForms>> measure(const DeviceLibrary& library, const FormDevice& device,
                                       Session* session, const ModelShape& shape,
@@ -42,6 +67,10 @@ Result<Result<MeasuredForms>> measure(const DeviceLibrary& library, const FormDe
   const auto now = [] { return seconds_now(); };
   Result<MeasuredForms> measured =
       measure_forms(shape, limits, device, budget, {.seconds_of = seconds_of, .now = now});
+  if (measured.ok()) {
+    const Result<void> steps = measure_steps_of(library, session, limits, budget, *measured);
+    if (!steps.ok()) measured = steps.error();
+  }
   table.end_trials(session);
   TRY(library.check("after measuring kernels"));
   return measured;
@@ -92,6 +121,11 @@ class Choice {
     out_.forms = forms_by_constants(shape_, device_);
     out_.how = "by constants";
     if (options_.wish == FormWish::kDefault) return std::move(out_);
+    if (options_.wish == FormWish::kPersistent) {
+      std::fill(std::begin(out_.forms.persistent), std::end(out_.forms.persistent), 1);
+      out_.how = "by constants, but that steps of few rows are persistent";
+      return std::move(out_);
+    }
     find_file();
     if (options_.wish == FormWish::kAuto && read()) return std::move(out_);
     if (options_.wish == FormWish::kAuto && !is_gpu_) {
@@ -174,9 +208,11 @@ Result<FormWish> parse_form_wish(std::string_view name) {
   if (name == "auto") return FormWish::kAuto;
   if (name == "measure") return FormWish::kMeasure;
   if (name == "plain") return FormWish::kPlain;
-  return Error{
-      ErrorCode::kInvalidArgument,
-      fmt::format("--kernel-choice is 'auto', 'measure', 'default' or 'plain', not '{}'", name)};
+  if (name == "persistent") return FormWish::kPersistent;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--kernel-choice is 'auto', 'measure', 'default', 'plain' or "
+                           "'persistent', not '{}'",
+                           name)};
 }
 
 Result<DeviceForms> choose_forms(const DeviceLibrary& library, const DeviceInfo& info,
@@ -202,6 +238,11 @@ std::string describe(const ProductForms& forms) {
       if (!is_last) out += fmt::format(" to {} rows", kRowBuckets[bucket]);
       is_first = false;
     }
+  }
+  for (int bucket = 0; bucket < kPersistentBuckets; ++bucket) {
+    if (forms.persistent[bucket] == 0) continue;
+    const int first = bucket == 0 ? 1 : kRowBuckets[bucket - 1] + 1;
+    out += fmt::format("; steps of {} to {} rows persistent", first, kRowBuckets[bucket]);
   }
   return out;
 }

@@ -13,12 +13,14 @@
 namespace pelton::kernels::gpu {
 
 enum class FormWish {
-  kDefault,  // constants
-  kAuto,     // what was kept; else measured, if the library is a GPU's, and kept
-  kMeasure,  // measured and kept, whatever was kept before
-  kPlain,    // constants, and wgmma is not even tried: for a GPU that does not survive the trial
+  kDefault,     // constants
+  kAuto,        // what was kept; else measured, if the library is a GPU's, and kept
+  kMeasure,     // measured and kept, whatever was kept before
+  kPlain,       // constants, and wgmma is not even tried: for a GPU that does not survive the trial
+  kPersistent,  // constants, but that steps of few rows are persistent
 };
-Result<FormWish> parse_form_wish(std::string_view name);  // default, auto, measure, plain
+// default, auto, measure, plain, persistent
+Result<FormWish> parse_form_wish(std::string_view name);
 
 struct FormOptions {
   FormWish wish = FormWish::kDefault;
@@ -33,12 +35,13 @@ struct DeviceForms {
 };
 
 // Sets the session's forms and says what they are. Weights must lie where they belong: what is
-// measured is their products. Errors: kUnsupported, the device's own.
+// measured is their products, and whole steps. Errors: kUnsupported, the device's own.
 Result<DeviceForms> choose_forms(const DeviceLibrary& library, const DeviceInfo& info,
                                  Session* session, const ModelShape& shape, const Limits& limits,
                                  const FormOptions& options);
 
-// All forms in one line: "qkv 8x1 to 8 rows, 16x1 to 16, ...; o ...".
+// All forms in one line: "qkv 8x1 to 8 rows, 16x1 to 16, ...; o ...; steps of 1 to 1 rows
+// persistent".
 std::string describe(const ProductForms& forms);
 
 }  // namespace pelton::kernels::gpu

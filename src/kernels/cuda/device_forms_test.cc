@@ -218,6 +218,36 @@ TEST_F(DeviceFormsTest, ATrialOfWhatIsNotThereIsAFailure) {
   EXPECT_EQ(device().failure(), nullptr);
 }
 
+TEST_F(DeviceFormsTest, StepsAreTimedAndLeaveNothingBehind) {
+  const std::vector<float> before = logits();
+  const StepTrial good{2, 1, 1};
+  EXPECT_LT(device().seconds_of_steps(session_, &good), 0);  // not begun
+  EXPECT_NE(device().failure(), nullptr);
+  device().begin_trials(session_, 1);
+  for (const StepTrial& trial : {good, StepTrial{1, 0, 3}, StepTrial{1, 1, 3}}) {
+    EXPECT_GT(device().seconds_of_steps(session_, &trial), 0);
+    EXPECT_EQ(device().failure(), nullptr);
+  }
+  // Of nine rows, of more sequences than the session has, none.
+  for (const StepTrial& bad : {StepTrial{9, 1, 1}, StepTrial{3, 0, 1}, StepTrial{1, 1, 0}}) {
+    EXPECT_LT(device().seconds_of_steps(session_, &bad), 0);
+    EXPECT_NE(device().failure(), nullptr);
+  }
+  device().end_trials(session_);
+  EXPECT_EQ(device().failure(), nullptr);
+  EXPECT_TRUE(same_bits(logits(), before));
+}
+
+TEST_F(DeviceFormsTest, PersistentStepsByWishMeetNoOldGraph) {
+  const std::vector<float> before = logits();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(logits(), before));
+  const DeviceForms chosen = choose(FormWish::kPersistent);
+  EXPECT_TRUE(has_persistent(chosen.forms));
+  EXPECT_EQ(counts().graphs, 0);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(same_bits(logits(), before));
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
 TEST_F(DeviceFormsTest, DescribedInOneLine) {
   ProductForms forms;
   for (auto& row : forms.form) {
@@ -228,6 +258,8 @@ TEST_F(DeviceFormsTest, DescribedInOneLine) {
   EXPECT_EQ(describe(forms),
             "qkv 8x2 to 1 rows, 8x1 to 1024 rows, large128; o 8x1; router 8x1; head 8x1; gate_up "
             "8x1; down 8x1");
+  forms.persistent[1] = 1;
+  EXPECT_TRUE(describe(forms).ends_with("down 8x1; steps of 2 to 8 rows persistent"));
 }
 
 }  // namespace

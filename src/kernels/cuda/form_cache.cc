@@ -13,7 +13,7 @@
 namespace pelton::kernels::gpu {
 namespace {
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;  // 2: with `persistent`
 constexpr size_t kNameCharsMax = 48;
 constexpr size_t kDigestChars = 12;  // in a file's name; what it is for stands in the file
 
@@ -57,6 +57,20 @@ Result<void> read_row(const Json* names, ProductKind kind, ProductForms& forms) 
   return {};
 }
 
+Result<void> read_persistent(const Json* list, ProductForms& forms) {
+  if (list == nullptr || !list->is_array() || list->as_array().size() != kPersistentBuckets) {
+    return bad("no list of the steps that are persistent");
+  }
+  for (size_t bucket = 0; bucket < kPersistentBuckets; ++bucket) {
+    const Json& value = list->as_array()[bucket];
+    if (!value.is_integer() || value.as_integer() < 0 || value.as_integer() > 1) {
+      return bad("steps that are neither persistent nor launched");
+    }
+    forms.persistent[bucket] = static_cast<int32_t>(value.as_integer());
+  }
+  return {};
+}
+
 }  // namespace
 
 FormKey form_key(const DeviceInfo& info, const std::string& library, const ModelShape& shape,
@@ -88,6 +102,11 @@ std::string forms_text(const FormKey& key, const ProductForms& forms) {
   json.set("format", kFormat);
   json.set("for", key_json(key));
   json.set("forms", std::move(of_products));
+  Json::Array persistent;
+  for (const int32_t is_persistent : forms.persistent) {
+    persistent.emplace_back(int64_t{is_persistent});
+  }
+  json.set("persistent", std::move(persistent));
   return json.dump() + "\n";
 }
 
@@ -95,7 +114,7 @@ Result<ProductForms> parse_forms(std::string_view text, const FormKey& key, cons
                                  const FormDevice& device) {
   if (text.size() > kFormFileBytesMax) return bad("longer than any table of forms");
   TRY_ASSIGN(const Json json, Json::parse(text));
-  if (!json.is_object() || json.as_object().size() != 3 || json.integer("format") != kFormat) {
+  if (!json.is_object() || json.as_object().size() != 4 || json.integer("format") != kFormat) {
     return bad("no table of forms, or of another version");
   }
   const Json* const of = json.find("for");
@@ -110,6 +129,7 @@ Result<ProductForms> parse_forms(std::string_view text, const FormKey& key, cons
   for (const ProductKind kind : kAllProducts) {
     TRY(read_row(rows->find(product_name(kind)), kind, forms));
   }
+  TRY(read_persistent(json.find("persistent"), forms));
   if (!are_usable(shape, forms, device)) {
     return bad("a form that this device cannot take");
   }

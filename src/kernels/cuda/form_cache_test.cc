@@ -41,6 +41,8 @@ ProductForms random_forms(std::mt19937& random) {
     forms.form[static_cast<int>(ProductKind::kDown)][b] =
         forms.form[static_cast<int>(ProductKind::kGateUp)][b];
   }
+  for (int32_t& is_persistent : forms.persistent)
+    is_persistent = static_cast<int32_t>(random() % 2);
   return forms;
 }
 
@@ -135,7 +137,12 @@ TEST_F(FormCacheTest, DamageIsAnErrorThatNamesTheFile) {
     edit(json);
     return json.dump();
   };
-  EXPECT_TRUE(broken(change([](Json& json) { json.set("format", 2); })));
+  EXPECT_TRUE(broken(change([](Json& json) { json.set("format", 1); })));
+  for (const Json& persistent :
+       {Json(1), Json(Json::Array(1, Json(0))), Json(Json::Array(3, Json(0))),
+        Json(Json::Array(2, Json(2))), Json(Json::Array(2, Json("1")))}) {
+    EXPECT_TRUE(broken(change([&](Json& json) { json.set("persistent", persistent); })));
+  }
   EXPECT_TRUE(broken(change([](Json& json) { json.set("more", 1); })));
   EXPECT_TRUE(broken(change([](Json& json) { json.set("forms", 1); })));
   const auto with_row = [&](Json row) {

@@ -13,6 +13,8 @@ namespace {
 constexpr double kTrialBytes = 48e6;
 constexpr int kTrialLaunchesMax = 16;
 
+constexpr int kTrialSteps = 4;
+
 constexpr double kLeastGain = 0.02;  // of the time: for less nothing changes
 
 constexpr ProductKind kContestOrder[kProductKinds] = {ProductKind::kQkv,    ProductKind::kO,
@@ -98,6 +100,43 @@ int best_of(const Timings& timings, int standing, const Counts& counts) {
   return best;
 }
 
+// How each of several candidates was timed; the first is what constants say.
+struct Times {
+  Timings timings;
+  int failed = 0;
+};
+
+// All candidates in turns, so that a clock that falls or rises meets all of them. Empty: out of
+// time, or the device has no clock.
+template <typename SecondsOf>
+Result<std::optional<Times>> time_in_turns(size_t candidates, int rounds, double end,
+                                           const base::FunctionRef<double()>& now,
+                                           const SecondsOf& seconds_of) {
+  std::vector<std::vector<double>> seconds(candidates);
+  std::vector<bool> is_out(candidates, false);
+  Times out;
+  for (int round = -1; round < rounds; ++round) {
+    for (size_t i = 0; i < candidates; ++i) {
+      if (is_out[i]) continue;
+      if (now() >= end) return std::optional<Times>();
+      const Result<double> took = seconds_of(i);
+      if (!took.ok()) {
+        // Of the candidate or of the device? What the constants say must run.
+        if (i == 0 || !seconds_of(size_t{0}).ok()) return took.error();
+        ++out.failed;
+      }
+      is_out[i] = !took.ok() || !(*took > 0);
+      if (!is_out[i] && round >= 0) seconds[i].push_back(*took);
+    }
+  }
+  if (is_out[0]) return std::optional<Times>();
+  out.timings.resize(candidates);
+  for (size_t i = 0; i < candidates; ++i) {
+    if (!is_out[i]) out.timings[i] = timing_of(seconds[i]);
+  }
+  return std::optional(std::move(out));
+}
+
 class Measurement {
  public:
   Measurement(const ModelShape& shape, const FormBudget& budget, const FormTimer& timer,
@@ -131,31 +170,13 @@ class Measurement {
                               .launches = contest.launches});
   }
 
-  // All forms in turns, so that a clock that falls or rises meets all of them. Empty: out of time,
-  // or the device has no clock.
   Result<std::optional<Timings>> time(const FormContest& contest) {
-    std::vector<std::vector<double>> seconds(contest.forms.size());
-    std::vector<bool> is_out(contest.forms.size(), false);
-    for (int round = -1; round < budget_.rounds; ++round) {
-      for (size_t i = 0; i < contest.forms.size(); ++i) {
-        if (is_out[i]) continue;
-        if (timer_.now() >= end_) return std::optional<Timings>();
-        const Result<double> took = seconds_of(contest, i);
-        if (!took.ok()) {
-          // Of the form or of the device? What the constants say must run.
-          if (i == 0 || !seconds_of(contest, 0).ok()) return took.error();
-          ++out_.failed;
-        }
-        is_out[i] = !took.ok() || !(*took > 0);
-        if (!is_out[i] && round >= 0) seconds[i].push_back(*took);
-      }
-    }
-    if (is_out[0]) return std::optional<Timings>();
-    Timings timings(contest.forms.size());
-    for (size_t i = 0; i < contest.forms.size(); ++i) {
-      if (!is_out[i]) timings[i] = timing_of(seconds[i]);
-    }
-    return std::optional(std::move(timings));
+    TRY_ASSIGN(std::optional<Times> times,
+               time_in_turns(contest.forms.size(), budget_.rounds, end_, timer_.now,
+                             [&](size_t form) { return seconds_of(contest, form); }));
+    if (!times) return std::optional<Timings>();
+    out_.failed += times->failed;
+    return std::optional(std::move(times->timings));
   }
 
   void decide(const FormContest& contest, int winner) {
@@ -242,6 +263,38 @@ Result<MeasuredForms> measure_forms(const ModelShape& shape, const Limits& limit
                                     const FormDevice& device, const FormBudget& budget,
                                     const FormTimer& timer) {
   return Measurement(shape, budget, timer, device).run(form_contests(shape, limits, device));
+}
+
+std::vector<StepContest> step_contests(const Limits& limits) {
+  const int rows_max = std::min({limits.rows_max, limits.sequences_max, limits.logit_rows_max});
+  std::vector<StepContest> contests;
+  for (int bucket = 0; bucket < kPersistentBuckets; ++bucket) {
+    if (bucket > 0 && rows_max <= bucket_rows(bucket - 1)) break;
+    contests.push_back({bucket, std::min(bucket_rows(bucket), rows_max)});
+  }
+  return contests;
+}
+
+Result<MeasuredSteps> measure_steps(const Limits& limits, const FormBudget& budget,
+                                    const StepTimer& timer) {
+  const double end = timer.now() + budget.seconds;
+  MeasuredSteps out;
+  for (const StepContest& contest : step_contests(limits)) {
+    ++out.contests;
+    TRY_ASSIGN(const std::optional<Times> times,
+               time_in_turns(2, budget.rounds, end, timer.now, [&](size_t is_persistent) {
+                 return timer.seconds_of({.rows = contest.rows,
+                                          .is_persistent = static_cast<int32_t>(is_persistent),
+                                          .steps = kTrialSteps});
+               }));
+    if (!times) continue;
+    ++out.decided;
+    out.failed += times->failed;
+    const int winner = best_of(times->timings, 0, [](int) { return true; });
+    out.persistent[contest.bucket] = winner;
+    out.changed += winner;
+  }
+  return out;
 }
 
 }  // namespace pelton::kernels::gpu

@@ -41,6 +41,13 @@ struct FormCost {
 FormCost form_cost(const ModelShape& shape, const std::vector<FormContest>& contests,
                    const FormBudget& budget);
 
+// Whether steps of few rows are persistent, of one bucket of rows.
+struct StepContest {
+  int bucket;
+  int rows;
+};
+std::vector<StepContest> step_contests(const Limits& limits);
+
 struct FormTimer {
   base::FunctionRef<Result<double>(const ProductTrial&)> seconds_of;
   base::FunctionRef<double()> now;  // seconds
@@ -59,5 +66,22 @@ struct MeasuredForms {
 Result<MeasuredForms> measure_forms(const ModelShape& shape, const Limits& limits,
                                     const FormDevice& device, const FormBudget& budget,
                                     const FormTimer& timer);
+
+struct StepTimer {
+  base::FunctionRef<Result<double>(const StepTrial&)> seconds_of;
+  base::FunctionRef<double()> now;  // seconds
+};
+
+struct MeasuredSteps {
+  int32_t persistent[kPersistentBuckets] = {};
+  int decided = 0;  // contests
+  int contests = 0;
+  int changed = 0;  // that are persistent
+  int failed = 0;   // where persistent steps could not be run
+};
+
+// In the forms that the session has. Errors: as above, where launched steps fail.
+Result<MeasuredSteps> measure_steps(const Limits& limits, const FormBudget& budget,
+                                    const StepTimer& timer);
 
 }  // namespace pelton::kernels::gpu

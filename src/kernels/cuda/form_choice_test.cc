@@ -250,6 +250,68 @@ TEST(FormChoiceTest, ContestsStayWithinLimitsAndAreWorthIt) {
   }
 }
 
+// Steps that take 1 s, persistent or not, but for what `seconds` says.
+Result<MeasuredSteps> measure_scripted_steps(
+    const std::function<Result<double>(const StepTrial&)>& seconds, const FormBudget& budget = {},
+    double step = 0, const Limits& limits = kLimits) {
+  double clock = 100;
+  const auto run = [&](const StepTrial& trial) {
+    clock += step;
+    return seconds(trial);
+  };
+  const auto now = [&] { return clock; };
+  return measure_steps(limits, budget, {.seconds_of = run, .now = now});
+}
+
+TEST(StepChoiceTest, StepsArePersistentWhereTheyAreFasterByMoreThanNoise) {
+  const auto equal = measure_scripted_steps([](const StepTrial&) { return Result<double>(1.0); });
+  ASSERT_TRUE(equal.ok());
+  EXPECT_EQ(equal->decided, 2);
+  EXPECT_EQ(equal->changed, 0);
+
+  const auto one = measure_scripted_steps([](const StepTrial& trial) {
+    return Result<double>(trial.is_persistent == 0 ? 1.0 : trial.rows == 1 ? 0.9 : 0.99);
+  });
+  ASSERT_TRUE(one.ok());
+  EXPECT_EQ(one->persistent[0], 1);
+  EXPECT_EQ(one->persistent[1], 0);  // 1 % is not enough
+  EXPECT_EQ(one->changed, 1);
+}
+
+TEST(StepChoiceTest, WhatFailsIsOutAndLaunchedStepsMustRun) {
+  const auto chosen = measure_scripted_steps([](const StepTrial& trial) -> Result<double> {
+    if (trial.is_persistent != 0) return Error{ErrorCode::kUnsupported, "cooperative launch"};
+    return 1.0;
+  });
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_EQ(chosen->failed, 2);
+  EXPECT_EQ(chosen->changed, 0);
+  EXPECT_EQ(chosen->decided, 2);
+  const auto failed = measure_scripted_steps([](const StepTrial&) -> Result<double> {
+    return Error{ErrorCode::kUnsupported, "an illegal memory access was encountered"};
+  });
+  ASSERT_FALSE(failed.ok());
+  EXPECT_NE(failed.error().message.find("illegal"), std::string::npos);
+}
+
+TEST(StepChoiceTest, TheBudgetEndsItAndLimitsAreKept) {
+  const auto one_second = [](const StepTrial& trial) {
+    EXPECT_LE(trial.rows, kPersistentRowsMax);
+    return Result<double>(trial.is_persistent == 0 ? 1.0 : 0.5);
+  };
+  const auto out_of_time = measure_scripted_steps(one_second, {.seconds = 0.13}, 0.01);
+  ASSERT_TRUE(out_of_time.ok());
+  EXPECT_EQ(out_of_time->decided, 1);
+  EXPECT_EQ(out_of_time->contests, 2);
+  EXPECT_EQ(out_of_time->persistent[1], 0);
+  for (const int sequences : {1, 3, 8, 20}) {
+    const Limits limits{.rows_max = 64, .sequences_max = sequences, .logit_rows_max = 64};
+    const std::vector<StepContest> contests = step_contests(limits);
+    ASSERT_EQ(contests.size(), sequences == 1 ? 1u : 2u);
+    EXPECT_EQ(contests.back().rows, std::min(sequences, kPersistentRowsMax));
+  }
+}
+
 // Foreseen, not measured: with 1.5 TB/s, 100 TFLOP/s, 6 us for a launch and 60 us for a trial,
 // all of which an H100 should beat, all contests end within the budget.
 TEST(FormChoiceTest, TheBudgetIsForeseenToBeEnough) {

@@ -99,6 +99,11 @@ bool is_usable(const ModelShape& shape, ProductKind kind, const ProductForm& for
          device.shared_bytes_max;
 }
 
+bool has_persistent(const ProductForms& forms) {
+  return std::any_of(std::begin(forms.persistent), std::end(forms.persistent),
+                     [](int32_t is_persistent) { return is_persistent != 0; });
+}
+
 bool are_usable(const ModelShape& shape, const ProductForms& forms, const FormDevice& device) {
   const auto& of = forms.form;
   for (int bucket = 0; bucket < kRowBucketCount; ++bucket) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "kernels/cuda/arena.h"
+#include "kernels/cuda/persistent_step.h"
 #include "kernels/cuda/product_form.h"
 
 namespace pelton::kernels::gpu {
@@ -36,8 +37,12 @@ constexpr int bucket_rows(int bucket) {
   return bucket < kRowBucketCount - 1 ? kRowBuckets[bucket] : kRowsBeyond;
 }
 
+// Buckets of steps that can be persistent: whole steps in one launch (persistent_step.h).
+inline constexpr int kPersistentBuckets = row_bucket(kPersistentRowsMax) + 1;
+
 struct ProductForms {
   ProductForm form[kProductKinds][kRowBucketCount];
+  int32_t persistent[kPersistentBuckets] = {};  // 1: the steps are; constants say they are not
 
   const ProductForm& at(ProductKind kind, int rows) const {
     return form[static_cast<int>(kind)][row_bucket(rows)];
@@ -70,6 +75,7 @@ ProductForms forms_by_constants(const ModelShape& shape, const FormDevice& devic
 // The form is one of its kind's, and the device has what it needs.
 bool is_usable(const ModelShape& shape, ProductKind kind, const ProductForm& form,
                const FormDevice& device);
+bool has_persistent(const ProductForms& forms);
 // All are, and both products of the experts take tiles of the same width: they share a grouping.
 bool are_usable(const ModelShape& shape, const ProductForms& forms, const FormDevice& device);
 

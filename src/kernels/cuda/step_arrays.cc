@@ -9,6 +9,8 @@
 namespace pelton::kernels::gpu {
 namespace {
 
+constexpr int64_t kArrivalsBytes = 128;
+
 constexpr int64_t aligned(int64_t offset) {
   return (offset + 15) / 16 * 16;
 }
@@ -62,6 +64,8 @@ StepLayout step_layout(const StepSizes& sizes) {
     return at;
   };
   out.live = take(2, 4);
+  next = kArrivalsBytes;
+  out.arrivals = take(1, kArrivalsBytes);
   out.tokens = take(sizes.rows, 4);
   out.positions = take(sizes.rows, 4);
   out.full_slots = take(sizes.rows, 8);

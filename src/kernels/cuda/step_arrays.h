@@ -33,7 +33,8 @@ struct StepSizes {
 int32_t rounded_up(int32_t count);
 
 struct StepLayout {
-  int64_t live;  // int32 (2): rows, rows whose logits are wanted
+  int64_t live;      // int32 (2): rows, rows whose logits are wanted
+  int64_t arrivals;  // uint32, zero: of a persistent step, with a line of memory of its own
   int64_t tokens;
   int64_t positions;
   int64_t full_slots;    // int64 (rows)

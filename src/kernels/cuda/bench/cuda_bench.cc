@@ -2,8 +2,8 @@
 // made on the device. Prints time, bytes and bytes/s, and the share of the copy bandwidth measured
 // first (or of the arithmetic, for prompts). Needs no model and no test framework.
 //
-//   cuda_bench LIBRARY [--shape 20b|120b|tiny] [--only copy,kernels,decode,prefill] [--kv bf16|fp8]
-//              [--forms default|measure|plain] [--runs N]
+//   cuda_bench LIBRARY [--shape 20b|120b|tiny] [--only copy,kernels,decode,persistent,prefill]
+//              [--kv bf16|fp8] [--forms default|measure|plain|persistent] [--runs N]
 //
 // A step's time is from the call to its logits on the host: what an engine waits for.
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 struct Settings {
   std::string library;
   std::string shape = "20b";
-  std::string only = "copy,kernels,decode,prefill";
+  std::string only = "copy,kernels,decode,persistent,prefill";
   std::string kv = "bf16";
   int runs = 20;
   std::string forms = "default";  // of the products in whole steps
@@ -70,6 +70,7 @@ class Bench {
     measure_copy();
     if (wanted("kernels")) measure_kernels();
     if (wanted("decode")) measure_decode();
+    if (wanted("persistent")) measure_persistent();
     if (wanted("prefill")) measure_prefill();
   }
 
@@ -495,6 +496,52 @@ class Bench {
             "replayed)\n",
             batch, context, chained * 1e6, batch / chained, 100 * floor / chained, seconds * 1e6,
             with_top_p * 1e6, with_logits * 1e6, replayed, steps);
+        std::fflush(stdout);
+        table_.close(session);
+      }
+    }
+  }
+
+  // The same greedy steps launched kernel by kernel and in one launch each, of a few sequences.
+  void measure_persistent() {
+    const std::vector<int> batches = tiny_ ? std::vector<int>{1, 2} : std::vector<int>{1, 2, 4, 8};
+    const std::vector<int> contexts = tiny_ ? std::vector<int>{200} : std::vector<int>{1024, 32768};
+    fmt::print("\nsteps of {} ({}): launched, persistent, share of the roofline\n", settings_.shape,
+               settings_.kv);
+    for (const int batch : batches) {
+      for (const int context : contexts) {
+        const int blocks = batch * (context / kBlockTokens + 2);
+        const Limits limits{.rows_max = batch,
+                            .sequences_max = batch,
+                            .logit_rows_max = batch,
+                            .positions_max = context + 64,
+                            .full_blocks = blocks,
+                            .window_blocks = blocks,
+                            .kv_type = kv_type_,
+                            .partial_bytes_max = int64_t{256} << 20};
+        Session* const session = open(limits);
+        check("opening a session");
+        Batch input = batch_of(batch, 1, context, blocks);
+        draw_rows(input, false);
+        const Result<DeviceInfo> info = library_.device(0);
+        if (!info.ok()) give_up(info.error().message);
+        ProductForms forms =
+            forms_by_constants(shape_, {.shared_bytes_max = info->shared_bytes_max});
+        double seconds[2];
+        double chained[2];
+        for (const int is_persistent : {0, 1}) {
+          std::fill(std::begin(forms.persistent), std::end(forms.persistent), is_persistent);
+          table_.set_forms(session, &forms);
+          check("choosing kernels");
+          seconds[is_persistent] = step_seconds(session, input.step, settings_.runs);
+          chained[is_persistent] = chained_seconds(session, input, settings_.runs);
+        }
+        const double floor = decode_bytes(batch, context) / copy_rate_;
+        fmt::print(
+            "batch {:>3} context {:>5}: launched {:>9.1f} us {:>6.1f} %, persistent {:>9.1f} us "
+            "{:>6.1f} % (chained; one by one {:.1f} and {:.1f} us)\n",
+            batch, context, chained[0] * 1e6, 100 * floor / chained[0], chained[1] * 1e6,
+            100 * floor / chained[1], seconds[0] * 1e6, seconds[1] * 1e6);
         std::fflush(stdout);
         table_.close(session);
       }

@@ -6,8 +6,11 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+// Of a kernel's argument that is read where it lies, whichever part of it.
+#define PELTON_ARGUMENT const __grid_constant__
 #define PELTON_DEVICE __device__ __forceinline__
-#define PELTON_KERNEL(threads) __global__ void __launch_bounds__(threads)
+// Threads of a block; and how many blocks a multiprocessor should have registers for.
+#define PELTON_KERNEL(...) __global__ void __launch_bounds__(__VA_ARGS__)
 
 namespace pelton::kernels::gpu {
 
@@ -25,6 +28,9 @@ PELTON_DEVICE int block_z() {
 }
 PELTON_DEVICE int block_threads() {
   return static_cast<int>(blockDim.x);
+}
+PELTON_DEVICE int grid_blocks() {
+  return static_cast<int>(gridDim.x);
 }
 extern __shared__ __align__(1024) unsigned char pelton_shared_memory[];
 template <typename T>
@@ -108,6 +114,18 @@ PELTON_DEVICE uint64_t load_fresh(const uint64_t* from) {
   return __ldcg(reinterpret_cast<const unsigned long long*>(from));
 }
 
+// A barrier of a grid whose blocks are all alive, by one thread of each block, between barriers of
+// the block: what was written before an arrival is seen after the wait. The counter only grows.
+PELTON_DEVICE void arrive_at_grid(uint32_t* counter) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+PELTON_DEVICE void wait_for_grid(const uint32_t* counter, uint32_t target) {
+  uint32_t arrived;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(counter) : "memory");
+  } while (static_cast<int32_t>(arrived - target) < 0);
+}
+
 PELTON_DEVICE float low_bf16(uint32_t pair) {
   return __uint_as_float(pair << 16);
 }
@@ -157,6 +175,18 @@ PELTON_DEVICE uint32_t load_weights(const uint32_t* from) {
   uint32_t out;
   asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(out) : "l"(from));
   return out;
+}
+// Asks for weights to be brought to the L2 cache. All lanes of a warp; multiples of 16 bytes.
+PELTON_DEVICE void prefetch_weights(const void* from, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  if (thread_index() % 32 == 0 && bytes > 0) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
+  }
+#else
+  for (int i = thread_index() % 32 * 128; i < bytes; i += 32 * 128) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const char*>(from) + i));
+  }
+#endif
 }
 PELTON_DEVICE Words4 load(const Words4* from) {
   const uint4 got = *reinterpret_cast<const uint4*>(from);

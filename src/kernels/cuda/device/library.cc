@@ -93,6 +93,10 @@ constexpr DeviceTable kTable = {
         [](Session* session, const ProductTrial* trial) {
           return guarded([&] { return session->seconds_of(*trial); }, -1.0);
         },
+    .seconds_of_steps =
+        [](Session* session, const StepTrial* trial) {
+          return guarded([&] { return session->seconds_of_steps(*trial); }, -1.0);
+        },
     .end_trials = [](Session* session) { session->end_trials(); },
     .wide_forms_agree =
         [](Session* session) {

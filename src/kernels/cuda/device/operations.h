@@ -2,8 +2,10 @@
 // (device/runtime.h).
 #pragma once
 
+#include "kernels/cuda/arena.h"
 #include "kernels/cuda/device/runtime.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/cuda/persistent_step.h"
 
 namespace pelton::kernels::gpu {
 
@@ -19,6 +21,12 @@ void gate_up(Stream stream, const GateUp& args);
 void down(Stream stream, const Down& args);
 
 void attention(Stream stream, const Attention& args);
+
+// A whole step of few rows but for drawing, in one launch of so many blocks; 0: not on the current
+// device. `arrivals` must be zero when it starts.
+int persistent_blocks(const ModelShape& shape, KvType type);
+void persistent_step(Stream stream, const ModelShape& shape, KvType type,
+                     const PersistentStep& step);
 
 // Leaves in `results` what a row gives, and in `reported` its best as it came.
 void sample(Stream stream, const Sample& args);

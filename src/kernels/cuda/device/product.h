@@ -17,7 +17,8 @@ struct ProductArgs {
   const int32_t* live;      // rows, or tiles of `tiles`
   const ExpertTile* tiles;  // null: every row is a column, one after the other
   const int32_t* entries;
-  int32_t rows_of_entry;  // the row of an entry is entry / this
+  int32_t rows_of_entry;     // the row of an entry is entry / this
+  bool knows_tiles = false;  // before anything of the step may be touched
 };
 
 // The columns that a block computes.
@@ -219,13 +220,12 @@ enum class Rows {
 // A thread block computes `blocks`, one after the other, with the first weights of each on their
 // way while the one before it ends. `ready` is called once, when the first ones are on their way,
 // where it is known by then which ones they are: nothing of the step may be touched before it
-// returns. room: form_shared_bytes of shared memory.
-template <WeightType kType, int kColumnTiles, int kRowTiles, bool kLow, Rows kRows, class Blocks,
-          class Ready, class Epilogue>
+// returns. room: form_shared_bytes of shared memory. kAtOnce: chunks on their way from memory at a
+// time.
+template <WeightType kType, int kColumnTiles, int kRowTiles, bool kLow, Rows kRows, int kAtOnce,
+          class Blocks, class Ready, class Epilogue>
 PELTON_DEVICE void small_product_blocks(const ProductArgs& args, const Epilogue& epilogue,
                                         unsigned char* room, Blocks blocks, const Ready& ready) {
-  // Chunks on their way from memory at a time: of MXFP4 more, to be as many bytes.
-  constexpr int kAtOnce = kType == WeightType::kMxfp4 ? 3 : 2;
   const Weights& weights = args.weights;
   const int chunks = chunk_count(weights.columns);
   const int tiles = tile_count(weights.rows);
@@ -253,9 +253,10 @@ PELTON_DEVICE void small_product_blocks(const ProductArgs& args, const Epilogue&
   float* const partials = reinterpret_cast<float*>(
       staged_low + (kLow ? 8 * kColumnTiles * staged_row_bytes(chunks) : 0));
 
-  const bool knows_expert = args.tiles == nullptr;
+  const bool knows_expert = args.tiles == nullptr || args.knows_tiles;
   if (knows_expert && blocks.is_valid && begin < end) {
-    load_chunks(blocks.x * kRowTiles, 0, begin);
+    load_chunks(blocks.x * kRowTiles, args.tiles == nullptr ? 0 : args.tiles[blocks.y].expert,
+                begin);
   }
   ready();
   if (!blocks.is_valid) return;
@@ -263,6 +264,7 @@ PELTON_DEVICE void small_product_blocks(const ProductArgs& args, const Epilogue&
   if (columns.count == 0) return;
   if (!knows_expert && begin < end) load_chunks(blocks.x * kRowTiles, columns.expert, begin);
 
+#pragma unroll 1
   while (true) {
     const int first_tile = blocks.x * kRowTiles;
     if constexpr (kRows == Rows::kCopied) {
@@ -310,7 +312,9 @@ template <WeightType kType, int kColumnTiles, int kRowTiles, bool kLow, class Ep
 PELTON_KERNEL(kSmallThreads)
 small_product(ProductArgs args, Epilogue epilogue) {
   launch_dependents();
-  small_product_blocks<kType, kColumnTiles, kRowTiles, kLow, Rows::kCopied>(
+  // Of MXFP4 more chunks, to be as many bytes.
+  constexpr int kAtOnce = kType == WeightType::kMxfp4 ? 3 : 2;
+  small_product_blocks<kType, kColumnTiles, kRowTiles, kLow, Rows::kCopied, kAtOnce>(
       args, epilogue, shared_memory<unsigned char>(), OneBlock{block_x(), block_y()},
       [] { wait_for_predecessors(); });
 }

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/device/operations.h"
-#include "kernels/cuda/device/rows.h"
+#include "kernels/cuda/device/row_kernels.h"
 #include "kernels/cuda/device/store_kv.h"
 
 namespace pelton::kernels::gpu {

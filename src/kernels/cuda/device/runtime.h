@@ -32,6 +32,10 @@ FormDevice form_device();
 // Whether the current device lets kernels start before those before them end.
 bool overlaps_launches();
 
+// Whether the current device can run grids whose blocks are all alive at once.
+bool launches_cooperatively();
+int multiprocessor_count();
+
 void use_device(int index);
 Stream make_stream();
 void end_stream(Stream stream);

@@ -20,6 +20,15 @@ bool is_well(cudaError_t error, const char* what) {
   return false;
 }
 
+// Of the current device; 0 with a failure noted.
+int attribute(cudaDeviceAttr which, const char* what) {
+  int device = 0;
+  int value = 0;
+  is_well(cudaGetDevice(&device), "asking for the device");
+  is_well(cudaDeviceGetAttribute(&value, which, device), what);
+  return value;
+}
+
 cudaStream_t cuda(Stream stream) {
   return static_cast<cudaStream_t>(stream);
 }
@@ -68,27 +77,24 @@ DeviceInfo device_info(int index) {
 }
 
 FormDevice form_device() {
-  int device = 0;
-  int bytes = 0;
-  int major = 0;
-  int minor = 0;
-  is_well(cudaGetDevice(&device), "asking for the device");
-  is_well(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-          "asking for shared memory");
-  is_well(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-          "asking for the compute capability");
-  is_well(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
-          "asking for the compute capability");
+  const int bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, "asking for shared memory");
+  const int major =
+      attribute(cudaDevAttrComputeCapabilityMajor, "asking for the compute capability");
+  const int minor =
+      attribute(cudaDevAttrComputeCapabilityMinor, "asking for the compute capability");
   return {bytes, kCompilesWideForms && major == 9 && minor == 0};
 }
 
 bool overlaps_launches() {
-  int device = 0;
-  int major = 0;
-  is_well(cudaGetDevice(&device), "asking for the device");
-  is_well(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-          "asking for the compute capability");
-  return major >= 9;
+  return attribute(cudaDevAttrComputeCapabilityMajor, "asking for the compute capability") >= 9;
+}
+
+bool launches_cooperatively() {
+  return attribute(cudaDevAttrCooperativeLaunch, "asking for cooperative launches") != 0;
+}
+
+int multiprocessor_count() {
+  return attribute(cudaDevAttrMultiProcessorCount, "asking for multiprocessors");
 }
 
 void use_device(int index) {

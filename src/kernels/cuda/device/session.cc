@@ -138,12 +138,16 @@ void Session::copy(int64_t to, int64_t from, int64_t bytes) {
 void Session::set_factors(int layer, float gate_up, float down) {
   if (layer < 0 || layer >= shape_.layers) return note_failure("a layer that there is not");
   factors_[static_cast<size_t>(layer)] = {gate_up, down};
+  layers_are_there_ = false;
 }
 
 void Session::set_forms(const ProductForms& forms) {
   use_device(index_);
   if (!are_usable(shape_, forms, form_device_)) {
     return note_failure("forms of products that this device does not have");
+  }
+  if (has_persistent(forms) && persistent_blocks(shape_, limits_.kv_type) == 0) {
+    return note_failure("a persistent step, which this device cannot run");
   }
   drop_graphs();
   forms_ = forms;
@@ -336,6 +340,7 @@ void Session::randomize_all(uint64_t seed) {
 // The first step of some sizes runs as it is (and lets the runtime load its kernels); the second is
 // recorded.
 void Session::run(const StepSizes& sizes) {
+  if (is_persistent(sizes)) provide_layers();
   if (!records_graphs() || sizes.rows > kRecordedRowsMax) return forward(sizes);
   const auto [entry, is_new] = graphs_.try_emplace(sizes);
   Recorded& recorded = entry->second;
@@ -373,16 +378,16 @@ void Session::drop_graphs() {
 
 void Session::forward(const StepSizes& sizes) {
   const StepLayout layout = step_layout(sizes);
-  const auto plan = [&](int64_t offset) {
-    return reinterpret_cast<const int32_t*>(at<char>(arena_.plan) + offset);
-  };
-  embed(stream_, {.x = at<float>(arena_.x),
-                  .tokens = plan(layout.tokens),
-                  .table = at<Bf16Bits>(arena_.embedding),
-                  .live = plan(layout.live),
-                  .rows_max = sizes.rows,
-                  .hidden = shape_.hidden,
-                  .sampled = at<SampledRow>(arena_.sampled)});
+  if (is_persistent(sizes)) {
+    forward_persistent(sizes, layout);
+  } else {
+    forward_launched(sizes, layout);
+  }
+  if (sizes.logit_rows > 0 && sizes.sampling.any) draw(sizes);
+}
+
+void Session::forward_launched(const StepSizes& sizes, const StepLayout& layout) {
+  embed(stream_, embed_of(sizes, layout));
   for (int layer = 0; layer < shape_.layers; ++layer) {
     attention_block(layer, sizes, layout);
     expert_block(layer, sizes, layout);
@@ -475,7 +480,6 @@ void Session::head(const StepSizes& sizes, const StepLayout& layout) {
         .choices = 0,
         .epsilon = shape_.epsilon});
   linear(stream_, head_of(sizes, layout));
-  if (sizes.sampling.any) draw(sizes);
 }
 
 }  // namespace pelton::kernels::gpu

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct Session {
   // Products by themselves, on the working memory (session_trial.cc). No step between the two ends.
   void begin_trials(uint64_t seed);
   double seconds_of(const ProductTrial& trial);  // negative with a failure noted
+  double seconds_of_steps(const StepTrial& trial);
   void end_trials();
   // Whether wide forms give other forms' bits, on some of the session's weights; between the two
   // ends. False, too, with a failure noted.
@@ -83,6 +85,10 @@ struct Session {
 
   // The operations of a step, in order.
   void forward(const StepSizes& sizes);
+  void forward_launched(const StepSizes& sizes, const StepLayout& layout);
+  void forward_persistent(const StepSizes& sizes, const StepLayout& layout);
+  bool is_persistent(const StepSizes& sizes) const;
+  void provide_layers();
   void attention_block(int layer, const StepSizes& sizes, const StepLayout& layout);
   void expert_block(int layer, const StepSizes& sizes, const StepLayout& layout);
   void head(const StepSizes& sizes, const StepLayout& layout);
@@ -97,7 +103,8 @@ struct Session {
   // x += what the last layer's experts gave, if `adds`; and the rows normed.
   void norm_rows(const Place& weight, const StepSizes& sizes, const StepLayout& layout, bool adds,
                  bool with_low);
-  // What the products of a step get.
+  // What the operations of a step get.
+  Embed embed_of(const StepSizes& sizes, const StepLayout& layout) const;
   Weights weights(const Place& data, const Place& bias, int rows, int columns) const;
   Qkv qkv_of(int layer, const StepSizes& sizes, const StepLayout& layout) const;
   Linear o_of(int layer, const StepSizes& sizes, const StepLayout& layout) const;
@@ -113,6 +120,7 @@ struct Session {
   std::vector<float> trial_sums(const ProductForm& form, bool grouped);
   void start_trial(const ProductTrial& trial, int layer, const StepSizes& sizes);
   void prepare_trials(const StepSizes& sizes);
+  bool prepare_steps(int rows, StepArrays& arrays);
   void run(const StepSizes& sizes);
   void drop_oldest_graph();
   void drop_graphs();
@@ -125,6 +133,7 @@ struct Session {
   std::vector<Factors> factors_;
   const FormDevice form_device_;
   ProductForms forms_;
+  bool layers_are_there_ = false;  // on the device, for persistent steps
   Stream stream_ = nullptr;
   std::unique_ptr<Staging> staging_;  // while weights are on their way
   char* memory_ = nullptr;

@@ -1,10 +1,20 @@
-// What the products of a step get: the same for a step and for a trial.
+// What the operations of a step get: the same for a step, launched or persistent, and for a trial.
 #include "kernels/cuda/device/session.h"
 
 namespace pelton::kernels::gpu {
 
 const int32_t* Session::live(const StepLayout& layout) const {
   return reinterpret_cast<const int32_t*>(at<char>(arena_.plan) + layout.live);
+}
+
+Embed Session::embed_of(const StepSizes& sizes, const StepLayout& layout) const {
+  return {.x = at<float>(arena_.x),
+          .tokens = reinterpret_cast<const int32_t*>(at<char>(arena_.plan) + layout.tokens),
+          .table = at<Bf16Bits>(arena_.embedding),
+          .live = live(layout),
+          .rows_max = sizes.rows,
+          .hidden = shape_.hidden,
+          .sampled = at<SampledRow>(arena_.sampled)};
 }
 
 Weights Session::weights(const Place& data, const Place& bias, int rows, int columns) const {

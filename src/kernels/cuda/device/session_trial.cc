@@ -1,6 +1,6 @@
-// Products of the model one by one, timed: on the session's own weights, layer after layer so that
-// none is found in the cache, and on working memory filled with random rows. What they compute is
-// dropped, and nothing of keys and values is written.
+// Products of the model one by one, and whole steps, timed: on the session's own weights, layer
+// after layer so that none is found in the cache, and on working memory filled with random rows.
+// What they compute is dropped, and nothing of keys and values is written.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -31,6 +31,9 @@ std::vector<int32_t> random_choices(const ModelShape& shape, int rows) {
   }
   return out;
 }
+
+// Of a decoding sequence in a trial of steps: as far as keys and values reach.
+constexpr int kTrialPosition = 1024;
 
 }  // namespace
 
@@ -83,6 +86,80 @@ double Session::seconds_of(const ProductTrial& trial) {
   for (int i = 0; i < trial.launches; ++i) start_trial(trial, i % shape_.layers, sizes);
   set_mark(stream_, trial_marks_[1]);
   return seconds_between(trial_marks_[0], trial_marks_[1]);
+}
+
+// In `arrays` and on the device: sequences that decode one token each. All have their keys and
+// values in the first block, and keep none.
+bool Session::prepare_steps(int rows, StepArrays& arrays) {
+  const int position = std::min(kTrialPosition, limits_.positions_max - 1);
+  const std::vector<int32_t> blocks(static_cast<size_t>(position / kBlockTokens + 1), 0);
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> logit_rows;
+  std::vector<StepSequence> sequences;
+  for (int row = 0; row < rows; ++row) {
+    tokens.push_back(row * 977 % shape_.vocab);
+    logit_rows.push_back(row);
+    sequences.push_back({position, 1, blocks.data(), blocks.data()});
+  }
+  const char* const wrong = arrays.set({.tokens = tokens.data(),
+                                        .row_count = rows,
+                                        .sequences = sequences.data(),
+                                        .sequence_count = rows,
+                                        .logit_rows = logit_rows.data(),
+                                        .logit_row_count = rows,
+                                        .sampling = nullptr,
+                                        .sampled = {}});
+  const auto bytes = static_cast<int64_t>(arrays.bytes().size());
+  if (wrong != nullptr || bytes > arena_.plan.bytes) {
+    note_failure(wrong != nullptr ? wrong : "a trial of steps that are too long");
+    return false;
+  }
+  uint8_t* const plan = flights_[0].plan;
+  std::copy(arrays.bytes().begin(), arrays.bytes().end(), plan);
+  const StepLayout layout = arrays.layout();
+  for (const int64_t slots : {layout.full_slots, layout.window_slots}) {
+    std::fill_n(reinterpret_cast<int64_t*>(plan + slots), rows, int64_t{-1});
+  }
+  return true;
+}
+
+// Both kinds as they run later: replayed, each after its plan has been copied over.
+double Session::seconds_of_steps(const StepTrial& trial) {
+  use_device(index_);
+  const bool is_persistent = trial.is_persistent != 0;
+  if (trial_marks_[0] == nullptr || begun_ > finished_ || trial.steps <= 0 || trial.rows <= 0 ||
+      trial.rows > kPersistentRowsMax ||
+      (is_persistent && persistent_blocks(shape_, limits_.kv_type) == 0)) {
+    note_failure("a trial of steps that there are not");
+    return -1;
+  }
+  StepArrays arrays(shape_, limits_);
+  if (!prepare_steps(trial.rows, arrays)) return -1;
+  const StepSizes sizes = arrays.sizes();
+  const auto send_plan = [&] {
+    copy_to_device(stream_, at<char>(arena_.plan), flights_[0].plan,
+                   static_cast<int64_t>(arrays.bytes().size()));
+  };
+  int32_t& own = forms_.persistent[row_bucket(sizes.rows)];
+  const int32_t before = own;
+  own = trial.is_persistent;
+  provide_layers();
+  send_plan();
+  forward(sizes);  // lets the runtime load its kernels
+  begin_recording(stream_);
+  forward(sizes);
+  const Graph graph = end_recording(stream_);
+  own = before;
+  if (graph == nullptr) return -1;
+  set_mark(stream_, trial_marks_[0]);
+  for (int i = 0; i < trial.steps; ++i) {
+    send_plan();
+    run_graph(stream_, graph);
+  }
+  set_mark(stream_, trial_marks_[1]);
+  const double seconds = seconds_between(trial_marks_[0], trial_marks_[1]);
+  end_graph(graph);
+  return seconds;
 }
 
 void Session::start_trial(const ProductTrial& trial, int layer, const StepSizes& sizes) {
@@ -176,6 +253,7 @@ void Session::end_trials() {
   use_device(index_);
   const int64_t begin = arena_.weight_bytes + arena_.kv_bytes;
   fill(stream_, memory_ + begin, 0, arena_.workspace_bytes);
+  layers_are_there_ = false;
   wait_for(stream_);
   for (Mark& mark : trial_marks_) {
     if (mark != nullptr) end_mark(mark);

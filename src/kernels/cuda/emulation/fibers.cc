@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,8 @@ struct Fiber {
   bool has_waited = false;             // for the kernels before
   const int64_t* waits_for = nullptr;  // until this is no longer `seen`
   int64_t seen = 0;
+  const uint32_t* waits_for_grid = nullptr;  // until this has reached `target`
+  uint32_t target = 0;
   std::vector<Copy> copies;         // not yet carried out
   std::vector<size_t> copy_groups;  // how many of them stand in each closed group
   size_t open_copies = 0;
@@ -95,21 +98,31 @@ struct Meeting {
   void* out[kThreads];
 };
 
-struct Machine {
+// What a block of threads runs on; used again for the next one.
+struct Block {
   std::vector<Fiber> fibers{kThreadsMax};
   char* stacks = nullptr;
   Meeting<kWarpLanes> warps[kWarpsMax];
   Meeting<kGroupThreads> groups[kGroupsMax];
-  int block_arrived = 0;
-  int64_t block_generation = 0;
-  int block_line = 0;
-  bool is_dependent = false;  // the grid
-  bool is_closed = false;     // device memory
-  int block_waited = 0;       // threads that wait for the kernels before, or did
+  Place place;
+  int arrived = 0;  // at the block's barrier
+  int64_t generation = 0;
+  int line = 0;
+  int waited = 0;  // threads that wait for the kernels before, or did
   int64_t wait_generation = 0;
+  uint32_t grid_arrivals = 0;  // of this block, at the grid's barriers
+  uint32_t grid_waits = 0;
   char* shared = nullptr;  // ends at a page without access
   size_t shared_room = 0;
   std::vector<int> copying;  // for each 16 bytes: by which thread + 1, until it publishes them
+};
+
+struct Machine {
+  std::vector<std::unique_ptr<Block>> blocks;  // more than one: alive at once
+  bool is_dependent = false;                   // the grid
+  bool is_cooperative = false;
+  bool is_closed = false;  // device memory
+  Block* block = nullptr;  // the current fiber's
   Fiber* current = nullptr;
   const std::function<void()>* kernel = nullptr;
   uint64_t random = 1;
@@ -175,20 +188,20 @@ void fiber_main() {
   std::abort();
 }
 
-char* stack_of(int thread) {
-  return machine().stacks + static_cast<size_t>(thread) * kStackBytes;
+char* stack_of(const Block& block, int thread) {
+  return block.stacks + static_cast<size_t>(thread) * kStackBytes;
 }
 
-void prepare(Fiber& fiber, const Place& place) {
+void prepare(Fiber& fiber, const Place& place, char* stack) {
   fiber.place = place;
   fiber.done = false;
   fiber.has_waited = false;
   fiber.waits_for = nullptr;
+  fiber.waits_for_grid = nullptr;
   fiber.copies.clear();
   fiber.copy_groups.clear();
   fiber.open_copies = 0;
   fiber.unpublished.clear();
-  char* const stack = stack_of(place.thread);
   std::memcpy(stack, &kCanary, sizeof kCanary);
 #if defined(PELTON_FIBERS_BY_STACK)
   // As if fiber_main had been called, which leaves the stack 8 bytes off a multiple of 16: a return
@@ -214,39 +227,77 @@ void* take_pages(size_t bytes) {
   return got;
 }
 
-void* poisoned_shared(size_t bytes) {
-  Machine& m = machine();
+void* poisoned_shared(Block& block, size_t bytes) {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t room = (bytes + page - 1) / page * page;
-  if (m.shared == nullptr || room != m.shared_room) {
-    if (m.shared != nullptr) ::munmap(m.shared, m.shared_room + page);
-    m.shared = static_cast<char*>(take_pages(room + page));
-    ::mprotect(m.shared + room, page, PROT_NONE);
-    m.shared_room = room;
+  if (block.shared == nullptr || room != block.shared_room) {
+    if (block.shared != nullptr) ::munmap(block.shared, block.shared_room + page);
+    block.shared = static_cast<char*>(take_pages(room + page));
+    ::mprotect(block.shared + room, page, PROT_NONE);
+    block.shared_room = room;
   }
   const size_t used = (bytes + 127) / 128 * 128;
-  std::memset(m.shared, 0xFF, room);  // NaN as float and as bf16
-  m.copying.assign(room / kCopyBytes, 0);
-  return m.shared + room - used;
+  std::memset(block.shared, 0xFF, room);  // NaN as float and as bf16
+  block.copying.assign(room / kCopyBytes, 0);
+  return block.shared + room - used;
 }
 
 void shuffle(std::vector<int>& order) {
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[machine().draw() % i]);
 }
 
+bool is_reached(const uint32_t* counter, uint32_t target) {
+  return static_cast<int32_t>(*counter - target) >= 0;
+}
+
 bool is_waiting(const Fiber& fiber) {
+  if (fiber.waits_for_grid != nullptr) return !is_reached(fiber.waits_for_grid, fiber.target);
   return fiber.waits_for != nullptr && *fiber.waits_for == fiber.seen;
 }
 
-// Runs the warp until every lane has ended or waits for the block. False: nothing could run.
-bool run_warp(int warp, std::vector<int>& lanes) {
+// Nothing can run any more. Names a thread that waits, and where other blocks wait at the grid's
+// barrier, a block that does not.
+[[noreturn]] void fault_of_waiting(int count) {
   Machine& m = machine();
+  const auto waits_at_grid = [](const Fiber& fiber) {
+    return !fiber.done && fiber.waits_for_grid != nullptr;
+  };
+  bool any_at_grid = false;
+  const Block* missing = nullptr;
+  for (int b = 0; b < count; ++b) {
+    const Block& block = *m.blocks[static_cast<size_t>(b)];
+    const bool is_there = std::any_of(
+        block.fibers.begin(), block.fibers.begin() + block.place.block_threads, waits_at_grid);
+    any_at_grid = any_at_grid || is_there;
+    if (!is_there) missing = &block;
+  }
+  if (!any_at_grid) {
+    kernel_fault("threads wait for others that never come (a collective under a branch?)");
+  }
+  m.current = nullptr;
+  static char what[160];
+  if (missing == nullptr) {
+    std::snprintf(what, sizeof what,
+                  "all blocks wait at a barrier of the grid: its counter is off");
+  } else {
+    const bool has_ended =
+        std::all_of(missing->fibers.begin(), missing->fibers.begin() + missing->place.block_threads,
+                    [](const Fiber& fiber) { return fiber.done; });
+    std::snprintf(what, sizeof what, "blocks wait at barrier %u of the grid for block %d, which %s",
+                  missing->grid_arrivals + 1, missing->place.block.x,
+                  has_ended ? "has ended" : "does not come");
+  }
+  kernel_fault(what);
+}
+
+// Runs the warp until every lane has ended or waits for the block. False: nothing could run.
+bool run_warp(Block& block, int warp, std::vector<int>& lanes) {
   bool any = false;
   for (bool progress = true; progress;) {
     progress = false;
     shuffle(lanes);
     for (const int lane : lanes) {
-      Fiber& fiber = m.fibers[static_cast<size_t>(warp * kWarpLanes + lane)];
+      Fiber& fiber = block.fibers[static_cast<size_t>(warp * kWarpLanes + lane)];
       if (fiber.done || is_waiting(fiber)) continue;
       to_fiber(fiber);
       progress = true;
@@ -256,40 +307,70 @@ bool run_warp(int warp, std::vector<int>& lanes) {
   return any;
 }
 
-void run_block(const Place& place, const std::function<void()>& kernel) {
-  Machine& m = machine();
-  const int warp_count = place.block_threads / kWarpLanes;
-  m.kernel = &kernel;
-  m.block_arrived = 0;
-  m.block_waited = 0;
-  for (int w = 0; w < warp_count; ++w) m.warps[w].arrived = 0;
-  for (auto& group : m.groups) group.arrived = 0;
+// Runs each warp once, as far as it gets. False: nothing could run.
+bool run_warps(Block& block) {
+  machine().block = &block;
+  std::vector<int> warps(static_cast<size_t>(block.place.block_threads / kWarpLanes));
+  std::vector<int> lanes(kWarpLanes);
+  std::iota(warps.begin(), warps.end(), 0);
+  std::iota(lanes.begin(), lanes.end(), 0);
+  shuffle(warps);
+  bool any = false;
+  for (const int w : warps) any = run_warp(block, w, lanes) || any;
+  return any;
+}
+
+bool is_done(const Block& block) {
+  return std::all_of(block.fibers.begin(), block.fibers.begin() + block.place.block_threads,
+                     [](const Fiber& fiber) { return fiber.done; });
+}
+
+void begin_block(Block& block, const Place& place, size_t shared_bytes) {
+  if (block.stacks == nullptr) {
+    block.stacks = static_cast<char*>(take_pages(kThreadsMax * kStackBytes));
+  }
+  block.place = place;
+  block.place.shared = poisoned_shared(block, shared_bytes);
+  block.arrived = 0;
+  block.waited = 0;
+  block.grid_arrivals = 0;
+  block.grid_waits = 0;
+  for (auto& warp : block.warps) warp.arrived = 0;
+  for (auto& group : block.groups) group.arrived = 0;
   forget_products(place.block_threads);
   for (int thread = 0; thread < place.block_threads; ++thread) {
-    Place own = place;
+    Place own = block.place;
     own.thread = thread;
-    prepare(m.fibers[static_cast<size_t>(thread)], own);
+    prepare(block.fibers[static_cast<size_t>(thread)], own, stack_of(block, thread));
   }
-  std::vector<int> warps(static_cast<size_t>(warp_count));
-  std::vector<int> lanes(kWarpLanes);
-  for (int w = 0; w < warp_count; ++w) warps[static_cast<size_t>(w)] = w;
-  for (int lane = 0; lane < kWarpLanes; ++lane) lanes[static_cast<size_t>(lane)] = lane;
-  const auto all_done = [&] {
-    return std::all_of(m.fibers.begin(), m.fibers.begin() + place.block_threads,
-                       [](const Fiber& fiber) { return fiber.done; });
-  };
-  while (!all_done()) {
-    shuffle(warps);
-    bool any = false;
-    for (const int w : warps) any = run_warp(w, lanes) || any;
-    if (!any)
-      kernel_fault("threads wait for others that never come (a collective under a branch?)");
-  }
-  for (int thread = 0; thread < place.block_threads; ++thread) {
-    if (std::memcmp(stack_of(thread), &kCanary, sizeof kCanary) != 0) {
+}
+
+void end_block(const Block& block) {
+  for (int thread = 0; thread < block.place.block_threads; ++thread) {
+    if (std::memcmp(stack_of(block, thread), &kCanary, sizeof kCanary) != 0) {
       kernel_fault("a thread's stack is too small for the emulation");
     }
   }
+}
+
+// Blocks that are alive at once, in turns in any order, each as far as it gets.
+void run_alive(int count) {
+  Machine& m = machine();
+  std::vector<int> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  bool any = true;
+  for (bool done = false; !done;) {
+    if (!any) fault_of_waiting(count);
+    any = false;
+    done = true;
+    shuffle(order);
+    for (const int b : order) {
+      Block& block = *m.blocks[static_cast<size_t>(b)];
+      any = run_warps(block) || any;
+      done = done && is_done(block);
+    }
+  }
+  for (int b = 0; b < count; ++b) end_block(*m.blocks[static_cast<size_t>(b)]);
   m.current = nullptr;
 }
 
@@ -321,12 +402,13 @@ void meet(Meeting<kThreads>& meeting, int number, const char* name, const void* 
 
 // Of 16 bytes of shared memory; null: the address is none of it.
 int* copying_at(const void* address) {
-  Machine& m = machine();
-  const auto offset = static_cast<const char*>(address) - m.shared;
-  if (m.shared == nullptr || offset < 0 || offset >= static_cast<ptrdiff_t>(m.shared_room)) {
+  Block& block = *machine().block;
+  const auto offset = static_cast<const char*>(address) - block.shared;
+  if (block.shared == nullptr || offset < 0 ||
+      offset >= static_cast<ptrdiff_t>(block.shared_room)) {
     return nullptr;
   }
-  return &m.copying[static_cast<size_t>(offset) / kCopyBytes];
+  return &block.copying[static_cast<size_t>(offset) / kCopyBytes];
 }
 
 void carry_out(Fiber& fiber, size_t count) {
@@ -347,11 +429,7 @@ const Place& place() {
 
 namespace {
 
-void run_blocks(Dim3 grid, int threads, size_t shared_bytes, const std::function<void()>& kernel,
-                bool is_dependent) {
-  const std::lock_guard lock(memory_in_use());
-  Machine& m = machine();
-  m.is_dependent = is_dependent;
+void check_launch(Dim3 grid, int threads, size_t shared_bytes) {
   if (threads <= 0 || threads % kWarpLanes != 0 || threads > kThreadsMax) {
     kernel_fault("a block's threads are no multiple of 32, or too many");
   }
@@ -359,7 +437,23 @@ void run_blocks(Dim3 grid, int threads, size_t shared_bytes, const std::function
     kernel_fault("a grid is empty or larger than a device takes");
   }
   if (shared_bytes > (227 << 10)) kernel_fault("more shared memory than any device has");
-  if (m.stacks == nullptr) m.stacks = static_cast<char*>(take_pages(kThreadsMax * kStackBytes));
+}
+
+Block& block_number(int index) {
+  std::vector<std::unique_ptr<Block>>& blocks = machine().blocks;
+  while (blocks.size() <= static_cast<size_t>(index)) blocks.push_back(std::make_unique<Block>());
+  return *blocks[static_cast<size_t>(index)];
+}
+
+// One after the other.
+void run_blocks(Dim3 grid, int threads, size_t shared_bytes, const std::function<void()>& kernel,
+                bool is_dependent) {
+  const std::lock_guard lock(memory_in_use());
+  Machine& m = machine();
+  check_launch(grid, threads, shared_bytes);
+  m.is_dependent = is_dependent;
+  m.is_cooperative = false;
+  m.kernel = &kernel;
   const bool closes = is_dependent && (closable_bytes() <= kClosedAlwaysBytes ||
                                        m.draw() % uint64_t{kClosedOneIn} == 0);
   // Blocks in any order: they must not need one another.
@@ -373,10 +467,10 @@ void run_blocks(Dim3 grid, int threads, size_t shared_bytes, const std::function
     place.block_threads = threads;
     place.block = {static_cast<int>(b % grid.x), static_cast<int>(b / grid.x % grid.y),
                    static_cast<int>(b / grid.x / grid.y)};
-    place.shared = poisoned_shared(shared_bytes);
+    begin_block(block_number(0), place, shared_bytes);
     m.is_closed = closes && i == 0;
     if (m.is_closed) close_memory();
-    run_block(place, kernel);
+    run_alive(1);
   }
 }
 
@@ -391,18 +485,69 @@ void run_dependent_grid(Dim3 grid, int threads, size_t shared_bytes,
   run_blocks(grid, threads, shared_bytes, kernel, true);
 }
 
+void run_cooperative_grid(Dim3 grid, int threads, size_t shared_bytes,
+                          const std::function<void()>& kernel) {
+  const std::lock_guard lock(memory_in_use());
+  Machine& m = machine();
+  check_launch(grid, threads, shared_bytes);
+  if (grid.x > kAliveMax || grid.y != 1 || grid.z != 1) {
+    kernel_fault("more blocks than can be alive at once, or not in a row");
+  }
+  m.is_dependent = false;
+  m.is_cooperative = true;
+  m.kernel = &kernel;
+  for (int b = 0; b < grid.x; ++b) {
+    Place place;
+    place.grid = grid;
+    place.block_threads = threads;
+    place.block.x = b;
+    begin_block(block_number(b), place, shared_bytes);
+  }
+  run_alive(grid.x);
+}
+
+int draw_alive() {
+  return 3 + static_cast<int>(machine().draw() % uint64_t{kAliveMax - 2});
+}
+
+void arrive_at_grid(uint32_t* counter) {
+  Machine& m = machine();
+  if (!m.is_cooperative) kernel_fault("a barrier of a grid whose blocks are not alive at once");
+  if (m.block->grid_arrivals != m.block->grid_waits) {
+    kernel_fault("a block arrives at a barrier of the grid twice");
+  }
+  ++m.block->grid_arrivals;
+  ++*counter;
+}
+
+void wait_for_grid(const uint32_t* counter, uint32_t target) {
+  Machine& m = machine();
+  Fiber& fiber = *m.current;
+  ++m.block->grid_waits;
+  const auto blocks = static_cast<uint32_t>(fiber.place.grid.x);
+  if (m.block->grid_arrivals != m.block->grid_waits || target != blocks * m.block->grid_waits) {
+    kernel_fault("a block waits at a barrier of the grid that it has not arrived at");
+  }
+  if (is_reached(counter, target)) return;
+  fiber.waits_for_grid = counter;
+  fiber.target = target;
+  to_scheduler(fiber);
+  fiber.waits_for_grid = nullptr;
+}
+
 // All threads of a block pass together: on a device, too, they wait for one event.
 void wait_for_predecessors() {
   Machine& m = machine();
   Fiber& fiber = *m.current;
   if (!m.is_dependent || fiber.has_waited) return;
   fiber.has_waited = true;
-  if (++m.block_waited < fiber.place.block_threads) {
-    return wait_until_changed(m.wait_generation, m.wait_generation);
+  Block& block = *m.block;
+  if (++block.waited < fiber.place.block_threads) {
+    return wait_until_changed(block.wait_generation, block.wait_generation);
   }
   if (m.is_closed) open_memory();
   m.is_closed = false;
-  ++m.wait_generation;
+  ++block.wait_generation;
 }
 
 bool is_memory_closed() {
@@ -411,25 +556,26 @@ bool is_memory_closed() {
 
 void warp_collective(const char* name, const void* in, void* out, Exchange exchange) {
   const int thread = machine().current->place.thread;
-  meet(machine().warps[thread / kWarpLanes], thread % kWarpLanes, name, in, out, exchange);
+  meet(machine().block->warps[thread / kWarpLanes], thread % kWarpLanes, name, in, out, exchange);
 }
 
 void group_collective(const char* name, const void* in, void* out, Exchange exchange) {
   const Place& at = machine().current->place;
   if (at.block_threads % kGroupThreads != 0) kernel_fault("a warpgroup without four warps");
-  meet(machine().groups[at.thread / kGroupThreads], at.thread % kGroupThreads, name, in, out,
+  meet(machine().block->groups[at.thread / kGroupThreads], at.thread % kGroupThreads, name, in, out,
        exchange);
 }
 
 void block_barrier(int line) {
   Machine& m = machine();
-  if (m.block_arrived == 0) m.block_line = line;
-  if (m.block_line != line) kernel_fault("threads of one block stand at different barriers");
-  if (++m.block_arrived < m.current->place.block_threads) {
-    return wait_until_changed(m.block_generation, m.block_generation);
+  Block& block = *m.block;
+  if (block.arrived == 0) block.line = line;
+  if (block.line != line) kernel_fault("threads of one block stand at different barriers");
+  if (++block.arrived < m.current->place.block_threads) {
+    return wait_until_changed(block.generation, block.generation);
   }
-  m.block_arrived = 0;
-  ++m.block_generation;
+  block.arrived = 0;
+  ++block.generation;
   ++m.collectives;
 }
 
@@ -468,13 +614,14 @@ void publish_copies() {
 }
 
 const char* shared_window() {
-  return machine().shared;
+  return machine().block->shared;
 }
 
 const char* published_shared(uint32_t address, size_t bytes) {
   const Machine& m = machine();
-  const char* const at = m.shared + address;
-  if (at < m.current->place.shared || address + bytes > m.shared_room) {
+  const Block& block = *m.block;
+  const char* const at = block.shared + address;
+  if (at < m.current->place.shared || address + bytes > block.shared_room) {
     kernel_fault("a product reads beyond shared memory");
   }
   if (*copying_at(at) != 0) {

@@ -43,6 +43,20 @@ inline constexpr int kClosedOneIn = 16;
 void run_dependent_grid(Dim3 grid, int threads, size_t shared_bytes,
                         const std::function<void()>& kernel);
 void wait_for_predecessors();
+// The same with all blocks alive at once (kAliveMax at most): they take turns in an order drawn
+// anew each time, each as far as it gets, so that what is read without the barrier between was
+// written in one order and not in another. Blocks that wait for one that does not come end the
+// process.
+inline constexpr int kAliveMax = 7;
+void run_cooperative_grid(Dim3 grid, int threads, size_t shared_bytes,
+                          const std::function<void()>& kernel);
+// How many blocks the next such grid may have: from 3 to kAliveMax, drawn.
+int draw_alive();
+// The grid's barrier, in two: a block counts itself, and goes on when all have. One thread of each
+// block. `counter` is zero at the launch; `target`: the grid's blocks times the barriers so far.
+void arrive_at_grid(uint32_t* counter);
+void wait_for_grid(const uint32_t* counter, uint32_t target);
+
 // Whether device memory is closed to the calling fiber.
 bool is_memory_closed();
 

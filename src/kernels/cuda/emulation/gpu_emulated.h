@@ -17,8 +17,9 @@
 #include "kernels/cuda/emulation/fibers.h"
 #include "tensor/bits.h"
 
+#define PELTON_ARGUMENT const
 #define PELTON_DEVICE inline
-#define PELTON_KERNEL(threads) void
+#define PELTON_KERNEL(...) void
 
 namespace pelton::kernels::gpu {
 
@@ -36,6 +37,9 @@ inline int block_z() {
 }
 inline int block_threads() {
   return emulation::place().block_threads;
+}
+inline int grid_blocks() {
+  return emulation::place().grid.x;
 }
 template <typename T>
 T* shared_memory() {
@@ -142,6 +146,14 @@ T load_fresh(const T* from) {
   return *from;
 }
 
+// A barrier of a grid whose blocks are all alive, by one thread of each.
+inline void arrive_at_grid(uint32_t* counter) {
+  emulation::arrive_at_grid(counter);
+}
+inline void wait_for_grid(const uint32_t* counter, uint32_t target) {
+  emulation::wait_for_grid(counter, target);
+}
+
 inline float low_bf16(uint32_t pair) {
   return std::bit_cast<float>(pair << 16);
 }
@@ -224,6 +236,15 @@ inline Words4 load_weights(const Words4* from) {
 }
 inline uint32_t load_weights(const uint32_t* from) {
   return emulated::aligned_load(emulated::weights_at(from));
+}
+// Does nothing but look at what is asked for.
+inline void prefetch_weights(const void* from, int bytes) {
+  if (reinterpret_cast<uintptr_t>(from) % 16 != 0 || bytes % 16 != 0) {
+    emulation::kernel_fault("a prefetch is not aligned");
+  }
+  if (bytes <= 0) return;
+  emulation::weights_behind(from);
+  emulation::weights_behind(static_cast<const char*>(from) + bytes - 1);
 }
 inline Words4 load(const Words4* from) {
   return emulated::aligned_load(from);

@@ -82,7 +82,7 @@ DeviceInfo device_info(int index) {
   }
   std::strncpy(info.name, "emulated on the host", sizeof info.name - 1);
   info.compute_major = 9;
-  info.multiprocessors = 1;
+  info.multiprocessors = multiprocessor_count();
   info.memory_bytes = int64_t{1} << 32;
   info.memory_free_bytes = info.memory_bytes;
   info.shared_bytes_max = form_device().shared_bytes_max;
@@ -126,6 +126,14 @@ void release_pinned(void* memory) {
 
 bool overlaps_launches() {
   return true;
+}
+
+bool launches_cooperatively() {
+  return true;
+}
+
+int multiprocessor_count() {
+  return emulation::kAliveMax;
 }
 
 void copy_to_device(Stream, void* to, const void* from, int64_t bytes) {
