@@ -76,9 +76,6 @@ struct PersistentStep {
   Weights head;
   int32_t logit_rows_max;  // 0: no logits are wanted
   float* logits;
-
-  // Of the next product's weights, so many bytes are asked for by each warp that ends a phase.
-  int32_t prefetch_bytes;
 };
 
 }  // namespace pelton::kernels::gpu

@@ -450,6 +450,19 @@ class Bench {
     return out;
   }
 
+  // So many sequences that decode from position `context` on.
+  Limits decode_limits(int batch, int context) const {
+    const int blocks = batch * (context / kBlockTokens + 2);
+    return {.rows_max = batch,
+            .sequences_max = batch,
+            .logit_rows_max = batch,
+            .positions_max = context + 64,
+            .full_blocks = blocks,
+            .window_blocks = blocks,
+            .kv_type = kv_type_,
+            .partial_bytes_max = int64_t{256} << 20};
+  }
+
   void measure_decode() {
     const std::vector<int> batches =
         tiny_ ? std::vector<int>{1, 3} : std::vector<int>{1, 8, 64, 256};
@@ -459,15 +472,7 @@ class Bench {
                settings_.shape, settings_.kv);
     for (const int batch : batches) {
       for (const int context : contexts) {
-        const int blocks = batch * (context / kBlockTokens + 2);
-        const Limits limits{.rows_max = batch,
-                            .sequences_max = batch,
-                            .logit_rows_max = batch,
-                            .positions_max = context + 64,
-                            .full_blocks = blocks,
-                            .window_blocks = blocks,
-                            .kv_type = kv_type_,
-                            .partial_bytes_max = int64_t{256} << 20};
+        const Limits limits = decode_limits(batch, context);
         const ArenaLayout arena = arena_layout(shape_, limits);
         const Result<DeviceInfo> info = library_.device(0);
         if (!info.ok()) give_up(info.error().message);
@@ -478,7 +483,7 @@ class Bench {
         }
         Session* const session = open(limits);
         check("opening a session");
-        Batch input = batch_of(batch, 1, context, blocks);
+        Batch input = batch_of(batch, 1, context, limits.full_blocks);
         const double with_logits = step_seconds(session, input.step, settings_.runs);
         draw_rows(input, true);
         const double with_top_p = step_seconds(session, input.step, settings_.runs);
@@ -510,18 +515,10 @@ class Bench {
                settings_.kv);
     for (const int batch : batches) {
       for (const int context : contexts) {
-        const int blocks = batch * (context / kBlockTokens + 2);
-        const Limits limits{.rows_max = batch,
-                            .sequences_max = batch,
-                            .logit_rows_max = batch,
-                            .positions_max = context + 64,
-                            .full_blocks = blocks,
-                            .window_blocks = blocks,
-                            .kv_type = kv_type_,
-                            .partial_bytes_max = int64_t{256} << 20};
+        const Limits limits = decode_limits(batch, context);
         Session* const session = open(limits);
         check("opening a session");
-        Batch input = batch_of(batch, 1, context, blocks);
+        Batch input = batch_of(batch, 1, context, limits.full_blocks);
         draw_rows(input, false);
         const Result<DeviceInfo> info = library_.device(0);
         if (!info.ok()) give_up(info.error().message);

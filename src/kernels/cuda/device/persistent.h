@@ -244,14 +244,14 @@ class PersistentBlock {
     return left - bytes;
   }
   PELTON_DEVICE void prefetch_dense(const Weights& weights) const {
-    int left = step_.prefetch_bytes;
+    int left = kPrefetchBytes;
     for (int tile = block_x(); tile < tile_count(weights.rows) && left > 0; tile += grid_blocks()) {
       left = prefetch<WeightType::kBf16>(weights, 0, tile, left);
     }
   }
   // In the order in which contract() reads them.
   PELTON_DEVICE void prefetch_down(const Weights& weights) const {
-    int left = step_.prefetch_bytes;
+    int left = kPrefetchBytes;
     for (int tile = block_x(); tile < tile_count(weights.rows) && left > 0; tile += grid_blocks()) {
       for (int i = 0; i < shared_.tile_count && left > 0; ++i) {
         left = prefetch<WeightType::kMxfp4>(weights, shared_.tiles[i].expert, tile, left);

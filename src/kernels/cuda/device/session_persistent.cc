@@ -83,8 +83,7 @@ void Session::forward_persistent(const StepSizes& sizes, const StepLayout& layou
        .norm = at<float>(arena_.norm),
        .head = weights(arena_.head, {}, shape_.vocab, shape_.hidden),
        .logit_rows_max = sizes.logit_rows,
-       .logits = at<float>(arena_.logits),
-       .prefetch_bytes = kPrefetchBytes});
+       .logits = at<float>(arena_.logits)});
 }
 
 }  // namespace pelton::kernels::gpu
