@@ -43,7 +43,7 @@ std::string to_text(const std::vector<Way>& ways, int threads, int64_t bytes) {
   std::string out = fmt::format("{} threads read {} together: median, lowest and highest\n",
                                 threads, cli::format_bytes(static_cast<double>(bytes)));
   for (const Way& way : ways) {
-    out += fmt::format("{:<28} {:>10}/s {:>10}/s {:>10}/s\n", way.name,
+    out += fmt::format("{:<34} {:>10}/s {:>10}/s {:>10}/s\n", way.name,
                        cli::format_bytes(way.median()), cli::format_bytes(way.rates.front()),
                        cli::format_bytes(way.rates.back()));
   }

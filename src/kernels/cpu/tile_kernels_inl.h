@@ -72,6 +72,7 @@ class Tiles final : public TileKernels {
     const int64_t tiles = (matrix.rows + kTileRows - 1) / kTileRows;
     const int64_t grain = tokens <= kStreamTokens ? kPanelTiles : 2 * kPanelTiles;
     pool_.parallel_for(tiles, grain, [&](int64_t begin, int64_t end, int worker) {
+      prefetch_biases(linear.bias, begin, end);
       const auto emit = [&](int64_t tile, int t, L sums) {
         const int64_t row = tile * kTileRows;
         float* to = out + int64_t{t} * matrix.rows + row;
@@ -120,6 +121,12 @@ class Tiles final : public TileKernels {
     });
   }
 
+  // They are wanted when a tile is done, and nothing after could be looked ahead to while they come.
+  static void prefetch_biases(const float* bias, int64_t begin, int64_t end) {
+    if (bias == nullptr) return;
+    for (int64_t tile = begin; tile < end; ++tile) prefetch(bias + tile * kTileRows);
+  }
+
   template <int kPlanes>
   void quantize(QuantizedRows& to, const float* x, int64_t rows, int cols, WeightCode code) {
     to.resize(rows, cols, kPlanes);
@@ -162,6 +169,7 @@ class Tiles final : public TileKernels {
         const auto block = static_cast<int>(task % blocks);
         const auto* tiles = static_cast<const uint8_t*>(expert_matrix(gate, active.expert).data);
         const float* bias = gate.bias + int64_t{active.expert} * gate.rows;
+        prefetch_biases(bias, block * 4, block * 4 + 4);
         room.resize(static_cast<size_t>(active.count) * 4 * kTileRows);
         const auto emit = [&](int64_t tile, int t, L sums) {
           sums = Ints::add(sums, Ints::load(bias + tile * kTileRows));
@@ -192,6 +200,7 @@ class Tiles final : public TileKernels {
         const int64_t first = task % chunks * 2 * kPanelTiles;
         const int64_t last = first + 2 * kPanelTiles < tiles ? first + 2 * kPanelTiles : tiles;
         const float* bias = matrix.bias + int64_t{active.expert} * matrix.rows;
+        prefetch_biases(bias, first, last);
         const auto emit = [&](int64_t tile, int t, L sums) {
           const int64_t row = tile * kTileRows;
           float* to = outputs_.data() +

@@ -3,10 +3,14 @@
 
 constexpr int kBlock = 32;        // columns that share a scale
 constexpr int kStreamTokens = 4;  // up to so many tokens the weights are read once, from memory
-constexpr int64_t kAheadBytes = 4096;  // what is asked for ahead of the weights in use
-// So far ahead a line of each page is asked for, so that its address is translated when its turn
-// comes: in a virtual machine that takes reads of its own.
-constexpr int64_t kPageAheadBytes = 32768;
+// Weights are asked for twice ahead of their use: far ahead into the second level of the cache, then
+// into the first. Into the first only some 16 lines can be on their way at a time (two levels read a
+// ninth more than one), and a line that the second has already is not long among them.
+constexpr int64_t kFarBytes = 16384;
+constexpr int64_t kNearBytes = 4096;
+// Further still a line of each page, so that its address is translated when its turn comes: in a
+// virtual machine that takes reads of its own.
+constexpr int64_t kPageAheadBytes = kFarBytes + 32768;
 constexpr int kPanelTiles = 2;   // tiles multiplied together when there are more
 constexpr int kLyingGroups = 8;  // so many groups of tokens read weights as they lie
 
@@ -14,6 +18,10 @@ using L = Ints::Floats;  // 16 float lanes
 
 inline void prefetch(const void* address) {
   _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
+}
+inline void ask_ahead(const uint8_t* line) {
+  _mm_prefetch(line + kFarBytes, _MM_HINT_T1);
+  prefetch(line + kNearBytes);
 }
 
 template <typename T>
@@ -117,15 +125,15 @@ struct Int8Tile {
 
   void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
     const uint8_t* from = tile + kShape.weights_at(block) + pair * 128;
-    prefetch(from + kAheadBytes);
-    prefetch(from + kAheadBytes + 64);
+    ask_ahead(from);
+    ask_ahead(from + 64);
     out[0] = Ints::from_offset_bytes(from);
     out[1] = Ints::from_offset_bytes(from + 64);
   }
   void load(int64_t block, Ints::Bytes out[8]) const {
     const uint8_t* from = tile + kShape.weights_at(block);
     for (int g = 0; g < 8; ++g) {
-      prefetch(from + kAheadBytes + g * 64);
+      ask_ahead(from + g * 64);
       out[g] = Ints::from_offset_bytes(from + g * 64);
     }
   }
@@ -143,13 +151,13 @@ struct FourBitTile {
 
   void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
     const uint8_t* from = tile + kShape.weights_at(block) + pair * 64;
-    prefetch(from + kAheadBytes);
+    ask_ahead(from);
     kUnpack(from, &out[0], &out[1]);
   }
   void load(int64_t block, Ints::Bytes out[8]) const {
     const uint8_t* from = tile + kShape.weights_at(block);
     for (int j = 0; j < 4; ++j) {
-      prefetch(from + kAheadBytes + j * 64);
+      ask_ahead(from + j * 64);
       kUnpack(from + j * 64, &out[2 * j], &out[2 * j + 1]);
     }
   }
@@ -264,6 +272,7 @@ template <int kPlanes, typename Tile>
   L sum = Ints::zero_floats();
   for (int64_t line = 0; line < blocks; line += kLine) {
     prefetch(tile.tile + kPageAheadBytes);
+    ask_ahead(tile.tile);
 #pragma GCC unroll 4
     for (int64_t i = 0; i < kLine; ++i) {
       const int64_t b = line + i;
