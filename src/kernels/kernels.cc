@@ -1,11 +1,13 @@
 #include "kernels/kernels.h"
 
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/processor.h"
+#include "kernels/cpu/tile_choice.h"
 #include "kernels/logit_rows.h"
 #include "kernels/reference/reference_kernels.h"
 
@@ -13,12 +15,9 @@ namespace pelton::kernels {
 namespace {
 
 #if defined(__x86_64__)
-std::unique_ptr<TileKernels> make_narrow_tiles(base::ThreadPool& pool) {
-  return has_avxvnni() ? make_avxvnni_tiles(pool) : make_avx2_tiles(pool);
-}
-std::unique_ptr<TileKernels> make_tiles(base::ThreadPool& pool) {
-  if (has_vbmi()) return make_avx512_vbmi_tiles(pool);
-  return has_vnni() ? make_avx512_vnni_tiles(pool) : make_narrow_tiles(pool);
+std::unique_ptr<Kernels> make_wide_kernels(base::ThreadPool& pool) {
+  TileChoice choice = choose_wide_tiles(pool, ask_for_amx(), make_amx_tiles);
+  return make_avx512_kernels(pool, std::move(choice.tiles), choice.kernels_name);
 }
 #endif
 
@@ -36,14 +35,14 @@ Result<std::unique_ptr<Kernels>> make_kernels(KernelChoice choice, base::ThreadP
       return make_reference_kernels(pool);
     case KernelChoice::kAvx512:
       if (!has_avx512()) return lacks("AVX-512");
-      return make_avx512_kernels(pool, make_tiles(pool));
+      return make_wide_kernels(pool);
     case KernelChoice::kAvx2:
       if (!has_avx2()) return lacks("AVX2");
       return make_avx2_kernels(pool, make_narrow_tiles(pool));
     case KernelChoice::kAuto:
       break;
   }
-  if (has_avx512()) return make_avx512_kernels(pool, make_tiles(pool));
+  if (has_avx512()) return make_wide_kernels(pool);
   if (has_avx2()) return make_avx2_kernels(pool, make_narrow_tiles(pool));
 #else
   if (choice == KernelChoice::kAvx512) return lacks("AVX-512");

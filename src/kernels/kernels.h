@@ -172,7 +172,7 @@ class Kernels {
   virtual void reserve(const ScratchShape& shape) = 0;
   virtual int64_t scratch_bytes() const = 0;  // kept from call to call
 
-  virtual std::string_view name() const = 0;   // "reference", "avx512", "avx2"
+  virtual std::string_view name() const = 0;   // "reference", "avx512+amx", "avx2"
   virtual tensor::DType kv_dtype() const = 0;  // what it keeps keys and values in by default
 
   // out: float (tokens, hidden) = table[token]; table: (vocab, hidden)

@@ -8,11 +8,14 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/processor.h"
+#include "kernels/cpu/tile_choice.h"
 #include "kernels/cpu/tile_kernels.h"
+#include "kernels/cpu/tiles_amx_emulated.h"
 #include "kernels/kernels.h"
 #include "tensor/bits.h"
 #include "tensor/dtype.h"
@@ -298,13 +301,20 @@ TEST(Tiles, EveryInstructionSetGivesTheSameBits) {
   if (has_avxvnni()) kinds.push_back(make_avxvnni_tiles(pool));
   if (has_vnni()) kinds.push_back(make_avx512_vnni_tiles(pool));
   if (has_vbmi()) kinds.push_back(make_avx512_vbmi_tiles(pool));
-  std::printf("%zu of 4 kinds\n", kinds.size());
+  if (has_vbmi()) kinds.push_back(make_emulated_amx_tiles(pool));
+  if (ask_for_amx() == Amx::kThere) kinds.push_back(make_amx_tiles(pool));
+  std::printf("%zu of 6 kinds\n", kinds.size());
   if (kinds.size() < 2) GTEST_SKIP() << "nothing to compare on this processor";
-  for (const Format to : {Format::kInt8Tiles, Format::kInt4Tiles, Format::kMxfp4Tiles}) {
-    const Source source(random, to == Format::kMxfp4Tiles ? Format::kMxfp4Pairs : Format::kBf16, 80,
-                        32 * (1 + random.below(10)));
+  for (const std::unique_ptr<TileKernels>& made : kinds) ASSERT_NE(made, nullptr);
+  constexpr std::pair<Format, Format> kWays[] = {{Format::kBf16, Format::kInt8Tiles},
+                                                 {Format::kQ8_0, Format::kInt8Tiles},
+                                                 {Format::kBf16, Format::kInt4Tiles},
+                                                 {Format::kMxfp4Pairs, Format::kMxfp4Tiles}};
+  for (const auto& [from, to] : kWays) {
+    // 5 tiles; up to 3 chunks of columns.
+    const Source source(random, from, 80, 32 * (1 + random.below(40)));
     const std::vector<uint8_t> tiles = pack(to, source.matrix);
-    for (const int tokens : {1, 2, 3, 4, 5, 12, 60}) {
+    for (const int tokens : {1, 2, 3, 4, 5, 7, 8, 12, 15, 16, 17, 33, 60, 1 + random.below(70)}) {
       const std::vector<float> x = random.with_outliers(tokens * source.matrix.cols);
       for (const Activations activations : {Activations::kInt8, Activations::kInt16}) {
         const Linear linear{
@@ -334,6 +344,126 @@ std::vector<uint8_t> pack_gate_up(const StoredMatrix& source, int experts, int i
   }
   return tiles;
 }
+
+#if defined(__x86_64__)
+// Emulated: no processor with AMX has run them.
+class AmxTiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_vbmi()) GTEST_SKIP() << "the emulation takes VBMI";
+  }
+
+  base::ThreadPool pool_{{.threads = 2, .pin = false}};
+};
+
+TEST_F(AmxTiles, MultiplyByTilesFromEightTokensOnAndLeaveNoneConfigured) {
+  Random random;
+  base::ThreadPool alone({.threads = 1, .pin = false});
+  const auto tiles_kernels = make_emulated_amx_tiles(alone);
+  ASSERT_NE(tiles_kernels, nullptr);
+  constexpr int kRows = 80;
+  constexpr int kCols = 96;
+  const Source source(random, Format::kBf16, kRows, kCols);
+  const std::vector<uint8_t> tiles = pack(Format::kInt8Tiles, source.matrix);
+  for (const auto& [tokens, groups] : {std::pair{7, 0}, {8, 1}, {16, 1}, {17, 2}, {70, 5}}) {
+    for (const Activations activations : {Activations::kInt8, Activations::kInt16}) {
+      const std::vector<float> x = random.floats(int64_t{tokens} * kCols, 1.0f);
+      std::vector<float> out(static_cast<size_t>(tokens) * kRows);
+      const Linear linear{{tiles.data(), kRows, kCols, Format::kInt8Tiles, activations}, nullptr};
+      const int64_t before = emulated_products();
+      tiles_kernels->linear(out.data(), x.data(), linear, tokens, Kernels::Output::kOverwrite);
+      const int planes = activations == Activations::kInt8 ? 1 : 2;
+      EXPECT_EQ(emulated_products() - before, groups * planes * (kRows / 16) * (kCols / 32))
+          << tokens << " tokens";
+      EXPECT_TRUE(emulated_tiles_are_released());
+    }
+  }
+}
+
+TEST_F(AmxTiles, ExpertsHaveTheBitsOfVectors) {
+  Random random;
+  const auto vectors = make_avx512_vbmi_tiles(pool_);
+  const auto tiles = make_emulated_amx_tiles(pool_);
+  ASSERT_NE(tiles, nullptr);
+  constexpr int kExperts = 3;
+  constexpr int kInner = 96;
+  constexpr int kHidden = 544;  // 17 blocks: two chunks
+  const Source up(random, Format::kMxfp4Pairs, kExperts * 2 * kInner, kHidden);
+  const Source down(random, Format::kMxfp4Blocks, kExperts * kHidden, kInner);
+  const std::vector<uint8_t> up_tiles = pack_gate_up(up.matrix, kExperts, kInner);
+  const std::vector<uint8_t> down_tiles = pack(Format::kMxfp4Tiles, down.matrix);
+  const std::vector<float> up_bias = random.floats(kExperts * 2 * kInner, 0.3f);
+  const std::vector<float> down_bias = random.floats(kExperts * kHidden, 0.3f);
+  for (const int tokens : {13, 40, 70}) {
+    const std::vector<float> x = random.with_outliers(int64_t{tokens} * kHidden);
+    std::vector<ExpertChoice> choices;
+    for (int t = 0; t < tokens; ++t) {  // the first for all, one other
+      choices.push_back({0, 0.5f});
+      choices.push_back({1 + random.below(kExperts - 1), 0.25f});
+    }
+    for (const Activations activations : {Activations::kInt8, Activations::kInt16}) {
+      const ExpertWeights weights{{up_tiles.data(), nullptr, up_bias.data(), kExperts, 2 * kInner,
+                                   kHidden, Format::kMxfp4Tiles, 2 * kInner, activations},
+                                  {},
+                                  {down_tiles.data(), nullptr, down_bias.data(), kExperts, kHidden,
+                                   kInner, Format::kMxfp4Tiles, kHidden, activations}};
+      const MoeShape shape{.experts_per_token = 2};
+      std::vector<float> expected(x.size(), 0.5f);
+      vectors->experts(expected.data(), x.data(), choices.data(), weights, shape, tokens);
+      std::vector<float> got(x.size(), 0.5f);
+      const int64_t before = emulated_products();
+      tiles->experts(got.data(), x.data(), choices.data(), weights, shape, tokens);
+      EXPECT_GT(emulated_products(), before);
+      EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
+          << tokens << " tokens";
+    }
+  }
+}
+
+TEST_F(AmxTiles, NanStaysInItsToken) {
+  Random random;
+  const auto tiles_kernels = make_emulated_amx_tiles(pool_);
+  ASSERT_NE(tiles_kernels, nullptr);
+  const Source source(random, Format::kMxfp4Pairs, 48, 64);
+  const std::vector<uint8_t> tiles = pack(Format::kMxfp4Tiles, source.matrix);
+  const Linear linear{{tiles.data(), 48, 64, Format::kMxfp4Tiles, Activations::kInt8}, nullptr};
+  std::vector<float> x = random.floats(20 * 64, 1.0f);
+  x[11 * 64 + 5] = NAN;
+  std::vector<float> out(20 * 48);
+  tiles_kernels->linear(out.data(), x.data(), linear, 20, Kernels::Output::kOverwrite);
+  for (int i = 0; i < 20 * 48; ++i) EXPECT_EQ(std::isnan(out[i]), i / 48 == 11) << i;
+}
+
+std::unique_ptr<TileKernels> right_amx(base::ThreadPool& pool) {
+  return make_emulated_amx_tiles(pool);
+}
+std::unique_ptr<TileKernels> wrong_amx(base::ThreadPool& pool) {
+  return make_emulated_amx_tiles(pool, UnitFault::kWrongProduct);
+}
+
+TEST_F(AmxTiles, AreTakenOnlyIfAllowedAndRight) {
+  const auto name = [&](Amx amx, TileFactory factory) {
+    const TileChoice choice = choose_wide_tiles(pool_, amx, factory);
+    EXPECT_NE(choice.tiles, nullptr);
+    return choice.kernels_name;
+  };
+  EXPECT_EQ(name(Amx::kThere, right_amx), "avx512+amx");
+  EXPECT_EQ(name(Amx::kThere, wrong_amx), "avx512 (amx: it computes other bits)");
+  EXPECT_EQ(name(Amx::kRefused, nullptr), "avx512 (amx: the system refuses it)");
+  EXPECT_EQ(name(Amx::kAbsent, nullptr), "avx512");
+}
+
+// What a processor faults at, so that the other tests would see it.
+TEST(AmxTilesEmulation, IsStrict) {  // without threads, which death tests do not like
+  if (!has_vbmi()) GTEST_SKIP() << "the emulation takes VBMI";
+  EXPECT_DEATH(misuse_emulated_unit(UnitMisuse::kNotConfigured), "tiles are not configured");
+  EXPECT_DEATH(misuse_emulated_unit(UnitMisuse::kReleased), "tiles are not configured");
+  EXPECT_DEATH(misuse_emulated_unit(UnitMisuse::kTooManyRows), "too many rows");
+  EXPECT_DEATH(misuse_emulated_unit(UnitMisuse::kTooWide), "too wide");
+  EXPECT_DEATH(misuse_emulated_unit(UnitMisuse::kShapesDoNotFit), "shapes do not fit");
+  EXPECT_DEATH(misuse_emulated_unit(UnitMisuse::kSameTile), "a tile used twice");
+}
+#endif
 
 TEST(Tiles, ExpertsAreNearTheReferenceAndTheSameBitsInAnyBatch) {
   Random random;

@@ -15,7 +15,6 @@ namespace pelton::kernels {
 namespace {
 
 struct Vector {
-  static constexpr std::string_view kName = "avx2";
   static constexpr int kLanes = 8;
   static constexpr int kTileRows = 2;  // 2 x 4 sums of 16 registers
   static constexpr int kTileTokens = 4;
@@ -149,7 +148,7 @@ struct Vector {
 
 std::unique_ptr<Kernels> make_avx2_kernels(base::ThreadPool& pool,
                                            std::unique_ptr<TileKernels> tiles) {
-  return std::make_unique<CpuKernels>(pool, std::move(tiles));
+  return std::make_unique<CpuKernels>(pool, std::move(tiles), "avx2");
 }
 
 }  // namespace pelton::kernels

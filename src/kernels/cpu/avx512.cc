@@ -15,7 +15,6 @@ namespace pelton::kernels {
 namespace {
 
 struct Vector {
-  static constexpr std::string_view kName = "avx512";
   static constexpr int kLanes = 16;
   static constexpr int kTileRows = 4;  // 4 x 6 sums, leaving 8 registers for weights and tables
   static constexpr int kTileTokens = 6;
@@ -121,8 +120,9 @@ struct Vector {
 }  // namespace
 
 std::unique_ptr<Kernels> make_avx512_kernels(base::ThreadPool& pool,
-                                             std::unique_ptr<TileKernels> tiles) {
-  return std::make_unique<CpuKernels>(pool, std::move(tiles));
+                                             std::unique_ptr<TileKernels> tiles,
+                                             std::string_view name) {
+  return std::make_unique<CpuKernels>(pool, std::move(tiles), name);
 }
 
 }  // namespace pelton::kernels

@@ -4,15 +4,17 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "kernels/cpu/tile_kernels.h"
 #include "kernels/kernels.h"
 
 namespace pelton::kernels {
 
-// `tiles` does what is asked of tiled weights.
+// `tiles` does what is asked of tiled weights; `name`, a literal, tells of it.
 std::unique_ptr<Kernels> make_avx512_kernels(base::ThreadPool& pool,
-                                             std::unique_ptr<TileKernels> tiles);
+                                             std::unique_ptr<TileKernels> tiles,
+                                             std::string_view name);
 std::unique_ptr<Kernels> make_avx2_kernels(base::ThreadPool& pool,
                                            std::unique_ptr<TileKernels> tiles);
 

@@ -38,12 +38,12 @@ inline void arrange(float* to, const float* from, int count, Format format) {
 
 class CpuKernels final : public Kernels {
  public:
-  CpuKernels(base::ThreadPool& pool, std::unique_ptr<TileKernels> tiles)
-      : pool_(pool), tiles_(std::move(tiles)) {
+  CpuKernels(base::ThreadPool& pool, std::unique_ptr<TileKernels> tiles, std::string_view name)
+      : pool_(pool), tiles_(std::move(tiles)), name_(name) {
     for (int s = 0; s < 256; ++s) powers_[s] = tensor::e8m0_to_float(static_cast<uint8_t>(s));
   }
 
-  std::string_view name() const override { return Vector::kName; }
+  std::string_view name() const override { return name_; }
   tensor::DType kv_dtype() const override { return tensor::DType::kF16; }
 
   void reserve(const ScratchShape& shape) override {
@@ -442,6 +442,7 @@ class CpuKernels final : public Kernels {
 
   base::ThreadPool& pool_;
   const std::unique_ptr<TileKernels> tiles_;
+  const std::string_view name_;
   float powers_[256];
 
   // Working memory for the largest step: see reserve.

@@ -30,6 +30,8 @@ class TileKernels {
                        const ExpertWeights& weights, const MoeShape& shape, int tokens) = 0;
 };
 
+// Null if AMX was tried and gave other bits than VNNI.
+std::unique_ptr<TileKernels> make_amx_tiles(base::ThreadPool& pool);          // and VNNI and VBMI
 std::unique_ptr<TileKernels> make_avx512_vbmi_tiles(base::ThreadPool& pool);  // and VNNI
 std::unique_ptr<TileKernels> make_avx512_vnni_tiles(base::ThreadPool& pool);
 std::unique_ptr<TileKernels> make_avxvnni_tiles(base::ThreadPool& pool);  // and AVX2

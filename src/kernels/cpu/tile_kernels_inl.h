@@ -3,6 +3,8 @@
 
 #include "kernels/cpu/tile_products_inl.h"
 
+// Products::multiply does what multiply_tiles does.
+template <typename Products>
 class Tiles final : public TileKernels {
  public:
   explicit Tiles(base::ThreadPool& pool)
@@ -147,12 +149,14 @@ class Tiles final : public TileKernels {
     const auto room = static_cast<size_t>(kPanelTiles * blocks * 512);
     if (scratch.size() < room) scratch.resize(room);
     if (format == Format::kInt8Tiles) {
-      multiply_tiles<kPlanes, Int8Tile>(tiles, begin, end, blocks, x, tokens, scratch.data(), emit);
+      Products::template multiply<kPlanes, Int8Tile>(tiles, begin, end, blocks, x, tokens,
+                                                     scratch.data(), emit);
     } else if (format == Format::kInt4Tiles) {
-      multiply_tiles<kPlanes, Int4Tile>(tiles, begin, end, blocks, x, tokens, scratch.data(), emit);
+      Products::template multiply<kPlanes, Int4Tile>(tiles, begin, end, blocks, x, tokens,
+                                                     scratch.data(), emit);
     } else {
-      multiply_tiles<kPlanes, Mxfp4Tile>(tiles, begin, end, blocks, x, tokens, scratch.data(),
-                                         emit);
+      Products::template multiply<kPlanes, Mxfp4Tile>(tiles, begin, end, blocks, x, tokens,
+                                                      scratch.data(), emit);
     }
   }
 

@@ -435,6 +435,14 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
   }
 }
 
+struct VectorProducts {
+  template <int kPlanes, typename Tile, typename Emit>
+  static void multiply(const uint8_t* tiles, int64_t begin, int64_t end, int64_t blocks,
+                       const RowView* x, int tokens, uint8_t* scratch, const Emit& emit) {
+    multiply_tiles<kPlanes, Tile>(tiles, begin, end, blocks, x, tokens, scratch, emit);
+  }
+};
+
 // e^x: 2^n e^r with |r| <= ln(2)/2, e^r by its Taylor series to r^6 (error below 2e-7 relative).
 inline L lanes_exp(L x) {
   x = Ints::max(Ints::min(x, Ints::set1(88.0f)), Ints::set1(-87.0f));

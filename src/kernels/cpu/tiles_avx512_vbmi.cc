@@ -17,7 +17,7 @@ namespace {
 }  // namespace
 
 std::unique_ptr<TileKernels> make_avx512_vbmi_tiles(base::ThreadPool& pool) {
-  return std::make_unique<Tiles>(pool);
+  return std::make_unique<Tiles<VectorProducts>>(pool);
 }
 
 }  // namespace pelton::kernels
