@@ -20,8 +20,8 @@ constexpr int64_t kPageBytes = 4096;
 using Line = uint64_t __attribute__((vector_size(kLineBytes)));
 
 // `bytes` from `from`, as kStreams streams that advance side by side by kLines lines a step;
-// kAhead lines ahead of each read the line is asked for (0: left to the processor), kFar lines ahead
-// also, into the second level of the cache.
+// kAhead lines ahead of each read the line is asked for (0: left to the processor), kFar lines
+// ahead also, into the second level of the cache.
 template <int kStreams, int kLines, int kAhead, int kFar>
 [[gnu::always_inline]] inline uint64_t read_streams(const char* from, int64_t bytes) {
   constexpr int kSums = 8;  // more than the additions' latency

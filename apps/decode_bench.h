@@ -29,7 +29,8 @@ class DecodeBench {
   static Result<DecodeBench> make(models::GptOss& model, tensor::DType kv_dtype,
                                   const Options& options);
 
-  // Computes the depth; once, before the first measured run.
+  // Computes the depth, of the first sequence; the others get copies of their own, which take a
+  // step as long to read. Once, before the first measured run.
   void fill_depth();
 
   // A run is one of each, in this order. In seconds.
@@ -40,8 +41,8 @@ class DecodeBench {
   DecodeBench(models::GptOss& model, models::KvStorage kv, const Options& options);
 
   TokenId random_token();
-  void prefill(int from, int to);  // positions [from, to) of every sequence
-  void decode(int position);       // one token for every sequence
+  void prefill(int sequence, int from, int to);  // positions [from, to)
+  void decode(int position);                     // one token for every sequence
   models::ForwardInput::Sequence sequence(int index, int start, int count) const;
 
   models::GptOss* model_;

@@ -3,9 +3,9 @@
 
 constexpr int kBlock = 32;        // columns that share a scale
 constexpr int kStreamTokens = 4;  // up to so many tokens the weights are read once, from memory
-// Weights are asked for twice ahead of their use: far ahead into the second level of the cache, then
-// into the first. Into the first only some 16 lines can be on their way at a time (two levels read a
-// ninth more than one), and a line that the second has already is not long among them.
+// Weights are asked for twice ahead of their use: far ahead into the second level of the cache,
+// then into the first. Into the first only some 16 lines can be on their way at a time (two levels
+// read a ninth more than one), and a line that the second has already is not long among them.
 constexpr int64_t kFarBytes = 16384;
 constexpr int64_t kNearBytes = 4096;
 // Further still a line of each page, so that its address is translated when its turn comes: in a
