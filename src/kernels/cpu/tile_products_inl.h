@@ -19,8 +19,12 @@ using L = Ints::Floats;  // 16 float lanes
 inline void prefetch(const void* address) {
   _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
 }
-inline void ask_ahead(const uint8_t* line) {
-  _mm_prefetch(line + kFarBytes, _MM_HINT_T1);
+// How tiles are read: for the first time, from memory, or again.
+enum class Reading { kFirst, kAgain };
+
+template <Reading kReading = Reading::kFirst>
+inline void ask_ahead(const uint8_t* line, int64_t far_bytes = kFarBytes) {
+  if constexpr (kReading == Reading::kFirst) _mm_prefetch(line + far_bytes, _MM_HINT_T1);
   prefetch(line + kNearBytes);
 }
 
@@ -123,10 +127,11 @@ struct Int8Tile {
   static constexpr bool kBytes = true;
   const uint8_t* tile;
 
-  void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
+  template <Reading kReading>
+  void load_pair(int64_t block, int pair, int64_t far_bytes, Ints::Bytes out[2]) const {
     const uint8_t* from = tile + kShape.weights_at(block) + pair * 128;
-    ask_ahead(from);
-    ask_ahead(from + 64);
+    ask_ahead<kReading>(from, far_bytes);
+    ask_ahead<kReading>(from + 64, far_bytes);
     out[0] = Ints::from_offset_bytes(from);
     out[1] = Ints::from_offset_bytes(from + 64);
   }
@@ -149,9 +154,10 @@ struct FourBitTile {
       kFormat == Format::kMxfp4Tiles ? tensor::kMxfp4TileShape : tensor::kInt4TileShape;
   const uint8_t* tile;
 
-  void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
+  template <Reading kReading>
+  void load_pair(int64_t block, int pair, int64_t far_bytes, Ints::Bytes out[2]) const {
     const uint8_t* from = tile + kShape.weights_at(block) + pair * 64;
-    ask_ahead(from);
+    ask_ahead<kReading>(from, far_bytes);
     kUnpack(from, &out[0], &out[1]);
   }
   void load(int64_t block, Ints::Bytes out[8]) const {
@@ -175,26 +181,33 @@ struct Int4Tile : FourBitTile<Format::kInt4Tiles, Ints::from_nibbles> {
 
 // Where panels find the weights of a block, two groups of four columns at a time.
 
+template <typename Tile>
+struct Place {
+  Tile tile;
+  uint8_t* room;      // for the tile spread out
+  int64_t far_bytes;  // from here to the tile that takes this one's place next
+};
+
 // As they lie: int8 always, four bits for some tokens (to unpack them again for each group takes
 // less than to keep them).
-template <typename Tile>
-struct Lying {
-  Tile tile;
-  uint8_t* room;
+template <typename Tile, Reading kReading>
+struct AsTheyLie : Place<Tile> {
   void begin(int64_t block) const { (void)block; }
   void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
-    tile.load_pair(block, pair, out);
+    this->tile.template load_pair<kReading>(block, pair, this->far_bytes, out);
   }
 };
+template <typename Tile>
+using Lying = AsTheyLie<Tile, Reading::kFirst>;
+template <typename Tile>
+using LyingAgain = AsTheyLie<Tile, Reading::kAgain>;
 
 // Spread out as bytes, which many tokens share: once they have been ...
 template <typename Tile>
-struct Spread {
-  Tile tile;
-  uint8_t* room;
+struct Spread : Place<Tile> {
   void begin(int64_t block) const { (void)block; }
   void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
-    const uint8_t* from = room + block * 512 + pair * 128;
+    const uint8_t* from = this->room + block * 512 + pair * 128;
     out[0] = Ints::from_spread(from);
     out[1] = Ints::from_spread(from + 64);
   }
@@ -409,6 +422,7 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
       for (int i = 0; i < kPanelTiles; ++i) {
         sources[i].tile = {tiles + (first + i) * bytes};
         sources[i].room = scratch + i * blocks * 512;
+        sources[i].far_bytes = kPanelTiles * bytes;
       }
       with_count<kMost>(next - t, [&]<int kTokens>() {
         L sums[kPanelTiles][kTokens];
@@ -420,7 +434,11 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
     };
     for (int group = 0; group < groups; ++group) {
       if (Tile::kBytes || groups <= kLyingGroups) {
-        panel.template operator()<Lying>(group);
+        if (group == 0) {
+          panel.template operator()<Lying>(group);
+        } else {
+          panel.template operator()<LyingAgain>(group);
+        }
       } else if (group == 0) {
         panel.template operator()<Spreading>(group);
       } else {
