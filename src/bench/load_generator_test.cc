@@ -347,5 +347,14 @@ TEST(Probe, WaitsForAServerAndSaysWhatIsWrong) {
   EXPECT_EQ(first_model(target).value(), "org/first");
 }
 
+TEST(Probe, AServerThatListsNoModelYetIsStillLoading) {
+  FakeServer server([](const net::HttpRequest&, std::shared_ptr<net::Exchange> exchange) {
+    exchange->send({.body = R"({"object":"list","data":[]})"});
+  });
+  const auto model = first_model(target_at(server.port(), "openai"));
+  ASSERT_FALSE(model.ok());
+  EXPECT_THAT(model.error().message, HasSubstr("lists no model yet"));
+}
+
 }  // namespace
 }  // namespace pelton::bench

@@ -37,7 +37,14 @@ Result<std::string> first_model(const Target& target) {
   TRY_ASSIGN(const net::HttpResponse response, net::http_fetch(std::move(call)));
   const Result<Json> json = Json::parse(response.body);
   const Json* data = json.ok() ? json->find("data") : nullptr;
-  if (response.status == 200 && data != nullptr && data->is_array() && !data->as_array().empty()) {
+  if (response.status == 200 && data != nullptr && data->is_array()) {
+    if (data->as_array().empty()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{} lists no model yet, so it may still be loading: ask again when "
+                               "its /ready answers 200, or name the model with --model",
+                               target.base_url),
+                   "model"};
+    }
     if (const auto id = data->as_array().front().string("id")) return *id;
   }
   return Error{ErrorCode::kInvalidArgument,
