@@ -73,9 +73,10 @@ TokenId DecodeBench::random_token() {
 
 void DecodeBench::fill_depth() {
   prefill(0, 0, options_.depth);
-  const auto copy_first = [&](const std::vector<std::vector<int32_t>>& tables, bool sliding) {
+  const auto copy_first = [&](const std::vector<std::vector<int32_t>>& tables, bool sliding,
+                              int blocks) {
     for (size_t s = 1; s < tables.size(); ++s) {
-      for (int b = 0; b < blocks_for(options_.depth); ++b) {
+      for (int b = 0; b < blocks; ++b) {
         for (int layer = 0; layer < kv_.layer_count(); ++layer) {
           kv_.copy_block(kv_, {.sliding = sliding, .from = tables[0][b], .to = tables[s][b]},
                          layer);
@@ -83,8 +84,9 @@ void DecodeBench::fill_depth() {
       }
     }
   };
-  copy_first(full_blocks_, false);
-  copy_first(window_blocks_, true);
+  const int blocks = blocks_for(options_.depth);
+  copy_first(full_blocks_, false, blocks);
+  copy_first(window_blocks_, true, std::min(blocks, window_ring(model_->config())));
 }
 
 double DecodeBench::time_prefill(const base::Clock& clock) {

@@ -16,7 +16,7 @@ class Tiles final : public TileKernels {
     const int planes = shape.activations == Activations::kInt8 ? 1 : 2;
     const int64_t widest_blocks = shape.widest / kBlock;
     for (std::vector<uint8_t>& scratch : scratch_) {
-      scratch.reserve(static_cast<size_t>(kPanelTiles * widest_blocks * 512));
+      scratch.reserve(static_cast<size_t>(kPanelTiles * widest_blocks * kSpreadBytes));
     }
     for (std::vector<float>& gates : gates_) gates.reserve(tokens * 4 * kTileRows);
     inputs_.reserve(shape.tokens, shape.widest, planes);
@@ -123,7 +123,8 @@ class Tiles final : public TileKernels {
     });
   }
 
-  // They are wanted when a tile is done, and nothing after could be looked ahead to while they come.
+  // They are wanted when a tile is done, and nothing after could be looked ahead to while they
+  // come.
   static void prefetch_biases(const float* bias, int64_t begin, int64_t end) {
     if (bias == nullptr) return;
     for (int64_t tile = begin; tile < end; ++tile) prefetch(bias + tile * kTileRows);
@@ -146,7 +147,7 @@ class Tiles final : public TileKernels {
                 const RowView* x, int tokens, int worker, const Emit& emit) {
     const int64_t blocks = cols / kBlock;
     std::vector<uint8_t>& scratch = scratch_[worker];
-    const auto room = static_cast<size_t>(kPanelTiles * blocks * 512);
+    const auto room = static_cast<size_t>(kPanelTiles * blocks * kSpreadBytes);
     if (scratch.size() < room) scratch.resize(room);
     if (format == Format::kInt8Tiles) {
       Products::template multiply<kPlanes, Int8Tile>(tiles, begin, end, blocks, x, tokens,

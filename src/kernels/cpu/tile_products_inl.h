@@ -1,7 +1,8 @@
 // Quantised activations and their products with tiles, written once over `Ints` (16 lanes of rows).
 // Included inside the unnamed namespace of tiles_avx*.cc, each compiled with its own flags.
 
-constexpr int kBlock = 32;        // columns that share a scale
+constexpr int kBlock = 32;                            // columns that share a scale
+constexpr int64_t kSpreadBytes = kBlock * kTileRows;  // of a block of weights spread out as bytes
 constexpr int kStreamTokens = 4;  // up to so many tokens the weights are read once, from memory
 // Weights are asked for twice ahead of their use: far ahead into the second level of the cache,
 // then into the first. Into the first only some 16 lines can be on their way at a time (two levels
@@ -19,6 +20,7 @@ using L = Ints::Floats;  // 16 float lanes
 inline void prefetch(const void* address) {
   _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
 }
+
 // How tiles are read: for the first time, from memory, or again.
 enum class Reading { kFirst, kAgain };
 
@@ -207,7 +209,7 @@ template <typename Tile>
 struct Spread : Place<Tile> {
   void begin(int64_t block) const { (void)block; }
   void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
-    const uint8_t* from = this->room + block * 512 + pair * 128;
+    const uint8_t* from = this->room + block * kSpreadBytes + pair * 128;
     out[0] = Ints::from_spread(from);
     out[1] = Ints::from_spread(from + 64);
   }
@@ -219,7 +221,8 @@ struct Spreading : Spread<Tile> {
   void begin(int64_t block) const {
     Ints::Bytes weights[8];
     this->tile.load(block, weights);
-    for (int g = 0; g < 8; ++g) Ints::store_spread(this->room + block * 512 + g * 64, weights[g]);
+    uint8_t* to = this->room + block * kSpreadBytes;
+    for (int g = 0; g < 8; ++g) Ints::store_spread(to + g * 64, weights[g]);
   }
 };
 
@@ -421,7 +424,7 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
       Source<Tile> sources[kPanelTiles];
       for (int i = 0; i < kPanelTiles; ++i) {
         sources[i].tile = {tiles + (first + i) * bytes};
-        sources[i].room = scratch + i * blocks * 512;
+        sources[i].room = scratch + i * blocks * kSpreadBytes;
         sources[i].far_bytes = kPanelTiles * bytes;
       }
       with_count<kMost>(next - t, [&]<int kTokens>() {

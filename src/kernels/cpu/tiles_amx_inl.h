@@ -19,10 +19,9 @@ struct TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-constexpr int kUnitTokens = 16;        // rows of a tile register
-constexpr int kUnitTokensMin = 8;      // fewer take less time without the tiles: decision 0027
-constexpr int64_t kChunkBlocks = 16;   // blocks of columns whose activations are brought together
-constexpr int64_t kSpreadBytes = 512;  // of a block of weights
+constexpr int kUnitTokens = 16;       // rows of a tile register
+constexpr int kUnitTokensMin = 8;     // fewer take less time without the tiles: decision 0027
+constexpr int64_t kChunkBlocks = 16;  // blocks of columns whose activations are brought together
 
 // The tile registers. Sums take turns: while one block is multiplied, the last one's are stored.
 constexpr int kSumTiles = 0;         // .. 3: 16 tokens x 16 rows; [turn][plane]
