@@ -21,6 +21,7 @@
 #include "cli/progress.h"
 #include "kernels/kernels.h"
 #include "models/gpt_oss.h"
+#include "report/percentile.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::apps {
@@ -28,10 +29,13 @@ namespace {
 
 using cli::Flag;
 
-double median(std::vector<double> values) {
+double percentile(std::vector<double> values, double percent) {
   std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  return report::percentile(values, percent);
+}
+
+double median(const std::vector<double>& values) {
+  return percentile(values, 50);
 }
 
 // What computes.
@@ -55,7 +59,13 @@ struct Report {
   double bandwidth_probe = 0;  // the median of those beside the runs, the lowest and the highest
   double bandwidth_low = 0;
   double bandwidth_high = 0;
-  double share = 0;  // each run's of the probes around it; the median
+  // Each run's of the probes around it, the median: of its mean step, and of its median one, which
+  // what others do on the machine now and then does not touch.
+  double share = 0;
+  double share_of_median_step = 0;
+  double step_ms_p50 = 0;  // of all runs' steps
+  double step_ms_p90 = 0;
+  double step_ms_max = 0;
   int64_t peak_rss = 0;
 };
 
@@ -71,6 +81,10 @@ std::string to_json(const Report& report) {
   w.key("bandwidth_probe_min").number(report.bandwidth_low);
   w.key("bandwidth_probe_max").number(report.bandwidth_high);
   w.key("share").number(report.share);
+  w.key("share_of_median_step").number(report.share_of_median_step);
+  w.key("step_ms_p50").number(report.step_ms_p50);
+  w.key("step_ms_p90").number(report.step_ms_p90);
+  w.key("step_ms_max").number(report.step_ms_max);
   w.key("peak_rss").integer(report.peak_rss);
   w.key("batch_size").integer(report.shape.batch_size);
   w.key("input_len").integer(report.shape.input_len);
@@ -90,14 +104,16 @@ std::string to_text(const Report& report) {
   return fmt::format(
       "prefill      {:10.2f} tokens/s\n"
       "decode       {:10.2f} tokens/s (all {} sequences together)\n"
+      "step         {:10.2f} ms in the middle, 9 of 10 in {:.2f}, the longest {:.2f}\n"
       "reads        {:>10} a step\n"
-      "bandwidth    {:>10}/s ({} to {}), of which decode uses {:.0f} %\n"
+      "bandwidth    {:>10}/s ({} to {}), of which decode uses {:.0f} %, its middle step {:.0f} %\n"
       "peak memory  {:>10}\n"
       "load mode    {:>10}\n",
-      report.prefill_tok_s, report.decode_tok_s, report.shape.batch_size,
-      cli::format_bytes(report.bytes_per_step), cli::format_bytes(report.bandwidth_probe),
-      cli::format_bytes(report.bandwidth_low), cli::format_bytes(report.bandwidth_high),
-      report.share * 100, cli::format_bytes(static_cast<double>(report.peak_rss)),
+      report.prefill_tok_s, report.decode_tok_s, report.shape.batch_size, report.step_ms_p50,
+      report.step_ms_p90, report.step_ms_max, cli::format_bytes(report.bytes_per_step),
+      cli::format_bytes(report.bandwidth_probe), cli::format_bytes(report.bandwidth_low),
+      cli::format_bytes(report.bandwidth_high), report.share * 100,
+      report.share_of_median_step * 100, cli::format_bytes(static_cast<double>(report.peak_rss)),
       report.load_mode);
 }
 
@@ -123,21 +139,31 @@ void measure_runs(DecodeBench& bench, base::ThreadPool& pool, Report& report) {
   std::vector<double> decode;
   std::vector<double> bandwidth;
   std::vector<double> share;
+  std::vector<double> share_of_median;
+  std::vector<double> all_steps;
   const double batch = report.shape.batch_size;
   for (int i = 0; i < report.runs; ++i) {
     progress.update(i, report.runs);
     prefill.push_back(batch * report.shape.input_len / bench.time_prefill(clock));
     const double before = probe.bytes_per_second(clock);
-    const double steps = report.shape.output_len / bench.time_decode(clock);
+    const std::vector<double> steps = bench.time_decode(clock);
     const double after = probe.bytes_per_second(clock);
-    decode.push_back(batch * steps);
+    const double mean = report::mean(steps);
+    decode.push_back(batch / mean);
     bandwidth.insert(bandwidth.end(), {before, after});
     // If the memory changed its speed meanwhile, the share is not flattered.
-    share.push_back(steps * report.bytes_per_step / std::max(before, after));
+    const double step_at_probe = report.bytes_per_step / std::max(before, after);
+    share.push_back(step_at_probe / mean);
+    share_of_median.push_back(step_at_probe / median(steps));
+    all_steps.insert(all_steps.end(), steps.begin(), steps.end());
   }
   report.prefill_tok_s = median(prefill);
   report.decode_tok_s = median(decode);
   report.share = median(share);
+  report.share_of_median_step = median(share_of_median);
+  report.step_ms_p50 = median(all_steps) * 1e3;
+  report.step_ms_p90 = percentile(all_steps, 90) * 1e3;
+  report.step_ms_max = percentile(all_steps, 100) * 1e3;
   report.bandwidth_probe = median(bandwidth);
   report.bandwidth_low = *std::min_element(bandwidth.begin(), bandwidth.end());
   report.bandwidth_high = *std::max_element(bandwidth.begin(), bandwidth.end());
@@ -243,11 +269,14 @@ cli::Verb bench_latency_verb() {
       .summary = "Measures prefill and decode speed of a fixed batch.",
       .about =
           "Random tokens; a warm-up, then the median of --runs. Each run's decode stands between\n"
-          "two probes of the memory: the fastest of five ways in which all threads read up to\n"
+          "two probes of the memory: the fastest of six ways in which all threads read up to\n"
           "4 GiB (pelton bench bandwidth). share is decode_tok_s / batch size * bytes_per_step /\n"
           "the faster of the two, where bytes_per_step counts keys, values and the weights that a\n"
           "step reads, were one expert chosen as often as another; bytes_per_token is that of a\n"
-          "sequence alone. One measurement at a time on a machine: a second one waits.",
+          "sequence alone. share_of_median_step takes a run's median step instead of its mean, "
+          "which\n"
+          "leaves out what other work on the machine holds up now and then. One measurement at a\n"
+          "time on a machine: a second one waits.",
       .positionals = {{"MODEL", "a model folder or a hub id"}},
       .flags = {number_flag("--batch-size", "B", "sequences side by side", "1", 1, 256),
                 number_flag("--input-len", "N", "prompt tokens of each", "512", 1, 1 << 20),

@@ -21,10 +21,6 @@ int window_ring(const checkpoint::ModelConfig& config) {
   return blocks_for(config.sliding_window + kChunk) + 1;
 }
 
-TokenId best_of(const float* logits, int vocab) {
-  return static_cast<TokenId>(std::max_element(logits, logits + vocab) - logits);
-}
-
 }  // namespace
 
 models::GptOss::Options DecodeBench::model_options(const Options& options) {
@@ -97,11 +93,25 @@ double DecodeBench::time_prefill(const base::Clock& clock) {
   return static_cast<double>(clock.now_ns() - start_ns) * 1e-9;
 }
 
-double DecodeBench::time_decode(const base::Clock& clock) {
+std::vector<double> DecodeBench::time_decode(const base::Clock& clock) {
   const int begin = options_.depth + options_.input_len;
-  const int64_t start_ns = clock.now_ns();
-  for (int i = 0; i < options_.output_len; ++i) decode(begin + i);
-  return static_cast<double>(clock.now_ns() - start_ns) * 1e-9;
+  std::vector<double> steps;
+  int64_t start_ns = clock.now_ns();
+  for (int i = 0; i < options_.output_len; ++i) {
+    decode(begin + i);
+    const int64_t now_ns = clock.now_ns();
+    steps.push_back(static_cast<double>(now_ns - start_ns) * 1e-9);
+    start_ns = now_ns;
+  }
+  return steps;
+}
+
+// Greedily. A broken row has no best: then the first token.
+TokenId DecodeBench::best_of(float* logits) {
+  static const request::SamplingParams kGreedy{.temperature = 0};
+  const auto vocab = static_cast<size_t>(model_->config().vocab_size);
+  const sampling::SampledChoice choice = sampler_.sample({logits, vocab}, {.params = kGreedy});
+  return choice.usable ? choice.token : 0;
 }
 
 models::ForwardInput::Sequence DecodeBench::sequence(int index, int start, int count) const {
@@ -120,10 +130,8 @@ void DecodeBench::prefill(int sequence_index, int from, int to) {
     input.sequences.push_back(sequence(sequence_index, start, count));
     const bool last = start + count == to;
     if (last) input.logit_rows.push_back(count - 1);
-    const float* logits = model_->forward(input, kv_, nullptr);
-    if (last) {
-      next_[static_cast<size_t>(sequence_index)] = best_of(logits, model_->config().vocab_size);
-    }
+    float* logits = model_->forward(input, kv_, nullptr);
+    if (last) next_[static_cast<size_t>(sequence_index)] = best_of(logits);
   }
 }
 
@@ -135,9 +143,9 @@ void DecodeBench::decode(int position) {
     input.sequences.push_back(sequence(s, position, 1));
     input.logit_rows.push_back(s);
   }
-  const float* logits = model_->forward(input, kv_, nullptr);
+  float* logits = model_->forward(input, kv_, nullptr);
   for (int s = 0; s < options_.batch_size; ++s) {
-    next_[static_cast<size_t>(s)] = best_of(logits + int64_t{s} * vocab, vocab);
+    next_[static_cast<size_t>(s)] = best_of(logits + int64_t{s} * vocab);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "models/gpt_oss.h"
 #include "models/kv_storage.h"
+#include "sampling/sampler.h"
 
 namespace pelton::apps {
 
@@ -33,14 +34,15 @@ class DecodeBench {
   // step as long to read. Once, before the first measured run.
   void fill_depth();
 
-  // A run is one of each, in this order. In seconds.
+  // A run is one of each, in this order. In seconds; of decoding, each step.
   double time_prefill(const base::Clock& clock);
-  double time_decode(const base::Clock& clock);
+  std::vector<double> time_decode(const base::Clock& clock);
 
  private:
   DecodeBench(models::GptOss& model, models::KvStorage kv, const Options& options);
 
   TokenId random_token();
+  TokenId best_of(float* logits);
   void prefill(int sequence, int from, int to);  // positions [from, to)
   void decode(int position);                     // one token for every sequence
   models::ForwardInput::Sequence sequence(int index, int start, int count) const;
@@ -48,6 +50,7 @@ class DecodeBench {
   models::GptOss* model_;
   models::KvStorage kv_;
   Options options_;
+  sampling::Sampler sampler_;
   std::vector<std::vector<int32_t>> full_blocks_;
   std::vector<std::vector<int32_t>> window_blocks_;
   std::vector<TokenId> next_;  // each sequence's newest token

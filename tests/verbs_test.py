@@ -231,8 +231,13 @@ class Verbs(unittest.TestCase):
         done = self.expect(0, pelton("bench", "latency", TINY, "--batch-size", 2, "--input-len", 20,
                                      "--output-len", 4, "--depth", 600, "--runs", 2, "--json", "-"))
         numbers = json.loads(done.stdout)
-        for key in ("prefill_tok_s", "decode_tok_s", "bytes_per_token", "bytes_per_step", "bandwidth_probe", "share", "peak_rss"):
+        for key in ("prefill_tok_s", "decode_tok_s", "bytes_per_token", "bytes_per_step", "bandwidth_probe", "share",
+                    "share_of_median_step", "step_ms_p50", "peak_rss"):
             self.assertGreater(numbers[key], 0, key)
+        self.assertLessEqual(numbers["step_ms_p50"], numbers["step_ms_p90"])
+        self.assertLessEqual(numbers["step_ms_p90"], numbers["step_ms_max"])
+        # The mean step, of two sequences.
+        self.assertLess(2e3 / numbers["decode_tok_s"], 1.001 * numbers["step_ms_max"])
         # Two sequences share all weights but their experts'.
         self.assertGreater(numbers["bytes_per_step"], numbers["bytes_per_token"])
         self.assertLess(numbers["bytes_per_step"], 2 * numbers["bytes_per_token"])
