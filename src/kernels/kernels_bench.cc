@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -95,6 +96,34 @@ void experts(benchmark::State& state) {
 }
 BENCHMARK(experts)->ArgsProduct({{1, 4, 16, 128}, {1, 2}})->UseRealTime();
 
+// The exact rows of a head: of 201 088 rows some 1 650 for each token, wherever they lie.
+void head_rows(benchmark::State& state) {
+  Bench bench(state);
+  const auto tokens = static_cast<int>(state.range(0));
+  constexpr int kVocab = 201088;
+  constexpr int kPicked = 1650;
+  constexpr int kTurns = 4;
+  const std::vector<Bf16> weight(size_t{kVocab} * kHidden, 0x3C00);
+  const std::vector<float> x(static_cast<size_t>(tokens) * kHidden, 0.01f);
+  std::vector<float> out(static_cast<size_t>(tokens) * kVocab);
+  const auto words = static_cast<size_t>(tokens * mark_words(kVocab));
+  std::vector<uint64_t> marks(kTurns * words);
+  std::mt19937_64 random(1);
+  for (size_t row = 0; row < static_cast<size_t>(kTurns * tokens); ++row) {
+    for (int i = 0; i < kPicked; ++i) {
+      const auto token = static_cast<size_t>(random() % kVocab);
+      marks[row * mark_words(kVocab) + token / 64] |= uint64_t{1} << token % 64;
+    }
+  }
+  size_t turn = 0;
+  for (auto _ : state) {
+    bench.kernels->linear_marked(out.data(), x.data(), {weight.data(), kVocab, kHidden},
+                                 marks.data() + turn++ % kTurns * words, tokens);
+  }
+  state.SetBytesProcessed(state.iterations() * int64_t{2} * tokens * kPicked * kHidden);
+}
+BENCHMARK(head_rows)->ArgsProduct({{1, 8, 32}, {1, 2}})->UseRealTime();
+
 // Bytes per second at which all threads together read memory, the best of a few passes, once for
 // each count of threads.
 double read_bandwidth(base::ThreadPool& pool) {
@@ -172,6 +201,43 @@ void attention_decode(benchmark::State& state) {
                          benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(attention_decode)->ArgsProduct({{128, 1024, 8192}, {1, 2}, {0, 1, 2, 3}})->UseRealTime();
+
+// One token of each of so many sequences with a context of 1 000, all of it or a window of 128;
+// blocks lie anywhere, and memory holds more layers than any cache.
+void attention_streams(benchmark::State& state) {
+  Bench bench(state);
+  const auto streams = static_cast<int>(state.range(0));
+  const int window = state.range(2) == 1 ? 128 : 0;
+  constexpr int kContext = 1000;
+  constexpr int kBlocks = (kContext + 15) / 16;
+  constexpr int kLayers = 8;
+  KvLayer layer{nullptr, tensor::DType::kF16, 16, 8, 64};
+  const int64_t layer_bytes = streams * kBlocks * layer.block_bytes();
+  std::vector<char> memory(static_cast<size_t>(kLayers * layer_bytes));
+  std::vector<int32_t> table(static_cast<size_t>(streams * kBlocks));
+  std::iota(table.begin(), table.end(), 0);
+  std::shuffle(table.begin(), table.end(), std::mt19937(1));
+  std::vector<SequenceRows> rows;
+  for (int s = 0; s < streams; ++s) {
+    rows.push_back({s, 1, kContext - 1, table.data() + s * kBlocks});
+  }
+  const std::vector<float> sinks(64, 0);
+  const std::vector<float> q(static_cast<size_t>(streams) * 4096, 0.01f);
+  std::vector<float> out(q.size());
+  bench.kernels->reserve({.tokens = streams, .widest = 64});
+  int turn = 0;
+  for (auto _ : state) {
+    layer.data = memory.data() + turn++ % kLayers * layer_bytes;
+    bench.kernels->attention(out.data(), q.data(), 4096, layer,
+                             {64, 8, 64, window, sinks.data(), 0.125f}, rows.data(), streams);
+  }
+  const int64_t bytes = streams * (window > 0 ? window : kContext) * layer.block_bytes() / 16;
+  state.SetBytesProcessed(state.iterations() * bytes);
+  state.counters["share"] =
+      benchmark::Counter(static_cast<double>(bytes) / read_bandwidth(bench.pool),
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(attention_streams)->ArgsProduct({{1, 8, 32}, {1, 2}, {0, 1}})->UseRealTime();
 
 // Writing the keys and values of so many tokens.
 void store_kv(benchmark::State& state) {

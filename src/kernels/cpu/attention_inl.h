@@ -116,20 +116,55 @@ inline void store_token(const KvHead<T>& to, int slot, const float* k, const flo
   }
 }
 
-// scores[g * kSpan ..] of kVectors vectors of keys; blocks[b]: the keys of one block. Meanwhile
-// fetches all of ahead[b], keys and values: a head's part of a block is a page or less, so that the
-// hardware does not see the next one coming.
+// What one row attends to in one kv head: these entries of its table, the last included.
+struct Reach {
+  const int32_t* table;
+  int first;
+  int last;
+  int kv_head;
+};
+
+// What is attended to a span later, keys and values: asked for a few lines at a time between the
+// work on this span, so that memory is busy all the time. A head's part of a block is a page or
+// less: the hardware does not see the next one coming.
+class LinesAhead {
+ public:
+  static constexpr int kLines = 8;
+
+  explicit LinesAhead(int64_t block_bytes) : block_bytes_(block_bytes) {}
+  void add(const void* block) { blocks_[count_++] = static_cast<const char*>(block); }
+
+  // The next kLines, or fewer at a block's end.
+  void ask() {
+    if (at_ >= end_) {
+      if (taken_ == count_) return;
+      at_ = blocks_[taken_++];
+      end_ = at_ + block_bytes_;
+    }
+    const char* const stop = at_ + kLines * kLineBytes < end_ ? at_ + kLines * kLineBytes : end_;
+    for (; at_ < stop; at_ += kLineBytes) prefetch_far(at_);
+  }
+
+ private:
+  static constexpr int64_t kLineBytes = 64;
+  const int64_t block_bytes_;
+  const char* blocks_[kSpanBlocks];
+  int count_ = 0;
+  int taken_ = 0;
+  const char* at_ = nullptr;
+  const char* end_ = nullptr;
+};
+
+// scores[g * kSpan ..] of kVectors vectors of keys; blocks[b]: the keys of one block.
 template <int kGroup, int kVectors, typename T>
-inline void score_keys(float* scores, const float* query, const T* const* blocks,
-                       const T* const* ahead, int size) {
+inline void score_keys(float* scores, const float* query, const T* const* blocks, LinesAhead& ahead,
+                       int size) {
   F sums[kGroup][kVectors];
   for (int g = 0; g < kGroup; ++g) {
     for (int v = 0; v < kVectors; ++v) sums[g][v] = Vector::zero();
   }
   for (int i = 0; i < size; ++i) {
-    if (sizeof(T) > 1 || i % 2 == 0) {  // a line each time
-      for (int v = 0; v < kVectors; v += kParts) prefetch(ahead[v / kParts] + 2 * kBlockKeys * i);
-    }
+    if (i % LinesAhead::kLines == 0) ahead.ask();
     F keys[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; v += kParts) {
@@ -147,7 +182,6 @@ inline void score_keys(float* scores, const float* query, const T* const* blocks
       for (int v = 0; v < kVectors; ++v) sums[g][v] = Vector::fma(element, keys[v], sums[g][v]);
     }
   }
-  for (int v = 0; v < kVectors; v += kParts) prefetch(ahead[v / kParts] + 2 * kBlockKeys * size);
   for (int g = 0; g < kGroup; ++g) {
     float* to = scores + g * kSpan;
     for (int v = 0; v < kVectors; ++v) Vector::store(to + v * Vector::kLanes, sums[g][v]);
@@ -158,7 +192,7 @@ inline void score_keys(float* scores, const float* query, const T* const* blocks
 // kVectors vectors.
 template <int kGroup, int kVectors, typename T>
 inline void mix_values(float* to, const float* weights, const float shrink[kGroup],
-                       const T* const* blocks, int size, int low, int high) {
+                       const T* const* blocks, LinesAhead& ahead, int size, int low, int high) {
   F sums[kGroup][kVectors];
   for (int g = 0; g < kGroup; ++g) {
     for (int v = 0; v < kVectors; ++v) {
@@ -167,6 +201,7 @@ inline void mix_values(float* to, const float* weights, const float shrink[kGrou
     }
   }
   for (int key = low; key <= high; ++key) {
+    if (key % LinesAhead::kLines == 0) ahead.ask();
     const T* value = blocks[key / kBlockKeys] + int64_t{key % kBlockKeys} * size;
     F parts[kVectors];
     if constexpr (kVectors == 2) {
@@ -213,40 +248,40 @@ class RowAttention {
     }
   }
 
-  // Keys [low, high] of the span whose blocks are `table`; entries before low / kBlockKeys are not
-  // looked at. The row's last block is table[last].
-  void see(const KvLayer& cache, const int32_t* table, int kv_head, int low, int high, int last) {
+  // Keys [low, high] of span `span`, counted from its begin. `after`: what is attended to next.
+  void see(const KvLayer& cache, const Reach& reach, const Reach& after, int span, int low,
+           int high) {
+    const int begin = span * kSpanBlocks;
     const int first = low / kBlockKeys;
     const int end = high / kBlockKeys + 1;
     const T* keys[kSpanBlocks];
-    const T* ahead[kSpanBlocks];
+    LinesAhead ahead(KvHead<T>::bytes(cache));
     const T* values[kSpanBlocks];
     const Bf16* scales[kSpanBlocks];
     for (int b = first; b < end; ++b) {
-      const KvHead<T> head(cache, table[b], kv_head);
+      const KvHead<T> head(cache, reach.table[begin + b], reach.kv_head);
       keys[b] = head.keys;
-      const int next = b + kSpanBlocks < last ? b + kSpanBlocks : last;
-      ahead[b] = KvHead<T>(cache, table[next], kv_head).keys;
+      ahead.add(block_ahead(cache, reach, after, begin + b + kSpanBlocks));
       values[b] = head.values;
       scales[b] = head.scales;
     }
     constexpr int kTogether = Vector::kKeyVectors / kParts;  // blocks
     int b = first;
     for (; b + kTogether <= end; b += kTogether) {
-      score_keys<kGroup, Vector::kKeyVectors>(scores_ + b * kBlockKeys, query_, keys + b, ahead + b,
+      score_keys<kGroup, Vector::kKeyVectors>(scores_ + b * kBlockKeys, query_, keys + b, ahead,
                                               size_);
     }
     for (; b < end; ++b)
-      score_keys<kGroup, kParts>(scores_ + b * kBlockKeys, query_, keys + b, ahead + b, size_);
+      score_keys<kGroup, kParts>(scores_ + b * kBlockKeys, query_, keys + b, ahead, size_);
 
     float shrink[kGroup];
-    for (int g = 0; g < kGroup; ++g) shrink[g] = weigh(g, scales, low, high);
+    for (int g = 0; g < kGroup; ++g) shrink[g] = weigh(g, scales, ahead, low, high);
     constexpr int kWide = Vector::kValueVectors * Vector::kLanes;
     int i = 0;
     for (; i + kWide <= size_; i += kWide) {
-      mix<Vector::kValueVectors>(values, shrink, i, low, high);
+      mix<Vector::kValueVectors>(values, shrink, ahead, i, low, high);
     }
-    for (; i < size_; i += Vector::kLanes) mix<1>(values, shrink, i, low, high);
+    for (; i < size_; i += Vector::kLanes) mix<1>(values, shrink, ahead, i, low, high);
   }
 
   void finish() {
@@ -259,16 +294,26 @@ class RowAttention {
   }
 
  private:
+  // Entry `at` of a reach that `after` continues.
+  static const T* block_ahead(const KvLayer& cache, const Reach& reach, const Reach& after,
+                              int at) {
+    if (at <= reach.last) return KvHead<T>(cache, reach.table[at], reach.kv_head).keys;
+    const int of_next = after.first + at - reach.last - 1;
+    const int entry = of_next < after.last ? of_next : after.last;
+    return KvHead<T>(cache, after.table[entry], after.kv_head).keys;
+  }
+
   template <int kVectors>
-  void mix(const T* const* values, const float* shrink, int i, int low, int high) {
+  void mix(const T* const* values, const float* shrink, LinesAhead& ahead, int i, int low,
+           int high) {
     const T* parts[kSpanBlocks];
     for (int b = low / kBlockKeys; b <= high / kBlockKeys; ++b) parts[b] = values[b] + i;
-    mix_values<kGroup, kVectors>(to_ + i, scores_, shrink, parts, size_, low, high);
+    mix_values<kGroup, kVectors>(to_ + i, scores_, shrink, parts, ahead, size_, low, high);
   }
 
   // Makes head g's scores into weights against the highest so far, values' scales included. Returns
   // by how much the weights given before have shrunk.
-  float weigh(int g, const Bf16* const* scales, int low, int high) {
+  float weigh(int g, const Bf16* const* scales, LinesAhead& ahead, int low, int high) {
     const int first = low / Vector::kLanes;
     const int last = high / Vector::kLanes;
     const F nothing = Vector::set1(-__builtin_inff());
@@ -281,6 +326,7 @@ class RowAttention {
       Vector::store(score, x);
       best = Vector::max(best, x);
     }
+    ahead.ask();
     const float top = Vector::highest(best);
     const F tops = Vector::set1(top);
     F sum = Vector::zero();

@@ -229,52 +229,79 @@ class CpuKernels final : public Kernels {
   template <typename T>
   void attend_rows(float* out, const float* q, int64_t stride, const KvLayer& cache,
                    const AttentionShape& shape, const SequenceRows* sequences, int sequence_count) {
-    const int group = shape.heads / shape.kv_heads;
     int64_t row_count = 0;
     for (int s = 0; s < sequence_count; ++s) row_count += sequences[s].row_count;
     const int* sequence_of_row = room_.sequence_of_rows(sequences, sequence_count);
-    pool_.parallel_for(row_count * shape.kv_heads, 1, [&](int64_t begin, int64_t end, int) {
+    const int64_t items = row_count * shape.kv_heads;
+    // A row of q, and what it sees in one kv head.
+    const auto item_of = [&](int64_t item) {
+      const int64_t index = item / shape.kv_heads;
+      const SequenceRows& rows = sequences[sequence_of_row[index]];
+      const int64_t row = sequences[0].row_begin + index;
+      const int position = rows.start + static_cast<int>(row - rows.row_begin);
+      const int first =
+          shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
+      return AttentionItem{.row = row,
+                           .first = first,
+                           .last = position,
+                           .reach = {.table = rows.blocks,
+                                     .first = first / kBlockKeys,
+                                     .last = position / kBlockKeys,
+                                     .kv_head = static_cast<int>(item % shape.kv_heads)}};
+    };
+    pool_.parallel_for(items, 1, [&](int64_t begin, int64_t end, int) {
+      AttentionItem now = item_of(begin);
       for (int64_t item = begin; item < end; ++item) {
-        const int64_t index = item / shape.kv_heads;
-        const int kv_head = static_cast<int>(item % shape.kv_heads);
-        const SequenceRows& rows = sequences[sequence_of_row[index]];
-        const int row = static_cast<int>(index) - (rows.row_begin - sequences[0].row_begin);
-        for (int head = 0; head < group;) {
-          const int first = kv_head * group + head;
-          const int together = group - head >= Vector::kHeads ? Vector::kHeads
-                               : group - head >= 4            ? 4
-                                                              : 1;
-          if (together == Vector::kHeads) {
-            attend<Vector::kHeads, T>(out, q, stride, cache, shape, rows, row, kv_head, first);
-          } else if (together == 4) {
-            attend<4, T>(out, q, stride, cache, shape, rows, row, kv_head, first);
-          } else {
-            attend<1, T>(out, q, stride, cache, shape, rows, row, kv_head, first);
-          }
-          head += together;
-        }
+        const AttentionItem next = item + 1 < items ? item_of(item + 1) : now;
+        attend_item<T>(out, q, stride, cache, shape, now, next.reach);
+        now = next;
       }
     });
   }
 
-  // One query row, kGroup heads that share a kv head.
+  // Keys [first, last] of one query row, and the blocks in which one kv head has them.
+  struct AttentionItem {
+    int64_t row;
+    int first;
+    int last;
+    Reach reach;
+  };
+
+  // All query heads that share its kv head. `after`: what is attended to next.
+  template <typename T>
+  static void attend_item(float* out, const float* q, int64_t stride, const KvLayer& cache,
+                          const AttentionShape& shape, const AttentionItem& item,
+                          const Reach& after) {
+    const int group = shape.heads / shape.kv_heads;
+    for (int head = 0; head < group;) {
+      const int first = item.reach.kv_head * group + head;
+      const int left = group - head;
+      if (left >= Vector::kHeads) {
+        attend<Vector::kHeads, T>(out, q, stride, cache, shape, item, after, first);
+        head += Vector::kHeads;
+      } else if (left >= 4) {
+        attend<4, T>(out, q, stride, cache, shape, item, after, first);
+        head += 4;
+      } else {
+        attend<1, T>(out, q, stride, cache, shape, item, after, first);
+        head += 1;
+      }
+    }
+  }
+
+  // kGroup of them, from first_head on.
   template <int kGroup, typename T>
   static void attend(float* out, const float* q, int64_t stride, const KvLayer& cache,
-                     const AttentionShape& shape, const SequenceRows& rows, int row, int kv_head,
+                     const AttentionShape& shape, const AttentionItem& item, const Reach& after,
                      int first_head) {
-    const int position = rows.start + row;
-    const int first =
-        shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
     const int64_t head = int64_t{first_head} * shape.head_size;
-    const int64_t row_index = int64_t{rows.row_begin} + row;
-    RowAttention<kGroup, T> attention(out + row_index * shape.heads * shape.head_size + head,
-                                      q + row_index * stride + head, shape, first_head);
-    for (int span = first / kSpan; span <= position / kSpan; ++span) {
+    RowAttention<kGroup, T> attention(out + item.row * shape.heads * shape.head_size + head,
+                                      q + item.row * stride + head, shape, first_head);
+    for (int span = item.first / kSpan; span <= item.last / kSpan; ++span) {
       const int begin = span * kSpan;
-      const int low = first > begin ? first - begin : 0;
-      const int high = position - begin < kSpan - 1 ? position - begin : kSpan - 1;
-      attention.see(cache, rows.blocks + span * kSpanBlocks, kv_head, low, high,
-                    position / kBlockKeys - span * kSpanBlocks);
+      const int low = item.first > begin ? item.first - begin : 0;
+      const int high = item.last - begin < kSpan - 1 ? item.last - begin : kSpan - 1;
+      attention.see(cache, item.reach, after, span, low, high);
     }
     attention.finish();
   }

@@ -50,23 +50,28 @@ class MarkedPicks {
 };
 
 // out[token][row] for all of `picks`, each summed as dot_tile sums it. Rows lie anywhere, so that
-// no stream of them could be asked for: while some are read the next are.
+// hardware sees no stream of them: while some are read, those two turns on are asked for.
 template <typename Rows>
 inline void dot_picks(const Rows& rows, MarkedPicks picks, int64_t row_count, int block_count,
                       const float* x, float* out) {
   using Cursor = typename Rows::template Cursor<1>;
   constexpr int kPicks = 3;
-  Pick now[kPicks];
-  for (int count = picks.take(now); count > 0;) {
-    Pick next[kPicks];
-    const int next_count = picks.take(next);
+  Pick turns[3][kPicks];  // one after the other, in a ring
+  int counts[3] = {picks.take(turns[0]), 0, 0};
+  if (counts[0] > 0) counts[1] = picks.take(turns[1]);
+  for (int turn = 0; counts[turn % 3] > 0; ++turn) {
+    const Pick* now = turns[turn % 3];
+    const int count = counts[turn % 3];
+    const int ahead = (turn + 2) % 3;
+    counts[ahead] = picks.take(turns[ahead]);
+    const Pick* asked = counts[ahead] > 0 ? turns[ahead] : now;
     Cursor at[kPicks];
     Cursor after[kPicks];
     const float* inputs[kPicks];
     F sums[kPicks];
     for (int i = 0; i < kPicks; ++i) {
       at[i] = rows.template at<1>(now[i].row);
-      after[i] = rows.template at<1>((next_count > 0 ? next : now)[i].row);
+      after[i] = rows.template at<1>(asked[i].row);
       inputs[i] = x + now[i].token * int64_t{block_count} * 32;
       sums[i] = Vector::zero();
     }
@@ -75,7 +80,7 @@ inline void dot_picks(const Rows& rows, MarkedPicks picks, int64_t row_count, in
       for (int i = 0; i < kPicks; ++i) {
         F first[kParts];
         F second[kParts];
-        after[i].fetch(0, block);
+        after[i].fetch_far(0, block);
         at[i].read(0, block, first, second);
         const float* input = inputs[i] + block * 32;
 #pragma GCC unroll 2
@@ -90,7 +95,5 @@ inline void dot_picks(const Rows& rows, MarkedPicks picks, int64_t row_count, in
     }
     for (int i = 0; i < count; ++i)
       out[now[i].token * row_count + now[i].row] = Vector::sum(sums[i]);
-    __builtin_memcpy(now, next, sizeof now);
-    count = next_count;
   }
 }

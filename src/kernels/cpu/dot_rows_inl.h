@@ -22,6 +22,11 @@ struct PlainRows {
       prefetch(at);
       if constexpr (sizeof(T) == 4) prefetch(at + 16);
     }
+    void fetch_far(int r, int block) const {
+      const T* at = row[r] + block * 32;
+      prefetch_far(at);
+      if constexpr (sizeof(T) == 4) prefetch_far(at + 16);
+    }
     void read(int r, int block, F* first, F* second) const {
       const T* at = row[r] + block * 32;
       for (int p = 0; p < kParts; ++p) {
@@ -48,6 +53,9 @@ struct Q8Rows {
     const uint8_t* row[kRows];
     void fetch(int r, int block) const {
       prefetch(row[r] + int64_t{block} * tensor::kQ8_0BlockBytes);
+    }
+    void fetch_far(int r, int block) const {
+      prefetch_far(row[r] + int64_t{block} * tensor::kQ8_0BlockBytes);
     }
     void read(int r, int block, F* first, F* second) const {
       const uint8_t* at = row[r] + int64_t{block} * tensor::kQ8_0BlockBytes;

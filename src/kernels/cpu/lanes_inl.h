@@ -24,3 +24,8 @@ inline F vector_exp(F x) {
 inline void prefetch(const void* address) {
   _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
 }
+
+// Into the second level of the cache: many more lines can be on their way there than to the first.
+inline void prefetch_far(const void* address) {
+  _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T1);
+}
