@@ -55,10 +55,12 @@ class Candidates {
   // The first kept token, by id, with which the sum of masses exceeds `target` (< kept_mass()).
   TokenId token_at(kernels::Mass target) const;
 
-  // The shortest front, by rank, of at least `mass`, where there are very many candidates: found in
-  // vectors. They hold such a front, they are those of `row` from `floor` up, and they are spent.
+  // Whether very many of a row's logits seem to reach `floor`, from a sample.
+  static bool many_reach(const Row& row, float floor);
+  // The shortest front, by rank, of at least `mass`, where that is so: found in vectors. `total`:
+  // all of the row. What reaches `floor` holds such a front. The candidates are spent.
   Front spend_on_front(const kernels::LogitRows& rows, const Row& row, float floor,
-                       kernels::LogitScale scale, kernels::Mass mass);
+                       kernels::LogitScale scale, kernels::Mass total, kernels::Mass mass);
   // The tokens of `row` whose logits equal `logit`, by id. The candidates are spent.
   std::span<const TokenId> spend_on_equals(const kernels::LogitRows& rows, const Row& row,
                                            float logit);
@@ -86,6 +88,8 @@ class Candidates {
     uint32_t high;
   };
   static constexpr int kBucketBits = 10;
+  static constexpr size_t kSample = 256;
+  static constexpr size_t kMany = 16 * kSortedMax;
 
   // All ones for a kept one, or else 0: without a branch, which would be a coin's toss.
   uint64_t kept_mask(size_t i, Last last) const {
@@ -94,13 +98,13 @@ class Candidates {
     return uint64_t{0} - static_cast<uint64_t>(ranked);
   }
 
-  // Of the candidates' logits, two between which a front of `mass` probably ends.
+  // Two of `logits` between which a front of `mass` of their `total` probably ends.
   struct Pivots {
     float low;
     float high;
   };
-  Pivots pivots(const kernels::LogitRows& rows, kernels::LogitScale scale, kernels::Mass total,
-                kernels::Mass mass) const;
+  static Pivots pivots(std::span<const float> logits, float floor, const kernels::LogitRows& rows,
+                       kernels::LogitScale scale, kernels::Mass total, kernels::Mass mass);
   Front front_by_sorting(const kernels::LogitRows& rows, kernels::LogitScale scale,
                          kernels::Mass mass);
 

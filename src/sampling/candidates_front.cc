@@ -23,49 +23,61 @@ float next_above(float logit) {
 
 }  // namespace
 
+bool Candidates::many_reach(const Row& row, float floor) {
+  if (row.logits.size() <= kMany) return false;
+  size_t reached = 0;
+  for (size_t i = 0; i < kSample; ++i) {
+    reached += static_cast<size_t>(row.logits[i * row.logits.size() / kSample] >= floor);
+  }
+  return reached * row.logits.size() > kMany * kSample;
+}
+
 Front Candidates::spend_on_front(const LogitRows& rows, const Row& row, float floor,
-                                 LogitScale scale, Mass mass) {
+                                 LogitScale scale, Mass total, Mass mass) {
   LogitRows::Range range{floor, kInfinity};  // holds the front's end; what is above belongs to it
-  const auto narrow = [&](LogitRows::Range to) {
-    range = to;
-    size_ = rows.collect({logits_.data(), size_}, nullptr, range, logits_.data(), tokens_.data());
-    return rows.weigh({logits_.data(), size_}, scale, kNever, masses_.data());
+  const auto weigh = [&](std::span<const float> logits, float from) {
+    return rows.weigh(logits, scale, from, masses_.data());
   };
-  Mass total = rows.weigh({logits_.data(), size_}, scale, kNever, masses_.data());
-  while (size_ > kSortedMax) {
+  const auto collect_from = [&](std::span<const float> logits, const float* block_highest,
+                                LogitRows::Range to) {
+    range = to;
+    size_ = rows.collect(logits, block_highest, to, logits_.data(), tokens_.data());
+    total = weigh({logits_.data(), size_}, kNever);
+  };
+  // From `logits`, which are the row's or the candidates', to those between two pivots.
+  const auto narrow = [&](std::span<const float> logits, const float* block_highest) {
+    const Pivots pivot = pivots(logits, floor, rows, scale, total, mass);
+    const Mass above = weigh(logits, pivot.high);
+    if (above >= mass) {
+      return collect_from(logits, block_highest, {pivot.high, range.ceiling});
+    }
+    mass -= above;
+    const float bottom = range.floor;
+    collect_from(logits, block_highest, {pivot.low, pivot.high});
+    if (total >= mass) return;
+    mass -= total;
+    collect_from(row.logits, row.block_highest.data(), {bottom, pivot.low});
+  };
+  narrow(row.logits, row.block_highest.data());
+  while (size_ > kSample) {
     if (next_above(range.floor) >= range.ceiling) {  // all are equal
       const Mass each = total / size_;
       return {.logit = range.floor, .equals = static_cast<size_t>((mass + each - 1) / each)};
     }
-    const Pivots pivot = pivots(rows, scale, total, mass);
-    const Mass above = rows.weigh({logits_.data(), size_}, scale, pivot.high, masses_.data());
-    if (above >= mass) {
-      total = narrow({pivot.high, range.ceiling});
-      continue;
-    }
-    const float bottom = range.floor;
-    const Mass between = narrow({pivot.low, pivot.high});
-    mass -= above;
-    total = between;
-    if (between >= mass) continue;
-    mass -= between;
-    range = {bottom, pivot.low};
-    size_ =
-        rows.collect(row.logits, row.block_highest.data(), range, logits_.data(), tokens_.data());
-    total = rows.weigh({logits_.data(), size_}, scale, kNever, masses_.data());
+    narrow({logits_.data(), size_}, nullptr);
   }
   return front_by_sorting(rows, scale, mass);
 }
 
 // From a sample, evenly strewn. Off by twenty places of 256 is 2.5 standard errors at worst; if the
-// end lies elsewhere after all, that costs a pass. Between the two there is at least one logit.
-Candidates::Pivots Candidates::pivots(const LogitRows& rows, LogitScale scale, Mass total,
-                                      Mass mass) const {
-  constexpr size_t kSample = 256;
+// end lies elsewhere after all, that costs a pass. Of what reaches `floor`, at least one logit lies
+// between the two, or none below the higher.
+Candidates::Pivots Candidates::pivots(std::span<const float> logits, float floor,
+                                      const LogitRows& rows, LogitScale scale, Mass total,
+                                      Mass mass) {
   constexpr size_t kOff = 20;
-  static_assert(kSample <= kSortedMax);
   float sample[kSample];
-  for (size_t i = 0; i < kSample; ++i) sample[i] = logits_[i * size_ / kSample];
+  for (size_t i = 0; i < kSample; ++i) sample[i] = logits[i * logits.size() / kSample];
   std::sort(sample, sample + kSample, std::greater<>());
   Mass masses[kSample];
   rows.weigh_each(sample, scale, masses);
@@ -77,7 +89,7 @@ Candidates::Pivots Candidates::pivots(const LogitRows& rows, LogitScale scale, M
   for (Mass sum = masses[0]; at + 1 < kSample && static_cast<double>(sum) < wanted;) {
     sum += masses[++at];
   }
-  const float low = sample[std::min(at + kOff, kSample - 1)];
+  const float low = std::max(sample[std::min(at + kOff, kSample - 1)], floor);
   const float high = sample[at > kOff ? at - kOff : 0];
   return {.low = low, .high = high > low ? high : next_above(low)};
 }

@@ -186,12 +186,11 @@ TokenId Sampler::draw_from_mass(const Row& row, LogitScale scale,
   const double left = (1.0 - double{params.top_p}) * static_cast<double>(total) - 1.0;
   const double units = std::max(left / static_cast<double>(row.logits.size()) - 1.0, 0.25);
   const float floor = floor_of(scale, std::log2(units / static_cast<double>(kernels::kWholeMass)));
-  candidates_.collect(*rows_, row, floor);
-  constexpr size_t kMany = 16 * Candidates::kSortedMax;
-  if (candidates_.size() > kMany && params.min_p <= 0.0f) {
-    return draw_from_front(row, scale,
-                           candidates_.spend_on_front(*rows_, row, floor, scale, needed), random);
+  if (params.min_p <= 0.0f && Candidates::many_reach(row, floor)) {
+    const Front front = candidates_.spend_on_front(*rows_, row, floor, scale, total, needed);
+    return draw_from_front(row, scale, front, random);
   }
+  candidates_.collect(*rows_, row, floor);
   candidates_.weigh(*rows_, scale);
   candidates_.cut_to_mass(needed);
   return draw_from_candidates(params, random);
