@@ -25,6 +25,7 @@ struct Row {
 struct Front {
   float logit = -std::numeric_limits<float>::infinity();
   size_t equals = std::numeric_limits<size_t>::max();
+  kernels::Mass mass = 0;  // of all of them together; 0: not known
 };
 
 class Candidates {

@@ -35,6 +35,7 @@ bool Candidates::many_reach(const Row& row, float floor) {
 Front Candidates::spend_on_front(const LogitRows& rows, const Row& row, float floor,
                                  LogitScale scale, Mass total, Mass mass) {
   LogitRows::Range range{floor, kInfinity};  // holds the front's end; what is above belongs to it
+  Mass passed = 0;                           // above the range
   const auto weigh = [&](std::span<const float> logits, float from) {
     return rows.weigh(logits, scale, from, masses_.data());
   };
@@ -51,10 +52,12 @@ Front Candidates::spend_on_front(const LogitRows& rows, const Row& row, float fl
     if (above >= mass) {
       return collect_from(logits, block_highest, {pivot.high, range.ceiling});
     }
+    passed += above;
     mass -= above;
     const float bottom = range.floor;
     collect_from(logits, block_highest, {pivot.low, pivot.high});
     if (total >= mass) return;
+    passed += total;
     mass -= total;
     collect_from(row.logits, row.block_highest.data(), {bottom, pivot.low});
   };
@@ -62,11 +65,14 @@ Front Candidates::spend_on_front(const LogitRows& rows, const Row& row, float fl
   while (size_ > kSample) {
     if (next_above(range.floor) >= range.ceiling) {  // all are equal
       const Mass each = total / size_;
-      return {.logit = range.floor, .equals = static_cast<size_t>((mass + each - 1) / each)};
+      const Mass equals = (mass + each - 1) / each;
+      return {.logit = range.floor, .equals = equals, .mass = passed + equals * each};
     }
     narrow({logits_.data(), size_}, nullptr);
   }
-  return front_by_sorting(rows, scale, mass);
+  Front front = front_by_sorting(rows, scale, mass);
+  if (front.mass > 0) front.mass += passed;
+  return front;
 }
 
 // From a sample, evenly strewn. Off by twenty places of 256 is 2.5 standard errors at worst; if the
@@ -103,7 +109,7 @@ Front Candidates::front_by_sorting(const LogitRows& rows, LogitScale scale, Mass
   for (size_t i = 0; i < size_; ++i) {
     equals = i > 0 && logits_[i] == logits_[i - 1] ? equals + 1 : 1;
     sum += masses_[i];
-    if (sum >= mass) return {.logit = logits_[i], .equals = equals};
+    if (sum >= mass) return {.logit = logits_[i], .equals = equals, .mass = sum};
   }
   return {};
 }

@@ -94,6 +94,7 @@ TEST(Candidates, CutWhereTheDefinitionDoes) {
     const Front front = candidates.spend_on_front(*rows, row, floor, a_case.scale, total, need);
     ASSERT_EQ(front.logit, expected.logit) << "round " << round;
     ASSERT_EQ(front.equals, expected.equals) << "round " << round;
+    ASSERT_EQ(front.mass, expected.mass) << "round " << round;
   }
 }
 

@@ -16,6 +16,7 @@ using kernels::LogitScale;
 using kernels::Mass;
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr TokenId kLastToken = std::numeric_limits<TokenId>::max();
 constexpr float kFiniteMax = std::numeric_limits<float>::max();
 // A logit a hair lower than those that weigh 2^exponent: whoever weighs as much is at least this.
 float floor_of(LogitScale scale, double exponent) {
@@ -157,7 +158,7 @@ TokenId Sampler::draw(const Row& row, float highest, const request::SamplingPara
     candidates_.weigh(*rows_, scale);
     return draw_from_candidates(params, random);
   }
-  return draw_from_front(row, scale, Front{}, random);
+  return draw_from_all(row, scale, random);
 }
 
 TokenId Sampler::draw_from_candidates(const request::SamplingParams& params, uint64_t random) {
@@ -196,33 +197,55 @@ TokenId Sampler::draw_from_mass(const Row& row, LogitScale scale,
   return draw_from_candidates(params, random);
 }
 
-// Straight from the row: its blocks' masses, less those of the front's equals that are cut.
+// Straight from the row, by its blocks' masses.
+TokenId Sampler::draw_from_all(const Row& row, LogitScale scale, uint64_t random) {
+  const Mass total = rows_->weigh(row.logits, scale, kNever, block_mass_.data());
+  return draw_from_blocks(row, scale, 0, scaled(total, random), kNever, kLastToken);
+}
+
+// The same, less what is cut: of those equal to the front's last, all behind it. What the front
+// weighs is known already, so that the row is weighed only up to the token that is drawn.
 TokenId Sampler::draw_from_front(const Row& row, LogitScale scale, const Front& front,
                                  uint64_t random) {
-  Mass total = rows_->weigh(row.logits, scale, front.logit, block_mass_.data());
+  if (front.mass == 0) return draw_from_all(row, scale, random);
+  const std::span<const TokenId> equals = candidates_.spend_on_equals(*rows_, row, front.logit);
+  std::span<const TokenId> cut = equals.subspan(front.equals);
   Mass masses[kernels::kLogitBlock];
-  TokenId last = std::numeric_limits<TokenId>::max();
-  if (front.logit != kNever) {
-    const std::span<const TokenId> equals = candidates_.spend_on_equals(*rows_, row, front.logit);
-    const size_t kept = std::min(front.equals, equals.size());
-    last = equals[kept - 1];
-    rows_->weigh_each({&front.logit, 1}, scale, masses);
-    for (const TokenId cut : equals.subspan(kept)) {
-      block_mass_[static_cast<size_t>(cut) / kernels::kLogitBlock] -= masses[0];
-    }
-    total -= masses[0] * (equals.size() - kept);
-  }
+  rows_->weigh_each({&front.logit, 1}, scale, masses);
+  const Mass each = masses[0];
 
-  Mass target = scaled(total, random);
-  size_t block = 0;
+  constexpr size_t kTogether = 64;  // blocks
+  Mass target = scaled(front.mass, random);
+  for (size_t block = 0;; block += kTogether) {
+    const size_t begin = block * kernels::kLogitBlock;
+    CHECK(begin < row.logits.size(), "a front has less mass than it is said to have");
+    const size_t end = std::min(begin + kTogether * kernels::kLogitBlock, row.logits.size());
+    Mass mass = rows_->weigh(row.logits.subspan(begin, end - begin), scale, front.logit,
+                             block_mass_.data() + block);
+    for (; !cut.empty() && static_cast<size_t>(cut[0]) < end; cut = cut.subspan(1)) {
+      block_mass_[static_cast<size_t>(cut[0]) / kernels::kLogitBlock] -= each;
+      mass -= each;
+    }
+    if (target < mass) {
+      return draw_from_blocks(row, scale, block, target, front.logit, equals[front.equals - 1]);
+    }
+    target -= mass;
+  }
+}
+
+// The token with which the masses from block `block` on exceed `target`. Of those whose logit is
+// `floor`, none behind `last` counts.
+TokenId Sampler::draw_from_blocks(const Row& row, LogitScale scale, size_t block, Mass target,
+                                  float floor, TokenId last) {
   while (target >= block_mass_[block]) target -= block_mass_[block++];
   const size_t begin = block * kernels::kLogitBlock;
   const std::span<const float> logits =
       row.logits.subspan(begin, std::min<size_t>(kernels::kLogitBlock, row.logits.size() - begin));
+  Mass masses[kernels::kLogitBlock];
   rows_->weigh_each(logits, scale, masses);
   for (size_t i = 0; i < logits.size(); ++i) {
     const auto token = static_cast<TokenId>(begin + i);
-    const bool kept = logits[i] > front.logit || (logits[i] == front.logit && token <= last);
+    const bool kept = logits[i] > floor || (logits[i] == floor && token <= last);
     if (!kept) continue;
     if (target < masses[i]) return token;
     target -= masses[i];

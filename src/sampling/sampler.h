@@ -65,8 +65,11 @@ class Sampler {
   TokenId draw_from_candidates(const request::SamplingParams& params, uint64_t random);
   TokenId draw_from_mass(const Row& row, kernels::LogitScale scale,
                          const request::SamplingParams& params, uint64_t random);
+  TokenId draw_from_all(const Row& row, kernels::LogitScale scale, uint64_t random);
   TokenId draw_from_front(const Row& row, kernels::LogitScale scale, const Front& front,
                           uint64_t random);
+  TokenId draw_from_blocks(const Row& row, kernels::LogitScale scale, size_t block,
+                           kernels::Mass target, float floor, TokenId last);
   void collect_best(const Row& row, size_t count);
   TokenId first_of(const Row& row, float value) const;
 
