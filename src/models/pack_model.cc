@@ -1,6 +1,7 @@
 #include "models/pack_model.h"
 
-#include <cmath>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -34,25 +35,37 @@ std::string file_in(const std::string& folder) {
   return folder + "/model.safetensors";
 }
 
+// What a packed model is compared by, of which some parts are made only where there is a sample.
+struct Comparison {
+  std::unique_ptr<kernels::Kernels> kernels;
+  std::optional<WeightGate> gate;
+};
+Result<Comparison> comparison(const Checkpoint& source, std::span<const TokenId> sample,
+                              base::ThreadPool& pool, PackModelProgress progress) {
+  Comparison made;
+  if (sample.size() < 2) return made;
+  TRY_ASSIGN(made.kernels, kernels::make_kernels(kernels::KernelChoice::kAuto, pool));
+  if (!progress("computing a text as shipped", 0, 1)) return kInterrupted;
+  TRY_ASSIGN(made.gate, WeightGate::make(source, *made.kernels, sample));
+  if (!progress("computing a text as shipped", 1, 1)) return kInterrupted;
+  return made;
+}
+
 // Of what was packed into `folder`. Nothing where there is no sample.
-Result<void> measure(const Checkpoint& source, const std::string& folder,
-                     std::span<const TokenId> sample, base::ThreadPool& pool,
-                     PackModelProgress progress, PackedModel& made) {
-  if (sample.size() < 2) return {};
+Result<void> measure(const Comparison& by, const std::string& folder, PackModelProgress progress,
+                     PackedModel& made) {
+  if (!by.gate) return {};
   TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(folder));
-  TRY_ASSIGN(const auto kernels, kernels::make_kernels(kernels::KernelChoice::kAuto, pool));
   if (!progress("comparing", 0, 1)) return kInterrupted;
-  TRY_ASSIGN(made.loss, measure_loss(source, packed, *kernels, sample));
+  TRY_ASSIGN(made.loss, by.gate->measure(packed));
   if (!progress("comparing", 1, 1)) return kInterrupted;
-  made.excess = excess(*made.loss, limits_for(*made.loss));
-  if (std::isfinite(made.loss->error_mean)) return {};
-  return Error{
-      ErrorCode::kBadCheckpoint,
-      fmt::format("{}: computes NaN or infinity; pelton verify tells where", source.folder())};
+  made.in_bf16 = by.gate->in_bf16(made.loss->coarse_head);
+  made.excess = excess(*made.loss, by.gate->limits(made.loss->coarse_head));
+  return {};
 }
 
 Result<PackedModel> pack_as(const Checkpoint& source, Way way, const PackModelOptions& options,
-                            const std::string& folder, base::ThreadPool& pool,
+                            const Comparison& by, const std::string& folder, base::ThreadPool& pool,
                             PackModelProgress progress) {
   TRY_ASSIGN(std::string fingerprint, checkpoint::fingerprint(source));
   const std::string packing = "packing, " + text_of(way);
@@ -71,22 +84,23 @@ Result<PackedModel> pack_as(const Checkpoint& source, Way way, const PackModelOp
                    .coarse_head = packed.has(checkpoint::kCoarseHead),
                    .activations = activations,
                    .loss = {},
+                   .in_bf16 = {},
                    .excess = {},
                    .refused = {}};
-  TRY(measure(source, folder, options.sample, pool, progress, made));
+  TRY(measure(by, folder, progress, made));
   return made;
 }
 
 // What lost little enough with 15 bits, with 8 if that is so then, too: prompts are computed some
 // half faster.
-Result<PackedModel> with_fewer_bits(PackedModel made, const Checkpoint& source,
+Result<PackedModel> with_fewer_bits(PackedModel made, const Comparison& by,
                                     const PackModelOptions& options, const std::string& folder,
-                                    base::ThreadPool& pool, PackModelProgress progress) {
+                                    PackModelProgress progress) {
   if (options.activations || !made.loss) return made;
   PackedModel coarser = made;
   coarser.activations = Activations::kInt8;
   TRY(layers::rewrite_activations(file_in(folder), Activations::kInt8));
-  TRY(measure(source, folder, options.sample, pool, progress, coarser));
+  TRY(measure(by, folder, progress, coarser));
   if (coarser.excess.empty()) return coarser;
   TRY(layers::rewrite_activations(file_in(folder), Activations::kInt16));
   made.refused += fmt::format("{}activations int8 lose too much of this model ({})",
@@ -107,15 +121,16 @@ Result<WeightChoice> parse_weight_choice(std::string_view name) {
 Result<PackedModel> pack_model(const Checkpoint& source, const PackModelOptions& options,
                                const std::string& folder, base::ThreadPool& pool,
                                PackModelProgress progress) {
+  TRY_ASSIGN(const Comparison by, comparison(source, options.sample, pool, progress));
   std::string refused;
   if (options.weights != WeightChoice::kShipped) {
     for (const MatrixWeights weights : {MatrixWeights::kInt8, MatrixWeights::kAsShipped}) {
       const Way way{weights, true};
-      TRY_ASSIGN(PackedModel made, pack_as(source, way, options, folder, pool, progress));
+      TRY_ASSIGN(PackedModel made, pack_as(source, way, options, by, folder, pool, progress));
       made.refused = refused;
       if (options.weights == WeightChoice::kInt8) return made;
       if (made.excess.empty()) {
-        return with_fewer_bits(std::move(made), source, options, folder, pool, progress);
+        return with_fewer_bits(std::move(made), by, options, folder, progress);
       }
       if (weights == MatrixWeights::kAsShipped && !made.coarse_head) return made;  // to the bit
       refused += fmt::format("{}{} loses too much of this model ({})", refused.empty() ? "" : "; ",
@@ -123,7 +138,7 @@ Result<PackedModel> pack_model(const Checkpoint& source, const PackModelOptions&
     }
   }
   const Way as_shipped{MatrixWeights::kAsShipped, false};
-  TRY_ASSIGN(PackedModel made, pack_as(source, as_shipped, options, folder, pool, progress));
+  TRY_ASSIGN(PackedModel made, pack_as(source, as_shipped, options, by, folder, pool, progress));
   made.refused = std::move(refused);
   return made;
 }
@@ -135,10 +150,14 @@ std::string describe(const PackedModel& packed) {
   if (!packed.refused.empty()) out += ": " + packed.refused;
   if (!packed.loss) return out;
   const WeightLoss& loss = *packed.loss;
-  return out + fmt::format(
-                   "; against the weights as shipped: relative error {:.1e} (worst {:.1e}), "
-                   "divergence {:.1e} nats, the same best token at {:.1f} % of positions",
-                   loss.error_mean, loss.error_max, loss.divergence, 100 * loss.agreement);
+  return out +
+         fmt::format(
+             "; against the weights as shipped, in float32: relative error {:.1e} (worst {:.1e}), "
+             "divergence {:.1e} nats, the same best token at {:.1f} % of positions (in bf16, as "
+             "models are published: {:.1e}, {:.1e}, {:.1e}, {:.1f} %)",
+             loss.error_mean, loss.error_max, loss.divergence, 100 * loss.agreement,
+             packed.in_bf16->error_mean, packed.in_bf16->error_max, packed.in_bf16->divergence,
+             100 * packed.in_bf16->agreement);
 }
 
 }  // namespace pelton::models

@@ -38,6 +38,7 @@ struct PackedModel {
   bool coarse_head = false;
   kernels::Activations activations = kernels::Activations::kInt16;
   std::optional<WeightLoss> loss;
+  std::optional<WeightLoss> in_bf16;  // of the shipped weights, measured over the same logits
   std::string excess;   // over the limits; empty if there is none
   std::string refused;  // what --weights auto tried and did not keep, and why; empty if nothing
 };

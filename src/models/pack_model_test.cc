@@ -60,6 +60,7 @@ TEST_F(PackModel, FewerBitsOfActivationsWhereTheyLoseLittle) {
   EXPECT_EQ(fewest.activations, Activations::kInt8);
   EXPECT_EQ(bits(), 8);
   EXPECT_EQ(fewest.excess, "");
+  EXPECT_EQ(excess(*fewest.loss, {.divergence = 1e-3}), "");  // what golden asks, to the letter
   EXPECT_THAT(describe(fewest),
               HasSubstr("attention int8, head int4 and as shipped, activations int8"));
 
@@ -82,6 +83,8 @@ TEST_F(PackModel, MassiveActivationsKeepTheirBits) {
   EXPECT_EQ(made.activations, Activations::kInt16);
   EXPECT_EQ(bits(), 16);
   EXPECT_EQ(made.excess, "");
+  EXPECT_EQ(excess(*made.loss, {.divergence = 1e-3}), "");  // though in bf16 it loses more
+  EXPECT_NE(excess(*made.in_bf16, {}), "");
   EXPECT_THAT(made.refused, HasSubstr("attention int8"));
   EXPECT_THAT(made.refused, HasSubstr("activations int8 lose too much of this model"));
 }

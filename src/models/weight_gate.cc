@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/bf16_kernels.h"
 #include "layers/output_head.h"
 #include "models/sequence_runner.h"
 
@@ -53,7 +54,7 @@ float least_that_matters(const float* exact, int64_t vocab, double log_total) {
   return std::min(sorted[nth], static_cast<float>(likely));
 }
 
-RowLoss compare(const float* got, const float* exact, int64_t vocab, bool coarse_head) {
+RowLoss compare_rows(const float* got, const float* exact, int64_t vocab, bool coarse_head) {
   int64_t best = 0;
   int64_t got_best = 0;
   for (int64_t i = 0; i < vocab; ++i) {
@@ -104,19 +105,50 @@ std::string excess(const WeightLoss& loss, const WeightLossLimits& limits) {
   return out;
 }
 
-Result<WeightLoss> measure_loss(const checkpoint::Checkpoint& shipped,
-                                const checkpoint::Checkpoint& packed, kernels::Kernels& kernels,
-                                std::span<const TokenId> tokens) {
+Result<WeightGate> WeightGate::make(const checkpoint::Checkpoint& shipped,
+                                    kernels::Kernels& kernels, std::span<const TokenId> tokens) {
   CHECK(tokens.size() >= 2);
-  TRY_ASSIGN(const std::vector<float> exact, all_logits(shipped, kernels, tokens));
-  TRY_ASSIGN(const std::vector<float> got, all_logits(packed, kernels, tokens));
-  const int64_t vocab = shipped.config().vocab_size;
-  const auto count = static_cast<int64_t>(tokens.size());
-  WeightLoss loss{.coarse_head = packed.has(checkpoint::kCoarseHead)};
+  WeightGate gate(kernels, tokens, shipped.config().vocab_size);
+  TRY_ASSIGN(gate.exact_, all_logits(shipped, kernels, tokens));
+  for (const float logit : gate.exact_) {
+    if (std::isfinite(logit)) continue;
+    return Error{
+        ErrorCode::kBadCheckpoint,
+        fmt::format("{}: computes NaN or infinity; pelton verify tells where", shipped.folder())};
+  }
+  const std::unique_ptr<kernels::Kernels> bf16 = kernels::make_bf16_kernels(kernels);
+  TRY_ASSIGN(const std::vector<float> got, all_logits(shipped, *bf16, tokens));
+  gate.bf16_ = gate.compare(got, false);
+  gate.coarse_bf16_ = gate.compare(got, true);
+  return gate;
+}
+
+Result<WeightLoss> WeightGate::measure(const checkpoint::Checkpoint& packed) const {
+  TRY_ASSIGN(const std::vector<float> got, all_logits(packed, *kernels_, tokens_));
+  return compare(got, packed.has(checkpoint::kCoarseHead));
+}
+
+WeightLossLimits WeightGate::limits(bool coarse_head) const {
+  WeightLossLimits limits;
+  // Unlikely tokens may be further off where they are meant to be coarse.
+  if (coarse_head) limits.divergence = 1e-3;
+  const WeightLoss& bf16 = in_bf16(coarse_head);
+  if (!std::isfinite(bf16.error_mean)) return limits;
+  limits.error_mean = std::max(limits.error_mean, bf16.error_mean);
+  limits.error_max = std::max(limits.error_max, bf16.error_max);
+  limits.divergence = std::max(limits.divergence, bf16.divergence);
+  limits.agreement = std::min(limits.agreement, bf16.agreement);
+  limits.lost_gap = std::max(limits.lost_gap, bf16.lost_gap);
+  return limits;
+}
+
+WeightLoss WeightGate::compare(std::span<const float> got, bool coarse_head) const {
+  const auto count = static_cast<int64_t>(tokens_.size());
+  WeightLoss loss{.coarse_head = coarse_head};
   int64_t agreed = 0;
   for (int64_t p = 0; p < count; ++p) {
     const RowLoss row =
-        compare(got.data() + p * vocab, exact.data() + p * vocab, vocab, loss.coarse_head);
+        compare_rows(got.data() + p * vocab_, exact_.data() + p * vocab_, vocab_, coarse_head);
     loss.error_mean += row.error / static_cast<double>(count);
     loss.error_max = std::max(loss.error_max, row.error);
     loss.divergence += row.divergence / static_cast<double>(count);

@@ -1,12 +1,12 @@
-// How much of a model's precision its packed weights lose: the same tokens through the weights as
-// shipped, with float32 activations, and through the packed ones; and whether that is little
-// enough. One thread, whose pool the kernels use.
+// How much of a model's precision its packed weights lose, and whether that is little enough: the
+// same tokens through the weights as shipped, with float32 activations, and through the packed
+// ones. One thread, whose pool the kernels use.
 #pragma once
 
 #include <span>
 #include <string>
+#include <vector>
 
-#include "base/function_ref.h"
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
@@ -33,19 +33,39 @@ struct WeightLossLimits {
   double lost_gap = 0.2;
 };
 
-// The same for a model with a coarse head, whose unlikely tokens may be further off.
-constexpr WeightLossLimits limits_for(const WeightLoss& loss) {
-  WeightLossLimits limits;
-  if (loss.coarse_head) limits.divergence = 1e-3;
-  return limits;
-}
-
 // Empty if the loss is within the limits; otherwise what is not, with both numbers.
 std::string excess(const WeightLoss& loss, const WeightLossLimits& limits);
 
-// The tokens are one sequence of 2 or more.
-Result<WeightLoss> measure_loss(const checkpoint::Checkpoint& shipped,
-                                const checkpoint::Checkpoint& packed, kernels::Kernels& kernels,
-                                std::span<const TokenId> tokens);
+class WeightGate {
+ public:
+  // Computes the tokens' logits, twice. They are one sequence of 2 or more; `kernels` outlive this.
+  // Errors: what loading `shipped` has; kBadCheckpoint if it computes NaN or infinity.
+  static Result<WeightGate> make(const checkpoint::Checkpoint& shipped, kernels::Kernels& kernels,
+                                 std::span<const TokenId> tokens);
+
+  Result<WeightLoss> measure(const checkpoint::Checkpoint& packed) const;
+
+  // What the shipped weights lose in bf16 (kernels/bf16_kernels.h), the arithmetic in which models
+  // are trained and published; over all logits, or over those that matter.
+  const WeightLoss& in_bf16(bool coarse_head) const { return coarse_head ? coarse_bf16_ : bf16_; }
+
+  // The limits above, or where the model itself loses more than that in bf16, so much: some models
+  // (deep ones, with experts about to be chosen) amplify any rounding, and no packing can be
+  // asked to stay closer to float32 than the model as published does.
+  WeightLossLimits limits(bool coarse_head) const;
+
+ private:
+  WeightGate(kernels::Kernels& kernels, std::span<const TokenId> tokens, int64_t vocab)
+      : kernels_(&kernels), tokens_(tokens.begin(), tokens.end()), vocab_(vocab) {}
+
+  WeightLoss compare(std::span<const float> got, bool coarse_head) const;
+
+  kernels::Kernels* kernels_;
+  std::vector<TokenId> tokens_;
+  int64_t vocab_;
+  std::vector<float> exact_;  // (tokens, vocab)
+  WeightLoss bf16_;
+  WeightLoss coarse_bf16_;
+};
 
 }  // namespace pelton::models

@@ -1,0 +1,116 @@
+#include "kernels/bf16_kernels.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "tensor/bits.h"
+
+namespace pelton::kernels {
+namespace {
+
+float rounded(float x) {
+  return tensor::bf16_to_float(tensor::float_to_bf16(x));
+}
+
+void round_rows(float* x, int64_t stride, int64_t rows, int64_t cols) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < cols; ++c) x[r * stride + c] = rounded(x[r * stride + c]);
+  }
+}
+
+class Bf16Kernels final : public Kernels {
+ public:
+  explicit Bf16Kernels(Kernels& inner) : inner_(inner) {}
+
+  void reserve(const ScratchShape& shape) override { inner_.reserve(shape); }
+  int64_t scratch_bytes() const override {
+    return inner_.scratch_bytes() + static_cast<int64_t>(room_.capacity() * sizeof(float));
+  }
+  std::string_view name() const override { return "bf16"; }
+  tensor::DType kv_dtype() const override { return inner_.kv_dtype(); }
+
+  void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {
+    inner_.embed(out, tokens, token_count, table);
+    round_rows(out, table.cols, token_count, table.cols);
+  }
+
+  void rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
+                float epsilon) override {
+    inner_.rms_norm(out, x, weight, tokens, hidden, epsilon);
+    round_rows(out, hidden, tokens, hidden);
+  }
+
+  void linear(float* out, const float* x, const Linear& linear, int tokens,
+              Output output) override {
+    const int64_t rows = linear.weight.rows;
+    if (output == Output::kOverwrite) {
+      inner_.linear(out, x, linear, tokens, output);
+      return round_rows(out, rows, tokens, rows);
+    }
+    room_.resize(static_cast<size_t>(tokens * rows));
+    inner_.linear(room_.data(), x, linear, tokens, Output::kOverwrite);
+    add_rounded(out, tokens * rows);
+  }
+
+  void linear_marked(float* out, const float* x, const Matrix& matrix, const uint64_t* marks,
+                     int tokens) override {
+    inner_.linear_marked(out, x, matrix, marks, tokens);
+    const int64_t words = mark_words(matrix.rows);
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t r = 0; r < matrix.rows; ++r) {
+        const bool marked = (marks[t * words + r / 64] >> (r % 64) & 1) != 0;
+        if (marked) out[t * matrix.rows + r] = rounded(out[t * matrix.rows + r]);
+      }
+    }
+  }
+
+  void rotate(float* x, int64_t stride, const float* cos_sin, int tokens, int heads,
+              int head_size) override {
+    inner_.rotate(x, stride, cos_sin, tokens, heads, head_size);
+    round_rows(x, stride, tokens, int64_t{heads} * head_size);
+  }
+
+  void store_kv(const KvLayer& cache, const float* k, const float* v, int64_t stride,
+                const SequenceRows* sequences, int sequence_count) override {
+    inner_.store_kv(cache, k, v, stride, sequences, sequence_count);
+  }
+
+  void attention(float* out, const float* q, int64_t stride, const KvLayer& cache,
+                 const AttentionShape& shape, const SequenceRows* sequences,
+                 int sequence_count) override {
+    inner_.attention(out, q, stride, cache, shape, sequences, sequence_count);
+    const SequenceRows& last = sequences[sequence_count - 1];
+    const int64_t width = int64_t{shape.heads} * shape.head_size;
+    round_rows(out, width, last.row_begin + last.row_count, width);
+  }
+
+  void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
+                      int k) override {
+    inner_.choose_experts(choices, logits, tokens, experts, k);
+  }
+
+  void experts(float* out, const float* x, const ExpertChoice* choices,
+               const ExpertWeights& weights, const MoeShape& shape, int tokens) override {
+    const int64_t count = int64_t{tokens} * weights.down.rows;
+    room_.assign(static_cast<size_t>(count), 0.0f);
+    inner_.experts(room_.data(), x, choices, weights, shape, tokens);
+    add_rounded(out, count);
+  }
+
+ private:
+  // The residual stream is kept in bf16, too.
+  void add_rounded(float* out, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) out[i] = rounded(out[i] + rounded(room_[i]));
+  }
+
+  Kernels& inner_;
+  std::vector<float> room_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernels> make_bf16_kernels(Kernels& inner) {
+  return std::make_unique<Bf16Kernels>(inner);
+}
+
+}  // namespace pelton::kernels
