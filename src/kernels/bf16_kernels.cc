@@ -1,6 +1,5 @@
 #include "kernels/bf16_kernels.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "tensor/bits.h"
@@ -20,9 +19,12 @@ void round_rows(float* x, int64_t stride, int64_t rows, int64_t cols) {
 
 class Bf16Kernels final : public Kernels {
  public:
-  explicit Bf16Kernels(Kernels& inner) : inner_(inner) {}
+  Bf16Kernels(Kernels& inner, int vocab) : inner_(inner), vocab_(vocab) {}
 
-  void reserve(const ScratchShape& shape) override { inner_.reserve(shape); }
+  void reserve(const ScratchShape& shape) override {
+    inner_.reserve(shape);
+    room_.reserve(static_cast<size_t>(int64_t{shape.tokens} * shape.hidden));
+  }
   int64_t scratch_bytes() const override {
     return inner_.scratch_bytes() + static_cast<int64_t>(room_.capacity() * sizeof(float));
   }
@@ -45,23 +47,18 @@ class Bf16Kernels final : public Kernels {
     const int64_t rows = linear.weight.rows;
     if (output == Output::kOverwrite) {
       inner_.linear(out, x, linear, tokens, output);
-      return round_rows(out, rows, tokens, rows);
+      if (rows != vocab_) round_rows(out, rows, tokens, rows);
+      return;
     }
     room_.resize(static_cast<size_t>(tokens * rows));
     inner_.linear(room_.data(), x, linear, tokens, Output::kOverwrite);
     add_rounded(out, tokens * rows);
   }
 
+  // The head's.
   void linear_marked(float* out, const float* x, const Matrix& matrix, const uint64_t* marks,
                      int tokens) override {
     inner_.linear_marked(out, x, matrix, marks, tokens);
-    const int64_t words = mark_words(matrix.rows);
-    for (int64_t t = 0; t < tokens; ++t) {
-      for (int64_t r = 0; r < matrix.rows; ++r) {
-        const bool marked = (marks[t * words + r / 64] >> (r % 64) & 1) != 0;
-        if (marked) out[t * matrix.rows + r] = rounded(out[t * matrix.rows + r]);
-      }
-    }
   }
 
   void rotate(float* x, int64_t stride, const float* cos_sin, int tokens, int heads,
@@ -87,6 +84,9 @@ class Bf16Kernels final : public Kernels {
   void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
                       int k) override {
     inner_.choose_experts(choices, logits, tokens, experts, k);
+    for (int64_t i = 0; i < int64_t{tokens} * k; ++i) {
+      choices[i].weight = rounded(choices[i].weight);
+    }
   }
 
   void experts(float* out, const float* x, const ExpertChoice* choices,
@@ -104,13 +104,14 @@ class Bf16Kernels final : public Kernels {
   }
 
   Kernels& inner_;
-  std::vector<float> room_;
+  int vocab_;
+  std::vector<float> room_;  // (tokens, hidden)
 };
 
 }  // namespace
 
-std::unique_ptr<Kernels> make_bf16_kernels(Kernels& inner) {
-  return std::make_unique<Bf16Kernels>(inner);
+std::unique_ptr<Kernels> make_bf16_kernels(Kernels& inner, int vocab) {
+  return std::make_unique<Bf16Kernels>(inner, vocab);
 }
 
 }  // namespace pelton::kernels

@@ -310,60 +310,62 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
   }
 }
 
-// The arithmetic of OpenAI's reference in bf16, as an independent implementation measured it
-// (testdata/golden/README.md): on `mid` 8.0e-3, 2.0e-2, 2.3e-4 nats, 97.4 %. Ours keeps what is
-// inside of attention and experts in float32, so it loses a little less.
-WeightGate golden_gate(const char* name, kernels::Kernels& kernels) {
-  const Golden golden = read_golden(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + name);
-  const Result<checkpoint::Checkpoint> checkpoint =
-      checkpoint::Checkpoint::open(weights_folder(name));
-  CHECK(checkpoint.ok(), checkpoint.ok() ? "" : checkpoint.error().message);
-  Result<WeightGate> gate = WeightGate::make(*checkpoint, kernels, golden.tokens);
-  CHECK(gate.ok(), gate.ok() ? "" : gate.error().message);
-  return std::move(gate).value();
-}
-
 class GoldenInBf16 : public ::testing::Test {
  protected:
+  WeightGate gate(const char* name) {
+    const Golden golden = read_golden(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + name);
+    const Result<checkpoint::Checkpoint> checkpoint =
+        checkpoint::Checkpoint::open(weights_folder(name));
+    CHECK(checkpoint.ok(), checkpoint.ok() ? "" : checkpoint.error().message);
+    Result<WeightGate> gate = WeightGate::make(*checkpoint, *kernels_, golden.tokens,
+                                               [](int64_t, int64_t) { return true; });
+    CHECK(gate.ok(), gate.ok() ? "" : gate.error().message);
+    for (const ComparedLogits compared : {ComparedLogits::kAll, ComparedLogits::kThatMatter}) {
+      const WeightLoss& loss = gate->in_bf16(compared);
+      std::printf(
+          "%s in bf16: relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%, lost at a "
+          "gap "
+          "of up to %.3f\n",
+          name, loss.error_mean, loss.error_max, loss.divergence, 100 * loss.agreement,
+          loss.lost_gap);
+    }
+    return std::move(*gate);
+  }
+
   base::ThreadPool pool_{{.threads = 2, .pin = false}};
   std::unique_ptr<kernels::Kernels> kernels_ =
       std::move(kernels::make_kernels(kernels::KernelChoice::kAuto, pool_)).value();
 };
 
-TEST_F(GoldenInBf16, LosesWhatOthersMeasured) {
-  const WeightGate gate = golden_gate("mid", *kernels_);
-  const WeightLoss& loss = gate.in_bf16(false);
-  std::printf("mid in bf16: relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%\n",
-              loss.error_mean, loss.error_max, loss.divergence, 100 * loss.agreement);
+// An independent measurement of OpenAI's reference in bf16 has 8.0e-3, 2.0e-2, 2.3e-4 nats, 97.4 %
+// (testdata/golden/README.md). Ours rounds less, and so loses a little less.
+TEST_F(GoldenInBf16, LosesALittleLessThanOthersMeasured) {
+  const WeightGate mid = gate("mid");
+  const WeightLoss& loss = mid.in_bf16(ComparedLogits::kAll);
   EXPECT_LE(loss.error_mean, 8.0e-3);
   EXPECT_GE(loss.error_mean, 5e-3);
   EXPECT_LE(loss.error_max, 2.0e-2);
   EXPECT_LE(loss.divergence, 2.3e-4);
   EXPECT_GE(loss.divergence, 1e-4);
-  EXPECT_GE(loss.agreement, 0.96);
-  // Less than golden asks of fast kernels, so these limits stand.
-  for (const bool coarse : {false, true}) {
-    const WeightLossLimits limits = gate.limits(coarse);
-    EXPECT_EQ(limits.error_mean, WeightLossLimits{}.error_mean);
-    EXPECT_EQ(limits.error_max, WeightLossLimits{}.error_max);
-    EXPECT_EQ(limits.divergence, coarse ? 1e-3 : WeightLossLimits{}.divergence);
-    EXPECT_EQ(limits.lost_gap, WeightLossLimits{}.lost_gap);
-  }
+  EXPECT_GE(loss.agreement, 0.974);
+  // Less than golden asks of fast kernels: nothing gives way.
+  const WeightLossLimits limits = limits_beside(loss);
+  EXPECT_EQ(limits.error_mean, WeightLossLimits{}.error_mean);
+  EXPECT_EQ(limits.error_max, WeightLossLimits{}.error_max);
+  EXPECT_EQ(limits.divergence, WeightLossLimits{}.divergence);
+  EXPECT_EQ(limits.agreement, WeightLossLimits{}.agreement);
+  EXPECT_EQ(limits.lost_gap, WeightLossLimits{}.lost_gap);
+  // 512 of 2 048 logits: another error of the same rows.
+  EXPECT_NE(mid.in_bf16(ComparedLogits::kThatMatter).error_mean, loss.error_mean);
+  EXPECT_EQ(mid.in_bf16(ComparedLogits::kThatMatter).divergence, loss.divergence);
 }
 
-TEST_F(GoldenInBf16, AModelThatAmplifiesRoundingIsAskedForNoMoreThanItsOwnArithmeticKeeps) {
-  const WeightGate gate = golden_gate("outlier", *kernels_);
-  const WeightLoss& loss = gate.in_bf16(false);
-  std::printf("outlier in bf16: relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%\n",
-              loss.error_mean, loss.error_max, loss.divergence, 100 * loss.agreement);
-  EXPECT_NE(excess(loss, WeightLossLimits{}), "");
-  EXPECT_EQ(gate.limits(false).error_mean, loss.error_mean);
-  EXPECT_EQ(gate.limits(false).divergence, loss.divergence);
-  EXPECT_EQ(excess(loss, gate.limits(false)), "");
-  // Twice that is too much still.
-  WeightLoss more = loss;
-  more.error_mean *= 2;
-  EXPECT_THAT(excess(more, gate.limits(false)), testing::HasSubstr("relative error, mean"));
+TEST_F(GoldenInBf16, LosesMoreOfAModelThatAmplifiesRoundingThanGoldenAllows) {
+  const WeightLoss loss = gate("outlier").in_bf16(ComparedLogits::kAll);
+  EXPECT_GT(loss.error_mean, 2e-2);
+  EXPECT_LT(loss.error_mean, 4e-2);
+  EXPECT_GT(loss.divergence, 4e-3);
+  EXPECT_THAT(excess(loss, {}), testing::HasSubstr("relative error, mean"));
 }
 
 std::vector<Case> all_cases() {
@@ -400,7 +402,7 @@ std::vector<Case> all_cases() {
     }
   }
   // On `outlier` these lose more than is allowed (docs/decisions/0010), and --weights auto does not
-  // take them for it. The last is what it takes for the others.
+  // take them for it. The first is what it takes for the others.
   for (const char* name : {"tiny", "mid"}) {
     const auto kernels = kernels::KernelChoice::kAuto;
     cases.push_back({name, kernels, 7, {}, Packing{layers::MatrixWeights::kInt8, int8, true}});

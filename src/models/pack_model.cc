@@ -16,6 +16,9 @@ using checkpoint::Checkpoint;
 using kernels::Activations;
 using layers::MatrixWeights;
 
+// The rule by which --weights auto chooses; another text for another rule.
+constexpr std::string_view kChosenBy = " chosen beside bf16";
+
 const Error kInterrupted{ErrorCode::kCancelled, "interrupted"};
 
 struct Way {
@@ -35,39 +38,57 @@ std::string file_in(const std::string& folder) {
   return folder + "/model.safetensors";
 }
 
-// What a packed model is compared by, of which some parts are made only where there is a sample.
-struct Comparison {
-  std::unique_ptr<kernels::Kernels> kernels;
-  std::optional<WeightGate> gate;
-};
-Result<Comparison> comparison(const Checkpoint& source, std::span<const TokenId> sample,
-                              base::ThreadPool& pool, PackModelProgress progress) {
-  Comparison made;
-  if (sample.size() < 2) return made;
-  TRY_ASSIGN(made.kernels, kernels::make_kernels(kernels::KernelChoice::kAuto, pool));
-  if (!progress("computing a text as shipped", 0, 1)) return kInterrupted;
-  TRY_ASSIGN(made.gate, WeightGate::make(source, *made.kernels, sample));
-  if (!progress("computing a text as shipped", 1, 1)) return kInterrupted;
-  return made;
-}
+// What packed weights are compared with, made when it is first needed: by then the first format has
+// been written, so what cannot be packed, or has no room, is refused before anything is computed.
+class Comparison {
+ public:
+  Comparison(const Checkpoint& source, std::span<const TokenId> sample, base::ThreadPool& pool,
+             PackModelProgress progress)
+      : source_(source), sample_(sample), pool_(pool), progress_(progress) {}
 
-// Of what was packed into `folder`. Nothing where there is no sample.
-Result<void> measure(const Comparison& by, const std::string& folder, PackModelProgress progress,
-                     PackedModel& made) {
-  if (!by.gate) return {};
-  TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(folder));
-  if (!progress("comparing", 0, 1)) return kInterrupted;
-  TRY_ASSIGN(made.loss, by.gate->measure(packed));
-  if (!progress("comparing", 1, 1)) return kInterrupted;
-  made.in_bf16 = by.gate->in_bf16(made.loss->coarse_head);
-  made.excess = excess(*made.loss, by.gate->limits(made.loss->coarse_head));
-  return {};
+  // Of what was packed into `folder`. Nothing where there is no sample.
+  Result<void> measure(const std::string& folder, PackedModel& made) {
+    if (sample_.size() < 2) return {};
+    if (!gate_) TRY(make_gate());
+    TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(folder));
+    if (!progress_("comparing", 0, 1)) return kInterrupted;
+    TRY_ASSIGN(const WeightLoss loss, gate_->measure(packed));
+    if (!progress_("comparing", 1, 1)) return kInterrupted;
+    made.measured = {.loss = loss, .in_bf16 = gate_->in_bf16(loss.compared)};
+    made.excess = excess(loss, limits_beside(made.measured->in_bf16));
+    return {};
+  }
+
+ private:
+  Result<void> make_gate() {
+    TRY_ASSIGN(kernels_, kernels::make_kernels(kernels::KernelChoice::kAuto, pool_));
+    TRY_ASSIGN(gate_,
+               WeightGate::make(source_, *kernels_, sample_, [&](int64_t done, int64_t total) {
+                 return progress_("computing a text as shipped", done, total);
+               }));
+    return {};
+  }
+
+  const Checkpoint& source_;
+  std::span<const TokenId> sample_;
+  base::ThreadPool& pool_;
+  PackModelProgress progress_;
+  std::unique_ptr<kernels::Kernels> kernels_;
+  std::optional<WeightGate> gate_;
+};
+
+// A model that is kept computes numbers, whatever it loses.
+Result<PackedModel> kept(PackedModel made, const std::string& folder) {
+  if (!made.measured || made.measured->loss.is_finite()) return made;
+  return Error{ErrorCode::kBadCheckpoint,
+               fmt::format("{}: computes NaN or infinity as {}, though not as shipped", folder,
+                           text_of({made.weights, made.coarse_head}))};
 }
 
 Result<PackedModel> pack_as(const Checkpoint& source, Way way, const PackModelOptions& options,
-                            const Comparison& by, const std::string& folder, base::ThreadPool& pool,
+                            Comparison& by, const std::string& folder, base::ThreadPool& pool,
                             PackModelProgress progress) {
-  TRY_ASSIGN(std::string fingerprint, checkpoint::fingerprint(source));
+  TRY_ASSIGN(std::string fingerprint, packed_fingerprint(source, options.weights));
   const std::string packing = "packing, " + text_of(way);
   const Activations activations = options.activations.value_or(Activations::kInt16);
   TRY(layers::pack_weights(source,
@@ -83,24 +104,22 @@ Result<PackedModel> pack_as(const Checkpoint& source, Way way, const PackModelOp
   PackedModel made{.weights = way.weights,
                    .coarse_head = packed.has(checkpoint::kCoarseHead),
                    .activations = activations,
-                   .loss = {},
-                   .in_bf16 = {},
+                   .measured = {},
                    .excess = {},
                    .refused = {}};
-  TRY(measure(by, folder, progress, made));
+  TRY(by.measure(folder, made));
   return made;
 }
 
 // What lost little enough with 15 bits, with 8 if that is so then, too: prompts are computed some
 // half faster.
-Result<PackedModel> with_fewer_bits(PackedModel made, const Comparison& by,
-                                    const PackModelOptions& options, const std::string& folder,
-                                    PackModelProgress progress) {
-  if (options.activations || !made.loss) return made;
+Result<PackedModel> with_fewer_bits(PackedModel made, Comparison& by,
+                                    const PackModelOptions& options, const std::string& folder) {
+  if (options.activations || !made.measured) return made;
   PackedModel coarser = made;
   coarser.activations = Activations::kInt8;
   TRY(layers::rewrite_activations(file_in(folder), Activations::kInt8));
-  TRY(measure(by, folder, progress, coarser));
+  TRY(by.measure(folder, coarser));
   if (coarser.excess.empty()) return coarser;
   TRY(layers::rewrite_activations(file_in(folder), Activations::kInt16));
   made.refused += fmt::format("{}activations int8 lose too much of this model ({})",
@@ -121,18 +140,19 @@ Result<WeightChoice> parse_weight_choice(std::string_view name) {
 Result<PackedModel> pack_model(const Checkpoint& source, const PackModelOptions& options,
                                const std::string& folder, base::ThreadPool& pool,
                                PackModelProgress progress) {
-  TRY_ASSIGN(const Comparison by, comparison(source, options.sample, pool, progress));
+  Comparison by(source, options.sample, pool, progress);
   std::string refused;
   if (options.weights != WeightChoice::kShipped) {
     for (const MatrixWeights weights : {MatrixWeights::kInt8, MatrixWeights::kAsShipped}) {
       const Way way{weights, true};
       TRY_ASSIGN(PackedModel made, pack_as(source, way, options, by, folder, pool, progress));
       made.refused = refused;
-      if (options.weights == WeightChoice::kInt8) return made;
+      if (options.weights == WeightChoice::kInt8) return kept(std::move(made), folder);
       if (made.excess.empty()) {
-        return with_fewer_bits(std::move(made), by, options, folder, progress);
+        return with_fewer_bits(std::move(made), by, options, folder);
       }
-      if (weights == MatrixWeights::kAsShipped && !made.coarse_head) return made;  // to the bit
+      const bool to_the_bit = weights == MatrixWeights::kAsShipped && !made.coarse_head;
+      if (to_the_bit) return kept(std::move(made), folder);
       refused += fmt::format("{}{} loses too much of this model ({})", refused.empty() ? "" : "; ",
                              text_of(way), made.excess);
     }
@@ -140,7 +160,13 @@ Result<PackedModel> pack_model(const Checkpoint& source, const PackModelOptions&
   const Way as_shipped{MatrixWeights::kAsShipped, false};
   TRY_ASSIGN(PackedModel made, pack_as(source, as_shipped, options, by, folder, pool, progress));
   made.refused = std::move(refused);
-  return made;
+  return kept(std::move(made), folder);
+}
+
+Result<std::string> packed_fingerprint(const Checkpoint& source, WeightChoice weights) {
+  TRY_ASSIGN(std::string fingerprint, checkpoint::fingerprint(source));
+  if (weights == WeightChoice::kAuto) fingerprint += kChosenBy;
+  return fingerprint;
 }
 
 std::string describe(const PackedModel& packed) {
@@ -148,16 +174,15 @@ std::string describe(const PackedModel& packed) {
                                 text_of({packed.weights, packed.coarse_head}),
                                 layers::name_of(packed.activations));
   if (!packed.refused.empty()) out += ": " + packed.refused;
-  if (!packed.loss) return out;
-  const WeightLoss& loss = *packed.loss;
-  return out +
-         fmt::format(
-             "; against the weights as shipped, in float32: relative error {:.1e} (worst {:.1e}), "
-             "divergence {:.1e} nats, the same best token at {:.1f} % of positions (in bf16, as "
-             "models are published: {:.1e}, {:.1e}, {:.1e}, {:.1f} %)",
-             loss.error_mean, loss.error_max, loss.divergence, 100 * loss.agreement,
-             packed.in_bf16->error_mean, packed.in_bf16->error_max, packed.in_bf16->divergence,
-             100 * packed.in_bf16->agreement);
+  if (!packed.measured) return out;
+  const auto text = [](const WeightLoss& loss) {
+    return fmt::format(
+        "relative error {:.1e} (worst {:.1e}), divergence {:.1e} nats, the same best token at "
+        "{:.1f} % of positions (where another, the two best up to {:.2f} apart)",
+        loss.error_mean, loss.error_max, loss.divergence, 100 * loss.agreement, loss.lost_gap);
+  };
+  return out + fmt::format("; against the weights as shipped: {}; what those lose in bf16: {}",
+                           text(packed.measured->loss), text(packed.measured->in_bf16));
 }
 
 }  // namespace pelton::models

@@ -37,9 +37,12 @@ struct PackedModel {
   layers::MatrixWeights weights = layers::MatrixWeights::kInt8;  // of attention
   bool coarse_head = false;
   kernels::Activations activations = kernels::Activations::kInt16;
-  std::optional<WeightLoss> loss;
-  std::optional<WeightLoss> in_bf16;  // of the shipped weights, measured over the same logits
-  std::string excess;   // over the limits; empty if there is none
+  struct Measured {
+    WeightLoss loss;
+    WeightLoss in_bf16;  // of the shipped weights, over the same logits
+  };
+  std::optional<Measured> measured;  // where there is a sample
+  std::string excess;                // over the limits; empty if there is none
   std::string refused;  // what --weights auto tried and did not keep, and why; empty if nothing
 };
 
@@ -52,6 +55,10 @@ using PackModelProgress =
 Result<PackedModel> pack_model(const checkpoint::Checkpoint& source,
                                const PackModelOptions& options, const std::string& folder,
                                base::ThreadPool& pool, PackModelProgress progress);
+
+// What the packed file remembers of where it comes from: the source's fingerprint, and where the
+// weights were chosen, by which rule. A file that remembers something else is stale. Errors: kIo.
+Result<std::string> packed_fingerprint(const checkpoint::Checkpoint& source, WeightChoice weights);
 
 // One line for people: what the weights are and what they lose.
 std::string describe(const PackedModel& packed);

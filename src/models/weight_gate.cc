@@ -54,7 +54,7 @@ float least_that_matters(const float* exact, int64_t vocab, double log_total) {
   return std::min(sorted[nth], static_cast<float>(likely));
 }
 
-RowLoss compare_rows(const float* got, const float* exact, int64_t vocab, bool coarse_head) {
+RowLoss compare_rows(const float* got, const float* exact, int64_t vocab, ComparedLogits compared) {
   int64_t best = 0;
   int64_t got_best = 0;
   for (int64_t i = 0; i < vocab; ++i) {
@@ -69,8 +69,9 @@ RowLoss compare_rows(const float* got, const float* exact, int64_t vocab, bool c
   }
   const double log_total = exact[best] + std::log(total);
   const double got_log_total = got[got_best] + std::log(got_total);
-  const float least = coarse_head ? least_that_matters(exact, vocab, log_total)
-                                  : -std::numeric_limits<float>::infinity();
+  const float least = compared == ComparedLogits::kThatMatter
+                          ? least_that_matters(exact, vocab, log_total)
+                          : -std::numeric_limits<float>::infinity();
   double difference = 0;
   double norm = 0;
   for (int64_t i = 0; i < vocab; ++i) {
@@ -91,6 +92,28 @@ RowLoss compare_rows(const float* got, const float* exact, int64_t vocab, bool c
 
 }  // namespace
 
+bool WeightLoss::is_finite() const {
+  return std::isfinite(error_mean) && std::isfinite(error_max) && std::isfinite(divergence) &&
+         std::isfinite(lost_gap);
+}
+
+WeightLossLimits limits_beside(const WeightLoss& in_bf16) {
+  WeightLossLimits limits;
+  // Unlikely tokens may be further off where they are meant to be coarse.
+  if (in_bf16.compared == ComparedLogits::kThatMatter) limits.divergence = 1e-3;
+  if (!in_bf16.is_finite()) return limits;
+  const auto widen = [](double& limit, double loss, double widest) {
+    limit = std::max(limit, std::min(loss, widest));
+  };
+  widen(limits.error_mean, in_bf16.error_mean, kWidestLimits.error_mean);
+  widen(limits.error_max, in_bf16.error_max, kWidestLimits.error_max);
+  widen(limits.divergence, in_bf16.divergence, kWidestLimits.divergence);
+  widen(limits.lost_gap, in_bf16.lost_gap, kWidestLimits.lost_gap);
+  limits.agreement =
+      std::min(limits.agreement, std::max(in_bf16.agreement, kWidestLimits.agreement));
+  return limits;
+}
+
 std::string excess(const WeightLoss& loss, const WeightLossLimits& limits) {
   std::string out;
   const auto check = [&](const char* what, double value, double limit) {
@@ -106,9 +129,13 @@ std::string excess(const WeightLoss& loss, const WeightLossLimits& limits) {
 }
 
 Result<WeightGate> WeightGate::make(const checkpoint::Checkpoint& shipped,
-                                    kernels::Kernels& kernels, std::span<const TokenId> tokens) {
+                                    kernels::Kernels& kernels, std::span<const TokenId> tokens,
+                                    base::FunctionRef<bool(int64_t done, int64_t total)> go_on) {
   CHECK(tokens.size() >= 2);
-  WeightGate gate(kernels, tokens, shipped.config().vocab_size);
+  const Error interrupted{ErrorCode::kCancelled, "interrupted"};
+  const int vocab = shipped.config().vocab_size;
+  WeightGate gate(kernels, tokens, vocab);
+  if (!go_on(0, 2)) return interrupted;
   TRY_ASSIGN(gate.exact_, all_logits(shipped, kernels, tokens));
   for (const float logit : gate.exact_) {
     if (std::isfinite(logit)) continue;
@@ -116,39 +143,28 @@ Result<WeightGate> WeightGate::make(const checkpoint::Checkpoint& shipped,
         ErrorCode::kBadCheckpoint,
         fmt::format("{}: computes NaN or infinity; pelton verify tells where", shipped.folder())};
   }
-  const std::unique_ptr<kernels::Kernels> bf16 = kernels::make_bf16_kernels(kernels);
+  if (!go_on(1, 2)) return interrupted;
+  const std::unique_ptr<kernels::Kernels> bf16 = kernels::make_bf16_kernels(kernels, vocab);
   TRY_ASSIGN(const std::vector<float> got, all_logits(shipped, *bf16, tokens));
-  gate.bf16_ = gate.compare(got, false);
-  gate.coarse_bf16_ = gate.compare(got, true);
+  gate.all_in_bf16_ = gate.compare(got, ComparedLogits::kAll);
+  gate.that_matter_in_bf16_ = gate.compare(got, ComparedLogits::kThatMatter);
+  if (!go_on(2, 2)) return interrupted;
   return gate;
 }
 
 Result<WeightLoss> WeightGate::measure(const checkpoint::Checkpoint& packed) const {
   TRY_ASSIGN(const std::vector<float> got, all_logits(packed, *kernels_, tokens_));
-  return compare(got, packed.has(checkpoint::kCoarseHead));
+  return compare(got, packed.has(checkpoint::kCoarseHead) ? ComparedLogits::kThatMatter
+                                                          : ComparedLogits::kAll);
 }
 
-WeightLossLimits WeightGate::limits(bool coarse_head) const {
-  WeightLossLimits limits;
-  // Unlikely tokens may be further off where they are meant to be coarse.
-  if (coarse_head) limits.divergence = 1e-3;
-  const WeightLoss& bf16 = in_bf16(coarse_head);
-  if (!std::isfinite(bf16.error_mean)) return limits;
-  limits.error_mean = std::max(limits.error_mean, bf16.error_mean);
-  limits.error_max = std::max(limits.error_max, bf16.error_max);
-  limits.divergence = std::max(limits.divergence, bf16.divergence);
-  limits.agreement = std::min(limits.agreement, bf16.agreement);
-  limits.lost_gap = std::max(limits.lost_gap, bf16.lost_gap);
-  return limits;
-}
-
-WeightLoss WeightGate::compare(std::span<const float> got, bool coarse_head) const {
+WeightLoss WeightGate::compare(std::span<const float> got, ComparedLogits compared) const {
   const auto count = static_cast<int64_t>(tokens_.size());
-  WeightLoss loss{.coarse_head = coarse_head};
+  WeightLoss loss{.compared = compared};
   int64_t agreed = 0;
   for (int64_t p = 0; p < count; ++p) {
     const RowLoss row =
-        compare_rows(got.data() + p * vocab_, exact_.data() + p * vocab_, vocab_, coarse_head);
+        compare_rows(got.data() + p * vocab_, exact_.data() + p * vocab_, vocab_, compared);
     loss.error_mean += row.error / static_cast<double>(count);
     loss.error_max = std::max(loss.error_max, row.error);
     loss.divergence += row.divergence / static_cast<double>(count);

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/fingerprint.h"
 #include "node/cache_folder.h"
 #include "node/packed_folder.h"
 
@@ -37,6 +36,9 @@ std::string name_of(const Checkpoint& source) {
   if (name.empty() || name[0] == '.') name = "model" + name;
   return name.substr(0, kNameCharsMax);
 }
+
+constexpr models::WeightChoice kChoices[] = {
+    models::WeightChoice::kAuto, models::WeightChoice::kInt8, models::WeightChoice::kShipped};
 
 std::string_view name_of(models::WeightChoice weights) {
   switch (weights) {
@@ -115,7 +117,7 @@ Result<int64_t> purge_packed(const std::string& cache, const std::string& source
 
 Result<std::optional<std::string>> find_packed(const std::string& cache, const Checkpoint& source,
                                                models::WeightChoice weights) {
-  TRY_ASSIGN(const std::string fingerprint, checkpoint::fingerprint(source));
+  TRY_ASSIGN(const std::string fingerprint, models::packed_fingerprint(source, weights));
   std::string folder = folder_of(cache, source, fingerprint, weights);
   if (!is_fresh(folder, fingerprint)) return std::optional<std::string>();
   return std::optional(std::move(folder));
@@ -124,10 +126,10 @@ Result<std::optional<std::string>> find_packed(const std::string& cache, const C
 Result<std::string> make_packed(const std::string& cache, const Checkpoint& source,
                                 models::WeightChoice weights, base::ThreadPool& pool,
                                 models::PackModelProgress progress, base::Log& log) {
-  TRY_ASSIGN(const std::string fingerprint, checkpoint::fingerprint(source));
+  TRY_ASSIGN(const std::string fingerprint, models::packed_fingerprint(source, weights));
   const std::string folder = folder_of(cache, source, fingerprint, weights);
   std::error_code failed;
-  // Of an older version, or damaged.
+  // Of an older version, chosen by another rule, or damaged.
   if (fs::exists(folder, failed) && !is_fresh(folder, fingerprint)) {
     TRY(remove({.folder = folder, .source = {}, .weights = {}}));
   }
@@ -140,8 +142,13 @@ Result<std::string> make_packed(const std::string& cache, const Checkpoint& sour
   }
   log.info(fmt::format("packed weights in {}: {}", folder, describe(*made)));
   if (!made->excess.empty()) log.warning("packed weights: " + made->excess);
+  std::vector<std::string> fresh;
+  for (const models::WeightChoice choice : kChoices) {
+    TRY_ASSIGN(fresh.emplace_back(), models::packed_fingerprint(source, choice));
+  }
   for (const PackedEntry& entry : packed_models(cache)) {
-    if (entry.source != source.folder() || is_fresh(entry.folder, fingerprint)) continue;
+    const auto is_of = [&](const std::string& text) { return is_fresh(entry.folder, text); };
+    if (entry.source != source.folder() || std::any_of(fresh.begin(), fresh.end(), is_of)) continue;
     TRY_ASSIGN(const int64_t bytes, remove(entry));
     log.info(fmt::format("{} was packed from files that have changed: deleted, {} bytes",
                          entry.folder, bytes));

@@ -86,6 +86,20 @@ TEST_F(PackedCache, WhatWasMadeFromOtherFilesIsMadeAnew) {
   EXPECT_EQ(found(WeightChoice::kInt8), after);
 }
 
+TEST_F(PackedCache, WhatWasChosenByAnotherRuleIsMadeAnew) {
+  const std::string int8 = make(WeightChoice::kInt8);
+  const std::string chosen = make(WeightChoice::kAuto);
+  EXPECT_EQ(found(WeightChoice::kInt8), int8) << "each stays beside the other";
+  EXPECT_EQ(found(WeightChoice::kAuto), chosen);
+  // Nobody chose this one, or somebody did before there was a rule to remember.
+  fs::remove_all(chosen);
+  fs::copy(int8, chosen);
+  EXPECT_FALSE(found(WeightChoice::kAuto));
+  EXPECT_EQ(make(WeightChoice::kAuto), chosen);
+  EXPECT_EQ(found(WeightChoice::kAuto), chosen);
+  EXPECT_EQ(found(WeightChoice::kInt8), int8);
+}
+
 TEST_F(PackedCache, WhatIsDamagedIsMadeAnew) {
   const std::string folder = make(WeightChoice::kInt8);
   fs::resize_file(folder + "/model.safetensors", 100);
