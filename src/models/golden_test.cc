@@ -17,6 +17,7 @@
 #include "checkpoint/golden_checkpoint.h"
 #include "layers/output_head.h"
 #include "layers/pack_weights.h"
+#include "models/pack_model.h"
 #include "models/sequence_runner.h"
 #include "models/weight_gate.h"
 #include "tensor/kv_block.h"
@@ -174,6 +175,31 @@ std::string packed_folder(const std::string& name, const Packing& packing) {
   return made;
 }
 
+// The golden weights packed as --weights auto packs them, by the golden tokens.
+std::string chosen_folder(const std::string& name, std::span<const TokenId> tokens) {
+  const std::string made =
+      std::string(PELTON_BINARY_DIR) + "/golden/" + name + "_chosen." + std::to_string(::getpid());
+  std::filesystem::remove_all(made);
+  std::filesystem::create_directories(made);
+  const std::string source = weights_folder(name);
+  std::filesystem::copy_file(source + "/config.json", made + "/config.json");
+  const Result<checkpoint::Checkpoint> checkpoint = checkpoint::Checkpoint::open(source);
+  CHECK(checkpoint.ok(), checkpoint.ok() ? "" : checkpoint.error().message);
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  const Result<PackedModel> packed =
+      pack_model(*checkpoint, {.sample = tokens}, made, pool,
+                 [](std::string_view, int64_t, int64_t) { return true; });
+  CHECK(packed.ok(), packed.ok() ? "" : packed.error().message);
+  std::printf("%s: %s\n", name.c_str(), describe(*packed).c_str());
+  const bool massive = name == "outlier";
+  EXPECT_EQ(packed->weights,
+            massive ? layers::MatrixWeights::kAsShipped : layers::MatrixWeights::kInt8);
+  EXPECT_EQ(packed->activations,
+            massive ? kernels::Activations::kInt16 : kernels::Activations::kInt8);
+  EXPECT_EQ(packed->excess, "");
+  return made;
+}
+
 // KL(exact || got) of the two softmaxes.
 double divergence(const float* got, const float* exact, int vocab) {
   const auto log_total = [&](const float* row) {
@@ -198,6 +224,7 @@ struct Case {
   int chunk;                          // 0: whole
   std::optional<tensor::DType> kv{};  // empty: what the kernels prefer
   std::optional<Packing> packing{};   // empty: the weights as they are
+  bool chosen = false;                // packed as --weights auto does it
 };
 
 // What ctest and a failure show of it; without this, its bytes.
@@ -205,6 +232,7 @@ void PrintTo(const Case& param, std::ostream* out) {
   *out << param.name << ", chunk " << param.chunk;
   if (param.kv) *out << ", " << tensor::kv_type_name(*param.kv);
   if (param.packing) *out << ", " << packing_name(*param.packing);
+  if (param.chosen) *out << ", chosen";
 }
 
 Tolerance tolerance_of(const Case& param) {
@@ -229,8 +257,11 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
 
   const Golden golden =
       read_golden(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + param.name);
-  const Result<checkpoint::Checkpoint> checkpoint = checkpoint::Checkpoint::open(
-      param.packing ? packed_folder(param.name, *param.packing) : weights_folder(param.name));
+  const std::string folder = param.chosen    ? chosen_folder(param.name, golden.tokens)
+                             : param.packing ? packed_folder(param.name, *param.packing)
+                                             : weights_folder(param.name);
+  const Result<checkpoint::Checkpoint> checkpoint = checkpoint::Checkpoint::open(folder);
+  if (param.chosen) std::filesystem::remove_all(folder);  // mapped by now
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
   const int count = static_cast<int>(golden.tokens.size());
   auto model =
@@ -259,7 +290,7 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
   }
 
   // A coarse head is exact only where tokens are likely: there errors are measured.
-  const bool coarse = param.packing && param.packing->coarse_head;
+  const bool coarse = checkpoint->has(checkpoint::kCoarseHead);
   double error_sum = 0;
   double error_max = 0;
   double kl_sum = 0;
@@ -402,12 +433,15 @@ std::vector<Case> all_cases() {
     }
   }
   // On `outlier` these lose more than is allowed (docs/decisions/0010), and --weights auto does not
-  // take them for it. The first is what it takes for the others.
+  // take them for it.
   for (const char* name : {"tiny", "mid"}) {
     const auto kernels = kernels::KernelChoice::kAuto;
     cases.push_back({name, kernels, 7, {}, Packing{layers::MatrixWeights::kInt8, int8, true}});
     cases.push_back({name, kernels, 7, {}, Packing{layers::MatrixWeights::kInt8, int16}});
     cases.push_back({name, kernels, 0, {}, Packing{shipped, int8}});
+  }
+  for (const char* name : {"tiny", "mid", "outlier"}) {
+    cases.push_back({name, kernels::KernelChoice::kAuto, 7, {}, {}, true});
   }
   return cases;
 }
@@ -418,7 +452,8 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return std::string(info.param.name) + "_" + kNames[static_cast<int>(info.param.kernels)] + "_" +
          (chunk == 0 ? "whole" : "chunk" + std::to_string(chunk)) +
          (info.param.kv ? "_" + std::string(tensor::kv_type_name(*info.param.kv)) : "") +
-         (info.param.packing ? "_" + packing_name(*info.param.packing) : "");
+         (info.param.packing ? "_" + packing_name(*info.param.packing) : "") +
+         (info.param.chosen ? "_chosen" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, GoldenTest, ::testing::ValuesIn(all_cases()), case_name);

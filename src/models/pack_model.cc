@@ -17,7 +17,7 @@ using kernels::Activations;
 using layers::MatrixWeights;
 
 // The rule by which --weights auto chooses; another text for another rule.
-constexpr std::string_view kChosenBy = " chosen beside bf16";
+constexpr std::string_view kChosenBy = " chosen by golden limits, else beside bf16";
 
 const Error kInterrupted{ErrorCode::kCancelled, "interrupted"};
 
@@ -46,6 +46,9 @@ class Comparison {
              PackModelProgress progress)
       : source_(source), sample_(sample), pool_(pool), progress_(progress) {}
 
+  // No format holds golden's limits: from now on they give way.
+  void give_way() { gives_way_ = true; }
+
   // Of what was packed into `folder`. Nothing where there is no sample.
   Result<void> measure(const std::string& folder, PackedModel& made) {
     if (sample_.size() < 2) return {};
@@ -55,7 +58,8 @@ class Comparison {
     TRY_ASSIGN(const WeightLoss loss, gate_->measure(packed));
     if (!progress_("comparing", 1, 1)) return kInterrupted;
     made.measured = {.loss = loss, .in_bf16 = gate_->in_bf16(loss.compared)};
-    made.excess = excess(loss, limits_beside(made.measured->in_bf16));
+    made.excess = excess(
+        loss, gives_way_ ? limits_beside(made.measured->in_bf16) : golden_limits(loss.compared));
     return {};
   }
 
@@ -75,6 +79,7 @@ class Comparison {
   PackModelProgress progress_;
   std::unique_ptr<kernels::Kernels> kernels_;
   std::optional<WeightGate> gate_;
+  bool gives_way_ = false;
 };
 
 // A model that is kept computes numbers, whatever it loses.
@@ -141,24 +146,41 @@ Result<PackedModel> pack_model(const Checkpoint& source, const PackModelOptions&
                                const std::string& folder, base::ThreadPool& pool,
                                PackModelProgress progress) {
   Comparison by(source, options.sample, pool, progress);
-  std::string refused;
-  if (options.weights != WeightChoice::kShipped) {
-    for (const MatrixWeights weights : {MatrixWeights::kInt8, MatrixWeights::kAsShipped}) {
-      const Way way{weights, true};
-      TRY_ASSIGN(PackedModel made, pack_as(source, way, options, by, folder, pool, progress));
-      made.refused = refused;
-      if (options.weights == WeightChoice::kInt8) return kept(std::move(made), folder);
-      if (made.excess.empty()) {
-        return with_fewer_bits(std::move(made), by, options, folder);
-      }
-      const bool to_the_bit = weights == MatrixWeights::kAsShipped && !made.coarse_head;
-      if (to_the_bit) return kept(std::move(made), folder);
-      refused += fmt::format("{}{} loses too much of this model ({})", refused.empty() ? "" : "; ",
-                             text_of(way), made.excess);
-    }
+  const auto pack = [&](Way way) {
+    return pack_as(source, way, options, by, folder, pool, progress);
+  };
+  const Way int8{MatrixWeights::kInt8, true};
+  const Way coarse{MatrixWeights::kAsShipped, true};
+  const Way to_the_bit{MatrixWeights::kAsShipped, false};
+  if (options.weights != WeightChoice::kAuto) {
+    TRY_ASSIGN(PackedModel made, pack(options.weights == WeightChoice::kInt8 ? int8 : to_the_bit));
+    return kept(std::move(made), folder);
   }
-  const Way as_shipped{MatrixWeights::kAsShipped, false};
-  TRY_ASSIGN(PackedModel made, pack_as(source, as_shipped, options, by, folder, pool, progress));
+
+  std::string refused;
+  const auto refuse = [&](const PackedModel& made) {
+    refused += fmt::format("{}{} loses too much of this model ({})", refused.empty() ? "" : "; ",
+                           text_of({made.weights, made.coarse_head}), made.excess);
+  };
+  TRY_ASSIGN(PackedModel first, pack(int8));
+  if (first.excess.empty()) return with_fewer_bits(std::move(first), by, options, folder);
+  refuse(first);
+
+  // Whether golden's limits can be held at all is asked of the finest format.
+  TRY_ASSIGN(const PackedModel finest, pack(to_the_bit));
+  const bool give_way = !finest.excess.empty();
+  if (give_way) {
+    refused = "no format holds the limits of small models, so what this one loses in bf16 counts";
+    by.give_way();
+  }
+  for (const Way way : {int8, coarse}) {
+    if (way.weights == MatrixWeights::kInt8 && !give_way) continue;  // was tried
+    TRY_ASSIGN(PackedModel made, pack(way));
+    made.refused = refused;
+    if (made.excess.empty()) return with_fewer_bits(std::move(made), by, options, folder);
+    refuse(made);
+  }
+  TRY_ASSIGN(PackedModel made, pack(to_the_bit));
   made.refused = std::move(refused);
   return kept(std::move(made), folder);
 }

@@ -97,10 +97,15 @@ bool WeightLoss::is_finite() const {
          std::isfinite(lost_gap);
 }
 
-WeightLossLimits limits_beside(const WeightLoss& in_bf16) {
+WeightLossLimits golden_limits(ComparedLogits compared) {
   WeightLossLimits limits;
   // Unlikely tokens may be further off where they are meant to be coarse.
-  if (in_bf16.compared == ComparedLogits::kThatMatter) limits.divergence = 1e-3;
+  if (compared == ComparedLogits::kThatMatter) limits.divergence = 1e-3;
+  return limits;
+}
+
+WeightLossLimits limits_beside(const WeightLoss& in_bf16) {
+  WeightLossLimits limits = golden_limits(in_bf16.compared);
   if (!in_bf16.is_finite()) return limits;
   const auto widen = [](double& limit, double loss, double widest) {
     limit = std::max(limit, std::min(loss, widest));

@@ -44,9 +44,13 @@ struct WeightLossLimits {
 inline constexpr WeightLossLimits kWidestLimits = {
     .error_mean = 0.1, .error_max = 0.5, .divergence = 0.1, .agreement = 0.8, .lost_gap = 2.0};
 
-// Golden's limits, or where the model itself loses more than that in bf16 (`in_bf16`), so much, up
-// to the widest: some models (deep ones, with experts that are nearly equally good) amplify any
-// rounding, and no packing can be asked to stay closer to float32 than the published model does.
+// Golden's; a model with a coarse head may part a little further over the whole vocabulary.
+WeightLossLimits golden_limits(ComparedLogits compared);
+
+// For a model that holds golden's limits in no format: those, or where it loses more in bf16
+// (`in_bf16`), so much, up to the widest. Some models (deep ones, with experts that are nearly
+// equally good) amplify any rounding, and no packing can be asked to stay closer to float32 than
+// the published model does.
 WeightLossLimits limits_beside(const WeightLoss& in_bf16);
 
 // Empty if the loss is within the limits; otherwise what is not, with both numbers.
