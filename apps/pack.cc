@@ -60,8 +60,8 @@ cli::Verb pack_verb() {
           "original and loads with no work. Experts stay MXFP4 to the bit. Attention becomes\n"
           "8-bit integers, and the head 4-bit ones, which find what is likely; that is computed\n"
           "with the head as shipped. The same text is computed with both models, and --weights\n"
-          "auto keeps as shipped what would change too much: more than is asked of fast kernels\n"
-          "and more than the model's own arithmetic, bf16, does.",
+          "auto keeps as shipped what would change too much: more than is asked of fast kernels,\n"
+          "or where nothing keeps to that, more than the model's own arithmetic, bf16, does.",
       .positionals = {{"MODEL", "a model folder, a .gguf file or a hub id"},
                       {"OUT", "the folder to make"}},
       .flags = {{.name = "--weights",

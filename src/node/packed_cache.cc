@@ -43,7 +43,7 @@ constexpr models::WeightChoice kChoices[] = {
 std::string_view name_of(models::WeightChoice weights) {
   switch (weights) {
     case models::WeightChoice::kAuto:
-      return "auto";
+      return "chosen";  // "auto" by an older rule: goes away once this is there
     case models::WeightChoice::kInt8:
       return "int8";
     case models::WeightChoice::kShipped:
@@ -129,7 +129,7 @@ Result<std::string> make_packed(const std::string& cache, const Checkpoint& sour
   TRY_ASSIGN(const std::string fingerprint, models::packed_fingerprint(source, weights));
   const std::string folder = folder_of(cache, source, fingerprint, weights);
   std::error_code failed;
-  // Of an older version, chosen by another rule, or damaged.
+  // Of an older version, or damaged.
   if (fs::exists(folder, failed) && !is_fresh(folder, fingerprint)) {
     TRY(remove({.folder = folder, .source = {}, .weights = {}}));
   }
