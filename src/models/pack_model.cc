@@ -166,8 +166,12 @@ Result<PackedModel> pack_model(const Checkpoint& source, const PackModelOptions&
   if (first.excess.empty()) return with_fewer_bits(std::move(first), by, options, folder);
   refuse(first);
 
-  // Whether golden's limits can be held at all is asked of the finest format.
-  TRY_ASSIGN(const PackedModel finest, pack(to_the_bit));
+  // Whether golden's limits can be held at all is asked of the finest format, whatever activations
+  // were asked for.
+  PackModelOptions most_bits = options;
+  most_bits.activations = Activations::kInt16;
+  TRY_ASSIGN(const PackedModel finest,
+             pack_as(source, to_the_bit, most_bits, by, folder, pool, progress));
   const bool give_way = !finest.excess.empty();
   if (give_way) {
     refused = "no format holds the limits of small models, so what this one loses in bf16 counts";

@@ -94,6 +94,14 @@ TEST_F(PackModel, MassiveActivationsKeepTheirBits) {
   EXPECT_THAT(made.refused, HasSubstr("activations int8 lose too much of this model"));
 }
 
+TEST_F(PackModel, ActivationsThatWereAskedForMakeNoLimitGiveWay) {
+  const Checkpoint source = written(GoldenCase::kOutlier);
+  const PackedModel made = packed(source, {.activations = Activations::kInt8});
+  EXPECT_EQ(made.weights, layers::MatrixWeights::kAsShipped);
+  EXPECT_EQ(bits(), 8);
+  EXPECT_THAT(made.excess, HasSubstr("limit 6.00e-04"));  // golden's divergence
+}
+
 TEST_F(PackModel, ADeepModelIsHeldToWhatItLosesInBf16) {
   checkpoint::SyntheticOptions deep = checkpoint::synthetic_tiny(2048);
   deep.config.set("num_hidden_layers", Json(32));
