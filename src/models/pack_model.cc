@@ -16,9 +16,6 @@ using checkpoint::Checkpoint;
 using kernels::Activations;
 using layers::MatrixWeights;
 
-// The rule by which --weights auto chooses; another text for another rule.
-constexpr std::string_view kChosenBy = " chosen by golden limits, else beside bf16";
-
 const Error kInterrupted{ErrorCode::kCancelled, "interrupted"};
 
 struct Way {
@@ -191,7 +188,7 @@ Result<PackedModel> pack_model(const Checkpoint& source, const PackModelOptions&
 
 Result<std::string> packed_fingerprint(const Checkpoint& source, WeightChoice weights) {
   TRY_ASSIGN(std::string fingerprint, checkpoint::fingerprint(source));
-  if (weights == WeightChoice::kAuto) fingerprint += kChosenBy;
+  if (weights == WeightChoice::kAuto) fingerprint += fmt::format(" {}", kAutoRule);
   return fingerprint;
 }
 

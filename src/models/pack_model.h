@@ -57,6 +57,9 @@ Result<PackedModel> pack_model(const checkpoint::Checkpoint& source,
                                const PackModelOptions& options, const std::string& folder,
                                base::ThreadPool& pool, PackModelProgress progress);
 
+// The rule by which kAuto chooses. Another rule takes another name.
+inline constexpr std::string_view kAutoRule = "golden-else-bf16";
+
 // What the packed file remembers of where it comes from: the source's fingerprint, and where the
 // weights were chosen, by which rule. A file that remembers something else is stale. Errors: kIo.
 Result<std::string> packed_fingerprint(const checkpoint::Checkpoint& source, WeightChoice weights);

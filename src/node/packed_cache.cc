@@ -43,7 +43,7 @@ constexpr models::WeightChoice kChoices[] = {
 std::string_view name_of(models::WeightChoice weights) {
   switch (weights) {
     case models::WeightChoice::kAuto:
-      return "chosen";  // "auto" by an older rule: goes away once this is there
+      return models::kAutoRule;  // so that an older rule's folder stays until this one is there
     case models::WeightChoice::kInt8:
       return "int8";
     case models::WeightChoice::kShipped:
@@ -98,6 +98,7 @@ std::vector<PackedEntry> packed_models(const std::string& cache) {
     entries.push_back({.folder = folder,
                        .source = packed->tiles().source,
                        .weights = packed->tiles().weights,
+                       .fingerprint = packed->tiles().source_fingerprint,
                        .bytes = packed->weight_bytes()});
   }
   std::sort(entries.begin(), entries.end(),
@@ -131,7 +132,7 @@ Result<std::string> make_packed(const std::string& cache, const Checkpoint& sour
   std::error_code failed;
   // Of an older version, or damaged.
   if (fs::exists(folder, failed) && !is_fresh(folder, fingerprint)) {
-    TRY(remove({.folder = folder, .source = {}, .weights = {}}));
+    TRY(remove({.folder = folder, .source = {}, .weights = {}, .fingerprint = {}}));
   }
   Result<models::PackedModel> made =
       pack_into_folder(source, {.weights = weights}, folder, pool, progress);
@@ -147,11 +148,13 @@ Result<std::string> make_packed(const std::string& cache, const Checkpoint& sour
     TRY_ASSIGN(fresh.emplace_back(), models::packed_fingerprint(source, choice));
   }
   for (const PackedEntry& entry : packed_models(cache)) {
-    const auto is_of = [&](const std::string& text) { return is_fresh(entry.folder, text); };
-    if (entry.source != source.folder() || std::any_of(fresh.begin(), fresh.end(), is_of)) continue;
+    const bool stale = std::find(fresh.begin(), fresh.end(), entry.fingerprint) == fresh.end();
+    if (entry.source != source.folder() || !stale) continue;
     TRY_ASSIGN(const int64_t bytes, remove(entry));
-    log.info(fmt::format("{} was packed from files that have changed: deleted, {} bytes",
-                         entry.folder, bytes));
+    log.info(
+        fmt::format("{} is stale (its source changed, or weights are chosen otherwise now): "
+                    "deleted, {} bytes",
+                    entry.folder, bytes));
   }
   return folder;
 }

@@ -25,8 +25,9 @@ inline constexpr int64_t kPackedFromBytes = int64_t{1} << 30;
 
 struct PackedEntry {
   std::string folder;
-  std::string source;   // what it was made from
-  std::string weights;  // "int8", "shipped"
+  std::string source;       // what it was made from
+  std::string weights;      // "int8", "shipped"
+  std::string fingerprint;  // models::packed_fingerprint of what it was made from
   int64_t bytes = 0;
 };
 // By folder. A cache that does not exist has none.
