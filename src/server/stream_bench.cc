@@ -30,6 +30,7 @@
 #include "engine/engine.h"
 #include "engine/modelled_executor.h"
 #include "net/http_server.h"
+#include "net/test_wire.h"
 #include "server/scripted_model.h"
 #include "server/server.h"
 
@@ -37,6 +38,7 @@ namespace pelton::server {
 namespace {
 
 struct Load {
+  in_addr_t address = 0;
   int32_t port = 0;  // 0: leave
   int32_t streams = 0;
   int32_t tokens = 0;   // of each; 0: nothing is asked for, what comes is read until its end
@@ -46,12 +48,12 @@ struct Load {
 
 // ---- the other process: reads streams as fast as they come, and counts events
 
-int connect_to(int port) {
+int connect_to(const Load& load) {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(load.port));
+  address.sin_addr.s_addr = load.address;
   CHECK(::connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
   return descriptor;
 }
@@ -83,7 +85,7 @@ int64_t read_streams(const Load& load) {
   const int epoll = ::epoll_create1(0);
   std::vector<Stream> streams(static_cast<size_t>(load.streams));
   for (size_t i = 0; i < streams.size(); ++i) {
-    streams[i].descriptor = connect_to(load.port);
+    streams[i].descriptor = connect_to(load);
     if (load.tokens > 0) {
       CHECK(::write(streams[i].descriptor, request.data(), request.size()) ==
             static_cast<ssize_t>(request.size()));
@@ -137,7 +139,9 @@ int64_t read_streams(const Load& load) {
 
 class Client {
  public:
-  Client() {  // before this process has any threads
+  // Before this process has any threads. With a wire it is on the far side.
+  explicit Client(const net::TestWire* wire = nullptr)
+      : server_address_(wire != nullptr ? net::TestWire::kNearAddress : "127.0.0.1") {
     int orders[2];
     int results[2];
     CHECK(::pipe(orders) == 0 && ::pipe(results) == 0);
@@ -147,6 +151,7 @@ class Client {
     if (process_ == 0) {
       ::close(orders[1]);
       ::close(results[0]);
+      if (wire != nullptr) wire->go_to_far_side();
       be_the_client(orders[0], results[1]);
     }
     ::close(orders[0]);
@@ -160,7 +165,11 @@ class Client {
     ::waitpid(process_, nullptr, 0);
   }
 
-  int64_t events_of(const Load& load) {
+  // Where it looks for servers.
+  const char* server_address() const { return server_address_; }
+
+  int64_t events_of(Load load) {
+    load.address = ::inet_addr(server_address_);
     CHECK(::write(orders_, &load, sizeof load) == sizeof load);
     int64_t events = 0;
     CHECK(::read(results_, &events, sizeof events) == sizeof events, "the client has failed");
@@ -168,6 +177,7 @@ class Client {
   }
 
  private:
+  const char* server_address_;
   pid_t process_ = 0;
   int orders_ = -1;
   int results_ = -1;
@@ -232,12 +242,13 @@ class House {
     int step_ms = 0;
     int net_threads = 1;
     int ranks = 1;
+    const char* address = "127.0.0.1";
   };
 
   explicit House(const Options& options)
       : streams_each_(static_cast<size_t>(options.streams / options.ranks)),
         http_(
-            {.address = "127.0.0.1", .port = 0, .threads = options.net_threads},
+            {.address = options.address, .port = 0, .threads = options.net_threads},
             [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
               Rank& rank = *ranks_[next_.fetch_add(1) / streams_each_ % ranks_.size()];
               rank.server().handle(std::move(request), std::move(exchange));
@@ -318,18 +329,35 @@ BENCHMARK(BM_StreamedTokens)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
+// A run that is only to show that it runs is over in a second.
+bool only_shows_that_it_runs() {
+  return std::getenv("PELTON_FULL") == nullptr;
+}
+
+// Of an argument: 0 is loopback, where send() does the receiver's work too; 1 a wire to elsewhere.
+std::unique_ptr<net::TestWire> wire_of(benchmark::State& state, size_t argument) {
+  if (state.range(argument) == 0) return nullptr;
+  // Longer than a step's tokens are being written. Connections are made one after the other.
+  const std::chrono::microseconds delay(only_shows_that_it_runs() ? 100 : 4000);
+  auto wire = std::make_unique<net::TestWire>(delay);
+  if (!wire->ok()) state.SkipWithError("needs CAP_NET_ADMIN and /dev/net/tun");
+  return wire;
+}
+
 // At people's reading speed: how long a token takes from the engine to the kernel. One rank gives
 // all its streams their tokens at the same moment, so that the last waits for the others' writes;
 // several do not.
 void BM_Delivery(benchmark::State& state) {
   const auto streams = static_cast<int>(state.range(0));
-  // A run that is only to show that it runs is over in a second.
-  const int tokens = std::getenv("PELTON_FULL") == nullptr ? 15 : 300;
-  Client client;
+  const int tokens = only_shows_that_it_runs() ? 15 : 300;
+  const std::unique_ptr<net::TestWire> wire = wire_of(state, 3);
+  if (state.error_occurred()) return;
+  Client client(wire.get());
   House house({.streams = streams,
                .step_ms = 50,
                .net_threads = static_cast<int>(state.range(1)),
-               .ranks = static_cast<int>(state.range(2))});
+               .ranks = static_cast<int>(state.range(2)),
+               .address = client.server_address()});
   double spent = 0;
   for (auto _ : state) {
     const double before = cpu_seconds();
@@ -349,10 +377,14 @@ void BM_Delivery(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_Delivery)
-    ->ArgNames({"streams", "threads", "ranks"})
-    ->Args({500, 1, 1})
-    ->Args({500, 2, 1})
-    ->Args({500, 1, 25})
+    ->ArgNames({"streams", "threads", "ranks", "wire"})
+    ->Args({500, 1, 1, 0})
+    ->Args({500, 2, 1, 0})
+    ->Args({500, 1, 25, 0})
+    ->Args({500, 2, 2, 0})
+    ->Args({500, 2, 4, 0})
+    ->Args({500, 2, 10, 0})
+    ->Args({500, 2, 1, 1})
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
@@ -365,7 +397,7 @@ class BareWrites {
     const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr.s_addr = ::inet_addr(client.server_address());
     socklen_t size = sizeof address;
     CHECK(::bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0);
     CHECK(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
@@ -418,12 +450,13 @@ class BareWrites {
 };
 
 void BM_BareWrites(benchmark::State& state) {
-  Client client;
+  const std::unique_ptr<net::TestWire> wire = wire_of(state, 2);
+  if (state.error_occurred()) return;
+  Client client(wire.get());
   BareWrites writes(client, static_cast<int>(state.range(0)));
   std::vector<double> took;
   for (auto _ : state) {
-    took = writes.run(static_cast<int>(state.range(1)),
-                      std::getenv("PELTON_FULL") == nullptr ? 15 : 300);
+    took = writes.run(static_cast<int>(state.range(1)), only_shows_that_it_runs() ? 15 : 300);
   }
   std::sort(took.begin(), took.end());
   for (const auto& [name, seconds] : {std::pair("<0.2ms", .0002), std::pair("<0.5ms", .0005),
@@ -435,9 +468,10 @@ void BM_BareWrites(benchmark::State& state) {
   state.counters["p99_us"] = took[took.size() * 99 / 100] * 1e6;
 }
 BENCHMARK(BM_BareWrites)
-    ->ArgNames({"streams", "threads"})
-    ->Args({500, 1})
-    ->Args({500, 2})
+    ->ArgNames({"streams", "threads", "wire"})
+    ->Args({500, 1, 0})
+    ->Args({500, 2, 0})
+    ->Args({500, 2, 1})
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
