@@ -20,6 +20,7 @@ struct ResponseLink {
   std::vector<PastResponse> last_history;
 
   std::weak_ptr<Generation> running;
+  std::string running_id;  // that response's name
 };
 
 }  // namespace pelton::server

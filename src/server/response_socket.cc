@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "api/fields.h"
 #include "server/running_responses.h"
 #include "server/server.h"
 
@@ -152,13 +153,29 @@ void ResponseSocket::begin(Json body) {
   server_.create_response(std::move(call), body, link_);
 }
 
+// Whether it is another response than the running one that is to be cancelled.
+std::optional<Error> ResponseSocket::names_other(const Json& message) const {
+  constexpr size_t kIdBytesMax = 256;
+  std::optional<Error> complaint;
+  const api::Fields fields(message, "", complaint);
+  const std::string* id = fields.text("response_id", kIdBytesMax);
+  if (id != nullptr && *id != link_->running_id) {
+    fields.refuse("response_id", fmt::format("'response_id' is '{}', which is not being made over "
+                                             "this connection",
+                                             *id));
+  }
+  return complaint;
+}
+
 void ResponseSocket::cancel(const Json& message) {
   const std::shared_ptr<SocketTurn> turn = turn_.lock();
   const bool running = turn != nullptr && !turn->closed() && !link_->running.expired();
   if (!running) {
     return say(api::api_error({ErrorCode::kInvalidArgument, "no response is being made", "type"}));
   }
-  waiting_.reset();
+  const std::optional<Error> other = names_other(message);
+  if (other) return say(api::api_error(*other));
+  // The one that waits has its turn when this one has ended.
   cancel_generation(turn, link_->running);
 }
 

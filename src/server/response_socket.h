@@ -1,5 +1,6 @@
 // /v1/responses over a WebSocket: each message is {"type":"response.create", …} or
-// {"type":"response.cancel"}, each event one message. One response at a time; one more may wait.
+// {"type":"response.cancel"} (which may name the running one, "response_id"), each event one
+// message. One response at a time; one more may wait.
 // Lives on its connection's net thread; the exchange keeps it alive until it is closed.
 #pragma once
 
@@ -32,6 +33,7 @@ class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
   void create(Json body);
   void begin(Json body);
   void cancel(const Json& message);
+  std::optional<Error> names_other(const Json& message) const;
   void turn_over();
   void client_left();
   void on_drained();

@@ -135,6 +135,53 @@ TEST(ResponseSocket, CancelEndsTheRunningOne) {
   EXPECT_EQ(read_turn(socket).text.status, "completed");
 }
 
+// Nobody took back the one that waits: it has its turn.
+TEST(ResponseSocket, CancelLeavesTheWaitingOneItsTurn) {
+  ServerHouse house(kScript, {});
+  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  socket.text(create(R"("input":"endless")"));
+  ResponseStreamReader reader;
+  reader.event(next(socket));
+  socket.text(create(R"("input":"hi")"));
+  socket.text(R"({"type":"response.cancel"})");
+  while (!reader.over() && !HasFailure()) reader.event(next(socket));
+  EXPECT_EQ(reader.text.status, "cancelled");
+  const Turn second = read_turn(socket);
+  EXPECT_EQ(second.text.status, "completed");
+  EXPECT_EQ(second.text.items.at(1).text, "Hello world.");
+}
+
+TEST(ResponseSocket, CancelOfAnotherResponseCancelsNothing) {
+  ServerHouse house(kScript, {});
+  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  socket.text(create(R"("input":"endless","max_output_tokens":600)"));
+  ResponseStreamReader reader;
+  reader.event(next(socket));
+  socket.text(R"({"type":"response.cancel","response_id":"resp_other"})");
+  socket.text(R"({"type":"response.cancel","response_id":7})");
+  int refused = 0;
+  while (!reader.over() && !HasFailure()) {
+    const Json event = next(socket);
+    if (event.string("type") != "error") {
+      reader.event(event);
+      continue;
+    }
+    EXPECT_EQ(event.integer("status"), 400);
+    EXPECT_EQ(event.find("error")->string("param"), "response_id");
+    ++refused;
+  }
+  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(reader.text.status, "incomplete");
+  EXPECT_EQ(reader.text.output_tokens, 600);
+
+  socket.text(create(R"("input":"endless")"));
+  ResponseStreamReader named;
+  named.event(next(socket));
+  socket.text(R"({"type":"response.cancel","response_id":")" + named.id() + "\"}");
+  while (!named.over() && !HasFailure()) named.event(next(socket));
+  EXPECT_EQ(named.text.status, "cancelled");
+}
+
 TEST(ResponseSocket, WS_14_OneWaitsAndAThirdIsRefused) {
   ServerHouse house(kScript, {});
   net::TestWebSocket socket(house.http().port(), "/v1/responses");

@@ -239,6 +239,7 @@ void Server::create_response(Call call, const Json& asked,
   }
   const std::shared_ptr<net::Exchange> exchange = call.exchange;
   const std::string owner = call.tenant;
+  link->running_id = id;
   link->running = Generation::run(
       {.id = id,
        .call = std::move(call),
