@@ -170,8 +170,30 @@ TEST(Health, InvocationsAnswerAsTheirOwnRoutesDo) {
   const net::HttpResponse streamed =
       house.post("/invocations", R"({"messages":[{"role":"user","content":"Hi"}],"stream":true})");
   EXPECT_EQ(events_of(streamed.body).back(), "[DONE]");
-  for (const char* body : {"", "[]", "{}", R"({"inputs":"Hi"})"}) {
+  const std::pair<const char*, const char*> others[] = {
+      {R"({"input":"Hi"})", R"("object":"response")"},
+      {R"({"input":[{"role":"user","content":"Hi"}],"instructions":"Be brief."})",
+       R"("object":"response")"},
+      {R"({"previous_response_id":null,"input":"Hi","max_output_tokens":20,"prompt":null})",
+       R"("object":"response")"},
+      {R"({"input":["Hi","there"]})", R"("object":"embedding")"},
+      {R"({"input":[1,2]})", R"("object":"embedding")"},
+      {R"({"input":"Hi","encoding_format":"float"})", R"("object":"embedding")"},
+      {R"({"query":"a","documents":["b","c"]})", R"("relevance_score")"},
+      {R"({"text_1":"a","text_2":["b","c"]})", R"("object":"score")"},
+      {R"({"queries":"a","documents":["b","c"]})", R"("object":"score")"},
+  };
+  for (const auto& [body, shown] : others) {
+    const net::HttpResponse response = house.post("/invocations", body);
+    EXPECT_EQ(response.status, 200) << response.body;
+    EXPECT_NE(response.body.find(shown), std::string::npos) << body << response.body;
+  }
+  for (const char* body : {"", "[]", "{}", R"({"inputs":"Hi"})", R"({"query":"Hi"})"}) {
     EXPECT_EQ(house.post("/invocations", body).status, 400) << body;
+  }
+  const net::HttpResponse unclear = house.post("/invocations", R"({"inputs":"Hi"})");
+  for (const char* named : {"'messages'", "'prompt'", "'input'", "'documents'", "'text_1'"}) {
+    EXPECT_NE(unclear.body.find(named), std::string::npos) << unclear.body;
   }
 }
 

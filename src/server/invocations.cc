@@ -1,16 +1,57 @@
-// POST /invocations: the one route that SageMaker knows. The body says what is asked for, and is
-// answered as on its own route.
+// POST /invocations: the one route that SageMaker knows. The body's fields say what is asked for,
+// and it is answered as on its own route.
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
 #include "base/json.h"
 #include "server/server.h"
 
 namespace pelton::server {
+namespace {
+
+bool has(const Json& body, std::string_view key) {
+  const Json* found = body.find(key);
+  return found != nullptr && !found->is_null();
+}
+
+// Of what has an "input". The words of a response are one text or items, which are objects; several
+// texts and tokens are embedded, and so is what only embeddings can be asked.
+bool is_embedded(const Json& body) {
+  static constexpr std::string_view kKeys[] = {"encoding_format", "dimensions", "pooling"};
+  if (std::ranges::any_of(kKeys, [&](std::string_view key) { return has(body, key); })) return true;
+  const Json& input = *body.find("input");
+  return input.is_array() && !input.as_array().empty() && !input.as_array().front().is_object();
+}
+
+}  // namespace
 
 void Server::answer_invocation(Call call) {
   const Result<Json> body = Json::parse(call.request.body);
-  const bool is_object = body.ok() && body->is_object();
-  if (is_object && body->find("prompt") != nullptr) return answer_completion(std::move(call));
-  // Also what is no request at all: it is told so there.
-  answer_chat_completion(std::move(call));
+  if (!body.ok()) return call.send(api::api_error(body.error()));
+  if (!body->is_object()) {
+    return call.send(api::api_error(
+        {ErrorCode::kInvalidArgument,
+         fmt::format("the body must be a JSON object, not {}", body->kind_name()), ""}));
+  }
+  const auto has_both = [&](std::string_view one, std::string_view other) {
+    return has(*body, one) && has(*body, other);
+  };
+  if (has(*body, "messages")) return answer_chat_completion(std::move(call));
+  if (has(*body, "prompt")) return answer_completion(std::move(call));
+  if (has_both("query", "documents")) return answer_rerank(std::move(call));
+  if (has_both("queries", "documents")) return answer_score(std::move(call));
+  if (has_both("text_1", "text_2")) return answer_score(std::move(call));
+  if (has(*body, "input")) {
+    return is_embedded(*body) ? answer_embeddings(std::move(call))
+                              : answer_response(std::move(call));
+  }
+  call.send(api::api_error(
+      {ErrorCode::kInvalidArgument,
+       "the body says neither 'messages' (a chat), 'prompt' (a completion), 'input' (a response or "
+       "embeddings), 'query' and 'documents' (a reranking) nor 'text_1' and 'text_2' (a score)",
+       ""}));
 }
 
 }  // namespace pelton::server
