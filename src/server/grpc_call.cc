@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include <grpc/support/time.h>
 
@@ -17,6 +18,17 @@ std::string_view metadata(const grpc::CallbackServerContext& context, const char
   return {found->second.data(), found->second.size()};
 }
 
+// "127.0.0.1:51234", as HTTP's door tells it, of gRPC's "ipv4:127.0.0.1:51234" or
+// "ipv6:%5B::1%5D:51234".
+std::string remote_of(const std::string& peer) {
+  std::string remote = peer.substr(peer.find(':') + 1);
+  for (const auto& [coded, plain] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
+    const size_t at = remote.find(coded);
+    if (at != std::string::npos) remote.replace(at, 3, plain);
+  }
+  return remote;
+}
+
 constexpr size_t kMetadataBytesMax = 64 * 1024;  // as HTTP's headers
 
 size_t metadata_bytes(const grpc::CallbackServerContext& context) {
@@ -27,12 +39,29 @@ size_t metadata_bytes(const grpc::CallbackServerContext& context) {
 
 }  // namespace
 
+GrpcEntry::GrpcEntry(GrpcHouse& house, const RequestEntry::Route& route,
+                     grpc::CallbackServerContext& context, const google::protobuf::Message& request)
+    : entry_(house.server.book(), route) {
+  if (!house.server.reporter().wanted()) return;
+  const std::string id = house.server.request_id(metadata(context, "x-request-id"));
+  house.server.report(entry_, {.path = route.handler,
+                               .remote = remote_of(context.peer()),
+                               .request_id = id,
+                               .traceparent = metadata(context, "traceparent"),
+                               .request_bytes = static_cast<int64_t>(request.ByteSizeLong())});
+  context.AddInitialMetadata("x-request-id", id);
+  if (!record()->traced) return;
+  context.AddInitialMetadata("traceparent", telemetry::format_traceparent(record()->trace));
+}
+
 std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const GrpcPlace& place,
-                                              const grpc::CallbackServerContext& context) {
+                                              const grpc::CallbackServerContext& context,
+                                              GrpcEntry& entry) {
   const FrontDesk::Credentials credentials{.authorization = metadata(context, "authorization"),
                                            .api_key = metadata(context, "x-api-key")};
   std::optional<Caller> who = house.server.desk().identify(credentials);
   if (!who) return api::bad_api_key();
+  if (entry.record() != nullptr) entry.record()->tenant = who->tenant;
   if (metadata_bytes(context) > kMetadataBytesMax) {
     return api::api_error({ErrorCode::kOverloaded, "the call's metadata are too large", ""});
   }

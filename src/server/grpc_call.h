@@ -9,6 +9,7 @@
 #include <string>
 #include <variant>
 
+#include <google/protobuf/message.h>
 #include <grpcpp/server_context.h>
 
 #include "api/error.h"
@@ -50,8 +51,23 @@ struct GrpcCaller {
   std::optional<int64_t> deadline_ns;  // on the server's clock
 };
 
+// A call's entry in the request book. Those who want to know of requests are told of it by its
+// metadata, x-request-id and traceparent; it is answered with the same.
+class GrpcEntry {
+ public:
+  GrpcEntry(GrpcHouse& house, const RequestEntry::Route& route,
+            grpc::CallbackServerContext& context, const google::protobuf::Message& request);
+
+  RequestRecord* record() { return entry_.record(); }  // null: nobody wants to know
+  void answered(int status) { entry_.answered(status); }
+
+ private:
+  RequestEntry entry_;
+};
+
 // Whether it may come in, by its metadata: key, deadline; and whether there is a model.
 std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const GrpcPlace& place,
-                                              const grpc::CallbackServerContext& context);
+                                              const grpc::CallbackServerContext& context,
+                                              GrpcEntry& entry);
 
 }  // namespace pelton::server

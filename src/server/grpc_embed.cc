@@ -25,7 +25,7 @@ class EmbedCall final : public grpc::ServerUnaryReactor {
         request_(request),
         reply_(reply),
         place_(house),
-        entry_(house.server.book(), kRoute),
+        entry_(house, kRoute, context, request),
         life_(std::make_shared<char>()) {}
 
   void start();  // on the loop
@@ -53,7 +53,7 @@ class EmbedCall final : public grpc::ServerUnaryReactor {
   const v1::EmbedRequest& request_;  // gRPC keeps both until OnDone
   v1::EmbedReply& reply_;
   const GrpcPlace place_;
-  RequestEntry entry_;
+  GrpcEntry entry_;
 
   // The loop's thread only.
   const std::shared_ptr<char> life_;  // gone with us: what the engine posts may come later
@@ -65,7 +65,7 @@ class EmbedCall final : public grpc::ServerUnaryReactor {
 
 void EmbedCall::start() {
   if (finished_) return;  // cancelled before its turn came
-  auto admitted = admit(house_, place_, context_);
+  auto admitted = admit(house_, place_, context_, entry_);
   if (const auto* error = std::get_if<api::ApiError>(&admitted)) return fail(*error);
   const GrpcCaller& caller = std::get<GrpcCaller>(admitted);
   FrontDesk& desk = house_.server.desk();

@@ -40,7 +40,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
         context_(context),
         request_(request),
         place_(house),
-        entry_(house.server.book(), kRoute),
+        entry_(house, kRoute, context, request),
         life_(std::make_shared<char>()) {}
 
   void start();  // on the loop
@@ -79,7 +79,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
   grpc::CallbackServerContext& context_;
   const v1::GenerateRequest& request_;  // gRPC keeps it until OnDone
   const GrpcPlace place_;
-  RequestEntry entry_;
+  GrpcEntry entry_;
 
   // The loop's thread only.
   const std::shared_ptr<char> life_;  // gone with us: what the engine posts may come later
@@ -103,7 +103,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
 
 void GenerateCall::start() {
   if (finished_) return;  // cancelled before its turn came
-  auto admitted = admit(house_, place_, context_);
+  auto admitted = admit(house_, place_, context_, entry_);
   if (const auto* error = std::get_if<api::ApiError>(&admitted)) return fail(*error);
   const GrpcCaller& caller = std::get<GrpcCaller>(admitted);
   auto entered = house_.server.desk().enter(caller.who, *caller.model, FrontDesk::Work::kSampled);
@@ -265,6 +265,7 @@ void GenerateCall::take() {
   if (!taken_.end) return;
   watch_->end(0, *taken_.end);
   pass_->note_end(*taken_.end);
+  if (entry_.record() != nullptr) entry_.record()->generation.add(*taken_.end);
 }
 
 void GenerateCall::write_or_finish() {

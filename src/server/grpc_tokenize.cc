@@ -34,8 +34,8 @@ grpc::ServerUnaryReactor* start_tokenize(GrpcHouse& house, grpc::CallbackServerC
                                          const v1::TokenizeRequest& request,
                                          v1::TokenizeReply& reply) {
   const GrpcPlace place(house);
-  RequestEntry entry(house.server.book(), kRoute);
-  auto admitted = admit(house, place, context);
+  GrpcEntry entry(house, kRoute, context, request);
+  auto admitted = admit(house, place, context, entry);
   std::optional<api::ApiError> error;
   if (auto* refused = std::get_if<api::ApiError>(&admitted)) {
     error = std::move(*refused);

@@ -5,16 +5,17 @@
 
 namespace pelton::server {
 
-std::unique_ptr<RequestRecord> RequestReporter::begin(const net::HttpRequest& request) {
-  if (options_.access_log == nullptr && options_.traces == nullptr) return nullptr;
+std::unique_ptr<RequestRecord> RequestReporter::begin(const Arrival& arrival) {
+  if (!wanted()) return nullptr;
   constexpr size_t kPathBytesMax = 200;
   auto record = std::make_unique<RequestRecord>();
   record->arrived_ns = clock_.now_ns();
   record->arrived_unix_ms = clock_.unix_ms();
-  record->path = request.path.substr(0, kPathBytesMax);
-  record->remote = request.remote;
-  record->request_bytes = static_cast<int64_t>(request.body.size());
-  if (options_.traces != nullptr) begin_trace(request.headers.get("traceparent"), *record);
+  record->path = arrival.path.substr(0, kPathBytesMax);
+  record->remote = arrival.remote;
+  record->request_id = arrival.request_id;
+  record->request_bytes = arrival.request_bytes;
+  if (options_.traces != nullptr) begin_trace(arrival, *record);
   return record;
 }
 
@@ -28,9 +29,12 @@ uint64_t RequestReporter::draw() {
   return base::random_bits(options_.seed, draws_.fetch_add(1));
 }
 
-void RequestReporter::begin_trace(std::string_view traceparent, RequestRecord& record) {
+void RequestReporter::begin_trace(const Arrival& arrival, RequestRecord& record) {
   telemetry::TraceContext& trace = record.trace;
-  if (const auto callers = telemetry::parse_traceparent(traceparent)) {
+  if (arrival.within != nullptr) {
+    trace = arrival.within->trace;
+    record.trace_parent = trace.span_id;
+  } else if (const auto callers = telemetry::parse_traceparent(arrival.traceparent)) {
     trace = *callers;
     record.trace_parent = callers->span_id;
   } else {

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
-#include "net/http_message.h"
 #include "server/access_log.h"
 #include "server/request_record.h"
 #include "telemetry/trace_exporter.h"
@@ -27,15 +27,29 @@ class RequestReporter {
   RequestReporter(const Options& options, const base::Clock& clock)
       : options_(options), clock_(clock) {}
 
+  // What is known of a request when it comes.
+  struct Arrival {
+    std::string_view path;
+    std::string_view remote;
+    std::string_view request_id;
+    std::string_view traceparent;  // as its caller says it; empty: not at all
+    int64_t request_bytes = 0;
+    // The one that it came within, a turn over its connection for one: it belongs to that one's
+    // trace, below it. Null: none.
+    const RequestRecord* within = nullptr;
+  };
+
+  // Whether anybody wants to know of any.
+  bool wanted() const { return options_.access_log != nullptr || options_.traces != nullptr; }
   // Null if nobody wants to know of this one.
-  std::unique_ptr<RequestRecord> begin(const net::HttpRequest& request);
+  std::unique_ptr<RequestRecord> begin(const Arrival& arrival);
   void end(RequestRecord& record);
 
   const Options& options() const { return options_; }
 
  private:
   uint64_t draw();
-  void begin_trace(std::string_view traceparent, RequestRecord& record);
+  void begin_trace(const Arrival& arrival, RequestRecord& record);
 
   const Options options_;
   const base::Clock& clock_;

@@ -114,31 +114,37 @@ void ResponseSocket::start() {
 }
 
 void ResponseSocket::on_message(const std::string& message) {
+  const auto bytes = static_cast<int64_t>(message.size());
   Result<Json> json = Json::parse(message);
-  if (!json.ok()) return say(api::api_error(json.error()));
+  if (!json.ok()) return refuse(api::api_error(json.error()), bytes);
   const std::optional<std::string> type = json->string("type");
-  if (type == "response.create") return create(std::move(*json));
+  if (type == "response.create") {
+    return create({.body = std::move(*json), .bytes = bytes});
+  }
   if (type == "response.cancel") return cancel(*json);
-  say(api::api_error({ErrorCode::kInvalidArgument,
-                      "'type' must be 'response.create' or 'response.cancel'", "type"}));
+  refuse(api::api_error({ErrorCode::kInvalidArgument,
+                         "'type' must be 'response.create' or 'response.cancel'", "type"}),
+         bytes);
 }
 
-void ResponseSocket::create(Json body) {
+void ResponseSocket::create(Asked asked) {
   if (draining_) {
-    return say(api::api_error({ErrorCode::kUnavailable, "The server is shutting down", ""}));
+    return refuse(api::api_error({ErrorCode::kUnavailable, "The server is shutting down", ""}),
+                  asked.bytes);
   }
-  if (!busy_) return begin(std::move(body));
+  if (!busy_) return begin(std::move(asked));
   if (waiting_) {
-    return say(
+    return refuse(
         api::api_error({ErrorCode::kOverloaded,
-                        "a response is being made over this connection, and one waits", ""}));
+                        "a response is being made over this connection, and one waits", ""}),
+        asked.bytes);
   }
-  waiting_ = std::move(body);
+  waiting_ = std::move(asked);
 }
 
-void ResponseSocket::begin(Json body) {
+void ResponseSocket::begin(Asked asked) {
   busy_ = true;
-  body.set("stream", Json(true));  // which goes without saying here
+  asked.body.set("stream", Json(true));  // which goes without saying here
   const auto turn = std::make_shared<SocketTurn>(shared_from_this());
   turn_ = turn;
   Call call{.request = {},
@@ -148,9 +154,8 @@ void ResponseSocket::begin(Json body) {
             .caller = call_.caller,
             .arrived_ns = server_.clock_.now_ns()};
   call.request.headers = call_.request.headers;
-  call.entry = std::make_unique<RequestEntry>(
-      server_.book_, RequestEntry::Route{.handler = "/v1/responses", .method = "WEBSOCKET"});
-  server_.create_response(std::move(call), body, link_);
+  call.entry = new_entry(asked.bytes);
+  server_.create_response(std::move(call), asked.body, link_);
 }
 
 // Whether it is another response than the running one that is to be cancelled.
@@ -184,7 +189,7 @@ void ResponseSocket::turn_over() {
   if (call_.exchange->closed()) return;
   if (draining_) return call_.exchange->finish_websocket(1001, "the server is shutting down");
   if (!waiting_) return;
-  Json next = std::move(*waiting_);
+  Asked next = std::move(*waiting_);
   waiting_.reset();
   begin(std::move(next));
 }
@@ -202,6 +207,27 @@ void ResponseSocket::on_drain() {
   draining_ = true;
   waiting_.reset();
   if (!busy_) call_.exchange->finish_websocket(1001, "the server is shutting down");
+}
+
+// A turn is told of like a request of its own: within the handshake's trace, by the handshake's
+// name with a number behind it.
+std::unique_ptr<RequestEntry> ResponseSocket::new_entry(int64_t message_bytes) {
+  auto entry = std::make_unique<RequestEntry>(
+      server_.book_, RequestEntry::Route{.handler = "/v1/responses", .method = "WEBSOCKET"});
+  const RequestRecord* const handshake = call_.entry->record();
+  const std::string id = fmt::format("{}-{}", call_.headers.get("x-request-id"), ++entries_);
+  server_.report(*entry, {.path = "/v1/responses",
+                          .remote = call_.request.remote,
+                          .request_id = id,
+                          .request_bytes = message_bytes,
+                          .within = handshake});
+  if (entry->record() != nullptr) entry->record()->tenant = call_.tenant;
+  return entry;
+}
+
+void ResponseSocket::refuse(const api::ApiError& error, int64_t message_bytes) {
+  new_entry(message_bytes)->answered(error.status);
+  say(error);
 }
 
 void ResponseSocket::say(const api::ApiError& error) {

@@ -4,6 +4,7 @@
 // Lives on its connection's net thread; the exchange keeps it alive until it is closed.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,23 +31,32 @@ class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
 
   void start();
   void on_message(const std::string& message);
-  void create(Json body);
-  void begin(Json body);
+  // One message that asks for a response.
+  struct Asked {
+    Json body;
+    int64_t bytes = 0;
+  };
+  void create(Asked asked);
+  void begin(Asked asked);
   void cancel(const Json& message);
   std::optional<Error> names_other(const Json& message) const;
   void turn_over();
   void client_left();
   void on_drained();
   void on_drain();
+  // Of a message that is refused, also to those who are told of requests.
+  void refuse(const api::ApiError& error, int64_t message_bytes);
+  std::unique_ptr<RequestEntry> new_entry(int64_t message_bytes);
   void say(const api::ApiError& error);
 
   Server& server_;
   Call call_;
   const std::shared_ptr<ResponseLink> link_ = std::make_shared<ResponseLink>();
   std::weak_ptr<SocketTurn> turn_;
-  bool busy_ = false;            // a response is being made, or its end is on its way here
-  std::optional<Json> waiting_;  // the next one
+  bool busy_ = false;             // a response is being made, or its end is on its way here
+  std::optional<Asked> waiting_;  // the next one
   bool draining_ = false;
+  int64_t entries_ = 0;
 };
 
 }  // namespace pelton::server

@@ -274,6 +274,14 @@ Call Server::call_in_background(Call& asking, const api::ResponseHead& head, boo
             .arrived_ns = asking.arrived_ns};
   call.entry = std::make_unique<RequestEntry>(
       book_, RequestEntry::Route{.handler = "/v1/responses", .method = "BACKGROUND"});
+  if (const RequestRecord* const asked = asking.entry->record()) {
+    report(*call.entry, {.path = asked->path,
+                         .remote = asked->remote,
+                         .request_id = asked->request_id,
+                         .request_bytes = asked->request_bytes,
+                         .within = asked});
+    call.entry->record()->tenant = asked->tenant;
+  }
   call.pass = std::move(asking.pass);
   return call;
 }

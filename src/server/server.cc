@@ -108,11 +108,21 @@ uint64_t Server::draw() {
   return base::random_bits(seed_, draws_.fetch_add(1));
 }
 
+std::string Server::request_id(std::string_view asked) {
+  return is_plain_id(asked) ? std::string(asked)
+                            : random_id("req_", {.seed = draw(), .counter = 0});
+}
+
+void Server::report(RequestEntry& entry, const RequestReporter::Arrival& arrival) {
+  std::unique_ptr<RequestRecord> record = reporter_.begin(arrival);
+  if (record == nullptr) return;
+  if (model() != nullptr) record->model = model()->id;
+  entry.report_to(reporter_, std::move(record));
+}
+
 net::HttpHeaders Server::common_headers(const net::HttpRequest& request) {
   net::HttpHeaders headers;
-  const std::string_view id = request.headers.get("x-request-id");
-  headers.add("x-request-id", is_plain_id(id) ? std::string(id)
-                                              : random_id("req_", {.seed = draw(), .counter = 0}));
+  headers.add("x-request-id", request_id(request.headers.get("x-request-id")));
   options_.cors.add_headers(request.headers.get("Origin"), headers);
   return headers;
 }
@@ -125,19 +135,19 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
             .caller = {},
             .arrived_ns = clock_.now_ns()};
   call.headers = common_headers(call.request);
-  std::unique_ptr<RequestRecord> record = reporter_.begin(call.request);
   const std::string& method = call.request.method;
   const std::string& path = call.request.path;
 
   const Routes::Match match = Routes::find(method, path);
   call.entry = std::make_unique<RequestEntry>(book_, entry_route(match));
-  if (record != nullptr) {
-    record->request_id = call.headers.get("x-request-id");
-    if (model() != nullptr) record->model = model()->id;
-    if (record->traced) {
-      call.headers.add("traceparent", telemetry::format_traceparent(record->trace));
-    }
-    call.entry->report_to(reporter_, std::move(record));
+  report(*call.entry, {.path = path,
+                       .remote = call.request.remote,
+                       .request_id = call.headers.get("x-request-id"),
+                       .traceparent = call.request.headers.get("traceparent"),
+                       .request_bytes = static_cast<int64_t>(call.request.body.size())});
+  const RequestRecord* const record = call.entry->record();
+  if (record != nullptr && record->traced) {
+    call.headers.add("traceparent", telemetry::format_traceparent(record->trace));
   }
   if (match.route != nullptr) call.dialect = match.route->dialect;
   if (call.dialect == Dialect::kAnthropic) {  // by the name that its clients know

@@ -107,6 +107,11 @@ class Server {
   SampledTurns& sampled_turns() { return sampled_turns_; }
   GrammarStore& grammars() { return grammars_; }
   uint64_t draw();  // the next of the server's random numbers
+  // By which a request is known in logs and answers: what its caller calls it, if that may stand
+  // there, or a name of ours.
+  std::string request_id(std::string_view asked);
+  // When the entry ends, those who want to know of requests are told of this one.
+  void report(RequestEntry& entry, const RequestReporter::Arrival& arrival);
   // The tokens that a chat request means to its tenant now.
   ChatPrompt chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
                             std::string_view tenant);
