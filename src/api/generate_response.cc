@@ -92,6 +92,13 @@ void write_sampling(JsonWriter& writer, const RenderedPrompt& prompt) {
     }
     writer.end_object();
   }
+  write_if(writer, "thinking_token_budget", fields.thinking_budget);
+  if (fields.repetition) {
+    writer.key("repetition_detection").begin_object();
+    writer.key("max_pattern_size").integer(fields.repetition->pattern_max);
+    writer.key("min_pattern_size").integer(fields.repetition->pattern_min);
+    writer.key("min_count").integer(fields.repetition->count).end_object();
+  }
   if (prompt.logprobs >= 0) writer.key("logprobs").integer(prompt.logprobs);
   write_if(writer, "prompt_logprobs", fields.prompt_logprobs);
   writer.end_object();

@@ -99,6 +99,63 @@ TEST(Generate, AForcedCallIsPartOfTheRenderedPrompt) {
   EXPECT_TRUE(parsed(rendered.body).string("prompt")->ends_with("<|message|>")) << rendered.body;
 }
 
+// Either the rendered body says it too, or there is none.
+TEST(Generate, NothingIsLostInRendering) {
+  ServerHouse house(kScript, {});
+  const std::string hi = R"({"messages":[{"role":"user","content":"hi"}])";
+  const net::HttpResponse rendered = house.post(
+      "/v1/chat/completions/render",
+      hi + R"(,"request_id":"mine","thinking_token_budget":2,"temperature":0,)"
+           R"("repetition_detection":{"max_pattern_size":4,"min_pattern_size":2,"min_count":3}})");
+  ASSERT_EQ(rendered.status, 200) << rendered.body;
+  const Json body = parsed(rendered.body);
+  EXPECT_EQ(body.string("request_id"), "chatcmpl-mine");
+  const Json& params = *body.find("sampling_params");
+  EXPECT_EQ(params.integer("thinking_token_budget"), 2);
+  ASSERT_NE(params.find("repetition_detection"), nullptr);
+  EXPECT_EQ(params.find("repetition_detection")->integer("max_pattern_size"), 4);
+  EXPECT_EQ(params.find("repetition_detection")->integer("min_pattern_size"), 2);
+  EXPECT_EQ(params.find("repetition_detection")->integer("min_count"), 3);
+  EXPECT_EQ(house.post("/inference/v1/generate", rendered.body).status, 200);
+
+  const std::string tool = R"(,"tools":[{"type":"function","function":{"name":"f","strict":)";
+  const std::string budget = R"(,"thinking_token_budget":9)";
+  const std::vector<std::pair<std::string, std::string>> chats = {
+      {R"(,"response_format":{"type":"json_object"})", "response_format"},
+      {R"(,"structured_outputs":{"regex":"a+"})", "structured_outputs.regex"},
+      {R"(,"guided_choice":["a","b"])", "guided_choice"},
+      {R"(,"stop":"x")", "stop"},
+      {R"(,"return_token_offsets":true)", "return_token_offsets"},
+      {tool + "true}}]", "tools[0].function.strict"},
+      {tool + "false}}]" + budget, "thinking_token_budget"},
+  };
+  for (const auto& [member, param] : chats) {
+    const net::HttpResponse response = house.post("/v1/chat/completions/render", hi + member + "}");
+    EXPECT_EQ(response.status, 400) << member;
+    EXPECT_EQ(parsed(response.body).find("error")->string("param"), param) << response.body;
+  }
+  for (const char* member : {"echo", "return_token_offsets"}) {
+    const net::HttpResponse response = house.post(
+        "/v1/completions/render", R"({"prompt":"raw",")" + std::string(member) + "\":true}");
+    EXPECT_EQ(response.status, 400) << member;
+    EXPECT_EQ(parsed(response.body).find("error")->string("param"), member) << response.body;
+  }
+  EXPECT_EQ(house.post("/v1/completions/render", R"({"prompt":"raw","return_token_offsets":false})")
+                .status,
+            200);
+}
+
+TEST(Generate, EndsWhatRepeatsItself) {
+  ServerHouse house(
+      R"({"rules":[{"when":"","then":["<|channel|>final<|message|>",{"text":"a b ","times":60}]}]})",
+      {});
+  const net::HttpResponse whole =
+      house.post("/inference/v1/generate",
+                 R"({"token_ids":[65,66],"sampling_params":{"temperature":0,"max_tokens":200,)"
+                 R"("repetition_detection":{"max_pattern_size":8,"min_count":4}}})");
+  EXPECT_EQ(whole_choices(whole.body).at(0).second, "repetition") << whole.body;
+}
+
 TEST(Generate, CompletionsAreRenderedEachForItself) {
   ServerHouse house(kScript, {});
   const Json prompts =

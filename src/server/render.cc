@@ -1,10 +1,14 @@
 // POST /v1/chat/completions/render and /v1/completions/render: the prompt that the same request
 // would be answered from, as text and as a body for /inference/v1/generate. Nothing is computed.
+#include <optional>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/generate_response.h"
+#include "base/check.h"
 #include "server/chat_prompt.h"
 #include "server/chat_turn_options.h"
 #include "server/completion_prompt.h"
@@ -13,19 +17,57 @@
 #include "server/server.h"
 
 namespace pelton::server {
+namespace {
+
+Error not_rendered(const std::string& field, std::string_view what) {
+  return {ErrorCode::kUnsupported,
+          fmt::format("'{}': {} is not supported where tokens are rendered", field, what), field};
+}
+
+// What an answer has to obey and a body of tokens cannot say: it would be answered without.
+std::optional<Error> not_rendered(std::string_view body, const api::GenerationFields& fields) {
+  if (fields.format) return not_rendered(fields.format->field, "an output format");
+  if (!fields.stop.empty()) return not_rendered("stop", "a stop string");
+  const Result<Json> json = Json::parse(body);
+  CHECK(json.ok(), "it has just been parsed");
+  std::optional<Error> complaint;
+  const api::Fields read(*json, "", complaint);
+  if (read.boolean("return_token_offsets").value_or(false)) {
+    read.refuse_unsupported("return_token_offsets", "where each token stands in the text");
+  }
+  return complaint;
+}
+
+std::optional<Error> chat_not_rendered(std::string_view body, const api::ChatRequest& request) {
+  for (const api::FunctionTool& tool : request.tools) {
+    if (!tool.strict) continue;
+    const std::string function = tool.field.substr(0, tool.field.rfind('.'));
+    return not_rendered(function + ".strict", "a strict function");
+  }
+  // Behind its reasoning the model may choose to call one, which a plain prompt does not know.
+  if (request.generation.thinking_budget && !request.tools.empty()) {
+    return not_rendered("thinking_token_budget", "a budget of reasoning with functions");
+  }
+  return not_rendered(body, request.generation);
+}
+
+}  // namespace
 
 void Server::answer_chat_render(Call call) {
   const ServedModel* model = model_for(call);
   if (model == nullptr) return;
   const auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  if (const auto error = chat_not_rendered(call.request.body, *parsed)) {
+    return call.send(api::api_error(*error));
+  }
   if (model_named(call, parsed->model) == nullptr) return;
   call.add_warnings(parsed->warnings);
   std::vector<TokenId> tokens = chat_prompt_of(*parsed, *model, call.tenant).tokens;
   const ChatTurn::Options turn = turn_options(*parsed, *model);
   tokens.insert(tokens.end(), turn.opening.begin(), turn.opening.end());
   std::string body;
-  api::append_rendered({.id = random_id("chatcmpl-", {.seed = draw(), .counter = 0}),
+  api::append_rendered({.id = answer_id("chatcmpl-", parsed->generation.request_id, draw()),
                         .model = parsed->model.empty() ? model->id : parsed->model,
                         .tokens = tokens,
                         .text = model->tokenizer.decode(tokens),
@@ -42,6 +84,9 @@ void Server::answer_completion_render(Call call) {
   const auto parsed =
       api::parse_completion_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  std::optional<Error> error = not_rendered(call.request.body, parsed->generation);
+  if (!error && parsed->echo) error = not_rendered("echo", "an echo");
+  if (error) return call.send(api::api_error(*error));
   if (model_named(call, parsed->model) == nullptr) return;
   std::string body = "[";
   for (size_t i = 0; i < parsed->prompts.size(); ++i) {

@@ -27,8 +27,9 @@ Answer::Wants TokensAnswer::push(size_t choice, const engine::SampledToken& toke
 }
 
 void TokensAnswer::end(size_t choice, const engine::StreamEnd& end) {
-  choices_.at(choice).finish_reason =
-      end.reason == engine::FinishReason::kLength ? "length" : "stop";
+  std::string_view& reason = choices_.at(choice).finish_reason;
+  reason = end.reason == engine::FinishReason::kLength ? "length" : "stop";
+  if (end.reason == engine::FinishReason::kRepetition) reason = "repetition";
   // One prompt for all; the choice that found least of it in the cache had it computed.
   usage_.cached_tokens = usage_.prompt_tokens == 0
                              ? end.cached_tokens
