@@ -28,6 +28,21 @@ void check_modalities(const Fields& body) {
   }
 }
 
+// What vLLM's clients may say beside.
+void read_prompt_wishes(const Fields& body, const RequestLimits& limits, ChatRequest& request) {
+  request.begins_answer = body.boolean("add_generation_prompt").value_or(true);
+  if (!request.begins_answer && !limits.prompt_alone) {
+    body.refuse_unsupported("add_generation_prompt", "a prompt that begins no answer");
+  }
+  refuse_unless_empty(body, "documents");
+  if (body.boolean("echo").value_or(false)) body.refuse_unsupported("echo", "an echo of a chat");
+  const auto best_of = body.integer("best_of", {.low = 0, .high = 20});
+  if (best_of && *best_of > 1) body.refuse_unsupported("best_of", "more than 1");
+  if (body.boolean("return_prompt_text").value_or(false)) {
+    body.refuse_unsupported("return_prompt_text", "the prompt's text (see .../render)");
+  }
+}
+
 // What OpenAI's clients may say beside what is obeyed. Wishes about speed, price and caches
 // (prediction, service_tier, prompt_cache_*) change no answer and are let be; what would have to be
 // done and is not is refused, or told in a warning where the answer stands without it.
@@ -94,6 +109,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   read_logprobs(fields, request);
   check_modalities(fields);
   check_other_wishes(fields, request);
+  read_prompt_wishes(fields, limits, request);
   if (fields.boolean("continue_final_message").value_or(false)) {
     fields.refuse_unsupported("continue_final_message", "continuing a message");
   }

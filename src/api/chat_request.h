@@ -24,7 +24,8 @@ struct ChatRequest {
   bool parallel_calls = true;  // false: at most one in an answer
   std::optional<ReasoningEffort> reasoning_effort;
   bool include_reasoning = true;
-  int top_logprobs = -1;  // -1: no logprobs
+  int top_logprobs = -1;      // -1: no logprobs
+  bool begins_answer = true;  // the prompt ends with "<|start|>assistant"
   GenerationFields generation;
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };

@@ -67,6 +67,10 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
     request.logprobs = static_cast<int>(*logprobs);
   }
   request.echo = fields.boolean("echo").value_or(false);
+  request.shows_marks = !fields.boolean("skip_special_tokens").value_or(true);
+  if (fields.find("prompt_embeds") != nullptr) {
+    fields.refuse_unsupported("prompt_embeds", "a prompt of vectors");
+  }
   const std::string* suffix = fields.text("suffix", std::numeric_limits<size_t>::max());
   if (suffix != nullptr && !suffix->empty()) fields.refuse_unsupported("suffix", "a suffix");
   const auto best_of = fields.integer("best_of", {.low = 0, .high = 20});

@@ -18,6 +18,7 @@ struct CompletionRequest {
   std::string model;            // empty: the only one there is
   std::vector<Prompt> prompts;  // at least one; one choice each
   int logprobs = -1;            // alternatives per token; -1: no logprobs
+  bool shows_marks = false;     // control tokens are text too (skip_special_tokens: false)
   bool echo = false;            // the text begins with the prompt's
   GenerationFields generation;
 };

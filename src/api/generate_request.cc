@@ -58,11 +58,7 @@ Result<GenerateRequest> parse_generate_request(std::string_view body, const Requ
   if (const std::string* id = fields.text("request_id", 128)) request.request_id = *id;
   read_tokens(fields, limits, request);
   read_generation(fields, limits, request);
-  for (const std::string_view key : {"features", "kv_transfer_params"}) {
-    const Json* found = fields.find(key);
-    const bool empty = found == nullptr || (found->is_object() && found->as_object().empty());
-    if (!empty) fields.refuse_unsupported(key, "this field");
-  }
+  refuse_unless_empty(fields, "features");
   // What the tokens are, messages or plain text, only the caller knows.
   if (const std::optional<OutputFormat>& format = request.generation.format) {
     fields.refuse_unsupported(format->field, "an output format, where there are only tokens,");

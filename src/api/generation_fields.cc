@@ -211,12 +211,21 @@ void refuse_what_must_be_obeyed(const Fields& body) {
   for (const std::string_view key : kKeys) {
     if (body.find(key) != nullptr) body.refuse_unsupported(key, "this field");
   }
+  refuse_unless_empty(body, "kv_transfer_params");
   if (body.boolean("use_beam_search").value_or(false)) {
     body.refuse_unsupported("use_beam_search", "beam search");
   }
 }
 
 }  // namespace
+
+void refuse_unless_empty(const Fields& body, std::string_view key) {
+  const Json* found = body.find(key);
+  if (found == nullptr) return;
+  const bool empty = (found->is_object() && found->as_object().empty()) ||
+                     (found->is_array() && found->as_array().empty());
+  if (!empty) body.refuse_unsupported(key, "this field");
+}
 
 void read_stop_strings(const Fields& body, std::string_view key, GenerationFields& fields) {
   const Json* stop = body.find(key);

@@ -19,6 +19,8 @@ namespace pelton::api {
 struct RequestLimits {
   int vocab_size = 0;
   int64_t output_tokens_min = 1;  // the least that may be asked for
+  // Nothing is generated: a chat's prompt need not end where an answer begins.
+  bool prompt_alone = false;
 };
 
 // Ends an answer that says the same thing again and again.
@@ -81,6 +83,9 @@ inline constexpr int kRepetitionPatternMax = 256;
 inline constexpr int kRepetitionCountMax = 1024;
 
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits);
+
+// A field that must be obeyed and cannot be; an empty list or object asks for nothing.
+void refuse_unless_empty(const Fields& body, std::string_view key);
 
 // A string or several; read_generation_fields reads "stop", other protocols name it otherwise.
 void read_stop_strings(const Fields& body, std::string_view key, GenerationFields& fields);

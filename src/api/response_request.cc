@@ -72,6 +72,13 @@ void refuse_what_must_be_obeyed(const Fields& body) {
                             "'previous_response_id')");
   }
   if (body.find("prompt") != nullptr) body.refuse_unsupported("prompt", "a prompt template");
+  if (body.find("request_id") != nullptr) {
+    body.refuse_unsupported("request_id", "a name of the client's (a response is kept under ours)");
+  }
+  refuse_unless_empty(body, "previous_input_messages");
+  if (body.boolean("enable_response_messages").value_or(false)) {
+    body.refuse_unsupported("enable_response_messages", "an answer with its messages");
+  }
   if (!body.boolean("generate").value_or(true)) {
     body.refuse_unsupported("generate", "a response without an answer");
   }

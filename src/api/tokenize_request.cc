@@ -39,7 +39,9 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const Requ
   }
   if (complaint) return std::move(*complaint);
   if (has_messages) {
-    TRY_ASSIGN(request.chat, parse_chat_request(body, limits));
+    RequestLimits alone = limits;
+    alone.prompt_alone = true;
+    TRY_ASSIGN(request.chat, parse_chat_request(body, alone));
   }
   return request;
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "chat/harmony_renderer.h"
 
 namespace pelton::server {
@@ -89,6 +90,15 @@ ChatPrompt prompt_of(const chat::Conversation& conversation, const ServedModel& 
   prompt.history.add_tokens(std::span(prompt.tokens).subspan(named));
   renderer.append_turn_start(prompt.tokens);
   return prompt;
+}
+
+void drop_turn_start(const ServedModel& model, std::vector<TokenId>& prompt) {
+  std::vector<TokenId> start;
+  chat::HarmonyRenderer(model.tokenizer, model.harmony).append_turn_start(start);
+  CHECK(prompt.size() >= start.size() &&
+            std::equal(start.begin(), start.end(), prompt.end() - std::ssize(start)),
+        "every prompt ends so");
+  prompt.resize(prompt.size() - start.size());
 }
 
 std::vector<TokenId> turn_to_keep(const ServedModel& model, std::vector<TokenId> turn) {

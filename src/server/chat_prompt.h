@@ -33,6 +33,9 @@ using FindTurn =
 ChatPrompt prompt_of(const chat::Conversation& conversation, const ServedModel& model,
                      SequenceName history, FindTurn find_turn);
 
+// Takes the "<|start|>assistant" off a prompt's end.
+void drop_turn_start(const ServedModel& model, std::vector<TokenId>& prompt);
+
 // The turn that was sampled after `opening`, as a later prompt should hold it; empty if none
 // should: cut short, not in the model's own format, or such that its reasoning is not shown again.
 std::vector<TokenId> turn_to_keep(const ServedModel& model, std::vector<TokenId> turn);

@@ -12,6 +12,7 @@ namespace pelton::server {
 CompletionAnswer::CompletionAnswer(const ServedModel& model, Options options)
     : model_(model),
       options_(std::move(options)),
+      stop_tokens_(model.all_stop_tokens()),
       chunks_(options_.head, options_.include_usage),
       choices_(options_.choice_count, Choice(options_)),
       prompt_known_(options_.choice_count / options_.choices_per_prompt, 0) {
@@ -79,13 +80,20 @@ Answer::Wants CompletionAnswer::push(size_t index, const engine::SampledToken& t
   }
   choice.last_token = token.token;
   if (options_.token_ids) choice.token_ids.push_back(token.token);
-  // A control token ends or structures a text; it is no part of it.
-  if (!model_.tokenizer.is_special(token.token)) {
+  if (is_text(token.token)) {
     scratch_.clear();
     choice.decoder.push(model_.tokenizer.bytes(token.token), scratch_);
     add(choice, scratch_);
   }
   return choice.stop_filter.stopped() ? Wants::kNothing : Wants::kMore;
+}
+
+// A control token ends or structures a text; it is no part of it, unless its client wants to see
+// the structure.
+bool CompletionAnswer::is_text(TokenId token) const {
+  if (!model_.tokenizer.is_special(token)) return true;
+  if (!options_.shows_marks) return false;
+  return options_.ends_marked || std::ranges::find(stop_tokens_, token) == stop_tokens_.end();
 }
 
 void CompletionAnswer::add(Choice& choice, std::string_view text) {

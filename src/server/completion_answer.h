@@ -32,6 +32,8 @@ class CompletionAnswer final : public Answer {
     bool continuous_usage = false;  // in each chunk, as far as it has come
     int64_t prompt_tokens = 0;      // of all prompts: told there
     bool timings = false;
+    bool shows_marks = false;                   // control tokens are text too
+    bool ends_marked = false;                   // those that end an answer otherwise do not here
     bool tokens_as_ids = false;                 // in logprobs
     bool token_ids = false;                     // told, the prompts' too
     std::vector<TokenId> stop_token_ids;        // of the request: that one of them ended it is told
@@ -70,6 +72,7 @@ class CompletionAnswer final : public Answer {
     int cached_tokens = 0;
   };
 
+  bool is_text(TokenId token) const;
   void add(Choice& choice, std::string_view text);
   void release_logprobs(Choice& choice, size_t end);
   // Of what the choice's text begins with, which is told with it.
@@ -82,6 +85,7 @@ class CompletionAnswer final : public Answer {
 
   const ServedModel& model_;
   const Options options_;
+  const std::vector<TokenId> stop_tokens_;  // the model's own
   api::CompletionChunks chunks_;
   std::vector<Choice> choices_;
   std::vector<char> prompt_known_;  // of each prompt: its log-probabilities, if they are told

@@ -133,6 +133,8 @@ void Server::answer_completion(Call call) {
       .continuous_usage = fields.continuous_usage,
       .prompt_tokens = made.prompt_tokens,
       .timings = fields.timings,
+      .shows_marks = request.shows_marks,
+      .ends_marked = fields.ignore_eos,
       .tokens_as_ids = fields.tokens_as_ids,
       .token_ids = fields.return_token_ids,
       .stop_token_ids = fields.stop_token_ids,

@@ -53,6 +53,32 @@ TEST(Extras, ARequestNamesItsAnswer) {
   }
 }
 
+TEST(Extras, ATextShowsItsMarks) {
+  ServerHouse house(
+      R"({"rules":[{"when":"","then":"one<|end|><|start|>assistant<|channel|>final<|message|>two<|return|>"}]})",
+      {});
+  const std::string shown = R"({"prompt":"raw","max_tokens":40,"skip_special_tokens":false)";
+  EXPECT_EQ(choice_of(ask(house, "/v1/completions", shown + "}")).string("text"),
+            "one<|end|><|start|>assistant<|channel|>final<|message|>two");
+  const Json stopped = ask(house, "/v1/completions", shown + R"(,"stop":"<|channel|>"})");
+  EXPECT_EQ(choice_of(stopped).string("text"), "one<|end|><|start|>assistant");
+  EXPECT_EQ(choice_of(ask(house, "/v1/completions", R"({"prompt":"raw","max_tokens":40})"))
+                .string("text"),
+            "oneassistantfinaltwo");
+}
+
+TEST(Extras, TokenizesAChatThatBeginsNoAnswer) {
+  ServerHouse house(kScript, {});
+  const auto text_of = [&](const char* more) {
+    const std::vector<int64_t> ids =
+        ids_of(*ask(house, "/tokenize", chat("hi", more)).find("tokens"));
+    return house.model().tokenizer.decode(std::vector<TokenId>(ids.begin(), ids.end()));
+  };
+  const std::string whole = text_of("");
+  EXPECT_EQ(text_of(R"(,"add_generation_prompt":false)") + "<|start|>assistant", whole);
+  EXPECT_EQ(text_of(R"(,"add_generation_prompt":true)"), whole);
+}
+
 TEST(Extras, TellsWhatStoppedIt) {
   ServerHouse house(kScript, {});
   const Json by_string = ask(house, "/v1/chat/completions", chat("hi", R"(,"stop":["there","x"])"));

@@ -16,9 +16,10 @@ void Server::answer_tokenize(Call call) {
       api::parse_tokenize_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->model) == nullptr) return;
-  const std::vector<TokenId> tokens =
-      parsed->chat ? chat_prompt_of(*parsed->chat, *model, call.tenant).tokens
-                   : model->tokenizer.encode(parsed->prompt);
+  std::vector<TokenId> tokens = parsed->chat
+                                    ? chat_prompt_of(*parsed->chat, *model, call.tenant).tokens
+                                    : model->tokenizer.encode(parsed->prompt);
+  if (parsed->chat && !parsed->chat->begins_answer) drop_turn_start(*model, tokens);
   api::Tokenized tokenized{
       .tokens = tokens, .context_max = model->context_limit(), .texts = std::nullopt};
   if (parsed->token_texts) {
