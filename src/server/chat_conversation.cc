@@ -1,5 +1,6 @@
 #include "server/chat_conversation.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -54,16 +55,19 @@ chat::DeveloperContent developer_content(const api::ChatRequest& request) {
   return developer;
 }
 
-// They are no developer functions.
-bool is_builtin(std::string_view name) {
-  return name == "python" || name.starts_with("browser.");
+// Of the model's own tools, which are no developer functions; what a client has declared under
+// such a name is its own.
+bool is_builtin(std::string_view name, Functions functions) {
+  if (name != "python" && !name.starts_with("browser.")) return false;
+  return std::ranges::find(functions, name, &api::FunctionTool::name) == functions.end();
 }
 
 // An assistant's message and the results that directly follow it, each behind its own call: so the
 // model made them, one by one. Returns how many results were used up. The model stops after a call,
 // so a message with several is no turn as it was sampled.
-size_t add_assistant(const std::vector<ChatMessage>& messages, size_t index,
+size_t add_assistant(const api::ChatRequest& request, size_t index,
                      chat::Conversation& conversation) {
+  const std::vector<ChatMessage>& messages = request.messages;
   const ChatMessage& message = messages[index];
   std::vector<chat::Message>& out = conversation.messages;
   const auto add = [&](chat::Message part) {
@@ -85,31 +89,32 @@ size_t add_assistant(const std::vector<ChatMessage>& messages, size_t index,
   while (end < messages.size() && messages[end].role == ChatRole::kTool) ++end;
   std::vector<bool> used(end - index - 1, false);
   for (const api::ToolCallFields& call : message.tool_calls) {
-    add(call_message(call));
+    add(call_message(call, request.tools));
     for (size_t i = 0; i < used.size(); ++i) {
       if (used[i] || messages[index + 1 + i].tool_call_id != call.id) continue;
-      out.push_back(result_message(messages[index + 1 + i]));
+      out.push_back(result_message(messages[index + 1 + i], request.tools));
       used[i] = true;
     }
   }
   for (size_t i = 0; i < used.size(); ++i) {
-    if (!used[i]) out.push_back(result_message(messages[index + 1 + i]));
+    if (!used[i]) out.push_back(result_message(messages[index + 1 + i], request.tools));
   }
   return used.size();
 }
 
 }  // namespace
 
-chat::Message call_message(const api::ToolCallFields& call) {
-  if (!is_builtin(call.name)) return chat::function_call(call.name, call.arguments);
+chat::Message call_message(const api::ToolCallFields& call, Functions functions) {
+  if (!is_builtin(call.name, functions)) return chat::function_call(call.name, call.arguments);
   chat::Message message = chat::channel_message(chat::kAnalysis, call.arguments);
   message.recipient = call.name;
   message.content_type = "code";
   return message;
 }
 
-chat::Message result_message(const ChatMessage& result) {
-  if (!is_builtin(result.name)) return chat::function_result(result.name, result.content);
+chat::Message result_message(const ChatMessage& result, Functions functions) {
+  if (!is_builtin(result.name, functions))
+    return chat::function_result(result.name, result.content);
   chat::Message message = chat::text_message(chat::Role::kTool, result.content);
   message.name = result.name;
   message.recipient = "assistant";
@@ -140,10 +145,10 @@ chat::Conversation conversation_of(const api::ChatRequest& request,
         break;
       }
       case ChatRole::kAssistant:
-        i += add_assistant(request.messages, i, conversation);
+        i += add_assistant(request, i, conversation);
         break;
       case ChatRole::kTool:
-        conversation.messages.push_back(result_message(message));
+        conversation.messages.push_back(result_message(message, request.tools));
         break;
     }
   }

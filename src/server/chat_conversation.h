@@ -1,6 +1,7 @@
 // An OpenAI chat request as a Harmony conversation.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "api/chat_request.h"
@@ -14,9 +15,12 @@ namespace pelton::server {
 chat::Conversation conversation_of(const api::ChatRequest& request,
                                    const std::string& current_date);
 
-// One call, and one result with its function's name, as Harmony has them: our functions, or one of
-// the model's own tools, which it may have called unasked.
-chat::Message call_message(const api::ToolCallFields& call);
-chat::Message result_message(const api::ChatMessage& result);
+// What the request declares.
+using Functions = std::span<const api::FunctionTool>;
+
+// One call, and one result with its function's name, as Harmony has them: a function, or else one
+// of the model's own tools, which it may have called unasked.
+chat::Message call_message(const api::ToolCallFields& call, Functions functions);
+chat::Message result_message(const api::ChatMessage& result, Functions functions);
 
 }  // namespace pelton::server

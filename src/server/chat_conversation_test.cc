@@ -62,6 +62,29 @@ TEST(ChatConversation, PutsEachResultBehindItsCall) {
             "<|start|>assistant");
 }
 
+// Whatever the model's own tools are called.
+TEST(ChatConversation, ADeclaredFunctionIsAFunction) {
+  const std::string history = R"({"messages":[{"role":"user","content":"q"},
+        {"role":"assistant","tool_calls":[
+          {"id":"1","type":"function","function":{"name":"python","arguments":"{}"}}]},
+        {"role":"tool","tool_call_id":"1","content":"one"},
+        {"role":"assistant","tool_calls":[
+          {"id":"2","type":"function","function":{"name":"browser.open","arguments":"{}"}}]},
+        {"role":"tool","tool_call_id":"2","content":"two"}],"tools":[
+        {"type":"function","function":{"name":"browser.open"}},
+        {"type":"function","function":{"name":"python"}}]})";
+  const std::string text = rendered(history);
+  EXPECT_EQ(text.substr(text.find("q<|end|>")),
+            "q<|end|>"
+            "<|start|>assistant to=functions.python<|channel|>commentary "
+            "<|constrain|>json<|message|>{}<|call|>"
+            "<|start|>functions.python to=assistant<|channel|>commentary<|message|>one<|end|>"
+            "<|start|>assistant to=functions.browser.open<|channel|>commentary "
+            "<|constrain|>json<|message|>{}<|call|>"
+            "<|start|>functions.browser.open to=assistant<|channel|>commentary<|message|>two<|end|>"
+            "<|start|>assistant");
+}
+
 TEST(ChatConversation, OffersFunctions) {
   const std::string text = rendered(R"({"messages":[{"role":"user","content":"q"}],
       "tools":[{"type":"function","function":{"name":"f","description":"Does."}}]})");

@@ -38,7 +38,8 @@ struct PlacedItem {
 
 class Conversing {
  public:
-  explicit Conversing(chat::Conversation& conversation) : out_(conversation.messages) {}
+  Conversing(chat::Conversation& conversation, Functions functions)
+      : out_(conversation.messages), functions_(functions) {}
 
   void place(const std::vector<ResponseItem>& items, const std::vector<TokenId>* turn) {
     for (const ResponseItem& item : items) items_.push_back({&item, segments_, turn});
@@ -93,7 +94,7 @@ class Conversing {
     api::ChatMessage result{.role = api::ChatRole::kTool};
     result.name = call->second;
     result.content = item.text;
-    out_.push_back(result_message(result));
+    out_.push_back(result_message(result, functions_));
     return {};
   }
 
@@ -130,7 +131,8 @@ class Conversing {
         message = chat::channel_message(chat::kAnalysis, item.text);
         break;
       case Kind::kCall:
-        message = call_message({.id = item.call_id, .name = item.name, .arguments = item.text});
+        message = call_message({.id = item.call_id, .name = item.name, .arguments = item.text},
+                               functions_);
         break;
       default: {
         const bool commentary = item.phase == ResponseItem::Phase::kCommentary ||
@@ -160,6 +162,7 @@ class Conversing {
   }
 
   std::vector<chat::Message>& out_;
+  const Functions functions_;
   std::vector<PlacedItem> items_;
   int segments_ = 0;
   std::vector<bool> used_;                              // results that have been placed
@@ -222,7 +225,7 @@ Result<ChatPrompt> response_prompt(const api::ResponseRequest& request,
                                    const ResponseSource& source, const ServedModel& model,
                                    SampledTurns& turns) {
   chat::Conversation conversation = opening_of(request, source);
-  Conversing conversing(conversation);
+  Conversing conversing(conversation, request.tools);
   for (const PastResponse& past : source.history) {
     conversing.place(past.input, nullptr);
     conversing.place(past.output, past.turn.empty() ? nullptr : &past.turn);
