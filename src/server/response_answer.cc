@@ -1,5 +1,6 @@
 #include "server/response_answer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/chat_prompt.h"
@@ -69,8 +70,13 @@ std::vector<TokenId> ResponseAnswer::keep_turn() {
   if (!output_.well_formed()) return {};
   std::vector<TokenId> turn = turn_to_keep(model_, std::move(turn_));
   if (turn.empty()) return turn;
-  const TurnWords words = words_of(output_.items());
-  options_.place.turns->keep(options_.place.history, words.view(), turn);
+  const std::vector<api::OutputItem>& items = output_.items();
+  const auto calls =
+      std::ranges::count(items, api::OutputItem::Kind::kCall, &api::OutputItem::kind);
+  // Of several calls the words of one do not tell the turn.
+  if (calls < 2) {
+    options_.place.turns->keep(options_.place.history, words_of(items).view(), turn);
+  }
   return turn;
 }
 

@@ -1,6 +1,7 @@
 #include "server/response_conversation.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -98,8 +99,9 @@ class Conversing {
     return {};
   }
 
-  // What the model did between two items of others. It stops after a call, so what has several is
-  // no turn as it was sampled: then each result is moved behind its own call.
+  // What the model did between two items of others. It stops after a call, so what a client tells
+  // of several is no turn as it was sampled: then each result is moved behind its own call. Where
+  // one turn's tokens do have several they stand as they are, and all results behind them.
   size_t add_turn(size_t first) {
     size_t end = first;
     size_t calls = 0;
@@ -108,7 +110,8 @@ class Conversing {
       if (items_[end].item->kind == Kind::kCall) ++calls;
       ++end;
     }
-    const int turn = calls < 2 ? static_cast<int>(turns_.size()) : -1;
+    const bool together = calls < 2 || stands_as_sampled(first, end);
+    const int turn = together ? static_cast<int>(turns_.size()) : -1;
     if (turn >= 0) turns_.push_back({{}, items_[first].turn});
     size_t calls_to_come = calls;
     for (size_t i = first; i < end; ++i) {
@@ -121,6 +124,21 @@ class Conversing {
       if (turn < 0 && item.kind == Kind::kCall) add_results_of(item.call_id, end);
     }
     return end;
+  }
+
+  // Reasoning is not shown again once there is an answer: then a turn that has any is written anew.
+  bool stands_as_sampled(size_t first, size_t end) const {
+    if (items_[first].turn == nullptr) return false;
+    const auto reasons = [](const PlacedItem& placed) {
+      return placed.item->kind == Kind::kReasoning;
+    };
+    const auto answers = [](const PlacedItem& placed) {
+      return placed.item->is_models() && placed.item->kind == Kind::kMessage &&
+             placed.item->phase != ResponseItem::Phase::kCommentary;
+    };
+    const auto all = std::span(items_);
+    return std::ranges::none_of(all.subspan(first, end - first), reasons) ||
+           std::ranges::none_of(all.subspan(end), answers);
   }
 
   void add_own(const ResponseItem& item, bool call_follows, int turn) {

@@ -101,6 +101,41 @@ TEST_F(ResponseConversationTest, AFollowUpBeginsWithAllThatWasSampled) {
   EXPECT_TRUE(std::equal(beginning.begin(), beginning.end(), after.begin()));
 }
 
+// The model stops after a call, so a turn of several is rare; but it may write them in one.
+TEST_F(ResponseConversationTest, AFollowUpBeginsWithATurnOfTwoCalls) {
+  const std::vector<TokenId> before = tokens(R"({"input":"q"})");
+  const std::vector<TokenId> turn = house_.model().tokenizer.encode_with_special(
+      "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>commentary "
+      "to=functions.f <|constrain|>json<|message|>{}<|end|><|start|>assistant<|channel|>commentary "
+      "to=functions.g <|constrain|>json<|message|>{}<|call|>");
+  history_.push_back({.input = items(R"([{"role":"user","content":"q"}])"),
+                      .output = items(R"([{"type":"reasoning","summary":[],"content":[
+                          {"type":"reasoning_text","text":"why"}]},
+                          {"type":"function_call","call_id":"1","name":"f","arguments":"{}"},
+                          {"type":"function_call","call_id":"2","name":"g","arguments":"{}"}])"),
+                      .turn = turn});
+  const std::string results =
+      R"({"type":"function_call_output","call_id":"1","output":"rf"},
+         {"type":"function_call_output","call_id":"2","output":"rg"})";
+  const std::vector<TokenId> after = tokens(R"({"input":[)" + results + "]}");
+  std::vector<TokenId> beginning = before;
+  beginning.insert(beginning.end(), turn.begin(), turn.end());
+  ASSERT_GT(after.size(), beginning.size());
+  EXPECT_TRUE(std::equal(beginning.begin(), beginning.end(), after.begin()));
+  const std::string behind = house_.model().tokenizer.decode(
+      std::vector<TokenId>(after.begin() + static_cast<ptrdiff_t>(beginning.size()), after.end()));
+  EXPECT_EQ(behind,
+            "<|start|>functions.f to=assistant<|channel|>commentary<|message|>rf<|end|>"
+            "<|start|>functions.g to=assistant<|channel|>commentary<|message|>rg<|end|>"
+            "<|start|>assistant");
+  // Behind an answer its reasoning is not shown, and it is written anew.
+  const std::string later =
+      rendered(R"({"input":[)" + results + R"(,{"role":"assistant","content":"a","phase":)" +
+               R"("final_answer"},{"role":"user","content":"more"}]})");
+  EXPECT_EQ(later.find("why"), std::string::npos) << later;
+  EXPECT_LT(later.find("<|message|>rf<|end|>"), later.find("to=functions.g")) << later;
+}
+
 TEST_F(ResponseConversationTest, AResultNeedsItsCall) {
   const Result<ChatPrompt> prompt = response_prompt(
       request(R"({"input":[{"type":"function_call_output","call_id":"1","output":"r"}]})"),

@@ -53,9 +53,7 @@ void ResponseOutput::finish(chat::StopCause cause) {
 }
 
 bool ResponseOutput::well_formed() const {
-  const auto calls = std::count_if(items_.begin(), items_.end(),
-                                   [](const OutputItem& item) { return item.kind == Kind::kCall; });
-  return parser_.repair_count() == 0 && held_back_.empty() && unclosed_calls_ == 0 && calls < 2;
+  return parser_.repair_count() == 0 && held_back_.empty() && unclosed_calls_ == 0;
 }
 
 void ResponseOutput::apply_events() {

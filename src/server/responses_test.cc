@@ -16,6 +16,7 @@ namespace {
 constexpr std::string_view kScript = R"({"rules": [
   {"when": "", "then": "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>Hello world, END of it.<|return|>"},
   {"when": "weather", "then": "<|channel|>analysis<|message|>Call.<|end|><|start|>assistant<|channel|>commentary<|message|>Let me look.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\":\"Bern\"}<|call|>"},
+  {"when": "both places", "then": "<|channel|>analysis<|message|>Call both.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\":\"Bern\"}<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\":\"Chur\"}<|call|>"},
   {"when": "sunny", "then": "<|channel|>final<|message|>It is sunny \ud83d\udc96.<|return|>"},
   {"when": "control", "then": "<|start|><|message|><|channel|><|call|>"},
   {"when": "endless", "then": ["<|channel|>analysis<|message|>", {"text": "on and on ", "times": 2000}]},
@@ -60,6 +61,29 @@ Json refusal(ServerHouse& house, const std::string& body, int status) {
   const Json* error = json.find("error");
   EXPECT_NE(error, nullptr);
   return error == nullptr ? Json() : *error;
+}
+
+TEST(Responses, AFollowUpFindsATurnOfTwoCalls) {
+  ServerHouse house(kScript, {});
+  const Json first =
+      parsed(house.post("/v1/responses", body_of(quoted("the weather of both places"), "")).body);
+  std::string results;
+  for (const Json& item : first.find("output")->as_array()) {
+    if (item.string("type") != "function_call") continue;
+    results += (results.empty() ? R"({"type":"function_call_output","call_id":")"
+                                : R"(,{"type":"function_call_output","call_id":")") +
+               *item.string("call_id") + R"(","output":"sunny"})";
+  }
+  const Json second =
+      parsed(house
+                 .post("/v1/responses", R"({"previous_response_id":")" + *first.string("id") +
+                                            R"(","input":[)" + results + "]}")
+                 .body);
+  EXPECT_EQ(second.string("status"), "completed") << second.dump();
+  const int block = house.engine().capacity().block_tokens;
+  const int64_t known = *first.find("usage")->integer("total_tokens");
+  EXPECT_GE(second.find("usage")->find("input_tokens_details")->integer("cached_tokens"),
+            (known - 1) / block * block);
 }
 
 TEST(Responses, WholeAndStreamed) {
