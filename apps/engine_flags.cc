@@ -100,8 +100,11 @@ Result<void> read_batch_flags(const cli::Arguments& arguments,
   options.executor.batch_tokens_max =
       static_cast<int>(arguments.integer("--max-num-batched-tokens"));
   options.executor.swap_bytes = arguments.integer("--swap-space");
-  const bool off = arguments.has("--no-enable-prefix-caching");
-  if (off && arguments.has("--enable-prefix-caching")) {
+  const bool on = arguments.has("--enable-prefix-caching");
+  // $OPTION_ENABLE_PREFIX_CACHING=False says no as well.
+  const bool denied = !on && arguments.origin("--enable-prefix-caching") != "default";
+  const bool off = arguments.has("--no-enable-prefix-caching") || denied;
+  if (off && on) {
     return Error{ErrorCode::kInvalidArgument,
                  "--enable-prefix-caching and --no-enable-prefix-caching exclude each other",
                  "enable-prefix-caching"};
@@ -137,7 +140,9 @@ std::vector<Flag> queue_flags() {
            .help = "who comes first where both want a step: new prompts, or conversations whose "
                    "answers are being written, without ever taking their room",
            .default_text = "prefill-first",
-           .choices = {"prefill-first", std::string(kDecodeFirst)}},
+           .choices = {"prefill-first", std::string(kDecodeFirst)},
+           // Ours knows priorities too, and who came first goes first among equals.
+           .other_choices = {{"fcfs", "prefill-first"}, {"priority", "prefill-first"}}},
           {.name = "--prompt-tokens-beside-decodes",
            .value = "N",
            .help = "prompt tokens in a step that also writes answers: how long a long prompt may "
@@ -166,8 +171,7 @@ std::vector<Flag> queue_flags() {
            .most = engine::kJumpTokensMax}};
 }
 
-Result<void> read_queue_flags(const cli::Arguments& arguments,
-                              node::LoadedModel::Options& loaded) {
+Result<void> read_queue_flags(const cli::Arguments& arguments, node::LoadedModel::Options& loaded) {
   loaded.executor.jump_tokens_max = static_cast<int>(arguments.integer("--jump-ahead-tokens"));
   engine::Engine::Options& options = loaded.engine;
   if (arguments.has("--pin-prefix") && !options.prefix_cache) {

@@ -51,7 +51,8 @@ Flag kv_type_flag() {
               "ones, bf16 on a GPU (which has fp8 besides); fp8 and int8 take half the room and "
               "are less exact, fp8 most",
           .default_text = "auto",
-          .choices = {"auto", "f16", "bf16", "fp8", "int8"}};
+          .choices = {"auto", "f16", "bf16", "fp8", "int8"},
+          .other_choices = {{"fp8_e4m3", "fp8"}, {"bfloat16", "bf16"}, {"float16", "f16"}}};
 }
 
 Flag threads_flag() {
@@ -92,10 +93,11 @@ std::vector<Flag> model_flags() {
        .choices = {"auto", "cpu", "cuda"}});
   flags.push_back({.name = "--kernel-choice",
                    .value = "C",
-                   .help = "on a GPU, which form of a kernel computes how many rows: measured at the "
-                           "first start and kept (auto), measured now, or by constants; plain: by "
-                           "constants and without wgmma; persistent: by constants, and steps of few "
-                           "rows in one persistent kernel",
+                   .help =
+                       "on a GPU, which form of a kernel computes how many rows: measured at the "
+                       "first start and kept (auto), measured now, or by constants; plain: by "
+                       "constants and without wgmma; persistent: by constants, and steps of few "
+                       "rows in one persistent kernel",
                    .default_text = "auto",
                    .choices = {"auto", "measure", "default", "plain", "persistent"}});
   flags.push_back({.name = "--executor",

@@ -79,7 +79,9 @@ class Reporting(unittest.TestCase):
         access = self.folder / "access.log"
         server = self.serve("--access-log", "json", "--access-log-file", str(access), "--http-threads", "2",
                             OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{collector.server_port}",
-                            OPTION_MAX_ROLLING_BATCH_SIZE="3", OPTION_ROLLING_BATCH="auto")
+                            OPTION_MAX_ROLLING_BATCH_SIZE="3", OPTION_ROLLING_BATCH="auto",
+                            OPTION_ENABLE_PREFIX_CACHING="True", OPTION_LOG_LEVEL="INFO",
+                            OPTION_SCHEDULING_POLICY="fcfs", OPTION_MAX_MODEL_LEN="auto")
         self.assertEqual(self.ask("GET", "/ping"), (200, ""))
         question = {"messages": [{"role": "user", "content": "secret question"}]}
         status, text = self.ask("POST", "/invocations", question,

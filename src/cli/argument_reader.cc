@@ -57,6 +57,27 @@ std::vector<std::string> variables_of(const Flag& flag, std::string_view other_p
   return variables;
 }
 
+std::string lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+// What a variable of another program's says, in our words; empty: it leaves it to us.
+std::string in_our_words(const Flag& flag, const std::string& text) {
+  const std::string lower = lower_case(text);
+  for (const auto& [theirs, ours] : flag.other_choices) {
+    if (lower == theirs) return ours;
+  }
+  const bool chosen =
+      std::find(flag.choices.begin(), flag.choices.end(), lower) != flag.choices.end();
+  if (chosen) return lower;
+  const bool is_free = flag.kind == Flag::Kind::kText && flag.choices.empty();
+  if (lower == "auto" && !is_free) return {};
+  return flag.kind == Flag::Kind::kSwitch ? lower : text;
+}
+
 // A complaint about a value that did not come as a word says where it came from.
 Error from(const std::string& origin, Error error) {
   const bool by_variable = origin.starts_with('$');
@@ -237,7 +258,10 @@ Result<ArgumentReader::Said> ArgumentReader::said_of(const Flag& flag, size_t in
   if (!flags_[index].origin.empty()) return flags_[index];
   const std::string variable = telling_variable(variables_of(flag, verb_.other_prefix));
   if (!variable.empty()) {
-    return Said{.text = std::getenv(variable.c_str()), .list = {}, .origin = "$" + variable};
+    std::string text = std::getenv(variable.c_str());
+    const bool theirs = !verb_.other_prefix.empty() && variable.starts_with(verb_.other_prefix);
+    if (theirs) text = in_our_words(flag, text);
+    if (!text.empty()) return Said{.text = std::move(text), .list = {}, .origin = "$" + variable};
   }
   if (flag.in_config) {
     TRY_ASSIGN(Said said, in_config(names_of(flag), flag));

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -37,8 +38,11 @@ struct Flag {
   std::vector<std::string> aliases;  // other names for the same, as other programs call it
   bool many = false;  // kText: may be given again, and with several words: --header A=1 B=2
   std::vector<std::string> variables = {};  // of the environment, besides those the names make
-  bool secret = false;                      // never shown again
-  bool in_config = true;                    // may stand in a configuration file
+  // Of the verb's other prefix: what the programs that such variables are meant for call a choice,
+  // and which of ours that is.
+  std::vector<std::pair<std::string, std::string>> other_choices = {};
+  bool secret = false;    // never shown again
+  bool in_config = true;  // may stand in a configuration file
 };
 
 struct Positional {
@@ -93,6 +97,8 @@ struct Verb {
   std::vector<std::string> examples;  // whole command lines
   std::function<Result<void>(const Arguments&)> run;
   // "OPTION_": $OPTION_SOME_FLAG stands in for --some-flag too, after $PELTON_SOME_FLAG.
+  // Its words may be spelled as others do: True, INFO, a flag's other_choices; "auto", where that
+  // is no choice of the flag's, leaves it to us.
   std::string other_prefix;
   // Takes --config FILE, whose names are the flags' and the positionals', and --print-config.
   bool configurable = false;

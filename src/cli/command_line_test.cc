@@ -163,6 +163,56 @@ TEST(CommandLine, OtherVariablesStandInToo) {
   for (const auto& [name, value] : variables) unsetenv(name);
 }
 
+TEST(CommandLine, OtherVariablesMayBeSpelledAsOthersDo) {
+  Verb verb{.name = "serve",
+            .summary = "s",
+            .flags = {{.name = "--max-num-seqs",
+                       .value = "N",
+                       .help = "h",
+                       .kind = Flag::Kind::kInteger,
+                       .default_text = "5"},
+                      {.name = "--enable-it", .help = "h", .kind = Flag::Kind::kSwitch},
+                      {.name = "--disable-it", .help = "h", .kind = Flag::Kind::kSwitch},
+                      {.name = "--log-level",
+                       .value = "L",
+                       .help = "h",
+                       .default_text = "warning",
+                       .choices = {"info", "warning"}},
+                      {.name = "--dtype",
+                       .value = "T",
+                       .help = "h",
+                       .default_text = "f16",
+                       .choices = {"auto", "f16", "fp8"},
+                       .other_choices = {{"fp8_e4m3", "fp8"}}},
+                      {.name = "--name", .value = "N", .help = "h", .default_text = "x"}},
+            .run = [](const Arguments&) { return Result<void>(); },
+            .other_prefix = "OPTION_"};
+  const CommandLine line({.name = "pelton", .version = "1", .summary = "s"}, {verb});
+  const auto with = [&](const char* variable, const char* value) {
+    setenv(variable, value, 1);
+    auto parsed = line.parse({"serve"});
+    unsetenv(variable);
+    return parsed;
+  };
+  EXPECT_TRUE(with("OPTION_ENABLE_IT", "True")->arguments.has("--enable-it"));
+  const auto denied = with("OPTION_ENABLE_IT", "False");
+  ASSERT_TRUE(denied.ok());
+  EXPECT_FALSE(denied->arguments.has("--enable-it"));
+  EXPECT_EQ(denied->arguments.origin("--enable-it"), "$OPTION_ENABLE_IT");
+  EXPECT_EQ(line.parse({"serve"})->arguments.origin("--enable-it"), "default");
+  EXPECT_EQ(with("OPTION_LOG_LEVEL", "INFO")->arguments.text("--log-level"), "info");
+  EXPECT_EQ(with("OPTION_DTYPE", "fp8_e4m3")->arguments.text("--dtype"), "fp8");
+  EXPECT_EQ(with("OPTION_DTYPE", "auto")->arguments.text("--dtype"), "auto");
+  EXPECT_EQ(with("OPTION_LOG_LEVEL", "auto")->arguments.text("--log-level"), "warning");
+  EXPECT_EQ(with("OPTION_MAX_NUM_SEQS", "auto")->arguments.integer("--max-num-seqs"), 5);
+  EXPECT_EQ(with("OPTION_NAME", "Auto")->arguments.text("--name"), "Auto");
+  EXPECT_FALSE(with("OPTION_DTYPE", "fp8_e5m2").ok());
+  EXPECT_FALSE(with("OPTION_MAX_NUM_SEQS", "many").ok());
+  // Ours are spelled as flags are.
+  EXPECT_FALSE(with("PELTON_DTYPE", "fp8_e4m3").ok());
+  EXPECT_FALSE(with("PELTON_LOG_LEVEL", "INFO").ok());
+}
+
 TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_THAT(error_of({"serve", "m", "--prot", "1"}),
               HasSubstr("unknown flag '--prot'; did you mean '--port'?"));
