@@ -160,7 +160,14 @@ const Bad kBad[] = {
     {with(R"("tool_choice":{"type":"function","function":{"name":"f"}})"),
      "tool_choice.function.name", "must name a function"},
     {with(R"("tool_choice":{"type":"function"})"), "tool_choice.function", "missing"},
-    {with(R"("tool_choice":{"type":"allowed_tools"})"), "tool_choice.type", "must be"},
+    {with(R"("tool_choice":{"type":"custom"})"), "tool_choice.type", "must be"},
+    {with(R"("tool_choice":{"type":"allowed_tools"})"), "tool_choice.allowed_tools", "missing"},
+    {with(R"("tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[)"
+          R"({"type":"function","function":{"name":"f"}}]}})"),
+     "tool_choice.allowed_tools.tools[0].function.name", "must name a function"},
+    {with(R"("tools":[{"type":"function","function":{"name":"f"}}],)"
+          R"("tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"no","tools":[]}})"),
+     "tool_choice.allowed_tools.mode", "must be"},
     {with(R"("priority":1000000000)"), "priority", "from -1000"},
     {with(R"("priority":"high")"), "priority", "an integer"},
     {with("\"user\":\"" + std::string(1 << 20, 'x') + "\""), "user", "at most 1024"},
@@ -295,6 +302,23 @@ TEST(ChatRequest, ToolChoiceNoneLeavesNoTools) {
                       R"("tool_choice":"auto")"))
                 .tools.size(),
             1u);
+}
+
+TEST(ChatRequest, OnlyAllowedToolsAreLeft) {
+  const auto chosen = [](const std::string& mode) {
+    return good(with(R"("tools":[{"type":"function","function":{"name":"f"}},)"
+                     R"({"type":"function","function":{"name":"g"}}],)"
+                     R"("tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":")" +
+                     mode + R"(","tools":[{"type":"function","function":{"name":"g"}}]}})"));
+  };
+  const ChatRequest free = chosen("auto");
+  ASSERT_EQ(free.tools.size(), 1u);
+  EXPECT_EQ(free.tools[0].name, "g");
+  EXPECT_FALSE(free.forced_call.has_value());
+  const ChatRequest made = chosen("required");
+  ASSERT_EQ(made.tools.size(), 1u);
+  ASSERT_TRUE(made.forced_call.has_value());
+  EXPECT_EQ(made.forced_call->function_name, "g");
 }
 
 TEST(ChatRequest, ToolChoiceForcesACall) {

@@ -1,23 +1,12 @@
 #include "api/response_tool.h"
 
 #include <algorithm>
-#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace pelton::api {
 namespace {
-
-void require_one(const Fields& body, ToolFields& read) {
-  if (read.functions.empty()) {
-    body.refuse("tool_choice", "'tool_choice' is 'required', but 'tools' has no function");
-    return;
-  }
-  // Of one function the name is no question.
-  const bool only_one = read.functions.size() == 1;
-  read.forced_call = ForcedCall{only_one ? read.functions.front().name : std::string()};
-}
 
 // The name of a function that is offered; empty after a complaint.
 std::string offered_name(const Fields& fields, const ToolFields& read) {
@@ -30,37 +19,6 @@ std::string offered_name(const Fields& fields, const ToolFields& read) {
   return {};
 }
 
-// {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]}
-void allow_some(const Fields& body, const Fields& choice, ToolFields& read) {
-  const Json* tools = choice.array("tools", kToolsMax);
-  if (choice.failed()) return;
-  if (tools == nullptr) {
-    choice.refuse("tools", fmt::format("'{}' is missing", choice.path("tools")));
-    return;
-  }
-  std::unordered_set<std::string> allowed;
-  for (size_t i = 0; i < tools->as_array().size() && !choice.failed(); ++i) {
-    const Json& item = tools->as_array()[i];
-    const std::string path = item_path(choice.path("tools"), i);
-    if (!item.is_object()) {
-      choice.refuse("tools", fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
-      return;
-    }
-    const Fields tool(item, path, body.complaint());
-    const std::string* type = tool.text("type", 256);
-    if (type != nullptr && *type == "function") allowed.insert(offered_name(tool, read));
-  }
-  std::erase_if(read.functions,
-                [&](const FunctionTool& function) { return !allowed.contains(function.name); });
-  const std::string* mode = choice.text("mode", 64);
-  if (choice.failed()) return;
-  if (mode != nullptr && *mode == "required") {
-    require_one(body, read);
-  } else if (mode == nullptr || *mode != "auto") {
-    choice.refuse("mode", fmt::format("'{}' must be 'auto' or 'required'", choice.path("mode")));
-  }
-}
-
 void apply_object(const Fields& body, const Fields& choice, ToolFields& read) {
   const std::string* type = choice.text("type", 256);
   if (choice.failed()) return;
@@ -68,7 +26,7 @@ void apply_object(const Fields& body, const Fields& choice, ToolFields& read) {
     std::string name = offered_name(choice, read);
     if (!choice.failed()) read.forced_call = ForcedCall{std::move(name)};
   } else if (type != nullptr && *type == "allowed_tools") {
-    allow_some(body, choice, read);
+    allow_some(body, choice, offered_name, read);
   } else {
     choice.refuse("type", fmt::format("'{}' must be 'function' or 'allowed_tools'; this server "
                                       "runs no tools itself",

@@ -25,33 +25,49 @@ bool offers(const ToolFields& read, std::string_view name) {
                      [&](const FunctionTool& function) { return function.name == name; });
 }
 
-// {"type": "function", "function": {"name": "f"}}
-void force_named(const Fields& choice, ToolFields& read) {
-  const std::string* type = choice.text("type", 256);
-  if (type == nullptr || *type != "function") {
-    choice.refuse("type", fmt::format("'{}' must be 'function'", choice.path("type")));
-    return;
-  }
-  const Json* function = choice.object("function");
+// Of {"type": "function", "function": {"name": "f"}}; empty after a complaint.
+std::string offered_name(const Fields& tool, const ToolFields& read) {
+  const Json* function = tool.object("function");
   if (function == nullptr) {
-    choice.refuse("function", fmt::format("'{}' is missing", choice.path("function")));
-    return;
+    tool.refuse("function", fmt::format("'{}' is missing", tool.path("function")));
+    return {};
   }
-  const Fields fields(*function, choice.path("function"), choice.complaint());
+  const Fields fields(*function, tool.path("function"), tool.complaint());
   const std::string* name = fields.text("name", kToolNameBytesMax);
-  if (fields.failed()) return;
-  if (name == nullptr || !offers(read, *name)) {
-    fields.refuse("name", fmt::format("'{}' must name a function of 'tools'", fields.path("name")));
+  if (fields.failed()) return {};
+  if (name != nullptr && offers(read, *name)) return *name;
+  fields.refuse("name", fmt::format("'{}' must name a function of 'tools'", fields.path("name")));
+  return {};
+}
+
+// {"type": "function", …}, or {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}
+void apply_object(const Fields& body, const Fields& choice, ToolFields& read) {
+  const std::string* type = choice.text("type", 256);
+  if (choice.failed()) return;
+  if (type != nullptr && *type == "function") {
+    std::string name = offered_name(choice, read);
+    if (!choice.failed()) read.forced_call = ForcedCall{std::move(name)};
     return;
   }
-  read.forced_call = ForcedCall{*name};
+  if (type == nullptr || *type != "allowed_tools") {
+    choice.refuse("type",
+                  fmt::format("'{}' must be 'function' or 'allowed_tools'", choice.path("type")));
+    return;
+  }
+  const Json* allowed = choice.object("allowed_tools");
+  if (allowed == nullptr) {
+    choice.refuse("allowed_tools", fmt::format("'{}' is missing", choice.path("allowed_tools")));
+    return;
+  }
+  allow_some(body, Fields(*allowed, choice.path("allowed_tools"), body.complaint()), offered_name,
+             read);
 }
 
 void apply_choice(const Fields& body, ToolFields& read) {
   const Json* choice = body.find("tool_choice");
   if (choice == nullptr) return;
   if (choice->is_object()) {
-    force_named(Fields(*choice, "tool_choice", body.complaint()), read);
+    apply_object(body, Fields(*choice, "tool_choice", body.complaint()), read);
     return;
   }
   const std::string* word = body.text("tool_choice", 64);
@@ -59,19 +75,54 @@ void apply_choice(const Fields& body, ToolFields& read) {
   if (*word == "none") {
     read.functions.clear();
   } else if (*word == "required") {
-    if (read.functions.empty()) {
-      body.refuse("tool_choice", "'tool_choice' is 'required', but 'tools' has no function");
-      return;
-    }
-    // Of one function the name is no question.
-    const bool only_one = read.functions.size() == 1;
-    read.forced_call = ForcedCall{only_one ? read.functions.front().name : std::string()};
+    require_one(body, read);
   } else if (*word != "auto") {
     body.refuse("tool_choice", "'tool_choice' must be 'none', 'auto', 'required' or an object");
   }
 }
 
 }  // namespace
+
+void require_one(const Fields& body, ToolFields& read) {
+  if (read.functions.empty()) {
+    body.refuse("tool_choice", "'tool_choice' is 'required', but 'tools' has no function");
+    return;
+  }
+  // Of one function the name is no question.
+  const bool only_one = read.functions.size() == 1;
+  read.forced_call = ForcedCall{only_one ? read.functions.front().name : std::string()};
+}
+
+void allow_some(const Fields& body, const Fields& choice, OfferedName offered_name,
+                ToolFields& read) {
+  const Json* tools = choice.array("tools", kToolsMax);
+  if (choice.failed()) return;
+  if (tools == nullptr) {
+    choice.refuse("tools", fmt::format("'{}' is missing", choice.path("tools")));
+    return;
+  }
+  std::unordered_set<std::string> allowed;
+  for (size_t i = 0; i < tools->as_array().size() && !choice.failed(); ++i) {
+    const Json& item = tools->as_array()[i];
+    const std::string path = item_path(choice.path("tools"), i);
+    if (!item.is_object()) {
+      choice.refuse("tools", fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
+      return;
+    }
+    const Fields tool(item, path, body.complaint());
+    const std::string* type = tool.text("type", 256);
+    if (type != nullptr && *type == "function") allowed.insert(offered_name(tool, read));
+  }
+  std::erase_if(read.functions,
+                [&](const FunctionTool& function) { return !allowed.contains(function.name); });
+  const std::string* mode = choice.text("mode", 64);
+  if (choice.failed()) return;
+  if (mode != nullptr && *mode == "required") {
+    require_one(body, read);
+  } else if (mode == nullptr || *mode != "auto") {
+    choice.refuse("mode", fmt::format("'{}' must be 'auto' or 'required'", choice.path("mode")));
+  }
+}
 
 std::optional<FunctionTool> read_function_members(const Fields& fields) {
   const std::string* name = fields.text("name", kToolNameBytesMax);

@@ -35,7 +35,7 @@ struct ToolFields {
 };
 
 // "tools" and "tool_choice". With "none" no function is left; a choice among some of them
-// ("allowed_tools") is refused, as nothing would enforce it.
+// ("allowed_tools") leaves the others out.
 ToolFields read_tools(const Fields& body);
 
 // How a protocol lists its tools: the differences between them.
@@ -49,6 +49,15 @@ struct ToolList {
 };
 // "tools", without "tool_choice".
 void read_tool_list(const Fields& body, const ToolList& list, ToolFields& read);
+
+// One of them must be called: a "tool_choice" of "required".
+void require_one(const Fields& body, ToolFields& read);
+
+// Only some may be called: `choice` has their "mode" ("auto" or "required") and "tools". Which
+// function of `read` one of these names is a protocol's own; it complains where it is none.
+using OfferedName = std::string (*)(const Fields& tool, const ToolFields& read);
+void allow_some(const Fields& body, const Fields& choice, OfferedName offered_name,
+                ToolFields& read);
 
 // The members of one function ("name", "description", "parameters"), wherever a protocol puts them.
 std::optional<FunctionTool> read_function_members(const Fields& fields);
