@@ -49,6 +49,47 @@ void read_encoding(const Fields& body, EmbeddingRequest& request) {
   if (!request.base64) body.refuse("encoding_format", "'encoding_format' must be float or base64");
 }
 
+// As vLLM has it: a chat in place of texts.
+void read_chat(const Fields& body, EmbeddingRequest& request) {
+  if (body.find("input") != nullptr) {
+    body.refuse("messages", "either 'input' or 'messages' must be given, and not both");
+  }
+  request.messages = read_messages(body);
+  request.begins_answer = body.boolean("add_generation_prompt").value_or(false);
+  if (body.boolean("continue_final_message").value_or(false)) {
+    body.refuse_unsupported("continue_final_message", "continuing a message");
+  }
+}
+
+// Cohere's "embedding_types": one or several; without it floats.
+void read_embedding_types(const Fields& body, EmbedRequest& request) {
+  constexpr size_t kTypesMax = 8;
+  const Json* types = body.array("embedding_types", kTypesMax);
+  if (types == nullptr || types->as_array().empty()) return;
+  request.floats = false;
+  for (size_t i = 0; i < types->as_array().size(); ++i) {
+    const Json& type = types->as_array()[i];
+    if (type.is_string() && type.as_string() == "float") {
+      request.floats = true;
+    } else if (type.is_string() && type.as_string() == "base64") {
+      request.base64 = true;
+    } else {
+      const std::string path = item_path("embedding_types", i);
+      body.refuse(path, fmt::format("'{}' must be 'float' or 'base64'", path));
+    }
+  }
+}
+
+void read_truncate(const Fields& body, EmbedRequest& request) {
+  const std::string* word = body.text("truncate", 64);
+  if (word == nullptr || *word == "END") return;
+  if (*word != "NONE" && *word != "START") {
+    body.refuse("truncate", "'truncate' must be 'NONE', 'START' or 'END'");
+  }
+  request.truncate =
+      *word == "NONE" ? EmbedRequest::Truncate::kNone : EmbedRequest::Truncate::kStart;
+}
+
 // A text, or {"text": …}.
 void add_text(const Json& item, const std::string& path, const Fields& body,
               std::vector<std::string>& texts) {
@@ -89,10 +130,34 @@ Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
   const Fields fields(json, "", complaint);
   EmbeddingRequest request;
   request.fields = read_fields(fields, limits);
-  request.inputs = read_prompts(fields, "input", kEmbeddingInputsMax, limits);
+  if (fields.find("messages") != nullptr) {
+    read_chat(fields, request);
+  } else {
+    request.inputs = read_prompts(fields, "input", kEmbeddingInputsMax, limits);
+  }
   const auto dimensions = fields.integer("dimensions", {.low = 1, .high = kDimensionsMax});
   if (dimensions) request.dimensions = static_cast<int>(*dimensions);
   read_encoding(fields, request);
+  if (complaint) return std::move(*complaint);
+  return request;
+}
+
+Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLimits& limits) {
+  TRY_ASSIGN(const Json json, parse_object(body));
+  std::optional<Error> complaint;
+  const Fields fields(json, "", complaint);
+  EmbedRequest request;
+  request.fields = read_fields(fields, limits);
+  for (const std::string_view key : {"images", "inputs"}) {
+    if (fields.find(key) != nullptr) fields.refuse_unsupported(key, "anything but 'texts'");
+  }
+  if (fields.find("texts") != nullptr) fields.array("texts", kEmbeddingInputsMax);
+  request.texts = read_texts(fields, "texts");
+  fields.text("input_type", 64);  // the model knows one kind
+  read_embedding_types(fields, request);
+  read_truncate(fields, request);
+  const auto dimensions = fields.integer("output_dimension", {.low = 1, .high = kDimensionsMax});
+  if (dimensions) request.dimensions = static_cast<int>(*dimensions);
   if (complaint) return std::move(*complaint);
   return request;
 }

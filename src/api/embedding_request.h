@@ -1,5 +1,5 @@
-// POST /v1/embeddings, /v1/rerank and /v1/score: the bodies as plain values, everything in them
-// checked.
+// POST /v1/embeddings, /v2/embed, /v1/rerank and /v1/score: the bodies as plain values, everything
+// in them checked.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/chat_message.h"
 #include "api/completion_request.h"
 #include "api/generation_fields.h"
 #include "base/result.h"
@@ -31,7 +32,20 @@ struct EmbeddingFields {
 struct EmbeddingRequest {
   EmbeddingFields fields;
   std::vector<Prompt> inputs;
-  std::optional<int> dimensions;  // the first so many, normalised anew
+  std::vector<ChatMessage> messages;  // in place of inputs: one chat's prompt
+  bool begins_answer = false;         // that ends with "<|start|>assistant"
+  std::optional<int> dimensions;      // the first so many, normalised anew
+  bool base64 = false;
+};
+
+// Cohere's /v2/embed.
+struct EmbedRequest {
+  enum class Truncate { kNone, kStart, kEnd };
+  EmbeddingFields fields;
+  std::vector<std::string> texts;
+  Truncate truncate = Truncate::kEnd;  // of what is longer than the context
+  std::optional<int> dimensions;
+  bool floats = true;
   bool base64 = false;
 };
 
@@ -53,6 +67,7 @@ struct ScoreRequest {
 // Errors: kInvalidArgument with the field's path.
 Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
                                                  const RequestLimits& limits);
+Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLimits& limits);
 Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestLimits& limits);
 Result<ScoreRequest> parse_score_request(std::string_view body, const RequestLimits& limits);
 

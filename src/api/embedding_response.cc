@@ -50,6 +50,41 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
+namespace {
+
+void write_base64(JsonWriter& writer, std::span<const float> values) {
+  const auto* bytes = reinterpret_cast<const char*>(values.data());
+  writer.string(base64({bytes, values.size_bytes()}));
+}
+
+}  // namespace
+
+std::string embed_body(const EmbeddingAnswer& answer, const EmbedAnswer& shown,
+                       std::span<const std::vector<float>> embeddings) {
+  std::string body;
+  JsonWriter writer(body);
+  writer.begin_object().key("id").string(answer.id).key("model").string(answer.model);
+  writer.key("embeddings").begin_object();
+  if (shown.floats) {
+    writer.key("float").begin_array();
+    for (const std::vector<float>& values : embeddings) write_vector(writer, values);
+    writer.end_array();
+  }
+  if (shown.base64) {
+    writer.key("base64").begin_array();
+    for (const std::vector<float>& values : embeddings) write_base64(writer, values);
+    writer.end_array();
+  }
+  writer.end_object().key("texts").begin_array();
+  for (const std::string& text : shown.texts) writer.string(text);
+  writer.end_array().key("meta").begin_object();
+  writer.key("api_version").begin_object().key("version").string("2").end_object();
+  writer.key("billed_units").begin_object().key("input_tokens").integer(answer.prompt_tokens);
+  writer.end_object().end_object();
+  writer.key("response_type").string("embeddings_by_type").end_object();
+  return body;
+}
+
 std::string embedding_body(const EmbeddingAnswer& answer,
                            std::span<const std::vector<float>> embeddings, EmbeddingFormat format) {
   std::string body;
@@ -62,8 +97,7 @@ std::string embedding_body(const EmbeddingAnswer& answer,
     writer.begin_object().key("object").string("embedding");
     writer.key("index").integer(static_cast<int64_t>(i)).key("embedding");
     if (format == EmbeddingFormat::kBase64) {
-      const auto* bytes = reinterpret_cast<const char*>(values.data());
-      writer.string(base64({bytes, values.size() * sizeof(float)}));
+      write_base64(writer, values);
     } else {
       write_vector(writer, values);
     }

@@ -21,6 +21,15 @@ struct EmbeddingAnswer {
 std::string embedding_body(const EmbeddingAnswer& answer,
                            std::span<const std::vector<float>> embeddings, EmbeddingFormat format);
 
+// As Cohere's /v2/embed answers.
+struct EmbedAnswer {
+  const std::vector<std::string>& texts;
+  bool floats = true;
+  bool base64 = false;
+};
+std::string embed_body(const EmbeddingAnswer& answer, const EmbedAnswer& shown,
+                       std::span<const std::vector<float>> embeddings);
+
 struct RankedDocument {
   size_t index = 0;
   double score = 0.0;

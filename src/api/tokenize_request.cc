@@ -89,4 +89,12 @@ std::string detokenize_body(std::string_view text) {
   return body;
 }
 
+std::string input_tokens_body(int64_t count) {
+  std::string body;
+  base::JsonWriter writer(body);
+  writer.begin_object().key("object").string("response.input_tokens");
+  writer.key("input_tokens").integer(count).end_object();
+  return body;
+}
+
 }  // namespace pelton::api

@@ -40,5 +40,7 @@ struct Tokenized {
 };
 std::string tokenize_body(const Tokenized& tokenized);
 std::string detokenize_body(std::string_view text);
+// {"object":"response.input_tokens","input_tokens":N}
+std::string input_tokens_body(int64_t count);
 
 }  // namespace pelton::api

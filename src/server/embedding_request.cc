@@ -9,13 +9,14 @@
 namespace pelton::server {
 
 std::optional<api::ApiError> dimensions_error(const ServedModel& model,
-                                              std::optional<int> dimensions) {
+                                              std::optional<int> dimensions,
+                                              std::string_view field) {
   const int size = model.engine.capacity().embedding_size;
   if (dimensions.value_or(0) <= size) return std::nullopt;
   return api::api_error(
       {ErrorCode::kInvalidArgument,
-       fmt::format("'dimensions' is {}; this model's embeddings have {}", *dimensions, size),
-       "dimensions"});
+       fmt::format("'{}' is {}; this model's embeddings have {}", field, *dimensions, size),
+       std::string(field)});
 }
 
 std::variant<request::GenerationRequest, api::ApiError> embedding_request(

@@ -24,7 +24,8 @@ struct EmbeddingSource {
 
 // What is wrong with so many dimensions, if anything is.
 std::optional<api::ApiError> dimensions_error(const ServedModel& model,
-                                              std::optional<int> dimensions);
+                                              std::optional<int> dimensions,
+                                              std::string_view field);
 
 // One input's request, or the answer if it is too long.
 std::variant<request::GenerationRequest, api::ApiError> embedding_request(

@@ -1,4 +1,5 @@
-// POST /v1/embeddings, /v1/rerank and /v1/score: texts -> tokens -> one vector each -> the answer.
+// POST /v1/embeddings, /v2/embed, /v1/rerank and /v1/score: texts -> tokens -> one vector each ->
+// the answer.
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -7,6 +8,8 @@
 
 #include "api/embedding_request.h"
 #include "api/embedding_response.h"
+#include "server/chat_conversation.h"
+#include "server/chat_prompt.h"
 #include "server/completion_prompt.h"
 #include "server/embedding_batch.h"
 #include "server/embedding_request.h"
@@ -98,6 +101,30 @@ void add_texts(const std::vector<std::string>& texts, std::string_view field,
   }
 }
 
+// The words alone: a turn of ours is not looked up as it was sampled.
+std::vector<TokenId> chat_to_embed(const api::EmbeddingRequest& request, const ServedModel& model,
+                                   const std::string& date, const SampledTurns& turns) {
+  api::ChatRequest chat;
+  chat.messages = request.messages;
+  const auto unknown = [](int, const SequenceName&) -> std::optional<std::vector<TokenId>> {
+    return std::nullopt;
+  };
+  std::vector<TokenId> tokens =
+      prompt_of(conversation_of(chat, date), model, turns.history({}), unknown).tokens;
+  if (!request.begins_answer) drop_turn_start(model, tokens);
+  return tokens;
+}
+
+void truncate(std::vector<TokenId>& tokens, int64_t tokens_max, api::EmbedRequest::Truncate how) {
+  const auto over = static_cast<int64_t>(tokens.size()) - tokens_max;
+  if (over <= 0 || how == api::EmbedRequest::Truncate::kNone) return;
+  if (how == api::EmbedRequest::Truncate::kStart) {
+    tokens.erase(tokens.begin(), tokens.begin() + over);
+  } else {
+    tokens.resize(static_cast<size_t>(tokens_max));
+  }
+}
+
 std::string name_or_id(const std::string& asked, const ServedModel& model) {
   return asked.empty() ? model.id : asked;
 }
@@ -111,11 +138,18 @@ void Server::answer_embeddings(Call call) {
       api::parse_embedding_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->fields.model) == nullptr) return;
-  if (const auto error = dimensions_error(*model, parsed->dimensions)) return call.send(*error);
+  if (const auto error = dimensions_error(*model, parsed->dimensions, "dimensions")) {
+    return call.send(*error);
+  }
   api::EmbeddingAnswer answer{.id = random_id("embd-", {.seed = draw(), .counter = 0}),
                               .model = name_or_id(parsed->fields.model, *model),
                               .created = clock_.unix_ms() / 1000};
   Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
+  if (!parsed->messages.empty()) {
+    const std::string date = model->current_date.value_or(base::local_date(clock_.unix_ms()));
+    wanted.prompts.push_back(chat_to_embed(*parsed, *model, date, sampled_turns_));
+    wanted.names.emplace_back("messages");
+  }
   for (size_t i = 0; i < parsed->inputs.size(); ++i) {
     Result<std::vector<TokenId>> tokens = completion_prompt(parsed->inputs[i], *model, "input");
     if (!tokens.ok()) return call.send(api::api_error(tokens.error()));
@@ -129,6 +163,33 @@ void Server::answer_embeddings(Call call) {
         return api::embedding_body(
             answer, made.vectors,
             base64 ? api::EmbeddingFormat::kBase64 : api::EmbeddingFormat::kFloat);
+      });
+}
+
+void Server::answer_embed(Call call) {
+  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kPooled);
+  if (model == nullptr) return;
+  auto parsed = api::parse_embed_request(call.request.body, {.vocab_size = model->vocab_size});
+  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  if (model_named(call, parsed->fields.model) == nullptr) return;
+  if (const auto error = dimensions_error(*model, parsed->dimensions, "output_dimension")) {
+    return call.send(*error);
+  }
+  api::EmbeddingAnswer answer{.id = random_id("embd-", {.seed = draw(), .counter = 0}),
+                              .model = name_or_id(parsed->fields.model, *model),
+                              .created = clock_.unix_ms() / 1000};
+  Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
+  add_texts(parsed->texts, "texts", *model, wanted);
+  for (std::vector<TokenId>& tokens : wanted.prompts) {
+    truncate(tokens, model->context_limit(), parsed->truncate);
+  }
+  run(std::move(call), *model, desk_, std::move(wanted),
+      [answer, request = *parsed](Embeddings made) mutable {
+        normalise(made.vectors, request.dimensions);
+        answer.prompt_tokens = made.prompt_tokens;
+        return api::embed_body(
+            answer, {.texts = request.texts, .floats = request.floats, .base64 = request.base64},
+            made.vectors);
       });
 }
 

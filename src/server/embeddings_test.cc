@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::string_view kScript = R"({"context": 64, "rules": [{"when": "", "then": "x"}]})";
 
+constexpr std::string_view kLongScript = R"({"rules": [{"when": "", "then": "x"}]})";
+
 std::vector<std::vector<double>> embedded(ServerHouse& house, const std::string& request) {
   const net::HttpResponse response = house.post("/v1/embeddings", request);
   EXPECT_EQ(response.status, 200) << response.body;
@@ -55,6 +57,90 @@ TEST(Embeddings, OneVectorOfLengthOneForEachInput) {
   // The same tokens, by their ids: bytes are their own ids in this vocabulary.
   EXPECT_EQ(embedded(house, R"({"input":[72,105]})"), embedded(house, R"({"input":"Hi"})"));
   EXPECT_EQ(embedded(house, R"({"input":[[72,105],[72]]})").size(), 2u);
+}
+
+// AP-05: of token ids only those of the vocabulary are taken.
+TEST(Embeddings, AP_05_tokens_are_of_the_vocabulary) {
+  ServerHouse house(kScript, {});
+  const std::string size = std::to_string(house.model().vocab_size);
+  for (const std::string& bad : {std::string("-1"), size, std::string("2147483648"),
+                                 std::string("1.5"), std::string("4294967296")}) {
+    for (const auto& [input, param] : {std::pair("[65," + bad + "]", "input[1]"),
+                                       std::pair("[[65],[65," + bad + "]]", "input[1][1]")}) {
+      const net::HttpResponse response = house.post("/v1/embeddings", "{\"input\":" + input + "}");
+      EXPECT_EQ(response.status, 400) << input;
+      const Json body = parsed(response.body);
+      EXPECT_EQ(body.find("error")->string("param"), param) << response.body;
+      EXPECT_EQ(body.find("error")->string("type"), "invalid_request_error");
+    }
+  }
+  EXPECT_EQ(house.post("/v1/embeddings", R"({"input":[65]})").status, 200);
+}
+
+TEST(Embeddings, AChatIsEmbeddedAsItsPrompt) {
+  ServerHouse house(kLongScript, {});
+  const std::string chat = R"("messages":[{"role":"user","content":"hi"}])";
+  const auto tokens = [&](const char* more) {
+    const Json body = parsed(house.post("/tokenize", "{" + chat + more + "}").body);
+    return body.find("tokens")->dump();
+  };
+  ServerHouse::Options options;
+  options.model = [](ServedModel& model) { model.control_tokens_in_prompts = true; };
+  ServerHouse open_house(kLongScript, std::move(options));
+  EXPECT_EQ(
+      embedded(house, "{" + chat + "}"),
+      embedded(open_house, R"({"input":)" + tokens(R"(,"add_generation_prompt":false)") + "}"));
+  EXPECT_EQ(embedded(house, "{" + chat + R"(,"add_generation_prompt":true})"),
+            embedded(open_house, R"({"input":)" + tokens("") + "}"));
+  EXPECT_EQ(house.post("/v1/embeddings", "{" + chat + R"(,"input":"x"})").status, 400);
+  EXPECT_EQ(house.post("/v1/embeddings", R"({"messages":[]})").status, 400);
+}
+
+TEST(Embeddings, AnswersAsCoheresDoes) {
+  ServerHouse house(kScript, {});
+  const auto vector = embedded(house, R"({"input":"Hello"})");
+  const net::HttpResponse response = house.post(
+      "/v2/embed", R"({"model":"tiny","texts":["Hello","world"],)"
+                   R"("input_type":"search_query","embedding_types":["float","base64"]})");
+  ASSERT_EQ(response.status, 200) << response.body;
+  const Json body = parsed(response.body);
+  EXPECT_EQ(body.find("texts")->dump(), R"(["Hello","world"])");
+  EXPECT_GT(body.find("meta")->find("billed_units")->integer("input_tokens").value_or(0), 0);
+  const Json::Array& floats = body.find("embeddings")->find("float")->as_array();
+  ASSERT_EQ(floats.size(), 2u);
+  std::vector<double> first;
+  for (const Json& value : floats[0].as_array()) first.push_back(value.as_number());
+  EXPECT_EQ(first, vector[0]);
+  EXPECT_EQ(body.find("embeddings")->find("base64")->as_array().size(), 2u);
+  const Json plain = parsed(house.post("/v2/embed", R"({"texts":["Hello"]})").body);
+  EXPECT_EQ(plain.find("embeddings")->find("base64"), nullptr);
+
+  const std::string large = R"({"texts":[")" + std::string(20'000, 'x') + "\"]";
+  EXPECT_EQ(house.post("/v2/embed", large + "}").status, 200);
+  EXPECT_EQ(house.post("/v2/embed", large + R"(,"truncate":"START"})").status, 200);
+  EXPECT_EQ(house.post("/v2/embed", large + R"(,"truncate":"NONE"})").status, 400);
+  const std::pair<const char*, const char*> refused[] = {
+      {R"({})", "texts"},
+      {R"({"texts":"Hello"})", "texts"},
+      {R"({"texts":[]})", "texts"},
+      {R"({"texts":[""]})", "texts[0]"},
+      {R"({"texts":["a"],"embedding_types":["int8"]})", "embedding_types[0]"},
+      {R"({"texts":["a"],"truncate":"MIDDLE"})", "truncate"},
+      {R"({"texts":["a"],"output_dimension":100000})", "output_dimension"},
+      {R"({"images":["data:"]})", "images"},
+  };
+  for (const auto& [request, param] : refused) {
+    const net::HttpResponse answer = house.post("/v2/embed", request);
+    EXPECT_EQ(answer.status, 400) << request;
+    EXPECT_EQ(parsed(answer.body).find("error")->string("param"), param) << answer.body;
+  }
+}
+
+TEST(Embeddings, RerankingIsReranking) {
+  ServerHouse house(kScript, {});
+  for (const char* path : {"/v1/rerank", "/reranking", "/v1/reranking"}) {
+    EXPECT_EQ(house.post(path, R"({"query":"a","documents":["b"]})").status, 200) << path;
+  }
 }
 
 TEST(Embeddings, PoolingChangesThem) {

@@ -67,6 +67,16 @@ TEST(Extras, ATextShowsItsMarks) {
             "oneassistantfinaltwo");
 }
 
+TEST(Extras, CountsAChatsTokens) {
+  ServerHouse house(kScript, {});
+  const Json counted = ask(house, "/v1/chat/completions/input_tokens", chat("hi", ""));
+  EXPECT_EQ(counted.string("object"), "response.input_tokens");
+  EXPECT_EQ(
+      counted.integer("input_tokens"),
+      ask(house, "/v1/chat/completions", chat("hi", "")).find("usage")->integer("prompt_tokens"));
+  EXPECT_EQ(house.post("/v1/chat/completions/input_tokens", "{}").status, 400);
+}
+
 TEST(Extras, TokenizesAChatThatBeginsNoAnswer) {
   ServerHouse house(kScript, {});
   const auto text_of = [&](const char* more) {

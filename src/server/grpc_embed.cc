@@ -95,7 +95,7 @@ std::variant<EmbedCall::Requests, api::ApiError> EmbedCall::prepare(const GrpcCa
   const auto parsed = api::parse_embedding_request(*body, {.vocab_size = model.vocab_size});
   if (!parsed.ok()) return api::api_error(parsed.error());
   if (!model.answers_to(parsed->fields.model)) return api::model_not_found(parsed->fields.model);
-  if (const auto error = dimensions_error(model, parsed->dimensions)) return *error;
+  if (const auto error = dimensions_error(model, parsed->dimensions, "dimensions")) return *error;
   dimensions_ = parsed->dimensions;
   const std::string id = random_id("grpc-", {.seed = house_.server.draw(), .counter = 0});
   Requests requests;

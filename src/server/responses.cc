@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "api/response_request.h"
+#include "api/tokenize_request.h"
 #include "base/check.h"
-#include "base/json_writer.h"
 #include "chat/call_opening.h"
 #include "server/answer_guide.h"
 #include "server/generation.h"
@@ -351,11 +351,7 @@ void Server::answer_response_tokens(Call call) {
       plan_response(call, resolved->has_value() ? **resolved : *body, *model, {});
   if (!plan.ok()) return call.send(api::api_error(plan.error()));
   if (model_named(call, plan->request.model) == nullptr) return;
-  std::string text;
-  base::JsonWriter writer(text);
-  writer.begin_object().key("object").string("response.input_tokens").key("input_tokens");
-  writer.integer(static_cast<int64_t>(plan->prompt->tokens.size())).end_object();
-  call.send(json_reply(std::move(text)));
+  call.send(json_reply(api::input_tokens_body(static_cast<int64_t>(plan->prompt->tokens.size()))));
 }
 
 }  // namespace pelton::server

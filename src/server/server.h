@@ -155,6 +155,7 @@ class Server {
   void answer_model(Call call);
   void answer_chat_completion(Call call);  // chat_completions.cc
   void answer_chat_control(Call call);     // chat_control.cc
+  void answer_chat_tokens(Call call);      // tokenize.cc
   void answer_completion(Call call);       // completions.cc
   void answer_response(Call call);         // responses.cc
   void answer_response_tokens(Call call);  // responses.cc
@@ -169,6 +170,7 @@ class Server {
   void answer_completion_render(Call call);  // render.cc
   void answer_generate(Call call);           // generate.cc
   void answer_embeddings(Call call);         // embeddings.cc
+  void answer_embed(Call call);              // embeddings.cc
   void answer_rerank(Call call);             // embeddings.cc
   void answer_score(Call call);              // embeddings.cc
   void answer_tokenize(Call call);           // tokenize.cc

@@ -1,9 +1,11 @@
-// POST /tokenize and /detokenize: what a request would cost, without asking the engine.
+// POST /tokenize, /detokenize and /v1/chat/completions/input_tokens: what a request would cost,
+// without asking the engine.
 #include <optional>
 #include <utility>
 
 #include "api/tokenize_request.h"
 #include "server/chat_prompt.h"
+#include "server/chat_turn_options.h"
 #include "server/reply.h"
 #include "server/server.h"
 
@@ -29,6 +31,18 @@ void Server::answer_tokenize(Call call) {
     }
   }
   call.send(json_reply(api::tokenize_body(tokenized)));
+}
+
+// As llama.cpp has it: what the prompt of the same request to /v1/chat/completions would be.
+void Server::answer_chat_tokens(Call call) {
+  const ServedModel* model = model_for(call);
+  if (model == nullptr) return;
+  const auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
+  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
+  if (model_named(call, parsed->model) == nullptr) return;
+  const size_t count = chat_prompt_of(*parsed, *model, call.tenant).tokens.size() +
+                       turn_options(*parsed, *model).opening.size();
+  call.send(json_reply(api::input_tokens_body(static_cast<int64_t>(count))));
 }
 
 void Server::answer_detokenize(Call call) {
