@@ -93,14 +93,16 @@ std::variant<EmbedCall::Requests, api::ApiError> EmbedCall::prepare(const GrpcCa
   const Result<std::string> body = embedding_body(request_);
   if (!body.ok()) return api::api_error(body.error());
   const auto parsed = api::parse_embedding_request(*body, {.vocab_size = model.vocab_size});
-  if (!parsed.ok()) return api::api_error(parsed.error());
+  if (!parsed.ok()) {
+    return in_proto_words(api::api_error(parsed.error()), {{"input", "inputs"}});
+  }
   if (!model.answers_to(parsed->fields.model)) return api::model_not_found(parsed->fields.model);
   if (const auto error = dimensions_error(model, parsed->dimensions, "dimensions")) return *error;
   dimensions_ = parsed->dimensions;
   const std::string id = random_id("grpc-", {.seed = house_.server.draw(), .counter = 0});
   Requests requests;
   for (size_t i = 0; i < parsed->inputs.size(); ++i) {
-    Result<std::vector<TokenId>> tokens = completion_prompt(parsed->inputs[i], model, "input");
+    Result<std::vector<TokenId>> tokens = completion_prompt(parsed->inputs[i], model, "inputs");
     if (!tokens.ok()) return api::api_error(tokens.error());
     auto made = embedding_request(
         model, parsed->fields,
@@ -108,7 +110,7 @@ std::variant<EmbedCall::Requests, api::ApiError> EmbedCall::prepare(const GrpcCa
          .caller = caller.who,
          .cache_salt = house_.server.desk().cache_salt(caller.tenant, parsed->fields.cache_salt),
          .deadline_ns = caller.deadline_ns},
-        std::move(tokens).value(), api::item_path("input", i));
+        std::move(tokens).value(), api::item_path("inputs", i));
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
     requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
   }

@@ -218,7 +218,10 @@ PreparedOrError GenerateCall::prepare_tokens(const GrpcCaller& caller) {
   const Result<std::string> body = tokens_body(request_);
   if (!body.ok()) return api::api_error(body.error());
   auto parsed = api::parse_generate_request(*body, {.vocab_size = model.vocab_size});
-  if (!parsed.ok()) return api::api_error(parsed.error());
+  if (!parsed.ok()) {
+    return in_proto_words(api::api_error(parsed.error()),
+                          {{"sampling_params", "sampling"}, {"token_ids", "tokens.ids"}});
+  }
   if (!model.answers_to(parsed->model)) return api::model_not_found(parsed->model);
   GenerationSource from = source(caller, std::move(parsed->tokens), "tokens");
   from.logprobs = parsed->logprobs;

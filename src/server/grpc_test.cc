@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "server/any_turns.h"
@@ -121,6 +122,31 @@ TEST(Grpc, EmbedsAsHttpDoes) {
   }
 }
 
+// What HTTP's body calls otherwise.
+TEST(Grpc, ErrorsNameTheMessagesFields) {
+  GrpcHouseOf grpc(kScript);
+  v1::EmbedRequest request;
+  request.add_inputs()->mutable_tokens()->add_ids(4294967295u);
+  request.add_inputs()->set_text("x");
+  v1::EmbedReply reply;
+  grpc::ClientContext context;
+  const grpc::Status status = grpc.stub->Embed(&context, request, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), testing::HasSubstr("'inputs[0][0]'"));
+
+  v1::GenerateRequest tokens;
+  tokens.mutable_tokens()->add_ids(65);
+  tokens.mutable_sampling()->add_stop("x");
+  GrpcSaid said = grpc.generate(tokens);
+  EXPECT_EQ(said.error_param, "sampling.stop");
+  EXPECT_THAT(said.status.error_message(), testing::HasSubstr("'sampling.stop'"));
+  tokens.mutable_sampling()->clear_stop();
+  tokens.mutable_sampling()->set_temperature(7);
+  said = grpc.generate(tokens);
+  EXPECT_EQ(said.error_param, "sampling.temperature");
+  EXPECT_THAT(said.status.error_message(), testing::HasSubstr("'sampling.temperature'"));
+}
+
 // Rows of the catalogue of bad inputs that this protocol can say. HTTP's validator says why.
 TEST(Grpc, AP_BadParametersAreInvalidArguments) {
   GrpcHouseOf grpc(kScript);
@@ -135,10 +161,10 @@ TEST(Grpc, AP_BadParametersAreInvalidArguments) {
       {[](auto& r) { r.mutable_chat(); }, "messages"},  // AP-01
       {[](auto& r) { r.mutable_chat()->add_messages()->set_role("root"); }, "messages[0].role"},
       {[](auto& r) { r.set_text(""); }, "prompt"},  // AP-02
-      {[](auto& r) { r.mutable_tokens(); }, "token_ids"},
-      {[](auto& r) { r.mutable_tokens()->add_ids(4294967295u); }, "token_ids[0]"},  // AP-05
-      {sampling([](auto& s) { s.set_max_tokens(100000); }), "messages"},            // AP-06
-      {sampling([](auto& s) { s.set_max_tokens(0); }), "max_tokens"},               // AP-07
+      {[](auto& r) { r.mutable_tokens(); }, "tokens.ids"},
+      {[](auto& r) { r.mutable_tokens()->add_ids(4294967295u); }, "tokens.ids[0]"},  // AP-05
+      {sampling([](auto& s) { s.set_max_tokens(100000); }), "messages"},             // AP-06
+      {sampling([](auto& s) { s.set_max_tokens(0); }), "max_tokens"},                // AP-07
       {sampling([](auto& s) { s.set_max_tokens(-1); }), "max_tokens"},
       {sampling([](auto& s) { s.set_temperature(2.1); }), "temperature"},   // AP-11
       {sampling([=](auto& s) { s.set_temperature(nan); }), "temperature"},  // AP-12

@@ -280,6 +280,24 @@ Result<std::string> embedding_body(const v1::EmbedRequest& request) {
   return body.finish();
 }
 
+api::ApiError in_proto_words(api::ApiError error, std::initializer_list<ProtoWord> words) {
+  for (const ProtoWord& word : words) {
+    const std::string field = error.param;
+    if (!field.starts_with(word.ours)) continue;
+    const std::string_view rest = std::string_view(field).substr(word.ours.size());
+    if (!rest.empty() && rest[0] != '.' && rest[0] != '[') continue;
+    error.param = std::string(word.theirs) + std::string(rest);
+    // Its words have the name in quotes.
+    const std::string quoted = "'" + field + "'";
+    const size_t at = error.message.find(quoted);
+    if (at != std::string::npos) {
+      error.message.replace(at, quoted.size(), "'" + error.param + "'");
+    }
+    return error;
+  }
+  return error;
+}
+
 grpc::StatusCode grpc_code(int http_status) {
   switch (http_status) {
     case 401:

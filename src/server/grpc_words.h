@@ -2,7 +2,9 @@
 // between our errors and gRPC's status. Pure.
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
@@ -20,6 +22,14 @@ Result<std::string> completion_body(const v1::GenerateRequest& request);
 Result<std::string> tokens_body(const v1::GenerateRequest& request);
 Result<std::string> tokenize_body(const v1::TokenizeRequest& request);
 Result<std::string> embedding_body(const v1::EmbedRequest& request);
+
+// An error of the HTTP API names that one's fields: where the message calls `theirs` what the body
+// calls `ours`, it is told so.
+struct ProtoWord {
+  std::string_view ours;
+  std::string_view theirs;
+};
+api::ApiError in_proto_words(api::ApiError error, std::initializer_list<ProtoWord> words);
 
 grpc::StatusCode grpc_code(int http_status);
 // With the error object as trailing metadata.
