@@ -278,7 +278,13 @@ class Privacy(unittest.TestCase):
                 "input": self.canary(path), "query": self.canary(path), "documents": [self.canary(path)],
                 "text_1": self.canary(path), "text_2": self.canary(path)})[0], 200)
         self.assertEqual(self.ask("POST", "/tokenize", {"prompt": self.canary("tokenize")})[0], 200)
-        self.assertEqual(self.ask("POST", "/v1/chat/completions/render", self.words("render"))[0], 200)
+        self.assertEqual(self.ask("POST", "/v2/embed", {"texts": [self.canary("embed")]})[0], 200)
+        # Stop strings are refused where only tokens are rendered.
+        rendered = self.words("render")
+        self.assertEqual(self.ask("POST", "/v1/chat/completions/render", rendered)[0], 400)
+        del rendered["stop"]
+        self.assertEqual(self.ask("POST", "/v1/chat/completions/render", rendered)[0], 200)
+        self.assertEqual(self.ask("POST", "/v1/chat/completions/input_tokens", self.words("count"))[0], 200)
         self.assertEqual(self.ask("POST", "/v1/completions/render", {"prompt": self.canary("render")})[0], 200)
         self.assertEqual(self.ask("POST", "/v1/messages/count_tokens", {
             "messages": [{"role": "user", "content": self.canary("count")}]})[0], 200)
