@@ -80,7 +80,8 @@ Reply ReplyBuilder::finish(StopCause cause, ReplyDelta& delta) {
   parser_.finish(events_);
   apply_events(delta);
 
-  const bool nothing_seen = !reply_.content && !reply_.reasoning && reply_.tool_calls.empty();
+  const bool no_content = !reply_.content || reply_.content->empty();
+  const bool nothing_seen = no_content && !reply_.reasoning && reply_.tool_calls.empty();
   if (nothing_seen) {
     delta.content += held_back_;
     reply_.content = std::move(held_back_);

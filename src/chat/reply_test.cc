@@ -181,6 +181,8 @@ TEST(Reply, AnotherSpeakersTextIsShownOnlyIfAlone) {
   const std::string tool =
       "<|start|>functions.f to=assistant<|channel|>commentary<|message|>42<|end|>";
   EXPECT_EQ(reply_to(tool).content, "42");
+  // An empty message beside it shows nothing.
+  EXPECT_EQ(reply_to("<|channel|>final<|message|><|end|>" + tool).content, "42");
   const Reply both = reply_to("<|channel|>final<|message|>x<|end|>" + tool);
   EXPECT_EQ(both.content, "x");
   EXPECT_THAT(both.warnings, testing::Contains(testing::HasSubstr("another's name")));
@@ -295,7 +297,8 @@ Reply reply_from_messages(const std::vector<ParsedMessage>& messages) {
       join(reply.content, message.text, "\n\n");
     }
   }
-  if (!reply.content && !reply.reasoning && reply.tool_calls.empty()) reply.content = others;
+  const bool no_content = !reply.content || reply.content->empty();
+  if (no_content && !reply.reasoning && reply.tool_calls.empty()) reply.content = others;
   return reply;
 }
 
