@@ -236,6 +236,29 @@ TEST(AdminServer, MetricsUnderVllmsNames) {
   EXPECT_EQ(samples(admin.house.get("/metrics").body)["pelton_http_requests_open"], 1);
 }
 
+// By its client's wish, and not by a stop string.
+TEST(AdminServer, WhatIsCancelledIsNoSuccess) {
+  AdminHouse admin({});
+  const auto ended = [&](const std::string& how) {
+    return samples(
+        admin.ask("GET", "/metrics")
+            .body)[R"(vllm:request_success_total{model_name="tiny",engine="0",finished_reason=")" +
+                   how + "\"}"];
+  };
+  const Json response =
+      parsed(admin.house.post("/v1/responses", R"({"input":"endless","background":true})").body);
+  const std::string path = "/v1/responses/" + *response.string("id");
+  EXPECT_EQ(admin.house.post(path + "/cancel", "").status, 200);
+  admin.clean_ledger();
+  EXPECT_EQ(ended("abort"), 1);
+  EXPECT_EQ(ended("stop"), 0);
+  const std::string stopped =
+      R"({"messages":[{"role":"user","content":"endless"}],"stop":"and on"})";
+  EXPECT_EQ(admin.house.post("/v1/chat/completions", stopped).status, 200);
+  EXPECT_EQ(ended("abort"), 1);
+  EXPECT_EQ(ended("stop"), 1);
+}
+
 TEST(AdminServer, EachWaitingRequestCountsOnce) {
   ServerHouse::Options options;
   options.executor = [](engine::ModelledExecutor::Options& executor) {

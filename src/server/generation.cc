@@ -192,6 +192,7 @@ void Generation::push(size_t index, const engine::TokenStream::Batch& batch, std
     if (wants == Answer::Wants::kMore) continue;
     // Its end, with what it cost, is still to come.
     choice.progress = Progress::kSilenced;
+    watch_.stopped(index);
     choice.stream.cancel();
   }
 }

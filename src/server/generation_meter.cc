@@ -48,7 +48,7 @@ GenerationMeter::End end_of(const engine::StreamEnd& end) {
     case engine::FinishReason::kLength:
       return GenerationMeter::End::kLength;
     case engine::FinishReason::kCancelled:
-      return GenerationMeter::End::kStop;  // by us: a stop string ended it
+      return GenerationMeter::End::kAbort;
     case engine::FinishReason::kError:
       return GenerationMeter::End::kError;
   }
@@ -127,9 +127,11 @@ void GenerationWatch::tokens(size_t choice, size_t count) {
 void GenerationWatch::end(size_t choice, const engine::StreamEnd& end) {
   Choice& one = choices_[choice];
   one.ended = true;
-  const GenerationMeter::End how = end_of(end);
+  const bool failed = end.reason == engine::FinishReason::kError;
+  const GenerationMeter::End how =
+      one.stopped && !failed ? GenerationMeter::End::kStop : end_of(end);
   meter_.ended_[static_cast<size_t>(how)].fetch_add(1);
-  if (how == GenerationMeter::End::kError) return;
+  if (how == GenerationMeter::End::kError || how == GenerationMeter::End::kAbort) return;
   GenerationMeter::Histograms& histograms = meter_.histograms_;
   histograms.whole_s.observe(seconds(meter_.clock_.now_ns() - arrived_ns_));
   histograms.prompt_tokens.observe(end.prompt_tokens);

@@ -68,6 +68,8 @@ class GenerationWatch {
   GenerationWatch& operator=(const GenerationWatch&) = delete;
 
   void tokens(size_t choice, size_t count);
+  // A stop string has ended it; that the engine, which was told so, has too is still to come.
+  void stopped(size_t choice) { choices_[choice].stopped = true; }
   void end(size_t choice, const engine::StreamEnd& end);
   // All tokens up to now have left; the oldest of them was sampled then.
   void delivered(int64_t sampled_ns);
@@ -77,6 +79,7 @@ class GenerationWatch {
   struct Choice {
     int64_t last_ns = 0;
     int64_t tokens = 0;
+    bool stopped = false;
     bool ended = false;
   };
 

@@ -57,16 +57,22 @@ TEST(GenerationMeter, CountsEachEnd) {
   base::VirtualClock clock;
   GenerationMeter meter(clock);
   {
-    GenerationWatch watch(meter, {.choice_count = 3, .arrived_ns = 0});
+    GenerationWatch watch(meter, {.choice_count = 6, .arrived_ns = 0});
     watch.end(0, {.reason = FinishReason::kLength});
     watch.end(1, {.reason = FinishReason::kError});
-    watch.end(2, {.reason = FinishReason::kCancelled});  // by a stop string
+    watch.stopped(2);
+    watch.end(2, {.reason = FinishReason::kCancelled});
+    watch.stopped(3);  // which the engine did not know when its last token came
+    watch.end(3, {.reason = FinishReason::kLength});
+    watch.end(4, {.reason = FinishReason::kCancelled});  // by its client's wish
+    watch.stopped(5);
+    watch.end(5, {.reason = FinishReason::kError});
   }
   EXPECT_EQ(meter.ended(GenerationMeter::End::kLength), 1);
-  EXPECT_EQ(meter.ended(GenerationMeter::End::kError), 1);
-  EXPECT_EQ(meter.ended(GenerationMeter::End::kStop), 1);
-  EXPECT_EQ(meter.ended(GenerationMeter::End::kAbort), 0);
-  EXPECT_EQ(meter.histograms().whole_s.read().count(), 2);
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kError), 2);
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kStop), 2);
+  EXPECT_EQ(meter.ended(GenerationMeter::End::kAbort), 1);
+  EXPECT_EQ(meter.histograms().whole_s.read().count(), 3);
 }
 
 TEST(RequestBook, EveryRequestEndsOnce) {

@@ -246,7 +246,9 @@ void GenerateCall::pump() {
     pending_cost_ += 1 + token.top.size();
     has_pending_ = true;
     silenced_ = answer_->push(token, pending_) == Answer::Wants::kNothing;
-    if (silenced_) stream_->cancel();
+    if (!silenced_) continue;
+    watch_->stopped(0);
+    stream_->cancel();
   }
   if (taken_.end && taken_at_ == taken_.tokens.size()) {
     if (taken_.end->reason == engine::FinishReason::kError) {
