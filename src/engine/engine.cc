@@ -393,7 +393,6 @@ void Engine::Loop::count(const Scheduler::Event& event, int64_t now_ns) {
   if (is_seated && !reader.was_seated) {
     reader.was_seated = true;
     inbox_.tell_line([&](WaitingLine& line) { line.note_seated(reader.ticket); });
-    counted_.prompt_tokens += reader.ticket.prompt_tokens;
   }
   if (!event.end) return;
   inbox_.tell_line([&](WaitingLine& line) {

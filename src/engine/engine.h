@@ -35,7 +35,6 @@ struct EngineStats {
 
   int64_t steps = 0;
   int64_t steps_failed = 0;
-  int64_t prompt_tokens = 0;  // of requests that got a seat, each prompt counted once
   int64_t output_tokens = 0;
   int64_t preemptions = 0;          // of any kind
   int64_t prefix_tokens_asked = 0;  // of prompts that got a seat, once for each answer

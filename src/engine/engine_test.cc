@@ -218,7 +218,6 @@ TEST_P(EngineDepth, several_answers_are_those_of_the_seeds_that_follow) {
     ++request.sampling.seed;
   }
   const EngineStats stats = bench.settle();
-  EXPECT_EQ(stats.prompt_tokens, 38);
   EXPECT_EQ(stats.scheduler.prompt_tokens, 5 * 38);
   EXPECT_EQ(stats.scheduler.prompt_tokens_shared, 4 * 37);  // each computes the last one itself
   EXPECT_EQ(stats.output_tokens, 5 * 20);

@@ -236,6 +236,21 @@ TEST(AdminServer, MetricsUnderVllmsNames) {
   EXPECT_EQ(samples(admin.house.get("/metrics").body)["pelton_http_requests_open"], 1);
 }
 
+constexpr std::string_view kVllmLabels = R"({model_name="tiny",engine="0"})";
+
+// As for vLLM each answer is a request of the engine's.
+TEST(AdminServer, SeveralAnswersCountAsSoManyPrompts) {
+  AdminHouse admin({});
+  const std::string two = R"({"messages":[{"role":"user","content":"hi"}],"n":2})";
+  const Json answer = parsed(admin.house.post("/v1/chat/completions", two).body);
+  const double twice = 2 * static_cast<double>(number(answer, {"usage", "prompt_tokens"}));
+  std::map<std::string, double> found = samples(admin.ask("GET", "/metrics").body);
+  for (const char* name :
+       {"prompt_tokens_total", "request_prompt_tokens_sum", "prefix_cache_queries_total"}) {
+    EXPECT_EQ(found["vllm:" + std::string(name) + std::string(kVllmLabels)], twice) << name;
+  }
+}
+
 // By its client's wish, and not by a stop string.
 TEST(AdminServer, WhatIsCancelledIsNoSuccess) {
   AdminHouse admin({});

@@ -228,14 +228,15 @@ TEST(Deadlines, WhoLeftWhileWaitingIsNeverBegun) {
   };
   const auto first = start("endless");
   ASSERT_TRUE(eventually([&] { return house.engine().stats().running == 1; }));
-  const int64_t prompt_tokens = house.engine().stats().prompt_tokens;
+  const int64_t prompt_tokens = house.engine().stats().scheduler.prompt_tokens;
   const auto second = start("endless too");
   ASSERT_TRUE(eventually([&] { return house.engine().stats().queued == 1; }));
   others.cancel(second);
   ASSERT_TRUE(eventually([&] { return house.engine().stats().queued == 0; }));
   others.cancel(first);
   ASSERT_TRUE(eventually([&] { return done == 2 && house.engine().ledger().clean(); }));
-  EXPECT_EQ(house.engine().stats().prompt_tokens, prompt_tokens) << "nothing was computed for it";
+  EXPECT_EQ(house.engine().stats().scheduler.prompt_tokens, prompt_tokens)
+      << "nothing was computed for it";
 }
 
 // Once it is known how fast places come free, who could not be ready in time is told at once.

@@ -42,8 +42,9 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
                static_cast<double>(stats.prefix_tokens_found));
   text.counter("vllm:num_preemptions_total", "Running requests that had to give up their blocks.",
                static_cast<double>(stats.preemptions));
+  // Once for each answer, as vLLM counts: there each is a request of the engine's.
   text.counter("vllm:prompt_tokens_total", "Tokens of prompts taken up.",
-               static_cast<double>(stats.prompt_tokens));
+               static_cast<double>(stats.scheduler.prompt_tokens));
   text.counter("vllm:generation_tokens_total", "Tokens sampled.",
                static_cast<double>(stats.output_tokens));
   const std::string block_tokens = std::to_string(capacity.block_tokens);

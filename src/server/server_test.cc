@@ -567,12 +567,13 @@ TEST(Server, DeadlinesEndRequests) {
   const auto running =
       house.client().start(house.call("POST", path, chat("endless", "")), std::move(ends));
   ASSERT_TRUE(eventually([&] { return house.engine().stats().running == 1; }));
-  const int64_t prompt_tokens = house.engine().stats().prompt_tokens;
+  const int64_t prompt_tokens = house.engine().stats().scheduler.prompt_tokens;
   net::HttpCall queued = house.call("POST", path, chat("hi", ""));
   queued.headers.add("x-request-timeout-ms", "60");
   const auto late = net::http_fetch(std::move(queued));
   EXPECT_EQ(late->status, 408);
-  EXPECT_EQ(house.engine().stats().prompt_tokens, prompt_tokens) << "no prefill was spent";
+  EXPECT_EQ(house.engine().stats().scheduler.prompt_tokens, prompt_tokens)
+      << "no prefill was spent";
   house.client().cancel(running);
   EXPECT_TRUE(eventually([&] { return done && house.engine().ledger().clean(); }));
 }
