@@ -274,6 +274,35 @@ TEST(AdminServer, WhatIsCancelledIsNoSuccess) {
   EXPECT_EQ(ended("stop"), 1);
 }
 
+// By route and method: never by what a client calls for.
+TEST(AdminServer, TellsHowLongAndHowLargeRequestsWere) {
+  AdminHouse admin({});
+  double asked = 0;
+  double answered = 0;
+  for (int i = 0; i < 3; ++i) {
+    const std::string words = body("hi", i == 0);
+    asked += static_cast<double>(words.size());
+    const net::HttpResponse response = admin.house.post("/v1/chat/completions", words);
+    answered += static_cast<double>(response.body.size());
+  }
+  EXPECT_EQ(admin.house.get("/v1/nowhere").status, 404);
+  EXPECT_EQ(admin.house.get("/v1/models/tiny").status, 200);
+  const std::string page = admin.ask("GET", "/metrics").body;
+  std::map<std::string, double> found = samples(page);
+  const std::string chat = R"({handler="/v1/chat/completions",method="POST"})";
+  EXPECT_EQ(found["http_request_duration_seconds_count" + chat], 3);
+  EXPECT_GT(found["http_request_duration_seconds_sum" + chat], 0);
+  EXPECT_EQ(found["http_request_size_bytes_count" + chat], 3);
+  EXPECT_EQ(found["http_request_size_bytes_sum" + chat], asked);
+  EXPECT_EQ(found["http_response_size_bytes_count" + chat], 3);
+  EXPECT_EQ(found["http_response_size_bytes_sum" + chat], answered);
+  EXPECT_EQ(found[R"(http_request_duration_seconds_count{handler="none",method="none"})"], 1);
+  EXPECT_EQ(found[R"(http_request_duration_seconds_count{handler="/v1/models/*",method="GET"})"],
+            1);
+  EXPECT_THAT(page, testing::Not(testing::HasSubstr("nowhere")));
+  EXPECT_THAT(page, testing::Not(testing::HasSubstr("models/tiny")));
+}
+
 TEST(AdminServer, EachWaitingRequestCountsOnce) {
   ServerHouse::Options options;
   options.executor = [](engine::ModelledExecutor::Options& executor) {

@@ -58,6 +58,7 @@ class BackgroundResponse::Follower : public std::enable_shared_from_this<Followe
       }
       next_ = news.next;
       if (!news.events.empty()) {
+        call_.note_written(news.events.size());
         call_.exchange->write(news.events);
         if (!over_) continue;
       }

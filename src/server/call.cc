@@ -18,6 +18,7 @@ constexpr int64_t kTimeoutMsMax = 24 * 3600 * 1000;
 
 void Call::send(net::HttpResponse response) const {
   for (const auto& [name, value] : headers.fields()) response.headers.add(name, value);
+  note_written(response.body.size());
   note_answered(response.status);
   exchange->send(std::move(response));
 }
@@ -82,6 +83,10 @@ void Call::note_output(size_t tokens) const {
 void Call::note_end(const engine::StreamEnd& end) const {
   if (pass != nullptr) pass->note_end(end);
   if (entry != nullptr && entry->record() != nullptr) entry->record()->generation.add(end);
+}
+
+void Call::note_written(size_t bytes) const {
+  if (entry != nullptr) entry->note_response_bytes(bytes);
 }
 
 void Call::note_answered(int status) const {

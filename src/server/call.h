@@ -45,7 +45,8 @@ struct Call {
   // So many tokens have come of one of its answers; one of them is over.
   void note_output(size_t tokens) const;
   void note_end(const engine::StreamEnd& end) const;
-  // For whoever streams: when all is said.
+  // For whoever streams: what has been written of its answer, and when all is said.
+  void note_written(size_t bytes) const;
   void note_answered(int status) const;
 };
 

@@ -218,7 +218,7 @@ void Generation::finish(std::string& events) {
   } else {
     answer_->take_last_events(events);
     write(events);
-    call_.note_answered(200);
+    note_answered(200);
     call_.exchange->finish();
   }
   if (log_.enabled(base::LogLevel::kDebug)) log_.debug(fmt::format("{} answered", id_));
@@ -237,8 +237,8 @@ void Generation::fail(const Error& error, std::string& events) {
   } else {
     answer_->take_events(events);
     answer_->append_error(api_error, events);
-    call_.exchange->write(events);
-    call_.note_answered(api_error.status);
+    pass_on(events);
+    note_answered(api_error.status);
     call_.exchange->finish();
   }
   release();
@@ -254,7 +254,7 @@ void Generation::on_tick() {
   if (over_) return;
   if (!wrote_since_tick_ && call_.exchange->queued_bytes() == 0) {
     begin_stream();
-    call_.exchange->write(answer_->quiet_event());
+    pass_on(answer_->quiet_event());
   }
   wrote_since_tick_ = false;
   call_.exchange->post_after(kTick, [weak = weak_from_this()] {
@@ -277,12 +277,24 @@ void Generation::write(std::string_view events) {
   begin_stream();
   wrote_since_tick_ = true;
   if (unsent_since_ns_ == 0) unsent_since_ns_ = oldest_ns_;
-  call_.exchange->write(events);
+  pass_on(events);
+}
+
+// Counted here, as each token comes by: the call's entry lies elsewhere in memory.
+void Generation::pass_on(std::string_view bytes) {
+  written_bytes_ += bytes.size();
+  call_.exchange->write(bytes);
+}
+
+void Generation::note_answered(int status) {
+  call_.note_written(std::exchange(written_bytes_, 0));
+  call_.note_answered(status);
 }
 
 // Cancels what still runs.
 void Generation::release() {
   over_ = true;
+  call_.note_written(std::exchange(written_bytes_, 0));
   choices_.clear();
 }
 

@@ -88,6 +88,8 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
   void on_drained();
   void begin_stream();
   void write(std::string_view events);
+  void pass_on(std::string_view bytes);
+  void note_answered(int status);
   void release();
 
   // A slow reader's backlog above which nothing more is taken for it: of thousands who do not read
@@ -109,6 +111,7 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
   std::vector<Choice> choices_;  // emptied when over; destroyed before call_'s exchange
   size_t running_;
   GenerationWatch watch_;
+  size_t written_bytes_ = 0;     // that its call does not know of
   int64_t oldest_ns_ = 0;        // of the tokens being taken
   int64_t unsent_since_ns_ = 0;  // the oldest token whose text the kernel has not; 0: it has all
   bool held_back_ = false;       // tokens wait until the client has read

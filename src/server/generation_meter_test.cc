@@ -76,15 +76,21 @@ TEST(GenerationMeter, CountsEachEnd) {
 }
 
 TEST(RequestBook, EveryRequestEndsOnce) {
-  RequestBook book;
+  base::VirtualClock clock;
+  RequestBook book(clock);
   const RequestEntry::Route route{.handler = "/x", .method = "GET"};
   {
     RequestEntry open(book, route);
     EXPECT_EQ(book.counts().open(), 1);
     RequestEntry answered(book, route);
+    answered.note_response_bytes(1);  // of one whose bytes nobody counts
+    clock.advance_ns(300'000'000);
     answered.answered(200);
     answered.answered(500);  // too late
     RequestEntry refused(book, route);
+    refused.note_request_bytes(7);
+    refused.note_response_bytes(30);
+    refused.note_response_bytes(4);
     refused.answered(404);
     RequestEntry failed(book, route);
     failed.answered(503);
@@ -97,6 +103,12 @@ TEST(RequestBook, EveryRequestEndsOnce) {
   EXPECT_EQ(counts.cancelled, 1);
   EXPECT_EQ(counts.open(), 0);
   EXPECT_EQ(book.by_key().size(), 4u);
+  const RequestBook::Sums sums = book.by_route().at(route);
+  EXPECT_EQ(sums.seconds.count(), 4);
+  EXPECT_NEAR(sums.seconds.sum, 0.6, 1e-9);  // the open one as long as the first
+  EXPECT_EQ(sums.sized, 1);
+  EXPECT_EQ(sums.bytes.asked, 7);
+  EXPECT_EQ(sums.bytes.answered, 34);
 }
 
 }  // namespace

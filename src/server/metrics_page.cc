@@ -1,6 +1,7 @@
 #include "server/metrics_page.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 
 #include "server/server.h"
@@ -136,6 +137,31 @@ void write_generations(PrometheusText& text, const GenerationMeter& meter) {
             "From the engine's token to where the kernel has taken its bytes.", all.delivery_s);
 }
 
+// Of HTTP, turns over a WebSocket and gRPC; of the last no bytes are known.
+void write_routes(PrometheusText& text,
+                  const std::map<RequestBook::Route, RequestBook::Sums>& routes) {
+  const auto labels = [](const RequestBook::Route& route) {
+    return PrometheusText::Labels{{"handler", route.handler}, {"method", route.method}};
+  };
+  text.family("http_request_duration_seconds", Type::kHistogram,
+              "From a request's arrival to the last of its answer.");
+  for (const auto& [route, sums] : routes) {
+    text.histogram(labels(route), RequestBook::second_bounds(), sums.seconds);
+  }
+  const auto sizes = [&](std::string_view name, std::string_view help,
+                         int64_t RequestBook::Bytes::*bytes) {
+    text.family(name, Type::kSummary, help);
+    for (const auto& [route, sums] : routes) {
+      if (sums.sized == 0) continue;
+      text.summary(labels(route),
+                   {.count = sums.sized, .sum = static_cast<double>(sums.bytes.*bytes)});
+    }
+  };
+  sizes("http_request_size_bytes", "Bytes of requests' bodies.", &RequestBook::Bytes::asked);
+  sizes("http_response_size_bytes", "Bytes of answers' bodies, streamed ones too.",
+        &RequestBook::Bytes::answered);
+}
+
 void write_server(PrometheusText& text, const Server& server) {
   text.family("http_requests_total", Type::kCounter,
               "Requests answered; 499: the client had left.");
@@ -144,6 +170,7 @@ void write_server(PrometheusText& text, const Server& server) {
     text.sample({{"handler", key.handler}, {"method", key.method}, {"status", status}},
                 static_cast<double>(count));
   }
+  write_routes(text, server.book().by_route());
   text.family("pelton_requests_refused_total", Type::kCounter,
               "Requests refused before anything was computed, by what was used up.");
   for (size_t i = 0; i < FrontDesk::kRefusedNames.size(); ++i) {

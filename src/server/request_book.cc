@@ -7,23 +7,39 @@
 
 namespace pelton::server {
 
-void RequestBook::begin() {
-  const std::lock_guard lock(mutex_);
-  ++counts_.received;
+// From the bounds that others have by default (0.1, 0.5 and 1 s) in both directions: of what needs
+// no model to the longest answers.
+const std::vector<double>& RequestBook::second_bounds() {
+  static const std::vector<double> bounds = {.001, .005, .01, .05, .1, .25, .5,  1,
+                                             2.5,  5,    10,  30,  60, 120, 300, 600};
+  return bounds;
 }
 
-void RequestBook::end(const Key& key) {
+int64_t RequestBook::begin() {
   const std::lock_guard lock(mutex_);
-  if (key.status == kClientLeft) {
+  ++counts_.received;
+  return clock_.now_ns();
+}
+
+void RequestBook::end(const End& end) {
+  const int64_t took_ns = clock_.now_ns() - end.begun_ns;
+  const std::lock_guard lock(mutex_);
+  if (end.status == kClientLeft) {
     ++counts_.cancelled;
-  } else if (key.status >= 500) {
+  } else if (end.status >= 500) {
     ++counts_.server_errors;
-  } else if (key.status >= 400) {
+  } else if (end.status >= 400) {
     ++counts_.client_errors;
   } else {
     ++counts_.ok;
   }
-  ++by_key_[key];
+  ++by_key_[{.handler = end.route.handler, .method = end.route.method, .status = end.status}];
+  Measured& measured = by_route_[end.route];
+  measured.seconds.observe(static_cast<double>(took_ns) * 1e-9);
+  if (!end.bytes) return;
+  ++measured.sized;
+  measured.bytes.asked += end.bytes->asked;
+  measured.bytes.answered += end.bytes->answered;
 }
 
 RequestBook::Counts RequestBook::counts() const {
@@ -36,9 +52,18 @@ std::map<RequestBook::Key, int64_t> RequestBook::by_key() const {
   return by_key_;
 }
 
-RequestEntry::RequestEntry(RequestBook& book, const Route& route) : book_(book), route_(route) {
-  book_.begin();
+std::map<RequestBook::Route, RequestBook::Sums> RequestBook::by_route() const {
+  const std::lock_guard lock(mutex_);
+  std::map<Route, Sums> sums;
+  for (const auto& [route, measured] : by_route_) {
+    sums[route] = {
+        .seconds = measured.seconds.read(), .sized = measured.sized, .bytes = measured.bytes};
+  }
+  return sums;
 }
+
+RequestEntry::RequestEntry(RequestBook& book, const Route& route)
+    : book_(book), route_(route), begun_ns_(book.begin()) {}
 
 RequestEntry::~RequestEntry() {
   // Thrown out for want of memory, or left by its client.
@@ -50,10 +75,18 @@ void RequestEntry::report_to(RequestReporter& reporter, std::unique_ptr<RequestR
   record_ = std::move(record);
 }
 
+void RequestEntry::note_request_bytes(size_t bytes) {
+  bytes_ = {.asked = static_cast<int64_t>(bytes)};
+}
+
+void RequestEntry::note_response_bytes(size_t bytes) {
+  if (bytes_) bytes_->answered += static_cast<int64_t>(bytes);
+}
+
 void RequestEntry::answered(int status) {
   if (ended_) return;
   ended_ = true;
-  book_.end({.handler = route_.handler, .method = route_.method, .status = status});
+  book_.end({.route = route_, .status = status, .begun_ns = begun_ns_, .bytes = bytes_});
   if (record_ == nullptr) return;
   record_->handler = route_.handler;
   record_->method = route_.method;

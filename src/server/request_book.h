@@ -6,8 +6,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <tuple>
+
+#include "base/clock.h"
+#include "telemetry/histogram.h"
 
 namespace pelton::server {
 
@@ -25,6 +29,13 @@ class RequestBook {
   };
 
   // Views of constants: a route's pattern and method, never what a client sent.
+  struct Route {
+    std::string_view handler;
+    std::string_view method;
+    bool operator<(const Route& other) const {
+      return std::tie(handler, method) < std::tie(other.handler, other.method);
+    }
+  };
   struct Key {
     std::string_view handler;
     std::string_view method;
@@ -35,16 +46,46 @@ class RequestBook {
     }
   };
 
-  void begin();
-  void end(const Key& key);
+  // Of bodies, or of messages over a WebSocket.
+  struct Bytes {
+    int64_t asked = 0;
+    int64_t answered = 0;
+  };
+  // What all requests of one route come to.
+  struct Sums {
+    telemetry::Histogram::Reading seconds;  // by second_bounds()
+    int64_t sized = 0;                      // requests whose bytes are known
+    Bytes bytes;                            // of those
+  };
+  static const std::vector<double>& second_bounds();
+
+  explicit RequestBook(const base::Clock& clock) : clock_(clock) {}
+
+  int64_t begin();  // when that is
+  struct End {
+    Route route;
+    int status = 0;
+    int64_t begun_ns = 0;
+    std::optional<Bytes> bytes;
+  };
+  void end(const End& end);
 
   Counts counts() const;
   std::map<Key, int64_t> by_key() const;
+  std::map<Route, Sums> by_route() const;
 
  private:
+  struct Measured {
+    telemetry::Histogram seconds{second_bounds()};
+    int64_t sized = 0;
+    Bytes bytes;
+  };
+
+  const base::Clock& clock_;
   mutable std::mutex mutex_;
   Counts counts_;
   std::map<Key, int64_t> by_key_;  // bounded: constants, and statuses of ours
+  std::map<Route, Measured> by_route_;
 };
 
 class RequestReporter;
@@ -53,10 +94,7 @@ struct RequestRecord;
 // One request's entry: ended by its answer, or as cancelled when it goes without one.
 class RequestEntry {
  public:
-  struct Route {
-    std::string_view handler;
-    std::string_view method;
-  };
+  using Route = RequestBook::Route;
 
   RequestEntry(RequestBook& book, const Route& route);
   ~RequestEntry();
@@ -67,12 +105,18 @@ class RequestEntry {
   void report_to(RequestReporter& reporter, std::unique_ptr<RequestRecord> record);
   RequestRecord* record() { return record_.get(); }  // may be null
 
+  // Where they are known: bytes of what was asked, and of what has been answered since.
+  void note_request_bytes(size_t bytes);
+  void note_response_bytes(size_t bytes);
+
   // The first time counts.
   void answered(int status);
 
  private:
   RequestBook& book_;
   const Route route_;
+  const int64_t begun_ns_;
+  std::optional<RequestBook::Bytes> bytes_;
   RequestReporter* reporter_ = nullptr;
   std::unique_ptr<RequestRecord> record_;
   bool ended_ = false;

@@ -214,6 +214,7 @@ void ResponseSocket::on_drain() {
 std::unique_ptr<RequestEntry> ResponseSocket::new_entry(int64_t message_bytes) {
   auto entry = std::make_unique<RequestEntry>(
       server_.book_, RequestEntry::Route{.handler = "/v1/responses", .method = "WEBSOCKET"});
+  entry->note_request_bytes(static_cast<size_t>(message_bytes));
   const RequestRecord* const handshake = call_.entry->record();
   const std::string id = fmt::format("{}-{}", call_.headers.get("x-request-id"), ++entries_);
   server_.report(*entry, {.path = "/v1/responses",

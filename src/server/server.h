@@ -200,7 +200,7 @@ class Server {
   SampledTurns sampled_turns_;
   RunningResponses running_responses_;
   GrammarStore grammars_{GrammarStore::Options{}};
-  RequestBook book_;
+  RequestBook book_{clock_};
   GenerationMeter meter_;
   RequestReporter reporter_;
   RunningAnswers running_;

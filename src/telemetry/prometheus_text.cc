@@ -16,6 +16,8 @@ std::string_view word_of(PrometheusText::Type type) {
       return "gauge";
     case PrometheusText::Type::kHistogram:
       return "histogram";
+    case PrometheusText::Type::kSummary:
+      return "summary";
   }
   return "untyped";
 }
@@ -50,6 +52,11 @@ void PrometheusText::family(std::string_view name, Type type, std::string_view h
 
 void PrometheusText::sample(const Labels& labels, double value) {
   line("", labels, nullptr, value);
+}
+
+void PrometheusText::summary(const Labels& labels, const Summary& summary) {
+  line("_sum", labels, nullptr, summary.sum);
+  line("_count", labels, nullptr, static_cast<double>(summary.count));
 }
 
 void PrometheusText::histogram(const Labels& labels, const Histogram& histogram) {

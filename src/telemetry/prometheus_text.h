@@ -16,7 +16,7 @@ inline constexpr std::string_view kPrometheusContentType =
 
 class PrometheusText {
  public:
-  enum class Type { kCounter, kGauge, kHistogram };
+  enum class Type { kCounter, kGauge, kHistogram, kSummary };
 
   struct Label {
     std::string_view name;
@@ -34,6 +34,12 @@ class PrometheusText {
   // Counted elsewhere: `reading` by `bounds`.
   void histogram(const Labels& labels, const std::vector<double>& bounds,
                  const Histogram::Reading& reading);
+  // Without quantiles: how many there were, and what they come to.
+  struct Summary {
+    int64_t count = 0;
+    double sum = 0;
+  };
+  void summary(const Labels& labels, const Summary& summary);
 
   // A family of one sample.
   void counter(std::string_view name, std::string_view help, double value);
