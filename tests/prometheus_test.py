@@ -28,14 +28,16 @@ NAMES = ["vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cach
          "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total", "vllm:num_preemptions_total",
          "vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:request_success_total",
          "vllm:cache_config_info", "http_requests_total", "http_request_size_bytes_sum",
-         "http_response_size_bytes_count", "process_cpu_seconds_total", "pelton_ready"]
+         "http_response_size_bytes_count",
+         "vllm:kv_block_lifetime_seconds_count", "vllm:kv_block_idle_before_evict_seconds_count",
+         "process_cpu_seconds_total", "pelton_ready"]
 HISTOGRAMS = ["vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds",
               "vllm:e2e_request_latency_seconds", "vllm:request_queue_time_seconds",
               "vllm:request_prefill_time_seconds", "vllm:request_decode_time_seconds",
               "vllm:request_inference_time_seconds", "vllm:request_prompt_tokens",
               "vllm:request_generation_tokens", "vllm:request_params_n", "vllm:request_params_max_tokens",
               "vllm:request_max_num_generation_tokens", "vllm:iteration_tokens_total",
-              "http_request_duration_seconds", "pelton_token_delivery_seconds"]
+              "vllm:kv_block_reuse_gap_seconds", "http_request_duration_seconds", "pelton_token_delivery_seconds"]
 QUESTIONS = 3
 
 

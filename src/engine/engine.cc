@@ -55,6 +55,7 @@ class Engine::Loop {
         scheduler_(executor.capacity(), {.prefix_cache = options.prefix_cache,
                                          .hash_seed = options.hash_seed.value_or(draw_seed()),
                                          .events = &kv_events_,
+                                         .clock = &clock,
                                          .policy = options.policy}) {
     CHECK(options.inbox_max > 0);
     CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
@@ -463,6 +464,7 @@ void Engine::Loop::publish_stats() {
   stats.prefix_tokens_asked = counters.prompt_tokens;
   stats.prefix_tokens_found = counters.prompt_tokens_cached;
   stats.scheduler = counters;
+  stats.block_times = scheduler_.block_times();
   std::lock_guard lock(books_mutex_);
   stats_ = stats;
 }

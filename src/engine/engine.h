@@ -17,6 +17,7 @@
 #include "engine/scheduling_policy.h"
 #include "engine/token_stream.h"
 #include "engine/waiting_line.h"
+#include "kv/block_watch.h"
 #include "kv/event_log.h"
 #include "request/generation_request.h"
 
@@ -39,7 +40,9 @@ struct EngineStats {
   int64_t preemptions = 0;          // of any kind
   int64_t prefix_tokens_asked = 0;  // of prompts that got a seat, once for each answer
   int64_t prefix_tokens_found = 0;  // of these, in the prefix cache
-  SchedulerCounters scheduler;      // the same and more, as the scheduler counts
+  using BlockTimes = kv::BlockTimes;
+  BlockTimes block_times;       // of full-attention blocks on the device, some of them
+  SchedulerCounters scheduler;  // the same and more, as the scheduler counts
 
   // Steps by how many tokens they computed: at most as many as the bound says, the last: more.
   static constexpr std::array<int, 13> kStepTokenBounds = {1,   8,    16,   32,   64,   128,  256,

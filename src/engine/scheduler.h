@@ -47,6 +47,8 @@ class Scheduler {
     bool prefix_cache = true;
     uint64_t hash_seed = 0;          // secret; see kv/block_hash.h
     kv::EventLog* events = nullptr;  // outlives the scheduler
+    // Of block_times(), outlives the scheduler; null: nobody asks.
+    const base::Clock* clock = nullptr;
 
     SchedulingPolicy policy;
   };
@@ -103,6 +105,7 @@ class Scheduler {
   const SchedulerCounters& counters() const { return counters_; }
   const kv::BlockPool& full_pool() const { return full_pool_; }
   const kv::BlockPool& window_pool() const { return window_pool_; }
+  const kv::BlockTimes& block_times() const { return full_pool_.times(); }
   int full_blocks_used() const { return full_pool_.used_count(); }
   int window_blocks_used() const { return window_pool_.used_count(); }
 

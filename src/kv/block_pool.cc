@@ -4,7 +4,8 @@
 
 namespace pelton::kv {
 
-BlockPool::BlockPool(const Options& options) : options_(options), index_(options.block_count) {
+BlockPool::BlockPool(const Options& options)
+    : options_(options), index_(options.block_count), watch_(options.block_count, options.clock) {
   CHECK(options.block_count >= 0 && options.block_tokens > 0);
   holders_.resize(static_cast<size_t>(options.block_count), 0);
   notes_.resize(static_cast<size_t>(options.block_count) + 2);
@@ -21,6 +22,7 @@ bool BlockPool::take(int count, std::vector<BlockId>& taken) {
   for (int i = 0; i < count; ++i) {
     const BlockId block = take_one();
     holders_[static_cast<size_t>(block)] = 1;
+    watch_.taken(block);
     taken.push_back(block);
   }
   return true;
@@ -36,6 +38,7 @@ BlockId BlockPool::take_one() {
   if (block == list_end(Rank::kPassing)) block = note(list_end(Rank::kLasting)).after;
   unlink(block);
   forget(block);
+  watch_.evicted(block);
   return block;
 }
 
@@ -46,6 +49,7 @@ void BlockPool::share(BlockId block) {
     unlink(block);
   }
   ++holders_[static_cast<size_t>(block)];
+  watch_.found(block);
 }
 
 void BlockPool::give_back(std::span<const BlockId> blocks) {

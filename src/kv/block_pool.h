@@ -10,6 +10,7 @@
 #include "kv/block_hash.h"
 #include "kv/block_id.h"
 #include "kv/block_index.h"
+#include "kv/block_watch.h"
 #include "kv/event_log.h"
 
 namespace pelton::kv {
@@ -22,6 +23,7 @@ class BlockPool {
     EventLog* events = nullptr;  // hears what is remembered and forgotten; outlives the pool
     Group group = Group::kFull;
     Tier tier = Tier::kDevice;
+    const base::Clock* clock = nullptr;  // of times(), outlives the pool; null: nobody asks
   };
 
   // How long a remembered block that nobody holds is kept: every kPassing one goes before the first
@@ -60,6 +62,7 @@ class BlockPool {
   }  // of these, remembering nothing
   int used_count() const { return options_.block_count - free_count(); }
   int block_count() const { return options_.block_count; }
+  const BlockTimes& times() const { return watch_.times(); }
   int block_tokens() const { return options_.block_tokens; }
 
   // Blocks that hold `token_count` tokens, the first of them at a block's start.
@@ -94,6 +97,7 @@ class BlockPool {
   std::vector<Note> notes_;    // by block; then each rank's list end, whose `after` goes first
   BlockIndex index_;
   int kept_count_ = 0;
+  BlockWatch watch_;
 };
 
 }  // namespace pelton::kv

@@ -216,6 +216,9 @@ TEST(AdminServer, MetricsUnderVllmsNames) {
   EXPECT_EQ(vllm("num_requests_waiting"), 0);
   EXPECT_EQ(vllm("kv_cache_usage_perc"), 0);
   EXPECT_EQ(vllm("num_preemptions_total"), 0);
+  EXPECT_EQ(vllm("kv_block_lifetime_seconds_count"), 0);  // nothing had to make room
+  EXPECT_EQ(vllm("kv_block_idle_before_evict_seconds_count"), 0);
+  EXPECT_GT(vllm("kv_block_reuse_gap_seconds_count"), 0);
   EXPECT_EQ(vllm("time_to_first_token_seconds_count"), 3);
   EXPECT_EQ(vllm("e2e_request_latency_seconds_count"), 3);
   EXPECT_EQ(vllm("request_generation_tokens_count"), 3);

@@ -27,6 +27,25 @@ void write_steps(PrometheusText& text, const engine::EngineStats& stats) {
   text.histogram({}, {bounds.begin(), bounds.end()}, reading);
 }
 
+// vLLM's names and meanings. Of at most two thousand blocks, evenly spread.
+void write_block_times(PrometheusText& text, const engine::EngineStats::BlockTimes& times) {
+  using Times = engine::EngineStats::BlockTimes;
+  const auto write = [&](std::string_view name, std::string_view help,
+                         const Times::Spread& spread) {
+    telemetry::Histogram::Reading reading{.up_to = {}, .sum = spread.sum_s};
+    int64_t blocks = 0;
+    for (const int64_t count : spread.counts) reading.up_to.push_back(blocks += count);
+    text.family(name, Type::kHistogram, help);
+    text.histogram({}, {Times::kBounds.begin(), Times::kBounds.end()}, reading);
+  };
+  write("vllm:kv_block_lifetime_seconds",
+        "From a KV block's being taken until what it held made room.", times.lifetime);
+  write("vllm:kv_block_idle_before_evict_seconds",
+        "From its being taken or found the last time until then.", times.idle);
+  write("vllm:kv_block_reuse_gap_seconds", "From a KV block's being found to being found again.",
+        times.reuse_gap);
+}
+
 void write_engine(PrometheusText& text, const engine::Engine& engine) {
   const engine::EngineStats stats = engine.stats();
   const engine::Ledger ledger = engine.ledger();
@@ -57,6 +76,7 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
                {"num_window_blocks", window_blocks}},
               1);
 
+  write_block_times(text, stats.block_times);
   write_steps(text, stats);
   text.counter("pelton_engine_steps_total", "Steps computed.", static_cast<double>(stats.steps));
   text.counter("pelton_engine_steps_failed_total", "Of these, failed.",
