@@ -7,6 +7,10 @@ double per_second(int64_t count, double ms) {
   return ms > 0 ? static_cast<double>(count) * 1000.0 / ms : 0.0;
 }
 
+double per_token_ms(int64_t count, double ms) {
+  return count > 0 ? ms / static_cast<double>(count) : 0.0;
+}
+
 }  // namespace
 
 void write_stop_reason(base::JsonWriter& writer, const StopReason& reason) {
@@ -35,9 +39,11 @@ void write_timings(base::JsonWriter& writer, const Timings& timings) {
   writer.key("cache_n").integer(timings.cached_tokens);
   writer.key("prompt_n").integer(computed);
   writer.key("prompt_ms").number(timings.prefill_ms);
+  writer.key("prompt_per_token_ms").number(per_token_ms(computed, timings.prefill_ms));
   writer.key("prompt_per_second").number(per_second(computed, timings.prefill_ms));
   writer.key("predicted_n").integer(timings.output_tokens);
   writer.key("predicted_ms").number(timings.decode_ms);
+  writer.key("predicted_per_token_ms").number(per_token_ms(decoded, timings.decode_ms));
   writer.key("predicted_per_second").number(per_second(decoded, timings.decode_ms));
   writer.end_object();
 }

@@ -28,8 +28,8 @@ struct Timings {
   int64_t output_tokens = 0;
 };
 
-// {"queue_ms","prefill_ms","decode_ms","cache_n","prompt_n","prompt_ms","prompt_per_second",
-// "predicted_n","predicted_ms","predicted_per_second"}
+// {"queue_ms","prefill_ms","decode_ms","cache_n","prompt_n","prompt_ms","prompt_per_token_ms",
+// "prompt_per_second","predicted_n","predicted_ms","predicted_per_token_ms","predicted_per_second"}
 void write_timings(base::JsonWriter& writer, const Timings& timings);
 
 // What a stream's last event says behind its empty list of choices, and the event's end; null: not

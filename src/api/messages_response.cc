@@ -107,10 +107,16 @@ std::string_view error_type(const ApiError& error) {
   }
 }
 
+void write_message_timings(JsonWriter& writer, const Timings* timings) {
+  if (timings == nullptr) return;
+  writer.key("timings");
+  write_timings(writer, *timings);
+}
+
 }  // namespace
 
 std::string message_body(const MessageHead& head, std::span<const MessageBlock> blocks,
-                         const MessageStop& stop, const Usage& usage) {
+                         const MessageEnd& end) {
   std::string body;
   JsonWriter writer(body);
   writer.begin_object();
@@ -118,8 +124,9 @@ std::string message_body(const MessageHead& head, std::span<const MessageBlock> 
   writer.key("content").begin_array();
   for (const MessageBlock& block : blocks) write_block(writer, block, Filled::kYes);
   writer.end_array();
-  write_stop(writer, stop);
-  write_message_usage(writer, usage);
+  write_stop(writer, end.stop);
+  write_message_usage(writer, end.usage);
+  write_message_timings(writer, end.timings);
   writer.end_object();
   return body;
 }
@@ -165,12 +172,13 @@ void append_block_stop(size_t index, Kind kind, std::string& out) {
                [&](JsonWriter& writer) { writer.key("index").integer(number); });
 }
 
-void append_message_end(const MessageStop& stop, const Usage& usage, std::string& out) {
+void append_message_end(const MessageEnd& end, std::string& out) {
   append_event(out, "message_delta", [&](JsonWriter& writer) {
     writer.key("delta").begin_object();
-    write_stop(writer, stop);
+    write_stop(writer, end.stop);
     writer.end_object();
-    write_message_usage(writer, usage);
+    write_message_usage(writer, end.usage);
+    write_message_timings(writer, end.timings);
   });
   append_event(out, "message_stop", [](JsonWriter&) {});
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/answer_extras.h"
 #include "api/error.h"
 #include "api/usage.h"
 
@@ -30,8 +31,15 @@ struct MessageStop {
   std::string stop_sequence;  // empty: none
 };
 
+// How an answer ended and what it took; `timings`: null if they were not asked for.
+struct MessageEnd {
+  const MessageStop& stop;
+  const Usage& usage;
+  const Timings* timings = nullptr;
+};
+
 std::string message_body(const MessageHead& head, std::span<const MessageBlock> blocks,
-                         const MessageStop& stop, const Usage& usage);
+                         const MessageEnd& end);
 
 // One server-sent event each, appended to `out`.
 void append_message_start(const MessageHead& head, int64_t prompt_tokens, std::string& out);
@@ -39,7 +47,7 @@ void append_block_start(size_t index, const MessageBlock& block, std::string& ou
 void append_block_delta(size_t index, MessageBlock::Kind kind, std::string_view text,
                         std::string& out);
 void append_block_stop(size_t index, MessageBlock::Kind kind, std::string& out);
-void append_message_end(const MessageStop& stop, const Usage& usage, std::string& out);
+void append_message_end(const MessageEnd& end, std::string& out);
 inline constexpr std::string_view kMessagePing = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
 
 std::string message_tokens_body(int64_t tokens);

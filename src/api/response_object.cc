@@ -176,6 +176,10 @@ std::string response_body(const ResponseHead& head, const ResponseState& state) 
   for (const OutputItem& item : state.output) write_output_item(writer, item);
   writer.end_array();
   write_usage_member(writer, state.usage);
+  if (state.timings != nullptr) {
+    writer.key("timings");
+    write_timings(writer, *state.timings);
+  }
   writer.end_object();
   return body;
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/answer_extras.h"
 #include "api/error.h"
 #include "api/logprobs.h"
 #include "api/usage.h"
@@ -45,6 +46,7 @@ struct ResponseState {
   std::optional<Usage> usage;           // once it has ended
   const ApiError* error = nullptr;      // if it failed
   std::optional<int64_t> completed_at;  // if it completed
+  const Timings* timings = nullptr;     // if they were asked for, once it has ended
 };
 
 std::string response_body(const ResponseHead& head, const ResponseState& state);

@@ -161,6 +161,10 @@ TEST(Extras, TellsHowLongItTook) {
     EXPECT_EQ(timings.integer("predicted_n"), completion_tokens);
     EXPECT_GT(timings.integer("prompt_n").value_or(0) + timings.integer("cache_n").value_or(0), 0);
     EXPECT_GT(timings.number("predicted_per_second"), 1.0);
+    EXPECT_NEAR(*timings.number("prompt_per_token_ms") * *timings.number("prompt_per_second"),
+                1000.0, 1.0);
+    EXPECT_NEAR(*timings.number("predicted_per_token_ms") * *timings.number("predicted_per_second"),
+                1000.0, 1.0);
   };
   const Json whole = ask(house, "/v1/chat/completions", chat("hi", R"(,"timings":true)"));
   check(*whole.find("timings"), *whole.find("usage")->integer("completion_tokens"));
@@ -178,6 +182,26 @@ TEST(Extras, TellsHowLongItTook) {
     check(*last.find("timings"), *whole.find("usage")->integer("completion_tokens"));
   }
   EXPECT_EQ(ask(house, "/v1/chat/completions", chat("hi", "")).find("timings"), nullptr);
+
+  // The other protocols say it where their usage is.
+  for (const bool stream : {false, true}) {
+    const std::string rest =
+        std::string(R"(,"timings":true,"stream":)") + (stream ? "true}" : "false}");
+    const net::HttpResponse response =
+        house.post("/v1/responses", R"({"input":"hi","store":false)" + rest);
+    const Json last =
+        stream ? *parsed(events_of(response.body).back()).find("response") : parsed(response.body);
+    ASSERT_NE(last.find("timings"), nullptr) << response.body;
+    check(*last.find("timings"), *last.find("usage")->integer("output_tokens"));
+    const net::HttpResponse message = house.post(
+        "/v1/messages", R"({"max_tokens":99,"messages":[{"role":"user","content":"hi"}])" + rest);
+    const std::vector<std::string> events =
+        stream ? events_of(message.body) : std::vector<std::string>{message.body, ""};
+    const Json told = parsed(events.at(events.size() - 2));
+    ASSERT_NE(told.find("timings"), nullptr) << message.body;
+    check(*told.find("timings"), *told.find("usage")->integer("output_tokens"));
+  }
+  EXPECT_EQ(ask(house, "/v1/responses", R"({"input":"hi"})").find("timings"), nullptr);
 }
 
 TEST(Extras, EchoesThePrompt) {

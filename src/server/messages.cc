@@ -65,6 +65,7 @@ void Server::answer_message(Call call) {
       .turn = std::move(turn),
       .prompt_tokens = prompt_tokens,
       .show_thinking = parsed->show_thinking,
+      .timings = request.generation.timings,
       .stream = streamed,
       .tool_id_seed = draw()};
   Generation::Parts parts{.id = std::move(id),

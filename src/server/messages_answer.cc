@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "server/random_id.h"
+#include "server/request_record.h"
 
 namespace pelton::server {
 namespace {
@@ -110,6 +111,14 @@ void MessagesAnswer::end(size_t, const engine::StreamEnd& end) {
             .cached_tokens = end.cached_tokens,
             .completion_tokens = turn_.sampled_tokens(),
             .reasoning_tokens = turn_.reply().reasoning_tokens};
+  if (!options_.timings) return;
+  GenerationFacts facts;
+  facts.add(end);
+  timings_ = timings_of(facts);
+}
+
+api::MessageEnd MessagesAnswer::told_end() const {
+  return {.stop = stop_, .usage = usage_, .timings = timings_ ? &*timings_ : nullptr};
 }
 
 void MessagesAnswer::take_events(std::string& out) {
@@ -120,11 +129,11 @@ void MessagesAnswer::take_events(std::string& out) {
 
 void MessagesAnswer::take_last_events(std::string& out) {
   take_events(out);
-  api::append_message_end(stop_, usage_, out);
+  api::append_message_end(told_end(), out);
 }
 
 std::string MessagesAnswer::whole_body() {
-  return api::message_body(options_.head, blocks_, stop_, usage_);
+  return api::message_body(options_.head, blocks_, told_end());
 }
 
 void MessagesAnswer::append_error(const api::ApiError& error, std::string& out) {

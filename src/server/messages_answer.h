@@ -2,6 +2,7 @@
 // the other, whole or streamed by the same code. Owned by its Generation.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ class MessagesAnswer final : public Answer {
     ChatTurn::Options turn;
     int64_t prompt_tokens = 0;
     bool show_thinking = false;
+    bool timings = false;
     bool stream = false;
     uint64_t tool_id_seed = 0;
   };
@@ -42,6 +44,7 @@ class MessagesAnswer final : public Answer {
   void open(Block block);
   void close();
   void flush();
+  api::MessageEnd told_end() const;
 
   const Options options_;
   ChatTurn turn_;
@@ -53,6 +56,7 @@ class MessagesAnswer final : public Answer {
   size_t calls_ = 0;
   api::MessageStop stop_;
   api::Usage usage_;
+  std::optional<api::Timings> timings_;  // if they were asked for, at the end
 };
 
 }  // namespace pelton::server

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/chat_prompt.h"
+#include "server/request_record.h"
 #include "server/response_conversation.h"
 
 namespace pelton::server {
@@ -57,6 +58,10 @@ void ResponseAnswer::end(size_t, const engine::StreamEnd& end) {
                            .error = nullptr,
                            .completed_at = {}};
   if (status_ == ResponseStatus::kCompleted) state.completed_at = clock_.unix_ms() / 1000;
+  GenerationFacts facts;
+  facts.add(end);
+  const api::Timings timings = timings_of(facts);
+  if (options_.timings) state.timings = &timings;
   body_ = api::response_body(options_.head, state);
   const bool kept = !output_.stopped() && end.reason == engine::FinishReason::kStop;
   std::vector<TokenId> turn = kept ? keep_turn() : std::vector<TokenId>();

@@ -30,6 +30,7 @@ class ResponseAnswer final : public Answer {
     ResponseOutput::Options output;
     std::vector<TokenId> opening;  // what stands in the prompt after "<|start|>assistant"
     ChatTurn::Place place;
+    bool timings = false;
     std::function<void(Ended)> on_ended;  // once, unless its client leaves; may be empty
   };
 

@@ -228,6 +228,7 @@ void Server::create_response(Call call, const Json& asked,
       .output = output_options(request, id, link->framing),
       .opening = planned->opening,
       .place = {.turns = &sampled_turns_, .history = planned->prompt->history},
+      .timings = request.generation.timings,
       .on_ended = {}};
   options.head.created_at = clock_.unix_ms() / 1000;
   options.on_ended = keep_response(call, body, link, std::move(*planned), options.head);
