@@ -40,6 +40,11 @@ std::string_view unit(RateLimiter::Bound bound) {
 
 }  // namespace
 
+Pass::Pass(FrontDesk& desk, Caller caller, const ServedModel& model)
+    : desk_(&desk), caller_(std::move(caller)), model_(model) {
+  desk.inside_.fetch_add(1, std::memory_order_relaxed);
+}
+
 Pass::Pass(Pass&& other) noexcept
     : desk_(std::exchange(other.desk_, nullptr)),
       caller_(std::move(other.caller_)),
@@ -48,7 +53,9 @@ Pass::Pass(Pass&& other) noexcept
       used_(other.used_) {}
 
 Pass::~Pass() {
-  if (desk_ != nullptr) desk_->settle(*this);
+  if (desk_ == nullptr) return;
+  desk_->settle(*this);
+  desk_->inside_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Pass::note_end(const engine::StreamEnd& end) {

@@ -47,8 +47,7 @@ class Pass {
 
  private:
   friend class FrontDesk;
-  Pass(FrontDesk& desk, Caller caller, const ServedModel& model)
-      : desk_(&desk), caller_(std::move(caller)), model_(model) {}
+  Pass(FrontDesk& desk, Caller caller, const ServedModel& model);
 
   FrontDesk* desk_;  // null: moved from
   Caller caller_;
@@ -95,6 +94,9 @@ class FrontDesk {
   // it learns neither. Empty if both are.
   std::string cache_salt(std::string_view tenant, std::string_view of_request) const;
 
+  // Requests that make the model work, from entering until their answers are out.
+  int64_t inside() const { return inside_.load(std::memory_order_relaxed); }
+
   enum class Refused { kQueue, kRequests, kTokens, kConcurrent };
   static constexpr std::array<std::string_view, 4> kRefusedNames = {"queue", "requests", "tokens",
                                                                     "concurrent"};
@@ -115,6 +117,7 @@ class FrontDesk {
   admission::RateLimiter limiter_;
   std::atomic<int64_t> typical_output_{256};  // tokens of an answer, lately
   std::array<std::atomic<int64_t>, kRefusedNames.size()> refused_{};
+  std::atomic<int64_t> inside_{0};
 };
 
 }  // namespace pelton::server

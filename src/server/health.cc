@@ -102,6 +102,13 @@ void write_sampling(JsonWriter& writer, const SamplingDefaults& sampling) {
 
 }  // namespace
 
+// vLLM's: for balancers that ask each server how much it has to do.
+void Server::answer_load(Call call) {
+  std::string body;
+  JsonWriter(body).begin_object().key("server_load").integer(desk_.inside()).end_object();
+  call.send(json_reply(std::move(body)));
+}
+
 // What is in effect, whichever flag, file or default it came from.
 void Server::answer_server_info(Call call) {
   std::string body;

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "net/test_websocket.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
@@ -159,6 +160,27 @@ TEST(Health, ServerInfoTellsWhatIsInEffect) {
   EXPECT_EQ(parsed(house.get("/server_info").body).find("runtime")->string("turn"), "2");
   EXPECT_EQ(info.find("sampling_defaults")->integer("top_k"), 7);
   EXPECT_EQ(info.find("engine")->integer("sequences_max"), house.engine().capacity().sequences_max);
+}
+
+// vLLM's: how many requests for the model are being answered.
+TEST(Health, LoadIsWhatIsBeingAnswered) {
+  ServerHouse house(R"({"step_ms": 1, "rules": [
+    {"when": "", "then": ["<|channel|>final<|message|>", {"text": "on and on ", "times": 2000}]}]})",
+                    {});
+  const auto load = [&] { return parsed(house.get("/load").body).integer("server_load"); };
+  EXPECT_EQ(load(), 0);
+  {
+    net::TestWebSocket socket(house.http().port(), "/v1/responses");
+    ASSERT_TRUE(socket.open());
+    EXPECT_EQ(load(), 0);  // nothing is asked yet
+    socket.text(R"({"type":"response.create","input":"x"})");
+    socket.read();
+    EXPECT_EQ(load(), 1);
+  }
+  for (int i = 0; i < 1000 && load() != 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(load(), 0);
 }
 
 TEST(Health, InvocationsAnswerAsTheirOwnRoutesDo) {

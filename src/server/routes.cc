@@ -44,6 +44,7 @@ Routes::Match Routes::find(std::string_view method, std::string_view path) {
       {"GET", "/v1/models/*", Guard::kApiKey, &Server::answer_model},
       {"POST", "/invocations", Guard::kApiKey, &Server::answer_invocation},
       {"GET", "/server_info", Guard::kApiKey, &Server::answer_server_info},
+      {"GET", "/load", Guard::kApiKey, &Server::answer_load},
       {"GET", "/version", Guard::kApiKey, &Server::answer_version},
       {"GET", "/health", Guard::kOpen, &Server::answer_health},
       {"GET", "/v1/health", Guard::kOpen, &Server::answer_health},

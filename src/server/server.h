@@ -143,11 +143,12 @@ class Server {
   const ServedModel* model_named(const Call& call, std::string_view name) const;
 
   void answer_index(Call call);
-  void answer_health(Call call);  // health.cc, also the next four
+  void answer_health(Call call);  // health.cc, also the next five
   void answer_live(Call call);
   void answer_ready(Call call);
   void answer_ping(Call call);
   void answer_server_info(Call call);
+  void answer_load(Call call);
   void answer_invocation(Call call);  // invocations.cc
   void answer_metrics(Call call);
   void answer_version(Call call);
