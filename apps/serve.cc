@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 #include "apps/reporting.h"
 #include "apps/response_store_flags.h"
 #include "apps/sampling_defaults.h"
+#include "apps/serve_limits.h"
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "base/heap_trim.h"
@@ -78,6 +80,7 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
       {"executor", "local"},
       {"kernels", std::string(local->kernels_name())},
       {"threads", std::to_string(local->threads())},
+      {"weights", model.weights_text()},
       {"kv_dtype", std::string(tensor::kv_type_name(footprint.kv.dtype))},
       {"load_mode", load_mode},
       {"load_mode_reason", load_mode_reason},
@@ -239,12 +242,13 @@ Result<void> run(const cli::Arguments& arguments) {
                          .reports = reporting.options()},
                         clock, log);
   const std::string& host = arguments.text("--host");
+  const net::HttpServer::Options http_options{.address = host,
+                                              .port = static_cast<int>(arguments.integer("--port")),
+                                              .threads = http_threads(arguments),
+                                              .connections_max = connections_max(arguments),
+                                              .tls = tls};
   net::HttpServer http(
-      {.address = host,
-       .port = static_cast<int>(arguments.integer("--port")),
-       .threads = http_threads(arguments),
-       .connections_max = connections_max(arguments),
-       .tls = tls},
+      http_options,
       [&](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {
         server.handle(std::move(request), std::move(exchange));
       },
@@ -255,9 +259,11 @@ Result<void> run(const cli::Arguments& arguments) {
   AdminDoor admin(server, http, log);
   TRY(admin.open(arguments, tls));
   server::GrpcDoor grpc(server, log);
+  std::optional<server::GrpcDoor::Options> grpc_options;
   if (arguments.has("--grpc-port")) {
-    TRY(grpc.open(
-        {.address = host, .port = static_cast<int>(arguments.integer("--grpc-port")), .tls = tls}));
+    grpc_options = {
+        .address = host, .port = static_cast<int>(arguments.integer("--grpc-port")), .tls = tls};
+    TRY(grpc.open(*grpc_options));
   }
 
   // From here on both doors are closed before anything they call goes away: they are declared after
@@ -286,6 +292,11 @@ Result<void> run(const cli::Arguments& arguments) {
   const std::unique_ptr<server::Watchdog> watchdog =
       make_watchdog(arguments, (*model)->engine(), clock, log);
   served->watchdog = watchdog.get();
+  served->limits = limits_in_force({.arguments = arguments,
+                                    .http = http_options,
+                                    .connections_max = http.connections_max(),
+                                    .engine = options.engine,
+                                    .grpc = grpc_options ? &*grpc_options : nullptr});
   served->sampling = sampling_defaults(arguments, (*model)->checkpoint(), log);
   server.serve(*served);
   grpc.set_serving(true);

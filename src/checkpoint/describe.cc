@@ -196,4 +196,26 @@ Json describe_json(const Checkpoint& checkpoint) {
   return json;
 }
 
+// "experts MXFP4, attention BF16, embedding BF16, head BF16"
+std::string weight_types(const Checkpoint& checkpoint) {
+  const bool published = checkpoint.weight_layout() == WeightLayout::kMxfp4;
+  const std::vector<ExpectedTensor> tensors = checkpoint.expected();
+  std::string text;
+  for (const auto& [kind, name] :
+       {std::pair(TensorKind::kExperts, "experts"), std::pair(TensorKind::kAttention, "attention"),
+        std::pair(TensorKind::kEmbedding, "embedding"), std::pair(TensorKind::kHead, "head")}) {
+    const ExpectedTensor* largest = nullptr;  // which is no bias
+    for (const ExpectedTensor& tensor : tensors) {
+      if (tensor.kind != kind) continue;
+      if (largest == nullptr || tensor.bytes() > largest->bytes()) largest = &tensor;
+    }
+    if (largest == nullptr) continue;
+    // The published files call their blocks bytes.
+    const bool is_blocks = published && kind == TensorKind::kExperts;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
+                        is_blocks ? "MXFP4" : tensor::dtype_name(largest->dtype));
+  }
+  return text;
+}
+
 }  // namespace pelton::checkpoint

@@ -39,6 +39,9 @@ struct KvBytes {
 };
 KvBytes count_kv_bytes(const ModelConfig& config);  // of 16-bit elements
 
+// Of what types the large weights are, in a few words.
+std::string weight_types(const Checkpoint& checkpoint);
+
 std::string describe(const Checkpoint& checkpoint);
 Json describe_json(const Checkpoint& checkpoint);
 

@@ -117,6 +117,7 @@ class HttpServer::Listener {
   Result<void> start();
   void stop(std::chrono::milliseconds grace);
   int port() const { return port_; }
+  int connections_max() const { return connections_max_; }
   int connection_count() const { return state_->connection_count.load(); }
   int64_t handshakes_failed() const { return state_->handshakes_failed.load(); }
 
@@ -306,6 +307,9 @@ Result<void> HttpServer::start() {
 }
 int HttpServer::port() const {
   return listener_->port();
+}
+int HttpServer::connections_max() const {
+  return listener_->connections_max();
 }
 int HttpServer::connection_count() const {
   return listener_->connection_count();

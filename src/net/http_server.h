@@ -148,6 +148,9 @@ class HttpServer {
 
   // Connections open now: for metrics and tests.
   int connection_count() const;
+  // As many as are taken at once: what was asked for, or what descriptors there are for. Once
+  // started.
+  int connections_max() const;
   // TLS handshakes that came to nothing.
   int64_t handshakes_failed() const;
 

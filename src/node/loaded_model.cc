@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "checkpoint/describe.h"
 #include "cost_model/footprint.h"
 #include "engine/step_log.h"
 #include "node/model_tokenizer.h"
@@ -134,7 +135,9 @@ Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
 
 std::string LoadedModel::weights_text() const {
   const checkpoint::TilesNote& tiles = checkpoint_.tiles();
-  if (tiles.activation_bits == 0) return "weights as the files have them";
+  if (tiles.activation_bits == 0) {
+    return "weights as the files have them: " + checkpoint::weight_types(checkpoint_);
+  }
   const bool int8 = tiles.weights == "int8";
   const bool coarse = checkpoint_.has(checkpoint::kCoarseHead);
   return fmt::format("weights in tiles: experts MXFP4, attention {}, head {}; activations int{}",

@@ -127,6 +127,11 @@ void Server::answer_server_info(Call call) {
     }
     writer.end_object().key("engine");
     write_engine(writer, model->engine.capacity());
+    writer.key("limits").begin_object();
+    writer.key("answers_max").integer(engine::Engine::kAnswersMax);
+    writer.key("sampled_turn_tokens_max").integer(options_.sampled_turn_tokens_max);
+    for (const auto& [key, value] : model->limits) writer.key(key).integer(value);
+    writer.end_object();
     writer.key("sampling_defaults");
     write_sampling(writer, model->sampling);
   }

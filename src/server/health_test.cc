@@ -148,6 +148,7 @@ TEST(Health, ServerInfoTellsWhatIsInEffect) {
       return {{"kernels", "avx512"}, {"turn", std::to_string(++turn)}};
     };
     model.sampling.top_k = 7;
+    model.limits = {{"connections_max", 5}};
   };
   ServerHouse house(kScript, std::move(options));
   const Json info = parsed(house.get("/server_info").body);
@@ -159,6 +160,8 @@ TEST(Health, ServerInfoTellsWhatIsInEffect) {
   EXPECT_EQ(info.find("runtime")->string("turn"), "1");
   EXPECT_EQ(parsed(house.get("/server_info").body).find("runtime")->string("turn"), "2");
   EXPECT_EQ(info.find("sampling_defaults")->integer("top_k"), 7);
+  EXPECT_EQ(info.find("limits")->integer("connections_max"), 5);
+  EXPECT_EQ(info.find("limits")->integer("answers_max"), 128);
   EXPECT_EQ(info.find("engine")->integer("sequences_max"), house.engine().capacity().sequences_max);
 }
 

@@ -46,6 +46,8 @@ struct ServedModel {
   // What computes it, for /server_info: "kernels": "avx512", "weights": "mxfp4".
   // Asked each time, on any thread.
   std::function<std::vector<std::pair<std::string, std::string>>()> runtime;
+  // The most that is allowed, for /server_info: "body_bytes_max": 33554432.
+  std::vector<std::pair<std::string, int64_t>> limits;
   // Whether token-id prompts of /v1/completions may hold control tokens.
   bool control_tokens_in_prompts = false;
   const Watchdog* watchdog = nullptr;  // of its engine; null: nobody watches

@@ -1,0 +1,27 @@
+// What `pelton serve` allows at most, in numbers: for /server_info. From the options that are in
+// force, not from the flags that asked for them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "engine/engine.h"
+#include "net/http_server.h"
+#include "server/grpc_door.h"
+
+namespace pelton::apps {
+
+struct ServeLimits {
+  const cli::Arguments& arguments;  // of the store and of draining
+  const net::HttpServer::Options& http;
+  int connections_max;  // that there are descriptors for
+  const engine::Engine::Options& engine;
+  const server::GrpcDoor::Options* grpc;  // null: there is no such door
+};
+
+std::vector<std::pair<std::string, int64_t>> limits_in_force(const ServeLimits& limits);
+
+}  // namespace pelton::apps
