@@ -215,6 +215,14 @@ TEST(ChatRequest, RefusesTooMany) {
   const auto biased = parse_chat_request(with("\"logit_bias\":{" + bias + "}"), kLimits);
   ASSERT_FALSE(biased.ok());
   EXPECT_NE(biased.error().message.find("at most 4096"), std::string::npos);
+  const auto banned = [](int count) {
+    std::string bans;
+    for (int i = 0; i < count; ++i) bans += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":-100";
+    return parse_chat_request(with("\"logit_bias\":{" + bans + "}"), kLimits);
+  };
+  ASSERT_FALSE(banned(1000).ok()) << "AP-18";
+  EXPECT_EQ(banned(1000).error().field, "logit_bias");
+  EXPECT_TRUE(banned(999).ok());
 }
 
 TEST(ChatRequest, DeepJsonIsRefusedQuickly) {

@@ -36,6 +36,8 @@ std::optional<TokenId> token_id(std::string_view text, int vocab_size) {
   return id;
 }
 
+constexpr double kBanned = -100.0;
+
 void read_logit_bias(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
   const Json* bias = body.object("logit_bias");
   if (bias == nullptr) return;
@@ -45,6 +47,7 @@ void read_logit_bias(const Fields& body, const RequestLimits& limits, Generation
                                           members.size(), kLogitBiasMax));
     return;
   }
+  int banned = 0;
   for (const Json::Member& member : members) {
     const std::optional<TokenId> id = token_id(member.key, limits.vocab_size);
     if (!id) {
@@ -59,6 +62,11 @@ void read_logit_bias(const Fields& body, const RequestLimits& limits, Generation
       return;
     }
     fields.logit_bias.emplace_back(*id, static_cast<float>(member.value.as_number()));
+    if (member.value.as_number() <= kBanned) ++banned;
+  }
+  // The same bias for all would leave the model's choice as it was.
+  if (banned == limits.vocab_size) {
+    body.refuse("logit_bias", fmt::format("'logit_bias' bans all {} tokens", banned));
   }
 }
 

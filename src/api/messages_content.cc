@@ -192,7 +192,7 @@ void apply_tool_choice(const Fields& body, ToolFields& read) {
   if (choice == nullptr) return;
   const Fields fields(*choice, "tool_choice", body.complaint());
   const std::string* type = needed_text(fields, "type", 64);
-  fields.boolean("disable_parallel_tool_use");  // there is one call at a time anyway
+  read.parallel_calls = !fields.boolean("disable_parallel_tool_use").value_or(false);
   if (type == nullptr || fields.failed() || *type == "auto") return;
   if (*type == "none") {
     read.functions.clear();

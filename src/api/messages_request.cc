@@ -140,6 +140,7 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   ToolFields tools = read_message_tools(fields);
   chat.tools = std::move(tools.functions);
   chat.forced_call = std::move(tools.forced_call);
+  chat.parallel_calls = tools.parallel_calls;
   chat.warnings = std::move(tools.warnings);
 
   chat.generation = read_generation_fields(fields, limits);

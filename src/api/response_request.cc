@@ -143,6 +143,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
   ToolFields tools = read_response_tools(fields);
   request.tools = std::move(tools.functions);
   request.forced_call = std::move(tools.forced_call);
+  request.parallel_calls = tools.parallel_calls;
   request.warnings = std::move(tools.warnings);
   read_reasoning(fields, request);
   read_include(fields, request);

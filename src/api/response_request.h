@@ -19,6 +19,7 @@ struct ResponseRequest {
   std::vector<ResponseItem> items;
   std::vector<FunctionTool> tools;
   std::optional<ForcedCall> forced_call;
+  bool parallel_calls = true;  // false: at most one in an answer
   std::optional<ReasoningEffort> reasoning_effort;
   int top_logprobs = -1;  // -1: no logprobs
   std::string previous_response_id;

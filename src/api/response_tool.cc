@@ -63,7 +63,7 @@ ToolFields read_response_tools(const Fields& body) {
                   .read_one = read_function_members},
                  read);
   if (!body.failed()) apply_choice(body, read);
-  body.boolean("parallel_tool_calls");
+  read.parallel_calls = body.boolean("parallel_tool_calls").value_or(true);
   return read;
 }
 

@@ -92,6 +92,10 @@ Reply ReplyBuilder::finish(StopCause cause, ReplyDelta& delta) {
     reply_.warnings.push_back("repaired the model's message format in " +
                               std::to_string(parser_.repair_count()) + " places");
   }
+  if (calls_as_text_ > 0) {
+    reply_.warnings.push_back("showed " + std::to_string(calls_as_text_) +
+                              " calls as text: no function was offered");
+  }
   if (unclosed_calls_ > 0) {
     reply_.warnings.push_back(std::to_string(unclosed_calls_) + " tool calls were not closed");
   }
@@ -125,11 +129,18 @@ void ReplyBuilder::begin(const MessageHeader& header, ReplyDelta& delta) {
   separate_ = false;
   if (header.role != Role::kAssistant) {
     field_ = Field::kHeldBack;
-  } else if (goes_to_tool(header)) {
+    return;
+  }
+  const bool is_call = goes_to_tool(header);
+  if (is_call && options_.callable) {
     field_ = Field::kToolArguments;
     begin_call(header, delta);
-  } else if (header.channel == kAnalysis || (header.channel == kCommentary &&
-                                             options_.preamble == Options::Preamble::kReasoning)) {
+    return;
+  }
+  if (is_call) ++calls_as_text_;
+  const bool is_preamble = is_call || header.channel == kCommentary;
+  const bool is_thought = header.channel == kAnalysis && !is_call;
+  if (is_thought || (is_preamble && options_.preamble == Options::Preamble::kReasoning)) {
     field_ = Field::kReasoning;
     separate_ = reply_.reasoning && !reply_.reasoning->empty();
   } else {

@@ -81,6 +81,8 @@ class ReplyBuilder {
     // blank line between; where the content must be JSON and nothing else, choose reasoning.
     enum class Preamble : uint8_t { kContent, kReasoning };
     Preamble preamble = Preamble::kContent;
+    // False where nobody can be called: what the model addresses to a tool is shown as a preamble.
+    bool callable = true;
   };
 
   // Of what the model writes as somebody else; shown only if there is nothing else to show.
@@ -122,6 +124,7 @@ class ReplyBuilder {
   Field field_ = Field::kContent;
   bool separate_ = false;  // the open message's first text needs a separator before it
   int unclosed_calls_ = 0;
+  int calls_as_text_ = 0;
   Reply reply_;
   HarmonyParser parser_;
   std::vector<HarmonyEvent> events_;

@@ -388,11 +388,19 @@ TEST_P(CatalogueHarmony, HM10_reasoning_that_never_ends) {
   EXPECT_EQ(heard.finish, "length");
 }
 
+// Who offers functions hears which one the model made up, and refuses it; nobody runs it here.
 TEST_P(CatalogueHarmony, HM11_unknown_constraint_and_function) {
-  const Heard heard = ask("strange constraint");
+  const Heard heard = say({.user = "strange constraint", .description = "another"});
   ASSERT_EQ(heard.calls.size(), 1u);
   EXPECT_EQ(heard.calls[0], (std::pair<std::string, std::string>("nope", "a: 1")));
   EXPECT_EQ(heard.finish, "tool_calls");
+}
+
+TEST_P(CatalogueHarmony, HM11_a_call_where_nothing_is_offered_is_text) {
+  const Heard heard = ask("strange constraint");
+  EXPECT_TRUE(heard.calls.empty());
+  EXPECT_EQ(heard.content, "a: 1");
+  EXPECT_EQ(heard.finish, "stop");
 }
 
 TEST_P(CatalogueHarmony, HM12_reasoning_stays_apart) {
@@ -408,7 +416,7 @@ TEST_P(CatalogueHarmony, HM13_a_stop_string_is_text) {
 }
 
 TEST_P(CatalogueHarmony, HM16_long_broken_arguments) {
-  const Heard heard = ask("brackets");
+  const Heard heard = say({.user = "brackets", .description = "anything"});
   ASSERT_EQ(heard.calls.size(), 1u);
   EXPECT_EQ(heard.calls[0].second, std::string(9000, '[') + std::string(9000, '"'));
 }

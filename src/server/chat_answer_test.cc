@@ -28,6 +28,8 @@ class RandomAnswers : public RandomTurns {
     options.choice.logprobs = draw() % 2 == 0;
     options.choice.hides_reasoning = draw() % 3 == 0;
     options.choice.turn.stop = stops();
+    options.choice.turn.one_call = draw() % 3 == 0;
+    options.choice.turn.may_call = draw() % 3 != 0;
     return options;
   }
 };
@@ -60,7 +62,7 @@ Fed feed(const ServedModel& model, RandomAnswers& random) {
   Fed fed{.whole = {},
           .streamed = {},
           .kept = {},
-          .has_stops = !options.choice.turn.stop.empty(),
+          .has_stops = !options.choice.turn.stop.strings.empty(),
           .hides_reasoning = options.choice.hides_reasoning,
           .sampled = {}};
   fed.sampled = tokens;

@@ -11,8 +11,9 @@ namespace pelton::server {
 ChatTurn::ChatTurn(const ServedModel& model, const Options& options)
     : model_(model),
       options_(options),
-      stop_filter_(options.stop, options.stop_text),
-      builder_(model.tokenizer, model.harmony, {.preamble = options.preamble}) {}
+      stop_filter_(options.stop),
+      builder_(model.tokenizer, model.harmony,
+               {.preamble = options.preamble, .callable = options.may_call}) {}
 
 const chat::ReplyDelta& ChatTurn::begin() {
   chat::ReplyDelta all;
@@ -89,7 +90,7 @@ void ChatTurn::filter_content() {
     return;
   }
   scratch_.clear();
-  stop_filter_.push(delta_.content, scratch_);
+  stop_filter_.push(delta_.content, sampled_tokens_, scratch_);
   content_out_ += scratch_.size();
   content_ += scratch_;
   delta_.content.swap(scratch_);

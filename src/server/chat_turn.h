@@ -28,14 +28,13 @@ class ChatTurn {
 
   // The same for all turns of one answer, which owns them.
   struct Options {
-    std::vector<std::string> stop;
-    StopFilter::StopText stop_text = StopFilter::StopText::kCut;
+    StopStrings stop;
     std::vector<TokenId> opening;  // what stands in the prompt after "<|start|>assistant"
     chat::ReplyBuilder::Options::Preamble preamble =
         chat::ReplyBuilder::Options::Preamble::kContent;
     std::optional<Place> place;  // none: it is not kept
     bool one_call = false;       // of several calls only the first is shown
-    bool may_call = false;       // functions are offered
+    bool may_call = false;       // functions are offered; otherwise what looks like a call is text
   };
 
   ChatTurn(const ServedModel& model, const Options& options);

@@ -5,10 +5,7 @@
 namespace pelton::server {
 
 ChatTurn::Options turn_options(const api::ChatRequest& request, const ServedModel& model) {
-  ChatTurn::Options options{.stop = request.generation.stop,
-                            .stop_text = request.generation.include_stop
-                                             ? StopFilter::StopText::kKept
-                                             : StopFilter::StopText::kCut};
+  ChatTurn::Options options{.stop = stop_strings(request.generation)};
   // Content is what the format says and nothing else.
   if (request.generation.format) {
     options.preamble = chat::ReplyBuilder::Options::Preamble::kReasoning;

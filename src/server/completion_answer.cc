@@ -72,6 +72,7 @@ Answer::Wants CompletionAnswer::push(size_t index, const engine::SampledToken& t
   if (leads(index)) know_prompt(index / options_.choices_per_prompt, {});
   if (options_.prompt_alone) return Wants::kNothing;
   ++usage_.completion_tokens;
+  ++choice.sampled_tokens;
   choice.tokens_untold = true;
   if (options_.logprobs >= 0) {
     choice.held.push_back(token_logprobs(
@@ -99,7 +100,7 @@ bool CompletionAnswer::is_text(TokenId token) const {
 void CompletionAnswer::add(Choice& choice, std::string_view text) {
   choice.bytes_sampled += text.size();
   const size_t before = choice.text.size();
-  choice.stop_filter.push(text, choice.text);
+  choice.stop_filter.push(text, choice.sampled_tokens, choice.text);
   choice.bytes_out += choice.text.size() - before;
   release_logprobs(choice, choice.bytes_out);
 }

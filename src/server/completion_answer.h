@@ -22,8 +22,7 @@ class CompletionAnswer final : public Answer {
     api::CompletionAnswerHead head;
     size_t choice_count = 1;
     size_t choices_per_prompt = 1;  // these follow each other
-    std::vector<std::string> stop;
-    StopFilter::StopText stop_text = StopFilter::StopText::kCut;
+    StopStrings stop;
     int logprobs = -1;                   // alternatives; of an echo's tokens too
     std::optional<int> prompt_logprobs;  // the same for prompts, told apart
     bool prompt_alone = false;           // nothing of what is sampled is told
@@ -52,10 +51,11 @@ class CompletionAnswer final : public Answer {
 
  private:
   struct Choice {
-    Choice(const Options& options) : stop_filter(options.stop, options.stop_text) {}
+    explicit Choice(const Options& options) : stop_filter(options.stop) {}
 
     tokenizer::IncrementalDecoder decoder;
     StopFilter stop_filter;
+    int64_t sampled_tokens = 0;
     size_t bytes_sampled = 0;
     size_t bytes_out = 0;                      // of text that came out of the stop filter
     std::string text;                          // not handed out yet: all of it in a whole answer

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "server/chat_stream_text.h"
+#include "server/response_stream_text.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
@@ -275,6 +276,8 @@ TEST(Extras, RepetitionEndsAnAnswer) {
   }
 }
 
+using Calls = std::vector<std::pair<std::string, std::string>>;
+
 TEST(Extras, OneCallAtMostIfAsked) {
   ServerHouse house(kScript, {});
   const std::string tools =
@@ -286,10 +289,100 @@ TEST(Extras, OneCallAtMostIfAsked) {
           house.post("/v1/chat/completions", chat("twice", tools + more + streamed)).body;
       return (stream ? streamed_text(body) : whole_text(body)).calls;
     };
-    using Calls = std::vector<std::pair<std::string, std::string>>;
     EXPECT_EQ(calls(""), (Calls{{"a", "{}"}, {"b", "{}"}}));
     EXPECT_EQ(calls(R"(,"parallel_tool_calls":false)"), (Calls{{"a", "{}"}}));
   }
+}
+
+// Of the model's "twice", as a response and as a message, whole or streamed.
+Calls response_calls(ServerHouse& house, const std::string& more, bool stream) {
+  const std::string body =
+      house
+          .post("/v1/responses", R"({"input":"twice","tools":[{"type":"function","name":"a"},)"
+                                 R"({"type":"function","name":"b"}])" +
+                                     more + (stream ? R"(,"stream":true})" : "}"))
+          .body;
+  Calls calls;
+  for (const ResponseText::Item& item :
+       (stream ? text_of_stream(body) : text_of_response(parsed(body))).items) {
+    if (item.type == "function_call") calls.emplace_back(item.name, item.text);
+  }
+  return calls;
+}
+
+Calls message_calls(ServerHouse& house, const std::string& choice) {
+  const Json answer = parsed(
+      house
+          .post(
+              "/v1/messages",
+              R"({"model":"tiny","max_tokens":200,"messages":[{"role":"user","content":"twice"}],)"
+              R"("tools":[{"name":"a","input_schema":{"type":"object"}},)"
+              R"({"name":"b","input_schema":{"type":"object"}}],"tool_choice":)" +
+                  choice + "}")
+          .body);
+  Calls calls;
+  for (const Json& block : answer.find("content")->as_array()) {
+    if (block.string("type") != "tool_use") continue;
+    calls.emplace_back(block.string("name").value_or(""), block.find("input")->dump());
+  }
+  return calls;
+}
+
+TEST(Extras, OneCallAtMostInEveryProtocol) {
+  ServerHouse house(kScript, {});
+  const Calls both{{"a", "{}"}, {"b", "{}"}};
+  for (const bool stream : {false, true}) {
+    EXPECT_EQ(response_calls(house, "", stream), both);
+    EXPECT_EQ(response_calls(house, R"(,"parallel_tool_calls":false)", stream),
+              (Calls{{"a", "{}"}}));
+  }
+  EXPECT_EQ(message_calls(house, R"({"type":"auto"})"), both);
+  EXPECT_EQ(message_calls(house, R"({"type":"auto","disable_parallel_tool_use":true})"),
+            (Calls{{"a", "{}"}}));
+}
+
+// A model may call though it was told of no function; who asked for none hears text.
+TEST(Extras, ToolChoiceNoneIsNoCall) {
+  ServerHouse house(kScript, {});
+  for (const bool stream : {false, true}) {
+    const std::string body =
+        house
+            .post("/v1/chat/completions",
+                  chat("twice", R"(,"tool_choice":"none","tools":[{"type":"function",)"
+                                R"("function":{"name":"a"}}])" +
+                                    std::string(stream ? R"(,"stream":true)" : "")))
+            .body;
+    const ChatText text = stream ? streamed_text(body) : whole_text(body);
+    EXPECT_EQ(text.calls, Calls());
+    EXPECT_EQ(text.content, "{}\n\n{}");
+    EXPECT_EQ(text.finish_reason, "stop");
+    EXPECT_EQ(response_calls(house, R"(,"tool_choice":"none")", stream), Calls());
+  }
+  EXPECT_EQ(message_calls(house, R"({"type":"none"})"), Calls());
+}
+
+TEST(Extras, StopStringsWaitForTheLeastTokens) {
+  ServerHouse house(kScript, {});
+  const auto text_for = [&](const std::string& more) {
+    return choice_of(ask(house, "/v1/completions", R"({"prompt":"raw")" + more + "}"))
+        .string("text")
+        .value_or("");
+  };
+  EXPECT_EQ(text_for(R"(,"stop":"e")"), "on");
+  EXPECT_EQ(text_for(R"(,"stop":"e","min_tokens":3)"), "one two thr");
+  const auto content_for = [&](const std::string& more) {
+    return whole_text(house.post("/v1/chat/completions", chat("hi", more)).body).content;
+  };
+  EXPECT_EQ(content_for(R"(,"stop":"e")"), "H");
+  const std::string late = content_for(R"(,"stop":"e","min_tokens":30)");
+  EXPECT_GT(late.size(), 1u);
+  const Json response =
+      parsed(house.post("/v1/responses", R"({"input":"hi","stop":"e","min_tokens":30})").body);
+  std::string told;
+  for (const ResponseText::Item& item : text_of_response(response).items) {
+    if (item.type == "message") told += item.text;
+  }
+  EXPECT_EQ(told, late);
 }
 
 TEST(Extras, ReasoningKeepsToItsBudget) {

@@ -64,7 +64,7 @@ class TextOut final : public GrpcAnswer {
     if (!model_.tokenizer.is_special(token.token)) {
       scratch_.clear();
       decoder_.push(model_.tokenizer.bytes(token.token), scratch_);
-      stop_.push(scratch_, *chunk.mutable_text());
+      stop_.push(scratch_, sampled_, *chunk.mutable_text());
     }
     return stop_.stopped() ? Wants::kNothing : Wants::kMore;
   }
@@ -72,7 +72,7 @@ class TextOut final : public GrpcAnswer {
     if (!stop_.stopped()) {
       scratch_.clear();
       decoder_.finish(scratch_);
-      stop_.push(scratch_, *chunk.mutable_text());
+      stop_.push(scratch_, sampled_, *chunk.mutable_text());
       stop_.finish(*chunk.mutable_text());
     }
     const bool by_length = end.reason == engine::FinishReason::kLength && !stop_.stopped();

@@ -208,7 +208,7 @@ PreparedOrError GenerateCall::prepare_text(const GrpcCaller& caller) {
   from.logprobs = parsed->logprobs;
   from.prompt_logprobs = parsed->generation.prompt_logprobs.value_or(-1);
   return with_answer(generation_request(model, parsed->generation, std::move(from)), [&] {
-    return grpc_text_answer(model, StopFilter(parsed->generation.stop, StopFilter::StopText::kCut),
+    return grpc_text_answer(model, StopFilter(stop_strings(parsed->generation)),
                             logprobs_of(parsed->logprobs));
   });
 }

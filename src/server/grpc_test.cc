@@ -446,7 +446,9 @@ TEST(Grpc, HM15_PiecesAreTheWholeForRandomTokens) {
   ServerHouse house(kScript, {});
   RandomTurns random(house.model(), seed);
   for (int round = 0; round < 2000; ++round) {
-    const ChatTurn::Options turn{.stop = random.stops()};
+    const ChatTurn::Options turn{.stop = random.stops(),
+                                 .one_call = random.draw() % 3 == 0,
+                                 .may_call = random.draw() % 3 != 0};
     const auto answer = grpc_chat_answer(house.model(), turn, 1, GrpcLogprobs::kNo);
     const auto at_once = grpc_chat_answer(house.model(), turn, 1, GrpcLogprobs::kNo);
     GrpcSaid pieces;

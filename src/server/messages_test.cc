@@ -377,10 +377,12 @@ TEST(Messages, HM15_StreamedEqualsWholeForRandomTokens) {
   RandomTurns random(house.model(), seed);
   const int rounds = std::getenv("PELTON_FULL") != nullptr ? 30'000 : 3000;
   for (int round = 0; round < rounds; ++round) {
-    const std::vector<std::string> stops = random.stops();
+    const StopStrings stops = random.stops();
     const std::vector<TokenId> tokens = random.tokens();
     MessagesAnswer::Options options{.head = {.id = "msg_1", .model = "tiny"},
-                                    .turn = {.stop = stops},
+                                    .turn = {.stop = stops,
+                                             .one_call = random.draw() % 3 == 0,
+                                             .may_call = random.draw() % 3 != 0},
                                     .prompt_tokens = 7,
                                     .show_thinking = random.draw() % 2 == 0};
     MessagesAnswer whole(house.model(), options);
@@ -411,7 +413,7 @@ TEST(Messages, HM15_StreamedEqualsWholeForRandomTokens) {
              !block.string("text").value_or("").empty() ||
              !block.string("thinking").value_or("").empty();
     }
-    if (stops.empty() && options.show_thinking && holds_text(house.model(), tokens)) {
+    if (stops.strings.empty() && options.show_thinking && holds_text(house.model(), tokens)) {
       ASSERT_TRUE(seen) << message.dump();
     }
     ASSERT_FALSE(testing::Test::HasFailure());

@@ -12,6 +12,7 @@
 #include "chat/harmony_parser.h"
 #include "chat/tiny_tokenizer.h"
 #include "server/served_model.h"
+#include "server/stop_filter.h"
 
 namespace pelton::server {
 
@@ -59,12 +60,13 @@ class RandomTurns {
   }
 
   // Up to two, of letters that are met.
-  std::vector<std::string> stops() {
-    std::vector<std::string> made;
+  StopStrings stops() {
+    StopStrings made;
     for (uint64_t i = random_() % 3; i > 0; --i) {
-      std::string& stop = made.emplace_back(1 + random_() % 2, ' ');
+      std::string& stop = made.strings.emplace_back(1 + random_() % 2, ' ');
       for (char& c : stop) c = static_cast<char>('a' + random_() % 3);
     }
+    if (random_() % 3 == 0) made.min_tokens = static_cast<int64_t>(random_() % 20);
     return made;
   }
 

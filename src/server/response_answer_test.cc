@@ -22,6 +22,7 @@ struct Fed {
   std::string streamed;
   std::vector<TokenId> turn;
   std::vector<api::OutputItem> items;
+  bool may_call = false;
 };
 
 // One JSON text a line, as server-sent events.
@@ -39,8 +40,8 @@ std::string events_of_lines(std::string_view lines) {
 }
 
 // Events are taken after one token or after many, as a speculating engine gives them.
-Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens,
-         const std::vector<std::string>& stops, RandomTurns& random) {
+Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens, const StopStrings& stops,
+         RandomTurns& random) {
   const base::SystemClock clock;
   SampledTurns turns({.seed = 1});
   Fed fed;
@@ -48,6 +49,8 @@ Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens,
       .head = {.id = "resp_x", .created_at = 1, .model = "tiny", .echo = "\"store\":true"},
       .output = {.stop = stops,
                  .logprobs = random.draw() % 2 == 0,
+                 .may_call = random.draw() % 3 != 0,
+                 .one_call = random.draw() % 3 == 0,
                  .response_id = "resp_" + std::to_string(random.draw())},
       .opening = {},
       .place = {.turns = &turns, .history = turns.history("")},
@@ -55,6 +58,7 @@ Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens,
         fed.turn = std::move(ended.turn);
         fed.items = ended.items;
       }};
+  fed.may_call = options.output.may_call;
   ResponseAnswer whole(model, options, clock);
   const bool as_messages = random.draw() % 2 == 0;  // of a WebSocket
   options.output.framing = as_messages ? api::ResponseEvents::Framing::kLines
@@ -82,16 +86,16 @@ Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens,
   return fed;
 }
 
-void check(const ServedModel& model, const std::vector<TokenId>& tokens,
-           const std::vector<std::string>& stops, RandomTurns& random) {
+void check(const ServedModel& model, const std::vector<TokenId>& tokens, const StopStrings& stops,
+           RandomTurns& random) {
   const Fed fed = feed(model, tokens, stops, random);
   const ResponseText text = text_of_response(parsed(fed.whole));
   EXPECT_EQ(text_of_stream(fed.streamed), text);
   EXPECT_TRUE(base::is_valid_utf8(fed.whole) && base::is_valid_utf8(fed.streamed));
   EXPECT_FALSE(text.items.empty());
-  if (!stops.empty()) return;
+  if (!stops.strings.empty()) return;
   // The one parser, seen by its other reader.
-  chat::ReplyBuilder builder(model.tokenizer, model.harmony, {});
+  chat::ReplyBuilder builder(model.tokenizer, model.harmony, {.callable = fed.may_call});
   chat::ReplyDelta delta;
   for (const TokenId token : tokens) builder.push(token, delta);
   const chat::Reply reply = builder.finish(chat::StopCause::kLength, delta);

@@ -368,7 +368,9 @@ TEST(ResponseBackground, what_still_runs_when_the_server_goes_is_let_go) {
 
 TEST(ItemReference, stands_for_the_item_itself) {
   ServerHouse house(kScript, {});
-  const Json called = parsed(house.post(kPath, R"({"input":"weather"})").body);
+  const Json called = parsed(
+      house.post(kPath, R"({"input":"weather","tools":[{"type":"function","name":"get_weather"}]})")
+          .body);
   const Json& call = called.find("output")->as_array().back();
   ASSERT_EQ(call.string("type"), "function_call");
   const std::string id = call.string("id").value_or("");

@@ -25,6 +25,7 @@ void ResponseOutput::open(const std::vector<TokenId>& opening) {
 
 void ResponseOutput::push(const engine::SampledToken& token) {
   if (stopped_) return;
+  ++sampled_tokens_;
   const size_t sampled_before = message_sampled_;
   parser_.push(token.token, parsed_);
   const bool was_text = parser_.token_was_text();
@@ -52,8 +53,13 @@ void ResponseOutput::finish(chat::StopCause cause) {
   close_item(cut_off_ ? OutputItem::Status::kIncomplete : OutputItem::Status::kCompleted);
 }
 
+bool ResponseOutput::has_call() const {
+  return std::any_of(items_.begin(), items_.end(),
+                     [](const OutputItem& item) { return item.kind == Kind::kCall; });
+}
+
 bool ResponseOutput::well_formed() const {
-  return parser_.repair_count() == 0 && held_back_.empty() && unclosed_calls_ == 0;
+  return parser_.repair_count() == 0 && held_back_.empty() && unclosed_calls_ == 0 && !retold_;
 }
 
 void ResponseOutput::apply_events() {
@@ -73,19 +79,23 @@ void ResponseOutput::apply_events() {
 void ResponseOutput::begin(const chat::MessageHeader& header) {
   held_back_open_ = header.role != chat::Role::kAssistant;
   if (held_back_open_) return;
-  if (chat::goes_to_tool(header)) {
+  const bool is_call = chat::goes_to_tool(header);
+  left_out_open_ = is_call && options_.may_call && options_.one_call && has_call();
+  if (left_out_open_ || (is_call && !options_.may_call)) retold_ = true;
+  if (left_out_open_) return;
+  if (is_call && options_.may_call) {
     chat::ToolCall call = chat::begun_call(*header.recipient);
     begin_item({.kind = Kind::kCall,
                 .id = new_id("fc_"),
                 .call_id = new_id("call_"),
                 .name = std::move(call.name)});
-  } else if (header.channel == chat::kAnalysis) {
+  } else if (header.channel == chat::kAnalysis && !is_call) {
     reasoning_due_ = true;  // nothing thought is no item
   } else {
     begin_item({.kind = Kind::kMessage,
-                .commentary = header.channel == chat::kCommentary,
+                .commentary = header.channel == chat::kCommentary && !is_call,
                 .id = new_id("msg_")});
-    if (!options_.stop.empty()) stop_filter_.emplace(options_.stop, options_.stop_text);
+    if (!options_.stop.strings.empty()) stop_filter_.emplace(options_.stop);
   }
 }
 
@@ -102,6 +112,7 @@ void ResponseOutput::add_text(std::string_view text) {
     if (size <= chat::ReplyBuilder::kHeldBackBytesMax) held_back_ += text;
     return;
   }
+  if (left_out_open_) return;
   if (reasoning_due_) {
     reasoning_due_ = false;
     begin_item({.kind = Kind::kReasoning, .id = new_id("rs_")});
@@ -112,7 +123,7 @@ void ResponseOutput::add_text(std::string_view text) {
   }
   message_sampled_ += text.size();
   scratch_.clear();
-  stop_filter_->push(text, scratch_);
+  stop_filter_->push(text, sampled_tokens_, scratch_);
   show(scratch_);
   if (!stop_filter_->stopped()) return;
   stopped_ = true;
@@ -127,7 +138,8 @@ void ResponseOutput::show(std::string_view text) {
 void ResponseOutput::end(chat::MessageEnd::By by) {
   using By = chat::MessageEnd::By;
   reasoning_due_ = false;
-  if (std::exchange(held_back_open_, false) || !item_open_) return;
+  if (std::exchange(held_back_open_, false) || std::exchange(left_out_open_, false)) return;
+  if (!item_open_) return;
   if (stop_filter_) {
     scratch_.clear();
     stop_filter_->finish(scratch_);

@@ -23,9 +23,10 @@ namespace pelton::server {
 class ResponseOutput {
  public:
   struct Options {
-    std::vector<std::string> stop;  // looked for in messages
-    StopFilter::StopText stop_text = StopFilter::StopText::kCut;
+    StopStrings stop;  // looked for in messages
     bool logprobs = false;
+    bool may_call = false;  // functions are offered; otherwise what looks like a call is a message
+    bool one_call = false;  // of several calls only the first is an item
     std::string response_id;  // the items' ids tell it
     // Of the events; none: nothing is told on the way.
     std::optional<api::ResponseEvents::Framing> framing;
@@ -62,6 +63,7 @@ class ResponseOutput {
     api::TokenLogprobs logprobs;
   };
 
+  bool has_call() const;
   void apply_events();
   void begin(const chat::MessageHeader& header);
   void begin_item(api::OutputItem item);
@@ -83,10 +85,13 @@ class ResponseOutput {
   bool item_open_ = false;       // the last one
   bool reasoning_due_ = false;   // a message of reasoning, no text in it yet
   bool held_back_open_ = false;  // a message in another's name
+  bool left_out_open_ = false;   // a call that is one too many
   std::string held_back_;
   std::optional<StopFilter> stop_filter_;  // of the open message
   bool stopped_ = false;
+  int64_t sampled_tokens_ = 0;
   int unclosed_calls_ = 0;
+  bool retold_ = false;   // a call was left out, or is told as a message
   bool cut_off_ = false;  // the end is one of length
 
   size_t message_sampled_ = 0;  // bytes of the open message, stop strings included

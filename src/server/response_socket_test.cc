@@ -67,10 +67,12 @@ TEST(ResponseSocket, GoesOnFromWhatIsNotStored) {
   options.server.sampled_turn_tokens_max = 0;
   ServerHouse house(kScript, std::move(options));
   net::TestWebSocket socket(house.http().port(), "/v1/responses");
-  socket.text(create(R"("input":"weather?","store":false)"));
+  const std::string tools = R"("tools":[{"type":"function","name":"get_weather"}],)";
+  socket.text(create(tools + R"("input":"weather?","store":false)"));
   const Turn first = read_turn(socket);
+  ASSERT_EQ(first.text.items.back().type, "function_call");
   const std::string call_id = *first.response.find("output")->as_array().back().string("call_id");
-  const std::string follow = R"("store":false,"previous_response_id":")" +
+  const std::string follow = tools + R"("store":false,"previous_response_id":")" +
                              *first.response.string("id") +
                              R"(","input":[{"type":"function_call_output","call_id":")" + call_id +
                              R"(","output":"sunny"}])";

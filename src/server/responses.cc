@@ -38,11 +38,10 @@ api::ResponseHead head_of(const Json& body, const api::ResponseRequest& request,
 
 ResponseOutput::Options output_options(const api::ResponseRequest& request, std::string id,
                                        api::ResponseEvents::Framing framing) {
-  ResponseOutput::Options options{.stop = request.generation.stop,
-                                  .stop_text = request.generation.include_stop
-                                                   ? StopFilter::StopText::kKept
-                                                   : StopFilter::StopText::kCut,
+  ResponseOutput::Options options{.stop = stop_strings(request.generation),
                                   .logprobs = request.top_logprobs >= 0,
+                                  .may_call = !request.tools.empty(),
+                                  .one_call = !request.parallel_calls,
                                   .response_id = std::move(id)};
   if (request.generation.stream) options.framing = framing;
   return options;

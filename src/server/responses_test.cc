@@ -247,7 +247,9 @@ TEST(Responses, HM_08_ABrokenHeaderIsText) {
 // HM-09, HM-11, HM-16: cut off amid arguments that never close, for a function nobody offered.
 TEST(Responses, HM_09_ACallCutOffIsIncomplete) {
   ServerHouse house(kScript, {});
-  const ResponseText text = ask(house, quoted("long call"), R"("max_output_tokens":200)");
+  const ResponseText text =
+      ask(house, quoted("long call"),
+          R"("max_output_tokens":200,"tools":[{"type":"function","name":"f"}])");
   EXPECT_EQ(text.status, "incomplete");
   ASSERT_EQ(text.items.size(), 1u);
   EXPECT_EQ(text.items[0].type, "function_call");

@@ -5,8 +5,15 @@
 
 namespace pelton::server {
 
-StopFilter::StopFilter(std::vector<std::string> stops, StopText stop_text) : stop_text_(stop_text) {
-  for (std::string& stop : stops) {
+StopStrings stop_strings(const api::GenerationFields& fields) {
+  return {.strings = fields.stop,
+          .itself = fields.include_stop ? StopStrings::Itself::kKept : StopStrings::Itself::kCut,
+          .min_tokens = fields.min_tokens};
+}
+
+StopFilter::StopFilter(const StopStrings& stops)
+    : itself_(stops.itself), min_tokens_(stops.min_tokens) {
+  for (const std::string& stop : stops.strings) {
     Needle needle;
     needle.fallback.resize(stop.size(), 0);
     for (size_t i = 1, border = 0; i < stop.size(); ++i) {
@@ -14,7 +21,7 @@ StopFilter::StopFilter(std::vector<std::string> stops, StopText stop_text) : sto
       if (stop[i] == stop[border]) ++border;
       needle.fallback[i] = border;
     }
-    needle.text = std::move(stop);
+    needle.text = stop;
     needles_.push_back(std::move(needle));
   }
 }
@@ -31,9 +38,10 @@ bool StopFilter::advance(char byte) {
   return ended;
 }
 
-void StopFilter::push(std::string_view text, std::string& out) {
+void StopFilter::push(std::string_view text, int64_t sampled, std::string& out) {
   if (stopped_) return;
-  if (needles_.empty()) {
+  const bool too_early = min_tokens_ > 0 && sampled <= min_tokens_;
+  if (needles_.empty() || too_early) {
     out += text;
     return;
   }
@@ -45,7 +53,7 @@ void StopFilter::push(std::string_view text, std::string& out) {
         const bool whole = needle.matched == needle.text.size();
         if (whole && needle.matched > matched_.size()) matched_ = needle.text;
       }
-      if (stop_text_ == StopText::kCut) held_.resize(held_.size() - matched_.size());
+      if (itself_ == StopStrings::Itself::kCut) held_.resize(held_.size() - matched_.size());
       out += held_;
       held_.clear();
       stopped_ = true;

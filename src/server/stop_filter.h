@@ -3,20 +3,32 @@
 // owner.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/generation_fields.h"
+
 namespace pelton::server {
+
+// What ends a text.
+struct StopStrings {
+  enum class Itself { kCut, kKept };  // whether the stop string itself ends the text
+
+  std::vector<std::string> strings;
+  Itself itself = Itself::kCut;
+  int64_t min_tokens = 0;  // what so many first tokens of an answer say is part of none
+};
+StopStrings stop_strings(const api::GenerationFields& fields);
 
 class StopFilter {
  public:
-  enum class StopText { kCut, kKept };  // whether the stop string itself ends the text
+  explicit StopFilter(const StopStrings& stops);
 
-  StopFilter(std::vector<std::string> stops, StopText stop_text);
-
-  // Appends to `out` what has become certain. Once stopped() nothing more comes out.
-  void push(std::string_view text, std::string& out);
+  // `sampled`: the answer's tokens so far, those of `text` among them. Appends to `out` what has
+  // become certain. Once stopped() nothing more comes out.
+  void push(std::string_view text, int64_t sampled, std::string& out);
   // The end of the text: what was held back was no stop string.
   void finish(std::string& out);
 
@@ -35,7 +47,8 @@ class StopFilter {
   bool advance(char byte);
 
   std::vector<Needle> needles_;
-  const StopText stop_text_;
+  const StopStrings::Itself itself_;
+  const int64_t min_tokens_;
   std::string held_;  // the longest suffix that could begin a stop string
   bool stopped_ = false;
   std::string matched_;

@@ -1,5 +1,7 @@
 #include "server/stop_filter.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <random>
 #include <string>
@@ -10,39 +12,49 @@
 namespace pelton::server {
 namespace {
 
-using StopText = StopFilter::StopText;
-
 TEST(StopFilter, HoldsBackOnlyWhatCouldBeAStop) {
-  StopFilter filter({"END"}, StopText::kCut);
+  StopFilter filter({.strings = {"END"}});
   std::string out;
-  filter.push("abcE", out);
+  filter.push("abcE", 1, out);
   EXPECT_EQ(out, "abc");
-  filter.push("N", out);
+  filter.push("N", 1, out);
   EXPECT_EQ(out, "abc");
-  filter.push("d", out);
+  filter.push("d", 1, out);
   EXPECT_EQ(out, "abcENd");
-  filter.push("xEN", out);
-  filter.push("D and more", out);
+  filter.push("xEN", 1, out);
+  filter.push("D and more", 1, out);
   EXPECT_EQ(out, "abcENdx");
   EXPECT_TRUE(filter.stopped());
-  filter.push("never", out);
+  filter.push("never", 1, out);
   filter.finish(out);
   EXPECT_EQ(out, "abcENdx");
 }
 
 TEST(StopFilter, TheEndLetsOutWhatWasHeld) {
-  StopFilter filter({"END"}, StopText::kCut);
+  StopFilter filter({.strings = {"END"}});
   std::string out;
-  filter.push("aEN", out);
+  filter.push("aEN", 1, out);
   filter.finish(out);
   EXPECT_EQ(out, "aEN");
   EXPECT_FALSE(filter.stopped());
 }
 
-TEST(StopFilter, KeepsTheStopIfAsked) {
-  StopFilter filter({"b"}, StopText::kKept);
+TEST(StopFilter, WhatTheFirstTokensSayIsPartOfNoStop) {
+  StopFilter filter({.strings = {"END"}, .min_tokens = 2});
   std::string out;
-  filter.push("abc", out);
+  filter.push("END", 1, out);
+  filter.push("xEN", 2, out);
+  EXPECT_EQ(out, "ENDxEN");
+  filter.push("D.E", 3, out);
+  filter.push("ND", 4, out);
+  EXPECT_EQ(out, "ENDxEND.");
+  EXPECT_TRUE(filter.stopped());
+}
+
+TEST(StopFilter, KeepsTheStopIfAsked) {
+  StopFilter filter({.strings = {"b"}, .itself = StopStrings::Itself::kKept});
+  std::string out;
+  filter.push("abc", 1, out);
   EXPECT_EQ(out, "ab");
 }
 
@@ -77,12 +89,20 @@ TEST(StopFilter, RandomTextsAreCutAsByThePlainSearch) {
     std::vector<std::string> stops;
     for (uint64_t i = 1 + random() % 4; i > 0; --i) stops.push_back(word(7));
     const std::string text = word(40);
-    StopFilter filter(stops, StopText::kCut);
+    const int64_t min_tokens = static_cast<int64_t>(random() % 4);
+    StopFilter filter({.strings = stops, .min_tokens = min_tokens});
     std::string out;
-    const std::string expected = cut_plainly(text, stops);
-    for (size_t at = 0; at < text.size();) {
-      const size_t piece = 1 + random() % 5;
-      filter.push(std::string_view(text).substr(at, piece), out);
+    std::vector<size_t> pieces;
+    for (size_t at = 0; at < text.size(); at += pieces.back()) pieces.push_back(1 + random() % 5);
+    size_t free = 0;
+    for (size_t i = 0; i < std::min(pieces.size(), static_cast<size_t>(min_tokens)); ++i) {
+      free = std::min(text.size(), free + pieces[i]);
+    }
+    const std::string expected = text.substr(0, free) + cut_plainly(text.substr(free), stops);
+    size_t at = 0;
+    int64_t sampled = 0;
+    for (const size_t piece : pieces) {
+      filter.push(std::string_view(text).substr(at, piece), ++sampled, out);
       ASSERT_EQ(expected.substr(0, out.size()), out) << "leaked at " << at << " of " << text;
       at += piece;
     }
@@ -98,11 +118,11 @@ TEST(StopFilter, IsLinear) {
     stop += static_cast<char>('b' + i);
     stops.push_back(std::move(stop));
   }
-  StopFilter filter(stops, StopText::kCut);
+  StopFilter filter({.strings = stops});
   std::string out;
   // A quadratic search would take minutes for this.
   const std::string piece(1000, 'a');
-  for (int i = 0; i < 1000; ++i) filter.push(piece, out);
+  for (int i = 0; i < 1000; ++i) filter.push(piece, 1, out);
   filter.finish(out);
   EXPECT_EQ(out.size(), 1'000'000u);
 }
