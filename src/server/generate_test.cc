@@ -1,4 +1,5 @@
 // POST /inference/v1/generate and the renderers: tokens in, tokens out.
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -206,7 +207,8 @@ TEST(Generate, HM15_StreamedEqualsWholeForRandomTokens) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   ServerHouse house(kScript, {});
   RandomTurns random(house.model(), seed);
-  for (int round = 0; round < 500; ++round) {
+  const int rounds = std::getenv("PELTON_FULL") != nullptr ? 10'000 : 500;
+  for (int round = 0; round < rounds; ++round) {
     const TokensAnswer::Options options{
         .id = "gen-1", .choice_count = 1, .logprobs = random.draw() % 2 == 0};
     TokensAnswer whole(options);

@@ -2,6 +2,7 @@
 // refused there is refused here.
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <random>
 #include <string>
@@ -445,7 +446,8 @@ TEST(Grpc, HM15_PiecesAreTheWholeForRandomTokens) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   ServerHouse house(kScript, {});
   RandomTurns random(house.model(), seed);
-  for (int round = 0; round < 2000; ++round) {
+  const int rounds = std::getenv("PELTON_FULL") != nullptr ? 10'000 : 2000;
+  for (int round = 0; round < rounds; ++round) {
     const ChatTurn::Options turn{.stop = random.stops(),
                                  .one_call = random.draw() % 3 == 0,
                                  .may_call = random.draw() % 3 != 0};

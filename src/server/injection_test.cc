@@ -25,7 +25,7 @@ using testing::Not;
 const std::string kScript = odd_turns(R"(
   ,{"when": "cut call", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"city\": \"Be", {"text": "r", "times": 200}]}
   ,{"when": "spelled out", "then": "<|channel|>final<|message|>the word end stands in bars<|return|>"}
-  ,{"when": "brackets", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>", {"text": "[", "times": 25000}, {"text": "\"", "times": 25000}, "<|call|>"]}
+  ,{"when": "brackets", "then": ["<|channel|>commentary to=functions.f <|constrain|>json<|message|>", {"text": "[", "times": 50000}, {"text": "\"", "times": 50000}, "<|call|>"]}
 )");
 
 constexpr char kPath[] = "/v1/chat/completions";
@@ -294,14 +294,14 @@ constexpr std::chrono::seconds kLongArgumentsMax{20};
 
 TEST(Injection, HM16_LongArguments) {
   ServerHouse::Options options;
-  options.model = [](ServedModel& model) { model.context_max = 60'000; };
+  options.model = [](ServedModel& model) { model.context_max = 120'000; };
   ServerHouse house(kScript, std::move(options));
   const auto before = std::chrono::steady_clock::now();
   const ChatText text =
       streamed_text(house.post(kPath, chat("brackets", kOneTool + R"(,"stream":true)")).body);
   EXPECT_LT(std::chrono::steady_clock::now() - before, kLongArgumentsMax);
   ASSERT_EQ(text.calls.size(), 1u);
-  const std::string expected = std::string(25'000, '[') + std::string(25'000, '"');
+  const std::string expected = std::string(50'000, '[') + std::string(50'000, '"');
   EXPECT_TRUE(text.calls[0].second == expected) << text.calls[0].second.size();
 }
 
