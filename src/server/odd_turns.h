@@ -9,7 +9,7 @@ namespace pelton::server {
 
 // `more`: rules of a test's own, each with a comma in front.
 inline std::string odd_turns(std::string_view more) {
-  std::string script = R"({"context": 60000, "rules": [
+  std::string script = R"({"context": 120000, "rules": [
   {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
   {"when": "no role", "then": "<|start|><|message|>lost words<|return|>"},
   {"when": "odd channel", "then": "<|channel|>musing<|message|>odd words<|return|>"},

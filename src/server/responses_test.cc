@@ -65,8 +65,8 @@ Json refusal(ServerHouse& house, const std::string& body, int status) {
 
 TEST(Responses, AFollowUpFindsATurnOfTwoCalls) {
   ServerHouse house(kScript, {});
-  const Json first =
-      parsed(house.post("/v1/responses", body_of(quoted("the weather of both places"), "")).body);
+  const Json first = parsed(
+      house.post("/v1/responses", body_of(quoted("the weather of both places"), kTools)).body);
   std::string results;
   for (const Json& item : first.find("output")->as_array()) {
     if (item.string("type") != "function_call") continue;
@@ -74,11 +74,11 @@ TEST(Responses, AFollowUpFindsATurnOfTwoCalls) {
                                 : R"(,{"type":"function_call_output","call_id":")") +
                *item.string("call_id") + R"(","output":"sunny"})";
   }
-  const Json second =
-      parsed(house
-                 .post("/v1/responses", R"({"previous_response_id":")" + *first.string("id") +
-                                            R"(","input":[)" + results + "]}")
-                 .body);
+  const Json second = parsed(
+      house
+          .post("/v1/responses", R"({"previous_response_id":")" + *first.string("id") +
+                                     R"(","input":[)" + results + "]," + std::string(kTools) + "}")
+          .body);
   EXPECT_EQ(second.string("status"), "completed") << second.dump();
   const int block = house.engine().capacity().block_tokens;
   const int64_t known = *first.find("usage")->integer("total_tokens");
