@@ -48,8 +48,8 @@ Flag kv_type_flag() {
           .value = "TYPE",
           .help =
               "how keys and values are kept; auto is what the kernels prefer, f16 for the fast "
-              "ones, bf16 on a GPU (which has fp8 besides); fp8 and int8 take half the room and "
-              "are less exact, fp8 most",
+              "ones and on a GPU (which has bf16 and fp8 besides); fp8 and int8 take half the room "
+              "and are less exact, fp8 most",
           .default_text = "auto",
           .choices = {"auto", "f16", "bf16", "fp8", "int8"},
           .other_choices = {{"fp8_e4m3", "fp8"}, {"bfloat16", "bf16"}, {"float16", "f16"}}};

@@ -166,7 +166,8 @@ TEST_P(DeviceExecutorKvTest, AnAnswerIsTheSameInEveryWay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DeviceExecutor, DeviceExecutorKvTest,
-                         ::testing::Values(tensor::DType::kBf16, tensor::DType::kF8E4m3),
+                         ::testing::Values(tensor::DType::kF16, tensor::DType::kBf16,
+                                           tensor::DType::kF8E4m3),
                          [](const auto& info) {
                            return std::string(tensor::kv_type_name(info.param));
                          });

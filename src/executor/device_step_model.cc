@@ -26,9 +26,10 @@ models::DeviceModel::Options options_for(const Device& device,
 }
 
 Result<kernels::gpu::KvType> kv_type_of(tensor::DType dtype) {
+  if (dtype == tensor::DType::kF16) return kernels::gpu::KvType::kF16;
   if (dtype == tensor::DType::kBf16) return kernels::gpu::KvType::kBf16;
   if (dtype == tensor::DType::kF8E4m3) return kernels::gpu::KvType::kFp8;
-  return Error{ErrorCode::kUnsupported, "a device keeps keys and values in bf16 or fp8",
+  return Error{ErrorCode::kUnsupported, "a device keeps keys and values in f16, bf16 or fp8",
                "kv-cache-dtype"};
 }
 

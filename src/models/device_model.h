@@ -28,7 +28,7 @@ class DeviceModel {
     int positions_max = 0;  // of a sequence
     int full_block_count = 0;
     int window_block_count = 0;
-    kernels::gpu::KvType kv_type = kernels::gpu::KvType::kBf16;
+    kernels::gpu::KvType kv_type = kernels::gpu::KvType::kF16;
     int64_t partial_bytes_max = int64_t{64} << 20;  // for attention that warps share
     kernels::gpu::FormOptions forms;                // of the products
   };

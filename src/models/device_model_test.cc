@@ -1,7 +1,8 @@
 // The golden cases (testdata/golden/README.md) through a device library: the emulated one here, or
 // what PELTON_DEVICE_LIBRARY names. Every kernel of a forward pass, the weights' packing and
-// upload, paged keys and values, and the flat step are in it. Fed whole, in chunks and token by
-// token, the logits are the same bits.
+// upload, paged keys and values, and the flat step are in it. `tiny` and `mid` are held to golden's
+// limits, `outlier` in part to what it loses in bf16 (docs/decisions/0018). Fed whole, in chunks
+// and token by token, the logits are the same bits.
 #include "models/device_model.h"
 
 #include <algorithm>
@@ -18,12 +19,15 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "checkpoint/golden_checkpoint.h"
+#include "kernels/bf16_kernels.h"
+#include "models/sequence_runner.h"
 #include "tensor/npy.h"
 
 namespace pelton::models {
 namespace {
 
 using kernels::gpu::FormWish;
+using kernels::gpu::kv_type_name;
 using kernels::gpu::KvType;
 
 // Where sources and built files are: on another machine (tools/gpu_session) somewhere else.
@@ -212,8 +216,42 @@ constexpr Limits kFp8Limits{.error_mean = 1.8e-2,
                             .agreement = 0.96,
                             .sure_gap = 0.2f};
 
+void print(const std::string& name, const std::string& how, const Differences& seen) {
+  std::printf(
+      "%s %s: relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%, lost at a gap of up "
+      "to %.3f\n",
+      name.c_str(), how.c_str(), seen.error_mean, seen.error_max, seen.divergence,
+      100 * seen.agreement, static_cast<double>(seen.lost_gap));
+}
+
+// What the model loses in the arithmetic that it was published in (kernels/bf16_kernels.h), by the
+// same tokens and exact logits.
+Differences loss_in_bf16(const std::string& name) {
+  const Golden golden = read_golden(source_folder() + "/testdata/golden/" + name);
+  const auto checkpoint = checkpoint::Checkpoint::open(weights_folder(name));
+  CHECK(checkpoint.ok(), checkpoint.ok() ? "" : checkpoint.error().message);
+  const auto count = static_cast<int>(golden.tokens.size());
+  const int vocab = checkpoint->config().vocab_size;
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  const auto exact = kernels::make_kernels(kernels::KernelChoice::kAuto, pool);
+  CHECK(exact.ok(), exact.ok() ? "" : exact.error().message);
+  const std::unique_ptr<kernels::Kernels> kernels = kernels::make_bf16_kernels(**exact, vocab);
+  const auto model =
+      GptOss::load(*checkpoint, *kernels, {.batch_tokens_max = count, .logit_rows_max = count});
+  CHECK(model.ok(), model.ok() ? "" : model.error().message);
+  auto runner = SequenceRunner::make(**model, kernels->kv_dtype(), count);
+  CHECK(runner.ok(), runner.ok() ? "" : runner.error().message);
+  std::vector<int> rows(golden.tokens.size());
+  for (int i = 0; i < count; ++i) rows[static_cast<size_t>(i)] = i;
+  const float* const got = runner->step(golden.tokens, rows, nullptr);
+  const std::vector<float> logits(got, got + int64_t{count} * vocab);
+  const Differences lost = compare(logits, golden, static_cast<size_t>(vocab));
+  print(name, "in bf16 on the host", lost);
+  return lost;
+}
+
 void expect_golden(const std::string& name, const Limits& limits, const std::vector<int>& pieces,
-                   KvType kv_type = KvType::kBf16) {
+                   KvType kv_type = KvType::kF16) {
   const Golden golden = read_golden(source_folder() + "/testdata/golden/" + name);
   const Result<checkpoint::Checkpoint> checkpoint =
       checkpoint::Checkpoint::open(weights_folder(name));
@@ -223,13 +261,10 @@ void expect_golden(const std::string& name, const Limits& limits, const std::vec
   Run run(*checkpoint, count, kv_type);
   const std::vector<float> whole = run.logits(golden.tokens, count);
   const Differences seen = compare(whole, golden, vocab);
-  std::printf(
-      "%s on a device (%s, %s): relative error mean %.2e max %.2e, KL %.2e, agreement %.1f %%, "
-      "lost "
-      "at a gap of up to %.3f\n",
-      name.c_str(), library().table().kind(), kv_type == KvType::kFp8 ? "fp8" : "bf16",
-      seen.error_mean, seen.error_max, seen.divergence, 100 * seen.agreement,
-      static_cast<double>(seen.lost_gap));
+  print(
+      name,
+      "on a device (" + std::string(library().table().kind()) + ", " + kv_type_name(kv_type) + ")",
+      seen);
   EXPECT_LE(seen.error_mean, limits.error_mean);
   EXPECT_LE(seen.error_max, limits.error_max);
   EXPECT_LE(seen.divergence, limits.divergence);
@@ -281,7 +316,7 @@ void expect_persistent(const std::string& name, KvType kv_type, int launched) {
 }
 
 TEST(DeviceModelTest, TinyIsTheSameInPersistentSteps) {
-  expect_persistent("tiny", KvType::kBf16, 50);
+  expect_persistent("tiny", KvType::kF16, 50);
 }
 
 TEST(DeviceModelTest, TinyIsTheSameInPersistentStepsWithFp8KeysAndValues) {
@@ -299,7 +334,7 @@ TEST(DeviceModelTest, MidIsGolden) {
 
 TEST(DeviceModelTest, MidIsTheSameInPersistentSteps) {
   if (!is_full()) GTEST_SKIP() << "takes minutes in the emulation; PELTON_FULL=1 runs it";
-  expect_persistent("mid", KvType::kBf16, 100);
+  expect_persistent("mid", KvType::kF16, 100);
 }
 
 TEST(DeviceModelTest, MidIsGoldenWithFp8KeysAndValues) {
@@ -307,19 +342,22 @@ TEST(DeviceModelTest, MidIsGoldenWithFp8KeysAndValues) {
   expect_golden("mid", kFp8Limits, {100}, KvType::kFp8);
 }
 
-// Massive activations: activations, queries and weights of values in bf16 lose more there than is
-// asked of fast kernels (measured in the emulation: mean 1.42e-2, max 8.06e-2, KL 2.79e-3,
-// agreement 97.8 %, a gap of 0.865; keys and values in bf16 alone take up to kBf16Outlier in
-// golden_test.cc). These limits are 1.5 times what was measured: docs/decisions/0018.
-TEST(DeviceModelTest, OutlierLosesNoMoreThanIsKnown) {
-  if (!is_full()) GTEST_SKIP() << "takes minutes in the emulation; PELTON_FULL=1 runs it";
+// Massive activations, which any rounding to bf16 costs much. On average and in its best tokens
+// `outlier` is inside golden's limits; at its worst position and in its divergence it is not, and
+// is held to what the model itself loses in bf16. So is the gap at which a best token may be lost:
+// it is a single position's, and other orders of adding have others (docs/decisions/0018).
+TEST(DeviceModelTest, OutlierLosesLessThanInBf16) {
+  const Differences in_bf16 = loss_in_bf16("outlier");
   expect_golden("outlier",
-                {.error_mean = 2.1e-2,
-                 .error_max = 1.2e-1,
-                 .divergence = 4.2e-3,
-                 .agreement = 0.96,
-                 .sure_gap = 1.3f},
+                {.error_max = in_bf16.error_max,
+                 .divergence = in_bf16.divergence,
+                 .sure_gap = in_bf16.lost_gap},
                 is_emulated() ? std::vector<int>{} : std::vector<int>{100});
+}
+
+// Keys and values in bf16 are there for who asks for them.
+TEST(DeviceModelTest, TinyIsGoldenWithBf16KeysAndValues) {
+  expect_golden("tiny", {}, {7}, KvType::kBf16);
 }
 
 // Two sequences, one decoding and one in its prompt, in one step: each as if it were alone.
@@ -383,9 +421,8 @@ TEST_P(DeviceModelKvTest, ABatchIsItsSequences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DeviceModel, DeviceModelKvTest,
-                         ::testing::Values(KvType::kBf16, KvType::kFp8), [](const auto& info) {
-                           return info.param == KvType::kFp8 ? "fp8" : "bf16";
-                         });
+                         ::testing::Values(KvType::kF16, KvType::kBf16, KvType::kFp8),
+                         [](const auto& info) { return kv_type_name(info.param); });
 
 // A scale of the last layer's experts is no number: most of the weights are on their way to the
 // device when that is found.

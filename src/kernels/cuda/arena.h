@@ -39,7 +39,7 @@ struct Limits {
   int32_t positions_max;  // of a sequence
   int32_t full_blocks;    // in a full layer's cache
   int32_t window_blocks;  // in a window layer's
-  KvType kv_type = KvType::kBf16;
+  KvType kv_type = KvType::kF16;
   int64_t partial_bytes_max;  // for attention that several warps share
 };
 
@@ -78,7 +78,7 @@ struct ArenaLayout {
   Place x;           // float (rows, hidden): the residual stream
   Place normed;      // bf16 (rows, padded hidden)
   Place normed_low;  // the same
-  Place q;           // bf16 (rows, heads, head_size)
+  Place q;           // float16 or bf16 (rows, heads, head_size)
   Place kv_staged;   // of fp8: float (rows, 2 kv_heads, head_size)
   Place attended;    // bf16 (rows, padded heads * head_size)
   Place partials;

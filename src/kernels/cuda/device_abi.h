@@ -16,7 +16,7 @@
 
 namespace pelton::kernels::gpu {
 
-inline constexpr uint32_t kAbiVersion = 8;
+inline constexpr uint32_t kAbiVersion = 9;
 inline constexpr const char* kAbiSymbol = "pelton_device_library";
 
 // The most that `stage` hands out at a time.

@@ -49,7 +49,8 @@ TEST(EmulationTest, AWarpShufflesAndVotes) {
 }
 
 // c += a b with the fragments' places written down as PTX has them.
-TEST(EmulationTest, MmaIsAProductOfMatrices) {
+template <class Pack, class Multiply>
+void expect_product_of_matrices(const Pack& pack, const Multiply& multiply) {
   float a[16][16];
   float b[16][8];
   for (int i = 0; i < 16; ++i) {
@@ -61,14 +62,14 @@ TEST(EmulationTest, MmaIsAProductOfMatrices) {
     const int g = thread_index() / 4;
     const int t = thread_index() % 4;
     const auto pair_of_a = [&](int row, int column) {
-      return pack_bf16(a[row][column], a[row][column + 1]);
+      return pack(a[row][column], a[row][column + 1]);
     };
     const uint32_t left[4] = {pair_of_a(g, 2 * t), pair_of_a(g + 8, 2 * t), pair_of_a(g, 2 * t + 8),
                               pair_of_a(g + 8, 2 * t + 8)};
-    const uint32_t right[2] = {pack_bf16(b[2 * t][g], b[2 * t + 1][g]),
-                               pack_bf16(b[2 * t + 8][g], b[2 * t + 9][g])};
+    const uint32_t right[2] = {pack(b[2 * t][g], b[2 * t + 1][g]),
+                               pack(b[2 * t + 8][g], b[2 * t + 9][g])};
     float c[4] = {1, 1, 1, 1};
-    mma(c, left, right);
+    multiply(c, left, right);
     got[g][2 * t] = c[0];
     got[g][2 * t + 1] = c[1];
     got[g + 8][2 * t] = c[2];
@@ -81,6 +82,14 @@ TEST(EmulationTest, MmaIsAProductOfMatrices) {
       EXPECT_EQ(got[i][j], exact);
     }
   }
+}
+
+TEST(EmulationTest, MmaIsAProductOfMatrices) {
+  using Sums = float(&)[4];
+  using Left = const uint32_t(&)[4];
+  using Right = const uint32_t(&)[2];
+  expect_product_of_matrices(pack_bf16, [](Sums c, Left a, Right b) { mma(c, a, b); });
+  expect_product_of_matrices(pack_f16, [](Sums c, Left a, Right b) { mma_f16(c, a, b); });
 }
 
 // Each lane has of each matrix the pair of columns 2t of row g, as a product wants it.

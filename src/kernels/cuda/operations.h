@@ -99,19 +99,24 @@ struct Linear {
   ProductForm form = {};  // here and below: none named, and constants choose
 };
 
-// How keys and values are kept: as they are, or as e4m3 codes with a bf16 scale for each token's
-// key and value in each head (kernels/kv_code.h).
-enum class KvType : int32_t { kBf16, kFp8 };
+// How keys and values are kept, and what attention computes with: float16 (saturating, as the host
+// keeps them: docs/decisions/0005), bf16, or e4m3 codes with a bf16 scale for each token's key and
+// value in each head (kernels/kv_code.h).
+enum class KvType : int32_t { kF16, kBf16, kFp8 };
+
+constexpr const char* kv_type_name(KvType type) {
+  return type == KvType::kFp8 ? "fp8" : type == KvType::kBf16 ? "bf16" : "f16";
+}
 
 // A layer's part of a KV group. A block is, for each kv head,
-//   bf16: keys (16, head_size), then values transposed (head_size, 16);
-//   fp8:  codes of keys (16, head_size), then codes of values as value_code_place() says, then
-//         scales, bf16 (2, 16): the keys', the values'.
+//   f16, bf16: keys (16, head_size), then values transposed (head_size, 16);
+//   fp8:       codes of keys (16, head_size), then codes of values as value_code_place() says,
+//              then scales, bf16 (2, 16): the keys', the values'.
 struct KvCache {
   void* data;
   int32_t kv_heads;
   int32_t head_size;
-  KvType type = KvType::kBf16;
+  KvType type = KvType::kF16;
 };
 
 // Of one kv head in a block: a multiple of 64.
@@ -133,7 +138,7 @@ constexpr int value_code_place(int element, int token) {
 struct Qkv {
   Weights weights;
   ProductInput input;
-  Bf16Bits* q;  // (rows, heads, head_size)
+  uint16_t* q;  // (rows, heads, head_size): float16 where keys are, else bf16
   KvCache cache;
   const int32_t* positions;  // (rows)
   const int64_t* slots;      // (rows): block * 16 + place in it; negative: keep nothing
@@ -167,7 +172,7 @@ struct AttentionItem {
 
 struct Attention {
   Bf16Bits* out;      // (rows, padded heads * head_size)
-  const Bf16Bits* q;  // (rows, heads, head_size)
+  const uint16_t* q;  // (rows, heads, head_size): float16 where keys are, else bf16
   KvCache cache;
   const int32_t* tables;  // block numbers by position / 16
   const AttentionItem* items;

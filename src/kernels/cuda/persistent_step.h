@@ -64,7 +64,7 @@ struct PersistentStep {
   // Working memory, as the launched kernels use it.
   float* x;
   Bf16Bits* normed;
-  Bf16Bits* q;
+  uint16_t* q;
   float* staged;  // of fp8
   Bf16Bits* attended;
   float* partials;

@@ -199,10 +199,9 @@ TEST_P(PersistentTest, UndividedRowsAndManyExperts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kv, PersistentTest, ::testing::Values(KvType::kBf16, KvType::kFp8),
-                         [](const auto& info) {
-                           return info.param == KvType::kFp8 ? "fp8" : "bf16";
-                         });
+INSTANTIATE_TEST_SUITE_P(Kv, PersistentTest,
+                         ::testing::Values(KvType::kF16, KvType::kBf16, KvType::kFp8),
+                         [](const auto& info) { return kv_type_name(info.param); });
 
 TEST(PersistentFormsTest, ConstantsSayLaunched) {
   EXPECT_FALSE(has_persistent(

@@ -162,9 +162,11 @@ TEST(ArenaTest, PlacesLieApartAndAdd) {
   // Weights as the checkpoint has them: 13.76 GB, of which 12 are what tiles fill up.
   EXPECT_NEAR(static_cast<double>(arena.weight_bytes), 13.77e9, 0.03e9);
   const int64_t token = int64_t{2} * 8 * 64 * 2;
-  EXPECT_EQ(kv_block_bytes(shape, KvType::kBf16), 16 * token);
+  EXPECT_EQ(kv_block_bytes(shape, KvType::kF16), 16 * token);
   // What the engine's memory is divided by.
   const tensor::KvBlockShape block{shape.kv_heads, shape.head_size, kBlockTokens};
+  EXPECT_EQ(kv_block_bytes(shape, KvType::kF16),
+            tensor::kv_block_bytes(tensor::DType::kF16, block));
   EXPECT_EQ(kv_block_bytes(shape, KvType::kBf16),
             tensor::kv_block_bytes(tensor::DType::kBf16, block));
   EXPECT_EQ(kv_block_bytes(shape, KvType::kFp8),

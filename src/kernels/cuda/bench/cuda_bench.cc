@@ -3,7 +3,7 @@
 // first (or of the arithmetic, for prompts). Needs no model and no test framework.
 //
 //   cuda_bench LIBRARY [--shape 20b|120b|tiny] [--only copy,kernels,decode,persistent,prefill]
-//              [--kv bf16|fp8] [--forms default|measure|plain|persistent] [--runs N]
+//              [--kv f16|bf16|fp8] [--forms default|measure|plain|persistent] [--runs N]
 //
 // A step's time is from the call to its logits on the host: what an engine waits for.
 #include <algorithm>
@@ -29,7 +29,7 @@ struct Settings {
   std::string library;
   std::string shape = "20b";
   std::string only = "copy,kernels,decode,persistent,prefill";
-  std::string kv = "bf16";
+  std::string kv = "f16";
   int runs = 20;
   std::string forms = "default";  // of the products in whole steps
 };
@@ -60,7 +60,9 @@ class Bench {
         table_(library.table()),
         settings_(settings),
         shape_(shape_named(settings.shape)),
-        kv_type_(settings.kv == "fp8" ? KvType::kFp8 : KvType::kBf16),
+        kv_type_(settings.kv == "fp8"    ? KvType::kFp8
+                 : settings.kv == "bf16" ? KvType::kBf16
+                                         : KvType::kF16),
         tiny_(settings.shape == "tiny") {}
 
   void run() {
@@ -601,7 +603,9 @@ Settings read_settings(int count, char** words) {
       settings.only = next();
     } else if (word == "--kv") {
       settings.kv = next();
-      if (settings.kv != "bf16" && settings.kv != "fp8") give_up("--kv takes bf16 or fp8");
+      if (settings.kv != "f16" && settings.kv != "bf16" && settings.kv != "fp8") {
+        give_up("--kv takes f16, bf16 or fp8");
+      }
     } else if (word == "--forms") {
       settings.forms = next();
     } else if (word == "--runs") {

@@ -66,7 +66,7 @@ PELTON_DEVICE void load_query(uint32_t (&query)[kHead / 16][4], const Attention&
 #pragma unroll
   for (int high = 0; high < 2; ++high) {
     if (rows[high].row >= 0) {
-      const Bf16Bits* from = args.q + (rows[high].row * args.heads + rows[high].head) * kHead;
+      const uint16_t* from = args.q + (rows[high].row * args.heads + rows[high].head) * kHead;
       KvBlock<kHead, kType>::load_query(query, from, high, t);
     } else {
 #pragma unroll

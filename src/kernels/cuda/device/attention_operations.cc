@@ -17,20 +17,26 @@ void attend(Stream stream, const Attention& args) {
                    0, args);
 }
 
+template <int kHead>
+void attend_by_type(Stream stream, const Attention& args) {
+  switch (args.cache.type) {
+    case KvType::kF16:
+      return attend<kHead, KvType::kF16>(stream, args);
+    case KvType::kBf16:
+      return attend<kHead, KvType::kBf16>(stream, args);
+    case KvType::kFp8:
+      return attend<kHead, KvType::kFp8>(stream, args);
+  }
+  note_failure("attention: keys and values of a type that there is not");
+}
+
 }  // namespace
 
 void attention(Stream stream, const Attention& args) {
   const int group = args.heads / args.cache.kv_heads;
   if (group > kQueryRows) return note_failure("attention: too many heads share a key");
-  const bool is_fp8 = args.cache.type == KvType::kFp8;
-  if (args.cache.head_size == 64) {
-    return is_fp8 ? attend<64, KvType::kFp8>(stream, args)
-                  : attend<64, KvType::kBf16>(stream, args);
-  }
-  if (args.cache.head_size == 32) {
-    return is_fp8 ? attend<32, KvType::kFp8>(stream, args)
-                  : attend<32, KvType::kBf16>(stream, args);
-  }
+  if (args.cache.head_size == 64) return attend_by_type<64>(stream, args);
+  if (args.cache.head_size == 32) return attend_by_type<32>(stream, args);
   note_failure("attention: the head size is neither 32 nor 64");
 }
 

@@ -43,9 +43,9 @@ struct QkvEpilogue {
       low = turned;
     }
     if (head < args.heads) {
-      Bf16Bits* to = args.q + (int64_t{row} * args.heads + head) * head_size;
-      to[i] = to_bf16(low);
-      to[i + half] = to_bf16(high);
+      uint16_t* to = args.q + (int64_t{row} * args.heads + head) * head_size;
+      to[i] = number(low);
+      to[i + half] = number(high);
       return;
     }
     if (args.staged != nullptr) {
@@ -59,17 +59,21 @@ struct QkvEpilogue {
     if (slot < 0) return;
     const int kv_head = (head - args.heads) % args.cache.kv_heads;
     const int place = static_cast<int>(slot % kBlockTokens);
-    Bf16Bits* block = static_cast<Bf16Bits*>(args.cache.data) +
+    uint16_t* block = static_cast<uint16_t*>(args.cache.data) +
                       (slot / kBlockTokens * args.cache.kv_heads + kv_head) *
                           (int64_t{2} * head_size * kBlockTokens);
     if (head < args.heads + args.cache.kv_heads) {
-      block[place * head_size + i] = to_bf16(low);
-      block[place * head_size + i + half] = to_bf16(high);
+      block[place * head_size + i] = number(low);
+      block[place * head_size + i + half] = number(high);
     } else {
       block += head_size * kBlockTokens;
-      block[i * kBlockTokens + place] = to_bf16(low);
-      block[(i + half) * kBlockTokens + place] = to_bf16(high);
+      block[i * kBlockTokens + place] = number(low);
+      block[(i + half) * kBlockTokens + place] = number(high);
     }
+  }
+
+  PELTON_DEVICE uint16_t number(float value) const {
+    return args.cache.type == KvType::kF16 ? to_f16(value) : to_bf16(value);
   }
 };
 

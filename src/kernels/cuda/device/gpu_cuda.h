@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 // Of a kernel's argument that is read where it lies, whichever part of it.
@@ -140,6 +141,21 @@ PELTON_DEVICE uint32_t pack_bf16(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
   return out;
 }
+// Beyond float16's range its largest, as on the host (tensor/bits.h).
+PELTON_DEVICE uint16_t to_f16(float value) {
+  if (value > 65504.0f) value = 65504.0f;  // comparisons that NaN fails
+  if (value < -65504.0f) value = -65504.0f;
+  return __half_as_ushort(__float2half_rn(value));
+}
+PELTON_DEVICE float f16_to_float(uint16_t bits) {
+  return __half2float(__ushort_as_half(bits));
+}
+// Of numbers within the range.
+PELTON_DEVICE uint32_t pack_f16(float low, float high) {
+  uint32_t out;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
 PELTON_DEVICE uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
   uint32_t out;
 #if __CUDA_ARCH__ >= 900
@@ -153,6 +169,14 @@ PELTON_DEVICE uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
 PELTON_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+PELTON_DEVICE void mma_f16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

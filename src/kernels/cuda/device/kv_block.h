@@ -44,19 +44,18 @@ PELTON_DEVICE void bf16_of_e4m3(uint32_t (&out)[2], uint32_t codes) {
   out[1] = multiply_bf16x2(small_bf16x2_of_e4m3(codes), kTwoTo120);
 }
 
+// float16 or bf16.
 template <int kHead, KvType kType>
-struct KvBlock;
-
-template <int kHead>
-struct KvBlock<kHead, KvType::kBf16> {
-  const Bf16Bits* keys;
+struct KvBlock {
+  static constexpr bool kIsF16 = kType == KvType::kF16;
+  const uint16_t* keys;
 
   PELTON_DEVICE KvBlock(const Attention& args, int64_t block, int kv_head)
-      : keys(static_cast<const Bf16Bits*>(args.cache.data) +
+      : keys(static_cast<const uint16_t*>(args.cache.data) +
              (block * args.cache.kv_heads + kv_head) * (int64_t{2} * kHead * kBlockTokens)) {}
 
   // Row `high` of the left operands. Of every 32 elements lane t has 8t to 8t + 7.
-  PELTON_DEVICE static void load_query(uint32_t (&query)[kHead / 16][4], const Bf16Bits* row,
+  PELTON_DEVICE static void load_query(uint32_t (&query)[kHead / 16][4], const uint16_t* row,
                                        int high, int t) {
 #pragma unroll
     for (int part = 0; part < kHead / 32; ++part) {
@@ -75,14 +74,14 @@ struct KvBlock<kHead, KvType::kBf16> {
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) scores[h][i] = 0;
-      const Bf16Bits* key = keys + key_of_column(h, lane / 4) * kHead;
+      const uint16_t* key = keys + key_of_column(h, lane / 4) * kHead;
 #pragma unroll
       for (int part = 0; part < kHead / 32; ++part) {
         const Words4 words = load(reinterpret_cast<const Words4*>(key + 32 * part + lane % 4 * 8));
         const uint32_t first[2] = {words.word[0], words.word[1]};
         const uint32_t second[2] = {words.word[2], words.word[3]};
-        mma(scores[h], query[2 * part], first);
-        mma(scores[h], query[2 * part + 1], second);
+        multiply(scores[h], query[2 * part], first);
+        multiply(scores[h], query[2 * part + 1], second);
       }
     }
   }
@@ -93,6 +92,7 @@ struct KvBlock<kHead, KvType::kBf16> {
 
   // A value's weight as it is summed up: rounded to what the product takes.
   PELTON_DEVICE static float weight(float share) {
+    if constexpr (kIsF16) return f16_to_float(to_f16(share));
     return low_bf16(uint32_t{to_bf16(share)});
   }
 
@@ -102,17 +102,31 @@ struct KvBlock<kHead, KvType::kBf16> {
                                 int valid, int lane) const {
     const int t = lane % 4;
     const uint32_t left[4] = {
-        pack_bf16(weights[0][0], weights[0][1]), pack_bf16(weights[0][2], weights[0][3]),
-        pack_bf16(weights[1][0], weights[1][1]), pack_bf16(weights[1][2], weights[1][3])};
+        pack(weights[0][0], weights[0][1]), pack(weights[0][2], weights[0][3]),
+        pack(weights[1][0], weights[1][1]), pack(weights[1][2], weights[1][3])};
 #pragma unroll
     for (int n = 0; n < kHead / 8; ++n) {
-      const Bf16Bits* from =
+      const uint16_t* from =
           keys + kHead * kBlockTokens + (8 * n + lane / 4) * kBlockTokens + 4 * t;
       const Words2 words = load(reinterpret_cast<const Words2*>(from));
       const uint32_t pair[2] = {keep_first(words.word[0], valid),
                                 keep_first(words.word[1], valid - 2)};
-      mma(values[n], left, pair);
+      multiply(values[n], left, pair);
     }
+  }
+
+ private:
+  PELTON_DEVICE static void multiply(float (&sums)[4], const uint32_t (&left)[4],
+                                     const uint32_t (&right)[2]) {
+    if constexpr (kIsF16) {
+      mma_f16(sums, left, right);
+    } else {
+      mma(sums, left, right);
+    }
+  }
+  PELTON_DEVICE static uint32_t pack(float low, float high) {
+    if constexpr (kIsF16) return pack_f16(low, high);
+    return pack_bf16(low, high);
   }
 };
 
@@ -128,7 +142,7 @@ struct KvBlock<kHead, KvType::kFp8> {
 
   // Lane t has the quarter of the row that begins at t kHead / 4; of every four elements 0 and 2
   // stand together, then 1 and 3, as bf16_of_e4m3 gives them.
-  PELTON_DEVICE static void load_query(uint32_t (&query)[kHead / 16][4], const Bf16Bits* row,
+  PELTON_DEVICE static void load_query(uint32_t (&query)[kHead / 16][4], const uint16_t* row,
                                        int high, int t) {
 #pragma unroll
     for (int k = 0; k < kHead / 16; ++k) {

@@ -22,14 +22,20 @@ int64_t shared_bytes(const ModelShape& shape) {
 
 using Kernel = void (*)(PersistentStep);
 
-Kernel kernel_of(const ModelShape& shape, KvType type) {
-  const bool is_fp8 = type == KvType::kFp8;
-  if (shape.head_size == 64) {
-    return is_fp8 ? Kernel{persistent_kernel<64, KvType::kFp8>}
-                  : Kernel{persistent_kernel<64, KvType::kBf16>};
+template <int kHead>
+Kernel kernel_of(KvType type) {
+  switch (type) {
+    case KvType::kBf16:
+      return persistent_kernel<kHead, KvType::kBf16>;
+    case KvType::kFp8:
+      return persistent_kernel<kHead, KvType::kFp8>;
+    default:
+      return persistent_kernel<kHead, KvType::kF16>;
   }
-  return is_fp8 ? Kernel{persistent_kernel<32, KvType::kFp8>}
-                : Kernel{persistent_kernel<32, KvType::kBf16>};
+}
+
+Kernel kernel_of(const ModelShape& shape, KvType type) {
+  return shape.head_size == 64 ? kernel_of<64>(type) : kernel_of<32>(type);
 }
 
 }  // namespace

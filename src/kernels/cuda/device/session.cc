@@ -427,7 +427,7 @@ void Session::attention_block(int layer, const StepSizes& sizes, const StepLayou
                        .rows_max = sizes.rows});
   }
   attention(stream_, {.out = at<Bf16Bits>(arena_.attended),
-                      .q = at<Bf16Bits>(arena_.q),
+                      .q = at<uint16_t>(arena_.q),
                       .cache = product.cache,
                       .tables = reinterpret_cast<const int32_t*>(plan + layout.tables),
                       .items = reinterpret_cast<const AttentionItem*>(

@@ -73,7 +73,7 @@ void Session::forward_persistent(const StepSizes& sizes, const StepLayout& layou
        .limit = shape_.swiglu_limit,
        .x = at<float>(arena_.x),
        .normed = at<Bf16Bits>(arena_.normed),
-       .q = at<Bf16Bits>(arena_.q),
+       .q = at<uint16_t>(arena_.q),
        .staged = limits_.kv_type == KvType::kFp8 ? at<float>(arena_.kv_staged) : nullptr,
        .attended = at<Bf16Bits>(arena_.attended),
        .partials = at<float>(arena_.partials),

@@ -31,7 +31,7 @@ Qkv Session::qkv_of(int layer, const StepSizes& sizes, const StepLayout& layout)
   char* const plan = at<char>(arena_.plan);
   return {.weights = weights(places.qkv, places.qkv_bias, shape_.qkv_rows(), shape_.hidden),
           .input = {at<Bf16Bits>(arena_.normed), nullptr, live(layout), sizes.rows},
-          .q = at<Bf16Bits>(arena_.q),
+          .q = at<uint16_t>(arena_.q),
           .cache = {at<void>(places.kv), shape_.kv_heads, shape_.head_size, limits_.kv_type},
           .positions = reinterpret_cast<const int32_t*>(plan + layout.positions),
           .slots = reinterpret_cast<const int64_t*>(plan + slots),

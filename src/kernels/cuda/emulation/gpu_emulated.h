@@ -166,21 +166,31 @@ inline uint16_t to_bf16(float value) {
 inline uint32_t pack_bf16(float low, float high) {
   return uint32_t{to_bf16(low)} | uint32_t{to_bf16(high)} << 16;
 }
+inline uint16_t to_f16(float value) {
+  return tensor::float_to_f16(value);
+}
+inline float f16_to_float(uint16_t bits) {
+  return tensor::f16_to_float(bits);
+}
+inline uint32_t pack_f16(float low, float high) {
+  return uint32_t{to_f16(low)} | uint32_t{to_f16(high)} << 16;
+}
 inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
   return pack_bf16(low_bf16(a) * low_bf16(b), high_bf16(a) * high_bf16(b));
 }
 
-// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: c += a b. With g = lane / 4, t = lane % 4:
-// a[0], a[1]: rows g, g + 8, columns 2t, 2t + 1; a[2], a[3]: the same with columns + 8;
-// b[0], b[1]: column g, rows 2t, 2t + 1 and those + 8; c[0], c[1]: row g, columns 2t, 2t + 1;
+// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 (and .f16.f16): c += a b. With g = lane / 4,
+// t = lane % 4: a[0], a[1]: rows g, g + 8, columns 2t, 2t + 1; a[2], a[3]: the same with columns +
+// 8; b[0], b[1]: column g, rows 2t, 2t + 1 and those + 8; c[0], c[1]: row g, columns 2t, 2t + 1;
 // c[2], c[3]: row g + 8.
-inline void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+template <float (*kNumber)(uint16_t)>
+void multiply_add(const char* name, float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   struct In {
     const uint32_t* a;
     const uint32_t* b;
   };
   const In in{a, b};
-  emulation::warp_collective("mma", &in, c, [](const void* const* ins, void* const* outs) {
+  emulation::warp_collective(name, &in, c, [](const void* const* ins, void* const* outs) {
     float x[16][16];
     float y[8][16];
     for (int lane = 0; lane < 32; ++lane) {
@@ -190,11 +200,11 @@ inline void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
       for (int half = 0; half < 2; ++half) {
         for (int row = 0; row < 2; ++row) {
           const uint32_t pair = from.a[2 * half + row];
-          x[g + 8 * row][8 * half + 2 * t] = low_bf16(pair);
-          x[g + 8 * row][8 * half + 2 * t + 1] = high_bf16(pair);
+          x[g + 8 * row][8 * half + 2 * t] = kNumber(static_cast<uint16_t>(pair));
+          x[g + 8 * row][8 * half + 2 * t + 1] = kNumber(static_cast<uint16_t>(pair >> 16));
         }
-        y[g][8 * half + 2 * t] = low_bf16(from.b[half]);
-        y[g][8 * half + 2 * t + 1] = high_bf16(from.b[half]);
+        y[g][8 * half + 2 * t] = kNumber(static_cast<uint16_t>(from.b[half]));
+        y[g][8 * half + 2 * t + 1] = kNumber(static_cast<uint16_t>(from.b[half] >> 16));
       }
     }
     for (int lane = 0; lane < 32; ++lane) {
@@ -208,6 +218,12 @@ inline void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
       }
     }
   });
+}
+inline void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  multiply_add<tensor::bf16_to_float>("mma", c, a, b);
+}
+inline void mma_f16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  multiply_add<f16_to_float>("mma_f16", c, a, b);
 }
 
 struct alignas(16) Words4 {
