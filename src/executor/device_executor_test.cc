@@ -133,6 +133,11 @@ std::vector<Asked> random_questions(int count) {
     one.max_new = 4 + static_cast<int>(random() % 12);
     one.sampling.temperature = i % 2 == 0 ? 0.0f : 1.0f;
     one.sampling.seed = random();
+    if (random() % 2 == 0) {  // what was just drawn changes what is drawn next
+      one.sampling.repetition_penalty = 1.3f;
+      one.sampling.frequency_penalty = 0.7f;
+      one.sampling.presence_penalty = 0.4f;
+    }
     asked.push_back(std::move(one));
   }
   return asked;
@@ -184,6 +189,38 @@ TEST_F(DeviceExecutorTest, StepsBeginBesideEachOther) {
   for (Asked& one : asked) one.sampling.logprobs = kernels::gpu::kReportedMax + 1;  // the host's
   EXPECT_EQ(all_at_once(asked), answers);
   EXPECT_EQ(executor_->overlapped(), before);
+}
+
+// So that a token counts for the next one, though the host does not know it yet: of a vocabulary of
+// few tokens, whose numbers are soon high.
+TEST_F(DeviceExecutorTest, PenaltiesCountATokenThatOnlyTheDeviceKnows) {
+  std::vector<Asked> asked = random_questions(4);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    asked[i].max_new = 40;
+    request::SamplingParams& sampling = asked[i].sampling;
+    sampling.repetition_penalty = i % 2 == 0 ? 1.4f : 1.0f;
+    sampling.frequency_penalty = i % 4 < 2 ? 0.6f : 0.0f;
+    sampling.presence_penalty = 0.5f;
+    sampling.logit_bias = {{static_cast<TokenId>(i), 0.25f}};
+    sampling.logprobs = i == 1 ? 5 : -1;
+  }
+  LocalExecutor::Options few = usual();
+  few.sampled_vocab = 20;
+  start(few, {.prefix_cache = false});
+  const auto beside = said_at_once(asked);
+  EXPECT_GT(executor_->overlapped(), 0);
+  const int64_t before = executor_->overlapped();
+  for (Asked& one : asked) one.sampling.logprobs = kernels::gpu::kReportedMax + 1;  // the host's
+  const auto on_host = said_at_once(asked);
+  EXPECT_EQ(executor_->overlapped(), before);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    ASSERT_EQ(beside[i].size(), on_host[i].size()) << i;
+    for (size_t k = 0; k < on_host[i].size(); ++k) {
+      ASSERT_EQ(beside[i][k].token, on_host[i][k].token) << i << ", " << k;
+      if (i != 1) continue;
+      ASSERT_EQ(beside[i][k].logprob, on_host[i][k].logprob) << k;
+    }
+  }
 }
 
 // Whoever wants more of a row's best than a device tells has it drawn from on the host.

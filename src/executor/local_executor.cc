@@ -228,8 +228,11 @@ bool LocalExecutor::may_begin_beside(const engine::StepPlan& next, const Flight&
     if (is_drawn_from && (arrival != nullptr || seat.guide)) return false;
     const request::SamplingParams& sampling =
         arrival != nullptr ? arrival->sampling : seat.sampling;
-    if (sampling.has_penalties() || sampling::DeviceRows::are_hosts(sampling)) return false;
+    if (sampling::DeviceRows::are_hosts(sampling)) return false;
     edits += sampling.logit_bias.size();
+    if (!sampling.has_penalties()) continue;
+    edits += sampling::DeviceRows::penalties_of(arrival != nullptr ? arrival->history.size()
+                                                                   : seat.history.counts().size());
   }
   return edits <= sampling::DeviceRows::kEditsMax;
 }
@@ -327,8 +330,9 @@ void LocalExecutor::list_draws(Flight& flight) {
     if (!samples(sequence)) continue;
     const auto row = static_cast<int32_t>(flight.draws.size());
     flight.result.sequences[i].tokens = {row, 1};
-    seats_[sequence.seat].pending = {plan.step, row};
-    flight.draws.push_back({.index = i});
+    SeatState::Pending& pending = seats_[sequence.seat].pending;
+    flight.draws.push_back({.index = i, .pending_row = pending.row});
+    pending = {plan.step, row};
   }
   flight.result.tokens.resize(flight.draws.size());
 }
@@ -342,7 +346,7 @@ sampling::DeviceRows* LocalExecutor::device_draws(Flight& flight) {
   });
   flight.rows.clear(sampled_vocab());
   for (Draw& draw : draws) {
-    draw.on_device = !draw.error && flight.rows.add(input_of(flight.plan, draw));
+    draw.on_device = !draw.error && flight.rows.add(input_of(flight.plan, draw), draw.pending_row);
     if (draw.error) flight.rows.skip();
   }
   return &flight.rows;

@@ -107,6 +107,8 @@ class LocalExecutor final : public engine::Executor {
   // A row of logits of the step at hand.
   struct Draw {
     size_t index = 0;  // of its sequence, in the plan
+    // Of the step before, where the sequence's last token is still being drawn; negative: none.
+    int32_t pending_row = -1;
     std::span<const TokenId> banned{};
     std::span<const uint64_t> allowed{};  // empty: all
     std::vector<uint64_t> only{};         // what `allowed` is, where a token is put there

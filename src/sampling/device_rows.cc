@@ -27,17 +27,24 @@ bool DeviceRows::are_hosts(const request::SamplingParams& params) {
 }
 
 bool DeviceRows::has_room(const DrawInput& input) const {
-  const size_t more = (input.history != nullptr ? input.history->counts().size() : 0) +
-                      input.params.logit_bias.size() + input.banned.size();
+  const size_t more =
+      (input.history != nullptr ? penalties_of(input.history->counts().size()) : 0) +
+      input.params.logit_bias.size() + input.banned.size();
   return edits_.size() + more <= kEditsMax && !are_hosts(input.params);
 }
 
-DeviceRows::Edits DeviceRows::add_penalties(const DrawInput& input) {
+DeviceRows::Edits DeviceRows::add_penalties(const DrawInput& input, int32_t pending_row) {
   Edits out{.first = static_cast<int32_t>(edits_.size())};
   if (input.history == nullptr) return out;
   for (const auto& [token, count] : input.history->counts()) {
     gpu::LogitEdit edit{.token = token};
     edit.in_output = count.in_output;
+    edits_.push_back(edit);
+    ++out.count;
+  }
+  if (pending_row >= 0) {
+    gpu::LogitEdit edit{.token = ~pending_row};
+    edit.in_output = 1;
     edits_.push_back(edit);
     ++out.count;
   }
@@ -79,7 +86,7 @@ void DeviceRows::skip() {
   rows_.push_back(row);
 }
 
-bool DeviceRows::add(const DrawInput& input) {
+bool DeviceRows::add(const DrawInput& input, int32_t pending_row) {
   if (!has_room(input)) {
     skip();
     return false;
@@ -96,7 +103,7 @@ bool DeviceRows::add(const DrawInput& input) {
   row.frequency_penalty = params.frequency_penalty;
   row.presence_penalty = params.presence_penalty;
   row.mask = add_mask(input.allowed);
-  const Edits penalties = add_penalties(input);
+  const Edits penalties = add_penalties(input, pending_row);
   const Edits biases = add_biases(input);
   const Edits banned = add_banned(input);
   row.penalties = penalties.first;

@@ -16,15 +16,19 @@ class DeviceRows {
  public:
   static constexpr size_t kEditsMax = kernels::gpu::kEditsMax;  // biases, bans and penalties of all
 
+  // The most that a row with this history adds to the edits on its account.
+  static size_t penalties_of(size_t history_size) { return history_size + 1; }
+
   // Whether rows with these parameters are the host's, whatever else.
   static bool are_hosts(const request::SamplingParams& params);
 
   // Tokens from `vocab` on are never drawn.
   void clear(int vocab);
 
-  // Adds the next row. False: it is the host's to draw from (too many edits, or more of its best
-  // wanted than a device tells).
-  bool add(const DrawInput& input);
+  // Adds the next row. pending_row: of the step before, where the sequence's last token is still
+  // being drawn, so that `input.history` lacks it; negative: there is none. False: the row is the
+  // host's to draw from (too many edits, or more of its best wanted than a device tells).
+  bool add(const DrawInput& input, int32_t pending_row);
   // Adds a row that is the host's.
   void skip();
 
@@ -39,7 +43,7 @@ class DeviceRows {
     int32_t first = 0;
     int32_t count = 0;
   };
-  Edits add_penalties(const DrawInput& input);
+  Edits add_penalties(const DrawInput& input, int32_t pending_row);
   Edits add_biases(const DrawInput& input);
   Edits add_banned(const DrawInput& input);
   int32_t add_mask(std::span<const uint64_t> allowed);

@@ -3,7 +3,9 @@
 #include "sampling/device_rows.h"
 
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -27,6 +29,9 @@ struct Question {
   std::vector<TokenId> banned;
   std::vector<uint64_t> allowed;
   int position = 0;
+  // With penalties: the token that the step before drew, if the history is to lack it; below 0: one
+  // that could not be drawn from.
+  std::optional<TokenId> latest;
 
   DrawInput input() const {
     return {.params = params,
@@ -43,14 +48,25 @@ class Drawing {
   Drawing(const std::vector<Question>& questions, int vocab, int stride)
       : slices_(gpu::slice_count(stride)) {
     rows_.clear(vocab);
-    for (const Question& question : questions) on_device_.push_back(rows_.add(question.input()));
+    const auto count = static_cast<int64_t>(questions.size());
+    // Rows of the step before stand in another order.
+    std::vector<gpu::SampledRow> results_before(questions.size());
+    std::vector<uint8_t> drawn(questions.size());
+    for (size_t i = 0; i < questions.size(); ++i) {
+      const size_t row = questions.size() - 1 - i;
+      const std::optional<TokenId>& latest = questions[i].latest;
+      results_before[row].token = latest.value_or(7);
+      drawn[row] = latest ? 1 : 0;
+      on_device_.push_back(
+          rows_.add(questions[i].input(), latest ? static_cast<int32_t>(row) : -1));
+    }
     std::vector<float> logits;
     for (const Question& question : questions) {
       logits.insert(logits.end(), question.logits.begin(), question.logits.end());
       logits.resize(logits.size() + static_cast<size_t>(stride) - question.logits.size(), 1e9f);
     }
     const gpu::Sampling& sampling = rows_.sampling();
-    const auto count = static_cast<int64_t>(questions.size());
+    EXPECT_EQ(gpu::wrong_sampling(sampling, static_cast<int>(count), stride, drawn), nullptr);
     const auto at_least_one = [](int64_t n) { return n > 0 ? n : 1; };
     const gpu::DeviceBuffer<float> device_logits(logits);
     const gpu::DeviceBuffer<int32_t> counts(
@@ -70,7 +86,7 @@ class Drawing {
     const gpu::DeviceBuffer<gpu::SampleBuckets> buckets(zero);
     const gpu::DeviceBuffer<uint64_t> slice_masses(count * slices_);
     const gpu::DeviceBuffer<uint64_t> slice_equals(count * slices_);
-    const gpu::DeviceBuffer<gpu::SampledRow> results(count);
+    const gpu::DeviceBuffer<gpu::SampledRow> results(results_before);
     const gpu::DeviceBuffer<gpu::ReportedToken> reported(count * gpu::kReportedMax);
     const gpu::Sample args{.logits = device_logits.data(),
                            .stride = stride,
@@ -163,6 +179,7 @@ class DeviceRowsTest : public ::testing::Test {
         if (random_.below(2) == 0) out.history.add_output(random_.below(vocab + 10));
         out.history.add_prompt(std::vector<TokenId>{random_.below(vocab)});
       }
+      if (params.has_penalties() && random_.below(2) == 0) out.latest = latest_of(out, vocab);
     }
     if (random_.below(3) == 0) {
       for (int i = 1 + random_.below(5); i > 0; --i) {
@@ -181,6 +198,15 @@ class DeviceRowsTest : public ::testing::Test {
       }
     }
     return out;
+  }
+
+  // A token that was there, or any, or none.
+  TokenId latest_of(const Question& asked, int vocab) {
+    const int kind = random_.below(5);
+    if (kind == 0) return -1;
+    const auto& counts = asked.history.counts();
+    if (kind == 1 || counts.empty()) return random_.below(vocab);
+    return std::next(counts.begin(), random_.below(static_cast<int>(counts.size())))->first;
   }
 
   void expect_equal(const SampledChoice& got, const SampledChoice& wanted, const Question& asked) {
@@ -203,7 +229,9 @@ class DeviceRowsTest : public ::testing::Test {
       if (!drawing.is_on_device(i)) continue;
       ++compared_;
       std::vector<float> logits = questions[i].logits;
-      const SampledChoice wanted = sampler_.sample(logits, questions[i].input());
+      Question known = questions[i];
+      if (known.latest.value_or(-1) >= 0) known.history.add_output(*known.latest);
+      const SampledChoice wanted = sampler_.sample(logits, known.input());
       used_ += wanted.usable ? 1 : 0;
       expect_equal(drawing.choice(i), wanted, questions[i]);
     }
@@ -247,17 +275,17 @@ TEST_F(DeviceRowsTest, WhatADeviceCannotDoIsTheHosts) {
   rows.clear(100);
   Question twice;
   twice.params.logit_bias = {{3, 1.0f}, {4, 1.0f}, {3, 1.0f}};
-  EXPECT_FALSE(rows.add(twice.input()));
+  EXPECT_FALSE(rows.add(twice.input(), -1));
   Question many;
   many.params.logprobs = gpu::kReportedMax + 1;
-  EXPECT_FALSE(rows.add(many.input()));
+  EXPECT_FALSE(rows.add(many.input(), -1));
   Question long_history;
   long_history.params.presence_penalty = 1;
   std::vector<TokenId> tokens(static_cast<size_t>(gpu::kEditsMax) + 1);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i);
   long_history.history.add_prompt(tokens);
-  EXPECT_FALSE(rows.add(long_history.input()));
-  EXPECT_TRUE(rows.add(Question{}.input()));
+  EXPECT_FALSE(rows.add(long_history.input(), -1));
+  EXPECT_TRUE(rows.add(Question{}.input(), -1));
   EXPECT_FALSE(gpu::sampling_needs(rows.sampling(), 3).any);
   EXPECT_TRUE(gpu::sampling_needs(rows.sampling(), 4).any);
 }
@@ -269,16 +297,16 @@ TEST_F(DeviceRowsTest, ATableThatPointsElsewhereIsRefused) {
   Question asked;
   asked.params.logit_bias = {{3, 1.0f}};
   asked.allowed = {~uint64_t{0}, 1};
-  ASSERT_TRUE(rows.add(asked.input()));
+  ASSERT_TRUE(rows.add(asked.input(), -1));
   const gpu::Sampling good = rows.sampling();
-  EXPECT_EQ(gpu::wrong_sampling(good, 1, 128), nullptr);
-  EXPECT_NE(gpu::wrong_sampling(good, 1, 127), nullptr) << "more tokens than the model has";
+  EXPECT_EQ(gpu::wrong_sampling(good, 1, 128, {}), nullptr);
+  EXPECT_NE(gpu::wrong_sampling(good, 1, 127, {}), nullptr) << "more tokens than the model has";
   const auto changed = [&](auto change) {
     gpu::RowSampling row = good.rows[0];
     gpu::Sampling sampling = good;
     change(row, sampling);
     sampling.rows = &row;
-    return gpu::wrong_sampling(sampling, 1, 128) != nullptr;
+    return gpu::wrong_sampling(sampling, 1, 128, {}) != nullptr;
   };
   EXPECT_TRUE(changed([](auto& row, auto&) { row.bias_count = 2; }));
   EXPECT_TRUE(changed([](auto& row, auto&) { row.biases = -1; }));
@@ -288,6 +316,18 @@ TEST_F(DeviceRowsTest, ATableThatPointsElsewhereIsRefused) {
   EXPECT_TRUE(changed([](auto& row, auto&) { row.reported = gpu::kReportedMax + 1; }));
   EXPECT_TRUE(changed([](auto&, auto& sampling) { sampling.edit_count = gpu::kEditsMax + 1; }));
   EXPECT_TRUE(changed([](auto&, auto& sampling) { sampling.vocab = 0; }));
+
+  // A token of the step before must have been drawn there.
+  rows.clear(128);
+  Question penalized;
+  penalized.params.presence_penalty = 1;
+  ASSERT_TRUE(rows.add(penalized.input(), 1));
+  const auto wrong = [&](std::vector<uint8_t> drawn) {
+    return gpu::wrong_sampling(rows.sampling(), 1, 128, drawn) != nullptr;
+  };
+  EXPECT_FALSE(wrong({0, 1}));
+  EXPECT_TRUE(wrong({1, 0}));
+  EXPECT_TRUE(wrong({1}));
 }
 
 }  // namespace

@@ -273,14 +273,14 @@ struct Sample {
   int64_t stride;
   const int32_t* counts;  // rows, vocab
   const RowSampling* rows;
-  const LogitEdit* edits;
+  LogitEdit* edits;  // a token of the step before takes its place there
   const uint64_t* masks;
   float* before;            // (edits): the logit that an edit found
   SampleState* states;      // (rows)
   SampleBuckets* buckets;   // (rows, 2): all zero, and so they are left
   uint64_t* slice_masses;   // (rows, slices)
   uint64_t* slice_equals;   // (rows, slices)
-  SampledRow* results;      // (rows)
+  SampledRow* results;      // (rows); at first those of the step before
   ReportedToken* reported;  // (rows, kReportedMax)
   int32_t rows_max;
   int32_t slices;   // slice_count of the most tokens that `counts` may say

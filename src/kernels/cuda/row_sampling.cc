@@ -20,7 +20,8 @@ SamplingNeeds sampling_needs(const Sampling& sampling, int row_count) {
   return needs;
 }
 
-const char* wrong_sampling(const Sampling& sampling, int row_count, int vocab) {
+const char* wrong_sampling(const Sampling& sampling, int row_count, int vocab,
+                           std::span<const uint8_t> drawn) {
   if (sampling.vocab <= 0 || sampling.vocab > vocab)
     return "sampling from tokens that there are not";
   if (sampling.edit_count < 0 || sampling.edit_count > kEditsMax) return "too many edits of logits";
@@ -38,6 +39,13 @@ const char* wrong_sampling(const Sampling& sampling, int row_count, int vocab) {
         !is_inside(row.biases, row.bias_count, sampling.edit_count) ||
         !is_inside(row.banned, row.banned_count, sampling.edit_count)) {
       return "edits of logits that there are not";
+    }
+    if (row.penalty_count > 0) {
+      const int32_t last = sampling.edits[row.penalties + row.penalty_count - 1].token;
+      const auto of_row = static_cast<size_t>(~last);
+      if (last < 0 && (of_row >= drawn.size() || drawn[of_row] == 0)) {
+        return "a penalty of a token that was not drawn on the device";
+      }
     }
     if (row.mask >= 0 && row.mask + words > sampling.mask_words) return "a mask that there is not";
     if (row.reported > kReportedMax) return "more of a row's best tokens than are told";

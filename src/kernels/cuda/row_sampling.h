@@ -6,6 +6,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <span>
 
 namespace pelton::kernels::gpu {
 
@@ -27,7 +28,7 @@ struct RowSampling {
   int32_t reported;  // likeliest tokens wanted of the row as it came; -1: nothing of it
   int32_t mask;      // of what may be chosen: its first word in `masks`; negative: everything
   // Its edits, in this order: what was there before, what is biased (each token once in both), what
-  // is banned.
+  // is banned. The last of what was there may be a token that is not known yet (LogitEdit).
   int32_t penalties;
   int32_t penalty_count;
   int32_t biases;
@@ -36,6 +37,8 @@ struct RowSampling {
   int32_t banned_count;
 };
 
+// A penalty's token below 0 is the one that row ~token of the logits of the step before was given:
+// one more of it is there than the row's other penalties say.
 struct LogitEdit {
   int32_t token;
   union {
@@ -92,7 +95,9 @@ struct SamplingNeeds {
 };
 SamplingNeeds sampling_needs(const Sampling& sampling, int row_count);
 
-// What is wrong with it: null, or a number that would have the device read from anywhere.
-const char* wrong_sampling(const Sampling& sampling, int row_count, int vocab);
+// What is wrong with it: null, or a number that would have the device read from anywhere. drawn: of
+// each row of logits of the step before, whether the device drew its token (not 0).
+const char* wrong_sampling(const Sampling& sampling, int row_count, int vocab,
+                           std::span<const uint8_t> drawn);
 
 }  // namespace pelton::kernels::gpu

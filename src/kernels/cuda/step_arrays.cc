@@ -104,7 +104,8 @@ const char* StepArrays::set(const Step& step, std::span<const uint8_t> drawn) {
   if (step.sequence_count > limits_.sequences_max) return "a step of too many sequences";
   if (step.logit_row_count > limits_.logit_rows_max) return "a step with too many rows of logits";
   if (step.sampling != nullptr) {
-    if (const char* wrong = wrong_sampling(*step.sampling, step.logit_row_count, shape_.vocab)) {
+    if (const char* wrong =
+            wrong_sampling(*step.sampling, step.logit_row_count, shape_.vocab, drawn)) {
       return wrong;
     }
   }

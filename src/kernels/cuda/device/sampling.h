@@ -615,6 +615,25 @@ PELTON_KERNEL(kSampleThreads) pick_kernel(Sample args) {
   tell_token(args, row, shared.token, shared);
 }
 
+// The last penalty may be of the token that the step before drew: it takes its place, or joins the
+// edit that counts it already.
+PELTON_DEVICE void count_latest(const Sample& args, const RowSampling& params) {
+  if (params.penalty_count == 0) return;
+  LogitEdit* const penalties = args.edits + params.penalties;
+  LogitEdit& last = penalties[params.penalty_count - 1];
+  if (last.token >= 0) return;
+  const int latest = args.results[~last.token].token;
+  sync_block();  // all have read it
+  if (thread_index() == 0) last.token = latest;
+  sync_block();
+  for (int i = thread_index(); i < params.penalty_count - 1; i += kSampleThreads) {
+    if (penalties[i].token != latest) continue;
+    ++penalties[i].in_output;
+    last.token = -1;
+  }
+  sync_block();
+}
+
 // Penalties, then biases, then bans; a row is one block's.
 PELTON_KERNEL(kSampleThreads) edit_kernel(Sample args) {
   launch_dependents();
@@ -634,6 +653,7 @@ PELTON_KERNEL(kSampleThreads) edit_kernel(Sample args) {
     }
     sync_block();
   };
+  count_latest(args, params);
   for_each(params.penalties, params.penalty_count, [&](float logit, const LogitEdit& edit) {
     logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
     if (edit.in_output > 0) {
