@@ -64,16 +64,27 @@ class Device(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout), expected)
 
+    def test_persistent_steps_answer_as_the_cpu_does(self):
+        if EMULATED is None:
+            self.skipTest("no emulated library in this build")
+        done, expected = generate("--device", "cuda", "--kernel-choice", "persistent", "--kv-cache-memory", "4MiB",
+                                  "--max-model-len", "256", library=EMULATED)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout), expected)
+
     def test_how_kernels_were_chosen_is_told(self):
         if EMULATED is None:
             self.skipTest("no emulated library in this build")
         for wish, how in (("auto", "by constants: times of this device mean nothing"), ("default", "by constants"),
-                          ("measure", "measured in "), ("plain", "by constants, without wgmma")):
+                          ("measure", "measured in "), ("plain", "by constants, without wgmma"),
+                          ("persistent", "by constants, but that steps of few rows are persistent")):
             with tempfile.TemporaryDirectory() as cache:
                 runtime, log = self.served("--kernel-choice", wish, cache=cache)
             self.assertTrue(runtime["kernel_choice"].startswith(how), runtime)
             self.assertIn("kernel choice: " + runtime["kernel_choice"], log)
             self.assertIn("gate_up ", runtime["kernel_forms"])
+            if wish != "measure":  # which may find either faster
+                self.assertEqual("rows persistent" in runtime["kernel_forms"], wish == "persistent", runtime)
 
     def served(self, *flags, cache):
         """What /server_info says of what computes, and the log."""
