@@ -44,7 +44,10 @@ void ResponseOutput::finish(chat::StopCause cause) {
   cut_off_ = cause == chat::StopCause::kLength;
   parser_.finish(parsed_);
   apply_events();
-  if (!items_.empty()) return;
+  const bool seen = std::any_of(items_.begin(), items_.end(), [](const OutputItem& item) {
+    return item.kind == Kind::kCall || !item.text.empty();
+  });
+  if (seen || (!items_.empty() && held_back_.empty())) return;
   // Something must be seen: what was written in another's name, or an empty message.
   begin_item({.kind = Kind::kMessage, .id = new_id("msg_")});
   stop_filter_.reset();

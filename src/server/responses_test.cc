@@ -19,6 +19,7 @@ constexpr std::string_view kScript = R"({"rules": [
   {"when": "both places", "then": "<|channel|>analysis<|message|>Call both.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\":\"Bern\"}<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\":\"Chur\"}<|call|>"},
   {"when": "sunny", "then": "<|channel|>final<|message|>It is sunny \ud83d\udc96.<|return|>"},
   {"when": "control", "then": "<|start|><|message|><|channel|><|call|>"},
+  {"when": "in another name", "then": "<|channel|>final<|message|><|end|><|start|>functions.f to=assistant<|channel|>commentary<|message|>42<|return|>"},
   {"when": "endless", "then": ["<|channel|>analysis<|message|>", {"text": "on and on ", "times": 2000}]},
   {"when": "no header", "then": "<|start|><|channel|><|channel|>nonsense to=functions.x y z<|message|>{\"a\":<|call|>"},
   {"when": "long call", "then": ["<|channel|>commentary to=functions.nope <|constrain|>toml<|message|>{\"deep\":", {"text": "[[[[", "times": 500}]},
@@ -65,8 +66,9 @@ Json refusal(ServerHouse& house, const std::string& body, int status) {
 
 TEST(Responses, AFollowUpFindsATurnOfTwoCalls) {
   ServerHouse house(kScript, {});
+  const std::string tools = R"("tools":[{"type":"function","name":"get_weather"}])";
   const Json first = parsed(
-      house.post("/v1/responses", body_of(quoted("the weather of both places"), kTools)).body);
+      house.post("/v1/responses", body_of(quoted("the weather of both places"), tools)).body);
   std::string results;
   for (const Json& item : first.find("output")->as_array()) {
     if (item.string("type") != "function_call") continue;
@@ -74,16 +76,25 @@ TEST(Responses, AFollowUpFindsATurnOfTwoCalls) {
                                 : R"(,{"type":"function_call_output","call_id":")") +
                *item.string("call_id") + R"(","output":"sunny"})";
   }
-  const Json second = parsed(
-      house
-          .post("/v1/responses", R"({"previous_response_id":")" + *first.string("id") +
-                                     R"(","input":[)" + results + "]," + std::string(kTools) + "}")
-          .body);
+  const Json second =
+      parsed(house
+                 .post("/v1/responses", R"({"previous_response_id":")" + *first.string("id") +
+                                            R"(","input":[)" + results + "]," + tools + "}")
+                 .body);
   EXPECT_EQ(second.string("status"), "completed") << second.dump();
   const int block = house.engine().capacity().block_tokens;
   const int64_t known = *first.find("usage")->integer("total_tokens");
   EXPECT_GE(second.find("usage")->find("input_tokens_details")->integer("cached_tokens"),
             (known - 1) / block * block);
+}
+
+TEST(Responses, AnEmptyMessageDoesNotHideWhatWasSaidInAnothersName) {
+  ServerHouse house(kScript, {});
+  std::string told;
+  for (const ResponseText::Item& item : ask(house, quoted("in another name"), "").items) {
+    told += item.text;
+  }
+  EXPECT_EQ(told, "42");
 }
 
 TEST(Responses, WholeAndStreamed) {
