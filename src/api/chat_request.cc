@@ -95,6 +95,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   request.messages = read_messages(fields);
   ToolFields tools = read_tools(fields);
   request.tools = std::move(tools.functions);
+  request.declared_functions = std::move(tools.declared);
   request.forced_call = std::move(tools.forced_call);
   request.parallel_calls = tools.parallel_calls;
   request.warnings = std::move(tools.warnings);

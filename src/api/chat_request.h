@@ -20,6 +20,7 @@ struct ChatRequest {
   std::string model;  // empty: the only one there is
   std::vector<ChatMessage> messages;
   std::vector<FunctionTool> tools;
+  std::vector<std::string> declared_functions;  // in history, also what may not be called now
   std::optional<ForcedCall> forced_call;
   bool parallel_calls = true;  // false: at most one in an answer
   std::optional<ReasoningEffort> reasoning_effort;

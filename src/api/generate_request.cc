@@ -22,7 +22,8 @@ void read_tokens(const Fields& body, const RequestLimits& limits, GenerateReques
 }
 
 // "sampling_params" says how to sample; who asks, and how the answer comes, stands beside it.
-void read_generation(const Fields& body, const RequestLimits& limits, GenerateRequest& request) {
+void read_generation(const Fields& body, RequestLimits limits, GenerateRequest& request) {
+  limits.request_id_bytes_max = kRenderedIdBytesMax;
   request.generation = read_generation_fields(body, limits);
   const Json* params = body.object("sampling_params");
   if (params == nullptr) return;
@@ -55,7 +56,8 @@ Result<GenerateRequest> parse_generate_request(std::string_view body, const Requ
   const Fields fields(json, "", complaint);
   GenerateRequest request;
   if (const std::string* model = fields.text("model", 512)) request.model = *model;
-  if (const std::string* id = fields.text("request_id", 128)) request.request_id = *id;
+  if (const std::string* id = fields.text("request_id", kRenderedIdBytesMax))
+    request.request_id = *id;
   read_tokens(fields, limits, request);
   read_generation(fields, limits, request);
   refuse_unless_empty(fields, "features");

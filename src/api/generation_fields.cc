@@ -135,8 +135,8 @@ void read_origin(const Fields& body, GenerationFields& fields) {
 }
 
 // It comes back as a part of the answer's id.
-void read_request_id(const Fields& body, GenerationFields& fields) {
-  const std::string* id = body.text("request_id", kRequestIdBytesMax);
+void read_request_id(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
+  const std::string* id = body.text("request_id", limits.request_id_bytes_max);
   if (id == nullptr) return;
   const bool plain = !id->empty() && std::all_of(id->begin(), id->end(),
                                                  [](char c) { return c > 0x20 && c < 0x7F; });
@@ -179,6 +179,7 @@ void read_reports(const Fields& body, GenerationFields& fields) {
   const bool each_chunk = body.boolean("timings_per_token").value_or(false);  // llama.cpp's name
   fields.timings = body.boolean("timings").value_or(false) || each_chunk;
   fields.return_token_ids = body.boolean("return_token_ids").value_or(false);
+  fields.token_offsets = body.boolean("return_token_offsets").value_or(false);
   fields.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
   if (const auto top = body.integer("prompt_logprobs", {.low = 0, .high = kTopLogprobsMax})) {
     fields.prompt_logprobs = static_cast<int>(*top);
@@ -275,7 +276,7 @@ GenerationFields read_generation_fields(const Fields& body, const RequestLimits&
 
   fields.thinking_budget = body.integer("thinking_token_budget", {.low = 0, .high = kIntMax});
   read_origin(body, fields);
-  read_request_id(body, fields);
+  read_request_id(body, limits, fields);
   read_repetition(body, fields);
   read_reports(body, fields);
   check_metadata(body);

@@ -15,12 +15,17 @@
 
 namespace pelton::api {
 
-// What the validator must know of the model.
+inline constexpr size_t kRequestIdBytesMax = 128;
+// Of a rendered body: a request's with a prefix, and a number behind it.
+inline constexpr size_t kRenderedIdBytesMax = kRequestIdBytesMax + 32;
+
+// What the validator must know of the model, and of who asks.
 struct RequestLimits {
   int vocab_size = 0;
   int64_t output_tokens_min = 1;  // the least that may be asked for
   // Nothing is generated: a chat's prompt need not end where an answer begins.
   bool prompt_alone = false;
+  size_t request_id_bytes_max = kRequestIdBytesMax;
 };
 
 // Ends an answer that says the same thing again and again.
@@ -63,6 +68,7 @@ struct GenerationFields {
 
   std::string request_id;                  // names the answer; empty: a name is made
   bool timings = false;                    // how long each part took
+  bool token_offsets = false;              // where each token stands in its text
   bool return_token_ids = false;           // of the prompt and of what was sampled
   bool tokens_as_ids = false;              // logprobs name tokens "token_id:7"
   std::optional<int64_t> thinking_budget;  // tokens of reasoning
@@ -78,7 +84,6 @@ inline constexpr size_t kLogitBiasMax = 4096;
 inline constexpr int kTopLogprobsMax = 20;
 inline constexpr int kChoicesMax = 128;  // of one request, over all its prompts
 inline constexpr size_t kCacheSaltBytesMax = 64;
-inline constexpr size_t kRequestIdBytesMax = 128;
 inline constexpr int kRepetitionPatternMax = 256;
 inline constexpr int kRepetitionCountMax = 1024;
 

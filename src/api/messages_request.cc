@@ -139,6 +139,7 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   chat.messages = read_message_turns(fields);
   ToolFields tools = read_message_tools(fields);
   chat.tools = std::move(tools.functions);
+  chat.declared_functions = std::move(tools.declared);
   chat.forced_call = std::move(tools.forced_call);
   chat.parallel_calls = tools.parallel_calls;
   chat.warnings = std::move(tools.warnings);

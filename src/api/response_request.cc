@@ -142,6 +142,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
   }
   ToolFields tools = read_response_tools(fields);
   request.tools = std::move(tools.functions);
+  request.declared_functions = std::move(tools.declared);
   request.forced_call = std::move(tools.forced_call);
   request.parallel_calls = tools.parallel_calls;
   request.warnings = std::move(tools.warnings);

@@ -18,6 +18,7 @@ struct ResponseRequest {
   std::string instructions;
   std::vector<ResponseItem> items;
   std::vector<FunctionTool> tools;
+  std::vector<std::string> declared_functions;  // in history, also what may not be called now
   std::optional<ForcedCall> forced_call;
   bool parallel_calls = true;  // false: at most one in an answer
   std::optional<ReasoningEffort> reasoning_effort;

@@ -173,6 +173,7 @@ void read_tool_list(const Fields& body, const ToolList& list, ToolFields& read) 
                               list.nouns, function->name));
       return;
     }
+    read.declared.push_back(function->name);
     read.functions.push_back(std::move(*function));
   }
 }

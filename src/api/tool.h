@@ -28,7 +28,8 @@ struct ForcedCall {
 };
 
 struct ToolFields {
-  std::vector<FunctionTool> functions;
+  std::vector<FunctionTool> functions;  // that may be called
+  std::vector<std::string> declared;    // names: those that "tool_choice" leaves out, too
   std::optional<ForcedCall> forced_call;
   bool parallel_calls = true;         // false: at most one in an answer
   std::vector<std::string> warnings;  // what was ignored, for a response header

@@ -256,11 +256,12 @@ Result<ArgumentReader::Said> ArgumentReader::said_of(const Positional& positiona
 
 Result<ArgumentReader::Said> ArgumentReader::said_of(const Flag& flag, size_t index) const {
   if (!flags_[index].origin.empty()) return flags_[index];
-  const std::string variable = telling_variable(variables_of(flag, verb_.other_prefix));
-  if (!variable.empty()) {
-    std::string text = std::getenv(variable.c_str());
+  for (const std::string& variable : variables_of(flag, verb_.other_prefix)) {
+    const char* value = std::getenv(variable.c_str());
+    if (value == nullptr) continue;
     const bool theirs = !verb_.other_prefix.empty() && variable.starts_with(verb_.other_prefix);
-    if (theirs) text = in_our_words(flag, text);
+    // Nothing is left of theirs that say no more than our default: the next one may.
+    std::string text = theirs ? in_our_words(flag, value) : std::string(value);
     if (!text.empty()) return Said{.text = std::move(text), .list = {}, .origin = "$" + variable};
   }
   if (flag.in_config) {

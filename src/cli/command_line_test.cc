@@ -184,6 +184,12 @@ TEST(CommandLine, OtherVariablesMayBeSpelledAsOthersDo) {
                        .default_text = "f16",
                        .choices = {"auto", "f16", "fp8"},
                        .other_choices = {{"fp8_e4m3", "fp8"}}},
+                      {.name = "--port",
+                       .value = "N",
+                       .help = "h",
+                       .kind = Flag::Kind::kInteger,
+                       .default_text = "8000",
+                       .variables = {"PELTON_TEST_BIND_TO_PORT"}},
                       {.name = "--name", .value = "N", .help = "h", .default_text = "x"}},
             .run = [](const Arguments&) { return Result<void>(); },
             .other_prefix = "OPTION_"};
@@ -204,6 +210,10 @@ TEST(CommandLine, OtherVariablesMayBeSpelledAsOthersDo) {
   EXPECT_EQ(with("OPTION_DTYPE", "fp8_e4m3")->arguments.text("--dtype"), "fp8");
   EXPECT_EQ(with("OPTION_DTYPE", "auto")->arguments.text("--dtype"), "auto");
   EXPECT_EQ(with("OPTION_LOG_LEVEL", "auto")->arguments.text("--log-level"), "warning");
+  // What leaves it to us hides no other variable.
+  setenv("PELTON_TEST_BIND_TO_PORT", "9000", 1);
+  EXPECT_EQ(with("OPTION_PORT", "auto")->arguments.origin("--port"), "$PELTON_TEST_BIND_TO_PORT");
+  unsetenv("PELTON_TEST_BIND_TO_PORT");
   EXPECT_EQ(with("OPTION_MAX_NUM_SEQS", "auto")->arguments.integer("--max-num-seqs"), 5);
   EXPECT_EQ(with("OPTION_NAME", "Auto")->arguments.text("--name"), "Auto");
   EXPECT_FALSE(with("OPTION_DTYPE", "fp8_e5m2").ok());

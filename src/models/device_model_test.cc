@@ -347,12 +347,15 @@ TEST(DeviceModelTest, MidIsGoldenWithFp8KeysAndValues) {
 // is held to what the model itself loses in bf16. So is the gap at which a best token may be lost:
 // it is a single position's, and other orders of adding have others (docs/decisions/0018).
 TEST(DeviceModelTest, OutlierLosesLessThanInBf16) {
-  const Differences in_bf16 = loss_in_bf16("outlier");
-  expect_golden("outlier",
-                {.error_max = in_bf16.error_max,
-                 .divergence = in_bf16.divergence,
-                 .sure_gap = in_bf16.lost_gap},
-                is_emulated() ? std::vector<int>{} : std::vector<int>{100});
+  Differences limits = loss_in_bf16("outlier");
+  if (is_emulated()) {  // whose order of adding is known: half as much again as was measured
+    limits.error_max = std::min(limits.error_max, 8.6e-2);
+    limits.divergence = std::min(limits.divergence, 2.2e-3);
+  }
+  expect_golden(
+      "outlier",
+      {.error_max = limits.error_max, .divergence = limits.divergence, .sure_gap = limits.lost_gap},
+      is_emulated() ? std::vector<int>{} : std::vector<int>{100});
 }
 
 // Keys and values in bf16 are there for who asks for them.

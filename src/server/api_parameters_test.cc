@@ -391,7 +391,7 @@ TEST_F(ApiParameters, AP33_Tokenize) {
 TEST_F(ApiParameters, AP34_Deadlines) {
   // A step may still be running for the test before, whose answers have ended.
   int64_t steps = -1;
-  while (steps != house_->engine().stats().steps) {
+  for (int i = 0; i < 200 && steps != house_->engine().stats().steps; ++i) {
     steps = house_->engine().stats().steps;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

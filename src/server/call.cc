@@ -18,7 +18,7 @@ constexpr int64_t kTimeoutMsMax = 24 * 3600 * 1000;
 
 void Call::send(net::HttpResponse response) const {
   for (const auto& [name, value] : headers.fields()) response.headers.add(name, value);
-  note_written(response.body.size());
+  note_written(request.method == "HEAD" ? 0 : response.body.size());
   note_answered(response.status);
   exchange->send(std::move(response));
 }

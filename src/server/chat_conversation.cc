@@ -59,7 +59,7 @@ chat::DeveloperContent developer_content(const api::ChatRequest& request) {
 // such a name is its own.
 bool is_builtin(std::string_view name, Functions functions) {
   if (name != "python" && !name.starts_with("browser.")) return false;
-  return std::ranges::find(functions, name, &api::FunctionTool::name) == functions.end();
+  return std::ranges::find(functions, name) == functions.end();
 }
 
 // An assistant's message and the results that directly follow it, each behind its own call: so the
@@ -89,15 +89,16 @@ size_t add_assistant(const api::ChatRequest& request, size_t index,
   while (end < messages.size() && messages[end].role == ChatRole::kTool) ++end;
   std::vector<bool> used(end - index - 1, false);
   for (const api::ToolCallFields& call : message.tool_calls) {
-    add(call_message(call, request.tools));
+    add(call_message(call, request.declared_functions));
     for (size_t i = 0; i < used.size(); ++i) {
       if (used[i] || messages[index + 1 + i].tool_call_id != call.id) continue;
-      out.push_back(result_message(messages[index + 1 + i], request.tools));
+      out.push_back(result_message(messages[index + 1 + i], request.declared_functions));
       used[i] = true;
     }
   }
   for (size_t i = 0; i < used.size(); ++i) {
-    if (!used[i]) out.push_back(result_message(messages[index + 1 + i], request.tools));
+    if (!used[i])
+      out.push_back(result_message(messages[index + 1 + i], request.declared_functions));
   }
   return used.size();
 }
@@ -148,7 +149,7 @@ chat::Conversation conversation_of(const api::ChatRequest& request,
         i += add_assistant(request, i, conversation);
         break;
       case ChatRole::kTool:
-        conversation.messages.push_back(result_message(message, request.tools));
+        conversation.messages.push_back(result_message(message, request.declared_functions));
         break;
     }
   }

@@ -15,8 +15,8 @@ namespace pelton::server {
 chat::Conversation conversation_of(const api::ChatRequest& request,
                                    const std::string& current_date);
 
-// What the request declares.
-using Functions = std::span<const api::FunctionTool>;
+// Names that the request declares, also those that its choice of tools leaves out.
+using Functions = std::span<const std::string>;
 
 // One call, and one result with its function's name, as Harmony has them: a function, or else one
 // of the model's own tools, which it may have called unasked.

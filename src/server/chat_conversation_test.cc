@@ -72,17 +72,23 @@ TEST(ChatConversation, ADeclaredFunctionIsAFunction) {
           {"id":"2","type":"function","function":{"name":"browser.open","arguments":"{}"}}]},
         {"role":"tool","tool_call_id":"2","content":"two"}],"tools":[
         {"type":"function","function":{"name":"browser.open"}},
-        {"type":"function","function":{"name":"python"}}]})";
-  const std::string text = rendered(history);
-  EXPECT_EQ(text.substr(text.find("q<|end|>")),
-            "q<|end|>"
-            "<|start|>assistant to=functions.python<|channel|>commentary "
-            "<|constrain|>json<|message|>{}<|call|>"
-            "<|start|>functions.python to=assistant<|channel|>commentary<|message|>one<|end|>"
-            "<|start|>assistant to=functions.browser.open<|channel|>commentary "
-            "<|constrain|>json<|message|>{}<|call|>"
-            "<|start|>functions.browser.open to=assistant<|channel|>commentary<|message|>two<|end|>"
-            "<|start|>assistant");
+        {"type":"function","function":{"name":"python"}}])";
+  const std::string some = R"({"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[)"
+                           R"({"type":"function","function":{"name":"browser.open"}}]}})";
+  for (const std::string& choice : {std::string(R"("auto")"), std::string(R"("none")"), some}) {
+    const std::string text = rendered(history + ",\"tool_choice\":" + choice + "}");
+    EXPECT_EQ(
+        text.substr(text.find("q<|end|>")),
+        "q<|end|>"
+        "<|start|>assistant to=functions.python<|channel|>commentary "
+        "<|constrain|>json<|message|>{}<|call|>"
+        "<|start|>functions.python to=assistant<|channel|>commentary<|message|>one<|end|>"
+        "<|start|>assistant to=functions.browser.open<|channel|>commentary "
+        "<|constrain|>json<|message|>{}<|call|>"
+        "<|start|>functions.browser.open to=assistant<|channel|>commentary<|message|>two<|end|>"
+        "<|start|>assistant")
+        << choice;
+  }
 }
 
 TEST(ChatConversation, OffersFunctions) {

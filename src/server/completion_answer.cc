@@ -94,6 +94,9 @@ Answer::Wants CompletionAnswer::push(size_t index, const engine::SampledToken& t
 bool CompletionAnswer::is_text(TokenId token) const {
   if (!model_.tokenizer.is_special(token)) return true;
   if (!options_.shows_marks) return false;
+  const bool asked_stop =
+      std::ranges::find(options_.stop_token_ids, token) != options_.stop_token_ids.end();
+  if (asked_stop && options_.stop.itself == StopStrings::Itself::kCut) return false;
   return options_.ends_marked || std::ranges::find(stop_tokens_, token) == stop_tokens_.end();
 }
 

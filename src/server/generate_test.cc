@@ -119,6 +119,14 @@ TEST(Generate, NothingIsLostInRendering) {
   EXPECT_EQ(params.find("repetition_detection")->integer("min_count"), 3);
   EXPECT_EQ(house.post("/inference/v1/generate", rendered.body).status, 200);
 
+  // The longest id that a chat may have is one for its rendered body too.
+  const std::string longest = R"(,"request_id":")" + std::string(128, 'i') + "\"}";
+  const std::string rendered_longest = house.post("/v1/chat/completions/render", hi + longest).body;
+  EXPECT_EQ(house.post("/inference/v1/generate", rendered_longest).status, 200);
+  const Json completions = parsed(
+      house.post("/v1/completions/render", R"({"prompt":["raw","raw"],"request_id":"mine"})").body);
+  EXPECT_EQ(completions.as_array().at(1).string("request_id"), "cmpl-mine-1");
+
   const std::string tool = R"(,"tools":[{"type":"function","function":{"name":"f","strict":)";
   const std::string budget = R"(,"thinking_token_budget":9)";
   const std::vector<std::pair<std::string, std::string>> chats = {
@@ -126,6 +134,9 @@ TEST(Generate, NothingIsLostInRendering) {
       {R"(,"structured_outputs":{"regex":"a+"})", "structured_outputs.regex"},
       {R"(,"guided_choice":["a","b"])", "guided_choice"},
       {R"(,"stop":"x")", "stop"},
+      {R"(,"tool_choice":"required","tools":[{"type":"function","function":{"name":"f"}},)"
+       R"({"type":"function","function":{"name":"g"}}])",
+       "tool_choice"},
       {R"(,"return_token_offsets":true)", "return_token_offsets"},
       {tool + "true}}]", "tools[0].function.strict"},
       {tool + "false}}]" + budget, "thinking_token_budget"},

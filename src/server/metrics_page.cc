@@ -157,7 +157,8 @@ void write_generations(PrometheusText& text, const GenerationMeter& meter) {
             "From the engine's token to where the kernel has taken its bytes.", all.delivery_s);
 }
 
-// Of HTTP, turns over a WebSocket and gRPC; of the last no bytes are known.
+// Of HTTP, turns over a WebSocket, gRPC and responses in the background; of the last two no bytes
+// are known.
 void write_routes(PrometheusText& text,
                   const std::map<RequestBook::Route, RequestBook::Sums>& routes) {
   const auto labels = [](const RequestBook::Route& route) {

@@ -25,20 +25,16 @@ Error not_rendered(const std::string& field, std::string_view what) {
 }
 
 // What an answer has to obey and a body of tokens cannot say: it would be answered without.
-std::optional<Error> not_rendered(std::string_view body, const api::GenerationFields& fields) {
+std::optional<Error> not_rendered(const api::GenerationFields& fields) {
   if (fields.format) return not_rendered(fields.format->field, "an output format");
   if (!fields.stop.empty()) return not_rendered("stop", "a stop string");
-  const Result<Json> json = Json::parse(body);
-  CHECK(json.ok(), "it has just been parsed");
-  std::optional<Error> complaint;
-  const api::Fields read(*json, "", complaint);
-  if (read.boolean("return_token_offsets").value_or(false)) {
-    read.refuse_unsupported("return_token_offsets", "where each token stands in the text");
+  if (fields.token_offsets) {
+    return not_rendered("return_token_offsets", "where each token stands in the text");
   }
-  return complaint;
+  return std::nullopt;
 }
 
-std::optional<Error> chat_not_rendered(std::string_view body, const api::ChatRequest& request) {
+std::optional<Error> chat_not_rendered(const api::ChatRequest& request) {
   for (const api::FunctionTool& tool : request.tools) {
     if (!tool.strict) continue;
     const std::string function = tool.field.substr(0, tool.field.rfind('.'));
@@ -48,7 +44,10 @@ std::optional<Error> chat_not_rendered(std::string_view body, const api::ChatReq
   if (request.generation.thinking_budget && !request.tools.empty()) {
     return not_rendered("thinking_token_budget", "a budget of reasoning with functions");
   }
-  return not_rendered(body, request.generation);
+  if (request.forced_call && request.forced_call->function_name.empty()) {
+    return not_rendered("tool_choice", "a call of one of several functions");
+  }
+  return not_rendered(request.generation);
 }
 
 }  // namespace
@@ -58,7 +57,7 @@ void Server::answer_chat_render(Call call) {
   if (model == nullptr) return;
   const auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  if (const auto error = chat_not_rendered(call.request.body, *parsed)) {
+  if (const auto error = chat_not_rendered(*parsed)) {
     return call.send(api::api_error(*error));
   }
   if (model_named(call, parsed->model) == nullptr) return;
@@ -84,7 +83,7 @@ void Server::answer_completion_render(Call call) {
   const auto parsed =
       api::parse_completion_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  std::optional<Error> error = not_rendered(call.request.body, parsed->generation);
+  std::optional<Error> error = not_rendered(parsed->generation);
   if (!error && parsed->echo) error = not_rendered("echo", "an echo");
   if (error) return call.send(api::api_error(*error));
   if (model_named(call, parsed->model) == nullptr) return;
@@ -94,7 +93,9 @@ void Server::answer_completion_render(Call call) {
         completion_prompt(parsed->prompts[i], *model, "prompt");
     if (!tokens.ok()) return call.send(api::api_error(tokens.error()));
     if (i > 0) body += ',';
-    api::append_rendered({.id = random_id("cmpl-", {.seed = draw(), .counter = 0}),
+    std::string id = answer_id("cmpl-", parsed->generation.request_id, draw());
+    if (parsed->prompts.size() > 1) id += "-" + std::to_string(i);
+    api::append_rendered({.id = std::move(id),
                           .model = parsed->model.empty() ? model->id : parsed->model,
                           .tokens = *tokens,
                           .text = model->tokenizer.decode(*tokens),

@@ -122,7 +122,7 @@ std::string read_turn(net::TestWebSocket& socket) {
 constexpr char kSocketHeaders[] = "Authorization: Bearer key\r\nx-request-id: mine\r\n";
 
 TEST(AccessLog, TellsOfEachTurnOverAWebSocket) {
-  const std::vector<Json> lines = lines_after([](GrpcHouseOf& house) {
+  std::vector<Json> lines = lines_after([](GrpcHouseOf& house) {
     net::TestWebSocket socket(house.house.http().port(), "/v1/responses", kSocketHeaders);
     ASSERT_TRUE(socket.open()) << socket.head();
     const std::string create = R"({"type":"response.create","input":")";
@@ -138,11 +138,14 @@ TEST(AccessLog, TellsOfEachTurnOverAWebSocket) {
     EXPECT_NE(read_turn(socket), "none");
     socket.text(create + R"(endless"})");
     socket.read();
+    socket.text(create + R"(hi"})");  // waits until its client leaves
   });
-  ASSERT_EQ(lines.size(), 6u);
+  ASSERT_EQ(lines.size(), 7u);
   EXPECT_EQ(lines[0].string("method"), "GET");
   EXPECT_EQ(lines[0].integer("status"), 101);
   EXPECT_EQ(lines[0].string("request_id"), "mine");
+  // Of the two that the client has left, the one that waited is told of first.
+  std::swap(lines[5], lines[6]);
   for (size_t i = 1; i < lines.size(); ++i) {
     EXPECT_EQ(lines[i].string("method"), "WEBSOCKET");
     EXPECT_EQ(lines[i].string("path"), "/v1/responses");
@@ -154,6 +157,7 @@ TEST(AccessLog, TellsOfEachTurnOverAWebSocket) {
   EXPECT_EQ(lines[3].integer("status"), 400);
   expect_generated(lines[4]);  // what was made until it was cancelled
   EXPECT_EQ(lines[5].integer("status"), 499);
+  EXPECT_EQ(lines[6].integer("status"), 499);
 }
 
 TEST(AccessLog, TellsOfResponsesInTheBackground) {

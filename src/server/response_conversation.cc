@@ -243,7 +243,7 @@ Result<ChatPrompt> response_prompt(const api::ResponseRequest& request,
                                    const ResponseSource& source, const ServedModel& model,
                                    SampledTurns& turns) {
   chat::Conversation conversation = opening_of(request, source);
-  Conversing conversing(conversation, request.tools);
+  Conversing conversing(conversation, request.declared_functions);
   for (const PastResponse& past : source.history) {
     conversing.place(past.input, nullptr);
     conversing.place(past.output, past.turn.empty() ? nullptr : &past.turn);

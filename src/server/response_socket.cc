@@ -9,6 +9,13 @@
 #include "server/server.h"
 
 namespace pelton::server {
+namespace {
+
+api::ApiError shutting_down() {
+  return api::api_error({ErrorCode::kUnavailable, "The server is shutting down", ""});
+}
+
+}  // namespace
 
 // One response's way back over the socket: what it sends whole is an error, what it streams are
 // lines of JSON, each of which is a message. Its Generation holds it.
@@ -116,28 +123,29 @@ void ResponseSocket::start() {
 void ResponseSocket::on_message(const std::string& message) {
   const auto bytes = static_cast<int64_t>(message.size());
   Result<Json> json = Json::parse(message);
-  if (!json.ok()) return refuse(api::api_error(json.error()), bytes);
+  if (!json.ok()) return refuse(api::api_error(json.error()), *new_entry(bytes));
   const std::optional<std::string> type = json->string("type");
   if (type == "response.create") {
-    return create({.body = std::move(*json), .bytes = bytes});
+    return create({.body = std::move(*json),
+                   .entry = new_entry(bytes),
+                   .arrived_ns = server_.clock_.now_ns()});
   }
   if (type == "response.cancel") return cancel(*json);
   refuse(api::api_error({ErrorCode::kInvalidArgument,
                          "'type' must be 'response.create' or 'response.cancel'", "type"}),
-         bytes);
+         *new_entry(bytes));
 }
 
 void ResponseSocket::create(Asked asked) {
   if (draining_) {
-    return refuse(api::api_error({ErrorCode::kUnavailable, "The server is shutting down", ""}),
-                  asked.bytes);
+    return refuse(shutting_down(), *asked.entry);
   }
   if (!busy_) return begin(std::move(asked));
   if (waiting_) {
     return refuse(
         api::api_error({ErrorCode::kOverloaded,
                         "a response is being made over this connection, and one waits", ""}),
-        asked.bytes);
+        *asked.entry);
   }
   waiting_ = std::move(asked);
 }
@@ -152,9 +160,9 @@ void ResponseSocket::begin(Asked asked) {
             .headers = {},
             .tenant = call_.tenant,
             .caller = call_.caller,
-            .arrived_ns = server_.clock_.now_ns()};
+            .arrived_ns = asked.arrived_ns};
   call.request.headers = call_.request.headers;
-  call.entry = new_entry(asked.bytes);
+  call.entry = std::move(asked.entry);
   server_.create_response(std::move(call), asked.body, link_);
 }
 
@@ -205,6 +213,7 @@ void ResponseSocket::on_drained() {
 
 void ResponseSocket::on_drain() {
   draining_ = true;
+  if (waiting_) refuse(shutting_down(), *waiting_->entry);
   waiting_.reset();
   if (!busy_) call_.exchange->finish_websocket(1001, "the server is shutting down");
 }
@@ -226,8 +235,8 @@ std::unique_ptr<RequestEntry> ResponseSocket::new_entry(int64_t message_bytes) {
   return entry;
 }
 
-void ResponseSocket::refuse(const api::ApiError& error, int64_t message_bytes) {
-  new_entry(message_bytes)->answered(error.status);
+void ResponseSocket::refuse(const api::ApiError& error, RequestEntry& entry) {
+  entry.answered(error.status);
   say(error);
 }
 

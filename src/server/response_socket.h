@@ -31,10 +31,11 @@ class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
 
   void start();
   void on_message(const std::string& message);
-  // One message that asks for a response.
+  // One message that asks for a response. If it is dropped, that is told as a client's leaving.
   struct Asked {
     Json body;
-    int64_t bytes = 0;
+    std::unique_ptr<RequestEntry> entry;
+    int64_t arrived_ns = 0;
   };
   void create(Asked asked);
   void begin(Asked asked);
@@ -45,7 +46,7 @@ class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
   void on_drained();
   void on_drain();
   // Of a message that is refused, also to those who are told of requests.
-  void refuse(const api::ApiError& error, int64_t message_bytes);
+  void refuse(const api::ApiError& error, RequestEntry& entry);
   std::unique_ptr<RequestEntry> new_entry(int64_t message_bytes);
   void say(const api::ApiError& error);
 

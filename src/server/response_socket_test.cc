@@ -253,6 +253,27 @@ TEST(ResponseSocket, ADrainingServerSaysGoodbye) {
   stopping.join();
 }
 
+TEST(ResponseSocket, ADrainingServerTellsWhoWaits) {
+  ServerHouse house(kScript, {});
+  net::TestWebSocket socket(house.http().port(), "/v1/responses");
+  socket.text(create(R"("input":"endless")"));
+  next(socket);
+  socket.text(create(R"("input":"hi")"));
+  socket.text(create(R"("input":"one too many")"));  // once it is refused, the other waits
+  const auto error_status = [&] {
+    for (;;) {
+      const net::TestWebSocket::Frame frame = socket.read();
+      if (frame.opcode != net::WebSocketOpcode::kText) return std::optional<int64_t>();
+      const Json event = parsed(frame.payload);
+      if (event.string("type") == "error") return event.integer("status");
+    }
+  };
+  EXPECT_EQ(error_status(), 429);
+  std::thread stopping([&] { house.http().stop(std::chrono::milliseconds(2000)); });
+  EXPECT_EQ(error_status(), 503);
+  stopping.join();
+}
+
 // What a connection remembers is what its next prompt can have, however long it has gone on: seen
 // where nothing may be dropped any more.
 TEST(ResponseSocket, WhatTruncationDropsIsNotRemembered) {
