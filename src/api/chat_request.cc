@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "api/json_object.h"
+
 namespace pelton::api {
 namespace {
 
@@ -83,11 +85,7 @@ std::optional<ReasoningEffort> read_effort(const Fields& fields, std::string_vie
 }
 
 Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits) {
-  TRY_ASSIGN(const Json json, Json::parse(body));
-  if (!json.is_object()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
-  }
+  TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint);
   ChatRequest request;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "api/json_object.h"
 #include "api/token_ids.h"
 
 namespace pelton::api {
@@ -52,11 +53,7 @@ std::vector<Prompt> read_prompts(const Fields& body, std::string_view key, size_
 
 Result<CompletionRequest> parse_completion_request(std::string_view body,
                                                    const RequestLimits& limits) {
-  TRY_ASSIGN(const Json json, Json::parse(body));
-  if (!json.is_object()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
-  }
+  TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint);
   CompletionRequest request;

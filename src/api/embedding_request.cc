@@ -5,21 +5,14 @@
 
 #include <fmt/format.h>
 
+#include "api/json_object.h"
+
 namespace pelton::api {
 namespace {
 
 // The body's own limit (net/) bounds texts; no need for a second one.
 constexpr size_t kTextBytesMax = std::numeric_limits<size_t>::max();
 constexpr int kDimensionsMax = 1 << 20;
-
-Result<Json> parse_object(std::string_view body) {
-  TRY_ASSIGN(Json json, Json::parse(body));
-  if (!json.is_object()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
-  }
-  return json;
-}
 
 EmbeddingFields read_fields(const Fields& body, const RequestLimits& limits) {
   EmbeddingFields fields;

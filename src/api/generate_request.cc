@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "api/json_object.h"
 #include "api/token_ids.h"
 
 namespace pelton::api {
@@ -47,11 +46,7 @@ void read_generation(const Fields& body, RequestLimits limits, GenerateRequest& 
 }  // namespace
 
 Result<GenerateRequest> parse_generate_request(std::string_view body, const RequestLimits& limits) {
-  TRY_ASSIGN(const Json json, Json::parse(body));
-  if (!json.is_object()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
-  }
+  TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint);
   GenerateRequest request;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "api/json_object.h"
 #include "api/messages_content.h"
 
 namespace pelton::api {
@@ -125,11 +126,7 @@ void refuse_threads(const Fields& body) {
 
 Result<MessagesRequest> parse_messages_request(std::string_view body, const RequestLimits& limits,
                                                MessagesUse use) {
-  TRY_ASSIGN(const Json json, Json::parse(body));
-  if (!json.is_object()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
-  }
+  TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
   const Fields fields(json, "", complaint);
   refuse_threads(fields);

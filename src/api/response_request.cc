@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "api/json_object.h"
 #include "api/response_tool.h"
 #include "base/json_writer.h"
 
@@ -121,10 +122,7 @@ void write_reasoning(base::JsonWriter& writer, const Json& body) {
 }  // namespace
 
 Result<ResponseRequest> parse_response_request(const Json& body, const RequestLimits& limits) {
-  if (!body.is_object()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("the body must be a JSON object, not {}", body.kind_name()), ""};
-  }
+  if (std::optional<Error> error = not_an_object(body)) return *std::move(error);
   std::optional<Error> complaint;
   const Fields fields(body, "", complaint);
   ResponseRequest request;

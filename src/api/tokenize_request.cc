@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "api/json_object.h"
 #include "api/token_ids.h"
 #include "base/json_writer.h"
 
@@ -11,15 +10,6 @@ namespace pelton::api {
 namespace {
 
 constexpr size_t kModelBytesMax = 512;
-
-Result<Json> parse_object(std::string_view body) {
-  TRY_ASSIGN(Json json, Json::parse(body));
-  if (!json.is_object()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
-  }
-  return json;
-}
 
 }  // namespace
 

@@ -1,9 +1,8 @@
 // POST /v1/chat/completions/control: acts on an answer that is being generated, as llama.cpp's
 // does:
 // {"id": "chatcmpl-…", "action": "reasoning_end"}.
-#include <fmt/format.h>
-
 #include "api/fields.h"
+#include "api/json_object.h"
 #include "base/json_writer.h"
 #include "server/reply.h"
 #include "server/server.h"
@@ -13,11 +12,7 @@ namespace {
 
 // The answer's id.
 Result<std::string> parse_control(std::string_view body) {
-  TRY_ASSIGN(const Json json, Json::parse(body));
-  if (!json.is_object()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("the body must be a JSON object, not {}", json.kind_name()), ""};
-  }
+  TRY_ASSIGN(const Json json, api::parse_object(body));
   std::optional<Error> complaint;
   const api::Fields fields(json, "", complaint);
   const std::string* id = fields.text("id", 256);

@@ -184,7 +184,7 @@ void Server::answer_embed(Call call) {
     truncate(tokens, model->context_limit(), parsed->truncate);
   }
   run(std::move(call), *model, desk_, std::move(wanted),
-      [answer, request = *parsed](Embeddings made) mutable {
+      [answer, request = *std::move(parsed)](Embeddings made) mutable {
         normalise(made.vectors, request.dimensions);
         answer.prompt_tokens = made.prompt_tokens;
         return api::embed_body(

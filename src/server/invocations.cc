@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include <fmt/format.h>
-
+#include "api/json_object.h"
 #include "base/json.h"
 #include "server/server.h"
 
@@ -28,13 +27,8 @@ bool is_embedded(const Json& body) {
 }  // namespace
 
 void Server::answer_invocation(Call call) {
-  const Result<Json> body = Json::parse(call.request.body);
+  const Result<Json> body = api::parse_object(call.request.body);
   if (!body.ok()) return call.send(api::api_error(body.error()));
-  if (!body->is_object()) {
-    return call.send(api::api_error(
-        {ErrorCode::kInvalidArgument,
-         fmt::format("the body must be a JSON object, not {}", body->kind_name()), ""}));
-  }
   const auto has_both = [&](std::string_view one, std::string_view other) {
     return has(*body, one) && has(*body, other);
   };
