@@ -99,7 +99,7 @@ bool DeviceRows::add(const DrawInput& input, int32_t pending_row) {
   row.least_mass = params.min_p > 0.0f ? least_mass(params.min_p) : 0;
   row.top_k = params.top_k < vocab_ ? params.top_k : 0;
   row.reported = params.logprobs;
-  row.repetition_penalty = params.repetition_penalty;
+  row.repetition_penalty = repetition_penalty_of(params.repetition_penalty);
   row.frequency_penalty = params.frequency_penalty;
   row.presence_penalty = params.presence_penalty;
   row.mask = add_mask(input.allowed);

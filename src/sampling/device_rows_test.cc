@@ -2,6 +2,8 @@
 // parameters, in the emulation or on the library that PELTON_DEVICE_LIBRARY names.
 #include "sampling/device_rows.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <limits>
@@ -200,6 +202,38 @@ class DeviceRowsTest : public ::testing::Test {
     return out;
   }
 
+  // Every number that a request may carry at one end of its range, subnormals among them.
+  void make_extreme(request::SamplingParams& params) {
+    constexpr float kSubnormal = std::numeric_limits<float>::denorm_min();
+    constexpr float kSmallest = std::numeric_limits<float>::min();
+    const auto below = [](float x) { return std::nextafter(x, 0.0f); };
+    params.temperature = one_of({0.0f, kSubnormal, kSmallest, 1e-30f, 1.0f, 2.0f});
+    params.top_p = one_of({0.0f, kSubnormal, 1e-30f, below(1.0f), 1.0f});
+    params.min_p = one_of({0.0f, kSubnormal, 1e-30f, below(1.0f), 1.0f});
+    params.repetition_penalty =
+        one_of({0.0f, kSubnormal, kSmallest, 1e-30f, 1e-10f, below(1.0f), 1.0f, 100.0f});
+    params.frequency_penalty = one_of({-2.0f, -kSubnormal, 0.0f, kSubnormal, 2.0f});
+    params.presence_penalty = one_of({-2.0f, -kSubnormal, 0.0f, kSubnormal, 2.0f});
+    for (auto& [token, bias] : params.logit_bias) {
+      bias = one_of({-100.0f, -kSubnormal, kSubnormal, 100.0f});
+    }
+  }
+
+  // What the model computed is sound, and leaves something to choose from.
+  static bool can_be_drawn_from(const Question& asked) {
+    bool some = false;
+    for (size_t i = 0; i < asked.logits.size(); ++i) {
+      const float logit = asked.logits[i];
+      if (std::isnan(logit) || logit == kInfinity) return false;
+      const auto token = static_cast<TokenId>(i);
+      const bool banned =
+          std::find(asked.banned.begin(), asked.banned.end(), token) != asked.banned.end();
+      const bool allowed = asked.allowed.empty() || (asked.allowed[i / 64] >> (i % 64) & 1) != 0;
+      some = some || (std::isfinite(logit) && allowed && !banned);
+    }
+    return some;
+  }
+
   // A token that was there, or any, or none.
   TokenId latest_of(const Question& asked, int vocab) {
     const int kind = random_.below(5);
@@ -232,6 +266,7 @@ class DeviceRowsTest : public ::testing::Test {
       Question known = questions[i];
       if (known.latest.value_or(-1) >= 0) known.history.add_output(*known.latest);
       const SampledChoice wanted = sampler_.sample(logits, known.input());
+      ASSERT_EQ(wanted.usable, can_be_drawn_from(questions[i]));
       used_ += wanted.usable ? 1 : 0;
       expect_equal(drawing.choice(i), wanted, questions[i]);
     }
@@ -252,6 +287,22 @@ TEST_F(DeviceRowsTest, DrawsWhatASamplerDraws) {
     compare(questions, vocab, vocab + one_of({0, 1, 200}));
   }
   EXPECT_GT(compared_, kTrials);
+  EXPECT_GT(used_, compared_ / 2);
+}
+
+// No parameter makes an infinity or a NaN of a finite row: those that come out of here are the
+// model's own, and count as damage to its weights.
+TEST_F(DeviceRowsTest, E1_ExtremeParametersLeaveAFiniteRowUsable) {
+  constexpr int kTrials = 200;
+  for (int trial = 0; trial < kTrials && !HasFatalFailure(); ++trial) {
+    const int vocab = one_of({1, 2, 31, 500, 8193, 20000});
+    std::vector<Question> questions;
+    for (int i = 1 + random_.below(4); i > 0; --i) {
+      questions.push_back(question(vocab));
+      make_extreme(questions.back().params);
+    }
+    compare(questions, vocab, vocab);
+  }
   EXPECT_GT(used_, compared_ / 2);
 }
 

@@ -15,6 +15,15 @@ inline kernels::LogitScale scale_of(float highest, float temperature) {
           .sharpness = static_cast<float>(std::min(kLog2E / temperature, 1e30))};
 }
 
+// Below this a repetition penalty has nothing left to change: any logit above 1e-22 of a repeated
+// token, divided by it, is above all others. Dividing by still less would leave the floats, and
+// what no longer differs cannot be ranked.
+inline constexpr float kRepetitionPenaltyMin = 1e-30f;
+
+inline float repetition_penalty_of(float asked) {
+  return std::max(asked, kRepetitionPenaltyMin);
+}
+
 // top_p as so many of 2^53: exact, a float has 24 bits.
 inline uint64_t share_bits(float top_p) {
   return static_cast<uint64_t>(double{top_p} * 0x1p53);

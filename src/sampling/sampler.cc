@@ -37,16 +37,22 @@ Mass share_of(Mass total, float top_p) {
   return std::max(static_cast<Mass>((product + ((uint64_t{1} << 53) - 1)) >> 53), Mass{1});
 }
 
+// A finite logit stays finite: beyond the largest float it is that one. What the model computed as
+// a NaN or an infinity stays as it is, to be found.
+float penalized(float logit, const request::SamplingParams& params, int in_output) {
+  const float penalty = repetition_penalty_of(params.repetition_penalty);
+  float changed = logit > 0 ? logit / penalty : logit * penalty;
+  if (in_output > 0) {
+    changed -= params.frequency_penalty * static_cast<float>(in_output) + params.presence_penalty;
+  }
+  return std::isfinite(logit) ? std::clamp(changed, -kFiniteMax, kFiniteMax) : logit;
+}
+
 void apply_penalties(std::span<float> logits, const request::SamplingParams& params,
                      const TokenHistory& history) {
   for (const auto& [token, count] : history.counts()) {
     if (static_cast<size_t>(token) >= logits.size()) continue;
-    float& logit = logits[token];
-    logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
-    if (count.in_output > 0) {
-      logit -=
-          params.frequency_penalty * static_cast<float>(count.in_output) + params.presence_penalty;
-    }
+    logits[token] = penalized(logits[token], params, count.in_output);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <optional>
 #include <random>
@@ -317,6 +318,28 @@ TEST(Sampler, DrawsAreTheOraclesOnEveryProcessor) {
     ASSERT_LE(unit, interval->second + 3e-5) << "round " << round;
   }
   EXPECT_GT(checked, 300);
+}
+
+// A penalty that a float rounds to nothing, or that carries logits beyond the floats: the repeated
+// tokens are above (or below) all others, and among themselves as they were.
+TEST(Sampler, E1_TheSmallestAndTheLargestRepetitionPenalty) {
+  TokenHistory history;
+  history.add_prompt(std::vector<TokenId>{1, 2, 3});
+  Sampler sampler;
+  const auto best = [&](std::vector<float> row, float penalty) {
+    const SamplingParams params{.temperature = 0, .repetition_penalty = penalty};
+    const SampledChoice choice = sampler.sample(row, {.params = params, .history = &history});
+    EXPECT_TRUE(choice.usable) << penalty;
+    return choice.token;
+  };
+  for (const float penalty : {0.0f, std::numeric_limits<float>::denorm_min(), 1e-38f, 1e-30f}) {
+    EXPECT_EQ(best({5, 1, 3, 2}, penalty), 2) << penalty;
+    EXPECT_EQ(best({-5, -1, -3, -2}, penalty), 1) << penalty;
+    EXPECT_EQ(best({9, 3e38f, -3e38f, 0}, penalty), 1) << penalty;
+  }
+  EXPECT_EQ(best({-9, -3e38f, -2e38f, -3e38f}, 100), 0);
+  EXPECT_EQ(best({3e38f, 3e38f, 0, 0}, 100), 0);
+  EXPECT_EQ(best({-3.4e38f, -1e37f, -3e38f, -3e38f}, 100), 0);
 }
 
 TEST(Sampler, GreedyObeysTheMask) {

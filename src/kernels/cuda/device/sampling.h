@@ -655,12 +655,14 @@ PELTON_KERNEL(kSampleThreads) edit_kernel(Sample args) {
   };
   count_latest(args, params);
   for_each(params.penalties, params.penalty_count, [&](float logit, const LogitEdit& edit) {
-    logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+    if (!(logit >= -kFiniteMax && logit <= kFiniteMax)) return logit;  // stays, to be found
+    float changed =
+        logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
     if (edit.in_output > 0) {
-      logit -=
+      changed -=
           params.frequency_penalty * static_cast<float>(edit.in_output) + params.presence_penalty;
     }
-    return logit;
+    return minimum(maximum(changed, -kFiniteMax), kFiniteMax);
   });
   for_each(params.biases, params.bias_count,
            [](float logit, const LogitEdit& edit) { return logit + edit.bias; });
