@@ -76,7 +76,7 @@ struct Way {
 };
 
 // Those that were the fastest at some time on some machine, of the twenty tried
-// (docs/performance.md).
+// (docs/log/performance-2026.md).
 std::vector<Way> ways() {
   return {{"1 stream", widest<1, 8, 0, 0>()},
           {"1 stream, 128 lines ahead", widest<1, 8, 128, 0>()},

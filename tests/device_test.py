@@ -51,6 +51,15 @@ class Device(unittest.TestCase):
         self.assertIn("/nowhere/libpelton_cuda.so", done.stderr)
         self.assertEqual(done.stdout, "")
 
+    def test_C5_what_is_missing_is_said_and_what_to_do(self):
+        library = pathlib.Path(BINARY).parent / "libpelton_cuda.so"  # where there is nvcc; a GPU there may be none
+        for path in {"/nowhere/libpelton_cuda.so", str(library) if library.exists() else "/nowhere/else.so"}:
+            done, _ = generate("--device", "cuda", library=path)
+            if done.returncode == 0:
+                continue  # a machine with a GPU
+            for words in ("docs/gpu.md", "libpelton_cuda.so", "NVIDIA's driver", "--device cpu"):
+                self.assertIn(words, done.stderr)
+
     def test_what_is_no_device_library_is_an_error(self):
         done, _ = generate("--device", "cuda", library="libm.so.6")
         self.assertNotEqual(done.returncode, 0)

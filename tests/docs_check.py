@@ -5,7 +5,8 @@ usage: docs_check.py ROOT
 
 In the tables of that page, a file is written `src/room/file.h` or `room/file` (then src/room/file.h or
 .cc must exist), a function `Type::function` or `function()`. A name in a row must occur in one of the
-files named in the same row. Also checks relative links in every Markdown page of the project.
+files named in the same row. Also checks relative links in every Markdown page of the project, that tables of the
+users' pages have short cells, and that the tests named in the pages on hostile input exist.
 """
 import pathlib
 import re
@@ -14,6 +15,7 @@ import sys
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 FILE = re.compile(r"^(?:src/|apps/)?[a-z_0-9]+/[a-z_0-9/]+(?:\.(?:h|cc|md|txt))?$")
+CELL_MAX = 200
 NAME = re.compile(r"^(?:[A-Za-z_0-9]+::)*~?[A-Za-z_0-9]+(?:\(\))?$")
 
 
@@ -82,6 +84,17 @@ def check_links(root, errors):
     return links
 
 
+def check_cells(root, errors):
+    """Tables of the pages that users read fit a screen: short cells. Long text stands below a table."""
+    for page in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        if page.name in ("hardening.md", "way_of_a_request.md"):
+            continue  # for those who work on the code
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            longest = max(map(len, line.split("|")), default=0) if line.startswith("|") else 0
+            if longest > CELL_MAX:
+                errors.append(f"{page.name}:{number}: a table's cell of {longest} characters; at most {CELL_MAX}")
+
+
 def check_hostile_files(root, errors):
     """Each test that the page of hostile files names is there: `room.Suite.Name`."""
     page = root / "docs" / "formats" / "hostile_files.md"
@@ -116,6 +129,7 @@ def main(root):
     errors = []
     check_hardening(root, errors)
     check_hostile_files(root, errors)
+    check_cells(root, errors)
     rows = check_way(root, errors)
     links = check_links(root, errors)
     print("\n".join(errors) or f"{rows} rows and {links} links are true")

@@ -3,7 +3,7 @@
 
 Starts `pelton serve` with steps of a fixed length and no model (16 seats, 4 ms a step, answers of some 50 tokens), measures
 what it can serve (a closed loop of 16), asks it with `pelton bench serve` in an open loop at 0.5 to 3 times that, and
-prints answers a second that were in time. A prober beside it measures how long a refusal takes. docs/performance.md has
+prints answers a second that were in time. A prober beside it measures how long a refusal takes. docs/log/performance-2026.md has
 the table.
 
 usage: goodput_curve.py BINARY [--model FOLDER] [--slo-ms 1000] [--seconds 6] [--times 0.5,1,1.5,2,3] [--bound deadline|wait|none]

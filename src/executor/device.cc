@@ -21,7 +21,7 @@ Result<DeviceChoice> choose_device(std::string_view choice) {
   }
   Result<Device> found = find_device();
   if (found.ok()) {
-    // To go when they have (docs/performance.md).
+    // To go when they have (docs/gpu.md).
     const bool is_untried = std::string_view(found->library.table().kind()) == "cuda";
     std::string text = fmt::format(
         "device: {}{}", kernels::gpu::describe(found->info),
@@ -29,7 +29,11 @@ Result<DeviceChoice> choose_device(std::string_view choice) {
     return DeviceChoice{.device = std::move(*found), .text = std::move(text)};
   }
   if (choice == "cuda") {
-    return Error{found.error().code, fmt::format("--device cuda: {}", found.error().message),
+    return Error{found.error().code,
+                 fmt::format("--device cuda: {}; it takes a GPU, NVIDIA's driver and "
+                             "libpelton_cuda.so: docs/gpu.md says how to build that, and what was "
+                             "never tried. --device cpu, or auto, computes on the processors",
+                             found.error().message),
                  "device"};
   }
   return DeviceChoice{.text = fmt::format("device: CPU ({})", found.error().message),

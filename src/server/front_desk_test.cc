@@ -270,7 +270,7 @@ TEST(Deadlines, WhatCannotBeReadyInTimeIsRefusedAtOnce) {
 }
 
 // Three times the load and more: refusals come fast. The bound is for machines that are busy with
-// other tests; docs/performance.md has what was measured.
+// other tests; docs/log/performance-2026.md has what was measured.
 TEST(Overload, RefusalsAreFast) {
   ServerHouse::Options options = slow({}, 2, 2);
   options.engine.inbox_max = 4;

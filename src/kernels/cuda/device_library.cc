@@ -58,7 +58,12 @@ Result<DeviceLibrary> DeviceLibrary::open_cuda() {
 Result<DeviceInfo> DeviceLibrary::device(int index) const {
   const int count = table_->device_count();
   TRY(check("looking for GPUs"));
-  if (count == 0) return Error{ErrorCode::kNotFound, "no GPU", "device"};
+  if (count == 0) {
+    return Error{ErrorCode::kNotFound,
+                 "no GPU that NVIDIA's driver shows to this process (nvidia-smi, "
+                 "$CUDA_VISIBLE_DEVICES)",
+                 "device"};
+  }
   if (index < 0 || index >= count) {
     return Error{ErrorCode::kUnsupported,
                  fmt::format("device {}: there are {} devices", index, count), "device"};
