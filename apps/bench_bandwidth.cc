@@ -74,7 +74,7 @@ std::string to_json(const std::vector<Way>& ways, int threads, int64_t bytes) {
 Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const BenchLock lock, BenchLock::take());
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
-  pool.adopt_caller();
+  const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   const int64_t asked = arguments.integer("--buffer-size");
   BandwidthProbe probe(pool, asked > 0 ? asked : BandwidthProbe::usual_bytes());
   const std::vector<Way> ways = measure(probe, static_cast<int>(arguments.integer("--runs")));

@@ -173,7 +173,7 @@ Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Ari
                              const DecodeBench::Options& shape, int runs) {
   const base::SystemClock clock;
   base::ThreadPool pool({.threads = arithmetic.threads});
-  pool.adopt_caller();
+  const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels,
              kernels::make_kernels(arithmetic.kernels, pool));
   const tensor::DType kv_type = arithmetic.kv_type.value_or(kernels->kv_dtype());

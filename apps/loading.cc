@@ -137,9 +137,9 @@ Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
                                                       node::LoadedModel::Options options,
                                                       const cli::Interrupt* interrupt,
                                                       const base::Clock& clock, base::Log& log) {
-  cli::PhasedProgress progress(clock);
+  cli::PhasedProgress progress(clock, [&log](const std::string& line) { log.info(line); });
   options.progress = [&](std::string_view what, int64_t done, int64_t total) {
-    progress.update(fmt::format("{} {}", cli::without_controls(model), what), done, total);
+    progress.update(what, done, total);
     return interrupt == nullptr || !interrupt->pending();
   };
   return node::LoadedModel::load(model, options, clock, log);

@@ -168,7 +168,7 @@ Result<void> run(const cli::Arguments& arguments) {
              parse_positions(arguments.text("--positions"), static_cast<int>(job.ids.size())));
 
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
-  pool.adopt_caller();
+  const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels, kernels::make_kernels(choice, pool));
   TRY_ASSIGN(
       const std::unique_ptr<models::GptOss> model,

@@ -32,7 +32,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const std::string& out = arguments.text("OUT");
   const base::SystemClock clock;
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
-  pool.adopt_caller();
+  const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   const cli::Interrupt interrupt;
   cli::PhasedProgress progress(clock);
   const auto go_on = [&](std::string_view what, int64_t done, int64_t total) {
@@ -44,7 +44,8 @@ Result<void> run(const cli::Arguments& arguments) {
   progress.clear();
   TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(out));
   fmt::print(stderr, "{}: {}; {}\n", out,
-             cli::format_bytes(static_cast<double>(packed.weight_bytes())), describe(made));
+             cli::format_bytes(static_cast<double>(packed.weight_bytes())), verdict(made));
+  if (arguments.has("--details")) fmt::print(stderr, "{}\n", details(made));
   if (!made.excess.empty()) fmt::print(stderr, "warning: {}\n", made.excess);
   return {};
 }
@@ -78,6 +79,9 @@ cli::Verb pack_verb() {
                      "coarser; auto takes it where --weights auto finds that it loses little",
                  .default_text = "auto",
                  .choices = {"auto", "int16", "int8"}},
+                {.name = "--details",
+                 .help = "also say what was tried, and what was measured",
+                 .kind = cli::Flag::Kind::kSwitch},
                 threads_flag()},
       .examples = {"pelton pack openai/gpt-oss-20b ./gpt-oss-20b-packed",
                    "pelton serve ./gpt-oss-20b-packed",

@@ -54,7 +54,7 @@ Result<void> run(const cli::Arguments& arguments) {
 
   const base::SystemClock clock;
   base::ThreadPool pool({});
-  pool.adopt_caller();
+  const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   const int64_t start_ns = clock.now_ns();
   int64_t bytes = 0;
   {

@@ -174,7 +174,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(model));
   const base::SystemClock clock;
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
-  pool.adopt_caller();
+  const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   Findings findings;
   if (!arguments.has("--no-hashes")) TRY(check_files(checkpoint, clock, findings));
   check_numbers(checkpoint, pool, clock, findings);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include "base/json_writer.h"
 #include "base/utc_time.h"
@@ -58,6 +59,8 @@ void Log::write(LogLevel level, std::string_view message) {
     line.insert(
         0, fmt::format("({} lines before this were not written: nobody read them)\n", dropped));
   }
+  // Takes the place of a progress bar.
+  if (!options_.json && ::isatty(::fileno(options_.file)) == 1) line.insert(0, "\r\x1b[K");
   std::fwrite(line.data(), 1, line.size(), options_.file);
   std::fflush(options_.file);
   std::clearerr(options_.file);  // a full disk may have room again

@@ -108,8 +108,17 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadPool::adopt_caller() {
-  if (!cpus_.empty()) pin_this_thread(cpus_[0]);
+ThreadPool::PinnedCaller::PinnedCaller(const std::vector<int>& cpus)
+    : thread_(std::this_thread::get_id()) {
+  CPU_ZERO(&before_);
+  if (cpus.empty()) return;
+  pinned_ = pthread_getaffinity_np(pthread_self(), sizeof before_, &before_) == 0;
+  if (pinned_) pin_this_thread(cpus[0]);
+}
+
+ThreadPool::PinnedCaller::~PinnedCaller() {
+  CHECK(thread_ == std::this_thread::get_id(), "a pinned thread is released by itself");
+  if (pinned_) pthread_setaffinity_np(pthread_self(), sizeof before_, &before_);
 }
 
 void ThreadPool::run(FunctionRef<void(int worker)> body) {

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include <sched.h>
+
 #include "base/function_ref.h"
 
 namespace pelton::base {
@@ -38,9 +40,25 @@ class ThreadPool {
   void parallel_for(int64_t count, int64_t grain,
                     FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
 
-  // Pins the calling thread as worker 0; the owner calls it once from the thread that will call
-  // run.
-  void adopt_caller();
+  // The calling thread as pinned worker 0, for as long as this lives. Then the thread may run where
+  // it could before: threads inherit the affinity of the one that starts them, and usable_cpus()
+  // counts by it. Lives and dies on that thread.
+  class PinnedCaller {
+   public:
+    ~PinnedCaller();
+    PinnedCaller(const PinnedCaller&) = delete;
+    PinnedCaller& operator=(const PinnedCaller&) = delete;
+
+   private:
+    friend class ThreadPool;
+    explicit PinnedCaller(const std::vector<int>& cpus);  // cpus: the pool's; empty: not pinned
+
+    const std::thread::id thread_;
+    bool pinned_ = false;
+    cpu_set_t before_;
+  };
+  // The owner calls it once, from the thread that will call run.
+  [[nodiscard]] PinnedCaller adopt_caller() { return PinnedCaller(cpus_); }
 
  private:
   struct Range;

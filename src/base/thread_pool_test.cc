@@ -61,6 +61,42 @@ TEST(ThreadPool, WakesAfterParking) {
   }
 }
 
+std::vector<int> cpus_of_this_thread() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  EXPECT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+// A pool that has gone leaves no trace: the next one has as many workers, and they run where they
+// would have run.
+TEST(ThreadPool, A1_ThreadHasItsAffinityBackAfterAPool) {
+  const std::vector<int> before = cpus_of_this_thread();
+  if (before.size() < 2) GTEST_SKIP() << "one processor";
+  int size_before = 0;
+  for (int round = 0; round < 2; ++round) {
+    {
+      ThreadPool pool({});
+      const ThreadPool::PinnedCaller pinned = pool.adopt_caller();
+      EXPECT_EQ(cpus_of_this_thread().size(), 1u);
+      if (round == 0) size_before = pool.size();
+      EXPECT_EQ(pool.size(), size_before);
+    }
+    EXPECT_EQ(cpus_of_this_thread(), before);
+    std::vector<int> of_new_thread;
+    std::thread([&] { of_new_thread = cpus_of_this_thread(); }).join();
+    EXPECT_EQ(of_new_thread, before);
+  }
+  // More workers than processors: nobody is pinned, so nothing is to be given back.
+  ThreadPool crowd({.threads = static_cast<int>(before.size()) + 1});
+  const ThreadPool::PinnedCaller not_pinned = crowd.adopt_caller();
+  EXPECT_EQ(cpus_of_this_thread(), before);
+}
+
 TEST(ThreadPool, IdleUsesNoCpu) {
   ThreadPool pool({.threads = 4});
   pool.run([](int) {});

@@ -1,11 +1,11 @@
-// Progress of work that has several parts, one bar after the other: a part's bar is cleared when
-// the next part begins. One thread.
+// Progress of work that has several parts, one after the other in the same bar. One thread.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 #include "cli/progress.h"
@@ -14,24 +14,27 @@ namespace pelton::cli {
 
 class PhasedProgress {
  public:
-  explicit PhasedProgress(const base::Clock& clock) : clock_(clock) {}
+  explicit PhasedProgress(const base::Clock& clock)
+      : progress_(std::in_place, "", Progress::Unit::kCount, clock) {}
+  PhasedProgress(const base::Clock& clock, Progress::Lines lines)
+      : progress_(std::in_place, "", Progress::Unit::kCount, clock, std::move(lines)) {}
 
   // Totals of a million and more are bytes.
   void update(std::string_view what, int64_t done, int64_t total) {
-    if (!bar_ || what != what_) {
+    if (!progress_) return;
+    if (what != what_) {
       what_ = what;
-      bar_.reset();
-      bar_.emplace(what_, total >= 1'000'000 ? Progress::Unit::kBytes : Progress::Unit::kCount,
-                   clock_);
+      const bool bytes = total >= 1'000'000;
+      progress_->begin(what_, bytes ? Progress::Unit::kBytes : Progress::Unit::kCount);
     }
-    bar_->update(done, total);
+    progress_->update(done, total);
   }
-  void clear() { bar_.reset(); }
+  // The end: takes the bar away.
+  void clear() { progress_.reset(); }
 
  private:
-  const base::Clock& clock_;
   std::string what_;
-  std::optional<Progress> bar_;
+  std::optional<Progress> progress_;
 };
 
 }  // namespace pelton::cli

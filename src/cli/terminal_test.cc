@@ -1,7 +1,11 @@
 #include "cli/terminal.h"
 
+#include <vector>
+
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
+#include "cli/phased_progress.h"
 #include "cli/progress.h"
 
 namespace pelton::cli {
@@ -31,6 +35,43 @@ TEST(Progress, LineShowsShareRateAndTimeLeft) {
     EXPECT_LE(Progress::line("x", Progress::Unit::kCount, 5, 5, 1.0, width).size(),
               static_cast<size_t>(width));
   }
+}
+
+// C3: what matters most stays, however narrow the terminal and however long the label.
+TEST(Progress, C3_TimeLeftStaysWhereThereIsLittleRoom) {
+  const std::string label = "packing weights";
+  for (int width = 40; width <= 200; ++width) {
+    const std::string line = Progress::line(label, Progress::Unit::kBytes, int64_t{4} << 30,
+                                            int64_t{13} << 30, 40, width);
+    EXPECT_LE(line.size(), static_cast<size_t>(width));
+    EXPECT_NE(line.find(" 31%"), std::string::npos) << line;
+    EXPECT_NE(line.find("1m 30s left"), std::string::npos) << line;
+  }
+  const std::string long_label(300, 'x');
+  EXPECT_NE(Progress::line(long_label, Progress::Unit::kBytes, 1 << 20, 4 << 20, 2.0, 80)
+                .find("6.0 s left"),
+            std::string::npos);
+  EXPECT_EQ(Progress::line("waiting", Progress::Unit::kCount, 0, 0, 5, 80), "waiting");
+}
+
+// A9: without a terminal there is a line every ten seconds, over all parts of the work.
+TEST(Progress, A9_LinesWhereThereIsNoTerminal) {
+  if (is_terminal(stderr)) GTEST_SKIP() << "stderr is a terminal";
+  base::VirtualClock clock;
+  std::vector<std::string> lines;
+  PhasedProgress progress(clock, [&](const std::string& line) { lines.push_back(line); });
+  for (int second = 0; second <= 35; ++second) {
+    if (second < 17) {
+      progress.update("packing", second * 1'000'000, 17'000'000);
+    } else {
+      progress.update("loading", second - 17, 20);
+    }
+    clock.advance_ns(1'000'000'000);
+  }
+  ASSERT_EQ(lines.size(), 3u) << ::testing::PrintToString(lines);
+  EXPECT_TRUE(lines[0].starts_with("packing")) << lines[0];
+  EXPECT_NE(lines[0].find("left"), std::string::npos) << lines[0];
+  EXPECT_TRUE(lines[1].starts_with("loading")) << lines[1];
 }
 
 }  // namespace

@@ -219,7 +219,8 @@ Result<Footprint> footprint(const ModelConfig& config, const MemoryRequest& requ
 
 std::string log_line(const Footprint& footprint) {
   return fmt::format(
-      "memory: weights {} workspace {} kv_allocated {} kv_formula {} swap {} total {} bytes; "
+      "memory, exactly: weights {} workspace {} kv_allocated {} kv_formula {} swap {} total {} "
+      "bytes; "
       "max_sequences {} of {} tokens, {} tokens in all; {} full and {} window blocks of {} tokens "
       "in {}",
       footprint.weights.bytes(), footprint.workspace.bytes(), footprint.kv.bytes(),

@@ -112,7 +112,7 @@ Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint, const Memo
 // Of a model of which only the configuration is known, with weights as published.
 Result<Footprint> footprint(const checkpoint::ModelConfig& config, const MemoryRequest& request);
 
-// One line for a log: every number that `pelton plan --memory --json` gives under the same name.
+// One line, to the byte: every number that `pelton plan --memory --json` gives under the same name.
 std::string log_line(const Footprint& footprint);
 Json to_json(const Footprint& footprint);
 

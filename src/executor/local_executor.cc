@@ -165,7 +165,7 @@ engine::StepResult LocalExecutor::collect() {
 
 void LocalExecutor::work() {
   pthread_setname_np(pthread_self(), "pelton-exec");
-  pool_.adopt_caller();
+  const base::ThreadPool::PinnedCaller pinned = pool_.adopt_caller();
   while (true) {
     {
       std::unique_lock lock(mutex_);

@@ -51,9 +51,9 @@ class Comparison {
     if (sample_.size() < 2) return {};
     if (!gate_) TRY(make_gate());
     TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(folder));
-    if (!progress_("comparing", 0, 1)) return kInterrupted;
+    if (!progress_("comparing weights", 0, 1)) return kInterrupted;
     TRY_ASSIGN(const WeightLoss loss, gate_->measure(packed));
-    if (!progress_("comparing", 1, 1)) return kInterrupted;
+    if (!progress_("comparing weights", 1, 1)) return kInterrupted;
     made.measured = {.loss = loss, .in_bf16 = gate_->in_bf16(loss.compared)};
     made.excess = excess(
         loss, gives_way_ ? limits_beside(made.measured->in_bf16) : golden_limits(loss.compared));
@@ -91,7 +91,6 @@ Result<PackedModel> pack_as(const Checkpoint& source, Way way, const PackModelOp
                             Comparison& by, const std::string& folder, base::ThreadPool& pool,
                             PackModelProgress progress) {
   TRY_ASSIGN(std::string fingerprint, packed_fingerprint(source, options.weights));
-  const std::string packing = "packing, " + text_of(way);
   const Activations activations = options.activations.value_or(Activations::kInt16);
   TRY(layers::pack_weights(source,
                            {.matrices = way.weights,
@@ -100,7 +99,7 @@ Result<PackedModel> pack_as(const Checkpoint& source, Way way, const PackModelOp
                             .source = source.folder(),
                             .fingerprint = std::move(fingerprint)},
                            file_in(folder), pool, [&](int64_t done, int64_t total) {
-                             return progress(packing, done, total);
+                             return progress("packing weights", done, total);
                            }));
   TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(folder));
   PackedModel made{.weights = way.weights,
@@ -192,11 +191,18 @@ Result<std::string> packed_fingerprint(const Checkpoint& source, WeightChoice we
   return fingerprint;
 }
 
-std::string describe(const PackedModel& packed) {
-  std::string out = fmt::format("experts as shipped, {}, activations {}",
-                                text_of({packed.weights, packed.coarse_head}),
-                                layers::name_of(packed.activations));
-  if (!packed.refused.empty()) out += ": " + packed.refused;
+std::string verdict(const PackedModel& packed) {
+  const std::string what = fmt::format("experts as shipped, {}, activations {}",
+                                       text_of({packed.weights, packed.coarse_head}),
+                                       layers::name_of(packed.activations));
+  if (!packed.excess.empty()) return what + "; they lose more than they should";
+  if (!packed.measured) return what + "; what they lose was not measured";
+  return fmt::format("{}; {:.1f} % of tokens as with the weights as shipped", what,
+                     100 * packed.measured->loss.agreement);
+}
+
+std::string details(const PackedModel& packed) {
+  std::string out = packed.refused.empty() ? "the first choice was kept" : packed.refused;
   if (!packed.measured) return out;
   const auto text = [](const WeightLoss& loss) {
     return fmt::format(

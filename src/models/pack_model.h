@@ -64,7 +64,8 @@ inline constexpr std::string_view kAutoRule = "golden-else-bf16";
 // weights were chosen, by which rule. A file that remembers something else is stale. Errors: kIo.
 Result<std::string> packed_fingerprint(const checkpoint::Checkpoint& source, WeightChoice weights);
 
-// One line for people: what the weights are and what they lose.
-std::string describe(const PackedModel& packed);
+// For people: what the weights are, in a sentence; and why, with what they lose.
+std::string verdict(const PackedModel& packed);
+std::string details(const PackedModel& packed);
 
 }  // namespace pelton::models

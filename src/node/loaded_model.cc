@@ -24,9 +24,8 @@ class Phases {
     parts_ += fmt::format("{}{} {:.2f}", parts_.empty() ? "" : ", ", name, seconds(now - last_ns_));
     last_ns_ = now;
   }
-  std::string text() const {
-    return fmt::format("{:.2f} s ({})", seconds(last_ns_ - begin_ns_), parts_);
-  }
+  double total() const { return seconds(last_ns_ - begin_ns_); }
+  const std::string& parts() const { return parts_; }  // "files 0.10, tokenizer 0.85, ..."
 
  private:
   static double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -78,7 +77,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   const std::string mode = loaded->weights_in_memory() == nullptr
                                ? ""
                                : fmt::format("; load mode {}", loaded->load_choice_.text());
-  log.info(fmt::format("{}; loaded in {}{}", loaded->weights_text(), phases.text(), mode));
+  log.info(fmt::format("{}; loaded in {:.2f} s{}", loaded->weights_text(), phases.total(), mode));
+  log.debug("seconds of the start: " + phases.parts());
   return loaded;
 }
 
@@ -110,8 +110,12 @@ Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
   TRY_ASSIGN(std::optional<std::string> folder,
              find_packed(options.packed_cache, checkpoint_, *options.weights));
   if (!folder) {
+    log.info(fmt::format(
+        "packing {:.1f} GiB of weights for the fast kernels, once; later starts find them in {}",
+        static_cast<double>(checkpoint_.weight_bytes()) / (int64_t{1} << 30),
+        options.packed_cache));
     base::ThreadPool pool({.threads = options.executor.threads});
-    pool.adopt_caller();
+    const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
     Result<std::string> made = make_packed(
         options.packed_cache, checkpoint_, *options.weights, pool,
         [&](std::string_view what, int64_t done, int64_t total) {
@@ -160,7 +164,7 @@ Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
              checkpoint::choose_load_mode(options.load_mode, facts));
   TRY_ASSIGN(load_choice_,
              checkpoint::read_weights(checkpoint_, choice, [&](int64_t done, int64_t total) {
-               return !options.progress || options.progress("loading", done, total);
+               return !options.progress || options.progress("loading weights", done, total);
              }));
   if (!load_choice_.ahead) log.warning(load_choice_.reason);
   return {};

@@ -8,6 +8,7 @@
 
 #include "node/cache_folder.h"
 #include "node/packed_folder.h"
+#include "node/packing_lock.h"
 
 namespace pelton::node {
 namespace {
@@ -129,6 +130,12 @@ Result<std::string> make_packed(const std::string& cache, const Checkpoint& sour
                                 models::PackModelProgress progress, base::Log& log) {
   TRY_ASSIGN(const std::string fingerprint, models::packed_fingerprint(source, weights));
   const std::string folder = folder_of(cache, source, fingerprint, weights);
+  TRY_ASSIGN(
+      const PackingLock lock,
+      PackingLock::take(
+          folder, [&] { return progress("waiting for another process that packs", 0, 0); }, log));
+  if (is_fresh(folder, fingerprint)) return folder;  // by the process that was waited for
+  lock.remove_leftovers(log);
   std::error_code failed;
   // Of an older version, or damaged.
   if (fs::exists(folder, failed) && !is_fresh(folder, fingerprint)) {
@@ -141,7 +148,8 @@ Result<std::string> make_packed(const std::string& cache, const Checkpoint& sour
     if (is_fresh(folder, fingerprint)) return folder;
     return made.error();
   }
-  log.info(fmt::format("packed weights in {}: {}", folder, describe(*made)));
+  log.info(fmt::format("packed: {}; kept in {}", verdict(*made), folder));
+  log.debug("packed: " + details(*made));
   if (!made->excess.empty()) log.warning("packed weights: " + made->excess);
   std::vector<std::string> fresh;
   for (const models::WeightChoice choice : kChoices) {

@@ -1,15 +1,19 @@
 // Packed weights are made once, used while their source stays as it is, and made anew after.
 #include "node/packed_cache.h"
 
+#include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
 #include "node/loaded_model.h"
+#include "node/packing_lock.h"
 
 namespace pelton::node {
 namespace {
@@ -74,6 +78,52 @@ TEST_F(PackedCache, IsMadeOnceForEachChoice) {
   EXPECT_EQ(entries[0].source, model());
   EXPECT_EQ(entries[0].weights, "int8");
   EXPECT_EQ(entries[1].weights, "shipped");
+}
+
+// A9: who comes while another packs waits for it, says so, and takes what it made.
+TEST_F(PackedCache, A9_SecondPackerWaitsForTheFirst) {
+  const std::string folder = cache_ + "/waited-for";
+  std::FILE* file = std::tmpfile();
+  base::Log log(clock_, {.file = file});
+  std::atomic<int> asked{0};
+  std::thread second;
+  {
+    const auto first = PackingLock::take(
+        folder, [] { return true; }, log_);
+    ASSERT_TRUE(first.ok());
+    const auto given_up = PackingLock::take(
+        folder, [] { return false; }, log_);
+    ASSERT_FALSE(given_up.ok());
+    EXPECT_EQ(given_up.error().code, ErrorCode::kCancelled);
+    second = std::thread([&] {
+      const auto go_on = [&] { return ++asked > 0; };
+      EXPECT_TRUE(PackingLock::take(folder, go_on, log).ok());
+    });
+    while (asked == 0) std::this_thread::yield();
+  }
+  second.join();
+  std::rewind(file);
+  char text[512] = {};
+  EXPECT_GT(std::fread(text, 1, sizeof text - 1, file), 0u);
+  EXPECT_THAT(text, HasSubstr("another process is packing these weights"));
+  std::fclose(file);
+}
+
+TEST_F(PackedCache, A9_WhatAKilledPackerLeftGoesAway) {
+  const std::string folder = cache_ + "/killed";
+  for (const char* name : {"old", "new"}) {
+    fs::create_directories(folder + ".partial." + name);
+    std::ofstream(folder + ".partial." + name + "/model.safetensors") << "x";
+  }
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(2);
+  fs::last_write_time(folder + ".partial.old/model.safetensors", long_ago);
+  fs::last_write_time(folder + ".partial.old", long_ago);
+  const auto lock = PackingLock::take(
+      folder, [] { return true; }, log_);
+  ASSERT_TRUE(lock.ok());
+  lock->remove_leftovers(log_);
+  EXPECT_FALSE(fs::exists(folder + ".partial.old"));
+  EXPECT_TRUE(fs::exists(folder + ".partial.new"));
 }
 
 TEST_F(PackedCache, WhatWasMadeFromOtherFilesIsMadeAnew) {

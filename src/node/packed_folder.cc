@@ -71,7 +71,7 @@ class NewFolder {
     const std::filesystem::path parent = std::filesystem::path(path).parent_path();
     if (!parent.empty()) std::filesystem::create_directories(parent, failed);
     if (failed) return cannot(parent.string(), "make", failed);
-    std::string work = path + ".partial.XXXXXX";
+    std::string work = fmt::format("{}{}XXXXXX", path, kPartialFolder);
     if (::mkdtemp(work.data()) == nullptr) return cannot(work, "make", last_error());
     ::chmod(work.c_str(), 0755);  // as any new folder
     return NewFolder(std::move(path), std::move(work));

@@ -11,6 +11,9 @@
 
 namespace pelton::node {
 
+// Between a folder's name and what mkdtemp adds, until it is complete.
+inline constexpr std::string_view kPartialFolder = ".partial.";
+
 struct PackFolderOptions {
   models::WeightChoice weights = models::WeightChoice::kAuto;
   std::optional<kernels::Activations> activations;  // empty: models::PackModelOptions
