@@ -50,7 +50,7 @@ Result<void> write_manuals(const std::string& folder, const cli::CommandLine::Pr
 }  // namespace
 
 cli::Verb completion_verb(const cli::CommandLine::Program& program,
-                          const std::shared_ptr<const std::vector<cli::Verb>>& verbs) {
+                          const std::vector<cli::Verb>& verbs) {
   return {.name = "completion",
           .summary = "Prints a shell's completion of this program.",
           .about =
@@ -62,16 +62,16 @@ cli::Verb completion_verb(const cli::CommandLine::Program& program,
                            .choices = {"bash", "zsh", "models"}}},
           .flags = {},
           .examples = {"source <(pelton completion bash)"},
-          .run = [program, verbs](const cli::Arguments& arguments) -> Result<void> {
+          .run = [program, &verbs](const cli::Arguments& arguments) -> Result<void> {
             const std::string& shell = arguments.text("SHELL");
             if (shell == "models") return write_output(model_names());
-            return write_output(shell == "bash" ? cli::bash_completion(program, *verbs)
-                                                : cli::zsh_completion(program, *verbs));
+            return write_output(shell == "bash" ? cli::bash_completion(program, verbs)
+                                                : cli::zsh_completion(program, verbs));
           }};
 }
 
 cli::Verb manual_verb(const cli::CommandLine::Program& program,
-                      const std::shared_ptr<const std::vector<cli::Verb>>& verbs) {
+                      const std::vector<cli::Verb>& verbs) {
   return {
       .name = "manual",
       .summary = "Prints a manual page, or writes all of them.",
@@ -84,15 +84,15 @@ cli::Verb manual_verb(const cli::CommandLine::Program& program,
                  .value = "FOLDER",
                  .help = "write every page there instead, as pelton-serve.1"}},
       .examples = {"pelton manual bench serve | man -l -", "pelton manual --out ~/man/man1"},
-      .run = [program, verbs](const cli::Arguments& arguments) -> Result<void> {
+      .run = [program, &verbs](const cli::Arguments& arguments) -> Result<void> {
         if (arguments.has("--out")) {
-          return write_manuals(arguments.text("--out"), program, *verbs);
+          return write_manuals(arguments.text("--out"), program, verbs);
         }
         const std::string name = fmt::format("{}", fmt::join(arguments.list("VERB"), " "));
-        if (name.empty()) return write_output(cli::manual(program, *verbs));
-        const auto found = std::find_if(verbs->begin(), verbs->end(),
+        if (name.empty()) return write_output(cli::manual(program, verbs));
+        const auto found = std::find_if(verbs.begin(), verbs.end(),
                                         [&](const cli::Verb& verb) { return verb.name == name; });
-        if (found == verbs->end()) {
+        if (found == verbs.end()) {
           return Error{ErrorCode::kInvalidArgument, fmt::format("unknown verb '{}'", name), "VERB"};
         }
         return write_output(cli::manual(program, *found));

@@ -2,6 +2,10 @@
 
 #include <string>
 
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+
 #include "base/file.h"
 
 namespace pelton::apps {
@@ -13,11 +17,16 @@ std::vector<Flag> door_flags() {
       {.name = "--api-key",
        .value = "KEY",
        .help = "what clients must send as bearer token",
-       .secret = true},
+       .secret = true,
+       .may_be_empty = false},
       {.name = "--api-key-file",
        .value = "FILE",
        .help = "more keys, a line each: KEY [TENANT [WEIGHT]] [rpm=N] [tpm=N] [concurrent=N]; "
-               "tenants share nothing"},
+               "tenants share nothing",
+       .may_be_empty = false},
+      {.name = "--open",
+       .help = "listen beyond this machine (--host) though nobody is asked for a key",
+       .kind = Flag::Kind::kSwitch},
       {.name = "--cors-origin",
        .value = "ORIGIN",
        .help = "pages of these origins may ask from a browser, as https://chat.example.org; *: "
@@ -25,11 +34,16 @@ std::vector<Flag> door_flags() {
        .many = true},
       {.name = "--tls-cert",
        .value = "FILE",
-       .help = "speak TLS at every door: this certificate (PEM), those that vouch for it behind"},
-      {.name = "--tls-key", .value = "FILE", .help = "its key (PEM, without a passphrase)"},
+       .help = "speak TLS at every door: this certificate (PEM), those that vouch for it behind",
+       .may_be_empty = false},
+      {.name = "--tls-key",
+       .value = "FILE",
+       .help = "its key (PEM, without a passphrase)",
+       .may_be_empty = false},
       {.name = "--tls-client-ca",
        .value = "FILE",
-       .help = "ask clients for a certificate that one of these vouches for (PEM)"}};
+       .help = "ask clients for a certificate that one of these vouches for (PEM)",
+       .may_be_empty = false}};
 }
 
 Result<server::KeyRing> key_ring(const cli::Arguments& arguments) {
@@ -72,7 +86,25 @@ Result<std::shared_ptr<net::TlsIdentity>> tls_identity(const cli::Arguments& arg
 }
 
 bool is_local(const std::string& host) {
-  return host == "127.0.0.1" || host == "localhost" || host == "::1";
+  in_addr v4{};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  in6_addr v6{};
+  if (::inet_pton(AF_INET6, host.c_str(), &v6) != 1) return host == "localhost";
+  const bool mapped_loopback = IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127;
+  return IN6_IS_ADDR_LOOPBACK(&v6) || mapped_loopback;
+}
+
+Result<void> check_exposure(const cli::Arguments& arguments, const server::KeyRing& keys) {
+  const std::string& host = arguments.text("--host");
+  const bool asks = !keys.empty() || arguments.has("--tls-client-ca");
+  if (is_local(host) || asks || arguments.has("--open")) return {};
+  return Error{
+      ErrorCode::kBadConfig,
+      fmt::format("--host {} lets anyone who reaches this machine use the model, and nobody "
+                  "is asked for a key: give --api-key, --api-key-file or --tls-client-ca, "
+                  "or --open if that is meant",
+                  host),
+      "host"};
 }
 
 }  // namespace pelton::apps

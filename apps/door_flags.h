@@ -13,7 +13,7 @@
 
 namespace pelton::apps {
 
-// --api-key --api-key-file --cors-origin --tls-cert --tls-key --tls-client-ca.
+// --api-key --api-key-file --open --cors-origin --tls-cert --tls-key --tls-client-ca.
 std::vector<cli::Flag> door_flags();
 
 // Reads the file of keys, if there is one.
@@ -26,5 +26,8 @@ Result<std::shared_ptr<net::TlsIdentity>> tls_identity(const cli::Arguments& arg
 
 // The loopback interface only.
 bool is_local(const std::string& host);
+// Nobody listens beyond this machine without asking who comes, unless --open says so. Errors:
+// kBadConfig.
+Result<void> check_exposure(const cli::Arguments& arguments, const server::KeyRing& keys);
 
 }  // namespace pelton::apps

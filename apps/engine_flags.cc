@@ -86,12 +86,10 @@ std::vector<Flag> batch_flags() {
            .kind = Flag::Kind::kSize,
            .default_text = "0"},
           {.name = "--enable-prefix-caching",
-           .help = "keep what was computed for later prompts that begin alike; it is on",
-           .kind = Flag::Kind::kSwitch},
-          {.name = "--no-enable-prefix-caching",
-           .help = "compute every prompt anew",
+           .help = "keep what was computed for later prompts that begin alike",
            .kind = Flag::Kind::kSwitch,
-           .aliases = {"--no-prefix-caching"}}};
+           .default_text = "true",
+           .negations = {"--no-enable-prefix-caching", "--no-prefix-caching"}}};
 }
 
 Result<void> read_batch_flags(const cli::Arguments& arguments,
@@ -100,17 +98,8 @@ Result<void> read_batch_flags(const cli::Arguments& arguments,
   options.executor.batch_tokens_max =
       static_cast<int>(arguments.integer("--max-num-batched-tokens"));
   options.executor.swap_bytes = arguments.integer("--swap-space");
-  const bool on = arguments.has("--enable-prefix-caching");
-  // $OPTION_ENABLE_PREFIX_CACHING=False says no as well.
-  const bool denied = !on && arguments.origin("--enable-prefix-caching") != "default";
-  const bool off = arguments.has("--no-enable-prefix-caching") || denied;
-  if (off && on) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "--enable-prefix-caching and --no-enable-prefix-caching exclude each other",
-                 "enable-prefix-caching"};
-  }
-  options.executor.prefix_cache = !off;
-  options.engine.prefix_cache = !off;
+  options.executor.prefix_cache = arguments.has("--enable-prefix-caching");
+  options.engine.prefix_cache = options.executor.prefix_cache;
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include "apps/input.h"
 
+#include <chrono>
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -47,6 +48,23 @@ Result<std::vector<TokenId>> to_ids(const Json& json, const std::string& origin)
     ids.push_back(static_cast<TokenId>(item.as_integer()));
   }
   return ids;
+}
+
+// "2026-02-28", and no 29th in such a year.
+bool is_date(std::string_view text) {
+  if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
+  int number[3] = {};
+  const std::string_view parts[3] = {text.substr(0, 4), text.substr(5, 2), text.substr(8)};
+  for (int i = 0; i < 3; ++i) {
+    for (const char digit : parts[i]) {
+      if (digit < '0' || digit > '9') return false;
+      number[i] = 10 * number[i] + (digit - '0');
+    }
+  }
+  return std::chrono::year_month_day(std::chrono::year(number[0]),
+                                     std::chrono::month(static_cast<unsigned>(number[1])),
+                                     std::chrono::day(static_cast<unsigned>(number[2])))
+      .ok();
 }
 
 }  // namespace
@@ -105,13 +123,11 @@ Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model) {
 }
 
 Result<void> check_date(const std::string& date) {
-  bool fine = date.empty() || date.size() == 10;
-  for (size_t i = 0; fine && i < date.size(); ++i) {
-    fine = i == 4 || i == 7 ? date[i] == '-' : date[i] >= '0' && date[i] <= '9';
-  }
-  if (fine) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("--current-date wants YYYY-MM-DD, not '{}'", date)};
+  if (date.empty() || is_date(date)) return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("--current-date wants a day of the calendar as YYYY-MM-DD, not '{}'", date),
+      "current-date"};
 }
 
 Result<void> write_output(std::string_view text) {

@@ -1,7 +1,6 @@
 // pelton: one binary, one verb at a time.
 #include <csignal>
 #include <cstdio>
-#include <memory>
 #include <new>
 #include <system_error>
 #include <vector>
@@ -42,8 +41,8 @@ int main(int argc, char** argv) {
       .examples = {"pelton serve openai/gpt-oss-20b", "pelton chat ./my-model",
                    "pelton inspect openai/gpt-oss-20b",
                    "pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids"}};
-  // Filled below: what describes every verb is among them.
-  const auto described = std::make_shared<std::vector<cli::Verb>>();
+  // Filled below: what describes every verb is among them. Outlives those, as it holds them.
+  std::vector<cli::Verb> described;
   const cli::CommandLine command_line(program, {apps::serve_verb(),
                                                 apps::chat_verb(),
                                                 apps::generate_verb(),
@@ -70,7 +69,7 @@ int main(int argc, char** argv) {
                                                 apps::cache_purge_verb(),
                                                 apps::completion_verb(program, described),
                                                 apps::manual_verb(program, described)});
-  *described = command_line.verbs();
+  described = command_line.verbs();
   apps::ArgumentCopy arguments(argc, argv);
   // A thread or memory that the system does not give us where nothing can do without.
   try {

@@ -156,11 +156,27 @@ void print_banner(const server::ServedModel& served, const node::LoadedModel& mo
              cli::format_count(kv_tokens), kv_bytes, url);
 }
 
-// What was allocated, to the byte, as `pelton plan` foretells it; and how the engine is set.
+// "13.1 GiB of 23.5 GiB: weights 12.1 GiB, ...".
+std::string memory_line(const cost_model::Footprint& footprint) {
+  const auto human = [](int64_t bytes) { return cli::format_bytes(static_cast<double>(bytes)); };
+  const std::string swap =
+      footprint.swap.bytes() == 0 ? "" : fmt::format(", swap {}", human(footprint.swap.bytes()));
+  return fmt::format(
+      "memory: {} of {}: weights {}, working memory {}, KV cache {} in {} ({} tokens; {} sequences "
+      "of {} tokens at once){}",
+      human(footprint.bytes()), human(footprint.memory_bytes), human(footprint.weights.bytes()),
+      human(footprint.workspace.bytes()), human(footprint.kv.bytes()),
+      tensor::kv_type_name(footprint.kv.dtype), footprint.kv.token_count(),
+      footprint.max_sequences(), footprint.context_tokens_max, swap);
+}
+
+// What was allocated, at debug level to the byte, as `pelton plan` foretells it; and how the engine
+// is set.
 void log_capacity(node::LoadedModel& model, const engine::Engine::Options& options,
                   base::Log& log) {
   if (const auto* local = model.local_executor()) {
-    log.info(cost_model::log_line(local->footprint()));
+    log.info(memory_line(local->footprint()));
+    log.debug(cost_model::log_line(local->footprint()));
   }
   log.info(engine_line(options, model.engine().capacity()));
 }
@@ -217,10 +233,18 @@ std::unique_ptr<node::WeightWatch> make_weight_watch(const cli::Arguments& argum
       model.weights_in_memory(), clock, log);
 }
 
+// Who is asked to stop while the model is loaded has nothing to drain: it has stopped, as asked.
+Result<void> unless_stopped(const Error& error, const cli::Interrupt& interrupt, base::Log& log) {
+  if (error.code != ErrorCode::kCancelled || !interrupt.pending()) return error;
+  log.info("stopped while the model was being loaded");
+  return {};
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   TRY_ASSIGN(node::LoadedModel::Options options, node_options(arguments, clock));
   TRY_ASSIGN(const server::KeyRing keys, key_ring(arguments));
+  TRY(check_exposure(arguments, keys));
   TRY_ASSIGN(const server::CorsOrigins cors, cors_origins(arguments));
   TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));
   TRY(check_date(arguments.text("--current-date")));
@@ -276,7 +300,7 @@ Result<void> run(const cli::Arguments& arguments) {
   };
   if (!model) {
     close_doors(std::chrono::milliseconds(0));
-    return model.error();
+    return unless_stopped(model.error(), interrupt, log);
   }
   // On a terminal the banner says it in fewer words.
   if (!cli::is_terminal(stderr)) log_capacity(**model, options.engine, log);
@@ -287,7 +311,7 @@ Result<void> run(const cli::Arguments& arguments) {
   }
   if (!served.ok() || !pinned.ok()) {
     close_doors(std::chrono::milliseconds(0));
-    return served.ok() ? pinned.error() : served.error();
+    return unless_stopped(served.ok() ? pinned.error() : served.error(), interrupt, log);
   }
   const std::unique_ptr<server::Watchdog> watchdog =
       make_watchdog(arguments, (*model)->engine(), clock, log);
@@ -337,7 +361,8 @@ cli::Verb serve_verb() {
       .about =
           "Prints 'listening on URL' on stdout once it answers. SIGTERM or Ctrl-C lets running\n"
           "answers end, then stops with exit code 0; a second signal stops at once. SIGHUP reads\n"
-          "certificates, keys and log level anew.",
+          "certificates, keys and log level anew, and opens the access log's file again. A hub id\n"
+          "that is not here yet is fetched first, as pelton pull does.",
       .positionals = {{.name = "MODEL",
                        .help = "a model folder or a hub id",
                        .variables = {"PELTON_MODEL", "OPTION_MODEL_ID"}}},

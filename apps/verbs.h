@@ -2,7 +2,6 @@
 // are put together; what they say to the user is said here too.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "cli/command_line.h"
@@ -33,10 +32,10 @@ cli::Verb bench_bandwidth_verb();
 cli::Verb pull_verb();
 cli::Verb cache_list_verb();
 cli::Verb cache_purge_verb();
-// `verbs`: all of them, these two included, once they run.
+// `verbs`: all of them, these two included, once they run; outlives them.
 cli::Verb completion_verb(const cli::CommandLine::Program& program,
-                          const std::shared_ptr<const std::vector<cli::Verb>>& verbs);
+                          const std::vector<cli::Verb>& verbs);
 cli::Verb manual_verb(const cli::CommandLine::Program& program,
-                      const std::shared_ptr<const std::vector<cli::Verb>>& verbs);
+                      const std::vector<cli::Verb>& verbs);
 
 }  // namespace pelton::apps

@@ -150,6 +150,9 @@ class Operations(unittest.TestCase):
                                check=True).stdout.decode()
 
         def values(text):
+            return re.sub(r"\n\n+", "\n", every_value(text)).strip()
+
+        def every_value(text):
             return re.sub(r"(?m)^(# .*|(.*?) +# .*)$", lambda match: match[2] or "", text)
         self.assertEqual(values(printed), values(twice))
         server = self.serve("--config", again, model=False)
@@ -164,6 +167,47 @@ class Operations(unittest.TestCase):
                                   check=False)
             self.assertEqual(done.returncode, 3, done.stderr)
             self.assertIn(file + wanted, done.stderr.decode())
+
+    def refused(self, code, wanted, *flags, env=None):
+        done = subprocess.run([BINARY, "serve", self.model, "--executor", "modelled:" + self.script, "--port", "0", *flags],
+                              capture_output=True, timeout=60, check=False, env={**os.environ, **(env or {})})
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(wanted, done.stderr.decode())
+
+    def test_D5_an_empty_key_is_an_error_wherever_it_stands(self):
+        for name in ("api-key", "api-key-file", "tls-cert", "tls-key", "tls-client-ca"):
+            variable = "PELTON_" + name.upper().replace("-", "_")
+            for value in ("", " "):
+                self.refused(3, f"${variable} is empty", env={variable: value})
+                self.refused(3, f"--{name} is empty", "--" + name, value)
+                self.refused(3, f"--{name} is empty", f"--{name}={value}")
+                file = self.write("empty.toml", f'{name} = "{value}"\n')
+                self.refused(3, f"{file}:1 is empty", "--config", file)
+        self.refused(3, "$OPTION_API_KEY is empty", env={"OPTION_API_KEY": ""})
+        self.refused(3, "holds no key", "--api-key-file", self.write("empty_keys", "\n# none\n"))
+
+    def test_D10_wrong_days_and_limits_said_twice(self):
+        for day in ("2026-02-30", "2026-13-01", "2026-00-10", "2025-02-29", "2026-1-1", "20260101", "2026-01-01 "):
+            self.refused(2, "a day of the calendar", "--current-date", day)
+        self.serve("--current-date", "2024-02-29")
+        for limits in ("rpm=1 rpm=2", "tpm=5 tpm=5", "concurrent=1 rpm=1 concurrent=1"):
+            self.refused(3, "keys_twice:2: ", "--api-key-file", self.write("keys_twice", f"\nsk-a alice {limits}\n"))
+
+    def test_C9_beyond_this_machine_only_with_a_key_or_on_purpose(self):
+        for host in ("0.0.0.0", "::", "::ffff:0.0.0.0"):
+            self.refused(3, "or --open if that is meant", "--host", host)
+        self.refused(3, "or --open if that is meant", env={"PELTON_HOST": "0.0.0.0"})
+        for host in ("127.0.0.1", "127.0.0.2", "localhost"):
+            self.serve("--host", host)
+        printed = subprocess.run([BINARY, "serve", self.model, "--api-key", "sesame", "--host", "0.0.0.0",
+                                  "--print-config"], capture_output=True, timeout=60, check=True).stdout.decode()
+        self.assertLess(printed.index("# WARNING: api-key is in effect and is left out here"), printed.index("host = "))
+        self.assertNotIn("sesame", printed)
+        # What the warning is about: with the copied file alone nobody would be asked for a key.
+        self.refused(3, "nobody is asked for a key", "--config", self.write("copied.toml", printed))
+        done = subprocess.run([BINARY, "serve", self.model, "--host", "0.0.0.0", "--open", "--print-config"],
+                              capture_output=True, timeout=60, check=True).stdout.decode()
+        self.assertRegex(done, r"(?m)^open = true ")
 
     # ---- TLS
 
@@ -309,6 +353,48 @@ class Operations(unittest.TestCase):
         self.wait_said("running answers get 25 seconds")
         self.assertIn(b"[DONE]", stream.read())
         self.assertEqual(server.wait(20), 0)
+
+    def test_A10_stopped_while_it_loads_it_has_stopped_as_asked(self):
+        cache = str(self.folder / "packed_cache")
+        for sent in (signal.SIGTERM, signal.SIGINT):
+            words = [BINARY, "serve", self.model, "--port", "0", "--weights", "int8"]
+            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, "PELTON_CACHE": cache}) as server:
+                lines = []
+                while not lines or "packing" not in lines[-1]:
+                    lines.append(server.stderr.readline())
+                    self.assertTrue(lines[-1], lines)
+                server.send_signal(sent)
+                lines += server.stderr.readlines()
+                self.assertEqual(server.wait(60), 0, lines)
+                # Either while it packed, or it was that quick and served for a moment.
+                self.assertRegex(lines[-1], "stopped while the model was being loaded|stopping: running answers")
+                self.assertFalse([line for line in lines if line.startswith("pelton: ")], lines)
+            shutil.rmtree(cache, ignore_errors=True)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one processor")
+    def test_A1_the_first_start_has_the_threads_and_processors_of_the_second(self):
+        def start():
+            words = [BINARY, "serve", self.model, "--port", "0", "--weights", "int8"]
+            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, "PELTON_CACHE": str(self.folder / "first_start")}) as server:
+                port = int(server.stdout.readline().rsplit(":", 1)[1])
+                info = json.loads(self.ask(port, "/server_info")[1])
+                tasks = pathlib.Path(f"/proc/{server.pid}/task").iterdir()
+                masks = sorted((re.search(r"(?m)^Name:\s+(\S+)", text)[1],
+                                re.search(r"(?m)^Cpus_allowed_list:\s+(\S+)", text)[1])
+                               for text in ((task / "status").read_text() for task in tasks))
+                server.terminate()
+                log = server.communicate(timeout=60)[1]
+            return info["runtime"]["threads"], masks, log
+        first, second = start(), start()
+        self.assertIn("packed: experts as shipped", first[2])
+        self.assertNotIn("packed: experts as shipped", second[2])
+        self.assertEqual(first[0], str(len(os.sched_getaffinity(0))))
+        self.assertEqual(first[:2], second[:2])
+        # C4: what is said at a start can be read.
+        for line in first[2].splitlines():
+            self.assertLess(len(line), 400, line)
 
     def test_a_drain_ends_in_time(self):
         server = self.serve("--drain-seconds", "0.5")

@@ -28,7 +28,7 @@ def pelton(*words, code=0):
 
 def start_up_numbers(model, *flags):
     """What serve logs before it listens."""
-    process = subprocess.Popen([BINARY, "serve", model, "--port", "0", *flags], stdout=subprocess.PIPE,
+    process = subprocess.Popen([BINARY, "serve", model, "--port", "0", "--log-level", "debug", *flags], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline().startswith("listening on ")
@@ -36,7 +36,7 @@ def start_up_numbers(model, *flags):
         log = process.communicate(timeout=60)[1]
     finally:
         process.kill()
-    line = next(line for line in log.splitlines() if " memory: " in line)
+    line = next(line for line in log.splitlines() if " memory, exactly: " in line)
     names = ("weights", "workspace", "kv_allocated", "kv_formula", "swap", "total", "max_sequences")
     return {name: int(re.search(rf"\b{name} (\d+)", line)[1]) for name in names}
 

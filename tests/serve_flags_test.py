@@ -168,7 +168,9 @@ class Flags(unittest.TestCase):
                       ["--kv-cache-memory", "9MB", "--kv-cache-dtype", "fp8", "--no-enable-prefix-caching"],
                       ["--kv-cache-memory", "9MB", "--kernels", "reference", "--block-size", "32"]):
             numbers = self.plan(*flags)
-            line = self.serve(*flags).line("memory")
+            server = self.serve(*flags, "--log-level", "debug")
+            line = server.line("memory, exactly")
+            self.assertRegex(server.line("memory"), r"memory: \S+ [KMG]iB of \S+ GiB: weights \S+ [KM]iB, ")
             for key in ("weights", "workspace", "kv_allocated", "kv_formula", "swap", "total", "max_sequences"):
                 found = re.search(rf"\b{key} (\d+)", line)
                 self.assertTrue(found, line)

@@ -51,6 +51,20 @@ class Verbs(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr.decode(errors="replace"))
         return done
 
+    def test_D11_the_program_leaks_nothing(self):
+        """Under LeakSanitizer alone, which needs no other build; its exit code is 23."""
+        library = subprocess.run(["gcc", "-print-file-name=liblsan.so"], capture_output=True, text=True, check=False)
+        library = library.stdout.strip()
+        if not os.path.isabs(library) or b"__asan_init" in pathlib.Path(BINARY).read_bytes():
+            self.skipTest("no LeakSanitizer to load, or built in")
+        env = {**os.environ, "LD_PRELOAD": library}
+        for words in (["completion", "bash"], ["completion", "zsh"], ["manual"], ["manual", "serve"], ["--help"],
+                      ["serve", "--print-config"], ["inspect", TINY]):
+            done = subprocess.run([BINARY, *words], capture_output=True, timeout=60, check=False, env=env)
+            if b"LeakSanitizer has encountered a fatal error" in done.stderr:
+                self.skipTest("LeakSanitizer cannot stop threads here")
+            self.assertEqual(done.returncode, 0, (words, done.stderr.decode()[-500:]))
+
     def test_pack(self):
         with tempfile.TemporaryDirectory() as folder:
             ids = pathlib.Path(folder, "ids.json")
@@ -58,8 +72,15 @@ class Verbs(unittest.TestCase):
             ids.write_text(json.dumps(tokens["prompt"]))
             out = pathlib.Path(folder, "packed")
             for weights in ("shipped", "int8"):
-                done = self.expect(0, pelton("pack", TINY, out, "--weights", weights))
+                done = self.expect(0, pelton("pack", TINY, out, "--weights", weights, "--details"))
                 self.assertIn(b"relative error", done.stderr)
+                # C4: a verdict in a line that can be read; figures when they are asked for.
+                brief = pathlib.Path(folder, "brief")
+                done = self.expect(0, pelton("pack", TINY, brief, "--weights", weights))
+                shutil.rmtree(brief)
+                self.assertNotIn(b"relative error", done.stderr)
+                for line in done.stderr.decode().splitlines():
+                    self.assertLess(len(line), 250 + len(str(brief)), line)
                 self.assertIn(b"sound", self.expect(0, pelton("verify", out)).stdout)
                 npy = pathlib.Path(folder, "logits.npy")
                 self.expect(0, pelton("logits", out, "--tokens", ids, "--out", npy))

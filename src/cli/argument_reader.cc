@@ -21,17 +21,21 @@ Error unexpected_word(const Verb& verb, const std::string& word) {
   }
   std::vector<std::string> names{"--help"};
   for (const Flag& flag : verb.flags) {
-    names.push_back(flag.name);
-    names.insert(names.end(), flag.aliases.begin(), flag.aliases.end());
+    for (std::string& name : flag.names()) names.push_back(std::move(name));
   }
   const std::string name = word.substr(0, word.find('='));
   return usage_error(fmt::format("unknown flag '{}'{}", name, did_you_mean(name, names)), name);
 }
 
-std::vector<std::string> names_of(const Flag& flag) {
-  std::vector<std::string> names = {flag.name};
-  names.insert(names.end(), flag.aliases.begin(), flag.aliases.end());
-  return names;
+// Whether this is one of the names that turn the switch off.
+bool negates(const Flag& flag, std::string_view name) {
+  return std::find(flag.negations.begin(), flag.negations.end(), name) != flag.negations.end();
+}
+
+// What "--no-x=TEXT" says of x; what is no truth value stays as it is, for the complaint.
+std::string negated(std::string text) {
+  const std::optional<bool> is_on = switch_value(text);
+  return is_on ? (*is_on ? "false" : "true") : std::move(text);
 }
 
 // The first of these variables that says something; empty: none does.
@@ -43,17 +47,26 @@ std::string telling_variable(const std::vector<std::string>& variables) {
   return {};
 }
 
+struct Variable {
+  std::string name;
+  bool negates = false;
+};
+
 // Of the environment, in the order in which they are asked.
-std::vector<std::string> variables_of(const Flag& flag, std::string_view other_prefix) {
-  std::vector<std::string> variables;
-  for (const std::string& name : names_of(flag)) variables.push_back(environment_name(name));
+std::vector<Variable> variables_of(const Flag& flag, std::string_view other_prefix) {
+  std::vector<Variable> variables;
+  for (const std::string& name : flag.names()) {
+    variables.push_back({.name = environment_name(name), .negates = negates(flag, name)});
+  }
   if (!other_prefix.empty()) {
     const size_t count = variables.size();
     for (size_t i = 0; i < count; ++i) {
-      variables.push_back(std::string(other_prefix) + variables[i].substr(kVariablePrefix.size()));
+      variables.push_back(
+          {.name = std::string(other_prefix) + variables[i].name.substr(kVariablePrefix.size()),
+           .negates = variables[i].negates});
     }
   }
-  variables.insert(variables.end(), flag.variables.begin(), flag.variables.end());
+  for (const std::string& name : flag.variables) variables.push_back({.name = name});
   return variables;
 }
 
@@ -86,6 +99,19 @@ Error from(const std::string& origin, Error error) {
   error.message = fmt::format("{}: {}", origin, error.message);
   if (by_file) error.code = ErrorCode::kBadConfig;
   return error;
+}
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+// Whoever says so wherever: it is what was configured, not how the program was called.
+Error empty_value(const Flag& flag, const std::string& origin) {
+  const bool by_word = origin.starts_with('-');
+  return Error{ErrorCode::kBadConfig,
+               fmt::format("{} is empty; give {} a value, or take it away", origin,
+                           by_word ? "it" : flag.name),
+               config_name(flag.name)};
 }
 
 std::string_view wanted_type(const Flag& flag) {
@@ -123,16 +149,54 @@ bool fits(const ConfigEntry& entry, const Flag& flag) {
   return false;
 }
 
+// In CLI11's order, which pops from the back. It would take "--key=" for a flag whose value is the
+// next word.
+std::vector<std::string> for_cli11(const Verb& verb, const std::vector<std::string>& words) {
+  std::vector<std::string> reversed;
+  for (auto word = words.rbegin(); word != words.rend(); ++word) {
+    const std::string name = word->substr(0, word->size() - (word->ends_with('=') ? 1 : 0));
+    const bool wants_value =
+        std::any_of(verb.flags.begin(), verb.flags.end(), [&](const Flag& flag) {
+          const std::vector<std::string> names = flag.names();
+          return flag.kind != Flag::Kind::kSwitch &&
+                 std::find(names.begin(), names.end(), name) != names.end();
+        });
+    if (wants_value && name != *word) reversed.emplace_back();
+    reversed.push_back(wants_value ? name : *word);
+  }
+  return reversed;
+}
+
 }  // namespace
+
+struct ArgumentReader::Option {
+  CLI::Option* option = nullptr;
+  CLI::Option* negation = nullptr;  // of a switch that has one
+  std::string text;
+  std::vector<std::string> list;
+  bool is_on = false;
+  bool is_negated = false;
+};
+
+Result<ArgumentReader::Said> ArgumentReader::said_in_words(const Flag& flag, Option& option) {
+  const bool given = option.option->count() > 0;
+  const bool refused = option.negation != nullptr && option.negation->count() > 0;
+  if (given && refused) {
+    return usage_error(
+        fmt::format("{} and {} exclude each other", flag.name, flag.negations.front()),
+        config_name(flag.name));
+  }
+  Said said{.text = std::move(option.text), .list = std::move(option.list), .origin = {}};
+  if (given) said.origin = flag.name;
+  if (refused) said.origin = flag.negations.front();
+  if (flag.kind == Flag::Kind::kSwitch) {
+    said.text = (refused ? !option.is_negated : option.is_on) ? "true" : "false";
+  }
+  return said;
+}
 
 // The one place where CLI11 is at work: it splits the words. What they mean is checked by us.
 Result<void> ArgumentReader::split(const std::vector<std::string>& words) {
-  struct Option {
-    CLI::Option* option = nullptr;
-    std::string text;
-    std::vector<std::string> list;
-    bool is_on = false;
-  };
   std::vector<std::vector<std::string>> positionals(verb_.positionals.size());
   std::vector<Option> options(verb_.flags.size());
   std::vector<std::string> extra;
@@ -151,7 +215,13 @@ Result<void> ArgumentReader::split(const std::vector<std::string>& words) {
     }
     for (size_t i = 0; i < options.size(); ++i) {
       const Flag& flag = verb_.flags[i];
-      const std::string names = fmt::format("{}", fmt::join(names_of(flag), ","));
+      std::vector<std::string> own = {flag.name};
+      own.insert(own.end(), flag.aliases.begin(), flag.aliases.end());
+      const std::string names = fmt::format("{}", fmt::join(own, ","));
+      if (!flag.negations.empty()) {
+        const std::string no = fmt::format("{}", fmt::join(flag.negations, ","));
+        options[i].negation = app.add_flag(no, options[i].is_negated)->take_last();
+      }
       if (flag.kind == Flag::Kind::kSwitch) {
         options[i].option = app.add_flag(names, options[i].is_on)->take_last();
       } else if (flag.many) {
@@ -160,14 +230,11 @@ Result<void> ArgumentReader::split(const std::vector<std::string>& words) {
         options[i].option = app.add_option(names, options[i].text)->take_last();
       }
     }
-    std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 pops from the back
+    std::vector<std::string> reversed = for_cli11(verb_, words);
     app.parse(reversed);
     extra = app.remaining();
-    for (Option& option : options) {
-      const size_t index = static_cast<size_t>(&option - options.data());
-      Said said{.text = std::move(option.text), .list = std::move(option.list), .origin = {}};
-      if (option.option->count() > 0) said.origin = verb_.flags[index].name;
-      if (verb_.flags[index].kind == Flag::Kind::kSwitch) said.text = option.is_on ? "1" : "0";
+    for (size_t i = 0; i < options.size(); ++i) {
+      TRY_ASSIGN(Said said, said_in_words(verb_.flags[i], options[i]));
       flags_.push_back(std::move(said));
     }
   } catch (const CLI::Error& error) {
@@ -200,7 +267,7 @@ Result<void> ArgumentReader::check_config_names() const {
   }
   for (const Flag& flag : verb_.flags) {
     if (!flag.in_config) continue;
-    for (const std::string& name : names_of(flag)) names.push_back(config_name(name));
+    for (const std::string& name : flag.names()) names.push_back(config_name(name));
   }
   for (const ConfigEntry& entry : config_.entries) {
     if (std::find(names.begin(), names.end(), entry.name) != names.end()) continue;
@@ -212,15 +279,15 @@ Result<void> ArgumentReader::check_config_names() const {
   return {};
 }
 
-// `names`: the flag's own first, as the command line knows them.
-Result<ArgumentReader::Said> ArgumentReader::in_config(const std::vector<std::string>& names,
-                                                       const Flag& flag) const {
+Result<ArgumentReader::Said> ArgumentReader::in_config(const Flag& flag) const {
+  const std::vector<std::string> names = flag.names();
   const ConfigEntry* found = nullptr;
+  bool is_negated = false;
   for (const ConfigEntry& entry : config_.entries) {
-    const bool meant = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    const auto meant = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
       return config_name(name) == entry.name;
     });
-    if (!meant) continue;
+    if (meant == names.end()) continue;
     const std::string place = fmt::format("{}:{}", config_.file, entry.line);
     if (found != nullptr) {
       return Error{ErrorCode::kBadConfig,
@@ -234,9 +301,10 @@ Result<ArgumentReader::Said> ArgumentReader::in_config(const std::vector<std::st
                    entry.name};
     }
     found = &entry;
+    is_negated = negates(flag, *meant);
   }
   if (found == nullptr) return Said{};
-  return Said{.text = found->text,
+  return Said{.text = is_negated ? negated(found->text) : found->text,
               .list = found->list,
               .origin = fmt::format("{}:{}", config_.file, found->line)};
 }
@@ -249,28 +317,33 @@ Result<ArgumentReader::Said> ArgumentReader::said_of(const Positional& positiona
     return Said{.text = {}, .list = {std::getenv(variable.c_str())}, .origin = "$" + variable};
   }
   const Flag as_text{.name = positional.name, .many = positional.many};
-  TRY_ASSIGN(Said said, in_config({positional.name}, as_text));
+  TRY_ASSIGN(Said said, in_config(as_text));
   if (!said.origin.empty() && said.list.empty()) said.list = {said.text};
   return said;
 }
 
 Result<ArgumentReader::Said> ArgumentReader::said_of(const Flag& flag, size_t index) const {
   if (!flags_[index].origin.empty()) return flags_[index];
-  for (const std::string& variable : variables_of(flag, verb_.other_prefix)) {
-    const char* value = std::getenv(variable.c_str());
+  for (const Variable& variable : variables_of(flag, verb_.other_prefix)) {
+    const char* value = std::getenv(variable.name.c_str());
     if (value == nullptr) continue;
-    const bool theirs = !verb_.other_prefix.empty() && variable.starts_with(verb_.other_prefix);
+    const bool theirs =
+        !verb_.other_prefix.empty() && variable.name.starts_with(verb_.other_prefix);
     // Nothing is left of theirs that say no more than our default: the next one may.
     std::string text = theirs ? in_our_words(flag, value) : std::string(value);
-    if (!text.empty()) return Said{.text = std::move(text), .list = {}, .origin = "$" + variable};
+    // An empty variable says nothing, unless what would be in force then is less than was meant.
+    if (text.empty() && flag.may_be_empty) continue;
+    if (variable.negates) text = negated(std::move(text));
+    return Said{.text = std::move(text), .list = {}, .origin = "$" + variable.name};
   }
   if (flag.in_config) {
-    TRY_ASSIGN(Said said, in_config(names_of(flag), flag));
+    TRY_ASSIGN(Said said, in_config(flag));
     if (!said.origin.empty()) return said;
   }
-  if (flag.default_text.empty() && flag.kind != Flag::Kind::kSwitch) return Said{};
   const bool is_switch = flag.kind == Flag::Kind::kSwitch;
-  return Said{.text = is_switch ? "0" : flag.default_text, .list = {}, .origin = "default"};
+  if (flag.default_text.empty() && !is_switch) return Said{};
+  const bool is_off = is_switch && flag.default_text.empty();
+  return Said{.text = is_off ? "false" : flag.default_text, .list = {}, .origin = "default"};
 }
 
 Result<void> ArgumentReader::take(const Flag& flag, Said said, Arguments& arguments) const {
@@ -288,6 +361,7 @@ Result<void> ArgumentReader::take(const Flag& flag, Said said, Arguments& argume
     return {};
   }
   value.given = true;
+  if (!flag.may_be_empty && is_blank(said.text)) return empty_value(flag, said.origin);
   if (flag.many) {
     value.list = said.list.empty() ? split_words(said.text) : std::move(said.list);
     value.text = fmt::format("{}", fmt::join(value.list, " "));

@@ -35,12 +35,15 @@ class ArgumentReader {
     std::string origin;             // empty: nobody said anything
   };
 
+  struct Option;  // a flag as CLI11 found it
+
   Result<void> split(const std::vector<std::string>& words);
+  static Result<Said> said_in_words(const Flag& flag, Option& option);
   Result<void> read_config_file();
   Result<void> check_config_names() const;
   Result<Said> said_of(const Positional& positional, size_t index) const;
   Result<Said> said_of(const Flag& flag, size_t index) const;
-  Result<Said> in_config(const std::vector<std::string>& names, const Flag& flag) const;
+  Result<Said> in_config(const Flag& flag) const;
   Result<void> take(const Flag& flag, Said said, Arguments& arguments) const;
 
   const std::string& program_;

@@ -28,6 +28,13 @@ std::string config_name(std::string_view name) {
   return lower;
 }
 
+std::vector<std::string> Flag::names() const {
+  std::vector<std::string> names = {name};
+  names.insert(names.end(), aliases.begin(), aliases.end());
+  names.insert(names.end(), negations.begin(), negations.end());
+  return names;
+}
+
 const Arguments::Value& Arguments::at(std::string_view name) const {
   const auto found = values_.find(name);
   CHECK(found != values_.end(), name);

@@ -30,19 +30,24 @@ struct Flag {
   std::string value;  // what help calls the value: "N"
   std::string help;
   Kind kind = Kind::kText;
-  std::string default_text;  // shown and used; empty: none
+  std::string default_text;  // shown and used; empty: none. kSwitch: "true", else it is off
   double least = 0;
   double most = 9e15;                // every whole number up to here is a double
   std::vector<std::string> choices;  // where there are any, one of these
   bool required = false;
-  std::vector<std::string> aliases;  // other names for the same, as other programs call it
+  std::vector<std::string> aliases;         // other names for the same, as other programs call it
+  std::vector<std::string> negations = {};  // kSwitch: names that turn it off, as --no-log-json
   bool many = false;  // kText: may be given again, and with several words: --header A=1 B=2
   std::vector<std::string> variables = {};  // of the environment, besides those the names make
   // Of the verb's other prefix: what the programs that such variables are meant for call a choice,
   // and which of ours that is.
   std::vector<std::pair<std::string, std::string>> other_choices = {};
-  bool secret = false;    // never shown again
-  bool in_config = true;  // may stand in a configuration file
+  bool secret = false;       // never shown again
+  bool may_be_empty = true;  // kText: an empty value is one; else an error, exit code 3
+  bool in_config = true;     // may stand in a configuration file
+
+  // Its name and aliases, then the negations.
+  std::vector<std::string> names() const;
 };
 
 struct Positional {

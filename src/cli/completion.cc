@@ -20,12 +20,6 @@ Wants wants(std::string_view value) {
   return Wants::kWord;
 }
 
-std::vector<std::string> names_of(const Flag& flag) {
-  std::vector<std::string> names = {flag.name};
-  names.insert(names.end(), flag.aliases.begin(), flag.aliases.end());
-  return names;
-}
-
 std::string verb_function(const Verb& verb) {
   std::string name = verb.name;
   std::replace(name.begin(), name.end(), ' ', '_');
@@ -74,7 +68,7 @@ std::string bash_verb(const Verb& verb) {
   std::string out = fmt::format("_pelton_verb_{}() {{\n  case $prev in\n", verb_function(verb));
   std::vector<std::string> all = {"--help"};
   for (const Flag& flag : verb.flags) {
-    const std::vector<std::string> names = names_of(flag);
+    const std::vector<std::string> names = flag.names();
     all.insert(all.end(), names.begin(), names.end());
     if (flag.kind == Flag::Kind::kSwitch) continue;
     out += fmt::format("    {}) {}; return ;;\n", fmt::join(names, " | "),
@@ -124,7 +118,7 @@ std::string zsh_verb(const Verb& verb) {
   std::string out = fmt::format("_pelton_verb_{}() {{\n  _arguments -S \\\n    '--help[this text]'",
                                 verb_function(verb));
   for (const Flag& flag : verb.flags) {
-    for (const std::string& name : names_of(flag)) {
+    for (const std::string& name : flag.names()) {
       out += fmt::format(" \\\n    '{}{}[{}]", flag.many ? "*" : "", name, zsh_text(flag.help));
       if (flag.kind != Flag::Kind::kSwitch) {
         out += fmt::format(":{}:{}", zsh_text(flag.value),

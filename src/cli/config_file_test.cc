@@ -179,6 +179,11 @@ TEST_F(Config, WhatIsPrintedSaysTheSameAgain) {
   EXPECT_THAT(text, HasSubstr("# " + file_ + ":1"));
   EXPECT_THAT(text, HasSubstr("$PELTON_API_KEY; secrets are not printed"));
   EXPECT_THAT(text, Not(HasSubstr("sesame")));
+  // C9: who copies the file is told what it lacks, before anything else.
+  EXPECT_LT(text.find("# WARNING: api-key is in effect and is left out"), text.find("port = "));
+  EXPECT_THAT(text, HasSubstr("$PELTON_API_KEY.\n"));
+  EXPECT_THAT(line_.parse({"serve", "m", "--port", "1", "--print-config"})->text,
+              HasSubstr("# WARNING"));
   EXPECT_THAT(text, HasSubstr("# kernels = K"));
   const Arguments before = arguments(words);
   write(text);
@@ -195,6 +200,24 @@ TEST_F(Config, WhatIsPrintedSaysTheSameAgain) {
   EXPECT_THAT(line_.parse({"serve", "--print-config"})->text, HasSubstr("# model = \"MODEL\""));
 }
 
+// Letters beyond ASCII where white space could stand: UBSan and the compiler saw an unreachable
+// point of toml++ reached.
+TEST(ConfigFile, D11_LettersBeyondAsciiWhereWhiteSpaceCouldStand) {
+  const std::string letters[] = {"\u00e9", "\u00a1", "\u2c5e", "\u3042", "\ufc26", "\ufe0f"};
+  for (const std::string& letter : letters) {
+    for (const std::string& text : {letter, letter + " = 1", "a" + letter + " = 1", "a = " + letter,
+                                    "a = 1" + letter, "a = \"\\" + letter + "\""}) {
+      const Result<ConfigFile> read = parse_config("\n" + text, "f");
+      ASSERT_FALSE(read.ok()) << text;
+      EXPECT_THAT(read.error().message, testing::StartsWith("f:2: ")) << text;
+    }
+    const Result<ConfigFile> read =
+        parse_config("a = \"\"\"x\\\n  " + letter + "\"\"\" # " + letter, "f");
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    EXPECT_EQ(read->entries.at(0).text, "x" + letter);
+  }
+}
+
 TEST(ConfigFile, QuotedTextIsReadAsItWas) {
   const unsigned seed = 11;
   SCOPED_TRACE(seed);
@@ -205,6 +228,93 @@ TEST(ConfigFile, QuotedTextIsReadAsItWas) {
     const Result<ConfigFile> read = parse_config("a = " + toml_quoted(text), "f");
     ASSERT_TRUE(read.ok()) << read.error().message;
     EXPECT_EQ(read->entries.at(0).text, text);
+  }
+}
+
+Verb switches() {
+  return {.name = "serve",
+          .summary = "s",
+          .flags = {{.name = "--cache",
+                     .kind = Flag::Kind::kSwitch,
+                     .default_text = "true",
+                     .aliases = {"--with-cache"},
+                     .negations = {"--no-cache", "--without-cache"}},
+                    {.name = "--key", .value = "KEY", .secret = true, .may_be_empty = false}},
+          .run = [](const Arguments&) -> Result<void> { return {}; },
+          .other_prefix = "OTHER_",
+          .configurable = true};
+}
+
+// A switch that is on by default is one name wherever it is said, and its negations are that name
+// said the other way round.
+TEST_F(Config, A2_SwitchWithNegationsIsOneKey) {
+  const CommandLine line({.name = "pelton", .version = "1", .summary = "s"}, {switches()});
+  const auto is_on = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "serve");
+    const Result<CommandLine::Request> request = line.parse(words);
+    EXPECT_TRUE(request.ok()) << request.error().message;
+    return request.ok() && request->arguments.has("--cache");
+  };
+  EXPECT_TRUE(is_on({}));
+  EXPECT_TRUE(is_on({"--cache"}));
+  EXPECT_TRUE(is_on({"--with-cache"}));
+  EXPECT_TRUE(is_on({"--no-cache=false"}));
+  for (const char* word : {"--no-cache", "--without-cache", "--cache=false"}) {
+    EXPECT_FALSE(is_on({word})) << word;
+  }
+  EXPECT_THAT(line.parse({"serve", "--cache", "--no-cache"}).error().message,
+              HasSubstr("--cache and --no-cache exclude each other"));
+  for (const char* text : {"cache = false", "no-cache = true", "without-cache = true"}) {
+    write(text);
+    EXPECT_FALSE(is_on({"--config", file_})) << text;
+    EXPECT_TRUE(is_on({"--config", file_, "--cache"})) << text;
+  }
+  write("no-cache = false");
+  EXPECT_TRUE(is_on({"--config", file_}));
+  write("cache = true\nno-cache = false");
+  EXPECT_THAT(line.parse({"serve", "--config", file_}).error().message, HasSubstr(":2: "));
+  write("no-cache = true");
+  for (const auto& [name, value] :
+       std::vector<std::pair<const char*, const char*>>{{"PELTON_NO_CACHE", "1"},
+                                                        {"PELTON_WITHOUT_CACHE", "yes"},
+                                                        {"PELTON_WITH_CACHE", "0"},
+                                                        {"OTHER_CACHE", "False"},
+                                                        {"OTHER_NO_CACHE", "True"}}) {
+    setenv(name, value, 1);
+    EXPECT_FALSE(is_on({})) << name;
+    unsetenv(name);
+  }
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{}, {"--no-cache"}, {"--cache"}}) {
+    std::vector<std::string> print = {"serve", "--print-config"};
+    print.insert(print.end(), words.begin(), words.end());
+    write(line.parse(print)->text);
+    EXPECT_EQ(is_on({"--config", file_}), is_on(words));
+  }
+}
+
+TEST_F(Config, D5_EmptyValueThatMayNotBeIsAnErrorWhereverItIsSaid) {
+  const CommandLine line({.name = "pelton", .version = "1", .summary = "s"}, {switches()});
+  const auto refused = [&](std::vector<std::string> words, const std::string& origin) {
+    words.insert(words.begin(), "serve");
+    const Result<CommandLine::Request> request = line.parse(words);
+    ASSERT_FALSE(request.ok()) << origin;
+    EXPECT_EQ(request.error().code, ErrorCode::kBadConfig) << origin;
+    EXPECT_THAT(request.error().message, HasSubstr(origin + " is empty")) << origin;
+  };
+  refused({"--key", ""}, "--key");
+  refused({"--key="}, "--key");
+  refused({"--key", " \t"}, "--key");
+  write("key = \"\"");
+  refused({"--config", file_}, file_ + ":1");
+  for (const char* name : {"PELTON_KEY", "OTHER_KEY"}) {
+    setenv(name, "", 1);
+    refused({}, std::string("$") + name);
+    setenv(name, " ", 1);
+    refused({}, std::string("$") + name);
+    // A word goes before it.
+    EXPECT_EQ(line.parse({"serve", "--key", "k"})->arguments.text("--key"), "k");
+    unsetenv(name);
   }
 }
 

@@ -52,6 +52,7 @@ Line line_of(const std::string& name, const std::string& origin, const std::stri
 std::string effective_config(const CommandLine::Program& program, const Verb& verb,
                              const Arguments& arguments) {
   std::vector<Line> lines;
+  std::string warnings;
   for (const Positional& positional : verb.positionals) {
     const std::string name = config_name(positional.name);
     if (arguments.has(positional.name)) {
@@ -71,6 +72,11 @@ std::string effective_config(const CommandLine::Program& program, const Verb& ve
     } else if (flag.secret) {
       lines.push_back({fmt::format("# {} = \"********\"", name),
                        arguments.origin(flag.name) + "; secrets are not printed"});
+      warnings += fmt::format(
+          "# WARNING: {0} is in effect and is left out here, as secrets are not printed: with "
+          "this\n"
+          "# file alone there is none. Say it beside the file, as {1} or ${2}.\n",
+          name, flag.name, environment_name(flag.name));
     } else {
       lines.push_back(line_of(name, arguments.origin(flag.name), value_of(flag, arguments)));
     }
@@ -84,6 +90,7 @@ std::string effective_config(const CommandLine::Program& program, const Verb& ve
       "# {} {} {}: what is in effect, and what said so. {} {} --config FILE\n"
       "# takes it back.\n",
       program.name, program.version, verb.name, program.name, verb.name);
+  out += warnings;
   for (const Line& line : lines) {
     out += fmt::format("{:<{}}  # {}\n", line.left, column, line.origin);
   }

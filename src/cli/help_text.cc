@@ -82,6 +82,7 @@ std::string CommandLine::help(const Verb& verb) const {
     std::string right = flag.help;
     if (!flag.choices.empty()) right += fmt::format(" ({})", fmt::join(flag.choices, "|"));
     if (!flag.aliases.empty()) right += fmt::format("; also {}", fmt::join(flag.aliases, ", "));
+    if (!flag.negations.empty()) right += fmt::format("; off: {}", fmt::join(flag.negations, ", "));
     if (!flag.default_text.empty()) right += fmt::format(" [default: {}]", flag.default_text);
     help_row(out, flag.name + (flag.value.empty() ? "" : " " + flag.value), right);
   }

@@ -70,6 +70,8 @@ std::string flag_entry(const Flag& flag) {
   out += "\n" + roff(flag.help);
   if (!flag.choices.empty()) out += roff(fmt::format(" ({})", fmt::join(flag.choices, ", ")));
   if (!flag.aliases.empty()) out += roff(fmt::format("; also {}", fmt::join(flag.aliases, ", ")));
+  if (!flag.negations.empty())
+    out += roff(fmt::format("; off: {}", fmt::join(flag.negations, ", ")));
   if (!flag.default_text.empty()) out += roff(fmt::format(" [default: {}]", flag.default_text));
   return out + "\n";
 }

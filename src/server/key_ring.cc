@@ -64,6 +64,10 @@ Result<void> read_limit(std::string_view word, admission::Limits& limits) {
   const int64_t most = concurrent ? kConcurrentMax : kPerMinuteMax;
   const std::optional<int64_t> number = number_of<int64_t>(word.substr(equals + 1), 1, most);
   if (!number) return bad(fmt::format("'{}' is a whole number from 1 to {}", name, most));
+  const int64_t before = concurrent      ? limits.concurrent_requests
+                         : name == "rpm" ? limits.requests_per_minute
+                                         : limits.tokens_per_minute;
+  if (before != 0) return bad(fmt::format("'{}' is said twice", name));
   if (concurrent) {
     limits.concurrent_requests = static_cast<int>(*number);
   } else {
