@@ -5,6 +5,7 @@
 #include "apps/input.h"
 #include "apps/verbs.h"
 #include "base/json.h"
+#include "checkpoint/hub_cache.h"
 #include "cli/human_size.h"
 #include "hub/cached_models.h"
 #include "hub/hub_access.h"
@@ -77,7 +78,7 @@ Result<void> list(const cli::Arguments& arguments) {
 }
 
 Result<void> purge_one(const std::string& model) {
-  TRY_ASSIGN(const int64_t freed, hub::purge(cache(), model));
+  TRY_ASSIGN(const int64_t freed, hub::purge(cache(), checkpoint::hub_id_of(model)));
   fmt::print(stderr, "{}: {} freed\n", model, cli::format_bytes(static_cast<double>(freed)));
   return {};
 }

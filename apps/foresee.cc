@@ -30,6 +30,7 @@ Result<Foreseen> foresee(const std::string& model, const cost_model::MemoryReque
     TRY_ASSIGN(const checkpoint::ModelConfig config,
                checkpoint::parse_model_config(shape.config, nullptr, model));
     TRY_ASSIGN(foreseen.footprint, cost_model::footprint(config, request));
+    TRY(cost_model::check_fits(foreseen.footprint));
     return foreseen;
   }
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
@@ -43,6 +44,7 @@ Result<Foreseen> foresee(const std::string& model, const cost_model::MemoryReque
     }
   }
   TRY_ASSIGN(foreseen.footprint, cost_model::footprint(used, request));
+  TRY(cost_model::check_fits(foreseen.footprint));
   return foreseen;
 }
 

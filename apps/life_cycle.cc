@@ -80,6 +80,9 @@ void LifeCycle::wait_for_the_end() {
 }
 
 void LifeCycle::reload() {
+  // Whatever the configuration says: who moved the file away waits for it.
+  const Result<void> reopened = parts_.reporting.reopen();
+  if (!reopened) parts_.log.error("SIGHUP: the access log stays: " + reopened.error().message);
   const Result<void> done = try_reload();
   parts_.server.upkeep().count_reload(done.ok());
   if (done) {

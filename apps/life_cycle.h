@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "apps/reporting.h"
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "cli/interrupt.h"
@@ -28,6 +29,7 @@ class LifeCycle {
     const cli::Interrupt& interrupt;
     server::Server& server;
     server::GrpcDoor& grpc;
+    Reporting& reporting;
     std::shared_ptr<net::TlsIdentity> tls;
     base::Log& log;
   };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "apps/engine_flags.h"
+#include "apps/model_fetch.h"
 #include "base/file.h"
 #include "cli/phased_progress.h"
 #include "cli/terminal.h"
@@ -137,6 +138,7 @@ Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
                                                       node::LoadedModel::Options options,
                                                       const cli::Interrupt* interrupt,
                                                       const base::Clock& clock, base::Log& log) {
+  TRY(fetch_if_missing(model, interrupt, clock, log));
   cli::PhasedProgress progress(clock, [&log](const std::string& line) { log.info(line); });
   options.progress = [&](std::string_view what, int64_t done, int64_t total) {
     progress.update(what, done, total);

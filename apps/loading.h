@@ -28,7 +28,8 @@ std::vector<cli::Flag> model_flags();
 Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments,
                                                  const base::Clock& clock);
 
-// Loads the model, with a progress bar on a terminal. A pending `interrupt` (may be null) ends it.
+// Loads the model, fetched first if it is a hub's and not here, with a progress bar on a terminal
+// and log lines elsewhere. A pending `interrupt` (may be null) ends it.
 Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
                                                       node::LoadedModel::Options options,
                                                       const cli::Interrupt* interrupt,

@@ -30,6 +30,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   // So is a file that may not grow any further (ulimit -f).
   std::signal(SIGXFSZ, SIG_IGN);
+  // Nor is what others use as "open your logs again", or a timer of whoever ran us before.
+  for (const int unused : {SIGUSR1, SIGUSR2, SIGALRM}) std::signal(unused, SIG_IGN);
   // A caller that ignores Ctrl-C on our behalf (nohup) is obeyed.
   if (std::signal(SIGINT, leave_at_once) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   // Weights are read where they lie; a file that is cut short meanwhile is named.

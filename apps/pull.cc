@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "apps/input.h"
+#include "apps/model_fetch.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "cli/human_size.h"
@@ -30,13 +31,9 @@ std::vector<std::string> globs(std::string_view text) {
 }
 
 Result<hub::PullOptions> pull_options(const cli::Arguments& arguments) {
-  const auto environment = hub::AccessEnvironment::of_process();
-  TRY_ASSIGN(hub::HubAccess access, hub::hub_access(environment, arguments.text("--endpoint")));
-  hub::PullOptions options;
-  options.model = arguments.text("MODEL");
+  TRY_ASSIGN(hub::PullOptions options,
+             hub_pull_options(arguments.text("MODEL"), arguments.text("--endpoint")));
   options.revision = arguments.text("--revision");
-  options.access = std::move(access);
-  options.cache = hub::cache_folder(environment);
   options.include = globs(arguments.text("--include"));
   options.exclude = globs(arguments.text("--exclude"));
   options.transfers.connections = static_cast<int>(arguments.integer("--connections"));
@@ -84,7 +81,8 @@ cli::Verb pull_verb() {
           "checks every hash that the hub gives. Prints the model's folder. HF_TOKEN,\n"
           "HF_TOKEN_PATH, HF_ENDPOINT, HF_HUB_OFFLINE, HF_HUB_CACHE and HF_HOME mean what they\n"
           "mean to the hub's own tools; proxies come from https_proxy and no_proxy.",
-      .positionals = {{"MODEL", "a hub id, as openai/gpt-oss-20b"}},
+      .positionals = {{"MODEL",
+                       "a hub id, as openai/gpt-oss-20b, or a short name, as gpt-oss-20b"}},
       .flags = {{.name = "--revision",
                  .value = "NAME",
                  .help = "branch, tag or commit",

@@ -1,9 +1,7 @@
 #include "apps/reporting.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -33,12 +31,12 @@ Result<void> Reporting::open(const cli::Arguments& arguments, base::Log& log) {
     std::FILE* file = stderr;
     if (arguments.has("--access-log-file")) {
       const std::string& name = arguments.text("--access-log-file");
-      file_.reset(std::fopen(name.c_str(), "ae"));
-      if (file_ == nullptr) {
-        return Error{ErrorCode::kIo,
-                     fmt::format("{} cannot be written: {}", name, std::strerror(errno)),
-                     "--access-log-file"};
+      Result<base::OutputFile> opened = base::open_output(name, base::OutputMode::kAppend);
+      if (!opened.ok()) {
+        return Error{ErrorCode::kIo, opened.error().message, "access-log-file"};
       }
+      file_ = *std::move(opened);
+      file_name_ = name;
       file = file_.get();
     }
     access_log_ = std::make_unique<server::AccessLog>(
@@ -52,6 +50,11 @@ Result<void> Reporting::open(const cli::Arguments& arguments, base::Log& log) {
                           {.url = url, .service = {.name = "pelton", .version = kVersion}}, log));
   trace_share_ = arguments.number("--trace-share");
   return {};
+}
+
+Result<void> Reporting::reopen() {
+  if (file_ == nullptr) return {};
+  return base::reopen_output(file_.get(), file_name_);
 }
 
 server::RequestReporter::Options Reporting::options() const {
@@ -75,7 +78,7 @@ std::vector<Flag> reporting_flags() {
            .choices = {"none", "text", "json"}},
           {.name = "--access-log-file",
            .value = "FILE",
-           .help = "where these lines are appended; default stderr"},
+           .help = "where these lines are appended; opened again at SIGHUP; default stderr"},
           {.name = "--otlp-endpoint",
            .value = "URL",
            .help = "an OpenTelemetry collector (OTLP over HTTP) that gets a trace of each request"},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/output_file.h"
 #include "cli/command_line.h"
 #include "server/access_log.h"
 #include "server/request_reporter.h"
@@ -20,14 +21,14 @@ class Reporting {
   // Errors: kBadConfig, kIo.
   Result<void> open(const cli::Arguments& arguments, base::Log& log);
 
+  // The access log's file by its name again: it was moved away. Errors: kIo, and all stays.
+  Result<void> reopen();
+
   server::RequestReporter::Options options() const;
 
  private:
-  struct CloseFile {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-
-  std::unique_ptr<std::FILE, CloseFile> file_;
+  base::OutputFile file_;
+  std::string file_name_;
   std::unique_ptr<server::AccessLog> access_log_;
   std::unique_ptr<telemetry::TraceExporter> traces_;
   double trace_share_ = 1.0;

@@ -26,6 +26,7 @@
 #include "apps/verbs.h"
 #include "apps/version.h"
 #include "base/heap_trim.h"
+#include "checkpoint/hub_cache.h"
 #include "cli/exit_code.h"
 #include "cli/human_size.h"
 #include "cli/interrupt.h"
@@ -115,7 +116,11 @@ Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::
           arguments.text("--pooling") == "mean" ? request::Pooling::kMean : request::Pooling::kLast,
       .control_tokens_in_prompts = arguments.has("--allow-control-tokens"),
   };
-  if (!named && served.id != argument) served.aliases.push_back(argument);
+  if (!named) {
+    for (const std::string& other : {argument, checkpoint::hub_id_of(argument)}) {
+      if (other != served.id) served.aliases.push_back(other);
+    }
+  }
   served.runtime = [&model] { return runtime_facts(model); };
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
   return served;
@@ -331,7 +336,7 @@ Result<void> run(const cli::Arguments& arguments) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
   }
   print_banner(*served, **model, (*model)->engine().capacity(), url);
-  LifeCycle life({arguments, interrupt, server, grpc, tls, log});
+  LifeCycle life({arguments, interrupt, server, grpc, reporting, tls, log});
   const std::string admin_line =
       admin.url().empty() ? "" : fmt::format("admin on {}\n", admin.url());
   const std::string grpc_line =

@@ -55,8 +55,12 @@ function(pelton_room room)
     target_compile_definitions(${room}_test PRIVATE
                                PELTON_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                PELTON_BINARY_DIR="${CMAKE_BINARY_DIR}")
+    set(environment)
+    if(PELTON_TEST_ENVIRONMENT)
+      set(environment ENVIRONMENT "${PELTON_TEST_ENVIRONMENT}")
+    endif()
     gtest_discover_tests(${room}_test TEST_PREFIX "${room}." DISCOVERY_MODE PRE_TEST
-                         PROPERTIES TIMEOUT 300)
+                         PROPERTIES TIMEOUT 300 ${environment})
   endif()
   if(benches AND NOT PELTON_FUZZ AND NOT PELTON_SANITIZE)
     add_executable(${room}_bench ${benches})

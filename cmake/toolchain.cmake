@@ -12,6 +12,8 @@ endif()
 add_compile_options(-ffp-contract=off -fno-math-errno)
 
 if(PELTON_SANITIZE STREQUAL "address")
+  # Of every test, as ctest runs it.
+  set(PELTON_TEST_ENVIRONMENT "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/leaks.supp")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 elseif(PELTON_SANITIZE STREQUAL "thread")

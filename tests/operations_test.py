@@ -330,6 +330,49 @@ class Operations(unittest.TestCase):
             self.assertLess(time.time(), end)
             time.sleep(0.05)
 
+    def test_E7_the_access_log_is_opened_again_and_other_signals_are_ignored(self):
+        log = self.folder / "access.log"
+        config = self.write("access.toml", 'log-level = "info"\n')
+        server = self.serve("--access-log", "text", "--access-log-file", str(log), "--config", config)
+        port = server.ports[0]
+
+        def wait_for(path, words):
+            end = time.time() + 20
+            while not path.exists() or words not in path.read_text():
+                self.assertLess(time.time(), end, f"{words} is not in {path}")
+                time.sleep(0.02)
+        self.ask(port, "/health", headers={"x-request-id": "first"})
+        wait_for(log, "id=first")
+        moved = self.folder / "access.log.1"
+        log.rename(moved)
+        for sent in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
+            server.send_signal(sent)
+        server.send_signal(signal.SIGHUP)
+        self.wait_said("read anew")
+        self.ask(port, "/health", headers={"x-request-id": "second"})
+        wait_for(log, "id=second")
+        self.assertNotIn("id=second", moved.read_text())
+        # Also where the configuration is wrong; and what cannot be opened leaves all as it was.
+        log.rename(moved)
+        self.write("access.toml", "prot = 1\n")
+        server.send_signal(signal.SIGHUP)
+        self.wait_said("all stays as it was")
+        self.ask(port, "/health", headers={"x-request-id": "third"})
+        wait_for(log, "id=third")
+        log.rename(moved)
+        log.mkdir()
+        server.send_signal(signal.SIGHUP)
+        self.wait_said("the access log stays")
+        self.ask(port, "/health", headers={"x-request-id": "fourth"})
+        wait_for(moved, "id=fourth")
+        self.assertIsNone(server.poll())
+
+    def test_D10_a_pipe_that_nobody_reads_is_an_error_at_once(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        self.refused(1, "a pipe that nobody reads", "--access-log", "text", "--access-log-file", str(pipe))
+        self.refused(1, "a pipe that nobody reads", "--step-log", str(pipe))
+
     # ---- SIGTERM
 
     def start_stream(self, port, words):

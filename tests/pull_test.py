@@ -16,9 +16,11 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TINY = ROOT / "testdata" / "golden" / "tiny"
+BOX = ROOT / "models" / "pelton-box"
 MODEL = "someone/tiny"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 BINARY = None
@@ -31,6 +33,7 @@ class Hub(http.server.ThreadingHTTPServer):
     def __init__(self, files, rate=None):
         super().__init__(("127.0.0.1", 0), Answer)
         self.files, self.rate, self.sent, self.private = files, rate, 0, False
+        self.model, self.asked = MODEL, []
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -61,14 +64,16 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         files = self.server.files
+        self.server.asked.append(self.path)
         if self.server.private and self.headers.get("Authorization") != "Bearer hf_good":
             return self.reply(401, X_Error_Code="RepoNotFound")
-        if self.path == f"/api/models/{MODEL}/revision/main?blobs=true":
+        model = self.server.model
+        if self.path == f"/api/models/{model}/revision/main?blobs=true":
             siblings = [{"rfilename": name, "size": len(data),
                          "lfs": {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}}
                         for name, data in files.items()]
             return self.reply(200, json.dumps({"sha": COMMIT, "siblings": siblings}).encode())
-        name = self.path.removeprefix(f"/{MODEL}/resolve/{COMMIT}/")
+        name = self.path.removeprefix(f"/{model}/resolve/{COMMIT}/")
         if name not in files:
             return self.reply(404)
         data = files[name]
@@ -128,6 +133,57 @@ class Pull(unittest.TestCase):
         self.assertEqual([path for path in self.cache.rglob("*") if not path.is_dir()], [])
         self.expect(4, self.pelton("inspect", MODEL))
         self.expect(0, self.pelton("cache", "purge", "--all"))
+
+    def tiny_files(self):
+        return {name: (TINY / name).read_bytes() for name in ("config.json", "generation_config.json", "model.safetensors")}
+
+    def test_A11_serve_fetches_a_hub_id_first(self):
+        hub = self.hub({name: (BOX / name).read_bytes()
+                        for name in ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json")})
+        # A short name is the hub's (A12).
+        hub.model = "openai/gpt-oss-20b"
+        command = [BINARY, "serve", "gpt-oss-20b", "--port", "0"]
+        for start in ("first", "second"):
+            with subprocess.Popen(command, env=self.environment(HF_ENDPOINT=hub.url), stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True) as server:
+                line = server.stdout.readline()
+                if line.startswith("listening on "):
+                    port = int(line.rsplit(":", 1)[1])
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=30) as page:
+                        names = page.read().decode()
+                server.terminate()
+                log = server.communicate(timeout=60)[1]
+            self.assertTrue(line.startswith("listening on "), log)
+            self.assertIn('"gpt-oss-20b"', names)
+            self.assertEqual("openai/gpt-oss-20b is not on this machine: fetching it" in log, start == "first", log)
+        self.expect(0, self.pelton("inspect", "gpt-oss-20b"))
+        self.expect(0, self.pelton("cache", "purge", "gpt-oss-20b"))
+        self.expect(0, self.pelton("pull", "gpt-oss-20b", HF_ENDPOINT=hub.url))
+        self.expect(0, self.pelton("tokenize", "gpt-oss-20b", "--text", "x"))
+
+    def test_A11_what_cannot_be_fetched(self):
+        hub = self.hub(self.tiny_files())
+        # The hub has no such model: not worth another start (exit 4, as the unit knows).
+        done = self.expect(4, self.pelton("serve", "someone/other", "--port", "0", HF_ENDPOINT=hub.url))
+        self.assertIn(b"cannot be fetched", done.stderr)
+        self.assertIn("RestartPreventExitStatus=2 3 4 5", (ROOT / "packaging/pelton.service").read_text())
+        # Not asked for: offline, a folder that is mistyped, a path.
+        for model, more in ((MODEL, {"HF_HUB_OFFLINE": "1"}), ("./someone/tiny", {}), ("/no/tiny", {})):
+            asked = len(hub.asked)
+            self.expect(4, self.pelton("serve", model, "--port", "0", HF_ENDPOINT=hub.url, **more))
+            self.assertEqual(len(hub.asked), asked, model)
+
+    def test_A10_a_stop_while_it_fetches_ends_with_0(self):
+        hub = self.hub({"model.safetensors": random.Random(5).randbytes(24 << 20), "config.json": b"{}"}, rate=1 << 20)
+        with subprocess.Popen([BINARY, "serve", MODEL, "--port", "0"], env=self.environment(HF_ENDPOINT=hub.url),
+                              stderr=subprocess.PIPE, text=True) as server:
+            while "fetching it" not in server.stderr.readline():
+                pass
+            time.sleep(0.5)
+            server.terminate()
+            log = server.stderr.read()
+            self.assertEqual(server.wait(60), 0, log)
+        self.assertIn("stopped while the model was being loaded", log)
 
     def test_a_killed_pull_continues(self):
         weights = random.Random(5).randbytes(24 << 20)

@@ -186,6 +186,13 @@ class Flags(unittest.TestCase):
         both = self.refused(2, "--memory-utilization", 0.5, "--kv-cache-memory", "1GiB")
         self.assertIn("--kv-cache-memory and --memory-utilization", both)
 
+    def test_A3_more_memory_than_there_is_is_refused_with_both_numbers(self):
+        for flag in ("--kv-cache-memory", "--swap-space"):
+            self.assertRegex(self.refused(5, flag, "3TiB"), flag + r" asks for \S+ GiB of \S+ GiB of memory.*at most \S+ GiB")
+            done = pelton("plan", self.model, "--memory", flag, "3TiB")
+            self.assertEqual(done.returncode, 5, done)
+            self.assertRegex(done.stderr.decode(), flag + r" asks for \S+ GiB of \S+ GiB of memory")
+
     def test_flags_change_the_plan(self):
         base = ["--kv-cache-memory", "64MiB"]
         plain = self.plan(*base)

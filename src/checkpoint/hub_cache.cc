@@ -125,6 +125,11 @@ std::string hub_cache_folder(const HubEnvironment& environment) {
   return environment.home + "/.cache/huggingface/hub";
 }
 
+std::string hub_id_of(const std::string& model) {
+  const bool is_short = model.starts_with("gpt-oss-") && is_plain_name(model);
+  return is_short ? "openai/" + model : model;
+}
+
 Result<std::string> resolve_model(const std::string& model, const HubEnvironment& environment) {
   if (is_folder(model)) return model;
   if (model.ends_with(".gguf") && exists(model)) return model;
@@ -144,12 +149,13 @@ Result<std::string> resolve_model(const std::string& model, const HubEnvironment
                     "HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, HOME is set",
                     shown(model)));
   }
-  const std::string folder = cache + "/" + cache_entry(model);
-  if (is_folder(folder)) return snapshot(model, folder);
+  const std::string id = hub_id_of(model);
+  const std::string folder = cache + "/" + cache_entry(id);
+  if (is_folder(folder)) return snapshot(id, folder);
   return not_found(
       fmt::format("there is no folder {}, and the Hugging Face cache has no such model "
                   "(searched {}); {}",
-                  shown(model), folder, how_to_get(model)));
+                  shown(model), folder, how_to_get(id)));
 }
 
 Result<std::string> resolve_model(const std::string& model) {

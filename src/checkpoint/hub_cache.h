@@ -20,6 +20,10 @@ struct HubEnvironment {
 // whichever comes first; empty if none of the variables is set.
 std::string hub_cache_folder(const HubEnvironment& environment);
 
+// What people call OpenAI's models, as the hub calls them: "gpt-oss-20b" is "openai/gpt-oss-20b".
+// Any other name is itself.
+std::string hub_id_of(const std::string& model);
+
 // A folder as it is; otherwise a hub id, whose snapshot that refs/main names. Errors: kNotFound,
 // with the folder that was searched and the command that gets the model.
 Result<std::string> resolve_model(const std::string& model, const HubEnvironment& environment);

@@ -69,6 +69,21 @@ TEST_F(HubCache, AMissingModelSaysHowToGetIt) {
   EXPECT_THAT(found.error().message, HasSubstr(root_ + "/models--openai--gpt-oss-20b"));
 }
 
+TEST_F(HubCache, A12_ShortNamesAreHubIds) {
+  EXPECT_EQ(hub_id_of("gpt-oss-120b"), "openai/gpt-oss-120b");
+  EXPECT_EQ(hub_id_of("gpt-oss-safeguard-20b"), "openai/gpt-oss-safeguard-20b");
+  for (const char* other : {"gpt2", "someone/gpt-oss-20b", "./gpt-oss-20b", "gpt-oss-20b/x", ""}) {
+    EXPECT_EQ(hub_id_of(other), other);
+  }
+  EXPECT_THAT(resolve_model("gpt-oss-20b", environment_).error().message,
+              HasSubstr("pelton pull openai/gpt-oss-20b,"));
+  put("models--openai--gpt-oss-20b/refs/main", "abc123");
+  put("models--openai--gpt-oss-20b/snapshots/abc123/config.json", "{}");
+  const Result<std::string> found = resolve_model("gpt-oss-20b", environment_);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(*found, *resolve_model("openai/gpt-oss-20b", environment_));
+}
+
 TEST_F(HubCache, AnUnfinishedDownloadSaysSo) {
   put("models--openai--gpt-oss-20b/blobs/1.incomplete", "");
   EXPECT_THAT(resolve_model("openai/gpt-oss-20b", environment_).error().message,

@@ -142,6 +142,22 @@ KvFormula count_formula(const ModelConfig& config, tensor::DType dtype) {
           .per_sequence = sliding * config.sliding_window * of_token};
 }
 
+std::string human(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes >= int64_t{1} << 30) return fmt::format("{:.1f} GiB", value / (1 << 30));
+  return fmt::format("{:.1f} MiB", value / (1 << 20));
+}
+
+// `flag`, "--kv-cache-memory": what the user asked for; `taken`: by all else.
+Error asks_for_too_much(const std::string& flag, int64_t asked, int64_t taken, int64_t memory) {
+  return Error{ErrorCode::kDoesNotFit,
+               fmt::format("{} asks for {} of {} of memory, of which all else takes {}: at most {} "
+                           "is left for it",
+                           flag, human(asked), human(memory), human(taken),
+                           human(std::max<int64_t>(memory - taken, 0))),
+               flag.substr(2)};
+}
+
 Error does_not_fit(const Footprint& so_far, const MemoryRequest& request, int64_t allowed) {
   return Error{ErrorCode::kDoesNotFit,
                fmt::format("--memory-utilization {} of {} bytes are {} bytes; weights take {}, "
@@ -162,6 +178,10 @@ Result<int64_t> bytes_for_kv(const Footprint& so_far, const MemoryRequest& reque
   if (request.kv_bytes) return *request.kv_bytes;
   const int64_t taken = so_far.weights.bytes() + so_far.workspace.bytes() + request.swap_bytes;
   if (!request.memory_utilization) {
+    if (request.swap_bytes > request.memory_bytes / 2 && taken > request.memory_bytes) {
+      return asks_for_too_much("--swap-space", request.swap_bytes, taken - request.swap_bytes,
+                               request.memory_bytes);
+    }
     return std::max<int64_t>(request.memory_bytes - taken, 0) / 2;
   }
   const auto allowed =
@@ -201,6 +221,20 @@ Json kv_json(const KvAllocated& kv) {
 int Footprint::max_sequences() const {
   const int64_t each = (int64_t{context_tokens_max} + kv.block_tokens - 1) / kv.block_tokens;
   return static_cast<int>(std::min<int64_t>(sequences_max, kv.full_block_count / each));
+}
+
+Result<void> check_fits(const Footprint& footprint) {
+  const Weights& weights = footprint.weights;
+  const bool streamed = weights.mapped > footprint.memory_bytes / 10 * 9;
+  const int64_t taken =
+      weights.owned + (streamed ? 0 : weights.mapped) + footprint.workspace.bytes();
+  const int64_t asked = footprint.kv.bytes() + footprint.swap.bytes();
+  const bool is_known = footprint.memory_bytes > 0;
+  if (!is_known || asked == 0 || taken + asked <= footprint.memory_bytes) return {};
+  const bool by_swap = footprint.swap.bytes() > footprint.kv.bytes();
+  const int64_t own = by_swap ? footprint.swap.bytes() : footprint.kv.bytes();
+  return asks_for_too_much(by_swap ? "--swap-space" : "--kv-cache-memory", own, taken + asked - own,
+                           footprint.memory_bytes);
 }
 
 Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint,

@@ -112,6 +112,11 @@ Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint, const Memo
 // Of a model of which only the configuration is known, with weights as published.
 Result<Footprint> footprint(const checkpoint::ModelConfig& config, const MemoryRequest& request);
 
+// Whether the host's memory has what was asked for in bytes, KV cache and swap space, beside the
+// rest. Weights in files that are larger than memory are read again and again
+// (checkpoint/load_choice.h) and take no room of their own. Error: kDoesNotFit, with both numbers.
+Result<void> check_fits(const Footprint& footprint);
+
 // One line, to the byte: every number that `pelton plan --memory --json` gives under the same name.
 std::string log_line(const Footprint& footprint);
 Json to_json(const Footprint& footprint);

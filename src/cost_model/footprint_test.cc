@@ -107,6 +107,31 @@ TEST(Footprint, BlocksAreBounded) {
   EXPECT_LE(found->kv.window_block_count, (1 << 24) + found->kv.window_block_live);
 }
 
+TEST(Footprint, A3_WhatWasAskedForIsThere) {
+  const auto fits = [](const MemoryRequest& request) {
+    const auto found = footprint(gpt_oss_20b(), request);
+    EXPECT_TRUE(found.ok()) << found.error().message;
+    return check_fits(*found);
+  };
+  EXPECT_TRUE(fits({.kv_bytes = 4 * kGiB, .memory_bytes = 24 * kGiB}).ok());
+  EXPECT_TRUE(fits({.memory_bytes = 24 * kGiB}).ok());
+  EXPECT_TRUE(fits({.memory_utilization = 1.0, .memory_bytes = 24 * kGiB}).ok());
+  const Result<void> much = fits({.kv_bytes = 100 * kGiB, .memory_bytes = 24 * kGiB});
+  ASSERT_FALSE(much.ok());
+  EXPECT_EQ(much.error().code, ErrorCode::kDoesNotFit);
+  EXPECT_EQ(much.error().field, "kv-cache-memory");
+  EXPECT_THAT(much.error().message, HasSubstr("--kv-cache-memory asks for 100.0 GiB of 24.0 GiB"));
+  EXPECT_THAT(much.error().message, HasSubstr(" GiB is left for it"));
+  // Beside the weights it does not fit either; and what is said to be left, does.
+  EXPECT_FALSE(fits({.kv_bytes = 16 * kGiB, .memory_bytes = 24 * kGiB}).ok());
+  const auto swap = footprint(gpt_oss_20b(), {.swap_bytes = 20 * kGiB, .memory_bytes = 24 * kGiB});
+  ASSERT_FALSE(swap.ok());
+  EXPECT_THAT(swap.error().message, HasSubstr("--swap-space asks for 20.0 GiB of 24.0 GiB"));
+  // Weights larger than memory are read again and again: what is beside them has to fit.
+  EXPECT_TRUE(fits({.kv_bytes = 2 * kGiB, .memory_bytes = 8 * kGiB}).ok());
+  EXPECT_FALSE(fits({.kv_bytes = 9 * kGiB, .memory_bytes = 8 * kGiB}).ok());
+}
+
 TEST(Footprint, BothGroupsKeepAboutAsManyConversations) {
   const auto found = footprint(gpt_oss_20b(), {.kv_bytes = 4 * kGiB});
   ASSERT_TRUE(found.ok());

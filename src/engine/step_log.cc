@@ -1,22 +1,21 @@
 #include "engine/step_log.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "base/output_file.h"
 
 namespace pelton::engine {
 
 Result<std::unique_ptr<LoggedExecutor>> LoggedExecutor::make(std::unique_ptr<Executor> inner,
                                                              const std::string& file,
                                                              const base::Clock& clock) {
-  std::FILE* const opened = std::fopen(file.c_str(), "we");
-  if (opened == nullptr) {
-    return Error{ErrorCode::kIo, fmt::format("{}: {}", file, std::strerror(errno)), "step-log"};
-  }
-  return std::unique_ptr<LoggedExecutor>(new LoggedExecutor(std::move(inner), opened, clock));
+  Result<base::OutputFile> opened = base::open_output(file, base::OutputMode::kReplace);
+  if (!opened.ok()) return Error{ErrorCode::kIo, opened.error().message, "step-log"};
+  return std::unique_ptr<LoggedExecutor>(
+      new LoggedExecutor(std::move(inner), opened->release(), clock));
 }
 
 LoggedExecutor::LoggedExecutor(std::unique_ptr<Executor> inner, std::FILE* file,

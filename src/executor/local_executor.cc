@@ -91,6 +91,7 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
                                             *pool));
   } else {
     TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint, request));
+    TRY(cost_model::check_fits(footprint));
     TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
     TRY_ASSIGN(model, HostModel::load(checkpoint,
                                       {.kernels = choice,

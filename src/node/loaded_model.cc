@@ -110,6 +110,7 @@ Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
   TRY_ASSIGN(std::optional<std::string> folder,
              find_packed(options.packed_cache, checkpoint_, *options.weights));
   if (!folder) {
+    TRY(check_beside_weights(options));
     log.info(fmt::format(
         "packing {:.1f} GiB of weights for the fast kernels, once; later starts find them in {}",
         static_cast<double>(checkpoint_.weight_bytes()) / (int64_t{1} << 30),
@@ -137,6 +138,16 @@ Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
   return {};
 }
 
+// What does not fit whatever the weights are packed into is not packed for.
+Result<void> LoadedModel::check_beside_weights(const Options& options) const {
+  TRY_ASSIGN(const cost_model::MemoryRequest request,
+             executor::LocalExecutor::memory_request(options.executor));
+  Result<cost_model::Footprint> footprint = cost_model::footprint(checkpoint_, request);
+  if (!footprint.ok()) return {};  // perhaps of the packed ones it can be said
+  footprint->weights = {};
+  return cost_model::check_fits(*footprint);
+}
+
 std::string LoadedModel::weights_text() const {
   const checkpoint::TilesNote& tiles = checkpoint_.tiles();
   if (tiles.activation_bits == 0) {
@@ -158,6 +169,7 @@ Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
   TRY_ASSIGN(const cost_model::MemoryRequest request,
              executor::LocalExecutor::memory_request(options.executor));
   TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint_, request));
+  TRY(cost_model::check_fits(footprint));
   const checkpoint::LoadFacts facts = checkpoint::load_facts(
       checkpoint::mapped_bytes(checkpoint_), footprint.bytes() - footprint.weights.mapped);
   TRY_ASSIGN(const checkpoint::LoadChoice choice,

@@ -84,6 +84,7 @@ class LoadedModel {
  private:
   explicit LoadedModel(checkpoint::Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}
 
+  Result<void> check_beside_weights(const Options& options) const;
   Result<void> pack(const Options& options, base::Log& log);
   Result<void> load_tokenizer();
   void unite_stop_tokens();

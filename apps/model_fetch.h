@@ -1,0 +1,26 @@
+// A model that is named by its hub id and is not on this machine yet: fetched before it is loaded,
+// as `pelton pull` does. One thread, the verb's.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "cli/command_line.h"
+#include "cli/interrupt.h"
+#include "hub/pull.h"
+
+namespace pelton::apps {
+
+// What the environment says of the hub, for this model; a short name becomes its hub id.
+// `endpoint`: of a flag, may be empty.
+Result<hub::PullOptions> hub_pull_options(const std::string& model, const std::string& endpoint);
+
+// Does nothing for a folder, for a model that is here, and where HF_HUB_OFFLINE forbids it: what is
+// missing then is told by who loads it. A pending `interrupt` (may be null) ends it with
+// kCancelled.
+Result<void> fetch_if_missing(const std::string& model, const cli::Interrupt* interrupt,
+                              const base::Clock& clock, base::Log& log);
+
+}  // namespace pelton::apps
