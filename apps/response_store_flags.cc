@@ -2,6 +2,9 @@
 
 #include <string>
 
+#include <fmt/format.h>
+
+#include "base/file.h"
 #include "store/memory_response_store.h"
 #include "store/sqlite_response_store.h"
 
@@ -39,7 +42,28 @@ std::vector<Flag> response_store_flags() {
            .help = "tokens of answered turns that are kept, so that a tool loop's next request "
                    "finds what was computed; 0: none",
            .kind = Flag::Kind::kSize,
-           .default_text = "4M"}};
+           .default_text = "4M"},
+          {.name = "--reasoning-key-file",
+           .value = "FILE",
+           .help = "the secret that encrypted reasoning of /v1/responses is made with, at least 32 "
+                   "bytes; servers of one secret, and the next start, read each other's. "
+                   "Without it: a new one at each start"}};
+}
+
+Result<std::string> reasoning_key(const cli::Arguments& arguments) {
+  if (!arguments.has("--reasoning-key-file")) return std::string();
+  const std::string& file = arguments.text("--reasoning-key-file");
+  constexpr size_t kBytesMin = 32;
+  constexpr size_t kBytesMax = 4096;
+  Result<std::string> key = base::read_file(file, kBytesMax);
+  if (!key.ok()) return Error{ErrorCode::kBadConfig, key.error().message, ""};
+  while (key->ends_with('\n') || key->ends_with('\r')) key->pop_back();
+  if (key->size() >= kBytesMin) return key;
+  return Error{ErrorCode::kBadConfig,
+               fmt::format("{}: holds {} bytes; a secret needs at least {}, as 'openssl rand -hex "
+                           "32' writes them",
+                           file, key->size(), kBytesMin),
+               ""};
 }
 
 Result<std::unique_ptr<store::ResponseStore>> open_response_store(const cli::Arguments& arguments,

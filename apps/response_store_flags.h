@@ -1,7 +1,9 @@
-// Where `pelton serve` keeps responses: its flags, and the store that they ask for.
+// Where `pelton serve` keeps responses, and what it encrypts of them: its flags, and what they ask
+// for.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -12,6 +14,9 @@
 namespace pelton::apps {
 
 std::vector<cli::Flag> response_store_flags();
+
+// Of --reasoning-key-file; empty without it. Errors: kBadConfig.
+Result<std::string> reasoning_key(const cli::Arguments& arguments);
 
 // Null if none is wanted. `clock` outlives the store. Errors: kBadConfig, kInvalidArgument.
 Result<std::unique_ptr<store::ResponseStore>> open_response_store(const cli::Arguments& arguments,

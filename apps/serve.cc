@@ -251,6 +251,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const server::KeyRing keys, key_ring(arguments));
   TRY(check_exposure(arguments, keys));
   TRY_ASSIGN(const server::CorsOrigins cors, cors_origins(arguments));
+  TRY_ASSIGN(const std::string reasoning_secret, reasoning_key(arguments));
   TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));
   TRY(check_date(arguments.text("--current-date")));
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
@@ -266,6 +267,7 @@ Result<void> run(const cli::Arguments& arguments) {
   server::Server server({.version = kVersion,
                          .keys = keys,
                          .cors = cors,
+                         .reasoning_key = reasoning_secret,
                          .sampled_turn_tokens_max = arguments.integer("--sampled-turn-tokens"),
                          .response_store = responses.get(),
                          .reports = reporting.options()},

@@ -273,10 +273,9 @@ class Privacy(unittest.TestCase):
                 "input": self.canary("unstored input"), "instructions": self.canary("unstored instructions"),
                 "stream": stream, "store": False})[0], 200)
         self.ask("POST", "/v1/chat/completions", self.words("tool call", "call a tool"))
-        for path in ("/v1/embeddings", "/v1/rerank", "/v1/score"):
-            self.assertEqual(self.ask("POST", path, {
-                "input": self.canary(path), "query": self.canary(path), "documents": [self.canary(path)],
-                "text_1": self.canary(path), "text_2": self.canary(path)})[0], 200)
+        for path, fields in (("/v1/embeddings", ("input",)), ("/v1/rerank", ("query", "documents")),
+                             ("/v1/score", ("text_1", "text_2"))):
+            self.assertEqual(self.ask("POST", path, {field: self.canary(path) for field in fields})[0], 200)
         self.assertEqual(self.ask("POST", "/tokenize", {"prompt": self.canary("tokenize")})[0], 200)
         self.assertEqual(self.ask("POST", "/v2/embed", {"texts": [self.canary("embed")]})[0], 200)
         # Stop strings are refused where only tokens are rendered.

@@ -16,19 +16,22 @@ constexpr size_t kTextBytesMax = std::numeric_limits<size_t>::max();
 constexpr size_t kPartsMax = 65536;
 constexpr size_t kIdBytesMax = 256;
 
+// Before there were tools: the result of a "function_call".
+constexpr std::string_view kLegacyToolRole = "function";
+
 std::optional<ChatRole> read_role(const Fields& message) {
   const std::string* role = message.text("role", 64);
   if (message.failed()) return std::nullopt;
   static constexpr std::pair<std::string_view, ChatRole> kRoles[] = {
       {"system", ChatRole::kSystem}, {"developer", ChatRole::kDeveloper},
       {"user", ChatRole::kUser},     {"assistant", ChatRole::kAssistant},
-      {"tool", ChatRole::kTool},
+      {"tool", ChatRole::kTool},     {kLegacyToolRole, ChatRole::kTool},
   };
   for (const auto& [name, value] : kRoles) {
     if (role != nullptr && *role == name) return value;
   }
-  message.refuse("role", fmt::format("'{}' must be 'system', 'developer', 'user', 'assistant' or "
-                                     "'tool'",
+  message.refuse("role", fmt::format("'{}' must be 'system', 'developer', 'user', 'assistant', "
+                                     "'tool' or 'function'",
                                      message.path("role")));
   return std::nullopt;
 }
@@ -61,6 +64,18 @@ void append_part(const Json& item, const std::string& path, const Fields& messag
   text += *words;
 }
 
+void read_called_function(const Fields& fields, const std::string& id, ChatMessage& read) {
+  const std::string* name = fields.text("name", kIdBytesMax);
+  const std::string* arguments = fields.text("arguments", kTextBytesMax);
+  if (fields.failed()) return;
+  // Any words: the model may have made this name up, and its slip must not end the conversation.
+  if (name == nullptr || name->empty()) {
+    fields.refuse("name", fmt::format("'{}' is missing", fields.path("name")));
+    return;
+  }
+  read.tool_calls.push_back({id, *name, arguments == nullptr ? std::string() : *arguments});
+}
+
 void read_call(const Fields& call, ChatMessage& read) {
   const std::string* type = call.text("type", 64);
   if (type != nullptr && *type != "function") {
@@ -77,16 +92,7 @@ void read_call(const Fields& call, ChatMessage& read) {
     call.refuse("function", fmt::format("'{}' is missing", call.path("function")));
     return;
   }
-  const Fields fields(*function, call.path("function"), call.complaint());
-  const std::string* name = fields.text("name", kIdBytesMax);
-  const std::string* arguments = fields.text("arguments", kTextBytesMax);
-  if (fields.failed()) return;
-  // Any words: the model may have made this name up, and its slip must not end the conversation.
-  if (name == nullptr || name->empty()) {
-    fields.refuse("name", fmt::format("'{}' is missing", fields.path("name")));
-    return;
-  }
-  read.tool_calls.push_back({*id, *name, arguments == nullptr ? std::string() : *arguments});
+  read_called_function(Fields(*function, call.path("function"), call.complaint()), *id, read);
 }
 
 void read_assistant(const Fields& message, ChatMessage& read) {
@@ -95,6 +101,16 @@ void read_assistant(const Fields& message, ChatMessage& read) {
     if (text != nullptr && read.reasoning.empty()) read.reasoning = *text;
   }
   const Json* calls = message.array("tool_calls", kToolsMax);
+  if (const Json* call = message.object("function_call")) {
+    if (calls != nullptr && !calls->as_array().empty()) {
+      message.refuse("function_call",
+                     fmt::format("'{}' is the older form of 'tool_calls'; give one of them",
+                                 message.path("function_call")));
+      return;
+    }
+    const std::string path = message.path("function_call");
+    return read_called_function(Fields(*call, path, message.complaint()), path, read);
+  }
   if (calls == nullptr) return;
   for (size_t i = 0; i < calls->as_array().size() && !message.failed(); ++i) {
     const std::string path = item_path(message.path("tool_calls"), i);
@@ -108,8 +124,29 @@ void read_assistant(const Fields& message, ChatMessage& read) {
   }
 }
 
-// Calls made so far and who made them; a result finds its function's name here.
-using Calls = std::unordered_map<std::string, std::string>;
+// Calls made so far; a result finds its function's name here.
+struct Calls {
+  std::unordered_map<std::string, std::string> names;       // by their ids
+  std::unordered_map<std::string, std::string> latest_ids;  // by the functions' names
+};
+
+// A result in the older form has no id: it is that of the latest call of its function.
+void read_legacy_result(const Fields& message, const Calls& calls, ChatMessage& read) {
+  const std::string* name = message.text("name", kIdBytesMax);
+  if (message.failed()) return;
+  const auto call = name == nullptr ? calls.latest_ids.end() : calls.latest_ids.find(*name);
+  if (call == calls.latest_ids.end()) {
+    message.refuse("name",
+                   name == nullptr
+                       ? fmt::format("'{}' is missing", message.path("name"))
+                       : fmt::format("'{}' names no function that an earlier assistant message "
+                                     "calls",
+                                     message.path("name")));
+    return;
+  }
+  read.name = *name;
+  read.tool_call_id = call->second;
+}
 
 void read_tool_result(const Fields& message, const Calls& calls, ChatMessage& read) {
   const std::string* id = message.text("tool_call_id", kIdBytesMax);
@@ -118,8 +155,8 @@ void read_tool_result(const Fields& message, const Calls& calls, ChatMessage& re
     message.refuse("tool_call_id", fmt::format("'{}' is missing", message.path("tool_call_id")));
     return;
   }
-  const auto call = calls.find(*id);
-  if (call == calls.end()) {
+  const auto call = calls.names.find(*id);
+  if (call == calls.names.end()) {
     message.refuse("tool_call_id",
                    fmt::format("'{}' names no tool call of an earlier assistant message",
                                message.path("tool_call_id")));
@@ -137,6 +174,11 @@ ChatMessage read_message(const Fields& message, Calls& calls) {
 
   std::optional<std::string> content = read_text_parts(message, "content");
   if (message.failed()) return read;
+  if (read.role == ChatRole::kTool && *message.text("role", 64) == kLegacyToolRole) {
+    read_legacy_result(message, calls, read);
+    read.content = content.value_or("");
+    return read;
+  }
   const std::string* name = message.text("name", kToolNameBytesMax);
   if (name != nullptr && !is_tool_name(*name)) {
     message.refuse("name", fmt::format("'{}' must be 1 to {} letters, digits, '_', '-' or '.'",
@@ -155,7 +197,10 @@ ChatMessage read_message(const Fields& message, Calls& calls) {
                                           message.path("content")));
   }
   if (content) read.content = std::move(*content);
-  for (const ToolCallFields& call : read.tool_calls) calls[call.id] = call.name;
+  for (const ToolCallFields& call : read.tool_calls) {
+    calls.names[call.id] = call.name;
+    calls.latest_ids[call.name] = call.id;
+  }
   return read;
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "api/documented_fields.h"
 #include "api/json_object.h"
 
 namespace pelton::api {
@@ -21,7 +22,6 @@ void read_logprobs(const Fields& body, ChatRequest& request) {
 }
 
 void check_modalities(const Fields& body) {
-  if (body.find("audio") != nullptr) body.refuse_unsupported("audio", "audio output");
   const Json* modalities = body.array("modalities", 8);
   if (modalities == nullptr) return;
   for (const Json& item : modalities->as_array()) {
@@ -36,8 +36,6 @@ void read_prompt_wishes(const Fields& body, const RequestLimits& limits, ChatReq
   if (!request.begins_answer && !limits.prompt_alone) {
     body.refuse_unsupported("add_generation_prompt", "a prompt that begins no answer");
   }
-  refuse_unless_empty(body, "documents");
-  if (body.boolean("echo").value_or(false)) body.refuse_unsupported("echo", "an echo of a chat");
   const auto best_of = body.integer("best_of", {.low = 0, .high = 20});
   if (best_of && *best_of > 1) body.refuse_unsupported("best_of", "more than 1");
   if (body.boolean("return_prompt_text").value_or(false)) {
@@ -45,29 +43,46 @@ void read_prompt_wishes(const Fields& body, const RequestLimits& limits, ChatReq
   }
 }
 
-// What OpenAI's clients may say beside what is obeyed. Wishes about speed, price and caches
-// (prediction, service_tier, prompt_cache_*) change no answer and are let be; what would have to be
-// done and is not is refused, or told in a warning where the answer stands without it.
+// What the answer stands without, told in a warning.
 void check_other_wishes(const Fields& body, ChatRequest& request) {
-  static constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
-      {"functions", "the older 'functions' (use 'tools')"},
-      {"function_call", "the older 'function_call' (use 'tool_choice')"},
-      {"moderation", "moderation"},
-  };
-  for (const auto& [key, what] : kRefused) {
-    if (body.find(key) != nullptr) body.refuse_unsupported(key, what);
-  }
-  if (const std::string* verbosity = body.text("verbosity", 64)) {
-    if (*verbosity != "low" && *verbosity != "medium" && *verbosity != "high") {
-      body.refuse("verbosity", "'verbosity' must be 'low', 'medium' or 'high'");
-    }
-  }
+  check_verbosity(body, request.warnings);
   if (body.object("web_search_options") != nullptr) {
     request.warnings.emplace_back("web_search_options ignored: this server runs no tools itself");
   }
   if (body.boolean("store").value_or(false)) {
     request.warnings.emplace_back("store ignored: chat completions are not kept");
   }
+}
+
+// Of the template's arguments; what another model's template would take means nothing to this
+// one's, but what this one's takes elsewhere would change the prompt.
+void read_template_arguments(const Fields& body, ChatRequest& request) {
+  const Json* arguments = body.object("chat_template_kwargs");
+  if (arguments == nullptr) return;
+  const Fields fields(*arguments, "chat_template_kwargs", body.complaint(), Fields::Reads::kKept);
+  request.reasoning_effort = read_effort(fields, "reasoning_effort");
+  size_t told = 0;
+  fields.unread([&](const std::string& key, const Json&) {
+    if (key == "builtin_tools" || key == "model_identity") {
+      fields.refuse_unsupported(key, "this argument of the template");
+    } else if (++told <= kFieldWarningsMax) {
+      request.warnings.push_back(unread_warning(fields.path(key), "the template has no such name"));
+    }
+  });
+}
+
+// OpenRouter's object: {"effort", "max_tokens", "exclude", "enabled"}.
+void read_reasoning(const Fields& body, ChatRequest& request) {
+  const Json* reasoning = body.object("reasoning");
+  if (reasoning == nullptr) return;
+  const Fields fields(*reasoning, "reasoning", body.complaint(), Fields::Reads::kKept);
+  if (!fields.boolean("enabled").value_or(true)) request.reasoning_effort = ReasoningEffort::kLow;
+  if (const auto effort = read_effort(fields, "effort")) request.reasoning_effort = effort;
+  constexpr int64_t kBudgetMax = std::numeric_limits<int32_t>::max();
+  const auto budget = fields.integer("max_tokens", {.low = 0, .high = kBudgetMax});
+  if (budget) request.generation.thinking_budget = budget;
+  if (fields.boolean("exclude").value_or(false)) request.include_reasoning = false;
+  fields.refuse_unread();
 }
 
 }  // namespace
@@ -84,10 +99,20 @@ std::optional<ReasoningEffort> read_effort(const Fields& fields, std::string_vie
   return std::nullopt;
 }
 
+void check_verbosity(const Fields& fields, std::vector<std::string>& warnings) {
+  const std::string* verbosity = fields.text("verbosity", 64);
+  if (verbosity == nullptr || *verbosity == "medium") return;
+  const std::string path = fields.path("verbosity");
+  if (*verbosity != "low" && *verbosity != "high") {
+    fields.refuse("verbosity", fmt::format("'{}' must be 'low', 'medium' or 'high'", path));
+  }
+  warnings.push_back(path + " ignored: the model knows one only");
+}
+
 Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept);
   ChatRequest request;
   if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
   request.messages = read_messages(fields);
@@ -96,15 +121,16 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   request.declared_functions = std::move(tools.declared);
   request.forced_call = std::move(tools.forced_call);
   request.parallel_calls = tools.parallel_calls;
+  request.legacy_calls = tools.is_legacy;
   request.warnings = std::move(tools.warnings);
 
-  if (const Json* kwargs = fields.object("chat_template_kwargs")) {
-    request.reasoning_effort =
-        read_effort(Fields(*kwargs, "chat_template_kwargs", complaint), "reasoning_effort");
-  }
+  request.generation = read_generation_fields(fields, limits);
+  read_token_reports(fields, request.generation);
+  request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
+  read_template_arguments(fields, request);
+  read_reasoning(fields, request);
   if (const auto effort = read_effort(fields, "reasoning_effort"))
     request.reasoning_effort = effort;
-  request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   read_logprobs(fields, request);
   check_modalities(fields);
   check_other_wishes(fields, request);
@@ -112,7 +138,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   if (fields.boolean("continue_final_message").value_or(false)) {
     fields.refuse_unsupported("continue_final_message", "continuing a message");
   }
-  request.generation = read_generation_fields(fields, limits);
+  check_unread_fields(fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

@@ -1,5 +1,5 @@
-// POST /v1/chat/completions: the body as plain values, everything in it checked. Unknown keys are
-// ignored; what we would have to obey and cannot is refused by name.
+// POST /v1/chat/completions: the body as plain values, everything in it checked. What we would have
+// to obey and cannot is refused by name; a key that nobody documents is told of in a warning.
 #pragma once
 
 #include <string>
@@ -23,6 +23,7 @@ struct ChatRequest {
   std::vector<std::string> declared_functions;  // in history, also what may not be called now
   std::optional<ForcedCall> forced_call;
   bool parallel_calls = true;  // false: at most one in an answer
+  bool legacy_calls = false;   // "functions": a call is told as a message's "function_call"
   std::optional<ReasoningEffort> reasoning_effort;
   bool include_reasoning = true;
   int top_logprobs = -1;      // -1: no logprobs
@@ -33,6 +34,9 @@ struct ChatRequest {
 
 // A field that says how much to think, by whatever name.
 std::optional<ReasoningEffort> read_effort(const Fields& fields, std::string_view key);
+
+// "verbosity", which this model has not.
+void check_verbosity(const Fields& fields, std::vector<std::string>& warnings);
 
 // Errors: kInvalidArgument with the field's path.
 Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits);

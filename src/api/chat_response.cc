@@ -26,7 +26,11 @@ void write_message(JsonWriter& writer, const ChatAnswerHead& head, const ChatCho
   if (answer.reasoning && !head.reasoning_field.empty()) {
     writer.key(head.reasoning_field).string(*answer.reasoning);
   }
-  if (!answer.tool_calls.empty()) {
+  if (!answer.tool_calls.empty() && head.legacy_calls) {
+    const ChatToolCall& call = answer.tool_calls.front();
+    writer.key("function_call").begin_object();
+    writer.key("name").string(call.name).key("arguments").string(call.arguments).end_object();
+  } else if (!answer.tool_calls.empty()) {
     writer.key("tool_calls").begin_array();
     for (const ChatToolCall& call : answer.tool_calls) {
       writer.begin_object().key("id").string(call.id).key("type").string("function");
@@ -51,14 +55,18 @@ std::string chunk_head(const ChatAnswerHead& head) {
   return text;
 }
 
+void write_called_function(JsonWriter& writer, const ChatToolCallDelta& call) {
+  writer.begin_object();
+  if (!call.name.empty()) writer.key("name").string(call.name);
+  writer.key("arguments").string(call.arguments).end_object();
+}
+
 void append_tool_call(const ChatToolCallDelta& call, std::string& out) {
   JsonWriter writer(out);
   writer.begin_object().key("index").integer(call.index);
   if (!call.id.empty()) writer.key("id").string(call.id).key("type").string("function");
-  writer.key("function").begin_object();
-  if (!call.name.empty()) writer.key("name").string(call.name);
-  writer.key("arguments").string(call.arguments);
-  writer.end_object().end_object();
+  write_called_function(writer.key("function"), call);
+  writer.end_object();
 }
 
 }  // namespace
@@ -114,6 +122,7 @@ ChatChunks::ChatChunks(const ChatAnswerHead& head, bool usage_follows)
         if (!head.reasoning_field.empty()) base::append_json_string(quoted, head.reasoning_field);
         return quoted;
       }()),
+      legacy_calls_(head.legacy_calls),
       tail_(usage_follows ? ",\"usage\":null}" : "}") {}
 
 // What nearly all deltas are: some text of the first choice. False: this one is not.
@@ -151,7 +160,12 @@ void ChatChunks::delta(const ChatDelta& delta, std::string& out) const {
   }
   // OpenAI's first delta has an empty content; clients start their text with it.
   if (!delta.content.empty() || delta.role) field("\"content\"", delta.content);
-  if (!delta.tool_calls.empty()) {
+  if (!delta.tool_calls.empty() && legacy_calls_) {
+    out += comma;
+    out += "\"function_call\":";
+    JsonWriter writer(out);
+    write_called_function(writer, delta.tool_calls.front());  // of one call: there is no second
+  } else if (!delta.tool_calls.empty()) {
     out += comma;
     out += "\"tool_calls\":[";
     for (size_t i = 0; i < delta.tool_calls.size(); ++i) {

@@ -21,6 +21,7 @@ struct ChatAnswerHead {
   int64_t created = 0;
   std::string model;
   std::string reasoning_field;  // "reasoning_content" or "reasoning"; empty: not shown
+  bool legacy_calls = false;    // a call is a message's "function_call", as before there were tools
 };
 
 struct ChatToolCall {
@@ -94,7 +95,8 @@ class ChatChunks {
   const std::string opening_;  // of a delta of the first choice
   const size_t head_bytes_;
   const std::string reasoning_field_;  // quoted; empty: not shown
-  std::string tail_;                   // after the choices
+  const bool legacy_calls_;
+  std::string tail_;  // after the choices
 };
 
 }  // namespace pelton::api

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "api/documented_fields.h"
 #include "api/json_object.h"
 #include "api/token_ids.h"
 
@@ -55,7 +56,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
                                                    const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept);
   CompletionRequest request;
   if (const std::string* model = fields.text("model", 512)) request.model = *model;
   request.prompts = read_prompts(fields, "prompt", kPromptsMax, limits);
@@ -65,17 +66,13 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
   }
   request.echo = fields.boolean("echo").value_or(false);
   request.shows_marks = !fields.boolean("skip_special_tokens").value_or(true);
-  if (fields.find("prompt_embeds") != nullptr) {
-    fields.refuse_unsupported("prompt_embeds", "a prompt of vectors");
-  }
-  const std::string* suffix = fields.text("suffix", std::numeric_limits<size_t>::max());
-  if (suffix != nullptr && !suffix->empty()) fields.refuse_unsupported("suffix", "a suffix");
   const auto best_of = fields.integer("best_of", {.low = 0, .high = 20});
   if (best_of && *best_of > 1) fields.refuse_unsupported("best_of", "more than 1");
 
   // None: the prompt alone, as an echo or a count.
   request.generation =
       read_generation_fields(fields, {.vocab_size = limits.vocab_size, .output_tokens_min = 0});
+  read_token_reports(fields, request.generation);
   const size_t choices = request.prompts.size() * static_cast<size_t>(request.generation.n);
   if (choices > kChoicesMax) {
     fields.refuse("n", fmt::format("'n' for {} prompts makes {} choices; at most {} are allowed",
@@ -89,6 +86,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
     request.generation.max_tokens =
         std::max(kCompletionTokensDefault, request.generation.min_tokens);
   }
+  check_unread_fields(fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

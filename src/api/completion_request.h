@@ -21,6 +21,7 @@ struct CompletionRequest {
   bool shows_marks = false;     // control tokens are text too (skip_special_tokens: false)
   bool echo = false;            // the text begins with the prompt's
   GenerationFields generation;
+  std::vector<std::string> warnings;  // what was ignored, for a response header
 };
 
 inline constexpr size_t kPromptsMax = 16;

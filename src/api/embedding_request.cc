@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "api/documented_fields.h"
 #include "api/json_object.h"
 
 namespace pelton::api {
@@ -17,13 +18,12 @@ constexpr int kDimensionsMax = 1 << 20;
 EmbeddingFields read_fields(const Fields& body, const RequestLimits& limits) {
   EmbeddingFields fields;
   if (const std::string* model = body.text("model", 512)) fields.model = *model;
-  GenerationFields common = read_generation_fields(body, limits);
+  GenerationFields common;
+  read_caller_fields(body, limits, common);
   fields.priority = common.priority;
   fields.user = std::move(common.user);
   fields.cache_salt = std::move(common.cache_salt);
   fields.timeout_s = common.timeout_s;
-  if (common.format)
-    body.refuse_unsupported(common.format->field, "an output format of embeddings");
   if (common.stream) body.refuse_unsupported("stream", "streaming embeddings");
   if (const std::string* word = body.text("pooling", 64)) {
     if (*word == "last" || *word == "mean") {
@@ -120,7 +120,7 @@ Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
                                                  const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept);
   EmbeddingRequest request;
   request.fields = read_fields(fields, limits);
   if (fields.find("messages") != nullptr) {
@@ -131,6 +131,7 @@ Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
   const auto dimensions = fields.integer("dimensions", {.low = 1, .high = kDimensionsMax});
   if (dimensions) request.dimensions = static_cast<int>(*dimensions);
   read_encoding(fields, request);
+  check_unread_fields(fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }
@@ -138,7 +139,7 @@ Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
 Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept);
   EmbedRequest request;
   request.fields = read_fields(fields, limits);
   for (const std::string_view key : {"images", "inputs"}) {
@@ -149,8 +150,10 @@ Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLim
   fields.text("input_type", 64);  // the model knows one kind
   read_embedding_types(fields, request);
   read_truncate(fields, request);
+  request.max_tokens = fields.integer("max_tokens", {.low = 1});
   const auto dimensions = fields.integer("output_dimension", {.low = 1, .high = kDimensionsMax});
   if (dimensions) request.dimensions = static_cast<int>(*dimensions);
+  check_unread_fields(fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }
@@ -158,7 +161,7 @@ Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLim
 Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept);
   RerankRequest request;
   request.fields = read_fields(fields, limits);
   const std::string* query = fields.text("query", kTextBytesMax);
@@ -170,7 +173,9 @@ Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestL
   request.documents = read_texts(fields, "documents");
   const auto top = fields.integer("top_n", {.low = 0, .high = kEmbeddingInputsMax});
   if (top && *top > 0) request.top_n = static_cast<int>(*top);
+  request.tokens_per_document_max = fields.integer("max_tokens_per_doc", {.low = 1});
   request.return_documents = fields.boolean("return_documents").value_or(true);
+  check_unread_fields(fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }
@@ -178,7 +183,7 @@ Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestL
 Result<ScoreRequest> parse_score_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept);
   ScoreRequest request;
   request.fields = read_fields(fields, limits);
   const bool newer = fields.find("queries") != nullptr;  // vLLM's other names
@@ -191,6 +196,7 @@ Result<ScoreRequest> parse_score_request(std::string_view body, const RequestLim
                   fmt::format("{} texts cannot be compared with {}: one with many, or as many",
                               first, second));
   }
+  check_unread_fields(fields, request.fields.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

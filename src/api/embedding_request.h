@@ -27,6 +27,7 @@ struct EmbeddingFields {
   std::string user;
   std::string cache_salt;
   std::optional<double> timeout_s;
+  std::vector<std::string> warnings;  // what was ignored, for a response header
 };
 
 struct EmbeddingRequest {
@@ -43,16 +44,19 @@ struct EmbedRequest {
   enum class Truncate { kNone, kStart, kEnd };
   EmbeddingFields fields;
   std::vector<std::string> texts;
-  Truncate truncate = Truncate::kEnd;  // of what is longer than the context
+  Truncate truncate = Truncate::kEnd;  // of what is longer than the context, or than max_tokens
+  std::optional<int64_t> max_tokens;   // of each text
   std::optional<int> dimensions;
   bool floats = true;
   bool base64 = false;
 };
 
+// A text that is longer than the context loses its end.
 struct RerankRequest {
   EmbeddingFields fields;
   std::string query;
   std::vector<std::string> documents;
+  std::optional<int64_t> tokens_per_document_max;
   std::optional<int> top_n;
   bool return_documents = true;
 };

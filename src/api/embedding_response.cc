@@ -4,6 +4,7 @@
 #include <bit>
 #include <charconv>
 
+#include "base/base64.h"
 #include "base/json_writer.h"
 
 namespace pelton::api {
@@ -30,31 +31,9 @@ void write_vector(JsonWriter& writer, std::span<const float> values) {
   writer.end_array();
 }
 
-}  // namespace
-
-std::string base64(std::string_view bytes) {
-  static constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    uint32_t bits = 0;
-    for (size_t k = 0; k < 3; ++k) {
-      bits = bits << 8 | (k < count ? static_cast<uint8_t>(bytes[i + k]) : 0u);
-    }
-    for (size_t k = 0; k < 4; ++k) {
-      out += k <= count ? kDigits[bits >> (18 - 6 * k) & 63] : '=';
-    }
-  }
-  return out;
-}
-
-namespace {
-
 void write_base64(JsonWriter& writer, std::span<const float> values) {
   const auto* bytes = reinterpret_cast<const char*>(values.data());
-  writer.string(base64({bytes, values.size_bytes()}));
+  writer.string(base::base64({bytes, values.size_bytes()}));
 }
 
 }  // namespace
@@ -109,13 +88,21 @@ std::string embedding_body(const EmbeddingAnswer& answer,
   return body;
 }
 
-std::string rerank_body(const EmbeddingAnswer& answer, std::span<const RankedDocument> documents) {
+std::string rerank_body(const EmbeddingAnswer& answer, const Ranking& ranking) {
+  constexpr size_t kDocumentsPerUnit = 100;
   std::string body;
   JsonWriter writer(body);
   writer.begin_object().key("id").string(answer.id).key("model").string(answer.model);
   write_embedding_usage(writer, answer);
+  writer.key("meta").begin_object();
+  writer.key("api_version").begin_object().key("version").string(ranking.api_version).end_object();
+  const size_t units = (ranking.documents_compared + kDocumentsPerUnit - 1) / kDocumentsPerUnit;
+  writer.key("billed_units").begin_object();
+  writer.key("search_units").integer(static_cast<int64_t>(units)).end_object();
+  writer.key("tokens").begin_object().key("input_tokens").integer(answer.prompt_tokens);
+  writer.end_object().end_object();
   writer.key("results").begin_array();
-  for (const RankedDocument& document : documents) {
+  for (const RankedDocument& document : ranking.documents) {
     writer.begin_object().key("index").integer(static_cast<int64_t>(document.index));
     if (document.text != nullptr) {
       writer.key("document").begin_object().key("text").string(*document.text).end_object();

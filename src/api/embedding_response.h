@@ -35,11 +35,14 @@ struct RankedDocument {
   double score = 0.0;
   const std::string* text = nullptr;  // null: not shown
 };
-std::string rerank_body(const EmbeddingAnswer& answer, std::span<const RankedDocument> documents);
+struct Ranking {
+  std::span<const RankedDocument> documents;
+  size_t documents_compared = 0;
+  std::string_view api_version;  // of the route that was asked: "1", "2"
+};
+// With Cohere's "meta": a search unit is a query with up to 100 documents.
+std::string rerank_body(const EmbeddingAnswer& answer, const Ranking& ranking);
 
 std::string score_body(const EmbeddingAnswer& answer, std::span<const double> scores);
-
-// RFC 4648, padded.
-std::string base64(std::string_view bytes);
 
 }  // namespace pelton::api

@@ -137,6 +137,12 @@ ApiError context_length_exceeded(const ContextLength& length, std::string_view p
           .code = "context_length_exceeded"};
 }
 
+std::string plain_error_body(const ApiError& error) {
+  std::string body;
+  base::JsonWriter(body).begin_object().key("error").string(error.message).end_object();
+  return body;
+}
+
 std::string error_body(const ApiError& error) {
   std::string body;
   base::JsonWriter writer(body);

@@ -36,5 +36,7 @@ ApiError context_length_exceeded(const ContextLength& length, std::string_view p
 
 // {"error":{"message":…,"type":…,"param":…,"code":…}}, all four keys always.
 std::string error_body(const ApiError& error);
+// {"error":"…"}
+std::string plain_error_body(const ApiError& error);
 
 }  // namespace pelton::api

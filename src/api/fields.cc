@@ -1,5 +1,6 @@
 #include "api/fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -21,8 +22,8 @@ uint32_t mark_of(std::string_view key) {
 
 }  // namespace
 
-Fields::Fields(const Json& object, std::string path, std::optional<Error>& complaint)
-    : object_(object), path_(std::move(path)), complaint_(complaint) {
+Fields::Fields(const Json& object, std::string path, std::optional<Error>& complaint, Reads reads)
+    : object_(object), path_(std::move(path)), complaint_(complaint), reads_(reads) {
   CHECK(object.is_object());
   const Json::Object& members = object.as_object();
   if (members.size() <= kManyMembers) return;
@@ -46,6 +47,7 @@ void Fields::refuse_unsupported(std::string_view key, std::string_view what) con
 }
 
 const Json* Fields::find(std::string_view key) const {
+  if (reads_ == Reads::kKept) read_keys_.emplace_back(key);
   const Json* found = nullptr;
   if (marks_.empty()) {
     found = object_.find(key);
@@ -57,6 +59,22 @@ const Json* Fields::find(std::string_view key) const {
     }
   }
   return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+void Fields::unread(VisitUnread visit) const {
+  CHECK(reads_ == Reads::kKept, "the reads of this object were not kept");
+  std::sort(read_keys_.begin(), read_keys_.end());
+  for (const Json::Member& member : object_.as_object()) {
+    if (member.value.is_null()) continue;
+    if (std::binary_search(read_keys_.begin(), read_keys_.end(), member.key)) continue;
+    visit(member.key, member.value);
+  }
+}
+
+void Fields::refuse_unread() const {
+  unread([this](const std::string& key, const Json&) {
+    refuse_unsupported(key.substr(0, 64), "this field");
+  });
 }
 
 const Json* Fields::object(std::string_view key) const {

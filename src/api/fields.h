@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/json.h"
 #include "base/result.h"
 
@@ -28,8 +29,12 @@ struct IntegerRange {
 
 class Fields {
  public:
+  // Whether unread() is going to be asked for; keeping the names of reads costs a little.
+  enum class Reads { kForgotten, kKept };
+
   // `object` must be an object; `path` is its own ("" for the body); `complaint` collects.
-  Fields(const Json& object, std::string path, std::optional<Error>& complaint);
+  Fields(const Json& object, std::string path, std::optional<Error>& complaint,
+         Reads reads = Reads::kForgotten);
 
   // A member that is there and not null.
   const Json* find(std::string_view key) const;
@@ -48,6 +53,13 @@ class Fields {
   // A field that we would have to obey and do not: fails closed.
   void refuse_unsupported(std::string_view key, std::string_view what) const;
 
+  // Of Reads::kKept: each member that is not null and that no read above has asked for, in the
+  // request's order. What `visit` is told of has been dropped by whoever reads the object.
+  using VisitUnread = base::FunctionRef<void(const std::string& key, const Json& value)>;
+  void unread(VisitUnread visit) const;
+  // The same, each refused: of a small object all of whose members must be obeyed.
+  void refuse_unread() const;
+
   std::string path(std::string_view key) const;
   bool failed() const { return complaint_.has_value(); }
   std::optional<Error>& complaint() const { return complaint_; }
@@ -59,6 +71,8 @@ class Fields {
   // Of an object of very many members (most of them nobody asks for) a word of each: a validator
   // asks some eighty times, and they fit where the members do not. Else empty.
   std::vector<uint32_t> marks_;
+  const Reads reads_;
+  mutable std::vector<std::string> read_keys_;  // of Reads::kKept
 };
 
 // "timeout", in seconds.

@@ -1,7 +1,9 @@
 #include "api/generate_request.h"
 
+#include <limits>
 #include <utility>
 
+#include "api/documented_fields.h"
 #include "api/json_object.h"
 #include "api/token_ids.h"
 
@@ -21,26 +23,26 @@ void read_tokens(const Fields& body, const RequestLimits& limits, GenerateReques
 }
 
 // "sampling_params" says how to sample; who asks, and how the answer comes, stands beside it.
+// Without it, all of that stands in the body.
 void read_generation(const Fields& body, RequestLimits limits, GenerateRequest& request) {
   limits.request_id_bytes_max = kRenderedIdBytesMax;
-  request.generation = read_generation_fields(body, limits);
   const Json* params = body.object("sampling_params");
-  if (params == nullptr) return;
-  const Fields fields(*params, "sampling_params", body.complaint());
-  GenerationFields sampling = read_generation_fields(fields, limits);
-  if (!sampling.format) sampling.format = std::move(request.generation.format);
-  sampling.stream = request.generation.stream;
-  sampling.include_usage = request.generation.include_usage;
-  sampling.priority = request.generation.priority;
-  sampling.user = std::move(request.generation.user);
-  sampling.cache_salt = std::move(request.generation.cache_salt);
-  sampling.timeout_s = request.generation.timeout_s;
-  request.generation = std::move(sampling);
+  if (params == nullptr) {
+    request.generation = read_generation_fields(body, limits);
+    read_token_reports(body, request.generation);
+    return;
+  }
+  const Fields fields(*params, "sampling_params", body.complaint(), Fields::Reads::kKept);
+  request.generation = read_generation_fields(fields, limits);
+  read_token_reports(fields, request.generation);
+  read_caller_fields(body, limits, request.generation);
+  if (!request.generation.format) request.generation.format = read_output_format(body);
   if (!request.generation.stop.empty()) {
     fields.refuse_unsupported("stop", "a stop string, where there are only tokens,");
   }
   const auto logprobs = fields.integer("logprobs", {.low = 0, .high = kTopLogprobsMax});
   if (logprobs) request.logprobs = static_cast<int>(*logprobs);
+  check_unread_fields(fields, request.warnings);
 }
 
 }  // namespace
@@ -48,18 +50,22 @@ void read_generation(const Fields& body, RequestLimits limits, GenerateRequest& 
 Result<GenerateRequest> parse_generate_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept);
   GenerateRequest request;
   if (const std::string* model = fields.text("model", 512)) request.model = *model;
   if (const std::string* id = fields.text("request_id", kRenderedIdBytesMax))
     request.request_id = *id;
   read_tokens(fields, limits, request);
   read_generation(fields, limits, request);
-  refuse_unless_empty(fields, "features");
   // What the tokens are, messages or plain text, only the caller knows.
   if (const std::optional<OutputFormat>& format = request.generation.format) {
     fields.refuse_unsupported(format->field, "an output format, where there are only tokens,");
   }
+  // What a rendered body tells of its tokens.
+  fields.text("prompt", std::numeric_limits<size_t>::max());
+  fields.integer("count", {.low = 0});
+  if (request.generation.timings) fields.refuse_unsupported("timings", "telling times of tokens");
+  check_unread_fields(fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

@@ -19,6 +19,7 @@ struct GenerateRequest {
   std::vector<TokenId> tokens;
   int logprobs = -1;  // alternatives per token; -1: no logprobs
   GenerationFields generation;
+  std::vector<std::string> warnings;  // what was ignored, for a response header
 };
 
 // Errors: kInvalidArgument with the field's path.

@@ -132,6 +132,8 @@ void read_origin(const Fields& body, GenerationFields& fields) {
   for (const std::string_view key : {"prompt_cache_key", "session_id"}) {
     body.text(key, kTagBytesMax);
   }
+  fields.priority =
+      static_cast<int>(body.integer("priority", {.low = -1000, .high = 1000}).value_or(0));
 }
 
 // It comes back as a part of the answer's id.
@@ -166,28 +168,17 @@ void read_repetition(const Fields& body, GenerationFields& fields) {
                        .count = static_cast<int>(*count)};
 }
 
-// Counts that other servers take: not obeyed here, but never nonsense either.
+// Counts of llama.cpp's: of a context that is shifted and a cache that is cut up, neither of which
+// there is here; but never nonsense either.
 void check_foreign_counts(const Fields& body) {
-  for (const std::string_view key :
-       {"n_keep", "n_discard", "n_indent", "n_probs", "n_cache_reuse"}) {
+  for (const std::string_view key : {"n_keep", "n_discard", "n_cache_reuse"}) {
     body.integer(key, {.low = 0, .high = kIntMax});
   }
 }
 
-// What the answer is to tell beyond itself.
-void read_reports(const Fields& body, GenerationFields& fields) {
+void read_timings(const Fields& body, GenerationFields& fields) {
   const bool each_chunk = body.boolean("timings_per_token").value_or(false);  // llama.cpp's name
   fields.timings = body.boolean("timings").value_or(false) || each_chunk;
-  fields.return_token_ids = body.boolean("return_token_ids").value_or(false);
-  fields.token_offsets = body.boolean("return_token_offsets").value_or(false);
-  fields.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
-  if (const auto top = body.integer("prompt_logprobs", {.low = 0, .high = kTopLogprobsMax})) {
-    fields.prompt_logprobs = static_cast<int>(*top);
-    if (fields.stream) {
-      body.refuse("prompt_logprobs",
-                  "'prompt_logprobs' are told in whole answers, not with 'stream': true");
-    }
-  }
 }
 
 void check_metadata(const Fields& body) {
@@ -212,29 +203,17 @@ void check_metadata(const Fields& body) {
   }
 }
 
-// Fields that change what must come out. Ignoring them would answer another question, so they fail
-// closed; every key we do not know at all is ignored, as OpenAI's own clients send many.
-void refuse_what_must_be_obeyed(const Fields& body) {
+// Refused even where they are empty: an empty list of allowed tokens allows none. All else that is
+// not obeyed is for check_unread_fields.
+void refuse_lists_of_tokens(const Fields& body) {
   static constexpr std::string_view kKeys[] = {"chat_template", "allowed_token_ids", "bad_words",
                                                "logprob_token_ids", "truncate_prompt_tokens"};
   for (const std::string_view key : kKeys) {
     if (body.find(key) != nullptr) body.refuse_unsupported(key, "this field");
   }
-  refuse_unless_empty(body, "kv_transfer_params");
-  if (body.boolean("use_beam_search").value_or(false)) {
-    body.refuse_unsupported("use_beam_search", "beam search");
-  }
 }
 
 }  // namespace
-
-void refuse_unless_empty(const Fields& body, std::string_view key) {
-  const Json* found = body.find(key);
-  if (found == nullptr) return;
-  const bool empty = (found->is_object() && found->as_object().empty()) ||
-                     (found->is_array() && found->as_array().empty());
-  if (!empty) body.refuse_unsupported(key, "this field");
-}
 
 void read_stop_strings(const Fields& body, std::string_view key, GenerationFields& fields) {
   const Json* stop = body.find(key);
@@ -262,6 +241,25 @@ void read_stop_strings(const Fields& body, std::string_view key, GenerationField
   }
 }
 
+void read_caller_fields(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
+  read_stream(body, fields);
+  read_origin(body, fields);
+  read_request_id(body, limits, fields);
+  check_metadata(body);
+}
+
+void read_token_reports(const Fields& body, GenerationFields& fields) {
+  fields.return_token_ids = body.boolean("return_token_ids").value_or(false);
+  fields.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
+  if (const auto top = body.integer("prompt_logprobs", {.low = 0, .high = kTopLogprobsMax})) {
+    fields.prompt_logprobs = static_cast<int>(*top);
+    if (body.boolean("stream").value_or(false)) {
+      body.refuse("prompt_logprobs",
+                  "'prompt_logprobs' are told in whole answers, not with 'stream': true");
+    }
+  }
+}
+
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits) {
   GenerationFields fields;
   read_sampling(body, fields);
@@ -270,18 +268,12 @@ GenerationFields read_generation_fields(const Fields& body, const RequestLimits&
   read_stop_tokens(body, limits, fields);
   fields.include_stop = body.boolean("include_stop_str_in_output").value_or(false);
   read_lengths(body, limits, fields);
-  read_stream(body, fields);
-  fields.priority =
-      static_cast<int>(body.integer("priority", {.low = -1000, .high = 1000}).value_or(0));
-
   fields.thinking_budget = body.integer("thinking_token_budget", {.low = 0, .high = kIntMax});
-  read_origin(body, fields);
-  read_request_id(body, limits, fields);
+  read_caller_fields(body, limits, fields);
   read_repetition(body, fields);
-  read_reports(body, fields);
-  check_metadata(body);
+  read_timings(body, fields);
   check_foreign_counts(body);
-  refuse_what_must_be_obeyed(body);
+  refuse_lists_of_tokens(body);
   fields.format = read_output_format(body);
   if (fields.format && fields.ignore_eos) {
     body.refuse("ignore_eos", fmt::format("'ignore_eos' contradicts '{}', which says where the "

@@ -68,7 +68,6 @@ struct GenerationFields {
 
   std::string request_id;                  // names the answer; empty: a name is made
   bool timings = false;                    // how long each part took
-  bool token_offsets = false;              // where each token stands in its text
   bool return_token_ids = false;           // of the prompt and of what was sampled
   bool tokens_as_ids = false;              // logprobs name tokens "token_id:7"
   std::optional<int64_t> thinking_budget;  // tokens of reasoning
@@ -87,10 +86,12 @@ inline constexpr size_t kCacheSaltBytesMax = 64;
 inline constexpr int kRepetitionPatternMax = 256;
 inline constexpr int kRepetitionCountMax = 1024;
 
+// All below that every endpoint which samples obeys.
 GenerationFields read_generation_fields(const Fields& body, const RequestLimits& limits);
-
-// A field that must be obeyed and cannot be; an empty list or object asks for nothing.
-void refuse_unless_empty(const Fields& body, std::string_view key);
+// Who asks and how the answer comes: of the same, what has nothing to do with sampling.
+void read_caller_fields(const Fields& body, const RequestLimits& limits, GenerationFields& fields);
+// What an answer tells of its tokens, where it can.
+void read_token_reports(const Fields& body, GenerationFields& fields);
 
 // A string or several; read_generation_fields reads "stop", other protocols name it otherwise.
 void read_stop_strings(const Fields& body, std::string_view key, GenerationFields& fields);

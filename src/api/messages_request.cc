@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "api/documented_fields.h"
 #include "api/json_object.h"
 #include "api/messages_content.h"
 
@@ -128,7 +129,7 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
                                                MessagesUse use) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept);
   refuse_threads(fields);
   MessagesRequest request;
   ChatRequest& chat = request.chat;
@@ -150,6 +151,7 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   read_user(fields, chat);
   refuse_servers(fields);
   refuse_promises(fields);
+  check_unread_fields(fields, chat.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

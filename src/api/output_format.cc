@@ -59,14 +59,24 @@ std::optional<OutputFormat> read_named_schema(const Fields& fields) {
     format.description = *text;
   }
   fields.boolean("strict");  // it is followed either way
+  fields.find("type");       // of text.format, whose reader has seen it
   std::optional<Json> schema = read_schema(fields, "schema");
+  fields.refuse_unread();
   if (!schema || fields.failed()) return std::nullopt;
   format.schema = *std::move(schema);
   return format;
 }
 
-OutputFormat json_object(std::string field) {
-  return {.kind = Kind::kJsonObject, .field = std::move(field)};
+// Of the type "json_object": any, or by llama.cpp's "schema" beside the type that one's.
+std::optional<OutputFormat> json_object(const Fields& fields) {
+  OutputFormat format{.kind = Kind::kJsonObject, .field = fields.path("")};
+  if (fields.find("schema") != nullptr) {
+    std::optional<Json> schema = read_schema(fields, "schema");
+    if (!schema) return std::nullopt;
+    format = {.kind = Kind::kJsonSchema, .field = fields.path("schema"), .schema = *schema};
+  }
+  fields.refuse_unread();
+  return format;
 }
 
 void refuse_type(const Fields& fields, const std::string* type) {
@@ -99,10 +109,13 @@ std::optional<OutputFormat> structural_tag(const Fields& fields, std::string_vie
 std::optional<OutputFormat> read_response_format(const Fields& body) {
   const Json* format = body.object("response_format");
   if (format == nullptr) return std::nullopt;
-  const Fields fields(*format, "response_format", body.complaint());
+  const Fields fields(*format, "response_format", body.complaint(), Fields::Reads::kKept);
   const std::string* type = fields.text("type", 64);
-  if (type != nullptr && *type == "text") return std::nullopt;
-  if (type != nullptr && *type == "json_object") return json_object("response_format");
+  if (type != nullptr && *type == "text") {
+    fields.refuse_unread();
+    return std::nullopt;
+  }
+  if (type != nullptr && *type == "json_object") return json_object(fields);
   if (type != nullptr && *type == "structural_tag") {
     return structural_tag(body, "response_format", *format);
   }
@@ -111,8 +124,11 @@ std::optional<OutputFormat> read_response_format(const Fields& body) {
     return std::nullopt;
   }
   const Json* named = fields.object("json_schema");
+  if (named == nullptr && fields.find("schema") != nullptr) return json_object(fields);
+  fields.refuse_unread();
   if (named != nullptr) {
-    return read_named_schema(Fields(*named, fields.path("json_schema"), body.complaint()));
+    return read_named_schema(
+        Fields(*named, fields.path("json_schema"), body.complaint(), Fields::Reads::kKept));
   }
   fields.refuse("json_schema", "'response_format.json_schema' is missing");
   return std::nullopt;
@@ -192,12 +208,24 @@ std::optional<OutputFormat> read_constraints(const Fields& fields,
 std::optional<OutputFormat> read_structured_outputs(const Fields& body) {
   const Json* object = body.object("structured_outputs");
   if (object == nullptr) return std::nullopt;
-  const Fields fields(*object, "structured_outputs", body.complaint());
+  const Fields fields(*object, "structured_outputs", body.complaint(), Fields::Reads::kKept);
   static constexpr NamedConstraint kNames[] = {
       {"json", Kind::kJsonSchema},        {"regex", Kind::kRegex},
       {"choice", Kind::kChoice},          {"grammar", Kind::kGrammar},
       {"json_object", Kind::kJsonObject}, {"structural_tag", Kind::kStructuralTag}};
   std::optional<OutputFormat> found = read_constraints(fields, kNames);
+  const bool compact = fields.boolean("disable_any_whitespace").value_or(false);
+  if (found) found->compact = compact;
+  if (found && compact && found->kind == Kind::kStructuralTag) {
+    fields.refuse_unsupported("disable_any_whitespace", "compact JSON in a structural tag");
+  }
+  fields.boolean("disable_fallback");  // there is one way to obey
+  if (!fields.boolean("disable_additional_properties").value_or(false)) {
+    fields.refuse_unread();
+  } else {
+    fields.refuse_unsupported("disable_additional_properties",
+                              "closing a schema's objects (say additionalProperties: false in it)");
+  }
   if (found || fields.failed()) return found;
   body.refuse("structured_outputs",
               "'structured_outputs' must have one of 'json', 'regex', 'choice', 'grammar', "
@@ -211,7 +239,12 @@ std::optional<OutputFormat> read_output_format(const Fields& body) {
   static constexpr NamedConstraint kGuided[] = {{"guided_json", Kind::kJsonSchema},
                                                 {"guided_regex", Kind::kRegex},
                                                 {"guided_choice", Kind::kChoice},
-                                                {"guided_grammar", Kind::kGrammar}};
+                                                {"guided_grammar", Kind::kGrammar},
+                                                {"json_schema", Kind::kJsonSchema},
+                                                {"regex", Kind::kRegex},
+                                                {"ebnf", Kind::kGrammar},
+                                                {"grammar", Kind::kGrammar},
+                                                {"structural_tag", Kind::kStructuralTag}};
   std::optional<OutputFormat> found = read_response_format(body);
   std::optional<OutputFormat> others[] = {read_structured_outputs(body),
                                           read_constraints(body, kGuided)};
@@ -226,10 +259,13 @@ std::optional<OutputFormat> read_output_format(const Fields& body) {
 std::optional<OutputFormat> read_text_format_member(const Fields& text) {
   const Json* format = text.object("format");
   if (format == nullptr) return std::nullopt;
-  const Fields fields(*format, text.path("format"), text.complaint());
+  const Fields fields(*format, text.path("format"), text.complaint(), Fields::Reads::kKept);
   const std::string* type = fields.text("type", 64);
-  if (type != nullptr && *type == "text") return std::nullopt;
-  if (type != nullptr && *type == "json_object") return json_object(text.path("format"));
+  if (type != nullptr && *type == "text") {
+    fields.refuse_unread();
+    return std::nullopt;
+  }
+  if (type != nullptr && *type == "json_object") return json_object(fields);
   if (type != nullptr && *type == "json_schema") return read_named_schema(fields);
   refuse_type(fields, type);
   return std::nullopt;

@@ -1,5 +1,6 @@
 // What an answer must look like, by whatever field a protocol says it: OpenAI's response_format
-// (text.format in the Responses API), or vLLM's structured_outputs and its older guided_* names.
+// (text.format in the Responses API), vLLM's structured_outputs and its older guided_* names, or
+// the names that SGLang and llama.cpp have beside the sampling's.
 // Values only: whether a schema can be compiled is the server's to find out.
 #pragma once
 
@@ -24,6 +25,7 @@ struct OutputFormat {
   // it nothing.
   std::string name;
   std::string description;
+  bool compact = false;  // of JSON: no whitespace between its tokens
 };
 
 inline constexpr size_t kFormatBytesMax = 1 << 20;

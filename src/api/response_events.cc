@@ -57,6 +57,21 @@ void ResponseEvents::item_event(std::string_view type, const Place& place, Membe
       out);
 }
 
+// Nothing of an item that has no summary.
+void ResponseEvents::summary_event(std::string_view type, const Place& place, Members members,
+                                   std::string& out) {
+  if (place.item.kind != Kind::kReasoning || !place.item.has_summary) return;
+  event(
+      type,
+      [&](JsonWriter& writer) {
+        writer.key("item_id").string(place.item.id);
+        writer.key("output_index").integer(static_cast<int64_t>(place.index));
+        writer.key("summary_index").integer(0);
+        members(writer);
+      },
+      out);
+}
+
 void ResponseEvents::lifecycle(std::string_view type, std::string_view response_body,
                                std::string& out) {
   event(
@@ -79,6 +94,9 @@ void ResponseEvents::item_begins(const Place& place, std::string& out) {
         write_begun_part(writer, place.item);
       },
       out);
+  summary_event(
+      "response.reasoning_summary_part.added", place,
+      [&](JsonWriter& writer) { write_summary_part(writer.key("part"), ""); }, out);
 }
 
 void ResponseEvents::text_grows(const Place& place, std::string_view delta,
@@ -92,6 +110,9 @@ void ResponseEvents::text_grows(const Place& place, std::string_view delta,
         write_token_logprobs(writer, logprobs);
       },
       out);
+  summary_event(
+      "response.reasoning_summary_text.delta", place,
+      [&](JsonWriter& writer) { writer.key("delta").string(delta); }, out);
 }
 
 void ResponseEvents::item_ends(const Place& place, std::string& out) {
@@ -118,6 +139,12 @@ void ResponseEvents::item_ends(const Place& place, std::string& out) {
         },
         out);
   }
+  summary_event(
+      "response.reasoning_summary_text.done", place,
+      [&](JsonWriter& writer) { writer.key("text").string(item.text); }, out);
+  summary_event(
+      "response.reasoning_summary_part.done", place,
+      [&](JsonWriter& writer) { write_summary_part(writer.key("part"), item.text); }, out);
   event(
       "response.output_item.done",
       [&](JsonWriter& writer) {

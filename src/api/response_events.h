@@ -35,6 +35,7 @@ class ResponseEvents {
   using Members = base::FunctionRef<void(base::JsonWriter&)>;
   void event(std::string_view type, Members members, std::string& out);
   void item_event(std::string_view type, const Place& place, Members members, std::string& out);
+  void summary_event(std::string_view type, const Place& place, Members members, std::string& out);
 
   const Framing framing_;
   int64_t sequence_number_ = 0;

@@ -44,32 +44,52 @@ void read_message(const Fields& fields, ResponseItem& item) {
   item.text = std::move(*text);
 }
 
-// A summary is not what the model thought, so only the content counts; a client that was not given
-// any has none to give back.
-void read_reasoning(const Fields& fields, ResponseItem& item) {
-  fields.array("summary", kPartsMax);
-  const Json* parts = fields.array("content", kPartsMax);
-  if (parts == nullptr) return;
+// The texts of parts of one type (or its other name), `separator` between them.
+struct PartList {
+  std::string_view key;
+  std::string_view type;
+  std::string_view other_type;
+  std::string_view separator;
+};
+std::string read_parts(const Fields& fields, const PartList& list) {
+  std::string whole;
+  const Json* parts = fields.array(list.key, kPartsMax);
+  if (parts == nullptr) return whole;
   for (size_t i = 0; i < parts->as_array().size() && !fields.failed(); ++i) {
     const Json& json = parts->as_array()[i];
-    const std::string path = item_path(fields.path("content"), i);
-    const std::string key = item_path("content", i);
+    const std::string path = item_path(fields.path(list.key), i);
     if (!json.is_object()) {
-      fields.refuse(key, fmt::format("'{}' must be an object, not {}", path, json.kind_name()));
-      return;
+      fields.refuse(item_path(list.key, i),
+                    fmt::format("'{}' must be an object, not {}", path, json.kind_name()));
+      break;
     }
     const Fields part(json, path, fields.complaint());
     const std::string* type = part.text("type", 64);
     const std::string* text = part.text("text", kTextBytesMax);
-    if (part.failed()) return;
-    if (type == nullptr || (*type != "reasoning_text" && *type != "text")) {
-      part.refuse("type", fmt::format("'{}' must be 'reasoning_text'", part.path("type")));
+    if (part.failed()) break;
+    if (type == nullptr || (*type != list.type && *type != list.other_type)) {
+      part.refuse("type", fmt::format("'{}' must be '{}'", part.path("type"), list.type));
     } else if (text == nullptr) {
       part.refuse("text", fmt::format("'{}' is missing", part.path("text")));
     } else {
-      item.text += *text;
+      if (!whole.empty()) whole += list.separator;
+      whole += *text;
     }
   }
+  return whole;
+}
+
+// Where a client gives back the summary alone, that is what the model thought: as its summary it
+// was told nothing else.
+void read_reasoning(const Fields& fields, ResponseItem& item) {
+  item.text = read_parts(
+      fields, {.key = "content", .type = "reasoning_text", .other_type = "text", .separator = ""});
+  std::string summary = read_parts(
+      fields,
+      {.key = "summary", .type = "summary_text", .other_type = "text", .separator = "\n\n"});
+  if (item.text.empty()) item.text = std::move(summary);
+  const std::string* encrypted = fields.text("encrypted_content", kTextBytesMax);
+  if (encrypted != nullptr) item.encrypted_content = *encrypted;
 }
 
 const std::string* needed_text(const Fields& fields, std::string_view key, size_t bytes_max) {

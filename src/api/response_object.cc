@@ -63,9 +63,16 @@ void write_item(JsonWriter& writer, const OutputItem& item, Extent extent) {
   };
   switch (item.kind) {
     case Kind::kReasoning:
-      writer.key("type").string("reasoning").key("summary").begin_array().end_array();
+      writer.key("type").string("reasoning").key("summary").begin_array();
+      if (item.has_summary && extent == Extent::kWhole) write_summary_part(writer, item.text);
+      writer.end_array();
       write_content();
-      writer.key("encrypted_content").null();
+      writer.key("encrypted_content");
+      if (item.encrypted_content.empty()) {
+        writer.null();
+      } else {
+        writer.string(item.encrypted_content);
+      }
       break;
     case Kind::kMessage:
       writer.key("type").string("message").key("role").string("assistant");
@@ -134,6 +141,10 @@ void write_output_item(JsonWriter& writer, const OutputItem& item) {
 
 void write_begun_item(JsonWriter& writer, const OutputItem& item) {
   write_item(writer, item, Extent::kBegun);
+}
+
+void write_summary_part(JsonWriter& writer, std::string_view text) {
+  writer.begin_object().key("type").string("summary_text").key("text").string(text).end_object();
 }
 
 void write_content_part(JsonWriter& writer, const OutputItem& item) {

@@ -28,6 +28,8 @@ struct OutputItem {
   std::string call_id;                  // "call_…"
   std::string name;                     // of the called function
   std::vector<TokenLogprobs> logprobs;  // of a message
+  bool has_summary = false;             // of reasoning: its text is its summary, too
+  std::string encrypted_content;        // of reasoning that has ended; empty: null
 };
 
 // What all objects of one response share.
@@ -56,6 +58,9 @@ void write_output_item(base::JsonWriter& writer, const OutputItem& item);
 void write_begun_item(base::JsonWriter& writer, const OutputItem& item);
 // [item,…]
 std::string output_items_body(std::span<const OutputItem> items);
+
+// Of reasoning with a summary: {"type":"summary_text",…}.
+void write_summary_part(base::JsonWriter& writer, std::string_view text);
 
 // What a message or reasoning item holds: {"type":"output_text",…}, {"type":"reasoning_text",…}.
 void write_content_part(base::JsonWriter& writer, const OutputItem& item);

@@ -1,9 +1,11 @@
 #include "api/response_request.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "api/documented_fields.h"
 #include "api/json_object.h"
 #include "api/response_tool.h"
 #include "base/json_writer.h"
@@ -15,29 +17,41 @@ constexpr size_t kModelBytesMax = 512;
 constexpr size_t kIdBytesMax = 256;
 constexpr size_t kInstructionsBytesMax = size_t{16} << 20;
 
-std::optional<OutputFormat> read_text_format(const Fields& body) {
+std::optional<OutputFormat> read_text_format(const Fields& body,
+                                             std::vector<std::string>& warnings) {
   const Json* text = body.object("text");
   if (text == nullptr) return std::nullopt;
-  const Fields fields(*text, "text", body.complaint());
-  if (const std::string* verbosity = fields.text("verbosity", 64)) {
-    if (*verbosity != "low" && *verbosity != "medium" && *verbosity != "high") {
-      fields.refuse("verbosity", "'text.verbosity' must be 'low', 'medium' or 'high'");
-    }
-  }
-  return read_text_format_member(fields);
+  const Fields fields(*text, "text", body.complaint(), Fields::Reads::kKept);
+  check_verbosity(fields, warnings);
+  std::optional<OutputFormat> format = read_text_format_member(fields);
+  fields.refuse_unread();
+  return format;
 }
 
 void read_reasoning(const Fields& body, ResponseRequest& request) {
   const Json* reasoning = body.object("reasoning");
   if (reasoning == nullptr) return;
-  const Fields fields(*reasoning, "reasoning", body.complaint());
+  const Fields fields(*reasoning, "reasoning", body.complaint(), Fields::Reads::kKept);
   request.reasoning_effort = read_effort(fields, "effort");
-  // Of a model that shows what it thinks there is nothing to sum up; asked for, it is left empty.
-  fields.text("summary", 64);
-  fields.text("generate_summary", 64);
+  for (const std::string_view key : {"generate_summary", "summary"}) {  // the older name first
+    const std::string* length = fields.text(key, 64);
+    if (length == nullptr) continue;
+    request.reasoning_summary = *length != "none";
+    static constexpr std::string_view kLengths[] = {"auto", "concise", "detailed", "none"};
+    if (std::ranges::find(kLengths, *length) == std::end(kLengths)) {
+      fields.refuse(key,
+                    fmt::format("'{}' must be 'auto', 'concise' or 'detailed'", fields.path(key)));
+    }
+  }
+  fields.refuse_unread();
 }
 
-// Unknown words are ignored: what is not there is not included.
+// Of tools that a server runs itself, and of input that is not text: there is none to include.
+constexpr std::string_view kIncludedNever[] = {
+    "code_interpreter_call.outputs",  "computer_call_output.output.image_url",
+    "file_search_call.results",       "message.input_image.image_url",
+    "web_search_call.action.sources", "web_search_call.results"};
+
 void read_include(const Fields& body, ResponseRequest& request) {
   const auto top = body.integer("top_logprobs", {.low = 0, .high = kTopLogprobsMax});
   bool logprobs = false;
@@ -49,7 +63,15 @@ void read_include(const Fields& body, ResponseRequest& request) {
         body.refuse(path, fmt::format("'{}' must be a string, not {}", path, item.kind_name()));
         return;
       }
-      logprobs |= item.as_string() == "message.output_text.logprobs";
+      const std::string& what = item.as_string();
+      if (what == "message.output_text.logprobs") {
+        logprobs = true;
+      } else if (what == "reasoning.encrypted_content") {
+        request.encrypted_reasoning = true;
+      } else if (std::ranges::find(kIncludedNever, what) == std::end(kIncludedNever) &&
+                 request.warnings.size() < kFieldWarningsMax) {
+        request.warnings.push_back(unread_warning(item_path("include", i), "an unknown word"));
+      }
     }
   }
   if (logprobs || top.value_or(0) > 0) request.top_logprobs = static_cast<int>(top.value_or(0));
@@ -66,22 +88,13 @@ void read_truncation(const Fields& body, ResponseRequest& request) {
 }
 
 void refuse_what_must_be_obeyed(const Fields& body) {
-  if (body.find("moderation") != nullptr) body.refuse_unsupported("moderation", "moderation");
   if (body.find("conversation") != nullptr) {
     body.refuse_unsupported("conversation",
                             "a conversation kept here (use "
                             "'previous_response_id')");
   }
-  if (body.find("prompt") != nullptr) body.refuse_unsupported("prompt", "a prompt template");
   if (body.find("request_id") != nullptr) {
     body.refuse_unsupported("request_id", "a name of the client's (a response is kept under ours)");
-  }
-  refuse_unless_empty(body, "previous_input_messages");
-  if (body.boolean("enable_response_messages").value_or(false)) {
-    body.refuse_unsupported("enable_response_messages", "an answer with its messages");
-  }
-  if (!body.boolean("generate").value_or(true)) {
-    body.refuse_unsupported("generate", "a response without an answer");
   }
   if (body.integer("n", {.low = 1, .high = kChoicesMax}).value_or(1) != 1) {
     body.refuse("n", "'n' must be 1: a response is one answer");
@@ -109,6 +122,19 @@ void write_or_raw(base::JsonWriter& writer, const Json& body, std::string_view k
   }
 }
 
+// Always with a format, which the clients' own types promise.
+void write_text(base::JsonWriter& writer, const Json& body) {
+  static const Json kNone;
+  const Json* text = body.find("text");
+  if (text == nullptr) text = &kNone;
+  writer.key("text").begin_object();
+  write_or_raw(writer, *text, "format", R"({"type":"text"})");
+  if (const Json* verbosity = text->find("verbosity"); verbosity && !verbosity->is_null()) {
+    writer.key("verbosity").value(*verbosity);
+  }
+  writer.end_object();
+}
+
 void write_reasoning(base::JsonWriter& writer, const Json& body) {
   static const Json kNone;
   const Json* reasoning = body.find("reasoning");
@@ -124,7 +150,7 @@ void write_reasoning(base::JsonWriter& writer, const Json& body) {
 Result<ResponseRequest> parse_response_request(const Json& body, const RequestLimits& limits) {
   if (std::optional<Error> error = not_an_object(body)) return *std::move(error);
   std::optional<Error> complaint;
-  const Fields fields(body, "", complaint);
+  const Fields fields(body, "", complaint, Fields::Reads::kKept);
   ResponseRequest request;
   if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
   if (const std::string* words = fields.text("instructions", kInstructionsBytesMax)) {
@@ -159,7 +185,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
     request.warnings.emplace_back("context_management ignored: nothing is compacted");
   }
   request.generation = read_generation_fields(fields, limits);
-  if (std::optional<OutputFormat> format = read_text_format(fields)) {
+  if (std::optional<OutputFormat> format = read_text_format(fields, request.warnings)) {
     if (request.generation.format) {
       refuse_two_formats(fields, "text.format", request.generation.format->field);
     }
@@ -173,6 +199,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
                                               request.generation.min_tokens, *most));
     }
   }
+  check_unread_fields(fields, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }
@@ -194,7 +221,7 @@ std::string response_echo(const Json& body, const SamplingShown& sampling) {
   writer.key("service_tier").string("default");
   write_or_raw(writer, body, "store", "true");
   writer.key("temperature").number(sampling.temperature);
-  write_or_raw(writer, body, "text", R"({"format":{"type":"text"}})");
+  write_text(writer, body);
   write_or_raw(writer, body, "tool_choice", R"("auto")");
   write_or_raw(writer, body, "tools", "[]");
   write_or_raw(writer, body, "top_logprobs", "0");

@@ -22,7 +22,9 @@ struct ResponseRequest {
   std::optional<ForcedCall> forced_call;
   bool parallel_calls = true;  // false: at most one in an answer
   std::optional<ReasoningEffort> reasoning_effort;
-  int top_logprobs = -1;  // -1: no logprobs
+  bool reasoning_summary = false;    // of whatever length: what the model thought is its summary
+  bool encrypted_reasoning = false;  // comes with the reasoning, to be sent back
+  int top_logprobs = -1;             // -1: no logprobs
   std::string previous_response_id;
   bool store = true;
   bool background = false;      // made though nobody waits for it

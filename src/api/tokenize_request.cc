@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "api/documented_fields.h"
 #include "api/json_object.h"
 #include "api/token_ids.h"
 #include "base/json_writer.h"
@@ -16,7 +17,7 @@ constexpr size_t kModelBytesMax = 512;
 Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept);
   TokenizeRequest request;
   if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
   request.token_texts = fields.boolean("return_token_strs").value_or(false);
@@ -27,11 +28,13 @@ Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const Requ
     fields.refuse(has_messages ? "messages" : "prompt",
                   "either 'prompt' or 'messages' must be given, and not both");
   }
+  if (!has_messages) check_unread_fields(fields, request.warnings);
   if (complaint) return std::move(*complaint);
   if (has_messages) {
     RequestLimits alone = limits;
     alone.prompt_alone = true;
     TRY_ASSIGN(request.chat, parse_chat_request(body, alone));
+    request.warnings = request.chat->warnings;
   }
   return request;
 }
@@ -40,7 +43,7 @@ Result<DetokenizeRequest> parse_detokenize_request(std::string_view body,
                                                    const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept);
   DetokenizeRequest request;
   if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
   const Json* tokens = fields.array("tokens", kDetokenizeTokensMax);
@@ -49,6 +52,7 @@ Result<DetokenizeRequest> parse_detokenize_request(std::string_view body,
     return std::move(*complaint);
   }
   auto ids = read_token_ids(tokens->as_array(), "tokens", fields, limits);
+  check_unread_fields(fields, request.warnings);
   if (complaint) return std::move(*complaint);
   request.tokens = std::move(*ids);
   return request;

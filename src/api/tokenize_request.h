@@ -21,11 +21,13 @@ struct TokenizeRequest {
   std::string prompt;
   std::optional<ChatRequest> chat;
   bool token_texts = false;
+  std::vector<std::string> warnings;  // what was ignored, for a response header
 };
 
 struct DetokenizeRequest {
   std::string model;
   std::vector<TokenId> tokens;
+  std::vector<std::string> warnings;
 };
 
 // Errors: kInvalidArgument with the field's path.

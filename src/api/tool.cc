@@ -25,6 +25,63 @@ bool offers(const ToolFields& read, std::string_view name) {
                      [&](const FunctionTool& function) { return function.name == name; });
 }
 
+// OpenAI's older form: {"name", "description", "parameters"} without a wrapping, one call at most.
+void read_legacy_functions(const Fields& body, ToolFields& read) {
+  read_tool_list(body,
+                 {.key = "functions",
+                  .type = "function",
+                  .type_needed = false,
+                  .nouns = "functions",
+                  .name_field = "name",
+                  .ignored = "unknown type",
+                  .read_one = read_function_members},
+                 read);
+  read.is_legacy = true;
+  read.parallel_calls = false;
+  body.boolean("parallel_tool_calls");  // there is one call at most either way
+  const Json* choice = body.find("function_call");
+  if (choice == nullptr || body.failed()) return;
+  if (choice->is_object()) {
+    const Fields fields(*choice, "function_call", body.complaint());
+    const std::string* name = fields.text("name", kToolNameBytesMax);
+    if (name != nullptr && offers(read, *name)) {
+      read.forced_call = ForcedCall{*name};
+    } else {
+      fields.refuse("name", "'function_call.name' must name a function of 'functions'");
+    }
+    return;
+  }
+  const std::string* word = body.text("function_call", 64);
+  if (word != nullptr && *word == "none") {
+    read.functions.clear();
+  } else if (word != nullptr && *word != "auto") {
+    body.refuse("function_call", "'function_call' must be 'none', 'auto' or {\"name\": …}");
+  }
+}
+
+// Whether the request speaks the older form; complains where it speaks both.
+bool has_legacy_functions(const Fields& body) {
+  const Json* functions = body.array("functions", kToolsMax);
+  const Json* choice = body.find("function_call");
+  const Json* tools = body.find("tools");
+  const bool has_functions = functions != nullptr && !functions->as_array().empty();
+  const bool has_tools = tools != nullptr && tools->is_array() && !tools->as_array().empty();
+  if (has_functions && has_tools) {
+    body.refuse("functions", "'functions' is the older form of 'tools'; give one of them");
+  } else if (has_functions && body.find("tool_choice") != nullptr) {
+    body.refuse("tool_choice",
+                "'tool_choice' goes with 'tools'; with 'functions' give "
+                "'function_call'");
+  } else if (choice != nullptr && has_tools) {
+    body.refuse("function_call",
+                "'function_call' goes with 'functions'; with 'tools' give "
+                "'tool_choice'");
+  } else if (choice != nullptr && choice->is_object() && !has_functions) {
+    body.refuse("function_call", "'function_call' names a function, but 'functions' has none");
+  }
+  return has_functions || (choice != nullptr && !has_tools);
+}
+
 // Of {"type": "function", "function": {"name": "f"}}; empty after a complaint.
 std::string offered_name(const Fields& tool, const ToolFields& read) {
   const Json* function = tool.object("function");
@@ -144,12 +201,12 @@ std::optional<FunctionTool> read_function_members(const Fields& fields) {
 }
 
 void read_tool_list(const Fields& body, const ToolList& list, ToolFields& read) {
-  const Json* tools = body.array("tools", kToolsMax);
+  const Json* tools = body.array(list.key, kToolsMax);
   if (tools == nullptr) return;
   std::unordered_set<std::string> names;
   for (size_t i = 0; i < tools->as_array().size() && !body.failed(); ++i) {
     const Json& item = tools->as_array()[i];
-    const std::string path = item_path("tools", i);
+    const std::string path = item_path(list.key, i);
     if (!item.is_object()) {
       body.refuse(path, fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
       return;
@@ -180,6 +237,10 @@ void read_tool_list(const Fields& body, const ToolList& list, ToolFields& read) 
 
 ToolFields read_tools(const Fields& body) {
   ToolFields read;
+  if (has_legacy_functions(body)) {
+    if (!body.failed()) read_legacy_functions(body, read);
+    return read;
+  }
   read_tool_list(body,
                  {.type = "function",
                   .nouns = "functions",

@@ -32,15 +32,17 @@ struct ToolFields {
   std::vector<std::string> declared;    // names: those that "tool_choice" leaves out, too
   std::optional<ForcedCall> forced_call;
   bool parallel_calls = true;         // false: at most one in an answer
+  bool is_legacy = false;             // "functions": the answer has a "function_call"
   std::vector<std::string> warnings;  // what was ignored, for a response header
 };
 
-// "tools" and "tool_choice". With "none" no function is left; a choice among some of them
-// ("allowed_tools") leaves the others out.
+// "tools" and "tool_choice", or the older "functions" and "function_call". With "none" no function
+// is left; a choice among some of them ("allowed_tools") leaves the others out.
 ToolFields read_tools(const Fields& body);
 
 // How a protocol lists its tools: the differences between them.
 struct ToolList {
+  std::string_view key = "tools";
   std::string_view type;  // of the tools that are read; others are ignored with a warning
   bool type_needed = true;
   std::string_view nouns;       // "functions", in complaints
@@ -48,7 +50,7 @@ struct ToolList {
   std::string_view ignored;     // why the others are
   std::optional<FunctionTool> (*read_one)(const Fields& tool) = nullptr;  // complains by itself
 };
-// "tools", without "tool_choice".
+// The list alone, without "tool_choice".
 void read_tool_list(const Fields& body, const ToolList& list, ToolFields& read);
 
 // One of them must be called: a "tool_choice" of "required".

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/base64.h"
 #include "base/digest.h"
 #include "base/utf8.h"
 
@@ -11,20 +12,6 @@ namespace {
 
 constexpr std::string_view kBase64 =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-std::string base64(std::string_view bytes) {
-  std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t bits = 0;
-    for (size_t j = 0; j < 3; ++j) {
-      bits = bits << 8 | (i + j < bytes.size() ? static_cast<uint8_t>(bytes[i + j]) : 0u);
-    }
-    for (size_t j = 0; j < 4; ++j) {
-      out += i + j <= bytes.size() ? kBase64[bits >> (18 - 6 * j) & 63] : '=';
-    }
-  }
-  return out;
-}
 
 std::string bytes_of_hex(std::string_view hex) {
   const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
@@ -77,7 +64,7 @@ std::string websocket_accept(std::string_view key) {
   base::Digest digest(base::Digest::Kind::kSha1);
   digest.update(key);
   digest.update("258EAFA5-E914-47DA-95CA-C5AB0DC85B11");  // RFC 6455, 1.3
-  return base64(bytes_of_hex(digest.finish()));
+  return base::base64(bytes_of_hex(digest.finish()));
 }
 
 void append_websocket_frame(std::string& out, WebSocketOpcode opcode, std::string_view payload) {

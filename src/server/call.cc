@@ -14,6 +14,14 @@ namespace {
 
 constexpr int64_t kTimeoutMsMax = 24 * 3600 * 1000;
 
+// ASCII only, as schemes and hosts are.
+bool starts_with_ignoring_case(std::string_view text, std::string_view prefix) {
+  const auto lower = [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c); };
+  return text.size() >= prefix.size() &&
+         std::equal(prefix.begin(), prefix.end(), text.begin(),
+                    [&](char a, char b) { return lower(a) == lower(b); });
+}
+
 }  // namespace
 
 void Call::send(net::HttpResponse response) const {
@@ -93,9 +101,30 @@ void Call::note_answered(int status) const {
   if (entry != nullptr) entry->answered(status);
 }
 
+bool Call::is_own_url(std::string_view name) const {
+  const std::string_view host = request.headers.get("Host");
+  const bool secure = starts_with_ignoring_case(name, "https://");
+  if (host.empty() || !(secure || starts_with_ignoring_case(name, "http://"))) return false;
+  name.remove_prefix(secure ? 8 : 7);
+  const std::string_view port = secure ? ":443" : ":80";
+  const auto without_port = [&](std::string_view authority) {
+    return authority.ends_with(port) ? authority.substr(0, authority.size() - port.size())
+                                     : authority;
+  };
+  const std::string_view authority = without_port(name.substr(0, name.find_first_of("/?#")));
+  const std::string_view own = without_port(host);
+  return authority.size() == own.size() && starts_with_ignoring_case(authority, own);
+}
+
 void Call::send(const api::ApiError& error) const {
-  send(dialect == Dialect::kOpenAi ? error_reply(error)
-                                   : message_error_reply(error, headers.get("x-request-id")));
+  switch (dialect) {
+    case Dialect::kOpenAi:
+      return send(error_reply(error));
+    case Dialect::kAnthropic:
+      return send(message_error_reply(error, headers.get("x-request-id")));
+    case Dialect::kOllama:
+      return send(ollama_error_reply(error));
+  }
 }
 
 }  // namespace pelton::server

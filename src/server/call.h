@@ -18,7 +18,7 @@
 namespace pelton::server {
 
 // Whose clients an error is told to.
-enum class Dialect { kOpenAi, kAnthropic };
+enum class Dialect { kOpenAi, kAnthropic, kOllama };
 
 struct Call {
   net::HttpRequest request;
@@ -38,6 +38,9 @@ struct Call {
   // as OpenAI's and Anthropic's clients say how long they will wait. None if nobody says.
   enum class Whole { kYes, kNo };
   Result<std::optional<int64_t>> deadline_ns(std::optional<double> timeout_s, Whole whole) const;
+  // Whether `name` is the URL that this request was sent to, its path aside: what Hugging Face's
+  // clients call the model of a server that they know by its URL only.
+  bool is_own_url(std::string_view name) const;
   // What was ignored in the request, each in a header of the answer.
   void add_warnings(const std::vector<std::string>& warnings);
   // What an error of the engine's is told as.

@@ -11,12 +11,12 @@
 namespace pelton::server {
 namespace {
 
-std::string_view finish_word(chat::ReplyFinish finish) {
+std::string_view finish_word(chat::ReplyFinish finish, bool legacy_calls) {
   switch (finish) {
     case chat::ReplyFinish::kStop:
       return "stop";
     case chat::ReplyFinish::kToolCalls:
-      return "tool_calls";
+      return legacy_calls ? "function_call" : "tool_calls";
     case chat::ReplyFinish::kLength:
       return "length";
   }
@@ -149,7 +149,7 @@ void ChatChoice::end(const engine::StreamEnd& end) {
   pending_.reasoning += std::exchange(hidden_reasoning_, {});
   finish_reason_ = end.reason == engine::FinishReason::kRepetition
                        ? "repetition"
-                       : finish_word(turn_.reply().finish);
+                       : finish_word(turn_.reply().finish, options_.legacy_calls);
   stop_reason_ = turn_.stopped() ? api::StopReason(turn_.stop_string())
                                  : stop_reason_of(end, last_token_, options_.stop_token_ids);
 }

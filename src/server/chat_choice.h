@@ -23,6 +23,7 @@ class ChatChoice {
     bool logprobs = false;
     bool tokens_as_ids = false;  // there
     bool stream = false;
+    bool legacy_calls = false;  // of "functions": the finish reason is "function_call"
     uint64_t call_id_seed = 0;
     bool token_ids = false;               // told
     std::vector<TokenId> stop_token_ids;  // of the request: that one of them ended it is told

@@ -23,8 +23,9 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
                                    std::string id, const base::Clock& clock) {
   return {.head = {.id = std::move(id),
                    .created = clock.unix_ms() / 1000,
-                   .model = request.model.empty() ? model.id : request.model,
-                   .reasoning_field = model.reasoning_field},
+                   .model = model.shown_name(request.model),
+                   .reasoning_field = model.reasoning_field,
+                   .legacy_calls = request.legacy_calls},
           .choice_count = request.generation.n,
           .include_usage = request.generation.include_usage,
           .continuous_usage = request.generation.continuous_usage,
@@ -35,6 +36,7 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
                      .logprobs = request.top_logprobs >= 0,
                      .tokens_as_ids = request.generation.tokens_as_ids,
                      .stream = request.generation.stream,
+                     .legacy_calls = request.legacy_calls,
                      .token_ids = request.generation.return_token_ids,
                      .stop_token_ids = request.generation.stop_token_ids}};
 }

@@ -109,6 +109,7 @@ void Server::answer_completion(Call call) {
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   const api::CompletionRequest& request = *parsed;
   if (model_named(call, request.model) == nullptr) return;
+  call.add_warnings(request.warnings);
 
   const api::GenerationFields& fields = request.generation;
   std::string id = answer_id("cmpl-", fields.request_id, draw());
@@ -120,7 +121,7 @@ void Server::answer_completion(Call call) {
   CompletionAnswer::Options options{
       .head = {.id = id,
                .created = clock_.unix_ms() / 1000,
-               .model = request.model.empty() ? model->id : request.model},
+               .model = model->shown_name(request.model)},
       .choice_count = request.prompts.size() * static_cast<size_t>(fields.n),
       .choices_per_prompt = static_cast<size_t>(fields.n),
       .stop = stop_strings(fields),

@@ -125,10 +125,6 @@ void truncate(std::vector<TokenId>& tokens, int64_t tokens_max, api::EmbedReques
   }
 }
 
-std::string name_or_id(const std::string& asked, const ServedModel& model) {
-  return asked.empty() ? model.id : asked;
-}
-
 }  // namespace
 
 void Server::answer_embeddings(Call call) {
@@ -138,11 +134,12 @@ void Server::answer_embeddings(Call call) {
       api::parse_embedding_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->fields.model) == nullptr) return;
+  call.add_warnings(parsed->fields.warnings);
   if (const auto error = dimensions_error(*model, parsed->dimensions, "dimensions")) {
     return call.send(*error);
   }
   api::EmbeddingAnswer answer{.id = random_id("embd-", {.seed = draw(), .counter = 0}),
-                              .model = name_or_id(parsed->fields.model, *model),
+                              .model = model->shown_name(parsed->fields.model),
                               .created = clock_.unix_ms() / 1000};
   Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
   if (!parsed->messages.empty()) {
@@ -172,16 +169,18 @@ void Server::answer_embed(Call call) {
   auto parsed = api::parse_embed_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->fields.model) == nullptr) return;
+  call.add_warnings(parsed->fields.warnings);
   if (const auto error = dimensions_error(*model, parsed->dimensions, "output_dimension")) {
     return call.send(*error);
   }
   api::EmbeddingAnswer answer{.id = random_id("embd-", {.seed = draw(), .counter = 0}),
-                              .model = name_or_id(parsed->fields.model, *model),
+                              .model = model->shown_name(parsed->fields.model),
                               .created = clock_.unix_ms() / 1000};
   Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
   add_texts(parsed->texts, "texts", *model, wanted);
   for (std::vector<TokenId>& tokens : wanted.prompts) {
-    truncate(tokens, model->context_limit(), parsed->truncate);
+    truncate(tokens, std::min(model->context_limit(), parsed->max_tokens.value_or(INT64_MAX)),
+             parsed->truncate);
   }
   run(std::move(call), *model, desk_, std::move(wanted),
       [answer, request = *std::move(parsed)](Embeddings made) mutable {
@@ -199,14 +198,22 @@ void Server::answer_rerank(Call call) {
   auto parsed = api::parse_rerank_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->fields.model) == nullptr) return;
+  call.add_warnings(parsed->fields.warnings);
   api::EmbeddingAnswer answer{.id = random_id("rerank-", {.seed = draw(), .counter = 0}),
-                              .model = name_or_id(parsed->fields.model, *model),
+                              .model = model->shown_name(parsed->fields.model),
                               .created = clock_.unix_ms() / 1000};
   Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {"query"}};
   wanted.prompts.push_back(model->tokenizer.encode(parsed->query));
   add_texts(parsed->documents, "documents", *model, wanted);
+  const int64_t document_tokens_max = parsed->tokens_per_document_max.value_or(INT64_MAX);
+  for (size_t i = 0; i < wanted.prompts.size(); ++i) {
+    truncate(wanted.prompts[i],
+             std::min(model->context_limit(), i == 0 ? INT64_MAX : document_tokens_max),
+             api::EmbedRequest::Truncate::kEnd);
+  }
+  const bool second = call.request.path.starts_with("/v2/");
   run(std::move(call), *model, desk_, std::move(wanted),
-      [answer, top_n = parsed->top_n, shown = parsed->return_documents,
+      [answer, second, top_n = parsed->top_n, shown = parsed->return_documents,
        documents = parsed->documents](Embeddings made) mutable {
         normalise(made.vectors, std::nullopt);
         answer.prompt_tokens = made.prompt_tokens;
@@ -219,7 +226,9 @@ void Server::answer_rerank(Call call) {
         std::stable_sort(ranked.begin(), ranked.end(),
                          [](const auto& a, const auto& b) { return a.score > b.score; });
         ranked.resize(std::min(ranked.size(), static_cast<size_t>(top_n.value_or(INT32_MAX))));
-        return api::rerank_body(answer, ranked);
+        return api::rerank_body(answer, {.documents = ranked,
+                                         .documents_compared = documents.size(),
+                                         .api_version = second ? "2" : "1"});
       });
 }
 
@@ -229,8 +238,9 @@ void Server::answer_score(Call call) {
   auto parsed = api::parse_score_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->fields.model) == nullptr) return;
+  call.add_warnings(parsed->fields.warnings);
   api::EmbeddingAnswer answer{.id = random_id("score-", {.seed = draw(), .counter = 0}),
-                              .model = name_or_id(parsed->fields.model, *model),
+                              .model = model->shown_name(parsed->fields.model),
                               .created = clock_.unix_ms() / 1000};
   Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
   add_texts(parsed->first, "text_1", *model, wanted);

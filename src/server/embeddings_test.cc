@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "api/embedding_response.h"
+#include "base/base64.h"
 #include "server/embedding_batch.h"
 #include "server/server_house.h"
 
@@ -176,10 +177,7 @@ TEST(Embeddings, Base64HoldsTheSameFloats) {
     const auto narrow = static_cast<float>(value);
     bytes.append(reinterpret_cast<const char*>(&narrow), sizeof narrow);
   }
-  EXPECT_EQ(body.find("data")->as_array()[0].string("embedding"), api::base64(bytes));
-  EXPECT_EQ(api::base64("M"), "TQ==");
-  EXPECT_EQ(api::base64("Ma"), "TWE=");
-  EXPECT_EQ(api::base64("Man"), "TWFu");
+  EXPECT_EQ(body.find("data")->as_array()[0].string("embedding"), base::base64(bytes));
 }
 
 // More than fit into the queue: they are held back here.
@@ -280,6 +278,55 @@ TEST(Rerank, TheNearestDocumentComesFirst) {
         R"({"query":"a","documents":["b"],"top_n":-1})"}) {
     EXPECT_EQ(house.post("/rerank", bad).status, 400) << bad;
   }
+}
+
+// One document that is too long is cut as /v2/embed cuts it, and spoils nothing.
+TEST(Rerank, B5_LongDocumentsAreTruncated) {
+  ServerHouse::Options options;
+  options.model = [](ServedModel& model) { model.context_max = 64; };
+  ServerHouse house(kScript, std::move(options));
+  const auto ranked = [&](const std::string& path, const std::string& more) {
+    const std::string documents = "\"abcabc" + std::string(500, 'x') + R"(","abcabc","zzz")";
+    const net::HttpResponse response = house.post(
+        path, R"({"query":"abcabc","pooling":"mean","documents":[)" + documents + "]" + more + "}");
+    EXPECT_EQ(response.status, 200) << response.body;
+    return parsed(response.body);
+  };
+  const Json whole = ranked("/v2/rerank", "");
+  EXPECT_EQ(whole.find("usage")->integer("total_tokens"), 6 + 64 + 6 + 3);
+  EXPECT_EQ(whole.find("results")->as_array().at(0).integer("index"), 1);
+
+  // Of six tokens the first document is the query itself.
+  const Json cut = ranked("/v2/rerank", R"(,"max_tokens_per_doc":6)");
+  EXPECT_EQ(cut.find("usage")->integer("total_tokens"), 6 + 6 + 6 + 3);
+  const Json& first = cut.find("results")->as_array().at(0);
+  EXPECT_EQ(first.integer("index"), 0);
+  EXPECT_NEAR(*first.number("relevance_score"), 1.0, 1e-6);
+
+  const Json& meta = *cut.find("meta");
+  EXPECT_EQ(meta.find("api_version")->string("version"), "2");
+  EXPECT_EQ(meta.find("billed_units")->integer("search_units"), 1);
+  EXPECT_EQ(meta.find("tokens")->integer("input_tokens"), 6 + 6 + 6 + 3);
+  EXPECT_EQ(ranked("/v1/rerank", "").find("meta")->find("api_version")->string("version"), "1");
+  for (const char* bad : {"0", "-1", "\"9\"", "1.5"}) {
+    const net::HttpResponse response = house.post(
+        "/v2/rerank",
+        std::string(R"({"query":"a","documents":["b"],"max_tokens_per_doc":)") + bad + "}");
+    EXPECT_EQ(response.status, 400);
+    EXPECT_EQ(parsed(response.body).find("error")->string("param"), "max_tokens_per_doc");
+  }
+  // A query that is too long, as well.
+  EXPECT_EQ(
+      house.post("/rerank", R"({"query":")" + std::string(99, 'q') + R"(","documents":["b"]})")
+          .status,
+      200);
+}
+
+TEST(Rerank, B5_EmbedObeysMaxTokens) {
+  ServerHouse house(kScript, {});
+  const net::HttpResponse response =
+      house.post("/v2/embed", R"({"texts":["abcabc"],"max_tokens":4})");
+  EXPECT_EQ(parsed(response.body).find("meta")->find("billed_units")->integer("input_tokens"), 4);
 }
 
 TEST(Score, OneWithManyOrOneByOne) {

@@ -21,6 +21,7 @@ void Server::answer_generate(Call call) {
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   api::GenerateRequest& request = *parsed;
   if (model_named(call, request.model) == nullptr) return;
+  call.add_warnings(request.warnings);
   const Result<std::optional<int64_t>> deadline_ns =
       call.deadline_ns(request.generation.timeout_s,
                        request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);

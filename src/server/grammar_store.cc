@@ -16,12 +16,17 @@ using api::OutputFormat;
 using grammar::Grammar;
 using Kind = OutputFormat::Kind;
 
+grammar::SchemaOptions::Whitespace whitespace_of(const OutputFormat& format) {
+  return format.compact ? grammar::SchemaOptions::Whitespace::kNone
+                        : grammar::SchemaOptions::Whitespace::kFlexible;
+}
+
 std::string key_of(const OutputFormat& format) {
   switch (format.kind) {
     case Kind::kJsonObject:
-      return "object";
+      return format.compact ? "compact object" : "object";
     case Kind::kJsonSchema:
-      return "schema " + format.schema.dump();
+      return (format.compact ? "compact schema " : "schema ") + format.schema.dump();
     case Kind::kStructuralTag:
       return "tag " + format.schema.dump();
     case Kind::kRegex:
@@ -39,9 +44,9 @@ std::string key_of(const OutputFormat& format) {
 Result<std::shared_ptr<const Grammar>> compile_text(const OutputFormat& format) {
   switch (format.kind) {
     case Kind::kJsonObject:
-      return grammar::any_json_object(grammar::SchemaOptions::Whitespace::kFlexible);
+      return grammar::any_json_object(whitespace_of(format));
     case Kind::kJsonSchema:
-      return grammar::compile_json_schema(format.schema, {});
+      return grammar::compile_json_schema(format.schema, {.whitespace = whitespace_of(format)});
     case Kind::kStructuralTag:
       return grammar::compile_structural_tag(format.schema, {});
     case Kind::kRegex: {

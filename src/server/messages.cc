@@ -60,14 +60,13 @@ void Server::answer_message(Call call) {
   if (!streams) return;
 
   const bool streamed = request.generation.stream;
-  MessagesAnswer::Options options{
-      .head = {.id = id, .model = request.model.empty() ? model->id : request.model},
-      .turn = std::move(turn),
-      .prompt_tokens = prompt_tokens,
-      .show_thinking = parsed->show_thinking,
-      .timings = request.generation.timings,
-      .stream = streamed,
-      .tool_id_seed = draw()};
+  MessagesAnswer::Options options{.head = {.id = id, .model = model->shown_name(request.model)},
+                                  .turn = std::move(turn),
+                                  .prompt_tokens = prompt_tokens,
+                                  .show_thinking = parsed->show_thinking,
+                                  .timings = request.generation.timings,
+                                  .stream = streamed,
+                                  .tool_id_seed = draw()};
   Generation::Parts parts{.id = std::move(id),
                           .call = std::move(call),
                           .streams = *std::move(streams),

@@ -28,9 +28,6 @@ Error not_rendered(const std::string& field, std::string_view what) {
 std::optional<Error> not_rendered(const api::GenerationFields& fields) {
   if (fields.format) return not_rendered(fields.format->field, "an output format");
   if (!fields.stop.empty()) return not_rendered("stop", "a stop string");
-  if (fields.token_offsets) {
-    return not_rendered("return_token_offsets", "where each token stands in the text");
-  }
   return std::nullopt;
 }
 
@@ -67,7 +64,7 @@ void Server::answer_chat_render(Call call) {
   tokens.insert(tokens.end(), turn.opening.begin(), turn.opening.end());
   std::string body;
   api::append_rendered({.id = answer_id("chatcmpl-", parsed->generation.request_id, draw()),
-                        .model = parsed->model.empty() ? model->id : parsed->model,
+                        .model = model->shown_name(parsed->model),
                         .tokens = tokens,
                         .text = model->tokenizer.decode(tokens),
                         .logprobs = parsed->top_logprobs,
@@ -87,6 +84,7 @@ void Server::answer_completion_render(Call call) {
   if (!error && parsed->echo) error = not_rendered("echo", "an echo");
   if (error) return call.send(api::api_error(*error));
   if (model_named(call, parsed->model) == nullptr) return;
+  call.add_warnings(parsed->warnings);
   std::string body = "[";
   for (size_t i = 0; i < parsed->prompts.size(); ++i) {
     const Result<std::vector<TokenId>> tokens =
@@ -96,7 +94,7 @@ void Server::answer_completion_render(Call call) {
     std::string id = answer_id("cmpl-", parsed->generation.request_id, draw());
     if (parsed->prompts.size() > 1) id += "-" + std::to_string(i);
     api::append_rendered({.id = std::move(id),
-                          .model = parsed->model.empty() ? model->id : parsed->model,
+                          .model = model->shown_name(parsed->model),
                           .tokens = *tokens,
                           .text = model->tokenizer.decode(*tokens),
                           .logprobs = parsed->logprobs,

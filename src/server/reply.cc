@@ -56,6 +56,10 @@ net::HttpResponse error_reply(const api::ApiError& error) {
   return with_status(error, api::error_body(error));
 }
 
+net::HttpResponse ollama_error_reply(const api::ApiError& error) {
+  return with_status(error, api::plain_error_body(error));
+}
+
 net::HttpResponse message_error_reply(const api::ApiError& error, std::string_view request_id) {
   return with_status(error, api::message_error_body(error, request_id));
 }

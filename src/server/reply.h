@@ -17,6 +17,8 @@ api::ApiError not_ready(std::string_view why);
 api::ApiError numbers_in_doubt();
 api::ApiError damaged_weights();
 net::HttpResponse error_reply(const api::ApiError& error);
+// {"error":"…"}, as Ollama's clients read it.
+net::HttpResponse ollama_error_reply(const api::ApiError& error);
 // As Anthropic's clients read it.
 net::HttpResponse message_error_reply(const api::ApiError& error, std::string_view request_id);
 

@@ -118,7 +118,8 @@ void ResponseOutput::add_text(std::string_view text) {
   if (left_out_open_) return;
   if (reasoning_due_) {
     reasoning_due_ = false;
-    begin_item({.kind = Kind::kReasoning, .id = new_id("rs_")});
+    begin_item(
+        {.kind = Kind::kReasoning, .id = new_id("rs_"), .has_summary = options_.reasoning_summary});
   }
   if (!stop_filter_) {
     message_sampled_ += text.size();
@@ -163,6 +164,9 @@ void ResponseOutput::close_item(OutputItem::Status status) {
   stop_filter_.reset();
   held_logprobs_.clear();
   items_.back().status = status;
+  if (items_.back().kind == Kind::kReasoning && options_.encrypt_reasoning) {
+    items_.back().encrypted_content = options_.encrypt_reasoning(items_.back().text);
+  }
   if (!tells()) return;
   tell_text();
   events_.item_ends({items_.back(), items_.size() - 1}, pending_);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,9 @@ class ResponseOutput {
     bool may_call = false;  // functions are offered; otherwise what looks like a call is a message
     bool one_call = false;  // of several calls only the first is an item
     std::string response_id;  // the items' ids tell it
+    bool reasoning_summary = false;
+    // What becomes of reasoning that has ended as its "encrypted_content"; empty: none is wanted.
+    std::function<std::string(std::string_view text)> encrypt_reasoning;
     // Of the events; none: nothing is told on the way.
     std::optional<api::ResponseEvents::Framing> framing;
   };

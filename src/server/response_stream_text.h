@@ -80,6 +80,7 @@ class ResponseStreamReader {
     EXPECT_EQ(type == "response.in_progress", next_number_ == 2);
     if (type == "response.output_item.added") return add_item(event);
     if (type == "response.content_part.added") return add_part(event);
+    if (type.starts_with("response.reasoning_summary_")) return summary(type, event);
     if (type.ends_with(".delta")) return add_delta(event);
     if (type.ends_with("_text.done") || type.ends_with("arguments.done")) return end_text(event);
     if (type == "response.content_part.done") return end_part(event);
@@ -99,6 +100,8 @@ class ResponseStreamReader {
     std::string logprobs;
     bool part = false;
     bool text_done = false;
+    std::string summary;
+    int summary_events = 0;  // that are there once: part added, text done, part done
   };
 
   void add_item(const Json& event) {
@@ -126,6 +129,22 @@ class ResponseStreamReader {
     open_->text += event.string("delta").value_or("");
     add_logprobs(event.find("logprobs"), open_->logprobs);
   }
+  void summary(const std::string& type, const Json& event) {
+    check_place(event);
+    EXPECT_EQ(event.integer("summary_index"), 0);
+    if (type == "response.reasoning_summary_text.delta") {
+      EXPECT_EQ(open_->summary_events, 1);
+      open_->summary += event.string("delta").value_or("");
+      return;
+    }
+    static constexpr const char* kOnce[] = {"response.reasoning_summary_part.added",
+                                            "response.reasoning_summary_text.done",
+                                            "response.reasoning_summary_part.done"};
+    ASSERT_LT(open_->summary_events, 3);
+    EXPECT_EQ(type, kOnce[open_->summary_events++]);
+    const Json* part = event.find("part");
+    EXPECT_EQ((part == nullptr ? event : *part).string("text"), open_->summary);
+  }
   void end_text(const Json& event) {
     check_place(event);
     const bool call = event.find("arguments") != nullptr;
@@ -142,6 +161,12 @@ class ResponseStreamReader {
     EXPECT_TRUE(open_->text_done);
     const Json& item = *event.find("item");
     EXPECT_EQ(item.string("id"), open_->id);
+    const Json* summary = item.find("summary");
+    const bool summed = summary != nullptr && !summary->as_array().empty();
+    EXPECT_EQ(open_->summary_events, summed ? 3 : 0);
+    if (summed) {
+      EXPECT_EQ(summary->as_array()[0].string("text"), open_->summary);
+    }
     items_.push_back(text_of_item(item, nullptr));
     EXPECT_EQ(items_.back().text, open_->text);
     EXPECT_NE(items_.back().status, "in_progress");

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "api/documented_fields.h"
 #include "api/response_request.h"
 #include "api/tokenize_request.h"
 #include "base/check.h"
@@ -30,7 +31,7 @@ api::ResponseHead head_of(const Json& body, const api::ResponseRequest& request,
                           const ServedModel& model, std::string id) {
   const api::GenerationFields& fields = request.generation;
   return {.id = std::move(id),
-          .model = request.model.empty() ? model.id : request.model,
+          .model = model.shown_name(request.model),
           .echo = api::response_echo(
               body, {.temperature = fields.temperature.value_or(model.sampling.temperature),
                      .top_p = fields.top_p.value_or(model.sampling.top_p)})};
@@ -42,7 +43,8 @@ ResponseOutput::Options output_options(const api::ResponseRequest& request, std:
                                   .logprobs = request.top_logprobs >= 0,
                                   .may_call = !request.tools.empty(),
                                   .one_call = !request.parallel_calls,
-                                  .response_id = std::move(id)};
+                                  .response_id = std::move(id),
+                                  .reasoning_summary = request.reasoning_summary};
   if (request.generation.stream) options.framing = framing;
   return options;
 }
@@ -98,12 +100,37 @@ Result<std::vector<PastResponse>> Server::response_history(const Call& call, con
   return history;
 }
 
+// Reasoning that comes back as this server gave it out. What another server has encrypted, or this
+// one before its key changed, nobody can read here: a conversation goes on without it.
+Result<void> Server::read_encrypted_reasoning(api::ResponseRequest& request,
+                                              std::string_view tenant) const {
+  for (api::ResponseItem& item : request.items) {
+    if (item.encrypted_content.empty()) continue;
+    const std::string field = item.path + ".encrypted_content";
+    auto read = encrypted_reasoning_.decrypt(item.encrypted_content, tenant);
+    std::string().swap(item.encrypted_content);  // it may be large, and is said
+    if (auto* text = std::get_if<std::string>(&read)) {
+      item.text = std::move(*text);
+    } else if (std::get<EncryptedReasoning::Unread>(read) == EncryptedReasoning::Unread::kForged) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("'{}' could not be verified: it is not what this server made for "
+                               "this key; send the item without it",
+                               field),
+                   field};
+    } else if (request.warnings.size() < api::kFieldWarningsMax) {
+      request.warnings.push_back(api::unread_warning(field, "encrypted with another key"));
+    }
+  }
+  return {};
+}
+
 // Everything that may be wrong with a request is found here, before the engine hears of it.
 Result<Server::ResponsePlan> Server::plan_response(const Call& call, const Json& body,
                                                    const ServedModel& model,
                                                    const ResponseLink& link) {
   ResponsePlan plan;
   TRY_ASSIGN(plan.request, api::parse_response_request(body, {.vocab_size = model.vocab_size}));
+  TRY(read_encrypted_reasoning(plan.request, call.tenant));
   const api::ResponseRequest& request = plan.request;
   TRY_ASSIGN(plan.history, response_history(call, request.previous_response_id, link));
   const std::string date = model.current_date.value_or(base::local_date(clock_.unix_ms()));
@@ -189,6 +216,9 @@ void Server::create_response(Call call, const Json& asked,
     if (error.param == "previous_response_id" && error.status == 400) {
       error.code = "previous_response_not_found";
     }
+    if (error.param.ends_with(".encrypted_content") && error.status == 400) {
+      error.code = "invalid_encrypted_content";
+    }
     return call.send(error);
   }
   const api::ResponseRequest& request = planned->request;
@@ -230,6 +260,11 @@ void Server::create_response(Call call, const Json& asked,
       .timings = request.generation.timings,
       .on_ended = {}};
   options.head.created_at = clock_.unix_ms() / 1000;
+  if (request.encrypted_reasoning) {
+    options.output.encrypt_reasoning = [this, tenant = call.tenant](std::string_view text) {
+      return encrypted_reasoning_.encrypt(text, tenant);
+    };
+  }
   options.on_ended = keep_response(call, body, link, std::move(*planned), options.head);
   const bool streamed = options.output.framing.has_value();
   std::optional<Call> asking;  // to be answered at once
@@ -351,6 +386,7 @@ void Server::answer_response_tokens(Call call) {
       plan_response(call, resolved->has_value() ? **resolved : *body, *model, {});
   if (!plan.ok()) return call.send(api::api_error(plan.error()));
   if (model_named(call, plan->request.model) == nullptr) return;
+  call.add_warnings(plan->request.warnings);
   call.send(json_reply(api::input_tokens_body(static_cast<int64_t>(plan->prompt->tokens.size()))));
 }
 

@@ -16,6 +16,10 @@ bool ServedModel::answers_to(std::string_view name) const {
          std::find(aliases.begin(), aliases.end(), name) != aliases.end();
 }
 
+std::string ServedModel::shown_name(const std::string& asked) const {
+  return !asked.empty() && answers_to(asked) ? asked : id;
+}
+
 std::vector<TokenId> ServedModel::all_stop_tokens() const {
   std::vector<TokenId> all = harmony.stop_tokens();
   for (const TokenId id : stop_tokens) {

@@ -55,6 +55,8 @@ struct ServedModel {
   // The longest prompt and answer together that the model and its engine's cache can hold.
   int64_t context_limit() const;
   bool answers_to(std::string_view name) const;
+  // What an answer calls it: as it was asked for, where that is one of its names.
+  std::string shown_name(const std::string& asked) const;
   // Harmony's stop tokens and generation_config's, each once.
   std::vector<TokenId> all_stop_tokens() const;
 };

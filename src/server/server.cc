@@ -67,6 +67,11 @@ std::vector<api::ModelCard> cards_of(const ServedModel& model) {
   return cards;
 }
 
+// Ollama's clients ask below /api/ and read its errors only.
+Dialect dialect_of_unknown(std::string_view path) {
+  return path == "/api" || path.starts_with("/api/") ? Dialect::kOllama : Dialect::kOpenAi;
+}
+
 RequestEntry::Route entry_route(const Routes::Match& match) {
   if (match.route == nullptr) return {.handler = "none", .method = "none"};
   return {.handler = match.route->path, .method = match.route->method};
@@ -80,6 +85,7 @@ Server::Server(const Options& options, const base::Clock& clock, base::Log& log)
       clock_(clock),
       log_(log),
       desk_(options.keys, system_secret(), clock),
+      encrypted_reasoning_(options.reasoning_key),
       sampled_turns_({.tokens_max = options.sampled_turn_tokens_max,
                       .seed = base::random_bits(seed_, kTurnSeedDraw)}),
       meter_(clock),
@@ -150,7 +156,7 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
   if (record != nullptr && record->traced) {
     call.headers.add("traceparent", telemetry::format_traceparent(record->trace));
   }
-  if (match.route != nullptr) call.dialect = match.route->dialect;
+  call.dialect = match.route != nullptr ? match.route->dialect : dialect_of_unknown(path);
   if (call.dialect == Dialect::kAnthropic) {  // by the name that its clients know
     call.headers.add("request-id", std::string(call.headers.get("x-request-id")));
   }
@@ -235,7 +241,7 @@ std::optional<std::vector<engine::TokenStream>> Server::submit(Call& call,
 
 const ServedModel* Server::model_named(const Call& call, std::string_view name) const {
   const ServedModel* model = model_.load();
-  if (model != nullptr && model->answers_to(name)) return model;
+  if (model != nullptr && (model->answers_to(name) || call.is_own_url(name))) return model;
   call.send(model == nullptr ? not_ready("The model is still being loaded")
                              : api::model_not_found(name));
   return nullptr;

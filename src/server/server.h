@@ -23,6 +23,7 @@
 #include "server/chat_prompt.h"
 #include "server/cors.h"
 #include "server/couriers.h"
+#include "server/encrypted_reasoning.h"
 #include "server/front_desk.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
@@ -47,7 +48,8 @@ class Server {
     std::string version;  // of the program, for /version
     KeyRing keys;         // empty: none is asked for
     CorsOrigins cors;
-    uint64_t seed = 0;  // of ids and of requests that give none; 0: from the system
+    std::string reasoning_key;  // of "encrypted_content"; empty: made now, for this server's life
+    uint64_t seed = 0;          // of ids and of requests that give none; 0: from the system
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
     store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
     RequestReporter::Options reports;
@@ -180,6 +182,8 @@ class Server {
   void create_response(Call call, const Json& asked, const std::shared_ptr<ResponseLink>& link);
   Result<ResponsePlan> plan_response(const Call& call, const Json& body, const ServedModel& model,
                                      const ResponseLink& link);
+  Result<void> read_encrypted_reasoning(api::ResponseRequest& request,
+                                        std::string_view tenant) const;
   Result<void> drop_oldest_items(ResponsePlan& plan, const ServedModel& model,
                                  const std::string& date, const std::string& salt);
   Result<std::vector<PastResponse>> response_history(const Call& call, const std::string& id,
@@ -197,6 +201,7 @@ class Server {
   const base::Clock& clock_;
   base::Log& log_;
   FrontDesk desk_;
+  const EncryptedReasoning encrypted_reasoning_;
   Upkeep upkeep_;
   SampledTurns sampled_turns_;
   RunningResponses running_responses_;

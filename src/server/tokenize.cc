@@ -18,6 +18,7 @@ void Server::answer_tokenize(Call call) {
       api::parse_tokenize_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->model) == nullptr) return;
+  call.add_warnings(parsed->warnings);
   std::vector<TokenId> tokens = parsed->chat
                                     ? chat_prompt_of(*parsed->chat, *model, call.tenant).tokens
                                     : model->tokenizer.encode(parsed->prompt);
@@ -40,6 +41,7 @@ void Server::answer_chat_tokens(Call call) {
   const auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->model) == nullptr) return;
+  call.add_warnings(parsed->warnings);
   const size_t count = chat_prompt_of(*parsed, *model, call.tenant).tokens.size() +
                        turn_options(*parsed, *model).opening.size();
   call.send(json_reply(api::input_tokens_body(static_cast<int64_t>(count))));
@@ -52,6 +54,7 @@ void Server::answer_detokenize(Call call) {
       api::parse_detokenize_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->model) == nullptr) return;
+  call.add_warnings(parsed->warnings);
   call.send(json_reply(api::detokenize_body(model->tokenizer.decode(parsed->tokens))));
 }
 

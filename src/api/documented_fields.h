@@ -1,0 +1,40 @@
+// The fields of a request's body that OpenAI, vLLM, SGLang, llama.cpp, Anthropic and Cohere
+// document, and what becomes of one that an endpoint does not read: nobody gets a 200 for a field
+// that would have changed the answer. A field that is documented nowhere is told of in a warning.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/fields.h"
+
+namespace pelton::api {
+
+struct DocumentedField {
+  enum class Effect {
+    kNone,     // on this server's answers: speed, price, caches, what belongs to another field
+    kStyle,    // the answer stands without it, and a warning says so
+    kChanges,  // the answer would be another one: refused where it is not read
+  };
+  std::string_view name;
+  Effect effect = Effect::kChanges;
+  // Values that ask for nothing beside null, false and what is empty: numbers, or words ("auto"),
+  // apart by blanks.
+  std::string_view neutral;
+};
+
+// By their names.
+std::span<const DocumentedField> documented_fields();
+
+// "PATH ignored: WHY", as it may stand in a header.
+std::string unread_warning(std::string_view path, std::string_view why);
+
+// At most so many warnings come of one body.
+inline constexpr size_t kFieldWarningsMax = 8;
+
+// `body` keeps its reads (Fields::Reads::kKept), and all that its endpoint obeys has been read.
+void check_unread_fields(const Fields& body, std::vector<std::string>& warnings);
+
+}  // namespace pelton::api

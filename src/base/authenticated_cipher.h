@@ -1,0 +1,40 @@
+// Encrypts bytes so that only who has the key can read them and nobody can change them unseen:
+// AES-256-GCM, each text under a key of its own, which HMAC-SHA256 makes of the secret and a random
+// salt. So no number of texts wears the key out, as random nonces under one key would. Immutable;
+// any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace pelton::base {
+
+class AuthenticatedCipher {
+ public:
+  explicit AuthenticatedCipher(std::string secret) : secret_(std::move(secret)) {}
+
+  // `context` is bound to the text and not part of it: who opens it must say the same.
+  struct Plain {
+    std::string_view text;
+    std::string_view context;
+  };
+  // salt (16 bytes), ciphertext, tag (16 bytes)
+  std::string seal(const Plain& plain) const;
+
+  struct Sealed {
+    std::string_view bytes;
+    std::string_view context;
+  };
+  // Nothing: not sealed with this secret and context, or changed since.
+  std::optional<std::string> open(const Sealed& sealed) const;
+
+ private:
+  const std::string secret_;
+};
+
+// From the system; `count` is at most a few thousand.
+std::string random_bytes(size_t count);
+
+}  // namespace pelton::base

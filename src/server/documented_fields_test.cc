@@ -1,0 +1,254 @@
+// No field that OpenAI, vLLM, SGLang, llama.cpp, Anthropic or Cohere document and that would change
+// the answer is dropped by an endpoint that says 200 (row D6): it is obeyed, or refused by its
+// name. api/documented_fields has the fields; here each goes to each endpoint.
+#include "api/documented_fields.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "api/chat_request.h"
+#include "chat/tiny_tokenizer.h"
+#include "server/grammar_store.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+using Effect = api::DocumentedField::Effect;
+
+constexpr std::string_view kScript = R"({"rules": [
+  {"when": "", "then": "<|channel|>final<|message|>Hello there, friend.<|return|>"}]})";
+
+struct Endpoint {
+  const char* path;
+  const char* good;  // members of a body that is answered
+};
+constexpr Endpoint kEndpoints[] = {
+    {"/v1/chat/completions", R"("messages":[{"role":"user","content":"hi"}],"max_tokens":1)"},
+    {"/v1/chat/completions/render", R"("messages":[{"role":"user","content":"hi"}])"},
+    {"/v1/chat/completions/input_tokens", R"("messages":[{"role":"user","content":"hi"}])"},
+    {"/v1/completions", R"("prompt":"hi","max_tokens":1)"},
+    {"/v1/completions/render", R"("prompt":"hi")"},
+    {"/v1/responses", R"("input":"hi","max_output_tokens":1,"store":false)"},
+    {"/v1/responses/input_tokens", R"("input":"hi")"},
+    {"/v1/messages", R"("messages":[{"role":"user","content":"hi"}],"max_tokens":1)"},
+    {"/v1/messages/count_tokens", R"("messages":[{"role":"user","content":"hi"}])"},
+    {"/inference/v1/generate", R"("token_ids":[72],"sampling_params":{"max_tokens":1})"},
+    {"/inference/v1/generate", R"("token_ids":[72],"max_tokens":1)"},
+    {"/v1/embeddings", R"("input":"hi")"},
+    {"/v2/embed", R"("texts":["hi"])"},
+    {"/v1/rerank", R"("query":"hi","documents":["ho"])"},
+    {"/v1/score", R"("text_1":"hi","text_2":"ho")"},
+    {"/tokenize", R"("prompt":"hi")"},
+    {"/tokenize", R"("messages":[{"role":"user","content":"hi"}])"},
+    {"/detokenize", R"("tokens":[72])"},
+    {"/invocations", R"("prompt":"hi","max_tokens":1)"},
+};
+
+std::string body_of(const Endpoint& endpoint, std::string_view member) {
+  return fmt::format("{{{},{}}}", endpoint.good, member);
+}
+
+std::string param_of(const net::HttpResponse& response) {
+  const Json body = parsed(response.body);
+  const Json* error = body.find("error");
+  if (error == nullptr) return {};
+  // Anthropic's errors have no such member; the message names the field.
+  return error->string("param").value_or(error->string("message").value_or(""));
+}
+
+// What no field can be obeyed with: whoever reads it complains, and who does not must refuse it.
+std::string_view nonsense_for(std::string_view name) {
+  // These take any object.
+  for (const std::string_view object :
+       {"chat_template_kwargs", "json_schema", "guided_json", "sampling_params",
+        "repetition_detection", "output_config", "structural_tag"}) {
+    if (name == object) return "7.5";
+  }
+  return R"({"x":{}})";
+}
+
+TEST(DocumentedFields, D6_none_that_changes_the_answer_is_dropped_by_any_endpoint) {
+  ServerHouse house(kScript, {});
+  for (const Endpoint& endpoint : kEndpoints) {
+    const net::HttpResponse good = house.post(endpoint.path, fmt::format("{{{}}}", endpoint.good));
+    ASSERT_EQ(good.status, 200) << endpoint.path << good.body;
+    EXPECT_FALSE(good.headers.has("x-pelton-warning")) << endpoint.path;
+    for (const api::DocumentedField& field : api::documented_fields()) {
+      if (field.effect == Effect::kNone) continue;
+      const std::string member = fmt::format("\"{}\":{}", field.name, nonsense_for(field.name));
+      SCOPED_TRACE(fmt::format("{} {}", endpoint.path, member));
+      const net::HttpResponse response = house.post(endpoint.path, body_of(endpoint, member));
+      if (field.effect == Effect::kStyle && response.status == 200) {
+        EXPECT_THAT(std::string(response.headers.get("x-pelton-warning")),
+                    testing::HasSubstr(field.name));
+        continue;
+      }
+      ASSERT_EQ(response.status, 400) << response.body;
+      EXPECT_THAT(param_of(response), testing::HasSubstr(field.name));
+    }
+  }
+}
+
+// Null, and what asks for nothing, is answered as if it were not there: clients send their
+// defaults.
+TEST(DocumentedFields, D6_defaults_are_no_reason_to_refuse) {
+  ServerHouse house(kScript, {});
+  const char* const defaults =
+      R"("mirostat":0,"dry_multiplier":0.0,"xtc_probability":0,"typical_p":1.0,"top_n_sigma":-1,)"
+      R"("dynatemp_range":0,"repeat_penalty":1.0,"n_probs":0,"n_predict":-1,"samplers":[],"lora":[],)"
+      R"("cache_prompt":true,"id_slot":0,"use_beam_search":false,"stop_regex":"")";
+  for (const Endpoint& endpoint : kEndpoints) {
+    const net::HttpResponse response = house.post(endpoint.path, body_of(endpoint, defaults));
+    EXPECT_EQ(response.status, 200) << endpoint.path << response.body;
+    EXPECT_FALSE(response.headers.has("x-pelton-warning")) << endpoint.path;
+  }
+}
+
+TEST(DocumentedFields, D6_an_unknown_field_is_told_of_by_every_endpoint) {
+  ServerHouse house(kScript, {});
+  for (const Endpoint& endpoint : kEndpoints) {
+    const net::HttpResponse response =
+        house.post(endpoint.path, body_of(endpoint, R"("temprature":0.5,"a\r\nb: c":1)"));
+    EXPECT_EQ(response.status, 200) << endpoint.path << response.body;
+    std::vector<std::string> warnings;
+    for (const auto& [name, value] : response.headers.fields()) {
+      if (name == "x-pelton-warning") warnings.push_back(value);
+    }
+    EXPECT_THAT(warnings, testing::ElementsAre("temprature ignored: an unknown field",
+                                               "a??b:?c ignored: an unknown field"))
+        << endpoint.path;
+  }
+  std::string many = R"("k":1)";
+  for (int i = 0; i < 3000; ++i) many += fmt::format(",\"k{}\":1", i);
+  EXPECT_EQ(house.post(kEndpoints[0].path, body_of(kEndpoints[0], many)).status, 200);
+  // However many there are before it.
+  many += R"(,"logits_processors":["x"])";
+  EXPECT_EQ(house.post(kEndpoints[0].path, body_of(kEndpoints[0], many)).status, 400);
+}
+
+enum class Outcome { kObeyed, kWarned, kRefused };
+struct Case {
+  const char* path;
+  const char* member;
+  Outcome outcome;
+  const char* named = "";  // by the warning or the error
+};
+
+constexpr const char* kChat = "/v1/chat/completions";
+constexpr const char* kText = "/v1/completions";
+constexpr const char* kResponses = "/v1/responses";
+constexpr const char* kMessages = "/v1/messages";
+
+TEST(DocumentedFields, D6_fields_where_they_stand) {
+  using enum Outcome;
+  static constexpr Case kCases[] = {
+      {kChat, R"("response_format":{"type":"json_object","schema":{"type":"object"}})", kObeyed},
+      {kChat, R"("response_format":{"type":"json_object","schema":7})", kRefused,
+       "response_format.schema"},
+      {kChat, R"("response_format":{"type":"json_schema","schema":{"type":"object"}})", kObeyed},
+      {kChat, R"("response_format":{"type":"json_object","value":{"type":"object"}})", kRefused,
+       "response_format.value"},
+      {kChat, R"("response_format":{"type":"text","schema":{"type":"object"}})", kRefused,
+       "response_format.schema"},
+      {kChat,
+       R"("response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{},"x":1}})",
+       kRefused, "response_format.json_schema.x"},
+      {kChat, R"("structured_outputs":{"json":{},"disable_any_whitespace":true})", kObeyed},
+      {kChat, R"("structured_outputs":{"json":{},"disable_any_whitespace":"yes"})", kRefused,
+       "structured_outputs.disable_any_whitespace"},
+      {kChat, R"("structured_outputs":{"json":{},"whitespace_pattern":" ?"})", kRefused,
+       "structured_outputs.whitespace_pattern"},
+      {kChat, R"("structured_outputs":{"json":{},"disable_additional_properties":true})", kRefused,
+       "structured_outputs.disable_additional_properties"},
+      {kText, R"("structured_outputs":{"json":{},"whitespace_pattern":" ?"})", kRefused,
+       "structured_outputs.whitespace_pattern"},
+      {kChat, R"("guided_json":{},"guided_whitespace_pattern":" ?")", kRefused,
+       "guided_whitespace_pattern"},
+      {kChat, R"("output_config":{"effort":"low"})", kRefused, "output_config"},
+      {kResponses, R"("output_config":{"format":{"type":"json_schema"}})", kRefused,
+       "output_config"},
+      {kChat, R"("text":{"format":{"type":"json_object"}})", kRefused, "text"},
+      {kMessages, R"("text":{"format":{"type":"json_object"}})", kRefused, "text"},
+      {kResponses, R"("text":{"format":{"type":"json_object"},"schema":{}})", kRefused,
+       "text.schema"},
+      {kResponses, R"("text":{"verbosity":"low"})", kWarned, "text.verbosity"},
+      {kChat, R"("verbosity":"high")", kWarned, "verbosity"},
+      {kChat, R"("ebnf":"root ::= \"a\"")", kObeyed},
+      {kChat, R"("ebnf":"root ::= nothing")", kRefused, "ebnf"},
+      {kChat, R"("regex":"[ab]+")", kObeyed},
+      {kChat, R"("grammar":"root ::= \"a\"")", kObeyed},
+      {kChat, R"("json_schema":{"type":"object"})", kObeyed},
+      {kChat, R"("ebnf":"root ::= \"a\"","regex":"a")", kRefused, "ebnf"},
+      {kChat, R"("reasoning":{"effort":"ultra"})", kRefused, "reasoning.effort"},
+      {kChat, R"("reasoning":{"effort":"high","max_tokens":9})", kObeyed},
+      {kChat, R"("reasoning":{"deeply":true})", kRefused, "reasoning.deeply"},
+      {kResponses, R"("reasoning":{"effort":"ultra"})", kRefused, "reasoning.effort"},
+      {kResponses, R"("reasoning":{"budget":3})", kRefused, "reasoning.budget"},
+      {kChat, R"("chat_template_kwargs":{"builtin_tools":["python"]})", kRefused,
+       "chat_template_kwargs.builtin_tools"},
+      {kChat, R"("chat_template_kwargs":{"enable_thinking":false})", kWarned,
+       "chat_template_kwargs.enable_thinking"},
+      {kResponses, R"("return_token_ids":true)", kRefused, "return_token_ids"},
+      {kResponses, R"("prompt_logprobs":1)", kRefused, "prompt_logprobs"},
+      {kMessages, R"("prompt_logprobs":1)", kRefused, "prompt_logprobs"},
+      {kMessages, R"("reasoning_effort":"low")", kRefused, "reasoning_effort"},
+      {kText, R"("reasoning_effort":"low")", kRefused, "reasoning_effort"},
+      {kText, R"("tools":[{"type":"function","function":{"name":"f"}}])", kRefused, "tools"},
+      {"/v1/embeddings", R"("truncate_prompt_tokens":3)", kRefused, "truncate_prompt_tokens"},
+      {"/v1/embeddings", R"("embed_dtype":"int8")", kRefused, "embed_dtype"},
+      {"/v1/embeddings", R"("normalize":false)", kRefused, "normalize"},
+      {"/v1/rerank", R"("rank_fields":["title"])", kRefused, "rank_fields"},
+      {"/inference/v1/generate", R"("temperature":0.5)", kRefused, "temperature"},
+      {"/inference/v1/generate", R"("sampling_params":{"logits_processors":["x"]})", kRefused,
+       "sampling_params.logits_processors"},
+  };
+  ServerHouse house(kScript, {});
+  for (const Case& one : kCases) {
+    SCOPED_TRACE(fmt::format("{} {}", one.path, one.member));
+    const auto* endpoint = std::find_if(
+        std::begin(kEndpoints), std::end(kEndpoints),
+        [&](const Endpoint& known) { return std::string_view(known.path) == one.path; });
+    const net::HttpResponse response = house.post(one.path, body_of(*endpoint, one.member));
+    EXPECT_EQ(response.status, one.outcome == Outcome::kRefused ? 400 : 200) << response.body;
+    const std::string warning(response.headers.get("x-pelton-warning"));
+    if (one.outcome == Outcome::kRefused) {
+      EXPECT_THAT(param_of(response), testing::HasSubstr(one.named));
+    } else {
+      EXPECT_EQ(!warning.empty(), one.outcome == Outcome::kWarned) << warning;
+      EXPECT_THAT(warning, testing::HasSubstr(one.named));
+    }
+  }
+}
+
+TEST(DocumentedFields, D6_compact_JSON_has_no_whitespace) {
+  const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
+  GrammarStore store({});
+  const auto takes = [&](const std::string& members, std::string_view text) {
+    const auto request = api::parse_chat_request(
+        fmt::format(
+            R"({{"messages":[{{"role":"user","content":"x"}}],"structured_outputs":{{{}}}}})",
+            members),
+        {.vocab_size = tokenizer.vocab_size()});
+    EXPECT_TRUE(request.ok() && request->generation.format) << members;
+    const auto compiled = store.of("").compile(*request->generation.format, tokenizer);
+    EXPECT_TRUE(compiled.ok()) << members;
+    return grammar::Matcher(*compiled).accept_bytes(text);
+  };
+  for (const std::string what : {R"("json_object":true)", R"("json":{"type":"object"})"}) {
+    const std::string compact = what + R"(,"disable_any_whitespace":true)";
+    EXPECT_TRUE(takes(what, R"({"a": 1})"));
+    EXPECT_FALSE(takes(compact, R"({"a": 1})"));
+    EXPECT_TRUE(takes(compact, R"({"a":1})"));
+    // Kept apart in the store, whichever is asked for first.
+    EXPECT_TRUE(takes(what, R"({"a": 1})"));
+  }
+}
+
+}  // namespace
+}  // namespace pelton::server
