@@ -315,3 +315,44 @@ test('output that follows a schema, whole and parsed', async () => {
       error.message.includes('/properties/city/type'),
   );
 });
+
+test('B7: functions of before there were tools, whole and streamed', async () => {
+  const { function: offered } = weatherTool;
+  const extra = { functions: [{ name: offered.name, parameters: offered.parameters }] };
+  const expected = { name: 'get_weather', arguments: '{"city":"Bern"}' };
+  const whole = await client.chat.completions.create(ask('weather in Bern?', extra));
+  const [choice] = whole.choices;
+  assert.deepEqual(choice.message.function_call, expected);
+  assert.equal(choice.finish_reason, 'function_call');
+  const stream = await client.chat.completions
+    .stream(ask('weather in Bern?', extra))
+    .finalChatCompletion();
+  assert.deepEqual({ ...stream.choices[0].message.function_call }, expected);
+  const answer = await client.chat.completions.create({
+    model: MODEL,
+    messages: [
+      { role: 'user', content: 'weather in Bern?' },
+      choice.message,
+      { role: 'function', name: 'get_weather', content: 'sunny, 21' },
+    ],
+    ...extra,
+  });
+  assert.equal(answer.choices[0].message.content, 'It is sunny in Bern, 21 degrees.');
+});
+
+test('B8: the model may be called by its server\'s URL', async () => {
+  const answer = await client.chat.completions.create(
+    ask('Hi', { model: process.env.BASE_URL }),
+  );
+  assert.equal(answer.choices[0].message.content, HELLO);
+  assert.equal(answer.model, MODEL);
+});
+
+test('D6: a field that would change the answer is refused by its name', async () => {
+  for (const field of ['text', 'output_config', 'guided_whitespace_pattern', 'mirostat']) {
+    await assert.rejects(
+      client.chat.completions.create(ask('Hi', { [field]: { x: 1 } })),
+      (error) => error.status === 400 && error.param === field,
+    );
+  }
+});

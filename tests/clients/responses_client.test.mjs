@@ -275,3 +275,45 @@ for (const stateful of [true, false]) {
     assert.equal(more.finalOutput, SUNNY);
   });
 }
+
+test('B6: reasoning comes as a summary and encrypted, and is sent back', async () => {
+  const common = {
+    model: MODEL,
+    tools: [weatherTool],
+    store: false,
+    include: ['reasoning.encrypted_content'],
+    reasoning: { effort: 'low', summary: 'auto' },
+    text: { verbosity: 'medium' },
+  };
+  const question = { role: 'user', content: 'weather in Bern?' };
+  const first = await client.responses.create({ ...common, input: [question] });
+  const [reasoning, call] = first.output;
+  assert.equal(reasoning.summary[0].text, 'I need the tool.');
+  assert.match(reasoning.encrypted_content, /^pelton1\./);
+  assert.equal(first.text.format.type, 'text');
+  const { content, ...kept } = reasoning; // what OpenAI's own reasoning items have
+  assert.ok(content);
+  const second = await client.responses.create({
+    ...common,
+    input: [
+      question,
+      kept,
+      call,
+      { type: 'function_call_output', call_id: call.call_id, output: 'sunny, 21' },
+    ],
+  });
+  assert.equal(second.output_text, SUNNY);
+  let summary = '';
+  const stream = await client.responses.create({ ...common, input: [question], stream: true });
+  for await (const event of stream) {
+    if (event.type === 'response.reasoning_summary_text.delta') summary += event.delta;
+  }
+  assert.equal(summary, 'I need the tool.');
+  await assert.rejects(
+    client.responses.create({
+      ...common,
+      input: [question, { ...kept, encrypted_content: `${kept.encrypted_content.slice(0, -8)}AAAAAAA=` }],
+    }),
+    (error) => error.status === 400 && error.code === 'invalid_encrypted_content',
+  );
+});

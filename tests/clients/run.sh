@@ -66,18 +66,25 @@ fi
 grpc=$(sed -n 's/^gRPC on //p' server.out)
 BASE_URL=$url/v1 MODEL=tiny GRPC_ADDRESS=$grpc PROTO=$here/../../proto timeout 300 \
   node_modules/.bin/node --test --test-timeout=120000 openai_client.test.mjs \
-  anthropic_client.test.mjs ai_client.test.mjs grpc_client.test.mjs responses_client.test.mjs
+  anthropic_client.test.mjs ai_client.test.mjs grpc_client.test.mjs responses_client.test.mjs \
+  langchain_client.test.mjs instructor_client.test.mjs
 
-# Coding agents are 400 MB; ./test --full fetches them.
-if [[ ${PELTON_FULL:-} == 1 ]]; then
-  mkdir -p agents
-  cp "$here"/agents/package.json "$here"/agents/package-lock.json "$here"/agents/.npmrc "$here"/agents/*.mjs agents/
-  if ! cmp -s agents/package-lock.json agents/installed.lock; then
-    (cd agents && timeout 400 npm ci --no-audit --no-fund --loglevel=error)
-    cp agents/package-lock.json agents/installed.lock
+# What is heavy (coding agents are 400 MB, the other clients 250) is fetched by ./test --full only. Each
+# folder is a package of its own.
+fetch_and_run() {
+  local folder=$1
+  mkdir -p "$folder"
+  cp "$here/$folder"/{package.json,package-lock.json,.npmrc} "$here/$folder"/*.mjs "$folder"/
+  if ! cmp -s "$folder/package-lock.json" "$folder/installed.lock"; then
+    (cd "$folder" && timeout 400 npm ci --no-audit --no-fund --loglevel=error)
+    cp "$folder/package-lock.json" "$folder/installed.lock"
   fi
   BASE_URL=$url/v1 MODEL=tiny timeout 200 \
-    node_modules/.bin/node --test --test-timeout=120000 agents/codex.test.mjs
+    node_modules/.bin/node --test --test-timeout=120000 "$folder"/*.test.mjs
+}
+if [[ ${PELTON_FULL:-} == 1 ]]; then
+  fetch_and_run agents
+  fetch_and_run more
 fi
 
 # The same over https, with a certificate of the moment: node believes it because it is told to.
