@@ -314,6 +314,31 @@ class Flags(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(b"sqlite:FILE", done.stderr)
 
+    def test_B6_reasoning_outlives_the_server_with_a_key_file(self):
+        script = self.write("thinks.json", json.dumps({"rules": [{"when": "", "then":
+            "<|channel|>analysis<|message|>A thought.<|end|><|start|>assistant<|channel|>final<|message|>Yes.<|return|>"}]}))
+        key = self.write("reasoning.key", "k" * 64 + "\n")
+        flags = ("--max-model-len", "1K", "--executor", f"modelled:{script}")
+        ask = lambda server, items: server.open("/v1/responses", {
+            "input": items, "store": False, "include": ["reasoning.encrypted_content"]})
+
+        def sends_back(*more):
+            """The warning that a second server has of the first one's reasoning."""
+            server = self.serve(*flags, *more)
+            with ask(server, "hi") as answer:
+                output = json.loads(answer.read())["output"]
+            self.assertTrue(output[0]["encrypted_content"].startswith("pelton1."), output)
+            server.process.kill()
+            server.process.wait()
+            items = [{"role": "user", "content": "hi"}, output[0] | {"content": []}, {"role": "user", "content": "and?"}]
+            with ask(self.serve(*flags, *more), items) as answer:
+                return answer.headers["x-pelton-warning"]
+
+        self.assertIsNone(sends_back("--reasoning-key-file", key))
+        self.assertIn("encrypted with another key", sends_back())
+        self.assertIn("at least 32", self.refused(3, "--reasoning-key-file", self.write("short.key", "short")))
+        self.assertIn("/nowhere.key", self.refused(3, "--reasoning-key-file", "/nowhere.key"))
+
     def test_swap_space_saves_what_was_computed(self):
         # 96 blocks for four conversations that grow to 38 each.
         for swap, kind in (("0", "recompute"), ("8MiB", "swap")):
