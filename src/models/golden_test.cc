@@ -190,7 +190,7 @@ std::string chosen_folder(const std::string& name, std::span<const TokenId> toke
       pack_model(*checkpoint, {.sample = tokens}, made, pool,
                  [](std::string_view, int64_t, int64_t) { return true; });
   CHECK(packed.ok(), packed.ok() ? "" : packed.error().message);
-  std::printf("%s: %s\n", name.c_str(), describe(*packed).c_str());
+  std::printf("%s: %s (%s)\n", name.c_str(), verdict(*packed).c_str(), details(*packed).c_str());
   const bool massive = name == "outlier";
   EXPECT_EQ(packed->weights,
             massive ? layers::MatrixWeights::kAsShipped : layers::MatrixWeights::kInt8);
