@@ -29,6 +29,9 @@ using Places = WaitingLine::Places;
 // nobody waits.
 constexpr std::chrono::seconds kLastStepMax{10};
 
+// How often it is looked whether sequences that are deferred may go on, if no other has a step.
+constexpr std::chrono::milliseconds kDeferralLook{1};
+
 // From so many on readers are busy for a while.
 constexpr size_t kManyLetters = 32;
 
@@ -147,6 +150,7 @@ class Engine::Loop {
   std::unordered_map<SequenceId, Reader> readers_;
   int64_t cancels_seen_ = 0;
   int in_flight_ = 0;
+  bool all_deferred_ = false;     // who could run waits for what its guide allows
   int64_t running_since_ns_ = 0;  // the oldest step in flight
   int64_t step_ns_ = 0;           // what steps took lately
   int64_t integrity_checks_ = 0;
@@ -219,7 +223,9 @@ void Engine::Loop::run() {
       busy_since_ns_.store(0, std::memory_order_relaxed);
       note_places(Places::kFree, clock_.now_ns());
     }
-    Inbox::Delivery delivery = nothing_to_do ? inbox_.wait() : inbox_.take();
+    Inbox::Delivery delivery = nothing_to_do   ? inbox_.wait()
+                               : all_deferred_ ? inbox_.wait_for(kDeferralLook)
+                                               : inbox_.take();
     busy_since_ns_.store(clock_.now_ns(), std::memory_order_relaxed);
     receive(std::move(delivery.arrivals));
     if (delivery.stop) return stop();
@@ -245,6 +251,7 @@ void Engine::Loop::turn() {
     // Beyond this point no sequence joins or leaves the submitted step.
     emit();
   }
+  all_deferred_ = in_flight_ == 0 && scheduler_.any_deferred();
   if (in_flight_ >= depth() || (in_flight_ > 0 && !submitted)) collect();
   if (options_.checks_every_step) {
     scheduler_.check_integrity();

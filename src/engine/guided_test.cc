@@ -1,6 +1,8 @@
 // Answers that follow a grammar, where sequences make room for each other: what comes out is what
 // comes out undisturbed, and all of it follows.
+#include <cstdlib>
 #include <map>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -68,6 +70,7 @@ struct Outcome {
   std::map<SequenceId, FinishReason> reasons;
   SchedulerCounters counters;
   int rows = 0;  // that the executor carried out
+  int64_t deferrals = 0;
 };
 
 struct How {
@@ -75,14 +78,50 @@ struct How {
   int jump_tokens_max = 0;
   int steps_in_flight = 2;
   int logprobs = -1;
-  int fail_every = 0;  // a step in so many fails
+  int fail_every = 0;   // a step in so many fails
+  int defer_every = 0;  // a row in so many, on average, is deferred
+  bool prefix_cache = true;
+  uint64_t seed = 1;  // of what is forced, cancelled and deferred
+};
+
+// Draws which rows are deferred, and for how long.
+class Deferrals {
+ public:
+  Deferrals(uint64_t seed, int every) : seed_(seed), every_(every) {}
+
+  std::shared_ptr<const Deferral> draw() {
+    if (every_ == 0 || base::random_bits(seed_, drawn_++) % static_cast<uint64_t>(every_) != 0) {
+      return nullptr;
+    }
+    ++count_;
+    open_.push_back(std::make_shared<Deferral>());
+    return open_.back();
+  }
+  // Some are over.
+  void pass() {
+    std::erase_if(open_, [&](const std::shared_ptr<Deferral>& one) {
+      if (base::random_bits(seed_, drawn_++) % 4 != 0) return false;
+      one->is_over = true;
+      return true;
+    });
+  }
+  int64_t count() const { return count_; }
+
+ private:
+  const uint64_t seed_;
+  const int every_;
+  uint64_t drawn_ = 0;
+  int64_t count_ = 0;
+  std::vector<std::shared_ptr<Deferral>> open_;
 };
 
 Outcome run(const ExecutorCapacity& capacity, const How& how) {
-  Scheduler scheduler(capacity, {.hash_seed = 1});
+  Scheduler scheduler(capacity, {.prefix_cache = how.prefix_cache, .hash_seed = 1});
   ModelledExecutor::Options options{.capacity = capacity,
                                     .next_token = checksum_tokens(kVocabulary),
                                     .jump_tokens_max = how.jump_tokens_max};
+  Deferrals deferrals(how.seed, how.defer_every);
+  options.defer = [&](const PlannedSequence&) { return deferrals.draw(); };
   if (how.fail_every > 0) {
     options.fail_step = [&how](const StepPlan& plan) -> std::optional<Error> {
       if (plan.step % how.fail_every != how.fail_every - 1) return std::nullopt;
@@ -104,8 +143,9 @@ Outcome run(const ExecutorCapacity& capacity, const How& how) {
     outcome.rows += static_cast<int>(plan.sequences.size());
     if (planned) executor.submit(std::move(plan));
     if (planned) ++in_flight;
-    if (in_flight == 0) break;
-    if (planned && in_flight < how.steps_in_flight) continue;
+    deferrals.pass();
+    if (in_flight == 0 && !scheduler.any_deferred()) break;
+    if (in_flight == 0 || (planned && in_flight < how.steps_in_flight)) continue;
     scheduler.commit(executor.collect());
     --in_flight;
     scheduler.check_integrity();
@@ -116,6 +156,9 @@ Outcome run(const ExecutorCapacity& capacity, const How& how) {
     }
   }
   outcome.counters = scheduler.counters();
+  outcome.deferrals = deferrals.count();
+  EXPECT_EQ(scheduler.ledger().landing, 0);
+  EXPECT_EQ(scheduler.ledger().running, 0);
   return outcome;
 }
 
@@ -189,16 +232,90 @@ TEST(Guided, jumps_never_pass_the_limit) {
   }
 }
 
+// D1: a row whose mask takes long sits out steps, and gets the tokens that it would have got; also
+// where sequences make room for each other meanwhile, jump, or are forced to say something.
+TEST(Guided, D1_deferred_rows_get_the_same_tokens) {
+  const char* const given = std::getenv("PELTON_SEED");
+  const uint64_t first =
+      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}() % 100'000;
+  for (uint64_t seed = first; seed < first + 6; ++seed) {
+    SCOPED_TRACE("PELTON_SEED=" + std::to_string(seed));
+    for (const How& how : {How{}, How{.repetition_penalty = 1.1f}, How{.jump_tokens_max = 16},
+                           How{.prefix_cache = false},
+                           How{.jump_tokens_max = 3, .logprobs = 2, .prefix_cache = false}}) {
+      const Outcome plain = run(capacity(400, 0), how);
+      for (const int steps_in_flight : {1, 2}) {
+        for (const int every : {2, 7}) {
+          How deferred = how;
+          deferred.steps_in_flight = steps_in_flight;
+          deferred.defer_every = every;
+          deferred.seed = seed;
+          const Outcome roomy = run(capacity(400, 0), deferred);
+          EXPECT_GT(roomy.deferrals, 0);
+          EXPECT_EQ(roomy.outputs, plain.outputs);
+          EXPECT_EQ(roomy.reasons, plain.reasons);
+          EXPECT_EQ(run(capacity(26, 0), deferred).outputs, plain.outputs);
+          EXPECT_EQ(run(capacity(26, 100), deferred).outputs, plain.outputs);
+        }
+      }
+    }
+  }
+}
+
+// Words that are put into a sequence come whole and once, though its rows are deferred.
+TEST(Guided, D1_deferred_rows_are_forced_all_the_same) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    std::vector<std::vector<TokenId>> outputs;
+    for (const int every : {0, 2}) {
+      Deferrals deferrals(seed, every);
+      Scheduler scheduler(capacity(400, 0), {.hash_seed = 1});
+      ModelledExecutor executor(
+          {.capacity = capacity(400, 0),
+           .next_token = checksum_tokens(kVocabulary),
+           .defer = [&](const PlannedSequence&) { return deferrals.draw(); }});
+      const SequenceId id = scheduler.submit(guided(seed, 1.0f)).value();
+      scheduler.force(id, {.tokens = {'(', 'c', '7'}, .position = 0});
+      std::vector<TokenId> output;
+      std::vector<Scheduler::Event> happened;
+      int in_flight = 0;
+      for (;;) {
+        StepPlan plan = scheduler.plan(0);
+        const bool planned = !plan.empty();
+        if (planned) executor.submit(std::move(plan));
+        if (planned) ++in_flight;
+        deferrals.pass();
+        if (in_flight == 0 && !scheduler.any_deferred()) break;
+        if (in_flight == 0 || (planned && in_flight < 2)) continue;
+        scheduler.commit(executor.collect());
+        --in_flight;
+        scheduler.take_events(happened);
+        for (const Scheduler::Event& event : happened) {
+          if (event.token) output.push_back(event.token->token);
+        }
+      }
+      ASSERT_GE(output.size(), 3u);
+      EXPECT_EQ((std::vector<TokenId>(output.begin(), output.begin() + 3)),
+                (std::vector<TokenId>{'(', 'c', '7'}));
+      outputs.push_back(std::move(output));
+    }
+    EXPECT_EQ(outputs[0], outputs[1]);
+  }
+}
+
 // Whoever is in a failed step ends; the others go on as if nothing had been.
 TEST(Guided, jumps_outlive_failed_steps) {
   for (const int fail_every : {5, 7, 11}) {
     for (const int blocks : {26, 400}) {
-      const Outcome outcome =
-          run(capacity(blocks, 40), {.jump_tokens_max = 16, .fail_every = fail_every});
-      EXPECT_EQ(outcome.reasons.size(), 16u);
-      for (const auto& [id, tokens] : outcome.outputs) {
-        grammar::TokenGuide follower = guide();
-        for (const TokenId token : tokens) ASSERT_TRUE(follower.accept(token));
+      for (const int defer_every : {0, 3}) {
+        const Outcome outcome =
+            run(capacity(blocks, 40),
+                {.jump_tokens_max = 16, .fail_every = fail_every, .defer_every = defer_every});
+        EXPECT_EQ(outcome.reasons.size(), 16u);
+        for (const auto& [id, tokens] : outcome.outputs) {
+          grammar::TokenGuide follower = guide();
+          for (const TokenId token : tokens) ASSERT_TRUE(follower.accept(token));
+        }
       }
     }
   }

@@ -48,6 +48,12 @@ Inbox::Delivery Inbox::wait() {
   return deliver();
 }
 
+Inbox::Delivery Inbox::wait_for(std::chrono::nanoseconds limit) {
+  std::unique_lock lock(mutex_);
+  arrived_.wait_for(lock, limit, [&] { return stopping_ || !arrivals_.empty(); });
+  return deliver();
+}
+
 Inbox::Delivery Inbox::deliver() {
   return {.arrivals = std::exchange(arrivals_, {}), .stop = stopping_};
 }

@@ -42,6 +42,8 @@ class Inbox {
   // Engine thread. What has come since the last call; the second waits until there is something.
   Delivery take();
   Delivery wait();
+  // The same, for so long at most.
+  Delivery wait_for(std::chrono::nanoseconds limit);
 
   // Engine thread. `told` tells the line something.
   template <typename Told>

@@ -209,6 +209,8 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
   result.prompt_tokens.resize(result.prompt_tokens.size() + static_cast<size_t>(row.targets.count));
   // Planned while the step before was running, which failed: the scheduler will discard this row.
   if (occupant.lost) return;
+  if (row.tokens.count > 0) occupant.deferral = nullptr;
+  if (occupant.deferral != nullptr) return defer(occupant.deferral, result);  // a void row
   CHECK(row.start == occupant.computed, "positions of a seat must follow each other");
   std::span<const TokenId> tokens = row.tokens.of(plan.tokens);
   if (tokens.empty()) {
@@ -229,6 +231,11 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
   if (row.embed) {
     embed(row, occupant, std::span(result.floats).last(static_cast<size_t>(told.embedding.count)));
   }
+  if (samples && occupant.guide && options_.defer) occupant.deferral = options_.defer(row);
+  if (occupant.deferral != nullptr) {
+    --occupant.computed;
+    return defer(occupant.deferral, result);
+  }
   if (samples) {
     occupant.sampled = sample(plan, row, occupant, told);
     occupant.sampled_in = plan.step;
@@ -238,6 +245,12 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
     }
     if (!told.error) jump(row, occupant, result);
   }
+}
+
+void ModelledExecutor::defer(std::shared_ptr<const Deferral> deferral, StepResult& result) {
+  result.sequences.back().deferral = std::move(deferral);
+  result.sequences.back().tokens.count = 0;
+  result.tokens.pop_back();
 }
 
 void ModelledExecutor::jump(const PlannedSequence& row, Occupant& occupant, StepResult& result) {

@@ -53,6 +53,8 @@ class ModelledExecutor final : public Executor {
     ScoreFunction score;                                             // unset: checksum_scores()
     std::optional<Timing> timing;                                    // none: steps take no time
     std::function<std::optional<Error>(const StepPlan&)> fail_step;  // unset: no step fails
+    // For rows with a guide that sample; null: this one is not deferred. Unset: none is.
+    std::function<std::shared_ptr<const Deferral>(const PlannedSequence&)> defer;
     // What a plan promises is CHECKed, and all is read back from its blocks at every sample.
     bool checks = true;
     // Without checks, where no answer depends on what was seen: blocks hold nothing, and Seen::full
@@ -86,7 +88,8 @@ class ModelledExecutor final : public Executor {
     int64_t sampled_in = -1;  // the step that sampled it
     int64_t planned_in = -1;  // the last step that had a row for this seat
     int32_t known = 0;  // tokens of it that were told, if a jump was ahead of what is computed
-    bool lost = true;   // nobody sits here, or a failed step left it unknown
+    std::shared_ptr<const Deferral> deferral;  // of its last row
+    bool lost = true;                          // nobody sits here, or a failed step left it unknown
     int64_t arrival = 0;
     std::vector<TokenId> seen;  // what was read of the full group, or told
   };
@@ -113,6 +116,7 @@ class ModelledExecutor final : public Executor {
   std::span<const TokenId> read_seen(const PlannedSequence& row, Occupant& occupant);
   TokenId sample(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
                  SequenceResult& told);
+  static void defer(std::shared_ptr<const Deferral> deferral, StepResult& result);
   void jump(const PlannedSequence& row, Occupant& occupant, StepResult& result);
   void score(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
              StepResult& result);

@@ -294,7 +294,7 @@ void Scheduler::seat(Sequence& sequence, const Found& found) {
 
 // Gives the sequence as many tokens of this step as it can use, budget and blocks allow.
 void Scheduler::choose(Sequence& sequence) {
-  if (waits_to_be_forced(sequence)) return;
+  if (waits_to_be_forced(sequence) || is_deferred(sequence)) return;
   const bool is_prompt = !sequence.decoding();
   const int allowed = is_prompt ? std::min(budget_, prompt_budget_) : budget_;
   const int wanted = std::min(sequence.remaining(), allowed);
@@ -369,7 +369,8 @@ StepPlan Scheduler::write_plan() {
          .sampled = plan.sequences.back().sample || plan.sequences.back().embed,
          .end = sequence->computed,
          .targets = plan.sequences.back().targets.count,
-         .target_begin = begin});
+         .target_begin = begin,
+         .forced = plan.sequences.back().forced});
   }
   chosen_.clear();
   return plan;
@@ -388,6 +389,7 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
     arrival.guide = sequence.request.guide;
     const bool remembers = sequence.request.sampling.has_penalties() || arrival.guide.has_value();
     if (remembers) arrival.history = sequence.tokens;
+    if (arrival.guide) arrival.tenant = sequence.request.tenant;
   }
   row.start = sequence.computed;
   const bool known = sequence.computed < static_cast<int>(sequence.tokens.size());

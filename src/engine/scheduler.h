@@ -101,6 +101,8 @@ class Scheduler {
 
   int running_count() const { return static_cast<int>(running_.size()); }
   int waiting_count() const { return queue_.waiting_count(); }
+  // Some sequence waits for what its guide allows.
+  bool any_deferred() const;
   int swapped_out_count() const { return swapped_out_count_; }
   const SchedulerCounters& counters() const { return counters_; }
   const kv::BlockPool& full_pool() const { return full_pool_; }
@@ -128,6 +130,7 @@ class Scheduler {
     int end;           // the position after the last one computed
     int targets;       // prompt tokens that it scores,
     int target_begin;  // those after the positions from here on
+    TokenId forced;    // what it must sample, or kNotForced
   };
   // What a waiting sequence need not compute, and where that lies now.
   struct Found {
@@ -184,9 +187,10 @@ class Scheduler {
   const Sequence* running_sibling(const Sequence& sequence) const;
   bool sibling_computes_prompt(const Sequence& sequence) const;
   int window_span(const Sequence& sequence) const;
-  // What it has computed is to be found by others, so it stays until its step has succeeded.
+  // What it has computed is to be found by others, or its last row may be deferred and computed
+  // again: so it stays until its step has succeeded.
   bool waits_for_settling(const Sequence& sequence) const {
-    return options_.prefix_cache || sequence.family != kNoFamily;
+    return options_.prefix_cache || sequence.family != kNoFamily || sequence.request.guide;
   }
   Sequence* whom_to_preempt(const Sequence& needy) const;
   void preempt(Sequence& sequence);
@@ -226,6 +230,9 @@ class Scheduler {
 
   void commit_row(const PlannedRow& row, size_t index, StepResult& step);
   static bool land_sample(Sequence& sequence);
+  void defer(const PlannedRow& row, std::shared_ptr<const Deferral> deferral);
+  static bool is_deferred(Sequence& sequence);
+  static void take_back_forced(Sequence& sequence, TokenId token);
   void accept(Sequence& sequence, std::span<SampledToken> tokens);
   bool accept(Sequence& sequence, SampledToken token);
   void take_scores(Sequence& sequence, const PlannedRow& row, std::span<PromptToken> scored);

@@ -73,7 +73,7 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   SequenceResult& result = step.sequences[index];
   --sequence.in_flight;
   const bool is_news = row.sampled && land_sample(sequence);
-  const bool answers = is_news && !result.error;
+  const bool answers = is_news && !result.error && !result.deferral;
   const bool samples = answers && !sequence.pooled();
   const int floats = answers && sequence.pooled() ? capacity_.embedding_size : 0;
   CHECK(samples ? result.tokens.count >= 1 : result.tokens.count == 0,
@@ -91,6 +91,13 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   } else if (result.error) {
     if (result.error->code == ErrorCode::kBadCheckpoint) ++counters_.numerical_errors;
     end(sequence, FinishReason::kError, std::move(*result.error));
+  } else if (result.deferral) {
+    if (row.targets > 0 && !sequence.deferral) {
+      const auto first = static_cast<size_t>(result.scored.first);
+      take_scores(sequence, row,
+                  std::span(step.prompt_tokens).subspan(first, static_cast<size_t>(row.targets)));
+    }
+    defer(row, std::move(result.deferral));
   } else {
     // What a sequence that was swapped out has settled gets its names when the copies are there;
     // one that was preempted otherwise holds nothing that could be settled.
@@ -112,6 +119,48 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
       events_.back().end->embedding.assign(embedding.begin(), embedding.end());
     }
   }
+}
+
+// The row counts as not sampled: its last position is computed once more when it is planned again.
+// A row behind it, in flight already, was for a token that nobody knows.
+void Scheduler::defer(const PlannedRow& row, std::shared_ptr<const Deferral> deferral) {
+  Sequence& sequence = *row.sequence;
+  CHECK(row.sampled && sequence.request.guide, "a row was deferred without a guide");
+  const bool is_void = sequence.deferral != nullptr;
+  if (row.forced != kNotForced) take_back_forced(sequence, row.forced);
+  sequence.computed = std::min(sequence.computed, row.end - 1);
+  if (sequence.stage != Sequence::Stage::kRunning) return;  // it will be computed anew
+  if (!is_void && row.end - 1 > sequence.settled) settle(sequence, row.end - 1);
+  sequence.deferral = std::move(deferral);
+}
+
+// A row that is void was to sample `token`, which is forced all the same.
+void Scheduler::take_back_forced(Sequence& sequence, TokenId token) {
+  if (sequence.forced > 0) {
+    --sequence.forced;
+  } else if (sequence.forcing != nullptr) {
+    sequence.forcing->tokens.push_back(token);  // the row before was void too
+  } else {
+    sequence.forcing = std::make_unique<Forcing>(Forcing{.tokens = {token},
+                                                         .position = sequence.output_count(),
+                                                         .unless = {},
+                                                         .since = sequence.output_count()});
+  }
+}
+
+// Once that is over, no longer.
+bool Scheduler::is_deferred(Sequence& sequence) {
+  if (sequence.deferral == nullptr) return false;
+  if (sequence.in_flight > 0 || !sequence.deferral->is_over.load(std::memory_order_acquire)) {
+    return true;
+  }
+  sequence.deferral = nullptr;
+  return false;
+}
+
+bool Scheduler::any_deferred() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const Sequence* sequence) { return sequence->deferral != nullptr; });
 }
 
 // Those that are new: what was computed a second time says the same again.
@@ -239,6 +288,7 @@ void Scheduler::leave_seat(Sequence& sequence) {
   free_seats(sequence).push_back(sequence.seat);
   sequence.seat = -1;
   sequence.arrived = false;
+  sequence.deferral = nullptr;
   sequence.full_told = 0;
   sequence.window_told = 0;
 }

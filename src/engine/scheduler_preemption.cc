@@ -54,8 +54,9 @@ void Scheduler::preempt(Sequence& sequence) {
 bool Scheduler::can_swap_out(const Sequence& sequence) const {
   const int blocks = full_pool_.blocks_for(sequence.computed);
   if (sequence.computes_every_token()) return false;
-  return blocks > 0 && blocks <= host_full_pool_.free_count() &&
-         blocks - first_window_entry(sequence.computed) <= host_window_pool_.free_count();
+  return sequence.computed_for_sure() > 0 && blocks <= host_full_pool_.free_count() &&
+         blocks - first_window_entry(sequence.computed_for_sure()) <=
+             host_window_pool_.free_count();
 }
 
 // Steps run in order, so the copies see what the steps in flight have written, and the blocks may
@@ -92,7 +93,7 @@ void Scheduler::swap_out(Sequence& sequence) {
   };
   copy(kv::Group::kFull, sequence.full, sequence.host_full, 0);
   copy(kv::Group::kWindow, sequence.window, sequence.host_window,
-       static_cast<size_t>(first_window_entry(sequence.computed)));
+       static_cast<size_t>(first_window_entry(sequence.computed_for_sure())));
   ++swapped_out_count_;
   counters_.blocks_swapped_out += static_cast<int64_t>(copies_.size() - copies_before);
   if (copies_.size() == copies_before) return;

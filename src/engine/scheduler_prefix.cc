@@ -76,7 +76,9 @@ Scheduler::Found Scheduler::find_swapped_out(Sequence& sequence) const {
                                              : 0;
   const auto find = [&](const kv::BlockPool& device, const kv::BlockTable& host,
                         std::vector<Found::Block>& blocks) {
-    for (size_t i = static_cast<size_t>(host.dropped_count()); i < host.blocks().size(); ++i) {
+    // There may be one more block, of a row that was deferred.
+    const auto end = static_cast<size_t>(device.blocks_for(sequence.computed));
+    for (size_t i = static_cast<size_t>(host.dropped_count()); i < end; ++i) {
       const BlockId here = i < named ? device.find(sequence.hashes[i]) : kNoBlock;
       blocks.push_back(here != kNoBlock
                            ? Found::Block{.tier = kv::Tier::kDevice, .block = here}

@@ -83,6 +83,9 @@ struct Sequence {
   int jumped = 0;     // tokens told with the last sample
   int told = 0;       // rows submitted that sample, but whose token is known by an earlier one
   int in_flight = 0;  // steps that compute it or copy it out, submitted and not committed
+  // Its last row was deferred: nothing of it is planned before that is over. Rows that were in
+  // flight behind that one are void.
+  std::shared_ptr<const Deferral> deferral;
 
   bool swapped_out() const { return !host_full.blocks().empty(); }
 
@@ -97,6 +100,12 @@ struct Sequence {
   bool scores_prompt() const {
     return request.sampling.prompt_logprobs >= 0 && output_count() == 0 &&
            static_cast<int>(scored.size()) < prompt_count - 1;
+  }
+
+  // Rows that sample may be deferred where there is a guide: their last positions are computed
+  // again.
+  int computed_for_sure() const {
+    return request.guide && deferral == nullptr ? computed - pending : computed;
   }
 
   // The length once the submitted samples are known.

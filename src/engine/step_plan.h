@@ -4,10 +4,12 @@
 // few allocations whatever the number of its rows.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -66,6 +68,7 @@ struct Arrival {
   std::optional<request::Pooling> pooling;
   // As it stands at the prompt's end: whoever samples goes over what of the history was generated.
   std::optional<grammar::TokenGuide> guide;
+  std::string tenant;  // whose work the guide's is; empty without one
 };
 
 inline constexpr int32_t kNoArrival = -1;
@@ -136,12 +139,20 @@ struct PromptToken {
   int32_t rank = 0;  // 1: nothing is likelier; of equals the lower id comes first
 };
 
+// Why a row that samples has no token yet: what its guide allows takes longer to find out than a
+// step may wait. The row counts as not sampled; it is planned again once this is over, and gets the
+// token that it would have got.
+struct Deferral {
+  std::atomic<bool> is_over{false};
+};
+
 struct SequenceResult {
   Seat seat = 0;
   Stretch tokens;     // of StepResult::tokens: none for a prefill chunk; 1, or more after a guide
   Stretch embedding;  // of StepResult::floats: embedding_size of them if it was wanted
   Stretch scored;     // of StepResult::prompt_tokens: one for each of the row's targets
   std::unique_ptr<Error> error;  // instead of an answer: this sequence alone cannot go on
+  std::shared_ptr<const Deferral> deferral;  // instead of a token
 };
 
 struct StepResult {

@@ -19,24 +19,15 @@ namespace {
 // As many short texts as may share a step; a seat of theirs costs next to nothing.
 constexpr int kPooledSequencesMax = 128;
 
+// What all guides may make a step wait for, in steps of work (grammar/work_budget.h) on each
+// thread: some milliseconds, whoever asks for what. More is done beside the steps (guide_work.h),
+// what is long by one thread for so many of the model's.
+constexpr int64_t kGuideWorkAStep = 160'000;
+constexpr int kThreadsAGuideThread = 8;
+
 Error broken_logits() {
   return Error{ErrorCode::kBadCheckpoint,
                "the model computed NaN or infinity for this request; its weights may be damaged"};
-}
-
-// Rows may be wider than the vocabulary that a mask is over: what is beyond has no token.
-std::span<const uint64_t> widened(std::span<const uint64_t> mask, size_t bits,
-                                  std::vector<uint64_t>& room) {
-  const size_t words = (bits + 63) / 64;
-  if (mask.empty() || mask.size() >= words) return mask;
-  if (mask.data() != room.data()) room.assign(mask.begin(), mask.end());
-  room.resize(words, 0);
-  return room;
-}
-
-// Never any token instead: what comes out is not what was asked for.
-Error nothing_allowed() {
-  return Error{ErrorCode::kInternal, "the request's grammar leaves no token that could follow"};
 }
 
 // The mask that leaves a row nothing else; empty: nothing is forced, or a guide forbids it.
@@ -123,14 +114,15 @@ LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::Threa
                 .context_tokens_max = footprint().context_tokens_max,
                 .vocab_size = config.vocab_size},
       seats_(static_cast<size_t>(capacity_.seat_count())),
-      samplers_(static_cast<size_t>(pool_.size())) {
+      samplers_(static_cast<size_t>(pool_.size())),
+      guide_threads_(std::max(1, pool_.size() / kThreadsAGuideThread)) {
   int64_t sampling = 0;
   for (sampling::Sampler& sampler : samplers_) {
     sampler.reserve(config.vocab_size);
     sampling += sampler.bytes();
   }
   for (int seat = 0; seat < capacity_.sequences_max; ++seat) {
-    std::vector<uint64_t>& mask = seats_[static_cast<size_t>(seat)].mask;
+    std::vector<uint64_t>& mask = seats_[static_cast<size_t>(seat)].guide.memory();
     mask.reserve((static_cast<size_t>(config.vocab_size) + 63) / 64);
     sampling += static_cast<int64_t>(mask.capacity() * sizeof(uint64_t));
   }
@@ -226,7 +218,7 @@ bool LocalExecutor::may_begin_beside(const engine::StepPlan& next, const Flight&
     if (sequence.embed || sequence.targets.count > 0) return false;
     if (arrival != nullptr ? arrival->pooling.has_value() : seat.pooling.has_value()) return false;
     const bool is_drawn_from = seat.pending.row >= 0;  // by the running step
-    if (is_drawn_from && (arrival != nullptr || seat.guide)) return false;
+    if (is_drawn_from && (arrival != nullptr || seat.guide.active())) return false;
     const request::SamplingParams& sampling =
         arrival != nullptr ? arrival->sampling : seat.sampling;
     if (sampling::DeviceRows::are_hosts(sampling)) return false;
@@ -250,6 +242,7 @@ void LocalExecutor::begin(engine::StepPlan given, Flight& flight) {
   flight.begun = plan.copies.empty() ? Result<void>() : model_->copy_blocks(plan.copies);
   if (!flight.begun.ok() || plan.sequences.empty()) return;
   take_seats(plan);
+  grant_guides(plan);
   const models::ForwardInput input = flatten(plan);
   list_draws(flight);
   model_->begin(input, device_draws(flight));
@@ -280,23 +273,23 @@ void LocalExecutor::take_seats(const engine::StepPlan& plan) {
   for (const engine::PlannedSequence& sequence : plan.sequences) {
     SeatState& seat = seats_[sequence.seat];
     seat.tables.follow(plan, sequence);
+    // What a deferred row computed is computed again, with tokens that are known by now.
+    if (sequence.tokens.count > 0) seat.deferral = nullptr;
     const engine::Arrival* const arrival = plan.arrival_of(sequence);
     if (arrival == nullptr) continue;
     seat.sampling = arrival->sampling;
     seat.history.clear();
     seat.pooling = arrival->pooling;
     seat.sum.clear();
-    seat.guide = arrival->guide;
-    seat.guide_lost = false;
-    seat.allowed.reset();
+    seat.guide.clear();
+    seat.held.reset();
     seat.known = 0;
     const std::span<const TokenId> history(arrival->history);
-    if (history.empty()) continue;
-    const auto prompt = static_cast<size_t>(arrival->prompt_count);
+    const auto prompt = std::min(static_cast<size_t>(arrival->prompt_count), history.size());
     seat.history.add_prompt(history.first(prompt));
-    for (const TokenId token : history.subspan(prompt)) {
-      seat.history.add_output(token);
-      if (seat.guide && !seat.guide->accept(token)) seat.guide_lost = true;
+    for (const TokenId token : history.subspan(prompt)) seat.history.add_output(token);
+    if (arrival->guide) {
+      seat.guide.begin(*arrival->guide, history.subspan(prompt), arrival->tenant);
     }
   }
 }
@@ -347,8 +340,9 @@ sampling::DeviceRows* LocalExecutor::device_draws(Flight& flight) {
   });
   flight.rows.clear(sampled_vocab());
   for (Draw& draw : draws) {
-    draw.on_device = !draw.error && flight.rows.add(input_of(flight.plan, draw), draw.pending_row);
-    if (draw.error) flight.rows.skip();
+    const bool is_drawn = draw.is_drawn();
+    draw.on_device = is_drawn && flight.rows.add(input_of(flight.plan, draw), draw.pending_row);
+    if (!is_drawn) flight.rows.skip();
   }
   return &flight.rows;
 }
@@ -366,7 +360,7 @@ void LocalExecutor::sample(Flight& flight, float* logits) {
           if (!model_->draws_rows()) prepare(plan, draw);
           if (draw.on_device) {
             settle(plan, draw, flight.rows.choice(static_cast<size_t>(row)), flight.result);
-          } else if (draw.error) {
+          } else if (!draw.is_drawn()) {
             settle(plan, draw, {.usable = false}, flight.result);
           } else {
             const std::span<float> its(logits + row * vocab, sampled);
@@ -399,23 +393,35 @@ int LocalExecutor::sampled_vocab() const {
   return options_.sampled_vocab > 0 ? std::min(vocab, options_.sampled_vocab) : vocab;
 }
 
-void LocalExecutor::fill_mask(SeatState& seat) const {
-  seat.allowed =
-      widened(seat.guide->mask(seat.mask), static_cast<size_t>(sampled_vocab()), seat.mask);
+// The more guides a step has, the less each may make it wait.
+void LocalExecutor::grant_guides(const engine::StepPlan& plan) {
+  const auto guides =
+      std::count_if(plan.sequences.begin(), plan.sequences.end(),
+                    [&](const auto& sequence) { return seats_[sequence.seat].guide.active(); });
+  const int64_t share = kGuideWorkAStep * pool_.size() / std::max<int64_t>(guides, 1);
+  guide_work_max_ = std::min(options_.guide_work_max, share);
+}
+
+GuideFollower::Grant LocalExecutor::guide_grant() {
+  return {.threads = guide_threads_,
+          .work_max = guide_work_max_,
+          .mask_words = (static_cast<size_t>(sampled_vocab()) + 63) / 64};
 }
 
 // What a guide allows next is known as soon as its last token is, so it is found out between two
-// steps, when nothing else is computed; whoever samples finds it there.
+// steps, when nothing else is computed; whoever samples finds it there. Where it takes long it is
+// found out beside the steps that follow.
 void LocalExecutor::fill_masks(const engine::StepPlan& plan) {
   guided_.clear();
   for (const engine::PlannedSequence& sequence : plan.sequences) {
     SeatState& seat = seats_[sequence.seat];
-    const bool wanted = seat.guide && !seat.guide_lost && !seat.allowed && !seat.guide->over();
+    const bool wanted = seat.guide.active() && !seat.deferral && !seat.guide.over();
     if (wanted) guided_.push_back(&seat);
   }
   if (guided_.empty()) return;
+  const GuideFollower::Grant grant = guide_grant();
   pool_.parallel_for(static_cast<int64_t>(guided_.size()), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) fill_mask(*guided_[i]);
+    for (int64_t i = begin; i < end; ++i) (void)guided_[i]->guide.find_allowed(grant);
   });
 }
 
@@ -424,26 +430,39 @@ void LocalExecutor::prepare(const engine::StepPlan& plan, Draw& draw) {
   const engine::PlannedSequence& sequence = plan.sequences[draw.index];
   SeatState& seat = seats_[sequence.seat];
   draw.banned = sequence.banned.of(plan.banned);
-  if (seat.guide_lost) {
-    draw.error = nothing_allowed();
-    return;
-  }
-  if (seat.guide) {
-    if (!seat.allowed) fill_mask(seat);
-    draw.allowed = *seat.allowed;
-    // An end that must come comes, though it is early.
-    if (!draw.allowed.empty() && !draw.banned.empty() &&
-        !grammar::allows_other(draw.allowed, draw.banned)) {
-      draw.banned = {};
-    }
-    if (!draw.allowed.empty() && !grammar::allows_other(draw.allowed, {})) {
-      draw.error = nothing_allowed();
-      return;
-    }
-  }
+  if (seat.guide.active()) prepare_guided(draw, seat, sequence.forced);
+  if (!draw.is_drawn()) return;
   draw.only = only_token(sequence.forced, sampled_vocab(), draw.allowed);
   if (!draw.only.empty()) {
     draw.allowed = draw.only;
+    draw.banned = {};
+  }
+}
+
+void LocalExecutor::prepare_guided(Draw& draw, SeatState& seat, TokenId forced) {
+  draw.is_deferred = seat.deferral != nullptr;
+  if (draw.is_deferred) return;
+  const bool is_other = forced != engine::kNotForced && seat.held && seat.held->token != forced;
+  if (is_other) {  // put there since that one was drawn
+    seat.guide.take_back();
+    seat.held.reset();
+  }
+  switch (seat.guide.find_allowed(guide_grant())) {
+    case GuideFollower::State::kFailed:
+      draw.error = seat.guide.error();
+      return;
+    case GuideFollower::State::kLater:
+      draw.is_deferred = true;
+      seat.deferral = seat.guide.deferral();
+      return;
+    case GuideFollower::State::kKnown:
+      break;
+  }
+  draw.is_held = seat.held.has_value();
+  draw.allowed = seat.guide.allowed();
+  // An end that must come comes, though it is early.
+  if (!draw.allowed.empty() && !draw.banned.empty() &&
+      !grammar::allows_other(draw.allowed, draw.banned)) {
     draw.banned = {};
   }
 }
@@ -478,26 +497,49 @@ void LocalExecutor::settle(const engine::StepPlan& plan, Draw& draw,
     given.tokens.count = 0;
   };
   if (draw.error) return fail(*std::move(draw.error));
-  seat.last_token = choice.token;
-  if (!choice.usable) return fail(broken_logits());
-  seat.allowed.reset();
-  if (seat.guide && !seat.guide->accept(choice.token)) return fail(nothing_allowed());
-  if (seat.sampling.has_penalties()) seat.history.add_output(choice.token);
-  result.tokens[given.tokens.first] = {choice.token, choice.logprob, choice.top};
-  if (seat.guide) jump(sequence, more);
+  const auto defer = [&] {
+    given.deferral = seat.deferral;
+    given.tokens.count = 0;
+  };
+  if (draw.is_deferred) return defer();
+  const sampling::SampledChoice& told = draw.is_held ? *seat.held : choice;
+  if (!told.usable) return fail(broken_logits());
+  if (seat.guide.active() && !draw.is_held) {
+    switch (follow(sequence, seat, told)) {
+      case GuideFollower::State::kFailed:
+        return fail(seat.guide.error());
+      case GuideFollower::State::kLater:
+        seat.held = told;
+        seat.deferral = seat.guide.deferral();
+        return defer();
+      case GuideFollower::State::kKnown:
+        break;
+    }
+  }
+  seat.last_token = told.token;
+  if (seat.sampling.has_penalties()) seat.history.add_output(told.token);
+  result.tokens[given.tokens.first] = {told.token, told.logprob, told.top};
+  seat.held.reset();
+  if (seat.guide.active()) jump(sequence, more);
 }
 
-// A token that was put there has others behind it that the scheduler will put there; and whoever
-// wants to know how likely tokens were wants them computed.
+// Over the token, and over what must come behind it. Not where a token was put there, which has
+// others behind it that the scheduler will put there; and whoever wants to know how likely tokens
+// were wants them computed.
+GuideFollower::State LocalExecutor::follow(const engine::PlannedSequence& sequence, SeatState& seat,
+                                           const sampling::SampledChoice& choice) {
+  const bool may_jump = sequence.forced == engine::kNotForced && seat.sampling.logprobs < 0;
+  const int most = std::min(options_.jump_tokens_max, engine::kJumpTokensMax);
+  return seat.guide.accept(choice.token, may_jump ? most : 0, guide_grant());
+}
+
+// What the guide leaves no choice about is told with the token before it.
 void LocalExecutor::jump(const engine::PlannedSequence& sequence, std::vector<TokenId>& more) {
   SeatState& seat = seats_[sequence.seat];
-  const int most = std::min(options_.jump_tokens_max, engine::kJumpTokensMax);
-  if (most <= 0 || sequence.forced != engine::kNotForced || seat.sampling.logprobs >= 0) return;
-  more = seat.guide->forced(static_cast<size_t>(most));
+  more = seat.guide.take_forced();
   if (more.empty()) return;
-  for (const TokenId token : more) {
-    CHECK(seat.guide->accept(token), "a forced token that its guide refuses");
-    if (seat.sampling.has_penalties()) seat.history.add_output(token);
+  if (seat.sampling.has_penalties()) {
+    for (const TokenId token : more) seat.history.add_output(token);
   }
   seat.known = sequence.start + sequence.token_count() + 1 + static_cast<int>(more.size());
 }

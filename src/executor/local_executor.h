@@ -23,6 +23,7 @@
 #include "engine/executor.h"
 #include "engine/seat_tables.h"
 #include "executor/device.h"
+#include "executor/guide_work.h"
 #include "executor/step_model.h"
 #include "grammar/token_guide.h"
 #include "models/gpt_oss.h"
@@ -57,6 +58,9 @@ class LocalExecutor final : public engine::Executor {
     int sampled_vocab = 0;  // ids from here on are never sampled (rows without a token); 0: all
     // What a guide leaves no choice about is told with the token before it, so many at most.
     int jump_tokens_max = engine::kJumpTokensMax;
+    // What one guide may make a step wait for, in steps of work (grammar/work_budget.h): about a
+    // millisecond. What is more is done beside the steps. 0: all of it, for tests.
+    int64_t guide_work_max = 40'000;
   };
 
   // `checkpoint` outlives the executor. Errors: kInvalidArgument, kUnsupported, kBadCheckpoint,
@@ -89,11 +93,11 @@ class LocalExecutor final : public engine::Executor {
     TokenId last_token = 0;
     engine::SeatTables tables;
     std::optional<request::Pooling> pooling;
-    std::optional<grammar::TokenGuide> guide;
-    bool guide_lost = false;  // it refused what it had allowed: this request fails, no other
-    // What its guide allows next, once that is known; in `mask` or in the guide's network.
-    std::vector<uint64_t> mask;
-    std::optional<std::span<const uint64_t>> allowed;
+    GuideFollower guide;
+    // Drawn, and not told before its guide has gone over it: that takes longer than a step.
+    std::optional<sampling::SampledChoice> held;
+    // Its last row was deferred. A row that was planned behind that one is void.
+    std::shared_ptr<const engine::Deferral> deferral;
     // The row of logits that its next token is being drawn from, in a step that is not finished.
     struct Pending {
       int64_t step = -1;
@@ -114,6 +118,9 @@ class LocalExecutor final : public engine::Executor {
     std::vector<uint64_t> only{};         // what `allowed` is, where a token is put there
     std::optional<Error> error{};         // nothing may follow
     bool on_device = false;               // drawn where it was computed
+    bool is_held = false;                 // drawn by an earlier row, which was deferred
+    bool is_deferred = false;
+    bool is_drawn() const { return !error && !is_held && !is_deferred; }
   };
 
   // A step on its way.
@@ -143,6 +150,7 @@ class LocalExecutor final : public engine::Executor {
   void list_draws(Flight& flight);
   sampling::DeviceRows* device_draws(Flight& flight);
   void prepare(const engine::StepPlan& plan, Draw& draw);
+  void prepare_guided(Draw& draw, SeatState& seat, TokenId forced);
   sampling::DrawInput input_of(const engine::StepPlan& plan, const Draw& draw) const;
   void sample(Flight& flight, float* logits);
   void forget_pending(const engine::StepPlan& plan, const Draw& draw);
@@ -150,8 +158,11 @@ class LocalExecutor final : public engine::Executor {
               engine::StepResult& result);
   void add_jumps(std::span<const Draw> draws, engine::StepResult& result);
   int sampled_vocab() const;
-  void fill_mask(SeatState& seat) const;
+  GuideFollower::Grant guide_grant();
+  void grant_guides(const engine::StepPlan& plan);
   void fill_masks(const engine::StepPlan& plan);
+  GuideFollower::State follow(const engine::PlannedSequence& sequence, SeatState& seat,
+                              const sampling::SampledChoice& choice);
   void jump(const engine::PlannedSequence& sequence, std::vector<TokenId>& more);
   void score_prompts(const engine::StepPlan& plan, engine::StepResult& result);
   Result<void> pool(const engine::StepPlan& plan, engine::StepResult& result);
@@ -169,7 +180,10 @@ class LocalExecutor final : public engine::Executor {
   std::vector<SeatState> seats_;
   std::vector<sampling::Sampler> samplers_;  // one a worker
   std::vector<SeatState*> guided_;           // scratch of fill_masks
+  int64_t guide_work_max_ = 0;               // of a guide, at once
   std::vector<std::vector<TokenId>> jumps_;  // by row of logits: what must follow the sample
+
+  GuideThreads guide_threads_;
 
   std::atomic<int64_t> overlapped_ = 0;
   std::mutex mutex_;

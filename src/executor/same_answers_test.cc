@@ -172,6 +172,7 @@ class SameAnswers : public testing::Test {
   static void when_preempted_and_computed_again();
   static void when_swapped_out_and_back();
   static void when_found_in_the_cache_and_after_eviction();
+  static void when_formats_are_followed_beside_the_steps();
 
   static inline checkpoint::Checkpoint* checkpoint_ = nullptr;
   static inline std::vector<request::GenerationRequest>* requests_ = nullptr;
@@ -254,6 +255,24 @@ void SameAnswers::when_found_in_the_cache_and_after_eviction() {
     EXPECT_EQ(engine_->stats().scheduler.blocks_swapped_out > 0, swap_bytes > 0);
     stop();
   }
+}
+
+void SameAnswers::when_formats_are_followed_beside_the_steps() {
+  for (const bool room : {true, false}) {
+    for (const int depth : {1, 2}) {
+      LocalExecutor::Options options = room ? usual(32) : short_of_blocks(usual(12), 44);
+      options.swap_bytes = depth == 1 ? 0 : int64_t{1} << 26;
+      options.guide_work_max = 0;
+      start(options, {.steps_in_flight_max = depth, .prefix_cache = false});
+      expect_the_same("every format's row deferred, steps in flight " + std::to_string(depth));
+      stop();
+    }
+  }
+}
+
+TEST_F(SameAnswers, D1_when_formats_are_followed_beside_the_steps) {
+  ask_each_alone();
+  when_formats_are_followed_beside_the_steps();
 }
 
 TEST_F(SameAnswers, beside_others_and_in_chunks) {

@@ -15,6 +15,12 @@ ByteTrie::ByteTrie(std::vector<Text> texts) {
   nodes_.push_back({.token_begin = static_cast<uint32_t>(tokens_.size())});
 }
 
+ByteTrie::ByteTrie(std::vector<Node> nodes, std::vector<TokenId> tokens)
+    : nodes_(std::move(nodes)), tokens_(std::move(tokens)) {
+  for (const Node& node : nodes_) depth_max_ = std::max<uint32_t>(depth_max_, node.depth);
+  nodes_.push_back({.token_begin = static_cast<uint32_t>(tokens_.size())});
+}
+
 // Texts come in order, so the nodes on the path to the last one are those that may still grow.
 void ByteTrie::add(const Text& text, std::vector<uint32_t>& path) {
   size_t shared = 0;

@@ -28,6 +28,8 @@ class ByteTrie {
 
   ByteTrie() : ByteTrie(std::vector<Text>()) {}
   explicit ByteTrie(std::vector<Text> texts);
+  // Of nodes in depth-first order, without the sentinel.
+  ByteTrie(std::vector<Node> nodes, std::vector<TokenId> tokens);
 
   // A sentinel node stands at the end.
   const Node* nodes() const { return nodes_.data(); }

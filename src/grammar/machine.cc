@@ -17,7 +17,7 @@ bool same_but_parents(const Frame& a, const Frame& b) {
 
 }  // namespace
 
-Machine::Machine(const Grammar& grammar) : grammar_(grammar) {
+Machine::Machine(const Grammar& grammar, WorkBudget& budget) : grammar_(grammar), budget_(budget) {
   json_ = grammar.json();
   rules_ = grammar.rules();
 }
@@ -46,6 +46,7 @@ void Machine::load(const Position& position) {
   tops_ = position.tops;
   ways_.recent_calls.clear();
   overflowed_ = false;
+  spend(frames_.size() / 8 + links_.size() / 16);
 }
 
 void Machine::take_back(const Mark& mark) {
@@ -55,6 +56,7 @@ void Machine::take_back(const Mark& mark) {
 }
 
 uint32_t Machine::push(const Frame& frame) {
+  spend(1);
   if (frames_.size() >= kFramesMax) overflowed_ = true;
   frames_.push_back(frame);
   return static_cast<uint32_t>(frames_.size() - 1);
@@ -62,6 +64,7 @@ uint32_t Machine::push(const Frame& frame) {
 
 // `parents` are sorted.
 uint32_t Machine::add_links(std::span<const uint32_t> parents) {
+  spend(parents.size() / 4);
   if (links_.size() + parents.size() >= kLinksMax) {
     overflowed_ = true;
     return 0;
@@ -75,6 +78,7 @@ uint32_t Machine::add_links(std::span<const uint32_t> parents) {
 void Machine::push_top(Frame frame, std::vector<uint32_t>& out, size_t out_begin) {
   // A key looks into its object, so it keeps it to itself.
   if (frame.kind != FrameKind::kKey) {
+    spend(1 + (out.size() - out_begin) / 8);
     for (size_t i = out_begin; i < out.size(); ++i) {
       if (same_but_parents(frames_[out[i]], frame)) return join(out[i], frame);
     }
@@ -95,6 +99,7 @@ void Machine::join(uint32_t& top, const Frame& frame) {
   for_parents(frame, [&](uint32_t parent) { more.push_back(parent); });
   std::set_union(before.begin(), before.end(), more.begin(), more.end(),
                  std::back_inserter(parents));
+  spend(1 + parents.size() / 2);
   if (parents.size() == before.size()) return;
   Frame joined = frame;
   joined.parent = add_links(parents);
@@ -105,7 +110,9 @@ void Machine::step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uin
                    size_t out_begin) {
   // Nothing tells that a number is over but what comes after it, so what stands below steps too.
   std::vector<uint32_t> after_numbers;
-  bool lost = false;
+  spend(1 + tops.size());
+  bool lost = budget_.exhausted();
+  if (lost) return;
   for (const uint32_t top : tops) {
     if (frames_[top].kind != FrameKind::kNumber || !number_ends(frames_[top], byte)) continue;
     resume_parents(top, number_hash(frames_[top]), after_numbers, 0);
@@ -122,6 +129,7 @@ void Machine::step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uin
 void Machine::step_tops(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
                         size_t out_begin) {
   for (const uint32_t top : tops) {
+    if (overflowed_) return;
     const Frame from = frames_[top];  // a copy: frames_ may grow
     switch (from.kind) {
       case FrameKind::kValue:
@@ -166,7 +174,7 @@ bool Machine::skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out,
 
 void Machine::resume_parents(uint32_t top, uint64_t hash, std::vector<uint32_t>& out,
                              size_t out_begin) {
-  overflowed_ = false;
+  overflowed_ = budget_.exhausted();
   if (rules_ != nullptr) ways_.clear();
   finish(top, hash, out, out_begin);
   if (rules_ != nullptr) follow_rules(out, out_begin);
@@ -179,7 +187,11 @@ void Machine::finish(uint32_t top, uint64_t hash, std::vector<uint32_t>& out, si
   if ((frame.parent & kManyParents) == 0) return resume(frame.parent, hash, out, out_begin);
   std::vector<uint32_t> parents;
   for_parents(frame, [&](uint32_t parent) { parents.push_back(parent); });
-  for (const uint32_t parent : parents) resume(parent, hash, out, out_begin);
+  spend(parents.size());
+  for (const uint32_t parent : parents) {
+    if (overflowed_) return;
+    resume(parent, hash, out, out_begin);
+  }
 }
 
 void Machine::resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out, size_t out_begin) {
@@ -233,6 +245,7 @@ void Machine::resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out,
 
 bool Machine::was_there(uint32_t extras, uint64_t hash) const {
   for (; extras != 0; extras = frames_[extras].parent) {
+    spend(1);
     if (frames_[extras].hash == hash) return true;
   }
   return false;
@@ -247,12 +260,18 @@ bool Machine::can_end(uint32_t top) const {
 // Whether the text is over once this frame is done: the rules below it may end where they stand.
 bool Machine::ends_below(const Frame& frame) const {
   std::vector<uint32_t> todo;
-  for_parents(frame, [&](uint32_t parent) { todo.push_back(parent); });
-  for (size_t i = 0; i < todo.size() && i < kFramesMax; ++i) {
+  std::vector<bool> met(frames_.size(), false);
+  const auto add = [&](uint32_t parent) {
+    if (!met[parent]) todo.push_back(parent);
+    met[parent] = true;
+  };
+  for_parents(frame, add);
+  for (size_t i = 0; i < todo.size(); ++i) {
+    spend(1);
     const Frame& below = frames_[todo[i]];
     if (below.kind == FrameKind::kRoot) return true;
     if (below.kind != FrameKind::kCall || !rules_->states[below.spec].accepting) continue;
-    for_parents(below, [&](uint32_t parent) { todo.push_back(parent); });
+    for_parents(below, add);
   }
   return false;
 }
@@ -345,7 +364,11 @@ Position Machine::position(std::span<const uint32_t> tops) const {
     }
     result.frames.push_back(frame);
   }
-  for (const uint32_t top : tops) result.tops.push_back(renamed[top]);
+  for (const uint32_t top : tops) {
+    result.tops.push_back(renamed[top]);
+    result.can_end = result.can_end || can_end(top);
+  }
+  spend(frames_.size() / 16 + order.size() + result.links.size() / 4);
   return result;
 }
 

@@ -13,6 +13,7 @@
 #include "grammar/grammar.h"
 #include "grammar/json_tables.h"
 #include "grammar/rule_scratch.h"
+#include "grammar/work_budget.h"
 
 namespace pelton::grammar {
 
@@ -58,7 +59,8 @@ inline constexpr uint32_t kManyParents = 0x8000'0000;
 inline constexpr uint32_t kNoNode = 0xffff'ffff;
 inline constexpr uint8_t kNoSpace = 0xff;  // spaces of a value before which none may be
 
-// What following one text may cost. Past that it counts as wrong: closed, and in bounded time.
+// What one text may hold. Past that it counts as wrong: closed, and in bounded memory. (What
+// following it may cost is WorkBudget's.)
 inline constexpr size_t kTopsMax = 4096;
 inline constexpr size_t kFramesMax = 1 << 18;
 inline constexpr size_t kLinksMax = 1 << 20;
@@ -70,6 +72,7 @@ struct Position {
   std::vector<uint32_t> links;  // [place] = count, then the parents
   std::vector<uint64_t> words;
   std::vector<uint32_t> tops;
+  bool can_end = false;  // the text is complete
 };
 
 inline bool is_json_space(uint8_t byte) {
@@ -78,7 +81,8 @@ inline bool is_json_space(uint8_t byte) {
 
 class Machine {
  public:
-  explicit Machine(const Grammar& grammar);
+  // Where the budget is exhausted, no byte leads anywhere. It outlives the machine.
+  Machine(const Grammar& grammar, WorkBudget& budget);
 
   void start();  // at the beginning of a text
   void load(const Position& position);
@@ -134,6 +138,11 @@ class Machine {
   struct StringFeed;
   struct KeyFeed;
 
+  // Exhausted: what is being computed counts as an overflow.
+  void spend(uint64_t steps) const {
+    budget_.spend(steps);
+    if (budget_.exhausted()) overflowed_ = true;
+  }
   void push_top(Frame frame, std::vector<uint32_t>& out, size_t out_begin);
   void join(uint32_t& top, const Frame& frame);
   uint32_t push(const Frame& frame);
@@ -193,6 +202,9 @@ class Machine {
   bool was_there(uint32_t extras, uint64_t hash) const;
   // Whether one of the parents takes an item with this hash: none has it yet.
   bool is_new_item(const Frame& item, uint64_t hash) const;
+  bool has_new_value(const Frame& item) const;
+  bool has_new_number(const Frame& item) const;
+  bool finds_new_number(const Frame& item) const;
   bool has_new_text(const Frame& item, const StringSpec& spec, DfaState state, uint64_t hash) const;
   bool skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
 
@@ -212,6 +224,7 @@ class Machine {
   void note_calls();
 
   const Grammar& grammar_;
+  WorkBudget& budget_;
   const JsonTables* json_ = nullptr;
   const RuleNetwork* rules_ = nullptr;
   std::vector<Frame> frames_;
@@ -220,8 +233,9 @@ class Machine {
   std::vector<uint32_t> tops_;
   const StringSpec* probe_text_ = nullptr;
   RuleScratch ways_;
-  int depth_ = 0;            // of frame_of_call
-  bool overflowed_ = false;  // more ways at once than we follow: the text counts as wrong from here
+  int depth_ = 0;  // of frame_of_call
+  // More ways at once than we follow, or work than was granted: the text counts as wrong from here.
+  mutable bool overflowed_ = false;
 };
 
 }  // namespace pelton::grammar

@@ -17,6 +17,8 @@ uint32_t place_of_call(uint32_t state, uint32_t parent) {
 }  // namespace
 
 void Machine::arrive(uint32_t state, uint32_t parent) {
+  spend(1);
+  if (overflowed_) return;
   if (ways_.todo.size() < kRuleWorkMax) {
     ways_.todo.emplace_back(state, parent);
   } else {
@@ -44,7 +46,7 @@ void Machine::step_rule(const Frame& from, uint8_t byte, std::vector<uint32_t>& 
 
 void Machine::leave_lexeme(uint32_t top, std::vector<uint32_t>& out) {
   const Frame from = frames_[top];
-  overflowed_ = false;
+  overflowed_ = budget_.exhausted();
   ways_.clear();
   for_parents(from, [&](uint32_t parent) { arrive(from.aux, parent); });
   follow_rules(out, 0);
@@ -67,6 +69,7 @@ void Machine::follow_rules(std::vector<uint32_t>& out, size_t out_begin) {
   for (uint32_t i = 0; i < ways_.arrivals.size() && !overflowed_; ++i) {
     const uint32_t state = ways_.arrivals[i].state;
     const RuleNetwork::State& at = rules_->states[state];
+    spend(1);
     if (at.bytes.empty() && at.dfas.empty() && at.values.empty()) continue;
     const uint32_t parent = parent_of_arrival(i);
     if (overflowed_) return;
@@ -146,6 +149,7 @@ uint32_t Machine::parent_of_arrival(uint32_t index) {
   for (; link != RuleScratch::kNone && !overflowed_; link = ways_.parent_links[link].next) {
     const uint32_t parent = ways_.parent_links[link].parent;
     const bool is_call = (parent & RuleScratch::kCallBit) != 0;
+    spend(1);
     parents.push_back(is_call ? frame_of_call(parent & ~RuleScratch::kCallBit) : parent);
   }
   if (overflowed_) return 0;
@@ -181,6 +185,7 @@ uint32_t Machine::call_frame(uint32_t state, uint32_t parent) {
 
 void Machine::note_calls() {
   ways_.recent_calls.assign(kRecentCalls, 0);
+  spend(frames_.size() / 8);
   for (uint32_t i = 0; i < frames_.size(); ++i) {
     if (frames_[i].kind != FrameKind::kCall) continue;
     ways_.recent_calls[place_of_call(frames_[i].spec, frames_[i].parent)] = i;

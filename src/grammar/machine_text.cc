@@ -241,6 +241,8 @@ bool Machine::is_new_item(const Frame& item, uint64_t hash) const {
 
 bool Machine::has_new_text(const Frame& item, const StringSpec& spec, DfaState state,
                            uint64_t hash) const {
+  spend(1);
+  if (overflowed_) return false;
   if (spec.text->accepts(state) && is_new_item(item, finished_text(hash))) return true;
   for (const FewTexts::Step& step : spec.few->steps[state]) {
     if (has_new_text(item, spec, step.to, add_to_hash(hash, step.byte))) return true;

@@ -23,6 +23,7 @@ struct MaskEntry {
   ByteTrie rests;                // what is left of the tokens that go on below
   uint32_t chars_max = 0;        // the most characters that a token adds to the string
   bool may_end_at_once = false;  // what stands below may go on before any byte (numbers)
+  int64_t work = 0;              // what it took to compute (work_budget.h)
   size_t bytes_held() const;
 };
 

@@ -1,54 +1,100 @@
 #include "grammar/mask_filler.h"
 
 #include <algorithm>
-#include <bitset>
 
 namespace pelton::grammar {
 namespace {
+
+// Nodes and tokens are gone over faster than the machine steps.
+constexpr uint32_t kNodesAStep = 8;
+constexpr uint32_t kWordsAStep = 64;  // of masks
 
 void set_bit(std::span<uint64_t> mask, TokenId token) {
   mask[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
 }
 
+bool has_bit(std::span<const uint64_t> mask, TokenId token) {
+  return (mask[static_cast<size_t>(token) / 64] >> (token % 64) & 1) != 0;
+}
+
+// Which of a tree's tokens a mask lacks, asked in the tree's order: each is looked at once.
+class MissingTokens {
+ public:
+  MissingTokens(const ByteTrie& trie, std::span<const uint64_t> mask) : trie_(trie), mask_(mask) {}
+
+  bool any_below(uint32_t node) {
+    const std::span<const TokenId> tokens = trie_.tokens_below(node);
+    if (next_ < tokens.data()) next_ = tokens.data();
+    const TokenId* const end = tokens.data() + tokens.size();
+    const TokenId* const before = next_;
+    while (next_ < end && has_bit(mask_, *next_)) ++next_;
+    looked_at_ += static_cast<uint64_t>(next_ - before);
+    return next_ < end;
+  }
+  uint64_t looked_at() const { return looked_at_; }
+
+ private:
+  const ByteTrie& trie_;
+  std::span<const uint64_t> mask_;
+  const TokenId* next_ = nullptr;  // those before it are in the mask, or were passed over
+  uint64_t looked_at_ = 0;
+};
+
 }  // namespace
 
 struct MaskFiller::Build {
   std::vector<TokenId> tokens;
-  std::vector<ByteTrie::Text> rests;
+  std::vector<TrieRest> rests;
+  std::unique_ptr<ByteTrie> after;  // some of them are of this tree
   uint64_t chars_before = 0;
   uint64_t chars_max = 0;
   bool may_end_at_once = false;
+  int64_t done_before = 0;  // of the budget
 
   void add(std::span<const TokenId> ids) { tokens.insert(tokens.end(), ids.begin(), ids.end()); }
 };
 
-MaskFiller::MaskFiller(const TokenGrammar& grammar)
+MaskFiller::MaskFiller(const TokenGrammar& grammar, WorkBudget& budget)
     : grammar_(grammar),
-      machine_(grammar.grammar()),
+      budget_(budget),
+      machine_(grammar.grammar(), budget),
       trie_(grammar.trie()),
       cache_(grammar.cache()) {
   levels_.resize(trie_.all().depth_max() + 2);
   marks_.resize(levels_.size());
+  for (size_t byte = 0; byte < 256; ++byte) {
+    after_number_[byte] = machine_.may_follow_number(static_cast<uint8_t>(byte));
+  }
 }
 
 void MaskFiller::fill(const Position& position, std::span<uint64_t> mask) {
   mask_ = mask;
   machine_.load(position);
+  walks_.clear();
   const std::vector<uint32_t> tops(machine_.tops().begin(), machine_.tops().end());
-  const Machine::Mark mark = machine_.mark();
   for (const uint32_t top : tops) {
-    fill_top(top);
+    if (budget_.exhausted()) return;
+    note_top(top);
+  }
+  const Machine::Mark mark = machine_.mark();
+  for (const Walk& walk : walks_) {
+    if (budget_.exhausted()) return;
+    if (walk.entry) {
+      add_rests(*walk.entry, walk.top);
+    } else {
+      fill_by_walk(*walk.trie, std::span(&walk.top, 1));
+    }
     machine_.take_back(mark);
   }
 }
 
-void MaskFiller::fill_top(uint32_t top) {
+void MaskFiller::note_top(uint32_t top) {
   const Frame& frame = machine_.frame(top);
   switch (frame.kind) {
     case FrameKind::kString:
-      return frame.watched != 0 ? fill_watched(top) : fill_text(top);
+      return frame.watched != 0 ? note_watched(top) : note_text(top);
     case FrameKind::kKey:
-      return fill_key(top);
+      return note_key(top);
     case FrameKind::kValue:
     case FrameKind::kNumber:
       if (frame.watched != 0) break;
@@ -56,11 +102,11 @@ void MaskFiller::fill_top(uint32_t top) {
     case FrameKind::kLiteral:
     case FrameKind::kRule:
     case FrameKind::kLexeme:
-      return fill_probed(top);
+      return note_probed(top);
     default:
       break;
   }
-  fill_by_walk(trie_.all(), std::span(&top, 1));
+  note_walk(grammar_.tokens(), top);
 }
 
 void MaskFiller::fill_by_walk(const ByteTrie& trie, std::span<const uint32_t> tops) {
@@ -68,14 +114,15 @@ void MaskFiller::fill_by_walk(const ByteTrie& trie, std::span<const uint32_t> to
   const uint32_t end = trie.node_count();
   levels_[0].assign(tops.begin(), tops.end());
   marks_[0] = machine_.mark();
-  for (uint32_t i = 1; i < end;) {
+  MissingTokens missing(trie, mask_);
+  for (uint32_t i = 1; i < end && !budget_.exhausted();) {
     const ByteTrie::Node& node = nodes[i];
     const size_t depth = node.depth;
     machine_.take_back(marks_[depth - 1]);
     std::vector<uint32_t>& here = levels_[depth];
     here.clear();
     machine_.step(levels_[depth - 1], node.byte, here, 0);
-    if (here.empty()) {
+    if (here.empty() || !missing.any_below(i)) {
       i = node.subtree_end;
       continue;
     }
@@ -83,16 +130,19 @@ void MaskFiller::fill_by_walk(const ByteTrie& trie, std::span<const uint32_t> to
     for (const TokenId token : trie.tokens_of(i)) set_bit(mask_, token);
     ++i;
   }
+  budget_.spend(missing.looked_at() / kNodesAStep);
   machine_.take_back(marks_[0]);
 }
 
 void MaskFiller::add_entry(const MaskEntry& entry) {
+  budget_.spend(entry.bits.size() / kWordsAStep + entry.tokens.size() / kNodesAStep);
   for (size_t i = 0; i < entry.bits.size(); ++i) mask_[i] |= entry.bits[i];
   for (const TokenId token : entry.tokens) set_bit(mask_, token);
 }
 
 void MaskFiller::add_inside(const MaskEntry& entry) {
   const std::span<const uint64_t> quoted = trie_.quoted_mask();
+  budget_.spend(entry.bits.size() / kWordsAStep + entry.tokens.size() / kNodesAStep);
   for (size_t i = 0; i < entry.bits.size(); ++i) mask_[i] |= entry.bits[i] & ~quoted[i];
   for (const TokenId token : entry.tokens) {
     const size_t word = static_cast<size_t>(token) / 64;
@@ -102,71 +152,81 @@ void MaskFiller::add_inside(const MaskEntry& entry) {
 
 // The tokens that leave the frame go on in what stands below it.
 void MaskFiller::add_rests(const MaskEntry& entry, uint32_t top) {
-  if (entry.rests.node_count() <= 1 && !entry.may_end_at_once) return;
   std::vector<uint32_t> below;
   machine_.resume_parents(top, 0, below, 0);
   if (below.empty()) return;
   if (entry.rests.node_count() > 1) fill_by_walk(entry.rests, below);
-  if (entry.may_end_at_once) fill_by_walk(trie_.all(), below);
+  if (entry.may_end_at_once) fill_by_walk(grammar_.tokens(), below);
 }
 
-void MaskFiller::fill_text(uint32_t top) {
+void MaskFiller::note_text(uint32_t top) {
   const Frame frame = machine_.frame(top);
   const StringSpec& spec = machine_.string_spec(frame);
   const uint64_t need = spec.chars_min > frame.count ? spec.chars_min - frame.count : 0;
   const uint64_t room = spec.chars_max == kNoBound ? kNoBound : spec.chars_max - frame.count;
-  const std::shared_ptr<const MaskEntry> entry = text_entry(*spec.text, frame, need, room);
+  const Entry entry = text_entry(*spec.text, frame, need, room);
+  if (!entry) return;
   add_entry(*entry);
-  add_rests(*entry, top);
+  note_rests(top, entry);
 }
 
 // Which tokens may end it depends on what they make of it.
-void MaskFiller::fill_watched(uint32_t top) {
+void MaskFiller::note_watched(uint32_t top) {
   const Frame frame = machine_.frame(top);
   const StringSpec& spec = machine_.string_spec(frame);
-  if (spec.few) return fill_by_walk(trie_.all(), std::span(&top, 1));
+  if (spec.few) return note_walk(trie_.all(), top);
   const uint64_t room = spec.chars_max == kNoBound ? kNoBound : spec.chars_max - frame.count;
-  add_inside(*text_entry(*spec.text, frame, 0, room));
-  fill_by_walk(trie_.quoted(), std::span(&top, 1));
+  if (const Entry entry = text_entry(*spec.text, frame, 0, room)) add_inside(*entry);
+  note_walk(trie_.quoted(), top);
 }
 
 // A key: as another key, inside; as a property with a name; whatever closes it, by a walk.
-void MaskFiller::fill_key(uint32_t top) {
+void MaskFiller::note_key(uint32_t top) {
   const Frame frame = machine_.frame(top);
-  if (!machine_.others_allowed(frame)) return fill_by_walk(trie_.all(), std::span(&top, 1));
+  if (!machine_.others_allowed(frame)) return note_walk(trie_.all(), top);
   const StringDfa& others = machine_.other_keys(frame);
-  add_inside(*text_entry(others, frame, 0, kNoBound));
-  fill_by_walk(trie_.quoted(), std::span(&top, 1));
+  if (const Entry entry = text_entry(others, frame, 0, kNoBound)) add_inside(*entry);
+  note_walk(trie_.quoted(), top);
   if (others.any_char[frame.state] != 0 && others.chars_to_end_max == 0) return;
-  const uint32_t named = machine_.named_keys_only(top);
-  fill_by_walk(trie_.all(), std::span(&named, 1));
+  note_walk(trie_.all(), machine_.named_keys_only(top));
 }
 
-std::shared_ptr<const MaskEntry> MaskFiller::text_entry(const StringDfa& dfa, const Frame& frame,
-                                                        uint64_t need, uint64_t room) {
+void MaskFiller::note_rests(uint32_t top, const Entry& entry) {
+  if (entry->rests.node_count() <= 1 && !entry->may_end_at_once) return;
+  walks_.push_back({.top = top, .entry = entry});
+}
+
+MaskFiller::Entry MaskFiller::find(MaskCache& cache, const MaskKey& key) {
+  Entry entry = cache.find(key);
+  if (entry) budget_.save(entry->work);
+  return entry;
+}
+
+MaskFiller::Entry MaskFiller::keep(MaskCache& cache, const MaskKey& key, Entry entry) {
+  if (budget_.exhausted()) return nullptr;
+  cache.insert(key, entry);
+  return entry;
+}
+
+MaskFiller::Entry MaskFiller::text_entry(const StringDfa& dfa, const Frame& frame, uint64_t need,
+                                         uint64_t room) {
   need = std::min<uint64_t>(need, trie_.all().depth_max() + 1);
   StringSpec spec = {.text = std::shared_ptr<const StringDfa>(std::shared_ptr<void>(), &dfa),
                      .chars_min = need};
   MaskKey key = {.content = dfa.content,
                  .state = uint64_t{frame.state} << 32 | frame.aux2,
                  .length = need << 40 | uint64_t{frame.phase} << 32};
-  std::shared_ptr<const MaskEntry> entry = trie_.shared_masks().find(key);
-  if (!entry) {
-    entry = build_text(spec, frame);
-    trie_.shared_masks().insert(key, entry);
-  }
-  if (room == kNoBound || entry->chars_max + dfa.chars_to_end_max <= room) return entry;
+  Entry entry = find(trie_.shared_masks(), key);
+  if (!entry) entry = keep(trie_.shared_masks(), key, build_text(spec, frame));
+  if (!entry || room == kNoBound || entry->chars_max + dfa.chars_to_end_max <= room) return entry;
   key.length |= room + 1;
-  std::shared_ptr<const MaskEntry> close = trie_.shared_masks().find(key);
+  Entry close = find(trie_.shared_masks(), key);
   if (close) return close;
   spec.chars_max = room;
-  close = build_text(spec, frame);
-  trie_.shared_masks().insert(key, close);
-  return close;
+  return keep(trie_.shared_masks(), key, build_text(spec, frame));
 }
 
-std::shared_ptr<const MaskEntry> MaskFiller::build_text(const StringSpec& spec,
-                                                        const Frame& frame) {
+MaskFiller::Entry MaskFiller::build_text(const StringSpec& spec, const Frame& frame) {
   Frame alone = frame;
   alone.kind = FrameKind::kString;
   alone.spec = kNoValue;
@@ -175,12 +235,12 @@ std::shared_ptr<const MaskEntry> MaskFiller::build_text(const StringSpec& spec,
   alone.extras = 0;
   machine_.set_probe_text(&spec);
   const Machine::Mark mark = machine_.mark();
-  Build build;
+  Build build = {.done_before = budget_.done()};
   if (alone.phase == 0) {
     walk_text(build, spec, alone);
   } else {
     const uint32_t top = machine_.probe(alone);
-    walk_probe(build, 1, trie_.all().node_count(), std::span(&top, 1));
+    walk_probe(build, {trie_.all(), 1, trie_.all().node_count()}, std::span(&top, 1));
   }
   machine_.take_back(mark);
   machine_.set_probe_text(nullptr);
@@ -201,13 +261,14 @@ void MaskFiller::walk_text(Build& build, const StringSpec& spec, const Frame& fr
   std::vector<Place> places(trie.depth_max() + 1);
   places[0].state = frame.state;
   const bool bounded = spec.chars_max != kNoBound;
-  for (uint32_t i = 1; i < end;) {
+  uint64_t visited = 0;
+  for (uint32_t i = 1; i < end; ++visited) {
     const ByteTrie::Node& node = nodes[i];
     Place place = places[node.depth - 1];
     if (node.byte == '"') {
       if (text.accepts(place.state) && place.count >= spec.chars_min) {
         build.add(trie.tokens_of(i));
-        leave_at(build, i);
+        build.rests.push_back({.trie = &trie, .node = i});
       }
       i = node.subtree_end;
       continue;
@@ -219,7 +280,7 @@ void MaskFiller::walk_text(Build& build, const StringSpec& spec, const Frame& fr
       const Machine::Mark mark = machine_.mark();
       const uint32_t top = machine_.probe(here);
       levels_[node.depth - 1].assign(1, top);
-      walk_probe(build, i, node.subtree_end, levels_[node.depth - 1]);
+      walk_probe(build, {trie, i, node.subtree_end}, levels_[node.depth - 1]);
       machine_.take_back(mark);
       i = node.subtree_end;
       continue;
@@ -250,22 +311,29 @@ void MaskFiller::walk_text(Build& build, const StringSpec& spec, const Frame& fr
     }
     ++i;
   }
+  budget_.spend(visited / kNodesAStep);
 }
 
-std::shared_ptr<const MaskEntry> MaskFiller::probed_entry(const Frame& frame) {
-  Build build;
+MaskFiller::Entry MaskFiller::probed_entry(const Frame& frame) {
+  Build build = {.done_before = budget_.done()};
   const uint32_t top = machine_.probe(frame);
-  walk_probe(build, 1, trie_.all().node_count(), std::span(&top, 1));
+  const ByteTrie& tokens = grammar_.tokens();
+  walk_probe(build, {tokens, 1, tokens.node_count()}, std::span(&top, 1));
   return finish(build);
 }
 
 // In a text of an automaton only that goes along; what follows its texts begins where one ends.
-std::shared_ptr<const MaskEntry> MaskFiller::lexeme_entry(const Frame& frame) {
-  Build build;
+MaskFiller::Entry MaskFiller::lexeme_entry(const Frame& frame) {
+  Build build = {.done_before = budget_.done()};
   const uint32_t top = machine_.probe(frame);
   std::vector<uint32_t> ends;  // nodes
   walk_lexeme(build, frame, ends);
-  if (ends.empty()) return finish(build);
+  if (!ends.empty()) walk_after(build, top, ends);
+  return finish(build);
+}
+
+// What goes on behind the lexeme `top`, where its texts end.
+void MaskFiller::walk_after(Build& build, uint32_t top, std::span<const uint32_t> ends) {
   std::vector<uint32_t> after;
   machine_.leave_lexeme(top, after);
   const bool exits = std::any_of(after.begin(), after.end(), [&](uint32_t one) {
@@ -281,17 +349,16 @@ std::shared_ptr<const MaskEntry> MaskFiller::lexeme_entry(const Frame& frame) {
     first[static_cast<size_t>(byte)] = !out.empty();
     machine_.take_back(mark);
   }
-  const ByteTrie::Node* const nodes = trie_.all().nodes();
+  std::vector<TrieRest> rests;
   for (const uint32_t end : ends) {
-    if (exits) leave_at(build, end);
-    if (first.none()) continue;
-    for (uint32_t child = end + 1; child < nodes[end].subtree_end;) {
-      const uint32_t next = nodes[child].subtree_end;
-      if (first[nodes[child].byte]) walk_probe(build, child, next, after);
-      child = next;
-    }
+    if (exits) build.rests.push_back({.trie = &trie_.all(), .node = end});
+    if (first.any()) rests.push_back({.trie = &trie_.all(), .node = end, .first = &first});
   }
-  return finish(build);
+  if (rests.empty()) return;
+  MergedTrie merged = merge_rests(rests, grammar_.aliases(), mask_of(build.tokens));
+  budget_.spend(merged.nodes_visited / kNodesAStep);
+  build.after = std::make_unique<ByteTrie>(std::move(merged.trie));
+  walk_probe(build, {*build.after, 1, build.after->node_count()}, after);
 }
 
 void MaskFiller::walk_lexeme(Build& build, const Frame& frame, std::vector<uint32_t>& ends) {
@@ -302,7 +369,8 @@ void MaskFiller::walk_lexeme(Build& build, const Frame& frame, std::vector<uint3
   const uint32_t count = trie.node_count();
   std::vector<DfaState> states(trie.depth_max() + 1, kDeadState);
   states[0] = frame.state;
-  for (uint32_t i = 1; i < count;) {
+  uint64_t visited = 0;
+  for (uint32_t i = 1; i < count; ++visited) {
     const ByteTrie::Node& node = nodes[i];
     const DfaState before = states[node.depth - 1u];
     const DfaState state = dfa.next(before, node.byte);
@@ -322,14 +390,14 @@ void MaskFiller::walk_lexeme(Build& build, const Frame& frame, std::vector<uint3
     if (dfa.accepts(state)) ends.push_back(i);
     ++i;
   }
+  budget_.spend(visited / kNodesAStep);
 }
 
-// Nodes [begin, end), whose first is a child of the place where `tops` stand.
-void MaskFiller::walk_probe(Build& build, uint32_t begin, uint32_t end,
-                            std::span<const uint32_t> tops) {
-  const ByteTrie& trie = trie_.all();
+void MaskFiller::walk_probe(Build& build, const Nodes& range, std::span<const uint32_t> tops) {
+  const ByteTrie& trie = range.trie;
   const ByteTrie::Node* nodes = trie.nodes();
-  const size_t base = nodes[begin].depth - 1u;
+  if (range.begin >= range.end) return;
+  const size_t base = nodes[range.begin].depth - 1u;
   levels_[base].assign(tops.begin(), tops.end());
   marks_[base] = machine_.mark();
   if (base == 0) {
@@ -340,7 +408,7 @@ void MaskFiller::walk_probe(Build& build, uint32_t begin, uint32_t end,
       }
     }
   }
-  for (uint32_t i = begin; i < end;) {
+  for (uint32_t i = range.begin; i < range.end && !budget_.exhausted();) {
     const ByteTrie::Node& node = nodes[i];
     const size_t depth = node.depth;
     machine_.take_back(marks_[depth - 1]);
@@ -357,7 +425,7 @@ void MaskFiller::walk_probe(Build& build, uint32_t begin, uint32_t end,
     for (const uint32_t top : here) {
       const Frame& frame = machine_.frame(top);
       if (frame.kind == FrameKind::kExit) {
-        leave_at(build, i);
+        build.rests.push_back({.trie = &trie, .node = i});
         continue;
       }
       goes_on = true;
@@ -365,55 +433,41 @@ void MaskFiller::walk_probe(Build& build, uint32_t begin, uint32_t end,
         build.chars_max = std::max(build.chars_max, frame.count);
       if (frame.kind != FrameKind::kNumber || !machine_.number_may_end(frame)) continue;
       if (!machine_.stands_on_probe(frame)) continue;
-      for (uint32_t child = i + 1; child < node.subtree_end; child = nodes[child].subtree_end) {
-        if (!machine_.may_follow_number(nodes[child].byte)) continue;
-        for (const TokenId token : trie.tokens_below(child)) {
-          build.rests.push_back({.bytes = trie_.bytes(token).substr(depth), .token = token});
-        }
-      }
+      build.rests.push_back({.trie = &trie, .node = i, .first = &after_number_});
     }
     i = goes_on ? i + 1 : node.subtree_end;
   }
   machine_.take_back(marks_[base]);
 }
 
-// What is below `node` goes on below the frame.
-void MaskFiller::leave_at(Build& build, uint32_t node) {
-  const ByteTrie& trie = trie_.all();
-  const size_t depth = trie.nodes()[node].depth;
-  for (const TokenId token : trie.tokens_below(node).subspan(trie.tokens_of(node).size())) {
-    build.rests.push_back({.bytes = trie_.bytes(token).substr(depth), .token = token});
-  }
-}
-
-std::shared_ptr<const MaskEntry> MaskFiller::finish(Build& build) {
+MaskFiller::Entry MaskFiller::finish(Build& build) {
   const std::shared_ptr<MaskEntry> entry = std::make_shared<MaskEntry>();
+  if (budget_.exhausted()) return entry;  // nobody keeps it
   if (build.tokens.size() * sizeof(TokenId) > mask_.size() * sizeof(uint64_t)) {
     entry->bits.resize(mask_.size(), 0);
     for (const TokenId token : build.tokens) set_bit(entry->bits, token);
   } else {
     entry->tokens.assign(build.tokens.begin(), build.tokens.end());
   }
-  drop_allowed(build);
-  entry->rests = ByteTrie(std::move(build.rests));
+  // A token that is allowed already need not be looked at again.
+  MergedTrie rests = merge_rests(build.rests, grammar_.aliases(), mask_of(build.tokens));
+  budget_.spend((build.tokens.size() + rests.nodes_visited) / kNodesAStep);
+  entry->rests = std::move(rests.trie);
   entry->chars_max = static_cast<uint32_t>(build.chars_max);
   entry->may_end_at_once = build.may_end_at_once;
+  entry->work = budget_.done() - build.done_before;
   return entry;
 }
 
-// A token that is allowed already need not be looked at again.
-void MaskFiller::drop_allowed(Build& build) {
-  if (build.rests.empty()) return;
-  std::vector<uint64_t> allowed(mask_.size(), 0);
-  for (const TokenId token : build.tokens) set_bit(allowed, token);
-  std::erase_if(build.rests, [&](const ByteTrie::Text& rest) {
-    return (allowed[static_cast<size_t>(rest.token) / 64] >> (rest.token % 64) & 1) != 0;
-  });
+std::vector<uint64_t> MaskFiller::mask_of(std::span<const TokenId> tokens) const {
+  std::vector<uint64_t> mask(mask_.size(), 0);
+  for (const TokenId token : tokens) set_bit(mask, token);
+  return mask;
 }
 
 // Frames of a kind that look alike to their tokens have one key. Values of scalars alone, and the
 // numbers in them, are alike in all grammars.
-void MaskFiller::fill_probed(uint32_t top) {
+void MaskFiller::note_probed(uint32_t top) {
   const Frame frame = machine_.frame(top);
   MaskKey key = {.content = uint64_t{frame.spec} << 8 | static_cast<uint64_t>(frame.kind),
                  .state = uint64_t{frame.state} << 32 | frame.aux,
@@ -429,15 +483,15 @@ void MaskFiller::fill_probed(uint32_t top) {
     key.content = content + static_cast<uint64_t>(frame.kind);
     key.length = machine_.spaces_left(frame);
   }
-  std::shared_ptr<const MaskEntry> entry = cache->find(key);
+  Entry entry = find(*cache, key);
   if (!entry) {
     const Machine::Mark mark = machine_.mark();
-    entry = is_lexeme ? lexeme_entry(frame) : probed_entry(frame);
+    entry = keep(*cache, key, is_lexeme ? lexeme_entry(frame) : probed_entry(frame));
     machine_.take_back(mark);
-    cache->insert(key, entry);
   }
+  if (!entry) return;
   add_entry(*entry);
-  add_rests(*entry, top);
+  note_rests(top, entry);
 }
 
 }  // namespace pelton::grammar

@@ -12,6 +12,8 @@ namespace pelton::grammar {
 namespace {
 
 constexpr size_t kMaskBytesMax = 16 << 20;  // of one grammar; a mask of o200k's takes 25 KB
+// With more bytes that mean something of their own, a vocabulary does not become smaller.
+constexpr int kAliasesMax = 128;
 
 // All bytes, those first that are allowed nearly everywhere: where there is a choice, two are found
 // at once.
@@ -55,8 +57,10 @@ TokenGrammar::TokenGrammar(std::shared_ptr<const Grammar> grammar,
                            std::shared_ptr<const TokenTrie> trie)
     : grammar_(std::move(grammar)),
       trie_(std::move(trie)),
-      cache_(std::make_unique<MaskCache>(kMaskBytesMax)) {
+      cache_(std::make_unique<MaskCache>(kMaskBytesMax)),
+      aliases_(every_byte_itself()) {
   if (grammar_->rules() == nullptr) return;
+  if (grammar_->json() == nullptr) aliases_ = aliases_of(*grammar_->rules());
   for (const ByteDfa& dfa : grammar_->rules()->dfas) {
     lexeme_classes_.push_back(alike_states(dfa.table(), trie_->all().depth_max()));
   }
@@ -71,26 +75,61 @@ Result<std::shared_ptr<const TokenGrammar>> TokenGrammar::make(
                  "the model's vocabulary has no token for some bytes, so a grammar could ask for "
                  "what no token can give"};
   }
-  return std::shared_ptr<const TokenGrammar>(new TokenGrammar(std::move(grammar), std::move(trie)));
+  std::shared_ptr<TokenGrammar> made(new TokenGrammar(std::move(grammar), std::move(trie)));
+  TRY(made->try_start());
+  return std::shared_ptr<const TokenGrammar>(std::move(made));
+}
+
+// The first mask is computed here, so that a grammar that cannot be followed from its beginning on
+// is an error of the request and not of an answer.
+Result<void> TokenGrammar::try_start() {
+  WorkBudget budget;
+  Machine machine(*grammar_, budget);
+  machine.start();
+  start_ = std::make_shared<const Position>(machine.position(machine.tops()));
+  std::vector<uint64_t> mask(trie_->mask_words());
+  if (!budget.exhausted()) MaskFiller(*this, budget).fill(*start_, mask);
+  const bool any = std::any_of(mask.begin(), mask.end(), [](uint64_t word) { return word != 0; });
+  if (!budget.exhausted() && (any || start_->can_end)) return {};
+  return Error{ErrorCode::kUnsupported,
+               "the grammar is too ambiguous: its rules can read the beginning of a text in more "
+               "ways than are followed; write it with fewer rules that can match the same text"};
 }
 
 size_t TokenGrammar::bytes_held() const {
   size_t classes = 0;
   for (const std::vector<uint32_t>& one : lexeme_classes_) classes += one.capacity();
-  return grammar_->bytes_held() + classes * sizeof(uint32_t) + cache_->bytes_held();
+  const ByteTrie* const merged = merged_.load(std::memory_order_acquire);
+  const size_t tokens = merged == &merged_tokens_ ? merged_tokens_.bytes_held() : 0;
+  return grammar_->bytes_held() + classes * sizeof(uint32_t) + cache_->bytes_held() + tokens;
 }
 
-Matcher::Matcher(std::shared_ptr<const TokenGrammar> grammar) : grammar_(std::move(grammar)) {
-  Machine machine(grammar_->grammar());
-  machine.start();
-  position_ = std::make_shared<const Position>(machine.position(machine.tops()));
+const ByteTrie& TokenGrammar::tokens() const {
+  std::call_once(merged_once_, [&] {
+    const ByteTrie* tokens = &trie_->all();
+    if (alias_count(aliases_) <= kAliasesMax) {
+      const TrieRest whole = {.trie = tokens};
+      merged_tokens_ = merge_rests(std::span(&whole, 1), aliases_, {}).trie;
+      tokens = &merged_tokens_;
+    }
+    merged_.store(tokens, std::memory_order_release);
+  });
+  return *merged_.load(std::memory_order_acquire);
+}
+
+Matcher::Matcher(std::shared_ptr<const TokenGrammar> grammar)
+    : grammar_(std::move(grammar)), position_(grammar_->start()) {}
+
+void Matcher::fill_mask(std::span<uint64_t> mask, WorkBudget& budget) const {
+  CHECK(mask.size() == grammar_->trie().mask_words());
+  std::fill(mask.begin(), mask.end(), 0);
+  MaskFiller filler(*grammar_, budget);
+  filler.fill(*position_, mask);
 }
 
 void Matcher::fill_mask(std::span<uint64_t> mask) const {
-  CHECK(mask.size() == grammar_->trie().mask_words());
-  std::fill(mask.begin(), mask.end(), 0);
-  MaskFiller filler(*grammar_);
-  filler.fill(*position_, mask);
+  WorkBudget budget = WorkBudget::unlimited();
+  fill_mask(mask, budget);
 }
 
 bool Matcher::allows(TokenId token) const {
@@ -98,13 +137,23 @@ bool Matcher::allows(TokenId token) const {
   return copy.accept(token);
 }
 
-bool Matcher::accept(TokenId token) {
+bool Matcher::accept(TokenId token, WorkBudget& budget) {
   const std::string_view bytes = grammar_->trie().bytes(token);
-  return !bytes.empty() && accept_bytes(bytes);
+  return !bytes.empty() && accept_bytes(bytes, budget);
+}
+
+bool Matcher::accept(TokenId token) {
+  WorkBudget budget = WorkBudget::unlimited();
+  return accept(token, budget);
 }
 
 bool Matcher::accept_bytes(std::string_view bytes) {
-  Machine machine(grammar_->grammar());
+  WorkBudget budget = WorkBudget::unlimited();
+  return accept_bytes(bytes, budget);
+}
+
+bool Matcher::accept_bytes(std::string_view bytes, WorkBudget& budget) {
+  Machine machine(grammar_->grammar(), budget);
   machine.load(*position_);
   std::vector<uint32_t> tops(machine.tops().begin(), machine.tops().end());
   std::vector<uint32_t> next;
@@ -114,19 +163,19 @@ bool Matcher::accept_bytes(std::string_view bytes) {
     if (next.empty()) return false;
     tops.swap(next);
   }
-  position_ = std::make_shared<const Position>(machine.position(tops));
+  auto position = std::make_shared<const Position>(machine.position(tops));
+  if (budget.exhausted()) return false;
+  position_ = std::move(position);
   return true;
 }
 
 bool Matcher::can_end() const {
-  Machine machine(grammar_->grammar());
-  machine.load(*position_);
-  return std::any_of(machine.tops().begin(), machine.tops().end(),
-                     [&](uint32_t top) { return machine.can_end(top); });
+  return position_->can_end;
 }
 
 bool Matcher::must_end() const {
-  Machine machine(grammar_->grammar());
+  WorkBudget budget = WorkBudget::unlimited();
+  Machine machine(grammar_->grammar(), budget);
   machine.load(*position_);
   uint8_t byte = 0;
   std::vector<uint32_t> next;
@@ -134,7 +183,8 @@ bool Matcher::must_end() const {
 }
 
 bool Matcher::is_stuck() const {
-  Machine machine(grammar_->grammar());
+  WorkBudget budget = WorkBudget::unlimited();
+  Machine machine(grammar_->grammar(), budget);
   machine.load(*position_);
   uint8_t byte = 0;
   std::vector<uint32_t> next;
@@ -142,7 +192,12 @@ bool Matcher::is_stuck() const {
 }
 
 Matcher::Forced Matcher::forced(size_t bytes_max) const {
-  Machine machine(grammar_->grammar());
+  WorkBudget budget = WorkBudget::unlimited();
+  return forced(bytes_max, budget);
+}
+
+Matcher::Forced Matcher::forced(size_t bytes_max, WorkBudget& budget) const {
+  Machine machine(grammar_->grammar(), budget);
   machine.load(*position_);
   std::vector<uint32_t> tops(machine.tops().begin(), machine.tops().end());
   Forced forced;

@@ -4,8 +4,10 @@
 // threads: what they share (grammar, vocabulary, cached masks) guards itself.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +17,8 @@
 #include "base/token_id.h"
 #include "grammar/grammar.h"
 #include "grammar/token_trie.h"
+#include "grammar/trie_merge.h"
+#include "grammar/work_budget.h"
 
 namespace pelton::grammar {
 
@@ -24,44 +28,62 @@ struct Position;
 // A grammar over one vocabulary, with the masks that were computed for it. Shared; any thread.
 class TokenGrammar {
  public:
-  // Error: kUnsupported if the vocabulary lacks a byte (then a text that the grammar demands might
-  // be out of reach).
+  // Errors: kUnsupported if the vocabulary lacks a byte (then a text that the grammar demands might
+  // be out of reach), or if the first token's mask exceeds kWorkMax: such a grammar is refused
+  // before anything is generated.
   static Result<std::shared_ptr<const TokenGrammar>> make(std::shared_ptr<const Grammar> grammar,
                                                           std::shared_ptr<const TokenTrie> trie);
   ~TokenGrammar();
   const Grammar& grammar() const { return *grammar_; }
   const TokenTrie& trie() const { return *trie_; }
   MaskCache& cache() const { return *cache_; }
+  // The vocabulary as far as the grammar tells its tokens apart.
+  const ByteTrie& tokens() const;
+  const ByteAliases& aliases() const { return aliases_; }
   // States of an automaton of grammar().rules() that no token of the vocabulary tells apart are of
   // one class: they share a mask.
   uint32_t lexeme_class(uint32_t dfa, DfaState state) const {
     const std::vector<uint32_t>& classes = lexeme_classes_[dfa];
     return classes.empty() ? state : classes[state];
   }
+  // Where every text begins.
+  const std::shared_ptr<const Position>& start() const { return start_; }
   size_t bytes_held() const;  // with the masks cached so far
 
  private:
   TokenGrammar(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie);
+  Result<void> try_start();
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<const TokenTrie> trie_;
   std::vector<std::vector<uint32_t>>
       lexeme_classes_;  // by automaton and state; empty: each its own
   std::unique_ptr<MaskCache> cache_;
+  std::shared_ptr<const Position> start_;
+  ByteAliases aliases_;
+  mutable std::once_flag merged_once_;
+  mutable std::atomic<const ByteTrie*> merged_ = nullptr;  // once asked for
+  mutable ByteTrie merged_tokens_;
 };
 
 class Matcher {
  public:
   explicit Matcher(std::shared_ptr<const TokenGrammar> grammar);
 
+  // What takes a budget means nothing if that is exhausted afterwards, and the matcher stays where
+  // it was. What takes none has no limit: for tools and tests.
+
   // Sets the bits of all tokens that may come next and clears the others. `mask` has
-  // trie().mask_words() words; token t is bit t % 64 of word t / 64. Says how many bits are set
-  // is not its business: with none set, the text is at its end (can_end()) or nothing can follow,
-  // which is an error of the grammar (JS-28), never a reason to draw any token.
+  // trie().mask_words() words; token t is bit t % 64 of word t / 64. With none set, the text is at
+  // its end (can_end()) or nothing can follow, which is an error of the grammar (JS-28), never a
+  // reason to draw any token.
+  void fill_mask(std::span<uint64_t> mask, WorkBudget& budget) const;
   void fill_mask(std::span<uint64_t> mask) const;
   bool allows(TokenId token) const;  // as the mask's bit
 
   // Goes over the token (its bytes). False, and stays, if the grammar does not allow it.
+  [[nodiscard]] bool accept(TokenId token, WorkBudget& budget);
   [[nodiscard]] bool accept(TokenId token);
+  [[nodiscard]] bool accept_bytes(std::string_view bytes, WorkBudget& budget);
   [[nodiscard]] bool accept_bytes(std::string_view bytes);
 
   // The text so far is complete: the end may come now.
@@ -77,6 +99,7 @@ class Matcher {
     std::string bytes;
     bool ends = false;  // behind them nothing may come, and the text is complete
   };
+  Forced forced(size_t bytes_max, WorkBudget& budget) const;
   Forced forced(size_t bytes_max) const;
 
   const TokenGrammar& grammar() const { return *grammar_; }

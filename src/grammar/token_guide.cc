@@ -49,6 +49,11 @@ void TokenGuide::begin(std::span<const int> stretches, std::vector<Way>& ways) c
 }
 
 std::span<const uint64_t> TokenGuide::mask(std::vector<uint64_t>& room) const {
+  WorkBudget budget = WorkBudget::unlimited();
+  return mask(room, budget);
+}
+
+std::span<const uint64_t> TokenGuide::mask(std::vector<uint64_t>& room, WorkBudget& budget) const {
   if (over()) return {};
   if (ways_.size() == 1 && !network_->free_mask(ways_[0].stretch).empty()) {
     return network_->free_mask(ways_[0].stretch);
@@ -64,11 +69,11 @@ std::span<const uint64_t> TokenGuide::mask(std::vector<uint64_t>& room) const {
       continue;
     }
     if (way.matcher && !filled) {
-      way.matcher->fill_mask(std::span(room).first(text_words));
+      way.matcher->fill_mask(std::span(room).first(text_words), budget);
       filled = true;
     } else if (way.matcher) {
       more.resize(text_words);
-      way.matcher->fill_mask(more);
+      way.matcher->fill_mask(more, budget);
       for (size_t i = 0; i < text_words; ++i) room[i] |= more[i];
     }
   }
@@ -82,28 +87,35 @@ std::span<const uint64_t> TokenGuide::mask(std::vector<uint64_t>& room) const {
 }
 
 std::vector<TokenId> TokenGuide::forced(size_t tokens_max) const {
+  WorkBudget budget = WorkBudget::unlimited();
+  TokenGuide ahead = *this;
+  return ahead.accept_forced(tokens_max, budget);
+}
+
+std::vector<TokenId> TokenGuide::accept_forced(size_t tokens_max, WorkBudget& budget) {
   std::vector<TokenId> tokens;
   // Whether one way and no other is open is known without a copy.
   if (ways_.size() != 1 || network_->stretch(ways_[0].stretch).text == Text::kFree) return tokens;
   TokenGuide ahead = *this;
-  while (tokens.size() < tokens_max && ahead.add_forced(tokens_max, tokens)) {
+  while (tokens.size() < tokens_max && ahead.add_forced(tokens_max, tokens, budget)) {
   }
+  if (!budget.exhausted()) ways_ = std::move(ahead.ways_);
   return tokens;
 }
 
 // Goes over some that must come; false: that was all.
-bool TokenGuide::add_forced(size_t tokens_max, std::vector<TokenId>& tokens) {
+bool TokenGuide::add_forced(size_t tokens_max, std::vector<TokenId>& tokens, WorkBudget& budget) {
   if (ways_.size() != 1) return false;
   const TokenNetwork::Stretch& stretch = network_->stretch(ways_[0].stretch);
   if (stretch.text == Text::kFree) return false;
   if (ways_[0].matcher) {
-    const Matcher::Forced text = ways_[0].matcher->forced(kForcedBytesMax);
+    const Matcher::Forced text = ways_[0].matcher->forced(kForcedBytesMax, budget);
     if (!text.bytes.empty()) {
       std::vector<TokenId> spelled;
       network_->trie().spell(text.bytes, spelled);
       if (!text.ends && !spelled.empty()) spelled.pop_back();
       for (const TokenId token : spelled) {
-        if (tokens.size() == tokens_max || !accept(token)) return false;
+        if (tokens.size() == tokens_max || !accept(token, budget)) return false;
         tokens.push_back(token);
       }
       return text.ends;
@@ -112,7 +124,7 @@ bool TokenGuide::add_forced(size_t tokens_max, std::vector<TokenId>& tokens) {
   }
   if (stretch.exits.size() != 1) return false;
   const TokenId token = stretch.exits[0].token;
-  if (!accept(token)) return false;
+  if (!accept(token, budget)) return false;
   tokens.push_back(token);
   return !over();
 }
@@ -129,6 +141,11 @@ bool allows_other(std::span<const uint64_t> mask, std::span<const TokenId> token
 }
 
 bool TokenGuide::accept(TokenId token) {
+  WorkBudget budget = WorkBudget::unlimited();
+  return accept(token, budget);
+}
+
+bool TokenGuide::accept(TokenId token, WorkBudget& budget) {
   if (over()) return true;
   if (token < 0) return false;
   std::vector<Way> next;
@@ -144,13 +161,13 @@ bool TokenGuide::accept(TokenId token) {
       begin(exit->to, next);
     } else if (way.matcher) {
       Way on = way;
-      if (on.matcher->accept(token)) next.push_back(std::move(on));
+      if (on.matcher->accept(token, budget)) next.push_back(std::move(on));
     } else if (stretch.text == Text::kFree && token < network_->trie().vocab_size() &&
                !network_->trie().bytes(token).empty()) {
       next.push_back(way);
     }
   }
-  if (next.empty() && !ended) return false;
+  if (budget.exhausted() || (next.empty() && !ended)) return false;
   ways_ = std::move(next);
   return true;
 }

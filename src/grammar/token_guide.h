@@ -60,11 +60,16 @@ class TokenGuide {
  public:
   explicit TokenGuide(std::shared_ptr<const TokenNetwork> network);
 
+  // As a Matcher's: what takes a budget means nothing if that is exhausted afterwards, and the
+  // guide stays where it was; what takes none has no limit.
+
   // The tokens that may come next, bit t % 64 of word t / 64; in `room` (a buffer to reuse) or in
   // the network, until either changes. Empty: any token, as the answer is over.
+  std::span<const uint64_t> mask(std::vector<uint64_t>& room, WorkBudget& budget) const;
   std::span<const uint64_t> mask(std::vector<uint64_t>& room) const;
 
   // Goes over the token. False, and stays, if it may not come.
+  [[nodiscard]] bool accept(TokenId token, WorkBudget& budget);
   [[nodiscard]] bool accept(TokenId token);
 
   // The tokens that come next whatever is chosen, at most so many: control tokens where nothing
@@ -72,6 +77,8 @@ class TokenGuide {
   // where text may follow, which might have made a longer token of it. What they cost is no mask,
   // so it may be asked for after each token.
   std::vector<TokenId> forced(size_t tokens_max) const;
+  // The same, and goes over them.
+  std::vector<TokenId> accept_forced(size_t tokens_max, WorkBudget& budget);
 
   // Nothing is asked of what follows.
   bool over() const { return ways_.empty(); }
@@ -82,7 +89,7 @@ class TokenGuide {
     std::optional<Matcher> matcher;
   };
   void begin(std::span<const int> stretches, std::vector<Way>& ways) const;
-  bool add_forced(size_t tokens_max, std::vector<TokenId>& tokens);
+  bool add_forced(size_t tokens_max, std::vector<TokenId>& tokens, WorkBudget& budget);
 
   std::shared_ptr<const TokenNetwork> network_;
   std::vector<Way> ways_;

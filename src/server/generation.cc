@@ -226,11 +226,12 @@ void Generation::finish(std::string& events) {
 }
 
 void Generation::fail(const Error& error, std::string& events) {
-  // A deadline is its client's own wish, and that there is no room is no fault.
-  const bool is_ours = error.code != ErrorCode::kDeadline && error.code != ErrorCode::kOverloaded;
+  const api::ApiError api_error = call_.told(error);
+  // A deadline is its client's own wish, a format that cannot be followed its client's own doing,
+  // and that there is no room is no fault.
+  const bool is_ours = api_error.status >= 500;
   const std::string line = fmt::format("{} failed: {}", id_, error.message);
   is_ours ? log_.error(line) : log_.debug(line);
-  const api::ApiError api_error = call_.told(error);
   answer_->fail(api_error);
   if (!stream_begun_) {
     call_.send(api_error);

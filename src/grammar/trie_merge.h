@@ -1,0 +1,43 @@
+// Trees of what is left of tokens: subtrees of other trees (byte_trie.h) laid upon each other.
+// Bytes that a grammar cannot tell apart become one, so a tree over a small alphabet is small,
+// however large the vocabulary: under [a-z], "the" and "cat" are one path.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "grammar/byte_trie.h"
+
+namespace pelton::grammar {
+
+struct RuleNetwork;
+
+// By byte: the first byte that the grammar does not tell from it.
+using ByteAliases = std::array<uint8_t, 256>;
+
+ByteAliases every_byte_itself();
+// Of rules alone, without JSON beside them.
+ByteAliases aliases_of(const RuleNetwork& rules);
+int alias_count(const ByteAliases& aliases);
+
+// What lies below one node: the texts that are left of its tokens.
+struct TrieRest {
+  const ByteTrie* trie = nullptr;
+  uint32_t node = 0;
+  const std::bitset<256>* first = nullptr;  // null: they may begin with any byte
+};
+
+struct MergedTrie {
+  ByteTrie trie;
+  uint64_t nodes_visited = 0;
+};
+
+// The rests' tokens, without those that `dropped` (a mask; empty: none) has, and without tokens of
+// which nothing is left.
+MergedTrie merge_rests(std::span<const TrieRest> rests, const ByteAliases& aliases,
+                       std::span<const uint64_t> dropped);
+
+}  // namespace pelton::grammar
