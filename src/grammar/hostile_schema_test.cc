@@ -132,7 +132,8 @@ TEST(HostileSchema, JS11_Doubling) {
     std::string schema = R"({"$ref":"#/$defs/d30","$defs":{"d0":{"type":"integer"})";
     for (int i = 1; i <= 30; ++i) {
       const std::string ref = "{\"$ref\":\"#/$defs/d" + std::to_string(i - 1) + "\"}";
-      schema += ",\"d" + std::to_string(i) + "\":{\"" + std::string(word) + "\":[" + ref + "," + ref + "]}";
+      schema += ",\"d" + std::to_string(i) + "\":{\"" + std::string(word) + "\":[" + ref + "," +
+                ref + "]}";
     }
     verdict(schema + "}}");
   }
@@ -237,6 +238,84 @@ TEST(HostileSchema, JS23_EveryEscapeAndNoControlCharacter) {
     EXPECT_FALSE(passes(start, "\"" + std::string(1, static_cast<char>(byte)) + "\""));
   }
   EXPECT_TRUE(passes(start, "\"\x7f\""));
+}
+
+// D3: a number is one number however it is spelled, so "5" is not begun once more where no other
+// begins with it; and an array ends when no value is left.
+TEST(HostileSchema, D3_UniqueNumbersNeverEndInADeadEnd) {
+  const char* const kArrays[] = {
+      R"({"type":"array","uniqueItems":true,"minItems":3,
+          "items":{"type":"integer","minimum":0,"maximum":2}})",
+      R"({"type":"array","uniqueItems":true,"minItems":8,
+          "items":{"enum":[0,1,2,3,4,5,6,7,8,9,10,11]}})",
+      R"({"type":"array","uniqueItems":true,"minItems":21,
+          "items":{"type":"integer","minimum":-10,"maximum":10}})",
+      R"({"type":"array","uniqueItems":true,"minItems":11,
+          "items":{"type":"number","minimum":0,"maximum":1,"multipleOf":0.1}})",
+      R"({"type":"array","uniqueItems":true,"minItems":4,"items":{"enum":[1.5,15,1.05,-1.5]}})",
+      R"({"type":"array","uniqueItems":true,"minItems":7,
+          "items":{"enum":[0,1,"a","ab",null,true,false]}})",
+      R"({"type":"array","uniqueItems":true,"items":{"enum":[5,55,"5"]}})",
+      R"({"type":"array","uniqueItems":true,"minItems":3,"contains":{"const":2},
+          "items":{"enum":[1,2,3]}})",
+      R"({"type":"object","properties":{"a":{"type":"array","uniqueItems":true,"minItems":2,
+          "items":{"enum":[1,10]}}},"required":["a"],"additionalProperties":false})",
+      R"({"type":"array","uniqueItems":true,"minItems":60,
+          "items":{"type":"integer","minimum":0,"maximum":59}})",
+  };
+  for (const char* const schema : kArrays) {
+    SCOPED_TRACE(schema);
+    const Matcher start = matcher_of(compiled(schema).value());
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      Matcher matcher = start;
+      uint64_t random = seed;
+      std::string text;
+      // Bytes that make numbers long and similar, rather than whitespace.
+      for (int i = 0; i < 4000 && !matcher.must_end(); ++i) {
+        std::vector<char> open;
+        for (const char byte : std::string_view("0123456789.-,]\"abnultrefs[{}:")) {
+          Matcher next = matcher;
+          if (next.accept_bytes(std::string_view(&byte, 1))) open.push_back(byte);
+        }
+        ASSERT_FALSE(open.empty()) << text;
+        random = random * 6364136223846793005 + 1442695040888963407;
+        const char byte = open[(random >> 33) % open.size()];
+        ASSERT_TRUE(matcher.accept_bytes(std::string_view(&byte, 1)));
+        text += byte;
+      }
+      ASSERT_TRUE(matcher.must_end()) << text;
+      ASSERT_TRUE(Json::parse(text).ok()) << text;
+    }
+  }
+}
+
+TEST(HostileSchema, D3_NumbersThatAreEqualAreNotUnique) {
+  const Matcher start = matcher_of(
+      compiled(R"({"type":"array","uniqueItems":true,"items":{"type":"number"}})").value());
+  for (const char* const text : {"[1,1.0]", "[1.50,1.5]", "[0,-0]", "[10,10.0]", "[-0.0,0]"}) {
+    EXPECT_FALSE(passes(start, text)) << text;
+  }
+  for (const char* const text : {"[1,1.1]", "[1.05,1.5]", "[1,10,100]", "[-1,1]", "[5,50,5.5]"}) {
+    EXPECT_TRUE(passes(start, text)) << text;
+  }
+}
+
+TEST(HostileSchema, D3_ArraysThatCannotBeUniqueAreRefused) {
+  for (const char* const schema : {
+           R"({"type":"array","uniqueItems":true,"minItems":3,"items":{"enum":[1,2]}})",
+           R"({"type":"array","uniqueItems":true,"minItems":3,"items":{"enum":[1,1.0,2]}})",
+           R"({"type":"array","uniqueItems":true,"minItems":4,
+               "items":{"type":"integer","minimum":0,"maximum":2}})",
+           R"({"type":"array","uniqueItems":true,"minItems":12,
+               "items":{"type":"number","minimum":0,"maximum":1,"multipleOf":0.1}})",
+           R"({"type":"array","uniqueItems":true,"minItems":4,"items":{"enum":[1,"a",null]}})",
+           R"({"type":"array","uniqueItems":true,"minItems":2,
+               "prefixItems":[{"const":5},{"const":5.0}]})",
+           R"({"type":"array","uniqueItems":true,"minItems":3,"items":{"type":"boolean"}})",
+           R"({"type":"array","uniqueItems":true,"contains":{"const":1},"minContains":2})",
+       }) {
+    EXPECT_FALSE(compiled(schema).ok()) << schema;
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "grammar/char_loops.h"
+#include "grammar/regex.h"
 
 namespace pelton::grammar {
 namespace {
@@ -119,7 +120,53 @@ FewTexts::FewTexts(const StringDfa& dfa) : steps(dfa.table.state_count()) {
 }
 
 NumberDfa::NumberDfa(ByteDfa automaton)
-    : dfa(std::move(automaton)), content(content_of(dfa.byte_classes(), dfa.table(), {})) {}
+    : dfa(std::move(automaton)), content(content_of(dfa.byte_classes(), dfa.table(), {})) {
+  // Digits that end with another than 0 are different numbers, behind the point as before it.
+  constexpr int kDigits = 6;
+  constexpr uint32_t kEnough = 1'000'000;
+  const auto accepted = [&](DfaState state) { return dfa.accepts(state) ? 1u : 0u; };
+  std::vector<uint32_t> longer(dfa.states(), 0);
+  for (int round = 0; round < kDigits; ++round) {
+    std::vector<uint32_t> sum(dfa.states(), 0);
+    for (DfaState state = 1; state < dfa.states(); ++state) {
+      sum[state] = longer[dfa.next(state, '0')];
+      for (uint8_t digit = '1'; digit <= '9'; ++digit) {
+        const DfaState next = dfa.next(state, digit);
+        sum[state] = std::min(kEnough, sum[state] + accepted(next) + longer[next]);
+      }
+    }
+    longer.swap(sum);
+  }
+  for (DfaState state = 0; state < dfa.states(); ++state) longer[state] += accepted(state);
+  values_at_least = std::move(longer);
+}
+
+// A number is spelled in many ways (5, 5.0, 5.00), but in one without zeros that could be left out:
+// those are counted, by length. None of these automata takes a number without taking that.
+uint64_t NumberDfa::count_values(uint64_t most) const {
+  static const ByteDfa kShortest =
+      *compile_regex("-?[1-9][0-9]*(?:\\.[0-9]*[1-9])?|-?0\\.[0-9]*[1-9]|0",
+                     {.match = RegexOptions::Match::kWhole});
+  const Result<ByteDfa> shortest = intersection(dfa, kShortest, DfaLimits());
+  if (!shortest.ok() || !shortest->longest_length()) return most + 1;
+  std::vector<uint64_t> ways(shortest->states(), 0);
+  ways[shortest->start()] = 1;
+  uint64_t total = 0;
+  for (uint64_t length = 0; length <= *shortest->longest_length() && total <= most; ++length) {
+    std::vector<uint64_t> next(shortest->states(), 0);
+    for (DfaState state = 1; state < shortest->states(); ++state) {
+      if (ways[state] == 0) continue;
+      if (shortest->accepts(state)) total += ways[state];
+      for (const char byte : std::string_view("-.0123456789")) {
+        uint64_t& there = next[shortest->next(state, static_cast<uint8_t>(byte))];
+        there = std::min(most + 1, there + ways[state]);
+      }
+    }
+    next[kDeadState] = 0;
+    ways.swap(next);
+  }
+  return std::min(total, most + 1);
+}
 
 size_t ObjectSpec::bytes_held() const {
   size_t bytes = sizeof(*this) + trie.capacity() * sizeof(KeyTrieNode);

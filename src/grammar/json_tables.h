@@ -66,8 +66,12 @@ struct StringSpec {
 
 struct NumberDfa {
   explicit NumberDfa(ByteDfa automaton);
-  size_t bytes_held() const { return dfa.bytes_held(); }
+  size_t bytes_held() const { return dfa.bytes_held() + values_at_least.capacity() * 4; }
+  // How many different numbers it accepts, if those are at most `most`; else `most` + 1.
+  uint64_t count_values(uint64_t most) const;
   ByteDfa dfa;
+  // By state: so many different numbers, or more, can still become of what led there.
+  std::vector<uint32_t> values_at_least;
   uint64_t content = 0;
 };
 

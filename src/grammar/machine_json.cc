@@ -36,11 +36,13 @@ void Machine::step_value(const Frame& from, uint8_t byte, std::vector<uint32_t>&
     case '"':
       for (uint32_t i = 0; i < value.strings.size(); ++i) {
         const StringSpec& text = value.strings[i];
+        const DfaState start = text.text->table.start;
+        if (from.watched != 0 && text.few && !has_new_text(from, text, start, 0)) continue;
         push_top({.parent = from.parent,
                   .kind = FrameKind::kString,
                   .watched = from.watched,
                   .spec = from.spec,
-                  .state = text.text->table.start,
+                  .state = start,
                   .aux = i},
                  out, out_begin);
       }
@@ -84,7 +86,60 @@ void Machine::step_value(const Frame& from, uint8_t byte, std::vector<uint32_t>&
                  .state = state,
                  .hash = kNumberSeed};
   number_digit(frame, byte);
-  push_top(frame, out, out_begin);
+  if (has_new_number(frame)) push_top(frame, out, out_begin);
+}
+
+// Whether a value that is about to begin in an array of unique items can be one that it lacks.
+// (Of arrays and objects it is taken for granted.)
+bool Machine::has_new_value(const Frame& item) const {
+  const ValueSpec& value = json_->values[item.spec];
+  if (!value.arrays.empty() || !value.objects.empty()) return true;
+  for (const auto& [allowed, literal] :
+       {std::pair(value.null_, 1), {value.true_, 2}, {value.false_, 3}}) {
+    if (allowed && is_new_item(item, finished(static_cast<uint64_t>(literal)))) return true;
+  }
+  for (const StringSpec& text : value.strings) {
+    if (!text.few || has_new_text(item, text, text.text->table.start, 0)) return true;
+  }
+  if (!value.number) return false;
+  Frame number = item;
+  number.kind = FrameKind::kNumber;
+  number.phase = 0;
+  number.state = value.number->dfa.start();
+  number.count = 0;
+  number.hash = kNumberSeed;
+  return has_new_number(number);
+}
+
+// Whether the digits so far can become a number that its array lacks: 5 may be there, and 5.0 is no
+// other. Where more numbers can be had than items are there, one of them is new.
+bool Machine::has_new_number(const Frame& item) const {
+  if (item.watched == 0) return true;
+  const uint32_t values = json_->values[item.spec].number->values_at_least[item.state];
+  bool any = false;
+  for_parents(item, [&](uint32_t parent) {
+    const Frame& array = frames_[parent];
+    any = any || array.kind != FrameKind::kArray || !json_->arrays[array.spec].unique ||
+          array.count < values;
+  });
+  return any || finds_new_number(item);
+}
+
+// (Languages of numbers that must differ are finite, and of few digits.)
+bool Machine::finds_new_number(const Frame& item) const {
+  spend(1);
+  if (overflowed_) return false;
+  const ByteDfa& dfa = json_->values[item.spec].number->dfa;
+  if (dfa.accepts(item.state) && is_new_item(item, number_hash(item))) return true;
+  for (const char byte : std::string_view("1234567890.-")) {
+    const DfaState next = dfa.next(item.state, static_cast<uint8_t>(byte));
+    if (next == kDeadState) continue;
+    Frame longer = item;
+    longer.state = next;
+    number_digit(longer, static_cast<uint8_t>(byte));
+    if (finds_new_number(longer)) return true;
+  }
+  return false;
 }
 
 void Machine::number_digit(Frame& frame, uint8_t byte) const {
@@ -130,7 +185,7 @@ void Machine::step_number(uint32_t top, uint8_t byte, std::vector<uint32_t>& out
   if (next == kDeadState) return;
   frame.state = next;
   number_digit(frame, byte);
-  push_top(frame, out, out_begin);
+  if (has_new_number(frame)) push_top(frame, out, out_begin);
 }
 
 void Machine::step_literal(const Frame& from, uint32_t top, uint8_t byte,
@@ -214,6 +269,7 @@ uint64_t Machine::seen_word(const Frame& object, size_t word) const {
 uint64_t Machine::needed_word(const Frame& object, const ObjectSpec& spec, size_t word) const {
   uint64_t needed = spec.required[word];
   if (!spec.has_needs) return needed;
+  spend(spec.properties.size() / 4);
   for (size_t i = 0; i < spec.properties.size(); ++i) {
     if ((seen_word(object, i / 64) >> (i % 64) & 1) == 0) continue;
     for (const uint32_t other : spec.properties[i].needs) {
@@ -247,6 +303,7 @@ uint64_t Machine::open_word(const Frame& object, const ObjectSpec& spec, size_t 
 uint64_t Machine::missing_with(const Frame& object, const ObjectSpec& spec,
                                uint32_t property) const {
   uint64_t missing = 0;
+  spend(spec.words());
   for (size_t word = 0; word < spec.words(); ++word) {
     uint64_t needed = needed_word(object, spec, word);
     for (const uint32_t other : spec.properties[property].needs) {
@@ -286,6 +343,7 @@ bool Machine::can_close_object(const Frame& object) const {
 
 void Machine::set_seen(Frame& object, const ObjectSpec& spec, uint32_t property) {
   const uint64_t bit = uint64_t{1} << (property % 64);
+  spend(spec.words());
   if (spec.words() > 1) {
     const uint64_t place = words_.size();
     words_.resize(place + spec.words());
@@ -345,13 +403,12 @@ void Machine::open_items(const Frame& array, std::vector<uint32_t>& out, size_t 
     waiting.phase = static_cast<uint8_t>(Phase::kValue);
     waiting.spaces = 0;
     waiting.aux = choice.counts;
-    const uint32_t parent = push(waiting);
-    push_top({.parent = parent,
-              .kind = FrameKind::kValue,
-              .spaces = array.spaces,
-              .watched = array.watched,
-              .spec = choice.value},
-             out, out_begin);
+    const Frame item = {.parent = push(waiting),
+                        .kind = FrameKind::kValue,
+                        .spaces = array.spaces,
+                        .watched = array.watched,
+                        .spec = choice.value};
+    if (!spec.unique || has_new_value(item)) push_top(item, out, out_begin);
   }
 }
 

@@ -1,5 +1,7 @@
 // Takes what nothing satisfies out of the tables.
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "grammar/schema_tables.h"
 
@@ -54,15 +56,19 @@ bool SchemaTables::possible(const ArraySpec& array) const {
     if (!possible(array.prefix[i])) most = std::min(most, i);
   }
   if (!possible(array.rest)) most = std::min<uint64_t>(most, array.prefix.size());
-  if (array.unique && array.prefix.empty()) most = std::min(most, distinct_values(array.rest));
+  if (array.unique) most = std::min(most, unique_items_max(array));
   if (most < array.items_min) return false;
   for (size_t counter = 0; counter < array.counters.size(); ++counter) {
     // An upper bound is kept by choices that do not count; those stand there too.
     uint64_t reachable = 0;
+    Choices counting;
     const auto counts = [&](const Choices& choices) {
-      return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) {
-        return (choice.counts >> counter & 1) != 0 && possible_[choice.value] != 0;
-      });
+      const size_t before = counting.size();
+      std::copy_if(choices.begin(), choices.end(), std::back_inserter(counting),
+                   [&](const Choice& choice) {
+                     return (choice.counts >> counter & 1) != 0 && possible_[choice.value] != 0;
+                   });
+      return counting.size() > before;
     };
     for (uint64_t i = 0; i < std::min<uint64_t>(most, array.prefix.size()); ++i) {
       reachable += counts(array.prefix[i]) ? 1 : 0;
@@ -70,6 +76,7 @@ bool SchemaTables::possible(const ArraySpec& array) const {
     if (most > array.prefix.size() && counts(array.rest)) {
       reachable = most == kNoBound ? kNoBound : reachable + (most - array.prefix.size());
     }
+    if (array.unique) reachable = std::min(reachable, distinct_values(counting));
     if (reachable < array.counters[counter].min) return false;
   }
   return true;
@@ -149,9 +156,7 @@ void SchemaTables::take_out(ArraySpec& array) {
     for (const Choices& choices : array.prefix) mark_few(choices);
     mark_few(array.rest);
   }
-  if (array.unique && array.prefix.empty()) {
-    array.items_max = std::min(array.items_max, distinct_values(array.rest));
-  }
+  if (array.unique) array.items_max = std::min(array.items_max, unique_items_max(array));
 }
 
 void SchemaTables::mark_few(const Choices& choices) {
@@ -163,20 +168,46 @@ void SchemaTables::mark_few(const Choices& choices) {
   }
 }
 
-// How many different values there are, if they can be counted.
+// So many items an array can have that are all different, as far as that can be counted: each of
+// the first k is one of the values that those k places offer.
+uint64_t SchemaTables::unique_items_max(const ArraySpec& array) const {
+  constexpr size_t kPrefixMax = 64;
+  if (array.prefix.size() > kPrefixMax) return kNoBound;
+  Choices offered;
+  for (size_t i = 0; i < array.prefix.size(); ++i) {
+    offered.insert(offered.end(), array.prefix[i].begin(), array.prefix[i].end());
+    if (distinct_values(offered) < i + 1) return i;
+  }
+  offered.insert(offered.end(), array.rest.begin(), array.rest.end());
+  return distinct_values(offered);
+}
+
+// How many different values there are at most, if they can be counted.
 uint64_t SchemaTables::distinct_values(const Choices& choices) const {
   uint64_t count = 0;
+  bool null = false, yes = false, no = false;
+  std::set<std::pair<uint64_t, bool>> seen;
+  const auto add = [&](std::pair<uint64_t, bool> language, const auto& count_them) {
+    if (count == kNoBound || !seen.insert(language).second) return;
+    const auto [known, is_new] = counted_.try_emplace(language, 0);
+    if (is_new) known->second = count_them();
+    count = known->second > kDistinctMax ? kNoBound : count + known->second;
+  };
   for (const Choice& choice : choices) {
     const ValueSpec& value = tables_->values[choice.value];
-    if (value.number || !value.arrays.empty() || !value.objects.empty()) return kNoBound;
-    count += (value.null_ ? 1 : 0) + (value.true_ ? 1 : 0) + (value.false_ ? 1 : 0);
+    if (!value.arrays.empty() || !value.objects.empty()) return kNoBound;
+    null = null || value.null_;
+    yes = yes || value.true_;
+    no = no || value.false_;
+    if (value.number) {
+      add({value.number->content, true}, [&] { return value.number->count_values(kDistinctMax); });
+    }
     for (const StringSpec& text : value.strings) {
-      const uint64_t texts = count_texts(*text.text, kDistinctMax);
-      if (texts > kDistinctMax) return kNoBound;
-      count += texts;
+      add({text.text->content, false}, [&] { return count_texts(*text.text, kDistinctMax); });
     }
   }
-  return count;
+  if (count == kNoBound) return kNoBound;
+  return count + (null ? 1 : 0) + (yes ? 1 : 0) + (no ? 1 : 0);
 }
 
 void SchemaTables::take_out(uint32_t index) {

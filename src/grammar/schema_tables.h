@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -72,6 +73,9 @@ class SchemaTables {
   void mark_few(const Choices& choices);
   static bool is_impossible(const StringSpec& text);
   uint64_t distinct_values(const Choices& choices) const;
+  uint64_t unique_items_max(const ArraySpec& array) const;
+  // By an automaton's content, and whether it is of numbers: how many values it accepts.
+  mutable std::map<std::pair<uint64_t, bool>, uint64_t> counted_;
   Result<void> measure();
 
   SchemaGraph& graph_;
