@@ -65,13 +65,13 @@ TEST_F(PackModel, FewerBitsOfActivationsWhereTheyLoseLittle) {
   EXPECT_EQ(bits(), 8);
   EXPECT_EQ(fewest.excess, "");
   EXPECT_EQ(excess(fewest.measured->loss, golden_limits(ComparedLogits::kThatMatter)), "");
-  EXPECT_THAT(describe(fewest),
+  EXPECT_THAT(verdict(fewest),
               HasSubstr("attention int8, head int4 and as shipped, activations int8"));
 
   const PackedModel asked = packed(source, {.activations = Activations::kInt16});
   EXPECT_EQ(bits(), 16);
   EXPECT_LT(asked.measured->loss.error_mean, fewest.measured->loss.error_mean);
-  EXPECT_THAT(describe(asked), HasSubstr("activations int16"));
+  EXPECT_THAT(verdict(asked), HasSubstr("activations int16"));
 
   // Who asks for weights, whatever they lose, or for all of them, gets no coarser activations.
   for (const WeightChoice weights : {WeightChoice::kInt8, WeightChoice::kShipped}) {
@@ -112,7 +112,7 @@ TEST_F(PackModel, ADeepModelIsHeldToWhatItLosesInBf16) {
   fs::copy_file(root_ + "/model/config.json", out() + "/config.json");
   const Checkpoint source = std::move(Checkpoint::open(root_ + "/model")).value();
   const PackedModel made = packed(source, {});
-  std::printf("%s\n", describe(made).c_str());
+  std::printf("%s\n", (verdict(made) + "; " + details(made)).c_str());
   EXPECT_EQ(made.weights, layers::MatrixWeights::kInt8);
   EXPECT_EQ(made.excess, "");
   EXPECT_NE(excess(made.measured->loss, golden_limits(ComparedLogits::kThatMatter)), "");
@@ -144,7 +144,7 @@ TEST_F(PackModel, WeightsThatComputeNaNOnlyWhenTheyArePackedAreAnError) {
   const auto go_on = [](std::string_view, int64_t, int64_t) { return true; };
   const auto asked =
       pack_model(source, {.weights = WeightChoice::kInt8, .sample = sample}, out(), pool_, go_on);
-  ASSERT_FALSE(asked.ok()) << describe(*asked);
+  ASSERT_FALSE(asked.ok()) << verdict(*asked);
   EXPECT_EQ(asked.error().code, ErrorCode::kBadCheckpoint);
   EXPECT_THAT(asked.error().message, HasSubstr("computes NaN or infinity as attention int8"));
   const auto chosen = pack_model(source, {.sample = sample}, out(), pool_, go_on);
