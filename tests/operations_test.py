@@ -373,6 +373,23 @@ class Operations(unittest.TestCase):
         self.refused(1, "a pipe that nobody reads", "--access-log", "text", "--access-log-file", str(pipe))
         self.refused(1, "a pipe that nobody reads", "--step-log", str(pipe))
 
+    def test_E7_a_response_in_the_background_has_failed_after_a_kill(self):
+        store = self.folder / "responses.db"
+        flags = ("--response-store", f"sqlite:{store}")
+        server = self.serve(*flags)
+        self.assertEqual(os.stat(store).st_mode & 0o777, 0o600)  # D10
+        _, text = self.ask(server.ports[0], "/v1/responses", {"input": "endless", "background": True})
+        begun = json.loads(text)
+        self.assertIn(begun["status"], ("queued", "in_progress"))
+        server.kill()
+        server.wait()
+        server = self.serve(*flags)
+        response, text = self.ask(server.ports[0], "/v1/responses/" + begun["id"])
+        self.assertEqual(response.status, 200, text)
+        ended = json.loads(text)
+        self.assertEqual((ended["id"], ended["status"]), (begun["id"], "failed"))
+        self.assertIn("the server ended", ended["error"]["message"])
+
     # ---- SIGTERM
 
     def start_stream(self, port, words):

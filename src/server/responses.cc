@@ -82,6 +82,21 @@ Result<PastResponse> past_response(std::string_view input, std::string_view outp
   return past;
 }
 
+// A process that is killed tells nobody. Who asks for the response after the next start shall hear
+// that it failed, not that there was none.
+void keep_in_case_we_end(store::ResponseStore& store, store::StoredResponse response,
+                         const api::ResponseHead& head, base::Log& log) {
+  const api::ApiError error = api::api_error(
+      {ErrorCode::kUnavailable, "the server ended before this response did; ask again", ""});
+  response.body =
+      api::response_body(head, {.status = api::ResponseStatus::kFailed, .error = &error});
+  response.output = "[]";
+  const Result<void> put = store.put_unfinished(response);
+  if (put.ok()) return;
+  log.warning(fmt::format("{} would be lost if the server ended now: {}", response.id,
+                          put.error().message));
+}
+
 }  // namespace
 
 Result<std::vector<PastResponse>> Server::response_history(const Call& call, const std::string& id,
@@ -315,7 +330,11 @@ Call Server::call_in_background(Call& asking, const api::ResponseHead& head, boo
                          .request_id = asked->request_id,
                          .request_bytes = asked->request_bytes,
                          .within = asked});
-    call.entry->record()->tenant = asked->tenant;
+    RequestRecord& record = *call.entry->record();
+    record.tenant = asked->tenant;
+    // It was in the engine's queue before it had a record of its own: its times count from there.
+    record.arrived_ns = asked->arrived_ns;
+    record.arrived_unix_ms = asked->arrived_unix_ms;
   }
   call.pass = std::move(asking.pass);
   return call;
@@ -341,6 +360,9 @@ std::function<void(ResponseAnswer::Ended)> Server::keep_response(const Call& cal
         api::listed_items(input == nullptr ? Json() : *input, [&](std::string_view prefix) {
           return item_id(prefix, head.id, {.part = ItemNumber::Part::kInput, .count = number++});
         }).dump();
+  }
+  if (is_kept && in_background) {
+    keep_in_case_we_end(*options_.response_store, stored, head, log_);
   }
   // Whoever waits for its end is told also when its client has left and there is none.
   auto waiters = std::shared_ptr<void>(nullptr, [this, id = head.id](void*) {

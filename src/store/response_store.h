@@ -50,6 +50,11 @@ class ResponseStore {
   // quarter of the bound, kIo.
   virtual Result<void> put(const StoredResponse& response) = 0;
 
+  // One that is still being made, as it shall be found if this process ends before put() or
+  // remove() of the same id: nowhere until then. Does nothing where nothing outlives the process.
+  // Errors: kIo.
+  virtual Result<void> put_unfinished(const StoredResponse& /*as_it_would_end*/) { return {}; }
+
   // Errors: kNotFound, kIo.
   virtual Result<StoredResponse> find(const Key& key) = 0;
   // That one and all before it, the oldest first. Also kDoesNotFit.

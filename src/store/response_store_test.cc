@@ -206,6 +206,63 @@ TEST(SqliteResponseStore, OutlivesTheProcess) {
   EXPECT_EQ(history->front().turn, response("a", "").turn);
 }
 
+TEST(SqliteResponseStore, E7_WhatWasBeingMadeIsFoundAfterTheEnd) {
+  const TurnedClock clock;
+  const TemporaryFolder folder;
+  const std::string path = folder.path("responses.db");
+  const auto open = [&] { return std::move(SqliteResponseStore::open(path, {}, clock).value()); };
+  const auto body_of = [](ResponseStore& store, std::string_view id) {
+    const auto found = store.find({.owner = "ann", .id = id});
+    return found.ok() ? found->body : "none";
+  };
+  {
+    auto store = open();
+    ASSERT_TRUE(store->put(response("before", "")).ok());
+    for (const char* id : {"killed", "ended", "deleted", "alone"}) {
+      StoredResponse failed = response(id, id[0] == 'a' ? "gone" : "before");
+      failed.body = "failed";
+      ASSERT_TRUE(store->put_unfinished(failed).ok());
+      EXPECT_EQ(body_of(*store, id), "none") << "it is being made";
+    }
+    ASSERT_TRUE(store->put(response("ended", "before")).ok());
+    EXPECT_FALSE(store->remove({.owner = "ann", .id = "deleted"}).ok());
+    EXPECT_EQ(store->counts().entries, 2);
+  }
+  for (int start = 0; start < 2; ++start) {
+    auto store = open();
+    EXPECT_EQ(body_of(*store, "killed"), "failed");
+    EXPECT_EQ(body_of(*store, "alone"), "failed");
+    EXPECT_EQ(body_of(*store, "ended"), response("ended", "").body);
+    EXPECT_EQ(body_of(*store, "deleted"), "none");
+    EXPECT_FALSE(store->find({.owner = "bob", .id = "killed"}).ok());
+    EXPECT_EQ(store->history({.owner = "ann", .id = "killed"})->size(), 2u);
+    EXPECT_EQ(store->history({.owner = "ann", .id = "alone"})->size(), 1u);
+    EXPECT_EQ(store->counts().entries, 4);
+  }
+}
+
+TEST(SqliteResponseStore, D10_NobodyElseMayReadIt) {
+  const TurnedClock clock;
+  const TemporaryFolder folder;
+  const std::string path = folder.path("responses.db");
+  const auto rights = [](const std::string& file) {
+    struct stat info {};
+    return ::stat(file.c_str(), &info) == 0 ? info.st_mode & 0777 : 0u;
+  };
+  const mode_t before = ::umask(022);
+  {
+    const auto store = SqliteResponseStore::open(path, {}, clock);
+    ASSERT_TRUE(store.ok());
+    ASSERT_TRUE((*store)->put(response("a", "")).ok());
+    EXPECT_EQ(rights(path), 0600u);
+    EXPECT_EQ(rights(path + "-wal"), 0600u);
+  }
+  ::chmod(path.c_str(), 0644);  // as versions before made it
+  EXPECT_TRUE(SqliteResponseStore::open(path, {}, clock).ok());
+  EXPECT_EQ(rights(path), 0600u);
+  ::umask(before);
+}
+
 TEST(SqliteResponseStore, RefusesWhatIsNoStore) {
   const TurnedClock clock;
   const TemporaryFolder folder;

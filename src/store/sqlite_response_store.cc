@@ -4,8 +4,11 @@
 #include <cstring>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace pelton::store {
 namespace {
@@ -33,6 +36,34 @@ CREATE INDEX leaves ON responses (touched_at) WHERE children = 0;
 PRAGMA application_id = 1348824180;
 PRAGMA user_version = 1;
 )";
+
+// Of responses that are being made: what is kept of them if the process ends first. Files of before
+// have no such table, and programs of before do not miss it.
+constexpr const char* kUnfinishedSchema = R"(
+CREATE TABLE IF NOT EXISTS unfinished (
+  id TEXT PRIMARY KEY NOT NULL,
+  owner TEXT NOT NULL,
+  previous TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  body TEXT NOT NULL,
+  input TEXT NOT NULL,
+  output TEXT NOT NULL
+) WITHOUT ROWID;
+)";
+
+// What people asked and were answered is nobody else's. SQLite gives the files beside it the same
+// rights; those that are there may be of before. Nothing is opened that is there: to close it again
+// would give up the locks on it.
+void keep_from_others(const std::string& path) {
+  const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (made >= 0) ::close(made);
+  for (const char* beside : {"", "-wal", "-shm"}) {
+    struct stat file {};
+    const std::string name = path + beside;
+    const bool ours = ::stat(name.c_str(), &file) == 0 && S_ISREG(file.st_mode);
+    if (ours && (file.st_mode & 077) != 0) ::chmod(name.c_str(), file.st_mode & 0700);
+  }
+}
 
 }  // namespace
 
@@ -122,6 +153,7 @@ Result<std::unique_ptr<ResponseStore>> SqliteResponseStore::open(const std::stri
                                                                  const base::Clock& clock) {
   auto database = std::make_unique<Database>();
   database->path = path;
+  keep_from_others(path);
   constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   const int opened = sqlite3_open_v2(path.c_str(), &database->handle, kFlags, nullptr);
   if (opened != SQLITE_OK) {
@@ -170,6 +202,7 @@ Result<void> SqliteResponseStore::prepare() {
   }
   TRY(database_->run("PRAGMA journal_mode = WAL; BEGIN IMMEDIATE;"));
   if (application == 0) TRY(database_->run(kSchema));
+  TRY(database_->run(kUnfinishedSchema));
   TRY_ASSIGN(const int64_t format, database_->number("PRAGMA user_version"));
   if (format != kFormat) {
     return not_ours(fmt::format("has format {}; this program knows {}", format, kFormat));
@@ -177,7 +210,53 @@ Result<void> SqliteResponseStore::prepare() {
   TRY(database_->run("COMMIT"));
   TRY_ASSIGN(counts_.entries, database_->number("SELECT count(*) FROM responses"));
   TRY_ASSIGN(counts_.bytes, database_->number("SELECT ifnull(sum(bytes), 0) FROM responses"));
+  TRY(keep_unfinished());
   return transact([&] { return shrink(); });
+}
+
+// Those that a process which ended did not finish are responses from now on.
+Result<void> SqliteResponseStore::keep_unfinished() {
+  for (;;) {
+    StoredResponse left;
+    {
+      Statement row(database_->handle,
+                    "SELECT id, owner, previous, created_at, body, input, output FROM unfinished "
+                    "LIMIT 1");
+      const Step step = row.step();
+      if (step == Step::kFailed) return database_->error("cannot be read");
+      if (step == Step::kDone) return {};
+      left = {.id = row.text_at(0),
+              .owner = row.text_at(1),
+              .previous = row.text_at(2),
+              .created_at = row.number_at(3),
+              .body = row.text_at(4),
+              .input = row.text_at(5),
+              .output = row.text_at(6)};
+    }
+    Result<void> kept = transact([&] { return put_unlocked(left); });
+    if (!kept.ok() && kept.error().code == ErrorCode::kNotFound) {
+      left.previous.clear();  // what it went on from has gone meanwhile
+      kept = transact([&] { return put_unlocked(left); });
+    }
+    TRY(kept);
+  }
+}
+
+Result<void> SqliteResponseStore::forget_unfinished(std::string_view id) {
+  Statement forget(database_->handle, "DELETE FROM unfinished WHERE id = ?");
+  if (forget.text(id).step() != Step::kDone) return database_->error("cannot be written");
+  return {};
+}
+
+Result<void> SqliteResponseStore::put_unfinished(const StoredResponse& as_it_would_end) {
+  std::lock_guard lock(mutex_);
+  Statement add(database_->handle,
+                "INSERT OR REPLACE INTO unfinished VALUES (?, ?, ?, ?, ?, ?, ?)");
+  add.text(as_it_would_end.id).text(as_it_would_end.owner).text(as_it_would_end.previous);
+  add.number(as_it_would_end.created_at);
+  add.text(as_it_would_end.body).text(as_it_would_end.input).text(as_it_would_end.output);
+  if (add.step() != Step::kDone) return database_->error("cannot be written");
+  return {};
 }
 
 template <typename Work>
@@ -194,8 +273,11 @@ Result<void> SqliteResponseStore::transact(const Work& work) {
 }
 
 Result<void> SqliteResponseStore::put(const StoredResponse& response) {
-  if (stored_bytes(response) > bounds_.bytes_max / 4) return response_too_large(response, bounds_);
   std::lock_guard lock(mutex_);
+  if (stored_bytes(response) > bounds_.bytes_max / 4) {
+    TRY(forget_unfinished(response.id));
+    return response_too_large(response, bounds_);
+  }
   return transact([&]() -> Result<void> {
     TRY(put_unlocked(response));
     return shrink();
@@ -204,6 +286,7 @@ Result<void> SqliteResponseStore::put(const StoredResponse& response) {
 
 Result<void> SqliteResponseStore::put_unlocked(const StoredResponse& response) {
   sqlite3* const handle = database_->handle;
+  TRY(forget_unfinished(response.id));
   if (!response.previous.empty()) {
     Statement parent(handle,
                      "UPDATE responses SET children = children + 1 WHERE id = ? AND owner = ?");
@@ -276,6 +359,7 @@ Result<std::vector<StoredResponse>> SqliteResponseStore::history(const Key& key)
 
 Result<void> SqliteResponseStore::remove(const Key& key) {
   std::lock_guard lock(mutex_);
+  TRY(forget_unfinished(key.id));
   TRY(transact([&]() -> Result<void> {
     TRY(check_visible(key));
     Statement hide(database_->handle, "UPDATE responses SET visible = 0 WHERE id = ?");

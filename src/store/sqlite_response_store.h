@@ -21,6 +21,7 @@ class SqliteResponseStore final : public ResponseStore {
   ~SqliteResponseStore() override;
 
   Result<void> put(const StoredResponse& response) override;
+  Result<void> put_unfinished(const StoredResponse& as_it_would_end) override;
   Result<StoredResponse> find(const Key& key) override;
   Result<std::vector<StoredResponse>> history(const Key& key) override;
   Result<void> remove(const Key& key) override;
@@ -38,6 +39,8 @@ class SqliteResponseStore final : public ResponseStore {
   Result<void> drop_leaf(std::string id);
   Result<void> shrink();
   Result<void> put_unlocked(const StoredResponse& response);
+  Result<void> forget_unfinished(std::string_view id);
+  Result<void> keep_unfinished();
   // Runs `work` as one transaction: all of it or nothing.
   template <typename Work>
   Result<void> transact(const Work& work);
