@@ -56,17 +56,19 @@ cli::Verb completion_verb(const cli::CommandLine::Program& program,
           .about =
               "bash:  source <(pelton completion bash)\n"
               "zsh:   pelton completion zsh > ~/.zfunc/_pelton, with ~/.zfunc in fpath\n"
-              "The package installs both.",
+              "fish:  pelton completion fish > ~/.config/fish/completions/pelton.fish\n"
+              "The package installs them.",
           .positionals = {{.name = "SHELL",
-                           .help = "bash or zsh; models: the names of models that are here",
-                           .choices = {"bash", "zsh", "models"}}},
+                           .help = "bash, zsh or fish; models: the names of models that are here",
+                           .choices = {"bash", "zsh", "fish", "models"}}},
           .flags = {},
           .examples = {"source <(pelton completion bash)"},
           .run = [program, &verbs](const cli::Arguments& arguments) -> Result<void> {
             const std::string& shell = arguments.text("SHELL");
             if (shell == "models") return write_output(model_names());
-            return write_output(shell == "bash" ? cli::bash_completion(program, verbs)
-                                                : cli::zsh_completion(program, verbs));
+            if (shell == "bash") return write_output(cli::bash_completion(program, verbs));
+            if (shell == "fish") return write_output(cli::fish_completion(program, verbs));
+            return write_output(cli::zsh_completion(program, verbs));
           }};
 }
 
@@ -82,7 +84,8 @@ cli::Verb manual_verb(const cli::CommandLine::Program& program,
                        .many = true}},
       .flags = {{.name = "--out",
                  .value = "FOLDER",
-                 .help = "write every page there instead, as pelton-serve.1"}},
+                 .help = "write every page there instead, as pelton-serve.1",
+                 .not_with = {{"VERB"}}}},
       .examples = {"pelton manual bench serve | man -l -", "pelton manual --out ~/man/man1"},
       .run = [program, &verbs](const cli::Arguments& arguments) -> Result<void> {
         if (arguments.has("--out")) {

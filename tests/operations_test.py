@@ -310,8 +310,8 @@ class Operations(unittest.TestCase):
                 ("keys", "# none\n", "holds no key"), ("keys", "a b c d\n", "keys:1"),
                 ("mine.pem", "no certificate", "mine.pem"), ("reload.toml", "prot = 1\n", "reload.toml:1"),
                 ("reload.toml", 'log-level = "loud"\n', "reload.toml:1"),
-                ("reload.toml", f'api-key-file = "{keys}"\n', "not turned on or off"),
-                ("reload.toml", f'tls-cert = "{cert}"\ntls-key = "{key}"\n', "goes on asking")), 1):
+                ("reload.toml", f'admin-port = 0\napi-key-file = "{keys}"\n', "not turned on or off"),
+                ("reload.toml", f'admin-port = 0\ntls-cert = "{cert}"\ntls-key = "{key}"\n', "goes on asking")), 1):
             good = (self.folder / name).read_text()
             self.write(name, text)
             server.send_signal(signal.SIGHUP)
@@ -576,6 +576,7 @@ class Operations(unittest.TestCase):
         self.assertEqual(self.complete("serve", "--log-level", "w"), ["warning"])
         self.assertEqual(self.complete("serve", "--log-level", "=", "w"), ["warning"])
         self.assertEqual(self.complete("completion", "z"), ["zsh"])
+        self.assertEqual(self.complete("completion", "fi"), ["fish"])
         self.assertIn("--num-prompts", self.complete("bench", "serve", "--num"))
         snapshot = self.folder / "hub/hub/models--some--model/snapshots/0123456789abcdef0123456789abcdef01234567"
         snapshot.mkdir(parents=True)
@@ -592,6 +593,20 @@ class Operations(unittest.TestCase):
             done = subprocess.run(["zsh", "-n", "/dev/stdin"], input=text, capture_output=True, timeout=60,
                                   check=False)
             self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_C10_fish_completes(self):
+        text = subprocess.run([BINARY, "completion", "fish"], capture_output=True, timeout=60, check=True).stdout
+        for part in (b"-n __pelton_at -a 'serve'", b"-n '__pelton_at bench' -a sweep",
+                     b"-n '__pelton_in bench serve' -l num-prompts -x", b"-l log-level -x -a 'debug"):
+            self.assertIn(part, text)
+        if shutil.which("fish"):
+            script = self.folder / "pelton.fish"
+            script.write_bytes(text)
+            for words, offered in (("pelton ser", "serve"), ("pelton bench sw", "sweep"),
+                                   ("pelton serve --log-level w", "warning"), ("pelton bench serve --num-p", "--num-prompts")):
+                done = subprocess.run(["fish", "-N", "-c", f"source '{script}'; complete -C '{words}'"],
+                                      capture_output=True, timeout=60, check=True, text=True)
+                self.assertIn(offered, done.stdout, done.stderr)
 
     def test_every_verb_has_a_manual_page(self):
         out = self.folder / "man"

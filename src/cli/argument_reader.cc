@@ -24,6 +24,12 @@ Error unexpected_word(const Verb& verb, const std::string& word) {
     for (std::string& name : flag.names()) names.push_back(std::move(name));
   }
   const std::string name = word.substr(0, word.find('='));
+  for (const Positional& positional : verb.positionals) {
+    if (config_name(name) != config_name(positional.name)) continue;
+    return usage_error(fmt::format("there is no flag '{0}': give the {1} itself, as in '{2} {1}'",
+                                   name, positional.name, verb.name),
+                       name);
+  }
   return usage_error(fmt::format("unknown flag '{}'{}", name, did_you_mean(name, names)), name);
 }
 
@@ -349,6 +355,8 @@ Result<ArgumentReader::Said> ArgumentReader::said_of(const Flag& flag, size_t in
 Result<void> ArgumentReader::take(const Flag& flag, Said said, Arguments& arguments) const {
   Arguments::Value& value = arguments.values_[flag.name];
   value.origin = said.origin;
+  const bool ours = flag.name == kConfigFlag || flag.name == kPrintConfigFlag;
+  if (!ours && !flag.ignored) value.asked = std::make_shared<std::atomic<bool>>(false);
   if (said.origin.empty()) return {};
   if (flag.kind == Flag::Kind::kSwitch) {
     const std::optional<bool> is_on = switch_value(said.text);
@@ -378,6 +386,59 @@ Result<void> ArgumentReader::take(const Flag& flag, Said said, Arguments& argume
   return {};
 }
 
+Error ArgumentReader::missing(const std::string& name) const {
+  return usage_error(fmt::format("{} is missing; see '{} {} --help'", name, program_, verb_.name),
+                     name);
+}
+
+Result<void> ArgumentReader::take_positionals(bool all_needed, Arguments& arguments) const {
+  for (size_t i = 0; i < verb_.positionals.size(); ++i) {
+    const Positional& positional = verb_.positionals[i];
+    TRY_ASSIGN(Said said, said_of(positional, i));
+    Arguments::Value& value = arguments.values_[positional.name];
+    value.origin = said.origin;
+    value.given = !said.origin.empty();
+    value.asked = std::make_shared<std::atomic<bool>>(false);
+    if (!value.given && positional.required && all_needed) return missing(positional.name);
+    if (!value.given) continue;
+    value.text = said.list.front();
+    value.list = std::move(said.list);
+    const Result<void> chosen =
+        check_choice({.name = positional.name, .choices = positional.choices}, value.text);
+    if (!chosen) return from(said.origin, chosen.error());
+  }
+  return {};
+}
+
+bool ArgumentReader::holds(const Circumstance& circumstance, const Arguments& arguments) const {
+  const auto found = arguments.values_.find(circumstance.flag);
+  if (found == arguments.values_.end()) return false;
+  const Arguments::Value& value = found->second;
+  if (circumstance.values.empty()) return value.given && value.origin != "default";
+  return std::find(circumstance.values.begin(), circumstance.values.end(), value.text) !=
+         circumstance.values.end();
+}
+
+Result<void> ArgumentReader::check_circumstances(const Arguments& arguments) const {
+  for (const Flag& flag : verb_.flags) {
+    const bool is_word = arguments.values_.at(flag.name).origin.starts_with("--");
+    if (!is_word) continue;
+    const auto met = [&](const Circumstance& one) { return holds(one, arguments); };
+    const auto against = std::find_if(flag.not_with.begin(), flag.not_with.end(), met);
+    if (against != flag.not_with.end()) {
+      return usage_error(fmt::format("{} has no effect with {}", flag.name, in_words(*against)),
+                         flag.name);
+    }
+    if (!flag.only_with.empty() &&
+        std::none_of(flag.only_with.begin(), flag.only_with.end(), met)) {
+      return usage_error(
+          fmt::format("{} has an effect only with {}", flag.name, in_words(flag.only_with)),
+          flag.name);
+    }
+  }
+  return {};
+}
+
 Result<ArgumentReader::Outcome> ArgumentReader::read(const std::vector<std::string>& words) {
   TRY(split(words));
   Outcome outcome{.help = help_};
@@ -389,31 +450,13 @@ Result<ArgumentReader::Outcome> ArgumentReader::read(const std::vector<std::stri
     TRY(take(verb_.flags[i], std::move(said), arguments));
   }
   outcome.print_config = verb_.configurable && arguments.has(kPrintConfigFlag);
-  const auto missing = [&](const std::string& name) {
-    return usage_error(fmt::format("{} is missing; see '{} {} --help'", name, program_, verb_.name),
-                       name);
-  };
-  for (size_t i = 0; i < verb_.positionals.size(); ++i) {
-    const Positional& positional = verb_.positionals[i];
-    TRY_ASSIGN(Said said, said_of(positional, i));
-    Arguments::Value& value = arguments.values_[positional.name];
-    value.origin = said.origin;
-    value.given = !said.origin.empty();
-    if (!value.given && positional.required && !outcome.print_config) {
-      return missing(positional.name);
-    }
-    if (!value.given) continue;
-    value.text = said.list.front();
-    value.list = std::move(said.list);
-    const Result<void> chosen =
-        check_choice({.name = positional.name, .choices = positional.choices}, value.text);
-    if (!chosen) return from(said.origin, chosen.error());
-  }
+  TRY(take_positionals(!outcome.print_config, arguments));
   for (const Flag& flag : verb_.flags) {
     if (flag.required && !arguments.has(flag.name) && !outcome.print_config) {
       return missing(flag.name);
     }
   }
+  TRY(check_circumstances(arguments));
   return outcome;
 }
 

@@ -45,6 +45,11 @@ class ArgumentReader {
   Result<Said> said_of(const Flag& flag, size_t index) const;
   Result<Said> in_config(const Flag& flag) const;
   Result<void> take(const Flag& flag, Said said, Arguments& arguments) const;
+  Result<void> take_positionals(bool all_needed, Arguments& arguments) const;
+  Error missing(const std::string& name) const;
+  // Refuses what has no effect beside the rest.
+  Result<void> check_circumstances(const Arguments& arguments) const;
+  bool holds(const Circumstance& circumstance, const Arguments& arguments) const;
 
   const std::string& program_;
   const Verb& verb_;

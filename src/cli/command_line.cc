@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/terminal_text.h"
 #include "cli/argument_reader.h"
 #include "cli/effective_config.h"
 #include "cli/exit_code.h"
@@ -38,6 +39,7 @@ std::vector<std::string> Flag::names() const {
 const Arguments::Value& Arguments::at(std::string_view name) const {
   const auto found = values_.find(name);
   CHECK(found != values_.end(), name);
+  if (found->second.asked != nullptr) found->second.asked->store(true, std::memory_order_relaxed);
   return found->second;
 }
 
@@ -77,12 +79,41 @@ std::vector<std::string> Arguments::changed_since(const Arguments& before) const
   return names;
 }
 
+std::vector<std::string> Arguments::unread() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : values_) {
+    const bool is_word = value.origin == name || value.origin.starts_with("--");
+    if (is_word && value.asked != nullptr && !value.asked->load()) names.push_back(name);
+  }
+  return names;
+}
+
 Result<Arguments> Arguments::reread() const {
   CHECK(reread_ != nullptr, "these were not given to run()");
   return reread_();
 }
 
 namespace {
+
+// Its words may be a server's, a file's or a model's.
+ExitCode failed(const std::string& program, const Error& error) {
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), base::without_controls(error.message).c_str());
+  return exit_code(error);
+}
+
+bool is_version(const std::string& word) {
+  return word == "--version" || word == "-V" || word == "-v" || word == "version";
+}
+
+// The net below what flags say of themselves (only_with, not_with): a flag that no code has looked
+// at had no effect, and whoever gave it learns that.
+Result<void> all_used(const Arguments& arguments) {
+  const std::vector<std::string> unread = arguments.unread();
+  if (unread.empty()) return {};
+  return usage_error(fmt::format("done, but without {}: it has no effect here; leave it out",
+                                 fmt::join(unread, ", ")),
+                     unread.front());
+}
 
 std::vector<Verb> with_config_flags(std::vector<Verb> verbs) {
   for (Verb& verb : verbs) {
@@ -109,22 +140,32 @@ int CommandLine::run(int argc, const char* const* argv) const {
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   Result<Request> request = parse(words);
   if (!request) {
-    std::fprintf(stderr, "%s: %s\n", program_.name.c_str(), request.error().message.c_str());
-    return exit_code(request.error());
+    return failed(program_.name, request.error());
   }
   if (request->verb == nullptr) {
     std::fputs(request->text.c_str(), stdout);
     return std::fflush(stdout) == 0 ? kExitOk : kExitFailure;
   }
+  for (const Flag& flag : request->verb->flags) {
+    if (flag.ignored && request->arguments.at(flag.name).given) {
+      std::fprintf(stderr, "%s: note: %s means nothing here\n", program_.name.c_str(),
+                   flag.name.c_str());
+    }
+  }
   request->arguments.reread_ = [this, words]() -> Result<Arguments> {
     TRY_ASSIGN(Request again, parse(words));
     return std::move(again.arguments);
   };
-  const Result<void> outcome = request->verb->run(request->arguments);
+  Result<void> outcome = request->verb->run(request->arguments);
   std::fflush(stdout);
+  if (outcome.ok()) outcome = all_used(request->arguments);
   if (outcome.ok()) return kExitOk;
-  std::fprintf(stderr, "%s: %s\n", program_.name.c_str(), outcome.error().message.c_str());
-  return exit_code(outcome.error());
+  return failed(program_.name, outcome.error());
+}
+
+bool CommandLine::is_group(const std::string& word) const {
+  return std::any_of(verbs_.begin(), verbs_.end(),
+                     [&](const Verb& verb) { return verb.name.starts_with(word + " "); });
 }
 
 Result<CommandLine::Found> CommandLine::find_verb(const std::vector<std::string>& words) const {
@@ -144,8 +185,10 @@ Result<CommandLine::Found> CommandLine::find_verb(const std::vector<std::string>
   }
   if (found.verb != nullptr) return found;
   if (!below.empty()) {
-    return usage_error(
-        fmt::format("'{}' wants a verb of its own: {}", words[first], fmt::join(below, ", ")), {});
+    const std::string named = words.size() > first + 1 ? words[first] + " " + words[first + 1] : "";
+    return usage_error(fmt::format("'{}' wants a verb of its own: {}{}", words[first],
+                                   fmt::join(below, ", "), did_you_mean(named, below)),
+                       {});
   }
   const char* kind = words[first].starts_with('-') ? "flag" : "verb";
   return usage_error(
@@ -161,9 +204,17 @@ Result<CommandLine::Request> CommandLine::parse(const std::vector<std::string>& 
     request.text = help();
     return request;
   }
-  if (words[0] == "--version" || words[0] == "-V") {
+  if (words.size() == 1 && is_version(words[0])) {
     request.text = fmt::format("{} {}\n", program_.name, program_.version);
     return request;
+  }
+  if (const std::string group = words[0] == "help" ? words[1] : words[0]; is_group(group)) {
+    const std::string& last = words.back();
+    const bool asks = words.size() == 2 && (words[0] == "help" || last == "--help" || last == "-h");
+    if (asks) {
+      request.text = help(group);
+      return request;
+    }
   }
   TRY_ASSIGN(const Found found, find_verb(words));
   if (words[0] == "help") {

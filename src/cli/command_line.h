@@ -3,10 +3,12 @@
 // descriptions. Used once, on the main thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +18,12 @@
 #include "base/result.h"
 
 namespace pelton::cli {
+
+// That a flag was given, or that its value (the default too) is one of these.
+struct Circumstance {
+  std::string flag;
+  std::vector<std::string> values = {};  // empty: given at all
+};
 
 struct Flag {
   enum class Kind {
@@ -45,6 +53,11 @@ struct Flag {
   bool secret = false;       // never shown again
   bool may_be_empty = true;  // kText: an empty value is one; else an error, exit code 3
   bool in_config = true;     // may stand in a configuration file
+  // Where the flag has an effect: with any of the first, with none of the second. Given as a word
+  // where it has none, it is refused. Flags that the verb lacks never hold.
+  std::vector<Circumstance> only_with = {};
+  std::vector<Circumstance> not_with = {};
+  bool ignored = false;  // taken so that another program's scripts run; a note says so
 
   // Its name and aliases, then the negations.
   std::vector<std::string> names() const;
@@ -75,6 +88,8 @@ class Arguments {
   std::vector<std::string> changed_since(const Arguments& before) const;
   // All words of a flag or positional that may have many.
   const std::vector<std::string>& list(std::string_view name) const;
+  // Flags that stand on the command line and that nobody has asked for yet.
+  std::vector<std::string> unread() const;
 
  private:
   friend class CommandLine;
@@ -86,6 +101,8 @@ class Arguments {
     int64_t integer = 0;
     double number = 0;
     std::string origin;
+    // Shared by copies of the arguments; null: nobody needs to ask (help, ignored).
+    std::shared_ptr<std::atomic<bool>> asked;
   };
   const Value& at(std::string_view name) const;
 
@@ -123,8 +140,10 @@ class CommandLine {
   // Parses, runs the verb, prints an error on stderr, and returns the process's exit code.
   int run(int argc, const char* const* argv) const;
 
+  // As wide as $COLUMNS or the terminal of stdout, at most 100 columns.
   std::string help() const;
   std::string help(const Verb& verb) const;
+  std::string help(const std::string& group) const;  // "bench": the verbs below it
 
   // What `words` (without the program's name) ask for: a verb with its arguments, or a text to
   // print (help, version). Errors: kInvalidArgument, with a suggestion where one is near.
@@ -144,6 +163,7 @@ class CommandLine {
     size_t words = 0;  // of its name, and of "help" before it
   };
   Result<Found> find_verb(const std::vector<std::string>& words) const;
+  bool is_group(const std::string& word) const;
 
   const Program program_;
   const std::vector<Verb> verbs_;

@@ -11,6 +11,7 @@ namespace pelton::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 CommandLine example() {
   Verb serve{.name = "serve",
@@ -37,8 +38,18 @@ CommandLine example() {
   Verb latency{.name = "bench latency",
                .summary = "Measures",
                .positionals = {{"MODEL", "a folder"}},
-               .flags = {{.name = "--json", .value = "FILE", .required = true}},
-               .run = [](const Arguments&) -> Result<void> { return {}; }};
+               .flags = {{.name = "--json", .value = "FILE", .required = true},
+                         {.name = "--batch", .value = "N"},
+                         {.name = "--rows", .value = "N", .only_with = {{"--batch"}}},
+                         {.name = "--columns", .not_with = {{"--batch"}}},
+                         {.name = "--forgotten", .kind = Flag::Kind::kSwitch},
+                         {.name = "--theirs", .kind = Flag::Kind::kSwitch, .ignored = true}},
+               .run = [](const Arguments& arguments) -> Result<void> {
+                 for (const char* flag : {"MODEL", "--json", "--batch", "--rows", "--columns"}) {
+                   arguments.has(flag);
+                 }
+                 return {};
+               }};
   Verb compare{.name = "bench compare",
                .summary = "Compares",
                .positionals = {{.name = "FILE", .help = "results", .many = true}},
@@ -270,6 +281,62 @@ TEST(CommandLine, ExitCodes) {
   EXPECT_EQ(exit_code({ErrorCode::kAddressInUse, ""}), 6);
   EXPECT_EQ(exit_code({ErrorCode::kCancelled, ""}), 130);
   EXPECT_EQ(exit_code({ErrorCode::kIo, ""}), 1);
+}
+
+int run(std::vector<const char*> words) {
+  words.insert(words.begin(), "pelton");
+  return example().run(static_cast<int>(words.size()), words.data());
+}
+
+TEST(CommandLine, A7_NoFlagIsTakenThatHasNoEffect) {
+  EXPECT_EQ(run({"bench", "latency", "m", "--json", "f", "--batch", "2", "--rows", "3"}), kExitOk);
+  EXPECT_THAT(error_of({"bench", "latency", "m", "--json", "f", "--rows", "3"}),
+              HasSubstr("--rows has an effect only with --batch"));
+  EXPECT_THAT(error_of({"bench", "latency", "m", "--json", "f", "--batch", "2", "--columns", "3"}),
+              HasSubstr("--columns has no effect with --batch"));
+  // Nobody has described it, and nobody has read it.
+  EXPECT_EQ(run({"bench", "latency", "m", "--json", "f", "--forgotten"}), kExitUsage);
+  EXPECT_EQ(run({"bench", "latency", "m", "--json", "f", "--theirs"}), kExitOk);
+  // What stands in the environment is for all verbs.
+  setenv("PELTON_FORGOTTEN", "1", 1);
+  setenv("PELTON_ROWS", "1", 1);
+  EXPECT_EQ(run({"bench", "latency", "m", "--json", "f"}), kExitOk);
+  unsetenv("PELTON_FORGOTTEN");
+  unsetenv("PELTON_ROWS");
+}
+
+TEST(CommandLine, C10_AnswersWhatPeopleTry) {
+  for (const char* asked : {"-v", "-V", "version", "--version"}) {
+    EXPECT_EQ(example().parse({asked})->text, "pelton 1.2.3\n") << asked;
+  }
+  for (const std::vector<std::string>& asked :
+       {std::vector<std::string>{"bench", "--help"}, {"bench", "-h"}, {"help", "bench"}}) {
+    const auto request = example().parse(asked);
+    ASSERT_TRUE(request.ok()) << request.error().message;
+    EXPECT_THAT(request->text, HasSubstr("bench latency"));
+    EXPECT_THAT(request->text, Not(HasSubstr("serve")));
+  }
+  EXPECT_FALSE(example().parse({"bench"}).ok());
+  EXPECT_THAT(error_of({"bench", "latncy"}), HasSubstr("did you mean 'bench latency'"));
+  EXPECT_THAT(error_of({"serve", "--model", "m"}), HasSubstr("give the MODEL itself"));
+  EXPECT_THAT(example().help(), HasSubstr(" 7 serve"));
+}
+
+TEST(CommandLine, C7_HelpFitsTheTerminal) {
+  for (const int width : {24, 40, 72, 80, 100, 200}) {
+    setenv("COLUMNS", std::to_string(width).c_str(), 1);
+    const CommandLine line = example();
+    for (const std::string& text : {line.help(), line.help(line.verbs()[1])}) {
+      size_t widest = 0;
+      for (size_t at = 0; at < text.size();) {
+        const size_t end = text.find('\n', at);
+        widest = std::max(widest, end - at);
+        at = end + 1;
+      }
+      EXPECT_LE(widest, static_cast<size_t>(std::min(width, 100))) << text;
+    }
+  }
+  unsetenv("COLUMNS");
 }
 
 TEST(CommandLine, SwitchesCanBeTurnedOff) {

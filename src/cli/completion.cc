@@ -28,7 +28,7 @@ std::string verb_function(const Verb& verb) {
 
 // First words, and for each that has verbs below it, those.
 std::vector<std::string> first_words(const std::vector<Verb>& verbs) {
-  std::vector<std::string> words = {"--help", "--version", "help"};
+  std::vector<std::string> words = {"--help", "--version", "help", "version"};
   for (const Verb& verb : verbs) {
     const std::string first = split_words(verb.name).front();
     if (std::find(words.begin(), words.end(), first) == words.end()) words.push_back(first);
@@ -134,6 +134,53 @@ std::string zsh_verb(const Verb& verb) {
   return out + "\n}\n";
 }
 
+std::string fish_text(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "'";
+}
+
+// What may stand there: nothing but these, or files too.
+std::string fish_action(Wants what, const std::vector<std::string>& choices) {
+  if (!choices.empty())
+    return fmt::format(" -x -a {}", fish_text(fmt::to_string(fmt::join(choices, " "))));
+  switch (what) {
+    case Wants::kFile:
+      return " -r -F";
+    case Wants::kFolder:
+      return " -x -a '(__fish_complete_directories)'";
+    case Wants::kModel:
+      return " -x -a '(__pelton_models)'";
+    case Wants::kWord:
+      return " -x";
+    case Wants::kNothing:
+      break;
+  }
+  return "";
+}
+
+std::string fish_verb(const std::string& program, const Verb& verb) {
+  const std::string begin = fmt::format("complete -c {} -n '__pelton_in {}'", program, verb.name);
+  std::string out = fmt::format("{} -l help -d 'this text'\n", begin);
+  for (const Flag& flag : verb.flags) {
+    for (const std::string& name : flag.names()) {
+      const bool is_switch = flag.kind == Flag::Kind::kSwitch;
+      out += fmt::format("{} -l {}{} -d {}\n", begin, name.substr(2),
+                         is_switch ? "" : fish_action(wants(flag.value), flag.choices),
+                         fish_text(flag.help));
+    }
+  }
+  for (const Positional& positional : verb.positionals) {
+    const Wants what = wants(positional.name);
+    if (what == Wants::kWord && positional.choices.empty()) continue;
+    out += fmt::format("{}{}\n", begin, fish_action(what, positional.choices));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string bash_completion(const CommandLine::Program& program, const std::vector<Verb>& verbs) {
@@ -167,7 +214,7 @@ std::string bash_completion(const CommandLine::Program& program, const std::vect
           "      elif declare -F \"_pelton_verb_{0}_${{COMP_WORDS[first + 1]}}\" >/dev/null; then\n"
           "        \"_pelton_verb_{0}_${{COMP_WORDS[first + 1]}}\"\n      fi\n      ;;\n",
           first, fmt::join(below, " "));
-    } else if (!first.starts_with('-') && first != "help") {
+    } else if (!first.starts_with('-') && first != "help" && first != "version") {
       out += fmt::format("    {0}) _pelton_verb_{0} ;;\n", first);
     }
   }
@@ -198,13 +245,39 @@ std::string zsh_completion(const CommandLine::Program& program, const std::vecto
           "        (($+functions[_pelton_verb_{0}_$below])) && _pelton_verb_{0}_$below\n"
           "      fi\n      ;;\n",
           first, fmt::join(below, " "));
-    } else if (!first.starts_with('-') && first != "help") {
+    } else if (!first.starts_with('-') && first != "help" && first != "version") {
       out += fmt::format(
           "    {0})\n      shift words\n      ((CURRENT--))\n      _pelton_verb_{0}\n      ;;\n",
           first);
     }
   }
   return out + "  esac\n}\n_pelton \"$@\"\n";
+}
+
+std::string fish_completion(const CommandLine::Program& program, const std::vector<Verb>& verbs) {
+  std::string out = fmt::format(
+      "# fish completion of {0} {1}; `{0} completion fish` prints it.\n"
+      "function __pelton_models\n"
+      "  {0} completion models 2>/dev/null\n  __fish_complete_directories (commandline -ct)\n"
+      "end\n"
+      "function __pelton_in  # are we behind these words?\n"
+      "  set -l words (commandline -opc)\n  set -l last (math 1 + (count $argv))\n"
+      "  test (count $words) -ge $last; and test \"$words[2..$last]\" = \"$argv\"\n"
+      "end\n"
+      "function __pelton_at  # are these all the words so far?\n"
+      "  set -l words (commandline -opc)\n"
+      "  test \"$words[2..]\" = \"$argv\"\n"
+      "end\n"
+      "complete -c {0} -f\n",
+      program.name, program.version);
+  for (const std::string& first : first_words(verbs)) {
+    out += fmt::format("complete -c {} -n __pelton_at -a {}\n", program.name, fish_text(first));
+    for (const std::string& below : words_below(verbs, first)) {
+      out += fmt::format("complete -c {} -n '__pelton_at {}' -a {}\n", program.name, first, below);
+    }
+  }
+  for (const Verb& verb : verbs) out += fish_verb(program.name, verb);
+  return out;
 }
 
 }  // namespace pelton::cli

@@ -11,5 +11,6 @@ namespace pelton::cli {
 
 std::string bash_completion(const CommandLine::Program& program, const std::vector<Verb>& verbs);
 std::string zsh_completion(const CommandLine::Program& program, const std::vector<Verb>& verbs);
+std::string fish_completion(const CommandLine::Program& program, const std::vector<Verb>& verbs);
 
 }  // namespace pelton::cli

@@ -1,6 +1,9 @@
 // What the shell is told. One table for every verb; users' scripts rely on it.
 #pragma once
 
+#include <array>
+#include <string_view>
+
 #include "base/result.h"
 
 namespace pelton::cli {
@@ -18,5 +21,22 @@ enum ExitCode : int {
 };
 
 ExitCode exit_code(const Error& error);
+
+// All of them, for help and manual pages.
+struct ExitMeaning {
+  ExitCode code;
+  std::string_view meaning;
+};
+inline constexpr std::array<ExitMeaning, 9> kExitMeanings = {{
+    {kExitOk, "fine"},
+    {kExitFailure, "failed while running"},
+    {kExitUsage, "wrong usage"},
+    {kExitBadConfig, "bad configuration"},
+    {kExitNoModel, "model not found or unreadable"},
+    {kExitDoesNotFit, "does not fit in memory"},
+    {kExitAddressInUse, "address in use"},
+    {kExitStuck, "serve gave up: a step did not end, or weights are damaged"},
+    {kExitInterrupted, "Ctrl-C"},
+}};
 
 }  // namespace pelton::cli

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/utf8.h"
+#include "cli/paste_reader.h"
 #include "cli/terminal.h"
 
 namespace pelton::cli {
@@ -35,6 +36,9 @@ struct LineEditor::Session {
   std::string prompt;
   bool continued = false;
   bool at_start = false;  // of a line: nothing of it has been read
+  const bool styled = Terminal(stderr).styled();
+  PasteReader pastes;
+  std::string typed;  // read, and not yet given to libedit
   EditLine* editor = nullptr;
   History* history = nullptr;
   HistEvent event{};
@@ -69,22 +73,40 @@ struct LineEditor::Session {
     return ::poll(&input, 1, 0) > 0;
   }
 
+  // One byte into `typed`, or several, or none. Like read(): 0 at the end; -1 with errno.
+  ssize_t read_typed(bool typed_ahead) {
+    constexpr int kMarkMs = 50;  // what a terminal sends as one comes at once
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    if (pastes.in_mark() && ::poll(&input, 1, kMarkMs) == 0) {
+      pastes.flush(typed);
+      return 1;
+    }
+    if (!wait_for_input()) {
+      errno = EINTR;
+      return -1;
+    }
+    char byte = 0;
+    const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
+    if (count <= 0) return count;
+    // A Ctrl-D typed while the terminal still gathered lines reads as NUL afterwards.
+    if (typed_ahead && byte == '\0') byte = '\4';
+    pastes.push(byte, typed);
+    return count;
+  }
+
   // Reads one character for libedit. Its own reader swallows the first signal; this one reports it
   // (-1, EINTR), so that Ctrl-C gives the line up at once.
   static int read_character(EditLine* editor, wchar_t* character) {
+    Session& session = *of(editor);
+    const bool typed_ahead = std::exchange(session.at_start, false) && input_waits();
     std::string bytes;
-    const bool typed_ahead = std::exchange(of(editor)->at_start, false) && input_waits();
     while (bytes.size() < 4) {
-      if (!of(editor)->wait_for_input()) {
-        errno = EINTR;
-        return -1;
+      while (session.typed.empty()) {
+        const ssize_t count = session.read_typed(typed_ahead);
+        if (count <= 0) return static_cast<int>(count);
       }
-      char byte = 0;
-      const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
-      if (count <= 0) return static_cast<int>(count);
-      // A Ctrl-D typed while the terminal still gathered lines reads as NUL afterwards.
-      if (typed_ahead && byte == '\0') byte = '\4';
-      bytes.push_back(byte);
+      bytes.push_back(session.typed.front());
+      session.typed.erase(0, 1);
       const base::Utf8Step step = base::utf8_step(bytes);
       if (step.kind == base::Utf8Step::Kind::kIncomplete) continue;
       const bool valid = step.kind == base::Utf8Step::Kind::kCodePoint;
@@ -93,6 +115,13 @@ struct LineEditor::Session {
     }
     *character = 0xFFFD;
     return 1;
+  }
+
+  // Whether the terminal marks what is pasted; not while something else writes to it.
+  void mark_pastes(bool on) const {
+    if (!styled) return;
+    std::fputs(std::string(on ? PasteReader::kTurnOn : PasteReader::kTurnOff).c_str(), stderr);
+    std::fflush(stderr);
   }
 
   static char* show_prompt(EditLine* editor) {
@@ -154,13 +183,20 @@ LineEditor::Outcome LineEditor::read_once(std::string& line) {
     errno = 0;
     el_resize(session_->editor);
     session_->at_start = true;
+    session_->mark_pastes(true);
     const char* text = el_gets(session_->editor, &count);
+    const int failure = errno;
+    session_->mark_pastes(false);
+    errno = failure;
     if (text == nullptr || count <= 0) {
       const bool interrupted = count < 0 && errno == EINTR;
+      session_->pastes.forget();
       std::fputs("\n", stderr);
       return interrupted ? Outcome::kInterrupted : Outcome::kEnd;
     }
     line.assign(text, static_cast<size_t>(count));
+    while (!line.empty() && line.back() == '\n') line.pop_back();
+    line = session_->pastes.restored(std::move(line));
   } else {
     int byte;
     while ((byte = std::getc(stdin)) != EOF) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/exit_code.h"
+#include "cli/wording.h"
 
 namespace pelton::cli {
 namespace {
@@ -67,13 +68,7 @@ std::string positional_words(const Verb& verb) {
 std::string flag_entry(const Flag& flag) {
   std::string out = fmt::format(".TP\n{}", bold(flag.name));
   if (!flag.value.empty()) out += " " + slanted(flag.value);
-  out += "\n" + roff(flag.help);
-  if (!flag.choices.empty()) out += roff(fmt::format(" ({})", fmt::join(flag.choices, ", ")));
-  if (!flag.aliases.empty()) out += roff(fmt::format("; also {}", fmt::join(flag.aliases, ", ")));
-  if (!flag.negations.empty())
-    out += roff(fmt::format("; off: {}", fmt::join(flag.negations, ", ")));
-  if (!flag.default_text.empty()) out += roff(fmt::format(" [default: {}]", flag.default_text));
-  return out + "\n";
+  return out + "\n" + roff(whole_help(flag)) + "\n";
 }
 
 }  // namespace
@@ -92,15 +87,9 @@ std::string manual(const CommandLine::Program& program, const std::vector<Verb>&
                        roff(verb.summary), bold(manual_name(program, verb)));
   }
   out += ".SH EXIT STATUS\n";
-  const std::pair<int, const char*> codes[] = {{kExitOk, "fine"},
-                                               {kExitFailure, "failed while running"},
-                                               {kExitUsage, "wrong usage"},
-                                               {kExitBadConfig, "bad configuration"},
-                                               {kExitNoModel, "model not found or unreadable"},
-                                               {kExitDoesNotFit, "does not fit in memory"},
-                                               {kExitAddressInUse, "address in use"},
-                                               {kExitInterrupted, "interrupted"}};
-  for (const auto& [code, meaning] : codes) out += fmt::format(".TP\n{}\n{}\n", code, meaning);
+  for (const ExitMeaning& exit : kExitMeanings) {
+    out += fmt::format(".TP\n{}\n{}\n", static_cast<int>(exit.code), exit.meaning);
+  }
   return out + examples(program.examples);
 }
 

@@ -39,7 +39,11 @@ Progress::Progress(std::string label, Unit unit, const base::Clock& clock, Lines
       shown_ns_(start_ns_) {}
 
 Progress::~Progress() {
-  if (drawn_) std::fputs("\r\x1b[K", stderr);
+  clear();
+}
+
+void Progress::clear() {
+  if (std::exchange(drawn_, false)) std::fputs("\r\x1b[K", stderr);
 }
 
 void Progress::begin(std::string label, Unit unit) {

@@ -28,6 +28,8 @@ class Progress {
   void update(int64_t done, int64_t total);
   // Other work, timed from now on; lines keep their distance.
   void begin(std::string label, Unit unit);
+  // Takes the line away, for other words to stand there; update() draws it again.
+  void clear();
 
   // Label, bar, share, time left, amounts, rate, in at most `width` columns: what comes last is
   // left out first, and the bar before anything else. A total of 0: nobody knows, the label alone.

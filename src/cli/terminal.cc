@@ -1,5 +1,7 @@
 #include "cli/terminal.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include <sys/ioctl.h>
@@ -25,27 +27,23 @@ int Terminal::width() const {
   return size.ws_col;
 }
 
+int Terminal::text_width(int otherwise) const {
+  constexpr int kLeast = 20;  // narrower than a word and its indent nothing is laid out
+  constexpr int kMost = 10'000;
+  const char* wished = std::getenv("COLUMNS");
+  int columns = 0;
+  if (wished != nullptr) {
+    const std::string_view text = wished;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), columns);
+    if (failure != std::errc{} || end != text.data() + text.size()) columns = 0;
+  }
+  if (columns <= 0) columns = interactive_ ? width() : otherwise;
+  return columns <= 0 ? columns : std::clamp(columns, kLeast, kMost);
+}
+
 std::string Terminal::wrap(std::string_view begin, std::string_view text) const {
   if (!styled_) return std::string(text);
   return std::string(begin).append(text).append("\x1b[0m");
-}
-
-std::string without_controls(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte == 0xC2 && i + 1 < text.size()) {
-      const auto next = static_cast<unsigned char>(text[i + 1]);
-      if (next >= 0x80 && next < 0xA0) {
-        ++i;
-        continue;
-      }
-    }
-    if (byte == 0x7F || (byte < 0x20 && byte != '\n' && byte != '\t')) continue;
-    out.push_back(text[i]);
-  }
-  return out;
 }
 
 }  // namespace pelton::cli

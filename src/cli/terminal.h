@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/terminal_text.h"
+
 namespace pelton::cli {
 
 bool is_terminal(std::FILE* file);
@@ -17,6 +19,9 @@ class Terminal {
   bool styled() const { return styled_; }
   bool interactive() const { return interactive_; }  // a terminal, styled or not
   int width() const;                                 // columns; 80 if unknown
+  // For text that is laid out once, as help and tables are: $COLUMNS, the terminal's columns, or
+  // `otherwise` where neither is known.
+  int text_width(int otherwise) const;
 
   // The text with its style, or as it is.
   std::string dim(std::string_view text) const { return wrap("\x1b[2m", text); }
@@ -34,9 +39,6 @@ class Terminal {
   bool styled_ = false;
 };
 
-// A stranger's text as a terminal may show it: control characters (but not newline and tab) are
-// dropped, so that a model's answer cannot move the cursor or retitle the window. Bytes above 127
-// pass; C1 controls in UTF-8 (C2 80 .. C2 9F) are dropped too when they stand whole in `text`.
-std::string without_controls(std::string_view text);
+using base::without_controls;
 
 }  // namespace pelton::cli

@@ -1,5 +1,6 @@
 #include "cli/terminal.h"
 
+#include <cstdlib>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -17,6 +18,21 @@ TEST(Terminal, AFileIsNoTerminal) {
   EXPECT_FALSE(terminal.styled());
   EXPECT_EQ(terminal.dim("x"), "x");
   EXPECT_EQ(terminal.width(), 80);
+  std::fclose(file);
+}
+
+TEST(Terminal, C7_TextWidthIsWhatTheEnvironmentSays) {
+  std::FILE* file = std::tmpfile();
+  const Terminal terminal(file);
+  unsetenv("COLUMNS");
+  EXPECT_EQ(terminal.text_width(0), 0);
+  EXPECT_EQ(terminal.text_width(80), 80);
+  for (const auto& [said, width] : {std::pair("60", 60), std::pair("3", 20), std::pair("x", 80),
+                                    std::pair("-5", 80), std::pair("99999999999999", 80)}) {
+    setenv("COLUMNS", said, 1);
+    EXPECT_EQ(terminal.text_width(80), width) << said;
+  }
+  unsetenv("COLUMNS");
   std::fclose(file);
 }
 

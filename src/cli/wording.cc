@@ -57,6 +57,31 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return near ? fmt::format("; did you mean '{}'?", *near) : "";
 }
 
+std::string in_words(const Circumstance& circumstance) {
+  if (circumstance.values.empty()) return circumstance.flag;
+  return fmt::format("{} {}", circumstance.flag, fmt::join(circumstance.values, " or "));
+}
+
+std::string in_words(const std::vector<Circumstance>& any_of) {
+  std::string words;
+  for (size_t i = 0; i < any_of.size(); ++i) {
+    if (i > 0) words += i + 1 == any_of.size() ? " or " : ", ";
+    words += in_words(any_of[i]);
+  }
+  return words;
+}
+
+std::string whole_help(const Flag& flag) {
+  std::string help = flag.help;
+  if (!flag.choices.empty()) help += fmt::format(" ({})", fmt::join(flag.choices, "|"));
+  if (!flag.aliases.empty()) help += fmt::format("; also {}", fmt::join(flag.aliases, ", "));
+  if (!flag.negations.empty()) help += fmt::format("; off: {}", fmt::join(flag.negations, ", "));
+  if (!flag.only_with.empty()) help += fmt::format("; with {}", in_words(flag.only_with));
+  if (!flag.not_with.empty()) help += fmt::format("; not with {}", in_words(flag.not_with));
+  if (!flag.default_text.empty()) help += fmt::format(" [default: {}]", flag.default_text);
+  return help;
+}
+
 std::vector<std::string> split_words(const std::string& text) {
   std::vector<std::string> words;
   for (size_t at = 0; at < text.size();) {

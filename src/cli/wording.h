@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/command_line.h"
 
 namespace pelton::cli {
 
@@ -16,6 +17,13 @@ Error usage_error(std::string message, std::string field);
 
 // "; did you mean 'x'?", or nothing.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+// "--backend openai or vllm", "--gpu or --instance".
+std::string in_words(const Circumstance& circumstance);
+std::string in_words(const std::vector<Circumstance>& any_of);
+
+// A flag's help with its choices, other names, circumstances and default.
+std::string whole_help(const Flag& flag);
 
 // At single blanks.
 std::vector<std::string> split_words(const std::string& text);
