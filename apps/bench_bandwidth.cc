@@ -72,7 +72,7 @@ std::string to_json(const std::vector<Way>& ways, int threads, int64_t bytes) {
 }
 
 Result<void> run(const cli::Arguments& arguments) {
-  TRY_ASSIGN(const BenchLock lock, BenchLock::take());
+  TRY_ASSIGN(const BenchLock lock, BenchLock::take(nullptr));
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   const int64_t asked = arguments.integer("--buffer-size");
@@ -84,7 +84,7 @@ Result<void> run(const cli::Arguments& arguments) {
     if (arguments.text("--json") == "-") return write_output(json);
     TRY(base::write_file(arguments.text("--json"), json));
   }
-  return write_output(to_text(ways, pool.size(), bytes));
+  return write_text(to_text(ways, pool.size(), bytes));
 }
 
 }  // namespace

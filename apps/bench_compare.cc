@@ -25,7 +25,7 @@ Result<void> run(const cli::Arguments& arguments) {
     TRY(base::write_file(file, report::html_report("Load tests compared", results)));
     fmt::print(stderr, "report written to {}\n", file);
   }
-  return write_output(report::comparison_text(results));
+  return write_text(report::comparison_text(results, output_columns()));
 }
 
 }  // namespace

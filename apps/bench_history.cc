@@ -24,7 +24,7 @@ Result<void> run(const cli::Arguments& arguments) {
     TRY(base::write_file(file, report::html_trends("Load tests over time", named)));
     fmt::print(stderr, "report written to {}\n", file);
   }
-  return write_output(report::history_text(results));
+  return write_text(report::history_text(results, output_columns()));
 }
 
 }  // namespace

@@ -226,7 +226,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(arithmetic.kv_type, tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
-  TRY_ASSIGN(const BenchLock lock, BenchLock::take());
+  TRY_ASSIGN(const BenchLock lock, BenchLock::take(nullptr));
   TRY_ASSIGN(const auto wish, checkpoint::parse_load_mode(arguments.text("--load-mode")));
   const DecodeBench::Options shape{
       .batch_size = static_cast<int>(arguments.integer("--batch-size")),
@@ -247,7 +247,7 @@ Result<void> run(const cli::Arguments& arguments) {
     if (arguments.text("--json") == "-") return write_output(json);
     TRY(base::write_file(arguments.text("--json"), json));
   }
-  return write_output(to_text(report));
+  return write_text(to_text(report));
 }
 
 Flag number_flag(std::string name, std::string value, std::string help, std::string fallback,

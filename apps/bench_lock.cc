@@ -1,8 +1,10 @@
 #include "apps/bench_lock.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -22,15 +24,19 @@ Error lock_error() {
 
 }  // namespace
 
-Result<BenchLock> BenchLock::take() {
+Result<BenchLock> BenchLock::take(const cli::Interrupt* interrupt) {
   if (std::getenv(kHeldVariable) != nullptr) return BenchLock(-1);
   const int file = open(kPath, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0) return lock_error();
   BenchLock lock(file);
   if (flock(file, LOCK_EX | LOCK_NB) == 0) return lock;
   fmt::print(stderr, "another measurement is running; waiting for it\n");
-  while (flock(file, LOCK_EX) != 0) {
-    if (errno != EINTR) return lock_error();
+  while (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return lock_error();
+    if (interrupt != nullptr && interrupt->pending()) {
+      return Error{ErrorCode::kCancelled, "interrupted", {}};
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   return lock;
 }

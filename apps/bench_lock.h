@@ -4,13 +4,15 @@
 #pragma once
 
 #include "base/result.h"
+#include "cli/interrupt.h"
 
 namespace pelton::apps {
 
 class BenchLock {
  public:
-  // Waits, and says so, while another process holds it.
-  static Result<BenchLock> take();
+  // Waits, and says so, while another process holds it. Errors: kCancelled by `interrupt` (null:
+  // signals end the process).
+  static Result<BenchLock> take(const cli::Interrupt* interrupt);
 
   BenchLock(BenchLock&& other) noexcept;
   BenchLock& operator=(BenchLock&&) = delete;

@@ -140,18 +140,39 @@ std::string to_text(const std::vector<Row>& rows, int input_len) {
   return text;
 }
 
+// As asked, or 8K and no longer than what the engine holds beside the one token of an answer.
+Result<int> prompt_length(const cli::Arguments& arguments, int context) {
+  constexpr int kUsual = 8192;
+  if (!arguments.has("--input-len")) return std::min(kUsual, context - 1);
+  const int64_t asked = arguments.integer("--input-len");
+  if (asked < context) return static_cast<int>(asked);
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--input-len {} and the answer's token are more than the context of {} "
+                           "tokens",
+                           asked, context),
+               "input-len"};
+}
+
+// Nearly all of it, and all but two blocks.
+std::string usual_shares(int input_len) {
+  return fmt::format("{},{}", input_len / 16 * 15, std::max(input_len - 32, 0));
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});
   const cli::Interrupt interrupt;
-  const int input_len = static_cast<int>(arguments.integer("--input-len"));
   const int runs = static_cast<int>(arguments.integer("--runs"));
-  TRY_ASSIGN(const std::vector<int> shared, parse_shared(arguments.text("--shared"), input_len));
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
-  TRY_ASSIGN(const BenchLock lock, BenchLock::take());
+  TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
   options.executor.sequences_max = 1;
   TRY_ASSIGN(const auto model,
              load_model(arguments.text("MODEL"), options, &interrupt, clock, log));
+  TRY_ASSIGN(const int input_len,
+             prompt_length(arguments, model->engine().capacity().context_tokens_max));
+  const std::string shares =
+      arguments.has("--shared") ? arguments.text("--shared") : usual_shares(input_len);
+  TRY_ASSIGN(const std::vector<int> shared, parse_shared(shares, input_len));
   // Warms files, caches and clocks; not counted.
   TRY(ask(model->engine(), random_tokens(0, std::min(input_len, 512), model->config().vocab_size),
           interrupt, clock));
@@ -162,7 +183,7 @@ Result<void> run(const cli::Arguments& arguments) {
     if (arguments.text("--json") == "-") return write_output(json);
     TRY(base::write_file(arguments.text("--json"), json));
   }
-  return write_output(to_text(rows, input_len));
+  return write_text(to_text(rows, input_len));
 }
 
 }  // namespace
@@ -179,15 +200,14 @@ cli::Verb bench_prefix_verb() {
       .positionals = {{"MODEL", "a model folder or a hub id"}},
       .flags = {{.name = "--input-len",
                  .value = "N",
-                 .help = "tokens of each prompt",
+                 .help = "tokens of each prompt; default 8K, or what the context holds",
                  .kind = Flag::Kind::kSize,
-                 .default_text = "8K",
                  .least = 2,
                  .most = 1 << 20},
                 {.name = "--shared",
                  .value = "N,N",
-                 .help = "tokens at its beginning that a prompt shares with the first",
-                 .default_text = "7680,8160"},
+                 .help = "tokens at its beginning that a prompt shares with the first; default "
+                         "fifteen sixteenths, and all but 32"},
                 {.name = "--runs",
                  .value = "R",
                  .help = "measured runs",

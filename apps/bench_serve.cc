@@ -14,10 +14,10 @@ Result<void> run(const cli::Arguments& arguments) {
   allow_many_connections();
   TRY_ASSIGN(LoadPlan plan, read_load_plan(arguments));
   plan.result_file = arguments.text("--result-filename");
-  TRY_ASSIGN(const BenchLock lock, BenchLock::take());
+  TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
   TRY(prepare(plan, interrupt, clock));
   TRY_ASSIGN(const LoadTest test, run_load_test(plan, interrupt, clock));
-  TRY(write_output(report::result_text(test.info, test.summary, plan.shown)));
+  TRY(write_text(report::result_text(test.info, test.summary, plan.shown)));
   TRY_ASSIGN(const Json json, keep_result(arguments, plan, test));
   TRY(write_report(arguments, "Load test of " + plan.info.model,
                    {report::named_result(json, "this run")}));
@@ -44,7 +44,8 @@ cli::Verb bench_serve_verb() {
           "metrics.",
       .positionals = {},
       .flags = serve_flags(),
-      .examples = {"pelton bench serve --base-url http://127.0.0.1:8000 --num-prompts 200",
+      .examples = {"pelton bench serve --base-url http://127.0.0.1:8000 --num-prompts 20 "
+                   "--random-output-len 32",
                    "pelton bench serve --backend openai-chat --request-rate 4 --goodput ttft:500 "
                    "tpot:50",
                    "pelton bench serve --max-concurrency 16 --html report.html --fail-if "

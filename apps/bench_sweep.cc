@@ -65,9 +65,8 @@ size_t requests_at(const Point& point, const cli::Arguments& arguments, size_t m
 }
 
 std::string header() {
-  return fmt::format("{:<14} {:>8} {:>9} {:>10} {:>12} {:>10} {:>10} {:>10} {:>10}\n", "load",
-                     "failed", "req/s", "out tok/s", "tok/s a user", "TTFT P50", "TTFT P99",
-                     "TPOT P50", "goodput");
+  return fmt::format("{:<10} {:>6} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7}\n", "load", "failed",
+                     "req/s", "tok/s", "per user", "TTFT P50", "TTFT P99", "TPOT P50", "goodput");
 }
 
 std::string row(const Point& point, const LoadTest& test) {
@@ -78,7 +77,7 @@ std::string row(const Point& point, const LoadTest& test) {
     return fmt::format("{:.2f}", report::percentile(found->second, percent));
   };
   return fmt::format(
-      "{:<14} {:>8} {:>9.2f} {:>10.1f} {:>12.1f} {:>10} {:>10} {:>10} {:>10}\n", point.name(),
+      "{:<10} {:>6} {:>7.2f} {:>8.1f} {:>8.1f} {:>8} {:>8} {:>8} {:>7}\n", point.name(),
       summary.failed, summary.requests_per_s, summary.output_tokens_per_s,
       report::tokens_per_s_per_user(summary), ms(report::Metric::kTtft, 50),
       ms(report::Metric::kTtft, 99), ms(report::Metric::kTpot, 50),
@@ -103,11 +102,11 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<Point> points, read_points(arguments));
   allow_many_connections();
   TRY_ASSIGN(LoadPlan plan, read_load_plan(arguments));
-  TRY_ASSIGN(const BenchLock lock, BenchLock::take());
+  TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
   TRY(prepare(plan, interrupt, clock));
   const std::vector<workload::Conversation> prompts = std::move(plan.conversations);
   std::vector<report::NamedResult> results;
-  TRY(write_output(header()));
+  TRY(write_text(header()));
   size_t next = 0;
   for (const Point& point : points) {
     if (interrupt.pending()) return Error{ErrorCode::kCancelled, "interrupted", {}};
@@ -116,7 +115,7 @@ Result<void> run(const cli::Arguments& arguments) {
       plan.load.max_concurrency = plan.info.max_concurrency = point.concurrency;
     if (point.rate) plan.arrivals.rate = plan.info.request_rate = *point.rate;
     TRY_ASSIGN(const LoadTest test, run_load_test(plan, interrupt, clock));
-    TRY(write_output(row(point, test)));
+    TRY(write_text(row(point, test)));
     if (!test.info.generator.limit.empty()) {
       fmt::print(stderr, "{}: {}\n", point.name(), test.info.generator.limit);
     }
@@ -135,7 +134,11 @@ std::vector<Flag> sweep_flags() {
       text_flag("--concurrencies", "LIST", "requests at once, one test each", "1,2,4,8,16,32"),
       text_flag("--rates", "LIST", "requests per second instead, one test each"),
       count_flag("--requests-per-unit", "N", "requests of a test, times its load", "10", 1, 1e5)};
-  for (Flag& flag : load_flags()) flags.push_back(std::move(flag));
+  flags[0].not_with = {{"--rates"}};
+  for (Flag& flag : load_flags()) {
+    if (flag.name == "--max-concurrency") flag.only_with = {{"--rates"}};
+    flags.push_back(std::move(flag));
+  }
   return flags;
 }
 

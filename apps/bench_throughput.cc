@@ -38,7 +38,7 @@ Result<std::vector<bench::OfflineQuestion>> read_questions(const cli::Arguments&
   const workload::Vocabulary vocabulary =
       words.ok() ? *words : ids_as_words(model.config().vocab_size);
   TRY_ASSIGN(const std::vector<workload::Conversation> conversations,
-             read_dataset(arguments, vocabulary));
+             read_dataset(arguments, vocabulary, {}));
   std::vector<bench::OfflineQuestion> questions;
   for (const workload::Conversation& one : conversations) {
     const workload::Turn& turn = one.turns.front();
@@ -125,14 +125,14 @@ Result<void> run(const cli::Arguments& arguments) {
              load_model(arguments.text("MODEL"), options, &interrupt, clock, log));
   TRY_ASSIGN(const std::vector<bench::OfflineQuestion> questions,
              read_questions(arguments, *model));
-  TRY_ASSIGN(const BenchLock lock, BenchLock::take());
+  TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
   TRY_ASSIGN(const bench::OfflineOutcome outcome,
              measure(arguments, *model, questions, interrupt, clock));
   const report::Summary summary = report::summarize(outcome.records, outcome.duration_s, {});
   if (arguments.has("--output-json")) {
     TRY(base::write_file(arguments.text("--output-json"), to_json(summary)));
   }
-  TRY(write_output(to_text(summary)));
+  TRY(write_text(to_text(summary)));
   if (summary.failed == 0) return {};
   return Error{ErrorCode::kUnavailable,
                fmt::format("{} requests failed: {}", summary.failed, summary.errors.begin()->first),

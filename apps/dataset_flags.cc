@@ -20,12 +20,9 @@ int length(const cli::Arguments& arguments, std::string_view general, std::strin
   return integer(arguments, arguments.has(general) ? general : own);
 }
 
-workload::Turns turns_of(const cli::Arguments& arguments) {
-  return {.count = integer(arguments, "--turns"), .think_s = arguments.number("--think-time")};
-}
-
 Result<std::vector<workload::Conversation>> random_dataset(const cli::Arguments& arguments,
-                                                           const workload::Vocabulary& vocabulary) {
+                                                           const workload::Vocabulary& vocabulary,
+                                                           const DatasetTimes& times) {
   workload::RandomLengths lengths;
   if (arguments.has("--preset")) {
     TRY_ASSIGN(lengths, workload::preset_lengths(arguments.text("--preset")));
@@ -35,13 +32,14 @@ Result<std::vector<workload::Conversation>> random_dataset(const cli::Arguments&
                .range_ratio = arguments.number("--random-range-ratio"),
                .prefix_tokens = integer(arguments, "--random-prefix-len")};
   }
-  return workload::random_conversations(lengths, turns_of(arguments),
-                                        arguments.integer("--num-prompts"), vocabulary,
+  return workload::random_conversations(lengths, times.turns, arguments.integer("--num-prompts"),
+                                        vocabulary,
                                         static_cast<uint64_t>(arguments.integer("--seed")));
 }
 
-Result<std::vector<workload::Conversation>> recorded_dataset(
-    const cli::Arguments& arguments, const workload::Vocabulary& vocabulary) {
+Result<std::vector<workload::Conversation>> recorded_dataset(const cli::Arguments& arguments,
+                                                             const workload::Vocabulary& vocabulary,
+                                                             const DatasetTimes& times) {
   const std::string& kind = arguments.text("--dataset-name");
   const std::string& path = arguments.text("--dataset-path");
   if (path.empty()) {
@@ -56,16 +54,16 @@ Result<std::vector<workload::Conversation>> recorded_dataset(
   const auto seed = static_cast<uint64_t>(arguments.integer("--seed"));
   if (kind == "trace") {
     // A trace is as long as it is, unless a number was asked for.
-    const bool all = arguments.text("--num-prompts") == "1000";
+    const bool all = arguments.origin("--num-prompts") == "default";
     return workload::trace_conversations(text, path,
                                          {.count = all ? 0 : arguments.integer("--num-prompts"),
-                                          .speed = arguments.number("--trace-speed"),
+                                          .speed = times.trace_speed,
                                           .seed = seed},
                                          vocabulary);
   }
   workload::RecordedOptions options{.count = arguments.integer("--num-prompts"),
-                                    .turns_max = integer(arguments, "--turns"),
-                                    .think_s = arguments.number("--think-time"),
+                                    .turns_max = times.turns.count,
+                                    .think_s = times.turns.think_s,
                                     .seed = seed};
   const char* own = kind == "sharegpt" ? "--sharegpt-output-len" : "--custom-output-len";
   if (arguments.has("--output-len")) {
@@ -86,11 +84,18 @@ bool is_invented(const cli::Arguments& arguments) {
   return kind != "sharegpt" && kind != "custom";
 }
 
+DatasetTimes read_dataset_times(const cli::Arguments& arguments) {
+  return {.turns = {.count = integer(arguments, "--turns"),
+                    .think_s = arguments.number("--think-time")},
+          .trace_speed = arguments.number("--trace-speed")};
+}
+
 Result<std::vector<workload::Conversation>> read_dataset(const cli::Arguments& arguments,
-                                                         const workload::Vocabulary& vocabulary) {
+                                                         const workload::Vocabulary& vocabulary,
+                                                         const DatasetTimes& times) {
   const std::string& kind = arguments.text("--dataset-name");
-  if (kind == "random") return random_dataset(arguments, vocabulary);
-  if (kind != "prefix_repetition") return recorded_dataset(arguments, vocabulary);
+  if (kind == "random") return random_dataset(arguments, vocabulary, times);
+  if (kind != "prefix_repetition") return recorded_dataset(arguments, vocabulary, times);
   return workload::prefix_repetition(
       {.prefix_tokens = integer(arguments, "--prefix-repetition-prefix-len"),
        .suffix_tokens = length(arguments, "--input-len", "--prefix-repetition-suffix-len"),
@@ -102,40 +107,79 @@ Result<std::vector<workload::Conversation>> read_dataset(const cli::Arguments& a
 
 std::vector<Flag> dataset_flags() {
   constexpr double kLengthMax = 10'000'000;
+  const auto of = [](std::vector<std::string> kinds, Flag flag) {
+    flag.only_with = {{"--dataset-name", std::move(kinds)}};
+    return flag;
+  };
+  const auto instead_of = [](std::vector<cli::Circumstance> others, Flag flag) {
+    flag.not_with.insert(flag.not_with.end(), others.begin(), others.end());
+    return flag;
+  };
+  const auto tokens = [](const char* name, const char* help, const char* fallback, double least) {
+    return count_flag(name, "N", help, fallback, least, kLengthMax);
+  };
   Flag kind = text_flag("--dataset-name", "KIND", "which prompts", "random");
   kind.choices = {"random", "sharegpt", "custom", "trace", "prefix_repetition"};
   Flag preset = text_flag("--preset", "NAME", "lengths of random prompts, by name");
   preset.choices = {"prefill-heavy", "decode-heavy", "conversation"};
+  const std::vector<std::string> invented = {"random", "prefix_repetition"};
+  const std::vector<std::string> all_but_trace = {"random", "prefix_repetition", "sharegpt",
+                                                  "custom"};
+  const std::vector<cli::Circumstance> no_answers = {{"--backend", {"openai-embeddings"}}};
+  const cli::Circumstance by_name{"--preset"};
   return {
       std::move(kind),
-      text_flag("--dataset-path", "FILE", "of sharegpt, custom (JSON lines) and trace"),
+      of({"sharegpt", "custom", "trace"},
+         text_flag("--dataset-path", "FILE", "of sharegpt, custom (JSON lines) and trace")),
       count_flag("--num-prompts", "N", "conversations; a trace is taken whole by default", "1000",
                  1, 1e7),
       count_flag("--seed", "S", "of prompts and arrivals", "0", 0, 9e15),
-      count_flag("--input-len", "N", "prompt tokens, instead of the data set's own flag", "", 1,
-                 kLengthMax),
-      count_flag("--output-len", "N", "answer tokens, instead of the data set's own flag", "", 1,
-                 kLengthMax),
-      std::move(preset),
-      count_flag("--random-input-len", "N", "prompt tokens", "1024", 1, kLengthMax),
-      count_flag("--random-output-len", "N", "answer tokens", "128", 1, kLengthMax),
-      number_flag("--random-range-ratio", "R", "lengths vary by this share both ways", "0", 0,
-                  0.999),
-      count_flag("--random-prefix-len", "N", "tokens at the beginning that all share", "0", 0,
-                 kLengthMax),
-      count_flag("--prefix-repetition-prefix-len", "N", "shared tokens", "256", 0, kLengthMax),
-      count_flag("--prefix-repetition-suffix-len", "N", "tokens of one's own", "256", 1,
-                 kLengthMax),
-      count_flag("--prefix-repetition-num-prefixes", "N", "different prefixes", "10", 1, 1e6),
-      count_flag("--prefix-repetition-output-len", "N", "answer tokens", "128", 1, kLengthMax),
-      count_flag("--sharegpt-output-len", "N", "answer tokens; default those of the file", "", 1,
-                 kLengthMax),
-      count_flag("--custom-output-len", "N", "answer tokens; default those of the file", "", 1,
-                 kLengthMax),
-      number_flag("--trace-speed", "X", "times faster than the trace was", "1", 1e-6, 1e6),
-      count_flag("--turns", "N", "turns to a conversation (random, sharegpt)", "1", 1, 1000),
-      number_flag("--think-time", "SECONDS", "mean pause before a later turn", "0", 0, 3600),
+      instead_of({by_name},
+                 of(invented, tokens("--input-len",
+                                     "prompt tokens, instead of the data set's own flag", "", 1))),
+      instead_of(
+          {by_name, no_answers[0]},
+          of(all_but_trace,
+             tokens("--output-len", "answer tokens, instead of the data set's own flag", "", 1))),
+      of({"random"}, std::move(preset)),
+      instead_of({by_name, {"--input-len"}},
+                 of({"random"}, tokens("--random-input-len", "prompt tokens", "1024", 1))),
+      instead_of({by_name, {"--output-len"}, no_answers[0]},
+                 of({"random"}, tokens("--random-output-len", "answer tokens", "128", 1))),
+      instead_of({by_name}, of({"random"},
+                               number_flag("--random-range-ratio", "R",
+                                           "lengths vary by this share both ways", "0", 0, 0.999))),
+      instead_of({by_name},
+                 of({"random"}, tokens("--random-prefix-len",
+                                       "tokens at the beginning that all share", "0", 0))),
+      of({"prefix_repetition"},
+         tokens("--prefix-repetition-prefix-len", "shared tokens", "256", 0)),
+      instead_of({{"--input-len"}},
+                 of({"prefix_repetition"},
+                    tokens("--prefix-repetition-suffix-len", "tokens of one's own", "256", 1))),
+      of({"prefix_repetition"},
+         count_flag("--prefix-repetition-num-prefixes", "N", "different prefixes", "10", 1, 1e6)),
+      instead_of({{"--output-len"}, no_answers[0]},
+                 of({"prefix_repetition"},
+                    tokens("--prefix-repetition-output-len", "answer tokens", "128", 1))),
+      instead_of({{"--output-len"}},
+                 of({"sharegpt"}, tokens("--sharegpt-output-len",
+                                         "answer tokens; default those of the file", "", 1))),
+      instead_of({{"--output-len"}},
+                 of({"custom"}, tokens("--custom-output-len",
+                                       "answer tokens; default those of the file", "", 1))),
   };
+}
+
+std::vector<Flag> dataset_time_flags() {
+  Flag speed = number_flag("--trace-speed", "X", "times faster than the trace was", "1", 1e-6, 1e6);
+  speed.only_with = {{"--dataset-name", {"trace"}}};
+  Flag turns = count_flag("--turns", "N", "turns to a conversation", "1", 1, 1000);
+  turns.only_with = {{"--dataset-name", {"random", "sharegpt"}}};
+  Flag think =
+      number_flag("--think-time", "SECONDS", "mean pause before a later turn", "0", 0, 3600);
+  think.only_with = {{"--turns"}};
+  return {std::move(speed), std::move(turns), std::move(think)};
 }
 
 }  // namespace pelton::apps

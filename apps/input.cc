@@ -11,7 +11,10 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/terminal_text.h"
+#include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/terminal.h"
 #include "node/model_tokenizer.h"
 
 namespace pelton::apps {
@@ -128,6 +131,14 @@ Result<void> check_date(const std::string& date) {
       ErrorCode::kInvalidArgument,
       fmt::format("--current-date wants a day of the calendar as YYYY-MM-DD, not '{}'", date),
       "current-date"};
+}
+
+int output_columns() {
+  return cli::Terminal(stdout).text_width(0);
+}
+
+Result<void> write_text(std::string_view text) {
+  return write_output(base::without_controls(base::replace_invalid_utf8(text)));
 }
 
 Result<void> write_output(std::string_view text) {

@@ -35,7 +35,13 @@ Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model);
 // --current-date's form; an empty one is fine.
 Result<void> check_date(const std::string& date);
 
-// Writes to standard output; a reader that went away or a full disk is an error.
+// What a table on standard output may take; 0: no terminal, and nobody said.
+int output_columns();
+
+// A report in words: nothing in it, whoever's words they are, steers a terminal.
+Result<void> write_text(std::string_view text);
+
+// Writes to standard output, to the byte; a reader that went away or a full disk is an error.
 Result<void> write_output(std::string_view text);
 
 }  // namespace pelton::apps

@@ -49,14 +49,16 @@ Result<bench::Target> read_target(const cli::Arguments& arguments) {
   }
   TRY_ASSIGN(bench::Target target, bench::make_target(options));
   if (arguments.has("--ca-file")) {
+    if (!target.call.tls) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("--ca-file has no effect: {} is no https", options.base_url),
+                   "--ca-file"};
+    }
     TRY_ASSIGN(
         target.call.trust,
         net::TlsTrust::load({.ca = arguments.text("--ca-file"), .certificate = {}, .key = {}}));
   }
   if (arguments.has("--served-model-name")) target.model = arguments.text("--served-model-name");
-  if (target.model.empty()) {
-    TRY_ASSIGN(target.model, bench::first_model(target));
-  }
   return target;
 }
 
@@ -181,8 +183,7 @@ Result<void> fill_info(const cli::Arguments& arguments, LoadPlan& plan) {
   info.endpoint = plan.target.call.target;
   info.base_url = plan.target.base_url;
   info.label = arguments.text("--label");
-  info.model = plan.target.model;
-  if (info.tokenizer.empty()) info.tokenizer = info.model;
+  info.model = arguments.has("--model") ? arguments.text("--model") : plan.target.model;
   info.dataset = arguments.text("--dataset-name");
   info.num_prompts = static_cast<int64_t>(plan.conversations.size());
   info.request_rate = plan.arrivals.rate;
@@ -207,16 +208,22 @@ std::vector<Flag> server_flags() {
   adapters.many = true;
   Flag assignment = text_flag("--lora-assignment", "HOW", "which of them a request asks", "random");
   assignment.choices = {"random", "round-robin"};
+  assignment.only_with = {{"--lora-modules"}};
+  Flag host = text_flag("--host", "HOST", "of the server", "127.0.0.1");
+  Flag port = count_flag("--port", "N", "of the server", "8000", 1, 65535);
+  host.not_with = port.not_with = {{"--base-url"}};
   return {std::move(backend),
           text_flag("--base-url", "URL", "http://host:port; instead of --host and --port"),
-          text_flag("--host", "HOST", "of the server", "127.0.0.1"),
-          count_flag("--port", "N", "of the server", "8000", 1, 65535),
+          std::move(host),
+          std::move(port),
           text_flag("--endpoint", "PATH", "default that of the backend"),
           std::move(header),
           text_flag("--ca-file", "FILE",
                     "https: believe whom these certificates (PEM) vouch for; default the system's"),
           text_flag("--model", "NAME", "default the first that the server lists"),
-          text_flag("--served-model-name", "NAME", "what requests call it, if not --model"),
+          text_flag("--served-model-name", "NAME",
+                    "what requests call it; --model then names it "
+                    "in the result alone"),
           text_flag("--tokenizer", "MODEL",
                     "a model's folder or tokenizer file: prompts are then exact to the token"),
           std::move(adapters),
@@ -226,16 +233,30 @@ std::vector<Flag> server_flags() {
 std::vector<Flag> load_shape_flags() {
   Flag ramp = text_flag("--ramp-up-strategy", "SHAPE", "a rate that rises through the run");
   ramp.choices = {"linear", "exponential"};
+  Flag rate = text_flag("--request-rate", "RPS", "requests per second; inf: all at once", "inf");
+  rate.not_with = {{"--ramp-up-strategy"}, {"--rates"}, {"--dataset-name", {"trace"}}};
+  Flag burstiness =
+      number_flag("--burstiness", "B", "1 is Poisson, below it comes in bursts", "1", 1e-3, 1e6);
+  burstiness.only_with = {{"--request-rate"}, {"--ramp-up-strategy"}, {"--rates"}};
+  burstiness.not_with = {{"--dataset-name", {"trace"}}};
+  ramp.not_with = {{"--rates"}, {"--dataset-name", {"trace"}}};
+  Flag start = number_flag("--ramp-up-start-rps", "RPS", "where the ramp begins", "", 0, 1e6);
+  Flag end = number_flag("--ramp-up-end-rps", "RPS", "where it ends", "", 0, 1e6);
+  start.only_with = end.only_with = {{"--ramp-up-strategy"}};
+  Flag swing = number_flag("--day-swing", "SHARE",
+                           "demand rises and falls by this share, as in a day", "", 0, 1);
+  swing.only_with = {{"--request-rate"}, {"--rates"}};
+  Flag period = number_flag("--day-period", "SECONDS", "how long that day is", "86400", 0.1, 1e7);
+  period.only_with = {{"--day-swing"}};
   return {
-      text_flag("--request-rate", "RPS", "requests per second; inf: all at once", "inf"),
-      number_flag("--burstiness", "B", "1 is Poisson, below it comes in bursts", "1", 1e-3, 1e6),
+      std::move(rate),
+      std::move(burstiness),
       count_flag("--max-concurrency", "N", "requests at once; default no limit", "", 1, 1e6),
       std::move(ramp),
-      number_flag("--ramp-up-start-rps", "RPS", "where the ramp begins", "", 0, 1e6),
-      number_flag("--ramp-up-end-rps", "RPS", "where it ends", "", 0, 1e6),
-      number_flag("--day-swing", "SHARE", "demand rises and falls by this share, as in a day", "",
-                  0, 1),
-      number_flag("--day-period", "SECONDS", "how long that day is", "86400", 0.1, 1e7),
+      std::move(start),
+      std::move(end),
+      std::move(swing),
+      std::move(period),
       count_flag("--num-warmups", "N", "requests before those that count", "0", 0, 1e5),
       number_flag("--ready-check-timeout-sec", "S", "how long the server may take to be ready", "0",
                   0, 86'400),
@@ -246,17 +267,22 @@ std::vector<Flag> load_shape_flags() {
 }
 
 std::vector<Flag> question_flags() {
-  return {switch_flag("--ignore-eos", "answers are as long as asked for; always so if invented"),
-          number_flag("--temperature", "T", "default the server's", "", 0, 100),
-          number_flag("--top-p", "P", "default the server's", "", 0, 1),
-          count_flag("--top-k", "K", "default the server's", "", -1, 1e6),
-          number_flag("--min-p", "P", "default the server's", "", 0, 1),
-          number_flag("--frequency-penalty", "X", "default the server's", "", -2, 2),
-          number_flag("--presence-penalty", "X", "default the server's", "", -2, 2),
-          number_flag("--repetition-penalty", "X", "default the server's", "", 0, 10),
-          count_flag("--logprobs", "N", "ask for logprobs, with so many alternatives", "", 0, 100),
-          text_flag("--extra-body", "JSON", "members that go into every body"),
-          text_flag("--request-id-prefix", "TEXT", "x-request-id: this and the request's number")};
+  std::vector<Flag> flags = {
+      switch_flag("--ignore-eos", "answers are as long as asked for; always so if invented"),
+      number_flag("--temperature", "T", "default the server's", "", 0, 100),
+      number_flag("--top-p", "P", "default the server's", "", 0, 1),
+      count_flag("--top-k", "K", "default the server's", "", -1, 1e6),
+      number_flag("--min-p", "P", "default the server's", "", 0, 1),
+      number_flag("--frequency-penalty", "X", "default the server's", "", -2, 2),
+      number_flag("--presence-penalty", "X", "default the server's", "", -2, 2),
+      number_flag("--repetition-penalty", "X", "default the server's", "", 0, 10),
+      count_flag("--logprobs", "N", "ask for logprobs, with so many alternatives", "", 0, 100),
+  };
+  for (Flag& flag : flags) flag.not_with = {{"--backend", {"openai-embeddings"}}};
+  flags.push_back(text_flag("--extra-body", "JSON", "members that go into every body"));
+  flags.push_back(
+      text_flag("--request-id-prefix", "TEXT", "x-request-id: this and the request's number"));
+  return flags;
 }
 
 std::vector<Flag> report_flags() {
@@ -264,15 +290,24 @@ std::vector<Flag> report_flags() {
   goodput.many = true;
   Flag metadata = text_flag("--metadata", "K=V", "kept in the result");
   metadata.many = true;
-  return {std::move(goodput),
-          text_flag("--percentile-metrics", "LIST", "metrics to print", "ttft,tpot,itl,e2el"),
-          text_flag("--metric-percentiles", "LIST", "of these", "99"),
-          text_flag("--label", "TEXT", "begins the result file's name; default the backend"),
-          std::move(metadata),
-          switch_flag("--disable-tqdm", "no live progress"),
-          switch_flag("--trust-remote-code", "for scripts' sake; means nothing here"),
-          switch_flag("--skip-tokenizer-init", "for scripts' sake; means nothing here"),
-          text_flag("--tokenizer-mode", "MODE", "for scripts' sake; means nothing here")};
+  Flag label = text_flag("--label", "TEXT", "begins the result file's name; default the backend");
+  label.only_with = metadata.only_with = kept_results();
+  std::vector<Flag> flags = {
+      std::move(goodput),
+      text_flag("--percentile-metrics", "LIST", "metrics to print", "ttft,tpot,itl,e2el"),
+      text_flag("--metric-percentiles", "LIST", "of these", "99"),
+      std::move(label),
+      std::move(metadata),
+      switch_flag("--disable-tqdm", "no live progress"),
+  };
+  // Of vLLM's, so that its scripts run.
+  for (Flag other : {switch_flag("--trust-remote-code", "means nothing here"),
+                     switch_flag("--skip-tokenizer-init", "means nothing here"),
+                     text_flag("--tokenizer-mode", "MODE", "means nothing here")}) {
+    other.ignored = true;
+    flags.push_back(std::move(other));
+  }
+  return flags;
 }
 
 void append(std::vector<Flag>& flags, std::vector<Flag> more) {
@@ -315,6 +350,7 @@ Flag switch_flag(std::string name, std::string help) {
 std::vector<Flag> load_flags() {
   std::vector<Flag> flags = server_flags();
   append(flags, dataset_flags());
+  append(flags, dataset_time_flags());
   append(flags, load_shape_flags());
   append(flags, question_flags());
   append(flags, report_flags());
@@ -335,7 +371,8 @@ Result<LoadPlan> read_load_plan(const cli::Arguments& arguments) {
   plan.progress = !arguments.has("--disable-tqdm");
   TRY_ASSIGN(plan.target, read_target(arguments));
   TRY_ASSIGN(const workload::Vocabulary vocabulary, read_vocabulary(arguments, plan));
-  TRY_ASSIGN(plan.conversations, read_dataset(arguments, vocabulary));
+  TRY_ASSIGN(plan.conversations,
+             read_dataset(arguments, vocabulary, read_dataset_times(arguments)));
   size_t requests = 0;
   for (const workload::Conversation& one : plan.conversations) requests += one.turns.size();
   draw_adapters(arguments, requests, plan.load);
@@ -343,13 +380,19 @@ Result<LoadPlan> read_load_plan(const cli::Arguments& arguments) {
   return plan;
 }
 
+std::vector<cli::Circumstance> kept_results() {
+  return {{"--save-result"}, {"--save-detailed"}, {"--result-filename"}, {"--html"}, {"--history"}};
+}
+
 std::vector<Flag> saving_flags() {
   Flag fail_if = text_flag("--fail-if", "KEY>N",
                            "exit code 1 if that holds of a number in the result: p99_ttft_ms>500");
   fail_if.many = true;
+  Flag folder = text_flag("--result-dir", "FOLDER", "where to", ".");
+  folder.only_with = {{"--save-result"}, {"--save-detailed"}, {"--result-filename"}};
   return {switch_flag("--save-result", "write the result as JSON, named as vLLM does"),
           switch_flag("--save-detailed", "with the times of every request"),
-          text_flag("--result-dir", "FOLDER", "where to", "."),
+          std::move(folder),
           text_flag("--html", "FILE", "a report with plots, whole in one file"),
           text_flag("--history", "FILE", "keep results in this SQLite file, and compare with it"),
           std::move(fail_if)};

@@ -17,6 +17,7 @@
 #include "tokenizer/tokenizer.h"
 #include "workload/arrivals.h"
 #include "workload/conversation.h"
+#include "workload/synthetic.h"
 #include "workload/vocabulary.h"
 
 namespace pelton::apps {
@@ -39,12 +40,24 @@ struct LoadPlan {
 };
 
 std::vector<cli::Flag> load_flags();
+// Asks no server; an empty model is found out by load_test.h's prepare().
 Result<LoadPlan> read_load_plan(const cli::Arguments& arguments);
+
+// That a result is kept somewhere.
+std::vector<cli::Circumstance> kept_results();
 
 // The prompts that --dataset-name and its companions describe; also of `bench throughput`.
 std::vector<cli::Flag> dataset_flags();
+// When they come, of a test against a server: --turns --think-time --trace-speed.
+std::vector<cli::Flag> dataset_time_flags();
+struct DatasetTimes {
+  workload::Turns turns;
+  double trace_speed = 1;
+};
+DatasetTimes read_dataset_times(const cli::Arguments& arguments);
 Result<std::vector<workload::Conversation>> read_dataset(const cli::Arguments& arguments,
-                                                         const workload::Vocabulary& vocabulary);
+                                                         const workload::Vocabulary& vocabulary,
+                                                         const DatasetTimes& times);
 // Whether prompts are invented: then answers have the length asked for, whatever the model says.
 bool is_invented(const cli::Arguments& arguments);
 

@@ -34,7 +34,7 @@ Result<void> remember(const std::string& file, const Json& result) {
   TRY_ASSIGN(report::History history, report::History::open(file));
   TRY_ASSIGN(const std::vector<report::PastResult> before, history.alike(result, kComparedMax));
   TRY(history.add(result));
-  return write_output(report::regressions_text(report::regressions(result, before), before.size()));
+  return write_text(report::regressions_text(report::regressions(result, before), before.size()));
 }
 
 }  // namespace

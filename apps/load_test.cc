@@ -1,13 +1,43 @@
 #include "apps/load_test.h"
 
+#include <algorithm>
+#include <cmath>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "apps/load_view.h"
+#include "base/terminal_text.h"
+#include "cli/human_size.h"
+#include "cli/terminal.h"
 
 namespace pelton::apps {
 namespace {
+
+// A pending interrupt as a flag that other rooms understand.
+class SignalledStop {
+ public:
+  explicit SignalledStop(const cli::Interrupt& interrupt)
+      : listener_([this, &interrupt] {
+          while (!done_) {
+            if (interrupt.pending()) stop_ = true;
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          }
+        }) {}
+  ~SignalledStop() {
+    done_ = true;
+    listener_.join();
+  }
+  SignalledStop(const SignalledStop&) = delete;
+  SignalledStop& operator=(const SignalledStop&) = delete;
+
+  const std::atomic<bool>& flag() const { return stop_; }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> done_{false};
+  std::thread listener_;  // last: it touches both
+};
 
 bench::LoadOutcome run_generator(const LoadPlan& plan,
                                  const std::vector<workload::Conversation>& conversations,
@@ -48,24 +78,47 @@ Result<std::vector<double>> times_of(const LoadPlan& plan) {
   return times;
 }
 
+// What the load would take without any batching, from one short answer: said where that is long.
+std::string duration_estimate(const LoadPlan& plan, const bench::Probed& probed) {
+  constexpr double kWorthSaying = 20;
+  double seconds = 0;
+  double requests = 0;
+  for (const workload::Conversation& one : plan.conversations) {
+    for (const workload::Turn& turn : one.turns) {
+      ++requests;
+      seconds += probed.first_token_s + std::max(turn.output_tokens, 1) * probed.token_s;
+    }
+  }
+  const double scheduled =
+      std::isfinite(plan.arrivals.rate) && !plan.arrivals.ramp ? requests / plan.arrivals.rate : 0;
+  if (std::max(seconds, scheduled) < kWorthSaying) return {};
+  return fmt::format(
+      "{:.0f} requests: a first one took {} to its first token and {:.2g} ms a token, so all of "
+      "them one after the other would take {}; less as far as the server batches{}. Ctrl-C ends it "
+      "early and reports what there is; --num-prompts asks for fewer.",
+      requests, cli::format_duration(probed.first_token_s), probed.token_s * 1e3,
+      cli::format_duration(seconds),
+      scheduled > 0 ? fmt::format(", and at least {} at this rate", cli::format_duration(scheduled))
+                    : "");
+}
+
 }  // namespace
 
 Result<void> prepare(LoadPlan& plan, const cli::Interrupt& interrupt, const base::Clock& clock) {
-  std::atomic<bool> stop{false};
-  std::atomic<bool> done{false};
-  std::thread listener([&] {
-    while (!done) {
-      if (interrupt.pending()) stop = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-  });
-  const Result<bench::Counts> counts =
-      bench::probe(plan.target, plan.question, plan.conversations.front(),
-                   {.ready_s = plan.ready_s}, clock, stop);
-  done = true;
-  listener.join();
-  if (!counts) return counts.error();
-  plan.question.counts = *counts;
+  const SignalledStop stop(interrupt);
+  const bench::Patience patience{.time_max = plan.load.quiet_time_max, .stop = stop.flag()};
+  if (plan.target.model.empty()) {
+    TRY_ASSIGN(plan.target.model, bench::first_model(plan.target, patience));
+  }
+  if (plan.info.model.empty()) plan.info.model = plan.target.model;
+  if (plan.info.tokenizer.empty()) plan.info.tokenizer = plan.info.model;
+  TRY_ASSIGN(const bench::Probed probed,
+             bench::probe(plan.target, plan.question, plan.conversations.front(),
+                          {.ready_s = plan.ready_s}, clock, patience));
+  plan.question.counts = probed.counts;
+  if (const std::string estimate = duration_estimate(plan, probed); !estimate.empty()) {
+    fmt::print(stderr, "{}", base::wrapped_text(estimate, cli::Terminal(stderr).text_width(0), 0));
+  }
   return {};
 }
 

@@ -9,13 +9,16 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import select
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -164,6 +167,16 @@ class LoadTests(House):
         broken.write_text("{}")
         self.assertEqual(pelton("bench", "compare", broken).returncode, 2)
 
+    def test_C2_a_long_test_says_so_first(self):
+        process = subprocess.Popen([BINARY, "bench", "serve", "--base-url", self.url, "--input-len", "50",
+                                    "--output-len", "200"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        said = process.stderr.readline()
+        process.kill()
+        process.communicate()
+        self.assertRegex(said, r"1000 requests: .* one after the other would take \d+m")
+        self.assertEqual(self.serve("--num-prompts", 2, "--input-len", 5, "--output-len", 4).stderr, "")
+
     def test_throughput_without_a_server(self):
         file = self.folder / "throughput.json"
         done = pelton("bench", "throughput", ROOT / "testdata" / "golden" / "tiny", "--num-prompts", 6, "--input-len", 10,
@@ -205,6 +218,140 @@ class LoadTests(House):
         text = seen.decode()
         self.assertRegex(text, r"\r +\d+% \d+/30 done  \d+ running  \d+ tok/s  [\d.]+ req/s  .* left")
         self.assertTrue(text.endswith("\r\x1b[K"), "the line is cleared")
+
+
+class Hostile(unittest.TestCase):
+    """E5: servers that claim, flood and never end."""
+
+    def serve(self, answer):
+        """`answer(path) -> (head, piece, times)`; piece is repeated, for ever if times is None."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+
+        def talk(connection):
+            with connection:
+                try:
+                    asked = b""
+                    while b"\r\n\r\n" not in asked:
+                        asked += connection.recv(65536)
+                    head, piece, times = answer(asked.split()[1].decode())
+                    connection.sendall(head)
+                    sent = 0
+                    while times is None or sent < times:
+                        connection.sendall(piece)
+                        sent += 1
+                        if times is None and len(piece) < 100:
+                            time.sleep(0.02)
+                except OSError:
+                    pass
+
+        def accept():
+            while True:
+                try:
+                    connection = listener.accept()[0]
+                except OSError:
+                    return
+                threading.Thread(target=talk, args=(connection,), daemon=True).start()
+        threading.Thread(target=accept, daemon=True).start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    MODELS = b'{"data":[{"id":"m"}]}'
+
+    @staticmethod
+    def whole(body, status=b"200 OK"):
+        return (b"HTTP/1.1 " + status + b"\r\nContent-Type: application/json\r\nContent-Length: " +
+                str(len(body)).encode() + b"\r\nConnection: close\r\n\r\n", body, 1)
+
+    STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+    ENDLESS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+
+    def bench(self, url, *more, seconds=60):
+        return subprocess.run([BINARY, "bench", "serve", "--base-url", url, "--num-prompts", "2", "--input-len", "5",
+                               "--output-len", "4", *more], capture_output=True, text=True, timeout=seconds, check=False,
+                              env=ENVIRONMENT, preexec_fn=lambda: resource.setrlimit(
+                                  resource.RLIMIT_AS, (3 << 30, 3 << 30)))
+
+    def test_E5_hostile_servers_do_no_harm(self):
+        huge = b'data: {"choices":[{"text":"a"}],"usage":{"completion_tokens":9223372036854775807}}\n\n'
+        chunk = b'data: {"choices":[{"text":"on"}]}\n\n'
+        for name, models, answers, said in (
+                ("claims", self.whole(self.MODELS), (self.STREAM, huge, 1), "not believed"),
+                ("endless models", (self.ENDLESS, b" " * 65536, None), None, "larger than the limit"),
+                ("dripping models", (self.ENDLESS, b" ", None), None, "did not end its answer within"),
+                ("endless head", (b"HTTP/1.1 200 OK\r\n", b"A: " + b"b" * 60000 + b"\r\n", None), None, "header|large|limit|127"),
+                ("endless event", self.whole(self.MODELS), (self.STREAM, b"data: " + b"x" * 65536, None), "event"),
+                ("endless stream", self.whole(self.MODELS), (self.STREAM, chunk, None), "not believed|did not end"),
+                ("comments", self.whole(self.MODELS), (self.STREAM, b": ping\n\n", None), "did not end|timeout"),
+                ("endless body", self.whole(self.MODELS), (self.ENDLESS, b" " * 65536, None), "larger than"),
+                ("no model", self.whole(b'{"data":[{"id":"\\u001b[2J"}]}'), None, "cannot be one"),
+                ("a length that lies", (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", b"x", 1), None, "127|length|HTTP")):
+            with self.subTest(name):
+                url = self.serve(lambda path, m=models, a=answers: m if path.endswith("/models") else a)
+                done = self.bench(url, "--timeout-sec", "2")
+                self.assertIn(done.returncode, (1, 2), (done.returncode, done.stderr))
+                self.assertRegex(done.stderr, said)
+                self.assertNotIn("\x1b", done.stdout + done.stderr)
+
+    def test_E5_after_a_good_probe_too(self):
+        chunk = b'data: {"choices":[{"text":"on"}],"usage":{"prompt_tokens":5,"completion_tokens":4}}\n\n'
+        good = (self.STREAM, chunk + b"data: [DONE]\n\n", 1)
+        for name, later, said in (("endless stream", (self.STREAM, b'data: {"choices":[{"text":"on"}]}\n\n' * 50, None), "not believed"),
+                                  ("comments", (self.STREAM, b": ping\n\n", None), "--timeout-sec"),
+                                  ("endless body", (self.ENDLESS, b" " * 65536, None), "larger than"),
+                                  ("drip", (self.ENDLESS, b" ", None), "--timeout-sec")):
+            with self.subTest(name):
+                asked = []
+
+                def answer(path, later=later, asked=asked):
+                    if path.endswith("/models"):
+                        return self.whole(self.MODELS)
+                    asked.append(path)
+                    return good if len(asked) == 1 else later
+                done = self.bench(self.serve(answer), "--timeout-sec", "2")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stdout, r"Failed requests: +2")
+                self.assertIn(said, done.stdout)
+
+    def test_E5_sigterm_ends_every_wait(self):
+        for name, models, answers in (("models", (self.ENDLESS, b" ", None), None),
+                                      ("question", self.whole(self.MODELS), (self.STREAM, b": ping\n\n", None))):
+            with self.subTest(name):
+                url = self.serve(lambda path, m=models, a=answers: m if path.endswith("/models") else a)
+                process = subprocess.Popen([BINARY, "bench", "serve", "--base-url", url, "--num-prompts", "2"],
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+                time.sleep(1.5)
+                process.send_signal(signal.SIGTERM)
+                _, err = process.communicate(timeout=20)
+                self.assertEqual(process.returncode, 130, err)
+
+    def test_C8_a_refused_key_is_named(self):
+        url = self.serve(lambda path: self.whole(b'{"error":{"message":"Incorrect API key"}}', b"401 Unauthorized"))
+        for more in ((), ("--model", "m")):
+            done = self.bench(url, *more)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("OPENAI_API_KEY", done.stderr)
+            self.assertIn("Incorrect API key", done.stderr)
+            self.assertNotIn("--model names one", done.stderr)
+
+    def test_E6_files_cannot_steer_the_terminal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            files = []
+            for i in range(2):
+                file = pathlib.Path(folder, f"r\x1b]0;title\x07{i}.json")
+                file.write_text(json.dumps({"duration": 2, "completed": 4, "model_id": "\x1b[31mred\x9b2J\nx",
+                                            "label": "l\x1b[2J", "backend": "\x1b[5m", "max_concurrency": "\x1b[H",
+                                            "output_throughput": 1e308, "median_ttft_ms": -1e308}))
+                files.append(file)
+            page = pathlib.Path(folder, "page.html")
+            done = subprocess.run([BINARY, "bench", "compare", *files, "--html", page], capture_output=True, check=False,
+                                  timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for hostile in (b"\x1b", b"\x07", b"\xc2\x9b"):
+                self.assertNotIn(hostile, done.stdout)
+            pathlib.Path(folder, "bad.json").write_bytes(b'{"a": \x1b[2J')
+            done = subprocess.run([BINARY, "bench", "compare", f"{folder}/bad.json", f"{folder}/x\x1b[2J"],
+                                  capture_output=True, check=False, timeout=60)
+            self.assertNotIn(b"\x1b", done.stderr)
 
 
 class Chromium:
@@ -322,6 +469,19 @@ class Report(House):
                 said = [event for event in browser.events
                         if event.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")]
                 self.assertEqual(said, [])
+        finally:
+            browser.close()
+
+    def test_C7_no_column_of_a_plan_is_cut(self):
+        page = self.folder / "plan.html"
+        done = pelton("plan", "gpt-oss-120b", "--instance", "p4de.24xlarge", "--slo", "itl=30ms", "--rps", 50, "--html", page)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        browser = Chromium(self.folder / "profile")
+        try:
+            browser.open_page()
+            browser.visit(page.as_uri(), 1280, 900)
+            cut = browser.evaluate("[...document.querySelectorAll('table')].filter(t => t.scrollWidth > t.clientWidth).length")
+            self.assertEqual(cut, 0)
         finally:
             browser.close()
 

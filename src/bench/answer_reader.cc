@@ -1,15 +1,26 @@
 #include "bench/answer_reader.h"
 
 #include <algorithm>
-#include <climits>
 
 #include <fmt/format.h>
 
+#include "base/terminal_text.h"
+#include "base/utf8.h"
+
 namespace pelton::bench {
 
-AnswerReader::AnswerReader(report::RequestRecord& record) : record_(record) {}
+AnswerLimits AnswerLimits::for_asked(int asked) {
+  constexpr int64_t kBeside = 1024;
+  AnswerLimits limits;
+  if (asked > 0) limits.tokens_max = 2 * int64_t{asked} + kBeside;
+  return limits;
+}
 
-void AnswerReader::head(int status, const net::HttpHeaders& headers) {
+AnswerReader::AnswerReader(report::RequestRecord& record, const AnswerLimits& limits)
+    : record_(record), limits_(limits) {}
+
+void AnswerReader::head(int status, const net::HttpHeaders& headers, int64_t now_ns) {
+  last_progress_ns_ = now_ns;
   status_ = status;
   is_stream_ = headers.get("Content-Type").starts_with("text/event-stream");
 }
@@ -41,8 +52,28 @@ int64_t AnswerReader::bytes(std::string_view bytes, int64_t now_ns) {
   return tokens_in_pieces_ - before;
 }
 
+bool AnswerReader::believes(const char* what, int64_t claimed, int64_t most) {
+  if (claimed >= -1 && claimed <= most) return true;
+  fail(fmt::format("the server claims {} {}; more than {} are not believed of this request",
+                   claimed, what, most));
+  return false;
+}
+
+bool AnswerReader::believes_counts(const AnswerFields& fields) {
+  return believes("output tokens", fields.completion_tokens, limits_.tokens_max) &&
+         believes("reasoning tokens", fields.reasoning_tokens, limits_.tokens_max) &&
+         believes("prompt tokens", fields.prompt_tokens, limits_.prompt_tokens_max) &&
+         believes("cached tokens", fields.cached_tokens, limits_.prompt_tokens_max);
+}
+
+int64_t AnswerReader::held_bytes() const {
+  return static_cast<int64_t>(whole_.capacity() + text_.capacity() +
+                              record_.pieces.capacity() * sizeof(report::Piece));
+}
+
 void AnswerReader::take(const AnswerFields& fields, int64_t now_ns) {
   if (!fields.error.empty()) return fail(fields.error);
+  if (!believes_counts(fields)) return;
   const bool counted =
       fields.has_choices && (fields.token_ids > 0 || fields.completion_tokens > tokens_in_pieces_);
   if (fields.bytes() > 0 || counted) take_piece(fields, now_ns);
@@ -61,8 +92,10 @@ void AnswerReader::take_piece(const AnswerFields& fields, int64_t now_ns) {
     told = false;
   }
   all_told_ = all_told_ && told;
-  tokens = std::clamp<int64_t>(tokens, 0, INT32_MAX);
+  tokens = std::max<int64_t>(tokens, 0);
   tokens_in_pieces_ += tokens;
+  if (!believes("output tokens, piece by piece,", tokens_in_pieces_, limits_.tokens_max)) return;
+  last_progress_ns_ = now_ns;
   if (tokens > 0) record_.pieces.push_back({now_ns, static_cast<int32_t>(tokens)});
   if (fields.reasoning_bytes > 0 && record_.first_reasoning_ns < 0) {
     record_.first_reasoning_ns = now_ns;
@@ -71,6 +104,7 @@ void AnswerReader::take_piece(const AnswerFields& fields, int64_t now_ns) {
   record_.output_bytes += fields.bytes();
   record_.output_characters += fields.characters;
   text_ += fields.text;
+  if (text_.size() > kWholeBytesMax) fail("the answer is larger than 64 MiB");
 }
 
 void AnswerReader::take_usage(const AnswerFields& fields) {
@@ -89,6 +123,7 @@ void AnswerReader::take_whole(int64_t now_ns) {
   }
   if (!read.ok()) return fail("the answer is no JSON: " + read.error().message);
   if (!fields_.error.empty()) return fail(fields_.error);
+  if (!believes_counts(fields_)) return;
   take_usage(fields_);
   record_.output_bytes = fields_.bytes();
   record_.output_characters = fields_.characters;
@@ -120,10 +155,14 @@ void AnswerReader::end(const Result<void>& result, int64_t now_ns) {
 void AnswerReader::fail(std::string why) {
   if (failed_) return;
   failed_ = true;
-  if (why.size() > kErrorBytesMax) why.resize(kErrorBytesMax);
-  std::replace_if(
-      why.begin(), why.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
-  record_.error = std::move(why);
+  if (why.size() > kErrorBytesMax)
+    why.resize(base::valid_utf8_prefix(why.substr(0, kErrorBytesMax)));
+  record_.error = base::one_line(why);
+  if (record_.error.empty()) record_.error = "an error without words";
+  // Nobody looks at what there was of it.
+  whole_ = {};
+  text_ = {};
+  record_.pieces = {};
 }
 
 }  // namespace pelton::bench

@@ -2,6 +2,7 @@
 // tokens it brought. One thread at a time, that of its HTTP call.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,12 +15,23 @@
 
 namespace pelton::bench {
 
+// What is believed of an answer: a server's claims are foreign numbers, and each token it claims
+// takes memory and time here.
+struct AnswerLimits {
+  int64_t tokens_max = 1 << 20;  // of the answer
+  int64_t prompt_tokens_max = 100'000'000;
+
+  // For an answer of `asked` tokens (0: as the model likes). Some servers count what ends an
+  // answer, or begin before the limit is known.
+  static AnswerLimits for_asked(int asked);
+};
+
 class AnswerReader {
  public:
   // `record` outlives it. Times given below are those of the record.
-  explicit AnswerReader(report::RequestRecord& record);
+  AnswerReader(report::RequestRecord& record, const AnswerLimits& limits);
 
-  void head(int status, const net::HttpHeaders& headers);
+  void head(int status, const net::HttpHeaders& headers, int64_t now_ns);
   // Tokens that came with these bytes, for live progress.
   int64_t bytes(std::string_view bytes, int64_t now_ns);
   // The answer's end: fills what is known only now. `result` is the call's own.
@@ -28,18 +40,28 @@ class AnswerReader {
   // The visible answer: what the next turn of a conversation repeats.
   const std::string& text() const { return text_; }
   int status() const { return status_; }
+  // It has failed, whatever still comes: its call may be cancelled.
+  bool failed() const { return failed_; }
+  void fail(std::string why);
+  // When the head or a piece of the answer came last: comments and empty events are silence.
+  int64_t last_progress_ns() const { return last_progress_ns_.load(std::memory_order_relaxed); }
+  // Memory that the answer takes by now.
+  int64_t held_bytes() const;
 
  private:
   void take(const AnswerFields& fields, int64_t now_ns);
   void take_piece(const AnswerFields& fields, int64_t now_ns);
   void take_usage(const AnswerFields& fields);
   void take_whole(int64_t now_ns);
-  void fail(std::string why);
+  bool believes(const char* what, int64_t claimed, int64_t most);
+  bool believes_counts(const AnswerFields& fields);
 
   static constexpr size_t kWholeBytesMax = size_t{64} << 20;
   static constexpr size_t kErrorBytesMax = 300;
 
   report::RequestRecord& record_;
+  const AnswerLimits limits_;
+  std::atomic<int64_t> last_progress_ns_{-1};  // also read by the load generator's thread
   net::SseParser parser_{{}};
   AnswerFields fields_;
   std::string whole_;  // of an answer that is no stream

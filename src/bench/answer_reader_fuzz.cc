@@ -10,10 +10,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pelton;
   if (size < 2) return 0;
   report::RequestRecord record;
-  bench::AnswerReader reader(record);
+  bench::AnswerReader reader(record, {});
   net::HttpHeaders headers;
   if (data[0] % 4 != 0) headers.add("Content-Type", "text/event-stream");
-  reader.head(data[0] % 8 == 7 ? 503 : 200, headers);
+  reader.head(data[0] % 8 == 7 ? 503 : 200, headers, 0);
   const size_t step = static_cast<size_t>(data[1]) + 1;
   std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   int64_t now = 0;

@@ -145,10 +145,10 @@ TEST(AnswerFields, OtherShapes) {
 // Feeds events, 10 ms apart.
 RequestRecord read_events(const std::vector<std::string>& events) {
   RequestRecord record;
-  AnswerReader reader(record);
+  AnswerReader reader(record, {});
   net::HttpHeaders headers;
   headers.add("Content-Type", "text/event-stream; charset=utf-8");
-  reader.head(200, headers);
+  reader.head(200, headers, 0);
   int64_t now = 0;
   for (const std::string& event : events) {
     now += 10'000'000;
@@ -229,8 +229,8 @@ TEST(AnswerReader, Responses) {
 
 TEST(AnswerReader, Embeddings) {
   RequestRecord record;
-  AnswerReader reader(record);
-  reader.head(200, {});
+  AnswerReader reader(record, {});
+  reader.head(200, {}, 0);
   reader.bytes(R"({"object":"list","data":[{"embedding":[0.1,0.2],"index":0}],"model":"e",)", 5);
   reader.bytes(R"("usage":{"prompt_tokens":8,"total_tokens":8}})", 6);
   reader.end({}, 7);
@@ -246,16 +246,45 @@ TEST(AnswerReader, Failures) {
   EXPECT_THAT(read_events({"{"}).error, HasSubstr("no JSON"));
   EXPECT_THAT(read_events({}).error, HasSubstr("without an answer"));
   RequestRecord record;
-  AnswerReader reader(record);
-  reader.head(503, {});
+  AnswerReader reader(record, {});
+  reader.head(503, {}, 0);
   reader.bytes(R"({"error":{"message":"busy"}})", 5);
   reader.end({}, 6);
   EXPECT_EQ(record.error, "HTTP 503: busy");
   EXPECT_FALSE(record.ok);
   RequestRecord broken;
-  AnswerReader cut(broken);
+  AnswerReader cut(broken, {});
   cut.end(Error{ErrorCode::kIo, "broke off", {}}, 7);
   EXPECT_EQ(broken.error, "broke off");
+}
+
+TEST(AnswerReader, E5_ClaimsAreNotBelievedWithoutABound) {
+  for (const char* claim :
+       {"\"completion_tokens\":9223372036854775807", "\"completion_tokens\":-9223372036854775808",
+        "\"completion_tokens\":5,\"prompt_tokens\":9223372036854775807",
+        "\"output_tokens\":2000000",
+        "\"completion_tokens\":5,\"prompt_tokens_details\":"
+        "{\"cached_tokens\":9223372036854775807}",
+        "\"completion_tokens\":5,\"completion_tokens_details\":"
+        "{\"reasoning_tokens\":9223372036854775807}"}) {
+    const RequestRecord record =
+        read_events({std::string(R"({"choices":[{"text":"on"}],"usage":{)") + claim + "}}"});
+    EXPECT_FALSE(record.ok) << claim;
+    EXPECT_THAT(record.error, HasSubstr("not believed")) << claim;
+    EXPECT_TRUE(record.pieces.empty());
+  }
+  // No integers: as if nothing was told.
+  for (const char* odd : {"1e300", "18446744073709551615", "\"5\"", "2.5", "null", "[9]"}) {
+    const RequestRecord record = read_events(
+        {std::string(R"({"choices":[{"text":"on"}],"usage":{"completion_tokens":)") + odd + "}}"});
+    EXPECT_EQ(record.output_tokens, 1) << odd;
+  }
+}
+
+TEST(AnswerReader, E6_AnErrorCannotSteerTheTerminal) {
+  EXPECT_EQ(read_events({R"({"error":{"message":"a\u001b[2J\u007fb\u009bc\nd"}})"}).error,
+            "a[2Jbc d");
+  EXPECT_EQ(read_events({R"({"error":{"message":"\u001b"}})"}).error, "an error without words");
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 #include "bench/generator_limit.h"
 #include "report/goodput.h"
@@ -17,6 +19,9 @@ constexpr int64_t kLookNs = 50'000'000;
 // Thousands that connect at once overflow a listener's queue, and try again after 1, 3, 7 s.
 constexpr std::chrono::seconds kConnectTimeMax{60};
 
+// The body of an answer, however little of it is text.
+constexpr size_t kBodyBytesMax = size_t{256} << 20;
+
 int64_t to_ns(double seconds) {
   return static_cast<int64_t>(std::min(seconds, 1e9) * 1e9);
 }
@@ -24,11 +29,16 @@ int64_t to_ns(double seconds) {
 }  // namespace
 
 struct LoadGenerator::Flight {
+  explicit Flight(int asked_tokens) : reader(record, AnswerLimits::for_asked(asked_tokens)) {}
+
   Due due;
   int64_t ready_ns = 0;
   report::RequestRecord record;
-  AnswerReader reader{record};
+  AnswerReader reader;
   ThreadUse* thread = nullptr;
+  int64_t held_bytes = 0;
+  std::atomic<net::HttpClient::CallId> call{0};  // 0: not yet given to the client
+  std::atomic<bool> silent{false};               // it is given up for that
 };
 
 LoadGenerator::LoadGenerator(const Target& target, QuestionOptions question, LoadOptions options,
@@ -82,6 +92,7 @@ void LoadGenerator::wait_for_all(const std::atomic<bool>& stop) {
       stopping_ = true;
       return;
     }
+    drop_silent();
     if (const std::optional<Ready> ready = take_ready(0)) {
       lock.unlock();
       launch(*ready);
@@ -93,6 +104,20 @@ void LoadGenerator::wait_for_all(const std::atomic<bool>& stop) {
       wait_ns = std::min(wait_ns, due_.top().at_ns - now_ns());
     }
     changed_.wait_for(lock, std::chrono::nanoseconds(std::max<int64_t>(wait_ns, 0)));
+  }
+}
+
+void LoadGenerator::drop_silent() {
+  constexpr int64_t kEveryNs = 200'000'000;
+  const int64_t now = now_ns();
+  if (now - looked_ns_ < kEveryNs) return;
+  looked_ns_ = now;
+  const int64_t quiet_ns = std::chrono::nanoseconds(options_.quiet_time_max).count();
+  for (const auto& [index, flight] : flights_) {
+    const int64_t progress_ns = flight->reader.last_progress_ns();
+    const net::HttpClient::CallId call = flight->call;
+    if (call == 0 || progress_ns < 0 || now - progress_ns <= quiet_ns) continue;
+    if (!flight->silent.exchange(true)) client_->cancel(call);
   }
 }
 
@@ -127,6 +152,7 @@ net::HttpCall LoadGenerator::call_for(const Ready& ready) const {
     call.headers.add("x-request-id", options_.request_id_prefix + std::to_string(index));
   }
   call.connect_time_max = kConnectTimeMax;
+  call.body_bytes_max = kBodyBytesMax;
   call.head_time_max = options_.quiet_time_max;
   call.quiet_time_max = options_.quiet_time_max;
   return call;
@@ -135,7 +161,7 @@ net::HttpCall LoadGenerator::call_for(const Ready& ready) const {
 void LoadGenerator::launch(const Ready& ready) {
   const workload::Turn& turn =
       (*conversations_)[ready.due.conversation].turns[static_cast<size_t>(ready.due.turn)];
-  const auto flight = std::make_shared<Flight>();
+  const auto flight = std::make_shared<Flight>(turn.output_tokens);
   flight->due = ready.due;
   flight->ready_ns = ready.since_ns;
   flight->record.due_ns = ready.due.at_ns;
@@ -150,30 +176,56 @@ void LoadGenerator::launch(const Ready& ready) {
     flight->thread = &threads_.mine();
     flight->thread->sample(flight->record.start_ns);
   };
-  events.on_head = [flight](int status, const net::HttpHeaders& headers) {
-    flight->reader.head(status, headers);
+  events.on_head = [this, flight](int status, const net::HttpHeaders& headers) {
+    flight->reader.head(status, headers, now_ns());
   };
-  events.on_body = [this, flight](std::string_view bytes) {
-    const int64_t now = now_ns();
-    const int64_t tokens = flight->reader.bytes(bytes, now);
-    if (tokens > 0) tokens_.fetch_add(tokens, std::memory_order_relaxed);
-    if (flight->thread != nullptr) flight->thread->sample(now);
-  };
+  events.on_body = [this, flight](std::string_view bytes) { read_body(*flight, bytes); };
   events.on_done = [this, flight](const Result<void>& result) { landed(flight, result); };
-  client_->start(call_for(ready), std::move(events));
+  {
+    std::lock_guard lock(mutex_);
+    flights_.emplace(record_index(ready.due.conversation, ready.due.turn), flight);
+  }
+  flight->call = client_->start(call_for(ready), std::move(events));
   std::lock_guard lock(mutex_);
   --launching_;
   changed_.notify_one();
 }
 
+void LoadGenerator::read_body(Flight& flight, std::string_view bytes) {
+  const int64_t now = now_ns();
+  const int64_t tokens = flight.reader.bytes(bytes, now);
+  if (tokens > 0) tokens_.fetch_add(tokens, std::memory_order_relaxed);
+  if (flight.thread != nullptr) flight.thread->sample(now);
+  hold(flight, flight.reader.held_bytes());
+  // What still comes is nothing that counts, and it may come for ever.
+  if (flight.reader.failed() && flight.call != 0) client_->cancel(flight.call);
+}
+
+void LoadGenerator::hold(Flight& flight, int64_t bytes) {
+  const int64_t more = bytes - std::exchange(flight.held_bytes, bytes);
+  if (held_bytes_.fetch_add(more, std::memory_order_relaxed) + more <= options_.held_bytes_max) {
+    return;
+  }
+  flight.reader.fail(fmt::format(
+      "the answers of this test take more than {} MiB of memory: ask for fewer or shorter ones",
+      options_.held_bytes_max >> 20));
+  const int64_t kept = flight.reader.held_bytes();
+  held_bytes_.fetch_sub(std::exchange(flight.held_bytes, kept) - kept, std::memory_order_relaxed);
+}
+
 void LoadGenerator::landed(const std::shared_ptr<Flight>& flight, const Result<void>& result) {
   const int64_t now = now_ns();
+  if (flight->silent) {
+    flight->reader.fail(fmt::format("no piece of the answer came for {} ms (--timeout-sec)",
+                                    options_.quiet_time_max.count()));
+  }
   flight->reader.end(result, now);
   if (flight->thread != nullptr) flight->thread->settle(now);
   std::optional<Ready> next;
   {
     std::lock_guard lock(mutex_);
     --running_;
+    flights_.erase(record_index(flight->due.conversation, flight->due.turn));
     const bool cut_off = stopping_ && !result.ok();
     if (!cut_off) {
       const size_t index = record_index(flight->due.conversation, flight->due.turn);

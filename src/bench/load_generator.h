@@ -15,6 +15,8 @@
 #include <optional>
 #include <queue>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
@@ -33,10 +35,13 @@ namespace pelton::bench {
 struct LoadOptions {
   std::optional<int> max_concurrency;  // requests at once; none: as many as are due
   int client_threads = 1;
-  std::chrono::milliseconds quiet_time_max{600'000};  // to the head, and between pieces
-  std::vector<std::string> models;                    // in turn; empty: the target's
-  bool keep_texts = false;                            // in the records
-  std::string request_id_prefix;                      // "x-request-id": this and the number
+  // Until the head, and then until each next piece that brings something: a server that only sends
+  // comments is silent.
+  std::chrono::milliseconds quiet_time_max{600'000};
+  int64_t held_bytes_max = int64_t{2} << 30;  // of all answers together, until the report
+  std::vector<std::string> models;            // in turn; empty: the target's
+  bool keep_texts = false;                    // in the records
+  std::string request_id_prefix;              // "x-request-id": this and the number
 };
 
 struct LoadOutcome {
@@ -92,9 +97,12 @@ class LoadGenerator {
 
   void wait_for_all(const std::atomic<bool>& stop);
   void wait_for_launches();
+  void drop_silent();                                      // under mutex_
   std::optional<Ready> take_ready(int64_t free_since_ns);  // under mutex_
   void launch(const Ready& ready);
   net::HttpCall call_for(const Ready& ready) const;
+  void read_body(Flight& flight, std::string_view bytes);
+  void hold(Flight& flight, int64_t bytes);
   void landed(const std::shared_ptr<Flight>& flight, const Result<void>& result);
   void plan_next_turn(const Flight& flight);  // under mutex_
   LoadOutcome outcome();
@@ -111,11 +119,13 @@ class LoadGenerator {
   int64_t cpu_at_start_ns_ = 0;
   ThreadWatch threads_;
   std::atomic<int64_t> tokens_{0};
+  std::atomic<int64_t> held_bytes_{0};
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // All below is under mutex_.
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
+  std::unordered_map<size_t, std::shared_ptr<Flight>> flights_;  // by their records
   std::vector<std::vector<Said>> said_;  // of each conversation, while it lasts
   std::vector<report::RequestRecord> records_;
   std::vector<bool> landed_;
@@ -127,6 +137,7 @@ class LoadGenerator {
   int64_t done_ = 0;
   int64_t failed_ = 0;
   int64_t last_end_ns_ = 0;
+  int64_t looked_ns_ = 0;  // for the silent
   bool stopping_ = false;
   report::LatencyHistogram ttft_;
 

@@ -318,9 +318,10 @@ TEST(Probe, LeavesOutWhatIsRefused) {
   const base::SystemClock clock;
   const Target target = target_at(server.port(), "openai");
   const std::atomic<bool> stop{false};
-  const auto counts = probe(target, {}, one_turn("hi", 500), {}, clock, stop);
+  const auto counts = probe(target, {}, one_turn("hi", 500), {}, clock, {.stop = stop});
   ASSERT_TRUE(counts.ok()) << counts.error().message;
-  EXPECT_EQ(*counts, Counts::kAtEnd);
+  EXPECT_EQ(counts->counts, Counts::kAtEnd);
+  EXPECT_GT(counts->first_token_s, 0);
   EXPECT_EQ(asked, 2);
 }
 
@@ -338,22 +339,113 @@ TEST(Probe, WaitsForAServerAndSaysWhatIsWrong) {
   const base::SystemClock clock;
   const Target target = target_at(server.port(), "openai");
   const std::atomic<bool> stop{false};
-  const auto now = probe(target, {}, one_turn("hi", 5), {}, clock, stop);
+  const auto now = probe(target, {}, one_turn("hi", 5), {}, clock, {.stop = stop});
   ASSERT_FALSE(now.ok());
   EXPECT_THAT(now.error().message, HasSubstr("HTTP 503: loading"));
-  const auto later = probe(target, {}, one_turn("hi", 5), {.ready_s = 30}, clock, stop);
+  const auto later = probe(target, {}, one_turn("hi", 5), {.ready_s = 30}, clock, {.stop = stop});
   ASSERT_FALSE(later.ok());
   EXPECT_THAT(later.error().message, HasSubstr("HTTP 401: no key"));
-  EXPECT_EQ(first_model(target).value(), "org/first");
+  EXPECT_EQ(first_model(target, {.stop = stop}).value(), "org/first");
 }
 
 TEST(Probe, AServerThatListsNoModelYetIsStillLoading) {
   FakeServer server([](const net::HttpRequest&, std::shared_ptr<net::Exchange> exchange) {
     exchange->send({.body = R"({"object":"list","data":[]})"});
   });
-  const auto model = first_model(target_at(server.port(), "openai"));
+  const std::atomic<bool> stop{false};
+  const auto model = first_model(target_at(server.port(), "openai"), {.stop = stop});
   ASSERT_FALSE(model.ok());
   EXPECT_THAT(model.error().message, HasSubstr("lists no model yet"));
+}
+
+// Writes `piece` for ever, as fast as it is read (at least some KiB wait).
+void write_for_ever(const std::shared_ptr<net::Exchange>& exchange, const std::string& piece,
+                    const std::atomic<bool>& over) {
+  if (over) return exchange->finish();
+  while (exchange->queued_bytes() < 64 << 10) exchange->write(piece);
+  exchange->post_after(std::chrono::milliseconds(1),
+                       [exchange, piece, &over] { write_for_ever(exchange, piece, over); });
+}
+
+report::RequestRecord asked_of(const std::string& piece, const std::string& type,
+                               LoadOptions options) {
+  std::atomic<bool> over{false};
+  FakeServer server([&](const net::HttpRequest&, const std::shared_ptr<net::Exchange>& exchange) {
+    net::HttpHeaders headers;
+    headers.add("Content-Type", type);
+    exchange->start_stream(200, headers);
+    write_for_ever(exchange, piece, over);
+  });
+  const Target target = target_at(server.port(), "openai");
+  const base::SystemClock clock;
+  LoadGenerator generator(target, {}, std::move(options), clock);
+  const std::atomic<bool> stop{false};
+  const LoadOutcome outcome = generator.run({one_turn("hi", 20)}, {0}, stop);
+  over = true;
+  EXPECT_EQ(outcome.records.size(), 1u);
+  return outcome.records.at(0);
+}
+
+// Each of them would never end, or take all memory.
+TEST(LoadGenerator, E5_EndlessAnswersEnd) {
+  const std::string stream = "text/event-stream";
+  const LoadOptions soon{.quiet_time_max = std::chrono::milliseconds(400)};
+  EXPECT_THAT(asked_of("data: {\"choices\":[{\"text\":\"on\"}]}\n\n", stream, {}).error,
+              HasSubstr("not believed"));
+  EXPECT_THAT(asked_of(": still here\n\n", stream, soon).error, HasSubstr("--timeout-sec"));
+  EXPECT_THAT(asked_of("data: {}\n\n", stream, soon).error, HasSubstr("--timeout-sec"));
+  EXPECT_THAT(asked_of("data: endless", stream, {}).error, HasSubstr("event"));
+  EXPECT_THAT(asked_of(" ", "application/json", {}).error, HasSubstr("64 MiB"));
+  LoadOptions little;
+  little.held_bytes_max = 1 << 20;
+  EXPECT_THAT(asked_of(std::string(1000, ' '), "application/json", little).error,
+              HasSubstr("more than 1 MiB of memory"));
+}
+
+TEST(Probe, E5_AServerThatDoesNotEndIsLeft) {
+  std::atomic<bool> over{false};
+  FakeServer server([&](const net::HttpRequest&, const std::shared_ptr<net::Exchange>& exchange) {
+    exchange->start_stream(200, {});
+    write_for_ever(exchange, " ", over);
+  });
+  const Target target = target_at(server.port(), "openai");
+  const base::SystemClock clock;
+  std::atomic<bool> stop{false};
+  EXPECT_THAT(first_model(target, {.stop = stop}).error().message, HasSubstr("limit"));
+  stop = true;
+  EXPECT_EQ(first_model(target, {.stop = stop}).error().code, ErrorCode::kCancelled);
+  over = true;
+  // Connected, and silent.
+  std::vector<std::shared_ptr<net::Exchange>> held;
+  FakeServer mute([&](const net::HttpRequest&, const std::shared_ptr<net::Exchange>& exchange) {
+    held.push_back(exchange);
+  });
+  stop = false;
+  const Target silent = target_at(mute.port(), "openai");
+  const Patience little{.time_max = std::chrono::milliseconds(200), .stop = stop};
+  EXPECT_FALSE(first_model(silent, little).ok());
+  EXPECT_FALSE(probe(silent, {}, one_turn("hi", 5), {}, clock, little).ok());
+}
+
+TEST(Probe, C8_ARefusedKeyIsNamed) {
+  for (const int status : {401, 403}) {
+    FakeServer server([&](const net::HttpRequest&, const std::shared_ptr<net::Exchange>& exchange) {
+      net::HttpResponse response{.status = status};
+      response.body = "{\"error\":{\"message\":\"no\\u001b[31m key\"}}";
+      exchange->send(std::move(response));
+    });
+    const std::atomic<bool> stop{false};
+    const base::SystemClock clock;
+    const Target target = target_at(server.port(), "openai");
+    const std::string model = first_model(target, {.stop = stop}).error().message;
+    const std::string question =
+        probe(target, {}, one_turn("hi", 5), {}, clock, {.stop = stop}).error().message;
+    for (const std::string& message : {model, question}) {
+      EXPECT_THAT(message, HasSubstr("OPENAI_API_KEY"));
+      EXPECT_THAT(message, HasSubstr("no[31m key"));
+      EXPECT_THAT(message, testing::Not(HasSubstr("--model")));
+    }
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 
@@ -39,5 +40,8 @@ inline constexpr std::array<Figure, 15> kFigures = {{
 // Looked for at the top and in what is Pelton's own; a user's speed follows from the median TPOT
 // where the file does not have it.
 std::optional<double> figure_of(const Json& result, std::string_view key);
+
+// What was asked otherwise, by its names in result files; empty: the same load.
+std::vector<std::string> load_differences(const Json& one, const Json& other);
 
 }  // namespace pelton::report

@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include "base/terminal_text.h"
+#include "base/utf8.h"
+
 namespace pelton::report {
 namespace {
 
@@ -194,23 +197,24 @@ std::string regressions_text(const std::vector<Regression>& found, size_t compar
   return out;
 }
 
-std::string history_text(const std::vector<PastResult>& results) {
-  std::string out =
-      fmt::format("{:>5}  {:<15}  {:<24} {:>9} {:>9} {:>10} {:>10} {:>10}\n", "id", "date", "model",
-                  "at once", "req/s", "out tok/s", "TTFT P50", "TPOT P50");
+std::string history_text(const std::vector<PastResult>& results, int width) {
+  base::TextTable table{
+      .headers = {"id", "date", "model", "at once", "req/s", "out tok/s", "TTFT P50", "TPOT P50"},
+      .rows = {}};
   for (auto past = results.rbegin(); past != results.rend(); ++past) {
     const auto number = [&](const char* key) {
       const std::optional<double> value = figure_of(past->json, key);
       return value ? fmt::format("{:.2f}", *value) : std::string("-");
     };
+    const std::string model = base::one_line(past->json.string("model_id").value_or("-"));
     const std::optional<double> most = past->json.number("max_concurrency");
-    out += fmt::format("{:>5}  {:<15}  {:<24} {:>9} {:>9} {:>10} {:>10} {:>10}\n", past->id,
-                       past->date, past->json.string("model_id").value_or("-").substr(0, 24),
-                       most ? fmt::format("{:g}", *most) : "-", number("request_throughput"),
-                       number("output_throughput"), number("median_ttft_ms"),
-                       number("median_tpot_ms"));
+    table.rows.push_back({std::to_string(past->id), base::one_line(past->date),
+                          model.substr(0, base::valid_utf8_prefix(model.substr(0, 18))),
+                          most ? fmt::format("{:g}", *most) : "-", number("request_throughput"),
+                          number("output_throughput"), number("median_ttft_ms"),
+                          number("median_tpot_ms")});
   }
-  return out;
+  return base::text_table(table, width, 0);
 }
 
 }  // namespace pelton::report

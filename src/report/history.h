@@ -54,6 +54,7 @@ std::vector<Regression> regressions(const Json& now, const std::vector<PastResul
 
 std::string regressions_text(const std::vector<Regression>& found, size_t compared_with);
 // A line for each result, the newest last.
-std::string history_text(const std::vector<PastResult>& results);
+// Within `width` columns; 0: as many as it takes.
+std::string history_text(const std::vector<PastResult>& results, int width);
 
 }  // namespace pelton::report

@@ -51,7 +51,7 @@ TEST_F(HistoryTest, KeepsAndFinds) {
   EXPECT_EQ(history->alike(result(1, 1, 4), 3)->size(), 0u);
   const auto all = history->newest(100);
   EXPECT_EQ(all->size(), 6u);
-  EXPECT_THAT(history_text(*all), HasSubstr("20260101-000000"));
+  EXPECT_THAT(history_text(*all, 0), HasSubstr("20260101-000000"));
 }
 
 TEST_F(HistoryTest, WhatIsWorseIsShown) {

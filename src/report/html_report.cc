@@ -247,16 +247,19 @@ void add_table(std::string& out, const std::vector<NamedResult>& results) {
   out += "<div class=\"scroll\"><table><thead><tr><th></th>";
   for (const NamedResult& result : results) out += "<th>" + html_escape(result.name) + "</th>";
   out += "</tr></thead><tbody>";
+  std::vector<bool> same_load;
+  for (const NamedResult& result : results) {
+    same_load.push_back(load_differences(results.front().json, result.json).empty());
+  }
   for (const Figure& figure : kFigures) {
     std::string row = fmt::format("<tr><td>{}</td>", figure.name);
     bool any = false;
     const double first = number(results.front().json, figure.key);
-    for (const NamedResult& result : results) {
-      const double value = number(result.json, figure.key);
+    for (size_t i = 0; i < results.size(); ++i) {
+      const double value = number(results[i].json, figure.key);
       any = any || std::isfinite(value);
-      row += std::isfinite(value)
-                 ? fmt::format("<td{}>{:.2f}</td>", judged(figure, first, value), value)
-                 : "<td>-</td>";
+      const std::string_view verdict = same_load[i] ? judged(figure, first, value) : "";
+      row += std::isfinite(value) ? fmt::format("<td{}>{:.2f}</td>", verdict, value) : "<td>-</td>";
     }
     if (any) out += row + "</tr>";
   }
@@ -341,7 +344,9 @@ std::string html_report(const std::string& title, const std::vector<NamedResult>
   out += "</div>\n<h2>Figures</h2>\n";
   if (!results.empty()) add_table(out, results);
   if (results.size() > 1) {
-    out += "<p class=\"sub\">Coloured: at least 5 % worse or better than the first.</p>";
+    out +=
+        "<p class=\"sub\">Coloured: at least 5 % worse or better than the first, under the same "
+        "load; under another one, figures only differ.</p>";
     for (const NamedResult& result : results) {
       out += fmt::format("<p class=\"sub\"><b>{}</b>: {}</p>", html_escape(result.name),
                          html_escape(described(result.json)));

@@ -30,6 +30,8 @@ std::string html_trends(const std::string& title, const std::vector<NamedResult>
 std::vector<size_t> pareto_front(const std::vector<std::pair<double, double>>& points);
 
 // A table for terminals: each result's figures, and how they compare with the first one's.
-std::string comparison_text(const std::vector<NamedResult>& results);
+// Within `width` columns; 0: as many as it takes. Only of results of the same load as the first's
+// anything is called worse.
+std::string comparison_text(const std::vector<NamedResult>& results, int width);
 
 }  // namespace pelton::report

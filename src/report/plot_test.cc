@@ -103,19 +103,42 @@ TEST(Html, Trends) {
 
 // Files of vLLM's own benchmark have no more than its keys.
 TEST(Html, TakesOthersFiles) {
-  const Json other =
-      parse_result(R"({"duration":2,"completed":4,"model_id":"v","request_rate":"inf",
+  const Json other = parse_result(R"({"duration":2,"completed":4,"model_id":"v","request_rate":2,
       "max_concurrency":8,"output_throughput":5,"median_tpot_ms":20,"median_ttft_ms":3,
       "p99_ttft_ms":9})",
-                   "v")
-          .value();
+                                  "v")
+                         .value();
   EXPECT_EQ(figure_of(other, "tokens_per_s_per_user"), 50);
   const std::vector<NamedResult> both = {named_result(result("m", 8, 10, 30), "a"),
                                          named_result(other, "b")};
   EXPECT_THAT(html_report("t", both), HasSubstr("v x8"));
-  const std::string text = comparison_text(both);
+  const std::string text = comparison_text(both, 0);
   EXPECT_THAT(text, HasSubstr("output tokens/s"));
   EXPECT_THAT(text, HasSubstr("-50.0 % !")) << text;
+}
+
+TEST(Comparison, A13_AnotherLoadIsNotWorse) {
+  const std::vector<NamedResult> sweep = {named_result(result("m", 1, 10, 30), "one"),
+                                          named_result(result("m", 8, 30, 90), "eight")};
+  const std::string text = comparison_text(sweep, 0);
+  EXPECT_THAT(text, HasSubstr("another load than the first (max_concurrency"));
+  EXPECT_THAT(text, Not(HasSubstr("!")));
+  EXPECT_THAT(html_report("t", sweep), Not(HasSubstr("class=\"worse\"")));
+  const std::vector<NamedResult> same = {named_result(result("m", 8, 10, 30), "one"),
+                                         named_result(result("m", 8, 5, 90), "two")};
+  EXPECT_THAT(comparison_text(same, 0), HasSubstr(" !"));
+  EXPECT_THAT(html_report("t", same), HasSubstr("class=\"worse\""));
+}
+
+TEST(Comparison, E6_NamesOfFilesCannotSteerTheTerminal) {
+  NamedResult hostile = named_result(result("m", 8, 10, 30), "a");
+  hostile.name =
+      "x\x1b[31m\ny\xC2\x9B"
+      "2J";
+  const std::string text = comparison_text({hostile, hostile}, 0);
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, Not(HasSubstr("\xC2\x9B")));
+  EXPECT_THAT(text, HasSubstr("x[31m y2J"));
 }
 
 }  // namespace

@@ -326,5 +326,19 @@ TEST(LatencyHistogram, PercentilesAndShape) {
   EXPECT_EQ(histogram.count(), 1002);
 }
 
+TEST(Summary, A13_ThePeakIsNeverBelowTheMean) {
+  RequestRecord quick;
+  quick.ok = true;
+  quick.output_tokens = 40;
+  for (int i = 0; i < 40; ++i) quick.pieces.push_back({.at_ns = i * 10'000'000, .tokens = 1});
+  quick.end_ns = 400'000'000;
+  const Summary brief = summarize(std::vector{quick}, 0.4, {});
+  EXPECT_DOUBLE_EQ(brief.peak_output_tokens_per_s, 100);
+  // A second lies anywhere, not from one whole second of the run to the next.
+  RequestRecord late = quick;
+  for (Piece& piece : late.pieces) piece.at_ns += 800'000'000;
+  EXPECT_DOUBLE_EQ(summarize(std::vector{late}, 4, {}).peak_output_tokens_per_s, 40);
+}
+
 }  // namespace
 }  // namespace pelton::report

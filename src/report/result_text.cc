@@ -34,8 +34,7 @@ void add_counts(std::string& out, const RunInfo& info, const Summary& summary) {
     add_row(out, "Request goodput (req/s):", fixed(*summary.good_requests_per_s));
   }
   add_row(out, "Output token throughput (tok/s):", fixed(summary.output_tokens_per_s));
-  add_row(out, "Peak output token throughput (tok/s):",
-          fixed(static_cast<double>(summary.peak_output_tokens_per_s)));
+  add_row(out, "Peak output token throughput (tok/s):", fixed(summary.peak_output_tokens_per_s));
   add_row(out, "Peak concurrent requests:", fixed(summary.peak_concurrency));
   add_row(out, "Total token throughput (tok/s):", fixed(summary.total_tokens_per_s));
 }

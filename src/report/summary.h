@@ -37,7 +37,7 @@ struct Summary {
   double output_tokens_per_s = 0;
   double total_tokens_per_s = 0;
   std::optional<double> good_requests_per_s;  // where objectives were given
-  int64_t peak_output_tokens_per_s = 0;       // the best second, counted from the start
+  double peak_output_tokens_per_s = 0;        // the best second, and never below the mean
   int peak_concurrency = 0;
 
   TokenTiming timing = TokenTiming::kNone;
