@@ -47,23 +47,34 @@ Result<std::vector<cost_model::MeasuredRequest>> read_requests(const std::string
   return requests;
 }
 
-std::string table_of(const Calibration& calibration) {
+// The share of a figure means something only where the figure is the machine's own.
+std::string share_of(double share, bool is_named, const std::string& hardware) {
+  return is_named ? fmt::format("{:.1f} % of the hardware's figure", share * 100)
+                  : fmt::format("{:.2f} times the figure of {}, which stands in for this machine",
+                                share, hardware);
+}
+
+std::string table_of(const Calibration& calibration, const cost_model::Hardware& hardware,
+                     double rate, bool is_named) {
   const cost_model::Efficiency& e = calibration.efficiency;
   return fmt::format(
       "{} on {}, {} steps\n\n"
-      "bandwidth    {:8.1f} % of the hardware's figure\n"
-      "compute      {:8.1f} % ({})\n"
-      "attention    {:8.2f} %\n"
+      "bandwidth    {:8.1f} GB/s, {}\n"
+      "compute      {:8.1f} Gop/s in {}, {}\n"
+      "attention    {:8.1f} Gop/s\n"
       "each step    {:8.1f} us\n"
       "each row     {:8.2f} us, and {:.2f} us where it ends with a token\n"
       "each token   {:8.3f} us\n"
       "overlap      {:8.2f}\n"
       "each request {:8.1f} us in, {:.1f} us out\n\n"
       "half of the steps are within {:.1f} %, nine of ten within {:.1f} %\n",
-      calibration.model, calibration.hardware, calibration.steps, e.bandwidth * 100,
-      e.compute * 100, calibration.arithmetic, e.attention * 100, e.step_s * 1e6, e.row_s * 1e6,
-      e.sample_s * 1e6, e.token_s * 1e6, e.overlap, calibration.overhead.in_s * 1e6,
-      calibration.overhead.out_s * 1e6, calibration.error_p50 * 100, calibration.error_p90 * 100);
+      calibration.model, is_named ? hardware.title : "this machine", calibration.steps,
+      e.bandwidth * hardware.bytes_per_second * 1e-9,
+      share_of(e.bandwidth, is_named, hardware.name), e.compute * rate * 1e-9,
+      calibration.arithmetic, share_of(e.compute, is_named, hardware.name),
+      e.attention * rate * 1e-9, e.step_s * 1e6, e.row_s * 1e6, e.sample_s * 1e6, e.token_s * 1e6,
+      e.overlap, calibration.overhead.in_s * 1e6, calibration.overhead.out_s * 1e6,
+      calibration.error_p50 * 100, calibration.error_p90 * 100);
 }
 
 Result<void> run(const cli::Arguments& arguments) {
@@ -90,7 +101,9 @@ Result<void> run(const cli::Arguments& arguments) {
     TRY(base::write_file(arguments.text("--out"), calibration.to_json().dump() + "\n"));
   }
   if (arguments.has("--json")) return write_output(calibration.to_json().dump() + "\n");
-  return write_output(table_of(calibration));
+  TRY_ASSIGN(const double rate, hardware.rate(arithmetic));
+  const bool is_named = arguments.origin("--gpu") != "default";
+  return write_text(table_of(calibration, hardware, rate, is_named));
 }
 
 }  // namespace
@@ -108,7 +121,9 @@ cli::Verb calibrate_verb() {
           {{.name = "--step-log", .value = "FILE", .help = "the measured steps", .required = true},
            {.name = "--gpu",
             .value = "NAME",
-            .help = "the hardware whose figures are reached in part",
+            .help = "the hardware that ran them, whose figures are reached in part; the default "
+                    "stands in where nobody wrote the machine's own down (a .json as in "
+                    "src/cost_model/data/hardware)",
             .default_text = "cpu-zen4-2"},
            {.name = "--compute",
             .value = "TYPE",

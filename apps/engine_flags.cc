@@ -140,17 +140,20 @@ std::vector<Flag> queue_flags() {
            .kind = Flag::Kind::kInteger,
            .default_text = "0",
            .most = 1 << 20},
-          {.name = "--pin-prefix",
-           .value = "FILE",
-           .help = "keeps the computed beginning of many prompts for good: a .json file with a "
-                   "chat request's messages (and tools), or the text of a completion prompt"},
           {.name = "--steps-in-flight",
            .value = "N",
            .help = "2: while steps are short, the next one is planned while one runs",
            .kind = Flag::Kind::kInteger,
            .default_text = "2",
            .least = 1,
-           .most = 2},
+           .most = 2}};
+}
+
+std::vector<Flag> prompt_flags() {
+  return {{.name = "--pin-prefix",
+           .value = "FILE",
+           .help = "keeps the computed beginning of many prompts for good: a .json file with a "
+                   "chat request's messages (and tools), or the text of a completion prompt"},
           {.name = "--jump-ahead-tokens",
            .value = "N",
            .help = "what an output format leaves no choice about is not computed token by token "
@@ -160,14 +163,19 @@ std::vector<Flag> queue_flags() {
            .most = engine::kJumpTokensMax}};
 }
 
-Result<void> read_queue_flags(const cli::Arguments& arguments, node::LoadedModel::Options& loaded) {
+Result<void> read_prompt_flags(const cli::Arguments& arguments,
+                               node::LoadedModel::Options& loaded) {
   loaded.executor.jump_tokens_max = static_cast<int>(arguments.integer("--jump-ahead-tokens"));
-  engine::Engine::Options& options = loaded.engine;
-  if (arguments.has("--pin-prefix") && !options.prefix_cache) {
+  if (arguments.has("--pin-prefix") && !loaded.engine.prefix_cache) {
     return Error{ErrorCode::kInvalidArgument,
                  "--pin-prefix needs the prefix cache; --no-enable-prefix-caching turns it off",
                  "pin-prefix"};
   }
+  return {};
+}
+
+Result<void> read_queue_flags(const cli::Arguments& arguments, node::LoadedModel::Options& loaded) {
+  engine::Engine::Options& options = loaded.engine;
   options.inbox_max = static_cast<int>(arguments.integer("--max-num-queued-reqs"));
   options.queued_tokens_max = arguments.integer("--max-num-queued-tokens");
   options.queue_wait_max_ns = static_cast<int64_t>(arguments.number("--max-queue-seconds") * 1e9);

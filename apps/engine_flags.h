@@ -22,8 +22,13 @@ Result<void> read_memory_flags(const cli::Arguments& arguments,
 std::vector<cli::Flag> batch_flags();
 Result<void> read_batch_flags(const cli::Arguments& arguments, node::LoadedModel::Options& options);
 
+// --pin-prefix --jump-ahead-tokens: of `serve`. After read_batch_flags.
+std::vector<cli::Flag> prompt_flags();
+Result<void> read_prompt_flags(const cli::Arguments& arguments,
+                               node::LoadedModel::Options& options);
+
 // --max-num-queued-reqs --max-num-queued-tokens --scheduling-policy --prompt-tokens-beside-decodes
-// --pin-prefix --steps-in-flight --jump-ahead-tokens: of `serve`. After read_batch_flags.
+// --steps-in-flight: of `serve` and `simulate`.
 std::vector<cli::Flag> queue_flags();
 Result<void> read_queue_flags(const cli::Arguments& arguments, node::LoadedModel::Options& options);
 

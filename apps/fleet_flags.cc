@@ -1,5 +1,6 @@
 #include "apps/fleet_flags.h"
 
+#include <algorithm>
 #include <cctype>
 #include <limits>
 
@@ -24,6 +25,12 @@ Result<cost_model::ModelShape> shape_of(const std::string& model) {
   return shape;
 }
 
+// Without anybody's measurement: of steps, either way. A guess, like the shares themselves.
+constexpr double kSpreadAssumed = 0.3;
+constexpr double kSpreadLeast = 0.05;
+// What stands in for a machine of which we know no figures.
+constexpr const char* kThisMachine = "cpu-zen4-2";
+
 Result<void> read_calibration(const cli::Arguments& arguments, HardwareChoice& choice) {
   planner::CapacityOptions& capacity = choice.plan.capacity;
   const auto& rates = capacity.memory.hardware.rates;
@@ -43,6 +50,9 @@ Result<void> read_calibration(const cli::Arguments& arguments, HardwareChoice& c
                                capacity.memory.hardware.name),
                    "calibration"};
     }
+    choice.calibrated = true;
+    choice.plan.efficiency_source = "measured, " + file;
+    capacity.spread = std::max(choice.calibration.error_p90, kSpreadLeast);
     capacity.efficiency = choice.calibration.efficiency;
     capacity.by_rows = choice.calibration.by_rows;
     capacity.by_tokens = choice.calibration.by_tokens;
@@ -80,12 +90,24 @@ std::vector<Flag> hardware_flags() {
            .choices = {"f32", "bf16", "int8", "fp8", "fp4"}},
           {.name = "--calibration",
            .value = "FILE",
-           .help = "of pelton calibrate; without it shares of the datasheet are assumed"},
-          {.name = "--price",
-           .value = "DOLLARS",
-           .help = "of a machine, an hour; default the instance's list price",
-           .kind = Flag::Kind::kNumber,
-           .most = 1e6}};
+           .help = "of pelton calibrate; without it the instance's fit to published numbers, or "
+                   "assumed shares of the datasheet"}};
+}
+
+std::vector<cli::Circumstance> named_hardware() {
+  return {{.flag = "--gpu"}, {.flag = "--instance"}};
+}
+
+void only_with(std::vector<Flag>& flags, const std::vector<cli::Circumstance>& any_of) {
+  for (Flag& flag : flags) {
+    flag.only_with.insert(flag.only_with.end(), any_of.begin(), any_of.end());
+  }
+}
+
+void not_with(std::vector<Flag>& flags, const std::vector<cli::Circumstance>& none_of) {
+  for (Flag& flag : flags) {
+    flag.not_with.insert(flag.not_with.end(), none_of.begin(), none_of.end());
+  }
 }
 
 bool has_hardware(const cli::Arguments& arguments) {
@@ -123,13 +145,7 @@ std::vector<Flag> workload_flags() {
        .value = "R",
        .help = "random lengths vary by this share both ways; instead of the workload's",
        .kind = Flag::Kind::kNumber,
-       .most = 0.999},
-      {.name = "--max-concurrency",
-       .value = "N",
-       .help = "requests under way at once, of all clients",
-       .kind = Flag::Kind::kInteger,
-       .least = 1,
-       .most = 1e6}};
+       .most = 0.999}};
 }
 
 Result<workload::WorkloadSpec> read_workload(const cli::Arguments& arguments) {
@@ -138,6 +154,21 @@ Result<workload::WorkloadSpec> read_workload(const cli::Arguments& arguments) {
   spec.arrivals.rate = std::numeric_limits<double>::infinity();
   if (arguments.has("--workload")) {
     TRY_ASSIGN(spec, workload::read_spec(arguments.text("--workload")));
+  }
+  const bool is_made = spec.dataset == workload::WorkloadSpec::Dataset::kRandom;
+  for (const char* flag : {"--input-len", "--output-len", "--random-range-ratio"}) {
+    if (is_made || !arguments.has(flag)) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} has no effect: the lengths of {} are recorded in it", flag,
+                             arguments.text("--workload")),
+                 flag};
+  }
+  const bool is_trace = spec.dataset == workload::WorkloadSpec::Dataset::kTrace;
+  if (is_trace && arguments.has("--request-rate")) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--request-rate has no effect: {} says when its requests come",
+                             arguments.text("--workload")),
+                 "--request-rate"};
   }
   if (arguments.has("--request-rate")) {
     TRY_ASSIGN(spec.arrivals.rate,
@@ -152,9 +183,6 @@ Result<workload::WorkloadSpec> read_workload(const cli::Arguments& arguments) {
   }
   if (arguments.has("--random-range-ratio")) {
     spec.lengths.range_ratio = arguments.number("--random-range-ratio");
-  }
-  if (arguments.has("--max-concurrency")) {
-    spec.concurrency_max = static_cast<int>(arguments.integer("--max-concurrency"));
   }
   return spec;
 }
@@ -192,6 +220,8 @@ Result<cost_model::Layout> parse_layout(const std::string& text) {
 Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std::string& model) {
   HardwareChoice choice;
   planner::FleetPlanOptions& plan = choice.plan;
+  plan.capacity.spread = kSpreadAssumed;
+  plan.efficiency_source = "assumed, nobody measured it; give --calibration";
   planner::MemoryOptions& memory = plan.capacity.memory;
   std::string gpu = arguments.text("--gpu");
   if (arguments.has("--instance")) {
@@ -206,22 +236,24 @@ Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std:
     plan.price_source = instance.source;
     plan.capacity.devices = instance.count;
     plan.capacity.price_per_hour = instance.price_per_hour;
+    if (instance.fit) {
+      plan.capacity.efficiency = cost_model::Efficiency::of(*instance.fit);
+      plan.capacity.spread = instance.fit->error_p90;
+      plan.efficiency_source = instance.fit->source;
+    }
   }
-  if (gpu.empty()) gpu = "cpu-zen4-2";
+  if (gpu.empty()) gpu = kThisMachine;
   TRY_ASSIGN(memory.hardware, cost_model::find_hardware(gpu));
   TRY_ASSIGN(memory.shape, shape_of(model));
   if (arguments.has("--devices")) {
     plan.capacity.devices = static_cast<int>(arguments.integer("--devices"));
-  }
-  if (arguments.has("--price")) {
-    plan.capacity.price_per_hour = arguments.number("--price");
-    plan.price_source = "--price";
   }
   if (arguments.has("--memory-utilization")) {
     memory.utilization = arguments.number("--memory-utilization");
   }
   memory.sequences_max = static_cast<int>(arguments.integer("--max-num-seqs"));
   memory.batch_tokens_max = static_cast<int>(arguments.integer("--max-num-batched-tokens"));
+  memory.block_tokens = static_cast<int>(arguments.integer("--block-size"));
   TRY_ASSIGN(const auto kv_type, tensor::parse_kv_type(arguments.text("--kv-cache-dtype")));
   memory.kv_element_bytes = kv_type && tensor::kv_has_scales(*kv_type) ? 1 : 2;
   TRY(read_calibration(arguments, choice));

@@ -13,13 +13,17 @@
 
 namespace pelton::apps {
 
-// --gpu --instance --layout --compute --calibration --price
+// --gpu --instance --devices --layout --compute --calibration
 std::vector<cli::Flag> hardware_flags();
-// Whether any of them was given.
+// That other hardware than this machine is meant.
+std::vector<cli::Circumstance> named_hardware();
 bool has_hardware(const cli::Arguments& arguments);
 
-// --workload --rate --num-prompts --max-concurrency --seed and lengths
+// --workload --request-rate --num-prompts and lengths
 std::vector<cli::Flag> workload_flags();
+// That flags of `flags` have an effect only so.
+void only_with(std::vector<cli::Flag>& flags, const std::vector<cli::Circumstance>& any_of);
+void not_with(std::vector<cli::Flag>& flags, const std::vector<cli::Circumstance>& none_of);
 Result<workload::WorkloadSpec> read_workload(const cli::Arguments& arguments);
 
 // "tp8", "ep4", "tp4pp2", "1". kInvalidArgument.
@@ -28,6 +32,7 @@ Result<cost_model::Layout> parse_layout(const std::string& text);
 struct HardwareChoice {
   planner::FleetPlanOptions plan;  // hardware, shape, layout, efficiency, price
   cost_model::Calibration calibration;
+  bool calibrated = false;
 };
 // `model`: what find_model_shape takes, or a hub id. With batch_flags' and memory_flags' numbers.
 Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std::string& model);

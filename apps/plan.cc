@@ -11,6 +11,7 @@
 #include "apps/loading.h"
 #include "apps/verbs.h"
 #include "base/file.h"
+#include "base/terminal_text.h"
 #include "checkpoint/load_choice.h"
 #include "cli/human_size.h"
 #include "cli/terminal.h"
@@ -25,6 +26,10 @@ namespace {
 using cost_model::Footprint;
 
 constexpr int kBarWidth = 32;
+// Of serve's flags those that other hardware is planned by, too.
+constexpr std::string_view kOfAnyHardware[] = {"--max-model-len", "--memory-utilization",
+                                               "--block-size",    "--kv-cache-dtype",
+                                               "--max-num-seqs",  "--max-num-batched-tokens"};
 constexpr int kOutputOtherwise = 256;  // where a workload leaves the length to the model
 
 std::string human(int64_t bytes) {
@@ -102,13 +107,31 @@ std::string table_of(const std::string& model, const Footprint& footprint) {
   return table.text();
 }
 
+// Of the published shapes those that this machine holds as well.
+Error with_what_fits(Error error, const cost_model::MemoryRequest& request) {
+  if (error.code != ErrorCode::kDoesNotFit) return error;
+  std::vector<std::string> fitting;
+  for (const char* shape : {"gpt-oss-120b", "gpt-oss-20b"}) {
+    const Result<Foreseen> other = foresee(shape, request);
+    const bool fits = other && other->footprint.bytes() <= other->footprint.memory_bytes;
+    if (fits) fitting.emplace_back(shape);
+  }
+  error.message += fitting.empty() ? std::string("; no published gpt-oss model fits here")
+                                   : fmt::format("; {} would fit here with these flags",
+                                                 fmt::join(fitting, ", "));
+  error.message += "; --gpu NAME plans for other hardware";
+  return error;
+}
+
 Result<void> plan_here(const cli::Arguments& arguments, const std::string& model) {
   node::LoadedModel::Options options;
   TRY(read_memory_flags(arguments, options.executor));
   TRY(read_batch_flags(arguments, options));
   TRY_ASSIGN(const cost_model::MemoryRequest request,
              executor::LocalExecutor::memory_request(options.executor));
-  TRY_ASSIGN(const Foreseen foreseen, foresee(model, request));
+  const Result<Foreseen> seen = foresee(model, request);
+  if (!seen) return with_what_fits(seen.error(), request);
+  const Foreseen& foreseen = *seen;
   if (foreseen.will_be_packed) {
     fmt::print(
         stderr, "note: {}\n",
@@ -127,7 +150,16 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
     json.set("load_mode_reason", choice.reason);
     return write_output(json.dump() + "\n");
   }
-  return write_output(table_of(model, footprint) + fmt::format("load mode {}\n", choice.text()));
+  return write_text(table_of(model, footprint) + fmt::format("load mode {}\n", choice.text()));
+}
+
+Result<void> write_report(const cli::Arguments& arguments, const planner::PlanReport& report,
+                          planner::Explain explain) {
+  if (arguments.has("--html")) {
+    TRY(base::write_file(arguments.text("--html"), planner::to_html(report)));
+  }
+  if (arguments.has("--json")) return write_output(planner::to_json(report).dump() + "\n");
+  return write_text(planner::to_text(report, explain, output_columns()));
 }
 
 // Of a workload its mean lengths and its rate.
@@ -152,12 +184,19 @@ planner::Demand demand_of(const workload::WorkloadSpec& spec,
 Result<void> plan_elsewhere(const cli::Arguments& arguments, const std::string& model) {
   TRY_ASSIGN(HardwareChoice choice, read_hardware(arguments, model));
   planner::FleetPlanOptions& plan = choice.plan;
+  plan.memory_only = arguments.has("--memory");
+  plan.capacity.any_sequences = arguments.origin("--max-num-seqs") == "default";
+  plan.capacity.any_step_tokens = arguments.origin("--max-num-batched-tokens") == "default";
+  if (arguments.has("--price")) {
+    plan.capacity.price_per_hour = arguments.number("--price");
+    plan.price_source = "--price";
+  }
   plan.context_tokens = arguments.has("--max-model-len") ? arguments.integer("--max-model-len") : 0;
   plan.batch = arguments.integer("--batch");
   TRY_ASSIGN(plan.capacity.objectives, planner::parse_objectives(arguments.text("--slo")));
   plan.capacity.headroom = arguments.number("--headroom");
-  plan.with_load = arguments.has("--slo") || arguments.has("--workload") ||
-                   arguments.has("--request-rate") || arguments.has("--input-len");
+  plan.with_load = arguments.has("--slo");
+  for (const cli::Flag& flag : workload_flags()) plan.with_load |= arguments.has(flag.name);
   if (plan.with_load) {
     TRY_ASSIGN(workload::WorkloadSpec spec, read_workload(arguments));
     TRY_ASSIGN(const workload::Workload workload,
@@ -165,13 +204,11 @@ Result<void> plan_elsewhere(const cli::Arguments& arguments, const std::string& 
     plan.capacity.demand = demand_of(spec, workload.conversations);
   }
   TRY_ASSIGN(const planner::PlanReport report, planner::plan_fleet(plan));
-  if (arguments.has("--html")) {
-    TRY(base::write_file(arguments.text("--html"), planner::to_html(report)));
-  }
-  if (arguments.has("--json")) return write_output(planner::to_json(report).dump() + "\n");
   const planner::Explain explain =
       arguments.has("--explain") ? planner::Explain::kYes : planner::Explain::kNo;
-  return write_output(planner::to_text(report, explain));
+  TRY(write_report(arguments, report, explain));
+  if (report.fits) return {};
+  return Error{ErrorCode::kDoesNotFit, report.headline[1], "gpu"};
 }
 
 // 72 values of two instance types, beside a simulation with three fitted factors for each.
@@ -183,8 +220,9 @@ planner::Section tables_section() {
   planner::Table table{
       .key = "cells", .columns = {"cell", "measured", "modelled", "error"}, .rows = {}};
   for (const simulator::PublishedCell& cell : simulator::compare_published_tables()) {
-    const std::string name = fmt::format("{} {} {} {} users {}", cell.instance, cell.workload,
-                                         cell.engine, cell.users, cell.metric);
+    const std::string name =
+        fmt::format("{} {} {} {} users {}", cell.instance.substr(0, cell.instance.find('.')),
+                    cell.workload, cell.engine, cell.users, cell.metric);
     table.rows.push_back(
         {{.text = name},
          {.text = fmt::format("{:.2f}", cell.measured)},
@@ -208,22 +246,69 @@ planner::Section tables_section() {
 Result<void> plan_published(const cli::Arguments& arguments) {
   const planner::PlanReport report{.title = "Published numbers beside the model",
                                    .sections = {planner::published_section(), tables_section()}};
-  if (arguments.has("--html")) {
-    TRY(base::write_file(arguments.text("--html"), planner::to_html(report)));
-  }
-  if (arguments.has("--json")) return write_output(planner::to_json(report).dump() + "\n");
-  return write_output(planner::to_text(report, planner::Explain::kYes));
+  return write_report(arguments, report, planner::Explain::kYes);
 }
 
 Result<void> run(const cli::Arguments& arguments) {
   if (arguments.has("--published")) return plan_published(arguments);
   const std::string& named = arguments.text("--model");
+  if (!named.empty() && arguments.has("MODEL")) {
+    return Error{ErrorCode::kInvalidArgument, "MODEL and --model are the same: give one", "model"};
+  }
   const std::string& model = named.empty() ? arguments.text("MODEL") : named;
   if (model.empty()) {
     return Error{ErrorCode::kInvalidArgument, "which model? Give MODEL or --model", "model"};
   }
   if (has_hardware(arguments)) return plan_elsewhere(arguments, model);
+  arguments.has("--memory");  // what a plan of this machine is about
   return plan_here(arguments, model);
+}
+
+// Which flags plan what: this machine, named hardware, a load on it, or nothing (--published).
+std::vector<cli::Flag> load_flags_of_plan() {
+  std::vector<cli::Flag> flags = {
+      {.name = "--slo",
+       .value = "ttft=T,itl=T",
+       .help = "objectives: time to the first token, mean time between tokens; as "
+               "ttft=500ms,itl=50ms"}};
+  for (cli::Flag& flag : workload_flags()) flags.push_back(std::move(flag));
+  only_with(flags, named_hardware());
+  std::vector<cli::Flag> of_load = {{.name = "--headroom",
+                                     .value = "SHARE",
+                                     .help = "of the capacity left unused on purpose",
+                                     .kind = cli::Flag::Kind::kNumber,
+                                     .default_text = "0.2",
+                                     .most = 0.99},
+                                    {.name = "--price",
+                                     .value = "DOLLARS",
+                                     .help = "of a machine, an hour; default the instance's list "
+                                             "price",
+                                     .kind = cli::Flag::Kind::kNumber,
+                                     .most = 1e6}};
+  for (cli::Flag& flag : hardware_flags()) {
+    if (flag.name == "--compute" || flag.name == "--calibration")
+      of_load.push_back(std::move(flag));
+  }
+  std::vector<cli::Circumstance> a_load;
+  for (const cli::Flag& flag : flags) a_load.push_back({.flag = flag.name});
+  only_with(of_load, a_load);
+  for (cli::Flag& flag : of_load) flags.push_back(std::move(flag));
+  not_with(flags, {{"--memory"}});
+  return flags;
+}
+
+std::vector<cli::Flag> flags_of_this_machine() {
+  std::vector<cli::Flag> flags;
+  for (std::vector<cli::Flag> some : {memory_flags(), batch_flags()}) {
+    for (cli::Flag& flag : some) flags.push_back(std::move(flag));
+  }
+  flags.push_back(load_mode_flag());
+  for (cli::Flag& flag : flags) {
+    const bool of_both = std::any_of(std::begin(kOfAnyHardware), std::end(kOfAnyHardware),
+                                     [&](std::string_view name) { return flag.name == name; });
+    if (!of_both) flag.not_with = named_hardware();
+  }
+  return flags;
 }
 
 }  // namespace
@@ -242,7 +327,12 @@ cli::Verb plan_verb() {
           "the\n"
           "textbook's numbers beside it, what fits where; and with --slo or --workload how many "
           "copies\n"
-          "on which layout, and at what price. MODEL may also be the name of a published shape or "
+          "on which layout, and at what price. As many sequences at once, and tokens in a step, "
+          "are\n"
+          "taken as serve the load best, unless --max-num-seqs or --max-num-batched-tokens say "
+          "it.\n"
+          "A model that does not fit ends with 5. MODEL may also be the name of a published shape "
+          "or "
           "any\n"
           "config.json of the gpt-oss, Llama, Qwen or DeepSeek families, before anything is "
           "downloaded.",
@@ -252,35 +342,34 @@ cli::Verb plan_verb() {
                        false}},
       .flags = {{.name = "--model", .value = "MODEL", .help = "the same as MODEL"},
                 {.name = "--memory",
-                 .help = "weights, working memory, keys and values of this machine",
+                 .help = "memory alone: weights, working memory, keys and values; all there is "
+                         "without --gpu or --instance",
                  .kind = cli::Flag::Kind::kSwitch},
                 {.name = "--json",
                  .help = "one JSON object, in bytes and seconds, instead of a table",
                  .kind = cli::Flag::Kind::kSwitch},
-                {.name = "--html", .value = "FILE", .help = "also write a page that needs nothing"},
+                {.name = "--html",
+                 .value = "FILE",
+                 .help = "also write a page that needs nothing",
+                 .only_with = {{"--gpu"}, {"--instance"}, {"--published"}}},
                 {.name = "--explain",
                  .help = "every number with its formula",
-                 .kind = cli::Flag::Kind::kSwitch},
-                {.name = "--slo",
-                 .value = "ttft=T,itl=T",
-                 .help = "objectives: time to the first token, mean time between tokens; as "
-                         "ttft=500ms,itl=50ms"},
-                {.name = "--headroom",
-                 .value = "SHARE",
-                 .help = "of the capacity left unused on purpose",
-                 .kind = cli::Flag::Kind::kNumber,
-                 .default_text = "0.2",
-                 .most = 0.99},
+                 .kind = cli::Flag::Kind::kSwitch,
+                 .only_with = named_hardware(),
+                 .not_with = {{"--json"}}},
                 {.name = "--published",
                  .help = "instead: what others measured beside what the model says of it",
-                 .kind = cli::Flag::Kind::kSwitch},
+                 .kind = cli::Flag::Kind::kSwitch,
+                 .not_with = {{"MODEL"}}},
                 {.name = "--batch",
                  .value = "N",
                  .help = "sequences of the textbook's example",
                  .kind = cli::Flag::Kind::kInteger,
                  .default_text = "4",
                  .least = 1,
-                 .most = 1e6}},
+                 .most = 1e6,
+                 .only_with = named_hardware(),
+                 .not_with = {{"--memory"}}}},
       .examples = {"pelton plan openai/gpt-oss-20b --memory",
                    "pelton plan gpt-oss-120b --memory --memory-utilization 0.9 --max-model-len 32K",
                    "pelton plan ./model --memory --json --kv-cache-memory 4GiB --max-num-seqs 64",
@@ -289,11 +378,20 @@ cli::Verb plan_verb() {
                    "pelton plan --published"},
       .run = run,
   };
-  for (cli::Flag& flag : hardware_flags()) verb.flags.push_back(std::move(flag));
-  for (cli::Flag& flag : workload_flags()) verb.flags.push_back(std::move(flag));
-  for (cli::Flag& flag : memory_flags()) verb.flags.push_back(std::move(flag));
-  for (cli::Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
-  verb.flags.push_back(load_mode_flag());
+  std::vector<cli::Flag> hardware;
+  for (cli::Flag& flag : hardware_flags()) {
+    if (flag.name == "--compute" || flag.name == "--calibration") continue;
+    if (flag.name == "--devices" || flag.name == "--layout") flag.only_with = named_hardware();
+    hardware.push_back(std::move(flag));
+  }
+  for (std::vector<cli::Flag> some : {hardware, load_flags_of_plan(), flags_of_this_machine()}) {
+    for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
+  }
+  for (cli::Flag& flag : verb.flags) {
+    const bool of_published =
+        flag.name == "--json" || flag.name == "--html" || flag.name == "--published";
+    if (!of_published) flag.not_with.push_back({.flag = "--published"});
+  }
   return verb;
 }
 

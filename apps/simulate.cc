@@ -12,6 +12,7 @@
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/terminal_text.h"
 #include "report/goodput.h"
 #include "report/percentile.h"
 #include "report/serve_result.h"
@@ -105,24 +106,74 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   return options;
 }
 
+// Of what the replicas could answer in the long run, what was asked; empty: all came at once, so
+// that the queue was never empty.
+std::optional<double> load_share(const HardwareChoice& choice, const SimulationOptions& options,
+                                 const workload::WorkloadSpec& spec,
+                                 const SimulationResult& result) {
+  if (!std::isfinite(spec.arrivals.rate) || result.records.empty()) return std::nullopt;
+  planner::CapacityOptions capacity = choice.plan.capacity;
+  capacity.objectives = {};
+  capacity.demand = {.input_tokens = 0, .output_tokens = 0};
+  for (const report::RequestRecord& record : result.records) {
+    capacity.demand.input_tokens += static_cast<double>(record.input_tokens);
+    capacity.demand.output_tokens += static_cast<double>(record.output_tokens);
+  }
+  const auto count = static_cast<double>(result.records.size());
+  capacity.demand.input_tokens = std::max(capacity.demand.input_tokens / count, 1.0);
+  capacity.demand.output_tokens = std::max(capacity.demand.output_tokens / count, 1.0);
+  const planner::CopyCapacity copy = planner::copy_capacity(capacity);
+  if (!copy.possible) return std::nullopt;
+  return spec.arrivals.rate / (copy.requests_per_s * options.replica_count);
+}
+
 // What a load generator cannot see.
 std::string fleet_text(const SimulationOptions& options, const SimulationResult& result,
-                       double took_s) {
+                       std::optional<double> load, double took_s) {
   simulator::ReplicaCounts all;
   for (const simulator::ReplicaCounts& counts : result.replicas) all += counts;
   const double copies = options.replica_count;
   const auto steps = static_cast<double>(std::max<int64_t>(all.steps, 1));
   const auto asked = static_cast<double>(std::max<int64_t>(all.scheduler.prompt_tokens, 1));
+  const double rows = static_cast<double>(all.rows) / steps;
+  const std::string loaded =
+      load ? fmt::format("{:.0f} % of what {} can answer in the long run", *load * 100,
+                         options.replica_count == 1 ? "it" : "they")
+           : std::string("all that could be asked at once");
   return fmt::format(
-      "\n{} replica{}: busy {:.1f} % of the time, {:.1f} rows a step, {} steps ({} failed)\n"
+      "\n{} replica{}: load {}\n"
+      "a step was running {:.1f} % of the time, with {:.1f} of {} sequences ({:.0f} %); {} steps "
+      "({} failed)\n"
       "prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
       "modelled, not measured; {:.0f} times faster than real\n",
-      options.replica_count, options.replica_count == 1 ? "" : "s",
-      static_cast<double>(all.busy_ns) / (copies * result.duration_s * 1e9) * 100,
-      static_cast<double>(all.rows) / steps, all.steps, all.steps_failed,
+      options.replica_count, options.replica_count == 1 ? "" : "s", loaded,
+      static_cast<double>(all.busy_ns) / (copies * result.duration_s * 1e9) * 100, rows,
+      options.replica.capacity.sequences_max, rows / options.replica.capacity.sequences_max * 100,
+      all.steps, all.steps_failed,
       static_cast<double>(all.scheduler.prompt_tokens_cached) / asked * 100,
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
       result.unfinished, result.duration_s / std::max(took_s, 1e-9));
+}
+
+// To be read first.
+std::string preamble(const cli::Arguments& arguments, const HardwareChoice& choice) {
+  const planner::CapacityOptions& capacity = choice.plan.capacity;
+  std::string text = planner::worth_sentence(capacity.memory.hardware, capacity.memory.layout);
+  if (choice.calibrated) return text;
+  if (!has_hardware(arguments)) {
+    text += fmt::format(
+        " Of this machine no figures are known: those of {} stand in; give "
+        "--calibration.",
+        capacity.memory.hardware.title);
+  }
+  const auto share = [](double value) {
+    return planner::format_modelled(value, planner::Unit::kShare);
+  };
+  return text + fmt::format(" {} of the bandwidth and {} of the {} rate are taken: {}.",
+                            share(capacity.efficiency.bandwidth),
+                            share(capacity.efficiency.compute),
+                            cost_model::arithmetic_name(capacity.arithmetic),
+                            choice.plan.efficiency_source);
 }
 
 Result<void> tell(const cli::Arguments& arguments, const HardwareChoice& choice,
@@ -149,7 +200,9 @@ Result<void> tell(const cli::Arguments& arguments, const HardwareChoice& choice,
       .output_len = spec.lengths.output_tokens,
       .hardware = fmt::format("simulated {} x {}, {}", options.replica_count, memory.hardware.title,
                               cost_model::layout_name(memory.layout)),
-      .metadata = {{"simulated", "true"}, {"seed", std::to_string(options.seed)}},
+      .metadata = {{"simulated", "true"},
+                   {"simulated_from", preamble(arguments, choice)},
+                   {"seed", std::to_string(options.seed)}},
       .generator = {}};
   TRY_ASSIGN(const std::vector<double> percents,
              report::parse_percents(arguments.text("--metric-percentiles"), "metric-percentiles"));
@@ -161,8 +214,10 @@ Result<void> tell(const cli::Arguments& arguments, const HardwareChoice& choice,
     if (arguments.text("--json") == "-") return write_output(json + "\n");
     TRY(base::write_file(arguments.text("--json"), json + "\n"));
   }
-  return write_output(report::result_text(info, summary, shown) +
-                      fleet_text(options, result, took_s));
+  const std::optional<double> load = load_share(choice, options, spec, result);
+  return write_text(base::wrapped_text(preamble(arguments, choice), output_columns(), 0) + "\n" +
+                    report::result_text(info, summary, shown) +
+                    fleet_text(options, result, load, took_s));
 }
 
 Result<void> run(const cli::Arguments& arguments) {
@@ -180,6 +235,9 @@ Result<void> run(const cli::Arguments& arguments) {
                                               .by_tokens = capacity.by_tokens}));
   TRY_ASSIGN(SimulationOptions options, read_options(arguments, model, choice));
   TRY_ASSIGN(workload::WorkloadSpec spec, read_workload(arguments));
+  if (arguments.has("--max-concurrency")) {
+    spec.concurrency_max = static_cast<int>(arguments.integer("--max-concurrency"));
+  }
   if (!arguments.has("--workload")) spec.seed = options.seed;
   spec.arrivals.seed = spec.seed;
   options.concurrency_max = spec.concurrency_max;
@@ -234,7 +292,14 @@ cli::Verb simulate_verb() {
                  .default_text = "0"},
                 {.name = "--no-noise",
                  .help = "steps take what the model says, not what it left over when it was fitted",
-                 .kind = cli::Flag::Kind::kSwitch},
+                 .kind = cli::Flag::Kind::kSwitch,
+                 .only_with = {{"--calibration"}}},
+                {.name = "--max-concurrency",
+                 .value = "N",
+                 .help = "requests under way at once, of all clients",
+                 .kind = cli::Flag::Kind::kInteger,
+                 .least = 1,
+                 .most = 1e6},
                 {.name = "--goodput",
                  .value = "BOUNDS",
                  .help = "objectives, as 'ttft:500 tpot:50', in milliseconds"},
@@ -247,11 +312,23 @@ cli::Verb simulate_verb() {
                    "pelton simulate ./model --calibration c.json --workload conversation",
                    "pelton simulate gpt-oss-120b --instance p5.48xlarge --layout tp2 --replicas 4"},
       .run = run};
-  for (cli::Flag& flag : hardware_flags()) verb.flags.push_back(std::move(flag));
-  for (cli::Flag& flag : workload_flags()) verb.flags.push_back(std::move(flag));
-  for (cli::Flag& flag : memory_flags()) verb.flags.push_back(std::move(flag));
-  for (cli::Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
-  for (cli::Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
+  std::vector<cli::Flag> hardware = hardware_flags();
+  for (cli::Flag& flag : hardware) {
+    if (flag.name == "--devices" || flag.name == "--layout") flag.only_with = named_hardware();
+  }
+  std::vector<cli::Flag> memory = memory_flags();
+  for (cli::Flag& flag : memory) {
+    const bool of_here =
+        flag.name == "--kernels" || flag.name == "--threads" || flag.name == "--kv-cache-memory";
+    if (of_here) flag.not_with = named_hardware();
+  }
+  std::vector<cli::Flag> batch = batch_flags();
+  for (cli::Flag& flag : batch) {
+    if (flag.name == "--swap-space") flag.not_with = named_hardware();
+  }
+  for (std::vector<cli::Flag> some : {hardware, workload_flags(), memory, batch, queue_flags()}) {
+    for (cli::Flag& flag : some) verb.flags.push_back(std::move(flag));
+  }
   return verb;
 }
 

@@ -162,16 +162,106 @@ class Plan(unittest.TestCase):
             self.assertIn("<h2>Capacity", page.read_text())
             self.assertNotIn("http", page.read_text())
 
+    def run_plan(self, *words, columns=None):
+        env = {**os.environ, **({"COLUMNS": str(columns)} if columns else {})}
+        return subprocess.run([BINARY, "plan", *map(str, words)], capture_output=True, text=True, timeout=100, check=False,
+                              env=env)
+
+    def test_A4_says_first_what_serve_cannot_run(self):
+        for words in (("--gpu", "h100", "--devices", 8, "--layout", "tp8"),
+                      ("--instance", "p4de.24xlarge", "--slo", "itl=30ms", "--rps", 50), ("--gpu", "h100")):
+            first = self.run_plan("gpt-oss-120b", *words).stdout.splitlines()[0]
+            self.assertIn("nothing that `pelton serve` can run yet", first)
+        said = json.loads(self.run_plan("gpt-oss-120b", "--gpu", "h100", "--json").stdout)
+        self.assertIn("can run yet", said["headline"][0])
+        done = pelton("simulate", "gpt-oss-20b", "--gpu", "h100", "--num-prompts", 2)
+        self.assertIn("can run yet", done.splitlines()[0])
+
+    def test_A5_an_instance_has_its_own_fit(self):
+        plan = self.run_plan("gpt-oss-120b", "--instance", "p4de.24xlarge", "--slo", "itl=30ms", "--rps", 50).stdout
+        self.assertRegex(" ".join(plan.split()), r"120 % of its bandwidth, 12 % of its bf16 rate, 6\.5 ms a step")
+        self.assertRegex(plan, r"a copy's requests +[\d.]+/s \([\d.]+/s to [\d.]+/s\)")
+        self.assertRegex(plan, r"a million output tokens +\$[\d.]+ \(\$[\d.]+ to \$[\d.]+\)")
+        shared = self.run_plan("gpt-oss-120b", "--gpu", "a100-80", "--slo", "itl=90ms", "--rps", 5).stdout
+        self.assertIn("60 % of its bandwidth", " ".join(shared.split()))
+
+    def test_A6_the_best_batch_is_searched_and_its_limit_named(self):
+        load = ("gpt-oss-120b", "--instance", "p5.48xlarge", "--slo", "itl=30ms", "--rps", 50)
+        best = json.loads(self.run_plan(*load, "--json").stdout)["capacity"]
+        capped = json.loads(self.run_plan(*load, "--json", "--max-num-seqs", 16).stdout)["capacity"]
+        self.assertLess(best["copies"]["value"] * 3, capped["copies"]["value"])
+        self.assertTrue(all(row["limited by"] == "--max-num-seqs 16" for row in capped["layouts"]
+                            if row["answers at once"] == 16), capped["layouts"])
+        for row in best["layouts"]:
+            if row["answers at once"] != "no":
+                self.assertRegex(row["limited by"], "memory|between tokens|first token|--max-num")
+                self.assertNotEqual(row["limited by"], "--max-num-seqs 16")
+        said = " ".join(self.run_plan(*load).stdout.split())
+        self.assertRegex(said, r"runs with --max-num-seqs \d+ --max-num-batched-tokens \d+; .* is what keeps it from more")
+
+    def test_A8_too_large_here_says_by_how_much(self):
+        done = self.run_plan(ROOT / "testdata/golden/tiny", "--memory")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        memory = json.loads(self.run_plan("gpt-oss-20b", "--memory", "--json").stdout or "{}").get("memory", 0)
+        if memory > 150 << 30:
+            self.skipTest("everything fits here")
+        done = self.run_plan("gpt-oss-120b", "--memory")
+        if memory > 64 << 30:
+            self.assertEqual(done.returncode, 0)
+            return
+        self.assertEqual(done.returncode, 5)
+        self.assertRegex(done.stderr, r"the weights take [\d.]+ GiB and working memory [\d.]+ GiB, of [\d.]+ GiB of memory: "
+                                      r"short by [\d.]+ GiB")
+        self.assertRegex(done.stderr, "would fit here|no published gpt-oss model fits")
+        self.assertNotIn("16 tokens", done.stderr)
+
+    def test_C6_what_does_not_fit_ends_with_5_and_the_answer_is_first(self):
+        done = self.run_plan("gpt-oss-120b", "--gpu", "l4")
+        self.assertEqual(done.returncode, 5)
+        self.assertRegex(done.stdout.splitlines()[1], r"does not fit on one NVIDIA L4.* 4 of them hold it \(--devices 4\)")
+        self.assertIn("4 of them hold it", done.stderr)
+        fits = self.run_plan("gpt-oss-120b", "--gpu", "l4", "--devices", 4)
+        self.assertEqual(fits.returncode, 0, fits.stderr)
+        self.assertIn("fits on TP4", fits.stdout.splitlines()[1])
+        self.assertFalse(json.loads(self.run_plan("gpt-oss-120b", "--gpu", "l4", "--json").stdout)["fits"])
+
+    def test_C7_tables_fit_the_terminal(self):
+        for columns in (60, 80, 120):
+            for words in (("gpt-oss-120b", "--instance", "p4de.24xlarge", "--slo", "itl=30ms", "--rps", 50, "--explain"),
+                          ("--published",), ("gpt-oss-20b", "--gpu", "h100")):
+                text = self.run_plan(*words, columns=columns).stdout
+                wide = [line for line in text.splitlines() if len(line) > columns]
+                self.assertEqual(wide, [], f"{columns} columns, {words}")
+
     def test_refusals_name_what_is_wrong(self):
         self.assertIn("h100", pelton("plan", "gpt-oss-20b", "--gpu", "h1000", code=2))
         self.assertIn("p4de", pelton("plan", "gpt-oss-20b", "--instance", "x1", code=2))
-        self.assertIn("cannot compute in fp4", pelton("plan", "gpt-oss-20b", "--gpu", "h100", "--compute", "fp4", code=2))
+        self.assertIn("cannot compute in fp4", pelton("plan", "gpt-oss-20b", "--gpu", "h100", "--compute", "fp4",
+                                                      "--slo", "itl=50ms", code=2))
         self.assertIn("tp8", pelton("plan", "gpt-oss-20b", "--gpu", "h100", "--layout", "x8", code=2))
         self.assertIn("is no unit", pelton("plan", "gpt-oss-20b", "--gpu", "h100", "--slo", "itl=5h", code=2))
         self.assertIn("MODEL", pelton("plan", code=2))
 
 
 class Simulate(unittest.TestCase):
+    def test_A13_busy_is_not_load(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # 1 ms a step of one answer, whatever the machine: 20 tokens are 20 ms, so 10 requests a second are little.
+            steps = pathlib.Path(folder, "steps.jsonl")
+            steps.write_text("".join(json.dumps({"ns": 1_000_000 + 10_000 * rows, "rows": [50, 1, 1] * rows}) + "\n"
+                                     for rows in range(1, 17) for _ in range(4)))
+            out = pathlib.Path(folder, "calibration.json")
+            model = ROOT / "models/pelton-box"
+            pelton("calibrate", model, "--step-log", steps, "--out", out)
+            load = ["simulate", model, "--calibration", out, "--input-len", 8, "--output-len", 20, "--num-prompts", 400]
+            light = " ".join(pelton(*load, "--request-rate", 20).split())
+            heavy = " ".join(pelton(*load, "--request-rate", 300).split())
+            share = [int(re.search(r"load (\d+) % of what it can answer", text)[1]) for text in (light, heavy)]
+            self.assertLess(share[0], 20)
+            self.assertGreater(share[1], 10 * share[0])
+            self.assertRegex(heavy, r"a step was running [\d.]+ % of the time, with [\d.]+ of 16 sequences")
+            self.assertIn("all that could be asked at once", pelton(*load))
+
     def test_one_seed_replays_one_run(self):
         with tempfile.TemporaryDirectory() as folder:
             faults = pathlib.Path(folder, "faults.json")
@@ -195,6 +285,9 @@ class Simulate(unittest.TestCase):
             steps.write_text("".join(json.dumps(line) + "\n" for line in lines))
             out = pathlib.Path(folder, "calibration.json")
             model = ROOT / "models/pelton-box"
+            table = pelton("calibrate", model, "--step-log", steps)  # A13
+            self.assertRegex(table, r"bandwidth +[\d.]+ GB/s, [\d.]+ times the figure of cpu-zen4-2, which stands in")
+            self.assertIn("% of the hardware's figure", pelton("calibrate", model, "--step-log", steps, "--gpu", "cpu-zen4-2"))
             self.assertIn("half of the steps", pelton("calibrate", model, "--step-log", steps, "--out", out))
             result = json.loads(pelton("simulate", model, "--calibration", out, "--max-concurrency", 4, "--num-prompts", 12,
                                        "--input-len", 20, "--output-len", 40, "--json", "-"))

@@ -168,6 +168,23 @@ Error does_not_fit(const Footprint& so_far, const MemoryRequest& request, int64_
                "memory-utilization"};
 }
 
+// What keys and values lack is seldom theirs to give: the weights, where these alone are too many.
+Error with_weights(const Footprint& so_far, const MemoryRequest& request, Error error) {
+  const int64_t taken = so_far.weights.bytes() + so_far.workspace.bytes() + request.swap_bytes;
+  // Who names the memory of keys and values has been told of that.
+  const bool named = request.kv_bytes || request.memory_utilization;
+  if (named || error.code != ErrorCode::kDoesNotFit || taken < so_far.memory_bytes) return error;
+  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  error.message = fmt::format(
+      "the weights take {:.1f} GiB and working memory {:.1f} GiB, of {:.1f} GiB of memory: short "
+      "by "
+      "{:.1f} GiB before the first key and value",
+      gib(so_far.weights.bytes()), gib(so_far.workspace.bytes()), gib(so_far.memory_bytes),
+      gib(taken - so_far.memory_bytes));
+  error.field = "MODEL";
+  return error;
+}
+
 Result<int64_t> bytes_for_kv(const Footprint& so_far, const MemoryRequest& request) {
   if (request.kv_bytes && request.memory_utilization) {
     return Error{ErrorCode::kInvalidArgument,
@@ -198,7 +215,9 @@ Result<Footprint> add_up(const ModelConfig& config, const std::vector<ExpectedTe
                       .sequences_max = request.sequences_max,
                       .memory_bytes = request.memory_bytes};
   TRY_ASSIGN(const int64_t allowed, bytes_for_kv(footprint, request));
-  TRY_ASSIGN(const KvBudget budget, plan_kv(config, request, allowed));
+  const Result<KvBudget> planned = plan_kv(config, request, allowed);
+  if (!planned) return with_weights(footprint, request, planned.error());
+  const KvBudget& budget = *planned;
   footprint.kv = budget.kv;
   footprint.context_tokens_max = budget.context_tokens_max;
   footprint.swap = plan_swap(footprint.kv, request.swap_bytes);

@@ -126,6 +126,20 @@ Result<Hardware> find_hardware(const std::string& name) {
   return parse_hardware(json, name);
 }
 
+namespace {
+
+std::optional<InstanceFit> fit_of(const Json& instance) {
+  const Json* const fit = instance.find("fit");
+  if (fit == nullptr) return std::nullopt;
+  return InstanceFit{.bandwidth = fit->number("bandwidth").value(),
+                     .compute = fit->number("compute").value(),
+                     .step_s = fit->number("step_s").value(),
+                     .error_p90 = fit->number("error_p90").value(),
+                     .source = fit->string("source").value()};
+}
+
+}  // namespace
+
 std::vector<Instance> instances() {
   const Result<Json> json = Json::parse(*find_data("instances.json"));
   CHECK(json.ok());
@@ -136,7 +150,8 @@ std::vector<Instance> instances() {
                      .count = static_cast<int>(one.integer("count").value()),
                      .price_per_hour = one.number("price_per_hour").value(),
                      .host_memory_bytes = one.integer("host_memory_bytes").value(),
-                     .source = one.string("source").value()});
+                     .source = one.string("source").value(),
+                     .fit = fit_of(one)});
   }
   return found;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,15 @@ struct Hardware {
   Result<double> rate(Arithmetic arithmetic) const;
 };
 
+// How much of the datasheet an instance reached in others' published measurements.
+struct InstanceFit {
+  double bandwidth = 0;  // shares; compute: of the bf16 rate, of attention and of the links alike
+  double compute = 0;
+  double step_s = 0;     // whatever is in a step
+  double error_p90 = 0;  // nine of ten published values are within this share of the fitted model
+  std::string source;
+};
+
 struct Instance {
   std::string name;  // "p4de.24xlarge"
   std::string gpu;
@@ -44,6 +54,7 @@ struct Instance {
   double price_per_hour = 0;  // dollars; 0: not known
   int64_t host_memory_bytes = 0;
   std::string source;
+  std::optional<InstanceFit> fit;
 };
 
 // By name, or a file's path (anything that ends in .json). kInvalidArgument lists the names there

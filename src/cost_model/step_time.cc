@@ -58,6 +58,26 @@ std::string layout_name(const Layout& layout) {
   return name.empty() ? "one device" : name;
 }
 
+Efficiency Efficiency::of(const InstanceFit& fit) {
+  return {.bandwidth = fit.bandwidth,
+          .compute = fit.compute,
+          .attention = fit.compute,
+          .link = fit.compute,
+          .step_s = fit.step_s};
+}
+
+Efficiency Efficiency::slower(double factor) const {
+  Efficiency other = *this;
+  for (double* share : {&other.bandwidth, &other.compute, &other.attention, &other.link}) {
+    *share /= factor;
+  }
+  for (double* seconds :
+       {&other.step_s, &other.layer_s, &other.token_s, &other.row_s, &other.sample_s}) {
+    *seconds *= factor;
+  }
+  return other;
+}
+
 Json Efficiency::to_json() const {
   Json json;
   for (const EfficiencyField& field : kFields) json.set(field.name, this->*field.member);

@@ -39,6 +39,9 @@ struct Efficiency {
   // slower alone counts.
   double overlap = 8;
 
+  static Efficiency of(const InstanceFit& fit);
+  // Everything takes `factor` times as long.
+  Efficiency slower(double factor) const;
   Json to_json() const;
   static Result<Efficiency> from_json(const Json& json, const std::string& origin);
 };

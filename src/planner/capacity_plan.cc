@@ -12,7 +12,9 @@ using cost_model::Layout;
 using cost_model::StepLoad;
 using cost_model::StepTimeModel;
 
-constexpr int kConcurrencyMax = 8192;
+constexpr int kSequencesMax = 4096;  // of serve's --max-num-seqs
+constexpr int kStepTokens[] = {512, 1024, 2048, 4096, 8192, 16384};
+constexpr double kWorthIt = 1.01;  // more than that decides between two ways to run
 
 StepTimeModel::Options timing_options(const CapacityOptions& options) {
   return {.hardware = options.memory.hardware,
@@ -69,15 +71,58 @@ Operation operate(const CapacityOptions& options, const StepTimeModel& times, in
   return at;
 }
 
-std::string broken(const CapacityOptions& options, const Operation& at) {
+enum class Limit { kNone, kSequences, kStepTokens, kMemory, kTokenGap, kFirstToken };
+
+// What stands against `rows` answers at once.
+Limit limit_at(const CapacityOptions& options, const StepTimeModel& times, int rows) {
+  MemoryOptions memory = options.memory;
+  if (options.any_sequences) memory.sequences_max = rows;
+  if (rows > std::min(memory.sequences_max, kSequencesMax)) return Limit::kSequences;
+  if (rows >= memory.batch_tokens_max && rows > 1) return Limit::kStepTokens;
+  const Result<MemoryPlan> plan = plan_memory(memory);
+  const Demand& demand = options.demand;
+  const auto length = static_cast<int64_t>(demand.input_tokens + demand.output_tokens);
+  if (!plan.ok() || plan->sequences_at(length, memory) < rows) return Limit::kMemory;
+  const Operation at = operate(options, times, rows);
   const Objectives& objectives = options.objectives;
-  if (objectives.itl_s && at.itl_s > *objectives.itl_s) {
-    return fmt::format("one stream's tokens come every {:.1f} ms", at.itl_s * 1e3);
-  }
-  if (objectives.ttft_s && at.ttft_s > *objectives.ttft_s) {
-    return fmt::format("a lone prompt takes {:.0f} ms", at.ttft_s * 1e3);
+  if (objectives.itl_s && at.itl_s > *objectives.itl_s) return Limit::kTokenGap;
+  if (objectives.ttft_s && at.ttft_s > *objectives.ttft_s) return Limit::kFirstToken;
+  return Limit::kNone;
+}
+
+std::string limit_words(const CapacityOptions& options, Limit limit) {
+  switch (limit) {
+    case Limit::kNone:
+      return "";
+    case Limit::kSequences:
+      return fmt::format("--max-num-seqs {}",
+                         options.any_sequences ? kSequencesMax : options.memory.sequences_max);
+    case Limit::kStepTokens:
+      return fmt::format("--max-num-batched-tokens {}", options.memory.batch_tokens_max);
+    case Limit::kMemory:
+      return "memory";
+    case Limit::kTokenGap:
+      return "time between tokens";
+    case Limit::kFirstToken:
+      return "first token";
   }
   return "";
+}
+
+// Why not even one answer can be written.
+std::string refusal(const CapacityOptions& options, const StepTimeModel& times, Limit limit) {
+  const Operation at = operate(options, times, 1);
+  switch (limit) {
+    case Limit::kTokenGap:
+      return fmt::format("one stream's tokens come every {:.2g} ms", at.itl_s * 1e3);
+    case Limit::kFirstToken:
+      return fmt::format("a lone prompt takes {:.2g} s", at.ttft_s);
+    default: {
+      const Result<MemoryPlan> memory = plan_memory(options.memory);
+      const bool fits = memory.ok() && memory->fits();
+      return fits ? "not one sequence of that length fits" : "the weights do not fit";
+    }
+  }
 }
 
 bool divides(int64_t whole_count, int part) {
@@ -162,49 +207,105 @@ Result<Objectives> parse_objectives(const std::string& text) {
   return objectives;
 }
 
-CopyCapacity copy_capacity(const CapacityOptions& options) {
-  CopyCapacity copy;
-  const Result<MemoryPlan> memory = plan_memory(options.memory);
-  if (!memory.ok()) {
-    copy.why_not = memory.error().message;
+namespace {
+
+// With the tokens of a step as `options.memory` says.
+CopyCapacity capacity_at(const CapacityOptions& options, const StepTimeModel& times) {
+  CopyCapacity copy{.step_tokens = options.memory.batch_tokens_max};
+  if (const Limit limit = limit_at(options, times, 1); limit != Limit::kNone) {
+    copy.why_not = refusal(options, times, limit);
     return copy;
   }
-  const Demand& demand = options.demand;
-  const auto length = static_cast<int64_t>(demand.input_tokens + demand.output_tokens);
-  const int64_t room = memory->sequences_at(length, options.memory);
-  if (room < 1) {
-    copy.why_not =
-        memory->fits() ? "not one sequence of that length fits" : "the weights do not fit";
-    return copy;
-  }
-  const Result<StepTimeModel> times = StepTimeModel::make(timing_options(options));
-  if (!times.ok()) {
-    copy.why_not = times.error().message;
-    return copy;
-  }
-  const int most =
-      static_cast<int>(std::min<int64_t>({room, kConcurrencyMax, options.memory.sequences_max}));
-  Operation at = operate(options, *times, 1);
-  copy.why_not = broken(options, at);
-  if (!copy.why_not.empty()) return copy;
   // Time between tokens rises with concurrency, and so do the prompts' waits: halve the interval.
   int good = 1;
-  int bad = most + 1;
+  int bad = kSequencesMax + 1;
   while (bad - good > 1) {
     const int middle = good + (bad - good) / 2;
-    (broken(options, operate(options, *times, middle)).empty() ? good : bad) = middle;
+    (limit_at(options, times, middle) == Limit::kNone ? good : bad) = middle;
   }
-  at = operate(options, *times, good);
-  copy.possible = true;
+  copy.limited_by = limit_words(options, limit_at(options, times, good + 1));
+  Operation at = operate(options, times, good);
   copy.concurrency = good;
+  // More at once is not always more in all: a step's tokens are shared with prompts.
+  for (int rows = good * 9 / 10; rows >= 1; rows = rows * 9 / 10) {
+    const Operation fewer = operate(options, times, rows);
+    if (fewer.requests_per_s <= at.requests_per_s * kWorthIt) continue;
+    at = fewer;
+    copy.concurrency = rows;
+    copy.limited_by = limit_words(options, Limit::kStepTokens);
+  }
+  copy.possible = true;
   copy.requests_per_s = at.requests_per_s;
   copy.itl_s = at.itl_s;
   copy.ttft_s = at.ttft_s;
   copy.prefill_tokens_per_step = at.prompt_tokens;
-  const StepLoad load = mixed_step(options, good, at.prompt_tokens);
-  copy.step_ideal_share = times->ideal_seconds(load) / times->seconds(load);
+  const StepLoad load = mixed_step(options, copy.concurrency, at.prompt_tokens);
+  copy.step_ideal_share = times.ideal_seconds(load) / times.seconds(load);
   return copy;
 }
+
+}  // namespace
+
+CopyCapacity copy_capacity(const CapacityOptions& options) {
+  if (const Result<MemoryPlan> memory = plan_memory(options.memory); !memory.ok()) {
+    return {.why_not = memory.error().message};
+  }
+  const Result<StepTimeModel> times = StepTimeModel::make(timing_options(options));
+  if (!times.ok()) return {.why_not = times.error().message};
+  if (!options.any_step_tokens) return capacity_at(options, *times);
+  CopyCapacity best;
+  for (const int tokens : kStepTokens) {
+    CapacityOptions with = options;
+    with.memory.batch_tokens_max = tokens;
+    CopyCapacity copy = capacity_at(with, *times);
+    const bool better =
+        copy.possible ? copy.requests_per_s > best.requests_per_s * kWorthIt : best.why_not.empty();
+    if (better && (copy.possible || !best.possible)) best = std::move(copy);
+  }
+  return best;
+}
+
+namespace {
+
+struct Fleet {
+  double rate = 0;
+  int64_t copies = 0;
+  int64_t machines = 0;
+  double cost_per_million = 0;
+};
+
+// As many copies as the demand takes; one where none is said.
+Fleet fleet_of(const CapacityOptions& options, const Layout& layout, const CopyCapacity& copy) {
+  const double usable = copy.requests_per_s * (1 - options.headroom);
+  Fleet fleet{.rate = options.demand.requests_per_s > 0 ? options.demand.requests_per_s : usable};
+  fleet.copies = static_cast<int64_t>(std::ceil(fleet.rate / usable - 1e-9));
+  const int per_machine = std::max(options.devices / layout.devices(), 1);
+  fleet.machines = (fleet.copies + per_machine - 1) / per_machine;
+  const double tokens_per_hour = fleet.rate * options.demand.output_tokens * 3600;
+  fleet.cost_per_million =
+      static_cast<double>(fleet.machines) * options.price_per_hour / tokens_per_hour * 1e6;
+  return fleet;
+}
+
+// The chosen layout again, with quicker and with slower steps.
+void add_range(const CapacityOptions& options, CapacityPlan& plan) {
+  CapacityOptions with = options;
+  with.memory.layout = plan.layouts[static_cast<size_t>(plan.chosen)].layout;
+  with.efficiency = options.efficiency.slower(1 / (1 + options.spread));
+  if (const CopyCapacity quick = copy_capacity(with); quick.possible) {
+    const Fleet fleet = fleet_of(with, with.memory.layout, quick);
+    plan.quick_copies = fleet.copies;
+    plan.quick_cost_per_million = fleet.cost_per_million;
+  }
+  with.efficiency = options.efficiency.slower(1 + options.spread);
+  if (const CopyCapacity slow = copy_capacity(with); slow.possible) {
+    const Fleet fleet = fleet_of(with, with.memory.layout, slow);
+    plan.slow_copies = fleet.copies;
+    plan.slow_cost_per_million = fleet.cost_per_million;
+  }
+}
+
+}  // namespace
 
 Result<CapacityPlan> plan_capacity(const CapacityOptions& options) {
   if (!(options.headroom >= 0 && options.headroom < 1)) {
@@ -238,19 +339,16 @@ Result<CapacityPlan> plan_capacity(const CapacityOptions& options) {
   plan.why = reason(plan, options.objectives);
   if (plan.chosen < 0) return plan;
   const LayoutChoice& best = plan.layouts[static_cast<size_t>(plan.chosen)];
-  const double usable = best.copy.requests_per_s * (1 - options.headroom);
-  const double rate = options.demand.requests_per_s > 0 ? options.demand.requests_per_s : usable;
-  plan.copies = static_cast<int64_t>(std::ceil(rate / usable - 1e-9));
-  const int per_machine = std::max(options.devices / best.layout.devices(), 1);
-  plan.machines = (plan.copies + per_machine - 1) / per_machine;
-  plan.utilization = rate / (static_cast<double>(plan.copies) * best.copy.requests_per_s);
-  const double tokens_per_hour = rate * options.demand.output_tokens * 3600;
-  plan.cost_per_million =
-      static_cast<double>(plan.machines) * options.price_per_hour / tokens_per_hour * 1e6;
+  const Fleet fleet = fleet_of(options, best.layout, best.copy);
+  plan.copies = fleet.copies;
+  plan.machines = fleet.machines;
+  plan.utilization = fleet.rate / (static_cast<double>(plan.copies) * best.copy.requests_per_s);
+  plan.cost_per_million = fleet.cost_per_million;
+  add_range(options, plan);
   CapacityOptions with = options;
   with.memory.layout = best.layout;
   const Result<SplitGain> split = split_gain(with, {.concurrency = best.copy.concurrency,
-                                                    .chunk_tokens = options.memory.batch_tokens_max,
+                                                    .chunk_tokens = best.copy.step_tokens,
                                                     .output_kept_least = 0.8});
   if (split.ok() && split->prefill_devices_share < 1) {
     plan.prefill_per_decode = split->prefill_devices_share / (1 - split->prefill_devices_share);

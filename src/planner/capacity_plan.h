@@ -37,6 +37,11 @@ struct CapacityOptions {
   cost_model::Arithmetic arithmetic = cost_model::Arithmetic::kBf16;
   Objectives objectives;
   Demand demand;
+  // As many sequences at once, and tokens in a step, as serve the load best; otherwise what
+  // `memory` says.
+  bool any_sequences = false;
+  bool any_step_tokens = false;
+  double spread = 0.3;        // steps may take this share longer, or be that much quicker
   double headroom = 0.2;      // of the capacity left unused on purpose
   int devices = 1;            // of the machine that is bought or rented as one
   double price_per_hour = 0;  // of that machine
@@ -47,6 +52,8 @@ struct CopyCapacity {
   bool possible = false;
   std::string why_not;
   int concurrency = 0;
+  int step_tokens = 0;          // --max-num-batched-tokens
+  std::string limited_by = {};  // what keeps it from more: "memory", "time between tokens"
   double requests_per_s = 0;
   double itl_s = 0;
   double ttft_s = 0;
@@ -69,8 +76,14 @@ struct CapacityPlan {
   std::string why;
   int64_t copies = 0;
   int64_t machines = 0;
-  double utilization = 0;         // of the copies' capacity
-  double cost_per_million = 0;    // output tokens, dollars; 0: no price
+  // The same if steps are quicker, or take longer, by `spread`; slow_copies 0: then the objectives
+  // are not met.
+  int64_t quick_copies = 0;
+  int64_t slow_copies = 0;
+  double utilization = 0;       // of the copies' capacity
+  double cost_per_million = 0;  // output tokens, dollars; 0: no price
+  double quick_cost_per_million = 0;
+  double slow_cost_per_million = 0;
   double prefill_per_decode = 0;  // devices for prompts to each device for answers, if split
 };
 Result<CapacityPlan> plan_capacity(const CapacityOptions& options);

@@ -21,16 +21,6 @@ double d(int64_t value) {
 
 constexpr int64_t kLengths[] = {2048, 8192, 32768, 131072};
 
-// The fewest devices, a power of two, that hold the model; 0: more than are joined.
-int fewest_devices(MemoryOptions options) {
-  for (int devices = 1; devices <= std::max(options.hardware.link_domain, 1); devices *= 2) {
-    options.layout = {.tensor = devices};
-    const Result<MemoryPlan> plan = plan_memory(options);
-    if (plan.ok() && plan->sequences_at(2048, options) > 0) return devices;
-  }
-  return 0;
-}
-
 std::vector<Cell> fit_row(MemoryOptions options, const std::string& name) {
   options.layout = {};
   std::vector<Cell> row{{.text = name}};
@@ -88,7 +78,79 @@ std::string quickest_layout(const CapacityPlan& plan) {
                      cost_model::layout_name(best->layout), best->latency_itl_s * 1e3);
 }
 
+std::string range_words(const std::string& low, const std::string& high) {
+  return low == high ? low : fmt::format("{} to {}", low, high);
+}
+
+// "2 copies of TP8 on 2 machines; $1.2 (0.9 to 1.7) a million output tokens"
+std::string capacity_sentence(const FleetPlanOptions& options, const CapacityPlan& plan) {
+  if (plan.chosen < 0) return plan.why + ".";
+  const LayoutChoice& best = plan.layouts[static_cast<size_t>(plan.chosen)];
+  const std::string most =
+      plan.slow_copies > 0 ? std::to_string(plan.slow_copies) : std::string("none will do");
+  std::string text = fmt::format(
+      "{} cop{} of {}, {} machine{} (copies if steps are {:.0f} % quicker or slower: {})",
+      plan.copies, plan.copies == 1 ? "y" : "ies", cost_model::layout_name(best.layout),
+      plan.machines, plan.machines == 1 ? "" : "s", options.capacity.spread * 100,
+      range_words(std::to_string(plan.quick_copies), most));
+  if (options.capacity.price_per_hour > 0) {
+    text += fmt::format("; {} a million output tokens",
+                        format_modelled(plan.cost_per_million, Unit::kDollars));
+  }
+  return fmt::format(
+      "{}. Each copy runs with --max-num-seqs {} --max-num-batched-tokens {}; {} is "
+      "what keeps it from more.",
+      text, best.copy.concurrency, best.copy.step_tokens, best.copy.limited_by);
+}
+
+// Whether one copy lies on this layout, and what would do if not.
+std::string memory_sentence(const FleetPlanOptions& options, const MemoryPlan& plan) {
+  const MemoryOptions& memory = options.capacity.memory;
+  const std::string where =
+      memory.layout.devices() == 1
+          ? "one " + memory.hardware.title
+          : fmt::format("{} on {}", cost_model::layout_name(memory.layout), memory.hardware.title);
+  if (plan.fits()) {
+    return fmt::format("{} fits on {}: {} are left for keys and values, {} sequences of 8K.",
+                       memory.shape.name, where, format(plan.kv_bytes, Unit::kBytes),
+                       format(d(plan.sequences_at(8192, memory)), Unit::kCount));
+  }
+  const int devices = fewest_devices(memory);
+  const std::string instead =
+      devices == 0 ? fmt::format("No group of up to {} holds it; look at what fits where, below.",
+                                 std::max(memory.hardware.link_domain, 1))
+                   : fmt::format("{} of them hold it (--devices {}).", devices, devices);
+  return fmt::format(
+      "{} does not fit on {}: it takes {} of each device, {} are allowed, short by {}. {}",
+      memory.shape.name, where, format(plan.taken_bytes, Unit::kBytes),
+      format(plan.allowed_bytes, Unit::kBytes),
+      format(plan.taken_bytes - plan.allowed_bytes, Unit::kBytes), instead);
+}
+
 }  // namespace
+
+int fewest_devices(MemoryOptions options) {
+  for (int devices = 1; devices <= std::max(options.hardware.link_domain, 1); devices *= 2) {
+    options.layout = {.tensor = devices};
+    const Result<MemoryPlan> plan = plan_memory(options);
+    if (plan.ok() && plan->sequences_at(2048, options) > 0) return devices;
+  }
+  return 0;
+}
+
+std::string worth_sentence(const cost_model::Hardware& hardware, const Layout& layout) {
+  if (layout.devices() > 1) {
+    return fmt::format(
+        "Modelled, and nothing that `pelton serve` can run yet: it computes on one "
+        "device, not on {} ({}).",
+        layout.devices(), cost_model::layout_name(layout));
+  }
+  if (hardware.link_bytes_per_second > 0 || !hardware.architecture.starts_with("x86")) {
+    return "Modelled, and nothing that `pelton serve` can run yet: it computes on processors; its "
+           "GPU back end was never run on a GPU.";
+  }
+  return "Modelled, not measured.";
+}
 
 Section memory_section(const MemoryOptions& options, const MemoryPlan& plan) {
   Section section{.key = "memory",
@@ -196,27 +258,34 @@ Section capacity_section(const FleetPlanOptions& options, const CapacityPlan& pl
                   .title = fmt::format("Capacity: {:.0f} tokens in, {:.0f} out",
                                        demand.input_tokens, demand.output_tokens)};
   Table table{.key = "layouts",
-              .columns = {"layout", "answers at once", "requests", "output a device",
+              .columns = {"layout", "answers at once", "limited by", "requests", "output a device",
                           "between tokens", "first token", "lone stream", "of roofline"},
               .rows = {}};
+  std::vector<std::string> refusals;
   for (const LayoutChoice& choice : plan.layouts) {
     const std::string name = cost_model::layout_name(choice.layout);
     if (!choice.copy.possible) {
-      std::vector<Cell> row{{.text = name}, {.text = choice.copy.why_not}};
+      refusals.push_back(fmt::format("{}: {}", name, choice.copy.why_not));
+      std::vector<Cell> row{{.text = name}, {.text = "no"}};
       while (row.size() < table.columns.size()) row.push_back({.text = "-"});
       table.rows.push_back(std::move(row));
       continue;
     }
+    const auto modelled = [](double value, Unit unit) {
+      return Cell{.value = value, .unit = unit, .modelled = true};
+    };
     table.rows.push_back({{.text = name},
                           {.value = d(choice.copy.concurrency)},
-                          {.value = choice.copy.requests_per_s, .unit = Unit::kPerSecond},
-                          {.value = choice.tokens_per_s_per_device, .unit = Unit::kPerSecond},
-                          {.value = choice.copy.itl_s, .unit = Unit::kSeconds},
-                          {.value = choice.copy.ttft_s, .unit = Unit::kSeconds},
-                          {.value = choice.latency_itl_s, .unit = Unit::kSeconds},
-                          {.value = choice.copy.step_ideal_share, .unit = Unit::kShare}});
+                          {.text = choice.copy.limited_by},
+                          modelled(choice.copy.requests_per_s, Unit::kPerSecond),
+                          modelled(choice.tokens_per_s_per_device, Unit::kPerSecond),
+                          modelled(choice.copy.itl_s, Unit::kSeconds),
+                          modelled(choice.copy.ttft_s, Unit::kSeconds),
+                          modelled(choice.latency_itl_s, Unit::kSeconds),
+                          modelled(choice.copy.step_ideal_share, Unit::kShare)});
   }
   section.tables.push_back(std::move(table));
+  for (std::string& refusal : refusals) section.notes.push_back(std::move(refusal));
   section.notes.push_back(plan.why);
   if (const std::string quickest = quickest_layout(plan); !quickest.empty()) {
     section.notes.push_back(quickest);
@@ -228,11 +297,15 @@ Section capacity_section(const FleetPlanOptions& options, const CapacityPlan& pl
   figures.push_back({"copy_requests", "a copy's requests", best.copy.requests_per_s,
                      Unit::kPerSecond,
                      fmt::format("{} answers / ({:.4g} s x {:.0f} tokens)", best.copy.concurrency,
-                                 best.copy.itl_s, demand.output_tokens)});
+                                 best.copy.itl_s, demand.output_tokens),
+                     Figure::Range{best.copy.requests_per_s / (1 + capacity.spread),
+                                   best.copy.requests_per_s * (1 + capacity.spread)}});
+  const auto copies_at_most = d(std::max(plan.slow_copies, plan.copies));
   figures.push_back({"copies", "copies", d(plan.copies), Unit::kCount,
                      fmt::format("{:.4g} requests/s / ({:.4g} x (1 - {:.2f} headroom)), rounded up",
                                  demand.requests_per_s > 0 ? demand.requests_per_s : usable,
-                                 best.copy.requests_per_s, capacity.headroom)});
+                                 best.copy.requests_per_s, capacity.headroom),
+                     Figure::Range{d(plan.quick_copies), copies_at_most}});
   figures.push_back({"machines", "machines", d(plan.machines), Unit::kCount,
                      fmt::format("{} copies on {} devices each, {} devices a machine", plan.copies,
                                  best.layout.devices(), capacity.devices)});
@@ -247,13 +320,19 @@ Section capacity_section(const FleetPlanOptions& options, const CapacityPlan& pl
     figures.push_back({"cost_per_million", "a million output tokens", plan.cost_per_million,
                        Unit::kDollars,
                        fmt::format("{} machines x ${}/h / output tokens an hour; {}", plan.machines,
-                                   capacity.price_per_hour, options.price_source)});
+                                   capacity.price_per_hour, options.price_source),
+                       Figure::Range{plan.quick_cost_per_million,
+                                     std::max(plan.slow_cost_per_million, plan.cost_per_million)}});
   }
   section.notes.push_back(
-      fmt::format("Assumed of the hardware: {:.0f} % of its bandwidth, {:.0f} % of its {} rate; "
-                  "measure and give --calibration.",
-                  capacity.efficiency.bandwidth * 100, capacity.efficiency.compute * 100,
-                  cost_model::arithmetic_name(capacity.arithmetic)));
+      fmt::format("Taken of the hardware: {} of its bandwidth, {} of its {} rate, {} a step "
+                  "beside: {}. Ranges: "
+                  "steps {:.0f} % quicker or slower.",
+                  format_modelled(capacity.efficiency.bandwidth, Unit::kShare),
+                  format_modelled(capacity.efficiency.compute, Unit::kShare),
+                  cost_model::arithmetic_name(capacity.arithmetic),
+                  format_modelled(capacity.efficiency.step_s, Unit::kSeconds),
+                  options.efficiency_source, capacity.spread * 100));
   return section;
 }
 
@@ -263,12 +342,21 @@ Result<PlanReport> plan_fleet(const FleetPlanOptions& options) {
   PlanReport report{
       .title = fmt::format("{} on {}", memory.shape.name,
                            options.machine.empty() ? memory.hardware.title : options.machine)};
+  report.fits = plan.fits();
+  report.headline = {worth_sentence(memory.hardware, memory.layout),
+                     memory_sentence(options, plan)};
   report.sections.push_back(memory_section(memory, plan));
+  if (options.memory_only) return report;
   report.sections.push_back(textbook_section(options));
   report.sections.push_back(what_fits_section(memory));
   if (options.with_load) {
     TRY_ASSIGN(const CapacityPlan capacity, plan_capacity(options.capacity));
-    report.sections.push_back(capacity_section(options, capacity));
+    if (capacity.chosen >= 0) {
+      const LayoutChoice& best = capacity.layouts[static_cast<size_t>(capacity.chosen)];
+      report.headline[0] = worth_sentence(memory.hardware, best.layout);
+    }
+    report.headline.push_back(capacity_sentence(options, capacity));
+    report.sections.insert(report.sections.begin(), capacity_section(options, capacity));
   }
   return report;
 }

@@ -17,9 +17,17 @@ struct FleetPlanOptions {
   bool with_load = false;      // a workload or objectives were given
   int64_t context_tokens = 0;  // for the textbook's example; 0: 8 192
   int64_t batch = 4;
+  bool memory_only = false;
+  std::string efficiency_source;  // how the shares of the hardware's figures came about
 };
 
+// What a plan or a simulation of such copies is worth: one sentence, to be read first.
+std::string worth_sentence(const cost_model::Hardware& hardware, const cost_model::Layout& layout);
+
 Result<PlanReport> plan_fleet(const FleetPlanOptions& options);
+
+// The fewest devices, a power of two, that hold the model; 0: more than are joined.
+int fewest_devices(MemoryOptions options);
 
 Section memory_section(const MemoryOptions& options, const MemoryPlan& plan);
 Section textbook_section(const FleetPlanOptions& options);

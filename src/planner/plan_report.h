@@ -2,6 +2,7 @@
 // text, as JSON and as a page that needs nothing else. Values and pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,12 +19,19 @@ struct Figure {
   double value = 0;
   Unit unit = Unit::kCount;
   std::string formula;  // with the numbers in it
+  // Of a modelled number: where it lies if the assumptions are off. Such a number has two digits.
+  struct Range {
+    double low = 0;
+    double high = 0;
+  };
+  std::optional<Range> range = {};
 };
 
 struct Cell {
   double value = 0;
   Unit unit = Unit::kCount;
-  std::string text;  // instead of a number, if not empty
+  std::string text;       // instead of a number, if not empty
+  bool modelled = false;  // then it has two digits
 };
 
 struct Table {
@@ -42,6 +50,9 @@ struct Section {
 
 struct PlanReport {
   std::string title;
+  // Read first: what this is worth, and the answer.
+  std::vector<std::string> headline = {};
+  bool fits = true;
   std::vector<Section> sections;
 };
 
@@ -49,8 +60,11 @@ enum class Explain { kNo, kYes };
 
 // "12.8 GiB (13.7 GB)": both, because they are mixed up so often.
 std::string format(double value, Unit unit);
+// Of a modelled number: two digits.
+std::string format_modelled(double value, Unit unit);
 
-std::string to_text(const PlanReport& report, Explain explain);
+// Within `width` columns; 0: as many as it takes.
+std::string to_text(const PlanReport& report, Explain explain, int width);
 Json to_json(const PlanReport& report);
 std::string to_html(const PlanReport& report);
 

@@ -136,6 +136,31 @@ TEST(Capacity, IsMonotone) {
   EXPECT_GT(copies, 10);
 }
 
+TEST(Capacity, A6_TheBestBatchIsSearchedAndItsLimitNamed) {
+  CapacityOptions options = capacity_of("h100", 8);
+  options.objectives.itl_s = 0.03;
+  options.memory.sequences_max = 16;
+  const CapacityPlan capped = *plan_capacity(options);
+  ASSERT_GE(capped.chosen, 0);
+  EXPECT_EQ(capped.layouts[0].copy.limited_by, "--max-num-seqs 16");
+  options.any_sequences = options.any_step_tokens = true;
+  const CapacityPlan best = *plan_capacity(options);
+  ASSERT_GE(best.chosen, 0);
+  for (const LayoutChoice& choice : best.layouts) {
+    if (!choice.copy.possible) continue;
+    EXPECT_NE(choice.copy.limited_by, "--max-num-seqs 16");
+    EXPECT_FALSE(choice.copy.limited_by.empty());
+    EXPECT_LE(choice.copy.itl_s, 0.03);
+    EXPECT_LT(choice.copy.concurrency, choice.copy.step_tokens);
+  }
+  const auto requests = [](const CapacityPlan& plan) {
+    return plan.layouts[static_cast<size_t>(plan.chosen)].copy.requests_per_s;
+  };
+  EXPECT_GT(requests(best), 2 * requests(capped));
+  EXPECT_LE(best.quick_copies, best.copies);
+  EXPECT_GE(best.slow_copies, best.copies);
+}
+
 TEST(Capacity, CostIsMachinesByTheHour) {
   CapacityOptions options = capacity_of("a100-80", 8);
   options.price_per_hour = 27.45;
@@ -168,7 +193,7 @@ TEST(Published, TheRackAndTheSplitAreWhereTheyShouldBe) {
     EXPECT_GT(point.gain, 1.2) << point.concurrency;
     EXPECT_LT(point.gain, 30) << point.concurrency;
   }
-  fmt::print("{}", to_text({.title = "", .sections = {published_section()}}, Explain::kYes));
+  fmt::print("{}", to_text({.title = "", .sections = {published_section()}}, Explain::kYes, 80));
 }
 
 TEST(PlanReport, SaysTheSameAsTextAsJsonAndAsAPage) {
@@ -177,7 +202,7 @@ TEST(PlanReport, SaysTheSameAsTextAsJsonAndAsAPage) {
   options.capacity.memory.shape.name = "<b>&\x1b[31m";
   options.with_load = true;
   const PlanReport report = *plan_fleet(options);
-  const std::string text = to_text(report, Explain::kYes);
+  const std::string text = to_text(report, Explain::kYes, 0);
   EXPECT_THAT(text, HasSubstr("left for keys and values"));
   EXPECT_THAT(text, HasSubstr("= allowed - together"));
   const Json json = to_json(report);
@@ -192,6 +217,32 @@ TEST(PlanReport, SaysTheSameAsTextAsJsonAndAsAPage) {
   for (const Section& section : report.sections) {
     for (const Figure& figure : section.figures) EXPECT_FALSE(figure.formula.empty()) << figure.key;
   }
+}
+
+TEST(PlanReport, A5_ModelledNumbersHaveTwoDigitsAndARange) {
+  EXPECT_EQ(format_modelled(0.028163, Unit::kSeconds), "28 ms");
+  EXPECT_EQ(format_modelled(3.4567, Unit::kPerSecond), "3.5/s");
+  EXPECT_EQ(format_modelled(20'833, Unit::kPerSecond), "21,000/s");
+  EXPECT_EQ(format_modelled(1.1938, Unit::kDollars), "$1.2");
+  EXPECT_EQ(format_modelled(0.6529, Unit::kShare), "65 %");
+  FleetPlanOptions options;
+  options.capacity = capacity_of("h100", 8);
+  options.with_load = true;
+  const PlanReport report = *plan_fleet(options);
+  const Json json = to_json(report);
+  const Json* requests = json.find("capacity")->find("copy_requests");
+  EXPECT_LT(requests->number("low").value(), requests->number("value").value());
+  EXPECT_GT(requests->number("high").value(), requests->number("value").value());
+}
+
+TEST(PlanReport, C6_TheAnswerIsFirst) {
+  FleetPlanOptions options;
+  options.capacity = capacity_of("l4", 1);
+  const PlanReport report = *plan_fleet(options);
+  EXPECT_FALSE(report.fits);
+  EXPECT_THAT(report.headline.at(1), HasSubstr("does not fit on one NVIDIA L4"));
+  EXPECT_THAT(report.headline.at(1), HasSubstr("4 of them hold it"));
+  EXPECT_THAT(to_html(report), HasSubstr("4 of them hold it"));
 }
 
 TEST(PlanReport, BytesAreSaidInBothUnits) {

@@ -121,15 +121,14 @@ Measured middle_of(const SimulationResult& result) {
 
 Measured play(const TableFactors& factors, const Load& load, int users) {
   const cost_model::Instance instance = *cost_model::find_instance(factors.instance);
-  const Result<cost_model::StepTimeModel> times =
-      cost_model::StepTimeModel::make({.hardware = *cost_model::find_hardware(instance.gpu),
-                                       .shape = *cost_model::find_model_shape("gpt-oss-120b"),
-                                       .layout = {.tensor = instance.count},
-                                       .efficiency = {.bandwidth = factors.bandwidth,
-                                                      .compute = factors.compute,
-                                                      .attention = factors.compute,
-                                                      .link = factors.compute,
-                                                      .step_s = factors.step_s}});
+  const Result<cost_model::StepTimeModel> times = cost_model::StepTimeModel::make(
+      {.hardware = *cost_model::find_hardware(instance.gpu),
+       .shape = *cost_model::find_model_shape("gpt-oss-120b"),
+       .layout = {.tensor = instance.count},
+       .efficiency = cost_model::Efficiency::of({.bandwidth = factors.bandwidth,
+                                                 .compute = factors.compute,
+                                                 .step_s = factors.step_s,
+                                                 .source = {}})});
   CHECK(times.ok());
   SimulationOptions options;
   options.concurrency_max = users;
@@ -156,9 +155,15 @@ Measured play(const TableFactors& factors, const Load& load, int users) {
 }  // namespace
 
 std::vector<TableFactors> table_factors() {
-  return {
-      {.instance = "g6.48xlarge", .bandwidth = 0.6529, .compute = 0.1041, .step_s = 1e-6},
-      {.instance = "p4de.24xlarge", .bandwidth = 1.2003, .compute = 0.1178, .step_s = 0.006461}};
+  std::vector<TableFactors> factors;
+  for (const cost_model::Instance& instance : cost_model::instances()) {
+    if (!instance.fit) continue;
+    factors.push_back({.instance = instance.name,
+                       .bandwidth = instance.fit->bandwidth,
+                       .compute = instance.fit->compute,
+                       .step_s = instance.fit->step_s});
+  }
+  return factors;
 }
 
 std::vector<PublishedCell> compare_published_table(const TableFactors& factors) {

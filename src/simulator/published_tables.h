@@ -27,7 +27,7 @@ struct TableFactors {
   double step_s = 0;
 };
 
-// The factors in use, from fit_published_tables.
+// The factors in use (cost_model/data/instances.json), from fit_published_table.
 std::vector<TableFactors> table_factors();
 
 // All 72, with the factors in use; some seconds of work.

@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "cost_model/hardware.h"
+#include "report/percentile.h"
+
 namespace pelton::simulator {
 namespace {
 
@@ -32,6 +35,19 @@ TEST(PublishedTables, All72CellsAreComparedAndTheFitHolds) {
   fmt::print("72 cells: median error {:.1f} %, largest {:.1f} %\n", errors.median * 100,
              errors.largest * 100);
   EXPECT_LT(errors.median, 0.25);
+}
+
+// The range that a plan for such an instance gives is this error.
+TEST(PublishedTables, A5_TheErrorInTheDataIsTheFits) {
+  for (const TableFactors& factors : table_factors()) {
+    std::vector<double> errors;
+    for (const PublishedCell& cell : compare_published_table(factors)) {
+      errors.push_back(std::abs(cell.modelled / cell.measured - 1));
+    }
+    std::sort(errors.begin(), errors.end());
+    const double p90 = report::percentile(errors, 90);
+    EXPECT_NEAR(cost_model::find_instance(factors.instance)->fit->error_p90, p90, 0.02);
+  }
 }
 
 // `./test --full`: the factors in use are where the fit ends.
