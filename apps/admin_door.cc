@@ -19,10 +19,12 @@ std::vector<Flag> admin_flags() {
           {.name = "--admin-host",
            .value = "ADDRESS",
            .help = "where that listens; it asks for no key",
-           .default_text = "127.0.0.1"},
+           .default_text = "127.0.0.1",
+           .only_with = {{"--admin-port"}}},
           {.name = "--no-admin-tls",
            .help = "plain HTTP there, also with --tls-cert",
-           .kind = Flag::Kind::kSwitch}};
+           .kind = Flag::Kind::kSwitch,
+           .only_with = {{"--admin-port"}}}};
 }
 
 Result<void> AdminDoor::open(const cli::Arguments& arguments,

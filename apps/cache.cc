@@ -18,9 +18,16 @@ std::string cache() {
   return hub::cache_folder(hub::AccessEnvironment::of_process());
 }
 
+// A commit by as much of its name as git shows; --json has all of it.
 std::string revisions(const hub::CachedModel& model) {
-  return model.revisions.empty() ? "unfinished"
-                                 : fmt::format("{}", fmt::join(model.revisions, ", "));
+  constexpr size_t kCommit = 40;
+  constexpr size_t kShown = 12;
+  if (model.revisions.empty()) return "unfinished";
+  std::vector<std::string> names = model.revisions;
+  for (std::string& name : names) {
+    if (name.size() == kCommit) name.resize(kShown);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::string table(const std::vector<hub::CachedModel>& models,
@@ -70,7 +77,7 @@ Json json_of(const node::PackedEntry& entry) {
 Result<void> list(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::vector<hub::CachedModel> models, hub::cached_models(cache()));
   const std::vector<node::PackedEntry> packed = node::packed_models(node::packed_cache_folder());
-  if (!arguments.has("--json")) return write_output(table(models, packed));
+  if (!arguments.has("--json")) return write_text(table(models, packed));
   Json::Array array;
   for (const hub::CachedModel& model : models) array.push_back(json_of(model));
   for (const node::PackedEntry& entry : packed) array.push_back(json_of(entry));

@@ -1,10 +1,15 @@
 // pelton chat: a conversation in the terminal.
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "apps/chat_session.h"
 #include "apps/input.h"
 #include "apps/loading.h"
 #include "apps/verbs.h"
+#include "base/file.h"
+#include "base/terminal_text.h"
+#include "base/utf8.h"
 #include "cli/human_size.h"
 #include "cli/line_editor.h"
 
@@ -15,12 +20,15 @@ using cli::Flag;
 
 constexpr std::string_view kHelp =
     "  /reasoning low|medium|high   how long it thinks\n"
+    "  /file PATH                   put a file's text before the next question\n"
     "  /clear                       a new conversation\n"
     "  /help                        this text\n"
     "  /quit                        the end; so does Ctrl-D\n"
-    "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one.\n";
+    "Ctrl-C stops an answer. What is pasted is one question, however many lines it has. A line\n"
+    "that ends in \\ goes on in the next one; between two lines of \"\"\" all lines are one.\n";
 
-enum class After { kGoOn, kQuit };
+constexpr std::string_view kFence = "\"\"\"";
+constexpr size_t kFileBytesMax = size_t{4} << 20;  // far beyond any context
 
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\n");
@@ -28,13 +36,69 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
 }
 
-After obey(std::string_view command, ChatSession& session) {
+// A file as a question or a part of one.
+Result<std::string> read_text(const std::string& file) {
+  Result<std::string> text = file == "-" ? read_input(file) : base::read_file(file, kFileBytesMax);
+  if (!text) return Error{ErrorCode::kIo, text.error().message, "--file"};
+  if (text->size() > kFileBytesMax || !base::is_valid_utf8(*text) ||
+      text->find('\0') != std::string::npos) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} is no text in UTF-8 of at most {}", file,
+                             cli::format_bytes(static_cast<double>(kFileBytesMax))),
+                 "--file"};
+  }
+  return text;
+}
+
+// What was said so far of the next question.
+class Question {
+ public:
+  void attach(std::string text) { attached_ += std::move(text) + "\n\n"; }
+  void clear() { *this = {}; }
+
+  // Takes a line; a whole question comes back, or nothing yet.
+  std::optional<std::string> add(std::string_view line) {
+    const bool is_fence = trimmed(line) == kFence;
+    if (is_fence && !fenced_) {
+      fenced_ = true;
+      return std::nullopt;
+    }
+    if (fenced_ && !is_fence) {
+      lines_ += std::string(line) + "\n";
+      if (lines_.size() <= kFileBytesMax) return std::nullopt;
+    }
+    std::string all = attached_ + (fenced_ ? lines_ : std::string(trimmed(line)));
+    clear();
+    return trimmed(all).empty() ? std::nullopt : std::optional(std::move(all));
+  }
+  bool is_fenced() const { return fenced_; }
+
+ private:
+  std::string attached_;
+  std::string lines_;
+  bool fenced_ = false;
+};
+
+enum class After { kGoOn, kQuit };
+
+After obey(std::string_view command, ChatSession& session, Question& question) {
   if (command == "/quit" || command == "/exit" || command == "/bye") return After::kQuit;
   if (command == "/clear") {
     session.clear();
+    question.clear();
     fmt::print(stderr, "A new conversation.\n");
   } else if (command == "/help") {
     fmt::print(stderr, "{}", kHelp);
+  } else if (command == "/file" || command.starts_with("/file ")) {
+    const std::string file(trimmed(command.substr(5)));
+    Result<std::string> text = file.empty() || file == "-"
+                                   ? Error{ErrorCode::kInvalidArgument, "Say which: /file PATH."}
+                                   : read_text(file);
+    fmt::print(stderr, "{}\n",
+               text ? fmt::format("{} goes before the next question.",
+                                  cli::format_bytes(static_cast<double>(text->size())))
+                    : base::without_controls(text.error().message));
+    if (text) question.attach(std::move(*text));
   } else if (command.starts_with("/reasoning")) {
     const auto effort = chat::effort_from_name(trimmed(command.substr(10)));
     if (effort) session.set_effort(*effort);
@@ -42,7 +106,8 @@ After obey(std::string_view command, ChatSession& session) {
                effort ? fmt::format("Reasoning is {}.", chat::effort_name(*effort))
                       : "Say low, medium or high.");
   } else {
-    fmt::print(stderr, "There is no {}; /help lists what there is.\n", command);
+    fmt::print(stderr, "There is no {}; /help lists what there is.\n",
+               base::without_controls(command.substr(0, command.find(' '))));
   }
   return After::kGoOn;
 }
@@ -65,6 +130,7 @@ void answer(const std::string& text, ChatSession& session, const cli::Terminal& 
 Result<void> converse(ChatSession& session, cli::Interrupt& interrupt) {
   const cli::Terminal terminal(stdout);
   cli::LineEditor editor("pelton", "> ", interrupt);
+  Question question;
   bool interrupted_before = false;
   while (true) {
     const cli::LineEditor::Outcome outcome = editor.read();
@@ -72,6 +138,7 @@ Result<void> converse(ChatSession& session, cli::Interrupt& interrupt) {
     if (outcome == cli::LineEditor::Outcome::kInterrupted) {
       if (interrupt.by_terminate()) return {};
       interrupt.clear();
+      question.clear();
       if (interrupted_before) return Error{ErrorCode::kCancelled, "interrupted"};
       interrupted_before = true;
       fmt::print(stderr, "(Ctrl-D or /quit leaves)\n");
@@ -79,19 +146,42 @@ Result<void> converse(ChatSession& session, cli::Interrupt& interrupt) {
     }
     interrupted_before = false;
     const std::string_view line = trimmed(editor.line());
-    if (line.empty()) continue;
-    if (line.front() == '/') {
-      if (obey(line, session) == After::kQuit) return {};
+    const bool is_command = line.starts_with('/') && line.find('\n') == std::string_view::npos;
+    if (is_command && !question.is_fenced()) {
+      if (obey(line, session, question) == After::kQuit) return {};
       continue;
     }
-    answer(std::string(line), session, terminal);
+    if (line.empty() && !question.is_fenced()) continue;
+    const std::optional<std::string> whole = question.add(editor.line());
+    if (!whole) continue;
+    answer(*whole, session, terminal);
     if (interrupt.by_terminate()) return {};
     interrupt.clear();
   }
 }
 
+// --file and QUESTION as one; empty: the user is asked.
+Result<std::string> first_question(const cli::Arguments& arguments) {
+  std::string question;
+  if (arguments.has("--file")) {
+    TRY_ASSIGN(question, read_text(arguments.text("--file")));
+  }
+  if (!arguments.has("QUESTION")) return question;
+  if (!question.empty()) question += "\n\n";
+  return question + fmt::format("{}", fmt::join(arguments.list("QUESTION"), " "));
+}
+
+// One question, and the end. Its answer fails the run where there is none.
+Result<void> ask_once(const std::string& question, ChatSession& session,
+                      const cli::Interrupt& interrupt) {
+  TRY_ASSIGN(const ChatSession::Answer answer, session.ask(question, cli::Terminal(stdout)));
+  if (!answer.interrupted || interrupt.by_terminate()) return {};
+  return Error{ErrorCode::kCancelled, "interrupted"};
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   TRY(check_date(arguments.text("--current-date")));
+  TRY_ASSIGN(const std::string question, first_question(arguments));
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
@@ -107,6 +197,7 @@ Result<void> run(const cli::Arguments& arguments) {
       .tokens_max = static_cast<int>(arguments.integer("--max-tokens"))};
   cli::Interrupt interrupt;
   TRY_ASSIGN(ChatSession session, ChatSession::make(*model, session_options, interrupt));
+  if (!trimmed(question).empty()) return ask_once(question, session, interrupt);
   if (cli::is_terminal(stderr)) {
     fmt::print(stderr, "Context {} tokens. /help lists the commands.\n",
                cli::format_count(model->engine().capacity().context_tokens_max));
@@ -121,10 +212,20 @@ cli::Verb chat_verb() {
       .name = "chat",
       .summary = "Talks with a model in the terminal.",
       .about =
-          "Streams the answer, its reasoning dimmed. Reads questions from a pipe too, one a line.\n"
-          "In the chat, /help lists the commands.",
-      .positionals = {{"MODEL", "a model folder or a hub id"}},
-      .flags = {{.name = "--reasoning",
+          "Streams the answer, its reasoning dimmed. With a QUESTION or --file it answers that "
+          "and\n"
+          "ends. Reads questions from a pipe too, one a line, or all of it as one with --file -.\n"
+          "In the chat, /help lists the commands; what is pasted is one question.",
+      .positionals = {{"MODEL", "a model folder or a hub id"},
+                      {.name = "QUESTION",
+                       .help = "answered, and that is all; without it you are asked",
+                       .required = false,
+                       .many = true}},
+      .flags = {{.name = "--file",
+                 .value = "FILE",
+                 .help = "a text to put before QUESTION, or the question itself; - is standard "
+                         "input"},
+                {.name = "--reasoning",
                  .value = "EFFORT",
                  .help = "how long it thinks",
                  .default_text = "medium",
@@ -141,6 +242,8 @@ cli::Verb chat_verb() {
                  .value = "YYYY-MM-DD",
                  .help = "what the model is told; default today"}},
       .examples = {"pelton chat openai/gpt-oss-20b --reasoning low",
+                   "pelton chat ./model 'What is a Pelton wheel?'",
+                   "pelton chat ./model --file report.txt 'Say that in three sentences.'",
                    "echo 'What is a Pelton wheel?' | pelton chat ./model"},
       .run = run,
   };

@@ -26,7 +26,8 @@ std::vector<Flag> door_flags() {
        .may_be_empty = false},
       {.name = "--open",
        .help = "listen beyond this machine (--host) though nobody is asked for a key",
-       .kind = Flag::Kind::kSwitch},
+       .kind = Flag::Kind::kSwitch,
+       .only_with = {{"--host"}}},
       {.name = "--cors-origin",
        .value = "ORIGIN",
        .help = "pages of these origins may ask from a browser, as https://chat.example.org; *: "

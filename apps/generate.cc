@@ -20,7 +20,23 @@ struct Prompt {
   bool from_text = false;
 };
 
-Result<Prompt> read_prompt(const cli::Arguments& arguments, const node::LoadedModel& model) {
+// --prompt, --file or standard input. Nothing is waited for on a terminal.
+Result<std::string> prompt_text(const cli::Arguments& arguments) {
+  if (arguments.has("--prompt")) return arguments.text("--prompt");
+  if (!arguments.has("--file") && cli::is_terminal(stdin)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "what shall it continue? Give --prompt, --file, --tokens or standard input"};
+  }
+  TRY_ASSIGN(std::string text,
+             read_input(arguments.has("--file") ? arguments.text("--file") : "-"));
+  if (text.ends_with('\n')) text.pop_back();  // the line's end, not the prompt's
+  if (!text.empty()) return text;
+  return Error{ErrorCode::kInvalidArgument,
+               "the prompt is empty: give --prompt, --file, --tokens or standard input"};
+}
+
+Result<Prompt> read_prompt(const cli::Arguments& arguments, const std::string& text,
+                           const node::LoadedModel& model) {
   Prompt prompt;
   if (arguments.has("--tokens")) {
     // Of a file with a continuation only the prompt: the continuation is what we are to write.
@@ -28,9 +44,8 @@ Result<Prompt> read_prompt(const cli::Arguments& arguments, const node::LoadedMo
     prompt.ids = std::move(file.prompt);
   } else {
     TRY_ASSIGN(const tokenizer::Tokenizer* tokenizer, model.tokenizer());
-    prompt.ids = arguments.has("--special")
-                     ? tokenizer->encode_with_special(arguments.text("--prompt"))
-                     : tokenizer->encode(arguments.text("--prompt"));
+    prompt.ids =
+        arguments.has("--special") ? tokenizer->encode_with_special(text) : tokenizer->encode(text);
     prompt.from_text = true;
   }
   for (const TokenId id : prompt.ids) {
@@ -46,14 +61,17 @@ Result<Prompt> read_prompt(const cli::Arguments& arguments, const node::LoadedMo
 // Prints what arrives: text as soon as it is certain, or at the end one JSON array of ids.
 class Output {
  public:
-  // `tokenizer` null: ids.
-  explicit Output(const tokenizer::Tokenizer* tokenizer)
-      : tokenizer_(tokenizer), to_terminal_(cli::is_terminal(stdout)) {}
+  enum class Controls { kLeftOut, kShown };
+  // `tokenizer` null: ids. `controls`: of the tokens that are no text.
+  Output(const tokenizer::Tokenizer* tokenizer, Controls controls)
+      : tokenizer_(tokenizer), controls_(controls), to_terminal_(cli::is_terminal(stdout)) {}
 
   Result<void> add(const std::vector<engine::SampledToken>& tokens) {
     for (const engine::SampledToken& token : tokens) {
       ids_.push_back(token.token);
-      if (tokenizer_ != nullptr) decoder_.push(tokenizer_->bytes(token.token), text_);
+      if (tokenizer_ == nullptr) continue;
+      if (controls_ == Controls::kLeftOut && tokenizer_->is_special(token.token)) continue;
+      decoder_.push(tokenizer_->bytes(token.token), text_);
     }
     return write_text();
   }
@@ -83,6 +101,7 @@ class Output {
   }
 
   const tokenizer::Tokenizer* tokenizer_;
+  const Controls controls_;
   const bool to_terminal_;
   tokenizer::IncrementalDecoder decoder_;
   std::string text_;
@@ -105,8 +124,15 @@ Result<void> print_stream(StreamReader& reader, Output& output) {
 }
 
 Result<void> run(const cli::Arguments& arguments) {
-  if (arguments.has("--prompt") == arguments.has("--tokens")) {
-    return Error{ErrorCode::kInvalidArgument, "give either --prompt or --tokens"};
+  const int given = static_cast<int>(arguments.has("--prompt")) +
+                    static_cast<int>(arguments.has("--file")) +
+                    static_cast<int>(arguments.has("--tokens"));
+  if (given > 1) {
+    return Error{ErrorCode::kInvalidArgument, "give one of --prompt, --file and --tokens"};
+  }
+  std::string text;
+  if (!arguments.has("--tokens")) {
+    TRY_ASSIGN(text, prompt_text(arguments));
   }
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});
@@ -114,7 +140,7 @@ Result<void> run(const cli::Arguments& arguments) {
   options.executor.sequences_max = 1;
   TRY_ASSIGN(const std::unique_ptr<node::LoadedModel> model,
              load_model(arguments.text("MODEL"), options, nullptr, clock, log));
-  TRY_ASSIGN(Prompt prompt, read_prompt(arguments, *model));
+  TRY_ASSIGN(Prompt prompt, read_prompt(arguments, text, *model));
 
   const tokenizer::Tokenizer* tokenizer = nullptr;
   if (!arguments.has("--ids")) {
@@ -134,7 +160,13 @@ Result<void> run(const cli::Arguments& arguments) {
   const int64_t start_ns = clock.now_ns();
   TRY_ASSIGN(engine::TokenStream stream, model->engine().submit(std::move(request)));
   StreamReader reader(std::move(stream), interrupt);
-  Output output(tokenizer);
+  if (prompt.from_text && !arguments.has("--special") && model->harmony().ok()) {
+    fmt::print(stderr,
+               "note: this model was made for conversations, and this is none: `pelton chat` puts "
+               "its format around a question\n");
+  }
+  Output output(tokenizer,
+                arguments.has("--special") ? Output::Controls::kShown : Output::Controls::kLeftOut);
   TRY(print_stream(reader, output));
   if (cli::is_terminal(stderr)) {
     const double seconds = static_cast<double>(clock.now_ns() - start_ns) * 1e-9;
@@ -150,10 +182,16 @@ cli::Verb generate_verb() {
       .name = "generate",
       .summary = "Continues a prompt, given as text or as token ids.",
       .about =
-          "No chat format is put around the prompt; see 'pelton chat' for that. A text prompt's\n"
-          "continuation ends at a stop token; one of --tokens has exactly --max-tokens tokens.",
+          "The prompt is --prompt, --file, --tokens or standard input. No chat format is put "
+          "around\n"
+          "it; 'pelton chat MODEL QUESTION' does that. A text prompt's continuation ends at a "
+          "stop\n"
+          "token; one of --tokens has exactly --max-tokens tokens. Control tokens are left out.",
       .positionals = {{"MODEL", "a model folder or a hub id"}},
       .flags = {{.name = "--prompt", .value = "TEXT", .help = "the text to continue"},
+                {.name = "--file",
+                 .value = "FILE",
+                 .help = "the text to continue; - is standard input, as without any of these"},
                 {.name = "--tokens",
                  .value = "IDS.json",
                  .help = "the token ids to continue: a JSON array, or {\"prompt\": [...]}"},
@@ -165,6 +203,7 @@ cli::Verb generate_verb() {
                  .least = 1,
                  .most = 1 << 30}},
       .examples = {"pelton generate ./model --prompt 'Once upon a time' --max-tokens 64",
+                   "pelton generate ./model --max-tokens 200 < beginning.txt",
                    "pelton generate ./model --tokens ids.json --max-tokens 64 --kernels reference "
                    "--ids"},
       .run = run,
@@ -173,10 +212,14 @@ cli::Verb generate_verb() {
   verb.flags.push_back(
       {.name = "--ids", .help = "print token ids, as one JSON array", .kind = Flag::Kind::kSwitch});
   verb.flags.push_back({.name = "--special",
-                        .help = "read <|start|> and its like in --prompt as control tokens",
-                        .kind = Flag::Kind::kSwitch});
-  verb.flags.push_back(
-      {.name = "--ignore-eos", .help = "do not end at a stop token", .kind = Flag::Kind::kSwitch});
+                        .help = "read <|start|> and its like in the prompt as control tokens, and "
+                                "print those that come",
+                        .kind = Flag::Kind::kSwitch,
+                        .not_with = {{"--tokens"}}});
+  verb.flags.push_back({.name = "--ignore-eos",
+                        .help = "do not end at a stop token",
+                        .kind = Flag::Kind::kSwitch,
+                        .not_with = {{"--tokens"}}});
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   return verb;
 }

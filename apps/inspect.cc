@@ -13,7 +13,7 @@ Result<void> run(const cli::Arguments& arguments) {
   if (arguments.has("--json")) {
     return write_output(checkpoint::describe_json(checkpoint).dump() + "\n");
   }
-  return write_output(checkpoint::describe(checkpoint));
+  return write_text(checkpoint::describe(checkpoint));
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include "apps/model_fetch.h"
 
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/terminal_text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hub_cache.h"
 #include "cli/human_size.h"
@@ -33,11 +35,26 @@ Result<hub::PullOptions> hub_pull_options(const std::string& model, const std::s
   return options;
 }
 
+std::function<void(const hub::RetryNote&)> retry_lines(
+    const base::Clock& clock, std::function<void(const std::string& line)> say) {
+  constexpr int64_t kQuietNs = 300'000'000;
+  return [&clock, say = std::move(say), quiet_until_ns = std::numeric_limits<int64_t>::min()](
+             const hub::RetryNote& note) mutable {
+    if (clock.now_ns() < quiet_until_ns) return;
+    quiet_until_ns = clock.now_ns() + kQuietNs;
+    say(fmt::format("{}; trying again in {} ({} of {})", base::one_line(note.why),
+                    cli::format_duration(static_cast<double>(note.wait.count()) * 1e-3),
+                    note.failures + 1, note.tries_max));
+  };
+}
+
 Result<void> fetch_if_missing(const std::string& model, const cli::Interrupt* interrupt,
                               const base::Clock& clock, base::Log& log) {
   const Result<std::string> here = checkpoint::resolve_model(model);
   if (here.ok() || here.error().code != ErrorCode::kNotFound) return {};
-  TRY_ASSIGN(const hub::PullOptions options, hub_pull_options(model, ""));
+  TRY_ASSIGN(hub::PullOptions options, hub_pull_options(model, ""));
+  options.retry.on_retry =
+      retry_lines(clock, [&log](const std::string& line) { log.warning(line); });
   if (options.access.offline || !can_be_fetched(options.model)) return {};
   log.info(fmt::format("{} is not on this machine: fetching it from {} into {}", options.model,
                        options.access.endpoint, options.cache));

@@ -2,6 +2,7 @@
 // as `pelton pull` does. One thread, the verb's.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/clock.h"
@@ -16,6 +17,11 @@ namespace pelton::apps {
 // What the environment says of the hub, for this model; a short name becomes its hub id.
 // `endpoint`: of a flag, may be empty.
 Result<hub::PullOptions> hub_pull_options(const std::string& model, const std::string& endpoint);
+
+// For PullOptions::retry: says what failed and when it is tried again. Several connections fail
+// together, which is one line. `clock` outlives it.
+std::function<void(const hub::RetryNote&)> retry_lines(
+    const base::Clock& clock, std::function<void(const std::string& line)> say);
 
 // Does nothing for a folder, for a model that is here, and where HF_HUB_OFFLINE forbids it: what is
 // missing then is told by who loads it. A pending `interrupt` (may be null) ends it with

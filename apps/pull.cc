@@ -40,10 +40,13 @@ Result<hub::PullOptions> pull_options(const cli::Arguments& arguments) {
   return options;
 }
 
-Result<hub::PullReport> pull_with_progress(const hub::PullOptions& options,
-                                           const base::Clock& clock) {
+Result<hub::PullReport> pull_with_progress(hub::PullOptions options, const base::Clock& clock) {
   const cli::Interrupt interrupt;
   cli::Progress progress(options.model, cli::Progress::Unit::kBytes, clock);
+  options.retry.on_retry = retry_lines(clock, [&progress](const std::string& line) {
+    progress.clear();
+    fmt::print(stderr, "{}\n", line);
+  });
   return hub::pull(options, clock, [&](const hub::PullProgress& now) {
     if (now.bytes_total > 0) progress.update(now.bytes_done, now.bytes_total);
     return !interrupt.pending();

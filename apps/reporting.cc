@@ -45,7 +45,12 @@ Result<void> Reporting::open(const cli::Arguments& arguments, base::Log& log) {
                                    .file = file});
   }
   const std::string url = collector_url(arguments);
-  if (url.empty()) return {};
+  if (url.empty()) {
+    if (!arguments.origin("--trace-share").starts_with("--")) return {};
+    return Error{ErrorCode::kInvalidArgument,
+                 "--trace-share has no effect without a collector: give --otlp-endpoint",
+                 "trace-share"};
+  }
   TRY_ASSIGN(traces_, telemetry::TraceExporter::create(
                           {.url = url, .service = {.name = "pelton", .version = kVersion}}, log));
   trace_share_ = arguments.number("--trace-share");
@@ -78,7 +83,8 @@ std::vector<Flag> reporting_flags() {
            .choices = {"none", "text", "json"}},
           {.name = "--access-log-file",
            .value = "FILE",
-           .help = "where these lines are appended; opened again at SIGHUP; default stderr"},
+           .help = "where these lines are appended; opened again at SIGHUP; default stderr",
+           .only_with = {{"--access-log", {"text", "json"}}}},
           {.name = "--otlp-endpoint",
            .value = "URL",
            .help = "an OpenTelemetry collector (OTLP over HTTP) that gets a trace of each request"},

@@ -52,6 +52,7 @@ Result<node::LoadedModel::Options> node_options(const cli::Arguments& arguments,
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   TRY(read_batch_flags(arguments, options));
   TRY(read_queue_flags(arguments, options));
+  TRY(read_prompt_flags(arguments, options));
   options.step_log = arguments.text("--step-log");
   return options;
 }
@@ -423,6 +424,7 @@ cli::Verb serve_verb() {
   for (Flag& flag : door_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : queue_flags()) verb.flags.push_back(std::move(flag));
+  for (Flag& flag : prompt_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : response_store_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : life_flags()) verb.flags.push_back(std::move(flag));

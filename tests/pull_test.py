@@ -231,6 +231,19 @@ class Pull(unittest.TestCase):
         self.assertNotIn(b"hf_wrong", done.stderr)
         self.expect(0, self.pelton("pull", MODEL, "--endpoint", hub.url, HF_TOKEN="hf_good"))
 
+    def test_C10_without_a_network_it_says_so_at_once_and_ends(self):
+        begin = time.monotonic()
+        with subprocess.Popen([BINARY, "pull", MODEL, "--endpoint", "http://127.0.0.1:1"], env=self.environment(),
+                              stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as running:
+            first = running.stderr.readline()
+            self.assertRegex(first, r"127\.0\.0\.1:1.*trying again in .* \(2 of 4\)")
+            self.assertLess(time.monotonic() - begin, 20)
+            rest = running.stderr.read()
+            self.assertEqual(running.wait(60), 1)
+        self.assertIn("(3 of 4)", rest)
+        self.assertIn("is there a network", rest)
+        self.assertLess(time.monotonic() - begin, 40)
+
     def test_wrong_uses(self):
         hub = self.hub({"config.json": b"{}"})
         self.expect(2, self.pelton("pull", "../x", "--endpoint", hub.url))

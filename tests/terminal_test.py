@@ -31,6 +31,7 @@ class Session:
             env={**os.environ, "TERM": "xterm", "HOME": "/nonexistent", **(env or {})})
         os.close(slave)
         self.text = ""
+        self.everything = ""  # that was ever shown
 
     def expect(self, pattern, seconds=60):
         end = time.monotonic() + seconds
@@ -45,6 +46,7 @@ class Session:
             if not chunk:
                 raise AssertionError(f"ended without {pattern!r}:\n{self.text!r}")
             self.text += chunk.decode(errors="replace")
+            self.everything += chunk.decode(errors="replace")
         passed = self.text[:found.end()]
         self.text = self.text[found.end():]
         return passed
@@ -149,6 +151,48 @@ class Chat(unittest.TestCase):
             session.send("\x04")
             self.assertEqual(session.wait(), 0)
 
+    def test_C1_a_paste_of_several_lines_is_one_question(self):
+        session = self.session()
+        self.assertIn("\x1b[?2004h", session.everything)
+        session.send("See \x1b[200~first again\nsecond\nthird\x1b[201~ please")
+        session.expect(r"\[pasted text 1: 3 lines\]")
+        session.send("\r")
+        session.expect("as before")  # one answer: the rule for "again"
+        session.expect("> ")
+        session.send("/nonsense\r")  # and nothing of it waits
+        session.expect("no /nonsense")
+        session.expect("> ")
+        session.send("a single \x1b[200~pasted again\x1b[201~\r")
+        session.expect("as before")
+        session.expect("> ")
+        session.send("\x1b[200~left\nalone\x1b[201~\x03")
+        session.expect("> ")
+        session.send("/quit\r")
+        self.assertEqual(session.wait(), 0)
+
+    def test_C1_files_and_fences(self):
+        text = pathlib.Path(self.folder.name, "question.txt")
+        text.write_text("line one\nsay it again\n")
+        session = self.session()
+        session.send(f"/file {text}\r")
+        session.expect("before the next question")
+        session.expect("> ")
+        session.send("well?\r")
+        session.expect("as before")
+        session.expect("> ")
+        session.send("/file /nowhere\r")
+        session.expect("nowhere")
+        session.expect("> ")
+        session.send('"""\r')
+        session.expect("> ")
+        session.send("/help is no command in here\r")
+        session.expect("> ")
+        session.send("again\r")
+        session.expect("> ")
+        session.send('"""\r')
+        session.expect("as before")
+        session.expect("> ")
+
     def test_interrupts(self):
         session = self.session()
         session.send("Tell me a story\r")
@@ -172,6 +216,19 @@ class Chat(unittest.TestCase):
         session = self.session(env={"NO_COLOR": "1"})
         session.send("x\r")
         self.assertNotIn("\x1b[2m", session.expect(r"\d tokens"))
+
+    def chat(self, *words, stdin=b""):
+        return subprocess.run([BINARY, "chat", self.model, *words, "--executor", "modelled:" + self.script], input=stdin,
+                              capture_output=True, timeout=60, check=True).stdout
+
+    def test_C10_a_question_on_the_command_line(self):
+        self.assertEqual(self.chat("What", "again?"), b"as before\n")
+        text = pathlib.Path(self.folder.name, "again.txt")
+        text.write_text("first\nagain\n")
+        self.assertEqual(self.chat("--file", str(text)), b"as before\n")
+        self.assertEqual(self.chat("--file", str(text), "what is that?"), b"as before\n")
+        self.assertEqual(self.chat("--file", "-", stdin=b"x\nagain\ny\n"), b"as before\n")
+        self.assertEqual(self.chat(stdin=b'"""\nx\nagain\n"""\n'), b"as before\n")
 
     def test_pipe(self):
         done = subprocess.run([BINARY, "chat", self.model, "--executor", "modelled:" + self.script],

@@ -133,6 +133,41 @@ class Verbs(unittest.TestCase):
             self.assertIn("Examples", own)
             self.assertTrue(all(len(line) <= 100 for line in own.splitlines()), own)
 
+    def test_C10_what_people_try_first(self):
+        version = self.expect(0, pelton("--version")).stdout
+        for words in (["-v"], ["version"], ["-V"]):
+            self.assertEqual(self.expect(0, pelton(*words)).stdout, version)
+        for group, verb in (("bench", b"bench serve"), ("cache", b"cache purge")):
+            for words in ([group, "--help"], [group, "-h"], ["help", group]):
+                self.assertIn(verb, self.expect(0, pelton(*words)).stdout)
+            self.assertIn(verb, self.expect(2, pelton(group)).stderr)
+        self.assertIn(b"give the MODEL itself", self.expect(2, pelton("serve", "--model", "x")).stderr)
+        self.assertRegex(pelton("--help").stdout, rb"Exit codes\n[^E]*\b7 ")
+        for columns in (40, 60, 80):
+            for words in ([], ["bench", "serve"], ["plan"], ["serve"], ["chat"]):
+                text = pelton(*words, "--help", env={"COLUMNS": str(columns)}).stdout.decode()
+                for line in text.splitlines():  # a single word may be longer
+                    self.assertTrue(len(line) <= columns or " " not in line.strip(), line)
+
+    def test_C10_generate_reads_what_it_is_given(self):
+        box = ROOT / "models" / "pelton-box"
+        flags = ["--max-tokens", "12", "--kv-cache-memory", "32MiB"]
+        said = self.expect(0, pelton("generate", box, "--prompt", "What is a Pelton wheel?", *flags))
+        self.assertNotIn(b"<|", said.stdout)
+        self.assertIn(b"pelton chat", said.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "prompt.txt")
+            file.write_text("What is a Pelton wheel?\n")
+            for words, stdin in ((["--file", file], b""), ([], file.read_bytes()), (["--file", "-"], file.read_bytes())):
+                done = self.expect(0, pelton("generate", box, *words, *flags, stdin=stdin))
+                self.assertEqual(done.stdout, said.stdout)
+            self.expect(2, pelton("generate", box, "--file", file, "--prompt", "x"))
+        self.assertIn(b"prompt is empty", self.expect(2, pelton("generate", box)).stderr)
+        # The first example of its help, on a model whose context is short.
+        done = self.expect(0, pelton("bench", "prefix", box, "--runs", "1", "--kv-cache-memory", "64MiB",
+                                     env={"PELTON_BENCH_LOCK_HELD": "1"}))
+        self.assertEqual(len(done.stdout.splitlines()), 3)
+
     def test_readme_names_the_verbs(self):
         text = (ROOT / "README.md").read_text()
         listed = pelton("--help").stdout.decode().split("\nVerbs\n")[1].split("\n\n")[0]
@@ -160,7 +195,7 @@ class Verbs(unittest.TestCase):
             done = self.expect(4, pelton(words[0], "/nowhere/at/all", *words[1:]))
             self.assertIn(b"/nowhere/at/all", done.stderr)
         with tempfile.TemporaryDirectory() as cache:
-            done = self.expect(4, pelton("serve", "openai/gpt-oss-20b", env={"HF_HUB_CACHE": cache}))
+            done = self.expect(4, pelton("serve", "openai/gpt-oss-20b", env={"HF_HUB_CACHE": cache, "HF_HUB_OFFLINE": "1"}))
             self.assertIn(b"openai/gpt-oss-20b", done.stderr)
 
     def test_damaged_model_is_4(self):

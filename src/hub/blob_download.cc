@@ -215,7 +215,7 @@ Result<void> BlobDownload::piece_refused(Piece& piece, UnfinishedBlob& blob, Loc
 }
 
 Result<void> BlobDownload::try_again(Piece& piece, const std::string& why) {
-  if (piece.retry.again(piece.head, clock_.now_ns())) return {};
+  if (piece.retry.again(piece.head, fmt::format("{}: {}", name_, why), clock_.now_ns())) return {};
   return Error{ErrorCode::kUnavailable,
                fmt::format("{}: {} tries at byte {} came to nothing: {}; what is there is kept, "
                            "run the same command again to continue",

@@ -174,7 +174,9 @@ Result<HubApi::Answer> HubApi::ask(TransferRequest request, KeepGoing keep_going
 }
 
 Result<HubApi::Answer> HubApi::ask_once(const TransferRequest& request, KeepGoing keep_going) {
-  Retry retry(retry_);
+  RetryOptions options = retry_;
+  if (!heard_) options.tries_max = std::min(options.tries_max, options.first_tries_max);
+  Retry retry(options);
   while (true) {
     BoundedBody sink(kListBytesMax);
     const int id = transfers_.start(request, sink);
@@ -192,14 +194,20 @@ Result<HubApi::Answer> HubApi::ask_once(const TransferRequest& request, KeepGoin
                    fmt::format("{}: answers with more than {} bytes", request.url, kListBytesMax)};
     }
     const bool failed = end.how == TransferEnd::How::kFailed;
+    heard_ = heard_ || !failed;
     if (!failed && !worth_a_retry(sink.head().status)) {
       return Answer{
           .head = std::move(sink.head()), .body = std::move(sink.body()), .url = request.url};
     }
-    if (!retry.again(sink.head(), clock_.now_ns())) {
-      return Error{ErrorCode::kUnavailable, failed ? fmt::format("{}: {}", request.url, end.message)
-                                                   : fmt::format("{}: answers with status {}",
-                                                                 request.url, sink.head().status)};
+    const std::string why =
+        failed ? fmt::format("{}: {}", request.url, end.message)
+               : fmt::format("{}: answers with status {}", request.url, sink.head().status);
+    if (!retry.again(sink.head(), why, clock_.now_ns())) {
+      return Error{ErrorCode::kUnavailable,
+                   fmt::format("{} (tried {} times){}", why, options.tries_max,
+                               heard_ ? ""
+                                      : "; is there a network, and is a proxy needed "
+                                        "(https_proxy)?")};
     }
     while (clock_.now_ns() < retry.not_before_ns()) {
       if (!keep_going()) return Error{ErrorCode::kCancelled, "interrupted"};

@@ -70,6 +70,7 @@ class HubApi {
 
   const HubAccess& access_;
   const RetryOptions retry_;
+  bool heard_ = false;  // the hub has answered something
   Transfers& transfers_;
   const base::Clock& clock_;
 };

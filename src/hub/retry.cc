@@ -26,7 +26,7 @@ bool worth_a_retry(int status) {
   return status == 408 || status == 425 || status == 429 || (status >= 500 && status <= 599);
 }
 
-bool Retry::again(const ResponseHead& head, int64_t now_ns) {
+bool Retry::again(const ResponseHead& head, const std::string& why, int64_t now_ns) {
   if (++failures_ >= options_.tries_max) return false;
   // Doubled each time, and spread, so that connections that fell together do not rise together.
   std::chrono::milliseconds wait = options_.delay * (1 << std::min(failures_ - 1, 10));
@@ -34,7 +34,14 @@ bool Retry::again(const ResponseHead& head, int64_t now_ns) {
   const double spread = 0.75 + 0.5 * base::random_unit(static_cast<uint64_t>(now_ns), 0);
   const auto spread_ns = static_cast<int64_t>(static_cast<double>(wait.count()) * 1e6 * spread);
   const int64_t asked_ns = std::chrono::nanoseconds(asked_wait(head)).count();
-  not_before_ns_ = now_ns + std::max(spread_ns, asked_ns);
+  const int64_t wait_ns = std::max(spread_ns, asked_ns);
+  not_before_ns_ = now_ns + wait_ns;
+  if (options_.on_retry) {
+    options_.on_retry({.why = why,
+                       .failures = failures_,
+                       .tries_max = options_.tries_max,
+                       .wait = std::chrono::milliseconds(wait_ns / 1'000'000)});
+  }
   return true;
 }
 

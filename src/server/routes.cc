@@ -11,7 +11,7 @@ bool fits(std::string_view pattern, std::string_view path) {
 
 }  // namespace
 
-Routes::Match Routes::find(std::string_view method, std::string_view path) {
+std::span<const Routes::Route> Routes::all() {
   static constexpr Route kRoutes[] = {
       {"POST", "/v1/chat/completions", Guard::kApiKey, &Server::answer_chat_completion},
       {"POST", "/v1/responses", Guard::kApiKey, &Server::answer_response},
@@ -56,10 +56,23 @@ Routes::Match Routes::find(std::string_view method, std::string_view path) {
       {"GET", "/metrics", Guard::kApiKey, &Server::answer_metrics},
       {"GET", "/", Guard::kOpen, &Server::answer_index},
   };
+  return kRoutes;
+}
+
+std::string Routes::listing() {
+  std::string text;
+  for (const Route& route : all()) {
+    text.append(route.method).append(route.method.size() < 4 ? "  " : " ");
+    text.append(route.path).append("\n");
+  }
+  return text;
+}
+
+Routes::Match Routes::find(std::string_view method, std::string_view path) {
   // A HEAD is a GET whose body stays here; net/ sees to that.
   const std::string_view wanted = method == "HEAD" ? "GET" : method;
   Match match;
-  for (const Route& route : kRoutes) {
+  for (const Route& route : all()) {
     if (!fits(route.path, path)) continue;
     if (route.method == wanted) return {.route = &route, .allowed_methods = {}};
     if (!match.allowed_methods.empty()) match.allowed_methods += ", ";

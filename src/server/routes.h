@@ -1,6 +1,7 @@
 // Which URL is answered by what. Pure.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,12 @@ struct Routes {
   };
 
   static Match find(std::string_view method, std::string_view path);
+
+  // "POST /v1/chat/completions", each on a line.
+  static std::string listing();
+
+ private:
+  static std::span<const Route> all();
 };
 
 }  // namespace pelton::server

@@ -250,13 +250,14 @@ const ServedModel* Server::model_named(const Call& call, std::string_view name) 
 void Server::answer_index(Call call) {
   call.send(text_reply(
       "text/plain; charset=utf-8",
-      fmt::format("Pelton {}: an OpenAI-compatible server.\n\n"
-                  "curl -s http://{}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-                  "  -d '{{\"messages\":[{{\"role\":\"user\",\"content\":\"Hello!\"}}]}}'\n\n"
-                  "Also here: /v1/completions /v1/models /health /version\n",
-                  options_.version,
-                  is_plain_id(call.request.headers.get("Host")) ? call.request.headers.get("Host")
-                                                                : "HOST")));
+      fmt::format(
+          "Pelton {}: an OpenAI-compatible server.\n\n"
+          "curl -s http://{}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+          "  -d '{{\"messages\":[{{\"role\":\"user\",\"content\":\"Hello!\"}}]}}'\n\n"
+          "All routes (* stands for an id or a name):\n{}",
+          options_.version,
+          is_plain_id(call.request.headers.get("Host")) ? call.request.headers.get("Host") : "HOST",
+          Routes::listing())));
 }
 
 void Server::answer_metrics(Call call) {

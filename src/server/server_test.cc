@@ -378,7 +378,11 @@ TEST(Server, ModelsAndSmallRoutes) {
   EXPECT_EQ(house.post("/ping", "").status, 200);
   EXPECT_EQ(house.fetch(house.call("PUT", "/ping", "")).headers.get("Allow"), "GET, HEAD, POST");
   EXPECT_EQ(parsed(house.get("/version").body).string("version"), "1.2.3");
-  EXPECT_NE(house.get("/").body.find("curl"), std::string::npos);
+  const std::string index = house.get("/").body;
+  for (const char* listed : {"curl", "POST /v1/chat/completions\n", "POST /v1/messages\n",
+                             "POST /v1/responses\n", "GET  /metrics\n", "POST /v2/rerank\n"}) {
+    EXPECT_NE(index.find(listed), std::string::npos) << listed;  // C10
+  }
   EXPECT_EQ(house.fetch(house.call("OPTIONS", "/v1/models", "")).status, 204);
 
   const net::HttpResponse unknown = house.get("/v1/decisions");

@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""A7: no verb takes a flag that it does not use: every flag of every verb is tried in every way the verb can be
+used, and is either read (the binary itself ends with 2 otherwise) or refused by its name.
+
+usage: flags_test.py BINARY
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TINY = ROOT / "testdata" / "golden" / "tiny"
+BOX = ROOT / "models" / "pelton-box"
+BINARY = None
+
+# A value that each flag takes; where the way of use matters, under "verb flag".
+VALUES = {
+    "--access-log": "json", "--admin-host": "127.0.0.1", "--admin-port": "0", "--api-key": "k",
+    "--cors-origin": "https://a.example", "--drain-delay-seconds": "0", "--drain-seconds": "1",
+    "--generation-config": "auto", "--grpc-port": "0", "--http-threads": "2", "--log-level": "info",
+    "--max-connections": "100", "--numerical-errors-max": "3", "--otlp-endpoint": "http://127.0.0.1:1/v1/traces",
+    "--pooling": "mean", "--reasoning-field": "reasoning", "--response-store": "memory",
+    "--response-store-age": "60", "--response-store-bytes": "1MiB", "--response-store-entries": "5",
+    "--sampled-turn-tokens": "1000", "--trace-share": "0.5", "--watchdog-action": "exit", "--watchdog-seconds": "30",
+    "--weight-scrub-hours": "1",
+    "--activations": "int8", "--backend": "openai-chat", "--base-url": "http://127.0.0.1:1", "--batch": "8",
+    "--batch-size": "2", "--block-size": "16", "--buffer-size": "1MiB", "--burstiness": "2", "--chunk": "16",
+    "--client-threads": "2", "--compute": "bf16", "--concurrencies": "1,2", "--connections": "2", "--count": "3",
+    "--current-date": "2026-11-23", "--custom-output-len": "5", "--dataset-name": "random", "--day-period": "60",
+    "--day-swing": "0.5", "--depth": "8", "--device": "cpu", "--devices": "2", "--dispatch": "round-robin",
+    "--duration": "5", "--endpoint": "/v1/completions", "--executor": "local", "--extra-body": "{}",
+    "--fail-if": "failed>1000", "--format": "hf", "--frequency-penalty": "0.1", "--gguf-type": "q8_0",
+    "--goodput": "ttft:500", "--gpu": "h100", "--headroom": "0.1", "--header": "a=b", "--host": "127.0.0.1",
+    "--include": "*.json", "--exclude": "*.txt", "--input-len": "20", "--instance": "p5.48xlarge",
+    "--jump-ahead-tokens": "4", "--kernel-choice": "default", "--kernels": "auto", "--kv-cache-dtype": "int8",
+    "--kv-cache-memory": "32MiB", "--label": "x", "--layers": "1", "--layout": "tp2", "--load-mode": "mmap",
+    "--logprobs": "1", "--lora-assignment": "round-robin", "--lora-modules": "model", "--max-concurrency": "2",
+    "--max-model-len": "2048", "--max-num-batched-tokens": "256", "--max-num-queued-reqs": "10",
+    "--max-num-queued-tokens": "10K", "--max-num-seqs": "4", "--max-queue-seconds": "5", "--max-tokens": "4",
+    "--memory-utilization": "0.8", "--metadata": "k=v", "--metric-percentiles": "50", "--min-p": "0.1", "--model": "model",
+    "--num-prompts": "2", "--num-warmups": "1", "--output-len": "4", "--percentile-metrics": "ttft",
+    "--port": "1", "--positions": "0:2", "--prefix-repetition-num-prefixes": "1",
+    "--prefix-repetition-output-len": "4", "--prefix-repetition-prefix-len": "4", "--prefix-repetition-suffix-len": "4",
+    "--presence-penalty": "0.1", "--preset": "conversation", "--price": "3", "--prompt": "Hello",
+    "--prompt-tokens-beside-decodes": "8", "--ramp-up-end-rps": "100", "--ramp-up-start-rps": "50",
+    "--ramp-up-strategy": "linear", "--random-input-len": "10", "--random-output-len": "4",
+    "--random-prefix-len": "2", "--random-range-ratio": "0.1", "--rates": "50", "--ready-check-timeout-sec": "1",
+    "--reasoning": "low", "--regex": "[a-z]+", "--repetition-penalty": "1.1", "--replicas": "2",
+    "--request-id-prefix": "r", "--request-rate": "50", "--requests-per-unit": "1", "--result-filename": "r.json",
+    "--revision": "main", "--runs": "1", "--scheduling-policy": "decode-first", "--seed": "3",
+    "--served-model-name": "model", "--shared": "4", "--sharegpt-output-len": "4", "--slo": "itl=500ms",
+    "--steps-in-flight": "1", "--swap-space": "1MiB", "--system": "be brief", "--temperature": "0.5", "--text": "Hi",
+    "--think-time": "0.01", "--threads": "1", "--timeout-sec": "30", "--tokenizer-mode": "auto", "--top-k": "5",
+    "--top-p": "0.9", "--trace-speed": "2", "--turns": "2", "--weights": "file", "--workload": "conversation",
+}
+
+
+class Flags(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="pelton_flags_"))
+        f = cls.folder
+        (f / "ids.json").write_text("[1, 2, 3, 4]")
+        (f / "schema.json").write_text('{"type": "integer"}')
+        (f / "rules.ebnf").write_text('root ::= "a"+\n')
+        (f / "batch").mkdir()
+        (f / "batch" / "one.json").write_text('{"schema": {}, "tests": []}')
+        (f / "seven.json").write_text("7")
+        (f / "text.txt").write_text("Hello")
+        (f / "trace.jsonl").write_text('{"timestamp": 0, "input_length": 8, "output_length": 4}\n')
+        (f / "share.json").write_text(json.dumps([{"conversations": [{"from": "human", "value": "hi there you all out there today"},
+                                                                     {"from": "gpt", "value": "hello to you and to all of them"}]}]))
+        (f / "custom.jsonl").write_text('{"prompt": "hello", "output_tokens": 3}\n')
+        (f / "faults.json").write_text("[]")
+        (f / "steps.jsonl").write_text("".join(
+            json.dumps({"ns": 1_000_000 + 250_000 * rows, "rows": [n for _ in range(rows) for n in (context, 1, 1)]})
+            + "\n" for rows in range(1, 9) for context in (50, 400, 900)))
+        # A model of the synthetic shape has chat's tokens and answers in no time.
+        cls.model = f / "model"
+        cls.run_binary("synth", "--like", ROOT / "testdata/demo_model.json", cls.model)
+        (f / "script.json").write_text(json.dumps({"step_ms": 1, "rules": [
+            {"when": "", "then": "<|channel|>final<|message|>a wheel<|return|>"}]}))
+        cls.calibration = f / "calibration.json"
+        cls.run_binary("calibrate", BOX, "--step-log", f / "steps.jsonl", "--out", cls.calibration)
+        cls.server = subprocess.Popen([BINARY, "serve", cls.model, "--port", "0", "--executor",
+                                       f"modelled:{f}/script.json"], stdout=subprocess.PIPE,
+                                      stderr=subprocess.DEVNULL, text=True)
+        cls.url = cls.server.stdout.readline().split()[-1]
+        load = ["bench", "serve", "--base-url", cls.url, "--num-prompts", "2", "--input-len", "5", "--output-len", "4"]
+        cls.run_binary(*load, "--save-result", "--result-dir", f, "--result-filename", "result.json", "--save-detailed",
+                       "--history", f / "bench.db")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.kill()
+        cls.server.wait(10)
+        cls.server.stdout.close()
+        shutil.rmtree(cls.folder)
+
+    @classmethod
+    def run_binary(cls, *words, stdin=""):
+        return subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, timeout=120, check=False,
+                              input=stdin, cwd=cls.folder,
+                              env={**os.environ, "PELTON_BENCH_LOCK_HELD": "1", "COLUMNS": "100",
+                                   "PELTON_CACHE": str(cls.folder / "cache"), "HF_HOME": str(cls.folder / "hub")})
+
+    def ways(self):
+        """Each verb: how it is used, whole command lines without the flag that is tried."""
+        f, m = self.folder, self.model
+        box = ["--kv-cache-memory", "16MiB", "--weights", "file"]
+        scripted = ["--executor", f"modelled:{f}/script.json"]
+        load = ["--base-url", self.url, "--num-prompts", "2"]
+        return {
+            "chat": [["chat", m, "hello", *scripted]],
+            "generate": [["generate", m, "--prompt", "x", "--max-tokens", "3", *box],
+                         ["generate", m, "--tokens", f / "ids.json", "--max-tokens", "3", *box],
+                         ["generate", m, "--prompt", "x", "--temperature", "1", "--max-tokens", "3", *box]],
+            "logits": [["logits", TINY, "--tokens", f / "ids.json", "--out", f / "l.npy"]],
+            "tokenize": [["tokenize", m, "--text", "hi"], ["tokenize", m, "--decode", "--file", f / "ids.json"]],
+            "grammar": [["grammar", "--tokenizer", m, *one] for one in
+                        (["--schema", f / "schema.json"], ["--regex", "a+"], ["--ebnf", f / "rules.ebnf"],
+                         ["--batch", f / "batch"], ["--schema", f / "schema.json", "--instance", f / "seven.json"])],
+            "inspect": [["inspect", TINY]],
+            "pack": [["pack", TINY, "{new}"]],
+            "plan": [["plan", "gpt-oss-20b"], ["plan", "gpt-oss-20b", "--gpu", "h100"],
+                     ["plan", "gpt-oss-20b", "--gpu", "h100", "--memory"],
+                     ["plan", "gpt-oss-20b", "--instance", "p4de.24xlarge", "--slo", "itl=900ms", "--rps", "1"],
+                     ["plan", "--published"]],
+            "calibrate": [["calibrate", BOX, "--step-log", f / "steps.jsonl"]],
+            "simulate": [["simulate", BOX, "--num-prompts", "2"],
+                         ["simulate", BOX, "--num-prompts", "2", "--calibration", self.calibration],
+                         ["simulate", "gpt-oss-20b", "--gpu", "h100", "--num-prompts", "2"]],
+            "verify": [["verify", TINY]],
+            "synth": [["synth", "--like", TINY / "config.json", "{new}"],
+                      ["synth", "--like", TINY / "config.json", "--format", "gguf", "{new}"]],
+            "bench latency": [["bench", "latency", TINY, "--input-len", "4", "--output-len", "2", "--runs", "1"]],
+            "bench prefix": [["bench", "prefix", m, "--input-len", "64", "--shared", "32", "--runs", "1", *box]],
+            "bench serve": [["bench", "serve", *load],
+                            ["bench", "serve", *load, "--dataset-name", "prefix_repetition"],
+                            ["bench", "serve", *load, "--dataset-name", "trace", "--dataset-path", f / "trace.jsonl"],
+                            ["bench", "serve", *load, "--dataset-name", "sharegpt", "--dataset-path", f / "share.json"],
+                            ["bench", "serve", *load, "--dataset-name", "custom", "--dataset-path", f / "custom.jsonl"],
+                            ["bench", "serve", *load, "--backend", "openai-embeddings"],
+                            ["bench", "serve", *load, "--preset", "conversation"]],
+            "bench sweep": [["bench", "sweep", *load, "--concurrencies", "1", "--requests-per-unit", "1"],
+                            ["bench", "sweep", *load, "--rates", "50"]],
+            "bench throughput": [["bench", "throughput", m, "--num-prompts", "2", *box]],
+            "bench compare": [["bench", "compare", f / "result.json"]],
+            "bench history": [["bench", "history", f / "bench.db"]],
+            "bench bandwidth": [["bench", "bandwidth", "--buffer-size", "1MiB", "--runs", "1"]],
+            "pull": [["pull", "someone/tiny", "--endpoint", "http://127.0.0.1:1"]],
+            "cache list": [["cache", "list"]],
+            "cache purge": [["cache", "purge", "--all"], ["cache", "purge", "some/one"]],
+            "completion": [["completion", "bash"]],
+            "manual": [["manual"], ["manual", "serve"]],
+        }
+
+    def value_of(self, verb, flag):
+        files = {"--tokens": self.folder / "ids.json", "--schema": self.folder / "schema.json",
+                 "--ebnf": self.folder / "rules.ebnf", "--instance": self.folder / "seven.json",
+                 "--tokenizer": self.model, "--faults": self.folder / "faults.json",
+                 "--calibration": self.calibration, "--step-log": self.folder / "steps.jsonl",
+                 "--idle-result": self.folder / "result.json", "--dataset-path": self.folder / "trace.jsonl",
+                 "--ca-file": "/etc/ssl/certs/ca-certificates.crt", "--file": self.folder / "text.txt",
+                 "--like": TINY / "config.json", "--result-dir": self.folder, "--history": self.folder / "b.db",
+                 "--out": self.folder / "out.npy", "--hidden": self.folder / "hidden.npy",
+                 "--output-json": self.folder / "o.json", "--html": self.folder / "p.html"}
+        special = {("grammar", "--batch"): self.folder / "batch", ("verify", "--tokens"): "2",
+                   ("grammar", "--instance"): self.folder / "seven.json", ("manual", "--out"): self.folder / "man",
+                   ("pull", "--endpoint"): "http://127.0.0.1:1", ("simulate", "--goodput"): "ttft:500",
+                   ("bench serve", "--endpoint"): "/v1/completions", ("plan", "--model"): "gpt-oss-20b",
+                   ("plan", "--json"): None, ("plan", "--workload"): "conversation"}
+        if (verb, flag) in special:
+            return special[(verb, flag)]
+        return files.get(flag, VALUES.get(flag))
+
+    def flags_of(self, verb):
+        help_text = self.run_binary(*verb.split(), "--help").stdout
+        listed = help_text.split("\nFlags\n")[1].split("\nEvery flag")[0]
+        return re.findall(r"(?m)^  (--[a-z-]+)(?: ([A-Z][^ ]*|[a-z=,A-Z]+=T\S*))?(?:  |$)", listed)
+
+    def try_one(self, verb, way, index, flag, takes):
+        words = [str(self.folder / f"new_{abs(hash((verb, index, flag)))}") if str(word) == "{new}" else word
+                 for word in way]
+        words.append(flag)
+        if takes:
+            value = self.value_of(verb, flag) if flag != "--json" else self.folder / f"j{abs(hash((verb, index)))}"
+            if value is None:
+                return f"{verb} {flag}: the test knows no value for it"
+            words.append(value)
+        done = self.run_binary(*words)
+        said = done.stderr
+        if "done, but without" in said:
+            return f"{' '.join(map(str, words))}: taken, and not used: {said}"
+        named = flag in said or flag.lstrip("-") in said
+        if done.returncode == 2 and not named and not re.search(
+                r"give (one|MODEL|either)|no such|pull|was measured on|has a100-80|at least 4 are|'prompt' is missing",
+                said):
+            return f"{' '.join(map(str, words))}: refused without its name: {said}"
+        return None
+
+    def test_A7_every_flag_is_used_or_refused(self):
+        verbs = re.findall(r"(?m)^  ((?:[a-z]+ )+)", self.run_binary("--help").stdout.split("\nVerbs\n")[1]
+                           .split("\n\n")[0])
+        ways = self.ways()
+        self.assertEqual({verb.strip() for verb in verbs} - set(ways), {"serve"})  # below
+        jobs = [(verb, way, index, flag, takes) for verb, all_ways in ways.items()
+                for index, way in enumerate(all_ways) for flag, takes in self.flags_of(verb)
+                if flag not in ("--help",) and flag not in map(str, way)]
+        self.assertGreater(len(jobs), 400)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            faults = [fault for fault in pool.map(lambda job: self.try_one(*job), jobs) if fault]
+        self.assertEqual(faults, [], "\n".join(faults))
+
+    def try_serve(self, flag, takes):
+        """Started with that flag and stopped: 0, or refused by name at once."""
+        f = self.folder
+        files = {"--access-log-file": f / "access.log", "--api-key-file": f / "keys", "--step-log": f / "serve.steps",
+                 "--pin-prefix": f / "text.txt", "--reasoning-key-file": f / "secret", "--tls-cert": f / "cert.pem", "--tls-key": f / "key.pem",
+                 "--tls-client-ca": f / "cert.pem", "--config": f / "pelton.toml", "--executor": None}
+        words = [flag]
+        if takes:
+            value = files.get(flag, self.value_of("serve", flag))
+            if value is None:
+                return None if flag == "--executor" else f"serve {flag}: the test knows no value for it"
+            words.append(str(value))
+        scripted = flag not in ("--kernels", "--threads", "--block-size", "--weights", "--device", "--kernel-choice")
+        process = subprocess.Popen(
+            [BINARY, "serve", self.model, *words, *([] if flag == "--port" else ["--port", "0"]),
+             *(["--executor", f"modelled:{f}/script.json"] if scripted else ["--max-model-len", "512"])],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=f,
+            env={**os.environ, "PELTON_CACHE": str(f / "cache")})
+        try:
+            listening = process.stdout.readline()
+            process.terminate()
+            said = process.communicate(timeout=60)[1]
+        finally:
+            process.kill()
+        if "done, but without" in said:
+            return f"serve {flag}: taken, and not used: {said[-300:]}"
+        if listening and process.returncode != 0:
+            return f"serve {flag}: ends with {process.returncode}: {said[-300:]}"
+        if not listening and flag.lstrip("-") not in said and flag not in ("--port", "--print-config"):
+            return f"serve {flag}: refused without its name: {said[-300:]}"
+        return None
+
+    def test_A7_serve_too(self):
+        (self.folder / "keys").write_text("k tenant\n")
+        (self.folder / "secret").write_text("s" * 40)
+        (self.folder / "secret").chmod(0o600)
+        (self.folder / "pelton.toml").write_text("log-level = \"info\"\n")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2",
+                        "-keyout", self.folder / "key.pem", "-out", self.folder / "cert.pem"], check=True, capture_output=True)
+        flags = [(flag, takes) for flag, takes in self.flags_of("serve") if flag not in ("--help", "--print-config")]
+        self.assertGreater(len(flags), 50)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            faults = [fault for fault in pool.map(lambda one: self.try_serve(*one), flags) if fault]
+        self.assertEqual(faults, [], "\n".join(faults))
+
+    def test_A7_what_was_ignored_is_refused(self):
+        f = self.folder
+        for words, named in (
+                (["plan", BOX, "--workload", "conversation"], "--gpu or --instance"),
+                (["plan", BOX, "--slo", "itl=5ms"], "--slo"), (["plan", BOX, "--request-rate", "4"], "--request-rate"),
+                (["plan", BOX, "--calibration", self.calibration], "--calibration"),
+                (["plan", BOX, "--layout", "tp2"], "--layout"), (["plan", BOX, "--html", f / "x.html"], "--html"),
+                (["plan", "gpt-oss-20b", "--gpu", "h100", "--kv-cache-memory", "4GiB"], "--kv-cache-memory"),
+                (["plan", "gpt-oss-20b", "--published"], "--published"),
+                (["simulate", "gpt-oss-20b", "--gpu", "h100", "--threads", "2"], "--threads"),
+                (["simulate", BOX, "--layout", "tp2"], "--layout"),
+                (["simulate", BOX, "--no-noise"], "--no-noise"),
+                (["generate", self.model, "--tokens", f / "ids.json", "--special"], "--special"),
+                (["generate", self.model, "--prompt", "x", "--top-p", "0.5"], "--top-p"),
+                (["bench", "serve", "--base-url", self.url, "--port", "80"], "--port"),
+                (["bench", "serve", "--base-url", self.url, "--trace-speed", "2"], "--trace-speed"),
+                (["bench", "serve", "--base-url", self.url, "--preset", "conversation", "--random-input-len", "9"],
+                 "--random-input-len"),
+                (["bench", "sweep", "--base-url", self.url, "--max-concurrency", "4"], "--max-concurrency"),
+                (["tokenize", self.model, "--decode", "--ids"], "--ids"),
+                (["grammar", "--tokenizer", self.model, "--regex", "a", "--compact"], "--compact"),
+                (["synth", "--like", TINY / "config.json", f / "n", "--gguf-type", "q8_0"], "--gguf-type"),
+                (["manual", "serve", "--out", f / "man2"], "--out")):
+            done = self.run_binary(*words)
+            self.assertEqual(done.returncode, 2, (words, done.stderr))
+            self.assertIn(named, done.stderr)
+        done = self.run_binary("bench", "serve", "--base-url", self.url, "--num-prompts", "1", "--output-len", "3",
+                               "--trust-remote-code")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("--trust-remote-code means nothing here", done.stderr)
+
+
+if __name__ == "__main__":
+    BINARY = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()
