@@ -54,6 +54,7 @@ Result<ByteDfa> product(const ByteDfa& a, const ByteDfa& b, const DfaLimits& lim
   };
   table.start = state_of_pair(a.start(), b.start());
   for (size_t i = 1; i < pairs.size(); ++i) {
+    TRY(limits.in_time(static_cast<uint32_t>(i)));
     if (pairs.size() > limits.states_max) return too_large("states", limits.states_max);
     if (pairs.size() * letters > limits.cells_max) return too_large("cells", limits.cells_max);
     const auto [x, y] = pairs[i];
@@ -179,6 +180,7 @@ Result<ByteDfa> ByteDfa::any_of(std::span<const std::string> texts, const DfaLim
       if (to == kDeadState) {
         to = table.add_state();
         table.at(at, letter) = to;
+        TRY(limits.in_time(to));
         if (to >= limits.states_max) return too_large("states", limits.states_max);
         if (table.next.size() > limits.cells_max) return too_large("cells", limits.cells_max);
       }

@@ -80,6 +80,7 @@ class ByteNfa::Subsets {
     close(first);
     table_.start = number_of(first, end);
     for (DfaState s = 1; s < table_.state_count(); ++s) {
+      TRY(limits_.in_time(s));
       if (work_ > limits_.work_max) return over("steps", limits_.work_max);
       if (s > limits_.states_max) return over("states", limits_.states_max);
       if (table_.next.size() > limits_.cells_max) return over("cells", limits_.cells_max);

@@ -4,20 +4,24 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
+
+#include "grammar/compile_deadline.h"
 
 namespace pelton::grammar {
 
 struct CompileBudget {
-  CompileBudget(int64_t time_us_max, size_t bytes_max)
-      : bytes_left(static_cast<int64_t>(bytes_max)), until_us(now_us() + time_us_max) {}
+  // `of_request` outlives it; null: this budget's own time is all there is.
+  CompileBudget(int64_t time_us_max, size_t bytes_max, const CompileDeadline* of_request)
+      : bytes_left(static_cast<int64_t>(bytes_max)),
+        until_us(now_us() + time_us_max),
+        deadline(of_request) {}
 
   // False: no more. Looks at the clock once in a while.
   bool step(uint64_t steps) {
     steps_left_ -= static_cast<int64_t>(steps);
     if (steps_left_ > 0) return !exhausted;
     steps_left_ = 512;
-    exhausted = exhausted || now_us() > until_us;
+    exhausted = exhausted || now_us() > until_us || (deadline != nullptr && deadline->passed());
     return !exhausted;
   }
   bool take(size_t bytes) {
@@ -26,15 +30,12 @@ struct CompileBudget {
     return !exhausted;
   }
 
-  static int64_t now_us() {
-    timespec now{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
-  }
+  static int64_t now_us() { return CompileDeadline::thread_cpu_us(); }
 
   bool exhausted = false;
   int64_t bytes_left;
   const int64_t until_us;
+  const CompileDeadline* const deadline;
 
  private:
   int64_t steps_left_ = 512;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "grammar/compile_deadline.h"
 
 namespace pelton::grammar {
 
@@ -20,6 +21,14 @@ struct DfaLimits {
   uint32_t states_max = 20'000;
   uint64_t cells_max = 1'000'000;  // states times letters, in any one table: 4 MB
   uint64_t work_max = 30'000'000;  // elementary steps of one operation
+  // Of the request whose format this is a part of; null: none.
+  const CompileDeadline* deadline = nullptr;
+
+  // An operation's loop over states asks at each; the clock is read at one in sixteen.
+  Result<void> in_time(uint32_t state) const {
+    if (deadline == nullptr || state % 16 != 0 || !deadline->passed()) return {};
+    return Error{ErrorCode::kDoesNotFit, "compiling takes too long", ""};
+  }
 };
 
 struct DfaTable {

@@ -11,13 +11,23 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "grammar/compile_deadline.h"
 #include "grammar/grammar.h"
 
 namespace pelton::grammar {
 
-Result<std::shared_ptr<const Grammar>> compile_ebnf(std::string_view text);
+// `deadline`: of the request that the grammar is a part of; null: none.
+Result<std::shared_ptr<const Grammar>> compile_ebnf(std::string_view text,
+                                                    const CompileDeadline* deadline);
+inline Result<std::shared_ptr<const Grammar>> compile_ebnf(std::string_view text) {
+  return compile_ebnf(text, nullptr);
+}
 
 // Exactly one of these texts.
-Result<std::shared_ptr<const Grammar>> compile_choice(std::span<const std::string> texts);
+Result<std::shared_ptr<const Grammar>> compile_choice(std::span<const std::string> texts,
+                                                      const CompileDeadline* deadline);
+inline Result<std::shared_ptr<const Grammar>> compile_choice(std::span<const std::string> texts) {
+  return compile_choice(texts, nullptr);
+}
 
 }  // namespace pelton::grammar

@@ -79,7 +79,9 @@ struct Alphabet {
 
 class Network {
  public:
-  explicit Network(EbnfTree tree) : tree_(std::move(tree)) {}
+  Network(EbnfTree tree, const CompileDeadline* deadline) : tree_(std::move(tree)) {
+    limits_.deadline = deadline;
+  }
 
   Result<EbnfResult> build() {
     TRY(find_reachable());
@@ -297,7 +299,7 @@ class Network {
       if (missing[rule] == 0) todo.push_back(rule);
     }
     int failures = 0;
-    while (!todo.empty() && failures < kRegularFailuresMax) {
+    while (!todo.empty() && failures < kRegularFailuresMax && limits_.in_time(0).ok()) {
       const uint32_t rule = todo.back();
       todo.pop_back();
       Result<ByteDfa> dfa = regular_rule(rule);
@@ -317,7 +319,7 @@ class Network {
     const ByteNfa::State start = nfa.add_state();
     const std::optional<uint32_t> end = regular_part(nfa, tree_.rules[rule].body, start);
     if (!end) return too_large("states", kRegularLimits.states_max);
-    return nfa.determinised(start, *end, kRegularLimits);
+    return nfa.determinised(start, *end, limits_);
   }
 
   // Writes a part that begins at `from`; where it ends, or nothing if it grows too large.
@@ -404,7 +406,10 @@ class Network {
     // The root first, then every rule that is called.
     number_of_rule_.assign(tree_.rules.size(), kNoBody);
     TRY(write_rule(tree_.start, true));
-    for (size_t i = 0; i < called_.size(); ++i) TRY(write_rule(called_[i], false));
+    for (size_t i = 0; i < called_.size(); ++i) {
+      TRY(limits_.in_time(static_cast<uint32_t>(i)));
+      TRY(write_rule(called_[i], false));
+    }
     // Number 0 is the root; what is called comes after it, the root again if it calls itself.
     return {};
   }
@@ -585,6 +590,7 @@ class Network {
     table.start = state_of({start});
     std::vector<std::vector<uint64_t>> targets(alphabet.count());
     for (DfaState s = 1; s < table.state_count(); ++s) {
+      TRY(limits_.in_time(s));
       if (table.next.size() > 1'000'000 || table.state_count() > kNetworkStatesMax ||
           work_ > kWorkMax || subsets.members() > 1'000'000) {
         return too_large("states or steps", kNetworkStatesMax);
@@ -697,6 +703,7 @@ class Network {
   }
 
   EbnfTree tree_;
+  DfaLimits limits_ = kRegularLimits;
   std::vector<uint32_t> reachable_;
   std::vector<std::vector<uint32_t>> uses_, used_by_;  // by rule
   std::vector<uint8_t> ends_, nullable_;
@@ -710,8 +717,8 @@ class Network {
 
 }  // namespace
 
-Result<EbnfResult> ebnf_network(EbnfTree tree) {
-  return Network(std::move(tree)).build();
+Result<EbnfResult> ebnf_network(EbnfTree tree, const CompileDeadline* deadline) {
+  return Network(std::move(tree), deadline).build();
 }
 
 }  // namespace pelton::grammar

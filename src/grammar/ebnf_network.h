@@ -16,6 +16,7 @@ struct EbnfResult {
   RuleNetwork rules;               // else
 };
 
-Result<EbnfResult> ebnf_network(EbnfTree tree);
+// `deadline`: of the request; null: none.
+Result<EbnfResult> ebnf_network(EbnfTree tree, const CompileDeadline* deadline);
 
 }  // namespace pelton::grammar

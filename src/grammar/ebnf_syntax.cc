@@ -181,8 +181,8 @@ Result<void> EbnfText::check_text() const {
   return {};
 }
 
-Result<EbnfTree> parse_ebnf(std::string_view text) {
-  return is_gbnf(text) ? parse_gbnf(text) : parse_lark(text);
+Result<EbnfTree> parse_ebnf(std::string_view text, const CompileDeadline* deadline) {
+  return is_gbnf(text) ? parse_gbnf(text) : parse_lark(text, deadline);
 }
 
 }  // namespace pelton::grammar

@@ -105,8 +105,9 @@ class EbnfText {
 };
 
 Result<EbnfTree> parse_gbnf(std::string_view text);
-Result<EbnfTree> parse_lark(std::string_view text);
+// Its regular expressions are compiled on the way. `deadline`: of the request; null: none.
+Result<EbnfTree> parse_lark(std::string_view text, const CompileDeadline* deadline);
 // Whichever of the two it is.
-Result<EbnfTree> parse_ebnf(std::string_view text);
+Result<EbnfTree> parse_ebnf(std::string_view text, const CompileDeadline* deadline);
 
 }  // namespace pelton::grammar

@@ -13,7 +13,7 @@ constexpr uint16_t kWhitespaceMax = 64;
 
 Result<std::unique_ptr<JsonTables>> json_tables_of(const Json& schema,
                                                    const SchemaOptions& options) {
-  CompileBudget budget(options.time_us_max, options.bytes_max);
+  CompileBudget budget(options.time_us_max, options.bytes_max, options.deadline);
   SchemaGraph graph;
   TRY_ASSIGN(const NodeId root, graph.read(schema, budget));
   SchemaTables tables(graph, budget);

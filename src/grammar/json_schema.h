@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "grammar/compile_deadline.h"
 #include "grammar/grammar.h"
 #include "grammar/json_tables.h"
 
@@ -20,6 +21,7 @@ struct SchemaOptions {
   Whitespace whitespace = Whitespace::kFlexible;
   int64_t time_us_max = 900'000;
   size_t bytes_max = 48 << 20;
+  const CompileDeadline* deadline = nullptr;  // of the request; null: none
 };
 
 // Errors, each with `field`: the JSON pointer. kUnsupported: a keyword or a combination we do not

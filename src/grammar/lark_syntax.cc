@@ -62,7 +62,8 @@ bool is_terminal_name(std::string_view name) {
 
 class LarkParser : public EbnfText {
  public:
-  using EbnfText::EbnfText;
+  LarkParser(std::string_view text, const CompileDeadline* deadline)
+      : EbnfText(text), deadline_(deadline) {}
 
   Result<EbnfTree> parse() {
     TRY(check_text());
@@ -408,8 +409,9 @@ class LarkParser : public EbnfText {
   }
 
   Result<uint32_t> regex_node(std::string_view pattern, uint32_t at) {
-    Result<ByteDfa> dfa = compile_regex(
-        pattern, {.match = RegexOptions::Match::kWhole, .dialect = RegexDialect::kEngines});
+    Result<ByteDfa> dfa = compile_regex(pattern, {.match = RegexOptions::Match::kWhole,
+                                                  .dialect = RegexDialect::kEngines,
+                                                  .limits = {.deadline = deadline_}});
     if (!dfa.ok()) return tree_.error(dfa.error().code, at, dfa.error().message);
     automata_bytes_ += dfa->bytes_held();
     if (automata_bytes_ > kAutomataBytesMax) {
@@ -472,6 +474,7 @@ class LarkParser : public EbnfText {
 
   static constexpr size_t kAutomataBytesMax = 16 << 20;
 
+  const CompileDeadline* const deadline_;
   bool in_terminal_ = false;
   size_t automata_bytes_ = 0;
   std::vector<uint32_t> ignored_;
@@ -480,8 +483,8 @@ class LarkParser : public EbnfText {
 
 }  // namespace
 
-Result<EbnfTree> parse_lark(std::string_view text) {
-  return LarkParser(text).parse();
+Result<EbnfTree> parse_lark(std::string_view text, const CompileDeadline* deadline) {
+  return LarkParser(text, deadline).parse();
 }
 
 }  // namespace pelton::grammar

@@ -177,6 +177,7 @@ class ByteTable {
     }
     out_.start = table_.start;
     for (DfaState s = 1; s < table_.state_count(); ++s) {
+      TRY(limits_.in_time(s));
       for (const auto& [byte_class, letter] : ascii_classes_) {
         out_.at(s, byte_class) = table_.at(s, letter);
       }

@@ -62,7 +62,7 @@ class RegexAutomata::Subsets {
     first.push_back(thread(program_.start, kNoDemands));
     table_.start = state_of(first);
     for (DfaState s = 1; s < table_.state_count(); ++s) {
-      TRY(check_limits());
+      TRY(check_limits(s));
       TRY(expand(s));
     }
     return minimised(table_);
@@ -80,8 +80,9 @@ class RegexAutomata::Subsets {
     return t == thread(0, kNoDemands) && program_.steps[0].kind == Do::kMatched;
   }
 
-  Result<void> check_limits() const {
+  Result<void> check_limits(DfaState s) const {
     const DfaLimits& limits = owner_.limits_;
+    TRY(limits.in_time(s));
     if (owner_.work_ > limits.work_max) return too_large("steps", limits.work_max);
     if (table_.state_count() > limits.states_max) return too_large("states", limits.states_max);
     if (table_.next.size() > limits.cells_max) return too_large("cells", limits.cells_max);

@@ -159,6 +159,7 @@ Result<void> SchemaReader::add_enum(SchemaNode& node, const Json::Array& values,
   if (!texts.empty()) {
     DfaLimits limits;
     limits.states_max = 200'000;
+    limits.deadline = budget_.deadline;
     Result<ByteDfa> dfa = ByteDfa::any_of(texts, limits);
     if (!dfa.ok()) return at_pointer(std::move(dfa).error(), pointer);
     if (!budget_.take(dfa->bytes_held() * 2)) {
@@ -177,7 +178,7 @@ Result<void> SchemaReader::add_enum(SchemaNode& node, const Json::Array& values,
 Result<void> SchemaReader::pattern(SchemaNode& node, const Json& json, const Place& at) {
   const std::string pointer = at.pointer + "/pattern";
   if (!json.is_string()) return invalid(pointer, "must be a string");
-  Result<Language> language = texts_matching(json.as_string());
+  Result<Language> language = texts_matching(json.as_string(), budget_.deadline);
   if (!language.ok()) return at_pointer(std::move(language).error(), pointer);
   if (!budget_.step(1) || !budget_.take((*language)->bytes_held())) {
     return Error{ErrorCode::kDoesNotFit, "the schema's patterns are too large", pointer};
@@ -282,7 +283,7 @@ Result<void> SchemaReader::pattern_properties(SchemaNode& node, const Json& json
   const std::string pointer = at.pointer + "/patternProperties";
   if (!json.is_object()) return invalid(pointer, "must be an object of schemas");
   for (const Json::Member& member : json.as_object()) {
-    Result<Language> keys = texts_matching(member.key);
+    Result<Language> keys = texts_matching(member.key, budget_.deadline);
     if (!keys.ok()) return at_pointer(std::move(keys).error(), pointer + pointer_token(member.key));
     TRY_ASSIGN(const NodeId value, child(member.value, at, "patternProperties", member.key));
     node.patterns.push_back({.keys = std::move(*keys), .value = value});

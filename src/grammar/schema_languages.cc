@@ -115,8 +115,9 @@ Language fit_for_doubles(const Language& numbers, Doubles doubles) {
   return dfa.ok() ? made(std::move(*dfa)) : numbers;
 }
 
-Result<Language> texts_matching(std::string_view pattern) {
-  TRY_ASSIGN(ByteDfa dfa, compile_regex(pattern, {.match = RegexOptions::Match::kSearch}));
+Result<Language> texts_matching(std::string_view pattern, const CompileDeadline* deadline) {
+  TRY_ASSIGN(ByteDfa dfa, compile_regex(pattern, {.match = RegexOptions::Match::kSearch,
+                                                  .limits = {.deadline = deadline}}));
   return made(std::move(dfa));
 }
 

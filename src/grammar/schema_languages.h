@@ -20,7 +20,7 @@ using Language = std::shared_ptr<const ByteDfa>;
 const Language& any_text();
 // ECMA-262, unanchored. Errors: kInvalidArgument (no pattern), kUnsupported (look-around that is
 // not regular here, backreferences), kDoesNotFit.
-Result<Language> texts_matching(std::string_view pattern);
+Result<Language> texts_matching(std::string_view pattern, const CompileDeadline* deadline);
 // Empty: not a format we know; then it means nothing.
 std::optional<Result<Language>> texts_of_format(std::string_view format);
 Result<Language> texts_with_length(uint64_t chars_min, uint64_t chars_max);

@@ -26,6 +26,7 @@ DfaLimits limits_of(const CompileBudget& budget) {
   DfaLimits limits;
   const uint64_t bytes = budget.bytes_left > 0 ? static_cast<uint64_t>(budget.bytes_left) : 0;
   limits.cells_max = std::min<uint64_t>(limits.cells_max, bytes / 8 + 1);
+  limits.deadline = budget.deadline;
   return limits;
 }
 

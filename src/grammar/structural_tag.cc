@@ -57,7 +57,10 @@ struct Tag {
 
 class TagReader {
  public:
-  explicit TagReader(const TagOptions& options) : budget_(options.time_us_max, options.bytes_max) {}
+  explicit TagReader(const TagOptions& options)
+      : budget_(options.time_us_max, options.bytes_max, options.deadline) {
+    text_limits_.deadline = options.deadline;
+  }
 
   Result<std::shared_ptr<const Grammar>> read(const Json& tag) {
     const Place place{tag, ""};
@@ -77,7 +80,7 @@ class TagReader {
     if (!body.ok()) return body.error();
     tree_.rules.push_back({.name = "structural_tag", .body = *body});
     tree_.start = static_cast<uint32_t>(tree_.rules.size() - 1);
-    TRY_ASSIGN(EbnfResult network, ebnf_network(std::move(tree_)));
+    TRY_ASSIGN(EbnfResult network, ebnf_network(std::move(tree_), budget_.deadline));
     if (!budget_.step(1)) return too_complex(place);
     if (network.regular) return Grammar::from_dfa(std::move(*network.regular));
     return Grammar::from_rules(std::move(network.rules), std::move(tables_));
@@ -265,9 +268,10 @@ class TagReader {
     if (!budget_.step(512)) return too_complex(place);
     const int64_t time_left = budget_.until_us - CompileBudget::now_us();
     if (time_left <= 0 || budget_.bytes_left <= 0) return too_complex(place);
-    Result<std::unique_ptr<JsonTables>> tables = json_tables_of(
-        place.value,
-        {.time_us_max = time_left, .bytes_max = static_cast<size_t>(budget_.bytes_left)});
+    Result<std::unique_ptr<JsonTables>> tables =
+        json_tables_of(place.value, {.time_us_max = time_left,
+                                     .bytes_max = static_cast<size_t>(budget_.bytes_left),
+                                     .deadline = budget_.deadline});
     if (!tables.ok()) {
       Error error = tables.error();
       error.field = place.pointer + error.field;
@@ -287,17 +291,18 @@ class TagReader {
     TRY(only_members(place, {"type", "pattern"}));
     TRY_ASSIGN(const std::string pattern, text_at(place, "pattern"));
     return automaton(place.member("pattern", place.value),
-                     compile_regex(pattern, {.match = RegexOptions::Match::kWhole}));
+                     compile_regex(pattern, {.match = RegexOptions::Match::kWhole,
+                                             .limits = {.deadline = budget_.deadline}}));
   }
 
   Result<uint32_t> read_grammar(const Place& place) {
     TRY(only_members(place, {"type", "grammar"}));
     TRY_ASSIGN(const Place source, member_at(place, "grammar"));
     TRY_ASSIGN(const std::string words, as_text(source, "grammar"));
-    Result<EbnfTree> parsed = parse_ebnf(words);
+    Result<EbnfTree> parsed = parse_ebnf(words, budget_.deadline);
     if (!parsed.ok()) return source.invalid(parsed.error().message);
     // By itself first: errors then speak of its own lines.
-    Result<EbnfResult> alone = ebnf_network(*parsed);
+    Result<EbnfResult> alone = ebnf_network(*parsed, budget_.deadline);
     if (!alone.ok()) {
       return Error{alone.error().code, alone.error().message, source.pointer};
     }
@@ -333,7 +338,7 @@ class TagReader {
     TRY(only_members(place, {"type", "excludes"}));
     TRY_ASSIGN(std::vector<std::string> never, marks_at(place, "excludes"));
     never.insert(never.end(), ends.begin(), ends.end());
-    return automaton(place, text_without(never, kTextLimits));
+    return automaton(place, text_without(never, text_limits_));
   }
 
   Result<uint32_t> read_elements(const Place& place, std::string_view type, int depth) {
@@ -398,8 +403,8 @@ class TagReader {
       TRY(only_members(content, {"type", "excludes"}));
       TRY_ASSIGN(const std::vector<std::string> never, marks_at(content, "excludes"));
       TRY_ASSIGN(tag.behind,
-                 automaton(content,
-                           text_until({.ends = ends, .marks = ends, .never = never}, kTextLimits)));
+                 automaton(content, text_until({.ends = ends, .marks = ends, .never = never},
+                                               text_limits_)));
       return tag;
     }
     TRY_ASSIGN(const uint32_t inside, read_format(content, marks, depth + 1));
@@ -459,7 +464,7 @@ class TagReader {
       if (!budget_.step(512)) return too_complex(trigger);
       TRY_ASSIGN(const uint32_t behind, behind_trigger(trigger, tags, calls));
       Result<ByteDfa> until = text_until(
-          {.ends = std::span(&words[i], 1), .marks = words, .never = never}, kTextLimits);
+          {.ends = std::span(&words[i], 1), .marks = words, .never = never}, text_limits_);
       if (until.ok() && until->is_empty()) {
         return trigger.invalid(
             fmt::format("the trigger '{:.60}' holds another one, which comes first", words[i]));
@@ -475,7 +480,7 @@ class TagReader {
                    fmt::format("{}/begin", tags[i].pointer)};
     }
     never.insert(never.end(), words.begin(), words.end());
-    TRY_ASSIGN(const uint32_t rest, automaton(place, text_without(never, kTextLimits)));
+    TRY_ASSIGN(const uint32_t rest, automaton(place, text_without(never, text_limits_)));
     const uint32_t triggered = any_of(std::move(ways));
     std::vector<uint32_t> at_once;
     for (const Tag& tag : tags) at_once.push_back(sequence({text(tag.begin), tag.behind}));
@@ -504,6 +509,7 @@ class TagReader {
   }
 
   CompileBudget budget_;
+  DfaLimits text_limits_ = kTextLimits;
   size_t formats_ = 0;
   EbnfTree tree_;
   std::unique_ptr<JsonTables> tables_;

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "grammar/compile_deadline.h"
 #include "grammar/grammar.h"
 
 namespace pelton::grammar {
@@ -19,6 +20,7 @@ struct TagOptions {
   // For all parts together, as SchemaOptions has them for one schema.
   int64_t time_us_max = 900'000;
   size_t bytes_max = 48 << 20;
+  const CompileDeadline* deadline = nullptr;  // of the request; null: none
 };
 
 // Errors, each with `field`: the JSON pointer. kUnsupported, kInvalidArgument, kDoesNotFit as

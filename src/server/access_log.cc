@@ -28,6 +28,9 @@ std::string text_line(const RequestRecord& record) {
                   word(record.remote), word(record.method), word(record.path), record.status,
                   ms(record.ended_ns - record.arrived_ns), word(record.request_id));
   if (!record.tenant.empty()) line += fmt::format(" tenant={}", word(record.tenant));
+  if (record.compile_ended_ns != 0) {
+    line += fmt::format(" compile={:.1f}ms", ms(record.compile_ended_ns - record.compile_began_ns));
+  }
   const GenerationFacts& made = record.generation;
   if (made.answers > 0) {
     line += fmt::format(" prompt={} cached={} output={}", made.prompt_tokens, made.cached_tokens,
@@ -52,6 +55,9 @@ std::string json_line(const RequestRecord& record) {
   writer.key("request_bytes").integer(record.request_bytes);
   if (!record.tenant.empty()) writer.key("tenant").string(record.tenant);
   if (record.traced) writer.key("trace_id").string(telemetry::hex(record.trace.trace_id));
+  if (record.compile_ended_ns != 0) {
+    writer.key("compile_ms").number(ms(record.compile_ended_ns - record.compile_began_ns));
+  }
   const GenerationFacts& made = record.generation;
   if (made.answers > 0) {
     writer.key("prompt_tokens").integer(made.prompt_tokens);

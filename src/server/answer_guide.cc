@@ -19,9 +19,9 @@ OutputFormat parameters_of(const api::FunctionTool& tool) {
 // Of a function that need not be followed to the letter, if that cannot be done.
 GrammarStore::Compiled compile_lenient(const api::FunctionTool& tool, const ServedModel& model,
                                        const GrammarStore::Shelf& grammars) {
-  const GrammarStore::Compiled exact = grammars.compile(parameters_of(tool), model.tokenizer);
+  const GrammarStore::Compiled exact = grammars.grammar(parameters_of(tool), model.tokenizer);
   if (exact.ok() || exact.error().code != ErrorCode::kUnsupported) return exact;
-  return grammars.compile({.kind = OutputFormat::Kind::kJsonObject, .field = tool.field},
+  return grammars.grammar({.kind = OutputFormat::Kind::kJsonObject, .field = tool.field},
                           model.tokenizer);
 }
 
@@ -29,7 +29,7 @@ Result<Rules::Function> rules_of(const api::FunctionTool& tool, bool forced,
                                  const ServedModel& model, const GrammarStore::Shelf& grammars) {
   Rules::Function function{.name = tool.name, .arguments = nullptr};
   if (tool.strict) {
-    TRY_ASSIGN(function.arguments, grammars.compile(parameters_of(tool), model.tokenizer));
+    TRY_ASSIGN(function.arguments, grammars.grammar(parameters_of(tool), model.tokenizer));
   } else if (forced) {
     TRY_ASSIGN(function.arguments, compile_lenient(tool, model, grammars));
   }
@@ -47,7 +47,7 @@ Result<std::optional<grammar::TokenGuide>> chat_guide(const AnswerDemands& deman
     return std::optional<grammar::TokenGuide>();
   Rules rules;
   if (demands.format) {
-    TRY_ASSIGN(rules.final_text, grammars.compile(*demands.format, model.tokenizer));
+    TRY_ASSIGN(rules.final_text, grammars.grammar(*demands.format, model.tokenizer));
   }
   const std::string* only = nullptr;  // the one function that is called
   if (demands.forced_call) {
@@ -59,8 +59,9 @@ Result<std::optional<grammar::TokenGuide>> chat_guide(const AnswerDemands& deman
     TRY_ASSIGN(Rules::Function function, rules_of(tool, forced, model, grammars));
     if (only == nullptr || forced) rules.functions.push_back(std::move(function));
   }
-  TRY_ASSIGN(auto network,
-             chat::harmony_network(rules, model.harmony, grammars.trie(model.tokenizer)));
+  const std::shared_ptr<const grammar::TokenTrie> trie = grammars.trie(model.tokenizer);
+  if (trie == nullptr) return Error{ErrorCode::kNotFound, "no vocabulary yet", ""};
+  TRY_ASSIGN(auto network, chat::harmony_network(rules, model.harmony, trie));
   return std::optional(grammar::TokenGuide(std::move(network)));
 }
 
@@ -68,7 +69,7 @@ Result<std::optional<grammar::TokenGuide>> text_guide(const std::optional<Output
                                                       const ServedModel& model,
                                                       const GrammarStore::Shelf& grammars) {
   if (!format) return std::optional<grammar::TokenGuide>();
-  TRY_ASSIGN(auto compiled, grammars.compile(*format, model.tokenizer));
+  TRY_ASSIGN(auto compiled, grammars.grammar(*format, model.tokenizer));
   return std::optional(
       grammar::TokenGuide(chat::text_network(std::move(compiled), model.all_stop_tokens())));
 }

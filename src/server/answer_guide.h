@@ -1,9 +1,12 @@
 // What a request's output format and tools demand of the answer, as the guide that its sampling
-// follows. Any thread; see grammar_store.h for what it costs.
+// follows. Any thread; see grammar_store.h for what it costs. Errors are the caller's, each with
+// its field, or those of GrammarStore::Shelf: kNotFound, kDeadline.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/chat_request.h"
@@ -11,6 +14,7 @@
 #include "api/tool.h"
 #include "base/result.h"
 #include "grammar/token_guide.h"
+#include "server/format_compiler.h"
 #include "server/grammar_store.h"
 #include "server/served_model.h"
 
@@ -24,10 +28,22 @@ struct AnswerDemands {
 
 // Of an answer in Harmony; none if nothing is demanded. A strict function's arguments follow its
 // parameters; so do those of a function whose call is forced, as far as its schema can be followed
-// (they are a JSON object at least). Errors: the caller's, each with its field.
+// (they are a JSON object at least).
 Result<std::optional<grammar::TokenGuide>> chat_guide(const AnswerDemands& demands,
                                                       const ServedModel& model,
                                                       const GrammarStore::Shelf& grammars);
+
+// The same, later. `Request`: api::ChatRequest or whatever has the same members.
+template <typename Request>
+FormatCompiler::MakeGuide chat_guide_of(std::shared_ptr<const Request> request,
+                                        const ServedModel& model) {
+  return [request = std::move(request), &model](const GrammarStore::Shelf& grammars) {
+    return chat_guide({.format = request->generation.format,
+                       .tools = request->tools,
+                       .forced_call = request->forced_call},
+                      model, grammars);
+  };
+}
 
 // Of plain text.
 Result<std::optional<grammar::TokenGuide>> text_guide(

@@ -27,6 +27,7 @@ struct Call {
   std::string tenant;        // by its key; empty: all who have no name of their own
   Caller caller;             // the same, and what its key may ask for
   int64_t arrived_ns = 0;
+  int64_t body_bytes = 0;  // also of a message that it came as
   Dialect dialect = Dialect::kOpenAi;
   std::unique_ptr<RequestEntry> entry;  // null in tests of parts
   std::unique_ptr<Pass> pass;           // of one that makes the model work

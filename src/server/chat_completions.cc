@@ -1,4 +1,4 @@
-// POST /v1/chat/completions: body -> conversation -> tokens -> engine -> Generation.
+// POST /v1/chat/completions: body -> formats -> conversation -> tokens -> engine -> Generation.
 #include <memory>
 #include <utility>
 #include <variant>
@@ -50,43 +50,57 @@ ChatPrompt Server::chat_prompt_of(const api::ChatRequest& request, const ServedM
                      desk_.cache_salt(tenant, request.generation.cache_salt));
 }
 
+// Understood, while its formats are compiled.
+struct Server::ChatWork {
+  const ServedModel& model;
+  std::shared_ptr<const api::ChatRequest> request;
+  std::optional<int64_t> deadline_ns;
+};
+
 void Server::answer_chat_completion(Call call) {
   const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
   if (model == nullptr) return;
-  const auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
+  auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  const api::ChatRequest& request = *parsed;
+  const auto shared = std::make_shared<const api::ChatRequest>(*std::move(parsed));
+  const api::ChatRequest& request = *shared;
   if (model_named(call, request.model) == nullptr) return;
   const Result<std::optional<int64_t>> deadline_ns =
       call.deadline_ns(request.generation.timeout_s,
                        request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
   call.add_warnings(request.warnings);
-  Result<std::optional<grammar::TokenGuide>> guide =
-      chat_guide({.format = request.generation.format,
-                  .tools = request.tools,
-                  .forced_call = request.forced_call},
-                 *model, grammars_.of(call.tenant));
-  if (!guide.ok()) return call.send(api::api_error(guide.error()));
+  with_guide(std::move(call),
+             {.user = request.generation.user,
+              .deadline_ns = *deadline_ns,
+              .make = chat_guide_of(shared, *model)},
+             [this, work = ChatWork{*model, shared, *deadline_ns}](
+                 Call guided, std::optional<grammar::TokenGuide> guide) {
+               begin_chat(std::move(guided), work, std::move(guide));
+             });
+}
 
-  ChatPrompt prompt = chat_prompt_of(request, *model, call.tenant);
+void Server::begin_chat(Call call, const ChatWork& work, std::optional<grammar::TokenGuide> guide) {
+  const ServedModel& model = work.model;
+  const api::ChatRequest& request = *work.request;
+  ChatPrompt prompt = chat_prompt_of(request, model, call.tenant);
   std::string id = answer_id("chatcmpl-", request.generation.request_id, draw());
-  ChatAnswer::Options options = answer_options(request, *model, id, clock_);
+  ChatAnswer::Options options = answer_options(request, model, id, clock_);
   const std::vector<TokenId>& opening = options.choice.turn.opening;
   prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
   options.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   if (options.choice.token_ids) options.prompt_token_ids = prompt.tokens;
   auto made = generation_request(
-      *model, request.generation,
+      model, request.generation,
       {.id = id,
        .prompt = std::move(prompt.tokens),
        .prompt_field = "messages",
        .tenant = call.tenant,
        .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
-       .deadline_ns = *deadline_ns,
+       .deadline_ns = work.deadline_ns,
        .logprobs = request.top_logprobs,
        .prompt_logprobs = request.generation.prompt_logprobs.value_or(-1),
-       .guide = *std::move(guide),
+       .guide = std::move(guide),
        .seed_if_none = draw(),
        .may_call = !request.tools.empty()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
@@ -101,10 +115,9 @@ void Server::answer_chat_completion(Call call) {
   Generation::Parts parts{.id = std::move(id),
                           .call = std::move(call),
                           .streams = *std::move(streams),
-                          .answer = std::make_unique<ChatAnswer>(*model, std::move(options)),
+                          .answer = std::make_unique<ChatAnswer>(model, std::move(options)),
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
                           .output_tokens_max = output_tokens_max};
-  std::string().swap(parts.call.request.body);  // it may be large, and is said
   Generation::run(std::move(parts), {.log = log_, .meter = meter_, .running = &running_});
 }
 

@@ -29,18 +29,18 @@ struct Submitted {
 
 // n streams for each prompt, or the answer that says why not. Streams already running are
 // cancelled as they go.
-std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& request,
-                                                  const ServedModel& model, const Call& call,
-                                                  const std::string& id, uint64_t seed_if_none,
-                                                  GrammarStore& grammars, FrontDesk& desk,
-                                                  Couriers& couriers) {
-  const Result<std::optional<int64_t>> deadline_ns =
-      call.deadline_ns(request.generation.timeout_s,
-                       request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
-  if (!deadline_ns.ok()) return api::api_error(deadline_ns.error());
-  const Result<std::optional<grammar::TokenGuide>> guide =
-      text_guide(request.generation.format, model, grammars.of(call.tenant));
-  if (!guide.ok()) return api::api_error(guide.error());
+struct Submission {
+  const api::CompletionRequest& request;
+  const ServedModel& model;
+  const std::string& id;
+  uint64_t seed_if_none;
+  std::optional<int64_t> deadline_ns;
+  const std::optional<grammar::TokenGuide>& guide;
+};
+std::variant<Submitted, api::ApiError> submit_all(const Submission& all, const Call& call,
+                                                  FrontDesk& desk, Couriers& couriers) {
+  const api::CompletionRequest& request = all.request;
+  const ServedModel& model = all.model;
   // An echo's log-probabilities are as many as the answer's.
   const int prompt_logprobs = std::max(request.generation.prompt_logprobs.value_or(-1),
                                        request.echo ? request.logprobs : -1);
@@ -52,16 +52,16 @@ std::variant<Submitted, api::ApiError> submit_all(const api::CompletionRequest& 
     if (!tokens.ok()) return api::api_error(tokens.error());
     auto made = generation_request(
         model, request.generation,
-        {.id = fmt::format("{}/{}", id, i),
+        {.id = fmt::format("{}/{}", all.id, i),
          .prompt = std::move(tokens).value(),
          .prompt_field = "prompt",
          .tenant = call.tenant,
          .cache_salt = desk.cache_salt(call.tenant, request.generation.cache_salt),
-         .deadline_ns = *deadline_ns,
+         .deadline_ns = all.deadline_ns,
          .logprobs = request.logprobs,
          .prompt_logprobs = prompt_logprobs,
-         .guide = *guide,
-         .seed_if_none = base::random_bits(seed_if_none, i)});
+         .guide = all.guide,
+         .seed_if_none = base::random_bits(all.seed_if_none, i)});
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
     requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
     told += static_cast<int64_t>(requests.back().prompt.size()) * (prompt_logprobs + 1) *
@@ -101,19 +101,51 @@ void end_without_tokens(const std::vector<int64_t>& prompt_sizes, int n, Complet
 
 }  // namespace
 
+// Understood, while its format is compiled.
+struct Server::CompletionWork {
+  const ServedModel& model;
+  std::shared_ptr<const api::CompletionRequest> request;
+  std::optional<int64_t> deadline_ns;
+};
+
 void Server::answer_completion(Call call) {
   const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
   if (model == nullptr) return;
-  const auto parsed =
-      api::parse_completion_request(call.request.body, {.vocab_size = model->vocab_size});
+  auto parsed = api::parse_completion_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  const api::CompletionRequest& request = *parsed;
-  if (model_named(call, request.model) == nullptr) return;
-  call.add_warnings(request.warnings);
+  const auto request = std::make_shared<const api::CompletionRequest>(*std::move(parsed));
+  if (model_named(call, request->model) == nullptr) return;
+  call.add_warnings(request->warnings);
+  const api::GenerationFields& fields = request->generation;
+  const Result<std::optional<int64_t>> deadline_ns =
+      call.deadline_ns(fields.timeout_s, fields.stream ? Call::Whole::kNo : Call::Whole::kYes);
+  if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
+  with_guide(std::move(call),
+             {.user = fields.user,
+              .deadline_ns = *deadline_ns,
+              .make =
+                  [request, model](const GrammarStore::Shelf& grammars) {
+                    return text_guide(request->generation.format, *model, grammars);
+                  }},
+             [this, work = CompletionWork{*model, request, *deadline_ns}](
+                 Call guided, std::optional<grammar::TokenGuide> guide) {
+               begin_completion(std::move(guided), work, std::move(guide));
+             });
+}
 
+void Server::begin_completion(Call call, const CompletionWork& work,
+                              std::optional<grammar::TokenGuide> guide) {
+  const ServedModel& model = work.model;
+  const api::CompletionRequest& request = *work.request;
   const api::GenerationFields& fields = request.generation;
   std::string id = answer_id("cmpl-", fields.request_id, draw());
-  auto submitted = submit_all(request, *model, call, id, draw(), grammars_, desk_, couriers_);
+  auto submitted = submit_all({.request = request,
+                               .model = model,
+                               .id = id,
+                               .seed_if_none = draw(),
+                               .deadline_ns = work.deadline_ns,
+                               .guide = guide},
+                              call, desk_, couriers_);
   desk_.add_limits(call.caller, call.headers);
   if (const auto* error = std::get_if<api::ApiError>(&submitted)) return call.send(*error);
 
@@ -121,7 +153,7 @@ void Server::answer_completion(Call call) {
   CompletionAnswer::Options options{
       .head = {.id = id,
                .created = clock_.unix_ms() / 1000,
-               .model = model->shown_name(request.model)},
+               .model = model.shown_name(request.model)},
       .choice_count = request.prompts.size() * static_cast<size_t>(fields.n),
       .choices_per_prompt = static_cast<size_t>(fields.n),
       .stop = stop_strings(fields),
@@ -140,7 +172,7 @@ void Server::answer_completion(Call call) {
       .stop_token_ids = fields.stop_token_ids,
       .prompts = std::move(made.prompts),
       .echoes = std::move(made.echoes)};
-  auto answer = std::make_unique<CompletionAnswer>(*model, std::move(options));
+  auto answer = std::make_unique<CompletionAnswer>(model, std::move(options));
   if (made.streams.empty()) end_without_tokens(made.prompt_sizes, fields.n, *answer);
   Generation::Parts parts{
       .id = std::move(id),
@@ -149,7 +181,6 @@ void Server::answer_completion(Call call) {
       .answer = std::move(answer),
       .mode = fields.stream ? Generation::Mode::kStream : Generation::Mode::kWhole,
       .output_tokens_max = static_cast<int>(fields.max_tokens.value_or(0))};
-  std::string().swap(parts.call.request.body);  // it may be large, and is said
   Generation::run(std::move(parts), {.log = log_, .meter = meter_});
 }
 

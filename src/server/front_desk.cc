@@ -166,16 +166,30 @@ api::ApiError FrontDesk::no_room(const Error& error, const ServedModel& model) {
   return told(error, model);
 }
 
-// Half of those who wait have gone by then; told to all of them alike, they would come back in one
-// moment, so it differs by a quarter either way.
-api::ApiError FrontDesk::told(const Error& error, const ServedModel& model) const {
+api::ApiError FrontDesk::not_compiled(const Caller& caller, const Error& error, int64_t retry_ns) {
   api::ApiError told = api::api_error(error);
   if (error.code != ErrorCode::kOverloaded) return told;
-  const int64_t now_ns = clock_.now_ns();
-  const auto draw = static_cast<int64_t>(base::random_bits(static_cast<uint64_t>(now_ns), 0) % 51);
-  const int64_t ms = model.engine.retry_after_ns() / kMs * (75 + draw) / 100;
-  told.retry_after_s = static_cast<int>((std::clamp(ms, kRetryMsLeast, kRetryMsMost) + 999) / 1000);
+  count(Refused::kFormats);
+  limiter_.give_back_request(caller.account, clock_.now_ns());
+  told.retry_after_s = retry_after_s(retry_ns);
   return told;
+}
+
+api::ApiError FrontDesk::told(const Error& error, const ServedModel& model) const {
+  api::ApiError told = api::api_error(error);
+  // Half of those who wait have gone by then.
+  if (error.code == ErrorCode::kOverloaded) {
+    told.retry_after_s = retry_after_s(model.engine.retry_after_ns());
+  }
+  return told;
+}
+
+// Told to all alike, they would come back in one moment, so it differs by a quarter either way.
+int FrontDesk::retry_after_s(int64_t ns) const {
+  const auto now_ns = static_cast<uint64_t>(clock_.now_ns());
+  const auto draw = static_cast<int64_t>(base::random_bits(now_ns, 0) % 51);
+  const int64_t ms = ns / kMs * (75 + draw) / 100;
+  return static_cast<int>((std::clamp(ms, kRetryMsLeast, kRetryMsMost) + 999) / 1000);
 }
 
 api::ApiError FrontDesk::rate_limited(const RateLimiter::Refusal& refusal) {

@@ -37,6 +37,7 @@ class Pass {
   ~Pass();
 
   const Caller& caller() const { return caller_; }
+  const ServedModel& model() const { return model_; }
 
   void note_output(int64_t tokens) { used_ += tokens; }
   // One answer is over; what never began costs nothing.
@@ -86,6 +87,10 @@ class FrontDesk {
   std::variant<std::vector<engine::TokenStream>, api::ApiError> submit(
       Pass& pass, request::GenerationRequest request, Wanted wanted);
 
+  // What an error in compiling a request's output format is told as; `retry_ns`: when it is worth
+  // asking again if there was no room for it.
+  api::ApiError not_compiled(const Caller& caller, const Error& error, int64_t retry_ns);
+
   // For those who submit bit by bit: the prompts' tokens at once.
   std::optional<api::ApiError> reserve(Pass& pass, int64_t tokens);
 
@@ -97,9 +102,9 @@ class FrontDesk {
   // Requests that make the model work, from entering until their answers are out.
   int64_t inside() const { return inside_.load(std::memory_order_relaxed); }
 
-  enum class Refused { kQueue, kRequests, kTokens, kConcurrent };
-  static constexpr std::array<std::string_view, 4> kRefusedNames = {"queue", "requests", "tokens",
-                                                                    "concurrent"};
+  enum class Refused { kQueue, kRequests, kTokens, kConcurrent, kFormats };
+  static constexpr std::array<std::string_view, 5> kRefusedNames = {"queue", "requests", "tokens",
+                                                                    "concurrent", "formats"};
   int64_t refused(Refused why) const { return refused_[static_cast<size_t>(why)].load(); }
 
  private:
@@ -108,6 +113,7 @@ class FrontDesk {
   api::ApiError rate_limited(const admission::RateLimiter::Refusal& refusal);
   api::ApiError no_room(const Error& error, const ServedModel& model);
   api::ApiError told(const Error& error, const ServedModel& model) const;
+  int retry_after_s(int64_t ns) const;
   void count(Refused why) { refused_[static_cast<size_t>(why)].fetch_add(1); }
   void settle(Pass& pass);
 

@@ -1,6 +1,8 @@
 #include "server/grammar_store.h"
 
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -41,26 +43,33 @@ std::string key_of(const OutputFormat& format) {
   return key;
 }
 
-Result<std::shared_ptr<const Grammar>> compile_text(const OutputFormat& format) {
+// Of one part: the request's deadline says how long all its formats may take.
+constexpr int64_t kNoTimeOfItsOwn = int64_t{3600} * 1'000'000;
+
+Result<std::shared_ptr<const Grammar>> compile_text(const OutputFormat& format,
+                                                    const grammar::CompileDeadline* deadline) {
   switch (format.kind) {
     case Kind::kJsonObject:
       return grammar::any_json_object(whitespace_of(format));
     case Kind::kJsonSchema:
-      return grammar::compile_json_schema(format.schema, {.whitespace = whitespace_of(format)});
+      return grammar::compile_json_schema(format.schema, {.whitespace = whitespace_of(format),
+                                                          .time_us_max = kNoTimeOfItsOwn,
+                                                          .deadline = deadline});
     case Kind::kStructuralTag:
-      return grammar::compile_structural_tag(format.schema, {});
+      return grammar::compile_structural_tag(
+          format.schema, {.time_us_max = kNoTimeOfItsOwn, .deadline = deadline});
     case Kind::kRegex: {
-      TRY_ASSIGN(
-          grammar::ByteDfa dfa,
-          grammar::compile_regex(format.text, {.match = grammar::RegexOptions::Match::kWhole}));
+      TRY_ASSIGN(grammar::ByteDfa dfa,
+                 grammar::compile_regex(format.text, {.match = grammar::RegexOptions::Match::kWhole,
+                                                      .limits = {.deadline = deadline}}));
       return Grammar::from_dfa(std::move(dfa));
     }
     case Kind::kGrammar:
-      return grammar::compile_ebnf(format.text);
+      return grammar::compile_ebnf(format.text, deadline);
     case Kind::kChoice:
       break;
   }
-  return grammar::compile_choice(format.choices);
+  return grammar::compile_choice(format.choices, deadline);
 }
 
 // What the compiler says, in the request's terms.
@@ -74,22 +83,41 @@ Error in_request(const OutputFormat& format, const Error& error) {
   return told;
 }
 
+// Told by whoever knows how long it was, if it is told at all.
+Error out_of_time(const OutputFormat& format) {
+  return {ErrorCode::kDeadline, "compiling takes too long", format.field};
+}
+
 }  // namespace
 
-std::shared_ptr<const grammar::TokenTrie> GrammarStore::trie(
-    const tokenizer::Tokenizer& tokenizer) {
-  // Under the lock: whoever comes second waits for the first one's.
+std::shared_ptr<const grammar::TokenTrie> GrammarStore::known_trie() const {
   const std::lock_guard lock(mutex_);
-  if (!trie_) trie_ = grammar::TokenTrie::of(tokenizer);
   return trie_;
 }
 
-GrammarStore::Compiled GrammarStore::Shelf::compile(const OutputFormat& format,
+std::shared_ptr<const grammar::TokenTrie> GrammarStore::Shelf::trie(
+    const tokenizer::Tokenizer& tokenizer) const {
+  auto known = store_.known_trie();
+  if (known || deadline_ == nullptr) return known;
+  const std::lock_guard making(store_.trie_making_);
+  known = store_.known_trie();
+  if (known) return known;
+  known = grammar::TokenTrie::of(tokenizer);
+  const std::lock_guard lock(store_.mutex_);
+  store_.trie_ = known;
+  return known;
+}
+
+GrammarStore::Compiled GrammarStore::Shelf::grammar(const OutputFormat& format,
                                                     const tokenizer::Tokenizer& tokenizer) const {
   std::string key = fmt::format("{}:{} {}", owner_.size(), owner_, key_of(format));
   if (auto known = store_.find(key)) return known;
-  Result<std::shared_ptr<const Grammar>> compiled = compile_text(format);
-  if (!compiled.ok()) return in_request(format, compiled.error());
+  if (deadline_ == nullptr) return Error{ErrorCode::kNotFound, "not compiled yet", format.field};
+  if (deadline_->passed()) return out_of_time(format);
+  Result<std::shared_ptr<const Grammar>> compiled = compile_text(format, deadline_);
+  if (!compiled.ok()) {
+    return deadline_->passed() ? out_of_time(format) : in_request(format, compiled.error());
+  }
   auto made = grammar::TokenGrammar::make(*std::move(compiled), trie(tokenizer));
   if (!made.ok()) return in_request(format, made.error());
   store_.keep(std::move(key), *made);
@@ -104,16 +132,32 @@ std::shared_ptr<const grammar::TokenGrammar> GrammarStore::find(const std::strin
   return at->second->grammar;
 }
 
+// What they hold is counted outside the lock: whoever compiles may have a low priority, and net
+// threads look for what is known under it. Those that go are let go outside it too.
 void GrammarStore::keep(std::string key, std::shared_ptr<const grammar::TokenGrammar> grammar) {
-  const std::lock_guard lock(mutex_);
-  if (by_key_.contains(key)) return;  // another thread was faster
-  entries_.push_front({std::move(key), std::move(grammar)});
-  by_key_.emplace(entries_.front().key, entries_.begin());
+  struct Known {
+    size_t key_bytes = 0;
+    std::shared_ptr<const grammar::TokenGrammar> grammar;
+  };
+  std::vector<Known> all;
+  {
+    const std::lock_guard lock(mutex_);
+    if (by_key_.contains(key)) return;  // another thread was faster
+    entries_.push_front({std::move(key), std::move(grammar)});
+    by_key_.emplace(entries_.front().key, entries_.begin());
+    for (const Entry& entry : entries_) all.push_back({entry.key.size(), entry.grammar});
+  }
+  std::unordered_set<const grammar::TokenGrammar*> too_much;
   size_t bytes = 0;
-  size_t kept = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    bytes += all[i].key_bytes * 2 + all[i].grammar->bytes_held();
+    const bool fits = bytes <= options_.bytes_max && i < options_.entries_max;
+    if (i > 0 && !fits) too_much.insert(all[i].grammar.get());
+  }
+  if (too_much.empty()) return;
+  const std::lock_guard lock(mutex_);
   for (auto entry = entries_.begin(); entry != entries_.end();) {
-    bytes += entry->key.size() * 2 + entry->grammar->bytes_held();
-    if (++kept == 1 || (bytes <= options_.bytes_max && kept <= options_.entries_max)) {
+    if (!too_much.contains(entry->grammar.get())) {
       ++entry;
       continue;
     }

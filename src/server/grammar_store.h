@@ -1,8 +1,8 @@
 // Grammars that requests ask for, each tenant's its own: that one is there already shows in how
 // soon an answer comes, and what others ask for is nobody's business. They are compiled once while
 // they are asked for again: the least recently used goes when all together hold too much. Guards
-// itself; any thread. Compiling is bounded (see grammar/json_schema.h) and happens on the caller's
-// thread, outside the lock.
+// itself; any thread may look for what is known. Compiling takes until the deadline that the caller
+// gives, on its thread and outside the lock: see format_compiler.h for which threads do.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "api/output_format.h"
 #include "base/json.h"
 #include "base/result.h"
+#include "grammar/compile_deadline.h"
 #include "grammar/matcher.h"
 #include "grammar/token_trie.h"
 #include "tokenizer/tokenizer.h"
@@ -32,26 +33,30 @@ class GrammarStore {
   };
   explicit GrammarStore(const Options& options) : options_(options) {}
 
-  // Of the one tokenizer that there is; made when it is first asked for.
-  std::shared_ptr<const grammar::TokenTrie> trie(const tokenizer::Tokenizer& tokenizer);
-
-  // Those of one tenant. `owner` outlives it.
+  // Those of one tenant, and what may be done for one that is not known. What it is given outlives
+  // it.
   class Shelf {
    public:
-    Shelf(GrammarStore& store, std::string_view owner) : store_(store), owner_(owner) {}
-
-    // Errors: kInvalidArgument and kUnsupported, whose field is format.field and whose words name
-    // the place within it; never another: too complex a grammar is the caller's doing.
-    Compiled compile(const api::OutputFormat& format, const tokenizer::Tokenizer& tokenizer) const;
-    std::shared_ptr<const grammar::TokenTrie> trie(const tokenizer::Tokenizer& tokenizer) const {
-      return store_.trie(tokenizer);
-    }
+    // Errors, whose field is format.field and whose words name the place within it:
+    // kInvalidArgument and kUnsupported (too complex a grammar is the caller's doing); kDeadline
+    // where the deadline has passed; kNotFound where none may be compiled.
+    Compiled grammar(const api::OutputFormat& format, const tokenizer::Tokenizer& tokenizer) const;
+    // Of the one tokenizer that there is; made when it is first asked for. Null where none may be.
+    std::shared_ptr<const grammar::TokenTrie> trie(const tokenizer::Tokenizer& tokenizer) const;
 
    private:
+    friend class GrammarStore;
+    Shelf(GrammarStore& store, std::string_view owner, const grammar::CompileDeadline* deadline)
+        : store_(store), owner_(owner), deadline_(deadline) {}
+
     GrammarStore& store_;
     const std::string_view owner_;
+    const grammar::CompileDeadline* const deadline_;  // null: nothing is compiled
   };
-  Shelf of(std::string_view owner) { return {*this, owner}; }
+  Shelf known_of(std::string_view owner) { return {*this, owner, nullptr}; }
+  Shelf compiling_of(std::string_view owner, const grammar::CompileDeadline& deadline) {
+    return {*this, owner, &deadline};
+  }
 
   size_t entry_count() const;
   size_t bytes_held() const;
@@ -62,9 +67,11 @@ class GrammarStore {
     std::shared_ptr<const grammar::TokenGrammar> grammar;
   };
   std::shared_ptr<const grammar::TokenGrammar> find(const std::string& key);
+  std::shared_ptr<const grammar::TokenTrie> known_trie() const;
   void keep(std::string key, std::shared_ptr<const grammar::TokenGrammar> grammar);
 
   const Options options_;
+  std::mutex trie_making_;  // held for long: whoever comes second waits for the first one's
   mutable std::mutex mutex_;
   std::shared_ptr<const grammar::TokenTrie> trie_;  // guarded by mutex_, as are those below
   std::list<Entry> entries_;                        // last used first

@@ -25,9 +25,11 @@ constexpr RequestEntry::Route kRoute = {.handler = "/pelton.v1.Inference/Generat
 // Of one message: its tokens, and each of their alternatives. Some 30 to 60 bytes each.
 constexpr size_t kPendingCostMax = 512;
 
-// A call that may run: its prompt as the engine's request, and who makes chunks of the tokens.
+// A call that is understood: its prompt, what it asks for, and who makes chunks of the tokens.
 struct Prepared {
-  request::GenerationRequest request;
+  GenerationSource source;
+  api::GenerationFields fields;
+  FormatCompiler::MakeGuide make_guide;
   std::unique_ptr<GrpcAnswer> answer;
 };
 using PreparedOrError = std::variant<Prepared, api::ApiError>;
@@ -58,6 +60,9 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
   }
 
  private:
+  void compile_formats(Prepared prepared, FormatCompiler::Asked asked);
+  void compiled(FormatCompiler::Guide guide);
+  void begin(Prepared prepared, FormatCompiler::Guide guide);
   PreparedOrError prepare(const GrpcCaller& caller);
   PreparedOrError prepare_chat(const GrpcCaller& caller);
   PreparedOrError prepare_text(const GrpcCaller& caller);
@@ -82,7 +87,11 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
   GrpcEntry entry_;
 
   // The loop's thread only.
-  const std::shared_ptr<char> life_;  // gone with us: what the engine posts may come later
+  const std::shared_ptr<char> life_;  // gone with us: what is posted to us may come later
+  int64_t arrived_ns_ = 0;
+  std::optional<Prepared> compiling_;  // while its formats are being compiled
+  int64_t compile_began_ns_ = 0;
+  std::shared_ptr<CompilePool::Ticket> ticket_;
   std::unique_ptr<GrpcAnswer> answer_;
   std::optional<Pass> pass_;
   std::optional<GenerationWatch> watch_;
@@ -109,15 +118,63 @@ void GenerateCall::start() {
   auto entered = house_.server.desk().enter(caller.who, *caller.model, FrontDesk::Work::kSampled);
   if (const auto* error = std::get_if<api::ApiError>(&entered)) return fail(*error);
   pass_.emplace(std::get<Pass>(std::move(entered)));
+  arrived_ns_ = caller.arrived_ns;
   PreparedOrError prepared = prepare(caller);
   if (const auto* error = std::get_if<api::ApiError>(&prepared)) return fail(*error);
   Prepared& ready = std::get<Prepared>(prepared);
-  answer_ = std::move(ready.answer);
-  const int output_max = ready.request.stop.max_new_tokens;
-  auto streams = house_.server.desk().submit(*pass_, std::move(ready.request), {});
+  FormatCompiler::Asked asked{.tenant = caller.tenant,
+                              .account = payer(caller.tenant, ready.fields.user),
+                              .weight = caller.who.weight,
+                              .bytes = static_cast<int64_t>(request_.ByteSizeLong()),
+                              .deadline_ns = caller.deadline_ns,
+                              .make = ready.make_guide};
+  if (std::optional<FormatCompiler::Guide> known = house_.server.formats().known(asked)) {
+    return begin(std::move(ready), *std::move(known));
+  }
+  compile_formats(std::move(ready), std::move(asked));
+}
+
+// The ticket is let go on the loop before this is, and before the loop is: so what is posted there
+// finds both.
+void GenerateCall::compile_formats(Prepared prepared, FormatCompiler::Asked asked) {
+  compiling_.emplace(std::move(prepared));
+  compile_began_ns_ = house_.server.clock().now_ns();
+  auto submitted = house_.server.formats().compile(
+      std::move(asked),
+      [this, &loop = house_.loop, weak = std::weak_ptr<char>(life_)](FormatCompiler::Guide guide) {
+        const auto made = std::make_shared<FormatCompiler::Guide>(std::move(guide));
+        loop.post([this, weak, made] {
+          if (!weak.expired()) compiled(std::move(*made));
+        });
+      });
+  if (!submitted.ok()) return compiled(submitted.error());
+  ticket_ = *std::move(submitted);
+}
+
+void GenerateCall::compiled(FormatCompiler::Guide guide) {
+  if (finished_) return;
+  if (RequestRecord* const record = entry_.record()) {
+    record->compile_began_ns = compile_began_ns_;
+    record->compile_ended_ns = house_.server.clock().now_ns();
+  }
+  begin(*std::exchange(compiling_, std::nullopt), std::move(guide));
+}
+
+void GenerateCall::begin(Prepared prepared, FormatCompiler::Guide guide) {
+  if (!guide.ok()) {
+    return fail(house_.server.desk().not_compiled(pass_->caller(), guide.error(),
+                                                  house_.server.formats().pool().retry_after_ns()));
+  }
+  prepared.source.guide = *std::move(guide);
+  auto made = generation_request(pass_->model(), prepared.fields, std::move(prepared.source));
+  if (const auto* error = std::get_if<api::ApiError>(&made)) return fail(*error);
+  auto& request = std::get<request::GenerationRequest>(made);
+  answer_ = std::move(prepared.answer);
+  const int output_max = request.stop.max_new_tokens;
+  auto streams = house_.server.desk().submit(*pass_, std::move(request), {});
   if (const auto* error = std::get_if<api::ApiError>(&streams)) return fail(*error);
   watch_.emplace(house_.server.meter(), GenerationWatch::Start{.choice_count = 1,
-                                                               .arrived_ns = caller.arrived_ns,
+                                                               .arrived_ns = arrived_ns_,
                                                                .output_tokens_max = output_max});
   stream_.emplace(std::move(std::get<std::vector<engine::TokenStream>>(streams).front()));
   stream_->on_ready([this, &loop = house_.loop, weak = std::weak_ptr<char>(life_)] {
@@ -153,11 +210,9 @@ PreparedOrError GenerateCall::prepare(const GrpcCaller& caller) {
       {ErrorCode::kInvalidArgument, "a prompt is missing: 'text', 'tokens' or 'chat'", "prompt"});
 }
 
-template <typename T>
-PreparedOrError with_answer(std::variant<request::GenerationRequest, api::ApiError> made,
-                            T&& make_answer) {
-  if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
-  return Prepared{std::get<request::GenerationRequest>(std::move(made)), make_answer()};
+// Of calls without a format.
+FormatCompiler::Guide no_guide(const GrammarStore::Shelf& /*grammars*/) {
+  return std::optional<grammar::TokenGuide>();
 }
 
 GrpcLogprobs logprobs_of(int wanted) {
@@ -168,49 +223,47 @@ PreparedOrError GenerateCall::prepare_chat(const GrpcCaller& caller) {
   const ServedModel& model = *caller.model;
   const Result<std::string> body = chat_body(request_);
   if (!body.ok()) return api::api_error(body.error());
-  const auto parsed = api::parse_chat_request(*body, {.vocab_size = model.vocab_size});
+  Result<api::ChatRequest> parsed =
+      api::parse_chat_request(*body, {.vocab_size = model.vocab_size});
   if (!parsed.ok()) return api::api_error(parsed.error());
-  if (!model.answers_to(parsed->model)) return api::model_not_found(parsed->model);
-  ChatTurn::Options turn = turn_options(*parsed, model);
-  ChatPrompt prompt = house_.server.chat_prompt_of(*parsed, model, caller.tenant);
+  const auto request = std::make_shared<const api::ChatRequest>(*std::move(parsed));
+  if (!model.answers_to(request->model)) return api::model_not_found(request->model);
+  ChatTurn::Options turn = turn_options(*request, model);
+  ChatPrompt prompt = house_.server.chat_prompt_of(*request, model, caller.tenant);
   prompt.tokens.insert(prompt.tokens.end(), turn.opening.begin(), turn.opening.end());
   turn.place = {.turns = &house_.server.sampled_turns(), .history = prompt.history};
   GenerationSource from = source(caller, std::move(prompt.tokens), "messages");
-  Result<std::optional<grammar::TokenGuide>> guide =
-      chat_guide({.format = parsed->generation.format,
-                  .tools = parsed->tools,
-                  .forced_call = parsed->forced_call},
-                 model, house_.server.grammars().of(caller.tenant));
-  if (!guide.ok()) return api::api_error(guide.error());
-  from.guide = *std::move(guide);
-  from.logprobs = parsed->top_logprobs;
-  from.prompt_logprobs = parsed->generation.prompt_logprobs.value_or(-1);
-  return with_answer(generation_request(model, parsed->generation, std::move(from)), [&] {
-    return grpc_chat_answer(model, std::move(turn), house_.server.draw(),
-                            logprobs_of(parsed->top_logprobs));
-  });
+  from.logprobs = request->top_logprobs;
+  from.prompt_logprobs = request->generation.prompt_logprobs.value_or(-1);
+  return Prepared{.source = std::move(from),
+                  .fields = request->generation,
+                  .make_guide = chat_guide_of(request, model),
+                  .answer = grpc_chat_answer(model, std::move(turn), house_.server.draw(),
+                                             logprobs_of(request->top_logprobs))};
 }
 
 PreparedOrError GenerateCall::prepare_text(const GrpcCaller& caller) {
   const ServedModel& model = *caller.model;
   const Result<std::string> body = completion_body(request_);
   if (!body.ok()) return api::api_error(body.error());
-  const auto parsed = api::parse_completion_request(*body, {.vocab_size = model.vocab_size});
+  Result<api::CompletionRequest> parsed =
+      api::parse_completion_request(*body, {.vocab_size = model.vocab_size});
   if (!parsed.ok()) return api::api_error(parsed.error());
   if (!model.answers_to(parsed->model)) return api::model_not_found(parsed->model);
   Result<std::vector<TokenId>> prompt = completion_prompt(parsed->prompts[0], model, "text");
   if (!prompt.ok()) return api::api_error(prompt.error());
   GenerationSource from = source(caller, std::move(prompt).value(), "text");
-  Result<std::optional<grammar::TokenGuide>> guide =
-      text_guide(parsed->generation.format, model, house_.server.grammars().of(caller.tenant));
-  if (!guide.ok()) return api::api_error(guide.error());
-  from.guide = *std::move(guide);
   from.logprobs = parsed->logprobs;
   from.prompt_logprobs = parsed->generation.prompt_logprobs.value_or(-1);
-  return with_answer(generation_request(model, parsed->generation, std::move(from)), [&] {
-    return grpc_text_answer(model, StopFilter(stop_strings(parsed->generation)),
-                            logprobs_of(parsed->logprobs));
-  });
+  return Prepared{
+      .source = std::move(from),
+      .fields = parsed->generation,
+      .make_guide =
+          [format = parsed->generation.format, &model](const GrammarStore::Shelf& grammars) {
+            return text_guide(format, model, grammars);
+          },
+      .answer = grpc_text_answer(model, StopFilter(stop_strings(parsed->generation)),
+                                 logprobs_of(parsed->logprobs))};
 }
 
 PreparedOrError GenerateCall::prepare_tokens(const GrpcCaller& caller) {
@@ -226,8 +279,10 @@ PreparedOrError GenerateCall::prepare_tokens(const GrpcCaller& caller) {
   GenerationSource from = source(caller, std::move(parsed->tokens), "tokens");
   from.logprobs = parsed->logprobs;
   from.prompt_logprobs = parsed->generation.prompt_logprobs.value_or(-1);
-  return with_answer(generation_request(model, parsed->generation, std::move(from)),
-                     [&] { return grpc_tokens_answer(logprobs_of(parsed->logprobs)); });
+  return Prepared{.source = std::move(from),
+                  .fields = std::move(parsed->generation),
+                  .make_guide = no_guide,
+                  .answer = grpc_tokens_answer(logprobs_of(parsed->logprobs))};
 }
 
 // What a reader is behind by stays with the engine's stream: a message that takes a slow one more
@@ -327,6 +382,8 @@ void GenerateCall::fail(const api::ApiError& error) {
 void GenerateCall::finish(const grpc::Status& status, int http_status) {
   if (finished_) return;
   finished_ = true;
+  ticket_.reset();
+  compiling_.reset();
   stream_.reset();
   pass_.reset();
   entry_.answered(http_status);

@@ -17,41 +17,57 @@
 
 namespace pelton::server {
 
+// Understood, while its formats are compiled.
+struct Server::MessageWork {
+  const ServedModel& model;
+  std::shared_ptr<const api::ChatRequest> request;
+  std::optional<int64_t> deadline_ns;
+  bool show_thinking = false;
+};
+
 void Server::answer_message(Call call) {
   const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
   if (model == nullptr) return;
-  const auto parsed = api::parse_messages_request(
-      call.request.body, {.vocab_size = model->vocab_size}, api::MessagesUse::kGenerate);
+  auto parsed = api::parse_messages_request(call.request.body, {.vocab_size = model->vocab_size},
+                                            api::MessagesUse::kGenerate);
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  const api::ChatRequest& request = parsed->chat;
+  const auto shared = std::make_shared<const api::ChatRequest>(std::move(parsed->chat));
+  const api::ChatRequest& request = *shared;
   if (model_named(call, request.model) == nullptr) return;
   const Result<std::optional<int64_t>> deadline_ns =
       call.deadline_ns(request.generation.timeout_s,
                        request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
   call.add_warnings(request.warnings);
-  Result<std::optional<grammar::TokenGuide>> guide =
-      chat_guide({.format = request.generation.format,
-                  .tools = request.tools,
-                  .forced_call = request.forced_call},
-                 *model, grammars_.of(call.tenant));
-  if (!guide.ok()) return call.send(api::api_error(guide.error()));
+  with_guide(std::move(call),
+             {.user = request.generation.user,
+              .deadline_ns = *deadline_ns,
+              .make = chat_guide_of(shared, *model)},
+             [this, work = MessageWork{*model, shared, *deadline_ns, parsed->show_thinking}](
+                 Call guided, std::optional<grammar::TokenGuide> guide) {
+               begin_message(std::move(guided), work, std::move(guide));
+             });
+}
 
-  ChatTurn::Options turn = turn_options(request, *model);
-  ChatPrompt prompt = chat_prompt_of(request, *model, call.tenant);
+void Server::begin_message(Call call, const MessageWork& work,
+                           std::optional<grammar::TokenGuide> guide) {
+  const ServedModel& model = work.model;
+  const api::ChatRequest& request = *work.request;
+  ChatTurn::Options turn = turn_options(request, model);
+  ChatPrompt prompt = chat_prompt_of(request, model, call.tenant);
   prompt.tokens.insert(prompt.tokens.end(), turn.opening.begin(), turn.opening.end());
   turn.place = {.turns = &sampled_turns_, .history = prompt.history};
   const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   std::string id = random_id("msg_", {.seed = draw(), .counter = 0});
   auto made = generation_request(
-      *model, request.generation,
+      model, request.generation,
       {.id = id,
        .prompt = std::move(prompt.tokens),
        .prompt_field = "messages",
        .tenant = call.tenant,
        .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
-       .deadline_ns = *deadline_ns,
-       .guide = *std::move(guide),
+       .deadline_ns = work.deadline_ns,
+       .guide = std::move(guide),
        .seed_if_none = draw(),
        .may_call = !request.tools.empty()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
@@ -60,20 +76,19 @@ void Server::answer_message(Call call) {
   if (!streams) return;
 
   const bool streamed = request.generation.stream;
-  MessagesAnswer::Options options{.head = {.id = id, .model = model->shown_name(request.model)},
+  MessagesAnswer::Options options{.head = {.id = id, .model = model.shown_name(request.model)},
                                   .turn = std::move(turn),
                                   .prompt_tokens = prompt_tokens,
-                                  .show_thinking = parsed->show_thinking,
+                                  .show_thinking = work.show_thinking,
                                   .timings = request.generation.timings,
                                   .stream = streamed,
                                   .tool_id_seed = draw()};
   Generation::Parts parts{.id = std::move(id),
                           .call = std::move(call),
                           .streams = *std::move(streams),
-                          .answer = std::make_unique<MessagesAnswer>(*model, std::move(options)),
+                          .answer = std::make_unique<MessagesAnswer>(model, std::move(options)),
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
                           .output_tokens_max = output_max};
-  std::string().swap(parts.call.request.body);  // it may be large, and is said
   Generation::run(std::move(parts), {.log = log_, .meter = meter_});
 }
 

@@ -183,6 +183,27 @@ void write_routes(PrometheusText& text,
         &RequestBook::Bytes::answered);
 }
 
+// Output formats that were not known yet.
+void write_formats(PrometheusText& text, const CompilePool& pool) {
+  const CompilePool::Stats stats = pool.stats();
+  text.family("pelton_format_compiles_waiting", Type::kGauge,
+              "Requests whose output format waits to be compiled, by lane.");
+  text.sample({{"lane", "short"}}, stats.waiting[0]);
+  text.sample({{"lane", "long"}}, stats.waiting[1]);
+  text.gauge("pelton_format_compiles_running", "Requests whose output format is being compiled.",
+             stats.running);
+  text.family("pelton_format_compiles_total", Type::kCounter,
+              "Requests whose output format had to be compiled, by what became of that.");
+  for (size_t i = 0; i < CompilePool::kEndNames.size(); ++i) {
+    text.sample({{"end", CompilePool::kEndNames[i]}}, static_cast<double>(stats.ended[i]));
+  }
+  text.counter("pelton_format_compile_cpu_seconds_total", "Processor time spent on it.",
+               static_cast<double>(stats.cpu_us) * 1e-6);
+  text.family("pelton_format_compile_seconds", Type::kHistogram,
+              "From being queued to being compiled or refused.");
+  text.histogram({}, pool.seconds());
+}
+
 void write_server(PrometheusText& text, const Server& server) {
   text.family("http_requests_total", Type::kCounter,
               "Requests answered; 499: the client had left.");
@@ -199,6 +220,7 @@ void write_server(PrometheusText& text, const Server& server) {
     text.sample({{"by", FrontDesk::kRefusedNames[i]}},
                 static_cast<double>(server.desk().refused(why)));
   }
+  write_formats(text, server.formats().pool());
   server.upkeep().write(text);
   text.gauge("pelton_http_requests_open", "Requests not answered yet.",
              static_cast<double>(server.book().counts().open()));

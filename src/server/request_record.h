@@ -54,6 +54,9 @@ struct RequestRecord {
   int64_t arrived_unix_ms = 0;
   int64_t ended_ns = 0;
   int status = 0;
+  int64_t compile_began_ns =
+      0;  // of its output format, from being queued on; 0: nothing to compile
+  int64_t compile_ended_ns = 0;
   GenerationFacts generation;
   telemetry::TraceContext trace;  // span_id: this request's own
   uint64_t trace_parent = 0;      // the caller's span; 0: none

@@ -77,6 +77,7 @@ std::vector<telemetry::Span> request_spans(const RequestRecord& record, uint64_t
   SpanList spans(record, seed);
   describe_request(record, spans.root());
   const engine::RequestTimes& times = record.generation.times;
+  spans.add("format.compile", record.compile_began_ns, record.compile_ended_ns);
   if (times.queued_ns == 0) return spans.take();
   spans.add("chat", record.arrived_ns, times.queued_ns);  // body to tokens
   spans.add("admission", times.queued_ns, times.seated_ns);

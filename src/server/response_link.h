@@ -19,6 +19,8 @@ struct ResponseLink {
   std::string last_id;  // empty: none
   std::vector<PastResponse> last_history;
 
+  bool compiling = false;     // the formats of the next response
+  bool cancel_asked = false;  // meanwhile
   std::weak_ptr<Generation> running;
   std::string running_id;  // that response's name
 };

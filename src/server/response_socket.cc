@@ -128,7 +128,8 @@ void ResponseSocket::on_message(const std::string& message) {
   if (type == "response.create") {
     return create({.body = std::move(*json),
                    .entry = new_entry(bytes),
-                   .arrived_ns = server_.clock_.now_ns()});
+                   .arrived_ns = server_.clock_.now_ns(),
+                   .bytes = bytes});
   }
   if (type == "response.cancel") return cancel(*json);
   refuse(api::api_error({ErrorCode::kInvalidArgument,
@@ -153,6 +154,7 @@ void ResponseSocket::create(Asked asked) {
 void ResponseSocket::begin(Asked asked) {
   busy_ = true;
   asked.body.set("stream", Json(true));  // which goes without saying here
+  link_->compiling = link_->cancel_asked = false;
   const auto turn = std::make_shared<SocketTurn>(shared_from_this());
   turn_ = turn;
   Call call{.request = {},
@@ -160,10 +162,11 @@ void ResponseSocket::begin(Asked asked) {
             .headers = {},
             .tenant = call_.tenant,
             .caller = call_.caller,
-            .arrived_ns = asked.arrived_ns};
+            .arrived_ns = asked.arrived_ns,
+            .body_bytes = asked.bytes};
   call.request.headers = call_.request.headers;
   call.entry = std::move(asked.entry);
-  server_.create_response(std::move(call), asked.body, link_);
+  server_.create_response(std::move(call), std::move(asked.body), link_);
 }
 
 // Whether it is another response than the running one that is to be cancelled.
@@ -182,12 +185,16 @@ std::optional<Error> ResponseSocket::names_other(const Json& message) const {
 
 void ResponseSocket::cancel(const Json& message) {
   const std::shared_ptr<SocketTurn> turn = turn_.lock();
-  const bool running = turn != nullptr && !turn->closed() && !link_->running.expired();
-  if (!running) {
+  const bool open = turn != nullptr && !turn->closed();
+  if (!open || (!link_->compiling && link_->running.expired())) {
     return say(api::api_error({ErrorCode::kInvalidArgument, "no response is being made", "type"}));
   }
   const std::optional<Error> other = names_other(message);
   if (other) return say(api::api_error(*other));
+  if (link_->compiling) {
+    link_->cancel_asked = true;
+    return;
+  }
   // The one that waits has its turn when this one has ended.
   cancel_generation(turn, link_->running);
 }

@@ -36,6 +36,7 @@ class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
     Json body;
     std::unique_ptr<RequestEntry> entry;
     int64_t arrived_ns = 0;
+    int64_t bytes = 0;
   };
   void create(Asked asked);
   void begin(Asked asked);

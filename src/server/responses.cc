@@ -1,5 +1,5 @@
 // POST /v1/responses: body -> items, behind those of the responses before -> conversation -> tokens
-// -> engine -> Generation -> store.
+// -> formats -> engine -> Generation -> store.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -139,12 +139,17 @@ Result<void> Server::read_encrypted_reasoning(api::ResponseRequest& request,
   return {};
 }
 
-// Everything that may be wrong with a request is found here, before the engine hears of it.
-Result<Server::ResponsePlan> Server::plan_response(const Call& call, const Json& body,
+// Everything that may be wrong with a request, its formats aside, is found here, before the engine
+// hears of it.
+Result<Server::ResponsePlan> Server::plan_response(const Call& call, Json body,
                                                    const ServedModel& model,
                                                    const ResponseLink& link) {
   ResponsePlan plan;
-  TRY_ASSIGN(plan.request, api::parse_response_request(body, {.vocab_size = model.vocab_size}));
+  TRY_ASSIGN(std::optional<Json> resolved,
+             with_referenced_items(body, {call.tenant, options_.response_store}));
+  plan.body = resolved ? *std::move(resolved) : std::move(body);
+  TRY_ASSIGN(plan.request,
+             api::parse_response_request(plan.body, {.vocab_size = model.vocab_size}));
   TRY(read_encrypted_reasoning(plan.request, call.tenant));
   const api::ResponseRequest& request = plan.request;
   TRY_ASSIGN(plan.history, response_history(call, request.previous_response_id, link));
@@ -158,10 +163,6 @@ Result<Server::ResponsePlan> Server::plan_response(const Call& call, const Json&
              response_prompt(request, {.history = plan.history, .current_date = date, .salt = salt},
                              model, sampled_turns_));
   if (request.may_drop_items) TRY(drop_oldest_items(plan, model, date, salt));
-  TRY_ASSIGN(plan.guide, chat_guide({.format = request.generation.format,
-                                     .tools = request.tools,
-                                     .forced_call = request.forced_call},
-                                    model, grammars_.of(call.tenant)));
   std::vector<TokenId>& tokens = plan.prompt->tokens;
   tokens.insert(tokens.end(), plan.opening.begin(), plan.opening.end());
   return plan;
@@ -213,19 +214,13 @@ Result<void> Server::drop_oldest_items(ResponsePlan& plan, const ServedModel& mo
 void Server::answer_response(Call call) {
   Result<Json> body = Json::parse(call.request.body);
   if (!body.ok()) return call.send(api::api_error(body.error()));
-  std::string().swap(call.request.body);  // it may be large, and is said
-  create_response(std::move(call), *body, std::make_shared<ResponseLink>());
+  create_response(std::move(call), *std::move(body), std::make_shared<ResponseLink>());
 }
 
-void Server::create_response(Call call, const Json& asked,
-                             const std::shared_ptr<ResponseLink>& link) {
+void Server::create_response(Call call, Json asked, const std::shared_ptr<ResponseLink>& link) {
   const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
   if (model == nullptr) return;
-  const Result<std::optional<Json>> resolved =
-      with_referenced_items(asked, {call.tenant, options_.response_store});
-  if (!resolved.ok()) return call.send(api::api_error(resolved.error()));
-  const Json& body = resolved->has_value() ? **resolved : asked;
-  Result<ResponsePlan> planned = plan_response(call, body, *model, *link);
+  Result<ResponsePlan> planned = plan_response(call, std::move(asked), *model, *link);
   if (!planned.ok()) {
     api::ApiError error = api::api_error(planned.error());
     if (error.param == "previous_response_id" && error.status == 400) {
@@ -236,7 +231,8 @@ void Server::create_response(Call call, const Json& asked,
     }
     return call.send(error);
   }
-  const api::ResponseRequest& request = planned->request;
+  const auto plan = std::make_shared<ResponsePlan>(*std::move(planned));
+  const api::ResponseRequest& request = plan->request;
   if (model_named(call, request.model) == nullptr) return;
   // What is made in the background may take longer than its client waits for an answer.
   const bool waits_for_all = !request.generation.stream && !request.background;
@@ -248,19 +244,36 @@ void Server::create_response(Call call, const Json& asked,
       return call.send(api::api_error(*error));
     }
   }
+  plan->deadline_ns = *deadline_ns;
+  link->compiling = true;
+  with_guide(
+      std::move(call),
+      {.user = request.generation.user,
+       .deadline_ns = plan->deadline_ns,
+       .make = chat_guide_of(std::shared_ptr<const api::ResponseRequest>(plan, &request), *model)},
+      [this, model, plan, link](Call guided, std::optional<grammar::TokenGuide> guide) {
+        link->compiling = false;
+        begin_response(std::move(guided), *model, std::move(*plan), link, std::move(guide));
+      });
+}
+
+void Server::begin_response(Call call, const ServedModel& model, ResponsePlan plan,
+                            const std::shared_ptr<ResponseLink>& link,
+                            std::optional<grammar::TokenGuide> guide) {
+  const api::ResponseRequest& request = plan.request;
   call.add_warnings(request.warnings);
 
   const std::string id = random_id("resp_", {.seed = draw(), .counter = 0});
   auto made = generation_request(
-      *model, request.generation,
+      model, request.generation,
       {.id = id,
-       .prompt = std::move(planned->prompt->tokens),
+       .prompt = std::move(plan.prompt->tokens),
        .prompt_field = "input",
        .tenant = call.tenant,
        .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
-       .deadline_ns = *deadline_ns,
+       .deadline_ns = plan.deadline_ns,
        .logprobs = request.top_logprobs,
-       .guide = std::move(planned->guide),
+       .guide = std::move(guide),
        .seed_if_none = draw(),
        .may_call = !request.tools.empty()});
   if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
@@ -268,10 +281,10 @@ void Server::create_response(Call call, const Json& asked,
   if (!streams) return;
 
   ResponseAnswer::Options options{
-      .head = head_of(body, request, *model, id),
+      .head = head_of(plan.body, request, model, id),
       .output = output_options(request, id, link->framing),
-      .opening = planned->opening,
-      .place = {.turns = &sampled_turns_, .history = planned->prompt->history},
+      .opening = plan.opening,
+      .place = {.turns = &sampled_turns_, .history = plan.prompt->history},
       .timings = request.generation.timings,
       .on_ended = {}};
   options.head.created_at = clock_.unix_ms() / 1000;
@@ -280,10 +293,11 @@ void Server::create_response(Call call, const Json& asked,
       return encrypted_reasoning_.encrypt(text, tenant);
     };
   }
-  options.on_ended = keep_response(call, body, link, std::move(*planned), options.head);
   const bool streamed = options.output.framing.has_value();
+  const bool in_background = request.background;
+  options.on_ended = keep_response(call, link, std::move(plan), options.head);
   std::optional<Call> asking;  // to be answered at once
-  if (request.background) {
+  if (in_background) {
     asking.emplace(std::move(call));
     call = call_in_background(*asking, options.head, streamed);
   }
@@ -294,12 +308,13 @@ void Server::create_response(Call call, const Json& asked,
       {.id = id,
        .call = std::move(call),
        .streams = *std::move(streams),
-       .answer = std::make_unique<ResponseAnswer>(*model, std::move(options), clock_),
+       .answer = std::make_unique<ResponseAnswer>(model, std::move(options), clock_),
        .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
        // Who follows it later has to know its name, though its turn comes late.
        .begins_at_once = asking.has_value()},
       {.log = log_, .meter = meter_});
   running_responses_.add(id, {.owner = owner, .exchange = exchange, .generation = link->running});
+  if (std::exchange(link->cancel_asked, false)) cancel_generation(exchange, link->running);
   if (!asking) return;
   const auto background = background_.find({.owner = owner, .id = id});
   CHECK(background != nullptr, "it has just been noted");
@@ -342,7 +357,7 @@ Call Server::call_in_background(Call& asking, const api::ResponseHead& head, boo
 
 // What is done when the response has ended: it is stored, the connection remembers it, and those
 // who cancelled it are told. One that failed is stored only where nobody else would hear of it.
-std::function<void(ResponseAnswer::Ended)> Server::keep_response(const Call& call, const Json& body,
+std::function<void(ResponseAnswer::Ended)> Server::keep_response(const Call& call,
                                                                  std::shared_ptr<ResponseLink> link,
                                                                  ResponsePlan plan,
                                                                  const api::ResponseHead& head) {
@@ -355,7 +370,7 @@ std::function<void(ResponseAnswer::Ended)> Server::keep_response(const Call& cal
   const bool in_background = plan.request.background;
   if (is_kept || is_linked) {
     uint64_t number = 0;
-    const Json* input = body.find("input");
+    const Json* input = plan.body.find("input");
     stored.input =
         api::listed_items(input == nullptr ? Json() : *input, [&](std::string_view prefix) {
           return item_id(prefix, head.id, {.part = ItemNumber::Part::kInput, .count = number++});
@@ -399,17 +414,23 @@ std::function<void(ResponseAnswer::Ended)> Server::keep_response(const Call& cal
 void Server::answer_response_tokens(Call call) {
   const ServedModel* model = model_for(call);
   if (model == nullptr) return;
-  const Result<Json> body = Json::parse(call.request.body);
+  Result<Json> body = Json::parse(call.request.body);
   if (!body.ok()) return call.send(api::api_error(body.error()));
-  const Result<std::optional<Json>> resolved =
-      with_referenced_items(*body, {call.tenant, options_.response_store});
-  if (!resolved.ok()) return call.send(api::api_error(resolved.error()));
-  const Result<ResponsePlan> plan =
-      plan_response(call, resolved->has_value() ? **resolved : *body, *model, {});
-  if (!plan.ok()) return call.send(api::api_error(plan.error()));
+  Result<ResponsePlan> planned = plan_response(call, *std::move(body), *model, {});
+  if (!planned.ok()) return call.send(api::api_error(planned.error()));
+  const auto plan = std::make_shared<const ResponsePlan>(*std::move(planned));
   if (model_named(call, plan->request.model) == nullptr) return;
   call.add_warnings(plan->request.warnings);
-  call.send(json_reply(api::input_tokens_body(static_cast<int64_t>(plan->prompt->tokens.size()))));
+  // Its formats are compiled only to be refused as they would be there.
+  const std::shared_ptr<const api::ResponseRequest> request(plan, &plan->request);
+  with_guide(std::move(call),
+             {.user = request->generation.user,
+              .deadline_ns = std::nullopt,
+              .make = chat_guide_of(request, *model)},
+             [plan](const Call& guided, const std::optional<grammar::TokenGuide>&) {
+               const auto tokens = static_cast<int64_t>(plan->prompt->tokens.size());
+               guided.send(json_reply(api::input_tokens_body(tokens)));
+             });
 }
 
 }  // namespace pelton::server

@@ -94,7 +94,8 @@ Server::Server(const Options& options, const base::Clock& clock, base::Log& log)
         reports.seed = base::random_bits(seed_, kReportSeedDraw);
         return RequestReporter(reports, clock);
       }()),
-      started_ns_(clock.now_ns()) {}
+      started_ns_(clock.now_ns()),
+      formats_(options.compile_pool, grammars_, clock) {}
 
 void Server::serve(const ServedModel& model) {
   const ServedModel* none = nullptr;
@@ -140,6 +141,7 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
             .tenant = {},
             .caller = {},
             .arrived_ns = clock_.now_ns()};
+  call.body_bytes = static_cast<int64_t>(call.request.body.size());
   call.headers = common_headers(call.request);
   const std::string& method = call.request.method;
   const std::string& path = call.request.path;

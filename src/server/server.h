@@ -24,6 +24,7 @@
 #include "server/cors.h"
 #include "server/couriers.h"
 #include "server/encrypted_reasoning.h"
+#include "server/format_compiler.h"
 #include "server/front_desk.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
@@ -53,6 +54,7 @@ class Server {
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
     store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
     RequestReporter::Options reports;
+    CompilePool::Options compile_pool;
   };
 
   // `clock` and `log` outlive it.
@@ -107,7 +109,9 @@ class Server {
   GenerationMeter& meter() { return meter_; }
   RequestBook& book() { return book_; }
   SampledTurns& sampled_turns() { return sampled_turns_; }
-  GrammarStore& grammars() { return grammars_; }
+  const GrammarStore& grammars() const { return grammars_; }
+  FormatCompiler& formats() { return formats_; }
+  const FormatCompiler& formats() const { return formats_; }
   uint64_t draw();  // the next of the server's random numbers
   // By which a request is known in logs and answers: what its caller calls it, if that may stand
   // there, or a name of ours.
@@ -124,11 +128,12 @@ class Server {
 
   // A request to /v1/responses, understood.
   struct ResponsePlan {
+    Json body;  // as it was asked, with the items that it names
     api::ResponseRequest request;
     std::vector<PastResponse> history;
     std::optional<ChatPrompt> prompt;  // there once it is planned
     std::vector<TokenId> opening;
-    std::optional<grammar::TokenGuide> guide;
+    std::optional<int64_t> deadline_ns;
   };
 
   net::HttpHeaders common_headers(const net::HttpRequest& request);
@@ -143,6 +148,17 @@ class Server {
                                                          int answers);
   api::ApiError stuck_error() const;
   const ServedModel* model_named(const Call& call, std::string_view name) const;
+
+  // Gives `then` the call back with the guide that `make` makes of its request's formats: at once
+  // where they are known, otherwise when they have been compiled, on its net thread. A call whose
+  // formats are refused has been answered; one whose client has left is dropped.
+  struct GuideOrder {
+    std::string user;  // who pays, if the call has no tenant
+    std::optional<int64_t> deadline_ns;
+    FormatCompiler::MakeGuide make;
+  };
+  using GuideThen = std::function<void(Call call, std::optional<grammar::TokenGuide> guide)>;
+  void with_guide(Call call, GuideOrder order, GuideThen then);  // guided_call.cc
 
   void answer_index(Call call);
   void answer_health(Call call);  // health.cc, also the next five
@@ -179,8 +195,19 @@ class Server {
   void answer_tokenize(Call call);           // tokenize.cc
   void answer_detokenize(Call call);         // tokenize.cc
 
-  void create_response(Call call, const Json& asked, const std::shared_ptr<ResponseLink>& link);
-  Result<ResponsePlan> plan_response(const Call& call, const Json& body, const ServedModel& model,
+  struct ChatWork;        // chat_completions.cc
+  struct CompletionWork;  // completions.cc
+  struct MessageWork;     // messages.cc
+  void begin_chat(Call call, const ChatWork& work, std::optional<grammar::TokenGuide> guide);
+  void begin_completion(Call call, const CompletionWork& work,
+                        std::optional<grammar::TokenGuide> guide);
+  void begin_message(Call call, const MessageWork& work, std::optional<grammar::TokenGuide> guide);
+
+  void create_response(Call call, Json asked, const std::shared_ptr<ResponseLink>& link);
+  void begin_response(Call call, const ServedModel& model, ResponsePlan plan,
+                      const std::shared_ptr<ResponseLink>& link,
+                      std::optional<grammar::TokenGuide> guide);
+  Result<ResponsePlan> plan_response(const Call& call, Json body, const ServedModel& model,
                                      const ResponseLink& link);
   Result<void> read_encrypted_reasoning(api::ResponseRequest& request,
                                         std::string_view tenant) const;
@@ -189,7 +216,7 @@ class Server {
   Result<std::vector<PastResponse>> response_history(const Call& call, const std::string& id,
                                                      const ResponseLink& link);
   Call call_in_background(Call& asking, const api::ResponseHead& head, bool streamed);
-  std::function<void(ResponseAnswer::Ended)> keep_response(const Call& call, const Json& body,
+  std::function<void(ResponseAnswer::Ended)> keep_response(const Call& call,
                                                            std::shared_ptr<ResponseLink> link,
                                                            ResponsePlan plan,
                                                            const api::ResponseHead& head);
@@ -217,7 +244,8 @@ class Server {
   std::atomic<bool> draining_{false};
   std::atomic<Soundness> soundness_{Soundness::kSound};
   std::atomic<uint64_t> draws_{0};
-  BackgroundResponses background_;  // last: what still runs reports to those above
+  BackgroundResponses background_;  // what still runs reports to those above
+  FormatCompiler formats_;          // last: so do the calls that wait for it
 };
 
 }  // namespace pelton::server

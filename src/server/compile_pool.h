@@ -1,0 +1,121 @@
+// The threads on which requests' output formats are compiled, so that no net thread, no gRPC thread
+// and not the engine waits for it. Two lanes: a job is first tried for a short time, which is
+// enough for nearly every format; one that needs more starts again in the lane of the long ones,
+// whose threads run at a low priority. So what is compiled quickly never waits for what is not.
+// Within a lane tenants take turns by the processor time spent on them (admission::FairQueue),
+// within a tenant whoever came first. Owned by the Server; any thread may submit. Knows no formats.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "telemetry/histogram.h"
+
+namespace pelton::server {
+
+class CompilePool {
+ public:
+  struct Lane {
+    int64_t cpu_us_max = 0;  // of one job
+    int threads = 1;
+    int nice = 0;
+    int waiting_max = 0;             // jobs
+    int waiting_per_tenant_max = 0;  // of these
+  };
+  struct Options {
+    Lane short_lane = {
+        .cpu_us_max = 10'000, .nice = 5, .waiting_max = 1024, .waiting_per_tenant_max = 256};
+    Lane long_lane = {
+        .cpu_us_max = 1'000'000, .nice = 10, .waiting_max = 128, .waiting_per_tenant_max = 32};
+    // Of all requests whose jobs wait in a lane, and of one tenant's; one may always wait.
+    int64_t waiting_bytes_max = int64_t{64} << 20;
+    int64_t waiting_bytes_per_tenant_max = int64_t{32} << 20;
+  };
+
+  // One try at a job.
+  struct Attempt {
+    int64_t cpu_us_max;                // the thread's processor time that it may take
+    bool is_last;                      // there is no longer one
+    const std::atomic<bool>& stopped;  // nobody wants it any more
+  };
+  enum class Outcome { kDone, kOutOfTime };  // kOutOfTime: once more, from the beginning
+
+  struct Job {
+    std::string tenant;  // whose account pays
+    double weight = 1.0;
+    int64_t bytes = 0;                        // that the request holds while it waits
+    std::optional<int64_t> deadline_ns = {};  // not begun after that; on the pool's clock
+    std::function<Outcome(const Attempt&)> run;
+    // On one of the pool's threads, once, unless it is cancelled: an Error if it never came to its
+    // end: kOverloaded, kDeadline, kUnavailable.
+    std::function<void(std::optional<Error>)> done;
+  };
+
+  // Whoever holds it wants the job. cancel(), or letting it go: once that returns, `done` neither
+  // runs nor will; `run` may, for a moment, so what that one uses it holds. Any thread, but not
+  // within `done`. It may outlive the pool.
+  class Ticket;
+
+  CompilePool(const Options& options, const base::Clock& clock);
+  ~CompilePool();  // drops what waits, stops what runs
+  CompilePool(const CompilePool&) = delete;
+  CompilePool& operator=(const CompilePool&) = delete;
+
+  // Error: kOverloaded; then `done` is not called.
+  Result<std::shared_ptr<Ticket>> submit(Job job);
+
+  // Of a request whose deadline passes while it is here.
+  static Error expired();
+
+  // When it is worth asking again: about when all that wait now have been compiled.
+  int64_t retry_after_ns() const;
+
+  enum class End { kDone, kRefused, kCancelled, kExpired };
+  static constexpr std::array<std::string_view, 4> kEndNames = {"done", "refused", "cancelled",
+                                                                "expired"};
+  struct Stats {
+    std::array<int, 2> waiting{};  // in the short lane, in the long one
+    int running = 0;
+    std::array<int64_t, kEndNames.size()> ended{};
+    int64_t cpu_us = 0;  // spent
+  };
+  Stats stats() const;
+  // From submit() until it was done.
+  const telemetry::Histogram& seconds() const;
+
+ private:
+  struct Entry;
+  class State;
+
+  static void work(State& state, size_t lane);
+
+  // Shared with tickets.
+  const std::shared_ptr<State> state_;
+  std::vector<std::thread> threads_;
+};
+
+class CompilePool::Ticket {
+ public:
+  Ticket(std::weak_ptr<State> state, std::shared_ptr<Entry> entry);
+  ~Ticket();
+  Ticket(const Ticket&) = delete;
+  Ticket& operator=(const Ticket&) = delete;
+
+  void cancel();
+
+ private:
+  const std::weak_ptr<State> state_;
+  const std::shared_ptr<Entry> entry_;
+};
+
+}  // namespace pelton::server

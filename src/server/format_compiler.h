@@ -1,0 +1,58 @@
+// Guides of requests (answer_guide.h): made at once where all their formats are known, compiled in
+// a pool otherwise. All formats of a request together have the time of one job there. Owned by the
+// Server; any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "grammar/token_guide.h"
+#include "server/compile_pool.h"
+#include "server/grammar_store.h"
+
+namespace pelton::server {
+
+class FormatCompiler {
+ public:
+  // Of the caller's errors with a field, or kOverloaded, kDeadline. None where nothing is demanded.
+  using Guide = Result<std::optional<grammar::TokenGuide>>;
+  // Called where it is asked for and on the pool's threads, once or more often; what it uses it
+  // holds.
+  using MakeGuide = std::function<Guide(const GrammarStore::Shelf&)>;
+
+  // `store` and `clock` outlive it.
+  FormatCompiler(const CompilePool::Options& options, GrammarStore& store, const base::Clock& clock)
+      : options_(options), store_(store), clock_(clock), pool_(options, clock) {}
+
+  // `tenant`: whose formats they are.
+  struct Asked {
+    std::string tenant;
+    std::string account;  // who pays
+    double weight = 1.0;
+    int64_t bytes = 0;                        // of the request's body
+    std::optional<int64_t> deadline_ns = {};  // of the request, on the pool's clock
+    MakeGuide make;
+  };
+  // No answer: something has to be compiled first.
+  std::optional<Guide> known(const Asked& asked) const;
+  // `done` is called on the pool's threads: see CompilePool. Error: kOverloaded.
+  Result<std::shared_ptr<CompilePool::Ticket>> compile(Asked asked,
+                                                       std::function<void(Guide)> done);
+
+  const CompilePool& pool() const { return pool_; }
+
+ private:
+  Error too_slow(const std::string& field) const;
+
+  const CompilePool::Options options_;
+  GrammarStore& store_;
+  const base::Clock& clock_;
+  CompilePool pool_;
+};
+
+}  // namespace pelton::server
