@@ -8,7 +8,13 @@ namespace pelton::apps {
 
 cli::Flag connections_flag();
 
+// Each listener has its own share, so that whoever takes all of one does not keep others out of the
+// other.
+struct ConnectionBound {
+  int http = 0;
+  int grpc = 0;  // 0: there is no such listener
+};
 // Raises this process's soft limit of descriptors to its hard one first.
-int connections_max(const cli::Arguments& arguments);
+ConnectionBound connection_bound(const cli::Arguments& arguments);
 
 }  // namespace pelton::apps

@@ -274,10 +274,11 @@ Result<void> run(const cli::Arguments& arguments) {
                          .reports = reporting.options()},
                         clock, log);
   const std::string& host = arguments.text("--host");
+  const ConnectionBound connections = connection_bound(arguments);
   const net::HttpServer::Options http_options{.address = host,
                                               .port = static_cast<int>(arguments.integer("--port")),
                                               .threads = http_threads(arguments),
-                                              .connections_max = connections_max(arguments),
+                                              .connections_max = connections.http,
                                               .tls = tls};
   net::HttpServer http(
       http_options,
@@ -294,7 +295,12 @@ Result<void> run(const cli::Arguments& arguments) {
   std::optional<server::GrpcDoor::Options> grpc_options;
   if (arguments.has("--grpc-port")) {
     grpc_options = {
-        .address = host, .port = static_cast<int>(arguments.integer("--grpc-port")), .tls = tls};
+        .address = host,
+        .port = static_cast<int>(arguments.integer("--grpc-port")),
+        .tls = tls,
+        .connections_max = connections.grpc,
+        .descriptors_spared = http_options.descriptors_spared,
+        .descriptors_promised = http.connections_max() + http.connection_refusals_max()};
     TRY(grpc.open(*grpc_options));
   }
 
@@ -327,6 +333,7 @@ Result<void> run(const cli::Arguments& arguments) {
   served->limits = limits_in_force({.arguments = arguments,
                                     .http = http_options,
                                     .connections_max = http.connections_max(),
+                                    .grpc_connections_max = grpc.connections_max(),
                                     .engine = options.engine,
                                     .grpc = grpc_options ? &*grpc_options : nullptr});
   served->sampling = sampling_defaults(arguments, (*model)->checkpoint(), log);

@@ -1,5 +1,7 @@
 #include "apps/serve_limits.h"
 
+#include "server/compile_pool.h"
+
 namespace pelton::apps {
 
 std::vector<std::pair<std::string, int64_t>> limits_in_force(const ServeLimits& limits) {
@@ -13,6 +15,7 @@ std::vector<std::pair<std::string, int64_t>> limits_in_force(const ServeLimits& 
       {"queued_tokens_max", limits.engine.queued_tokens_max},
       {"queue_wait_ms_max", limits.engine.queue_wait_max_ns / 1'000'000},
       {"connections_max", limits.connections_max},
+      {"format_compile_cpu_ms_max", server::CompilePool::Options{}.long_lane.cpu_us_max / 1000},
       {"header_bytes_max", number(limits.http.header_bytes_max)},
       {"body_bytes_max", number(limits.http.body_bytes_max)},
       {"bodies_bytes_max", number(limits.http.bodies_bytes_max)},
@@ -30,6 +33,7 @@ std::vector<std::pair<std::string, int64_t>> limits_in_force(const ServeLimits& 
     all.emplace_back("response_store_seconds_max", arguments.integer("--response-store-age"));
   }
   if (limits.grpc != nullptr) {
+    all.emplace_back("grpc_connections_max", limits.grpc_connections_max);
     all.emplace_back("grpc_calls_max", limits.grpc->calls_max);
     all.emplace_back("grpc_message_bytes_max", limits.grpc->message_bytes_max);
     all.emplace_back("grpc_bytes_max", number(limits.grpc->memory_bytes_max));

@@ -18,6 +18,7 @@ struct ServeLimits {
   const cli::Arguments& arguments;  // of the store and of draining
   const net::HttpServer::Options& http;
   int connections_max;  // that there are descriptors for
+  int grpc_connections_max;
   const engine::Engine::Options& engine;
   const server::GrpcDoor::Options* grpc;  // null: there is no such door
 };

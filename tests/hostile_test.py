@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Damaged models as the shell sees them: exit code 4 and one sentence that names the file.
+"""Damaged models as the shell sees them (exit code 4 and one sentence that names the file), and a
+server among hostile clients: whoever else asks it does not notice.
 
 usage: hostile_test.py BINARY
 """
@@ -7,11 +8,14 @@ import http.client
 import json
 import os
 import pathlib
+import resource
 import shutil
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import urllib.error
@@ -19,6 +23,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TINY = ROOT / "testdata" / "golden" / "tiny"
+BOX = ROOT / "models" / "pelton-box"
 BINARY = None
 
 
@@ -105,6 +110,102 @@ class Hostile(unittest.TestCase):
                 server.kill()
             self.assertEqual(server.wait(), 4)
             self.assertIn(f"{weights}: became unreadable".encode(), server.stderr.read())
+
+
+class Beside(unittest.TestCase):
+    """One who asks a server that others are hostile to."""
+
+    def serve(self, *words, descriptors=None):
+        def limit():
+            if descriptors is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
+        server = subprocess.Popen([BINARY, "serve", BOX, "--port", "0", *words], preexec_fn=limit,
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        self.addCleanup(server.stdout.close)
+        ports = {}
+        for name, word in (("http", "listening on"), ("admin", "--admin-port"), ("grpc", "--grpc-port")):
+            if name != "http" and word not in words:
+                continue
+            line = server.stdout.readline().decode()
+            ports[name] = int(line.rstrip("/\n").rsplit(":", 1)[1])
+        return ports
+
+    def get(self, port, path):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def test_D2_formats_that_take_long_to_compile(self):
+        port = self.serve()["http"]
+        regex = {"type": "regex", "pattern": "[ab]*a[ab]{11}"}
+        tag = {"type": "structural_tag", "format": {"type": "sequence", "elements": [regex] * 500}}
+        body = json.dumps({"messages": [{"role": "user", "content": "x"}], "max_tokens": 5,
+                           "structured_outputs": {"structural_tag": tag}})
+        over = threading.Event()
+        said = []
+
+        def attack():
+            while not over.is_set():
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+                connection.request("POST", "/v1/chat/completions", body,
+                                   {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                said.append((answer.status, answer.read().decode()))
+                connection.close()
+
+        attackers = [threading.Thread(target=attack) for _ in range(3)]
+        for attacker in attackers:
+            attacker.start()
+        took = []
+        while not said or len(took) < 40:
+            began = time.monotonic()
+            self.assertEqual(self.get(port, "/health")[0], 200)
+            took.append(time.monotonic() - began)
+            time.sleep(0.05)
+        over.set()
+        for attacker in attackers:
+            attacker.join()
+        # One net thread or two that compile make this seconds.
+        self.assertLess(sorted(took)[len(took) * 3 // 4], 0.5, took)
+        for status, text in said:
+            self.assertEqual(status, 400, text)
+            self.assertIn("1000 ms", text)
+            self.assertEqual(json.loads(text)["error"]["param"], "structured_outputs.structural_tag")
+
+    def hold(self, port, count, words):
+        held = []
+        for _ in range(count):
+            connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+            self.addCleanup(connection.close)
+            try:
+                connection.sendall(words)
+            except OSError:
+                pass  # it has been closed already
+            held.append(connection)
+        return held
+
+    def test_E2_idle_grpc_connections(self):
+        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+        for descriptors, count, words in ((1024, 1010, preface), (64, 100, b"")):
+            ports = self.serve("--grpc-port", "0", "--admin-port", "0", "--max-connections", "8",
+                               "--api-key", "k", descriptors=descriptors)
+            held = self.hold(ports["grpc"], count, words)
+            time.sleep(1)  # the server has taken what it takes
+            for _ in range(3):
+                self.assertEqual(self.get(ports["http"], "/health")[0], 200)
+                self.assertEqual(self.get(ports["admin"], "/health")[0], 200)
+            metrics = self.get(ports["admin"], "/metrics")[1].splitlines()
+            open_now = [line for line in metrics if line.startswith("pelton_grpc_connections ")]
+            self.assertLessEqual(float(open_now[0].split()[1]), 2)
+            for connection in held:
+                connection.close()
 
 
 if __name__ == "__main__":

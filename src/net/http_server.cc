@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <future>
 #include <optional>
 #include <system_error>
@@ -14,10 +13,10 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include "base/check.h"
 #include "net/connection.h"
+#include "net/descriptor_share.h"
 #include "net/loop.h"
 #include "net/url.h"
 
@@ -33,28 +32,6 @@ constexpr int kRefusalsMax = 64;
 // Out of descriptors: others must close first, so there is no hurry.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::seconds kAcceptWarningTime{10};  // between warnings of it
-
-int descriptors_open() {
-  int count = 0;
-  std::error_code failed;
-  for (std::filesystem::directory_iterator at("/proc/self/fd", failed), end; at != end;
-       at.increment(failed)) {
-    if (failed) break;
-    ++count;
-  }
-  return count;
-}
-
-// Of so many connections all get a descriptor, and those who are told that they are too many.
-int fitting_connections(int wanted, int spared) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
-  const auto most = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 24));
-  const int64_t unused = most - descriptors_open();
-  const int64_t left = std::max(unused - spared, unused / 2);
-  const int64_t refusals = std::min<int64_t>(kRefusalsMax, left / 4);
-  return static_cast<int>(std::clamp<int64_t>(left - refusals, 1, wanted));
-}
 
 Result<tcp::endpoint> parse_endpoint(const std::string& address, int port) {
   if (port < 0 || port > 65535) {
@@ -118,6 +95,7 @@ class HttpServer::Listener {
   void stop(std::chrono::milliseconds grace);
   int port() const { return port_; }
   int connections_max() const { return connections_max_; }
+  int refusals_max() const { return refusals_max_; }
   int connection_count() const { return state_->connection_count.load(); }
   int64_t handshakes_failed() const { return state_->handshakes_failed.load(); }
 
@@ -163,7 +141,9 @@ Result<void> HttpServer::Listener::start() {
     workers_.clear();
     return listening;
   }
-  connections_max_ = fitting_connections(options.connections_max, options.descriptors_spared);
+  connections_max_ = fitting_connections({.wanted = options.connections_max,
+                                          .spared = options.descriptors_spared,
+                                          .refusals = kRefusalsMax});
   refusals_max_ = std::min(kRefusalsMax, 1 + connections_max_ / 4);
   if (connections_max_ < options.connections_max) {
     state_->log.warning(fmt::format(
@@ -310,6 +290,9 @@ int HttpServer::port() const {
 }
 int HttpServer::connections_max() const {
   return listener_->connections_max();
+}
+int HttpServer::connection_refusals_max() const {
+  return listener_->refusals_max();
 }
 int HttpServer::connection_count() const {
   return listener_->connection_count();

@@ -151,6 +151,8 @@ class HttpServer {
   // As many as are taken at once: what was asked for, or what descriptors there are for. Once
   // started.
   int connections_max() const;
+  // And so many more that are told that they are too many.
+  int connection_refusals_max() const;
   // TLS handshakes that came to nothing.
   int64_t handshakes_failed() const;
 

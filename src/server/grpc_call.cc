@@ -18,17 +18,6 @@ std::string_view metadata(const grpc::CallbackServerContext& context, const char
   return {found->second.data(), found->second.size()};
 }
 
-// "127.0.0.1:51234", as HTTP's door tells it, of gRPC's "ipv4:127.0.0.1:51234" or
-// "ipv6:%5B::1%5D:51234".
-std::string remote_of(const std::string& peer) {
-  std::string remote = peer.substr(peer.find(':') + 1);
-  for (const auto& [coded, plain] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
-    const size_t at = remote.find(coded);
-    if (at != std::string::npos) remote.replace(at, 3, plain);
-  }
-  return remote;
-}
-
 constexpr size_t kMetadataBytesMax = 64 * 1024;  // as HTTP's headers
 
 size_t metadata_bytes(const grpc::CallbackServerContext& context) {
@@ -38,6 +27,18 @@ size_t metadata_bytes(const grpc::CallbackServerContext& context) {
 }
 
 }  // namespace
+
+// Or of "ipv6:%5B::1%5D:51234", which may name an interface: "%5Bfe80::1%25eth0%5D:51234".
+std::string remote_of(const std::string& peer) {
+  std::string remote = peer.substr(peer.find(':') + 1);
+  for (const auto& [coded, plain] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
+    const size_t at = remote.find(coded);
+    if (at != std::string::npos) remote.replace(at, 3, plain);
+  }
+  const size_t zone = remote.find('%');
+  if (zone != std::string::npos) remote.erase(zone, remote.find(']') - zone);
+  return remote;
+}
 
 GrpcEntry::GrpcEntry(GrpcHouse& house, const RequestEntry::Route& route,
                      grpc::CallbackServerContext& context, const google::protobuf::Message& request)
@@ -61,6 +62,7 @@ std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const Grpc
                                            .api_key = metadata(context, "x-api-key")};
   std::optional<Caller> who = house.server.desk().identify(credentials);
   if (!who) return api::bad_api_key();
+  house.connections.claim(remote_of(context.peer()), net::ConnectionAcceptor::Claim::kCaller);
   if (entry.record() != nullptr) entry.record()->tenant = who->tenant;
   if (metadata_bytes(context) > kMetadataBytesMax) {
     return api::api_error({ErrorCode::kOverloaded, "the call's metadata are too large", ""});

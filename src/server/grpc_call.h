@@ -13,6 +13,7 @@
 #include <grpcpp/server_context.h>
 
 #include "api/error.h"
+#include "net/connection_acceptor.h"
 #include "server/request_book.h"
 #include "server/served_model.h"
 #include "server/server.h"
@@ -24,6 +25,7 @@ namespace pelton::server {
 struct GrpcHouse {
   Server& server;
   WorkLoop& loop;
+  net::ConnectionAcceptor& connections;
   const int calls_max;
   const std::chrono::milliseconds stall_time_max;
   std::atomic<int> calls{0};
@@ -64,6 +66,9 @@ class GrpcEntry {
  private:
   RequestEntry entry_;
 };
+
+// A caller's address, "127.0.0.1:51234", of gRPC's own "ipv4:127.0.0.1:51234".
+std::string remote_of(const std::string& peer);
 
 // Whether it may come in, by its metadata: key, deadline; and whether there is a model.
 std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const GrpcPlace& place,

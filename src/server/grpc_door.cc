@@ -16,7 +16,8 @@
 #include <grpcpp/server_builder.h>
 #include <pelton/v1/inference.grpc.pb.h>
 
-#include "net/port_watch.h"
+#include "net/connection_acceptor.h"
+#include "net/descriptor_share.h"
 #include "server/grpc_certificates.h"
 #include "server/grpc_embed.h"
 #include "server/grpc_generate.h"
@@ -51,25 +52,66 @@ class Service final : public v1::Inference::CallbackService {
   GrpcHouse& house_;
 };
 
+// What clients may ask of the library.
+void bound(grpc::ServerBuilder& builder, const GrpcDoor::Options& options) {
+  const auto ms = [](std::chrono::milliseconds time) { return static_cast<int>(time.count()); };
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.calls_max);
+  // Until its SETTINGS have come, TLS included.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, ms(options.first_call_time_max));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, ms(options.idle_time_max));
+  // No pings: one that waits behind words that are read slowly is answered late, and the kernel's
+  // TCP_USER_TIMEOUT that comes with them ends slow readers too. The acceptor does it instead.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 64 * 1024);
+  builder.SetMaxReceiveMessageSize(options.message_bytes_max);
+  grpc::ResourceQuota quota("pelton");
+  builder.SetResourceQuota(quota.Resize(options.memory_bytes_max));
+}
+
+// What the acceptor says, in the words of the command line.
+Result<void> in_flag_words(Result<void> listening) {
+  if (listening.ok()) return {};
+  Error error = std::move(listening).error();
+  if (error.field == "port") error.field = "grpc-port";
+  return error;
+}
+
 }  // namespace
 
 // The server goes first, then what its calls used.
 struct GrpcDoor::Parts {
-  explicit Parts(Server& server, const Options& options)
-      : house{.server = server,
+  Parts(Server& server, const Options& options, int connections_fitting, base::Log& log)
+      : connections_max(connections_fitting),
+        connections({.address = options.address,
+                     .port = options.port,
+                     .connections_max = connections_fitting,
+                     .claim_time_max = options.first_call_time_max,
+                     .stall_time_max = options.stall_time_max,
+                     .lost_time_max = options.stall_time_max},
+                    log),
+        house{.server = server,
               .loop = loop,
+              .connections = connections,
               .calls_max = options.calls_max,
               .stall_time_max = options.stall_time_max},
         service(house) {}
 
+  Result<std::shared_ptr<grpc::ServerCredentials>> credentials(const Options& options) {
+    if (options.tls == nullptr) return grpc::InsecureServerCredentials();
+    tls = options.tls;
+    TRY_ASSIGN(certificates, GrpcCertificates::make(*tls));
+    return certificates->credentials();
+  }
+
   WorkLoop loop;
+  const int connections_max;
+  net::ConnectionAcceptor connections;
   GrpcHouse house;
   Service service;
-  int port = 0;
   std::shared_ptr<const net::TlsIdentity> tls;
   std::unique_ptr<GrpcCertificates> certificates;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> handed_over;
   std::unique_ptr<grpc::Server> grpc;
-  std::optional<net::PortWatch> peers;
 };
 
 GrpcDoor::GrpcDoor(Server& server, base::Log& log) : server_(server), log_(log) {}
@@ -86,45 +128,49 @@ Result<void> GrpcDoor::open(const Options& options) {
   gpr_set_log_function([](gpr_log_func_args*) {});
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  auto parts = std::make_unique<Parts>(server_, options);
-  const bool is_v6 = options.address.find(':') != std::string::npos;
-  const std::string address =
-      fmt::format("{}{}{}:{}", is_v6 ? "[" : "", options.address, is_v6 ? "]" : "", options.port);
-  grpc::ServerBuilder builder;
-  // Without, a second server would share the port and take every other call.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.calls_max);
-  // No pings: one that waits behind words that are read slowly is answered late, and the kernel's
-  // TCP_USER_TIMEOUT that comes with them ends slow readers too. `peers` does it instead.
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 64 * 1024);
-  builder.SetMaxReceiveMessageSize(options.message_bytes_max);
-  grpc::ResourceQuota quota("pelton");
-  builder.SetResourceQuota(quota.Resize(options.memory_bytes_max));
-  refuse_bad_messages(builder);
-  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
-  if (options.tls != nullptr) {
-    parts->tls = options.tls;
-    TRY_ASSIGN(parts->certificates, GrpcCertificates::make(*options.tls));
-    credentials = parts->certificates->credentials();
+  const int connections_max = net::fitting_connections({.wanted = options.connections_max,
+                                                        .promised = options.descriptors_promised,
+                                                        .spared = options.descriptors_spared});
+  auto parts = std::make_unique<Parts>(server_, options, connections_max, log_);
+  if (connections_max < options.connections_max) {
+    log_.warning(fmt::format(
+        "gRPC: room for {} connections instead of {}: more descriptors may not be open (ulimit -n)",
+        connections_max, options.connections_max));
   }
-  builder.AddListeningPort(address, credentials, &parts->port);
+  TRY(in_flag_words(parts->connections.listen()));
+  TRY_ASSIGN(std::shared_ptr<grpc::ServerCredentials> credentials, parts->credentials(options));
+  grpc::ServerBuilder builder;
+  bound(builder, options);
+  watch_calls(builder, parts->connections);
+  // The library has no bound of connections, and would take descriptors until none is left.
+  parts->handed_over = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.RegisterService(&parts->service);
   parts->grpc = builder.BuildAndStart();
-  if (parts->grpc == nullptr || parts->port == 0) {
-    return Error{ErrorCode::kAddressInUse, fmt::format("cannot listen on {} for gRPC", address),
-                 "grpc-port"};
+  if (parts->grpc == nullptr) {
+    return Error{ErrorCode::kUnavailable, "gRPC's library refuses to start", "grpc-port"};
   }
-  parts->peers.emplace(net::PortWatch::Options{.port = parts->port,
-                                               .stall_time_max = options.stall_time_max,
-                                               .lost_time_max = options.stall_time_max});
+  TRY(parts->connections.start(
+      [&connections = parts->connections, &library = *parts->handed_over](int socket) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters handed;
+        handed.listener_fd = connections.descriptor();
+        handed.fd = socket;
+        library.HandleNewConnection(&handed);
+      }));
+  server_.upkeep().watch_grpc(parts->connections.counts());
   parts_ = std::move(parts);
   set_serving(server_.ready());
   return {};
 }
 
 int GrpcDoor::port() const {
-  return parts_ == nullptr ? 0 : parts_->port;
+  return parts_ == nullptr ? 0 : parts_->connections.port();
+}
+int GrpcDoor::connection_count() const {
+  return parts_ == nullptr ? 0 : parts_->connections.connection_count();
+}
+int GrpcDoor::connections_max() const {
+  return parts_ == nullptr ? 0 : parts_->connections_max;
 }
 
 Result<void> GrpcDoor::renew_certificates() {
@@ -142,8 +188,10 @@ void GrpcDoor::set_serving(bool serving) {
 void GrpcDoor::close(std::chrono::milliseconds grace) {
   if (parts_ == nullptr) return;
   set_serving(false);
+  parts_->connections.stop_accepting();
   parts_->grpc->Shutdown(std::chrono::system_clock::now() + grace);
   parts_->grpc->Wait();
+  parts_->connections.stop();
   log_.debug("the gRPC door is closed");
   parts_.reset();
 }

@@ -26,6 +26,14 @@ class GrpcDoor {
     // are ended with RESOURCE_EXHAUSTED.
     size_t memory_bytes_max = size_t{256} << 20;
     int calls_max = 4096;  // at a time; beyond that RESOURCE_EXHAUSTED
+    int connections_max = 1024;
+    // Of descriptors, so many stay free for everything else, and for those whom HTTP may take.
+    int descriptors_spared = 320;
+    int descriptors_promised = 0;
+    // A connection must have begun a call in this time, or, where keys are asked for, one with a
+    // key; when all places are taken, those without make room. One without calls is closed later.
+    std::chrono::milliseconds first_call_time_max{20'000};
+    std::chrono::milliseconds idle_time_max{300'000};
     // A client that does not take what is to be written in this time is cut off.
     std::chrono::milliseconds stall_time_max{30'000};
   };
@@ -38,6 +46,9 @@ class GrpcDoor {
   Result<void> open(const Options& options);
   // 0 before open().
   int port() const;
+  // Open now, and as many as may be: what was asked for, or what descriptors there are for.
+  int connection_count() const;
+  int connections_max() const;
 
   // The identity has other certificates by now.
   Result<void> renew_certificates();

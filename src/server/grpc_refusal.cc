@@ -9,6 +9,8 @@
 
 #include <grpcpp/support/server_interceptor.h>
 
+#include "server/grpc_call.h"
+
 namespace pelton::server {
 namespace {
 
@@ -41,19 +43,27 @@ class Refusal final : public experimental::Interceptor {
 
 class Factory final : public experimental::ServerInterceptorFactoryInterface {
  public:
+  explicit Factory(net::ConnectionAcceptor& connections) : connections_(connections) {}
+
   experimental::Interceptor* CreateServerInterceptor(experimental::ServerRpcInfo* call) override {
     // A method that is none, and other services, speak for themselves.
     const std::string_view method = call->method();
     const bool is_ours = std::find(std::begin(kOurs), std::end(kOurs), method) != std::end(kOurs);
-    return is_ours ? new Refusal : nullptr;
+    if (is_ours) return new Refusal;
+    connections_.claim(remote_of(call->server_context()->peer()),
+                       net::ConnectionAcceptor::Claim::kAnybody);
+    return nullptr;
   }
+
+ private:
+  net::ConnectionAcceptor& connections_;
 };
 
 }  // namespace
 
-void refuse_bad_messages(grpc::ServerBuilder& builder) {
+void watch_calls(grpc::ServerBuilder& builder, net::ConnectionAcceptor& connections) {
   std::vector<std::unique_ptr<experimental::ServerInterceptorFactoryInterface>> factories;
-  factories.push_back(std::make_unique<Factory>());
+  factories.push_back(std::make_unique<Factory>(connections));
   builder.experimental().SetInterceptorCreators(std::move(factories));
 }
 

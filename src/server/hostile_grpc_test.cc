@@ -25,6 +25,7 @@ constexpr int kDeadlineExceeded = 4;
 constexpr int kNotFound = 5;
 constexpr int kResourceExhausted = 8;
 constexpr int kUnimplemented = 12;
+constexpr int kUnauthenticated = 16;
 // Of the frames' own: the stream or the connection was ended without a status.
 constexpr int kReset = -1;
 constexpr int kNothing = -2;
@@ -425,6 +426,73 @@ TEST_F(HostileGrpc, FT_05_AReaderThatTakesNothingIsCutOff) {
     EXPECT_TRUE(status == kReset || status == kCancelled) << status;
   }
   EXPECT_TRUE(comes_true([&] { return house_->engine().ledger().clean(); }));
+  expect_well();
+}
+
+// Connections on which nobody asks for anything, or only with a wrong key, do not last; one that
+// health is asked on does, and so does a caller's.
+TEST_F(HostileGrpc, E2_WhoHasNoCallIsClosed) {
+  door_.reset();
+  open_door({.first_call_time_max = std::chrono::milliseconds(400)});
+  const net::TestSocket silent(port());
+  const RawCall idle(port());
+  RawCall healthy(port());
+  healthy.head("/grpc.health.v1.Health/Check");
+  healthy.message("");
+  EXPECT_EQ(healthy.status(), kOk);
+  RawCall caller(port());
+  caller.head(kTokenize);
+  caller.message(field(2, "hello"));
+  EXPECT_EQ(caller.status(), kOk);
+  EXPECT_TRUE(comes_true([&] { return door_->connection_count() == 2; }, 10'000));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1'000));
+  EXPECT_EQ(door_->connection_count(), 2);
+  expect_well();
+}
+
+TEST(HostileGrpcKeys, E2_AWrongKeyIsNoClaim) {
+  ServerHouse::Options options;
+  options.server.keys.add("secret");
+  ServerHouse house(R"({"rules": [{"when": "", "then": "<|return|>"}]})", std::move(options));
+  GrpcDoor door(house.server(), house.log());
+  ASSERT_TRUE(door.open({.first_call_time_max = std::chrono::milliseconds(400)}).ok());
+  RawCall stranger(door.port());
+  stranger.head(kTokenize, {{"authorization", "Bearer guess"}});
+  stranger.message(field(2, "hello"));
+  EXPECT_EQ(stranger.status(), kUnauthenticated);
+  RawCall caller(door.port());
+  caller.head(kTokenize, {{"authorization", "Bearer secret"}});
+  caller.message(field(2, "hello"));
+  EXPECT_EQ(caller.status(), kOk);
+  EXPECT_TRUE(comes_true([&] { return door.connection_count() == 1; }, 10'000));
+}
+
+TEST_F(HostileGrpc, E2_AnIdleCallerIsClosedLater) {
+  door_.reset();
+  open_door({.idle_time_max = std::chrono::milliseconds(500)});
+  RawCall caller(port());
+  caller.head(kTokenize);
+  caller.message(field(2, "hello"));
+  EXPECT_EQ(caller.status(), kOk);
+  EXPECT_EQ(door_->connection_count(), 1);
+  EXPECT_TRUE(comes_true([&] { return door_->connection_count() == 0; }, 15'000));
+}
+
+TEST_F(HostileGrpc, E2_ManyThatAskForNothingMakeRoom) {
+  door_.reset();
+  open_door({.connections_max = 8});
+  std::vector<std::unique_ptr<RawCall>> idle;
+  for (int i = 0; i < 200; ++i) {
+    idle.push_back(std::make_unique<RawCall>(port()));
+    EXPECT_LE(door_->connection_count(), 8);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1'200));
+  for (int i = 0; i < 5; ++i) {
+    RawCall caller(port());
+    caller.head(kTokenize);
+    caller.message(field(2, "hello"));
+    EXPECT_EQ(caller.status(), kOk);
+  }
   expect_well();
 }
 
