@@ -13,6 +13,7 @@ import argparse
 import http.client
 import json
 import pathlib
+import socket
 import subprocess
 import sys
 import threading
@@ -73,9 +74,12 @@ class Server:
         self.process.terminate()
         self.process.wait(60)
 
-    def post(self, path, body, timeout=300):
+    def connect(self):
+        return http.client.HTTPConnection(self.address, timeout=300)
+
+    def post(self, path, body, connection=None):
         """Status and body."""
-        connection = http.client.HTTPConnection(self.address, timeout=timeout)
+        connection = connection or self.connect()
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
         reply = connection.getresponse()
         text = reply.read().decode()
@@ -84,7 +88,7 @@ class Server:
 
     def gaps(self, tokens):
         """How long a stream's tokens kept its reader waiting, each."""
-        connection = http.client.HTTPConnection(self.address, timeout=300)
+        connection = self.connect()
         body = {"prompt": "The witness says:", "max_tokens": tokens, "ignore_eos": True, "stream": True,
                 "temperature": 0}
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
@@ -114,6 +118,7 @@ class Attack:
     def __init__(self, server, format_):
         self.server, self.format, self.stopping = server, format_, False
         self.replies = []
+        self.connections = {}
         self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(3)]
         for thread in self.threads:
             thread.start()
@@ -122,14 +127,24 @@ class Attack:
         seed = number
         while not self.stopping:
             seed += 10
+            self.connections[number] = connection = self.server.connect()
             try:
-                self.replies.append(self.server.post("/v1/completions", completion(self.format, seed, number == 2)))
-            except (OSError, http.client.HTTPException) as error:
-                self.replies.append((599, repr(error)))
+                self.replies.append(self.server.post("/v1/completions", completion(self.format, seed, number == 2),
+                                                     connection))
+            except (OSError, http.client.HTTPException, AttributeError) as error:
+                if not self.stopping:  # it does not hang up by itself
+                    self.replies.append((599, repr(error)))
                 return
 
     def stop(self):
+        """Hangs up: nobody waits for the rest of the answers."""
         self.stopping = True
+        for connection in self.connections.values():
+            if connection.sock is not None:
+                try:
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
         for thread in self.threads:
             thread.join()
 
