@@ -129,6 +129,11 @@ ClientCall::ClientCall(Loop& loop, IdleConnections& idle, HttpCall call, HttpCal
       gone_(std::move(gone)),
       stream_(Stream::Socket(loop.context())),
       resolver_(loop.context()),
+      whole_timer_(loop.context(),
+                   [this] {
+                     if (done_) return;
+                     finish(Error{ErrorCode::kDeadline, place() + " took too long in all", {}});
+                   }),
       timer_(loop.context(), [this] { on_deadline(); }) {}
 
 std::string ClientCall::place() const {
@@ -151,6 +156,9 @@ void ClientCall::start() {
         Error{ErrorCode::kInvalidArgument, fmt::format("{} is not a port", call_.port), {}});
   }
   head_ = std::move(*head);
+  if (call_.whole_time_max.count() > 0) {
+    whole_timer_.set(call_.whole_time_max, shared_from_this());
+  }
   if (std::optional<Stream> kept = idle_.take(idle_key())) {
     reused_ = true;
     stream_ = std::move(*kept);
@@ -357,6 +365,7 @@ void ClientCall::resume() {
 
 void ClientCall::finish(Result<void> result) {
   if (std::exchange(done_, true)) return;
+  whole_timer_.cancel();
   timer_.cancel();
   resolver_.cancel();
   const bool reusable = result.ok() && sent_ && reader_->keep_alive() && !read_pending_;

@@ -88,6 +88,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
   Stream stream_;
   boost::asio::ip::tcp::resolver resolver_;
   std::unique_ptr<ResponseReader> reader_;
+  DeadlineTimer whole_timer_;
   DeadlineTimer timer_;
   Deadline deadline_ = Deadline::kConnect;
   // Handlers of an earlier connection of this call find another number here.

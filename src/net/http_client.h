@@ -30,7 +30,10 @@ struct HttpCall {
   std::chrono::milliseconds connect_time_max{5'000};  // with TLS: its handshake too
   std::chrono::milliseconds head_time_max{600'000};   // from connected to the response's head
   std::chrono::milliseconds quiet_time_max{600'000};  // between pieces of the body
-  size_t body_bytes_max = size_t{1} << 40;            // of the response
+  // All of it, from the start of the call to the last byte, however steadily they come; 0: no
+  // bound.
+  std::chrono::milliseconds whole_time_max{0};
+  size_t body_bytes_max = size_t{1} << 40;  // of the response
 };
 
 // `url` as a call: host, port and target.

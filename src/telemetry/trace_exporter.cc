@@ -27,9 +27,7 @@ Result<std::unique_ptr<TraceExporter>> TraceExporter::create(const Options& opti
   }
   if (call->target.empty() || call->target == "/") call->target = "/v1/traces";
   call->headers.add("Content-Type", "application/json");
-  call->connect_time_max = options.post_time_max;
-  call->head_time_max = options.post_time_max;
-  call->quiet_time_max = options.post_time_max;
+  call->whole_time_max = options.post_time_max;
   call->body_bytes_max = size_t{1} << 16;
   return std::unique_ptr<TraceExporter>(new TraceExporter(options, std::move(call).value(), log));
 }

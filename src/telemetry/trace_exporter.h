@@ -27,7 +27,7 @@ class TraceExporter {
     size_t requests_max = 1024;  // whose spans wait
     size_t batch_max = 128;      // requests whose spans go in one post
     std::chrono::milliseconds gather{1000};
-    std::chrono::milliseconds post_time_max{3000};
+    std::chrono::milliseconds post_time_max{3000};   // from connecting to the end of the answer
     std::chrono::milliseconds close_time_max{2000};  // for what waits when it goes
   };
 
