@@ -81,6 +81,8 @@ int main(int argc, char** argv) {
                  error.code().message().c_str());
   } catch (const std::bad_alloc&) {
     std::fputs("pelton: the system has no more memory\n", stderr);
+  } catch (const std::exception& error) {  // Asio's: no descriptors to wait for others with
+    std::fprintf(stderr, "pelton: %s\n", error.what());
   }
   // Other threads may run: nothing is torn down.
   std::fflush(nullptr);

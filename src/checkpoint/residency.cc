@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -120,7 +121,7 @@ class Reading {
   Reading(const Checkpoint& checkpoint, const LoadChoice& choice)
       : checkpoint_(checkpoint), choice_(choice), pieces_(pieces_of(checkpoint)) {
     for (const Piece& piece : pieces_) total_ += piece.bytes;
-    for (int i = 0; i < kReaders; ++i) readers_.emplace_back([this] { read(); });
+    start();
   }
   ~Reading() {
     next_.store(pieces_.size());  // nothing more is begun
@@ -160,6 +161,16 @@ class Reading {
   }
 
  private:
+  // With fewer readers, if the system refuses some, it only takes longer.
+  void start() {
+    readers_.reserve(kReaders);
+    try {
+      for (int i = 0; i < kReaders; ++i) readers_.emplace_back([this] { read(); });
+    } catch (const std::system_error&) {
+      if (readers_.empty()) throw;
+    }
+  }
+
   void read() {
     while (true) {
       const size_t index = next_.fetch_add(1);

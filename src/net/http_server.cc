@@ -4,7 +4,7 @@
 #include <atomic>
 #include <future>
 #include <optional>
-#include <system_error>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -54,7 +54,9 @@ Error bind_error(const error_code& error, const HttpServer::Options& options) {
     return {ErrorCode::kAddressInUse,
             fmt::format("{} is in use by another program; choose another port", where), "port"};
   }
-  return {ErrorCode::kInvalidArgument,
+  const bool is_argument = error != asio::error::no_descriptors &&
+                           error != asio::error::no_memory && error != asio::error::no_buffer_space;
+  return {is_argument ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable,
           fmt::format("cannot listen on {}: {}", where, error.message()), "address"};
 }
 
@@ -152,13 +154,13 @@ Result<void> HttpServer::Listener::start() {
   }
   try {
     for (const std::unique_ptr<Worker>& worker : workers_) worker->loop->start();
-  } catch (const std::system_error& error) {
+  } catch (const std::runtime_error& error) {  // std's of a thread, Asio's of descriptors
     for (const std::unique_ptr<Worker>& worker : workers_) worker->loop->stop();
     acceptor_.reset();
     accept_pause_.reset();
     workers_.clear();
     return Error{ErrorCode::kUnavailable,
-                 fmt::format("the system refuses a thread: {}", error.code().message())};
+                 fmt::format("the system refuses a thread or its descriptors: {}", error.what())};
   }
   started_ = true;
   workers_.front()->loop->post([this] { accept(); });
