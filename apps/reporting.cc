@@ -42,7 +42,8 @@ Result<void> Reporting::open(const cli::Arguments& arguments, base::Log& log) {
     access_log_ = std::make_unique<server::AccessLog>(
         server::AccessLog::Options{.format = format == "json" ? server::AccessLog::Format::kJson
                                                               : server::AccessLog::Format::kText,
-                                   .file = file});
+                                   .file = file,
+                                   .log = &log});
   }
   const std::string url = collector_url(arguments);
   if (url.empty()) {

@@ -67,7 +67,8 @@ Result<std::string> reasoning_key(const cli::Arguments& arguments) {
 }
 
 Result<std::unique_ptr<store::ResponseStore>> open_response_store(const cli::Arguments& arguments,
-                                                                  const base::Clock& clock) {
+                                                                  const base::Clock& clock,
+                                                                  base::Log& log) {
   const store::StoreBounds bounds{.entries_max = arguments.integer("--response-store-entries"),
                                   .bytes_max = arguments.integer("--response-store-bytes"),
                                   .age_max_s = arguments.integer("--response-store-age")};
@@ -79,7 +80,7 @@ Result<std::unique_ptr<store::ResponseStore>> open_response_store(const cli::Arg
         std::make_unique<store::MemoryResponseStore>(bounds, clock));
   }
   if (where.starts_with(kSqlite) && where.size() > kSqlite.size()) {
-    return store::SqliteResponseStore::open(where.substr(kSqlite.size()), bounds, clock);
+    return store::SqliteResponseStore::open(where.substr(kSqlite.size()), bounds, clock, log);
   }
   return Error{ErrorCode::kInvalidArgument,
                "--response-store must be 'memory', 'sqlite:FILE' or 'none', not '" + where + "'",

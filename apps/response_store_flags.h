@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/result.h"
 #include "cli/command_line.h"
 #include "store/response_store.h"
@@ -18,8 +19,10 @@ std::vector<cli::Flag> response_store_flags();
 // Of --reasoning-key-file; empty without it. Errors: kBadConfig.
 Result<std::string> reasoning_key(const cli::Arguments& arguments);
 
-// Null if none is wanted. `clock` outlives the store. Errors: kBadConfig, kInvalidArgument.
+// Null if none is wanted. `clock` and `log` outlive the store. Errors: kBadConfig,
+// kInvalidArgument.
 Result<std::unique_ptr<store::ResponseStore>> open_response_store(const cli::Arguments& arguments,
-                                                                  const base::Clock& clock);
+                                                                  const base::Clock& clock,
+                                                                  base::Log& log);
 
 }  // namespace pelton::apps

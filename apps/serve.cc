@@ -262,7 +262,7 @@ Result<void> run(const cli::Arguments& arguments) {
 
   // The port first: a taken one should be told before a large model is read.
   TRY_ASSIGN(const std::unique_ptr<store::ResponseStore> responses,
-             open_response_store(arguments, clock));
+             open_response_store(arguments, clock, log));
   Reporting reporting;
   TRY(reporting.open(arguments, log));
   server::Server server({.version = kVersion,

@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import resource
 import shutil
@@ -24,6 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
 JUMPS = None
 WORDS = 60  # of the long answer
+SEED = int(os.environ.get("PELTON_SEED", time.time_ns()))
+RANDOM = random.Random(SEED)
 
 SCRIPT = {"step_ms": 4, "context": 4096, "seats": 8, "rules": [
     {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
@@ -188,6 +191,35 @@ class Faults(unittest.TestCase):
         metrics = self.ask("/metrics")[1].decode()
         self.assertRegex(metrics, r"(?m)^pelton_numerical_errors_total\{[^}]*\} 3$")
 
+    def test_E1_extreme_parameters_are_no_sign_of_damage(self):
+        """Every number of a request at every end of its range, alone and together: an answer or a 400."""
+        self.serve("--weight-scrub-hours", 0, "--numerical-errors-max", 1, "--threads", 1,
+                   computes=ROOT / "models/pelton-box")
+        least, small, below = 5e-324, 1.4e-45, 1 - 2**-53
+        ends = {"repetition_penalty": (least, 1e-300, small, 1e-40, 1e-38, 1e-10, below, 1 + 2**-52, 100, 0, -0.0, 101),
+                "temperature": (0, -0.0, least, small, 1e-38, 2, 2.1, -least),
+                "top_p": (least, small, 1e-38, below, 1, 0, 1.1),
+                "min_p": (0, least, small, below, 1, 1.1),
+                "frequency_penalty": (-2, 2, least, -least, 2.1), "presence_penalty": (-2, 2, small, -small, -2.1),
+                "top_k": (-1, 0, 1, 2**31 - 1, 2**31),
+                "logit_bias": ({}, {"0": 100}, {"1": -100, "2": least}, {"3": -small}, {"0": 101})}
+
+        def ask(**fields):
+            path, body = RANDOM.choice((
+                ("/v1/completions", {"prompt": "hello hello world"}),
+                ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hello hello"}], "logprobs": True})))
+            status, text = self.ask(path, {**body, "max_tokens": 4, **fields})
+            self.assertIn(status, (200, 400), (fields, text))
+            if status == 400:
+                self.assertIn(json.loads(text)["error"]["param"].split(".")[0], fields)
+        for name, values in ends.items():
+            for value in values:
+                ask(**{name: value})
+        for _ in range(60):
+            ask(**{name: RANDOM.choice(values) for name, values in ends.items() if RANDOM.random() < 0.6})
+        self.assertEqual(self.ready(), (200, None))
+        self.assertRegex(self.ask("/metrics")[1].decode(), r"(?m)^pelton_numerical_errors_total\{[^}]*\} 0$")
+
     def test_FT_20_FT_51_a_process_that_is_stopped_and_goes_on(self):
         server = self.serve("--watchdog-seconds", 1, "--watchdog-action", "exit")
         with self.stream() as read:
@@ -233,6 +265,64 @@ class Faults(unittest.TestCase):
             self.assertIsNone(server.poll())
             self.stop(server)
 
+    def test_E4_a_full_disk_under_the_store_and_the_access_log(self):
+        """Reads go on, writes are refused by name, lines are whole or not there; and all is told."""
+        limit = 1 << 17
+        lines = self.home / "lines.log"
+        lines.write_bytes(bytes(limit - 4096) + b"\n")
+
+        def before():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        server = self.serve("--response-store", f"sqlite:{self.home / 'full.db'}", "--access-log", "json",
+                            "--access-log-file", lines, before=before, err=subprocess.PIPE)
+
+        def make(**more):
+            status, body = self.ask("/v1/responses", {"input": "hi " * 1000, **more})
+            self.assertEqual(status, 200, body)
+            self.assertEqual(json.loads(body)["status"], "completed")
+            return json.loads(body)
+        kept = []
+        while (last := make())["store"]:
+            kept.append(last["id"])
+            self.assertLess(len(kept), 1000)
+        self.assertGreater(len(kept), 2)
+        self.assertEqual(self.ask(f"/v1/responses/{last['id']}")[0], 404)
+        for _ in range(2):
+            for name in kept:
+                self.assertEqual(self.ask(f"/v1/responses/{name}")[0], 200)
+                self.assertEqual(self.ask(f"/v1/responses/{name}/input_items")[0], 200)
+            self.assertFalse(make(previous_response_id=kept[0], input="hi " * 500)["store"])
+
+        def delete(name):
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+            with contextlib.closing(connection):
+                connection.request("DELETE", f"/v1/responses/{name}")
+                answer = connection.getresponse()
+                return answer.status, json.loads(answer.read())
+        status, body = delete(kept[0])
+        self.assertEqual((status, body["error"]["code"]), (507, "insufficient_storage"))
+        self.assertEqual(self.ask(f"/v1/responses/{kept[0]}")[0], 200)
+        metrics = self.ask("/metrics", port=self.admin)[1].decode()
+        for name in ('pelton_response_store_failures_total{operation="write"}', "pelton_access_log_dropped_total"):
+            self.assertGreater(int(re.search(rf"^{re.escape(name)} (\d+)", metrics, re.M).group(1)), 0, name)
+        self.assertIn('pelton_response_store_failures_total{operation="read"} 0', metrics)
+        text = lines.read_bytes()
+        self.assertGreater(len(text), limit - 4096 + 1)
+        self.assertTrue(text.endswith(b"}\n"), text[-300:])
+        for line in text[limit - 4096 + 1:].splitlines():
+            json.loads(line)
+        # There is room again.
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        self.assertEqual(self.ask(f"/v1/responses/{make()['id']}")[0], 200)
+        self.assertEqual(delete(kept[-1])[0], 200)
+        self.assert_clean()
+        server.send_signal(signal.SIGTERM)
+        self.assertEqual(server.wait(20), 0)
+        said = server.stderr.read()
+        self.assertRegex(said, r"the response store: .*full\.db: cannot be")
+        self.assertIn("the access log loses lines: File too large", said)
+        self.assertIn("is not stored", said)
+
     def test_FT_49_no_more_descriptors(self):
         server = self.serve(before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
         self.assertEqual(self.chat(), "Hello.")
@@ -271,6 +361,23 @@ class Faults(unittest.TestCase):
     def cpu_seconds(server):
         words = pathlib.Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def test_FT_49_limits_at_the_start(self):
+        """Whatever there is too little of: it serves, or it leaves with one sentence and no signal."""
+        limits = [(resource.RLIMIT_NOFILE, n) for n in (6, 8, 10, 12, 14, 16, 20, 26, 40)]
+        limits += [(resource.RLIMIT_AS, n << 20) for n in (200, 230, 240, 250, 270, 300, 310, 340, 400)]
+        for limit, most in limits:
+            with subprocess.Popen(
+                    [BINARY, "serve", ROOT / "models/pelton-box", "--port", "0", "--admin-port", "0", "--threads", "1",
+                     "--max-num-seqs", "4"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    preexec_fn=lambda limit=limit, most=most: resource.setrlimit(limit, (most, most))) as server:
+                if server.stdout.readline().startswith("listening"):
+                    server.terminate()
+                    self.assertEqual(server.wait(30), 0, (limit, most))
+                else:
+                    said = server.stderr.read()
+                    self.assertIn(server.wait(30), (1, 5), (limit, most, said))
+                    self.assertRegex(said.splitlines()[-1], "^pelton: ")
 
     def test_FT_49_no_more_threads(self):
         def before():  # each thread's stack is to be larger than all the memory there may be
@@ -378,4 +485,5 @@ class Faults(unittest.TestCase):
 if __name__ == "__main__":
     JUMPS = pathlib.Path(sys.argv.pop(2)).resolve()
     BINARY = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    print(f"PELTON_SEED={SEED}")
     unittest.main()

@@ -105,10 +105,32 @@ ApiError method_not_allowed(std::string_view method, std::string_view path) {
 
 ApiError bad_api_key() {
   return {.status = 401,
-          .message = "Missing or wrong API key: send it as 'Authorization: Bearer KEY'",
+          .message =
+              "Missing or wrong API key, or more than one: send it once, as "
+              "'Authorization: Bearer KEY'",
           .type = "authentication_error",
           .param = {},
           .code = "invalid_api_key"};
+}
+
+ApiError not_written() {
+  return {.status = 507,
+          .message =
+              "The response store cannot be written just now, as if its disk were full; the "
+              "server's log says why",
+          .type = "server_error",
+          .param = {},
+          .code = "insufficient_storage"};
+}
+
+ApiError forbidden_host() {
+  return {.status = 403,
+          .message =
+              "The server does not answer to the host name of this call; a name that is its "
+              "own is given with --allowed-host",
+          .type = kInvalidRequest,
+          .param = {},
+          .code = "forbidden_host"};
 }
 
 ApiError not_json(std::string_view content_type) {

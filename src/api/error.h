@@ -24,6 +24,10 @@ ApiError model_not_found(std::string_view model);
 ApiError not_found(std::string_view method, std::string_view path);
 ApiError method_not_allowed(std::string_view method, std::string_view path);
 ApiError bad_api_key();
+// To what is kept nothing can be added, and nothing taken away.
+ApiError not_written();
+// The host that the request is addressed to; as net refuses it over HTTP.
+ApiError forbidden_host();
 // A body that says it is something else than JSON.
 ApiError not_json(std::string_view content_type);
 

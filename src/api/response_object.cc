@@ -183,6 +183,7 @@ std::string response_body(const ResponseHead& head, const ResponseState& state) 
   writer.key("model").string(head.model);
   body += ',';
   body += head.echo;
+  writer.key("store").boolean(head.stored);
   writer.key("output").begin_array();
   for (const OutputItem& item : state.output) write_output_item(writer, item);
   writer.end_array();

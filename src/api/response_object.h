@@ -37,7 +37,8 @@ struct ResponseHead {
   std::string id;  // "resp_…"
   int64_t created_at = 0;
   std::string model;
-  std::string echo;  // response_echo()
+  std::string echo;    // response_echo()
+  bool stored = true;  // can be asked for by its id later: "store"
 };
 
 enum class ResponseStatus { kInProgress, kCompleted, kIncomplete, kFailed, kCancelled };

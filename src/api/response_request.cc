@@ -219,7 +219,6 @@ std::string response_echo(const Json& body, const SamplingShown& sampling) {
   write_reasoning(writer, body);
   write_or_null(writer, body, "safety_identifier");
   writer.key("service_tier").string("default");
-  write_or_raw(writer, body, "store", "true");
   writer.key("temperature").number(sampling.temperature);
   write_text(writer, body);
   write_or_raw(writer, body, "tool_choice", R"("auto")");

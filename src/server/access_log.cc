@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "base/json_writer.h"
+#include "base/line_file.h"
 #include "base/utc_time.h"
 
 namespace pelton::server {
@@ -81,21 +82,30 @@ std::string access_line(const RequestRecord& record, AccessLog::Format format) {
 AccessLog::AccessLog(const Options& options)
     : options_(options), lines_(options.lines_max), thread_([this] {
         pthread_setname_np(pthread_self(), "pelton-access");
-        int64_t unwritten = 0;  // lines that only the buffer has
-        bool failed = false;
-        while (const std::optional<std::string> line = lines_.pop()) {
-          ++unwritten;
-          failed |= std::fwrite(line->data(), 1, line->size(), options_.file) < line->size();
-          if (lines_.size() > 0) continue;
-          failed |= std::fflush(options_.file) != 0;
-          if (failed) {  // the disk is full, or gone; it may come back
-            dropped_.fetch_add(unwritten);
-            std::clearerr(options_.file);
-          }
-          unwritten = 0;
-          failed = false;
-        }
+        write_lines();
       }) {}
+
+// Until it is closed and nothing waits; what has come meanwhile goes in one write.
+void AccessLog::write_lines() {
+  constexpr size_t kBatchBytes = 64 * 1024;
+  base::LineFile file(fileno(options_.file));
+  std::string batch;
+  bool failing = false;
+  while (const std::optional<std::string> line = lines_.pop()) {
+    batch += *line;
+    if (lines_.size() > 0 && batch.size() < kBatchBytes) continue;
+    const base::LineFile::Written written = file.write(batch);
+    batch.clear();
+    dropped_.fetch_add(written.lost);
+    if (options_.log != nullptr && written.lost > 0 && !failing) {
+      options_.log->error(fmt::format("the access log loses lines: {}", written.why()));
+    } else if (options_.log != nullptr && written.lost == 0 && failing) {
+      options_.log->info(fmt::format("the access log is written again; {} lines are lost by now",
+                                     dropped_.load()));
+    }
+    failing = written.lost > 0;
+  }
+}
 
 AccessLog::~AccessLog() {
   lines_.close();

@@ -1,6 +1,7 @@
 // One line for each request that is over, as text or JSON: who, what, how long, how many tokens;
 // never what was said. Written by a thread of its own, so that a slow disk or pipe holds nobody up;
-// lines that do not fit the queue are counted and gone. Owned by the program's entry.
+// lines that do not fit the queue, or the disk, are counted and gone, whole. Owned by the program's
+// entry.
 #pragma once
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "base/bounded_queue.h"
+#include "base/log.h"
 #include "server/request_record.h"
 
 namespace pelton::server {
@@ -22,6 +24,7 @@ class AccessLog {
     Format format = Format::kText;
     std::FILE* file = stderr;  // outlives it
     size_t lines_max = 8192;   // that wait to be written
+    base::Log* log = nullptr;  // outlives it; told when lines are lost
   };
 
   explicit AccessLog(const Options& options);
@@ -31,6 +34,8 @@ class AccessLog {
   int64_t dropped() const { return dropped_.load(); }
 
  private:
+  void write_lines();
+
   const Options options_;
   base::BoundedQueue<std::string> lines_;
   std::atomic<int64_t> dropped_{0};

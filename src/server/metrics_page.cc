@@ -245,6 +245,14 @@ void write_reports(PrometheusText& text, const RequestReporter::Options& reports
                static_cast<double>(reports.traces->dropped()));
 }
 
+void write_store(PrometheusText& text, const store::ResponseStore& store) {
+  const store::ResponseStore::Failures failures = store.failures();
+  text.family("pelton_response_store_failures_total", Type::kCounter,
+              "What the operating system refused to the response store.");
+  text.sample({{"operation", "read"}}, static_cast<double>(failures.reads));
+  text.sample({{"operation", "write"}}, static_cast<double>(failures.writes));
+}
+
 void write_process(PrometheusText& text) {
   const telemetry::ProcessUsage usage = telemetry::process_usage();
   text.gauge("process_resident_memory_bytes", "Resident memory.",
@@ -275,6 +283,7 @@ std::string metrics_page(const Server& server) {
   plain.gauge("pelton_ready", "Whether new requests are taken.", server.ready() ? 1 : 0);
   write_reports(plain, server.reporter().options());
   write_server(plain, server);
+  if (server.response_store() != nullptr) write_store(plain, *server.response_store());
   write_process(plain);
   return out;
 }

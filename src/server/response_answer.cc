@@ -65,9 +65,20 @@ void ResponseAnswer::end(size_t, const engine::StreamEnd& end) {
   body_ = api::response_body(options_.head, state);
   const bool kept = !output_.stopped() && end.reason == engine::FinishReason::kStop;
   std::vector<TokenId> turn = kept ? keep_turn() : std::vector<TokenId>();
-  if (options_.on_ended) {
-    options_.on_ended({.body = body_, .items = output_.items(), .turn = std::move(turn)});
-  }
+  tell_ended(state, std::move(turn));
+}
+
+void ResponseAnswer::tell_ended(const api::ResponseState& state, std::vector<TokenId> turn) {
+  if (!options_.on_ended) return;
+  const auto say_unstored = [&] {
+    options_.head.stored = false;
+    body_ = api::response_body(options_.head, state);
+  };
+  options_.on_ended({.body = body_,
+                     .items = output_.items(),
+                     .turn = std::move(turn),
+                     .failed = state.status == ResponseStatus::kFailed,
+                     .say_unstored = say_unstored});
 }
 
 // Only what the items stand for entirely.
@@ -98,12 +109,10 @@ void ResponseAnswer::take_last_events(std::string& out) {
 }
 
 void ResponseAnswer::fail(const api::ApiError& error) {
-  body_ = api::response_body(
-      options_.head,
-      {.status = ResponseStatus::kFailed, .output = output_.items(), .error = &error});
-  if (options_.on_ended) {
-    options_.on_ended({.body = body_, .items = output_.items(), .turn = {}, .failed = true});
-  }
+  const api::ResponseState state{
+      .status = ResponseStatus::kFailed, .output = output_.items(), .error = &error};
+  body_ = api::response_body(options_.head, state);
+  tell_ended(state, {});
 }
 
 void ResponseAnswer::append_error(const api::ApiError& /*error*/, std::string& out) {

@@ -8,6 +8,7 @@
 
 #include "api/response_object.h"
 #include "base/clock.h"
+#include "base/function_ref.h"
 #include "server/answer.h"
 #include "server/chat_turn.h"
 #include "server/response_output.h"
@@ -23,6 +24,7 @@ class ResponseAnswer final : public Answer {
     const std::vector<api::OutputItem>& items;
     std::vector<TokenId> turn;  // as the next prompt holds it; empty: it is rendered anew
     bool failed = false;
+    base::FunctionRef<void()> say_unstored;  // in `body`: it could not be kept
   };
 
   struct Options {
@@ -46,9 +48,10 @@ class ResponseAnswer final : public Answer {
 
  private:
   std::vector<TokenId> keep_turn();
+  void tell_ended(const api::ResponseState& state, std::vector<TokenId> turn);
 
   const ServedModel& model_;
-  const Options options_;
+  Options options_;
   const base::Clock& clock_;
   ResponseOutput output_;
   std::vector<TokenId> turn_;  // the opening, then what was sampled

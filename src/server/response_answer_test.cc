@@ -46,7 +46,7 @@ Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens, const Sto
   SampledTurns turns({.seed = 1});
   Fed fed;
   ResponseAnswer::Options options{
-      .head = {.id = "resp_x", .created_at = 1, .model = "tiny", .echo = "\"store\":true"},
+      .head = {.id = "resp_x", .created_at = 1, .model = "tiny", .echo = "\"user\":null"},
       .output = {.stop = stops,
                  .logprobs = random.draw() % 2 == 0,
                  .may_call = random.draw() % 3 != 0,

@@ -34,7 +34,8 @@ api::ResponseHead head_of(const Json& body, const api::ResponseRequest& request,
           .model = model.shown_name(request.model),
           .echo = api::response_echo(
               body, {.temperature = fields.temperature.value_or(model.sampling.temperature),
-                     .top_p = fields.top_p.value_or(model.sampling.top_p)})};
+                     .top_p = fields.top_p.value_or(model.sampling.top_p)}),
+          .stored = request.store};
 }
 
 ResponseOutput::Options output_options(const api::ResponseRequest& request, std::string id,
@@ -394,6 +395,7 @@ std::function<void(ResponseAnswer::Ended)> Server::keep_response(const Call& cal
       // That a connection alone knows what came before is no fault.
       if (!put.ok() && put.error().code != ErrorCode::kNotFound) {
         log_.warning(fmt::format("{} is not stored: {}", stored.id, put.error().message));
+        ended.say_unstored();
       }
     }
     const auto background =

@@ -98,6 +98,7 @@ class Server {
   const GenerationMeter& meter() const { return meter_; }
   const SampledTurns& sampled_turns() const { return sampled_turns_; }
   const RequestReporter& reporter() const { return reporter_; }
+  const store::ResponseStore* response_store() const { return options_.response_store; }
   net::HttpResponse live_reply() const;    // 503 while a step is stuck, and with damaged weights
   net::HttpResponse health_reply() const;  // 503 also while there is no model
   net::HttpResponse ready_reply() const;   // 503 also while draining, and when in doubt

@@ -145,7 +145,7 @@ void Server::answer_delete_response(Call call) {
   const bool unknown = !removed.ok() && removed.error().code == ErrorCode::kNotFound;
   // One that could not be stored when it ended was there all the same.
   if (!removed.ok() && !(unknown && forgotten)) {
-    return call.send(unknown ? no_response(target.id) : api::api_error(removed.error()));
+    return call.send(unknown ? no_response(target.id) : api::not_written());
   }
   call.send(json_reply(api::deleted_response_body(target.id)));
 }

@@ -59,9 +59,16 @@ class ResponseStore {
   virtual Result<StoredResponse> find(const Key& key) = 0;
   // That one and all before it, the oldest first. Also kDoesNotFit.
   virtual Result<std::vector<StoredResponse>> history(const Key& key) = 0;
+  // Errors: kNotFound; kIo: then it is there as before, or its words have not been overwritten yet.
   virtual Result<void> remove(const Key& key) = 0;
 
   virtual Counts counts() const = 0;
+  // What the operating system refused so far.
+  struct Failures {
+    int64_t reads = 0;
+    int64_t writes = 0;
+  };
+  virtual Failures failures() const { return {}; }
 };
 
 // What an entry costs.

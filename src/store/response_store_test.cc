@@ -1,6 +1,8 @@
 // Both stores by the same tests.
 #include "store/response_store.h"
 
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +12,7 @@
 #include <random>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "store/memory_response_store.h"
@@ -43,7 +46,7 @@ class ResponseStoreTest : public testing::TestWithParam<Kind> {
   std::unique_ptr<ResponseStore> open(const StoreBounds& bounds) {
     if (GetParam() == Kind::kMemory) return std::make_unique<MemoryResponseStore>(bounds, clock_);
     Result<std::unique_ptr<ResponseStore>> store =
-        SqliteResponseStore::open(folder_.path("responses.db"), bounds, clock_);
+        SqliteResponseStore::open(folder_.path("responses.db"), bounds, clock_, log_);
     EXPECT_TRUE(store.ok()) << (store.ok() ? "" : store.error().message);
     return std::move(store).value();
   }
@@ -52,6 +55,7 @@ class ResponseStoreTest : public testing::TestWithParam<Kind> {
   }
 
   TurnedClock clock_;
+  base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   TemporaryFolder folder_;
 };
 
@@ -189,16 +193,17 @@ INSTANTIATE_TEST_SUITE_P(Both, ResponseStoreTest, testing::Values(Kind::kMemory,
 
 TEST(SqliteResponseStore, OutlivesTheProcess) {
   const TurnedClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
   const TemporaryFolder folder;
   const std::string path = folder.path("responses.db");
   {
-    const auto store = SqliteResponseStore::open(path, {}, clock);
+    const auto store = SqliteResponseStore::open(path, {}, clock, log);
     ASSERT_TRUE(store.ok()) << store.error().message;
     ASSERT_TRUE((*store)->put(response("a", "")).ok());
     ASSERT_TRUE((*store)->put(response("b", "a")).ok());
-    EXPECT_FALSE(SqliteResponseStore::open(path, {}, clock).ok()) << "one process at a time";
+    EXPECT_FALSE(SqliteResponseStore::open(path, {}, clock, log).ok()) << "one process at a time";
   }
-  const auto store = SqliteResponseStore::open(path, {}, clock);
+  const auto store = SqliteResponseStore::open(path, {}, clock, log);
   ASSERT_TRUE(store.ok()) << store.error().message;
   EXPECT_EQ((*store)->counts().entries, 2);
   const auto history = (*store)->history({.owner = "ann", .id = "b"});
@@ -265,23 +270,98 @@ TEST(SqliteResponseStore, D10_NobodyElseMayReadIt) {
 
 TEST(SqliteResponseStore, RefusesWhatIsNoStore) {
   const TurnedClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
   const TemporaryFolder folder;
   const std::string text = folder.path("text");
   std::ofstream(text) << std::string(5000, 'x');
-  const auto refused = SqliteResponseStore::open(text, {}, clock);
+  const auto refused = SqliteResponseStore::open(text, {}, clock, log);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kBadConfig);
   EXPECT_NE(refused.error().message.find(text), std::string::npos);
-  EXPECT_FALSE(SqliteResponseStore::open(folder.path("none/x.db"), {}, clock).ok());
+  EXPECT_FALSE(SqliteResponseStore::open(folder.path("none/x.db"), {}, clock, log).ok());
+}
+
+// While it is there, no file of this process grows beyond so many bytes: what a full disk does.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : before_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, before_handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*before_handler_)(int);
+};
+
+TEST(SqliteResponseStore, E4_AFullDiskRefusesWritesAndNothingElse) {
+  const TurnedClock clock;
+  const TemporaryFolder folder;
+  std::FILE* const said = std::tmpfile();
+  base::Log log(clock, {.file = said});
+  const std::string path = folder.path("responses.db");
+  auto store = std::move(SqliteResponseStore::open(path, {}, clock, log).value());
+  ASSERT_TRUE(store->put(response("a", "")).ok());
+  ASSERT_TRUE(store->put(response("b", "a")).ok());
+  const auto has = [&](std::string_view id) {
+    return store->find({.owner = "ann", .id = id}).ok() &&
+           store->history({.owner = "ann", .id = id}).ok();
+  };
+  int kept = 0;
+  {
+    const FileSizeLimit limit(1 << 17);
+    Result<void> put;
+    while (put.ok()) {
+      ASSERT_LT(kept, 1000);
+      put = store->put(response("r" + std::to_string(kept++), "b"));
+    }
+    EXPECT_EQ(put.error().code, ErrorCode::kIo);
+    EXPECT_GE(store->failures().writes, 1);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_TRUE(has("a"));
+      EXPECT_TRUE(has("b"));
+      EXPECT_TRUE(has("r0"));
+    }
+    EXPECT_FALSE(has("r" + std::to_string(kept - 1))) << "all of it or nothing";
+    const Result<void> removed = store->remove({.owner = "ann", .id = "r0"});
+    ASSERT_FALSE(removed.ok());
+    EXPECT_EQ(removed.error().code, ErrorCode::kIo);
+    EXPECT_TRUE(has("r0"));
+    EXPECT_EQ(store->counts().entries, 2 + kept - 1);
+    EXPECT_EQ(store->failures().reads, 0);
+    // The next start finds it all, though it cannot write either.
+    store.reset();
+    auto again = SqliteResponseStore::open(path, {}, clock, log);
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    store = std::move(again).value();
+    EXPECT_TRUE(has("r0"));
+  }
+  EXPECT_TRUE(store->put(response("last", "b")).ok());
+  EXPECT_TRUE(store->remove({.owner = "ann", .id = "r0"}).ok());
+  EXPECT_FALSE(has("r0"));
+  EXPECT_TRUE(has("last"));
+  std::rewind(said);
+  std::string lines(1 << 14, '\0');
+  lines.resize(std::fread(lines.data(), 1, lines.size(), said));
+  std::fclose(said);
+  EXPECT_NE(lines.find(path + ": cannot be"), std::string::npos) << lines;
+  // Of this store, and of the one opened after it.
+  EXPECT_LE(std::count(lines.begin(), lines.end(), '\n'), 2) << lines;
 }
 
 // Damage anywhere in the file: an error or an answer, never a crash.
 TEST(SqliteResponseStore, ADamagedFileIsAnErrorAtMost) {
   const TurnedClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
   const TemporaryFolder folder;
   const std::string path = folder.path("responses.db");
   {
-    const auto store = SqliteResponseStore::open(path, {}, clock);
+    const auto store = SqliteResponseStore::open(path, {}, clock, log);
     ASSERT_TRUE(store.ok());
     for (int i = 0; i < 20; ++i) {
       const std::string previous = i == 0 ? "" : "r" + std::to_string(i - 1);
@@ -298,7 +378,7 @@ TEST(SqliteResponseStore, ADamagedFileIsAnErrorAtMost) {
     for (int k = 0; k < 8; ++k) bad[random() % bad.size()] = static_cast<char>(random());
     const std::string file = folder.path("bad" + std::to_string(i));
     std::ofstream(file, std::ios::binary) << bad;
-    auto store = SqliteResponseStore::open(file, {}, clock);
+    auto store = SqliteResponseStore::open(file, {}, clock, log);
     if (!store.ok()) continue;
     static_cast<void>((*store)->history({.owner = "ann", .id = "r19"}));
     static_cast<void>((*store)->put(response("new", "r19")));

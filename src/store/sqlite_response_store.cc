@@ -76,6 +76,20 @@ struct SqliteResponseStore::Database {
   Error error(std::string_view what) const {
     return {ErrorCode::kIo, fmt::format("{}: {}: {}", path, what, sqlite3_errmsg(handle)), ""};
   }
+  // The last use failed because the file cannot grow or cannot be written: a full disk, a quota, a
+  // limit on files. What stands in it can be read all the same.
+  bool cannot_write() const {
+    switch (sqlite3_extended_errcode(handle)) {
+      case SQLITE_FULL:
+      case SQLITE_READONLY:
+      case SQLITE_IOERR_WRITE:
+      case SQLITE_IOERR_FSYNC:
+      case SQLITE_IOERR_TRUNCATE:
+        return true;
+      default:
+        return false;
+    }
+  }
   Result<void> run(const char* sql) const {
     if (sqlite3_exec(handle, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return {};
     return error("cannot be used");
@@ -150,7 +164,8 @@ Result<int64_t> SqliteResponseStore::Database::number(const char* sql) const {
 
 Result<std::unique_ptr<ResponseStore>> SqliteResponseStore::open(const std::string& path,
                                                                  const StoreBounds& bounds,
-                                                                 const base::Clock& clock) {
+                                                                 const base::Clock& clock,
+                                                                 base::Log& log) {
   auto database = std::make_unique<Database>();
   database->path = path;
   keep_from_others(path);
@@ -161,7 +176,7 @@ Result<std::unique_ptr<ResponseStore>> SqliteResponseStore::open(const std::stri
                  fmt::format("{}: cannot be opened: {}", path, sqlite3_errstr(opened)), ""};
   }
   std::unique_ptr<SqliteResponseStore> store(
-      new SqliteResponseStore(std::move(database), bounds, clock));
+      new SqliteResponseStore(std::move(database), bounds, clock, log));
   if (const Result<void> prepared = store->prepare(); !prepared.ok()) {
     return Error{ErrorCode::kBadConfig, prepared.error().message, ""};
   }
@@ -169,9 +184,11 @@ Result<std::unique_ptr<ResponseStore>> SqliteResponseStore::open(const std::stri
 }
 
 SqliteResponseStore::SqliteResponseStore(std::unique_ptr<Database> database,
-                                         const StoreBounds& bounds, const base::Clock& clock)
+                                         const StoreBounds& bounds, const base::Clock& clock,
+                                         base::Log& log)
     : bounds_(bounds),
       clock_(clock),
+      log_(log),
       unix_minus_clock_ms_(clock.unix_ms() - clock.now_ns() / 1'000'000),
       database_(std::move(database)) {}
 
@@ -210,8 +227,32 @@ Result<void> SqliteResponseStore::prepare() {
   TRY(database_->run("COMMIT"));
   TRY_ASSIGN(counts_.entries, database_->number("SELECT count(*) FROM responses"));
   TRY_ASSIGN(counts_.bytes, database_->number("SELECT ifnull(sum(bytes), 0) FROM responses"));
-  TRY(keep_unfinished());
-  return transact([&] { return shrink(); });
+  // Where nothing can be written just now, this is left to the next start.
+  TRY(if_it_can_be_written([&] { return keep_unfinished(); }));
+  return if_it_can_be_written([&] { return transact([&] { return shrink(); }); });
+}
+
+template <typename Work>
+Result<void> SqliteResponseStore::if_it_can_be_written(const Work& work) {
+  cannot_write_ = false;
+  Result<void> done = work();
+  return done.ok() || !cannot_write_ ? std::move(done) : Result<void>();
+}
+
+// Where a disk is nearly full some uses fail and others do not, and they come with every request: a
+// line a minute tells of them.
+template <typename Done>
+Done SqliteResponseStore::noted(Done done, Use use) {
+  if (done.ok() || done.error().code != ErrorCode::kIo) return done;
+  constexpr int64_t kLogPeriodMs = 60'000;
+  ++(use == Use::kRead ? failures_.reads : failures_.writes);
+  const int64_t now = now_ms();
+  if (!logged_ms_ || now - *logged_ms_ >= kLogPeriodMs) {
+    logged_ms_ = now;
+    log_.error(fmt::format("the response store: {} ({} reads and {} writes failed so far)",
+                           done.error().message, failures_.reads, failures_.writes));
+  }
+  return done;
 }
 
 // Those that a process which ended did not finish are responses from now on.
@@ -255,8 +296,8 @@ Result<void> SqliteResponseStore::put_unfinished(const StoredResponse& as_it_wou
   add.text(as_it_would_end.id).text(as_it_would_end.owner).text(as_it_would_end.previous);
   add.number(as_it_would_end.created_at);
   add.text(as_it_would_end.body).text(as_it_would_end.input).text(as_it_would_end.output);
-  if (add.step() != Step::kDone) return database_->error("cannot be written");
-  return {};
+  const bool done = add.step() == Step::kDone;
+  return noted(done ? Result<void>() : database_->error("cannot be written"), Use::kWrite);
 }
 
 template <typename Work>
@@ -266,6 +307,7 @@ Result<void> SqliteResponseStore::transact(const Work& work) {
   Result<void> done = work();
   if (done.ok()) done = database_->run("COMMIT");
   if (done.ok()) return done;
+  cannot_write_ = database_->cannot_write();  // before the end has another code
   counts_ = before;
   // It may have ended by itself, as on a full disk.
   static_cast<void>(database_->run("ROLLBACK"));
@@ -274,14 +316,17 @@ Result<void> SqliteResponseStore::transact(const Work& work) {
 
 Result<void> SqliteResponseStore::put(const StoredResponse& response) {
   std::lock_guard lock(mutex_);
-  if (stored_bytes(response) > bounds_.bytes_max / 4) {
-    TRY(forget_unfinished(response.id));
-    return response_too_large(response, bounds_);
-  }
-  return transact([&]() -> Result<void> {
-    TRY(put_unlocked(response));
-    return shrink();
-  });
+  const auto kept = [&]() -> Result<void> {
+    if (stored_bytes(response) > bounds_.bytes_max / 4) {
+      TRY(forget_unfinished(response.id));
+      return response_too_large(response, bounds_);
+    }
+    return transact([&]() -> Result<void> {
+      TRY(put_unlocked(response));
+      return shrink();
+    });
+  };
+  return noted(kept(), Use::kWrite);
 }
 
 Result<void> SqliteResponseStore::put_unlocked(const StoredResponse& response) {
@@ -306,16 +351,23 @@ Result<void> SqliteResponseStore::put_unlocked(const StoredResponse& response) {
   return {};
 }
 
-// And notes that it was asked for.
 Result<void> SqliteResponseStore::check_visible(const Key& key) {
-  const int64_t asked_ms = now_ms();
-  Statement touch(database_->handle,
-                  "UPDATE responses SET touched_at = ? WHERE id = ? AND owner = ? AND visible AND "
-                  "(children > 0 OR touched_at >= ?)");
-  touch.number(asked_ms).text(key.id).text(key.owner).number(asked_ms - bounds_.age_max_s * 1000);
-  if (touch.step() != Step::kDone) return database_->error("cannot be written");
-  if (sqlite3_changes(database_->handle) == 0) return no_such_response(key.id);
+  Statement seen(database_->handle,
+                 "SELECT 1 FROM responses WHERE id = ? AND owner = ? AND visible AND "
+                 "(children > 0 OR touched_at >= ?)");
+  const Step step =
+      seen.text(key.id).text(key.owner).number(now_ms() - bounds_.age_max_s * 1000).step();
+  if (step == Step::kFailed) return database_->error("cannot be read");
+  if (step == Step::kDone) return no_such_response(key.id);
   return {};
+}
+
+// Notes that it was asked for, if it can be noted: for that alone nobody is refused.
+void SqliteResponseStore::touch(const Key& key) {
+  Statement touch(database_->handle, "UPDATE responses SET touched_at = ? WHERE id = ?");
+  const bool done = touch.number(now_ms()).text(key.id).step() == Step::kDone;
+  static_cast<void>(
+      noted(done ? Result<void>() : database_->error("cannot be written"), Use::kWrite));
 }
 
 Result<StoredResponse> SqliteResponseStore::read(std::string_view id) {
@@ -337,19 +389,33 @@ Result<StoredResponse> SqliteResponseStore::read(std::string_view id) {
 
 Result<StoredResponse> SqliteResponseStore::find(const Key& key) {
   std::lock_guard lock(mutex_);
-  TRY(check_visible(key));
-  return read(key.id);
+  const auto found = [&]() -> Result<StoredResponse> {
+    TRY(check_visible(key));
+    return read(key.id);
+  };
+  Result<StoredResponse> response = noted(found(), Use::kRead);
+  if (response.ok()) touch(key);
+  return response;
 }
 
 Result<std::vector<StoredResponse>> SqliteResponseStore::history(const Key& key) {
   std::lock_guard lock(mutex_);
-  TRY(check_visible(key));
+  const auto found = [&]() -> Result<std::vector<StoredResponse>> {
+    TRY(check_visible(key));
+    return read_history(key.id);
+  };
+  Result<std::vector<StoredResponse>> history = noted(found(), Use::kRead);
+  if (history.ok()) touch(key);
+  return history;
+}
+
+Result<std::vector<StoredResponse>> SqliteResponseStore::read_history(std::string_view last) {
   std::vector<StoredResponse> history;
   int64_t bytes = 0;
-  for (std::string id(key.id); !id.empty();) {
+  for (std::string id(last); !id.empty();) {
     TRY_ASSIGN(StoredResponse one, read(id));
     bytes += stored_bytes(one);
-    if (history.size() == kHistoryMax || bytes > kHistoryBytesMax) return history_too_long(key.id);
+    if (history.size() == kHistoryMax || bytes > kHistoryBytesMax) return history_too_long(last);
     id = one.previous;
     history.push_back(std::move(one));
   }
@@ -359,8 +425,8 @@ Result<std::vector<StoredResponse>> SqliteResponseStore::history(const Key& key)
 
 Result<void> SqliteResponseStore::remove(const Key& key) {
   std::lock_guard lock(mutex_);
-  TRY(forget_unfinished(key.id));
-  TRY(transact([&]() -> Result<void> {
+  TRY(noted(forget_unfinished(key.id), Use::kWrite));
+  const auto removed = [&]() -> Result<void> {
     TRY(check_visible(key));
     Statement hide(database_->handle, "UPDATE responses SET visible = 0 WHERE id = ?");
     if (hide.text(key.id).step() != Step::kDone) return database_->error("cannot be written");
@@ -368,9 +434,10 @@ Result<void> SqliteResponseStore::remove(const Key& key) {
     if (children.text(key.id).step() != Step::kRow) return database_->error("cannot be read");
     if (children.number_at(0) > 0) return {};
     return drop_leaf(std::string(key.id));
-  }));
+  };
+  TRY(noted(transact(removed), Use::kWrite));
   // The log of what was written before the deletion still has its words: it goes with them.
-  return database_->run("PRAGMA wal_checkpoint(TRUNCATE);");
+  return noted(database_->run("PRAGMA wal_checkpoint(TRUNCATE);"), Use::kWrite);
 }
 
 // And those before it that were deleted and kept for its sake.
@@ -417,6 +484,11 @@ Result<void> SqliteResponseStore::shrink() {
 ResponseStore::Counts SqliteResponseStore::counts() const {
   std::lock_guard lock(mutex_);
   return counts_;
+}
+
+ResponseStore::Failures SqliteResponseStore::failures() const {
+  std::lock_guard lock(mutex_);
+  return failures_;
 }
 
 }  // namespace pelton::store
