@@ -33,11 +33,13 @@ Result<void> AdminDoor::open(const cli::Arguments& arguments,
   if (arguments.has("--no-admin-tls")) tls = nullptr;
   tls_ = tls != nullptr;
   host_ = arguments.text("--admin-host");
+  TRY_ASSIGN(const net::AllowedHosts hosts, allowed_hosts(arguments));
   http_ = std::make_unique<net::HttpServer>(
       net::HttpServer::Options{.address = host_,
                                .port = static_cast<int>(arguments.integer("--admin-port")),
                                .connections_max = server::AdminServer::kConnectionsMax,
                                .descriptors_spared = 0,
+                               .hosts = hosts.at(host_),
                                .tls = std::move(tls),
                                .body_bytes_max = server::AdminServer::kBodyBytesMax},
       [this](net::HttpRequest request, std::shared_ptr<net::Exchange> exchange) {

@@ -2,9 +2,7 @@
 
 #include <string>
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 
 #include "base/file.h"
 
@@ -32,6 +30,12 @@ std::vector<Flag> door_flags() {
        .value = "ORIGIN",
        .help = "pages of these origins may ask from a browser, as https://chat.example.org; *: "
                "any page",
+       .many = true},
+      {.name = "--allowed-host",
+       .value = "NAME",
+       .help =
+           "also answer requests for this host name, as pelton.example.org; *: any. On loopback "
+           "only localhost and addresses are answered without",
        .many = true},
       {.name = "--tls-cert",
        .value = "FILE",
@@ -65,6 +69,10 @@ Result<server::CorsOrigins> cors_origins(const cli::Arguments& arguments) {
   return server::CorsOrigins::parse(arguments.list("--cors-origin"));
 }
 
+Result<net::AllowedHosts> allowed_hosts(const cli::Arguments& arguments) {
+  return net::AllowedHosts::parse(arguments.list("--allowed-host"));
+}
+
 Result<net::TlsIdentity::Files> tls_files(const cli::Arguments& arguments) {
   net::TlsIdentity::Files files{.certificate = arguments.text("--tls-cert"),
                                 .key = arguments.text("--tls-key"),
@@ -87,12 +95,7 @@ Result<std::shared_ptr<net::TlsIdentity>> tls_identity(const cli::Arguments& arg
 }
 
 bool is_local(const std::string& host) {
-  in_addr v4{};
-  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
-  in6_addr v6{};
-  if (::inet_pton(AF_INET6, host.c_str(), &v6) != 1) return host == "localhost";
-  const bool mapped_loopback = IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127;
-  return IN6_IS_ADDR_LOOPBACK(&v6) || mapped_loopback;
+  return net::is_loopback(host);
 }
 
 Result<void> check_exposure(const cli::Arguments& arguments, const server::KeyRing& keys) {

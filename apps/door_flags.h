@@ -7,18 +7,21 @@
 
 #include "base/result.h"
 #include "cli/command_line.h"
+#include "net/allowed_hosts.h"
 #include "net/tls_identity.h"
 #include "server/cors.h"
 #include "server/key_ring.h"
 
 namespace pelton::apps {
 
-// --api-key --api-key-file --open --cors-origin --tls-cert --tls-key --tls-client-ca.
+// --api-key --api-key-file --open --cors-origin --allowed-host --tls-cert --tls-key
+// --tls-client-ca.
 std::vector<cli::Flag> door_flags();
 
 // Reads the file of keys, if there is one.
 Result<server::KeyRing> key_ring(const cli::Arguments& arguments);
 Result<server::CorsOrigins> cors_origins(const cli::Arguments& arguments);
+Result<net::AllowedHosts> allowed_hosts(const cli::Arguments& arguments);
 // Which files; reads none. Errors: kInvalidArgument where one is missing.
 Result<net::TlsIdentity::Files> tls_files(const cli::Arguments& arguments);
 // Null without --tls-cert.

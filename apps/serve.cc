@@ -252,6 +252,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const server::KeyRing keys, key_ring(arguments));
   TRY(check_exposure(arguments, keys));
   TRY_ASSIGN(const server::CorsOrigins cors, cors_origins(arguments));
+  TRY_ASSIGN(const net::AllowedHosts hosts, allowed_hosts(arguments));
   TRY_ASSIGN(const std::string reasoning_secret, reasoning_key(arguments));
   TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));
   TRY(check_date(arguments.text("--current-date")));
@@ -279,6 +280,7 @@ Result<void> run(const cli::Arguments& arguments) {
                                               .port = static_cast<int>(arguments.integer("--port")),
                                               .threads = http_threads(arguments),
                                               .connections_max = connections.http,
+                                              .hosts = hosts.at(host),
                                               .tls = tls};
   net::HttpServer http(
       http_options,
@@ -297,6 +299,7 @@ Result<void> run(const cli::Arguments& arguments) {
     grpc_options = {
         .address = host,
         .port = static_cast<int>(arguments.integer("--grpc-port")),
+        .hosts = hosts.at(host),
         .tls = tls,
         .connections_max = connections.grpc,
         .descriptors_spared = http_options.descriptors_spared,

@@ -107,7 +107,7 @@ class Admin(unittest.TestCase):
         body = json.dumps({"messages": [user("long")], "stream": dice.random() < 0.7}).encode()
         if dice.random() < 0.2:
             body = body[:-3]
-        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
         sent = (head + body)[:dice.choice([5, len(head) + 3, 10_000, 10_000, 10_000])]
         with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
             if dice.random() < 0.5:
@@ -169,9 +169,9 @@ class Admin(unittest.TestCase):
         before = self.settled(admin)
         idle = [socket.create_connection(("127.0.0.1", admin), timeout=30) for _ in range(20)]
         for sent in (b"\0" * 1000, b"GET " + b"/" * 100_000, b"GET /debug/ledger HTTP/9.9\r\n\r\n",
-                     b"GET /debug/../metrics HTTP/1.1\r\nHost: x\r\n\r\n",
-                     b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n",
-                     b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"):
+                     b"GET /debug/../metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                     b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n",
+                     b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"):
             with socket.create_connection(("127.0.0.1", admin), timeout=30) as client:
                 client.sendall(sent)
                 answer = client.recv(100)

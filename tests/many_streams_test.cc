@@ -195,7 +195,7 @@ std::string chat_request(std::string_view words) {
   const std::string body =
       fmt::format(R"({{"stream":true,"messages":[{{"role":"user","content":"{}"}}]}})", words);
   return fmt::format(
-      "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
       "Content-Length: {}\r\n\r\n{}",
       body.size(), body);
 }

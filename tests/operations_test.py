@@ -508,6 +508,28 @@ class Operations(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn(b"as browsers write it", done.stderr)
 
+    def test_D4_host_names(self):
+        """A page whose name was made to stand for 127.0.0.1 gets nothing, at any listener."""
+        with_names = ("--allowed-host", "box.example", "--admin-port", "0", "--grpc-port", "0")
+        for flags, doors, good, bad in (
+                (("--admin-port", "0"), 2, ("localhost", "127.0.0.1:80", "[::1]"), ("attacker.example", "box.example")),
+                (with_names, 3, ("localhost", "BOX.example:443"), ("attacker.example", "a.box.example"))):
+            server = self.serve(*flags, doors=doors)
+            for port, path in ((server.ports[0], "/v1/models"), (server.ports[1], "/debug/ledger")):
+                for host in good:
+                    self.assertEqual(self.ask(port, path, headers={"Host": host})[0].status, 200, host)
+                for host in bad:
+                    headers = {"Host": host, "Origin": "http://" + host}
+                    self.assertEqual(self.ask(port, path, headers=headers)[0].status, 403, host)
+                    upgrade = {**headers, "Upgrade": "websocket", "Connection": "Upgrade",
+                               "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+                    self.assertEqual(self.ask(port, "/v1/responses", headers=upgrade)[0].status, 403, host)
+                self.assertEqual(self.ask(port, path, headers={"Host": "a b"})[0].status, 400)
+        done = subprocess.run([BINARY, "serve", self.model, "--allowed-host", "box:80"], capture_output=True,
+                              timeout=60, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"--allowed-host wants a host name", done.stderr)
+
     @unittest.skipIf(os.geteuid() != 0 and not hasattr(resource, "prlimit"), "cannot look")
     def test_no_core_dumps_unless_allowed(self):
         def limits(pid):

@@ -166,7 +166,7 @@ class Privacy(unittest.TestCase):
         """Leaves amid a stream."""
         text = json.dumps({**body, "stream": True}).encode()
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
-            client.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.key}\r\n"
+            client.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.key}\r\n"
                            f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
             client.recv(2000)
 
@@ -174,7 +174,7 @@ class Privacy(unittest.TestCase):
         body = {"type": "response.create", "input": self.canary("websocket input"), "store": False,
                 "instructions": self.canary("websocket instructions")}
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
-            client.sendall(f"GET /v1/responses HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.key}\r\n"
+            client.sendall(f"GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.key}\r\n"
                            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                            "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode())
             self.assertIn(b" 101 ", client.recv(4000))

@@ -259,7 +259,14 @@ void Connection::begin_exchange() {
   phase_ = Phase::kAnswering;
   clear_deadline();
   HttpRequest request = reader_.take();
+  if (!server_->options.hosts.allow(request.headers.get("Host"))) {
+    return reject(
+        {403, "forbidden_host",
+         "the server does not answer to the host name of this request; a name that is its "
+         "own is given with --allowed-host"});
+  }
   request.remote = remote_;
+  request.tls = server_->options.tls != nullptr;
   websocket_key_ = request.headers.get("Sec-WebSocket-Key");
   reply_ = {};
   reply_.open = true;

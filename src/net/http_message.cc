@@ -30,6 +30,12 @@ bool HttpHeaders::has(std::string_view name) const {
                      [&](const auto& field) { return equals_without_case(field.first, name); });
 }
 
+size_t HttpHeaders::count(std::string_view name) const {
+  return static_cast<size_t>(std::count_if(fields_.begin(), fields_.end(), [&](const auto& field) {
+    return equals_without_case(field.first, name);
+  }));
+}
+
 bool header_list_contains(std::string_view list, std::string_view token) {
   while (!list.empty()) {
     const size_t comma = std::min(list.find(','), list.size());

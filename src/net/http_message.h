@@ -16,6 +16,7 @@ class HttpHeaders {
   // The first field of that name; empty if there is none.
   std::string_view get(std::string_view name) const;
   bool has(std::string_view name) const;
+  size_t count(std::string_view name) const;
   const std::vector<std::pair<std::string, std::string>>& fields() const { return fields_; }
 
  private:
@@ -29,6 +30,7 @@ struct HttpRequest {
   HttpHeaders headers;
   std::string body;
   std::string remote;  // "127.0.0.1:51234"
+  bool tls = false;    // came over TLS, to this very server
 };
 
 struct HttpResponse {

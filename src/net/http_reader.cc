@@ -14,6 +14,8 @@ namespace pelton::net {
 namespace {
 
 namespace http = boost::beast::http;
+
+constexpr int kEmptyLinesMax = 2;  // before one request
 using boost::beast::error_code;
 using BeastView = boost::beast::string_view;
 
@@ -106,12 +108,6 @@ class EventParser : public http::basic_parser<kRequest> {
   ChunkDecoder chunks_;
 };
 
-size_t count_of(const HttpHeaders& headers, std::string_view name) {
-  return static_cast<size_t>(
-      std::count_if(headers.fields().begin(), headers.fields().end(),
-                    [&](const auto& field) { return equals_without_case(field.first, name); }));
-}
-
 bool all_digits(std::string_view text) {
   return !text.empty() && text.size() <= 19 &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -139,8 +135,8 @@ struct FramingProblem {
   std::string_view message;
 };
 FramingProblem framing_problem(const HttpHeaders& headers, int version) {
-  const size_t lengths = count_of(headers, "Content-Length");
-  const size_t codings = count_of(headers, "Transfer-Encoding");
+  const size_t lengths = headers.count("Content-Length");
+  const size_t codings = headers.count("Transfer-Encoding");
   if (lengths > 0 && codings > 0) {
     return {400, "the message has both Content-Length and Transfer-Encoding"};
   }
@@ -216,6 +212,7 @@ std::string RequestReader::take_unread() {
 HttpRequest RequestReader::take() {
   CHECK(state_ == State::kDone);
   state_ = State::kIdle;
+  empty_lines_ = 0;
   parser_.reset();
   scanner_ = {};
   // While it is answered, and idle for a while after that, it needs nothing.
@@ -224,8 +221,14 @@ HttpRequest RequestReader::take() {
 }
 
 RequestReader::State RequestReader::read_head() {
-  // Empty lines before a request are forgiven, as RFC 9112 asks.
-  while (state_ == State::kIdle && unread().starts_with("\r\n")) consume(2);
+  // An empty line before a request is forgiven, as RFC 9112 (2.2) asks, and a second one; more are
+  // no beginning of a request, and would otherwise be read for as long as they come.
+  while (state_ == State::kIdle && unread().starts_with("\r\n")) {
+    if (++empty_lines_ > kEmptyLinesMax) {
+      return fail(400, "malformed_http", "more than two empty lines stand before the request line");
+    }
+    consume(2);
+  }
   if (unread().empty() || unread() == "\r") return state_;
   state_ = State::kHead;
   const HeadScan scan = scanner_.scan(unread(), limits_);
@@ -271,9 +274,13 @@ RequestReader::State RequestReader::check_request() {
   is_http_1_0_ = parser_->version < 11;
   keep_alive_ = wants_keep_alive(headers, parser_->version);
 
-  const size_t hosts = count_of(headers, "Host");
+  const size_t hosts = headers.count("Host");
   if (hosts > 1 || (hosts == 0 && !is_http_1_0_)) {
     return fail(400, "malformed_http", "the request must have exactly one Host header");
+  }
+  if (!host_name(headers.get("Host"))) {
+    return fail(400, "malformed_http",
+                "the Host header is no host name or address, with or without a port");
   }
   if (!is_known_method(parser_->method)) {
     return fail(405, "method_not_allowed", "the request method is not supported");

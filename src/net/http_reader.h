@@ -68,6 +68,7 @@ class RequestReader {
   HttpReject reject_;
   std::string buffer_;
   size_t consumed_ = 0;  // of buffer_
+  int empty_lines_ = 0;  // before the request
   HeadScanner scanner_;
   std::unique_ptr<Parser> parser_;
   HttpRequest request_;

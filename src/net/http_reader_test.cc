@@ -101,6 +101,31 @@ TEST(RequestReader, PipelinedRequestsComeInOrder) {
   }
 }
 
+// Each in every split; the reader holds nothing of them.
+TEST(RequestReader, D9_MoreThanTwoEmptyLinesAreNoBeginningOfARequest) {
+  const std::string get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+  EXPECT_EQ(refusal("\r\n\r\n" + get), 0);
+  EXPECT_EQ(refusal("\r\n\r\n\r\n" + get), 400);
+  EXPECT_EQ(refusal(get + "\r\n\r\n\r\n"), 400);
+  EXPECT_EQ(refusal(get + "\r\n\r\n" + get + "\r\n\r\n" + get), 0);
+  RequestReader reader({});
+  reader.append("\r\n");
+  EXPECT_EQ(reader.advance(), RequestReader::State::kIdle);
+  reader.append("\r\n\r");
+  EXPECT_EQ(reader.advance(), RequestReader::State::kIdle);
+  reader.append("\n");
+  EXPECT_EQ(reader.advance(), RequestReader::State::kBad);
+  EXPECT_EQ(reader.buffered_bytes(), 0u);
+}
+
+TEST(RequestReader, D4_AMalformedHostIsRefused) {
+  for (const char* const bad : {"a b", "a/b", "a:b", "user@a", "[::1", "::1", "a,b:1:2", "<a>"}) {
+    EXPECT_EQ(refusal(std::string("GET / HTTP/1.1\r\nHost: ") + bad + "\r\n\r\n"), 400) << bad;
+  }
+  EXPECT_EQ(refusal("GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n"), 0);
+  EXPECT_EQ(refusal("GET / HTTP/1.1\r\nHost:\r\n\r\n"), 0);
+}
+
 TEST(RequestReader, EmptyLinesBeforeARequestAreForgiven) {
   for (const size_t step : {1, 2, 3, 100}) {
     const Read read = read_requests("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n\r\n", step);

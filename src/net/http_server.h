@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "net/allowed_hosts.h"
 #include "net/http_message.h"
 #include "net/tls_identity.h"
 
@@ -116,6 +117,8 @@ class HttpServer {
     // operator's door with its connections, gRPC, the model's files, logs and the store. Of very
     // few descriptors half of those that are left at the start. 0: for a door that is among these.
     int descriptors_spared = 320;
+    // Requests for other host names are answered 403: see AllowedHosts::at().
+    AllowedHosts hosts;
     std::shared_ptr<const TlsIdentity> tls;  // null: plain HTTP
     std::chrono::milliseconds handshake_time_max{10'000};
     size_t header_bytes_max = 64 * 1024;

@@ -802,6 +802,28 @@ TEST_F(HttpServerTest, IdleServerUsesNoCpu) {
   EXPECT_LE(cpu_ms() - before, 10);  // 1 % of one core
 }
 
+TEST_F(HttpServerTest, D4_RequestsForOtherHostNamesAreForbidden) {
+  options_.hosts = AllowedHosts::parse({"box"}).value().at(options_.address);
+  start();
+  const auto asked = [&](const std::string& host) {
+    return ask("POST /x HTTP/1.1\r\nHost: " + host + "\r\nContent-Length: 2\r\n\r\nhi");
+  };
+  for (const std::string host : {"localhost", "127.0.0.1:1", "[::1]", "box:80"}) {
+    EXPECT_TRUE(asked(host).starts_with("HTTP/1.1 200 ")) << host;
+  }
+  EXPECT_TRUE(
+      ask("GET /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").starts_with("HTTP/1.1 200 "));
+  for (const std::string host : {"attacker.example", "box.attacker.example"}) {
+    const std::string refused = asked(host);
+    EXPECT_EQ(error_status(refused), 403) << host;
+    EXPECT_NE(refused.find("--allowed-host"), std::string::npos);
+  }
+  EXPECT_EQ(error_status(asked("a b")), 400);
+  EXPECT_EQ(error_status(ask("GET http://attacker.example/x HTTP/1.1\r\n"
+                             "Host: attacker.example\r\n\r\n")),
+            403);
+}
+
 TEST_F(HttpServerTest, NetThreadsHaveAName) {
   std::string name;
   routes_["/name"] = [&](HttpRequest, std::shared_ptr<Exchange> exchange) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <boost/asio/ip/address_v6.hpp>
 #include <fmt/format.h>
 
 #include "base/utf8.h"
@@ -19,6 +20,13 @@ int hex_value(char c) {
 
 bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+}
+
+// Of a name in a URL: unreserved characters and sub-delimiters (RFC 3986, reg-name).
+bool is_name_character(char c) {
+  constexpr std::string_view kMarks = "-._~!$&'()*+,;=";
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         kMarks.find(c) != std::string_view::npos;
 }
 
 Error bad(std::string message) {
@@ -186,6 +194,31 @@ Result<HostPort> parse_host_port(std::string_view text) {
   if (host.empty()) return bad(fmt::format("'{}' has no host", text));
   TRY_ASSIGN(const int port, parse_port(text.substr(colon + 1)));
   return HostPort{std::string(host), port};
+}
+
+std::optional<std::string_view> host_name(std::string_view host_header) {
+  constexpr size_t kNameBytesMax = 255;  // as in DNS
+  const size_t bracket = host_header.find(']');
+  const bool bracketed = host_header.starts_with('[');
+  if (bracketed && bracket == std::string_view::npos) return std::nullopt;
+  const size_t end = bracketed ? bracket + 1 : std::min(host_header.find(':'), host_header.size());
+  std::string_view host = host_header.substr(0, end);
+  const std::string_view port = host_header.substr(end);
+  // A port may be empty behind its colon.
+  if (!port.empty() && port[0] != ':') return std::nullopt;
+  if (port.size() > 1 && !parse_port(port.substr(1)).ok()) return std::nullopt;
+  if (host.size() > kNameBytesMax || (host.empty() && !port.empty())) return std::nullopt;
+  if (bracketed) {
+    host = host.substr(1, host.size() - 2);
+    boost::system::error_code error;
+    boost::asio::ip::make_address_v6(std::string(host), error);
+    return error ? std::nullopt : std::optional(host);
+  }
+  for (size_t i = 0; i < host.size(); ++i) {
+    if (host[i] == '%' && percent_decode(host.substr(i, 3))) continue;
+    if (!is_name_character(host[i])) return std::nullopt;
+  }
+  return host;
 }
 
 std::string format_host_port(std::string_view host, int port) {

@@ -53,4 +53,8 @@ Result<HostPort> parse_host_port(std::string_view text);
 // The reverse, with brackets around an IPv6 address.
 std::string format_host_port(std::string_view host, int port);
 
+// Of a Host header ("name", "name:80", "127.0.0.1:80", "[::1]:80", or empty) the name or address,
+// without port and brackets. None where it is malformed (RFC 3986, 3.2.2).
+std::optional<std::string_view> host_name(std::string_view host_header);
+
 }  // namespace pelton::net

@@ -39,8 +39,9 @@ TEST(Url, HttpUrls) {
   EXPECT_EQ(parse_http_url("http://name?q")->target, "/?q");
   EXPECT_EQ(parse_http_url("http://[fe80::1]")->host, "fe80::1");
   EXPECT_EQ(parse_http_url("http://[fe80::1]")->port, 80);
-  for (const char* bad : {"", "ftp://a", "https:/a", "https://", "http://", "http:///x", "http://a:b", "http://a:70000",
-                          "http://u@h/", "http://a b/", "http://::1:80/", "http://a\r\nX: y/"}) {
+  for (const char* bad :
+       {"", "ftp://a", "https:/a", "https://", "http://", "http:///x", "http://a:b",
+        "http://a:70000", "http://u@h/", "http://a b/", "http://::1:80/", "http://a\r\nX: y/"}) {
     EXPECT_FALSE(parse_http_url(bad).ok()) << bad;
   }
   EXPECT_FALSE(url->tls);
@@ -74,6 +75,25 @@ TEST(HttpMessage, HeadersCompareWithoutCase) {
 TEST(HttpTime, KnownDates) {
   EXPECT_EQ(http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
   EXPECT_EQ(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+}
+
+TEST(Url, D4_HostNames) {
+  const auto name = [](std::string_view header) {
+    return std::string(host_name(header).value_or("malformed"));
+  };
+  EXPECT_EQ(name(""), "");
+  EXPECT_EQ(name("localhost"), "localhost");
+  EXPECT_EQ(name("A_b-c.example:80"), "A_b-c.example");
+  EXPECT_EQ(name("a:"), "a");
+  EXPECT_EQ(name("127.0.0.1:65535"), "127.0.0.1");
+  EXPECT_EQ(name("[::1]:80"), "::1");
+  EXPECT_EQ(name("%41.example"), "%41.example");
+  for (const char* const bad :
+       {"a b", "a:b", "a:65536", "a:80:80", ":80",   "[::1", "::1", "[::1]x",   "[a]",  "[]", "a/b",
+        "u@a", "a?b", "a#b",     "a\\b",    "\"a\"", "%4",   "%zz", "\xc3\xa4", "a\tb", "<a>"}) {
+    EXPECT_EQ(name(bad), "malformed") << bad;
+  }
+  EXPECT_EQ(name(std::string(256, 'a')), "malformed");
 }
 
 }  // namespace

@@ -38,6 +38,15 @@ std::string_view unit(RateLimiter::Bound bound) {
   return "requests at once";
 }
 
+// KEY of "Bearer KEY"; empty: it is something else.
+std::string_view bearer_key(std::string_view authorization) {
+  constexpr std::string_view kBearer = "bearer ";
+  const bool bearer = authorization.size() >= kBearer.size() &&
+                      std::equal(kBearer.begin(), kBearer.end(), authorization.begin(),
+                                 [](char a, char b) { return a == (b | 0x20); });
+  return bearer ? authorization.substr(kBearer.size()) : std::string_view();
+}
+
 }  // namespace
 
 Pass::Pass(FrontDesk& desk, Caller caller, const ServedModel& model)
@@ -94,15 +103,12 @@ FrontDesk::FrontDesk(KeyRing keys, std::string secret, const base::Clock& clock)
 std::optional<Caller> FrontDesk::identify(const Credentials& credentials) const {
   const std::shared_ptr<const KeyRing> keys = keys_.load();
   if (keys->empty()) return Caller{};
-  std::string_view key = credentials.authorization;
-  if (key.empty()) {
-    key = credentials.api_key;
-  } else {
-    constexpr std::string_view kBearer = "bearer ";
-    const bool bearer =
-        key.size() >= kBearer.size() && std::equal(kBearer.begin(), kBearer.end(), key.begin(),
-                                                   [](char a, char b) { return a == (b | 0x20); });
-    key = bearer ? key.substr(kBearer.size()) : std::string_view();
+  if (credentials.repeated) return std::nullopt;
+  std::string_view key = credentials.api_key;
+  if (!credentials.authorization.empty()) {
+    const std::string_view bearer = bearer_key(credentials.authorization);
+    if (!key.empty() && key != bearer) return std::nullopt;
+    key = bearer;
   }
   const Caller* caller = key.empty() ? nullptr : keys->caller_of(key);
   return caller == nullptr ? std::nullopt : std::optional(*caller);

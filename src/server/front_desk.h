@@ -65,7 +65,9 @@ class FrontDesk {
   // Who asks; none if a key is asked for and this is not one.
   struct Credentials {
     std::string_view authorization;  // "Bearer KEY"
-    std::string_view api_key;        // KEY, where there is no other
+    std::string_view api_key;        // KEY; beside the other, the same one
+    // One of them comes twice: which one counts, a proxy before us may see otherwise.
+    bool repeated = false;
   };
   std::optional<Caller> identify(const Credentials& credentials) const;
   // From the next request on. What keys have used of their limits stays used.

@@ -120,6 +120,30 @@ TEST(RateLimits, RequestsPerMinuteAreAKeysOwn) {
   EXPECT_GE(house.server().desk().refused(FrontDesk::Refused::kRequests), 7);
 }
 
+// Two that differ, or one twice: a proxy before the server may have looked at the other one.
+TEST(Keys, D8_OneCredentialAndNoOther) {
+  ServerHouse house(kScript, with_keys("a wheel\nb wheel\n"));
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+  const auto status = [&](const Fields& fields) {
+    net::HttpCall call = house.call("GET", "/v1/models", "");
+    for (const auto& [name, value] : fields) call.headers.add(name, value);
+    return house.fetch(std::move(call)).status;
+  };
+  EXPECT_EQ(status({{"Authorization", "Bearer a"}}), 200);
+  EXPECT_EQ(status({{"x-api-key", "a"}}), 200);
+  EXPECT_EQ(status({{"Authorization", "Bearer a"}, {"x-api-key", "a"}}), 200) << "the same";
+  const Fields bad[] = {{{"Authorization", "Bearer a"}, {"Authorization", "Bearer a"}},
+                        {{"Authorization", "Bearer a"}, {"authorization", "Bearer wrong"}},
+                        {{"Authorization", ""}, {"authorization", "Bearer a"}},
+                        {{"Authorization", "Basic YQ=="}, {"Authorization", "Bearer a"}},
+                        {{"x-api-key", "a"}, {"X-Api-Key", "a"}},
+                        {{"Authorization", "Bearer a"}, {"x-api-key", "b"}},
+                        {{"Authorization", "Bearer a"}, {"x-api-key", "wrong"}},
+                        {{"Authorization", "Bearer wrong"}, {"x-api-key", "a"}},
+                        {{"Authorization", "Basic YQ=="}, {"x-api-key", "a"}}};
+  for (const Fields& fields : bad) EXPECT_EQ(status(fields), 401) << fields[1].second;
+}
+
 TEST(RateLimits, TokensAreReservedAndThenSettled) {
   ServerHouse house(kScript, with_keys("a wheel tpm=2000\n"));
   const net::HttpResponse first = ask(house, "a", kChat, chat("hi", R"("max_tokens":500)"));

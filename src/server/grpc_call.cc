@@ -58,8 +58,13 @@ GrpcEntry::GrpcEntry(GrpcHouse& house, const RequestEntry::Route& route,
 std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const GrpcPlace& place,
                                               const grpc::CallbackServerContext& context,
                                               GrpcEntry& entry) {
-  const FrontDesk::Credentials credentials{.authorization = metadata(context, "authorization"),
-                                           .api_key = metadata(context, "x-api-key")};
+  const grpc::string_ref authority = context.ExperimentalGetAuthority();
+  if (!house.hosts.allow({authority.data(), authority.size()})) return api::forbidden_host();
+  const auto& all = context.client_metadata();
+  const FrontDesk::Credentials credentials{
+      .authorization = metadata(context, "authorization"),
+      .api_key = metadata(context, "x-api-key"),
+      .repeated = all.count("authorization") > 1 || all.count("x-api-key") > 1};
   std::optional<Caller> who = house.server.desk().identify(credentials);
   if (!who) return api::bad_api_key();
   house.connections.claim(remote_of(context.peer()), net::ConnectionAcceptor::Claim::kCaller);

@@ -13,6 +13,7 @@
 #include <grpcpp/server_context.h>
 
 #include "api/error.h"
+#include "net/allowed_hosts.h"
 #include "net/connection_acceptor.h"
 #include "server/request_book.h"
 #include "server/served_model.h"
@@ -28,6 +29,7 @@ struct GrpcHouse {
   net::ConnectionAcceptor& connections;
   const int calls_max;
   const std::chrono::milliseconds stall_time_max;
+  const net::AllowedHosts hosts;  // of ":authority"
   std::atomic<int> calls{0};
 };
 

@@ -93,7 +93,8 @@ struct GrpcDoor::Parts {
               .loop = loop,
               .connections = connections,
               .calls_max = options.calls_max,
-              .stall_time_max = options.stall_time_max},
+              .stall_time_max = options.stall_time_max,
+              .hosts = options.hosts},
         service(house) {}
 
   Result<std::shared_ptr<grpc::ServerCredentials>> credentials(const Options& options) {

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "net/allowed_hosts.h"
 #include "net/tls_identity.h"
 
 namespace pelton::server {
@@ -20,6 +21,7 @@ class GrpcDoor {
   struct Options {
     std::string address = "127.0.0.1";
     int port = 0;                                 // 0: any free one
+    net::AllowedHosts hosts;                      // calls for others: PERMISSION_DENIED
     std::shared_ptr<const net::TlsIdentity> tls;  // null: in the clear
     int message_bytes_max = 32 * 1024 * 1024;
     // Of all messages that are on their way here, together: beyond it they come slower, and calls

@@ -325,6 +325,49 @@ TEST(Grpc, AsksForAKey) {
   EXPECT_TRUE(grpc.generate(grpc_chat("hi"), {{"x-api-key", "secret"}}).status.ok());
 }
 
+TEST(Grpc, D8_OneCredentialAndNoOther) {
+  ServerHouse::Options options;
+  options.server.keys.add("secret");
+  GrpcHouseOf grpc(kScript, std::move(options));
+  const auto ask = [&](std::initializer_list<std::pair<const char*, const char*>> metadata) {
+    grpc::ClientContext context;
+    for (const auto& [name, value] : metadata) context.AddMetadata(name, value);
+    v1::TokenizeRequest request;
+    request.set_text("x");
+    v1::TokenizeReply reply;
+    return grpc.stub->Tokenize(&context, request, &reply).error_code();
+  };
+  EXPECT_EQ(ask({{"authorization", "Bearer secret"}, {"x-api-key", "secret"}}),
+            grpc::StatusCode::OK);
+  EXPECT_EQ(ask({{"authorization", "Bearer secret"}, {"authorization", "Bearer secret"}}),
+            grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(ask({{"authorization", "Bearer secret"}, {"x-api-key", "other"}}),
+            grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(ask({{"x-api-key", "secret"}, {"x-api-key", "other"}}),
+            grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST(Grpc, D4_CallsForOtherHostNamesAreDenied) {
+  ServerHouse house(kScript, {});
+  GrpcDoor door(house.server(), house.log());
+  ASSERT_TRUE(door.open({.hosts = net::AllowedHosts::parse({"box"}).value().at("127.0.0.1")}).ok());
+  const auto ask = [&](const char* authority) {
+    grpc::ChannelArguments arguments;
+    if (authority != nullptr) arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, authority);
+    const auto stub = v1::Inference::NewStub(grpc::CreateCustomChannel(
+        "127.0.0.1:" + std::to_string(door.port()), grpc::InsecureChannelCredentials(), arguments));
+    grpc::ClientContext context;
+    v1::TokenizeRequest request;
+    request.set_text("x");
+    v1::TokenizeReply reply;
+    return stub->Tokenize(&context, request, &reply).error_code();
+  };
+  EXPECT_EQ(ask(nullptr), grpc::StatusCode::OK);
+  EXPECT_EQ(ask("localhost:80"), grpc::StatusCode::OK);
+  EXPECT_EQ(ask("box"), grpc::StatusCode::OK);
+  EXPECT_EQ(ask("attacker.example"), grpc::StatusCode::PERMISSION_DENIED);
+}
+
 TEST(Grpc, AKeysLimitsHoldHereToo) {
   ServerHouse::Options options;
   ASSERT_TRUE(options.server.keys.add_file("few wheel rpm=2\nmany wheel\n", "keys").ok());

@@ -9,13 +9,14 @@ namespace pelton::server {
 namespace {
 
 // A page of another site may not speak to a server in its visitor's name: browsers send handshakes
-// anywhere, and no CORS rule stops them. Programs say no origin.
+// anywhere, and no CORS rule stops them. Programs say no origin. The server's own origin has its
+// scheme too: behind a proxy that ends TLS, --cors-origin says what it is.
 bool may_connect(const net::HttpRequest& request, const CorsOrigins& cors) {
   const std::string_view origin = request.headers.get("Origin");
   if (origin.empty() || cors.allow(origin)) return true;
-  const size_t scheme = origin.find("://");
-  return scheme != std::string_view::npos &&
-         origin.substr(scheme + 3) == request.headers.get("Host");
+  const std::string_view host = request.headers.get("Host");
+  const std::string_view scheme = request.tls ? "https://" : "http://";
+  return !host.empty() && origin.starts_with(scheme) && origin.substr(scheme.size()) == host;
 }
 
 }  // namespace
@@ -31,7 +32,8 @@ void Server::answer_response_socket(Call call) {
   }
   if (!may_connect(call.request, options_.cors)) {
     return call.send(net::error_response(
-        {403, "foreign_origin", "pages of this origin may not use this server"}));
+        {403, "foreign_origin",
+         "pages of this origin may not use this server; --cors-origin gives them leave"}));
   }
   if (model_for(call) == nullptr) return;
   ResponseSocket::open(*this, std::move(call));

@@ -238,6 +238,10 @@ TEST(ResponseSocket, WS_01_WS_10_HandshakesAreChecked) {
   EXPECT_EQ(head(key + "Origin: https://evil.example\r\n"), "HTTP/1.1 403");
   EXPECT_EQ(head(key + "Origin: null\r\n"), "HTTP/1.1 403");
   EXPECT_EQ(head(key + "Origin: http://test\r\n"), "HTTP/1.1 101") << "its own page";
+  // D10: a page that came over TLS is none of a server that has none.
+  EXPECT_EQ(head(key + "Origin: https://test\r\n"), "HTTP/1.1 403");
+  EXPECT_EQ(head(key + "Origin: test\r\n"), "HTTP/1.1 403");
+  EXPECT_EQ(head(key + "Origin: http://test:80\r\n"), "HTTP/1.1 403");
   net::HttpCall plain = house.call("GET", "/v1/responses", "");
   plain.headers.add("Authorization", "Bearer key");
   EXPECT_EQ(house.fetch(std::move(plain)).status, 405);

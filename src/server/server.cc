@@ -174,7 +174,9 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
   const bool open = match.route != nullptr && match.route->guard == Routes::Guard::kOpen;
   const net::HttpHeaders& asked = call.request.headers;
   std::optional<Caller> caller = desk_.identify(
-      {.authorization = asked.get("Authorization"), .api_key = asked.get("x-api-key")});
+      {.authorization = asked.get("Authorization"),
+       .api_key = asked.get("x-api-key"),
+       .repeated = asked.count("Authorization") > 1 || asked.count("x-api-key") > 1});
   if (!open && !caller) {
     call.headers.add("WWW-Authenticate", "Bearer");
     return call.send(api::bad_api_key());

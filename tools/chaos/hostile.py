@@ -11,7 +11,7 @@ BAD = {400}
 
 def post(path, body, *headers):
     body = body if isinstance(body, bytes) else body.encode()
-    head = [f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(body)}"]
+    head = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", f"Content-Length: {len(body)}"]
     return "\r\n".join([*head, *headers, "", ""]).encode() + body
 
 
@@ -35,34 +35,34 @@ def http_rows():
     get = "GET /health HTTP/1.1"
     start = f"POST {CHAT} HTTP/1.1"
     return [
-        ("HT-01", raw("GET /" + "a" * 100_000 + " HTTP/1.1", "Host: x"), {414}),
-        ("HT-02", raw(get, "Host: x", "X: " + "a" * 200_000), {431}),
-        ("HT-02", raw(get, "Host: x", *[f"X-{i}: 1" for i in range(2000)]), {431}),
-        *[("HT-05", raw(start, "Host: x", f"Content-Length: {n}"), BAD) for n in ("-1", "+5", "5.0", "x", "")],
-        ("HT-05", raw(start, "Host: x", "Content-Length: 2", "Content-Length: 3") + b"{}", BAD),
-        ("HT-05", raw(start, "Host: x", "Content-Length: 18446744073709551616"), {400, 413}),
-        ("HT-06", raw(start, "Host: x", "Content-Length: 2", "Transfer-Encoding: chunked") + b"0\r\n\r\n", BAD),
-        *[("HT-07", raw(start, "Host: x", f"Transfer-Encoding: {coding}"), {400, 501})
+        ("HT-01", raw("GET /" + "a" * 100_000 + " HTTP/1.1", "Host: localhost"), {414}),
+        ("HT-02", raw(get, "Host: localhost", "X: " + "a" * 200_000), {431}),
+        ("HT-02", raw(get, "Host: localhost", *[f"X-{i}: 1" for i in range(2000)]), {431}),
+        *[("HT-05", raw(start, "Host: localhost", f"Content-Length: {n}"), BAD) for n in ("-1", "+5", "5.0", "x", "")],
+        ("HT-05", raw(start, "Host: localhost", "Content-Length: 2", "Content-Length: 3") + b"{}", BAD),
+        ("HT-05", raw(start, "Host: localhost", "Content-Length: 18446744073709551616"), {400, 413}),
+        ("HT-06", raw(start, "Host: localhost", "Content-Length: 2", "Transfer-Encoding: chunked") + b"0\r\n\r\n", BAD),
+        *[("HT-07", raw(start, "Host: localhost", f"Transfer-Encoding: {coding}"), {400, 501})
           for coding in ("xchunked", "chunked, identity", "gzip, chunked", "\tchunked\x0b")],
-        *[("HT-08", raw(start, "Host: x", "Transfer-Encoding: chunked") + size + b"\r\nab\r\n0\r\n\r\n", {400, 413})
+        *[("HT-08", raw(start, "Host: localhost", "Transfer-Encoding: chunked") + size + b"\r\nab\r\n0\r\n\r\n", {400, 413})
           for size in (b"-2", b"0x2", b"11111111111111111", b"2;" + b"a" * 100_000, b"")],
-        ("HT-10", b"GET /health HTTP/1.1\nHost: x\n\n", BAD),
+        ("HT-10", b"GET /health HTTP/1.1\nHost: localhost\n\n", BAD),
         ("HT-10", raw(get, "Host : x"), BAD),
-        ("HT-10", raw(get, "Host: x", "A: b\0c"), BAD),
-        ("HT-10", raw(get, "Host: x", " folded: y"), BAD),
-        ("HT-11", raw(get, "Host: x", "Host: y"), BAD),
+        ("HT-10", raw(get, "Host: localhost", "A: b\0c"), BAD),
+        ("HT-10", raw(get, "Host: localhost", " folded: y"), BAD),
+        ("HT-11", raw(get, "Host: localhost", "Host: y"), BAD),
         ("HT-11", raw(get), BAD),
-        *[("HT-11", raw(f"GET {path} HTTP/1.1", "Host: x"), {400, 404})
+        *[("HT-11", raw(f"GET {path} HTTP/1.1", "Host: localhost"), {400, 404})
           for path in ("/v1/../debug/ledger", "/%2e%2e/x", "//", "/health%00", "/v1/models/..%2f", "/nowhere", "/%zz")],
-        ("HT-12", raw("FOO /health HTTP/1.1", "Host: x"), {400, 405, 501}),
-        ("HT-12", raw("A" * 8192 + " / HTTP/1.1", "Host: x"), {400, 405, 414, 501}),
-        ("HT-12", raw(f"GET {CHAT} HTTP/1.1", "Host: x"), {405}),
-        ("HT-12", raw("GET /health HTTP/9.9", "Host: x"), {400, 505}),
+        ("HT-12", raw("FOO /health HTTP/1.1", "Host: localhost"), {400, 405, 501}),
+        ("HT-12", raw("A" * 8192 + " / HTTP/1.1", "Host: localhost"), {400, 405, 414, 501}),
+        ("HT-12", raw(f"GET {CHAT} HTTP/1.1", "Host: localhost"), {405}),
+        ("HT-12", raw("GET /health HTTP/9.9", "Host: localhost"), {400, 505}),
         ("HT-15", post(CHAT, b"\x1f\x8b", "Content-Encoding: gzip"), {415, 400}),
         ("HT-19", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), set()),
         ("HT-19", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", set()),
         ("HT", b"\0" * 300 + b"\r\n\r\n", set()),
-        ("WS-01", raw("GET /v1/responses HTTP/1.1", "Host: x", "Upgrade: websocket", "Connection: Upgrade"), {400, 426}),
+        ("WS-01", raw("GET /v1/responses HTTP/1.1", "Host: localhost", "Upgrade: websocket", "Connection: Upgrade"), {400, 426}),
     ]
 
 

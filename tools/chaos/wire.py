@@ -102,7 +102,7 @@ class Connection:
 
     @staticmethod
     def request(method, path, body=None, headers=()):
-        head = [f"{method} {path} HTTP/1.1", "Host: pelton"]
+        head = [f"{method} {path} HTTP/1.1", "Host: localhost"]
         if body is not None:
             head += [f"Content-Length: {len(body)}", "Content-Type: application/json"]
         head += [f"{name}: {value}" for name, value in headers]
