@@ -223,10 +223,11 @@ TEST(Traces, FollowAGrpcCall) {
         house.generate(grpc_chat("secret question"), {{"traceparent", kParent}}).status.ok());
     EXPECT_TRUE(house.generate(grpc_chat("secret question")).status.ok());  // nobody records it
   });
-  ASSERT_EQ(spans.size(), 6u);
-  EXPECT_EQ(spans[0].string("name"), "server");
+  ASSERT_EQ(spans.size(), 7u);
+  EXPECT_EQ(spans[0].string("name"), "pelton.v1.Inference/Generate");
   EXPECT_EQ(spans[0].string("parentSpanId"), "b7ad6b7169203331");
-  EXPECT_THAT(names_below(spans, spans[0]), kRooms);
+  EXPECT_THAT(names_below(spans, spans[0]), testing::ElementsAre("generate_content tiny"));
+  EXPECT_THAT(names_below(spans, spans[1]), kRooms);
 }
 
 TEST(Traces, FollowEachTurnOverAWebSocket) {
@@ -239,14 +240,18 @@ TEST(Traces, FollowEachTurnOverAWebSocket) {
       EXPECT_EQ(read_turn(socket), "response.completed");
     }
   });
-  ASSERT_EQ(spans.size(), 13u);
+  ASSERT_EQ(spans.size(), 15u);
   const Json& handshake = spans[0];
   EXPECT_EQ(handshake.string("parentSpanId"), "b7ad6b7169203331");
-  EXPECT_THAT(names_below(spans, handshake), testing::ElementsAre("server", "server"));
+  EXPECT_THAT(names_below(spans, handshake),
+              testing::ElementsAre("WEBSOCKET /v1/responses", "WEBSOCKET /v1/responses"));
+  int inferences = 0;
   for (const Json& span : spans) {
-    if (span.string("parentSpanId") != handshake.string("spanId")) continue;
+    if (span.string("name") != "chat tiny") continue;
+    ++inferences;
     EXPECT_THAT(names_below(spans, span), kRooms);
   }
+  EXPECT_EQ(inferences, 2);
 }
 
 }  // namespace

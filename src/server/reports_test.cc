@@ -86,7 +86,14 @@ TEST(AccessLog, DropsWhatIsNotWrittenInTime) {
   std::fclose(full);
 }
 
-TEST(Traces, ArriveWithSpansNamedLikeTheRooms) {
+std::string attribute(const Json& span, std::string_view key) {
+  for (const Json& one : span.find("attributes")->as_array()) {
+    if (one.string("key") == key) return one.find("value")->dump();
+  }
+  return "none";
+}
+
+TEST(Traces, B10_SpansAreNamedByOpenTelemetrysConventions) {
   Collector collector(200);
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kNone});
@@ -121,12 +128,22 @@ TEST(Traces, ArriveWithSpansNamedLikeTheRooms) {
     EXPECT_LE(std::stoll(*span.string("startTimeUnixNano")),
               std::stoll(*span.string("endTimeUnixNano")));
   }
-  EXPECT_THAT(names, testing::ElementsAre("admission", "chat", "engine.decode", "engine.prefill",
-                                          "net", "server"));
-  const Json& root = named.at("server");
+  EXPECT_THAT(names, testing::ElementsAre("POST /v1/chat/completions", "admission", "chat",
+                                          "chat tiny", "engine.decode", "engine.prefill", "net"));
+  const Json& root = named.at("POST /v1/chat/completions");
   EXPECT_EQ(root.string("parentSpanId"), "b7ad6b7169203331");
   EXPECT_EQ(root.integer("kind"), 2);
-  EXPECT_EQ(named.at("net").string("parentSpanId"), root.string("spanId"));
+  EXPECT_EQ(attribute(root, "http.route"), R"({"stringValue":"/v1/chat/completions"})");
+  EXPECT_EQ(attribute(root, "http.response.status_code"), R"({"intValue":"200"})");
+  EXPECT_EQ(attribute(root, "error.type"), "none");
+  const Json& inference = named.at("chat tiny");
+  EXPECT_EQ(inference.string("parentSpanId"), root.string("spanId"));
+  EXPECT_EQ(attribute(inference, "gen_ai.operation.name"), R"({"stringValue":"chat"})");
+  EXPECT_EQ(attribute(inference, "gen_ai.provider.name"), R"({"stringValue":"pelton"})");
+  EXPECT_EQ(attribute(inference, "gen_ai.request.model"), R"({"stringValue":"tiny"})");
+  EXPECT_EQ(attribute(inference, "gen_ai.response.finish_reasons"),
+            R"({"arrayValue":{"values":[{"stringValue":"stop"}]}})");
+  EXPECT_EQ(named.at("net").string("parentSpanId"), inference.string("spanId"));
   EXPECT_EQ(named.at("chat").string("startTimeUnixNano"), root.string("startTimeUnixNano"));
   EXPECT_THAT(collector.all(), HasSubstr("gen_ai.usage.output_tokens"));
   EXPECT_THAT(collector.all(), Not(HasSubstr("secret")));

@@ -18,6 +18,7 @@ namespace pelton::server {
 // Over all answers of one generation: the first beginning, the last end. Times are the engine's.
 struct GenerationFacts {
   int answers = 0;
+  int cut_answers = 0;  // of them: ended by their length
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the answer that found least: that one had it computed
   int64_t output_tokens = 0;
@@ -30,6 +31,7 @@ struct GenerationFacts {
     cached_tokens =
         answers == 0 ? end.cached_tokens : std::min<int64_t>(cached_tokens, end.cached_tokens);
     ++answers;
+    if (end.reason == engine::FinishReason::kLength) ++cut_answers;
     prompt_tokens = std::max<int64_t>(prompt_tokens, end.prompt_tokens);
     output_tokens += end.output_tokens;
     earlier(times.queued_ns, end.times.queued_ns);

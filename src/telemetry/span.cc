@@ -15,8 +15,14 @@ void write_attribute(JsonWriter& writer, const Span::Attribute& attribute) {
     writer.key("stringValue").string(*text);
   } else if (const auto* integer = std::get_if<int64_t>(&attribute.value)) {
     writer.key("intValue").string(std::to_string(*integer));
+  } else if (const auto* number = std::get_if<double>(&attribute.value)) {
+    writer.key("doubleValue").number(*number);
   } else {
-    writer.key("doubleValue").number(std::get<double>(attribute.value));
+    writer.key("arrayValue").begin_object().key("values").begin_array();
+    for (const std::string& text : std::get<std::vector<std::string>>(attribute.value)) {
+      writer.begin_object().key("stringValue").string(text).end_object();
+    }
+    writer.end_array().end_object();
   }
   writer.end_object().end_object();
 }

@@ -16,13 +16,13 @@ struct Span {
 
   struct Attribute {
     std::string_view key;
-    std::variant<std::string, int64_t, double> value;
+    std::variant<std::string, int64_t, double, std::vector<std::string>> value;
   };
 
   std::array<uint64_t, 2> trace_id{};
   uint64_t span_id = 0;
   uint64_t parent_id = 0;  // 0: none
-  std::string_view name;
+  std::string name;
   Kind kind = Kind::kInternal;
   int64_t start_unix_ns = 0;
   int64_t end_unix_ns = 0;

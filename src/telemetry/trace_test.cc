@@ -59,13 +59,19 @@ TEST(Span, IsWrittenAsOtlp) {
                   .start_unix_ns = 1'700'000'000'000'000'001,
                   .end_unix_ns = 1'700'000'000'000'000'002,
                   .failed = true,
-                  .attributes = {{"a", std::string("x\"y")}, {"b", int64_t{7}}, {"c", 0.5}}};
+                  .attributes = {{"a", std::string("x\"y")},
+                                 {"b", int64_t{7}},
+                                 {"c", 0.5},
+                                 {"d", std::vector<std::string>{"stop", "length"}}}};
   const std::string text = otlp_json({.name = "pelton", .version = "1"}, {span});
   const Result<Json> json = Json::parse(text);
   ASSERT_TRUE(json.ok()) << text;
   EXPECT_THAT(text, testing::HasSubstr(R"("traceId":"00000000000000010000000000000002")"));
   EXPECT_THAT(text, testing::HasSubstr(R"("startTimeUnixNano":"1700000000000000001")"));
   EXPECT_THAT(text, testing::HasSubstr(R"({"key":"b","value":{"intValue":"7"}})"));
+  EXPECT_THAT(
+      text, testing::HasSubstr(
+                R"({"arrayValue":{"values":[{"stringValue":"stop"},{"stringValue":"length"}]}})"));
   EXPECT_THAT(text, testing::HasSubstr(R"("status":{"code":2})"));
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("parentSpanId")));
 }
