@@ -37,7 +37,7 @@ std::optional<ChatRole> read_role(const Fields& message) {
 }
 
 void append_part(const Json& item, const std::string& path, const Fields& message,
-                 std::string& text) {
+                 UnreadParts unread, PartsText& out) {
   if (!item.is_object()) {
     if (message.complaint()) return;
     message.complaint() =
@@ -49,6 +49,12 @@ void append_part(const Json& item, const std::string& path, const Fields& messag
   const std::string* type = part.text("type", 256);
   if (part.failed()) return;
   const std::string_view kind = type == nullptr ? std::string_view("text") : *type;
+  if (const std::string_view medium = medium_of(kind); !medium.empty()) {
+    if (unread == UnreadParts::kRefused) return refuse_medium(part, medium);
+    out.text += placeholder_of(medium);
+    out.replaced.push_back(path);
+    return;
+  }
   if (kind != "text" && kind != "refusal" && kind != "input_text" && kind != "output_text") {
     part.refuse("type", fmt::format("'{}' is '{}'; this model reads text parts only",
                                     part.path("type"), kind.substr(0, 40)));
@@ -61,7 +67,7 @@ void append_part(const Json& item, const std::string& path, const Fields& messag
     part.refuse(key, fmt::format("'{}' is missing", part.path(key)));
     return;
   }
-  text += *words;
+  out.text += *words;
 }
 
 void read_called_function(const Fields& fields, const std::string& id, ChatMessage& read) {
@@ -172,11 +178,16 @@ ChatMessage read_message(const Fields& message, Calls& calls) {
   if (!role) return read;
   read.role = *role;
 
-  std::optional<std::string> content = read_text_parts(message, "content");
+  std::optional<PartsText> content =
+      read_parts(message, "content",
+                 read.role == ChatRole::kTool ? UnreadParts::kReplaced : UnreadParts::kRefused);
   if (message.failed()) return read;
   if (read.role == ChatRole::kTool && *message.text("role", 64) == kLegacyToolRole) {
     read_legacy_result(message, calls, read);
-    read.content = content.value_or("");
+    if (content) {
+      read.content = std::move(content->text);
+      read.replaced = std::move(content->replaced);
+    }
     return read;
   }
   const std::string* name = message.text("name", kToolNameBytesMax);
@@ -196,7 +207,10 @@ ChatMessage read_message(const Fields& message, Calls& calls) {
     message.refuse("content", fmt::format("'{}' is missing, and there are no tool_calls either",
                                           message.path("content")));
   }
-  if (content) read.content = std::move(*content);
+  if (content) {
+    read.content = std::move(content->text);
+    read.replaced = std::move(content->replaced);
+  }
   for (const ToolCallFields& call : read.tool_calls) {
     calls.names[call.id] = call.name;
     calls.latest_ids[call.name] = call.id;
@@ -207,9 +221,16 @@ ChatMessage read_message(const Fields& message, Calls& calls) {
 }  // namespace
 
 std::optional<std::string> read_text_parts(const Fields& fields, std::string_view key) {
+  std::optional<PartsText> parts = read_parts(fields, key, UnreadParts::kRefused);
+  if (!parts) return std::nullopt;
+  return std::move(parts->text);
+}
+
+std::optional<PartsText> read_parts(const Fields& fields, std::string_view key,
+                                    UnreadParts unread) {
   const Json* content = fields.find(key);
   if (content == nullptr) return std::nullopt;
-  if (content->is_string()) return content->as_string();
+  if (content->is_string()) return PartsText{.text = content->as_string(), .replaced = {}};
   if (!content->is_array()) {
     fields.refuse(key, fmt::format("'{}' must be a string or an array of text parts, not {}",
                                    fields.path(key), content->kind_name()));
@@ -217,11 +238,11 @@ std::optional<std::string> read_text_parts(const Fields& fields, std::string_vie
   }
   const Json* parts = fields.array(key, kPartsMax);
   if (parts == nullptr) return std::nullopt;
-  std::string text;
+  PartsText read;
   for (size_t i = 0; i < parts->as_array().size() && !fields.failed(); ++i) {
-    append_part(parts->as_array()[i], item_path(fields.path(key), i), fields, text);
+    append_part(parts->as_array()[i], item_path(fields.path(key), i), fields, unread, read);
   }
-  return text;
+  return read;
 }
 
 std::vector<ChatMessage> read_messages(const Fields& body) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/fields.h"
+#include "api/unread_part.h"
 
 namespace pelton::api {
 
@@ -25,14 +26,24 @@ struct ChatMessage {
   std::string content;       // text parts joined
   std::string reasoning;     // assistant only
   std::vector<ToolCallFields> tool_calls;  // assistant only
+  std::vector<std::string> loaded_tools;   // tool, system: deferred tools that this one refers to
+  std::vector<std::string> replaced;  // tool only: paths of parts that a placeholder stands for
 };
 
 inline constexpr size_t kMessagesMax = 65536;
 
 std::vector<ChatMessage> read_messages(const Fields& body);
 
+// A text, and the paths of the parts that a placeholder stands for in it.
+struct PartsText {
+  std::string text;
+  std::vector<std::string> replaced;
+};
+
 // The words of a field that is a string or an array of text parts; nothing if it is absent. What is
-// no text (images, files, sound) is refused by name.
+// no text (images, files, sound) is refused by name, or replaced by a placeholder.
+std::optional<PartsText> read_parts(const Fields& fields, std::string_view key, UnreadParts unread);
+// Of text parts alone.
 std::optional<std::string> read_text_parts(const Fields& fields, std::string_view key);
 
 }  // namespace pelton::api

@@ -123,6 +123,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   request.parallel_calls = tools.parallel_calls;
   request.legacy_calls = tools.is_legacy;
   request.warnings = std::move(tools.warnings);
+  warn_of_replaced(request.messages, request.warnings);
 
   request.generation = read_generation_fields(fields, limits);
   read_token_reports(fields, request.generation);

@@ -16,9 +16,14 @@ namespace pelton::api {
 // none and minimal have no trained equivalent and mean low; xhigh and max mean high.
 enum class ReasoningEffort { kLow, kMedium, kHigh };
 
+// Where the model reads system and developer messages that come after others: at the beginning with
+// the rest of the instructions, or where they were said, so that the beginning stays the same.
+enum class InstructionsPlace { kBeginning, kWhereSaid };
+
 struct ChatRequest {
   std::string model;  // empty: the only one there is
   std::vector<ChatMessage> messages;
+  InstructionsPlace instructions = InstructionsPlace::kBeginning;
   std::vector<FunctionTool> tools;
   std::vector<std::string> declared_functions;  // in history, also what may not be called now
   std::optional<ForcedCall> forced_call;

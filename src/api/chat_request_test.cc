@@ -119,6 +119,8 @@ const Bad kBad[] = {
     {with(R"("reasoning_effort":"ultra")"), "reasoning_effort", "must be"},
     {with(R"("chat_template_kwargs":{"reasoning_effort":"ultra"})"),
      "chat_template_kwargs.reasoning_effort", "must be"},
+    {with(R"("response_format":{"type":"xml"})"), "response_format.type",
+     "'structural_tag'"},  // B10
     {with(R"("response_format":{"type":"json_schema"})"), "response_format.json_schema", "missing"},
     {with(R"("response_format":{"type":"json_schema","json_schema":{}})"),
      "response_format.json_schema.name", "letters"},

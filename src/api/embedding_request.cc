@@ -48,6 +48,7 @@ void read_chat(const Fields& body, EmbeddingRequest& request) {
     body.refuse("messages", "either 'input' or 'messages' must be given, and not both");
   }
   request.messages = read_messages(body);
+  warn_of_replaced(request.messages, request.fields.warnings);
   request.begins_answer = body.boolean("add_generation_prompt").value_or(false);
   if (body.boolean("continue_final_message").value_or(false)) {
     body.refuse_unsupported("continue_final_message", "continuing a message");

@@ -9,6 +9,35 @@ namespace {
 
 constexpr std::string_view kInvalidRequest = "invalid_request_error";
 
+// Word for word OpenAI's messages: clients find the numbers by regular expressions.
+std::string context_message(const ContextLength& length) {
+  using Prompt = ContextLength::Prompt;
+  const int64_t requested = length.prompt_tokens + length.output_tokens;
+  if (length.prompt == Prompt::kText) {
+    return fmt::format(
+        "This model's maximum context length is {} tokens, however you requested {} tokens ({} in "
+        "your prompt; {} for the completion). Please reduce your prompt; or completion length.",
+        length.context_max, requested, length.prompt_tokens, length.output_tokens);
+  }
+  if (length.output_tokens > 0) {
+    return fmt::format(
+        "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in "
+        "the messages, {} in the completion). Please reduce the length of the messages or "
+        "completion.",
+        length.context_max, requested, length.prompt_tokens, length.output_tokens);
+  }
+  if (length.prompt == Prompt::kResponseInput) {
+    return fmt::format(
+        "Your input exceeds the context window of this model. Please adjust your input and try "
+        "again. This model's maximum context length is {} tokens, and the input has {}.",
+        length.context_max, length.prompt_tokens);
+  }
+  return fmt::format(
+      "This model's maximum context length is {} tokens. However, your messages resulted in {} "
+      "tokens. Please reduce the length of the messages.",
+      length.context_max, length.prompt_tokens);
+}
+
 }  // namespace
 
 ApiError api_error(const Error& error) {
@@ -145,18 +174,11 @@ ApiError not_json(std::string_view content_type) {
 
 ApiError context_length_exceeded(const ContextLength& length, std::string_view param) {
   return {.status = 400,
-          .message =
-              length.output_tokens == 0
-                  ? fmt::format("This model's maximum context length is {} tokens, and the prompt "
-                                "alone has {}",
-                                length.context_max, length.prompt_tokens)
-                  : fmt::format("This model's maximum context length is {} tokens, but {} were "
-                                "requested ({} in the prompt, {} for the answer)",
-                                length.context_max, length.prompt_tokens + length.output_tokens,
-                                length.prompt_tokens, length.output_tokens),
+          .message = context_message(length),
           .type = kInvalidRequest,
           .param = std::string(param),
-          .code = "context_length_exceeded"};
+          .code = "context_length_exceeded",
+          .context_length = length};
 }
 
 std::string plain_error_body(const ApiError& error) {

@@ -1,6 +1,8 @@
 // OpenAI's error object and the status that goes with it: where an Error of ours becomes an answer.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,13 +10,24 @@
 
 namespace pelton::api {
 
+// What does not fit: the numbers that each protocol says in words of its own.
+struct ContextLength {
+  // What OpenAI's words call it: a conversation, the input of a response, or a text.
+  enum class Prompt { kMessages, kResponseInput, kText };
+  Prompt prompt = Prompt::kMessages;
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;  // asked for; 0: the prompt alone is too long
+  int64_t context_max = 0;
+};
+
 struct ApiError {
   int status = 500;
   std::string message;
-  std::string_view type;  // "invalid_request_error"
-  std::string param;      // the field's path; empty: null
-  std::string_view code;  // "model_not_found"; empty: null
-  int retry_after_s = 0;  // 0: no Retry-After header
+  std::string_view type;                             // "invalid_request_error"
+  std::string param;                                 // the field's path; empty: null
+  std::string_view code;                             // "model_not_found"; empty: null
+  int retry_after_s = 0;                             // 0: no Retry-After header
+  std::optional<ContextLength> context_length = {};  // of a context_length_exceeded
 };
 
 // What any room's Error means to a client. An internal error's words stay in the log.
@@ -31,11 +44,8 @@ ApiError forbidden_host();
 // A body that says it is something else than JSON.
 ApiError not_json(std::string_view content_type);
 
-struct ContextLength {
-  int64_t prompt_tokens;
-  int64_t output_tokens;  // asked for; 0: the prompt alone is too long
-  int64_t context_max;
-};
+// In OpenAI's words, which clients parse to retry with what fits; message_error_body has
+// Anthropic's.
 ApiError context_length_exceeded(const ContextLength& length, std::string_view param);
 
 // {"error":{"message":…,"type":…,"param":…,"code":…}}, all four keys always.

@@ -1,100 +1,136 @@
 #include "api/messages_content.h"
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "base/function_ref.h"
+#include "api/messages_block.h"
 
 namespace pelton::api {
 namespace {
 
-// The body's own limit (net/) bounds texts; no need for a second one.
 constexpr size_t kTextBytesMax = std::numeric_limits<size_t>::max();
-constexpr size_t kBlocksMax = 65536;
 constexpr size_t kIdBytesMax = 256;
-constexpr size_t kDescriptionBytesMax = 64 * 1024;
-constexpr std::string_view kBetweenBlocks = "\n\n";
 
-// Calls made so far and who made them; a result finds its function's name here.
-using Calls = std::unordered_map<std::string, std::string>;
+class TurnReader {
+ public:
+  explicit TurnReader(const Fields& body) : body_(body) {}
 
-void append_paragraph(std::string& text, std::string_view more) {
-  if (more.empty()) return;
-  if (!text.empty()) text += kBetweenBlocks;
-  text += more;
-}
+  MessageTurns read();
 
-// The member that a block must have; null, and a complaint, if it has not.
-const std::string* needed_text(const Fields& block, std::string_view key, size_t bytes_max) {
-  const std::string* text = block.text(key, bytes_max);
-  if (text == nullptr) block.refuse(key, fmt::format("'{}' is missing", block.path(key)));
-  return block.failed() ? nullptr : text;
-}
+ private:
+  void read_message(const Fields& message, const std::string& role, bool is_last);
+  void read_user(const Fields& message);
+  void read_tool_result(const Fields& block);
+  const std::string* read_tool_name(const Fields& reference, std::string_view key);
+  void read_assistant(const Fields& message);
+  void read_tool_use(const Fields& block, ChatMessage& turn);
+  void read_system(const Fields& message);
+  void read_tool_change(const Fields& block, const std::string& type, ChatMessage& system);
+  void note_tools();
+  void note_warnings(const BlockText& text);
 
-// Each block of `content`, which is a string (told as a text block would be) or an array. False if
-// there is no content.
-using SeesText = base::FunctionRef<void(const std::string& text)>;
-using SeesBlock = base::FunctionRef<void(const Fields& block, const std::string& type)>;
-bool read_blocks(const Fields& owner, std::string_view key, SeesText sees_text,
-                 SeesBlock sees_block) {
-  const Json* content = owner.find(key);
-  if (content == nullptr) return false;
-  if (content->is_string()) {
-    sees_text(content->as_string());
-    return true;
+  const Fields& body_;
+  MessageTurns read_;
+  size_t users_left_ = 0;  // user messages behind the one that is read
+  // Calls made so far and who made them; a result finds its function's name here.
+  std::unordered_map<std::string, std::string> calls_;
+  std::unordered_set<std::string> tools_;  // names in "tools", of any type
+};
+
+MessageTurns TurnReader::read() {
+  std::string system = read_text_blocks(body_, "system");
+  if (!system.empty()) {
+    read_.messages.push_back({.role = ChatRole::kSystem});
+    read_.messages.back().content = std::move(system);
   }
-  if (!content->is_array()) {
-    owner.refuse(key, fmt::format("'{}' must be a string or an array of blocks, not {}",
-                                  owner.path(key), content->kind_name()));
-    return true;
+  const Json* items = body_.array("messages", kMessagesMax);
+  if (body_.failed()) return std::move(read_);
+  if (items == nullptr || items->as_array().empty()) {
+    body_.refuse("messages", items == nullptr ? "'messages' is missing"
+                                              : "'messages' must have at least one message");
+    return std::move(read_);
   }
-  const Json* items = owner.array(key, kBlocksMax);
-  if (items == nullptr) return true;
-  for (size_t i = 0; i < items->as_array().size() && !owner.failed(); ++i) {
-    const Json& item = items->as_array()[i];
-    const std::string path = item_path(key, i);
-    if (!item.is_object()) {
-      owner.refuse(
-          path, fmt::format("'{}' must be an object, not {}", owner.path(path), item.kind_name()));
-      return true;
+  note_tools();
+  const Json::Array& array = items->as_array();
+  for (const Json& item : array) {
+    if (item.is_object() && item.string("role") == "user") ++users_left_;
+  }
+  for (size_t i = 0; i < array.size() && !body_.failed(); ++i) {
+    const std::string path = item_path("messages", i);
+    if (!array[i].is_object()) {
+      body_.refuse(path, fmt::format("'{}' must be an object, not {}", path, array[i].kind_name()));
+      break;
     }
-    const Fields block(item, owner.path(path), owner.complaint());
-    const std::string* type = needed_text(block, "type", 256);
-    if (type == nullptr) return true;
-    if (*type != "text") {
-      sees_block(block, *type);
-    } else if (const std::string* text = needed_text(block, "text", kTextBytesMax)) {
-      sees_text(*text);
-    }
+    const Fields message(array[i], path, body_.complaint());
+    const std::string* role = needed_text(message, "role", 64);
+    if (role != nullptr) read_message(message, *role, i + 1 == array.size());
   }
-  return true;
+  if (read_.messages.empty()) {
+    body_.refuse("messages", "'messages' must have at least one message that says something");
+  }
+  warn_of_replaced(read_.messages, read_.warnings);
+  return std::move(read_);
 }
 
-void refuse_block(const Fields& block, const std::string& type) {
-  block.refuse("type", fmt::format("'{}' is '{}'; this model does not read such blocks",
-                                   block.path("type"), type.substr(0, 40)));
+void TurnReader::read_message(const Fields& message, const std::string& role, bool is_last) {
+  if (role == "user") {
+    --users_left_;
+    read_user(message);
+  } else if (role == "system") {
+    read_system(message);
+  } else if (role == "assistant" && !is_last) {
+    read_assistant(message);
+  } else if (role == "assistant") {
+    message.refuse_unsupported("role", "an answer that goes on from a last assistant message");
+  } else {
+    message.refuse(
+        "role", fmt::format("'{}' must be 'user', 'assistant' or 'system'", message.path("role")));
+  }
 }
 
-// Text blocks only.
-std::string read_text(const Fields& owner, std::string_view key) {
-  std::string text;
-  const auto add = [&](const std::string& more) { append_paragraph(text, more); };
-  const auto refuse = [](const Fields& block, const std::string& type) {
-    refuse_block(block, type);
+void TurnReader::read_user(const Fields& message) {
+  std::vector<ChatMessage>& out = read_.messages;
+  BlockText text(UnreadParts::kRefused);
+  bool speaks = false;  // the last of `out` is this turn's own text
+  const auto flush = [&] {
+    if (!std::exchange(speaks, false)) return;
+    out.push_back({.role = ChatRole::kUser});
+    out.back().content = text.take_text();
   };
-  read_blocks(owner, key, add, refuse);
-  return text;
+  const auto add_text = [&](const std::string& more) {
+    speaks = true;
+    text.add(more);
+  };
+  const auto add_block = [&](const Fields& block, const std::string& type) {
+    if (type == "tool_result") {
+      flush();
+      read_tool_result(block);
+    } else if (text.add_block(block, type)) {
+      speaks = true;
+    } else {
+      refuse_block(block, type);
+    }
+  };
+  const size_t before = out.size();
+  read_blocks(message, "content", add_text, add_block);
+  flush();
+  note_warnings(text);
+  if (out.size() == before && !message.failed()) {
+    message.refuse("content", fmt::format("'{}' must not be empty", message.path("content")));
+  }
 }
 
-void read_tool_result(const Fields& block, const Calls& calls, std::vector<ChatMessage>& out) {
+void TurnReader::read_tool_result(const Fields& block) {
   const std::string* id = needed_text(block, "tool_use_id", kIdBytesMax);
   if (id == nullptr) return;
-  const auto call = calls.find(*id);
-  if (call == calls.end()) {
+  const auto call = calls_.find(*id);
+  if (call == calls_.end()) {
     block.refuse("tool_use_id",
                  fmt::format("'{}' names no tool_use block of an earlier assistant message",
                              block.path("tool_use_id")));
@@ -103,44 +139,38 @@ void read_tool_result(const Fields& block, const Calls& calls, std::vector<ChatM
   ChatMessage result{.role = ChatRole::kTool};
   result.name = call->second;
   result.tool_call_id = *id;
-  result.content = read_text(block, "content");
+  BlockText text(UnreadParts::kReplaced);
+  read_blocks(
+      block, "content", [&](const std::string& more) { text.add(more); },
+      [&](const Fields& part, const std::string& type) {
+        if (type == "tool_reference") {
+          const std::string* name = read_tool_name(part, "tool_name");
+          if (name == nullptr) return;
+          text.add(fmt::format("Tool loaded: {}", *name));
+          result.loaded_tools.push_back(*name);
+        } else if (!text.add_block(part, type)) {
+          refuse_block(part, type);
+        }
+      });
+  result.content = text.take_text();
+  result.replaced = text.take_replaced();
+  note_warnings(text);
   // Harmony has no other way to say so.
   if (block.boolean("is_error").value_or(false)) result.content.insert(0, "Error: ");
-  out.push_back(std::move(result));
+  read_.messages.push_back(std::move(result));
 }
 
-void read_user_turn(const Fields& message, const Calls& calls, std::vector<ChatMessage>& out) {
-  bool speaks = false;  // the last of `out` is this turn's own text
-  const auto add_text = [&](const std::string& text) {
-    if (!speaks) out.push_back({.role = ChatRole::kUser});
-    speaks = true;
-    append_paragraph(out.back().content, text);
-  };
-  const auto add_block = [&](const Fields& block, const std::string& type) {
-    if (type != "tool_result") return refuse_block(block, type);
-    speaks = false;
-    read_tool_result(block, calls, out);
-  };
-  const size_t before = out.size();
-  read_blocks(message, "content", add_text, add_block);
-  if (out.size() == before && !message.failed()) {
-    message.refuse("content", fmt::format("'{}' must not be empty", message.path("content")));
-  }
+// Of {"type": "tool_reference", …}; null after a complaint.
+const std::string* TurnReader::read_tool_name(const Fields& reference, std::string_view key) {
+  const std::string* name = needed_text(reference, key, kToolNameBytesMax);
+  if (name == nullptr || tools_.contains(*name)) return name;
+  reference.refuse(key, fmt::format("Tool reference '{}' has no corresponding tool definition: "
+                                    "'{}' must name one of 'tools'",
+                                    *name, reference.path(key)));
+  return nullptr;
 }
 
-void read_tool_use(const Fields& block, ChatMessage& turn) {
-  const std::string* id = needed_text(block, "id", kIdBytesMax);
-  const std::string* name = needed_text(block, "name", kIdBytesMax);
-  const Json* input = block.object("input");
-  if (id == nullptr || name == nullptr || block.failed()) return;
-  if (id->empty() || name->empty()) {
-    block.refuse(id->empty() ? "id" : "name", "a tool_use block needs an id and a name");
-    return;
-  }
-  turn.tool_calls.push_back({*id, *name, input == nullptr ? std::string("{}") : input->dump()});
-}
-
-void read_assistant_turn(const Fields& message, Calls& calls, std::vector<ChatMessage>& out) {
+void TurnReader::read_assistant(const Fields& message) {
   ChatMessage turn{.role = ChatRole::kAssistant};
   const auto add_text = [&](const std::string& text) { turn.content += text; };
   const auto add_block = [&](const Fields& block, const std::string& type) {
@@ -157,124 +187,115 @@ void read_assistant_turn(const Fields& message, Calls& calls, std::vector<ChatMe
   };
   read_blocks(message, "content", add_text, add_block);
   if (message.failed()) return;
-  for (const ToolCallFields& call : turn.tool_calls) calls[call.id] = call.name;
+  for (const ToolCallFields& call : turn.tool_calls) calls_[call.id] = call.name;
   const bool says_nothing =
       turn.content.empty() && turn.reasoning.empty() && turn.tool_calls.empty();
-  if (!says_nothing) out.push_back(std::move(turn));
+  if (!says_nothing) read_.messages.push_back(std::move(turn));
 }
 
-std::optional<FunctionTool> read_tool(const Fields& tool) {
-  const std::string* name = needed_text(tool, "name", kToolNameBytesMax);
-  if (name == nullptr) return std::nullopt;
-  if (!is_tool_name(*name)) {
-    tool.refuse("name", fmt::format("'{}' must be 1 to {} letters, digits, '_', '-' or '.'",
-                                    tool.path("name"), kToolNameBytesMax));
-    return std::nullopt;
+void TurnReader::read_tool_use(const Fields& block, ChatMessage& turn) {
+  const std::string* id = needed_text(block, "id", kIdBytesMax);
+  const std::string* name = needed_text(block, "name", kIdBytesMax);
+  const Json* input = block.object("input");
+  if (id == nullptr || name == nullptr || block.failed()) return;
+  if (id->empty() || name->empty()) {
+    block.refuse(id->empty() ? "id" : "name", "a tool_use block needs an id and a name");
+    return;
   }
-  FunctionTool read{.name = *name, .description = {}, .parameters = {}};
-  if (const std::string* text = tool.text("description", kDescriptionBytesMax)) {
-    read.description = *text;
-  }
-  const Json* schema = tool.object("input_schema");
-  if (schema == nullptr) {
-    tool.refuse("input_schema", fmt::format("'{}' is missing", tool.path("input_schema")));
-    return std::nullopt;
-  }
-  read.parameters = *schema;
-  read.strict = tool.boolean("strict").value_or(false);
-  read.field = tool.path("input_schema");
-  if (tool.failed()) return std::nullopt;
-  return read;
+  turn.tool_calls.push_back({*id, *name, input == nullptr ? std::string("{}") : input->dump()});
 }
 
-void apply_tool_choice(const Fields& body, ToolFields& read) {
-  const Json* choice = body.object("tool_choice");
-  if (choice == nullptr) return;
-  const Fields fields(*choice, "tool_choice", body.complaint());
-  const std::string* type = needed_text(fields, "type", 64);
-  read.parallel_calls = !fields.boolean("disable_parallel_tool_use").value_or(false);
-  if (type == nullptr || fields.failed() || *type == "auto") return;
-  if (*type == "none") {
-    read.functions.clear();
-  } else if (*type == "any") {
-    if (read.functions.empty()) {
-      fields.refuse("type", "'tool_choice.type' is 'any', but 'tools' has none to call");
-      return;
-    }
-    // Of one function the name is no question.
-    const bool only_one = read.functions.size() == 1;
-    read.forced_call = ForcedCall{only_one ? read.functions.front().name : std::string()};
-  } else if (*type == "tool") {
-    const std::string* name = needed_text(fields, "name", kToolNameBytesMax);
-    if (name == nullptr) return;
-    const bool offered =
-        std::any_of(read.functions.begin(), read.functions.end(),
-                    [&](const FunctionTool& function) { return function.name == *name; });
-    if (!offered) {
-      fields.refuse("name", "'tool_choice.name' must name one of 'tools'");
-      return;
-    }
-    read.forced_call = ForcedCall{*name};
+// {"role": "system", "content": …, "clear_at": "next_user_message", "output_config": {"effort": …}}
+void TurnReader::read_system(const Fields& message) {
+  const std::optional<ReasoningEffort> effort = read_config_effort(message);
+  if (effort) read_.effort = effort;
+  const std::string* clear_at = message.text("clear_at", 64);
+  if (clear_at != nullptr && *clear_at != "never" && *clear_at != "next_user_message") {
+    message.refuse("clear_at", fmt::format("'{}' must be 'never' or 'next_user_message'",
+                                           message.path("clear_at")));
+  }
+  ChatMessage system{.role = ChatRole::kSystem};
+  BlockText text(UnreadParts::kRefused);
+  const bool has_content = read_blocks(
+      message, "content", [&](const std::string& more) { text.add(more); },
+      [&](const Fields& block, const std::string& type) {
+        if (type == "tool_addition" || type == "tool_removal") {
+          read_tool_change(block, type, system);
+        } else {
+          refuse_unread_block(block, type);
+        }
+      });
+  if (!has_content && !effort) {
+    message.refuse("content", fmt::format("'{}' is missing", message.path("content")));
+  }
+  // Only its text is cleared; what it says of tools stays.
+  const bool cleared = clear_at != nullptr && *clear_at == "next_user_message" && users_left_ > 0;
+  BlockText shown(UnreadParts::kRefused);
+  if (!cleared) shown.add(text.take_text());
+  shown.add(system.content);
+  system.content = shown.take_text();
+  if (message.failed() || (system.content.empty() && system.loaded_tools.empty())) return;
+  read_.messages.push_back(std::move(system));
+}
+
+// {"type": "tool_addition", "tool": {"type": "tool_reference", "name": …}}, or a removal.
+void TurnReader::read_tool_change(const Fields& block, const std::string& type,
+                                  ChatMessage& system) {
+  const Json* json = block.object("tool");
+  if (json == nullptr) {
+    return block.refuse("tool", fmt::format("'{}' is missing", block.path("tool")));
+  }
+  const Fields tool(*json, block.path("tool"), block.complaint());
+  const std::string* kind = needed_text(tool, "type", 256);
+  if (kind == nullptr) return;
+  if (*kind != "tool_reference") {
+    return tool.refuse("type", fmt::format("'{}' must be 'tool_reference'", tool.path("type")));
+  }
+  const std::string* name = read_tool_name(tool, "name");
+  if (name == nullptr) return;
+  if (type == "tool_addition") {
+    system.loaded_tools.push_back(*name);
   } else {
-    fields.refuse("type", "'tool_choice.type' must be 'auto', 'any', 'tool' or 'none'");
+    system.content +=
+        fmt::format("{}Tool removed: {}", system.content.empty() ? "" : "\n\n", *name);
+  }
+}
+
+void TurnReader::note_tools() {
+  const Json* tools = body_.array("tools", kDeferredToolsMax);
+  if (tools == nullptr) return;
+  for (const Json& tool : tools->as_array()) {
+    if (!tool.is_object()) continue;
+    if (std::optional<std::string> name = tool.string("name")) tools_.insert(*std::move(name));
+  }
+}
+
+void TurnReader::note_warnings(const BlockText& text) {
+  for (const std::string& warning : text.warnings()) {
+    if (std::ranges::find(read_.warnings, warning) == read_.warnings.end()) {
+      read_.warnings.push_back(warning);
+    }
   }
 }
 
 }  // namespace
 
-std::vector<ChatMessage> read_message_turns(const Fields& body) {
-  std::vector<ChatMessage> messages;
-  std::string system = read_text(body, "system");
-  if (!system.empty()) {
-    messages.push_back({.role = ChatRole::kSystem});
-    messages.back().content = std::move(system);
-  }
-  const Json* items = body.array("messages", kMessagesMax);
-  if (body.failed()) return messages;
-  if (items == nullptr || items->as_array().empty()) {
-    body.refuse("messages", items == nullptr ? "'messages' is missing"
-                                             : "'messages' must have at least one message");
-    return messages;
-  }
-  Calls calls;
-  for (size_t i = 0; i < items->as_array().size() && !body.failed(); ++i) {
-    const Json& item = items->as_array()[i];
-    const std::string path = item_path("messages", i);
-    if (!item.is_object()) {
-      body.refuse(path, fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
-      return messages;
-    }
-    const Fields message(item, path, body.complaint());
-    const std::string* role = needed_text(message, "role", 64);
-    if (role == nullptr) return messages;
-    const bool is_last = i + 1 == items->as_array().size();
-    if (*role == "user") {
-      read_user_turn(message, calls, messages);
-    } else if (*role == "assistant" && !is_last) {
-      read_assistant_turn(message, calls, messages);
-    } else if (*role == "assistant") {
-      message.refuse_unsupported("role", "an answer that goes on from a last assistant message");
-    } else {
-      message.refuse("role", fmt::format("'{}' must be 'user' or 'assistant'; instructions go "
-                                         "into 'system'",
-                                         message.path("role")));
-    }
-  }
-  return messages;
+MessageTurns read_message_turns(const Fields& body) {
+  return TurnReader(body).read();
 }
 
-ToolFields read_message_tools(const Fields& body) {
-  ToolFields read;
-  read_tool_list(body,
-                 {.type = "custom",
-                  .type_needed = false,
-                  .nouns = "tools",
-                  .name_field = "name",
-                  .ignored = "unknown tool type",
-                  .read_one = read_tool},
-                 read);
-  apply_tool_choice(body, read);
-  return read;
+std::optional<ReasoningEffort> read_config_effort(const Fields& owner) {
+  const Json* config = owner.object("output_config");
+  if (config == nullptr) return std::nullopt;
+  const Fields fields(*config, owner.path("output_config"), owner.complaint());
+  const std::string* word = fields.text("effort", 64);
+  if (word == nullptr) return std::nullopt;
+  if (*word == "low") return ReasoningEffort::kLow;
+  if (*word == "medium") return ReasoningEffort::kMedium;
+  if (*word == "high" || *word == "xhigh" || *word == "max") return ReasoningEffort::kHigh;
+  fields.refuse("effort", fmt::format("'{}' must be 'low', 'medium', 'high', 'xhigh' or 'max'",
+                                      fields.path("effort")));
+  return std::nullopt;
 }
 
 }  // namespace pelton::api

@@ -1,22 +1,27 @@
-// What an Anthropic request says and offers: its turns, made of blocks, as chat messages; its tools
-// as functions.
+// The turns of an Anthropic request, made of blocks, as chat messages.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "api/chat_message.h"
+#include "api/chat_request.h"
 #include "api/fields.h"
-#include "api/tool.h"
 
 namespace pelton::api {
 
+struct MessageTurns {
+  std::vector<ChatMessage> messages;
+  std::optional<ReasoningEffort> effort;  // the last that a system message among them says
+  std::vector<std::string> warnings;      // what was replaced or ignored, for a response header
+};
+
 // "system" and "messages". A user's turn with tool results becomes several messages, in the order
 // of its blocks. Blocks of text are joined by empty lines, those of the assistant by nothing: so
-// they went out.
-std::vector<ChatMessage> read_message_turns(const Fields& body);
+// they went out. A system message stands where it was said.
+MessageTurns read_message_turns(const Fields& body);
 
-// "tools" and "tool_choice". Tools of a kind that only their own server can explain to a model are
-// left out, with a warning.
-ToolFields read_message_tools(const Fields& body);
+// "output_config": {"effort": …}, of the body or of a system message.
+std::optional<ReasoningEffort> read_config_effort(const Fields& owner);
 
 }  // namespace pelton::api

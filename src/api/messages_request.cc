@@ -7,6 +7,7 @@
 #include "api/documented_fields.h"
 #include "api/json_object.h"
 #include "api/messages_content.h"
+#include "api/messages_tool.h"
 
 namespace pelton::api {
 namespace {
@@ -17,23 +18,22 @@ constexpr int64_t kBudgetMin = 1024;
 constexpr int64_t kMediumBudgetMin = 4096;
 constexpr int64_t kHighBudgetMin = 16384;
 
-std::optional<ReasoningEffort> read_effort(const Fields& body) {
-  const Json* config = body.object("output_config");
-  if (config == nullptr) return std::nullopt;
-  const Fields fields(*config, "output_config", body.complaint());
-  const std::string* word = fields.text("effort", 64);
-  if (word == nullptr) return std::nullopt;
-  if (*word == "low") return ReasoningEffort::kLow;
-  if (*word == "medium") return ReasoningEffort::kMedium;
-  if (*word == "high" || *word == "xhigh" || *word == "max") return ReasoningEffort::kHigh;
-  fields.refuse("effort", fmt::format("'{}' must be 'low', 'medium', 'high', 'xhigh' or 'max'",
-                                      fields.path("effort")));
-  return std::nullopt;
-}
-
 ReasoningEffort effort_of_budget(int64_t tokens) {
   if (tokens >= kHighBudgetMin) return ReasoningEffort::kHigh;
   return tokens >= kMediumBudgetMin ? ReasoningEffort::kMedium : ReasoningEffort::kLow;
+}
+
+using Thinking = MessagesRequest::Thinking;
+
+Thinking read_display(const Fields& thinking) {
+  const std::string* display = thinking.text("display", 64);
+  if (display == nullptr || *display == "summarized") return Thinking::kShown;
+  // "updates" are short reports between blocks of thinking; this model writes none.
+  if (*display != "omitted" && *display != "updates") {
+    thinking.refuse("display", fmt::format("'{}' must be 'summarized', 'omitted' or 'updates'",
+                                           thinking.path("display")));
+  }
+  return Thinking::kOmitted;
 }
 
 void read_thinking(const Fields& body, MessagesRequest& request) {
@@ -43,12 +43,12 @@ void read_thinking(const Fields& body, MessagesRequest& request) {
   const std::string* type = fields.text("type", 64);
   if (fields.failed()) return;
   if (type != nullptr && *type == "adaptive") {
-    request.show_thinking = true;
+    request.thinking = read_display(fields);
   } else if (type != nullptr && *type == "disabled") {
     // It cannot be switched off; the least there is.
     request.chat.reasoning_effort = ReasoningEffort::kLow;
   } else if (type != nullptr && *type == "enabled") {
-    request.show_thinking = true;
+    request.thinking = read_display(fields);
     const auto budget = fields.integer("budget_tokens", {.low = kBudgetMin});
     if (!budget) {
       fields.refuse("budget_tokens", fmt::format("'{}' is missing", fields.path("budget_tokens")));
@@ -134,20 +134,24 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   MessagesRequest request;
   ChatRequest& chat = request.chat;
   if (const std::string* model = fields.text("model", kModelBytesMax)) chat.model = *model;
-  chat.messages = read_message_turns(fields);
-  ToolFields tools = read_message_tools(fields);
+  chat.instructions = InstructionsPlace::kWhereSaid;
+  MessageTurns turns = read_message_turns(fields);
+  chat.messages = std::move(turns.messages);
+  ToolFields tools = read_message_tools(fields, chat.messages);
   chat.tools = std::move(tools.functions);
   chat.declared_functions = std::move(tools.declared);
   chat.forced_call = std::move(tools.forced_call);
   chat.parallel_calls = tools.parallel_calls;
-  chat.warnings = std::move(tools.warnings);
+  chat.warnings = std::move(turns.warnings);
+  chat.warnings.insert(chat.warnings.end(), tools.warnings.begin(), tools.warnings.end());
 
   chat.generation = read_generation_fields(fields, limits);
   read_format(fields, chat);
   read_stop_strings(fields, "stop_sequences", chat.generation);
   read_lengths(fields, use, chat);
   read_thinking(fields, request);
-  if (const auto effort = read_effort(fields)) chat.reasoning_effort = effort;
+  if (const auto effort = read_config_effort(fields)) chat.reasoning_effort = effort;
+  if (turns.effort) chat.reasoning_effort = turns.effort;
   read_user(fields, chat);
   refuse_servers(fields);
   refuse_promises(fields);

@@ -10,8 +10,11 @@
 namespace pelton::api {
 
 struct MessagesRequest {
+  // What an answer has of the model's reasoning: nothing unless "thinking" asks for it, as its
+  // clients expect; blocks without their text ("display": "omitted"); or all.
+  enum class Thinking { kNone, kOmitted, kShown };
   ChatRequest chat;
-  bool show_thinking = false;  // only if "thinking" asks for it, as its clients expect
+  Thinking thinking = Thinking::kNone;
 };
 
 // Counting tokens needs no max_tokens.

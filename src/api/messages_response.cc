@@ -1,5 +1,7 @@
 #include "api/messages_response.h"
 
+#include <fmt/format.h>
+
 #include "base/json.h"
 #include "base/json_writer.h"
 
@@ -107,6 +109,19 @@ std::string_view error_type(const ApiError& error) {
   }
 }
 
+// Word for word Anthropic's messages: clients find the numbers by regular expressions, and retry
+// with fewer max_tokens or a shorter conversation. A prompt must leave room for one token.
+std::string context_message(const ContextLength& length) {
+  if (length.prompt_tokens >= length.context_max) {
+    return fmt::format("prompt is too long: {} tokens > {} maximum", length.prompt_tokens,
+                       length.context_max - 1);
+  }
+  return fmt::format(
+      "input length and `max_tokens` exceed context limit: {} + {} > {}, decrease input length or "
+      "`max_tokens` and try again",
+      length.prompt_tokens, length.output_tokens, length.context_max);
+}
+
 void write_message_timings(JsonWriter& writer, const Timings* timings) {
   if (timings == nullptr) return;
   writer.key("timings");
@@ -193,7 +208,8 @@ std::string message_error_body(const ApiError& error, std::string_view request_i
   std::string body;
   JsonWriter writer(body);
   writer.begin_object().key("type").string("error").key("error").begin_object();
-  writer.key("type").string(error_type(error)).key("message").string(error.message);
+  writer.key("type").string(error_type(error)).key("message");
+  writer.string(error.context_length ? context_message(*error.context_length) : error.message);
   if (error.code == "unsupported" && error.param == "thread") {  // see messages_request.cc
     writer.key("details").begin_object().key("error_code").string("thread_unsupported_request");
     writer.key("unsupported").begin_array().string("thread").end_array().end_object();

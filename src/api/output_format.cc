@@ -79,12 +79,12 @@ std::optional<OutputFormat> json_object(const Fields& fields) {
   return format;
 }
 
-void refuse_type(const Fields& fields, const std::string* type) {
+// `allowed`: "'text' or 'json_object'"
+void refuse_type(const Fields& fields, const std::string* type, std::string_view allowed) {
   if (fields.failed()) return;
   fields.refuse("type", type == nullptr
                             ? fmt::format("'{}' is missing", fields.path("type"))
-                            : fmt::format("'{}' must be 'text', 'json_object' or 'json_schema'",
-                                          fields.path("type")));
+                            : fmt::format("'{}' must be {}", fields.path("type"), allowed));
 }
 
 // An object, or the text of one. What stands in it the server finds out.
@@ -120,7 +120,7 @@ std::optional<OutputFormat> read_response_format(const Fields& body) {
     return structural_tag(body, "response_format", *format);
   }
   if (type == nullptr || *type != "json_schema") {
-    refuse_type(fields, type);
+    refuse_type(fields, type, "'text', 'json_object', 'json_schema' or 'structural_tag'");
     return std::nullopt;
   }
   const Json* named = fields.object("json_schema");
@@ -267,7 +267,7 @@ std::optional<OutputFormat> read_text_format_member(const Fields& text) {
   }
   if (type != nullptr && *type == "json_object") return json_object(fields);
   if (type != nullptr && *type == "json_schema") return read_named_schema(fields);
-  refuse_type(fields, type);
+  refuse_type(fields, type, "'text', 'json_object' or 'json_schema'");
   return std::nullopt;
 }
 

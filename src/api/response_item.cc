@@ -112,14 +112,15 @@ void read_call(const Fields& fields, ResponseItem& item) {
 
 void read_result(const Fields& fields, ResponseItem& item) {
   const std::string* id = needed_text(fields, "call_id", kIdBytesMax);
-  std::optional<std::string> output = read_text_parts(fields, "output");
+  std::optional<PartsText> output = read_parts(fields, "output", UnreadParts::kReplaced);
   if (fields.failed()) return;
   if (!output) {
     fields.refuse("output", fmt::format("'{}' is missing", fields.path("output")));
     return;
   }
   item.call_id = *id;
-  item.text = std::move(*output);
+  item.text = std::move(output->text);
+  item.replaced = std::move(output->replaced);
 }
 
 ResponseItem read_item(const Fields& fields) {

@@ -19,11 +19,12 @@ struct ResponseItem {
   Kind kind = Kind::kMessage;
   ChatRole role = ChatRole::kUser;  // of a message; never kTool
   Phase phase = Phase::kUnknown;
-  std::string text;               // of a message or of reasoning; a call's arguments; a result
-  std::string encrypted_content;  // of reasoning, for whoever has its key; empty: none
-  std::string call_id;            // of a call or a result
-  std::string name;               // of the called function
-  std::string path;               // in the request, for complaints: "input[3]"
+  std::string text;                   // of a message or of reasoning; a call's arguments; a result
+  std::string encrypted_content;      // of reasoning, for whoever has its key; empty: none
+  std::string call_id;                // of a call or a result
+  std::string name;                   // of the called function
+  std::string path;                   // in the request, for complaints: "input[3]"
+  std::vector<std::string> replaced;  // of a result: paths of parts that a placeholder stands for
 
   // Whether the model itself may have made it.
   bool is_models() const {

@@ -170,6 +170,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
   request.forced_call = std::move(tools.forced_call);
   request.parallel_calls = tools.parallel_calls;
   request.warnings = std::move(tools.warnings);
+  warn_of_replaced(request.items, request.warnings);
   read_reasoning(fields, request);
   read_include(fields, request);
   read_truncation(fields, request);

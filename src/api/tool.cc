@@ -201,7 +201,7 @@ std::optional<FunctionTool> read_function_members(const Fields& fields) {
 }
 
 void read_tool_list(const Fields& body, const ToolList& list, ToolFields& read) {
-  const Json* tools = body.array(list.key, kToolsMax);
+  const Json* tools = body.array(list.key, list.count_max);
   if (tools == nullptr) return;
   std::unordered_set<std::string> names;
   for (size_t i = 0; i < tools->as_array().size() && !body.failed(); ++i) {

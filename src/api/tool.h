@@ -16,10 +16,12 @@ struct FunctionTool {
   std::string description;
   std::optional<Json> parameters;  // a JSON schema, always an object
   bool strict = false;             // arguments must follow it, also when the model calls by itself
+  bool deferred = false;           // told to the model where the conversation refers to it
   std::string field;               // where the parameters stand in the request, for errors
 };
 
 inline constexpr size_t kToolsMax = 128;
+inline constexpr size_t kDeferredToolsMax = 10'000;  // Anthropic's, of a catalogue that is searched
 inline constexpr size_t kToolNameBytesMax = 64;
 
 // The model must call a function: this one, or any if the name is empty.
@@ -45,6 +47,7 @@ struct ToolList {
   std::string_view key = "tools";
   std::string_view type;  // of the tools that are read; others are ignored with a warning
   bool type_needed = true;
+  size_t count_max = kToolsMax;
   std::string_view nouns;       // "functions", in complaints
   std::string_view name_field;  // of a tool, for complaints
   std::string_view ignored;     // why the others are

@@ -95,6 +95,7 @@ void Server::begin_chat(Call call, const ChatWork& work, std::optional<grammar::
       {.id = id,
        .prompt = std::move(prompt.tokens),
        .prompt_field = "messages",
+       .prompt_kind = api::ContextLength::Prompt::kMessages,
        .tenant = call.tenant,
        .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
        .deadline_ns = work.deadline_ns,

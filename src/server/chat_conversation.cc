@@ -1,7 +1,9 @@
 #include "server/chat_conversation.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -32,27 +34,18 @@ chat::Message system_message(const api::ChatRequest& request, const std::string&
   return message;
 }
 
-chat::DeveloperContent developer_content(const api::ChatRequest& request) {
-  chat::DeveloperContent developer;
-  for (const ChatMessage& message : request.messages) {
-    const bool instructs =
-        message.role == ChatRole::kSystem || message.role == ChatRole::kDeveloper;
-    if (!instructs || message.content.empty()) continue;
-    if (developer.instructions) {
-      *developer.instructions += "\n\n" + message.content;
-    } else {
-      developer.instructions = message.content;
-    }
-  }
-  for (const api::FunctionTool& tool : request.tools) {
-    developer.functions.push_back(
-        {.name = tool.name, .description = tool.description, .parameters = tool.parameters});
-  }
-  const std::optional<api::OutputFormat>& format = request.generation.format;
-  if (format && format->kind == api::OutputFormat::Kind::kJsonSchema && !format->name.empty()) {
-    developer.response_formats.push_back({format->name, format->description, format->schema});
-  }
-  return developer;
+chat::FunctionTool function_of(const api::FunctionTool& tool) {
+  return {.name = tool.name, .description = tool.description, .parameters = tool.parameters};
+}
+
+chat::Message developer_message(chat::DeveloperContent content) {
+  chat::Message message{.role = chat::Role::kDeveloper};
+  message.content.emplace_back(std::move(content));
+  return message;
+}
+
+bool instructs(const ChatMessage& message) {
+  return message.role == ChatRole::kSystem || message.role == ChatRole::kDeveloper;
 }
 
 // Of the model's own tools, which are no developer functions; what a client has declared under
@@ -62,45 +55,166 @@ bool is_builtin(std::string_view name, Functions functions) {
   return std::ranges::find(functions, name) == functions.end();
 }
 
+class ConversationBuilder {
+ public:
+  explicit ConversationBuilder(const api::ChatRequest& request);
+
+  chat::Conversation build(const std::string& current_date);
+
+ private:
+  chat::DeveloperContent opening();
+  std::vector<chat::FunctionTool> take_loaded(const ChatMessage& message);
+  void add_user(const ChatMessage& message);
+  void add_instructions(size_t index);
+  size_t add_assistant(size_t index);
+  void add_result(const ChatMessage& result);
+  void add(chat::Message message) { out_.push_back(std::move(message)); }
+
+  const api::ChatRequest& request_;
+  size_t instructed_ = 0;  // messages before this one instruct at the beginning, if they instruct
+  std::unordered_map<std::string_view, const api::FunctionTool*> deferred_;  // not yet told
+  std::vector<chat::Message> out_;
+};
+
+ConversationBuilder::ConversationBuilder(const api::ChatRequest& request) : request_(request) {
+  const std::vector<ChatMessage>& messages = request.messages;
+  instructed_ = messages.size();
+  if (request.instructions == api::InstructionsPlace::kWhereSaid) {
+    instructed_ =
+        static_cast<size_t>(std::ranges::find_if_not(messages, instructs) - messages.begin());
+  }
+  for (const api::FunctionTool& tool : request.tools) {
+    if (tool.deferred) deferred_.emplace(tool.name, &tool);
+  }
+}
+
+chat::Conversation ConversationBuilder::build(const std::string& current_date) {
+  add(system_message(request_, current_date));
+  if (chat::DeveloperContent developer = opening(); !developer.empty()) {
+    add(developer_message(std::move(developer)));
+  }
+  for (size_t i = 0; i < request_.messages.size(); ++i) {
+    const ChatMessage& message = request_.messages[i];
+    switch (message.role) {
+      case ChatRole::kSystem:
+      case ChatRole::kDeveloper:
+        add_instructions(i);
+        break;
+      case ChatRole::kUser:
+        add_user(message);
+        break;
+      case ChatRole::kAssistant:
+        i += add_assistant(i);
+        break;
+      case ChatRole::kTool:
+        add_result(message);
+        break;
+    }
+  }
+  chat::Conversation conversation{.messages = std::move(out_)};
+  chat::drop_past_analysis(conversation);
+  return conversation;
+}
+
+chat::DeveloperContent ConversationBuilder::opening() {
+  chat::DeveloperContent developer;
+  std::vector<std::vector<chat::FunctionTool>> loaded;  // behind those that are not deferred
+  for (const ChatMessage& message : std::span(request_.messages).first(instructed_)) {
+    if (!instructs(message)) continue;
+    loaded.push_back(take_loaded(message));
+    if (message.content.empty()) continue;
+    if (developer.instructions) {
+      *developer.instructions += "\n\n" + message.content;
+    } else {
+      developer.instructions = message.content;
+    }
+  }
+  for (const api::FunctionTool& tool : request_.tools) {
+    if (!tool.deferred) developer.functions.push_back(function_of(tool));
+  }
+  for (const std::vector<chat::FunctionTool>& functions : loaded) {
+    developer.functions.insert(developer.functions.end(), functions.begin(), functions.end());
+  }
+  const std::optional<api::OutputFormat>& format = request_.generation.format;
+  if (format && format->kind == api::OutputFormat::Kind::kJsonSchema && !format->name.empty()) {
+    developer.response_formats.push_back({format->name, format->description, format->schema});
+  }
+  return developer;
+}
+
+void ConversationBuilder::add_user(const ChatMessage& message) {
+  chat::Message user = chat::text_message(chat::Role::kUser, message.content);
+  user.name = message.name;
+  add(std::move(user));
+}
+
+// Those of the beginning are told already.
+void ConversationBuilder::add_instructions(size_t index) {
+  if (index < instructed_) return;
+  const ChatMessage& message = request_.messages[index];
+  chat::DeveloperContent developer{
+      .instructions = std::nullopt, .functions = take_loaded(message), .response_formats = {}};
+  if (!message.content.empty()) developer.instructions = message.content;
+  if (!developer.empty()) add(developer_message(std::move(developer)));
+}
+
 // An assistant's message and the results that directly follow it, each behind its own call: so the
 // model made them, one by one. Returns how many results were used up. The model stops after a call,
 // so a message with several is no turn as it was sampled.
-size_t add_assistant(const api::ChatRequest& request, size_t index,
-                     chat::Conversation& conversation) {
-  const std::vector<ChatMessage>& messages = request.messages;
+size_t ConversationBuilder::add_assistant(size_t index) {
+  const std::vector<ChatMessage>& messages = request_.messages;
   const ChatMessage& message = messages[index];
-  std::vector<chat::Message>& out = conversation.messages;
-  const auto add = [&](chat::Message part) {
+  const auto add_part = [&](chat::Message part) {
     if (message.tool_calls.size() < 2) part.turn = static_cast<int>(index);
-    out.push_back(std::move(part));
+    add(std::move(part));
   };
   if (!message.reasoning.empty()) {
-    add(chat::channel_message(chat::kAnalysis, message.reasoning));
+    add_part(chat::channel_message(chat::kAnalysis, message.reasoning));
   }
   if (message.tool_calls.empty()) {
     const bool only_reasoning = message.content.empty() && !message.reasoning.empty();
-    if (!only_reasoning) add(chat::channel_message(chat::kFinal, message.content));
+    if (!only_reasoning) add_part(chat::channel_message(chat::kFinal, message.content));
     return 0;
   }
   if (!message.content.empty()) {
-    add(chat::channel_message(chat::kCommentary, message.content));
+    add_part(chat::channel_message(chat::kCommentary, message.content));
   }
   size_t end = index + 1;
   while (end < messages.size() && messages[end].role == ChatRole::kTool) ++end;
   std::vector<bool> used(end - index - 1, false);
   for (const api::ToolCallFields& call : message.tool_calls) {
-    add(call_message(call, request.declared_functions));
+    add_part(call_message(call, request_.declared_functions));
     for (size_t i = 0; i < used.size(); ++i) {
       if (used[i] || messages[index + 1 + i].tool_call_id != call.id) continue;
-      out.push_back(result_message(messages[index + 1 + i], request.declared_functions));
+      add_result(messages[index + 1 + i]);
       used[i] = true;
     }
   }
   for (size_t i = 0; i < used.size(); ++i) {
-    if (!used[i])
-      out.push_back(result_message(messages[index + 1 + i], request.declared_functions));
+    if (!used[i]) add_result(messages[index + 1 + i]);
   }
   return used.size();
+}
+
+// The deferred tools that it refers to first are declared behind it, so that all that stands before
+// stays as it was.
+void ConversationBuilder::add_result(const ChatMessage& result) {
+  add(result_message(result, request_.declared_functions));
+  chat::DeveloperContent loaded{
+      .instructions = std::nullopt, .functions = take_loaded(result), .response_formats = {}};
+  if (!loaded.empty()) add(developer_message(std::move(loaded)));
+}
+
+// The deferred tools that this message is the first to refer to.
+std::vector<chat::FunctionTool> ConversationBuilder::take_loaded(const ChatMessage& message) {
+  std::vector<chat::FunctionTool> functions;
+  for (const std::string& name : message.loaded_tools) {
+    const auto tool = deferred_.find(name);
+    if (tool == deferred_.end()) continue;
+    functions.push_back(function_of(*tool->second));
+    deferred_.erase(tool);
+  }
+  return functions;
 }
 
 }  // namespace
@@ -125,36 +239,7 @@ chat::Message result_message(const ChatMessage& result, Functions functions) {
 
 chat::Conversation conversation_of(const api::ChatRequest& request,
                                    const std::string& current_date) {
-  chat::Conversation conversation;
-  conversation.messages.push_back(system_message(request, current_date));
-  chat::DeveloperContent developer = developer_content(request);
-  if (!developer.empty()) {
-    chat::Message message{.role = chat::Role::kDeveloper};
-    message.content.emplace_back(std::move(developer));
-    conversation.messages.push_back(std::move(message));
-  }
-  for (size_t i = 0; i < request.messages.size(); ++i) {
-    const ChatMessage& message = request.messages[i];
-    switch (message.role) {
-      case ChatRole::kSystem:
-      case ChatRole::kDeveloper:
-        break;
-      case ChatRole::kUser: {
-        chat::Message user = chat::text_message(chat::Role::kUser, message.content);
-        user.name = message.name;
-        conversation.messages.push_back(std::move(user));
-        break;
-      }
-      case ChatRole::kAssistant:
-        i += add_assistant(request, i, conversation);
-        break;
-      case ChatRole::kTool:
-        conversation.messages.push_back(result_message(message, request.declared_functions));
-        break;
-    }
-  }
-  chat::drop_past_analysis(conversation);
-  return conversation;
+  return ConversationBuilder(request).build(current_date);
 }
 
 }  // namespace pelton::server

@@ -9,9 +9,11 @@
 
 namespace pelton::server {
 
-// System and developer messages become the developer's instructions, joined by a blank line; past
-// reasoning is dropped by Harmony's rule; each call is followed by its result. A message's `turn`
-// is the index of the request's message that it is a part of, if that is a turn of the model's.
+// System and developer messages become the developer's instructions, joined by a blank line, or
+// stand where they were said (api::InstructionsPlace); past reasoning is dropped by Harmony's rule;
+// each call is followed by its result, and by a declaration of the deferred tools that this refers
+// to. A message's `turn` is the index of the request's message that it is a part of, if that is a
+// turn of the model's.
 chat::Conversation conversation_of(const api::ChatRequest& request,
                                    const std::string& current_date);
 

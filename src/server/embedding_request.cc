@@ -24,9 +24,10 @@ std::variant<request::GenerationRequest, api::ApiError> embedding_request(
     std::vector<TokenId> prompt, std::string_view prompt_field) {
   const auto prompt_tokens = static_cast<int64_t>(prompt.size());
   if (prompt_tokens > model.context_limit()) {
-    return api::context_length_exceeded(
-        {.prompt_tokens = prompt_tokens, .output_tokens = 0, .context_max = model.context_limit()},
-        prompt_field);
+    return api::context_length_exceeded({.prompt = api::ContextLength::Prompt::kText,
+                                         .prompt_tokens = prompt_tokens,
+                                         .context_max = model.context_limit()},
+                                        prompt_field);
   }
   request::GenerationRequest request;
   request.id = source.id;

@@ -75,10 +75,13 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   const int64_t room = context_max - prompt_tokens;
   const int64_t wanted = std::max(fields.max_tokens.value_or(0), fields.min_tokens);
   if (room < 1 || wanted > room) {
-    return api::context_length_exceeded({.prompt_tokens = prompt_tokens,
-                                         .output_tokens = room < 1 ? 0 : wanted,
-                                         .context_max = context_max},
-                                        source.prompt_field);
+    // A prompt as long as the context leaves no room for a first token.
+    return api::context_length_exceeded(
+        {.prompt = source.prompt_kind,
+         .prompt_tokens = prompt_tokens,
+         .output_tokens = room < 0 ? 0 : std::max<int64_t>(wanted, 1),
+         .context_max = context_max},
+        source.prompt_field);
   }
   if (source.prompt_logprobs >= 0) {
     const int64_t told = prompt_tokens * (source.prompt_logprobs + 1) * fields.n;

@@ -18,8 +18,9 @@ struct GenerationSource {
   std::string id;
   std::vector<TokenId> prompt;
   std::string_view prompt_field;  // for errors: "messages", "prompt"
-  std::string_view tenant;        // by its key; may be empty
-  std::string cache_salt;         // FrontDesk::cache_salt
+  api::ContextLength::Prompt prompt_kind = api::ContextLength::Prompt::kText;
+  std::string_view tenant;  // by its key; may be empty
+  std::string cache_salt;   // FrontDesk::cache_salt
   std::optional<int64_t> deadline_ns;
   int logprobs = -1;
   int prompt_logprobs = -1;

@@ -22,7 +22,7 @@ struct Server::MessageWork {
   const ServedModel& model;
   std::shared_ptr<const api::ChatRequest> request;
   std::optional<int64_t> deadline_ns;
-  bool show_thinking = false;
+  MessagesAnswer::Thinking thinking = MessagesAnswer::Thinking::kNone;
 };
 
 void Server::answer_message(Call call) {
@@ -43,7 +43,7 @@ void Server::answer_message(Call call) {
              {.user = request.generation.user,
               .deadline_ns = *deadline_ns,
               .make = chat_guide_of(shared, *model)},
-             [this, work = MessageWork{*model, shared, *deadline_ns, parsed->show_thinking}](
+             [this, work = MessageWork{*model, shared, *deadline_ns, parsed->thinking}](
                  Call guided, std::optional<grammar::TokenGuide> guide) {
                begin_message(std::move(guided), work, std::move(guide));
              });
@@ -64,6 +64,7 @@ void Server::begin_message(Call call, const MessageWork& work,
       {.id = id,
        .prompt = std::move(prompt.tokens),
        .prompt_field = "messages",
+       .prompt_kind = api::ContextLength::Prompt::kMessages,
        .tenant = call.tenant,
        .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
        .deadline_ns = work.deadline_ns,
@@ -79,7 +80,7 @@ void Server::begin_message(Call call, const MessageWork& work,
   MessagesAnswer::Options options{.head = {.id = id, .model = model.shown_name(request.model)},
                                   .turn = std::move(turn),
                                   .prompt_tokens = prompt_tokens,
-                                  .show_thinking = work.show_thinking,
+                                  .thinking = work.thinking,
                                   .timings = request.generation.timings,
                                   .stream = streamed,
                                   .tool_id_seed = draw()};

@@ -41,22 +41,34 @@ void MessagesAnswer::add(const chat::ReplyDelta& delta) {
   // What still belongs to the open call stands before all that begins.
   auto call = delta.tool_calls.begin();
   for (; call != delta.tool_calls.end() && !call->begins; ++call) add_call(*call);
-  if (options_.show_thinking) {
-    add_text(Block::Kind::kThinking, delta.reasoning);
-  } else if (blocks_.empty()) {
-    thinking_ += delta.reasoning;
-  }
+  add_thinking(delta.reasoning);
   add_text(Block::Kind::kText, delta.content);
   for (; call != delta.tool_calls.end(); ++call) add_call(*call);
 }
 
+void MessagesAnswer::add_thinking(std::string_view text) {
+  switch (options_.thinking) {
+    case Thinking::kShown:
+      return add_text(Block::Kind::kThinking, text);
+    case Thinking::kOmitted:
+      if (!text.empty()) begin(Block::Kind::kThinking);
+      return;
+    case Thinking::kNone:
+      if (blocks_.empty()) thinking_ += text;
+  }
+}
+
 void MessagesAnswer::add_text(Block::Kind kind, std::string_view text) {
   if (text.empty()) return;
-  if (!open_ || blocks_.back().kind != kind) {
-    close();
-    open({.kind = kind, .text = {}, .id = {}, .name = {}});
-  }
+  begin(kind);
   pending_ += text;
+}
+
+// A block of this kind, unless one is open.
+void MessagesAnswer::begin(Block::Kind kind) {
+  if (open_ && blocks_.back().kind == kind) return;
+  close();
+  open({.kind = kind, .text = {}, .id = {}, .name = {}});
 }
 
 void MessagesAnswer::add_call(const chat::ToolCallDelta& call) {

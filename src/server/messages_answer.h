@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/messages_request.h"
 #include "api/messages_response.h"
 #include "server/answer.h"
 #include "server/chat_turn.h"
@@ -15,11 +16,13 @@ namespace pelton::server {
 
 class MessagesAnswer final : public Answer {
  public:
+  using Thinking = api::MessagesRequest::Thinking;
+
   struct Options {
     api::MessageHead head;
     ChatTurn::Options turn;
     int64_t prompt_tokens = 0;
-    bool show_thinking = false;
+    Thinking thinking = Thinking::kNone;
     bool timings = false;
     bool stream = false;
     uint64_t tool_id_seed = 0;
@@ -39,7 +42,9 @@ class MessagesAnswer final : public Answer {
   using Block = api::MessageBlock;
 
   void add(const chat::ReplyDelta& delta);
+  void add_thinking(std::string_view text);
   void add_text(Block::Kind kind, std::string_view text);
+  void begin(Block::Kind kind);
   void add_call(const chat::ToolCallDelta& call);
   void open(Block block);
   void close();

@@ -264,7 +264,13 @@ TEST(Messages, RefusesWhatItCannotObey) {
       {body(R"([{"role":"user","content":[]}])", ""), "messages[0].content"},
       {body(R"([{"role":"user"}])", ""), "messages[0].content"},
       {body(R"([{"role":"root","content":"x"}])", ""), "messages[0].role"},
-      {body(R"([{"role":"system","content":"x"}])", ""), "system"},
+      {body(R"([{"role":"system"}])", ""), "messages[0].content"},
+      {body(R"([{"role":"system","content":[{"type":"image"}]}])", ""), "Could not process image"},
+      {body(R"([{"role":"system","content":"x","clear_at":"noon"}])", ""), "messages[0].clear_at"},
+      {body(R"([{"role":"system","content":""}])", ""), "messages"},
+      {body(R"([{"role":"system","output_config":{"effort":"low"}}])", ""), "messages"},
+      {body(R"([{"role":"system","content":[],"output_config":{"effort":"ultra"}}])", ""),
+       "messages[0].output_config.effort"},
       {body(R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}])", ""),
        "messages[1].role"},
       {body(
@@ -289,6 +295,9 @@ TEST(Messages, RefusesWhatItCannotObey) {
       {asked("hi", R"("thinking":{"type":"enabled","budget_tokens":3000})"),
        "thinking.budget_tokens"},
       {asked("hi", R"("thinking":{"type":"loud"})"), "thinking.type"},
+      {asked("hi", R"("thinking":{"type":"adaptive","display":"half"})"), "thinking.display"},
+      {asked("hi", R"("tools":[{"name":"a","input_schema":{},"defer_loading":true}])"),
+       "All tools have defer_loading set"},
       {asked("hi", R"("output_config":{"effort":"ultra"})"), "output_config.effort"},
       {asked("hi", R"("metadata":{"user_id":7})"), "metadata"},
       {asked("hi", R"("mcp_servers":[{"type":"url","url":"http://x"}])"), "mcp_servers"},
@@ -379,12 +388,14 @@ TEST(Messages, HM15_StreamedEqualsWholeForRandomTokens) {
   for (int round = 0; round < rounds; ++round) {
     const StopStrings stops = random.stops();
     const std::vector<TokenId> tokens = random.tokens();
+    using Thinking = MessagesAnswer::Thinking;
+    static constexpr Thinking kThinking[] = {Thinking::kNone, Thinking::kOmitted, Thinking::kShown};
     MessagesAnswer::Options options{.head = {.id = "msg_1", .model = "tiny"},
                                     .turn = {.stop = stops,
                                              .one_call = random.draw() % 3 == 0,
                                              .may_call = random.draw() % 3 != 0},
                                     .prompt_tokens = 7,
-                                    .show_thinking = random.draw() % 2 == 0};
+                                    .thinking = kThinking[random.draw() % 3]};
     MessagesAnswer whole(house.model(), options);
     options.stream = true;
     MessagesAnswer streamed(house.model(), options);
@@ -413,7 +424,8 @@ TEST(Messages, HM15_StreamedEqualsWholeForRandomTokens) {
              !block.string("text").value_or("").empty() ||
              !block.string("thinking").value_or("").empty();
     }
-    if (stops.strings.empty() && options.show_thinking && holds_text(house.model(), tokens)) {
+    if (stops.strings.empty() && options.thinking == Thinking::kShown &&
+        holds_text(house.model(), tokens)) {
       ASSERT_TRUE(seen) << message.dump();
     }
     ASSERT_FALSE(testing::Test::HasFailure());

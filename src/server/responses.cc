@@ -270,6 +270,7 @@ void Server::begin_response(Call call, const ServedModel& model, ResponsePlan pl
       {.id = id,
        .prompt = std::move(plan.prompt->tokens),
        .prompt_field = "input",
+       .prompt_kind = api::ContextLength::Prompt::kResponseInput,
        .tenant = call.tenant,
        .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
        .deadline_ns = plan.deadline_ns,
