@@ -1,5 +1,6 @@
-// Without libFuzzer (presets release, debug, asan with g++): runs a fuzz target on its corpus, and on
-// mutations of it and random bytes from a printed seed, so that plain ./test exercises every target.
+// Without libFuzzer (presets release, debug, asan with g++): runs a fuzz target on its corpus, and
+// on mutations of it and random bytes from a printed seed, so that plain ./test exercises every
+// target.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -35,7 +36,8 @@ Bytes mutated(Bytes bytes, std::mt19937_64& random) {
         bytes[at] = static_cast<uint8_t>(random());
         break;
       case 1:
-        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), static_cast<uint8_t>(random()));
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                     static_cast<uint8_t>(random()));
         break;
       case 2:
         if (bytes.size() > 1) bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at));
@@ -55,7 +57,8 @@ int main(int argc, char** argv) {
   for (const Bytes& bytes : corpus) LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
 
   const char* given = std::getenv("PELTON_SEED");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  const uint64_t seed =
+      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
   std::printf("%zu corpus files; PELTON_SEED=%llu\n", corpus.size(),
               static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);

@@ -1,5 +1,5 @@
-// CHECK ends the process when our own code is wrong. Always on, in release builds too; never for bad
-// input, which is a Result.
+// CHECK ends the process when our own code is wrong. Always on, in release builds too; never for
+// bad input, which is a Result.
 #pragma once
 
 #include <string_view>
@@ -11,8 +11,8 @@ namespace pelton::base {
 
 }  // namespace pelton::base
 
-#define CHECK(condition, ...)                                                                \
-  do {                                                                                       \
-    if (!(condition)) [[unlikely]]                                                           \
+#define CHECK(condition, ...)                                                                  \
+  do {                                                                                         \
+    if (!(condition)) [[unlikely]]                                                             \
       ::pelton::base::check_failed(#condition, __FILE__, __LINE__ __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)

@@ -1,5 +1,5 @@
-// Time is passed in. SystemClock is the machine's; VirtualClock is turned by hand, in tests and in the
-// simulator.
+// Time is passed in. SystemClock is the machine's; VirtualClock is turned by hand, in tests and in
+// the simulator.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What may well go wrong travels as a value. Result<T> is a T or an Error; TRY and TRY_ASSIGN pass an
-// Error up. A bug in our own code is not an Error but a CHECK (base/check.h).
+// What may well go wrong travels as a value. Result<T> is a T or an Error; TRY and TRY_ASSIGN pass
+// an Error up. A bug in our own code is not an Error but a CHECK (base/check.h).
 #pragma once
 
 #include <string>
@@ -104,11 +104,11 @@ class [[nodiscard]] Result<void> {
 #define PELTON_CONCAT(a, b) PELTON_CONCAT_INNER(a, b)
 
 // TRY(write(file));
-#define TRY(expression)                                                       \
-  do {                                                                        \
-    if (auto try_result = (expression); !try_result.ok()) {                   \
-      return std::move(try_result).error();                                   \
-    }                                                                         \
+#define TRY(expression)                                     \
+  do {                                                      \
+    if (auto try_result = (expression); !try_result.ok()) { \
+      return std::move(try_result).error();                 \
+    }                                                       \
   } while (false)
 
 // TRY_ASSIGN(const std::string text, read_file(path));

@@ -300,8 +300,8 @@ TEST_F(DamagedTokenizerJson, OtherKindsOfModels) {
   expect_unsupported(with("\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\""),
                      "model.end_of_word_suffix", "is set");
   expect_unsupported(with("\"dropout\":null", "\"dropout\":0.1"), "model.dropout", "is set");
-  expect_unsupported(with("\"normalizer\":null", "\"normalizer\":{\"type\":\"NFKC\"}"), "normalizer",
-                     "NFKC");
+  expect_unsupported(with("\"normalizer\":null", "\"normalizer\":{\"type\":\"NFKC\"}"),
+                     "normalizer", "NFKC");
   expect_bad(with("\"model\":{", "\"model\":{},\"model\":{"), "model", "twice");
   expect_bad(with("\"model\":{", "\"model\":[],\"m\":{"), "model", "array");
   expect_bad(with("\"model\":{", "\"model\":true,\"m\":{"), "model", "boolean");

@@ -23,7 +23,7 @@ struct TokenizerParts {
   TokenBytes tokens;   // the added ones too
   TokenLookup lookup;  // of ordinary tokens only: encoding can yield nothing else
   MergeTable merges;
-  bool whole_pieces_first;  // a piece that is a token is that token, whatever the merges say
+  bool whole_pieces_first;     // a piece that is a token is that token, whatever the merges say
   bool normal_form_c = false;  // text is brought into Unicode's form C before it is cut
   std::vector<std::string> split_patterns;  // each cuts the pieces of the one before
   std::vector<AddedToken> added;

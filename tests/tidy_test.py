@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""tools/tidy sees what it is there to see."""
+import importlib.machinery
+import importlib.util
+import pathlib
+import unittest
+
+PATH = pathlib.Path(__file__).resolve().parent.parent / "tools/tidy"
+LOADER = importlib.machinery.SourceFileLoader("tidy", str(PATH))
+tidy = importlib.util.module_from_spec(importlib.util.spec_from_loader("tidy", LOADER))
+LOADER.exec_module(tidy)
+
+SOURCE = '''
+namespace a {
+struct Options { int x = 0; };
+const char* const kText = R"({ not a brace })";
+// } nor this one {
+class B : public C<int> {
+ public:
+  explicit B(Options options) : x_{options.x} {
+    for (;;) {
+    }
+  }
+  int get() const noexcept { return x_; }
+};
+const std::map<int, int> kTable = {{1, 2}, {f(3), 4}};
+TEST_F(Suite, Name) {
+  call({.count = 1}, [&](int i) {
+    return '}';
+  });
+}
+template <typename T>
+  requires(sizeof(T) == 4)
+T twice(T x) {
+  return x + x;
+}
+}  // namespace a
+'''
+
+
+class Functions(unittest.TestCase):
+    def test_finds_each_function_with_its_lines(self):
+        found = [(tidy.name_of(head), lines) for _, lines, head in tidy.functions(SOURCE)]
+        self.assertEqual([("B", 4), ("get", 1), ("Suite.Name", 5)], found[:3])
+        self.assertEqual(4, len(found))
+        self.assertEqual(4, found[3][1] - 1)
+
+    def test_every_long_function_is_allowed_by_name(self):
+        allowed = tidy.read_lengths()
+        self.assertTrue(allowed)
+        for what, lines in allowed.items():
+            self.assertGreater(lines, tidy.FUNCTION_LINES if ":" in what else tidy.FILE_LINES, what)
+
+
+class Words(unittest.TestCase):
+    def test_rows_have_a_pattern_that_counts(self):
+        rows = tidy.read_words()
+        self.assertGreater(len(rows), 30)
+        counts = tidy.count_words()
+        for pattern, allowed, words in rows:
+            self.assertLessEqual(counts[pattern], allowed, pattern)
+            self.assertTrue(words, pattern)
+        self.assertTrue(any(counts.values()))
+
+
+class Rooms(unittest.TestCase):
+    def test_the_tree_is_seen(self):
+        self.assertGreater(len(tidy.tracked("src/*/CMakeLists.txt")), 20)
+        self.assertIn("src/base/check.h", tidy.tracked("*.h"))
+
+
+if __name__ == "__main__":
+    unittest.main()
