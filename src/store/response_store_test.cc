@@ -213,9 +213,12 @@ TEST(SqliteResponseStore, OutlivesTheProcess) {
 
 TEST(SqliteResponseStore, E7_WhatWasBeingMadeIsFoundAfterTheEnd) {
   const TurnedClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
   const TemporaryFolder folder;
   const std::string path = folder.path("responses.db");
-  const auto open = [&] { return std::move(SqliteResponseStore::open(path, {}, clock).value()); };
+  const auto open = [&] {
+    return std::move(SqliteResponseStore::open(path, {}, clock, log).value());
+  };
   const auto body_of = [](ResponseStore& store, std::string_view id) {
     const auto found = store.find({.owner = "ann", .id = id});
     return found.ok() ? found->body : "none";
@@ -248,6 +251,7 @@ TEST(SqliteResponseStore, E7_WhatWasBeingMadeIsFoundAfterTheEnd) {
 
 TEST(SqliteResponseStore, D10_NobodyElseMayReadIt) {
   const TurnedClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
   const TemporaryFolder folder;
   const std::string path = folder.path("responses.db");
   const auto rights = [](const std::string& file) {
@@ -256,14 +260,14 @@ TEST(SqliteResponseStore, D10_NobodyElseMayReadIt) {
   };
   const mode_t before = ::umask(022);
   {
-    const auto store = SqliteResponseStore::open(path, {}, clock);
+    const auto store = SqliteResponseStore::open(path, {}, clock, log);
     ASSERT_TRUE(store.ok());
     ASSERT_TRUE((*store)->put(response("a", "")).ok());
     EXPECT_EQ(rights(path), 0600u);
     EXPECT_EQ(rights(path + "-wal"), 0600u);
   }
   ::chmod(path.c_str(), 0644);  // as versions before made it
-  EXPECT_TRUE(SqliteResponseStore::open(path, {}, clock).ok());
+  EXPECT_TRUE(SqliteResponseStore::open(path, {}, clock, log).ok());
   EXPECT_EQ(rights(path), 0600u);
   ::umask(before);
 }
