@@ -149,20 +149,29 @@ std::vector<telemetry::Span> request_spans(const RequestRecord& record, uint64_t
   SpanList spans(record, request_name(record), seed);
   describe_request(record, spans.root());
   const engine::RequestTimes& times = record.generation.times;
-  spans.add("format.compile", record.compile_began_ns, record.compile_ended_ns);
-  if (times.queued_ns == 0) return spans.take();
+  const auto add_compile = [&](uint64_t parent_id) {
+    spans.add({.parent_id = parent_id,
+               .name = "format.compile",
+               .start_ns = record.compile_began_ns,
+               .end_ns = record.compile_ended_ns});
+  };
+  if (times.queued_ns == 0) {  // perhaps because its format is none
+    add_compile(record.trace.span_id);
+    return spans.take();
+  }
   Span* inference = spans.add({.parent_id = record.trace.span_id,
                                .name = inference_name(record),
                                .start_ns = record.arrived_ns,
                                .end_ns = record.ended_ns});
   if (inference == nullptr) return spans.take();
   describe_inference(record, *inference);
-  const auto add = [&, parent_id = inference->span_id](std::string name, int64_t start_ns,
-                                                       int64_t end_ns) {
+  const uint64_t parent_id = inference->span_id;
+  const auto add = [&](std::string name, int64_t start_ns, int64_t end_ns) {
     spans.add(
         {.parent_id = parent_id, .name = std::move(name), .start_ns = start_ns, .end_ns = end_ns});
   };
   add("chat", record.arrived_ns, times.queued_ns);  // body to tokens
+  add_compile(parent_id);
   add("admission", times.queued_ns, times.seated_ns);
   add("engine.prefill", times.seated_ns, times.first_token_ns);
   add("engine.decode", times.first_token_ns, times.last_token_ns);
