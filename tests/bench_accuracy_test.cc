@@ -178,7 +178,7 @@ Run run_once(const std::string& backend, int requests, uint64_t seed) {
                                     .at_s = {},
                                     .system = {}},
                                    {}, clock, {.stop = stop});
-  EXPECT_TRUE(counts.ok() && *counts == bench::Counts::kEachPiece);
+  EXPECT_TRUE(counts.ok() && counts->counts == bench::Counts::kEachPiece);
   bench::LoadGenerator generator(*target, question, {}, clock);
   const auto at_s =
       workload::arrival_times({.rate = kRate, .burstiness = 4, .seed = seed}, requests);
