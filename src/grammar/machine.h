@@ -59,7 +59,7 @@ inline constexpr uint32_t kManyParents = 0x8000'0000;
 inline constexpr uint32_t kNoNode = 0xffff'ffff;
 inline constexpr uint8_t kNoSpace = 0xff;  // spaces of a value before which none may be
 
-// What one text may hold. Past that it counts as wrong: closed, and in bounded memory. (What
+// What one text may hold, in bounded memory. Past that a step leads nowhere and overflowed(). (What
 // following it may cost is WorkBudget's.)
 inline constexpr size_t kTopsMax = 4096;
 inline constexpr size_t kFramesMax = 1 << 18;
@@ -99,6 +99,8 @@ class Machine {
   // one, also with those that stand in `out` since `out_begin`.
   void step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uint32_t>& out,
             size_t out_begin);
+  // The last step led nowhere because it exceeded a limit.
+  bool overflowed() const { return overflowed_; }
   // What follows once the child of frame `top` (a value, a rule...) is done.
   void resume_parents(uint32_t top, uint64_t hash, std::vector<uint32_t>& out, size_t out_begin);
 

@@ -160,7 +160,10 @@ bool Matcher::accept_bytes(std::string_view bytes, WorkBudget& budget) {
   for (const char byte : bytes) {
     next.clear();
     machine.step(tops, static_cast<uint8_t>(byte), next, 0);
-    if (next.empty()) return false;
+    if (next.empty()) {
+      if (machine.overflowed()) budget.exceed();  // the limit's no, not the grammar's
+      return false;
+    }
     tops.swap(next);
   }
   auto position = std::make_shared<const Position>(machine.position(tops));

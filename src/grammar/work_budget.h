@@ -40,6 +40,11 @@ class WorkBudget {
     saved_ += steps;
     look();
   }
+  // What is asked for exceeds a limit other than of work, such as memory: for good.
+  void exceed() {
+    saved_ = limits_.total_max + 1;
+    look();
+  }
   // Nothing that was computed since counts.
   bool exhausted() const { return exhausted_; }
   // Not because others wait, but for good.
