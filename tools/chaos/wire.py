@@ -274,7 +274,7 @@ class GrpcCall:
             return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
         head = b"".join(literal(name, value) for name, value in (
             (":method", "POST"), (":scheme", "https" if self.connection.encrypted else "http"), (":path", f"/pelton.v1.Inference/{method}"),
-            (":authority", "pelton"), ("te", "trailers"), ("content-type", "application/grpc"),
+            (":authority", "localhost"), ("te", "trailers"), ("content-type", "application/grpc"),
             *((("grpc-timeout", timeout),) if timeout else ()), *metadata))
         settings = struct.pack(">HIHI", 1, 0, 4, self.window)  # no table; the window of a stream
         await self.connection.send(
