@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -118,9 +119,9 @@ Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::
       .control_tokens_in_prompts = arguments.has("--allow-control-tokens"),
   };
   if (!named) {
-    for (const std::string& other : {argument, checkpoint::hub_id_of(argument)}) {
-      if (other != served.id) served.aliases.push_back(other);
-    }
+    std::set<std::string> others = {argument, checkpoint::hub_id_of(argument)};
+    others.erase(served.id);
+    served.aliases.assign(others.begin(), others.end());
   }
   served.runtime = [&model] { return runtime_facts(model); };
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
@@ -307,13 +308,13 @@ Result<void> run(const cli::Arguments& arguments) {
     TRY(grpc.open(*grpc_options));
   }
 
-  // From here on both doors are closed before anything they call goes away: they are declared after
-  // server, and closed by hand before model, which is declared after them.
+  // Declared last: listeners and formats' compiling, which look at it, are stopped by hand before.
   Result<std::unique_ptr<node::LoadedModel>> model =
       load_model(arguments.text("MODEL"), options, &interrupt, clock, log);
   const auto close_doors = [&](std::chrono::milliseconds grace) {
     grpc.close(grace);
     http.stop(grace);
+    server.formats().stop();  // its jobs look at the model; a client that left does not hold us
   };
   if (!model) {
     close_doors(std::chrono::milliseconds(0));

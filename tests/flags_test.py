@@ -38,6 +38,7 @@ VALUES = {
     "--duration": "5", "--endpoint": "/v1/completions", "--executor": "local", "--extra-body": "{}",
     "--fail-if": "failed>1000", "--format": "hf", "--frequency-penalty": "0.1", "--gguf-type": "q8_0",
     "--goodput": "ttft:500", "--gpu": "h100", "--headroom": "0.1", "--header": "a=b", "--host": "127.0.0.1",
+    "--allowed-host": "pelton.example",
     "--include": "*.json", "--exclude": "*.txt", "--input-len": "20", "--instance": "p5.48xlarge",
     "--jump-ahead-tokens": "4", "--kernel-choice": "default", "--kernels": "auto", "--kv-cache-dtype": "int8",
     "--kv-cache-memory": "32MiB", "--label": "x", "--layers": "1", "--layout": "tp2", "--load-mode": "mmap",

@@ -82,7 +82,7 @@ void read_reasoning(const Fields& body, ChatRequest& request) {
   const auto budget = fields.integer("max_tokens", {.low = 0, .high = kBudgetMax});
   if (budget) request.generation.thinking_budget = budget;
   if (fields.boolean("exclude").value_or(false)) request.include_reasoning = false;
-  fields.refuse_unread();
+  refuse_other_reasoning(fields);
 }
 
 }  // namespace
@@ -97,6 +97,18 @@ std::optional<ReasoningEffort> read_effort(const Fields& fields, std::string_vie
                                  "'xhigh'",
                                  fields.path(key)));
   return std::nullopt;
+}
+
+void refuse_other_reasoning(const Fields& reasoning) {
+  // What is asked for is done: OpenAI's defaults, and a summary where all of it is there to read.
+  static constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
+      {"context", "auto"}, {"mode", "standard"}};
+  for (const auto& [key, value] : kDefaults) {
+    const std::string* asked = reasoning.text(key, 64);
+    if (asked != nullptr && *asked != value) reasoning.refuse_unsupported(key, "this value");
+  }
+  static constexpr std::string_view kHarmless[] = {"summary", "generate_summary"};
+  reasoning.refuse_unread(kHarmless);
 }
 
 void check_verbosity(const Fields& fields, std::vector<std::string>& warnings) {
@@ -139,7 +151,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   if (fields.boolean("continue_final_message").value_or(false)) {
     fields.refuse_unsupported("continue_final_message", "continuing a message");
   }
-  check_unread_fields(fields, request.warnings);
+  check_unread_fields(fields, Output::kText, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

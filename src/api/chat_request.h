@@ -40,6 +40,9 @@ struct ChatRequest {
 // A field that says how much to think, by whatever name.
 std::optional<ReasoningEffort> read_effort(const Fields& fields, std::string_view key);
 
+// Refuses what is left of a "reasoning" object, but for defaults and summaries.
+void refuse_other_reasoning(const Fields& reasoning);
+
 // "verbosity", which this model has not.
 void check_verbosity(const Fields& fields, std::vector<std::string>& warnings);
 

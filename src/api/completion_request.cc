@@ -86,7 +86,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
     request.generation.max_tokens =
         std::max(kCompletionTokensDefault, request.generation.min_tokens);
   }
-  check_unread_fields(fields, request.warnings);
+  check_unread_fields(fields, Output::kText, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

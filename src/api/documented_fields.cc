@@ -62,7 +62,7 @@ constexpr DocumentedField kFields[] = {
     {"extra_key", Effect::kNone},
     {"features"},
     {"flat_logprobs"},
-    {"frequency_penalty", Effect::kChanges, "0"},
+    {"frequency_penalty", Effect::kText, "0"},
     {"function_call", Effect::kChanges, "none auto"},
     {"functions"},
     {"generate", Effect::kChanges, "true"},
@@ -78,7 +78,7 @@ constexpr DocumentedField kFields[] = {
     {"guided_regex"},
     {"guided_whitespace_pattern"},
     {"id_slot", Effect::kNone},
-    {"ignore_eos"},
+    {"ignore_eos", Effect::kText},
     {"image", Effect::kNone},
     {"image_data"},
     {"images"},
@@ -99,19 +99,19 @@ constexpr DocumentedField kFields[] = {
     {"json_schema"},
     {"kv_transfer_params"},
     {"length_penalty", Effect::kNone},  // of beam search
-    {"logit_bias"},
+    {"logit_bias", Effect::kText},
     {"logits_processors"},
     {"logprob_start_len", Effect::kChanges, "-1"},
     {"logprob_token_ids"},
-    {"logprobs"},
+    {"logprobs", Effect::kText},
     {"lora"},
     {"lora_path"},
     {"lora_request"},
-    {"max_chunks_per_doc"},
-    {"max_completion_tokens"},
+    {"max_chunks_per_doc", Effect::kStyle},
+    {"max_completion_tokens", Effect::kText},
     {"max_new_tokens"},
     {"max_output_tokens"},
-    {"max_tokens"},
+    {"max_tokens", Effect::kText},
     {"max_tokens_per_doc"},
     {"max_tokens_to_sample"},
     {"max_tool_calls", Effect::kNone},  // counts a server's own tools
@@ -121,8 +121,8 @@ constexpr DocumentedField kFields[] = {
     {"metadata", Effect::kNone},
     {"min_keep", Effect::kChanges, "0"},
     {"min_new_tokens", Effect::kChanges, "0"},
-    {"min_p", Effect::kChanges, "0"},
-    {"min_tokens", Effect::kChanges, "0"},
+    {"min_p", Effect::kText, "0"},
+    {"min_tokens", Effect::kText, "0"},
     {"mirostat", Effect::kChanges, "0"},
     {"mirostat_eta", Effect::kNone},  // of mirostat
     {"mirostat_tau", Effect::kNone},
@@ -131,12 +131,12 @@ constexpr DocumentedField kFields[] = {
     {"model", Effect::kNone},
     {"moderation"},
     {"multimodal_data"},
-    {"n", Effect::kChanges, "1"},
+    {"n", Effect::kText, "1"},
     {"n_cache_reuse", Effect::kNone},
     {"n_discard", Effect::kNone},  // nothing is shifted out of the context, as n_keep
     {"n_indent", Effect::kChanges, "0"},
     {"n_keep", Effect::kNone},
-    {"n_predict", Effect::kChanges, "-1"},
+    {"n_predict", Effect::kText, "-1"},
     {"n_probs", Effect::kChanges, "0"},
     {"no_stop_trim"},
     {"normalize", Effect::kChanges, "true"},
@@ -150,7 +150,7 @@ constexpr DocumentedField kFields[] = {
     {"pooling"},
     {"post_sampling_probs"},
     {"prediction", Effect::kNone},
-    {"presence_penalty", Effect::kChanges, "0"},
+    {"presence_penalty", Effect::kText, "0"},
     {"preserved_tokens"},
     {"previous_input_messages"},
     {"previous_response_id"},
@@ -163,7 +163,7 @@ constexpr DocumentedField kFields[] = {
     {"prompt_logprobs"},
     {"queries"},
     {"query"},
-    {"rank_fields"},
+    {"rank_fields", Effect::kStyle},
     {"raw_scores"},
     {"reasoning"},
     {"reasoning_budget", Effect::kChanges, "-1"},
@@ -172,9 +172,9 @@ constexpr DocumentedField kFields[] = {
     {"reasoning_format", Effect::kChanges, "auto deepseek"},
     {"regex"},
     {"repeat_last_n", Effect::kStyle},
-    {"repeat_penalty", Effect::kChanges, "1"},
+    {"repeat_penalty", Effect::kText, "1"},
     {"repetition_detection"},
-    {"repetition_penalty", Effect::kChanges, "1"},
+    {"repetition_penalty", Effect::kText, "1"},
     {"request_id", Effect::kNone},
     {"response_fields"},
     {"response_format"},
@@ -182,7 +182,7 @@ constexpr DocumentedField kFields[] = {
     {"return_hidden_states"},
     {"return_logprob"},
     {"return_mm_kwargs"},
-    {"return_progress"},
+    {"return_progress", Effect::kStyle},
     {"return_prompt_text"},
     {"return_text"},
     {"return_text_in_logprobs"},
@@ -193,10 +193,10 @@ constexpr DocumentedField kFields[] = {
     {"return_tokens_as_token_ids"},
     {"rid", Effect::kNone},
     {"safety_identifier", Effect::kNone},
-    {"samplers"},
+    {"samplers", Effect::kStyle},
     {"sampling_params"},
     {"sampling_seed"},
-    {"seed", Effect::kChanges, "-1"},
+    {"seed", Effect::kText, "-1"},
     {"separate_reasoning", Effect::kChanges, "true"},
     {"service_tier", Effect::kNone},
     {"session_id", Effect::kNone},
@@ -205,10 +205,10 @@ constexpr DocumentedField kFields[] = {
     {"softmax"},
     {"spaces_between_special_tokens", Effect::kNone},  // the vocabulary puts none
     {"speed", Effect::kNone},
-    {"stop"},
+    {"stop", Effect::kText},
     {"stop_regex"},
-    {"stop_sequences"},
-    {"stop_token_ids"},
+    {"stop_sequences", Effect::kText},
+    {"stop_token_ids", Effect::kText},
     {"store", Effect::kStyle},
     {"stream"},
     {"stream_interval", Effect::kNone},
@@ -220,7 +220,7 @@ constexpr DocumentedField kFields[] = {
     {"system"},
     {"t_max_predict_ms", Effect::kChanges, "-1 0"},
     {"t_max_prompt_ms", Effect::kChanges, "-1 0"},
-    {"temperature", Effect::kChanges, "1"},
+    {"temperature", Effect::kText, "1"},
     {"text"},
     {"text_1"},
     {"text_2"},
@@ -239,12 +239,12 @@ constexpr DocumentedField kFields[] = {
     {"tool_choice", Effect::kChanges, "auto none"},
     {"tools"},
     {"top_a", Effect::kChanges, "0"},
-    {"top_k", Effect::kChanges, "-1 0"},
-    {"top_logprobs", Effect::kChanges, "0"},
+    {"top_k", Effect::kText, "-1 0"},
+    {"top_logprobs", Effect::kText, "0"},
     {"top_logprobs_num", Effect::kChanges, "0"},
     {"top_n"},
     {"top_n_sigma", Effect::kChanges, "-1 0"},
-    {"top_p", Effect::kChanges, "1"},
+    {"top_p", Effect::kText, "1"},
     {"truncate"},
     {"truncate_prompt_tokens"},
     {"truncation", Effect::kChanges, "disabled"},
@@ -311,7 +311,7 @@ std::string unread_warning(std::string_view path, std::string_view why) {
   return fmt::format("{} ignored: {}", shown, why);
 }
 
-void check_unread_fields(const Fields& body, std::vector<std::string>& warnings) {
+void check_unread_fields(const Fields& body, Output output, std::vector<std::string>& warnings) {
   size_t told = 0;
   const auto warn = [&](const std::string& key, std::string_view why) {
     if (++told <= kFieldWarningsMax) warnings.push_back(unread_warning(body.path(key), why));
@@ -322,7 +322,8 @@ void check_unread_fields(const Fields& body, std::vector<std::string>& warnings)
       warn(key, "an unknown field");
     } else if (field->effect == Effect::kNone || asks_for_nothing(*field, value)) {
       return;
-    } else if (field->effect == Effect::kStyle) {
+    } else if (field->effect == Effect::kStyle ||
+               (field->effect == Effect::kText && output == Output::kVectors)) {
       warn(key, "this endpoint does not do it");
     } else {
       body.refuse(key, fmt::format("'{}' is not supported at this endpoint", body.path(key)));

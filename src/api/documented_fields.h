@@ -16,6 +16,7 @@ struct DocumentedField {
   enum class Effect {
     kNone,     // on this server's answers: speed, price, caches, what belongs to another field
     kStyle,    // the answer stands without it, and a warning says so
+    kText,     // as kChanges where text is generated, else as kStyle
     kChanges,  // the answer would be another one: refused where it is not read
   };
   std::string_view name;
@@ -35,6 +36,7 @@ std::string unread_warning(std::string_view path, std::string_view why);
 inline constexpr size_t kFieldWarningsMax = 8;
 
 // `body` keeps its reads (Fields::Reads::kKept), and all that its endpoint obeys has been read.
-void check_unread_fields(const Fields& body, std::vector<std::string>& warnings);
+enum class Output { kText, kVectors };
+void check_unread_fields(const Fields& body, Output output, std::vector<std::string>& warnings);
 
 }  // namespace pelton::api

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,8 +58,9 @@ class Fields {
   // request's order. What `visit` is told of has been dropped by whoever reads the object.
   using VisitUnread = base::FunctionRef<void(const std::string& key, const Json& value)>;
   void unread(VisitUnread visit) const;
-  // The same, each refused: of a small object all of whose members must be obeyed.
-  void refuse_unread() const;
+  // The same, each refused that asks for something (not false, not empty) and is not `harmless`: of
+  // a small object all of whose members must be obeyed.
+  void refuse_unread(std::span<const std::string_view> harmless) const;
 
   std::string path(std::string_view key) const;
   bool failed() const { return complaint_.has_value(); }

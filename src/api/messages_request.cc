@@ -155,7 +155,7 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   read_user(fields, chat);
   refuse_servers(fields);
   refuse_promises(fields);
-  check_unread_fields(fields, chat.warnings);
+  check_unread_fields(fields, Output::kText, chat.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

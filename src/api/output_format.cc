@@ -9,6 +9,10 @@
 namespace pelton::api {
 namespace {
 
+// Beside a format: names, and what is obeyed anyway.
+constexpr std::string_view kHarmless[] = {"strict",      "title",    "name",
+                                          "description", "_backend", "_backend_was_auto"};
+
 using Kind = OutputFormat::Kind;
 
 constexpr size_t kNameBytesMax = 64;
@@ -61,7 +65,7 @@ std::optional<OutputFormat> read_named_schema(const Fields& fields) {
   fields.boolean("strict");  // it is followed either way
   fields.find("type");       // of text.format, whose reader has seen it
   std::optional<Json> schema = read_schema(fields, "schema");
-  fields.refuse_unread();
+  fields.refuse_unread(kHarmless);
   if (!schema || fields.failed()) return std::nullopt;
   format.schema = *std::move(schema);
   return format;
@@ -75,7 +79,7 @@ std::optional<OutputFormat> json_object(const Fields& fields) {
     if (!schema) return std::nullopt;
     format = {.kind = Kind::kJsonSchema, .field = fields.path("schema"), .schema = *schema};
   }
-  fields.refuse_unread();
+  fields.refuse_unread(kHarmless);
   return format;
 }
 
@@ -112,7 +116,7 @@ std::optional<OutputFormat> read_response_format(const Fields& body) {
   const Fields fields(*format, "response_format", body.complaint(), Fields::Reads::kKept);
   const std::string* type = fields.text("type", 64);
   if (type != nullptr && *type == "text") {
-    fields.refuse_unread();
+    fields.refuse_unread(kHarmless);
     return std::nullopt;
   }
   if (type != nullptr && *type == "json_object") return json_object(fields);
@@ -125,7 +129,7 @@ std::optional<OutputFormat> read_response_format(const Fields& body) {
   }
   const Json* named = fields.object("json_schema");
   if (named == nullptr && fields.find("schema") != nullptr) return json_object(fields);
-  fields.refuse_unread();
+  fields.refuse_unread(kHarmless);
   if (named != nullptr) {
     return read_named_schema(
         Fields(*named, fields.path("json_schema"), body.complaint(), Fields::Reads::kKept));
@@ -221,7 +225,7 @@ std::optional<OutputFormat> read_structured_outputs(const Fields& body) {
   }
   fields.boolean("disable_fallback");  // there is one way to obey
   if (!fields.boolean("disable_additional_properties").value_or(false)) {
-    fields.refuse_unread();
+    fields.refuse_unread(kHarmless);
   } else {
     fields.refuse_unsupported("disable_additional_properties",
                               "closing a schema's objects (say additionalProperties: false in it)");
@@ -262,7 +266,7 @@ std::optional<OutputFormat> read_text_format_member(const Fields& text) {
   const Fields fields(*format, text.path("format"), text.complaint(), Fields::Reads::kKept);
   const std::string* type = fields.text("type", 64);
   if (type != nullptr && *type == "text") {
-    fields.refuse_unread();
+    fields.refuse_unread(kHarmless);
     return std::nullopt;
   }
   if (type != nullptr && *type == "json_object") return json_object(fields);

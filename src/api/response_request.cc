@@ -24,7 +24,7 @@ std::optional<OutputFormat> read_text_format(const Fields& body,
   const Fields fields(*text, "text", body.complaint(), Fields::Reads::kKept);
   check_verbosity(fields, warnings);
   std::optional<OutputFormat> format = read_text_format_member(fields);
-  fields.refuse_unread();
+  refuse_other_reasoning(fields);
   return format;
 }
 
@@ -43,7 +43,7 @@ void read_reasoning(const Fields& body, ResponseRequest& request) {
                     fmt::format("'{}' must be 'auto', 'concise' or 'detailed'", fields.path(key)));
     }
   }
-  fields.refuse_unread();
+  refuse_other_reasoning(fields);
 }
 
 // Of tools that a server runs itself, and of input that is not text: there is none to include.
@@ -200,7 +200,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
                                               request.generation.min_tokens, *most));
     }
   }
-  check_unread_fields(fields, request.warnings);
+  check_unread_fields(fields, Output::kText, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

@@ -158,7 +158,8 @@ int CommandLine::run(int argc, const char* const* argv) const {
   };
   Result<void> outcome = request->verb->run(request->arguments);
   std::fflush(stdout);
-  if (outcome.ok()) outcome = all_used(request->arguments);
+  // Of a server nobody wants to hear it at its end, which may have come before it read them all.
+  if (outcome.ok() && !request->verb->configurable) outcome = all_used(request->arguments);
   if (outcome.ok()) return kExitOk;
   return failed(program_.name, outcome.error());
 }

@@ -314,8 +314,13 @@ Error CompilePool::expired() {
 }
 
 CompilePool::~CompilePool() {
+  stop();
+}
+
+void CompilePool::stop() {
   state_->stop();
   join(threads_);
+  threads_.clear();
 }
 
 Result<std::shared_ptr<CompilePool::Ticket>> CompilePool::submit(Job job) {

@@ -67,12 +67,16 @@ class CompilePool {
   class Ticket;
 
   CompilePool(const Options& options, const base::Clock& clock);
-  ~CompilePool();  // drops what waits, stops what runs
+  ~CompilePool();  // stops
   CompilePool(const CompilePool&) = delete;
   CompilePool& operator=(const CompilePool&) = delete;
 
   // Error: kOverloaded; then `done` is not called.
   Result<std::shared_ptr<Ticket>> submit(Job job);
+
+  // Drops what waits, stops what runs and waits for it: afterwards no job runs any more. For
+  // whoever owns what jobs use and leaves before the pool does.
+  void stop();
 
   // Of a request whose deadline passes while it is here.
   static Error expired();

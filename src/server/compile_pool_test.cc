@@ -1,5 +1,6 @@
 #include "server/compile_pool.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -176,6 +177,27 @@ TEST_F(CompilePoolTest, D2_TheLinesAreBounded) {
   diary_.await(6);
   tickets.push_back(submit(pool, job("a", "again", at_once)));
   EXPECT_EQ(diary_.await(7).back(), "again");
+}
+
+// A client that has left does not keep what its job looks at: whoever owns that stops the pool
+// first.
+TEST_F(CompilePoolTest, D2_NoJobRunsAfterStop) {
+  CompilePool pool({}, clock_);
+  auto model = std::make_unique<std::atomic<int>>(1);
+  Ticket left = submit(pool, job("a", "left", [this, &model](const Attempt& attempt) {
+                         if (!attempt.is_last) return Outcome::kOutOfTime;
+                         long_gate_.pass();
+                         EXPECT_EQ(model->load(), 1);
+                         EXPECT_TRUE(attempt.stopped.load());
+                         return Outcome::kDone;
+                       }));
+  long_gate_.await_waiting();
+  left.reset();
+  long_gate_.open();
+  pool.stop();
+  model->store(2);
+  model.reset();
+  EXPECT_EQ(pool.submit(job("a", "late", at_once)).error().code, ErrorCode::kUnavailable);
 }
 
 TEST_F(CompilePoolTest, D2_OneThatFindsNoRoomAmongTheLongIsTold) {

@@ -45,6 +45,8 @@ class FormatCompiler {
                                                        std::function<void(Guide)> done);
 
   const CompilePool& pool() const { return pool_; }
+  // Before what formats are compiled of (models and their tokenizers) goes away.
+  void stop() { pool_.stop(); }
 
  private:
   Error too_slow(const std::string& field) const;
