@@ -417,7 +417,8 @@ class Operations(unittest.TestCase):
     def test_A10_stopped_while_it_loads_it_has_stopped_as_asked(self):
         cache = str(self.folder / "packed_cache")
         for sent in (signal.SIGTERM, signal.SIGINT):
-            words = [BINARY, "serve", self.model, "--port", "0", "--weights", "int8"]
+            words = [BINARY, "serve", self.model, "--port", "0", "--weights", "int8",
+                     "--drain-seconds", "10", "--served-model-name", "m"]
             with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                   env={**os.environ, "PELTON_CACHE": cache}) as server:
                 lines = []
