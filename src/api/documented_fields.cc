@@ -163,7 +163,7 @@ constexpr DocumentedField kFields[] = {
     {"prompt_logprobs"},
     {"queries"},
     {"query"},
-    {"rank_fields", Effect::kStyle},
+    {"rank_fields"},
     {"raw_scores"},
     {"reasoning"},
     {"reasoning_budget", Effect::kChanges, "-1"},
