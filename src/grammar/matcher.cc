@@ -161,7 +161,8 @@ bool Matcher::accept_bytes(std::string_view bytes, WorkBudget& budget) {
     next.clear();
     machine.step(tops, static_cast<uint8_t>(byte), next, 0);
     if (next.empty()) {
-      if (machine.overflowed()) budget.exceed();  // the limit's no, not the grammar's
+      // The machine's bound said no, not the grammar; nor a budget that is to be tried with more.
+      if (machine.overflowed() && !budget.exhausted()) budget.exceed();
       return false;
     }
     tops.swap(next);
