@@ -29,6 +29,10 @@ constexpr size_t kOwnBytes = 64 * 1024;
 // make the kernel send a reset that can destroy the answer on its way.
 constexpr std::chrono::milliseconds kLingerTime{2000};
 constexpr std::chrono::milliseconds kLingerTimeDraining{200};  // a stopping server waits for these
+// And how much of what it still sends is read and thrown away. Beyond that its bytes wait in the
+// kernel's buffers: a client that reads meanwhile has its answer, one that only sends gets no more
+// of our processor time.
+constexpr size_t kLingerBytes = 256 * 1024;
 
 HttpLimits limits_of(const HttpServer::Options& options) {
   HttpLimits limits;
@@ -166,7 +170,11 @@ void Connection::out_of_memory() {
 }
 
 void Connection::on_bytes(std::string_view bytes) {
-  if (phase_ == Phase::kLingering) return wait_readable();
+  if (phase_ == Phase::kLingering) {
+    linger_bytes_left_ -= std::min(linger_bytes_left_, bytes.size());
+    if (linger_bytes_left_ == 0) return;  // the deadline closes it
+    return wait_readable();
+  }
   if (websocket_ != nullptr) return on_websocket_bytes(bytes);
   reader_.append(bytes);
   if (phase_ == Phase::kReading) {
@@ -546,6 +554,7 @@ void Connection::end_exchange() {
 void Connection::linger() {
   if (eof_) return close_now();
   phase_ = Phase::kLingering;
+  linger_bytes_left_ = kLingerBytes;
   SystemError ignored;
   stream_.shutdown_send(ignored);
   set_deadline(Deadline::kLinger, server_->draining.load() ? kLingerTimeDraining : kLingerTime);

@@ -167,7 +167,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool reset_watched_ = false;
   bool eof_ = false;
   bool probe_due_ = false;
-  int64_t bytes_held_ = 0;  // of what all connections together may hold
+  size_t linger_bytes_left_ = 0;  // to read and throw away; of Phase::kLingering
+  int64_t bytes_held_ = 0;        // of what all connections together may hold
 
   struct WebSocketState {
     WebSocketReader reader;

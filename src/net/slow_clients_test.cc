@@ -215,6 +215,31 @@ TEST_F(SlowClients, Ht19OtherLanguagesOnThePlainPort) {
   EXPECT_TRUE(soon([&] { return server_->connection_count() == 0; }));
 }
 
+// A client that goes on sending behind a refusal is heard for 256 KiB, not for as much as it can
+// send while the connection lingers; the refusal is there for it to read all the same.
+TEST_F(SlowClients, D9_WhatComesBehindARefusalIsReadOnlySoFar) {
+  start();
+  TestSocket socket(server_->port());
+  socket.send("nonsense\r\n\r\n");
+  constexpr size_t kMany = size_t{512} << 20;    // what two seconds of reading take and more
+  constexpr size_t kBuffers = size_t{64} << 20;  // the kernel's, of both sides
+  const std::string bytes(size_t{1} << 20, 'x');
+  size_t taken = 0;
+  const auto end = steady_clock::now() + milliseconds(1000);
+  while (taken < kMany && steady_clock::now() < end) {
+    const ssize_t sent =
+        ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) {
+      taken += static_cast<size_t>(sent);
+    } else {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+  EXPECT_LT(taken, kBuffers);
+  EXPECT_TRUE(socket.read_until("\r\n\r\n").starts_with("HTTP/1.1 400"));
+  EXPECT_TRUE(soon([&] { return server_->connection_count() == 0; }));
+}
+
 // Idle connections end at the idle time, in thousands; meanwhile others come in.
 TEST_F(SlowClients, Ht20ThousandsOfIdleConnections) {
   const int count = is_full() ? std::min(9000, descriptors() / 2 - 100) : 500;
