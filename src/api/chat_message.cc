@@ -130,18 +130,26 @@ void read_assistant(const Fields& message, ChatMessage& read) {
   }
 }
 
-// Calls made so far; a result finds its function's name here.
-struct Calls {
-  std::unordered_map<std::string, std::string> names;       // by their ids
+// What the messages before say. Calls made so far: a result finds its function's name here.
+struct History {
+  std::unordered_map<std::string, std::string> call_names;  // by their ids
   std::unordered_map<std::string, std::string> latest_ids;  // by the functions' names
+  bool has_result = false;  // of a tool, since the last assistant message
 };
 
+// A tool's image comes in its result or, from clients of models that read no parts in results, in a
+// user's message behind it.
+UnreadParts unread_parts_in(ChatRole role, const History& history) {
+  const bool by_tool = role == ChatRole::kTool || (role == ChatRole::kUser && history.has_result);
+  return by_tool ? UnreadParts::kReplaced : UnreadParts::kRefused;
+}
+
 // A result in the older form has no id: it is that of the latest call of its function.
-void read_legacy_result(const Fields& message, const Calls& calls, ChatMessage& read) {
+void read_legacy_result(const Fields& message, const History& history, ChatMessage& read) {
   const std::string* name = message.text("name", kIdBytesMax);
   if (message.failed()) return;
-  const auto call = name == nullptr ? calls.latest_ids.end() : calls.latest_ids.find(*name);
-  if (call == calls.latest_ids.end()) {
+  const auto call = name == nullptr ? history.latest_ids.end() : history.latest_ids.find(*name);
+  if (call == history.latest_ids.end()) {
     message.refuse("name",
                    name == nullptr
                        ? fmt::format("'{}' is missing", message.path("name"))
@@ -154,15 +162,15 @@ void read_legacy_result(const Fields& message, const Calls& calls, ChatMessage& 
   read.tool_call_id = call->second;
 }
 
-void read_tool_result(const Fields& message, const Calls& calls, ChatMessage& read) {
+void read_tool_result(const Fields& message, const History& history, ChatMessage& read) {
   const std::string* id = message.text("tool_call_id", kIdBytesMax);
   if (message.failed()) return;
   if (id == nullptr) {
     message.refuse("tool_call_id", fmt::format("'{}' is missing", message.path("tool_call_id")));
     return;
   }
-  const auto call = calls.names.find(*id);
-  if (call == calls.names.end()) {
+  const auto call = history.call_names.find(*id);
+  if (call == history.call_names.end()) {
     message.refuse("tool_call_id",
                    fmt::format("'{}' names no tool call of an earlier assistant message",
                                message.path("tool_call_id")));
@@ -172,18 +180,19 @@ void read_tool_result(const Fields& message, const Calls& calls, ChatMessage& re
   read.tool_call_id = *id;
 }
 
-ChatMessage read_message(const Fields& message, Calls& calls) {
+ChatMessage read_message(const Fields& message, History& history) {
   ChatMessage read;
   const std::optional<ChatRole> role = read_role(message);
   if (!role) return read;
   read.role = *role;
 
+  if (read.role == ChatRole::kTool) history.has_result = true;
+  if (read.role == ChatRole::kAssistant) history.has_result = false;
   std::optional<PartsText> content =
-      read_parts(message, "content",
-                 read.role == ChatRole::kTool ? UnreadParts::kReplaced : UnreadParts::kRefused);
+      read_parts(message, "content", unread_parts_in(read.role, history));
   if (message.failed()) return read;
   if (read.role == ChatRole::kTool && *message.text("role", 64) == kLegacyToolRole) {
-    read_legacy_result(message, calls, read);
+    read_legacy_result(message, history, read);
     if (content) {
       read.content = std::move(content->text);
       read.replaced = std::move(content->replaced);
@@ -197,7 +206,7 @@ ChatMessage read_message(const Fields& message, Calls& calls) {
   }
   if (name != nullptr && read.role == ChatRole::kUser) read.name = *name;
   if (read.role == ChatRole::kAssistant) read_assistant(message, read);
-  if (read.role == ChatRole::kTool) read_tool_result(message, calls, read);
+  if (read.role == ChatRole::kTool) read_tool_result(message, history, read);
 
   if (!content && read.role != ChatRole::kAssistant) {
     message.refuse("content", fmt::format("'{}' is missing", message.path("content")));
@@ -212,19 +221,13 @@ ChatMessage read_message(const Fields& message, Calls& calls) {
     read.replaced = std::move(content->replaced);
   }
   for (const ToolCallFields& call : read.tool_calls) {
-    calls.names[call.id] = call.name;
-    calls.latest_ids[call.name] = call.id;
+    history.call_names[call.id] = call.name;
+    history.latest_ids[call.name] = call.id;
   }
   return read;
 }
 
 }  // namespace
-
-std::optional<std::string> read_text_parts(const Fields& fields, std::string_view key) {
-  std::optional<PartsText> parts = read_parts(fields, key, UnreadParts::kRefused);
-  if (!parts) return std::nullopt;
-  return std::move(parts->text);
-}
 
 std::optional<PartsText> read_parts(const Fields& fields, std::string_view key,
                                     UnreadParts unread) {
@@ -255,7 +258,7 @@ std::vector<ChatMessage> read_messages(const Fields& body) {
     return messages;
   }
   messages.reserve(items->as_array().size());
-  Calls calls;
+  History history;
   for (size_t i = 0; i < items->as_array().size() && !body.failed(); ++i) {
     const Json& item = items->as_array()[i];
     const std::string path = item_path("messages", i);
@@ -263,7 +266,7 @@ std::vector<ChatMessage> read_messages(const Fields& body) {
       body.refuse(path, fmt::format("'{}' must be an object, not {}", path, item.kind_name()));
       return messages;
     }
-    messages.push_back(read_message(Fields(item, path, body.complaint()), calls));
+    messages.push_back(read_message(Fields(item, path, body.complaint()), history));
   }
   return messages;
 }

@@ -27,7 +27,7 @@ struct ChatMessage {
   std::string reasoning;     // assistant only
   std::vector<ToolCallFields> tool_calls;  // assistant only
   std::vector<std::string> loaded_tools;   // tool, system: deferred tools that this one refers to
-  std::vector<std::string> replaced;  // tool only: paths of parts that a placeholder stands for
+  std::vector<std::string> replaced;  // tool, user: paths of parts that a placeholder stands for
 };
 
 inline constexpr size_t kMessagesMax = 65536;
@@ -43,7 +43,5 @@ struct PartsText {
 // The words of a field that is a string or an array of text parts; nothing if it is absent. What is
 // no text (images, files, sound) is refused by name, or replaced by a placeholder.
 std::optional<PartsText> read_parts(const Fields& fields, std::string_view key, UnreadParts unread);
-// Of text parts alone.
-std::optional<std::string> read_text_parts(const Fields& fields, std::string_view key);
 
 }  // namespace pelton::api

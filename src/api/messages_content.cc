@@ -17,6 +17,15 @@ namespace {
 constexpr size_t kTextBytesMax = std::numeric_limits<size_t>::max();
 constexpr size_t kIdBytesMax = 256;
 
+// Whether a block of a user's message is a tool's result.
+bool has_tool_result(const Fields& message) {
+  const Json* content = message.find("content");
+  return content != nullptr && content->is_array() &&
+         std::ranges::any_of(content->as_array(), [](const Json& block) {
+           return block.is_object() && block.string("type") == "tool_result";
+         });
+}
+
 class TurnReader {
  public:
   explicit TurnReader(const Fields& body) : body_(body) {}
@@ -37,7 +46,8 @@ class TurnReader {
 
   const Fields& body_;
   MessageTurns read_;
-  size_t users_left_ = 0;  // user messages behind the one that is read
+  size_t users_left_ = 0;    // user messages behind the one that is read
+  bool has_result_ = false;  // of a tool, since the last assistant message
   // Calls made so far and who made them; a result finds its function's name here.
   std::unordered_map<std::string, std::string> calls_;
   std::unordered_set<std::string> tools_;  // names in "tools", of any type
@@ -85,6 +95,7 @@ void TurnReader::read_message(const Fields& message, const std::string& role, bo
   } else if (role == "system") {
     read_system(message);
   } else if (role == "assistant" && !is_last) {
+    has_result_ = false;
     read_assistant(message);
   } else if (role == "assistant") {
     message.refuse_unsupported("role", "an answer that goes on from a last assistant message");
@@ -96,12 +107,14 @@ void TurnReader::read_message(const Fields& message, const std::string& role, bo
 
 void TurnReader::read_user(const Fields& message) {
   std::vector<ChatMessage>& out = read_.messages;
-  BlockText text(UnreadParts::kRefused);
+  has_result_ = has_result_ || has_tool_result(message);
+  BlockText text(has_result_ ? UnreadParts::kReplaced : UnreadParts::kRefused);
   bool speaks = false;  // the last of `out` is this turn's own text
   const auto flush = [&] {
     if (!std::exchange(speaks, false)) return;
     out.push_back({.role = ChatRole::kUser});
     out.back().content = text.take_text();
+    out.back().replaced = text.take_replaced();
   };
   const auto add_text = [&](const std::string& more) {
     speaks = true;

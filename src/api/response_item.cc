@@ -12,7 +12,7 @@ constexpr size_t kTextBytesMax = std::numeric_limits<size_t>::max();
 constexpr size_t kPartsMax = 65536;
 constexpr size_t kIdBytesMax = 256;
 
-void read_message(const Fields& fields, ResponseItem& item) {
+void read_message(const Fields& fields, UnreadParts unread, ResponseItem& item) {
   static constexpr std::pair<std::string_view, ChatRole> kRoles[] = {
       {"user", ChatRole::kUser},
       {"assistant", ChatRole::kAssistant},
@@ -35,13 +35,15 @@ void read_message(const Fields& fields, ResponseItem& item) {
     if (*phase == "commentary") item.phase = ResponseItem::Phase::kCommentary;
     if (*phase == "final_answer") item.phase = ResponseItem::Phase::kFinal;
   }
-  std::optional<std::string> text = read_text_parts(fields, "content");
+  if (item.role != ChatRole::kUser) unread = UnreadParts::kRefused;
+  std::optional<PartsText> content = read_parts(fields, "content", unread);
   if (fields.failed()) return;
-  if (!text) {
+  if (!content) {
     fields.refuse("content", fmt::format("'{}' is missing", fields.path("content")));
     return;
   }
-  item.text = std::move(*text);
+  item.text = std::move(content->text);
+  item.replaced = std::move(content->replaced);
 }
 
 // The texts of parts of one type (or its other name), `separator` between them.
@@ -123,7 +125,8 @@ void read_result(const Fields& fields, ResponseItem& item) {
   item.replaced = std::move(output->replaced);
 }
 
-ResponseItem read_item(const Fields& fields) {
+// `unread`: what becomes of images and the like in a user's message.
+ResponseItem read_item(const Fields& fields, UnreadParts unread) {
   using Kind = ResponseItem::Kind;
   ResponseItem item;
   item.path = fields.path("");
@@ -131,7 +134,7 @@ ResponseItem read_item(const Fields& fields) {
   if (fields.failed()) return item;
   const std::string_view kind = type == nullptr ? std::string_view("message") : *type;
   if (kind == "message") {
-    read_message(fields, item);
+    read_message(fields, unread, item);
   } else if (kind == "reasoning") {
     item.kind = Kind::kReasoning;
     read_reasoning(fields, item);
@@ -153,6 +156,7 @@ std::vector<ResponseItem> read_array(const Json::Array& array, std::string_view 
                                      std::optional<Error>& complaint) {
   std::vector<ResponseItem> items;
   items.reserve(array.size());
+  UnreadParts unread = UnreadParts::kRefused;
   for (size_t i = 0; i < array.size() && !complaint; ++i) {
     const std::string item = item_path(path, i);
     if (!array[i].is_object()) {
@@ -161,7 +165,10 @@ std::vector<ResponseItem> read_array(const Json::Array& array, std::string_view 
                 fmt::format("'{}' must be an object, not {}", item, array[i].kind_name()), item};
       break;
     }
-    items.push_back(read_item(Fields(array[i], item, complaint)));
+    items.push_back(read_item(Fields(array[i], item, complaint), unread));
+    // Behind a tool's result until the model speaks again.
+    if (items.back().kind == ResponseItem::Kind::kResult) unread = UnreadParts::kReplaced;
+    if (items.back().is_models()) unread = UnreadParts::kRefused;
   }
   return items;
 }

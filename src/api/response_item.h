@@ -24,7 +24,7 @@ struct ResponseItem {
   std::string call_id;                // of a call or a result
   std::string name;                   // of the called function
   std::string path;                   // in the request, for complaints: "input[3]"
-  std::vector<std::string> replaced;  // of a result: paths of parts that a placeholder stands for
+  std::vector<std::string> replaced;  // paths of parts that a placeholder stands for
 
   // Whether the model itself may have made it.
   bool is_models() const {

@@ -1,6 +1,9 @@
 // Parts of a message that are no text (images, files, sound). These models read text only: a part
-// is refused by name or, in a tool's result, where a refusal would end an agent's session, a
-// placeholder stands for it and a warning tells the client. Pure functions.
+// is refused by name. But what a tool returned is replaced by a placeholder, which a
+// warning says: a refusal would end an agent's session, whose every later request repeats the part.
+// A tool returned what stands in its result, and what stands in the user's messages between a
+// result and the assistant's next message, where clients put what a result may not hold.
+// Pure functions.
 #pragma once
 
 #include <optional>

@@ -235,6 +235,83 @@ TEST(MessagesClients, B3_AnImageInAToolsResultIsReplacedInChatAndResponsesToo) {
             "input[2].output[0] and 1 more replaced by a placeholder: this model reads text only");
 }
 
+// A screenshot that a client puts beside the result or in a message of its own behind it: what
+// stands between a tool's result and the assistant's next message is the tool's.
+TEST(MessagesClients, B3_AnImageBesideAToolsResultIsReplaced) {
+  ServerHouse house(kScript, {});
+  const std::string call = R"([{"role":"user","content":"look"},{"role":"assistant","content":[)"
+                           R"({"type":"tool_use","id":"t1","name":"read","input":{}}]},)";
+  const std::string result = R"({"type":"tool_result","tool_use_id":"t1","content":"ok"})";
+  const std::string image(kImage);
+  const std::string text = R"({"type":"text","text":"Here."})";
+  const auto user = [](const std::string& blocks) {
+    return R"({"role":"user","content":[)" + blocks + "]}";
+  };
+  const std::string answer = R"({"role":"assistant","content":"I see."})";
+  struct Case {
+    std::string messages;
+    std::string replaced;  // empty: a 400
+  };
+  for (const Case& one : std::vector<Case>{
+           {user(result + "," + text + "," + image), "messages[2].content[2]"},
+           {user(image + "," + result), "messages[2].content[0]"},
+           {user(result + "," + std::string(kPdf)), "messages[2].content[1]"},
+           {user(result) + "," + user(image), "messages[3].content[0]"},
+           {user(result) + R"(,{"role":"system","content":"Be quick."},)" + user(text) + "," +
+                user(image),
+            "messages[5].content[0]"},
+           {user(result + "," + image) + "," + answer + "," + user(text), "messages[2].content[1]"},
+           {user(result) + "," + answer + "," + user(image), ""}}) {
+    const std::string messages = call + one.messages + "]";
+    const net::HttpResponse response = house.post("/v1/messages", posted(messages));
+    EXPECT_EQ(response.status, one.replaced.empty() ? 400 : 200) << messages << response.body;
+    if (one.replaced.empty()) continue;
+    EXPECT_EQ(response.headers.get("x-pelton-warning"),
+              one.replaced + " replaced by a placeholder: this model reads text only");
+    EXPECT_THAT(conversation("\"messages\":" + messages),
+                HasSubstr("omitted: this model reads text only]"));
+  }
+}
+
+TEST(MessagesClients, B3_AnImageBehindAToolsResultIsReplacedInChatAndResponsesToo) {
+  ServerHouse house(kScript, {});
+  const std::string call =
+      R"({"messages":[{"role":"user","content":"look"},{"role":"assistant","tool_calls":[)"
+      R"({"id":"1","type":"function","function":{"name":"read"}}]},)"
+      R"({"role":"tool","tool_call_id":"1","content":"see below"},)";
+  const std::string image = R"({"role":"user","content":[{"type":"text","text":"Screen:"},)"
+                            R"({"type":"image_url","image_url":{"url":"data:,"}}]})";
+  const net::HttpResponse chat = house.post("/v1/chat/completions", call + image + "]}");
+  ASSERT_EQ(chat.status, 200) << chat.body;
+  EXPECT_EQ(chat.headers.get("x-pelton-warning"),
+            "messages[3].content[1] replaced by a placeholder: this model reads text only");
+  const std::string answered = R"({"role":"assistant","content":"I see."},)";
+  EXPECT_EQ(house.post("/v1/chat/completions", call + answered + image + "]}").status, 400);
+  // What was replaced once is replaced in each later request.
+  EXPECT_EQ(house
+                .post("/v1/chat/completions",
+                      call + image + "," + answered + R"({"role":"user","content":"go on"}]})")
+                .status,
+            200);
+
+  const std::string item_call =
+      R"({"input":[{"role":"user","content":"look"},)"
+      R"({"type":"function_call","call_id":"1","name":"read","arguments":"{}"},)"
+      R"({"type":"function_call_output","call_id":"1","output":"see below"},)";
+  const std::string item =
+      R"({"role":"user","content":[{"type":"input_image","image_url":"data:,"}]})";
+  const net::HttpResponse response = house.post("/v1/responses", item_call + item + "]}");
+  ASSERT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(response.headers.get("x-pelton-warning"),
+            "input[3].content[0] replaced by a placeholder: this model reads text only");
+  // A conversation that the server keeps goes on.
+  const std::string id = parsed(response.body).string("id").value_or("");
+  EXPECT_EQ(house.post("/v1/responses", R"({"input":"go on","previous_response_id":")" + id + "\"}")
+                .status,
+            200);
+  EXPECT_EQ(house.post("/v1/responses", item_call + answered + item + "]}").status, 400);
+}
+
 TEST(MessagesClients, B3_ElsewhereTheRefusalSaysThatTheImageCouldNotBeProcessed) {
   ServerHouse house(kScript, {});
   const auto refused = [&](const char* path, const std::string& body) {
