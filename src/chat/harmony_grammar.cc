@@ -62,7 +62,7 @@ class NetworkBuilder {
 
   Result<Words> words(std::vector<std::string> texts) {
     TRY_ASSIGN(auto choice, grammar::compile_choice(texts));
-    return TokenGrammar::make(std::move(choice), parts_.trie);
+    return TokenGrammar::of_words(std::move(choice), parts_.trie);
   }
 
   int add(Stretch stretch) {

@@ -45,9 +45,9 @@ GuideTask::Status GuideTask::run(int64_t work_max, const std::atomic<bool>* canc
     if (budget.exhausted()) return Status::kGivenUp;
     return allowed ? Status::kDone : Status::kNotAllowed;
   };
-  for (const TokenId token : tokens) {
-    const Status status =
-        within([&](grammar::WorkBudget& budget) { return guide.accept(token, budget); });
+  for (; tokens_done < tokens.size(); ++tokens_done) {
+    const Status status = within(
+        [&](grammar::WorkBudget& budget) { return guide.accept(tokens[tokens_done], budget); });
     if (status != Status::kDone) return status;
   }
   if (forced_max > 0) {
@@ -56,6 +56,7 @@ GuideTask::Status GuideTask::run(int64_t work_max, const std::atomic<bool>* canc
       return true;
     });
     if (status != Status::kDone) return status;
+    forced_max = 0;
   }
   if (!wants_mask) return Status::kDone;
   return within([&](grammar::WorkBudget& budget) {
@@ -67,7 +68,7 @@ GuideTask::Status GuideTask::run(int64_t work_max, const std::atomic<bool>* canc
 GuideThreads::GuideThreads(int long_threads) {
   threads_.emplace_back([this] { work(new_, kTriedWork); });
   for (int i = 0; i < long_threads; ++i) {
-    threads_.emplace_back([this] { work(long_, INT64_MAX); });
+    threads_.emplace_back([this] { work(long_, grammar::kWorkMax); });
   }
 }
 
@@ -115,11 +116,9 @@ void GuideThreads::work(Line& line, int64_t work_max) {
     if (job->cancelled) continue;
     running_.push_back(job);
     lock.unlock();
-    GuideTask trial = job->task;
-    const GuideTask::Status status = trial.run(work_max, &job->cancelled);
-    const bool is_over = status != GuideTask::Status::kGivenUp || &line == &long_;
+    const GuideTask::Status status = job->task.run(work_max, &job->cancelled);
+    const bool is_over = status != GuideTask::Status::kGivenUp || job->cancelled;
     if (is_over) {
-      job->task = std::move(trial);
       job->status = status;
       job->deferral->is_over.store(true, std::memory_order_release);
     }

@@ -23,7 +23,7 @@
 
 namespace pelton::executor {
 
-// From `guide` over `tokens` to a mask. A value: whoever gives up has lost nothing.
+// From `guide` over `tokens` to a mask. A value.
 struct GuideTask {
   enum class Status : uint8_t {
     kDone,
@@ -35,12 +35,14 @@ struct GuideTask {
   explicit GuideTask(grammar::TokenGuide guide) : guide(std::move(guide)) {}
 
   // Goes as far as so many steps of work reach, and never beyond grammar::kWorkMax for each token,
-  // for what is forced and for the mask.
+  // for what is forced and for the mask. Given up, it goes on from the last of these parts that was
+  // done when it is run again; with kWorkMax steps one part more is done, or none ever will be.
   Status run(int64_t work_max, const std::atomic<bool>* cancelled);
 
   grammar::TokenGuide guide;
   std::vector<TokenId> tokens;  // to go over
-  int forced_max = 0;           // of what must come behind them, which it goes over too
+  size_t tokens_done = 0;       // of these
+  int forced_max = 0;           // of what must come behind them, which it goes over too; 0: done
   bool wants_mask = false;
 
   // When it is done:
@@ -65,7 +67,8 @@ struct GuideJob {
 
 // The threads. Any thread may add; as many jobs as there are seats, and those that were cancelled.
 // A job is tried for some milliseconds first, by a thread that does nothing else: short ones do not
-// wait for long ones.
+// wait for long ones. A long one, such as going over a whole answer again after a preemption, gives
+// way to the other tenants' every kWorkMax steps.
 class GuideThreads {
  public:
   explicit GuideThreads(int long_threads);

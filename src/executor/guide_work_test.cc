@@ -109,6 +109,30 @@ TEST(GuideWork, D7_FailuresAreTheRequestsOwn) {
   EXPECT_EQ(follower.error().code, ErrorCode::kUnsupported);
 }
 
+// Going over a whole answer again, as after a preemption, is done in turns with what others want:
+// each goes on where the one before it stopped.
+TEST(GuideWork, D1_AReplayIsDoneInTurns) {
+  GuideTask whole(guide_of("root ::= w\nw ::= [a-b ] | w w | w w w"));
+  whole.tokens.assign(60, 'a');
+  whole.forced_max = 4;
+  whole.wants_mask = true;
+  GuideTask slices = whole;
+  ASSERT_EQ(whole.run(INT64_MAX, nullptr), GuideTask::Status::kDone);
+  const int64_t slice = whole.work / 4;
+  int turns = 0;
+  GuideTask::Status status = GuideTask::Status::kGivenUp;
+  for (; status == GuideTask::Status::kGivenUp && turns < 100; ++turns) {
+    const int64_t before = slices.work;
+    status = slices.run(slice, nullptr);
+    EXPECT_LE(slices.work - before, slice + slice / 2);
+  }
+  ASSERT_EQ(status, GuideTask::Status::kDone);
+  EXPECT_GE(turns, 3);
+  EXPECT_TRUE(std::equal(whole.allowed.begin(), whole.allowed.end(), slices.allowed.begin(),
+                         slices.allowed.end()));
+  EXPECT_EQ(whole.forced, slices.forced);
+}
+
 // Whoever leaves does not wait for the work that was under way, and no thread goes on with it.
 TEST(GuideWork, D1_LeavingEndsTheWork) {
   GuideFollower follower;

@@ -32,8 +32,14 @@ class CompileDeadline {
   bool is_expired() const {
     return options_.until_ns && options_.clock->now_ns() > *options_.until_ns;
   }
+  bool is_used_up() const { return thread_cpu_us() > until_us_; }
   // Reads clocks, some 0.2 us: to be asked once in some hundred steps.
-  bool passed() const { return is_stopped() || is_expired() || thread_cpu_us() > until_us_; }
+  bool passed() const { return is_stopped() || is_expired() || is_used_up(); }
+
+  int64_t left_us() const { return until_us_ - thread_cpu_us(); }
+  int64_t cpu_us_max() const { return options_.cpu_us_max; }
+  // What this thread did in between was for everybody, not for this request.
+  void extend(int64_t cpu_us) { until_us_ += cpu_us; }
 
   // Processor time that this thread has used.
   static int64_t thread_cpu_us() {
@@ -44,7 +50,7 @@ class CompileDeadline {
 
  private:
   const Options options_;
-  const int64_t until_us_;
+  int64_t until_us_;
 };
 
 }  // namespace pelton::grammar

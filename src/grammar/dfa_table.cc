@@ -251,22 +251,24 @@ DfaTable minimised(const DfaTable& table) {
   return trimmed(merged);
 }
 
-std::vector<uint32_t> alike_states(const DfaTable& table, uint32_t length_max) {
+std::vector<uint32_t> alike_states(const DfaTable& table, uint32_t length_max, uint64_t& work_left,
+                                   const CompileDeadline* deadline) {
   constexpr uint32_t kStatesMin = 256;
-  constexpr uint64_t kWorkMax = 6'000'000;  // some 20 ms
   const uint32_t states = table.state_count();
   const uint64_t round_work = uint64_t{states} * (table.letter_count + 1);
-  if (states < kStatesMin || round_work * length_max > kWorkMax) return {};
+  if (states < kStatesMin || round_work * length_max > work_left) return {};
   std::vector<uint32_t> classes(states), finer(states);
   for (DfaState state = 0; state < states; ++state) {
     classes[state] = state == kDeadState ? 0 : 1u + table.accepting[state];
   }
   uint32_t count = static_cast<uint32_t>(std::set<uint32_t>(classes.begin(), classes.end()).size());
   for (uint32_t round = 0; round < length_max; ++round) {
+    work_left -= round_work;
     // By what a state is, and what each letter makes of it.
     std::unordered_map<std::string, uint32_t> numbers;
     std::string key;
     for (DfaState state = 0; state < states; ++state) {
+      if (deadline != nullptr && state % 256 == 0 && deadline->passed()) return {};
       key.assign(reinterpret_cast<const char*>(&classes[state]), sizeof(uint32_t));
       for (uint32_t letter = 0; letter < table.letter_count; ++letter) {
         const uint32_t next = classes[table.at(state, letter)];

@@ -54,8 +54,10 @@ struct DfaTable {
 
 // The states of a minimal automaton in classes: those of one lead to the same answers (no text,
 // a beginning, a text) on all texts of up to `length_max` letters. Empty: each is its own, or the
-// automaton is small or would take too long, as counted repeats of thousands of states alone gain.
-std::vector<uint32_t> alike_states(const DfaTable& table, uint32_t length_max);
+// automaton is small or would take more than `work_left`, as counted repeats of thousands of states
+// alone gain; or the deadline (null: none) has passed.
+std::vector<uint32_t> alike_states(const DfaTable& table, uint32_t length_max, uint64_t& work_left,
+                                   const CompileDeadline* deadline);
 
 // The smallest automaton of the same language: what cannot be reached or cannot accept is gone,
 // what accepts the same is one. States are numbered in the order in which a walk by breadth meets

@@ -5,8 +5,6 @@
 namespace pelton::grammar {
 namespace {
 
-// Nodes and tokens are gone over faster than the machine steps.
-constexpr uint32_t kNodesAStep = 8;
 constexpr uint32_t kWordsAStep = 64;  // of masks
 
 void set_bit(std::span<uint64_t> mask, TokenId token) {
@@ -88,6 +86,13 @@ void MaskFiller::fill(const Position& position, std::span<uint64_t> mask) {
   }
 }
 
+// The budget hears of them by the thousand, while it may still end the walk.
+void MaskFiller::count_visit(uint64_t& visited) {
+  if (++visited < 1024) return;
+  budget_.spend(visited / kNodesAStep);
+  visited = 0;
+}
+
 void MaskFiller::note_top(uint32_t top) {
   const Frame& frame = machine_.frame(top);
   switch (frame.kind) {
@@ -106,7 +111,12 @@ void MaskFiller::note_top(uint32_t top) {
     default:
       break;
   }
-  note_walk(grammar_.tokens(), top);
+  note_walk(tokens(), top);
+}
+
+const ByteTrie& MaskFiller::tokens() {
+  if (tokens_ == nullptr) tokens_ = &grammar_.tokens(budget_);
+  return *tokens_;
 }
 
 void MaskFiller::fill_by_walk(const ByteTrie& trie, std::span<const uint32_t> tops) {
@@ -156,7 +166,7 @@ void MaskFiller::add_rests(const MaskEntry& entry, uint32_t top) {
   machine_.resume_parents(top, 0, below, 0);
   if (below.empty()) return;
   if (entry.rests.node_count() > 1) fill_by_walk(entry.rests, below);
-  if (entry.may_end_at_once) fill_by_walk(grammar_.tokens(), below);
+  if (entry.may_end_at_once) fill_by_walk(tokens(), below);
 }
 
 void MaskFiller::note_text(uint32_t top) {
@@ -262,7 +272,8 @@ void MaskFiller::walk_text(Build& build, const StringSpec& spec, const Frame& fr
   places[0].state = frame.state;
   const bool bounded = spec.chars_max != kNoBound;
   uint64_t visited = 0;
-  for (uint32_t i = 1; i < end; ++visited) {
+  for (uint32_t i = 1; i < end && !budget_.exhausted();) {
+    count_visit(visited);
     const ByteTrie::Node& node = nodes[i];
     Place place = places[node.depth - 1];
     if (node.byte == '"') {
@@ -317,8 +328,7 @@ void MaskFiller::walk_text(Build& build, const StringSpec& spec, const Frame& fr
 MaskFiller::Entry MaskFiller::probed_entry(const Frame& frame) {
   Build build = {.done_before = budget_.done()};
   const uint32_t top = machine_.probe(frame);
-  const ByteTrie& tokens = grammar_.tokens();
-  walk_probe(build, {tokens, 1, tokens.node_count()}, std::span(&top, 1));
+  walk_probe(build, {tokens(), 1, tokens().node_count()}, std::span(&top, 1));
   return finish(build);
 }
 
@@ -355,9 +365,8 @@ void MaskFiller::walk_after(Build& build, uint32_t top, std::span<const uint32_t
     if (first.any()) rests.push_back({.trie = &trie_.all(), .node = end, .first = &first});
   }
   if (rests.empty()) return;
-  MergedTrie merged = merge_rests(rests, grammar_.aliases(), mask_of(build.tokens));
-  budget_.spend(merged.nodes_visited / kNodesAStep);
-  build.after = std::make_unique<ByteTrie>(std::move(merged.trie));
+  build.after = std::make_unique<ByteTrie>(
+      merge_rests(rests, grammar_.aliases(), mask_of(build.tokens), budget_));
   walk_probe(build, {*build.after, 1, build.after->node_count()}, after);
 }
 
@@ -370,7 +379,8 @@ void MaskFiller::walk_lexeme(Build& build, const Frame& frame, std::vector<uint3
   std::vector<DfaState> states(trie.depth_max() + 1, kDeadState);
   states[0] = frame.state;
   uint64_t visited = 0;
-  for (uint32_t i = 1; i < count; ++visited) {
+  for (uint32_t i = 1; i < count && !budget_.exhausted();) {
+    count_visit(visited);
     const ByteTrie::Node& node = nodes[i];
     const DfaState before = states[node.depth - 1u];
     const DfaState state = dfa.next(before, node.byte);
@@ -450,9 +460,8 @@ MaskFiller::Entry MaskFiller::finish(Build& build) {
     entry->tokens.assign(build.tokens.begin(), build.tokens.end());
   }
   // A token that is allowed already need not be looked at again.
-  MergedTrie rests = merge_rests(build.rests, grammar_.aliases(), mask_of(build.tokens));
-  budget_.spend((build.tokens.size() + rests.nodes_visited) / kNodesAStep);
-  entry->rests = std::move(rests.trie);
+  budget_.spend(build.tokens.size() / kNodesAStep);
+  entry->rests = merge_rests(build.rests, grammar_.aliases(), mask_of(build.tokens), budget_);
   entry->chars_max = static_cast<uint32_t>(build.chars_max);
   entry->may_end_at_once = build.may_end_at_once;
   entry->work = budget_.done() - build.done_before;

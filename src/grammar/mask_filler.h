@@ -44,6 +44,7 @@ class MaskFiller {
     walks_.push_back({.top = top, .entry = nullptr, .trie = &trie});
   }
   void note_rests(uint32_t top, const Entry& entry);
+  void count_visit(uint64_t& visited);  // of a node
   Entry find(MaskCache& cache, const MaskKey& key);
   void fill_by_walk(const ByteTrie& trie, std::span<const uint32_t> tops);
   void add_entry(const MaskEntry& entry);
@@ -67,6 +68,7 @@ class MaskFiller {
   void walk_probe(Build& build, const Nodes& nodes, std::span<const uint32_t> tops);
   std::vector<uint64_t> mask_of(std::span<const TokenId> tokens) const;
   Entry finish(Build& build);
+  const ByteTrie& tokens();  // TokenGrammar::tokens()
   // Null: the budget is exhausted, and what was built of it is not all.
   Entry keep(MaskCache& cache, const MaskKey& key, Entry entry);
 
@@ -76,6 +78,7 @@ class MaskFiller {
   const TokenTrie& trie_;
   MaskCache& cache_;
   std::span<uint64_t> mask_;
+  const ByteTrie* tokens_ = nullptr;  // once asked for
   std::vector<Walk> walks_;
   std::vector<std::vector<uint32_t>> levels_;  // tops by depth
   std::vector<Machine::Mark> marks_;

@@ -14,6 +14,12 @@ namespace {
 constexpr size_t kMaskBytesMax = 16 << 20;  // of one grammar; a mask of o200k's takes 25 KB
 // With more bytes that mean something of their own, a vocabulary does not become smaller.
 constexpr int kAliasesMax = 128;
+// For finding states that no token tells apart, over all automata of a grammar: some 20 ms.
+constexpr uint64_t kClassWorkMax = 6'000'000;
+
+Error out_of_time() {
+  return {ErrorCode::kDoesNotFit, "compiling takes too long", ""};
+}
 
 // All bytes, those first that are allowed nearly everywhere: where there is a choice, two are found
 // at once.
@@ -61,32 +67,66 @@ TokenGrammar::TokenGrammar(std::shared_ptr<const Grammar> grammar,
       aliases_(every_byte_itself()) {
   if (grammar_->rules() == nullptr) return;
   if (grammar_->json() == nullptr) aliases_ = aliases_of(*grammar_->rules());
-  for (const ByteDfa& dfa : grammar_->rules()->dfas) {
-    lexeme_classes_.push_back(alike_states(dfa.table(), trie_->all().depth_max()));
-  }
+  lexeme_classes_.resize(grammar_->rules()->dfas.size());
 }
 
 TokenGrammar::~TokenGrammar() = default;
 
-Result<std::shared_ptr<const TokenGrammar>> TokenGrammar::make(
-    std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie) {
+void TokenGrammar::find_classes(const CompileDeadline* deadline) {
+  uint64_t work_left = kClassWorkMax;
+  for (size_t i = 0; i < lexeme_classes_.size(); ++i) {
+    if (deadline != nullptr && deadline->passed()) return;
+    lexeme_classes_[i] = alike_states(grammar_->rules()->dfas[i].table(), trie_->all().depth_max(),
+                                      work_left, deadline);
+  }
+}
+
+Result<std::shared_ptr<TokenGrammar>> TokenGrammar::started(std::shared_ptr<const Grammar> grammar,
+                                                            std::shared_ptr<const TokenTrie> trie,
+                                                            WorkBudget& budget) {
   if (!trie->has_every_byte()) {
     return Error{ErrorCode::kUnsupported,
                  "the model's vocabulary has no token for some bytes, so a grammar could ask for "
                  "what no token can give"};
   }
   std::shared_ptr<TokenGrammar> made(new TokenGrammar(std::move(grammar), std::move(trie)));
-  TRY(made->try_start());
+  Machine machine(*made->grammar_, budget);
+  machine.start();
+  made->start_ = std::make_shared<const Position>(machine.position(machine.tops()));
+  return made;
+}
+
+Result<std::shared_ptr<const TokenGrammar>> TokenGrammar::make(
+    std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
+    const CompileDeadline* deadline) {
+  if (deadline != nullptr && deadline->passed()) return out_of_time();
+  WorkBudget budget({.deadline = deadline});
+  TRY_ASSIGN(std::shared_ptr<TokenGrammar> made,
+             started(std::move(grammar), std::move(trie), budget));
+  made->find_classes(deadline);
+  const Result<void> begins = made->try_start(budget);
+  if (deadline != nullptr && deadline->passed()) return out_of_time();
+  TRY(begins);
+  return std::shared_ptr<const TokenGrammar>(std::move(made));
+}
+
+Result<std::shared_ptr<const TokenGrammar>> TokenGrammar::make(
+    std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie) {
+  return make(std::move(grammar), std::move(trie), nullptr);
+}
+
+Result<std::shared_ptr<const TokenGrammar>> TokenGrammar::of_words(
+    std::shared_ptr<const Grammar> words, std::shared_ptr<const TokenTrie> trie) {
+  WorkBudget budget;
+  TRY_ASSIGN(std::shared_ptr<TokenGrammar> made,
+             started(std::move(words), std::move(trie), budget));
+  CHECK(!budget.exhausted());
   return std::shared_ptr<const TokenGrammar>(std::move(made));
 }
 
 // The first mask is computed here, so that a grammar that cannot be followed from its beginning on
 // is an error of the request and not of an answer.
-Result<void> TokenGrammar::try_start() {
-  WorkBudget budget;
-  Machine machine(*grammar_, budget);
-  machine.start();
-  start_ = std::make_shared<const Position>(machine.position(machine.tops()));
+Result<void> TokenGrammar::try_start(WorkBudget& budget) {
   std::vector<uint64_t> mask(trie_->mask_words());
   if (!budget.exhausted()) MaskFiller(*this, budget).fill(*start_, mask);
   const bool any = std::any_of(mask.begin(), mask.end(), [](uint64_t word) { return word != 0; });
@@ -100,21 +140,27 @@ size_t TokenGrammar::bytes_held() const {
   size_t classes = 0;
   for (const std::vector<uint32_t>& one : lexeme_classes_) classes += one.capacity();
   const ByteTrie* const merged = merged_.load(std::memory_order_acquire);
-  const size_t tokens = merged == &merged_tokens_ ? merged_tokens_.bytes_held() : 0;
+  const size_t tokens = merged != nullptr ? merged->bytes_held() : 0;
   return grammar_->bytes_held() + classes * sizeof(uint32_t) + cache_->bytes_held() + tokens;
 }
 
-const ByteTrie& TokenGrammar::tokens() const {
-  std::call_once(merged_once_, [&] {
-    const ByteTrie* tokens = &trie_->all();
-    if (alias_count(aliases_) <= kAliasesMax) {
-      const TrieRest whole = {.trie = tokens};
-      merged_tokens_ = merge_rests(std::span(&whole, 1), aliases_, {}).trie;
-      tokens = &merged_tokens_;
-    }
-    merged_.store(tokens, std::memory_order_release);
-  });
-  return *merged_.load(std::memory_order_acquire);
+const ByteTrie& TokenGrammar::tokens(WorkBudget& budget) const {
+  if (alias_count(aliases_) > kAliasesMax) return trie_->all();
+  if (const ByteTrie* const merged = merged_.load(std::memory_order_acquire); merged != nullptr) {
+    budget.save(merged_work_);
+    return *merged;
+  }
+  const int64_t before = budget.done();
+  const TrieRest whole = {.trie = &trie_->all()};
+  ByteTrie merged = merge_rests(std::span(&whole, 1), aliases_, {}, budget);
+  if (budget.exhausted()) return trie_->all();
+  const std::lock_guard lock(merging_);
+  if (merged_.load(std::memory_order_relaxed) == nullptr) {
+    merged_tokens_ = std::move(merged);
+    merged_work_ = budget.done() - before;
+    merged_.store(&merged_tokens_, std::memory_order_release);
+  }
+  return merged_tokens_;
 }
 
 Matcher::Matcher(std::shared_ptr<const TokenGrammar> grammar)

@@ -30,15 +30,22 @@ class TokenGrammar {
  public:
   // Errors: kUnsupported if the vocabulary lacks a byte (then a text that the grammar demands might
   // be out of reach), or if the first token's mask exceeds kWorkMax: such a grammar is refused
-  // before anything is generated.
+  // before anything is generated; kDoesNotFit once the deadline (null: none) has passed().
+  static Result<std::shared_ptr<const TokenGrammar>> make(std::shared_ptr<const Grammar> grammar,
+                                                          std::shared_ptr<const TokenTrie> trie,
+                                                          const CompileDeadline* deadline);
   static Result<std::shared_ptr<const TokenGrammar>> make(std::shared_ptr<const Grammar> grammar,
                                                           std::shared_ptr<const TokenTrie> trie);
+  // Of a few words of our own: no mask is computed before it is asked for.
+  static Result<std::shared_ptr<const TokenGrammar>> of_words(
+      std::shared_ptr<const Grammar> words, std::shared_ptr<const TokenTrie> trie);
   ~TokenGrammar();
   const Grammar& grammar() const { return *grammar_; }
   const TokenTrie& trie() const { return *trie_; }
   MaskCache& cache() const { return *cache_; }
-  // The vocabulary as far as the grammar tells its tokens apart.
-  const ByteTrie& tokens() const;
+  // The vocabulary as far as the grammar distinguishes its tokens; any, if the budget is exhausted.
+  // Made on the first call; later ones are charged the same work.
+  const ByteTrie& tokens(WorkBudget& budget) const;
   const ByteAliases& aliases() const { return aliases_; }
   // States of an automaton of grammar().rules() that no token of the vocabulary tells apart are of
   // one class: they share a mask.
@@ -52,7 +59,11 @@ class TokenGrammar {
 
  private:
   TokenGrammar(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie);
-  Result<void> try_start();
+  static Result<std::shared_ptr<TokenGrammar>> started(std::shared_ptr<const Grammar> grammar,
+                                                       std::shared_ptr<const TokenTrie> trie,
+                                                       WorkBudget& budget);
+  void find_classes(const CompileDeadline* deadline);
+  Result<void> try_start(WorkBudget& budget);
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<const TokenTrie> trie_;
   std::vector<std::vector<uint32_t>>
@@ -60,9 +71,10 @@ class TokenGrammar {
   std::unique_ptr<MaskCache> cache_;
   std::shared_ptr<const Position> start_;
   ByteAliases aliases_;
-  mutable std::once_flag merged_once_;
-  mutable std::atomic<const ByteTrie*> merged_ = nullptr;  // once asked for
-  mutable ByteTrie merged_tokens_;
+  mutable std::mutex merging_;
+  mutable std::atomic<const ByteTrie*> merged_ = nullptr;  // merged_tokens_, once asked for
+  mutable ByteTrie merged_tokens_;                         // guarded by merging_, then constant
+  mutable int64_t merged_work_ = 0;                        // likewise: what it took
 };
 
 class Matcher {

@@ -1,5 +1,6 @@
 #include "grammar/matcher.h"
 
+#include <atomic>
 #include <map>
 #include <random>
 #include <set>
@@ -126,7 +127,8 @@ TEST(Matcher, MaskOfAutomataIsWhatEachTokenSays) {
 TEST(Matcher, StatesThatNoTokenTellsApartAreAlike) {
   const ByteDfa words =
       compile_regex("([a-z]{1,8} ){200}", {.match = RegexOptions::Match::kWhole}).value();
-  const std::vector<uint32_t> classes = alike_states(words.table(), 20);
+  uint64_t work_left = 6'000'000;
+  const std::vector<uint32_t> classes = alike_states(words.table(), 20, work_left, nullptr);
   ASSERT_EQ(classes.size(), words.states());
   const std::set<uint32_t> different(classes.begin(), classes.end());
   EXPECT_LT(different.size(), 150u);  // of 1 801: only the last words are told apart
@@ -145,7 +147,52 @@ TEST(Matcher, StatesThatNoTokenTellsApartAreAlike) {
       ASSERT_EQ(words.accepts(a), words.accepts(b));
     }
   }
-  EXPECT_TRUE(alike_states(compile_regex("[a-z]{1,8}", {}).value().table(), 20).empty());
+  const DfaTable small = compile_regex("[a-z]{1,8}", {}).value().table();
+  EXPECT_TRUE(alike_states(small, 20, work_left, nullptr).empty());
+  // What many automata of one grammar may take together.
+  EXPECT_LT(work_left, 6'000'000u);
+  work_left = 100'000;
+  EXPECT_TRUE(alike_states(words.table(), 20, work_left, nullptr).empty());
+  EXPECT_EQ(work_left, 100'000u);
+  work_left = 6'000'000;
+  const CompileDeadline passed({.cpu_us_max = -1});
+  EXPECT_TRUE(alike_states(words.table(), 20, work_left, &passed).empty());
+}
+
+// D2: the first mask, the classes of states and the merged vocabulary are a part of compiling.
+TEST(Matcher, D2_WhatAGrammarNeedsOfAVocabularyEndsAtTheDeadline) {
+  const auto ambiguous = compile_ebnf("root ::= w \"ZZQ!\"\nw ::= [a-z ] | w w | w w w").value();
+  EXPECT_TRUE(TokenGrammar::make(ambiguous, test_trie()).ok());
+  const CompileDeadline passed({.cpu_us_max = -1});
+  EXPECT_EQ(TokenGrammar::make(ambiguous, test_trie(), &passed).error().code,
+            ErrorCode::kDoesNotFit);
+  // It is asked within the work, not only before it.
+  WorkBudget budget({.deadline = &passed});
+  budget.spend(1 << 17);
+  EXPECT_TRUE(budget.exhausted());
+  EXPECT_FALSE(budget.exceeds_total());
+  std::atomic<bool> stopped = true;
+  const CompileDeadline unwanted({.cpu_us_max = int64_t{3600} * 1'000'000, .stopped = &stopped});
+  EXPECT_EQ(TokenGrammar::make(ambiguous, test_trie(), &unwanted).error().code,
+            ErrorCode::kDoesNotFit);
+}
+
+// Who asks first makes the smaller vocabulary; whether a limit is reached does not depend on that.
+TEST(Matcher, D2_AMergedVocabularyCostsEverybodyAsMuch) {
+  const auto grammar =
+      TokenGrammar::of_words(compile_ebnf("root ::= [a-z]+ root?").value(), test_trie()).value();
+  WorkBudget none({.done_max = 0});
+  EXPECT_EQ(&grammar->tokens(none), &grammar->trie().all());
+  EXPECT_TRUE(none.exhausted());
+  WorkBudget first, second;
+  const ByteTrie& made = grammar->tokens(first);
+  EXPECT_GT(first.done(), 0);
+  EXPECT_NE(&made, &grammar->trie().all());
+  EXPECT_EQ(&grammar->tokens(second), &made);
+  EXPECT_EQ(second.done(), 0);
+  WorkBudget small({.total_max = first.done() - 1});
+  (void)grammar->tokens(small);
+  EXPECT_TRUE(small.exceeds_total());
 }
 
 // A mask never leads into a place without a way on.

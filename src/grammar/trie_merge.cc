@@ -10,6 +10,8 @@
 namespace pelton::grammar {
 namespace {
 
+constexpr int kBytes = 256;
+
 // How many of a tree's tokens are not dropped, by their place: whether a subtree has any is a
 // difference.
 class KeptTokens {
@@ -40,10 +42,10 @@ class KeptTokens {
 
 class Merge {
  public:
-  Merge(const ByteAliases& aliases, std::span<const uint64_t> dropped)
-      : aliases_(aliases), dropped_(dropped) {}
+  Merge(const ByteAliases& aliases, std::span<const uint64_t> dropped, WorkBudget& budget)
+      : aliases_(aliases), dropped_(dropped), budget_(budget) {}
 
-  MergedTrie run(std::span<const TrieRest> rests) {
+  ByteTrie run(std::span<const TrieRest> rests) {
     open(0, 0);
     for (const TrieRest& rest : rests) add_children(rest, levels_[0]);
     levels_[0].sort();
@@ -58,7 +60,8 @@ class Merge {
       descend(depth);
       ++depth;
     }
-    return {.trie = ByteTrie(std::move(nodes_), std::move(tokens_)), .nodes_visited = visited_};
+    budget_.spend(visited_ / kNodesAStep);
+    return {std::move(nodes_), std::move(tokens_)};
   }
 
  private:
@@ -91,7 +94,8 @@ class Merge {
     return level;
   }
 
-  // The children of a level that are alike become one node.
+  // The children of a level that are alike become one node. Nothing is below it once the budget is
+  // exhausted.
   void descend(size_t depth) {
     const size_t begin = levels_[depth].next;
     const uint8_t byte = levels_[depth].children[begin].byte;
@@ -103,13 +107,17 @@ class Merge {
       for (const TokenId& token : child.trie->tokens_of(child.node)) {
         if (child.kept->keeps(&token)) tokens_.push_back(token);
       }
-      add_children({.trie = child.trie, .node = child.node}, below);
+      if (!budget_.exhausted()) add_children({.trie = child.trie, .node = child.node}, below);
     }
     level.next = end;
     below.sort();
   }
 
   void add_children(const TrieRest& rest, Level& level) {
+    if (visited_ >= kVisitsALook) {
+      budget_.spend(visited_ / kNodesAStep);
+      visited_ %= kNodesAStep;
+    }
     const KeptTokens& kept = kept_of(*rest.trie);
     const ByteTrie::Node* const nodes = rest.trie->nodes();
     ++visited_;
@@ -133,13 +141,16 @@ class Merge {
     return kept_.emplace(&trie, KeptTokens(trie, dropped_)).first->second;
   }
 
+  static constexpr uint64_t kVisitsALook = 1024;
+
   const ByteAliases& aliases_;
   std::span<const uint64_t> dropped_;
+  WorkBudget& budget_;
   std::map<const ByteTrie*, KeptTokens> kept_;
   std::vector<Level> levels_;
   std::vector<ByteTrie::Node> nodes_;
   std::vector<TokenId> tokens_;
-  uint64_t visited_ = 0;
+  uint64_t visited_ = 0;  // that the budget does not know of yet
 };
 
 // Bytes of different classes are no longer alike.
@@ -169,10 +180,12 @@ ByteAliases aliases_of(const RuleNetwork& rules) {
       const size_t range = size_t{edge.low} << 8 | edge.high;
       if (seen[range]) continue;
       seen[range] = true;
+      if (alias_count(aliases) == kBytes) return aliases;
       part(aliases, [&](int byte) { return byte >= edge.low && byte <= edge.high; });
     }
   }
   for (const ByteDfa& dfa : rules.dfas) {
+    if (alias_count(aliases) == kBytes) return aliases;
     part(aliases, [&](int byte) { return dfa.class_of(static_cast<uint8_t>(byte)); });
   }
   return aliases;
@@ -184,9 +197,9 @@ int alias_count(const ByteAliases& aliases) {
   return static_cast<int>(used.count());
 }
 
-MergedTrie merge_rests(std::span<const TrieRest> rests, const ByteAliases& aliases,
-                       std::span<const uint64_t> dropped) {
-  return Merge(aliases, dropped).run(rests);
+ByteTrie merge_rests(std::span<const TrieRest> rests, const ByteAliases& aliases,
+                     std::span<const uint64_t> dropped, WorkBudget& budget) {
+  return Merge(aliases, dropped, budget).run(rests);
 }
 
 }  // namespace pelton::grammar

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "grammar/byte_trie.h"
+#include "grammar/work_budget.h"
 
 namespace pelton::grammar {
 
@@ -30,14 +31,12 @@ struct TrieRest {
   const std::bitset<256>* first = nullptr;  // null: they may begin with any byte
 };
 
-struct MergedTrie {
-  ByteTrie trie;
-  uint64_t nodes_visited = 0;
-};
+// Nodes and tokens are gone over faster than the machine steps: so many for one step of work.
+inline constexpr uint64_t kNodesAStep = 8;
 
 // The rests' tokens, without those that `dropped` (a mask; empty: none) has, and without tokens of
-// which nothing is left.
-MergedTrie merge_rests(std::span<const TrieRest> rests, const ByteAliases& aliases,
-                       std::span<const uint64_t> dropped);
+// which nothing is left. Some are missing if the budget is exhausted.
+ByteTrie merge_rests(std::span<const TrieRest> rests, const ByteAliases& aliases,
+                     std::span<const uint64_t> dropped, WorkBudget& budget);
 
 }  // namespace pelton::grammar

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "grammar/compile_deadline.h"
+
 namespace pelton::grammar {
 
 // For one mask, or for going over one token and what must follow it. A step takes some 10 to 30 ns:
@@ -23,6 +25,8 @@ class WorkBudget {
     // depend on what others have asked before.
     int64_t total_max = kWorkMax;
     const std::atomic<bool>* cancelled = nullptr;  // nobody wants it any more
+    // While a format is compiled: the time of the request. Used on the deadline's thread.
+    const CompileDeadline* deadline = nullptr;
   };
 
   WorkBudget() : WorkBudget(Limits{}) {}
@@ -56,7 +60,8 @@ class WorkBudget {
 
   void look() {
     const bool is_cancelled =
-        limits_.cancelled != nullptr && limits_.cancelled->load(std::memory_order_relaxed);
+        (limits_.cancelled != nullptr && limits_.cancelled->load(std::memory_order_relaxed)) ||
+        (limits_.deadline != nullptr && limits_.deadline->passed());
     exhausted_ = exhausted_ || is_cancelled || done_ > limits_.done_max || exceeds_total();
     const int64_t left = limits_.done_max - done_ < limits_.total_max - done_ - saved_
                              ? limits_.done_max - done_

@@ -36,8 +36,8 @@ int64_t thread_cpu_us() {
   return int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
 }
 
-Error overloaded(std::string_view why) {
-  return {ErrorCode::kOverloaded, fmt::format("{} output formats wait to be compiled", why), ""};
+Error overloaded(std::string_view what) {
+  return {ErrorCode::kOverloaded, fmt::format("{} wait to be compiled", what), ""};
 }
 
 void join(std::vector<std::thread>& threads) {
@@ -117,12 +117,17 @@ Result<void> CompilePool::State::add(const std::shared_ptr<Entry>& entry, size_t
   if (stopping_) return Error{ErrorCode::kUnavailable, "The server is shutting down", ""};
   const auto known = queue.tenants.find(job.tenant);
   const Tenant before = known == queue.tenants.end() ? Tenant{} : known->second;
-  if (static_cast<int>(queue.entries.size()) >= limits.waiting_max) return overloaded("too many");
-  if (before.waiting >= limits.waiting_per_tenant_max) return overloaded("too many of one's own");
+  if (static_cast<int>(queue.entries.size()) >= limits.waiting_max) {
+    return overloaded("too many output formats");
+  }
+  if (before.waiting >= limits.waiting_per_tenant_max) {
+    return overloaded(
+        "too many output formats of this account (without API keys all clients share one)");
+  }
   const bool too_large =
       (queue.bytes > 0 && queue.bytes + job.bytes > options_.waiting_bytes_max) ||
       (before.bytes > 0 && before.bytes + job.bytes > options_.waiting_bytes_per_tenant_max);
-  if (too_large) return overloaded("too large");
+  if (too_large) return overloaded("output formats of too many bytes");
   queue.fair.enter(job.tenant, job.weight);
   entry->lane = lane;
   entry->waits = true;

@@ -262,9 +262,9 @@ TEST(DocumentedFields, D6_compact_JSON_has_no_whitespace) {
             members),
         {.vocab_size = tokenizer.vocab_size()});
     EXPECT_TRUE(request.ok() && request->generation.format) << members;
-    const grammar::CompileDeadline deadline({.cpu_us_max = int64_t{3600} * 1'000'000});
-    const auto compiled =
-        store.compiling_of("", deadline).grammar(*request->generation.format, tokenizer);
+    grammar::CompileDeadline deadline({.cpu_us_max = int64_t{3600} * 1'000'000});
+    const auto compiled = store.compiling_of("", {.deadline = deadline})
+                              .grammar(*request->generation.format, tokenizer);
     EXPECT_TRUE(compiled.ok()) << members;
     return grammar::Matcher(*compiled).accept_bytes(text);
   };

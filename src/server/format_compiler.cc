@@ -10,7 +10,9 @@ namespace pelton::server {
 
 std::optional<FormatCompiler::Guide> FormatCompiler::known(const Asked& asked) const {
   Guide guide = asked.make(store_.known_of(asked.tenant));
-  if (!guide.ok() && guide.error().code == ErrorCode::kNotFound) return std::nullopt;
+  if (guide.ok()) return guide;
+  if (guide.error().code == ErrorCode::kNotFound) return std::nullopt;
+  if (guide.error().code == ErrorCode::kDeadline) return too_slow(guide.error().field);
   return guide;
 }
 
@@ -33,11 +35,12 @@ Result<std::shared_ptr<CompilePool::Ticket>> FormatCompiler::compile(
                        .deadline_ns = asked.deadline_ns};
   job.run = [this, made, deadline_ns = asked.deadline_ns, make = std::move(asked.make),
              tenant = std::move(asked.tenant)](const CompilePool::Attempt& attempt) {
-    const grammar::CompileDeadline deadline({.cpu_us_max = attempt.cpu_us_max,
-                                             .stopped = &attempt.stopped,
-                                             .until_ns = deadline_ns,
-                                             .clock = &clock_});
-    Guide guide = make(store_.compiling_of(tenant, deadline));
+    grammar::CompileDeadline deadline({.cpu_us_max = attempt.cpu_us_max,
+                                       .stopped = &attempt.stopped,
+                                       .until_ns = deadline_ns,
+                                       .clock = &clock_});
+    Guide guide =
+        make(store_.compiling_of(tenant, {.deadline = deadline, .is_last = attempt.is_last}));
     if (guide.ok() || guide.error().code != ErrorCode::kDeadline) {
       made->emplace(std::move(guide));
     } else if (deadline.is_expired()) {

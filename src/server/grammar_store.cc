@@ -72,8 +72,9 @@ Result<std::shared_ptr<const Grammar>> compile_text(const OutputFormat& format,
   return grammar::compile_choice(format.choices, deadline);
 }
 
-// What the compiler says, in the request's terms.
+// What the compiler says, in the request's terms. FormatCompiler words a deadline's error itself.
 Error in_request(const OutputFormat& format, const Error& error) {
+  if (error.code == ErrorCode::kDeadline) return {error.code, error.message, format.field};
   const bool has_place = format.kind == Kind::kJsonSchema || format.kind == Kind::kStructuralTag;
   const std::string place =
       has_place ? fmt::format(" at '{}'", error.field.empty() ? "/" : error.field) : std::string();
@@ -83,9 +84,8 @@ Error in_request(const OutputFormat& format, const Error& error) {
   return told;
 }
 
-// Told by whoever knows how long it was, if it is told at all.
-Error out_of_time(const OutputFormat& format) {
-  return {ErrorCode::kDeadline, "compiling takes too long", format.field};
+Error out_of_time() {
+  return {ErrorCode::kDeadline, "compiling takes too long", ""};
 }
 
 }  // namespace
@@ -102,7 +102,9 @@ std::shared_ptr<const grammar::TokenTrie> GrammarStore::Shelf::trie(
   const std::lock_guard making(store_.trie_making_);
   known = store_.known_trie();
   if (known) return known;
+  const int64_t left_us = deadline_->left_us();
   known = grammar::TokenTrie::of(tokenizer);
+  deadline_->extend(left_us - deadline_->left_us());
   const std::lock_guard lock(store_.mutex_);
   store_.trie_ = known;
   return known;
@@ -112,16 +114,59 @@ GrammarStore::Compiled GrammarStore::Shelf::grammar(const OutputFormat& format,
                                                     const tokenizer::Tokenizer& tokenizer) const {
   std::string key = fmt::format("{}:{} {}", owner_.size(), owner_, key_of(format));
   if (auto known = store_.find(key)) return known;
-  if (deadline_ == nullptr) return Error{ErrorCode::kNotFound, "not compiled yet", format.field};
-  if (deadline_->passed()) return out_of_time(format);
-  Result<std::shared_ptr<const Grammar>> compiled = compile_text(format, deadline_);
-  if (!compiled.ok()) {
-    return deadline_->passed() ? out_of_time(format) : in_request(format, compiled.error());
+  if (const std::optional<Error> refusal = store_.find_refusal(key)) {
+    return in_request(format, *refusal);
   }
-  auto made = grammar::TokenGrammar::make(*std::move(compiled), trie(tokenizer));
-  if (!made.ok()) return in_request(format, made.error());
-  store_.keep(std::move(key), *made);
+  if (deadline_ == nullptr) return Error{ErrorCode::kNotFound, "not compiled yet", format.field};
+  if (deadline_->passed()) return in_request(format, out_of_time());
+  const int64_t left_us = deadline_->left_us();
+  Compiled made = compile(format, tokenizer);
+  if (made.ok()) {
+    store_.keep(std::move(key), *made);
+    return made;
+  }
+  // That it takes too long is known once it had all the time that there is, not what others left.
+  const bool had_all = is_last_try_ && left_us >= deadline_->cpu_us_max() / 10 * 9;
+  const bool is_costly = left_us - deadline_->left_us() >= store_.options_.refusal_us_min;
+  const bool is_final =
+      made.error().code != ErrorCode::kDeadline || (had_all && deadline_->is_used_up());
+  if (is_costly && is_final) store_.keep_refusal(std::move(key), made.error());
+  return in_request(format, made.error());
+}
+
+// As grammar(), but what the compiler says.
+GrammarStore::Compiled GrammarStore::Shelf::compile(const OutputFormat& format,
+                                                    const tokenizer::Tokenizer& tokenizer) const {
+  Result<std::shared_ptr<const Grammar>> compiled = compile_text(format, deadline_);
+  if (deadline_->passed()) return out_of_time();
+  if (!compiled.ok()) return compiled.error();
+  auto made = grammar::TokenGrammar::make(*std::move(compiled), trie(tokenizer), deadline_);
+  if (!made.ok() && deadline_->passed()) return out_of_time();
   return made;
+}
+
+std::optional<Error> GrammarStore::find_refusal(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto at = refused_.find(key);
+  if (at == refused_.end()) return std::nullopt;
+  refusals_.splice(refusals_.begin(), refusals_, at->second);
+  return at->second->error;
+}
+
+void GrammarStore::keep_refusal(std::string key, const Error& error) {
+  const auto bytes_of = [](const Refusal& one) {
+    return sizeof(one) + one.key.size() + one.error.message.size();
+  };
+  const std::lock_guard lock(mutex_);
+  if (refused_.contains(key)) return;  // another thread was faster
+  refusals_.push_front({std::move(key), error});
+  refused_.emplace(refusals_.front().key, refusals_.begin());
+  refusal_bytes_ += bytes_of(refusals_.front());
+  while (refusals_.size() > options_.refusals_max || refusal_bytes_ > options_.refusal_bytes_max) {
+    refusal_bytes_ -= bytes_of(refusals_.back());
+    refused_.erase(refusals_.back().key);
+    refusals_.pop_back();
+  }
 }
 
 std::shared_ptr<const grammar::TokenGrammar> GrammarStore::find(const std::string& key) {
@@ -171,9 +216,14 @@ size_t GrammarStore::entry_count() const {
   return entries_.size();
 }
 
+size_t GrammarStore::refusal_count() const {
+  const std::lock_guard lock(mutex_);
+  return refusals_.size();
+}
+
 size_t GrammarStore::bytes_held() const {
   const std::lock_guard lock(mutex_);
-  size_t bytes = 0;
+  size_t bytes = refusal_bytes_;
   for (const Entry& entry : entries_) bytes += entry.key.size() * 2 + entry.grammar->bytes_held();
   return bytes;
 }

@@ -1,11 +1,14 @@
 // Output formats and strict tools over HTTP, against a model that says anything its request allows:
 // a token drawn among the allowed ones, closing ones likelier the longer it goes on.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/json_writer.h"
@@ -379,10 +382,10 @@ TEST(GrammarStore, ForgetsWhatWasNotAskedForLately) {
                              .field = "x",
                              .choices = {"word " + std::to_string(i)}};
   };
-  const grammar::CompileDeadline deadline({.cpu_us_max = int64_t{3600} * 1'000'000});
-  const GrammarStore::Shelf known = store.known_of("");
+  grammar::CompileDeadline deadline({.cpu_us_max = int64_t{3600} * 1'000'000});
+  const auto known = store.known_of("");
   EXPECT_EQ(known.grammar(choice(0), tokenizer).error().code, ErrorCode::kNotFound);
-  const GrammarStore::Shelf compiling = store.compiling_of("", deadline);
+  const auto compiling = store.compiling_of("", {.deadline = deadline});
   const auto first = compiling.grammar(choice(0), tokenizer).value();
   const int count = std::getenv("PELTON_FULL") != nullptr ? 100'000 : 200;
   for (int i = 1; i < count; ++i) {
@@ -392,6 +395,78 @@ TEST(GrammarStore, ForgetsWhatWasNotAskedForLately) {
   }
   EXPECT_EQ(store.entry_count(), 8u);
   EXPECT_LE(store.bytes_held(), size_t{64} << 20);
+}
+
+api::OutputFormat grammar_format(std::string text, std::string field) {
+  return {.kind = api::OutputFormat::Kind::kGrammar,
+          .field = std::move(field),
+          .text = std::move(text)};
+}
+
+// D2: what took long to refuse is refused at once when it is asked for again, in the words of the
+// field that asks.
+TEST(GrammarStore, D2_RefusalsAreRemembered) {
+  GrammarStore store({.refusals_max = 4, .refusal_us_min = 0});
+  const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
+  grammar::CompileDeadline deadline({.cpu_us_max = int64_t{3600} * 1'000'000});
+  const auto broken = [](int i, const char* field) {
+    return grammar_format("root ::= nothing" + std::to_string(i), field);
+  };
+  const auto known = store.known_of("a");
+  EXPECT_EQ(known.grammar(broken(0, "x"), tokenizer).error().code, ErrorCode::kNotFound);
+  const auto compiling = store.compiling_of("a", {.deadline = deadline});
+  const Error refused = compiling.grammar(broken(0, "x"), tokenizer).error();
+  EXPECT_EQ(refused.code, ErrorCode::kInvalidArgument);
+  const Error again = known.grammar(broken(0, "y"), tokenizer).error();
+  EXPECT_EQ(again.code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(again.field, "y");
+  EXPECT_THAT(again.message, testing::HasSubstr("nothing0"));
+  // A tenant's own, as grammars are, and no more than so many.
+  EXPECT_EQ(store.known_of("b").grammar(broken(0, "x"), tokenizer).error().code,
+            ErrorCode::kNotFound);
+  for (int i = 1; i < 20; ++i) EXPECT_FALSE(compiling.grammar(broken(i, "x"), tokenizer).ok());
+  EXPECT_EQ(store.refusal_count(), 4u);
+  EXPECT_EQ(store.entry_count(), 0u);
+  EXPECT_EQ(known.grammar(broken(0, "x"), tokenizer).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(known.grammar(broken(19, "x"), tokenizer).error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(GrammarStore, D2_WhatTakesTooLongIsRememberedIfItHadAllTheTime) {
+  GrammarStore store({});
+  const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
+  std::string lark = "start: a0\n";
+  for (int i = 0; i < 300; ++i) {
+    lark += fmt::format("a{}: /([ab]*a[ab]{{11}}|[ab]*)c{}/ a{}\n", i, i, i + 1);
+  }
+  const api::OutputFormat costly = grammar_format(lark + "a300: \"x\"", "x");
+  const auto known = [&] { return store.known_of("").grammar(costly, tokenizer).error().code; };
+  grammar::CompileDeadline first({.cpu_us_max = 5'000});
+  EXPECT_EQ(store.compiling_of("", {.deadline = first, .is_last = false})
+                .grammar(costly, tokenizer)
+                .error()
+                .code,
+            ErrorCode::kDeadline);
+  EXPECT_EQ(known(), ErrorCode::kNotFound);
+  std::atomic<bool> stopped = true;
+  grammar::CompileDeadline left({.cpu_us_max = 5'000, .stopped = &stopped});
+  EXPECT_FALSE(store.compiling_of("", {.deadline = left}).grammar(costly, tokenizer).ok());
+  EXPECT_EQ(known(), ErrorCode::kNotFound);
+  grammar::CompileDeadline last({.cpu_us_max = 5'000});
+  const Error refused =
+      store.compiling_of("", {.deadline = last}).grammar(costly, tokenizer).error();
+  EXPECT_EQ(refused.code, ErrorCode::kDeadline);
+  EXPECT_EQ(known(), ErrorCode::kDeadline);
+}
+
+// That the vocabulary is read for the first time is not the first request's fault.
+TEST(GrammarStore, D2_TheVocabularyCountsAgainstNoDeadline) {
+  GrammarStore store({});
+  const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
+  grammar::CompileDeadline deadline({.cpu_us_max = 100'000});
+  const int64_t before = grammar::CompileDeadline::thread_cpu_us();
+  ASSERT_NE(store.compiling_of("", {.deadline = deadline}).trie(tokenizer), nullptr);
+  const int64_t spent = grammar::CompileDeadline::thread_cpu_us() - before;
+  EXPECT_GE(deadline.left_us() + spent, 100'000 + spent / 2);
 }
 
 TEST(StructuredOutput, CompletionsFollowTheirFormat) {
