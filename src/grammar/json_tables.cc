@@ -110,12 +110,28 @@ size_t StringDfa::bytes_held() const {
          label.capacity() * 4 + chars_to_end.capacity() * 4 + any_char.capacity();
 }
 
-FewTexts::FewTexts(const StringDfa& dfa) : steps(dfa.table.state_count()) {
-  for (DfaState state = 1; state < steps.size(); ++state) {
-    for (int byte = 0; byte < 256; ++byte) {
-      const DfaState to = dfa.next(state, static_cast<uint8_t>(byte));
-      if (to != kDeadState) steps[state].push_back({.byte = static_cast<uint8_t>(byte), .to = to});
+// Texts of at most 1, 2, ... bytes, by state: an accepted end, or a byte and what follows it.
+TextCounts::TextCounts(const StringDfa& dfa)
+    : start(dfa.table.start),
+      texts(dfa.table.state_count(), 0),
+      bytes_to_enough(dfa.table.state_count(), kNever) {
+  const uint32_t states = dfa.table.state_count();
+  std::vector<uint32_t> bytes(dfa.table.letter_count, 0);
+  for (const uint8_t letter : dfa.class_of) ++bytes[letter];
+  for (uint32_t length = 0; length <= kBytesMax; ++length) {
+    std::vector<uint32_t> longer(states, 0);
+    for (DfaState state = 1; state < states; ++state) {
+      uint64_t sum = dfa.accepts(state) ? 1 : 0;
+      for (uint32_t letter = 0; letter < dfa.table.letter_count && sum < kEnough; ++letter) {
+        sum += uint64_t{bytes[letter]} * texts[dfa.table.at(state, letter)];
+      }
+      longer[state] = static_cast<uint32_t>(std::min<uint64_t>(sum, kEnough));
+      if (sum >= kEnough) bytes_to_enough[state] = std::min(bytes_to_enough[state], length);
     }
+    texts.swap(longer);
+  }
+  for (DfaState state = 1; state < states; ++state) {
+    bytes_to_enough_max = std::max(bytes_to_enough_max, bytes_to_enough[state]);
   }
 }
 
@@ -184,6 +200,12 @@ ValueId append_tables(JsonTables& to, JsonTables from) {
   const auto move_choices = [&](Choices& choices) {
     for (Choice& choice : choices) choice.value += values;
   };
+  if (!to.values_at_least.empty() || !from.values_at_least.empty()) {
+    to.values_at_least.resize(to.values.size(), 1);
+    from.values_at_least.resize(from.values.size(), 1);
+    to.values_at_least.insert(to.values_at_least.end(), from.values_at_least.begin(),
+                              from.values_at_least.end());
+  }
   for (ValueSpec& value : from.values) {
     for (uint32_t& array : value.arrays) array += arrays;
     for (uint32_t& object : value.objects) object += objects;

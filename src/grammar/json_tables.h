@@ -44,23 +44,33 @@ struct StringDfa {
   void measure();
 };
 
-// All texts of a small language, as a tree to walk: where no value may come twice, a text is begun
-// only while one of them is left.
-struct FewTexts {
-  static constexpr uint64_t kMost = 256;
-  explicit FewTexts(const StringDfa& dfa);
-  struct Step {
-    uint8_t byte = 0;
-    DfaState to = 0;
-  };
-  std::vector<std::vector<Step>> steps;  // by state
+// How many texts a language has from each state on, at least: where no value may come twice.
+struct TextCounts {
+  static constexpr uint32_t kEnough = 4096;  // texts; more are not counted
+  static constexpr uint32_t kNever = 0xffff'ffff;
+  explicit TextCounts(const StringDfa& dfa);
+  // Of at most `room` characters, `short_by` of which must still come at least.
+  uint64_t at_least(DfaState state, uint64_t room, uint64_t short_by) const {
+    if (bytes_to_enough[state] == kNever)
+      return short_by == 0 && room >= kBytesMax ? texts[state] : 1;
+    return room >= bytes_to_enough[state] + short_by ? kEnough : 1;
+  }
+  bool has_enough() const { return bytes_to_enough[start] != kNever; }
+  // From all states on: within so many bytes there are enough; kNever: from one there never are.
+  uint32_t bytes_to_enough_max = 0;
+
+ private:
+  static constexpr uint32_t kBytesMax = 24;  // of the texts that are counted
+  DfaState start = 0;
+  std::vector<uint32_t> texts;            // by state
+  std::vector<uint32_t> bytes_to_enough;  // by state
 };
 
 struct StringSpec {
   std::shared_ptr<const StringDfa> text;
   uint64_t chars_min = 0;
   uint64_t chars_max = kNoBound;
-  std::shared_ptr<const FewTexts> few;  // set for items of unique arrays
+  std::shared_ptr<const TextCounts> counts;  // set where a schema says uniqueItems
   friend bool operator==(const StringSpec&, const StringSpec&) = default;
 };
 
@@ -107,6 +117,7 @@ struct KeyTrieNode {
 // that are allowed at all; its labels count the rows of `classes`.
 struct OtherKeys {
   std::shared_ptr<const StringDfa> dfa;
+  bool has_many = false;  // TextCounts::kEnough; false: perhaps, unless a schema says uniqueItems
   std::vector<Choices> classes;
 };
 
@@ -163,6 +174,8 @@ struct JsonTables {
   std::vector<ObjectSpec> objects;
   ValueId root = 0;
   uint16_t whitespace_max = 0;  // characters of it in one place
+  // By value: so many different ones, or more; empty where no array's items must differ.
+  std::vector<uint32_t> values_at_least;
   size_t bytes_held = 0;
 };
 

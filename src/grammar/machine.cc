@@ -123,6 +123,7 @@ void Machine::step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uin
   step_tops(tops, byte, out, out_begin);
   if (!after_numbers.empty()) step_tops(after_numbers, byte, out, out_begin);
   if (rules_ != nullptr) follow_rules(out, out_begin);
+  if (json_ != nullptr && !json_->values_at_least.empty()) keep_new(out, out_begin);
   if (overflowed_) out.resize(out_begin);
 }
 
@@ -235,6 +236,10 @@ void Machine::resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out,
       frame.phase = static_cast<uint8_t>(Phase::kAfter);
       frame.spaces = 0;
       frame.aux = 0;
+      if (is_searching_ && std::find(goals_.begin(), goals_.end(), parent) != goals_.end()) {
+        has_found_ = true;
+        found_ = frame;
+      }
       push_top(frame, out, out_begin);
       return;
     }

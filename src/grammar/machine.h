@@ -57,6 +57,7 @@ struct Frame {
 
 inline constexpr uint32_t kManyParents = 0x8000'0000;
 inline constexpr uint32_t kNoNode = 0xffff'ffff;
+inline constexpr uint32_t kNoFrame = 0xffff'ffff;
 inline constexpr uint8_t kNoSpace = 0xff;  // spaces of a value before which none may be
 
 // What one text may hold, in bounded memory. Past that a step leads nowhere and overflowed(). (What
@@ -131,6 +132,18 @@ class Machine {
   uint64_t shared_content(const Frame& frame) const;
   uint64_t spaces_left(const Frame& frame) const;
 
+  // The most items that an array around `top` has whose items are unique.
+  uint64_t items_around(uint32_t top) const;
+  // Of a key's object: enough other keys may come, so that no beginning of one leads nowhere.
+  bool object_has_many(const Frame& key) const {
+    const ObjectSpec& spec = object_of(key);
+    return spec.others->has_many && spec.members_max == kNoBound;
+  }
+
+  // How many different items an array of that spec (unique) can be given one after the other, at
+  // most `most`. Instead of start().
+  uint64_t count_items(uint32_t array, uint64_t most);
+
   const Frame& frame(uint32_t index) const { return frames_[index]; }
   std::span<const uint32_t> tops() const { return tops_; }  // after start() or load()
   const Grammar& grammar() const { return grammar_; }
@@ -202,12 +215,21 @@ class Machine {
   bool can_close_array(const Frame& array) const;
   const Choices* item_choices(const ArraySpec& spec, uint64_t index) const;
   bool was_there(uint32_t extras, uint64_t hash) const;
-  // Whether one of the parents takes an item with this hash: none has it yet.
-  bool is_new_item(const Frame& item, uint64_t hash) const;
-  bool has_new_value(const Frame& item) const;
-  bool has_new_number(const Frame& item) const;
-  bool finds_new_number(const Frame& item) const;
-  bool has_new_text(const Frame& item, const StringSpec& spec, DfaState state, uint64_t hash) const;
+  const Choices& member_choices(const Frame& object) const;
+
+  // Of arrays of unique items (machine_unique.cc). Drops the tops that only lead to items that are
+  // there already.
+  void keep_new(std::vector<uint32_t>& out, size_t out_begin);
+  uint64_t ways_on(const Frame& frame) const;
+  uint64_t texts_left(const Frame& frame) const;
+  uint64_t values_at_least(const Choices& choices) const;
+  uint64_t object_ways(const Frame& object) const;
+  uint64_t array_ways(const Frame& array) const;
+  bool surely_new(const Frame& child, uint64_t ways) const;
+  void add_goals(const Frame& child, uint32_t outermost);
+  bool finds_new(uint32_t top);
+  bool search(std::span<const uint32_t> tops);
+  bool search_on(std::span<const uint32_t> tops);
   bool skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
 
   bool ends_below(const Frame& frame) const;
@@ -236,6 +258,12 @@ class Machine {
   const StringSpec* probe_text_ = nullptr;
   RuleScratch ways_;
   int depth_ = 0;  // of frame_of_call
+  // A search for a new item: of these arrays one must get it.
+  bool is_searching_ = false;
+  bool has_found_ = false;
+  Frame found_;  // the array with it
+  std::vector<uint32_t> goals_;
+  int64_t search_end_ = 0;  // of the budget
   // More ways at once than we follow, or work than was granted: the text counts as wrong from here.
   mutable bool overflowed_ = false;
 };

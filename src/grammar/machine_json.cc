@@ -37,7 +37,6 @@ void Machine::step_value(const Frame& from, uint8_t byte, std::vector<uint32_t>&
       for (uint32_t i = 0; i < value.strings.size(); ++i) {
         const StringSpec& text = value.strings[i];
         const DfaState start = text.text->table.start;
-        if (from.watched != 0 && text.few && !has_new_text(from, text, start, 0)) continue;
         push_top({.parent = from.parent,
                   .kind = FrameKind::kString,
                   .watched = from.watched,
@@ -67,10 +66,13 @@ void Machine::step_value(const Frame& from, uint8_t byte, std::vector<uint32_t>&
     case 'f': {
       const uint32_t which = byte == 'n' ? 0 : byte == 't' ? 1 : 2;
       const bool allowed = which == 0 ? value.null_ : which == 1 ? value.true_ : value.false_;
-      if (allowed && (from.watched == 0 || is_new_item(from, finished(which + 1)))) {
-        push_top({.parent = from.parent, .kind = FrameKind::kLiteral, .spec = which, .count = 1},
-                 out, out_begin);
-      }
+      if (!allowed) return;
+      push_top({.parent = from.parent,
+                .kind = FrameKind::kLiteral,
+                .watched = from.watched,
+                .spec = which,
+                .count = 1},
+               out, out_begin);
       return;
     }
     default:
@@ -86,60 +88,7 @@ void Machine::step_value(const Frame& from, uint8_t byte, std::vector<uint32_t>&
                  .state = state,
                  .hash = kNumberSeed};
   number_digit(frame, byte);
-  if (has_new_number(frame)) push_top(frame, out, out_begin);
-}
-
-// Whether a value that is about to begin in an array of unique items can be one that it lacks.
-// (Of arrays and objects it is taken for granted.)
-bool Machine::has_new_value(const Frame& item) const {
-  const ValueSpec& value = json_->values[item.spec];
-  if (!value.arrays.empty() || !value.objects.empty()) return true;
-  for (const auto& [allowed, literal] :
-       {std::pair(value.null_, 1), {value.true_, 2}, {value.false_, 3}}) {
-    if (allowed && is_new_item(item, finished(static_cast<uint64_t>(literal)))) return true;
-  }
-  for (const StringSpec& text : value.strings) {
-    if (!text.few || has_new_text(item, text, text.text->table.start, 0)) return true;
-  }
-  if (!value.number) return false;
-  Frame number = item;
-  number.kind = FrameKind::kNumber;
-  number.phase = 0;
-  number.state = value.number->dfa.start();
-  number.count = 0;
-  number.hash = kNumberSeed;
-  return has_new_number(number);
-}
-
-// Whether the digits so far can become a number that its array lacks: 5 may be there, and 5.0 is no
-// other. Where more numbers can be had than items are there, one of them is new.
-bool Machine::has_new_number(const Frame& item) const {
-  if (item.watched == 0) return true;
-  const uint32_t values = json_->values[item.spec].number->values_at_least[item.state];
-  bool any = false;
-  for_parents(item, [&](uint32_t parent) {
-    const Frame& array = frames_[parent];
-    any = any || array.kind != FrameKind::kArray || !json_->arrays[array.spec].unique ||
-          array.count < values;
-  });
-  return any || finds_new_number(item);
-}
-
-// (Languages of numbers that must differ are finite, and of few digits.)
-bool Machine::finds_new_number(const Frame& item) const {
-  spend(1);
-  if (overflowed_) return false;
-  const ByteDfa& dfa = json_->values[item.spec].number->dfa;
-  if (dfa.accepts(item.state) && is_new_item(item, number_hash(item))) return true;
-  for (const char byte : std::string_view("1234567890.-")) {
-    const DfaState next = dfa.next(item.state, static_cast<uint8_t>(byte));
-    if (next == kDeadState) continue;
-    Frame longer = item;
-    longer.state = next;
-    number_digit(longer, static_cast<uint8_t>(byte));
-    if (finds_new_number(longer)) return true;
-  }
-  return false;
+  push_top(frame, out, out_begin);
 }
 
 void Machine::number_digit(Frame& frame, uint8_t byte) const {
@@ -185,7 +134,7 @@ void Machine::step_number(uint32_t top, uint8_t byte, std::vector<uint32_t>& out
   if (next == kDeadState) return;
   frame.state = next;
   number_digit(frame, byte);
-  if (has_new_number(frame)) push_top(frame, out, out_begin);
+  push_top(frame, out, out_begin);
 }
 
 void Machine::step_literal(const Frame& from, uint32_t top, uint8_t byte,
@@ -225,11 +174,7 @@ void Machine::step_object(uint32_t top, uint8_t byte, std::vector<uint32_t>& out
   const Phase phase = static_cast<Phase>(frame.phase);
   if (phase == Phase::kColon) {
     if (byte != ':') return;
-    const ObjectSpec& spec = object_of(frame);
-    const Choices& choices = (frame.aux & kOtherKey) != 0
-                                 ? spec.others->classes[frame.aux & ~kOtherKey]
-                                 : spec.properties[frame.aux].choices;
-    open_member(frame, choices, out, out_begin);
+    open_member(frame, member_choices(frame), out, out_begin);
     return;
   }
   if (byte == '"' && phase != Phase::kAfter) {
@@ -242,6 +187,13 @@ void Machine::step_object(uint32_t top, uint8_t byte, std::vector<uint32_t>& out
     frame.spaces = 0;
     push_top(frame, out, out_begin);
   }
+}
+
+// Behind a key.
+const Choices& Machine::member_choices(const Frame& object) const {
+  const ObjectSpec& spec = object_of(object);
+  return (object.aux & kOtherKey) != 0 ? spec.others->classes[object.aux & ~kOtherKey]
+                                       : spec.properties[object.aux].choices;
 }
 
 void Machine::open_member(const Frame& object, const Choices& choices, std::vector<uint32_t>& out,
@@ -408,7 +360,7 @@ void Machine::open_items(const Frame& array, std::vector<uint32_t>& out, size_t 
                         .spaces = array.spaces,
                         .watched = array.watched,
                         .spec = choice.value};
-    if (!spec.unique || has_new_value(item)) push_top(item, out, out_begin);
+    push_top(item, out, out_begin);
   }
 }
 

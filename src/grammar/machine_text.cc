@@ -66,7 +66,8 @@ uint64_t add_to_hash(uint64_t hash, uint8_t byte) {
 }
 
 uint64_t finished_text(uint64_t hash) {
-  return (hash + 1) * kPrime;
+  constexpr uint64_t kTextSeed = 0x7e87;  // the empty text is not null
+  return (hash + kTextSeed) * kPrime;
 }
 
 template <typename Feed>
@@ -188,7 +189,6 @@ Machine::Text Machine::step_text(Frame& frame, uint8_t byte, const Feed& feed) c
 }
 
 struct Machine::StringFeed {
-  const Machine& machine;
   const StringSpec& spec;
 
   // The automaton and the length go on together: what is left of the length must do for the
@@ -200,9 +200,8 @@ struct Machine::StringFeed {
     if ((byte & 0xC0) != 0x80) ++frame.count;
     if (frame.count + text.chars_to_end[next] > spec.chars_max) return false;
     frame.state = next;
-    if (frame.watched == 0) return true;
-    frame.hash = add_to_hash(frame.hash, byte);
-    return !spec.few || machine.has_new_text(frame, spec, next, frame.hash);
+    if (frame.watched != 0) frame.hash = add_to_hash(frame.hash, byte);
+    return true;
   }
   bool any_char(const Frame& frame) const {
     return spec.text->any_char[frame.state] != 0 &&
@@ -215,7 +214,7 @@ void Machine::step_string(const Frame& from, uint8_t byte, std::vector<uint32_t>
                           size_t out_begin) {
   Frame frame = from;
   const StringSpec& spec = string_spec(frame);
-  switch (step_text(frame, byte, StringFeed{*this, spec})) {
+  switch (step_text(frame, byte, StringFeed{spec})) {
     case Text::kDead:
       return;
     case Text::kAlive:
@@ -227,27 +226,6 @@ void Machine::step_string(const Frame& from, uint8_t byte, std::vector<uint32_t>
   if (!spec.text->accepts(frame.state) || frame.count < spec.chars_min) return;
   const uint32_t top = push(frame);
   finish(top, finished_text(frame.hash), out, out_begin);
-}
-
-bool Machine::is_new_item(const Frame& item, uint64_t hash) const {
-  bool is_new = false;
-  for_parents(item, [&](uint32_t parent) {
-    const Frame& frame = frames_[parent];
-    is_new = is_new || frame.kind != FrameKind::kArray || !json_->arrays[frame.spec].unique ||
-             !was_there(frame.extras, hash);
-  });
-  return is_new;
-}
-
-bool Machine::has_new_text(const Frame& item, const StringSpec& spec, DfaState state,
-                           uint64_t hash) const {
-  spend(1);
-  if (overflowed_) return false;
-  if (spec.text->accepts(state) && is_new_item(item, finished_text(hash))) return true;
-  for (const FewTexts::Step& step : spec.few->steps[state]) {
-    if (has_new_text(item, spec, step.to, add_to_hash(hash, step.byte))) return true;
-  }
-  return false;
 }
 
 // A key goes on while it is the beginning of a property that may still come, or of another key.
@@ -293,6 +271,7 @@ void Machine::open_key(uint32_t object_top, std::vector<uint32_t>& out, size_t o
   const ObjectSpec& spec = object_of(object);
   push_top({.parent = object_top,
             .kind = FrameKind::kKey,
+            .watched = object.watched,
             .spec = object.spec,
             .state = spec.others ? spec.others->dfa->table.start : kDeadState},
            out, out_begin);

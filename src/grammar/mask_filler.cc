@@ -102,9 +102,9 @@ void MaskFiller::note_top(uint32_t top) {
       return note_key(top);
     case FrameKind::kValue:
     case FrameKind::kNumber:
+    case FrameKind::kLiteral:
       if (frame.watched != 0) break;
       [[fallthrough]];
-    case FrameKind::kLiteral:
     case FrameKind::kRule:
     case FrameKind::kLexeme:
       return note_probed(top);
@@ -180,20 +180,31 @@ void MaskFiller::note_text(uint32_t top) {
   note_rests(top, entry);
 }
 
-// Which tokens may end it depends on what they make of it.
+// Which tokens may end it depends on what they make of it; so does which go on, but for those that
+// leave room for enough texts to have a new one among them.
 void MaskFiller::note_watched(uint32_t top) {
   const Frame frame = machine_.frame(top);
   const StringSpec& spec = machine_.string_spec(frame);
-  if (spec.few) return note_walk(trie_.all(), top);
-  const uint64_t room = spec.chars_max == kNoBound ? kNoBound : spec.chars_max - frame.count;
-  if (const Entry entry = text_entry(*spec.text, frame, 0, room)) add_inside(*entry);
-  note_walk(trie_.quoted(), top);
+  const uint32_t spare = spec.counts ? spec.counts->bytes_to_enough_max : TextCounts::kNever;
+  if (spare == TextCounts::kNever || frame.phase != 0 ||
+      machine_.items_around(top) >= TextCounts::kEnough) {
+    return note_walk(trie_.all(), top);
+  }
+  const bool bounded = spec.chars_max != kNoBound;
+  const uint64_t room = bounded ? spec.chars_max - frame.count : kNoBound;
+  const uint64_t taken = spare + spec.chars_min;
+  if (bounded && room <= taken) return note_walk(trie_.all(), top);
+  const Entry entry = text_entry(*spec.text, frame, 0, bounded ? room - taken : kNoBound);
+  if (entry) add_inside(*entry);
+  const bool may_fill = bounded && room <= trie_.all().depth_max() + taken;
+  note_walk(may_fill ? trie_.all() : trie_.quoted(), top);
 }
 
 // A key: as another key, inside; as a property with a name; whatever closes it, by a walk.
 void MaskFiller::note_key(uint32_t top) {
   const Frame frame = machine_.frame(top);
   if (!machine_.others_allowed(frame)) return note_walk(trie_.all(), top);
+  if (frame.watched != 0 && !machine_.object_has_many(frame)) return note_walk(trie_.all(), top);
   const StringDfa& others = machine_.other_keys(frame);
   if (const Entry entry = text_entry(others, frame, 0, kNoBound)) add_inside(*entry);
   note_walk(trie_.quoted(), top);

@@ -99,7 +99,49 @@ const Language& whole_numbers() {
   return kWhole;
 }
 
+namespace {
+
+// Whether a set of finite texts has more than so many.
+bool has_more(const ByteDfa& texts, uint64_t most) {
+  std::vector<uint64_t> ways(texts.states(), 0);
+  ways[texts.start()] = 1;
+  uint64_t total = 0;
+  for (uint64_t length = 0; length <= texts.longest_length().value_or(0); ++length) {
+    std::vector<uint64_t> next(texts.states(), 0);
+    for (DfaState state = 1; state < texts.states(); ++state) {
+      if (ways[state] == 0) continue;
+      if (texts.accepts(state)) total += ways[state];
+      if (total > most) return true;
+      for (const char byte : std::string_view("-.0123456789")) {
+        uint64_t& there = next[texts.next(state, static_cast<uint8_t>(byte))];
+        there = std::min(most + 1, there + ways[state]);
+      }
+    }
+    ways.swap(next);
+  }
+  return false;
+}
+
+// Of few numbers each has one spelling, without zeros that could be left out, so that none is
+// begun again once it is there.
+Language fit_for_unique(const Language& numbers) {
+  constexpr uint64_t kFew = 10'000;
+  static const Language kShortest =
+      of_regex("-?[1-9][0-9]{0,399}(?:\\.[0-9]{0,399}[1-9])?|-?0\\.[0-9]{0,399}[1-9]|0");
+  const Language distinct = fit_for_doubles(numbers, Doubles::kDistinct);
+  const Language* const large[] = {&all_numbers(), &plain_numbers(), &integers(), &whole_numbers()};
+  for (const Language* const one : large) {
+    if (numbers == *one) return distinct;
+  }
+  if (distinct != numbers && has_more(*distinct, kFew)) return distinct;
+  Result<ByteDfa> shortest = intersection(*numbers, *kShortest, DfaLimits());
+  return shortest.ok() ? made(std::move(*shortest)) : distinct;
+}
+
+}  // namespace
+
 Language fit_for_doubles(const Language& numbers, Doubles doubles) {
+  if (doubles == Doubles::kUnique) return fit_for_unique(numbers);
   static const Language kFinite =
       of_regex("-?(?:0|[1-9][0-9]{0,127})(?:\\.[0-9]{1,128})?(?:[eE][+\\-]?[0-9]{1,2})?");
   static const Language kDistinct =

@@ -33,9 +33,10 @@ const Language& integers();       // 1, 1.0, -0
 const Language& whole_numbers();  // draft 4's integers: without a fraction, however small
 // Without those that a reader of doubles takes for something else. kFinite: for infinity.
 // kDistinct: also for one of their neighbours, which counts where a number is to differ from
-// another or to be a multiple. (Sets too large for that stay as they are: true to the letter of the
-// text.)
-enum class Doubles { kFinite, kDistinct };
+// another or to be a multiple. kUnique: likewise, but where that leaves few numbers or none, all of
+// the set in their shortest spelling. (Sets too large for that stay as they are: true to the letter
+// of the text.)
+enum class Doubles { kFinite, kDistinct, kUnique };
 Language fit_for_doubles(const Language& numbers, Doubles doubles);
 struct NumberBounds {
   std::optional<Json> minimum;

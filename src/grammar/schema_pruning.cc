@@ -152,20 +152,7 @@ void SchemaTables::take_out(ArraySpec& array) {
   std::erase_if(array.rest, impossible);
   if (array.rest.empty())
     array.items_max = std::min<uint64_t>(array.items_max, array.prefix.size());
-  if (array.unique) {
-    for (const Choices& choices : array.prefix) mark_few(choices);
-    mark_few(array.rest);
-  }
   if (array.unique) array.items_max = std::min(array.items_max, unique_items_max(array));
-}
-
-void SchemaTables::mark_few(const Choices& choices) {
-  for (const Choice& choice : choices) {
-    for (StringSpec& text : tables_->values[choice.value].strings) {
-      if (text.few || count_texts(*text.text, FewTexts::kMost) > FewTexts::kMost) continue;
-      text.few = std::make_shared<const FewTexts>(*text.text);
-    }
-  }
 }
 
 // So many items an array can have that are all different, as far as that can be counted: each of
@@ -210,6 +197,43 @@ uint64_t SchemaTables::distinct_values(const Choices& choices) const {
   return count + (null ? 1 : 0) + (yes ? 1 : 0) + (no ? 1 : 0);
 }
 
+// Without the states from which no key that is allowed can be reached; null: none is.
+std::shared_ptr<const StringDfa> SchemaTables::live_keys(const KeyDraft& draft) {
+  DfaTable table = draft.table;
+  std::vector<int32_t> label = draft.label;
+  const uint32_t states = table.state_count();
+  std::vector<std::vector<DfaState>> into(states);
+  std::vector<DfaState> todo;
+  std::vector<uint8_t> live(states, 0);
+  for (DfaState state = 1; state < states; ++state) {
+    if (label[state] >= 0 && draft.classes[static_cast<size_t>(label[state])].empty()) {
+      label[state] = -1;
+    }
+    table.accepting[state] = label[state] >= 0 ? 1 : 0;
+    if (table.accepting[state] != 0) {
+      live[state] = 1;
+      todo.push_back(state);
+    }
+    for (uint32_t letter = 0; letter < table.letter_count; ++letter) {
+      into[table.at(state, letter)].push_back(state);
+    }
+  }
+  while (!todo.empty()) {
+    const DfaState state = todo.back();
+    todo.pop_back();
+    for (const DfaState from : into[state]) {
+      if (live[from] != 0) continue;
+      live[from] = 1;
+      todo.push_back(from);
+    }
+  }
+  for (DfaState& next : table.next) {
+    if (live[next] == 0) next = kDeadState;
+  }
+  if (table.start == kDeadState || live[table.start] == 0) return nullptr;
+  return std::make_shared<StringDfa>(draft.class_of, std::move(table), std::move(label));
+}
+
 void SchemaTables::take_out(uint32_t index) {
   ObjectSpec& object = tables_->objects[index];
   KeyDraft& draft = drafts_[index];
@@ -234,6 +258,7 @@ void SchemaTables::take_out(uint32_t index) {
     }
   }
   build_key_trie(object);
+  object.others = nullptr;
   for (Choices& choices : draft.classes) std::erase_if(choices, impossible);
   if (std::all_of(draft.classes.begin(), draft.classes.end(),
                   [](const Choices& choices) { return choices.empty(); })) {
@@ -244,43 +269,11 @@ void SchemaTables::take_out(uint32_t index) {
   if (draft.any) {
     others->dfa = string_dfa(any_text());
   } else {
-    // States from which no key that is allowed can be reached go.
-    DfaTable& table = draft.table;
-    const uint32_t states = table.state_count();
-    std::vector<std::vector<DfaState>> into(states);
-    std::vector<DfaState> todo;
-    std::vector<uint8_t> live(states, 0);
-    for (DfaState state = 1; state < states; ++state) {
-      if (draft.label[state] >= 0 &&
-          draft.classes[static_cast<size_t>(draft.label[state])].empty()) {
-        draft.label[state] = -1;
-      }
-      table.accepting[state] = draft.label[state] >= 0 ? 1 : 0;
-      if (table.accepting[state] != 0) {
-        live[state] = 1;
-        todo.push_back(state);
-      }
-      for (uint32_t letter = 0; letter < table.letter_count; ++letter) {
-        into[table.at(state, letter)].push_back(state);
-      }
-    }
-    while (!todo.empty()) {
-      const DfaState state = todo.back();
-      todo.pop_back();
-      for (const DfaState from : into[state]) {
-        if (live[from] != 0) continue;
-        live[from] = 1;
-        todo.push_back(from);
-      }
-    }
-    for (DfaState& next : table.next) {
-      if (live[next] == 0) next = kDeadState;
-    }
-    if (table.start == kDeadState || live[table.start] == 0) return;
-    others->dfa =
-        std::make_shared<StringDfa>(draft.class_of, std::move(table), std::move(draft.label));
+    others->dfa = live_keys(draft);
+    if (!others->dfa) return;
     budget_.take(others->dfa->bytes_held());
   }
+  if (graph_.uses_unique()) others->has_many = text_counts(others->dfa)->has_enough();
   object.others = others;
 }
 

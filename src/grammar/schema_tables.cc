@@ -48,12 +48,19 @@ Result<std::unique_ptr<JsonTables>> SchemaTables::build(NodeId root, uint16_t wh
     const std::pair<ValueId, Literals> next = std::move(waiting_[i]);
     TRY(build_value(next.first, next.second));
   }
-  find_possible();
-  if (budget_.exhausted) return too_complex("", "the schema is too complex");
-  if (possible_[tables_->root] == 0) {
-    return Error{ErrorCode::kInvalidArgument, "no value satisfies the schema", ""};
+  for (bool is_done = false; !is_done;) {
+    find_possible();
+    if (budget_.exhausted) return too_complex("", "the schema is too complex");
+    if (possible_[tables_->root] == 0) {
+      return Error{ErrorCode::kInvalidArgument, "no value satisfies the schema", ""};
+    }
+    take_out();
+    is_done = !graph_.uses_unique();
+    if (is_done) break;
+    count_values();
+    TRY_ASSIGN(const bool any, empty_unique());
+    is_done = !any;
   }
-  take_out();
   TRY(measure());
   return std::move(tables_);
 }
@@ -134,8 +141,10 @@ Result<void> SchemaTables::add_numbers(ValueSpec& value, const std::vector<Term>
   Language all;
   for (const Term& term : terms) {
     TRY_ASSIGN(const Language exact, numbers_of(term, budget_));
-    const bool distinct = graph_.uses_unique() || term.multiples || !term.not_numbers.empty();
-    const Language one = fit_for_doubles(exact, distinct ? Doubles::kDistinct : Doubles::kFinite);
+    const bool distinct = term.multiples || !term.not_numbers.empty();
+    const Language one = fit_for_doubles(exact, graph_.uses_unique() ? Doubles::kUnique
+                                                : distinct           ? Doubles::kDistinct
+                                                                     : Doubles::kFinite);
     if (one->is_empty()) continue;
     if (!all) {
       all = one;

@@ -70,13 +70,24 @@ class SchemaTables {
   void take_out();
   void take_out(ArraySpec& array);
   void take_out(uint32_t object);
-  void mark_few(const Choices& choices);
+  static std::shared_ptr<const StringDfa> live_keys(const KeyDraft& draft);
   static bool is_impossible(const StringSpec& text);
   uint64_t distinct_values(const Choices& choices) const;
   uint64_t unique_items_max(const ArraySpec& array) const;
   // By an automaton's content, and whether it is of numbers: how many values it accepts.
   mutable std::map<std::pair<uint64_t, bool>, uint64_t> counted_;
   Result<void> measure();
+
+  // Of arrays of unique items (schema_unique.cc).
+  std::shared_ptr<const TextCounts> text_counts(const std::shared_ptr<const StringDfa>& text);
+  void count_values();
+  uint64_t values_at_least(const Choices& choices) const;
+  uint64_t values_at_least(const ArraySpec& array) const;
+  uint64_t values_at_least(const ObjectSpec& object) const;
+  // Finds arrays that cannot have as many items as they must, and makes them impossible.
+  Result<bool> empty_unique();
+  std::map<const StringDfa*, std::shared_ptr<const TextCounts>> text_counts_;
+  std::vector<std::shared_ptr<const StringDfa>> texts_counted_;  // keep those addresses alive
 
   SchemaGraph& graph_;
   CompileBudget& budget_;
