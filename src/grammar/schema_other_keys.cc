@@ -144,4 +144,45 @@ Result<void> SchemaTables::add_other_keys(const Term& term, const std::vector<Wi
   return {};
 }
 
+std::optional<std::map<std::string, Choices>> SchemaTables::few_keys(const KeyDraft& draft) {
+  constexpr size_t kFewKeys = 64;
+  if (draft.any) return std::nullopt;
+  const ValueId never = value_of({holds(kFalseSchema)});
+  const auto choices_at = [&](DfaState state) -> const Choices* {
+    if (draft.label[state] < 0) return nullptr;
+    const Choices& choices = draft.classes[static_cast<size_t>(draft.label[state])];
+    const bool any = std::any_of(choices.begin(), choices.end(),
+                                 [&](const Choice& choice) { return choice.value != never; });
+    return any ? &choices : nullptr;
+  };
+  DfaTable allowed = draft.table;
+  for (DfaState state = 1; state < allowed.state_count(); ++state) {
+    allowed.accepting[state] = choices_at(state) != nullptr ? 1 : 0;
+  }
+  const ByteDfa keys(draft.class_of, allowed);
+  std::map<std::string, Choices> few;
+  if (keys.is_empty()) return few;
+  if (!keys.longest_length()) return std::nullopt;
+  struct Place {
+    std::string text;
+    DfaState state;        // of `keys`
+    DfaState draft_state;  // of the draft
+  };
+  std::vector<Place> todo = {{"", keys.start(), allowed.start}};
+  while (!todo.empty()) {
+    const Place at = std::move(todo.back());
+    todo.pop_back();
+    if (!budget_.step(256) || todo.size() > 256 * kFewKeys) return std::nullopt;
+    if (keys.accepts(at.state)) few.emplace(at.text, *choices_at(at.draft_state));
+    if (few.size() > kFewKeys) return std::nullopt;
+    for (int byte = 0; byte < 256; ++byte) {
+      const DfaState next = keys.next(at.state, static_cast<uint8_t>(byte));
+      if (next == kDeadState) continue;
+      const uint32_t letter = draft.class_of[static_cast<size_t>(byte)];
+      todo.push_back({at.text + static_cast<char>(byte), next, allowed.at(at.draft_state, letter)});
+    }
+  }
+  return few;
+}
+
 }  // namespace pelton::grammar

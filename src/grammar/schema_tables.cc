@@ -361,6 +361,15 @@ Result<void> SchemaTables::add_object(ValueSpec& value, const Term& term) {
       keys.insert(needed.begin(), needed.end());
     }
   }
+  KeyDraft draft;
+  TRY(add_other_keys(term, witnesses, names, draft));
+  std::map<std::string, Choices> few;
+  if (std::optional<std::map<std::string, Choices>> all = few_keys(draft)) {
+    few = *std::move(all);
+    draft = {};
+    for (const std::string& key : keys) few.erase(key);
+    for (const auto& [key, choices] : few) keys.insert(key);
+  }
   for (const std::string& key : keys) {
     if (!budget_.step(4) || !budget_.take(sizeof(ObjectSpec::Property) + key.size() * 24)) {
       return too_complex("", "the schema is too large");
@@ -369,7 +378,9 @@ Result<void> SchemaTables::add_object(ValueSpec& value, const Term& term) {
     const bool allowed = std::all_of(names.begin(), names.end(), [&](const Language& language) {
       return language->accepts(key);
     });
-    if (allowed) {
+    if (const auto other = few.find(key); other != few.end()) {
+      property.choices = std::move(other->second);
+    } else if (allowed) {
       uint32_t bits = 0;
       for (size_t i = 0; i < witnesses.size(); ++i) {
         if (witnesses[i].keys->accepts(key)) bits |= 1u << i;
@@ -387,8 +398,6 @@ Result<void> SchemaTables::add_object(ValueSpec& value, const Term& term) {
     ++object.required_count;
   }
   set_needs(term, object);
-  KeyDraft draft;
-  TRY(add_other_keys(term, witnesses, names, draft));
   value.objects.push_back(static_cast<uint32_t>(tables_->objects.size()));
   tables_->objects.push_back(std::move(object));
   drafts_.push_back(std::move(draft));

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +55,8 @@ class SchemaTables {
                          uint32_t bits);
   Result<void> add_other_keys(const Term& term, const std::vector<Witness>& witnesses,
                               const std::vector<Language>& names, KeyDraft& draft);
+  // The other keys by name, if there are so few of them that each can be a property.
+  std::optional<std::map<std::string, Choices>> few_keys(const KeyDraft& draft);
   Result<void> collect_names(const Term& term, std::vector<Language>& names,
                              std::vector<Witness>& witnesses);
   Result<Language> texts_of_schema(const Literals& literals);

@@ -169,6 +169,29 @@ TEST(UniqueItems, D3_EqualValuesAreOne) {
   }
 }
 
+// Keys of which there are few are counted as well.
+TEST(UniqueItems, D3_ObjectsWithFewKeysEnd) {
+  for (const char* const schema : {
+           R"({"type":"object","propertyNames":{"enum":["a"]},"minProperties":2})",
+           R"({"type":"object","patternProperties":{"^[ab]$":{}},"additionalProperties":false,)"
+           R"("minProperties":3})",
+           R"({"type":"object","propertyNames":{"maxLength":0},"minProperties":2})",
+       }) {
+    const auto grammar = compiled_text(schema);
+    ASSERT_FALSE(grammar.ok()) << schema;
+    EXPECT_EQ(grammar.error().code, ErrorCode::kInvalidArgument) << schema;
+  }
+  const Matcher start = matcher_of(
+      compiled_text(R"({"type":"object","propertyNames":{"enum":["a","b"]},"minProperties":2,)"
+                    R"("additionalProperties":{"type":"integer"}})")
+          .value());
+  EXPECT_TRUE(passes(start, R"({"b":1,"a":2})"));
+  EXPECT_FALSE(passes(start, R"({"a":2})"));
+  EXPECT_FALSE(passes(start, R"({"a":1,"a":2})"));
+  EXPECT_FALSE(passes(start, R"({"a":1,"c":2})"));
+  EXPECT_FALSE(Matcher(start).accept_bytes(R"({"a":1,"b":2,)"));
+}
+
 std::string random_items(std::mt19937_64& random, int depth) {
   const auto roll = [&](uint64_t below) { return random() % below; };
   const auto inner = [&] { return random_items(random, depth - 1); };
