@@ -46,7 +46,7 @@ Result<void> AdminDoor::open(const cli::Arguments& arguments,
         admin_.handle(request, exchange);
       },
       log_);
-  Result<void> started = http_->start();
+  Result<void> started = with_flag(http_->start(), "admin-host");
   if (!started) {
     http_.reset();
     return started;

@@ -93,14 +93,14 @@ Result<void> purge_one(const std::string& model) {
 Result<void> purge(const cli::Arguments& arguments) {
   if (arguments.has("--packed")) {
     const std::string source = arguments.has("MODEL") ? arguments.text("MODEL") : "";
-    if (source.empty() != arguments.has("--all")) {
+    if (source.empty() && !arguments.has("--all")) {
       return Error{ErrorCode::kInvalidArgument, "name one MODEL, or say --all"};
     }
     TRY_ASSIGN(const int64_t freed, node::purge_packed(node::packed_cache_folder(), source));
     fmt::print(stderr, "packed weights: {} freed\n", cli::format_bytes(static_cast<double>(freed)));
     return {};
   }
-  if (arguments.has("--all") == arguments.has("MODEL")) {
+  if (!arguments.has("--all") && !arguments.has("MODEL")) {
     return Error{ErrorCode::kInvalidArgument, "name one MODEL, or say --all"};
   }
   if (!arguments.has("--all")) return purge_one(arguments.text("MODEL"));
@@ -137,6 +137,7 @@ cli::Verb cache_purge_verb() {
                 {.name = "--packed",
                  .help = "only weights that were packed from MODEL, as `cache list` names it",
                  .kind = cli::Flag::Kind::kSwitch}},
+      .exclusive = {{"MODEL", "--all"}},
       .examples = {"pelton cache purge openai/gpt-oss-20b", "pelton cache purge --all",
                    "pelton cache purge --packed --all"},
       .run = purge,

@@ -25,7 +25,7 @@ constexpr std::string_view kHelp =
     "  /help                        this text\n"
     "  /quit                        the end; so does Ctrl-D\n"
     "Ctrl-C stops an answer. What is pasted is one question, however many lines it has. A line\n"
-    "that ends in \\ goes on in the next one; between two lines of \"\"\" all lines are one.\n";
+    "that ends in \\ goes on in the next one; from \"\"\" to \"\"\" (or Ctrl-D) all are one.\n";
 
 constexpr std::string_view kFence = "\"\"\"";
 constexpr size_t kFileBytesMax = size_t{4} << 20;  // far beyond any context
@@ -72,6 +72,7 @@ class Question {
     return trimmed(all).empty() ? std::nullopt : std::optional(std::move(all));
   }
   bool is_fenced() const { return fenced_; }
+  bool has_attachment() const { return !attached_.empty(); }
 
  private:
   std::string attached_;
@@ -134,7 +135,12 @@ Result<void> converse(ChatSession& session, cli::Interrupt& interrupt) {
   bool interrupted_before = false;
   while (true) {
     const cli::LineEditor::Outcome outcome = editor.read();
-    if (outcome == cli::LineEditor::Outcome::kEnd) return {};
+    if (outcome == cli::LineEditor::Outcome::kEnd && !question.is_fenced()) {
+      if (question.has_attachment()) {
+        fmt::print(stderr, "note: the file that waited for a question was not sent\n");
+      }
+      return {};
+    }
     if (outcome == cli::LineEditor::Outcome::kInterrupted) {
       if (interrupt.by_terminate()) return {};
       interrupt.clear();
@@ -145,14 +151,17 @@ Result<void> converse(ChatSession& session, cli::Interrupt& interrupt) {
       continue;
     }
     interrupted_before = false;
-    const std::string_view line = trimmed(editor.line());
+    // The input's end closes an open block, as a shell's does a here-document. The next one leaves.
+    const std::string said =
+        outcome == cli::LineEditor::Outcome::kEnd ? std::string(kFence) : editor.line();
+    const std::string_view line = trimmed(said);
     const bool is_command = line.starts_with('/') && line.find('\n') == std::string_view::npos;
     if (is_command && !question.is_fenced()) {
       if (obey(line, session, question) == After::kQuit) return {};
       continue;
     }
     if (line.empty() && !question.is_fenced()) continue;
-    const std::optional<std::string> whole = question.add(editor.line());
+    const std::optional<std::string> whole = question.add(said);
     if (!whole) continue;
     answer(*whole, session, terminal);
     if (interrupt.by_terminate()) return {};
@@ -180,7 +189,7 @@ Result<void> ask_once(const std::string& question, ChatSession& session,
 }
 
 Result<void> run(const cli::Arguments& arguments) {
-  TRY(check_date(arguments.text("--current-date")));
+  TRY(check_date(arguments));
   TRY_ASSIGN(const std::string question, first_question(arguments));
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});

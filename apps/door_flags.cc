@@ -1,5 +1,6 @@
 #include "apps/door_flags.h"
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -51,9 +52,28 @@ std::vector<Flag> door_flags() {
        .may_be_empty = false}};
 }
 
+Result<void> check_key(std::string_view key, std::string_view origin) {
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7F; };
+  const auto found = std::find_if(key.begin(), key.end(), is_control);
+  const bool has_blank_end = key.starts_with(' ') || key.ends_with(' ');
+  if (found == key.end() && !has_blank_end) return {};
+  const std::string what = found == key.end() ? "begins or ends with a blank"
+                           : *found == '\n' || *found == '\r'
+                               ? "holds a line break (is a file's last line end in it?)"
+                               : fmt::format("holds a control character, byte {} of {}",
+                                             found - key.begin() + 1, key.size());
+  return Error{
+      ErrorCode::kBadConfig,
+      fmt::format("{} {}, which no header can carry: no client could send it", origin, what),
+      "api-key"};
+}
+
 Result<server::KeyRing> key_ring(const cli::Arguments& arguments) {
   server::KeyRing keys;
-  if (arguments.has("--api-key")) keys.add(arguments.text("--api-key"));
+  if (arguments.has("--api-key")) {
+    TRY(check_key(arguments.text("--api-key"), arguments.origin("--api-key")));
+    keys.add(arguments.text("--api-key"));
+  }
   if (arguments.has("--api-key-file")) {
     const std::string& file = arguments.text("--api-key-file");
     constexpr size_t kKeyFileBytesMax = size_t{1} << 24;
@@ -79,7 +99,7 @@ Result<net::TlsIdentity::Files> tls_files(const cli::Arguments& arguments) {
                                 .client_ca = arguments.text("--tls-client-ca")};
   if (files.certificate.empty() != files.key.empty()) {
     return Error{ErrorCode::kInvalidArgument, "--tls-cert and --tls-key go together",
-                 files.key.empty() ? "tls-key" : "tls-cert"};
+                 files.key.empty() ? "tls-cert" : "tls-key"};  // the one that is there
   }
   if (files.certificate.empty() && !files.client_ca.empty()) {
     return Error{ErrorCode::kInvalidArgument, "--tls-client-ca needs --tls-cert and --tls-key",
@@ -92,6 +112,13 @@ Result<std::shared_ptr<net::TlsIdentity>> tls_identity(const cli::Arguments& arg
   TRY_ASSIGN(const net::TlsIdentity::Files files, tls_files(arguments));
   if (files.certificate.empty()) return std::shared_ptr<net::TlsIdentity>();
   return net::TlsIdentity::load(files);
+}
+
+Result<void> with_flag(Result<void> started, std::string_view flag) {
+  if (started || started.error().field != "address") return started;
+  Error error = started.error();
+  error.field = flag;
+  return error;
 }
 
 bool is_local(const std::string& host) {

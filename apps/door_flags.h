@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -18,6 +19,9 @@ namespace pelton::apps {
 // --tls-client-ca.
 std::vector<cli::Flag> door_flags();
 
+// Whether a client could send this key in a header; `origin` names it: "--api-key". Errors:
+// kBadConfig.
+Result<void> check_key(std::string_view key, std::string_view origin);
 // Reads the file of keys, if there is one.
 Result<server::KeyRing> key_ring(const cli::Arguments& arguments);
 Result<server::CorsOrigins> cors_origins(const cli::Arguments& arguments);
@@ -27,6 +31,8 @@ Result<net::TlsIdentity::Files> tls_files(const cli::Arguments& arguments);
 // Null without --tls-cert.
 Result<std::shared_ptr<net::TlsIdentity>> tls_identity(const cli::Arguments& arguments);
 
+// What a listener says of its address is said of the flag that gave it.
+Result<void> with_flag(Result<void> started, std::string_view flag);
 // The loopback interface only.
 bool is_local(const std::string& host);
 // Nobody listens beyond this machine without asking who comes, unless --open says so. Errors:

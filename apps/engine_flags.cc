@@ -153,7 +153,8 @@ std::vector<Flag> prompt_flags() {
   return {{.name = "--pin-prefix",
            .value = "FILE",
            .help = "keeps the computed beginning of many prompts for good: a .json file with a "
-                   "chat request's messages (and tools), or the text of a completion prompt"},
+                   "chat request's messages (and tools), or the text of a completion prompt",
+           .not_with = {{"--enable-prefix-caching", {"false"}}}},
           {.name = "--jump-ahead-tokens",
            .value = "N",
            .help = "what an output format leaves no choice about is not computed token by token "
@@ -166,11 +167,6 @@ std::vector<Flag> prompt_flags() {
 Result<void> read_prompt_flags(const cli::Arguments& arguments,
                                node::LoadedModel::Options& loaded) {
   loaded.executor.jump_tokens_max = static_cast<int>(arguments.integer("--jump-ahead-tokens"));
-  if (arguments.has("--pin-prefix") && !loaded.engine.prefix_cache) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "--pin-prefix needs the prefix cache; --no-enable-prefix-caching turns it off",
-                 "pin-prefix"};
-  }
   return {};
 }
 

@@ -156,32 +156,36 @@ Result<workload::WorkloadSpec> read_workload(const cli::Arguments& arguments) {
     TRY_ASSIGN(spec, workload::read_spec(arguments.text("--workload")));
   }
   const bool is_made = spec.dataset == workload::WorkloadSpec::Dataset::kRandom;
+  // What has no effect is refused as a word; a variable is for other workloads too.
+  const auto is_word = [&](const char* flag) {
+    return arguments.has(flag) && arguments.source(flag) == cli::Arguments::Source::kWord;
+  };
   for (const char* flag : {"--input-len", "--output-len", "--random-range-ratio"}) {
-    if (is_made || !arguments.has(flag)) continue;
+    if (is_made || !is_word(flag)) continue;
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{} has no effect: the lengths of {} are recorded in it", flag,
                              arguments.text("--workload")),
                  flag};
   }
   const bool is_trace = spec.dataset == workload::WorkloadSpec::Dataset::kTrace;
-  if (is_trace && arguments.has("--request-rate")) {
+  if (is_trace && is_word("--request-rate")) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--request-rate has no effect: {} says when its requests come",
                              arguments.text("--workload")),
                  "--request-rate"};
   }
-  if (arguments.has("--request-rate")) {
+  if (!is_trace && arguments.has("--request-rate")) {
     TRY_ASSIGN(spec.arrivals.rate,
                workload::parse_rate(arguments.text("--request-rate"), "request-rate"));
   }
   if (arguments.has("--num-prompts")) spec.count = arguments.integer("--num-prompts");
-  if (arguments.has("--input-len")) {
+  if (is_made && arguments.has("--input-len")) {
     spec.lengths.input_tokens = static_cast<int>(arguments.integer("--input-len"));
   }
-  if (arguments.has("--output-len")) {
+  if (is_made && arguments.has("--output-len")) {
     spec.lengths.output_tokens = static_cast<int>(arguments.integer("--output-len"));
   }
-  if (arguments.has("--random-range-ratio")) {
+  if (is_made && arguments.has("--random-range-ratio")) {
     spec.lengths.range_ratio = arguments.number("--random-range-ratio");
   }
   return spec;
@@ -217,6 +221,14 @@ Result<cost_model::Layout> parse_layout(const std::string& text) {
   return layout;
 }
 
+// A variable's instance of other GPUs than --gpu names yields to the word.
+static bool names_instance(const cli::Arguments& arguments) {
+  if (!arguments.has("--instance")) return false;
+  if (arguments.source("--instance") >= arguments.source("--gpu")) return true;
+  const auto instance = cost_model::find_instance(arguments.text("--instance"));
+  return instance.ok() && instance->gpu == arguments.text("--gpu");
+}
+
 Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std::string& model) {
   HardwareChoice choice;
   planner::FleetPlanOptions& plan = choice.plan;
@@ -224,9 +236,10 @@ Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std:
   plan.efficiency_source = "assumed, nobody measured it; give --calibration";
   planner::MemoryOptions& memory = plan.capacity.memory;
   std::string gpu = arguments.text("--gpu");
-  if (arguments.has("--instance")) {
+  if (names_instance(arguments)) {
     TRY_ASSIGN(const cost_model::Instance instance,
                cost_model::find_instance(arguments.text("--instance")));
+    if (arguments.source("--gpu") < arguments.source("--instance")) gpu.clear();
     if (!gpu.empty() && gpu != instance.gpu) {
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("{} has {}, not {}", instance.name, instance.gpu, gpu), "gpu"};

@@ -124,12 +124,6 @@ Result<void> print_stream(StreamReader& reader, Output& output) {
 }
 
 Result<void> run(const cli::Arguments& arguments) {
-  const int given = static_cast<int>(arguments.has("--prompt")) +
-                    static_cast<int>(arguments.has("--file")) +
-                    static_cast<int>(arguments.has("--tokens"));
-  if (given > 1) {
-    return Error{ErrorCode::kInvalidArgument, "give one of --prompt, --file and --tokens"};
-  }
   std::string text;
   if (!arguments.has("--tokens")) {
     TRY_ASSIGN(text, prompt_text(arguments));
@@ -202,6 +196,7 @@ cli::Verb generate_verb() {
                  .default_text = "128",
                  .least = 1,
                  .most = 1 << 30}},
+      .exclusive = {{"--prompt", "--file", "--tokens"}},
       .examples = {"pelton generate ./model --prompt 'Once upon a time' --max-tokens 64",
                    "pelton generate ./model --max-tokens 200 < beginning.txt",
                    "pelton generate ./model --tokens ids.json --max-tokens 64 --kernels reference "

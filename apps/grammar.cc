@@ -194,9 +194,8 @@ Result<Compiled> compile_one(const Bench& bench, const cli::Arguments& arguments
 
 Result<void> run(const cli::Arguments& arguments) {
   const std::string sources[] = {"--schema", "--regex", "--ebnf", "--batch"};
-  int given = 0;
-  for (const std::string& source : sources) given += arguments.has(source) ? 1 : 0;
-  if (given != 1) {
+  if (std::none_of(std::begin(sources), std::end(sources),
+                   [&](const std::string& source) { return arguments.has(source); })) {
     return Error{ErrorCode::kInvalidArgument, "give one of --schema, --regex, --ebnf and --batch"};
   }
   TRY_ASSIGN(tokenizer::Tokenizer tokenizer, load_tokenizer(arguments.text("--tokenizer")));
@@ -263,6 +262,7 @@ cli::Verb grammar_verb() {
                .kind = Flag::Kind::kSwitch,
                .only_with = {{"--instance"}, {"--batch"}}},
           },
+      .exclusive = {{"--schema", "--regex", "--ebnf", "--batch"}},
       .examples = {"pelton grammar --schema s.json --instance a.json --tokenizer tokenizer.json",
                    "pelton grammar --batch data --timing --tokenizer o200k_base.tiktoken"},
       .run = run,

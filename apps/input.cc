@@ -125,8 +125,9 @@ Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model) {
   return Error{ErrorCode::kNotFound, fmt::format("{}: has no tokenizer.json", place)};
 }
 
-Result<void> check_date(const std::string& date) {
-  if (date.empty() || is_date(date)) return {};
+Result<void> check_date(const cli::Arguments& arguments) {
+  const std::string& date = arguments.text("--current-date");
+  if (!arguments.has("--current-date") || is_date(date)) return {};
   return Error{
       ErrorCode::kInvalidArgument,
       fmt::format("--current-date wants a day of the calendar as YYYY-MM-DD, not '{}'", date),

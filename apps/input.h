@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/token_id.h"
+#include "cli/command_line.h"
 #include "tokenizer/tokenizer.h"
 
 namespace pelton::apps {
@@ -32,8 +33,8 @@ Result<IdsFile> read_ids_file(const std::string& file);
 // The tokenizer of a model argument, which may also be a tokenizer's own file.
 Result<tokenizer::Tokenizer> load_tokenizer(const std::string& model);
 
-// --current-date's form; an empty one is fine.
-Result<void> check_date(const std::string& date);
+// --current-date's form, where it is given.
+Result<void> check_date(const cli::Arguments& arguments);
 
 // What a table on standard output may take; 0: no terminal, and nobody said.
 int output_columns();

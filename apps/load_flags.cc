@@ -8,6 +8,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "apps/door_flags.h"
 #include "apps/input.h"
 #include "base/machine.h"
 #include "bench/token_words.h"
@@ -45,10 +46,13 @@ Result<bench::Target> read_target(const cli::Arguments& arguments) {
   }
   const char* key = std::getenv("OPENAI_API_KEY");
   if (key != nullptr && *key != '\0') {
+    TRY(check_key(key, "$OPENAI_API_KEY"));
     options.headers.emplace_back("Authorization", fmt::format("Bearer {}", key));
   }
   TRY_ASSIGN(bench::Target target, bench::make_target(options));
-  if (arguments.has("--ca-file")) {
+  // A variable is for other servers too.
+  const bool is_word = arguments.source("--ca-file") == cli::Arguments::Source::kWord;
+  if (arguments.has("--ca-file") && (target.call.tls || is_word)) {
     if (!target.call.tls) {
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("--ca-file has no effect: {} is no https", options.base_url),

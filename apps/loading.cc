@@ -129,7 +129,8 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
     };
   } else if (executor != "local") {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--executor is 'local' or 'modelled:FILE', not '{}'", executor)};
+                 fmt::format("--executor is 'local' or 'modelled:FILE', not '{}'", executor),
+                 "executor"};
   }
   return options;
 }

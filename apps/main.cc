@@ -22,6 +22,21 @@ void leave_at_once(int /*signal*/) {
   _exit(pelton::cli::kExitInterrupted);
 }
 
+// What ends a process unless it says otherwise, and means nothing here: others' "open your logs
+// again", timers of whoever ran us before, a descriptor that became ready, a power supply. Who
+// listens already (a profiler that was preloaded) goes on.
+void ignore_meaningless_signals() {
+  std::vector<int> signals = {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM,
+                              SIGPROF, SIGIO,   SIGPWR,  SIGSTKFLT};
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) signals.push_back(signal);
+  for (const int signal : signals) {
+    struct sigaction before {};
+    const bool is_known = sigaction(signal, nullptr, &before) == 0;
+    const bool is_default = (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL;
+    if (is_known && is_default) std::signal(signal, SIG_IGN);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -30,8 +45,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   // So is a file that may not grow any further (ulimit -f).
   std::signal(SIGXFSZ, SIG_IGN);
-  // Nor is what others use as "open your logs again", or a timer of whoever ran us before.
-  for (const int unused : {SIGUSR1, SIGUSR2, SIGALRM}) std::signal(unused, SIG_IGN);
+  ignore_meaningless_signals();
   // A caller that ignores Ctrl-C on our behalf (nohup) is obeyed.
   if (std::signal(SIGINT, leave_at_once) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   // Weights are read where they lie; a file that is cut short meanwhile is named.

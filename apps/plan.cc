@@ -252,9 +252,6 @@ Result<void> plan_published(const cli::Arguments& arguments) {
 Result<void> run(const cli::Arguments& arguments) {
   if (arguments.has("--published")) return plan_published(arguments);
   const std::string& named = arguments.text("--model");
-  if (!named.empty() && arguments.has("MODEL")) {
-    return Error{ErrorCode::kInvalidArgument, "MODEL and --model are the same: give one", "model"};
-  }
   const std::string& model = named.empty() ? arguments.text("MODEL") : named;
   if (model.empty()) {
     return Error{ErrorCode::kInvalidArgument, "which model? Give MODEL or --model", "model"};
@@ -321,8 +318,7 @@ cli::Verb plan_verb() {
           "Reads configuration and headers, no weights. Without --gpu or --instance it is about "
           "this\n"
           "machine: it takes serve's flags, and the numbers are those that serve allocates and "
-          "logs "
-          "at\n"
+          "logs at\n"
           "start, to the byte. With one of them it plans for that hardware: memory of each device, "
           "the\n"
           "textbook's numbers beside it, what fits where; and with --slo or --workload how many "
@@ -370,6 +366,7 @@ cli::Verb plan_verb() {
                  .most = 1e6,
                  .only_with = named_hardware(),
                  .not_with = {{"--memory"}}}},
+      .exclusive = {{"MODEL", "--model"}},
       .examples = {"pelton plan openai/gpt-oss-20b --memory",
                    "pelton plan gpt-oss-120b --memory --memory-utilization 0.9 --max-model-len 32K",
                    "pelton plan ./model --memory --json --kv-cache-memory 4GiB --max-num-seqs 64",

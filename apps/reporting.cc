@@ -47,7 +47,12 @@ Result<void> Reporting::open(const cli::Arguments& arguments, base::Log& log) {
   }
   const std::string url = collector_url(arguments);
   if (url.empty()) {
-    if (!arguments.origin("--trace-share").starts_with("--")) return {};
+    // A variable is for other servers too, and --print-config prints the default.
+    const cli::Arguments::Source source = arguments.source("--trace-share");
+    const bool is_meant =
+        source == cli::Arguments::Source::kWord ||
+        (source == cli::Arguments::Source::kFile && arguments.number("--trace-share") != 1);
+    if (!is_meant) return {};
     return Error{ErrorCode::kInvalidArgument,
                  "--trace-share has no effect without a collector: give --otlp-endpoint",
                  "trace-share"};

@@ -47,7 +47,8 @@ std::vector<Flag> response_store_flags() {
            .value = "FILE",
            .help = "the secret that encrypted reasoning of /v1/responses is made with, at least 32 "
                    "bytes; servers of one secret, and the next start, read each other's. "
-                   "Without it: a new one at each start"}};
+                   "Without it: a new one at each start",
+           .may_be_empty = false}};
 }
 
 Result<std::string> reasoning_key(const cli::Arguments& arguments) {

@@ -256,7 +256,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const net::AllowedHosts hosts, allowed_hosts(arguments));
   TRY_ASSIGN(const std::string reasoning_secret, reasoning_key(arguments));
   TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));
-  TRY(check_date(arguments.text("--current-date")));
+  TRY(check_date(arguments));
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
   const cli::Interrupt interrupt(cli::Interrupt::HangUp::kTold);
   guard_process(arguments, log);
@@ -291,7 +291,7 @@ Result<void> run(const cli::Arguments& arguments) {
       log);
   server.upkeep().watch(
       {.identity = tls, .handshakes_failed = [&http] { return http.handshakes_failed(); }});
-  TRY(http.start());
+  TRY(with_flag(http.start(), "host"));
   AdminDoor admin(server, http, log);
   TRY(admin.open(arguments, tls));
   server::GrpcDoor grpc(server, log);

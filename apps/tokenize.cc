@@ -12,9 +12,6 @@ namespace {
 using cli::Flag;
 
 Result<std::string> input_text(const cli::Arguments& arguments) {
-  if (arguments.has("--text") && arguments.has("--file")) {
-    return Error{ErrorCode::kInvalidArgument, "give --text or --file, not both"};
-  }
   if (arguments.has("--text")) return arguments.text("--text");
   return read_input(arguments.has("--file") ? arguments.text("--file") : "-");
 }
@@ -80,6 +77,7 @@ cli::Verb tokenize_verb() {
                .help = "the input is a JSON array of ids; print their text",
                .kind = Flag::Kind::kSwitch},
           },
+      .exclusive = {{"--text", "--file"}},
       .examples = {"pelton tokenize openai/gpt-oss-20b --text 'Hello, wheel.' --ids",
                    "pelton tokenize tokenizer.json --file book.txt --ids > ids.json",
                    "pelton tokenize tokenizer.json --decode --file ids.json"},

@@ -106,11 +106,11 @@ class Flags(unittest.TestCase):
         shutil.rmtree(cls.folder)
 
     @classmethod
-    def run_binary(cls, *words, stdin=""):
+    def run_binary(cls, *words, stdin="", env=None):
         return subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, timeout=120, check=False,
                               input=stdin, cwd=cls.folder,
                               env={**os.environ, "PELTON_BENCH_LOCK_HELD": "1", "COLUMNS": "100",
-                                   "PELTON_CACHE": str(cls.folder / "cache"), "HF_HOME": str(cls.folder / "hub")})
+                                   "PELTON_CACHE": str(cls.folder / "cache"), "HF_HOME": str(cls.folder / "hub"), **(env or {})})
 
     def ways(self):
         """Each verb: how it is used, whole command lines without the flag that is tried."""
@@ -264,6 +264,29 @@ class Flags(unittest.TestCase):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             faults = [fault for fault in pool.map(lambda one: self.try_serve(*one), flags) if fault]
         self.assertEqual(faults, [], "\n".join(faults))
+
+    def test_A7_words_go_before_variables_that_they_do_not_go_with(self):
+        f = self.folder
+        generate = ["generate", self.model, "--max-tokens", "3", "--executor", f"modelled:{f}/script.json"]
+        for words, env, said in (
+                (["plan", BOX], {"PELTON_MODEL": "/nowhere"}, "pelton-box"),
+                (["plan", "gpt-oss-20b", "--instance", "p4de.24xlarge"], {"PELTON_GPU": "h100"}, "a100"),
+                (["plan", "gpt-oss-20b", "--gpu", "h100"], {"PELTON_INSTANCE": "p4de.24xlarge"}, "h100"),
+                ([*generate, "--prompt", "x"], {"PELTON_FILE": "/nowhere"}, ""),
+                ([*generate, "--prompt", "x"], {"PELTON_TOKENS": "/nowhere"}, ""),
+                ([*generate, "--tokens", f / "ids.json"], {"PELTON_PROMPT": "x", "PELTON_FILE": "/nowhere"}, ""),
+                (["tokenize", self.model, "--text", "hi"], {"PELTON_FILE": "/nowhere"}, '"h'),
+                (["grammar", "--tokenizer", self.model, "--regex", "a+"], {"PELTON_SCHEMA": "/nowhere"}, "a+"),
+                (["bench", "serve", "--port", self.url.split(":")[2], "--num-prompts", "1", "--input-len", "5",
+                  "--output-len", "3"], {"PELTON_BASE_URL": "http://127.0.0.1:1"}, ""),
+                (["bench", "sweep", "--base-url", self.url, "--num-prompts", "1", "--input-len", "5", "--output-len", "3",
+                  "--concurrencies", "1", "--requests-per-unit", "1"], {"PELTON_RATES": "7"}, "")):
+            done = self.run_binary(*words, env=env)
+            self.assertEqual(done.returncode, 0, (words, env, done.stderr))
+            self.assertIn(said, done.stdout)
+        done = self.run_binary(*generate, env={"PELTON_PROMPT": "x", "PELTON_FILE": "y"})
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("$PELTON_PROMPT and $PELTON_FILE exclude each other", done.stderr)
 
     def test_A7_what_was_ignored_is_refused(self):
         f = self.folder

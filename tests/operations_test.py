@@ -168,6 +168,34 @@ class Operations(unittest.TestCase):
             self.assertEqual(done.returncode, 3, done.stderr)
             self.assertIn(file + wanted, done.stderr.decode())
 
+    def test_A7_a_files_value_without_effect_is_a_mistake_too(self):
+        for text, wanted in (("access-log-file = \"x\"", ":1: access-log-file has an effect only with --access-log"),
+                             ("\nopen = true", ":2: open has an effect only with --host"),
+                             ("trace-share = 0.5", ":1: --trace-share has no effect without a collector"),
+                             ("current-date = \"2026-02-30\"", ":1: --current-date wants a day"),
+                             ("admin-port = 0\nadmin-host = \"nowhere\"", ":2: 'nowhere' is not an IPv4"),
+                             ("host = \"nowhere\"\nopen = true", ":1: 'nowhere' is not an IPv4"),
+                             ("current-date = \"\"", ":1: --current-date wants a day"),
+                             ("tls-cert = \"x\"", "--tls-cert and --tls-key go together")):
+            self.refused(3, wanted, "--config", self.write("without_effect.toml", text))
+        for env, wanted in (({"PELTON_PORT": "many"}, "$PELTON_PORT: --port wants a whole number"),
+                            ({"PELTON_CURRENT_DATE": "soon"}, "$PELTON_CURRENT_DATE: --current-date wants a day")):
+            done = subprocess.run([BINARY, "serve", self.model, "--executor", "modelled:" + self.script],
+                                  capture_output=True, timeout=60, check=False, env={**os.environ, **env})
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(wanted, done.stderr.decode())
+        self.refused(2, "--current-date wants a day", "--current-date", "")
+        self.refused(2, "--tls-cert and --tls-key go together", "--tls-cert", self.cert)
+        # A variable is for all verbs: without an effect it says nothing; empty neither.
+        self.serve("--port", "0", env={"PELTON_ACCESS_LOG_FILE": "/nowhere/x", "PELTON_OPEN": "1",
+                                       "PELTON_CURRENT_DATE": ""})
+
+    def test_a_key_that_no_client_could_send_is_an_error(self):
+        for key, wanted in (("secret\n", "a line break"), ("a\r\nb", "a line break"), ("a\tb", "control character"),
+                            ("a\x7fb", "control character"), (" a", "blank"), ("a ", "blank")):
+            self.refused(3, wanted, "--api-key", key)
+            self.refused(3, "$PELTON_API_KEY", env={"PELTON_API_KEY": key})
+
     def refused(self, code, wanted, *flags, env=None):
         done = subprocess.run([BINARY, "serve", self.model, "--executor", "modelled:" + self.script, "--port", "0", *flags],
                               capture_output=True, timeout=60, check=False, env={**os.environ, **(env or {})})
@@ -175,7 +203,7 @@ class Operations(unittest.TestCase):
         self.assertIn(wanted, done.stderr.decode())
 
     def test_D5_an_empty_key_is_an_error_wherever_it_stands(self):
-        for name in ("api-key", "api-key-file", "tls-cert", "tls-key", "tls-client-ca"):
+        for name in ("api-key", "api-key-file", "tls-cert", "tls-key", "tls-client-ca", "reasoning-key-file"):
             variable = "PELTON_" + name.upper().replace("-", "_")
             for value in ("", " "):
                 self.refused(3, f"${variable} is empty", env={variable: value})
@@ -345,7 +373,10 @@ class Operations(unittest.TestCase):
         wait_for(log, "id=first")
         moved = self.folder / "access.log.1"
         log.rename(moved)
-        for sent in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
+        # All that would end a process and means nothing here.
+        for sent in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO,
+                     signal.SIGPWR, 16, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGURG, signal.SIGWINCH, signal.SIGCHLD,
+                     signal.SIGCONT, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1)):
             server.send_signal(sent)
         server.send_signal(signal.SIGHUP)
         self.wait_said("read anew")

@@ -96,6 +96,7 @@ class Chat(unittest.TestCase):
             {"when": "", "then": "<|channel|>analysis<|message|>thinking\x1b[2J<|end|>"
                                  "<|start|>assistant<|channel|>final<|message|>a wheel<|return|>"},
             {"when": "again", "then": "<|channel|>final<|message|>as before<|return|>"},
+            {"when": "pasted text", "then": "<|channel|>final<|message|>damaged<|return|>"},
             {"when": "story", "then": ["<|channel|>final<|message|>", {"text": "and so on ", "times": 3000}]}]}))
         subprocess.run([BINARY, "synth", "--like", str(ROOT / "testdata/demo_model.json"), cls.model], check=True,
                        capture_output=True)
@@ -165,6 +166,13 @@ class Chat(unittest.TestCase):
         session.send("a single \x1b[200~pasted again\x1b[201~\r")
         session.expect("as before")
         session.expect("> ")
+        # The marker is one character to the keys: backspace, a word, the cursor.
+        for keys in ("\x7f", "\x1b\x7f", "\x1b[D\x04", "\x1b[D\x1b[D\x1b[C\x1b[C\x7f"):
+            session.send("again \x1b[200~left\nalone\x1b[201~")
+            session.expect(r"1: 2 lines\]")
+            session.send(keys + "\r")
+            session.expect("as before")
+            session.expect("> ")
         session.send("\x1b[200~left\nalone\x1b[201~\x03")
         session.expect("> ")
         session.send("/quit\r")
@@ -192,6 +200,26 @@ class Chat(unittest.TestCase):
         session.send('"""\r')
         session.expect("as before")
         session.expect("> ")
+
+    def test_C1_the_end_of_input_sends_what_is_open(self):
+        self.assertEqual(self.chat(stdin=b'"""\nx\nagain\n'), b"as before\n")
+        self.assertEqual(self.chat(stdin=b'"""\n'), b"")
+        self.assertEqual(self.chat(stdin=b"say it \\\nagain\\"), b"as before\n")
+        text = pathlib.Path(self.folder.name, "waiting.txt")
+        text.write_text("again\n")
+        done = subprocess.run([BINARY, "chat", self.model, "--executor", "modelled:" + self.script],
+                              input=f"/file {text}\n".encode(), capture_output=True, timeout=60, check=True)
+        self.assertIn(b"was not sent", done.stderr)
+        session = self.session()
+        session.send('"""\r')
+        session.expect("> ")
+        session.send("again\r")
+        session.expect("> ")
+        session.send("\x04")  # closes the block
+        session.expect("as before")
+        session.expect("> ")
+        session.send("\x04")  # leaves
+        self.assertEqual(session.wait(), 0)
 
     def test_interrupts(self):
         session = self.session()

@@ -97,16 +97,6 @@ std::string in_our_words(const Flag& flag, const std::string& text) {
   return flag.kind == Flag::Kind::kSwitch ? lower : text;
 }
 
-// A complaint about a value that did not come as a word says where it came from.
-Error from(const std::string& origin, Error error) {
-  const bool by_variable = origin.starts_with('$');
-  const bool by_file = !by_variable && origin.find(':') != std::string::npos;
-  if (!by_variable && !by_file) return error;
-  error.message = fmt::format("{}: {}", origin, error.message);
-  if (by_file) error.code = ErrorCode::kBadConfig;
-  return error;
-}
-
 bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
@@ -192,9 +182,11 @@ Result<ArgumentReader::Said> ArgumentReader::said_in_words(const Flag& flag, Opt
         fmt::format("{} and {} exclude each other", flag.name, flag.negations.front()),
         config_name(flag.name));
   }
-  Said said{.text = std::move(option.text), .list = std::move(option.list), .origin = {}};
-  if (given) said.origin = flag.name;
-  if (refused) said.origin = flag.negations.front();
+  if (!given && !refused) return Said{};
+  Said said{.text = std::move(option.text),
+            .list = std::move(option.list),
+            .source = Source::kWord,
+            .origin = refused ? flag.negations.front() : flag.name};
   if (flag.kind == Flag::Kind::kSwitch) {
     said.text = (refused ? !option.is_negated : option.is_on) ? "true" : "false";
   }
@@ -249,7 +241,10 @@ Result<void> ArgumentReader::split(const std::vector<std::string>& words) {
   for (std::vector<std::string>& given : positionals) {
     const bool some = !given.empty() && !given.front().empty();
     const std::string& name = verb_.positionals[positionals_.size()].name;
-    positionals_.push_back({.text = {}, .list = std::move(given), .origin = some ? name : ""});
+    positionals_.push_back({.text = {},
+                            .list = std::move(given),
+                            .source = some ? Source::kWord : Source::kNobody,
+                            .origin = some ? name : ""});
   }
   if (!extra.empty() && !help_) return unexpected_word(verb_, extra.front());
   return {};
@@ -259,7 +254,7 @@ Result<void> ArgumentReader::read_config_file() {
   for (size_t i = 0; i < verb_.flags.size(); ++i) {
     if (verb_.flags[i].name != kConfigFlag) continue;
     TRY_ASSIGN(const Said said, said_of(verb_.flags[i], i));
-    if (said.origin.empty()) return {};
+    if (said.source == Source::kNobody) return {};
     TRY_ASSIGN(config_, read_config(said.text));
     return check_config_names();
   }
@@ -312,24 +307,38 @@ Result<ArgumentReader::Said> ArgumentReader::in_config(const Flag& flag) const {
   if (found == nullptr) return Said{};
   return Said{.text = is_negated ? negated(found->text) : found->text,
               .list = found->list,
+              .source = Source::kFile,
               .origin = fmt::format("{}:{}", config_.file, found->line)};
 }
 
 Result<ArgumentReader::Said> ArgumentReader::said_of(const Positional& positional,
                                                      size_t index) const {
-  if (!positionals_[index].origin.empty()) return positionals_[index];
+  if (positionals_[index].source == Source::kWord) return positionals_[index];
   const std::string variable = telling_variable(positional.variables);
   if (!variable.empty()) {
-    return Said{.text = {}, .list = {std::getenv(variable.c_str())}, .origin = "$" + variable};
+    return Said{.text = {},
+                .list = {std::getenv(variable.c_str())},
+                .source = Source::kEnvironment,
+                .origin = "$" + variable};
   }
   const Flag as_text{.name = positional.name, .many = positional.many};
   TRY_ASSIGN(Said said, in_config(as_text));
-  if (!said.origin.empty() && said.list.empty()) said.list = {said.text};
+  if (said.source != Source::kNobody && said.list.empty()) said.list = {said.text};
   return said;
 }
 
+ArgumentReader::Said ArgumentReader::default_of(const Flag& flag) {
+  const bool is_switch = flag.kind == Flag::Kind::kSwitch;
+  if (flag.default_text.empty() && !is_switch) return Said{};
+  const bool is_off = is_switch && flag.default_text.empty();
+  return Said{.text = is_off ? "false" : flag.default_text,
+              .list = {},
+              .source = Source::kDefault,
+              .origin = "default"};
+}
+
 Result<ArgumentReader::Said> ArgumentReader::said_of(const Flag& flag, size_t index) const {
-  if (!flags_[index].origin.empty()) return flags_[index];
+  if (flags_[index].source == Source::kWord) return flags_[index];
   for (const Variable& variable : variables_of(flag, verb_.other_prefix)) {
     const char* value = std::getenv(variable.name.c_str());
     if (value == nullptr) continue;
@@ -340,32 +349,34 @@ Result<ArgumentReader::Said> ArgumentReader::said_of(const Flag& flag, size_t in
     // An empty variable says nothing, unless what would be in force then is less than was meant.
     if (text.empty() && flag.may_be_empty) continue;
     if (variable.negates) text = negated(std::move(text));
-    return Said{.text = std::move(text), .list = {}, .origin = "$" + variable.name};
+    return Said{.text = std::move(text),
+                .list = {},
+                .source = Source::kEnvironment,
+                .origin = "$" + variable.name};
   }
   if (flag.in_config) {
     TRY_ASSIGN(Said said, in_config(flag));
-    if (!said.origin.empty()) return said;
+    if (said.source != Source::kNobody) return said;
   }
-  const bool is_switch = flag.kind == Flag::Kind::kSwitch;
-  if (flag.default_text.empty() && !is_switch) return Said{};
-  const bool is_off = is_switch && flag.default_text.empty();
-  return Said{.text = is_off ? "false" : flag.default_text, .list = {}, .origin = "default"};
+  return default_of(flag);
 }
 
 Result<void> ArgumentReader::take(const Flag& flag, Said said, Arguments& arguments) const {
   Arguments::Value& value = arguments.values_[flag.name];
-  value.origin = said.origin;
+  value = {.source = said.source, .origin = said.origin};
   const bool ours = flag.name == kConfigFlag || flag.name == kPrintConfigFlag;
   if (!ours && !flag.ignored) value.asked = std::make_shared<std::atomic<bool>>(false);
-  if (said.origin.empty()) return {};
+  if (said.source == Source::kNobody) return {};
   if (flag.kind == Flag::Kind::kSwitch) {
     const std::optional<bool> is_on = switch_value(said.text);
     if (!is_on) {
-      return from(said.origin,
-                  usage_error(fmt::format("{} is true or false, not '{}'", flag.name, said.text),
-                              flag.name));
+      return with_origin(
+          usage_error(fmt::format("{} is true or false, not '{}'", flag.name, said.text),
+                      flag.name),
+          said.origin);
     }
     value.given = *is_on;
+    value.text = *is_on ? "true" : "false";
     return {};
   }
   value.given = true;
@@ -377,10 +388,10 @@ Result<void> ArgumentReader::take(const Flag& flag, Said said, Arguments& argume
     value.text = std::move(said.text);
   }
   const Result<void> chosen = check_choice(flag, value.text);
-  if (!chosen) return from(said.origin, chosen.error());
+  if (!chosen) return with_origin(chosen.error(), said.origin);
   if (flag.kind == Flag::Kind::kText) return {};
   const Result<double> number = flag_number(flag, value.text);
-  if (!number) return from(said.origin, number.error());
+  if (!number) return with_origin(number.error(), said.origin);
   value.number = *number;
   value.integer = static_cast<int64_t>(*number);
   return {};
@@ -396,8 +407,9 @@ Result<void> ArgumentReader::take_positionals(bool all_needed, Arguments& argume
     const Positional& positional = verb_.positionals[i];
     TRY_ASSIGN(Said said, said_of(positional, i));
     Arguments::Value& value = arguments.values_[positional.name];
+    value.source = said.source;
     value.origin = said.origin;
-    value.given = !said.origin.empty();
+    value.given = said.source != Source::kNobody;
     value.asked = std::make_shared<std::atomic<bool>>(false);
     if (!value.given && positional.required && all_needed) return missing(positional.name);
     if (!value.given) continue;
@@ -405,36 +417,7 @@ Result<void> ArgumentReader::take_positionals(bool all_needed, Arguments& argume
     value.list = std::move(said.list);
     const Result<void> chosen =
         check_choice({.name = positional.name, .choices = positional.choices}, value.text);
-    if (!chosen) return from(said.origin, chosen.error());
-  }
-  return {};
-}
-
-bool ArgumentReader::holds(const Circumstance& circumstance, const Arguments& arguments) const {
-  const auto found = arguments.values_.find(circumstance.flag);
-  if (found == arguments.values_.end()) return false;
-  const Arguments::Value& value = found->second;
-  if (circumstance.values.empty()) return value.given && value.origin != "default";
-  return std::find(circumstance.values.begin(), circumstance.values.end(), value.text) !=
-         circumstance.values.end();
-}
-
-Result<void> ArgumentReader::check_circumstances(const Arguments& arguments) const {
-  for (const Flag& flag : verb_.flags) {
-    const bool is_word = arguments.values_.at(flag.name).origin.starts_with("--");
-    if (!is_word) continue;
-    const auto met = [&](const Circumstance& one) { return holds(one, arguments); };
-    const auto against = std::find_if(flag.not_with.begin(), flag.not_with.end(), met);
-    if (against != flag.not_with.end()) {
-      return usage_error(fmt::format("{} has no effect with {}", flag.name, in_words(*against)),
-                         flag.name);
-    }
-    if (!flag.only_with.empty() &&
-        std::none_of(flag.only_with.begin(), flag.only_with.end(), met)) {
-      return usage_error(
-          fmt::format("{} has an effect only with {}", flag.name, in_words(flag.only_with)),
-          flag.name);
-    }
+    if (!chosen) return with_origin(chosen.error(), said.origin);
   }
   return {};
 }
@@ -456,7 +439,7 @@ Result<ArgumentReader::Outcome> ArgumentReader::read(const std::vector<std::stri
       return missing(flag.name);
     }
   }
-  TRY(check_circumstances(arguments));
+  TRY(settle(arguments));
   return outcome;
 }
 

@@ -28,16 +28,20 @@ class ArgumentReader {
   Result<Outcome> read(const std::vector<std::string>& words);
 
  private:
+  using Source = Arguments::Source;
+
   // What somebody said for a flag or positional.
   struct Said {
     std::string text;
-    std::vector<std::string> list;  // of one that may have many
-    std::string origin;             // empty: nobody said anything
+    std::vector<std::string> list;    // of one that may have many
+    Source source = Source::kNobody;  // kNobody: the rest is empty
+    std::string origin;
   };
 
   struct Option;  // a flag as CLI11 found it
 
   Result<void> split(const std::vector<std::string>& words);
+  static Said default_of(const Flag& flag);
   static Result<Said> said_in_words(const Flag& flag, Option& option);
   Result<void> read_config_file();
   Result<void> check_config_names() const;
@@ -47,8 +51,16 @@ class ArgumentReader {
   Result<void> take(const Flag& flag, Said said, Arguments& arguments) const;
   Result<void> take_positionals(bool all_needed, Arguments& arguments) const;
   Error missing(const std::string& name) const;
-  // Refuses what has no effect beside the rest.
-  Result<void> check_circumstances(const Arguments& arguments) const;
+
+  // argument_precedence.cc: which of the values that were said are in effect.
+  Result<void> settle(Arguments& arguments) const;
+  Result<void> settle_groups(Arguments& arguments) const;
+  Result<void> yield_to(Source stronger, Arguments& arguments) const;
+  Result<bool> drop_ineffective(Arguments& arguments) const;
+  Result<void> check_words(const Arguments& arguments) const;
+  Result<void> drop(const std::string& name, Arguments& arguments) const;
+  const Circumstance* against(const Flag& flag, const Arguments& arguments) const;
+  bool lacks_its_circumstance(const Flag& flag, const Arguments& arguments) const;
   bool holds(const Circumstance& circumstance, const Arguments& arguments) const;
 
   const std::string& program_;

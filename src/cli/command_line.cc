@@ -68,6 +68,10 @@ const std::string& Arguments::origin(std::string_view name) const {
   return at(name).origin;
 }
 
+Arguments::Source Arguments::source(std::string_view name) const {
+  return at(name).source;
+}
+
 std::vector<std::string> Arguments::changed_since(const Arguments& before) const {
   std::vector<std::string> names;
   for (const auto& [name, value] : values_) {
@@ -82,10 +86,19 @@ std::vector<std::string> Arguments::changed_since(const Arguments& before) const
 std::vector<std::string> Arguments::unread() const {
   std::vector<std::string> names;
   for (const auto& [name, value] : values_) {
-    const bool is_word = value.origin == name || value.origin.starts_with("--");
-    if (is_word && value.asked != nullptr && !value.asked->load()) names.push_back(name);
+    if (value.source == Source::kWord && value.asked != nullptr && !value.asked->load())
+      names.push_back(name);
   }
   return names;
+}
+
+Error Arguments::blamed(Error error) const {
+  if (error.code != ErrorCode::kInvalidArgument || error.field.empty()) return error;
+  for (const auto& [name, value] : values_) {
+    if (value.source == Source::kNobody || config_name(name) != config_name(error.field)) continue;
+    return with_origin(std::move(error), value.origin);
+  }
+  return error;
 }
 
 Result<Arguments> Arguments::reread() const {
@@ -161,7 +174,7 @@ int CommandLine::run(int argc, const char* const* argv) const {
   // Of a server nobody wants to hear it at its end, which may have come before it read them all.
   if (outcome.ok() && !request->verb->configurable) outcome = all_used(request->arguments);
   if (outcome.ok()) return kExitOk;
-  return failed(program_.name, outcome.error());
+  return failed(program_.name, request->arguments.blamed(outcome.error()));
 }
 
 bool CommandLine::is_group(const std::string& word) const {

@@ -53,8 +53,9 @@ struct Flag {
   bool secret = false;       // never shown again
   bool may_be_empty = true;  // kText: an empty value is one; else an error, exit code 3
   bool in_config = true;     // may stand in a configuration file
-  // Where the flag has an effect: with any of the first, with none of the second. Given as a word
-  // where it has none, it is refused. Flags that the verb lacks never hold.
+  // Where the flag has an effect: with any of the first, with none of the second. A word or a
+  // file's value that has none is refused, a variable's is not taken (argument_precedence.cc).
+  // Flags that the verb lacks never hold.
   std::vector<Circumstance> only_with = {};
   std::vector<Circumstance> not_with = {};
   bool ignored = false;  // taken so that another program's scripts run; a note says so
@@ -76,12 +77,16 @@ struct Positional {
 // does not describe is a bug and CHECKed.
 class Arguments {
  public:
+  // Who said a value: each goes before those above it.
+  enum class Source { kNobody, kDefault, kFile, kEnvironment, kWord };
+
   bool has(std::string_view name) const;                 // given, by environment, or by default
   const std::string& text(std::string_view name) const;  // "" where it is absent
   int64_t integer(std::string_view name) const;          // kInteger, kSize; CHECKs has()
   double number(std::string_view name) const;            // kNumber; CHECKs has()
   // Who said so: "--port", "$PELTON_PORT", "pelton.toml:3", "default"; empty: nobody.
   const std::string& origin(std::string_view name) const;
+  Source source(std::string_view name) const;
   // The same words with today's variables and files: what has been configured meanwhile.
   Result<Arguments> reread() const;
   // Names whose values those of `before`, of the same verb, were not.
@@ -100,11 +105,14 @@ class Arguments {
     std::vector<std::string> list;
     int64_t integer = 0;
     double number = 0;
+    Source source = Source::kNobody;
     std::string origin;
     // Shared by copies of the arguments; null: nobody needs to ask (help, ignored).
     std::shared_ptr<std::atomic<bool>> asked;
   };
   const Value& at(std::string_view name) const;
+  // An error that names a flag or positional, with where its value came from.
+  Error blamed(Error error) const;
 
   std::map<std::string, Value, std::less<>> values_;
   std::function<Result<Arguments>()> reread_;
@@ -116,6 +124,9 @@ struct Verb {
   std::string about;    // a paragraph for its own --help; may be empty
   std::vector<Positional> positionals;
   std::vector<Flag> flags;
+  // Groups of names, of flags and positionals, of which one at most is in effect: the one whose
+  // source goes before the others'. Two of one source are refused.
+  std::vector<std::vector<std::string>> exclusive = {};
   std::vector<std::string> examples;  // whole command lines
   std::function<Result<void>(const Arguments&)> run;
   // "OPTION_": $OPTION_SOME_FLAG stands in for --some-flag too, after $PELTON_SOME_FLAG.

@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kHistoryLines = 1000;
 constexpr int kLookEveryMs = 50;
+constexpr wchar_t kMendKey = 0x1D;         // Ctrl-], which nothing else is bound to
 constexpr size_t kLineBytesMax = 1 << 20;  // a pasted file is fine; an endless pipe is not
 
 // libedit converts by the locale; a bare "C" would turn every umlaut into noise.
@@ -38,7 +39,8 @@ struct LineEditor::Session {
   bool at_start = false;  // of a line: nothing of it has been read
   const bool styled = Terminal(stderr).styled();
   PasteReader pastes;
-  std::string typed;  // read, and not yet given to libedit
+  std::string typed;                          // read, and not yet given to libedit
+  std::optional<PasteReader::Edited> mended;  // the line as mend() shall make it
   EditLine* editor = nullptr;
   History* history = nullptr;
   HistEvent event{};
@@ -94,10 +96,36 @@ struct LineEditor::Session {
     return count;
   }
 
+  // Whether a key has left the line otherwise than it should be. libedit redraws only what a key of
+  // its own has changed, so one is pressed for it.
+  bool wants_mending() {
+    if (!typed.empty() || pastes.in_mark() || pastes.inside()) return false;
+    const LineInfoW* line = el_wline(editor);
+    mended = pastes.mended({.text = {line->buffer, line->lastchar},
+                            .cursor = static_cast<size_t>(line->cursor - line->buffer)});
+    return mended.has_value();
+  }
+
+  static unsigned char mend(EditLine* editor, wint_t /*key*/) {
+    const auto line = std::exchange(of(editor)->mended, std::nullopt);
+    if (!line) return CC_NORM;
+    const LineInfoW* now = el_wline(editor);
+    const auto length = static_cast<int>(now->lastchar - now->buffer);
+    el_cursor(editor, static_cast<int>(now->lastchar - now->cursor));
+    el_wdeletestr(editor, length);
+    el_winsertstr(editor, line->text.c_str());
+    el_cursor(editor, static_cast<int>(line->cursor) - static_cast<int>(line->text.size()));
+    return CC_REFRESH;
+  }
+
   // Reads one character for libedit. Its own reader swallows the first signal; this one reports it
   // (-1, EINTR), so that Ctrl-C gives the line up at once.
   static int read_character(EditLine* editor, wchar_t* character) {
     Session& session = *of(editor);
+    if (session.wants_mending()) {
+      *character = kMendKey;
+      return 1;
+    }
     const bool typed_ahead = std::exchange(session.at_start, false) && input_waits();
     std::string bytes;
     while (bytes.size() < 4) {
@@ -152,6 +180,9 @@ LineEditor::LineEditor(std::string program, std::string prompt, const Interrupt&
   el_set(session_->editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   el_set(session_->editor, EL_GETCFN, &Session::read_character);
   el_source(session_->editor, nullptr);  // the user's ~/.editrc
+  el_wset(session_->editor, EL_ADDFN, L"pelton-mend", L"Keep pasted texts whole", &Session::mend);
+  el_set(session_->editor, EL_BIND, "^]", "pelton-mend", nullptr);
+  el_set(session_->editor, EL_BIND, "-a", "^]", "pelton-mend", nullptr);
 }
 
 LineEditor::~LineEditor() = default;
@@ -162,6 +193,8 @@ LineEditor::Outcome LineEditor::read() {
     std::string piece;
     if (session_) session_->continued = !line_.empty();
     const Outcome outcome = read_once(piece);
+    // What has been said is not lost to the end of the input: the next read reports that.
+    if (outcome == Outcome::kEnd && !line_.empty()) break;
     if (outcome != Outcome::kLine) {
       line_.clear();
       return outcome;

@@ -1,10 +1,12 @@
 // Finds what a terminal says was pasted (bracketed paste, xterm's mode 2004) among the bytes that
 // somebody types. A paste of several lines becomes a placeholder on the line that is edited, and
 // its text comes back when the line is done, so that no line of it is taken for a whole question.
-// Bytes in, bytes out; no terminal. One thread.
+// A placeholder is edited as one character, whichever keys do it: the cursor never stands in it,
+// and what deletes a part of it deletes all of it. Bytes in, bytes out; no terminal. One thread.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,22 +27,34 @@ class PasteReader {
   bool in_mark() const { return !inside_ && !mark_.empty(); }
   bool inside() const { return inside_; }
 
+  struct Edited {
+    std::wstring text;
+    size_t cursor = 0;
+  };
+  // Before each key, with the line as the keys before have left it: the line as it should be, where
+  // that is another one.
+  std::optional<Edited> mended(const Edited& now);
+
   // `line` with the pastes in the place of their placeholders. Forgets them.
   std::string restored(std::string line);
   void forget();
 
  private:
+  struct Kept {
+    std::string placeholder;
+    std::string text;
+  };
   void end_paste(std::string& typed);
+  size_t count_in(const std::wstring& text) const;
+  void remove_remains(Edited& line) const;
+  void move_out(Edited& line) const;
 
   bool inside_ = false;
   bool too_long_ = false;
   std::string mark_;   // as much of the beginning's or the end's mark as has come
   std::string paste_;  // what has come of it
-  struct Kept {
-    std::string placeholder;
-    std::string text;
-  };
   std::vector<Kept> kept_;
+  Edited seen_;  // what mended() has left
 };
 
 }  // namespace pelton::cli

@@ -38,6 +38,15 @@ Error usage_error(std::string message, std::string field) {
   return Error{ErrorCode::kInvalidArgument, std::move(message), std::move(field)};
 }
 
+Error with_origin(Error error, const std::string& origin) {
+  const bool by_variable = origin.starts_with('$');
+  const bool by_file = !by_variable && origin.find(':') != std::string::npos;
+  if (!by_variable && !by_file) return error;
+  error.message = fmt::format("{}: {}", origin, error.message);
+  if (error.code == ErrorCode::kInvalidArgument) error.code = ErrorCode::kBadConfig;
+  return error;
+}
+
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string>& candidates) {
   std::optional<std::string> best;

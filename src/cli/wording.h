@@ -15,6 +15,10 @@ inline constexpr std::string_view kVariablePrefix = "PELTON_";
 
 Error usage_error(std::string message, std::string field);
 
+// A complaint about a value that did not come as a word says where it came from: "$PELTON_PORT",
+// "pelton.toml:3". It is the configuration then that is wrong, not the command line.
+Error with_origin(Error error, const std::string& origin);
+
 // "; did you mean 'x'?", or nothing.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
