@@ -20,7 +20,7 @@
 #include "cli/human_size.h"
 #include "cli/progress.h"
 #include "kernels/kernels.h"
-#include "models/gpt_oss.h"
+#include "models/model.h"
 #include "report/percentile.h"
 #include "tensor/kv_block.h"
 
@@ -118,7 +118,7 @@ std::string to_text(const Report& report) {
 }
 
 // Keys and values that one decoded token reads, halfway through the output.
-double kv_bytes_read(const DecodeBench::Options& shape, const checkpoint::ModelConfig& config,
+double kv_bytes_read(const DecodeBench::Options& shape, const families::ModelConfig& config,
                      tensor::DType kv_type) {
   const double position = shape.depth + shape.input_len + shape.output_len / 2.0;
   const double in_window = std::min<double>(config.sliding_window, position);
@@ -126,7 +126,9 @@ double kv_bytes_read(const DecodeBench::Options& shape, const checkpoint::ModelC
       kv_type,
       {.kv_heads = config.kv_head_count, .head_size = config.head_size, .block_tokens = 1}));
   double tokens = 0;
-  for (const bool sliding : config.layer_is_sliding) tokens += sliding ? in_window : position;
+  for (int i = 0; i < config.layer_count(); ++i) {
+    tokens += config.is_sliding(i) ? in_window : position;
+  }
   return tokens * token_bytes;
 }
 
@@ -177,8 +179,8 @@ Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Ari
   TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels,
              kernels::make_kernels(arithmetic.kernels, pool));
   const tensor::DType kv_type = arithmetic.kv_type.value_or(kernels->kv_dtype());
-  TRY_ASSIGN(const std::unique_ptr<models::GptOss> model,
-             models::GptOss::load(checkpoint, *kernels, DecodeBench::model_options(shape)));
+  TRY_ASSIGN(const std::unique_ptr<models::Model> model,
+             models::load_model(checkpoint, *kernels, DecodeBench::model_options(shape)));
   TRY_ASSIGN(DecodeBench bench, DecodeBench::make(*model, kv_type, shape));
 
   bench.fill_depth();
@@ -200,13 +202,13 @@ Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Ari
 }
 
 // At most: keys and values as if no layer had a window, and the probe's buffer.
-int64_t bytes_beside_weights(const DecodeBench::Options& shape,
-                             const checkpoint::ModelConfig& config, tensor::DType kv_type) {
+int64_t bytes_beside_weights(const DecodeBench::Options& shape, const families::ModelConfig& config,
+                             tensor::DType kv_type) {
   const auto token_bytes = static_cast<int64_t>(tensor::kv_block_bytes(
       kv_type,
       {.kv_heads = config.kv_head_count, .head_size = config.head_size, .block_tokens = 1}));
   const int64_t tokens = int64_t{shape.depth} + shape.input_len + shape.output_len;
-  const auto layers = static_cast<int64_t>(config.layer_is_sliding.size());
+  const auto layers = int64_t{config.layer_count()};
   return tokens * shape.batch_size * layers * token_bytes + BandwidthProbe::usual_bytes();
 }
 

@@ -17,20 +17,20 @@ int blocks_for(int tokens) {
 }
 
 // Blocks that a sequence's window needs while a chunk goes through; used round and round.
-int window_ring(const checkpoint::ModelConfig& config) {
+int window_ring(const families::ModelConfig& config) {
   return blocks_for(config.sliding_window + kChunk) + 1;
 }
 
 }  // namespace
 
-models::GptOss::Options DecodeBench::model_options(const Options& options) {
+models::Model::Options DecodeBench::model_options(const Options& options) {
   return {.batch_tokens_max = std::max(kChunk, options.batch_size),
           .logit_rows_max = options.batch_size};
 }
 
-Result<DecodeBench> DecodeBench::make(models::GptOss& model, tensor::DType kv_dtype,
+Result<DecodeBench> DecodeBench::make(models::Model& model, tensor::DType kv_dtype,
                                       const Options& options) {
-  const checkpoint::ModelConfig& config = model.config();
+  const families::ModelConfig& config = model.config();
   const int64_t length = int64_t{options.depth} + options.input_len + options.output_len;
   if (length > config.context_max) {
     return Error{ErrorCode::kInvalidArgument,
@@ -47,7 +47,7 @@ Result<DecodeBench> DecodeBench::make(models::GptOss& model, tensor::DType kv_dt
   return DecodeBench(model, std::move(kv), options);
 }
 
-DecodeBench::DecodeBench(models::GptOss& model, models::KvStorage kv, const Options& options)
+DecodeBench::DecodeBench(models::Model& model, models::KvStorage kv, const Options& options)
     : model_(&model), kv_(std::move(kv)), options_(options) {
   const int full = kv_.options().full_block_count / options.batch_size;
   const int ring = kv_.options().window_block_count / options.batch_size;

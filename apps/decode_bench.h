@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "models/gpt_oss.h"
 #include "models/kv_storage.h"
+#include "models/model.h"
 #include "sampling/sampler.h"
 
 namespace pelton::apps {
@@ -24,10 +24,10 @@ class DecodeBench {
   };
 
   // What one sequence may have at most besides the context: enough rows for a whole batch.
-  static models::GptOss::Options model_options(const Options& options);
+  static models::Model::Options model_options(const Options& options);
 
   // `model` outlives it. Errors: kInvalidArgument (beyond the context), kDoesNotFit.
-  static Result<DecodeBench> make(models::GptOss& model, tensor::DType kv_dtype,
+  static Result<DecodeBench> make(models::Model& model, tensor::DType kv_dtype,
                                   const Options& options);
 
   // Computes the depth, of the first sequence; the others get copies of their own, which take a
@@ -39,7 +39,7 @@ class DecodeBench {
   std::vector<double> time_decode(const base::Clock& clock);
 
  private:
-  DecodeBench(models::GptOss& model, models::KvStorage kv, const Options& options);
+  DecodeBench(models::Model& model, models::KvStorage kv, const Options& options);
 
   TokenId random_token();
   TokenId best_of(float* logits);
@@ -47,7 +47,7 @@ class DecodeBench {
   void decode(int position);                     // one token for every sequence
   models::ForwardInput::Sequence sequence(int index, int start, int count) const;
 
-  models::GptOss* model_;
+  models::Model* model_;
   models::KvStorage kv_;
   Options options_;
   sampling::Sampler sampler_;

@@ -5,6 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/synthetic.h"
+#include "families/published_config.h"
 #include "node/packed_cache.h"
 
 namespace pelton::apps {
@@ -12,12 +13,12 @@ namespace {
 
 // A model of which only the shape is known: a published one by name, or a config.json.
 bool is_shape(const std::string& model) {
-  return model == "gpt-oss-20b" || model == "gpt-oss-120b" || model.ends_with(".json");
+  return families::published_config(model).ok() || model.ends_with(".json");
 }
 
 // Whether `serve` makes other files of a large model's own before it uses them.
 bool is_packed_when_loaded(const checkpoint::Checkpoint& model) {
-  return model.weight_layout() != checkpoint::WeightLayout::kTiled &&
+  return model.weight_layout() != families::WeightLayout::kTiled &&
          !node::packed_cache_folder().empty() && model.weight_bytes() >= node::kPackedFromBytes;
 }
 
@@ -27,8 +28,8 @@ Result<Foreseen> foresee(const std::string& model, const cost_model::MemoryReque
   Foreseen foreseen;
   if (is_shape(model) && !std::filesystem::is_directory(model)) {
     TRY_ASSIGN(const checkpoint::SyntheticOptions shape, checkpoint::synthetic_like(model, 0));
-    TRY_ASSIGN(const checkpoint::ModelConfig config,
-               checkpoint::parse_model_config(shape.config, nullptr, model));
+    TRY_ASSIGN(const families::ModelConfig config,
+               families::parse_model_config(shape.config, nullptr, model));
     TRY_ASSIGN(foreseen.footprint, cost_model::footprint(config, request));
     TRY(cost_model::check_fits(foreseen.footprint));
     return foreseen;

@@ -14,7 +14,7 @@
 #include "cli/human_size.h"
 #include "cli/progress.h"
 #include "kernels/kernels.h"
-#include "models/gpt_oss.h"
+#include "models/model.h"
 #include "models/sequence_runner.h"
 #include "tensor/kv_block.h"
 #include "tensor/npy.h"
@@ -52,7 +52,7 @@ Result<Span> parse_positions(const std::string& text, int count) {
   return span;
 }
 
-Result<void> check_ids(const std::vector<TokenId>& ids, const checkpoint::ModelConfig& config) {
+Result<void> check_ids(const std::vector<TokenId>& ids, const families::ModelConfig& config) {
   if (static_cast<int64_t>(ids.size()) > config.context_max) {
     return Error{
         ErrorCode::kInvalidArgument,
@@ -72,15 +72,15 @@ Result<void> check_ids(const std::vector<TokenId>& ids, const checkpoint::ModelC
 // (layer first) is not the order of computing (chunk first).
 class HiddenRecorder {
  public:
-  HiddenRecorder(Span span, const checkpoint::ModelConfig& config)
+  HiddenRecorder(Span span, const families::ModelConfig& config)
       : span_(span), hidden_(config.hidden_size) {
-    array_.shape = {1 + 2 * int64_t{config.layer_count}, span.end - span.begin, hidden_};
+    array_.shape = {1 + 2 * int64_t{config.layer_count()}, span.end - span.begin, hidden_};
     array_.bytes.resize(static_cast<size_t>(bytes(span, config)));
   }
 
   // What it will hold in memory.
-  static int64_t bytes(Span span, const checkpoint::ModelConfig& config) {
-    return (1 + 2 * int64_t{config.layer_count}) * (span.end - span.begin) * config.hidden_size *
+  static int64_t bytes(Span span, const families::ModelConfig& config) {
+    return (1 + 2 * int64_t{config.layer_count()}) * (span.end - span.begin) * config.hidden_size *
            static_cast<int64_t>(sizeof(float));
   }
 
@@ -111,7 +111,7 @@ struct Job {
   std::string hidden;
 };
 
-Result<void> compute(const Job& job, models::GptOss& model, tensor::DType kv_dtype) {
+Result<void> compute(const Job& job, models::Model& model, tensor::DType kv_dtype) {
   const int vocab = model.config().vocab_size;
   const int64_t hidden_bytes = HiddenRecorder::bytes(job.span, model.config());
   if (!job.hidden.empty() && hidden_bytes > base::memory_limit_bytes() / 2) {
@@ -170,10 +170,9 @@ Result<void> run(const cli::Arguments& arguments) {
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
   TRY_ASSIGN(const std::unique_ptr<kernels::Kernels> kernels, kernels::make_kernels(choice, pool));
-  TRY_ASSIGN(
-      const std::unique_ptr<models::GptOss> model,
-      models::GptOss::load(checkpoint, *kernels,
-                           {.batch_tokens_max = job.chunk, .logit_rows_max = kLogitRowsMax}));
+  TRY_ASSIGN(const std::unique_ptr<models::Model> model,
+             models::load_model(checkpoint, *kernels,
+                                {.batch_tokens_max = job.chunk, .logit_rows_max = kLogitRowsMax}));
   return compute(job, *model, kv.value_or(kernels->kv_dtype()));
 }
 

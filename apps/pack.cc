@@ -20,7 +20,7 @@ using cli::Flag;
 Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string model, checkpoint::resolve_model(arguments.text("MODEL")));
   TRY_ASSIGN(const Checkpoint source, Checkpoint::open(model));
-  if (source.weight_layout() == checkpoint::WeightLayout::kTiled) {
+  if (source.weight_layout() == families::WeightLayout::kTiled) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{} is packed already", model)};
   }
   node::PackFolderOptions options;

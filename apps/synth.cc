@@ -99,7 +99,7 @@ cli::Verb synth_verb() {
       .positionals = {{"OUT", "the folder to make, or a FILE.gguf"}},
       .flags = {{.name = "--like",
                  .value = "SHAPE",
-                 .help = "gpt-oss-20b, gpt-oss-120b or a config.json",
+                 .help = "gpt-oss-20b, gpt-oss-120b, qwen3-0.6b or a config.json",
                  .required = true},
                 {.name = "--layers",
                  .value = "N",

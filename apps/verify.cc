@@ -97,7 +97,7 @@ std::string as_text(const checkpoint::Checkpoint& checkpoint, const Findings& fi
   };
   line("model", fmt::format("{} ({}), {} layers, {} experts", checkpoint.folder(),
                             checkpoint::layout_name(checkpoint.layout()),
-                            checkpoint.config().layer_count, checkpoint.config().expert_count));
+                            checkpoint.config().layer_count(), checkpoint.config().expert_count));
   line("tensors",
        fmt::format("{}: names, types and shapes are right", checkpoint.tensors().size()));
   for (const checkpoint::FileHash& hash : findings.hashes) {

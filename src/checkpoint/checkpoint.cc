@@ -8,10 +8,11 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "checkpoint/config_file.h"
 #include "checkpoint/foreign_text.h"
 #include "checkpoint/gguf_names.h"
-#include "checkpoint/original_layout.h"
 #include "checkpoint/safetensors.h"
+#include "families/gpt_oss_original.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -103,6 +104,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& model) {
     TRY(checkpoint.open_safetensors());
   }
   checkpoint.find_weight_layout();
+  checkpoint.leave_out_tied_head();
   TRY(checkpoint.check_tensors());
   return checkpoint;
 }
@@ -178,14 +180,14 @@ Result<void> Checkpoint::add(const std::string& stored_name, const std::string& 
   weight_bytes_ += static_cast<int64_t>(view.bytes.size());
   if (layout_.kind == LayoutKind::kHuggingFace) return add_view(stored_name, path, std::move(view));
   if (layout_.kind == LayoutKind::kGguf) {
-    const std::string name = name_from_gguf(stored_name);
+    const std::string name = name_from_gguf(*gguf_family_, stored_name);
     return add_view(name.empty() ? stored_name : name, path, std::move(view));
   }
-  const std::vector<RowPart> parts = parts_of_original(stored_name, config_);
+  const std::vector<families::RowPart> parts = families::parts_of_original(stored_name, config_);
   if (parts.empty()) return add_view(stored_name, path, std::move(view));
   if (parts.size() == 1) return add_view(parts[0].name, path, std::move(view));
   int64_t rows = 0;
-  for (const RowPart& part : parts) rows += part.row_count;
+  for (const families::RowPart& part : parts) rows += part.row_count;
   if (view.shape.empty() || view.shape[0] != rows) {
     return bad(path, fmt::format("tensor {}: expected {} rows (queries, keys, values) from "
                                  "config.json, found the shape {}",
@@ -193,7 +195,7 @@ Result<void> Checkpoint::add(const std::string& stored_name, const std::string& 
   }
   const size_t row_bytes = view.bytes.size() / static_cast<size_t>(rows);
   size_t first = 0;
-  for (const RowPart& part : parts) {
+  for (const families::RowPart& part : parts) {
     TensorView slice = view;
     slice.shape[0] = part.row_count;
     const auto count = static_cast<size_t>(part.row_count);
@@ -219,7 +221,8 @@ Result<GgufMetadata> Checkpoint::map_gguf(const std::string& path) {
   const bool first = files_.empty();
   TRY_ASSIGN(GgufFile parsed,
              parse_gguf(file.bytes(), path, [&](const GgufMetadata& metadata) -> Result<void> {
-               if (first) return check_gguf_architecture(metadata);
+               if (!first) return {};
+               TRY_ASSIGN(gguf_family_, gguf_family(metadata));
                return {};
              }));
   for (GgufTensor& tensor : parsed.tensors) {
@@ -242,15 +245,16 @@ Result<void> Checkpoint::open_gguf() {
   const auto embedding = tensors_.find("model.embed_tokens.weight");
   const bool has_embedding = embedding != tensors_.end() && embedding->second.shape.size() == 2;
   TRY_ASSIGN(const Json json,
-             config_from_gguf(*gguf_, has_embedding ? embedding->second.shape[0] : 0));
+             config_from_gguf(*gguf_, {.vocab_size = has_embedding ? embedding->second.shape[0] : 0,
+                                       .has_head = has("lm_head.weight")}));
   if (!has_embedding) {
     return bad(gguf_->path(), "tensor \"token_embd.weight\" is missing or no matrix");
   }
-  Result<ModelConfig> config = parse_model_config(json, nullptr, gguf_->path());
+  Result<families::ModelConfig> config = families::parse_model_config(json, nullptr, gguf_->path());
   if (!config.ok()) {
     // In GGUF's words.
     Error error = config.error();
-    const std::string_view key = gguf_key_of(error.field);
+    const std::string key = gguf_key_of(*gguf_family_, error.field);
     const size_t at = error.message.find(error.field);
     if (!key.empty() && at != std::string::npos) {
       error.message.replace(at, error.field.size(), key);
@@ -345,24 +349,35 @@ Result<void> Checkpoint::map_shards() {
 void Checkpoint::find_weight_layout() {
   const std::string experts = "model.layers.0.mlp.experts.";
   if (layout_.kind == LayoutKind::kGguf) {
-    weight_layout_ = has(experts + "gate_up_exps") ? WeightLayout::kGgufFused : WeightLayout::kGguf;
+    weight_layout_ = has(experts + "gate_up_exps") ? families::WeightLayout::kGgufFused
+                                                   : families::WeightLayout::kGguf;
   } else if (has(experts + "gate_up_proj")) {
-    weight_layout_ = WeightLayout::kBf16;
-  } else if (has(experts + "gate_up.weight")) {
-    weight_layout_ = WeightLayout::kTiled;
+    weight_layout_ = families::WeightLayout::kBf16Experts;
+  } else if (has("model.layers.0.self_attn.qkv_proj.weight")) {
+    weight_layout_ = families::WeightLayout::kTiled;
   }
 }
 
-std::vector<ExpectedTensor> Checkpoint::expected() const {
-  std::vector<ExpectedTensor> tensors = asked();
-  for (ExpectedTensor& tensor : tensors) tensor.dtype = tensors_.find(tensor.name)->second.dtype;
+// Some files hold the embedding a second time, as the head that it is tied to.
+void Checkpoint::leave_out_tied_head() {
+  const auto head = tensors_.find("lm_head.weight");
+  if (!config_.tied_head || head == tensors_.end()) return;
+  weight_bytes_ -= static_cast<int64_t>(head->second.bytes.size());
+  tensors_.erase(head);
+}
+
+std::vector<families::ExpectedTensor> Checkpoint::expected() const {
+  std::vector<families::ExpectedTensor> tensors = asked();
+  for (families::ExpectedTensor& tensor : tensors)
+    tensor.dtype = tensors_.find(tensor.name)->second.dtype;
   return tensors;
 }
 
-std::vector<ExpectedTensor> Checkpoint::asked() const {
-  std::vector<ExpectedTensor> tensors = expected_tensors(config_, weight_layout_);
-  if (weight_layout_ == WeightLayout::kTiled && has(kCoarseHead)) {
-    tensors.push_back(coarse_head_tensor(config_));
+std::vector<families::ExpectedTensor> Checkpoint::asked() const {
+  std::vector<families::ExpectedTensor> tensors =
+      families::expected_tensors(config_, weight_layout_);
+  if (weight_layout_ == families::WeightLayout::kTiled && has(families::kCoarseHead)) {
+    tensors.push_back(families::coarse_head_tensor(config_));
   }
   return tensors;
 }
@@ -370,10 +385,10 @@ std::vector<ExpectedTensor> Checkpoint::asked() const {
 // A missing tensor could not be computed with; one that we do not know would be left out of the
 // computation in silence.
 Result<void> Checkpoint::check_tensors() const {
-  const std::vector<ExpectedTensor> expected = asked();
-  std::map<std::string_view, const ExpectedTensor*> wanted;
-  for (const ExpectedTensor& tensor : expected) {
-    if (tensor.allowed == AllowedTypes::kExact) {
+  const std::vector<families::ExpectedTensor> expected = asked();
+  std::map<std::string_view, const families::ExpectedTensor*> wanted;
+  for (const families::ExpectedTensor& tensor : expected) {
+    if (tensor.allowed == families::AllowedTypes::kExact) {
       TRY(this->tensor(tensor.name, tensor.dtype, tensor.shape));
     } else {
       TRY_ASSIGN(const TensorView view, this->tensor(tensor.name, tensor.shape));
@@ -392,7 +407,7 @@ Result<void> Checkpoint::check_tensors() const {
       return bad(file_of_tensor_.find(name)->second,
                  fmt::format("tensor {} ({}) has no place in a {} of {} layers", shown(name),
                              type_text(view.dtype, view.shape), config_.architecture,
-                             config_.layer_count));
+                             config_.layer_count()));
     }
   }
   return {};

@@ -13,11 +13,11 @@
 
 #include "base/file.h"
 #include "base/result.h"
-#include "checkpoint/expected_tensors.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/layout.h"
-#include "checkpoint/model_config.h"
 #include "checkpoint/tiled_tensor.h"
+#include "families/expected_tensors.h"
+#include "families/model_config.h"
 #include "tensor/tensor_view.h"
 
 namespace pelton::checkpoint {
@@ -32,9 +32,9 @@ class Checkpoint {
   static Result<Checkpoint> open(const std::string& model);
 
   const std::string& folder() const { return folder_; }
-  const ModelConfig& config() const { return config_; }
+  const families::ModelConfig& config() const { return config_; }
   LayoutKind layout() const { return layout_.kind; }
-  WeightLayout weight_layout() const { return weight_layout_; }
+  families::WeightLayout weight_layout() const { return weight_layout_; }
   // What tiled weights are to be multiplied with: activations of 8 or 16 bits; 0 for other weights.
   int activation_bits() const { return tiles_.activation_bits; }
   const TilesNote& tiles() const { return tiles_; }
@@ -62,7 +62,7 @@ class Checkpoint {
   bool has(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
 
   // What the configuration and the layout ask for, with the types that are there.
-  std::vector<ExpectedTensor> expected() const;
+  std::vector<families::ExpectedTensor> expected() const;
   // All tensors by name, and their bytes in all.
   const std::map<std::string, tensor::TensorView, std::less<>>& tensors() const { return tensors_; }
   int64_t weight_bytes() const { return weight_bytes_; }
@@ -83,15 +83,17 @@ class Checkpoint {
                    tensor::TensorView view);
   Result<void> add_view(const std::string& name, const std::string& path, tensor::TensorView view);
   void find_weight_layout();
-  std::vector<ExpectedTensor> asked() const;
+  void leave_out_tied_head();
+  std::vector<families::ExpectedTensor> asked() const;
   Result<void> check_tensors() const;
 
   std::string folder_;
   Layout layout_;
-  WeightLayout weight_layout_ = WeightLayout::kMxfp4;
+  families::WeightLayout weight_layout_ = families::WeightLayout::kPublished;
   TilesNote tiles_;
   std::optional<GgufMetadata> gguf_;  // of the first part
-  ModelConfig config_;
+  const families::Family* gguf_family_ = nullptr;
+  families::ModelConfig config_;
   std::vector<base::MappedFile> files_;
   std::vector<std::vector<uint64_t>>
       realigned_;  // copies of tensors at odd offsets; hardly ever any

@@ -15,10 +15,11 @@
 #include "base/file.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_names.h"
-#include "checkpoint/model_config.h"
-#include "checkpoint/original_layout.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/sized_file.h"
+#include "families/gpt_oss.h"
+#include "families/gpt_oss_original.h"
+#include "families/model_config.h"
 #include "tensor/bits.h"
 
 namespace pelton::checkpoint {
@@ -29,18 +30,19 @@ using tensor::DType;
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 constexpr int64_t kPiecesPerReport = 64;
 
-using Sources = std::map<std::string, ExpectedTensor, std::less<>>;
+using Sources = std::map<std::string, families::ExpectedTensor, std::less<>>;
 
-Sources sources_of(const ModelConfig& config) {
+Sources sources_of(const families::ModelConfig& config) {
   Sources sources;
-  for (ExpectedTensor& tensor : expected_tensors(config, WeightLayout::kMxfp4)) {
+  for (families::ExpectedTensor& tensor :
+       families::expected_tensors(config, families::WeightLayout::kPublished)) {
     std::string name = tensor.name;
     sources.emplace(std::move(name), std::move(tensor));
   }
   return sources;
 }
 
-const ExpectedTensor& source_of(const Sources& sources, std::string_view name) {
+const families::ExpectedTensor& source_of(const Sources& sources, std::string_view name) {
   const auto found = sources.find(name);
   CHECK(found != sources.end(), name);
   return found->second;
@@ -57,11 +59,11 @@ enum class Way {
 
 struct Output {
   Way way = Way::kCopy;
-  const ExpectedTensor* source = nullptr;
-  const ExpectedTensor* scales = nullptr;  // of kMxfp4
-  int every = 1;                           // takes every second row, or
-  int first = 0;                           // element, from here
-  int64_t rows = 0;                        // of the output
+  const families::ExpectedTensor* source = nullptr;
+  const families::ExpectedTensor* scales = nullptr;  // of kMxfp4
+  int every = 1;                                     // takes every second row, or
+  int first = 0;                                     // element, from here
+  int64_t rows = 0;                                  // of the output
   int64_t columns = 0;
   int64_t row_bytes = 0;
   int64_t offset = 0;  // in the file
@@ -194,7 +196,7 @@ Result<void> refuse_existing(const std::string& path) {
 }
 
 // A tensor as GGUF holds it, and where it comes from.
-Output gguf_output(const ExpectedTensor& wanted, DType matrices, const Sources& sources) {
+Output gguf_output(const families::ExpectedTensor& wanted, DType matrices, const Sources& sources) {
   Output output{.columns = wanted.shape.back()};
   output.rows = 1;
   for (size_t i = 0; i + 1 < wanted.shape.size(); ++i) output.rows *= wanted.shape[i];
@@ -214,8 +216,8 @@ Output gguf_output(const ExpectedTensor& wanted, DType matrices, const Sources& 
     if (!bias) output.scales = &source_of(sources, from + "_scales");
   } else {
     output.source = &source_of(sources, name);
-    const bool matrix =
-        wanted.allowed == AllowedTypes::kMatrix && wanted.kind != TensorKind::kRouter;
+    const bool matrix = wanted.allowed == families::AllowedTypes::kMatrix &&
+                        wanted.kind != families::TensorKind::kRouter;
     if (matrix) dtype = matrices;
     output.way = dtype == DType::kF32    ? Way::kWiden
                  : dtype == DType::kQ8_0 ? Way::kQ8_0
@@ -281,7 +283,13 @@ void repack_mxfp4(const uint8_t* pairs, uint8_t scale, uint8_t* block) {
 
 Result<void> write_original(const Json& config_json, TensorBytes source, const std::string& folder,
                             base::ThreadPool& pool, WriteProgress progress) {
-  TRY_ASSIGN(const ModelConfig config, parse_model_config(config_json, nullptr, "config.json"));
+  TRY_ASSIGN(const families::ModelConfig config,
+             families::parse_model_config(config_json, nullptr, "config.json"));
+  if (config.family != &families::kGptOss) {
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("only gpt-oss has OpenAI's original layout, not {}", config.architecture)};
+  }
   TRY(make_folder(folder));
   TRY(refuse_existing(folder + "/config.json"));
   const Sources sources = sources_of(config);
@@ -289,10 +297,10 @@ Result<void> write_original(const Json& config_json, TensorBytes source, const s
   std::vector<Output> outputs;
   Json dtypes;
   int64_t offset = 0;
-  for (const std::string& name : original_names(config)) {
+  for (const std::string& name : families::original_names(config)) {
     PlannedTensor tensor{.name = name};
-    for (const RowPart& part : parts_of_original(name, config)) {
-      const ExpectedTensor& from = source_of(sources, part.name);
+    for (const families::RowPart& part : families::parts_of_original(name, config)) {
+      const families::ExpectedTensor& from = source_of(sources, part.name);
       const int64_t first_rows = tensor.shape.empty() ? 0 : tensor.shape[0];
       tensor.dtype = from.dtype;
       tensor.shape = from.shape;
@@ -316,25 +324,32 @@ Result<void> write_original(const Json& config_json, TensorBytes source, const s
   TRY(file.write_at(0, reinterpret_cast<const uint8_t*>(header.data()), front));
   TRY(Writer(source, file, std::move(outputs)).write(pool, progress));
   TRY(base::write_file(folder + "/dtypes.json", dtypes.dump()));
-  return base::write_file(folder + "/config.json", config_to_original(config_json).dump());
+  return base::write_file(folder + "/config.json",
+                          families::config_to_original(config_json).dump());
 }
 
 Result<void> write_gguf(const Json& config_json, const GgufOptions& options, TensorBytes source,
                         const std::string& path, base::ThreadPool& pool, WriteProgress progress) {
-  TRY_ASSIGN(const ModelConfig config, parse_model_config(config_json, nullptr, "config.json"));
+  TRY_ASSIGN(const families::ModelConfig config,
+             families::parse_model_config(config_json, nullptr, "config.json"));
+  if (config.family->gguf == nullptr) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("no GGUF names are known for {}", config.architecture)};
+  }
   TRY(make_folder(std::filesystem::path(path).parent_path().string()));
   TRY(refuse_existing(path));
   const Sources sources = sources_of(config);
   GgufHeader header;
-  config_to_gguf(config_json, header);
+  config_to_gguf(*config.family, config_json, header);
   header.u32("general.quantization_version", 2);
-  header.u32("general.file_type", 38);  // MXFP4 experts
+  header.u32("general.file_type", config.has_experts() ? 38 : 32);  // MXFP4 experts; bf16
   add_vocabulary(config_json, options.vocabulary, header);
   std::vector<Output> outputs;
   int64_t offset = 0;
-  for (const ExpectedTensor& tensor : expected_tensors(config, WeightLayout::kGguf)) {
+  for (const families::ExpectedTensor& tensor :
+       families::expected_tensors(config, families::WeightLayout::kGguf)) {
     Output output = gguf_output(tensor, options.matrices, sources);
-    header.tensor(name_to_gguf(tensor.name), gguf_dtype(output), tensor.shape);
+    header.tensor(name_to_gguf(*config.family, tensor.name), gguf_dtype(output), tensor.shape);
     output.offset = offset;
     offset +=
         static_cast<int64_t>(gguf_padded(static_cast<uint64_t>(output.rows * output.row_bytes)));

@@ -14,14 +14,14 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "checkpoint/expected_tensors.h"
+#include "families/expected_tensors.h"
 #include "tensor/dtype.h"
 
 namespace pelton::checkpoint {
 
 // Copies the bytes of a tensor (of expected_tensors' kMxfp4 layout) from `begin` on. Any thread.
-using TensorBytes =
-    base::FunctionRef<void(const ExpectedTensor& tensor, int64_t begin, std::span<uint8_t> out)>;
+using TensorBytes = base::FunctionRef<void(const families::ExpectedTensor& tensor, int64_t begin,
+                                           std::span<uint8_t> out)>;
 
 // For the metadata tokenizer.ggml.*; empty tokens: none is written.
 struct GgufVocabulary {

@@ -6,20 +6,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "checkpoint/expected_tensors.h"
+#include "families/expected_tensors.h"
 
 namespace pelton::checkpoint {
 namespace {
 
 constexpr int64_t kKvElementBytes = 2;  // float16 or bf16
 
-int64_t sliding_layers(const ModelConfig& config) {
-  return std::count(config.layer_is_sliding.begin(), config.layer_is_sliding.end(), true);
-}
-
-int64_t full_layers(const ModelConfig& config) {
-  return config.layer_count - sliding_layers(config);
-}
+using families::AttentionKind;
 
 // "13,761,264,768"
 std::string grouped(int64_t value) {
@@ -41,9 +35,39 @@ std::string bytes_text(int64_t bytes) {
   return fmt::format("{:.2f} {} ({} bytes)", value, kUnits[unit], grouped(bytes));
 }
 
-}  // namespace
+std::string layers_text(const families::ModelConfig& config) {
+  const int sliding = config.count(AttentionKind::kSliding);
+  if (sliding == 0) return fmt::format("{}, all with full attention", config.layer_count());
+  return fmt::format("{}: {} sliding (window {}), {} full", config.layer_count(), sliding,
+                     config.sliding_window, config.count(AttentionKind::kFull));
+}
 
-namespace {
+std::string hidden_text(const families::ModelConfig& config) {
+  std::string text = std::to_string(config.hidden_size);
+  if (config.intermediate_size > 0)
+    text += fmt::format(", MLPs' inner {}", config.intermediate_size);
+  if (config.has_experts()) {
+    text += fmt::format(", experts' inner {}", config.expert_intermediate_size);
+  }
+  return text;
+}
+
+std::string context_text(const families::ModelConfig& config) {
+  const families::RopeConfig& rope = config.rope;
+  const std::string tokens = grouped(config.context_max) + " tokens";
+  switch (rope.scaling) {
+    case families::RopeScaling::kNone:
+      return tokens;
+    case families::RopeScaling::kLinear:
+      return fmt::format("{} (linear factor {})", tokens, rope.factor);
+    case families::RopeScaling::kLlama3:
+      return fmt::format("{} (llama3 factor {} over {})", tokens, rope.factor,
+                         rope.original_context);
+    case families::RopeScaling::kYarn:
+      return fmt::format("{} (YaRN factor {} over {})", tokens, rope.factor, rope.original_context);
+  }
+  return tokens;
+}
 
 int64_t& bytes_of_type(WeightCounts& counts, tensor::DType dtype) {
   switch (dtype) {
@@ -65,61 +89,70 @@ int64_t& bytes_of_type(WeightCounts& counts, tensor::DType dtype) {
   }
 }
 
-WeightCounts count(const std::vector<ExpectedTensor>& tensors, const ModelConfig& config) {
+WeightCounts count(const std::vector<families::ExpectedTensor>& tensors,
+                   const families::ModelConfig& config) {
   WeightCounts counts;
   int64_t expert_parameters = 0;
   int64_t embedding_parameters = 0;
-  for (const ExpectedTensor& tensor : tensors) {
+  for (const families::ExpectedTensor& tensor : tensors) {
     const int64_t bytes = tensor.bytes();
     counts.parameters += tensor.parameters();
     counts.total_bytes += bytes;
     ++counts.tensor_count;
     bytes_of_type(counts, tensor.dtype) += bytes;
     switch (tensor.kind) {
-      case TensorKind::kExperts:
+      case families::TensorKind::kExperts:
         counts.expert_bytes += bytes;
         expert_parameters += tensor.parameters();
         break;
-      case TensorKind::kAttention:
+      case families::TensorKind::kAttention:
         counts.attention_bytes += bytes;
         break;
-      case TensorKind::kEmbedding:
+      case families::TensorKind::kEmbedding:
         counts.embedding_bytes += bytes;
         embedding_parameters += tensor.parameters();
         break;
-      case TensorKind::kHead:
+      case families::TensorKind::kHead:
         counts.head_bytes += bytes;
         break;
-      case TensorKind::kRouter:
-      case TensorKind::kNorms:
+      case families::TensorKind::kMlp:
+        counts.mlp_bytes += bytes;
+        break;
+      case families::TensorKind::kRouter:
+      case families::TensorKind::kNorms:
         counts.other_bytes += bytes;
         break;
     }
   }
-  counts.active_parameters = counts.parameters - embedding_parameters - expert_parameters +
-                             expert_parameters / config.expert_count * config.experts_per_token;
+  // Of the embedding one row is read, unless it is the head as well.
+  counts.active_parameters = counts.parameters - expert_parameters;
+  if (!config.tied_head) counts.active_parameters -= embedding_parameters;
+  if (config.has_experts()) {
+    counts.active_parameters += expert_parameters / config.expert_count * config.experts_per_token;
+  }
   return counts;
 }
 
 }  // namespace
 
-WeightCounts count_weights(const ModelConfig& config) {
-  return count(expected_tensors(config, WeightLayout::kMxfp4), config);
+WeightCounts count_weights(const families::ModelConfig& config) {
+  return count(families::expected_tensors(config, families::WeightLayout::kPublished), config);
 }
 
 WeightCounts count_weights(const Checkpoint& checkpoint) {
   return count(checkpoint.expected(), checkpoint.config());
 }
 
-KvBytes count_kv_bytes(const ModelConfig& config) {
+KvBytes count_kv_bytes(const families::ModelConfig& config) {
   const int64_t layer_token_bytes =
       2 * int64_t{config.kv_head_count} * config.head_size * kKvElementBytes;
-  return {.per_token = full_layers(config) * layer_token_bytes,
-          .per_sequence = sliding_layers(config) * config.sliding_window * layer_token_bytes};
+  return {.per_token = config.count(AttentionKind::kFull) * layer_token_bytes,
+          .per_sequence =
+              config.count(AttentionKind::kSliding) * config.sliding_window * layer_token_bytes};
 }
 
 std::string describe(const Checkpoint& checkpoint) {
-  const ModelConfig& config = checkpoint.config();
+  const families::ModelConfig& config = checkpoint.config();
   const WeightCounts counts = count_weights(checkpoint);
   const KvBytes kv = count_kv_bytes(config);
   std::string out;
@@ -132,29 +165,29 @@ std::string describe(const Checkpoint& checkpoint) {
   line("parameters", fmt::format("{} total, {} active per token", grouped(counts.parameters),
                                  grouped(counts.active_parameters)));
   line("weights", bytes_text(counts.total_bytes));
-  line("  experts", bytes_text(counts.expert_bytes));
+  if (config.has_experts()) line("  experts", bytes_text(counts.expert_bytes));
+  if (counts.mlp_bytes > 0) line("  MLPs", bytes_text(counts.mlp_bytes));
   line("  attention", bytes_text(counts.attention_bytes));
   line("  embedding", bytes_text(counts.embedding_bytes));
-  line("  head", bytes_text(counts.head_bytes));
+  if (!config.tied_head) line("  head", bytes_text(counts.head_bytes));
   line("  other", bytes_text(counts.other_bytes));
-  line("  as MXFP4", bytes_text(counts.mxfp4_bytes));
-  line("  as BF16", bytes_text(counts.bf16_bytes));
+  if (counts.mxfp4_bytes > 0) line("  as MXFP4", bytes_text(counts.mxfp4_bytes));
+  if (counts.bf16_bytes > 0) line("  as BF16", bytes_text(counts.bf16_bytes));
   if (counts.q8_0_bytes > 0) line("  as Q8_0", bytes_text(counts.q8_0_bytes));
   if (counts.int4_bytes > 0) line("  as int4", bytes_text(counts.int4_bytes));
   if (counts.f16_bytes > 0) line("  as F16", bytes_text(counts.f16_bytes));
   if (counts.f32_bytes > 0) line("  as F32", bytes_text(counts.f32_bytes));
   line("tensors", fmt::format("{} in {} file{}", counts.tensor_count, checkpoint.shard_count(),
                               checkpoint.shard_count() == 1 ? "" : "s"));
-  line("layers", fmt::format("{}: {} sliding (window {}), {} full", config.layer_count,
-                             sliding_layers(config), config.sliding_window, full_layers(config)));
-  line("hidden",
-       fmt::format("{}, experts' inner {}", config.hidden_size, config.intermediate_size));
+  line("layers", layers_text(config));
+  line("hidden", hidden_text(config));
   line("heads", fmt::format("{} of {}, {} for keys and values", config.head_count, config.head_size,
                             config.kv_head_count));
-  line("experts", fmt::format("{}, {} per token", config.expert_count, config.experts_per_token));
+  if (config.has_experts()) {
+    line("experts", fmt::format("{}, {} per token", config.expert_count, config.experts_per_token));
+  }
   line("vocabulary", grouped(config.vocab_size));
-  line("context", fmt::format("{} tokens (YaRN factor {} over {})", grouped(config.context_max),
-                              config.yarn.factor, config.yarn.original_context));
+  line("context", context_text(config));
   line("KV cache (16 bit)", fmt::format("{} per token, {} per sequence", bytes_text(kv.per_token),
                                         bytes_text(kv.per_sequence)));
   line("stop tokens", fmt::format("{}", fmt::join(config.eos_tokens, ", ")));
@@ -162,13 +195,14 @@ std::string describe(const Checkpoint& checkpoint) {
 }
 
 Json describe_json(const Checkpoint& checkpoint) {
-  const ModelConfig& config = checkpoint.config();
+  const families::ModelConfig& config = checkpoint.config();
   const WeightCounts counts = count_weights(checkpoint);
   const KvBytes kv = count_kv_bytes(config);
   Json bytes;
   bytes.set("total", counts.total_bytes).set("experts", counts.expert_bytes);
   bytes.set("attention", counts.attention_bytes).set("embedding", counts.embedding_bytes);
   bytes.set("head", counts.head_bytes).set("other", counts.other_bytes);
+  if (counts.mlp_bytes > 0) bytes.set("mlp", counts.mlp_bytes);
   Json dtypes;
   dtypes.set("MXFP4", counts.mxfp4_bytes).set("BF16", counts.bf16_bytes);
   dtypes.set("Q8_0", counts.q8_0_bytes).set("F16", counts.f16_bytes).set("F32", counts.f32_bytes);
@@ -184,9 +218,12 @@ Json describe_json(const Checkpoint& checkpoint) {
   json.set("parameters_active", counts.active_parameters);
   json.set("weight_bytes", std::move(bytes)).set("dtype_bytes", std::move(dtypes));
   json.set("tensors", counts.tensor_count).set("shards", checkpoint.shard_count());
-  json.set("layers", config.layer_count).set("layers_sliding", sliding_layers(config));
-  json.set("layers_full", full_layers(config)).set("sliding_window", config.sliding_window);
-  json.set("hidden_size", config.hidden_size).set("intermediate_size", config.intermediate_size);
+  json.set("layers", config.layer_count());
+  json.set("layers_sliding", config.count(AttentionKind::kSliding));
+  json.set("layers_full", config.count(AttentionKind::kFull));
+  json.set("sliding_window", config.sliding_window).set("hidden_size", config.hidden_size);
+  json.set("intermediate_size",
+           config.has_experts() ? config.expert_intermediate_size : config.intermediate_size);
   json.set("heads", config.head_count).set("kv_heads", config.kv_head_count);
   json.set("head_size", config.head_size).set("experts", config.expert_count);
   json.set("experts_per_token", config.experts_per_token).set("vocab_size", config.vocab_size);
@@ -198,20 +235,22 @@ Json describe_json(const Checkpoint& checkpoint) {
 
 // "experts MXFP4, attention BF16, embedding BF16, head BF16"
 std::string weight_types(const Checkpoint& checkpoint) {
-  const bool published = checkpoint.weight_layout() == WeightLayout::kMxfp4;
-  const std::vector<ExpectedTensor> tensors = checkpoint.expected();
+  const bool published = checkpoint.weight_layout() == families::WeightLayout::kPublished;
+  const std::vector<families::ExpectedTensor> tensors = checkpoint.expected();
   std::string text;
-  for (const auto& [kind, name] :
-       {std::pair(TensorKind::kExperts, "experts"), std::pair(TensorKind::kAttention, "attention"),
-        std::pair(TensorKind::kEmbedding, "embedding"), std::pair(TensorKind::kHead, "head")}) {
-    const ExpectedTensor* largest = nullptr;  // which is no bias
-    for (const ExpectedTensor& tensor : tensors) {
+  for (const auto& [kind, name] : {std::pair(families::TensorKind::kExperts, "experts"),
+                                   std::pair(families::TensorKind::kMlp, "MLPs"),
+                                   std::pair(families::TensorKind::kAttention, "attention"),
+                                   std::pair(families::TensorKind::kEmbedding, "embedding"),
+                                   std::pair(families::TensorKind::kHead, "head")}) {
+    const families::ExpectedTensor* largest = nullptr;  // which is no bias
+    for (const families::ExpectedTensor& tensor : tensors) {
       if (tensor.kind != kind) continue;
       if (largest == nullptr || tensor.bytes() > largest->bytes()) largest = &tensor;
     }
     if (largest == nullptr) continue;
     // The published files call their blocks bytes.
-    const bool is_blocks = published && kind == TensorKind::kExperts;
+    const bool is_blocks = published && kind == families::TensorKind::kExperts;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
                         is_blocks ? "MXFP4" : tensor::dtype_name(largest->dtype));
   }

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/model_config.h"
+#include "families/model_config.h"
 
 namespace pelton::checkpoint {
 
@@ -17,6 +17,7 @@ struct WeightCounts {
   // Used for one token: the chosen experts, and all else but the embedding (one row is read of it).
   int64_t active_parameters = 0;
   int64_t expert_bytes = 0;  // with their scales and biases
+  int64_t mlp_bytes = 0;     // of dense layers
   int64_t attention_bytes = 0;
   int64_t embedding_bytes = 0;
   int64_t head_bytes = 0;
@@ -30,14 +31,14 @@ struct WeightCounts {
   int64_t total_bytes = 0;
   int64_t tensor_count = 0;
 };
-WeightCounts count_weights(const ModelConfig& config);     // as published
-WeightCounts count_weights(const Checkpoint& checkpoint);  // as it lies there
+WeightCounts count_weights(const families::ModelConfig& config);  // as published
+WeightCounts count_weights(const Checkpoint& checkpoint);         // as it lies there
 
 struct KvBytes {
   int64_t per_token = 0;     // full-attention layers: for each token of context
   int64_t per_sequence = 0;  // sliding layers: their window
 };
-KvBytes count_kv_bytes(const ModelConfig& config);  // of 16-bit elements
+KvBytes count_kv_bytes(const families::ModelConfig& config);  // of 16-bit elements
 
 // Of what types the large weights are, in a few words.
 std::string weight_types(const Checkpoint& checkpoint);

@@ -3,14 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "checkpoint/expected_tensors.h"
-#include "checkpoint/published_config.h"
+#include "families/expected_tensors.h"
+#include "families/published_config.h"
 
 namespace pelton::checkpoint {
 namespace {
 
-ModelConfig published(const char* name) {
-  return parse_model_config(*published_config(name), nullptr, name).value();
+families::ModelConfig published(const char* name) {
+  return families::parse_model_config(*families::published_config(name), nullptr, name).value();
 }
 
 // The published counts: total_size of both index files, the hub's parameter counters, and table 1

@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     (void)metadata.integers(key);
   }
-  (void)check_gguf_architecture(metadata);
-  (void)config_from_gguf(metadata, 512);
+  (void)gguf_family(metadata);
+  (void)config_from_gguf(metadata, {.vocab_size = 512});
   return 0;
 }

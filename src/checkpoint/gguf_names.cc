@@ -1,56 +1,36 @@
 #include "checkpoint/gguf_names.h"
 
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "checkpoint/foreign_text.h"
+#include "families/registry.h"
 
 namespace pelton::checkpoint {
 namespace {
 
-using NamePair = std::pair<std::string_view, std::string_view>;  // GGUF's, ours
+using families::Family;
+using families::GgufInteger;
+using families::NamePair;
 
-constexpr NamePair kGlobalNames[] = {
+constexpr NamePair kGlobalTensors[] = {
     {"token_embd.weight", "model.embed_tokens.weight"},
     {"output_norm.weight", "model.norm.weight"},
     {"output.weight", "lm_head.weight"},
-};
-
-constexpr NamePair kLayerNames[] = {
-    {"attn_norm.weight", "input_layernorm.weight"},
-    {"attn_q.weight", "self_attn.q_proj.weight"},
-    {"attn_q.bias", "self_attn.q_proj.bias"},
-    {"attn_k.weight", "self_attn.k_proj.weight"},
-    {"attn_k.bias", "self_attn.k_proj.bias"},
-    {"attn_v.weight", "self_attn.v_proj.weight"},
-    {"attn_v.bias", "self_attn.v_proj.bias"},
-    {"attn_output.weight", "self_attn.o_proj.weight"},
-    {"attn_output.bias", "self_attn.o_proj.bias"},
-    {"attn_sinks.weight", "self_attn.sinks"},
-    {"post_attention_norm.weight", "post_attention_layernorm.weight"},
-    {"ffn_gate_inp.weight", "mlp.router.weight"},
-    {"ffn_gate_inp.bias", "mlp.router.bias"},
-    {"ffn_gate_exps.weight", "mlp.experts.gate_exps"},
-    {"ffn_gate_exps.bias", "mlp.experts.gate_exps_bias"},
-    {"ffn_up_exps.weight", "mlp.experts.up_exps"},
-    {"ffn_up_exps.bias", "mlp.experts.up_exps_bias"},
-    {"ffn_gate_up_exps.weight", "mlp.experts.gate_up_exps"},
-    {"ffn_gate_up_exps.bias", "mlp.experts.gate_up_exps_bias"},
-    {"ffn_down_exps.weight", "mlp.experts.down_exps"},
-    {"ffn_down_exps.bias", "mlp.experts.down_exps_bias"},
 };
 
 constexpr std::string_view kGgufLayer = "blk.";
 constexpr std::string_view kOurLayer = "model.layers.";
 
 // Renames by the tables; `from_gguf` says which way.
-std::string renamed(std::string_view name, bool from_gguf) {
+std::string renamed(const Family& family, std::string_view name, bool from_gguf) {
   const auto side = [&](const NamePair& pair) {
-    return from_gguf ? pair : NamePair(pair.second, pair.first);
+    return from_gguf ? pair : NamePair{pair.ours, pair.foreign};
   };
-  for (const NamePair& pair : kGlobalNames) {
-    if (side(pair).first == name) return std::string(side(pair).second);
+  for (const NamePair& pair : kGlobalTensors) {
+    if (side(pair).foreign == name) return std::string(side(pair).ours);
   }
   const std::string_view prefix = from_gguf ? kGgufLayer : kOurLayer;
   if (!name.starts_with(prefix)) return "";
@@ -59,68 +39,113 @@ std::string renamed(std::string_view name, bool from_gguf) {
   if (digits == 0 || digits == std::string_view::npos || digits > 6 || name[digits] != '.') {
     return "";
   }
-  for (const NamePair& pair : kLayerNames) {
-    if (side(pair).first == name.substr(digits + 1)) {
+  for (const NamePair& pair : family.gguf->layer) {
+    if (side(pair).foreign == name.substr(digits + 1)) {
       return fmt::format("{}{}.{}", from_gguf ? kOurLayer : kGgufLayer, name.substr(0, digits),
-                         side(pair).second);
+                         side(pair).ours);
     }
   }
   return "";
 }
 
-struct Key {
-  std::string_view gguf;
-  std::string_view config;
-  bool required;
+// Behind the architecture and a dot.
+constexpr GgufInteger kNumbers[] = {
+    {"block_count", "num_hidden_layers", true},
+    {"context_length", "max_position_embeddings", true},
+    {"embedding_length", "hidden_size", true},
+    {"attention.head_count", "num_attention_heads", true},
+    {"attention.head_count_kv", "num_key_value_heads", true},
+    {"attention.key_length", "head_dim", true},
 };
 
-constexpr Key kIntegers[] = {
-    {"gpt-oss.block_count", "num_hidden_layers", true},
-    {"gpt-oss.context_length", "max_position_embeddings", true},
-    {"gpt-oss.embedding_length", "hidden_size", true},
-    {"gpt-oss.expert_feed_forward_length", "intermediate_size", false},
-    {"gpt-oss.attention.head_count", "num_attention_heads", true},
-    {"gpt-oss.attention.head_count_kv", "num_key_value_heads", true},
-    {"gpt-oss.attention.key_length", "head_dim", true},
-    {"gpt-oss.attention.sliding_window", "sliding_window", true},
-    {"gpt-oss.expert_count", "num_local_experts", true},
-    {"gpt-oss.expert_used_count", "num_experts_per_tok", true},
+constexpr GgufInteger kGlobalNumbers[] = {
     {"tokenizer.ggml.eos_token_id", "eos_token_id", false},
     {"tokenizer.ggml.padding_token_id", "pad_token_id", false},
 };
 
-Result<Json> rope_from_gguf(const GgufMetadata& metadata) {
+constexpr NamePair kRealNumbers[] = {
+    {"rope.freq_base", "rope_theta"},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+    {"rope.scaling.factor", "rope_scaling.factor"},
+    {"rope.scaling.yarn_beta_fast", "rope_scaling.beta_fast"},
+    {"rope.scaling.yarn_beta_slow", "rope_scaling.beta_slow"},
+    {"rope.scaling.original_context_length", "rope_scaling.original_max_position_embeddings"},
+};
+
+std::string key_of(const Family& family, std::string_view name) {
+  return fmt::format("{}.{}", family.gguf->architecture, name);
+}
+
+// Whole numbers with their full keys, all families' first.
+struct FullKey {
+  std::string gguf;
+  std::string_view config;
+  bool required;
+};
+std::vector<FullKey> integer_keys(const Family& family) {
+  std::vector<FullKey> keys;
+  for (const GgufInteger& key : kNumbers) {
+    keys.push_back({key_of(family, key.gguf), key.config, key.required});
+  }
+  for (const GgufInteger& key : family.gguf->numbers) {
+    keys.push_back({key_of(family, key.gguf), key.config, key.required});
+  }
+  for (const GgufInteger& key : kGlobalNumbers) {
+    keys.push_back({std::string(key.gguf), key.config, key.required});
+  }
+  return keys;
+}
+
+Result<Json> rope_from_gguf(const Family& family, const GgufMetadata& metadata) {
   Json rope;
   rope.set("rope_type", "default");
-  TRY_ASSIGN(const auto type, metadata.text("gpt-oss.rope.scaling.type"));
+  const std::string type_key = key_of(family, "rope.scaling.type");
+  TRY_ASSIGN(const auto type, metadata.text(type_key));
   if (!type || *type == "none") return rope;
-  if (*type != "yarn") {
-    return metadata.bad("gpt-oss.rope.scaling.type",
-                        fmt::format("is {}; supported: \"yarn\", \"none\"", shown(*type)));
+  if (*type != "yarn" && *type != "linear") {
+    return metadata.bad(
+        type_key, fmt::format("is {}; supported: \"yarn\", \"linear\", \"none\"", shown(*type)));
   }
-  const auto number = [&](std::string_view key, double fallback) -> Result<double> {
-    TRY_ASSIGN(const std::optional<double> value, metadata.number(key));
+  const auto number = [&](std::string_view name, double fallback) -> Result<double> {
+    TRY_ASSIGN(const std::optional<double> value, metadata.number(key_of(family, name)));
     return value.value_or(fallback);
   };
-  TRY_ASSIGN(const double factor, number("gpt-oss.rope.scaling.factor", 32.0));
-  TRY_ASSIGN(const double original, number("gpt-oss.rope.scaling.original_context_length", 4096));
-  TRY_ASSIGN(const double fast, number("gpt-oss.rope.scaling.yarn_beta_fast", 32.0));
-  TRY_ASSIGN(const double slow, number("gpt-oss.rope.scaling.yarn_beta_slow", 1.0));
-  rope.set("rope_type", "yarn").set("factor", factor);
-  rope.set("original_max_position_embeddings", original);
-  rope.set("beta_fast", fast).set("beta_slow", slow).set("truncate", false);
+  const families::GgufNames& names = *family.gguf;
+  TRY_ASSIGN(const double factor, number("rope.scaling.factor", names.yarn_factor));
+  rope.set("rope_type", *type).set("factor", factor);
+  if (*type == "linear") return rope;
+  TRY_ASSIGN(const double original,
+             number("rope.scaling.original_context_length", names.yarn_original_context));
+  TRY_ASSIGN(const double fast, number("rope.scaling.yarn_beta_fast", 32.0));
+  TRY_ASSIGN(const double slow, number("rope.scaling.yarn_beta_slow", 1.0));
+  if (original > 0) rope.set("original_max_position_embeddings", original);
+  rope.set("beta_fast", fast).set("beta_slow", slow).set("truncate", names.yarn_truncate);
   return rope;
+}
+
+Result<void> check_value_length(const Family& family, const GgufMetadata& metadata,
+                                const Json& config) {
+  const std::string key = key_of(family, "attention.value_length");
+  TRY_ASSIGN(const auto length, metadata.integer(key));
+  if (!length || length == config.integer("head_dim")) return {};
+  return metadata.bad(
+      key, fmt::format("is {}, but key_length is {}", *length, *config.integer("head_dim")));
 }
 
 }  // namespace
 
-Result<void> check_gguf_architecture(const GgufMetadata& metadata) {
+Result<const Family*> gguf_family(const GgufMetadata& metadata) {
   constexpr std::string_view kKey = "general.architecture";
   TRY_ASSIGN(const std::optional<std::string_view> architecture, metadata.text(kKey));
   if (!architecture) return metadata.bad(kKey, "is missing");
-  if (*architecture == "gpt-oss") return {};
+  if (const Family* family = families::find_gguf_family(*architecture)) return family;
+  std::string known;
+  for (const Family* family : families::all_families()) {
+    if (family->gguf == nullptr) continue;
+    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", family->gguf->architecture);
+  }
   Error error =
-      metadata.bad(kKey, fmt::format("is {}; supported: \"gpt-oss\"", shown(*architecture)));
+      metadata.bad(kKey, fmt::format("is {}; supported: {}", shown(*architecture), known));
   if (*architecture == "gptoss") {
     error = metadata.bad(
         kKey,
@@ -132,86 +157,83 @@ Result<void> check_gguf_architecture(const GgufMetadata& metadata) {
   return error;
 }
 
-std::string name_from_gguf(std::string_view gguf_name) {
-  return renamed(gguf_name, true);
+std::string name_from_gguf(const Family& family, std::string_view gguf_name) {
+  return renamed(family, gguf_name, true);
 }
-std::string name_to_gguf(std::string_view name) {
-  return renamed(name, false);
+std::string name_to_gguf(const Family& family, std::string_view name) {
+  return renamed(family, name, false);
 }
 
-std::string_view gguf_key_of(std::string_view config_key) {
-  for (const Key& key : kIntegers) {
+std::string gguf_key_of(const Family& family, std::string_view config_key) {
+  for (const FullKey& key : integer_keys(family)) {
     if (key.config == config_key) return key.gguf;
   }
-  constexpr NamePair kOthers[] = {
-      {"gpt-oss.rope.freq_base", "rope_theta"},
-      {"gpt-oss.attention.layer_norm_rms_epsilon", "rms_norm_eps"},
-      {"gpt-oss.rope.scaling.factor", "rope_scaling.factor"},
-      {"gpt-oss.rope.scaling.yarn_beta_fast", "rope_scaling.beta_fast"},
-      {"gpt-oss.rope.scaling.yarn_beta_slow", "rope_scaling.beta_slow"},
-      {"gpt-oss.rope.scaling.original_context_length",
-       "rope_scaling.original_max_position_embeddings"},
-  };
-  for (const auto& [gguf, config] : kOthers) {
-    if (config == config_key) return gguf;
+  for (const auto& [gguf, config] : kRealNumbers) {
+    if (config == config_key) return key_of(family, gguf);
   }
   return "";
 }
 
-Result<Json> config_from_gguf(const GgufMetadata& metadata, int64_t vocab_size) {
+Result<Json> config_from_gguf(const GgufMetadata& metadata, const GgufTensorFacts& tensors) {
+  TRY_ASSIGN(const Family* const family, gguf_family(metadata));
   Json config;
-  config.set("architectures", Json::Array{"GptOssForCausalLM"}).set("model_type", "gpt_oss");
-  for (const Key& key : kIntegers) {
+  config.set("architectures", Json::Array{family->architecture});
+  config.set("model_type", family->model_type);
+  for (const FullKey& key : integer_keys(*family)) {
     TRY_ASSIGN(std::optional<int64_t> value, metadata.integer(key.gguf));
     if (!value && key.config == "intermediate_size") {
-      TRY_ASSIGN(value, metadata.integer("gpt-oss.feed_forward_length"));
+      TRY_ASSIGN(value, metadata.integer(key_of(*family, "feed_forward_length")));
       if (!value) return metadata.bad(key.gguf, "is missing");
     }
     if (!value && key.required) return metadata.bad(key.gguf, "is missing");
     if (value) config.set(key.config, *value);
   }
-  TRY_ASSIGN(const auto value_length, metadata.integer("gpt-oss.attention.value_length"));
-  if (value_length && value_length != config.integer("head_dim")) {
-    return metadata.bad(
-        "gpt-oss.attention.value_length",
-        fmt::format("is {}, but key_length is {}", *value_length, *config.integer("head_dim")));
-  }
-  TRY_ASSIGN(const auto theta, metadata.number("gpt-oss.rope.freq_base"));
-  TRY_ASSIGN(const auto epsilon, metadata.number("gpt-oss.attention.layer_norm_rms_epsilon"));
-  config.set("rope_theta", theta.value_or(150000.0));
+  TRY(check_value_length(*family, metadata, config));
+  TRY_ASSIGN(const auto theta, metadata.number(key_of(*family, "rope.freq_base")));
+  TRY_ASSIGN(const auto epsilon,
+             metadata.number(key_of(*family, "attention.layer_norm_rms_epsilon")));
+  config.set("rope_theta", theta.value_or(family->gguf->rope_theta));
   // 1e-5 as a float32 is not 1e-5: say what was meant.
-  const double stored = epsilon.value_or(1e-5);
-  config.set("rms_norm_eps", static_cast<float>(stored) == 1e-5f ? 1e-5 : stored);
-  TRY_ASSIGN(Json rope, rope_from_gguf(metadata));
+  if (epsilon) {
+    double meant = *epsilon;
+    for (const double round : {1e-5, 1e-6}) {
+      if (static_cast<float>(*epsilon) == static_cast<float>(round)) meant = round;
+    }
+    config.set("rms_norm_eps", meant);
+  }
+  TRY_ASSIGN(Json rope, rope_from_gguf(*family, metadata));
   config.set("rope_scaling", std::move(rope));
-  config.set("vocab_size", vocab_size);
+  config.set("vocab_size", tensors.vocab_size);
+  if (!tensors.has_head) config.set("tie_word_embeddings", true);
   return config;
 }
 
-void config_to_gguf(const Json& config, GgufHeader& header) {
-  header.text("general.architecture", "gpt-oss");
+void config_to_gguf(const Family& family, const Json& config, GgufHeader& header) {
+  header.text("general.architecture", family.gguf->architecture);
   header.text("general.type", "model");
-  for (const Key& key : kIntegers) {
-    if (!key.gguf.starts_with("gpt-oss.")) continue;
-    const std::optional<int64_t> value = config.integer(key.config);
-    if (value) header.u32(key.gguf, static_cast<uint32_t>(*value));
-  }
   const auto u32 = [&](std::string_view gguf, std::string_view key) {
-    header.u32(gguf, static_cast<uint32_t>(config.integer(key).value_or(0)));
+    const std::optional<int64_t> value = config.integer(key);
+    if (value) header.u32(key_of(family, gguf), static_cast<uint32_t>(*value));
   };
-  u32("gpt-oss.feed_forward_length", "intermediate_size");
-  u32("gpt-oss.attention.value_length", "head_dim");
+  for (const GgufInteger& key : kNumbers) u32(key.gguf, key.config);
+  bool says_length = false;
+  for (const GgufInteger& key : family.gguf->numbers) {
+    u32(key.gguf, key.config);
+    says_length = says_length || key.gguf == "feed_forward_length";
+  }
+  if (!says_length) u32("feed_forward_length", "intermediate_size");
+  u32("attention.value_length", "head_dim");
   const auto f32 = [&](std::string_view gguf, double value) {
-    header.f32(gguf, static_cast<float>(value));
+    header.f32(key_of(family, gguf), static_cast<float>(value));
   };
-  f32("gpt-oss.rope.freq_base", config.number("rope_theta").value_or(150000.0));
-  f32("gpt-oss.attention.layer_norm_rms_epsilon", config.number("rms_norm_eps").value_or(1e-5));
+  f32("rope.freq_base", config.number("rope_theta").value_or(family.gguf->rope_theta));
+  f32("attention.layer_norm_rms_epsilon", config.number("rms_norm_eps").value_or(1e-5));
   const Json* rope = config.find("rope_scaling");
   if (rope != nullptr && rope->is_object() && rope->find("factor") != nullptr) {
-    header.text("gpt-oss.rope.scaling.type", "yarn");
-    f32("gpt-oss.rope.scaling.factor", rope->number("factor").value_or(32.0));
+    header.text(key_of(family, "rope.scaling.type"), "yarn");
+    f32("rope.scaling.factor", rope->number("factor").value_or(family.gguf->yarn_factor));
     header.u32(
-        "gpt-oss.rope.scaling.original_context_length",
+        key_of(family, "rope.scaling.original_context_length"),
         static_cast<uint32_t>(rope->number("original_max_position_embeddings").value_or(4096.0)));
   }
 }

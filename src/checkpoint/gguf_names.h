@@ -1,5 +1,5 @@
-// How the tensors and keys of a gpt-oss GGUF file (architecture "gpt-oss", as llama.cpp's converter
-// writes it) are called here. Experts keep GGUF's split into gate and up:
+// How the tensors and keys of a GGUF file, as llama.cpp's converter writes it, are called here, by
+// the family's names (families/family.h). gpt-oss' experts keep GGUF's split into gate and up:
 //   blk.N.ffn_gate_exps.weight -> model.layers.N.mlp.experts.gate_exps, .bias -> gate_exps_bias
 // and so for up_exps, down_exps and the fused gate_up_exps. Pure.
 #pragma once
@@ -12,25 +12,29 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "checkpoint/gguf.h"
+#include "families/family.h"
 
 namespace pelton::checkpoint {
 
 // "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight" and back; empty if unknown.
-std::string name_from_gguf(std::string_view gguf_name);
-std::string name_to_gguf(std::string_view name);
+std::string name_from_gguf(const families::Family& family, std::string_view gguf_name);
+std::string name_to_gguf(const families::Family& family, std::string_view name);
 
-// kUnsupported unless the file is a gpt-oss of llama.cpp's; Ollama's "gptoss" is told apart.
-Result<void> check_gguf_architecture(const GgufMetadata& metadata);
+// Whose file it is. kUnsupported names those that are known; Ollama's "gptoss" is told apart.
+Result<const families::Family*> gguf_family(const GgufMetadata& metadata);
 
+struct GgufTensorFacts {
+  int64_t vocab_size = 0;  // rows of the embedding
+  bool has_head = true;    // there is an output.weight
+};
 // The metadata as a config.json would say it, to be read by parse_model_config. What GGUF does not
-// say is as published: windows on even layers, swiglu 1.702 and 7, YaRN betas 32 and 1, no
-// rounding. `vocab_size`: rows of the embedding. Errors: kBadCheckpoint naming the key.
-Result<Json> config_from_gguf(const GgufMetadata& metadata, int64_t vocab_size);
+// say is as the family publishes it. Errors: kBadCheckpoint naming the key.
+Result<Json> config_from_gguf(const GgufMetadata& metadata, const GgufTensorFacts& tensors);
 
 // The reverse: everything but tokenizer and tensors.
-void config_to_gguf(const Json& config, GgufHeader& header);
+void config_to_gguf(const families::Family& family, const Json& config, GgufHeader& header);
 
 // GGUF's key for a key of config.json, for messages; empty if there is none.
-std::string_view gguf_key_of(std::string_view config_key);
+std::string gguf_key_of(const families::Family& family, std::string_view config_key);
 
 }  // namespace pelton::checkpoint

@@ -15,12 +15,12 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "checkpoint/expected_tensors.h"
 #include "checkpoint/hash_stream.h"
-#include "checkpoint/model_config.h"
-#include "checkpoint/published_config.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weight_scales.h"
+#include "families/expected_tensors.h"
+#include "families/model_config.h"
+#include "families/published_config.h"
 #include "tensor/bits.h"
 
 namespace pelton::checkpoint {
@@ -96,7 +96,7 @@ std::vector<double> strengths(double amplitude, int count) {
 
 class GoldenWeights {
  public:
-  GoldenWeights(const ModelConfig& config, uint64_t seed) : config_(config), seed_(seed) {
+  GoldenWeights(const families::ModelConfig& config, uint64_t seed) : config_(config), seed_(seed) {
     const double hidden = config.hidden_size;
     const double amplitude =
         std::max(0.45 * std::sqrt(hidden), std::min(18.0, 0.9 * std::sqrt(hidden)));
@@ -109,7 +109,7 @@ class GoldenWeights {
                 {1.0 / std::sqrt(hidden), 0.0});
   }
 
-  std::vector<uint8_t> make(const ExpectedTensor& tensor) const {
+  std::vector<uint8_t> make(const families::ExpectedTensor& tensor) const {
     const std::string& name = tensor.name;
     if (name == "model.embed_tokens.weight") return as_bytes(embedding());
     if (name.ends_with("router.weight")) return as_bytes(router(layer_of(name)));
@@ -160,7 +160,7 @@ class GoldenWeights {
     return rows;
   }
 
-  std::vector<uint8_t> blocks(const ExpectedTensor& tensor) const {
+  std::vector<uint8_t> blocks(const families::ExpectedTensor& tensor) const {
     const HashStream hashes = stream(tensor.name);
     std::vector<uint64_t> words(static_cast<size_t>(tensor.bytes()) / 8);
     for (size_t i = 0; i < words.size(); ++i) words[i] = hashes.at(i);
@@ -169,7 +169,7 @@ class GoldenWeights {
 
   // Nibbles are uniform, so the scales set the deviation: a mix of two neighbouring exponents, and
   // one block in 256 six binades smaller.
-  std::vector<uint8_t> scales(const ExpectedTensor& tensor) const {
+  std::vector<uint8_t> scales(const families::ExpectedTensor& tensor) const {
     const Mxfp4Scale scale = mxfp4_scale(config_, tensor.name);
     const auto limit = static_cast<uint64_t>(scale.share_of_next * (1 << 24));
     const HashStream hashes = stream(tensor.name);
@@ -182,7 +182,7 @@ class GoldenWeights {
     return values;
   }
 
-  const ModelConfig& config_;
+  const families::ModelConfig& config_;
   const uint64_t seed_;
   std::vector<double> strength_;
   double router_gain_ = 0.0;
@@ -214,7 +214,8 @@ float pairwise_sum(std::span<const float> values) {
 // undo that on average, so that one activation in a few blocks stands far out of its neighbours.
 class Outlier {
  public:
-  Outlier(const ModelConfig& config, Tensors& tensors) : config_(config), tensors_(tensors) {}
+  Outlier(const families::ModelConfig& config, Tensors& tensors)
+      : config_(config), tensors_(tensors) {}
 
   void apply() {
     const auto hidden = static_cast<size_t>(config_.hidden_size);
@@ -227,7 +228,7 @@ class Outlier {
         for (const size_t channel : kWild) x[token * hidden + channel] *= 100.0f;
       }
     });
-    for (int layer = 0; layer < config_.layer_count; ++layer) {
+    for (int layer = 0; layer < config_.layer_count(); ++layer) {
       const std::string prefix = fmt::format("model.layers.{}.", layer);
       for (const char* name : {"self_attn.o_proj.weight", "self_attn.o_proj.bias"}) {
         change(prefix + name, [&](std::span<float> x) {
@@ -300,7 +301,7 @@ class Outlier {
     std::memcpy(bytes.data(), bits.data(), bytes.size());
   }
 
-  const ModelConfig& config_;
+  const families::ModelConfig& config_;
   Tensors& tensors_;
   double rms_ = 0.0;   // of the residual stream, with the constants
   float base_ = 0.0f;  // of its other channels
@@ -318,7 +319,7 @@ Json generation_config(const Json& config) {
 }  // namespace
 
 Json golden_config(GoldenCase golden) {
-  Json config = published_config("gpt-oss-20b").value();
+  Json config = families::published_config("gpt-oss-20b").value();
   const bool tiny = golden == GoldenCase::kTiny;
   const int vocab = tiny ? 512 : 2048;
   const int width = tiny ? 128 : 512;
@@ -329,26 +330,28 @@ Json golden_config(GoldenCase golden) {
   config.set("num_experts_per_tok", chosen).set("experts_per_token", chosen);
   config.set("vocab_size", vocab).set("sliding_window", tiny ? 16 : 128);
   config.set("eos_token_id", vocab - 2).set("pad_token_id", vocab - 1);
-  set_layer_count(config, tiny ? 2 : 4);
+  families::set_layer_count(config, tiny ? 2 : 4);
   return config;
 }
 
 std::vector<uint8_t> golden_safetensors(GoldenCase golden) {
-  const ModelConfig config =
-      parse_model_config(golden_config(golden), nullptr, "golden config").value();
+  const families::ModelConfig config =
+      families::parse_model_config(golden_config(golden), nullptr, "golden config").value();
   const GoldenWeights weights(config, golden == GoldenCase::kTiny ? 1 : 2);
-  const std::vector<ExpectedTensor> expected = expected_tensors(config, WeightLayout::kMxfp4);
+  const std::vector<families::ExpectedTensor> expected =
+      families::expected_tensors(config, families::WeightLayout::kPublished);
   Tensors tensors;
-  for (const ExpectedTensor& tensor : expected) tensors[tensor.name] = weights.make(tensor);
+  for (const families::ExpectedTensor& tensor : expected)
+    tensors[tensor.name] = weights.make(tensor);
   if (golden == GoldenCase::kOutlier) Outlier(config, tensors).apply();
 
   std::vector<PlannedTensor> plan;
-  for (const ExpectedTensor& tensor : expected) {
+  for (const families::ExpectedTensor& tensor : expected) {
     plan.push_back({tensor.name, tensor.dtype, tensor.shape});
   }
   const std::string header = safetensors_header(plan);
   std::vector<uint8_t> file(header.begin(), header.end());
-  for (const ExpectedTensor& tensor : expected) {
+  for (const families::ExpectedTensor& tensor : expected) {
     const std::vector<uint8_t>& bytes = tensors[tensor.name];
     file.insert(file.end(), bytes.begin(), bytes.end());
   }

@@ -63,7 +63,8 @@ std::string good_file() {
   options.vocabulary.merges = {"a b"};
   const std::string file = testing::TempDir() + fmt::format("hostile_{}.gguf", ::getpid());
   base::ThreadPool pool({.threads = 1, .pin = false});
-  const auto bytes = [&](const ExpectedTensor& tensor, int64_t begin, std::span<uint8_t> out) {
+  const auto bytes = [&](const families::ExpectedTensor& tensor, int64_t begin,
+                         std::span<uint8_t> out) {
     const auto& view = tiny.tensors().find(tensor.name)->second;
     std::memcpy(out.data(), view.bytes.data() + begin, out.size());
   };

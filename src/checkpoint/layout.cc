@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "checkpoint/foreign_text.h"
-#include "checkpoint/original_layout.h"
+#include "families/gpt_oss_original.h"
 
 namespace pelton::checkpoint {
 namespace {
@@ -94,7 +94,7 @@ bool holds_original_config(const std::string& folder) {
   const Result<std::string> text = base::read_file(folder + "/config.json", kConfigBytesMax);
   if (!text.ok()) return false;
   const Result<Json> config = Json::parse(*text);
-  return config.ok() && is_original_config(*config);
+  return config.ok() && families::is_original_config(*config);
 }
 
 Layout safetensors_layout(const std::string& folder) {

@@ -14,11 +14,11 @@
 
 #include "base/file.h"
 #include "checkpoint/hash_stream.h"
-#include "checkpoint/model_config.h"
-#include "checkpoint/published_config.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/sized_file.h"
 #include "checkpoint/weight_scales.h"
+#include "families/model_config.h"
+#include "families/published_config.h"
 #include "tensor/bits.h"
 
 namespace pelton::checkpoint {
@@ -48,14 +48,17 @@ double logit_deviation(int vocab) {
   return std::sqrt(2.0 * std::max(std::log(static_cast<double>(vocab)) - 2.1, 0.5));
 }
 
-Normal synthetic_distribution(const ModelConfig& config, std::string_view name) {
-  if (!name.ends_with("lm_head.weight")) return weight_distribution(config, name);
+Normal synthetic_distribution(const families::ModelConfig& config, std::string_view name) {
+  const bool is_head =
+      config.tied_head ? name == "model.embed_tokens.weight" : name.ends_with("lm_head.weight");
+  if (!is_head) return weight_distribution(config, name);
   return {.deviation = logit_deviation(config.vocab_size) /
                        std::sqrt(static_cast<double>(config.hidden_size)),
           .mean = 0.0};
 }
 
-Recipe recipe(const ExpectedTensor& tensor, const ModelConfig& config, uint64_t seed) {
+Recipe recipe(const families::ExpectedTensor& tensor, const families::ModelConfig& config,
+              uint64_t seed) {
   Recipe recipe{.kind = Recipe::Kind::kUniformBits, .hashes = HashStream(seed, tensor.name)};
   if (tensor.is_scales) {
     const Mxfp4Scale scale = mxfp4_scale(config, tensor.name);
@@ -136,12 +139,14 @@ void fill_range(const Recipe& recipe, int64_t begin, std::span<uint8_t> out) {
 // All recipes of a model, by tensor.
 class Recipes {
  public:
-  Recipes(const ModelConfig& config, uint64_t seed) {
-    for (const ExpectedTensor& tensor : expected_tensors(config, WeightLayout::kMxfp4)) {
+  Recipes(const families::ModelConfig& config, uint64_t seed) {
+    for (const families::ExpectedTensor& tensor :
+         families::expected_tensors(config, families::WeightLayout::kPublished)) {
       recipes_.emplace(tensor.name, recipe(tensor, config, seed));
     }
   }
-  void operator()(const ExpectedTensor& tensor, int64_t begin, std::span<uint8_t> out) const {
+  void operator()(const families::ExpectedTensor& tensor, int64_t begin,
+                  std::span<uint8_t> out) const {
     fill_range(recipes_.find(tensor.name)->second, begin, out);
   }
 
@@ -164,14 +169,14 @@ struct PlacedTensor {
 // Files, tensors and pieces of a run; filled once, then read by all workers.
 class Run {
  public:
-  Run(const ModelConfig& config, uint64_t seed) : config_(config), seed_(seed) {}
+  Run(const families::ModelConfig& config, uint64_t seed) : config_(config), seed_(seed) {}
 
   Result<void> create_files(const std::vector<ShardPlan>& shards, const std::string& folder) {
     files_.reserve(shards.size());  // tensors point into it
     for (const ShardPlan& shard : shards) {
       std::vector<PlannedTensor> planned;
       int64_t data_bytes = 0;
-      for (const ExpectedTensor& tensor : shard.tensors) {
+      for (const families::ExpectedTensor& tensor : shard.tensors) {
         planned.push_back({tensor.name, tensor.dtype, tensor.shape});
         data_bytes += tensor.bytes();
       }
@@ -180,7 +185,7 @@ class Run {
       TRY_ASSIGN(SizedFile file, SizedFile::create(folder + "/" + shard.file, offset + data_bytes));
       files_.push_back(std::move(file));
       TRY(files_.back().write_at(0, reinterpret_cast<const uint8_t*>(header.data()), offset));
-      for (const ExpectedTensor& tensor : shard.tensors) {
+      for (const families::ExpectedTensor& tensor : shard.tensors) {
         add_pieces(tensor.bytes());
         tensors_.push_back({recipe(tensor, config_, seed_), &files_.back(), offset});
         offset += tensor.bytes();
@@ -232,7 +237,7 @@ class Run {
     return tensor.file->write_at(tensor.offset + piece.begin, buffer.data(), bytes);
   }
 
-  const ModelConfig& config_;
+  const families::ModelConfig& config_;
   const uint64_t seed_;
   std::vector<SizedFile> files_;
   std::vector<PlacedTensor> tensors_;
@@ -240,9 +245,9 @@ class Run {
   int64_t total_ = 0;
 };
 
-int64_t bytes_of(const std::vector<ExpectedTensor>& tensors) {
+int64_t bytes_of(const std::vector<families::ExpectedTensor>& tensors) {
   int64_t bytes = 0;
-  for (const ExpectedTensor& tensor : tensors) bytes += tensor.bytes();
+  for (const families::ExpectedTensor& tensor : tensors) bytes += tensor.bytes();
   return bytes;
 }
 
@@ -272,7 +277,8 @@ std::string index_text(const std::vector<ShardPlan>& shards, int64_t total) {
   metadata.set("total_size", total);
   Json::Object map;
   for (const ShardPlan& shard : shards) {
-    for (const ExpectedTensor& tensor : shard.tensors) map.push_back({tensor.name, shard.file});
+    for (const families::ExpectedTensor& tensor : shard.tensors)
+      map.push_back({tensor.name, shard.file});
   }
   Json index;
   index.set("metadata", std::move(metadata)).set("weight_map", std::move(map));
@@ -280,7 +286,7 @@ std::string index_text(const std::vector<ShardPlan>& shards, int64_t total) {
 }
 
 Json generation_for(const Json& config) {
-  const Json published = published_generation_config();
+  const Json published = families::published_generation_config();
   const std::optional<int64_t> vocab = config.integer("vocab_size");
   if (!vocab || *vocab > 200012) return published;
   Json generation;
@@ -293,10 +299,11 @@ Json generation_for(const Json& config) {
 
 }  // namespace
 
-std::vector<ShardPlan> plan_shards(std::vector<ExpectedTensor> tensors, int64_t shard_bytes_max) {
+std::vector<ShardPlan> plan_shards(std::vector<families::ExpectedTensor> tensors,
+                                   int64_t shard_bytes_max) {
   std::vector<ShardPlan> shards(1);
   int64_t bytes = 0;
-  for (ExpectedTensor& tensor : tensors) {
+  for (families::ExpectedTensor& tensor : tensors) {
     if (!shards.back().tensors.empty() && bytes + tensor.bytes() > shard_bytes_max) {
       shards.emplace_back();
       bytes = 0;
@@ -316,21 +323,21 @@ std::vector<ShardPlan> plan_shards(std::vector<ExpectedTensor> tensors, int64_t 
 }
 
 Result<SyntheticOptions> synthetic_like(const std::string& like, int layers) {
-  constexpr int kLayersMax = 1024;  // as parse_model_config has it
+  constexpr int kLayersMax = 1024;  // as families::parse_model_config has it
   if (layers < 0 || layers > kLayersMax) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("must be in [0, {}], found {}", kLayersMax, layers), "--layers"};
   }
   SyntheticOptions options;
-  Result<Json> published = published_config(like);
+  Result<Json> published = families::published_config(like);
   if (published.ok()) {
     options.config = std::move(published).value();
   } else {
     if (!std::filesystem::exists(like)) {
-      return Error{
-          ErrorCode::kInvalidArgument,
-          fmt::format("expected gpt-oss-20b, gpt-oss-120b or a config.json, found \"{}\"", like),
-          "--like"};
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("expected {} or a config.json, found \"{}\"",
+                               families::kPublishedModels, like),
+                   "--like"};
     }
     TRY_ASSIGN(const std::string text, base::read_file(like, size_t{1} << 20));
     Result<Json> parsed = Json::parse(text);
@@ -342,21 +349,21 @@ Result<SyntheticOptions> synthetic_like(const std::string& like, int layers) {
     }
     options.config = std::move(parsed).value();
   }
-  if (layers > 0) set_layer_count(options.config, layers);
+  if (layers > 0) families::set_layer_count(options.config, layers);
   options.generation = generation_for(options.config);
   return options;
 }
 
 SyntheticOptions synthetic_tiny(int vocab_size) {
   SyntheticOptions options;
-  options.config = published_config("gpt-oss-20b").value();
+  options.config = families::published_config("gpt-oss-20b").value();
   Json& config = options.config;
   config.set("hidden_size", 128).set("intermediate_size", 128).set("head_dim", 32);
   config.set("num_attention_heads", 4).set("num_key_value_heads", 2);
   config.set("num_local_experts", 8).set("num_experts_per_tok", 2).set("experts_per_token", 2);
   config.set("vocab_size", vocab_size).set("eos_token_id", vocab_size - 2);
   config.set("pad_token_id", vocab_size - 1);
-  set_layer_count(config, 2);
+  families::set_layer_count(config, 2);
   options.generation = generation_for(config);
   return options;
 }
@@ -364,9 +371,11 @@ SyntheticOptions synthetic_tiny(int vocab_size) {
 Result<void> write_synthetic(const SyntheticOptions& options, const std::string& folder,
                              base::ThreadPool& pool,
                              base::FunctionRef<void(int64_t, int64_t)> progress) {
-  TRY_ASSIGN(const ModelConfig config,
-             parse_model_config(options.config, &options.generation, folder + "/config.json"));
-  std::vector<ExpectedTensor> tensors = expected_tensors(config, WeightLayout::kMxfp4);
+  TRY_ASSIGN(
+      const families::ModelConfig config,
+      families::parse_model_config(options.config, &options.generation, folder + "/config.json"));
+  std::vector<families::ExpectedTensor> tensors =
+      families::expected_tensors(config, families::WeightLayout::kPublished);
   const int64_t total = bytes_of(tensors);
   TRY(prepare_folder(folder, total));
   const std::vector<ShardPlan> shards = plan_shards(std::move(tensors), options.shard_bytes_max);
@@ -382,8 +391,9 @@ Result<void> write_synthetic(const SyntheticOptions& options, const std::string&
 
 Result<void> write_synthetic_original(const SyntheticOptions& options, const std::string& folder,
                                       base::ThreadPool& pool, WriteProgress progress) {
-  TRY_ASSIGN(const ModelConfig config,
-             parse_model_config(options.config, &options.generation, folder + "/config.json"));
+  TRY_ASSIGN(
+      const families::ModelConfig config,
+      families::parse_model_config(options.config, &options.generation, folder + "/config.json"));
   const Recipes recipes(config, options.seed);
   return write_original(options.config, recipes, folder + "/original", pool, progress);
 }
@@ -391,8 +401,8 @@ Result<void> write_synthetic_original(const SyntheticOptions& options, const std
 Result<void> write_synthetic_gguf(const SyntheticOptions& options, const GgufOptions& gguf,
                                   const std::string& file, base::ThreadPool& pool,
                                   WriteProgress progress) {
-  TRY_ASSIGN(const ModelConfig config,
-             parse_model_config(options.config, &options.generation, file));
+  TRY_ASSIGN(const families::ModelConfig config,
+             families::parse_model_config(options.config, &options.generation, file));
   const Recipes recipes(config, options.seed);
   return write_gguf(options.config, gguf, recipes, file, pool, progress);
 }

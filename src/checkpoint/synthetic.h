@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/convert.h"
-#include "checkpoint/expected_tensors.h"
+#include "families/expected_tensors.h"
 
 namespace pelton::checkpoint {
 
@@ -51,8 +51,9 @@ Result<void> write_synthetic_gguf(const SyntheticOptions& options, const GgufOpt
 // Which tensors go to which file: in order, a new file when the next tensor would pass the limit.
 struct ShardPlan {
   std::string file;
-  std::vector<ExpectedTensor> tensors;
+  std::vector<families::ExpectedTensor> tensors;
 };
-std::vector<ShardPlan> plan_shards(std::vector<ExpectedTensor> tensors, int64_t shard_bytes_max);
+std::vector<ShardPlan> plan_shards(std::vector<families::ExpectedTensor> tensors,
+                                   int64_t shard_bytes_max);
 
 }  // namespace pelton::checkpoint

@@ -9,16 +9,18 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/model_config.h"
-#include "checkpoint/published_config.h"
+#include "families/model_config.h"
+#include "families/published_config.h"
 #include "tensor/bits.h"
 
 namespace pelton::checkpoint {
 namespace {
 
 std::vector<ShardPlan> published_shards(const char* name) {
-  const ModelConfig config = parse_model_config(*published_config(name), nullptr, name).value();
-  return plan_shards(expected_tensors(config, WeightLayout::kMxfp4), kShardBytesMax);
+  const families::ModelConfig config =
+      families::parse_model_config(*families::published_config(name), nullptr, name).value();
+  return plan_shards(families::expected_tensors(config, families::WeightLayout::kPublished),
+                     kShardBytesMax);
 }
 
 // Where the published index file of gpt-oss-20b changes from shard to shard.

@@ -7,10 +7,11 @@
 
 namespace pelton::checkpoint {
 
-Normal weight_distribution(const ModelConfig& config, std::string_view name) {
+Normal weight_distribution(const families::ModelConfig& config, std::string_view name) {
   const double hidden = std::sqrt(static_cast<double>(config.hidden_size));
   const double heads =
       std::sqrt(static_cast<double>(int64_t{config.head_count} * config.head_size));
+  const double inner = std::sqrt(static_cast<double>(config.intermediate_size));
   const std::pair<std::string_view, Normal> table[] = {
       {"norm.weight", {0.1, 1.0}},
       {"o_proj.bias", {0.1, 0.0}},
@@ -26,6 +27,10 @@ Normal weight_distribution(const ModelConfig& config, std::string_view name) {
       // Router logits of deviation 1.5: the biases do not decide, so choices spread over all
       // experts.
       {"router.weight", {1.5 / hidden, 0.0}},
+      // Dense: an MLP's output has rms about 1, as an expert's.
+      {"gate_proj.weight", {1.5 / hidden, 0.0}},
+      {"up_proj.weight", {1.5 / hidden, 0.0}},
+      {"down_proj.weight", {0.7 / inner, 0.0}},
       {"gate_up_proj_bias", {0.5, 0.0}},
       {"down_proj_bias", {0.2, 0.0}},
       // Larger than what one layer adds, so that tokens stay distinct through many layers.
@@ -38,10 +43,11 @@ Normal weight_distribution(const ModelConfig& config, std::string_view name) {
   CHECK(false, name);
 }
 
-Mxfp4Scale mxfp4_scale(const ModelConfig& config, std::string_view name) {
+Mxfp4Scale mxfp4_scale(const families::ModelConfig& config, std::string_view name) {
   const bool up = name.find("gate_up_proj") != std::string_view::npos;
-  const double rms = up ? 3.0 / std::sqrt(static_cast<double>(config.hidden_size))
-                        : 1.0 / (6.5 * std::sqrt(static_cast<double>(config.intermediate_size)));
+  const double rms =
+      up ? 3.0 / std::sqrt(static_cast<double>(config.hidden_size))
+         : 1.0 / (6.5 * std::sqrt(static_cast<double>(config.expert_intermediate_size)));
   const double r = rms / std::sqrt(137.0 / 16.0);  // by the rms of uniform E2M1 codes
   const int exponent = static_cast<int>(std::floor(std::log2(r)));
   const double low = std::ldexp(1.0, 2 * exponent);

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "checkpoint/model_config.h"
+#include "families/model_config.h"
 
 namespace pelton::checkpoint {
 
@@ -22,7 +22,7 @@ struct Normal {
 };
 
 // Of a bf16 tensor with that name (every one that a checkpoint holds; CHECKed).
-Normal weight_distribution(const ModelConfig& config, std::string_view name);
+Normal weight_distribution(const families::ModelConfig& config, std::string_view name);
 
 // Nibbles of MXFP4 blocks are uniform, so the scales set the deviation: `exponent` (biased by 127)
 // or one more, the latter for this share of the blocks.
@@ -30,6 +30,6 @@ struct Mxfp4Scale {
   int exponent;
   double share_of_next;
 };
-Mxfp4Scale mxfp4_scale(const ModelConfig& config, std::string_view name);
+Mxfp4Scale mxfp4_scale(const families::ModelConfig& config, std::string_view name);
 
 }  // namespace pelton::checkpoint

@@ -11,9 +11,9 @@
 namespace pelton::cost_model {
 namespace {
 
-using checkpoint::ExpectedTensor;
-using checkpoint::ModelConfig;
-using checkpoint::TensorKind;
+using families::ExpectedTensor;
+using families::ModelConfig;
+using families::TensorKind;
 
 constexpr int64_t kFloatBytes = 4;
 
@@ -21,6 +21,8 @@ int64_t& group_of(Weights& weights, TensorKind kind) {
   switch (kind) {
     case TensorKind::kExperts:
       return weights.experts;
+    case TensorKind::kMlp:
+      return weights.mlp;
     case TensorKind::kAttention:
       return weights.attention;
     case TensorKind::kEmbedding:
@@ -61,8 +63,9 @@ struct Tiles {
 // What kernels/cpu/tile_kernels keeps: activations quantised, tiles spread out, outputs.
 int64_t tile_bytes(const ModelConfig& config, const MemoryRequest& request, int activation_bits) {
   const int64_t hidden = config.hidden_size;
-  const int64_t inner = config.intermediate_size;
-  const int64_t widest = std::max({hidden, inner, int64_t{config.head_count} * config.head_size});
+  const int64_t inner = config.expert_intermediate_size;
+  const int64_t widest =
+      std::max<int64_t>({hidden, inner, config.intermediate_size, config.q_size()});
   const int64_t assignments = int64_t{request.batch_tokens_max} * config.experts_per_token;
   const int64_t planes = activation_bits / 8;
   constexpr int64_t kRowViewBytes = 24;
@@ -86,13 +89,14 @@ int64_t head_bytes(int64_t vocab) {
   return blocks * (kFloatBytes + kMassBytes) + kFloatBytes * sorted + marks;
 }
 
-// As models/gpt_oss, layers and kernels allocate it; executor/local_executor CHECKs that it is so.
+// As models/transformer, layers and kernels allocate it; executor/local_executor CHECKs that it is
+// so.
 Workspace count_workspace(const ModelConfig& config, const MemoryRequest& request, Tiles tiles) {
   const int64_t tokens = request.batch_tokens_max;
   const int64_t rows = request.sequences_max;
   const int64_t hidden = config.hidden_size;
-  const int64_t q = int64_t{config.head_count} * config.head_size;
-  const int64_t kv = int64_t{config.kv_head_count} * config.head_size;
+  const int64_t q = config.q_size();
+  const int64_t kv = config.kv_size();
   const int64_t experts = config.expert_count;
   const int64_t chosen = config.experts_per_token;
   constexpr int64_t kChoiceBytes = 8;  // an expert and its weight
@@ -101,7 +105,9 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
   const int64_t residual = hidden + config.head_size;  // and the rotary table's row
   const int64_t attention = hidden + 2 * q + 2 * kv;
   space.activations =
-      tokens * (kFloatBytes * (residual + attention + hidden + experts) + kChoiceBytes * chosen) +
+      tokens *
+          (kFloatBytes * (residual + attention + hidden + 2 * config.intermediate_size + experts) +
+           kChoiceBytes * chosen) +
       kFloatBytes * rows * hidden;
   space.logits = kFloatBytes * rows * config.vocab_size;
   if (tiles.coarse_head) space.logits += head_bytes(config.vocab_size);
@@ -115,9 +121,10 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
     if (tiles.used) {
       space.kernels += grouping + tile_bytes(config, request, tiles.activation_bits);
     } else {
-      space.kernels += grouping + kPointerBytes * assignments +
-                       kFloatBytes * (tokens * hidden + assignments * config.intermediate_size +
-                                      assignments * hidden);
+      space.kernels +=
+          grouping + kPointerBytes * assignments +
+          kFloatBytes * (tokens * hidden + assignments * config.expert_intermediate_size +
+                         assignments * hidden);
     }
   }
   // sampling::Sampler::bytes_for
@@ -136,9 +143,8 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
 KvFormula count_formula(const ModelConfig& config, tensor::DType dtype) {
   const int64_t of_token = tensor::kv_block_bytes(
       dtype, {.kv_heads = config.kv_head_count, .head_size = config.head_size, .block_tokens = 1});
-  const int64_t sliding =
-      std::count(config.layer_is_sliding.begin(), config.layer_is_sliding.end(), true);
-  return {.per_token = (config.layer_count - sliding) * of_token,
+  const int64_t sliding = config.count(families::AttentionKind::kSliding);
+  return {.per_token = (config.layer_count() - sliding) * of_token,
           .per_sequence = sliding * config.sliding_window * of_token};
 }
 
@@ -258,15 +264,15 @@ Result<void> check_fits(const Footprint& footprint) {
 
 Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint,
                             const MemoryRequest& request) {
-  const bool tiled = checkpoint.weight_layout() == checkpoint::WeightLayout::kTiled;
+  const bool tiled = checkpoint.weight_layout() == families::WeightLayout::kTiled;
   return add_up(checkpoint.config(), checkpoint.expected(), request,
                 {.used = tiled,
                  .activation_bits = checkpoint.activation_bits(),
-                 .coarse_head = checkpoint.has(checkpoint::kCoarseHead)});
+                 .coarse_head = checkpoint.has(families::kCoarseHead)});
 }
 
 Result<Footprint> footprint(const ModelConfig& config, const MemoryRequest& request) {
-  return add_up(config, checkpoint::expected_tensors(config, checkpoint::WeightLayout::kMxfp4),
+  return add_up(config, families::expected_tensors(config, families::WeightLayout::kPublished),
                 request, {});
 }
 
@@ -286,7 +292,8 @@ std::string log_line(const Footprint& footprint) {
 Json to_json(const Footprint& footprint) {
   const Weights& weights = footprint.weights;
   Json groups;
-  groups.set("experts", weights.experts).set("attention", weights.attention);
+  groups.set("experts", weights.experts).set("mlp", weights.mlp);
+  groups.set("attention", weights.attention);
   groups.set("embedding", weights.embedding).set("head", weights.head);
   groups.set("other", weights.other).set("mapped", weights.mapped).set("owned", weights.owned);
   const Workspace& space = footprint.workspace;

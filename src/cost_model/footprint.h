@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/expected_tensors.h"
-#include "checkpoint/model_config.h"
+#include "families/expected_tensors.h"
+#include "families/model_config.h"
 #include "tensor/dtype.h"
 
 namespace pelton::cost_model {
@@ -43,6 +43,7 @@ struct Weights {
   int64_t embedding = 0;
   int64_t attention = 0;
   int64_t experts = 0;
+  int64_t mlp = 0;  // of dense layers
   int64_t head = 0;
   int64_t other = 0;   // norms and routers
   int64_t mapped = 0;  // of all: in the files
@@ -110,7 +111,7 @@ struct Footprint {
 Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request);
 
 // Of a model of which only the configuration is known, with weights as published.
-Result<Footprint> footprint(const checkpoint::ModelConfig& config, const MemoryRequest& request);
+Result<Footprint> footprint(const families::ModelConfig& config, const MemoryRequest& request);
 
 // Whether the host's memory has what was asked for in bytes, KV cache and swap space, beside the
 // rest. Weights in files that are larger than memory are read again and again

@@ -14,14 +14,14 @@ using testing::HasSubstr;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-checkpoint::ModelConfig gpt_oss(const std::string& name) {
+families::ModelConfig gpt_oss(const std::string& name) {
   const auto options = checkpoint::synthetic_like(name, 0);
   EXPECT_TRUE(options.ok());
-  return *checkpoint::parse_model_config(options->config, &options->generation, name);
+  return *families::parse_model_config(options->config, &options->generation, name);
 }
 
-const checkpoint::ModelConfig& gpt_oss_20b() {
-  static const checkpoint::ModelConfig config = gpt_oss("gpt-oss-20b");
+const families::ModelConfig& gpt_oss_20b() {
+  static const families::ModelConfig config = gpt_oss("gpt-oss-20b");
   return config;
 }
 
@@ -233,14 +233,14 @@ TEST(Footprint, SwapStaysWithinItsBytesAndLeavesLessThanTwoBlocksOver) {
 }
 
 TEST(Footprint, ModelsOfOneGroupOnly) {
-  checkpoint::ModelConfig config = gpt_oss_20b();
-  config.layer_is_sliding.assign(24, true);
+  families::ModelConfig config = gpt_oss_20b();
+  config.layers.assign(24, {families::AttentionKind::kSliding, true});
   EXPECT_FALSE(footprint(config, {.kv_bytes = 1024}).ok());
   const auto sliding = footprint(config, {.kv_bytes = kGiB});
   ASSERT_TRUE(sliding.ok());
   EXPECT_LE(sliding->kv.bytes(), kGiB);
   EXPECT_EQ(sliding->context_tokens_max, config.context_max);
-  config.layer_is_sliding.assign(24, false);
+  config.layers.assign(24, {families::AttentionKind::kFull, true});
   const auto full = footprint(config, {.kv_bytes = kGiB});
   ASSERT_TRUE(full.ok());
   EXPECT_GT(full->kv.bytes() + full->kv.full_block_bytes, kGiB);

@@ -10,7 +10,7 @@
 namespace pelton::cost_model {
 namespace {
 
-using checkpoint::ModelConfig;
+using families::ModelConfig;
 
 // By which the groups are balanced. Shorter conversations leave more window blocks behind for each
 // full one, longer ones fewer.
@@ -108,12 +108,11 @@ Result<KvBudget> plan_kv(const ModelConfig& config, const MemoryRequest& request
       tensor::kv_block_bytes(request.kv_dtype, {.kv_heads = config.kv_head_count,
                                                 .head_size = config.head_size,
                                                 .block_tokens = request.block_tokens});
-  const int64_t sliding =
-      std::count(config.layer_is_sliding.begin(), config.layer_is_sliding.end(), true);
+  const int64_t sliding = config.count(families::AttentionKind::kSliding);
   const int64_t live = live_window_blocks(config, request);
   KvAllocated kv{.dtype = request.kv_dtype,
                  .block_tokens = request.block_tokens,
-                 .full_block_bytes = (config.layer_count - sliding) * layer_bytes,
+                 .full_block_bytes = (config.layer_count() - sliding) * layer_bytes,
                  .window_block_bytes = sliding * layer_bytes,
                  .window_block_live = count(live)};
 

@@ -21,7 +21,7 @@ struct KvBudget {
 // 096 tokens with its landmarks (kv/landmarks.h): of every 256 full blocks 86 window blocks, a
 // quarter of the bytes of gpt-oss. Without a prefix cache all the rest is full blocks. kDoesNotFit
 // names the flag, what was asked and what would fit.
-Result<KvBudget> plan_kv(const checkpoint::ModelConfig& config, const MemoryRequest& request,
+Result<KvBudget> plan_kv(const families::ModelConfig& config, const MemoryRequest& request,
                          int64_t allowed);
 
 // At most `bytes` on the host, divided between the groups as on the device: that is what sequences

@@ -8,8 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "base/file.h"
-#include "checkpoint/published_config.h"
 #include "cost_model/built_in_data.h"
+#include "families/published_config.h"
 
 namespace pelton::cost_model {
 namespace {
@@ -299,11 +299,11 @@ Result<ModelShape> parse_model_shape(const Json& config, const std::string& orig
 }
 
 bool is_known_shape(const std::string& model) {
-  return checkpoint::published_config(model).ok() || find_data("models/" + model + ".json");
+  return families::published_config(model).ok() || find_data("models/" + model + ".json");
 }
 
 Result<ModelShape> find_model_shape(const std::string& model) {
-  if (const Result<Json> config = checkpoint::published_config(model); config.ok()) {
+  if (const Result<Json> config = families::published_config(model); config.ok()) {
     return parse_model_shape(*config, model);
   }
   if (const std::optional<std::string_view> text = find_data("models/" + model + ".json")) {

@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "checkpoint/expected_tensors.h"
-#include "checkpoint/published_config.h"
 #include "cost_model/built_in_data.h"
 #include "cost_model/calibration.h"
 #include "cost_model/footprint.h"
@@ -15,6 +13,8 @@
 #include "cost_model/step_cost.h"
 #include "cost_model/step_time.h"
 #include "cost_model/textbook.h"
+#include "families/expected_tensors.h"
+#include "families/published_config.h"
 
 namespace pelton::cost_model {
 namespace {
@@ -69,12 +69,12 @@ TEST(ModelShape, CountsTheParametersOfPublishedModels) {
 // The same as the list that checkpoints are written and checked by, tensor for tensor.
 TEST(ModelShape, AgreesWithTheCheckpointsTensors) {
   for (const std::string model : {"gpt-oss-20b", "gpt-oss-120b"}) {
-    const Json config = *checkpoint::published_config(model);
-    const checkpoint::ModelConfig parsed = *checkpoint::parse_model_config(config, nullptr, model);
+    const Json config = *families::published_config(model);
+    const families::ModelConfig parsed = *families::parse_model_config(config, nullptr, model);
     int64_t parameters = 0;
     int64_t bytes = 0;
     for (const auto& tensor :
-         checkpoint::expected_tensors(parsed, checkpoint::WeightLayout::kMxfp4)) {
+         families::expected_tensors(parsed, families::WeightLayout::kPublished)) {
       if (!tensor.is_scales) parameters += tensor.parameters();
       bytes += tensor.bytes();
     }
@@ -337,14 +337,14 @@ TEST(Calibration, ReadsStepLogsAndRefusesBadOnes) {
 
 // 120b on one card of 80 GB: what is left for keys and values, stated.
 TEST(Footprint, The120bFitsOn80Gigabytes) {
-  const Json config = *checkpoint::published_config("gpt-oss-120b");
+  const Json config = *families::published_config("gpt-oss-120b");
   MemoryRequest request;
   request.kv_dtype = tensor::DType::kBf16;
   request.memory_bytes = find_hardware("h100")->memory_bytes;
   request.memory_utilization = 0.92;
   request.kernels = KernelKind::kReference;
   const Result<Footprint> fits =
-      footprint(*checkpoint::parse_model_config(config, nullptr, "gpt-oss-120b"), request);
+      footprint(*families::parse_model_config(config, nullptr, "gpt-oss-120b"), request);
   ASSERT_TRUE(fits.ok()) << fits.error().message;
   EXPECT_GT(fits->kv.bytes(), 5e9);
   EXPECT_GE(fits->context_tokens_max, 131072);

@@ -48,7 +48,7 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
                                                          const cost_model::MemoryRequest& request,
                                                          const kernels::gpu::FormOptions& forms,
                                                          base::ThreadPool& pool) {
-  const checkpoint::ModelConfig& config = checkpoint.config();
+  const families::ModelConfig& config = checkpoint.config();
   TRY_ASSIGN(const kernels::gpu::KvType kv_type, kv_type_of(request.kv_dtype));
   if (request.block_tokens != kernels::gpu::kBlockTokens) {
     return Error{ErrorCode::kUnsupported, "a device keeps keys and values in blocks of 16 tokens",

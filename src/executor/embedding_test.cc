@@ -213,7 +213,7 @@ TEST_F(Embedding, AMeanIsThatOfItsPrefixesLastStates) {
 
 // The largest product with a row of the head is what greedy sampling takes next.
 TEST_F(Embedding, TheLastStateIsWhatLogitsAreMadeOf) {
-  const checkpoint::ModelConfig& config = checkpoint_->config();
+  const families::ModelConfig& config = checkpoint_->config();
   const auto head =
       checkpoint_->tensor("lm_head.weight", tensor::DType::kBf16,
                           std::array<int64_t, 2>{config.vocab_size, config.hidden_size});

@@ -35,7 +35,7 @@ TEST(Footprint, KvIsAllocatedToTheByteInEveryTypeAndBlockSize) {
   for (const char* like : {"gpt-oss-20b", "gpt-oss-120b"}) {
     const auto options = checkpoint::synthetic_like(like, 0);
     ASSERT_TRUE(options.ok());
-    const auto config = checkpoint::parse_model_config(options->config, nullptr, like);
+    const auto config = families::parse_model_config(options->config, nullptr, like);
     ASSERT_TRUE(config.ok());
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBf16, DType::kF8E4m3, DType::kI8}) {
       for (const int block_tokens : {8, 16, 32, 128}) {

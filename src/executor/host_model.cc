@@ -19,15 +19,15 @@ Result<std::unique_ptr<StepModel>> HostModel::load(const checkpoint::Checkpoint&
                                                    const cost_model::Footprint& footprint,
                                                    base::ThreadPool& pool) {
   TRY_ASSIGN(auto kernels, kernels::make_kernels(options.kernels, pool));
-  const checkpoint::ModelConfig& config = checkpoint.config();
+  const families::ModelConfig& config = checkpoint.config();
   TRY_ASSIGN(models::KvStorage kv, models::KvStorage::allocate(config, storage_of(footprint.kv)));
   std::optional<models::KvStorage> host_kv;
   if (footprint.swap.full_block_count > 0) {
     TRY_ASSIGN(host_kv, models::KvStorage::allocate(config, storage_of(footprint.swap)));
   }
-  TRY_ASSIGN(auto model, models::GptOss::load(checkpoint, *kernels,
-                                              {.batch_tokens_max = options.batch_tokens_max,
-                                               .logit_rows_max = options.logit_rows_max}));
+  TRY_ASSIGN(auto model, models::load_model(checkpoint, *kernels,
+                                            {.batch_tokens_max = options.batch_tokens_max,
+                                             .logit_rows_max = options.logit_rows_max}));
   std::unique_ptr<HostModel> made(new HostModel(
       footprint, pool, std::move(kernels), std::move(model), std::move(kv), std::move(host_kv)));
   made->check_footprint(checkpoint);
@@ -36,7 +36,7 @@ Result<std::unique_ptr<StepModel>> HostModel::load(const checkpoint::Checkpoint&
 
 HostModel::HostModel(const cost_model::Footprint& footprint, base::ThreadPool& pool,
                      std::unique_ptr<kernels::Kernels> kernels,
-                     std::unique_ptr<models::GptOss> model, models::KvStorage kv,
+                     std::unique_ptr<models::Model> model, models::KvStorage kv,
                      std::optional<models::KvStorage> host_kv)
     : footprint_(footprint),
       pool_(pool),

@@ -1,4 +1,4 @@
-// The model on this machine's processors: kernels, GptOss, and the memory of keys and values.
+// The model on this machine's processors: kernels, Model, and the memory of keys and values.
 #pragma once
 
 #include <memory>
@@ -40,7 +40,7 @@ class HostModel final : public StepModel {
 
  private:
   HostModel(const cost_model::Footprint& footprint, base::ThreadPool& pool,
-            std::unique_ptr<kernels::Kernels> kernels, std::unique_ptr<models::GptOss> model,
+            std::unique_ptr<kernels::Kernels> kernels, std::unique_ptr<models::Model> model,
             models::KvStorage kv, std::optional<models::KvStorage> host_kv);
 
   void check_footprint(const checkpoint::Checkpoint& checkpoint) const;
@@ -48,7 +48,7 @@ class HostModel final : public StepModel {
   const cost_model::Footprint footprint_;
   base::ThreadPool& pool_;
   std::unique_ptr<kernels::Kernels> kernels_;
-  std::unique_ptr<models::GptOss> model_;
+  std::unique_ptr<models::Model> model_;
   models::KvStorage kv_;
   float* logits_ = nullptr;                   // of the step at hand
   std::optional<models::KvStorage> host_kv_;  // what was swapped out; none without swap_bytes

@@ -18,7 +18,7 @@ enum class Division { kFullBlocks, kBothGroups };
 
 engine::ExecutorCapacity capacity_of(int64_t kv_bytes, Division division) {
   const auto options = checkpoint::synthetic_like("gpt-oss-20b", 0);
-  const auto config = checkpoint::parse_model_config(options->config, nullptr, "gpt-oss-20b");
+  const auto config = families::parse_model_config(options->config, nullptr, "gpt-oss-20b");
   const auto footprint = cost_model::footprint(
       *config, {.prefix_cache = division == Division::kBothGroups, .kv_bytes = kv_bytes});
   CHECK(footprint.ok());

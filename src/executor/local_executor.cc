@@ -95,8 +95,7 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
 }
 
 LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
-                             std::unique_ptr<StepModel> model,
-                             const checkpoint::ModelConfig& config)
+                             std::unique_ptr<StepModel> model, const families::ModelConfig& config)
     : options_(options),
       pool_holder_(std::move(pool)),
       pool_(*pool_holder_),

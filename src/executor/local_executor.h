@@ -26,7 +26,7 @@
 #include "executor/guide_work.h"
 #include "executor/step_model.h"
 #include "grammar/token_guide.h"
-#include "models/gpt_oss.h"
+#include "models/model.h"
 #include "sampling/device_rows.h"
 #include "sampling/sampler.h"
 
@@ -135,7 +135,7 @@ class LocalExecutor final : public engine::Executor {
   };
 
   LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
-                std::unique_ptr<StepModel> model, const checkpoint::ModelConfig& config);
+                std::unique_ptr<StepModel> model, const families::ModelConfig& config);
 
   void work();
   engine::StepPlan take_plan();

@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "cost_model/footprint.h"
 #include "engine/step_plan.h"
-#include "models/gpt_oss.h"
+#include "models/model.h"
 #include "sampling/device_rows.h"
 
 namespace pelton::executor {
@@ -54,7 +54,7 @@ class StepModel {
   virtual Result<void> normed_rows(
       std::span<const int> rows,
       base::FunctionRef<void(size_t index, const float* state)> sees) = 0;
-  // As GptOss::logits_of. Errors: kUnsupported where only the rows of a step are told.
+  // As Model::logits_of. Errors: kUnsupported where only the rows of a step are told.
   virtual Result<void> logits_of(
       std::span<const int> rows,
       base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) = 0;

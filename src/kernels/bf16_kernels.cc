@@ -42,6 +42,12 @@ class Bf16Kernels final : public Kernels {
     round_rows(out, hidden, tokens, hidden);
   }
 
+  void rms_norm_heads(float* x, int64_t stride, const float* weight, int tokens, int heads,
+                      int head_size, float epsilon) override {
+    inner_.rms_norm_heads(x, stride, weight, tokens, heads, head_size, epsilon);
+    round_rows(x, stride, tokens, int64_t{heads} * head_size);
+  }
+
   void linear(float* out, const float* x, const Linear& linear, int tokens,
               Output output) override {
     const int64_t rows = linear.weight.rows;
@@ -79,6 +85,11 @@ class Bf16Kernels final : public Kernels {
     const SequenceRows& last = sequences[sequence_count - 1];
     const int64_t width = int64_t{shape.heads} * shape.head_size;
     round_rows(out, width, last.row_begin + last.row_count, width);
+  }
+
+  void glu(float* gate, const float* up, int64_t count, const GluShape& shape) override {
+    inner_.glu(gate, up, count, shape);
+    round_rows(gate, count, 1, count);
   }
 
   void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,

@@ -130,7 +130,7 @@ struct AttentionShape {
   int kv_heads = 0;
   int head_size = 0;
   int window = 0;                // a query at p sees keys max(0, p-window+1)..p; 0: all up to p
-  const float* sinks = nullptr;  // (heads): one extra logit in the softmax, without a value
+  const float* sinks = nullptr;  // (heads) or null: an extra logit in the softmax, without a value
   float scale = 1.0f;
 };
 
@@ -139,10 +139,20 @@ struct ExpertChoice {
   float weight = 0.0f;
 };
 
+// The gated linear unit between the two products of an MLP or an expert (arXiv 2002.05202).
+struct GluShape {
+  enum class Kind : uint8_t {
+    kSwiglu,         // silu(gate) * up
+    kClampedSwiglu,  // g sigmoid(alpha g) (u + 1), g = min(gate, limit), u = up clamped to +-limit
+  };
+  Kind kind = Kind::kClampedSwiglu;
+  float alpha = 1.702f;
+  float limit = 7.0f;
+};
+
 struct MoeShape {
   int experts_per_token = 0;
-  float swiglu_alpha = 1.702f;
-  float swiglu_limit = 7.0f;
+  GluShape glu;
 };
 
 // The largest step to come, for whoever keeps working memory.
@@ -183,6 +193,11 @@ class Kernels {
   virtual void rms_norm(float* out, const float* x, const float* weight, int tokens, int hidden,
                         float epsilon) = 0;
 
+  // Each head of x by itself, in place: head = head / rms(head) * weight (QK norm).
+  // x: float (tokens, heads, head_size) with row stride `stride`; weight: float (head_size).
+  virtual void rms_norm_heads(float* x, int64_t stride, const float* weight, int tokens, int heads,
+                              int head_size, float epsilon) = 0;
+
   // out[t] = linear.weight x[t] + linear.bias (+ out[t] if accumulate).
   // out: float (tokens, rows); x: float (tokens, cols).
   enum class Output { kOverwrite, kAccumulate };
@@ -214,12 +229,15 @@ class Kernels {
                          const AttentionShape& shape, const SequenceRows* sequences,
                          int sequence_count) = 0;
 
+  // gate[i] = glu(gate[i], up[i]), of a dense MLP. gate, up: float (count); a multiple of 32.
+  virtual void glu(float* gate, const float* up, int64_t count, const GluShape& shape) = 0;
+
   // choices: (tokens, k) the k largest of logits[t] in descending order, the lower expert among
   // equals; weights: softmax over those k. logits: float (tokens, experts).
   virtual void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
                               int k) = 0;
 
-  // out[t] += sum_j choices[t][j].weight * (down_e swiglu(gate_e x[t], up_e x[t]) + bias_e)
+  // out[t] += sum_j choices[t][j].weight * (down_e glu(gate_e x[t], up_e x[t]) + bias_e)
   // out, x: float (tokens, hidden). The same weights give the same bits in either MXFP4 format.
   virtual void experts(float* out, const float* x, const ExpertChoice* choices,
                        const ExpertWeights& weights, const MoeShape& shape, int tokens) = 0;

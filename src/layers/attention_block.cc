@@ -6,7 +6,7 @@
 
 namespace pelton::layers {
 
-AttentionWorkspace::AttentionWorkspace(const checkpoint::ModelConfig& config, int tokens)
+AttentionWorkspace::AttentionWorkspace(const families::ModelConfig& config, int tokens)
     : normed(size_t{1} * tokens * config.hidden_size),
       qkv(size_t{1} * tokens * (config.head_count + 2 * config.kv_head_count) * config.head_size),
       mixed(size_t{1} * tokens * config.head_count * config.head_size) {}
@@ -17,10 +17,10 @@ int64_t AttentionWorkspace::bytes() const {
 }
 
 Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkpoint, int layer) {
-  const checkpoint::ModelConfig& config = checkpoint.config();
+  const families::ModelConfig& config = checkpoint.config();
   const std::string prefix = fmt::format("model.layers.{}.", layer);
-  const int q_rows = config.head_count * config.head_size;
-  const int kv_rows = config.kv_head_count * config.head_size;
+  const int q_rows = config.q_size();
+  const int kv_rows = config.kv_size();
   const int hidden = config.hidden_size;
 
   AttentionBlock block;
@@ -29,26 +29,35 @@ Result<AttentionBlock> AttentionBlock::load(const checkpoint::Checkpoint& checkp
   TRY_ASSIGN(block.norm_,
              load_vector(checkpoint, prefix + "input_layernorm.weight", hidden, block.vectors_));
   const std::string attention = prefix + "self_attn.";
+  const Bias qkv_bias = config.qkv_bias ? Bias::kAdded : Bias::kNone;
+  const auto linear = [&](const char* name, int rows) {
+    return load_linear(checkpoint, attention + name, rows, hidden, qkv_bias, block.vectors_);
+  };
   if (checkpoint.has(attention + "qkv_proj.weight")) {
-    TRY_ASSIGN(block.qkv_, load_linear(checkpoint, attention + "qkv_proj", q_rows + 2 * kv_rows,
-                                       hidden, block.vectors_));
+    TRY_ASSIGN(block.qkv_, linear("qkv_proj", q_rows + 2 * kv_rows));
   } else {
-    TRY_ASSIGN(block.q_,
-               load_linear(checkpoint, attention + "q_proj", q_rows, hidden, block.vectors_));
-    TRY_ASSIGN(block.k_,
-               load_linear(checkpoint, attention + "k_proj", kv_rows, hidden, block.vectors_));
-    TRY_ASSIGN(block.v_,
-               load_linear(checkpoint, attention + "v_proj", kv_rows, hidden, block.vectors_));
+    TRY_ASSIGN(block.q_, linear("q_proj", q_rows));
+    TRY_ASSIGN(block.k_, linear("k_proj", kv_rows));
+    TRY_ASSIGN(block.v_, linear("v_proj", kv_rows));
   }
   TRY_ASSIGN(block.o_,
-             load_linear(checkpoint, prefix + "self_attn.o_proj", hidden, q_rows, block.vectors_));
+             load_linear(checkpoint, attention + "o_proj", hidden, q_rows,
+                         config.attn_out_bias ? Bias::kAdded : Bias::kNone, block.vectors_));
   block.shape_ = {.heads = config.head_count,
                   .kv_heads = config.kv_head_count,
                   .head_size = config.head_size,
-                  .window = config.layer_is_sliding[layer] ? config.sliding_window : 0,
+                  .window = config.is_sliding(layer) ? config.sliding_window : 0,
                   .scale = static_cast<float>(1.0 / std::sqrt(double{1.0} * config.head_size))};
-  TRY_ASSIGN(block.shape_.sinks, load_vector(checkpoint, prefix + "self_attn.sinks",
-                                             config.head_count, block.vectors_));
+  if (config.attention_sinks) {
+    TRY_ASSIGN(block.shape_.sinks,
+               load_vector(checkpoint, attention + "sinks", config.head_count, block.vectors_));
+  }
+  if (config.qk_norm) {
+    TRY_ASSIGN(block.q_norm_, load_vector(checkpoint, attention + "q_norm.weight", config.head_size,
+                                          block.vectors_));
+    TRY_ASSIGN(block.k_norm_, load_vector(checkpoint, attention + "k_norm.weight", config.head_size,
+                                          block.vectors_));
+  }
   return block;
 }
 
@@ -73,6 +82,11 @@ void AttentionBlock::forward(kernels::Kernels& kernels, float* x, int tokens, co
     kernels.linear(q, workspace.normed.data(), q_, tokens, Output::kOverwrite);
     kernels.linear(k, workspace.normed.data(), k_, tokens, Output::kOverwrite);
     kernels.linear(v, workspace.normed.data(), v_, tokens, Output::kOverwrite);
+  }
+  if (q_norm_ != nullptr) {
+    kernels.rms_norm_heads(q, q_stride, q_norm_, tokens, shape_.heads, shape_.head_size, epsilon_);
+    kernels.rms_norm_heads(k, kv_stride, k_norm_, tokens, shape_.kv_heads, shape_.head_size,
+                           epsilon_);
   }
   kernels.rotate(q, q_stride, cos_sin, tokens, shape_.heads, shape_.head_size);
   kernels.rotate(k, kv_stride, cos_sin, tokens, shape_.kv_heads, shape_.head_size);

@@ -1,5 +1,6 @@
 // One attention block: x += W_o attention(rotate(W_q n), rotate(W_k n), W_v n) + b_o, n =
-// rms_norm(x). Immutable after loading; working memory is the caller's. Executor thread.
+// rms_norm(x); biases, sinks and a norm over each head of queries and keys where the family has
+// them. Immutable after loading; working memory is the caller's. Executor thread.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@ namespace pelton::layers {
 
 // Room for one step of at most `tokens` rows; shared by all layers.
 struct AttentionWorkspace {
-  AttentionWorkspace(const checkpoint::ModelConfig& config, int tokens);
+  AttentionWorkspace(const families::ModelConfig& config, int tokens);
 
   std::vector<float> normed;  // (tokens, hidden)
   std::vector<float> qkv;     // (tokens, heads * head_size) and twice (tokens, kv_heads *
@@ -46,6 +47,8 @@ class AttentionBlock {
   kernels::Linear k_;
   kernels::Linear v_;
   kernels::Linear o_;
+  const float* q_norm_ = nullptr;  // (head_size), or null: no QK norm
+  const float* k_norm_ = nullptr;
   kernels::AttentionShape shape_;
   int hidden_ = 0;
   float epsilon_ = 0;

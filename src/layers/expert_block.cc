@@ -6,18 +6,8 @@
 
 namespace pelton::layers {
 
-ExpertWorkspace::ExpertWorkspace(const checkpoint::ModelConfig& config, int tokens)
-    : normed(size_t{1} * tokens * config.hidden_size),
-      router_logits(size_t{1} * tokens * config.expert_count),
-      choices(size_t{1} * tokens * config.experts_per_token) {}
-
-int64_t ExpertWorkspace::bytes() const {
-  return static_cast<int64_t>((normed.capacity() + router_logits.capacity()) * sizeof(float) +
-                              choices.capacity() * sizeof(kernels::ExpertChoice));
-}
-
 Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, int layer) {
-  const checkpoint::ModelConfig& config = checkpoint.config();
+  const families::ModelConfig& config = checkpoint.config();
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   const int hidden = config.hidden_size;
 
@@ -26,21 +16,20 @@ Result<ExpertBlock> ExpertBlock::load(const checkpoint::Checkpoint& checkpoint, 
   block.epsilon_ = static_cast<float>(config.rms_norm_epsilon);
   TRY_ASSIGN(block.norm_, load_vector(checkpoint, prefix + "post_attention_layernorm.weight",
                                       hidden, block.vectors_));
-  TRY_ASSIGN(block.router_, load_linear(checkpoint, prefix + "mlp.router", config.expert_count,
-                                        hidden, block.vectors_));
+  TRY_ASSIGN(block.router_,
+             load_linear(checkpoint, prefix + "mlp.router", config.expert_count, hidden,
+                         config.expert_bias ? Bias::kAdded : Bias::kNone, block.vectors_));
   TRY_ASSIGN(block.experts_, load_experts(checkpoint, prefix + "mlp.experts.",
                                           {.experts = config.expert_count,
-                                           .inner = config.intermediate_size,
+                                           .inner = config.expert_intermediate_size,
                                            .hidden = hidden},
                                           block.vectors_));
-  block.shape_ = {.experts_per_token = config.experts_per_token,
-                  .swiglu_alpha = static_cast<float>(config.swiglu_alpha),
-                  .swiglu_limit = static_cast<float>(config.swiglu_limit)};
+  block.shape_ = {.experts_per_token = config.experts_per_token, .glu = glu_shape(config)};
   return block;
 }
 
 void ExpertBlock::forward(kernels::Kernels& kernels, float* x, int tokens,
-                          ExpertWorkspace& workspace) const {
+                          FeedForwardWorkspace& workspace) const {
   kernels.rms_norm(workspace.normed.data(), x, norm_, tokens, hidden_, epsilon_);
   kernels.linear(workspace.router_logits.data(), workspace.normed.data(), router_, tokens,
                  kernels::Kernels::Output::kOverwrite);

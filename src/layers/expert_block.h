@@ -2,37 +2,22 @@
 // rms_norm(x). Immutable after loading; working memory is the caller's. Executor thread.
 #pragma once
 
-#include <vector>
-
-#include "base/result.h"
-#include "checkpoint/checkpoint.h"
-#include "kernels/kernels.h"
+#include "layers/feed_forward.h"
 #include "layers/weights.h"
 
 namespace pelton::layers {
 
-// Room for one step of at most `tokens` rows; shared by all layers.
-struct ExpertWorkspace {
-  ExpertWorkspace(const checkpoint::ModelConfig& config, int tokens);
-
-  std::vector<float> normed;                   // (tokens, hidden)
-  std::vector<float> router_logits;            // (tokens, experts)
-  std::vector<kernels::ExpertChoice> choices;  // (tokens, experts_per_token)
-
-  int64_t bytes() const;
-};
-
-class ExpertBlock {
+class ExpertBlock final : public FeedForward {
  public:
   static Result<ExpertBlock> load(const checkpoint::Checkpoint& checkpoint, int layer);
 
-  // x: float (tokens, hidden)
-  void forward(kernels::Kernels& kernels, float* x, int tokens, ExpertWorkspace& workspace) const;
+  void forward(kernels::Kernels& kernels, float* x, int tokens,
+               FeedForwardWorkspace& workspace) const override;
 
   // What a step of so many tokens reads in the mean, were one expert chosen as often as another:
   // the router, and experts * (1 - (1 - chosen / experts)^tokens) experts.
-  double weight_bytes(int tokens) const;
-  int64_t owned_bytes() const { return vectors_.bytes(); }  // beside what is mapped
+  double weight_bytes(int tokens) const override;
+  int64_t owned_bytes() const override { return vectors_.bytes(); }
 
  private:
   FloatVectors vectors_;  // what the pointers below lead to

@@ -27,10 +27,13 @@ Result<OutputHead> OutputHead::load(const checkpoint::Checkpoint& checkpoint) {
   const int vocab = checkpoint.config().vocab_size;
   const int hidden = checkpoint.config().hidden_size;
   OutputHead head;
-  TRY_ASSIGN(head.exact_.weight, load_matrix(checkpoint, "lm_head.weight", vocab, hidden));
-  if (!checkpoint.has(checkpoint::kCoarseHead)) return head;
+  const bool tied = checkpoint.config().tied_head;
+  TRY_ASSIGN(head.exact_.weight,
+             load_matrix(checkpoint, tied ? "model.embed_tokens.weight" : "lm_head.weight", vocab,
+                         hidden));
+  if (!checkpoint.has(families::kCoarseHead)) return head;
   TRY_ASSIGN(head.coarse_.weight,
-             load_matrix(checkpoint, std::string(checkpoint::kCoarseHead), vocab, hidden));
+             load_matrix(checkpoint, std::string(families::kCoarseHead), vocab, hidden));
   TRY_ASSIGN(head.scan_, kernels::make_logit_rows(kernels::KernelChoice::kAuto));
   const size_t blocks = kernels::logit_blocks(static_cast<size_t>(vocab));
   head.block_highest_.resize(blocks);

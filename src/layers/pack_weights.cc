@@ -23,7 +23,7 @@ namespace pelton::layers {
 namespace {
 
 using checkpoint::Checkpoint;
-using checkpoint::ModelConfig;
+using families::ModelConfig;
 using kernels::Format;
 using kernels::kTileRows;
 using kernels::StoredMatrix;
@@ -85,7 +85,7 @@ class Packer {
 
   Result<std::vector<Output>> outputs() {
     const int hidden = config_.hidden_size;
-    for (int layer = 0; layer < config_.layer_count; ++layer) {
+    for (int layer = 0; layer < config_.layer_count(); ++layer) {
       const std::string prefix = fmt::format("model.layers.{}.", layer);
       TRY(vector(prefix + "input_layernorm.weight", hidden));
       TRY(attention(prefix + "self_attn."));
@@ -104,13 +104,13 @@ class Packer {
  private:
   Result<void> attention(const std::string& prefix) {
     const int hidden = config_.hidden_size;
-    const int q = config_.head_count * config_.head_size;
-    const int kv = config_.kv_head_count * config_.head_size;
+    const int q = config_.q_size();
+    const int kv = config_.kv_size();
     Stack qkv;
     std::vector<float> bias;
     for (const auto& [name, rows] : {std::pair("q_proj", q), {"k_proj", kv}, {"v_proj", kv}}) {
       TRY_ASSIGN(const kernels::Linear linear,
-                 load_linear(checkpoint_, prefix + name, rows, hidden, keep_));
+                 load_linear(checkpoint_, prefix + name, rows, hidden, Bias::kAdded, keep_));
       qkv.parts.push_back(linear.weight);
       bias.insert(bias.end(), linear.bias, linear.bias + rows);
       if (linear.weight.format != qkv.format()) {
@@ -151,7 +151,7 @@ class Packer {
                load_matrix(checkpoint_, "lm_head.weight", config_.vocab_size, config_.hidden_size));
     const bool coarse =
         options_.coarse_head && found.format != Format::kQ8_0 && found.rows % kTileRows == 0;
-    if (coarse) add_tiles(std::string(checkpoint::kCoarseHead), DType::kInt4Tiles, {{found}});
+    if (coarse) add_tiles(std::string(families::kCoarseHead), DType::kInt4Tiles, {{found}});
     return add_matrix("lm_head.weight", {{found}},
                       coarse ? MatrixWeights::kAsShipped : options_.matrices);
   }
@@ -194,7 +194,7 @@ class Packer {
     return {};
   }
 
-  // head_size is a multiple of 16 (models/gpt_oss.cc), so that no tile has rows of two parts.
+  // head_size is a multiple of 16 (models/transformer.cc), so that no tile has rows of two parts.
   static void pack_stack_tile(Format format, const Stack& stack, int64_t tile, uint8_t* out) {
     const auto [part, first] = stack.at(tile * kTileRows);
     std::array<int64_t, kTileRows> rows;
@@ -203,7 +203,7 @@ class Packer {
   }
 
   Result<void> experts(const std::string& prefix) {
-    const int inner = config_.intermediate_size;
+    const int inner = config_.expert_intermediate_size;
     const int hidden = config_.hidden_size;
     TRY_ASSIGN(
         const kernels::ExpertWeights weights,
@@ -341,6 +341,11 @@ std::string_view name_of(MatrixWeights weights) {
 
 Result<void> pack_weights(const Checkpoint& checkpoint, const PackOptions& options,
                           const std::string& file, base::ThreadPool& pool, PackProgress progress) {
+  if (!checkpoint.config().has_experts()) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{}: is dense; only models with MXFP4 experts are packed",
+                             checkpoint.folder())};
+  }
   Packer packer(checkpoint, options);
   TRY_ASSIGN(std::vector<Output> outputs, packer.outputs());
   // Tiles first: all of them have whole cache lines, so that each begins on one.

@@ -71,8 +71,8 @@ TEST_F(PackTest, ExpertsStayTheSameToTheBit) {
   const auto packed = checkpoint::Checkpoint::open(folder_);
   ASSERT_TRUE(packed.ok()) << packed.error().message;
   const auto& config = source->config();
-  const ExpertSizes sizes{config.expert_count, config.intermediate_size, config.hidden_size};
-  for (int layer = 0; layer < config.layer_count; ++layer) {
+  const ExpertSizes sizes{config.expert_count, config.expert_intermediate_size, config.hidden_size};
+  for (int layer = 0; layer < config.layer_count(); ++layer) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".mlp.experts.";
     FloatVectors keep;
     const auto from = load_experts(*source, prefix, sizes, keep);
@@ -105,14 +105,16 @@ TEST_F(PackTest, QueriesKeysAndValuesAreOneMatrixInThatOrder) {
   const int kv = config.kv_head_count * config.head_size;
   const std::string prefix = "model.layers.1.self_attn.";
   FloatVectors keep;
-  const auto all = load_linear(*packed, prefix + "qkv_proj", q + 2 * kv, config.hidden_size, keep);
+  const auto all =
+      load_linear(*packed, prefix + "qkv_proj", q + 2 * kv, config.hidden_size, Bias::kAdded, keep);
   ASSERT_TRUE(all.ok()) << all.error().message;
   const auto stored = [](const kernels::Matrix& m) {
     return kernels::StoredMatrix{m.data, nullptr, m.rows, m.cols, m.format};
   };
   int first = 0;
   for (const auto& [name, rows] : {std::pair("q_proj", q), {"k_proj", kv}, {"v_proj", kv}}) {
-    const auto part = load_linear(*source, prefix + name, rows, config.hidden_size, keep);
+    const auto part =
+        load_linear(*source, prefix + name, rows, config.hidden_size, Bias::kAdded, keep);
     for (int row = 0; row < rows; ++row) {
       ASSERT_EQ(row_of(stored(part->weight), row), row_of(stored(all->weight), first + row));
       ASSERT_EQ(part->bias[row], all->bias[first + row]);

@@ -1,27 +1,27 @@
-// Rotary position embedding with YaRN ("NTK by parts", arXiv 2309.00071): the tables for a step's
-// positions, computed in double and rounded once. Immutable; any thread.
+// Rotary position embedding (arXiv 2104.09864): the tables for a step's positions, computed in
+// double and rounded once. Immutable; any thread.
 #pragma once
 
 #include <vector>
 
-#include "checkpoint/model_config.h"
+#include "families/model_config.h"
 
 namespace pelton::layers {
 
 class Rotary {
  public:
-  explicit Rotary(const checkpoint::ModelConfig& config);
+  explicit Rotary(const families::ModelConfig& config);
 
   int head_size() const { return 2 * static_cast<int>(inverse_frequency_.size()); }
   const std::vector<double>& inverse_frequency() const { return inverse_frequency_; }
-  double concentration() const { return concentration_; }
+  double attention_factor() const { return attention_factor_; }
 
-  // out: head_size floats: the cosines at `position`, then the sines, times the concentration.
+  // out: head_size floats: the cosines at `position`, then the sines, times the attention factor.
   void table_row(int position, float* out) const;
 
  private:
   std::vector<double> inverse_frequency_;  // head_size / 2
-  double concentration_ = 1.0;             // 0.1 ln(factor) + 1
+  double attention_factor_ = 1.0;          // RopeConfig's
 };
 
 }  // namespace pelton::layers

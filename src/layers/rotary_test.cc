@@ -1,15 +1,21 @@
 #include "layers/rotary.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 namespace pelton::layers {
 namespace {
 
-checkpoint::ModelConfig published() {
-  checkpoint::ModelConfig config;
+families::ModelConfig published() {
+  families::ModelConfig config;
   config.head_size = 64;
-  config.rope_theta = 150000;
-  config.yarn = {.factor = 32, .beta_fast = 32, .beta_slow = 1, .original_context = 4096};
+  config.rope = {.theta = 150000,
+                 .scaling = families::RopeScaling::kYarn,
+                 .factor = 32,
+                 .original_context = 4096,
+                 .truncate = false,
+                 .attention_factor = 0.1 * std::log(32.0) + 1};
   return config;
 }
 
@@ -17,7 +23,7 @@ checkpoint::ModelConfig published() {
 // fractional.
 TEST(Rotary, YarnFrequenciesAreThePublishedOnes) {
   const Rotary rotary(published());
-  EXPECT_DOUBLE_EQ(rotary.concentration(), 1.3465735902799727);
+  EXPECT_DOUBLE_EQ(rotary.attention_factor(), 1.3465735902799727);
   const std::pair<int, double> rows[] = {{0, 1.0},
                                          {1, 6.890443059e-01},
                                          {8, 5.081327482e-02},

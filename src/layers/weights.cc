@@ -238,10 +238,11 @@ Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
 }
 
 Result<kernels::Linear> load_linear(const checkpoint::Checkpoint& checkpoint,
-                                    const std::string& name, int rows, int cols,
+                                    const std::string& name, int rows, int cols, Bias bias,
                                     FloatVectors& keep) {
   kernels::Linear linear;
   TRY_ASSIGN(linear.weight, load_matrix(checkpoint, name + ".weight", rows, cols));
+  if (bias == Bias::kNone) return linear;
   TRY_ASSIGN(linear.bias, load_vector(checkpoint, name + ".bias", rows, keep));
   return linear;
 }

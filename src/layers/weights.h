@@ -31,9 +31,10 @@ Result<const float*> load_vector(const checkpoint::Checkpoint& checkpoint, const
 // (rows, cols), of float32, float16, bf16, Q8_0, or integers of 8 or 4 bits in tiles
 Result<kernels::Matrix> load_matrix(const checkpoint::Checkpoint& checkpoint,
                                     const std::string& name, int rows, int cols);
-// `name`.weight (rows, cols) and `name`.bias (rows)
+// `name`.weight (rows, cols) and, if it has one, `name`.bias (rows)
+enum class Bias : uint8_t { kNone, kAdded };
 Result<kernels::Linear> load_linear(const checkpoint::Checkpoint& checkpoint,
-                                    const std::string& name, int rows, int cols,
+                                    const std::string& name, int rows, int cols, Bias bias,
                                     FloatVectors& keep);
 
 struct ExpertSizes {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "families/gpt_oss.h"
 #include "models/device_upload.h"
 
 namespace pelton::models {
@@ -12,11 +13,11 @@ namespace {
 
 namespace gpu = kernels::gpu;
 
-gpu::ModelShape shape_of(const checkpoint::ModelConfig& config) {
+gpu::ModelShape shape_of(const families::ModelConfig& config) {
   gpu::ModelShape shape{
-      .layers = config.layer_count,
+      .layers = config.layer_count(),
       .hidden = config.hidden_size,
-      .inner = config.intermediate_size,
+      .inner = config.expert_intermediate_size,
       .heads = config.head_count,
       .kv_heads = config.kv_head_count,
       .head_size = config.head_size,
@@ -28,8 +29,8 @@ gpu::ModelShape shape_of(const checkpoint::ModelConfig& config) {
       .attention_scale = static_cast<float>(1.0 / std::sqrt(double{1.0} * config.head_size)),
       .swiglu_alpha = static_cast<float>(config.swiglu_alpha),
       .swiglu_limit = static_cast<float>(config.swiglu_limit)};
-  for (int i = 0; i < config.layer_count && i < gpu::kLayersMax; ++i) {
-    shape.is_sliding[i] = config.layer_is_sliding[static_cast<size_t>(i)] ? 1 : 0;
+  for (int i = 0; i < config.layer_count() && i < gpu::kLayersMax; ++i) {
+    shape.is_sliding[i] = config.is_sliding(i) ? 1 : 0;
   }
   return shape;
 }
@@ -47,12 +48,11 @@ gpu::Limits limits_of(const DeviceModel::Options& options) {
 
 }  // namespace
 
-gpu::ArenaLayout DeviceModel::layout(const checkpoint::ModelConfig& config,
-                                     const Options& options) {
+gpu::ArenaLayout DeviceModel::layout(const families::ModelConfig& config, const Options& options) {
   return gpu::arena_layout(shape_of(config), limits_of(options));
 }
 
-DeviceModel::DeviceModel(const checkpoint::ModelConfig& config, const gpu::DeviceLibrary& library,
+DeviceModel::DeviceModel(const families::ModelConfig& config, const gpu::DeviceLibrary& library,
                          const Options& options)
     : config_(config),
       library_(library),
@@ -68,9 +68,13 @@ Result<std::unique_ptr<DeviceModel>> DeviceModel::load(const checkpoint::Checkpo
                                                        const gpu::DeviceLibrary& library,
                                                        const Options& options,
                                                        base::ThreadPool& pool) {
-  const checkpoint::ModelConfig& config = checkpoint.config();
-  if (config.layer_count > gpu::kLayersMax || config.hidden_size % 32 != 0 ||
-      config.intermediate_size % 32 != 0) {
+  const families::ModelConfig& config = checkpoint.config();
+  if (config.family != &families::kGptOss) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("no device computes {} yet; --device cpu does", config.architecture)};
+  }
+  if (config.layer_count() > gpu::kLayersMax || config.hidden_size % 32 != 0 ||
+      config.expert_intermediate_size % 32 != 0) {
     return Error{ErrorCode::kUnsupported, "config.json: a shape that no device kernel takes"};
   }
   std::unique_ptr<DeviceModel> model(new DeviceModel(config, library, options));
@@ -146,8 +150,8 @@ Result<void> DeviceModel::normed_rows(
 void DeviceModel::for_each_layer(bool sliding, int32_t block,
                                  base::FunctionRef<void(int64_t)> visit) const {
   const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
-  for (size_t layer = 0; layer < config_.layer_is_sliding.size(); ++layer) {
-    if (config_.layer_is_sliding[layer] != sliding) continue;
+  for (int layer = 0; layer < config_.layer_count(); ++layer) {
+    if (config_.is_sliding(layer) != sliding) continue;
     visit(arena_.layers[layer].kv.offset + block * bytes);
   }
 }

@@ -1,6 +1,6 @@
 // gpt-oss on a device: packs the checkpoint's weights into the device's layout, uploads them, and
 // computes steps there through a device library (kernels/cuda/device_abi.h). Keys and values live
-// on the device too. The host's counterpart is GptOss with its KvStorage. Owned by the executor;
+// on the device too. The host's counterpart is Model with its KvStorage. Owned by the executor;
 // its thread.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "checkpoint/checkpoint.h"
 #include "kernels/cuda/device_forms.h"
 #include "kernels/cuda/device_library.h"
-#include "models/gpt_oss.h"
+#include "models/model.h"
 
 namespace pelton::models {
 
@@ -34,7 +34,7 @@ class DeviceModel {
   };
 
   // What the device must have room for.
-  static kernels::gpu::ArenaLayout layout(const checkpoint::ModelConfig& config,
+  static kernels::gpu::ArenaLayout layout(const families::ModelConfig& config,
                                           const Options& options);
 
   // `checkpoint` is read during the call only; `library` outlives the model. Errors name the
@@ -46,7 +46,7 @@ class DeviceModel {
   DeviceModel(const DeviceModel&) = delete;
   DeviceModel& operator=(const DeviceModel&) = delete;
 
-  const checkpoint::ModelConfig& config() const { return config_; }
+  const families::ModelConfig& config() const { return config_; }
   const Options& options() const { return options_; }
   const kernels::gpu::ArenaLayout& arena() const { return arena_; }
   // Which form each product is computed in, and how that was chosen.
@@ -68,7 +68,7 @@ class DeviceModel {
   bool is_done() const;  // the oldest: finish would not wait
   Result<float*> finish();
 
-  // Of the last step, as GptOss::normed_rows.
+  // Of the last step, as Model::normed_rows.
   Result<void> normed_rows(std::span<const int> rows,
                            base::FunctionRef<void(size_t index, const float* state)> sees);
 
@@ -93,14 +93,14 @@ class DeviceModel {
   Counts counts() const;
 
  private:
-  DeviceModel(const checkpoint::ModelConfig& config, const kernels::gpu::DeviceLibrary& library,
+  DeviceModel(const families::ModelConfig& config, const kernels::gpu::DeviceLibrary& library,
               const Options& options);
 
   Result<void> upload(const checkpoint::Checkpoint& checkpoint, base::ThreadPool& pool);
   // Calls visit(offset of the block) for each layer of the group.
   void for_each_layer(bool sliding, int32_t block, base::FunctionRef<void(int64_t)> visit) const;
 
-  const checkpoint::ModelConfig config_;
+  const families::ModelConfig config_;
   const kernels::gpu::DeviceLibrary& library_;
   const Options options_;
   const kernels::gpu::ArenaLayout arena_;

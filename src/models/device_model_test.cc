@@ -237,7 +237,7 @@ Differences loss_in_bf16(const std::string& name) {
   CHECK(exact.ok(), exact.ok() ? "" : exact.error().message);
   const std::unique_ptr<kernels::Kernels> kernels = kernels::make_bf16_kernels(**exact, vocab);
   const auto model =
-      GptOss::load(*checkpoint, *kernels, {.batch_tokens_max = count, .logit_rows_max = count});
+      load_model(*checkpoint, *kernels, {.batch_tokens_max = count, .logit_rows_max = count});
   CHECK(model.ok(), model.ok() ? "" : model.error().message);
   auto runner = SequenceRunner::make(**model, kernels->kv_dtype(), count);
   CHECK(runner.ok(), runner.ok() ? "" : runner.error().message);
@@ -437,12 +437,12 @@ TEST(DeviceModelTest, AnUploadThatFailsSaysWhereAndEnds) {
   {
     const auto whole = checkpoint::Checkpoint::open(folder);
     ASSERT_TRUE(whole.ok());
-    const checkpoint::ModelConfig& config = whole->config();
-    name = "model.layers." + std::to_string(config.layer_count - 1) + ".mlp.experts.down_proj";
+    const families::ModelConfig& config = whole->config();
+    name = "model.layers." + std::to_string(config.layer_count() - 1) + ".mlp.experts.down_proj";
     const auto scales =
         whole->tensor(name + "_scales", tensor::DType::kU8,
                       std::array<int64_t, 3>{config.expert_count, config.hidden_size,
-                                             config.intermediate_size / 32});
+                                             config.expert_intermediate_size / 32});
     ASSERT_TRUE(scales.ok()) << scales.error().message;
     const std::string path = folder + "/model.safetensors";
     std::string bytes = *base::read_file(path);

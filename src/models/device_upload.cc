@@ -43,7 +43,7 @@ Result<std::vector<float>> DeviceUpload::run(int positions_max) {
       const kernels::Matrix head,
       layers::load_matrix(checkpoint_, "lm_head.weight", config_.vocab_size, config_.hidden_size));
   TRY(matrix({head}, RowOrder::kPlain, arena_.head));
-  for (int layer = 0; layer < config_.layer_count; ++layer) {
+  for (int layer = 0; layer < config_.layer_count(); ++layer) {
     keep_ = layers::FloatVectors();
     TRY(attention(layer));
     TRY(experts(layer));
@@ -162,8 +162,9 @@ Result<void> DeviceUpload::attention(int layer) {
   std::vector<kernels::Matrix> parts;
   std::vector<float> bias;
   const auto add = [&](const char* name, int rows) -> Result<void> {
-    TRY_ASSIGN(const kernels::Linear linear,
-               layers::load_linear(checkpoint_, self + name, rows, hidden, keep_));
+    TRY_ASSIGN(
+        const kernels::Linear linear,
+        layers::load_linear(checkpoint_, self + name, rows, hidden, layers::Bias::kAdded, keep_));
     parts.push_back(linear.weight);
     bias.insert(bias.end(), linear.bias, linear.bias + rows);
     return {};
@@ -177,8 +178,8 @@ Result<void> DeviceUpload::attention(int layer) {
   }
   TRY(matrix(parts, RowOrder::kHeads, places.qkv));
   TRY(write(bias.data(), static_cast<int64_t>(bias.size()), places.qkv_bias));
-  TRY_ASSIGN(const kernels::Linear o,
-             layers::load_linear(checkpoint_, self + "o_proj", hidden, q, keep_));
+  TRY_ASSIGN(const kernels::Linear o, layers::load_linear(checkpoint_, self + "o_proj", hidden, q,
+                                                          layers::Bias::kAdded, keep_));
   TRY(matrix({o.weight}, RowOrder::kPlain, places.o));
   return write(o.bias, hidden, places.o_bias);
 }
@@ -188,17 +189,17 @@ Result<void> DeviceUpload::experts(int layer) {
   const int hidden = config_.hidden_size;
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   TRY(vector(prefix + "post_attention_layernorm.weight", hidden, places.expert_norm));
-  TRY_ASSIGN(
-      const kernels::Linear router,
-      layers::load_linear(checkpoint_, prefix + "mlp.router", config_.expert_count, hidden, keep_));
+  TRY_ASSIGN(const kernels::Linear router,
+             layers::load_linear(checkpoint_, prefix + "mlp.router", config_.expert_count, hidden,
+                                 layers::Bias::kAdded, keep_));
   TRY(matrix({router.weight}, RowOrder::kPlain, places.router));
   TRY(write(router.bias, config_.expert_count, places.router_bias));
-  TRY_ASSIGN(
-      const kernels::ExpertWeights weights,
-      layers::load_experts(
-          checkpoint_, prefix + "mlp.experts.",
-          {.experts = config_.expert_count, .inner = config_.intermediate_size, .hidden = hidden},
-          keep_));
+  TRY_ASSIGN(const kernels::ExpertWeights weights,
+             layers::load_experts(checkpoint_, prefix + "mlp.experts.",
+                                  {.experts = config_.expert_count,
+                                   .inner = config_.expert_intermediate_size,
+                                   .hidden = hidden},
+                                  keep_));
   float gate_up = 1;
   float down = 1;
   for (const ExpertPart part : {ExpertPart::kGateUp, ExpertPart::kDown}) {

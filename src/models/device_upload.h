@@ -56,7 +56,7 @@ class DeviceUpload {
   void send(const kernels::gpu::Place& place, int64_t offset, const void* staged, int64_t bytes);
 
   const checkpoint::Checkpoint& checkpoint_;
-  const checkpoint::ModelConfig& config_;
+  const families::ModelConfig& config_;
   const kernels::gpu::DeviceLibrary& library_;
   kernels::gpu::Session* const session_;
   const kernels::gpu::ArenaLayout& arena_;

@@ -18,6 +18,7 @@
 #include "checkpoint/gguf_names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/synthetic.h"
+#include "families/gpt_oss.h"
 #include "kernels/weight_row.h"
 #include "models/sequence_runner.h"
 #include "tensor/bits.h"
@@ -52,8 +53,8 @@ class FormatsTest : public ::testing::TestWithParam<KernelChoice> {
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().message;
     if (!checkpoint.ok()) return {};
     EXPECT_FALSE(checkpoint::describe(*checkpoint).empty());
-    auto loaded = GptOss::load(*checkpoint, *kernels_,
-                               {.batch_tokens_max = kTokens, .logit_rows_max = kTokens});
+    auto loaded = load_model(*checkpoint, *kernels_,
+                             {.batch_tokens_max = kTokens, .logit_rows_max = kTokens});
     EXPECT_TRUE(loaded.ok()) << loaded.error().message;
     if (!loaded.ok()) return {};
     auto runner = SequenceRunner::make(**loaded, tensor::DType::kF32, kTokens);
@@ -70,7 +71,7 @@ class FormatsTest : public ::testing::TestWithParam<KernelChoice> {
   // Copies from an opened model.
   static auto bytes_of(const Checkpoint& source) {
     return
-        [&source](const checkpoint::ExpectedTensor& tensor, int64_t begin, std::span<uint8_t> out) {
+        [&source](const families::ExpectedTensor& tensor, int64_t begin, std::span<uint8_t> out) {
           const auto from = source.tensors().find(tensor.name)->second.bytes;
           std::copy_n(from.begin() + begin, out.size(), out.begin());
         };
@@ -104,8 +105,8 @@ void FormatsTest::write_bf16(const Checkpoint& source, const std::string& folder
   std::filesystem::create_directories(folder);
   std::vector<checkpoint::PlannedTensor> planned;
   std::string data;
-  for (const checkpoint::ExpectedTensor& wanted :
-       checkpoint::expected_tensors(source.config(), checkpoint::WeightLayout::kBf16)) {
+  for (const families::ExpectedTensor& wanted :
+       families::expected_tensors(source.config(), families::WeightLayout::kBf16Experts)) {
     planned.push_back({wanted.name, wanted.dtype, wanted.shape});
     const auto found = source.tensors().find(wanted.name);
     if (found != source.tensors().end()) {
@@ -191,7 +192,7 @@ void write_raw_gguf(const std::string& path, std::span<const RawTensor> tensors,
 std::vector<RawTensor> fused(const Checkpoint& source) {
   std::vector<RawTensor> tensors;
   for (const auto& [name, view] : source.tensors()) {
-    RawTensor tensor{checkpoint::name_to_gguf(name), view.dtype, view.shape,
+    RawTensor tensor{checkpoint::name_to_gguf(families::kGptOss, name), view.dtype, view.shape,
                      std::string(view.bytes.begin(), view.bytes.end())};
     if (name.find("up_exps") != std::string::npos) continue;
     const size_t gate = name.find("gate_exps");
@@ -221,7 +222,7 @@ TEST_P(FormatsTest, FusedAndSplitGgufFilesGiveEqualLogits) {
   ASSERT_TRUE(checkpoint::write_gguf(config_, {}, bytes, whole, pool_, ignore_progress).ok());
   const std::vector<RawTensor> tensors = fused(Checkpoint::open(whole).value());
   const auto describe = [&](checkpoint::GgufHeader& header) {
-    checkpoint::config_to_gguf(config_, header);
+    checkpoint::config_to_gguf(families::kGptOss, config_, header);
   };
   write_raw_gguf(root_ + "/fused.gguf", tensors, describe);
   EXPECT_TRUE(same_bits(logits(root_ + "/fused.gguf"), exact));

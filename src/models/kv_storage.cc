@@ -12,36 +12,33 @@
 namespace pelton::models {
 namespace {
 
-int64_t block_bytes(const checkpoint::ModelConfig& config, const KvStorage::Options& options) {
+int64_t block_bytes(const families::ModelConfig& config, const KvStorage::Options& options) {
   return tensor::kv_block_bytes(options.dtype, {.kv_heads = config.kv_head_count,
                                                 .head_size = config.head_size,
                                                 .block_tokens = options.block_tokens});
 }
 
-int64_t layers_of(const checkpoint::ModelConfig& config, bool sliding) {
+int64_t layers_of(const families::ModelConfig& config, bool sliding) {
   int64_t count = 0;
-  for (const bool is_sliding : config.layer_is_sliding) count += is_sliding == sliding ? 1 : 0;
+  for (int i = 0; i < config.layer_count(); ++i) count += config.is_sliding(i) == sliding ? 1 : 0;
   return count;
 }
 
 }  // namespace
 
-int64_t KvStorage::full_block_bytes(const checkpoint::ModelConfig& config, const Options& options) {
+int64_t KvStorage::full_block_bytes(const families::ModelConfig& config, const Options& options) {
   return layers_of(config, false) * block_bytes(config, options);
 }
 
-int64_t KvStorage::window_block_bytes(const checkpoint::ModelConfig& config,
-                                      const Options& options) {
+int64_t KvStorage::window_block_bytes(const families::ModelConfig& config, const Options& options) {
   return layers_of(config, true) * block_bytes(config, options);
 }
 
-Result<KvStorage> KvStorage::allocate(const checkpoint::ModelConfig& config,
-                                      const Options& options) {
+Result<KvStorage> KvStorage::allocate(const families::ModelConfig& config, const Options& options) {
   KvStorage storage;
   storage.options_ = options;
   storage.bytes_ = full_block_bytes(config, options) * options.full_block_count +
                    window_block_bytes(config, options) * options.window_block_count;
-  storage.sliding_ = config.layer_is_sliding;
   storage.layer_block_bytes_ = block_bytes(config, options);
   storage.memory_ = ::mmap(nullptr, static_cast<size_t>(storage.bytes_), PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -51,7 +48,9 @@ Result<KvStorage> KvStorage::allocate(const checkpoint::ModelConfig& config,
                  fmt::format("cannot allocate {} bytes for the KV cache", storage.bytes_)};
   }
   char* at = static_cast<char*>(storage.memory_);
-  for (const bool sliding : config.layer_is_sliding) {
+  for (int i = 0; i < config.layer_count(); ++i) {
+    const bool sliding = config.is_sliding(i);
+    storage.sliding_.push_back(sliding);
     storage.layers_.push_back({.data = at,
                                .dtype = options.dtype,
                                .block_tokens = options.block_tokens,

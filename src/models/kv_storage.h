@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "checkpoint/model_config.h"
+#include "families/model_config.h"
 #include "kernels/kernels.h"
 
 namespace pelton::models {
@@ -21,7 +21,7 @@ class KvStorage {
   };
 
   // kDoesNotFit if the operating system refuses the memory.
-  static Result<KvStorage> allocate(const checkpoint::ModelConfig& config, const Options& options);
+  static Result<KvStorage> allocate(const families::ModelConfig& config, const Options& options);
   KvStorage(KvStorage&& other) noexcept;
   KvStorage& operator=(KvStorage&& other) noexcept;
   ~KvStorage();
@@ -42,8 +42,8 @@ class KvStorage {
   void copy_block(const KvStorage& source, const BlockCopy& copy, int layer);
 
   // What one block costs over all layers of its group.
-  static int64_t full_block_bytes(const checkpoint::ModelConfig& config, const Options& options);
-  static int64_t window_block_bytes(const checkpoint::ModelConfig& config, const Options& options);
+  static int64_t full_block_bytes(const families::ModelConfig& config, const Options& options);
+  static int64_t window_block_bytes(const families::ModelConfig& config, const Options& options);
 
  private:
   KvStorage() = default;

@@ -10,7 +10,7 @@ namespace pelton::models {
 namespace {
 
 TEST(KvStorage, a_copied_block_is_equal_in_every_layer_of_its_group_and_nothing_else_changes) {
-  const checkpoint::ModelConfig config =
+  const families::ModelConfig config =
       checkpoint::Checkpoint::open(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/tiny")
           .value()
           .config();
@@ -21,18 +21,18 @@ TEST(KvStorage, a_copied_block_is_equal_in_every_layer_of_its_group_and_nothing_
   options.window_block_count = 3;
   KvStorage host = KvStorage::allocate(config, options).value();
   int sliding_count = 0;
-  for (const bool sliding : config.layer_is_sliding) sliding_count += sliding ? 1 : 0;
+  for (int i = 0; i < config.layer_count(); ++i) sliding_count += config.is_sliding(i) ? 1 : 0;
   ASSERT_GT(sliding_count, 0);
   const auto bytes_of = [&](const KvStorage& storage, int layer) {
-    const bool sliding = config.layer_is_sliding[static_cast<size_t>(layer)];
+    const bool sliding = config.is_sliding(layer);
     const int64_t blocks =
         sliding ? storage.options().window_block_count : storage.options().full_block_count;
     const int64_t block = sliding ? KvStorage::window_block_bytes(config, options) / sliding_count
                                   : KvStorage::full_block_bytes(config, options) /
-                                        (config.layer_count - sliding_count);
+                                        (config.layer_count() - sliding_count);
     return std::pair(static_cast<size_t>(blocks * block), static_cast<size_t>(block));
   };
-  for (int i = 0; i < config.layer_count; ++i) {
+  for (int i = 0; i < config.layer_count(); ++i) {
     unsigned char* bytes = static_cast<unsigned char*>(device.layer(i).data);
     for (size_t k = 0; k < bytes_of(device, i).first; ++k) {
       bytes[k] = static_cast<unsigned char>(k * 7 + k / 251 + static_cast<size_t>(i));
@@ -43,11 +43,11 @@ TEST(KvStorage, a_copied_block_is_equal_in_every_layer_of_its_group_and_nothing_
       host.copy_block(device, {.sliding = sliding, .from = 3, .to = 1}, i);
       device.copy_block(host, {.sliding = sliding, .from = 1, .to = 0}, i);
     }
-    for (int i = 0; i < config.layer_count; ++i) {
+    for (int i = 0; i < config.layer_count(); ++i) {
       const auto [bytes, block] = bytes_of(device, i);
       const char* at = static_cast<const char*>(device.layer(i).data);
       const char* host_at = static_cast<const char*>(host.layer(i).data);
-      const bool in_group = config.layer_is_sliding[static_cast<size_t>(i)] == sliding;
+      const bool in_group = config.is_sliding(i) == sliding;
       if (!in_group && !sliding) {
         EXPECT_NE(std::memcmp(at, at + 3 * block, block), 0) << i;
       }

@@ -103,7 +103,7 @@ Result<PackedModel> pack_as(const Checkpoint& source, Way way, const PackModelOp
                            }));
   TRY_ASSIGN(const Checkpoint packed, Checkpoint::open(folder));
   PackedModel made{.weights = way.weights,
-                   .coarse_head = packed.has(checkpoint::kCoarseHead),
+                   .coarse_head = packed.has(families::kCoarseHead),
                    .activations = activations,
                    .measured = {},
                    .excess = {},

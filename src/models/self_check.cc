@@ -19,9 +19,8 @@ struct Recording {
 Result<Recording> record(const checkpoint::Checkpoint& checkpoint, kernels::Kernels& kernels,
                          std::span<const TokenId> tokens, base::FunctionRef<void()> block_done) {
   const int count = static_cast<int>(tokens.size());
-  TRY_ASSIGN(
-      const std::unique_ptr<GptOss> model,
-      GptOss::load(checkpoint, kernels, {.batch_tokens_max = count, .logit_rows_max = count}));
+  TRY_ASSIGN(const std::unique_ptr<Model> model,
+             load_model(checkpoint, kernels, {.batch_tokens_max = count, .logit_rows_max = count}));
   TRY_ASSIGN(SequenceRunner runner, SequenceRunner::make(*model, tensor::DType::kF32, count));
   Recording recording;
   const int64_t hidden = model->config().hidden_size;
@@ -66,7 +65,7 @@ BlockDifference compare(const std::vector<float>& got, const std::vector<float>&
 std::string block_name(size_t index, size_t count) {
   if (index == 0) return "embedding";
   if (index + 1 == count) return "logits";
-  return fmt::format("layer {} {}", (index - 1) / 2, index % 2 == 1 ? "attention" : "experts");
+  return fmt::format("layer {} {}", (index - 1) / 2, index % 2 == 1 ? "attention" : "feed-forward");
 }
 
 void judge_logits(const std::vector<float>& got, const std::vector<float>& exact,
@@ -94,7 +93,7 @@ Result<SelfCheck> self_check(const checkpoint::Checkpoint& checkpoint, kernels::
                              kernels::Kernels& fast, std::span<const TokenId> tokens,
                              base::FunctionRef<void(int64_t, int64_t)> progress) {
   CHECK(tokens.size() >= 2);
-  const int64_t blocks = 1 + 2 * int64_t{checkpoint.config().layer_count};
+  const int64_t blocks = 1 + 2 * int64_t{checkpoint.config().layer_count()};
   int64_t done = 0;
   const auto block_done = [&] { progress(++done, 2 * blocks); };
   TRY_ASSIGN(const Recording got, record(checkpoint, fast, tokens, block_done));

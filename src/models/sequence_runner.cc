@@ -4,7 +4,7 @@
 
 namespace pelton::models {
 
-Result<SequenceRunner> SequenceRunner::make(GptOss& model, tensor::DType kv_dtype, int tokens_max) {
+Result<SequenceRunner> SequenceRunner::make(Model& model, tensor::DType kv_dtype, int tokens_max) {
   KvStorage::Options options{.dtype = kv_dtype};
   const int blocks = (tokens_max + options.block_tokens - 1) / options.block_tokens;
   options.full_block_count = blocks;
@@ -13,7 +13,7 @@ Result<SequenceRunner> SequenceRunner::make(GptOss& model, tensor::DType kv_dtyp
   return SequenceRunner(model, std::move(kv), tokens_max);
 }
 
-SequenceRunner::SequenceRunner(GptOss& model, KvStorage kv, int tokens_max)
+SequenceRunner::SequenceRunner(Model& model, KvStorage kv, int tokens_max)
     : model_(&model),
       kv_(std::move(kv)),
       blocks_(static_cast<size_t>(kv_.options().full_block_count)),

@@ -6,14 +6,14 @@
 #include <span>
 
 #include "base/result.h"
-#include "models/gpt_oss.h"
+#include "models/model.h"
 
 namespace pelton::models {
 
 class SequenceRunner {
  public:
   // Room for `tokens_max` positions; steps of at most the model's batch_tokens_max.
-  static Result<SequenceRunner> make(GptOss& model, tensor::DType kv_dtype, int tokens_max);
+  static Result<SequenceRunner> make(Model& model, tensor::DType kv_dtype, int tokens_max);
 
   // Appends `tokens` (at most batch_tokens_max) as one step. Returns float (wanted, vocab): the
   // logits of the step's rows `logit_rows` (indices into tokens, at most logit_rows_max), valid
@@ -25,9 +25,9 @@ class SequenceRunner {
   void restart() { length_ = 0; }
 
  private:
-  SequenceRunner(GptOss& model, KvStorage kv, int tokens_max);
+  SequenceRunner(Model& model, KvStorage kv, int tokens_max);
 
-  GptOss* model_;
+  Model* model_;
   KvStorage kv_;
   std::vector<int32_t> blocks_;  // position / block_tokens -> the same number, in both groups
   int tokens_max_;

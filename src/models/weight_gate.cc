@@ -23,8 +23,8 @@ Result<std::vector<float>> all_logits(const checkpoint::Checkpoint& checkpoint,
                                       kernels::Kernels& kernels, std::span<const TokenId> tokens) {
   const int count = static_cast<int>(tokens.size());
   const int step = std::min(count, kStepTokens);
-  TRY_ASSIGN(const std::unique_ptr<GptOss> model,
-             GptOss::load(checkpoint, kernels, {.batch_tokens_max = step, .logit_rows_max = step}));
+  TRY_ASSIGN(const std::unique_ptr<Model> model,
+             load_model(checkpoint, kernels, {.batch_tokens_max = step, .logit_rows_max = step}));
   TRY_ASSIGN(SequenceRunner runner, SequenceRunner::make(*model, kernels.kv_dtype(), count));
   const int64_t vocab = checkpoint.config().vocab_size;
   std::vector<float> logits;
@@ -159,8 +159,8 @@ Result<WeightGate> WeightGate::make(const checkpoint::Checkpoint& shipped,
 
 Result<WeightLoss> WeightGate::measure(const checkpoint::Checkpoint& packed) const {
   TRY_ASSIGN(const std::vector<float> got, all_logits(packed, *kernels_, tokens_));
-  return compare(got, packed.has(checkpoint::kCoarseHead) ? ComparedLogits::kThatMatter
-                                                          : ComparedLogits::kAll);
+  return compare(
+      got, packed.has(families::kCoarseHead) ? ComparedLogits::kThatMatter : ComparedLogits::kAll);
 }
 
 WeightLoss WeightGate::compare(std::span<const float> got, ComparedLogits compared) const {

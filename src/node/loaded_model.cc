@@ -97,7 +97,7 @@ Result<void> LoadedModel::choose_device(const Options& options, base::Log& log) 
 
 // From here on the packed folder is the model: all that a model's folder has is in it.
 Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
-  if (checkpoint_.weight_layout() == checkpoint::WeightLayout::kTiled) return {};
+  if (checkpoint_.weight_layout() == families::WeightLayout::kTiled) return {};
   const bool reference = options.executor.kernels == "reference";
   if (options.packing_is_a_wish && (checkpoint_.weight_bytes() < kPackedFromBytes || reference ||
                                     options.packed_cache.empty())) {
@@ -154,7 +154,7 @@ std::string LoadedModel::weights_text() const {
     return "weights as the files have them: " + checkpoint::weight_types(checkpoint_);
   }
   const bool int8 = tiles.weights == "int8";
-  const bool coarse = checkpoint_.has(checkpoint::kCoarseHead);
+  const bool coarse = checkpoint_.has(families::kCoarseHead);
   return fmt::format("weights in tiles: experts MXFP4, attention {}, head {}; activations int{}",
                      int8 ? "int8" : "as shipped",
                      coarse ? "int4 and as shipped"

@@ -54,7 +54,7 @@ class LoadedModel {
                                                    const base::Clock& clock, base::Log& log);
 
   const checkpoint::Checkpoint& checkpoint() const { return checkpoint_; }
-  const checkpoint::ModelConfig& config() const { return checkpoint_.config(); }
+  const families::ModelConfig& config() const { return checkpoint_.config(); }
   engine::Engine& engine() { return *engine_; }
   // The checkpoint whose mapping is computed with; null where a device has its own copy.
   const checkpoint::Checkpoint* weights_in_memory() const {

@@ -62,7 +62,7 @@ std::string folder_of(const std::string& cache, const Checkpoint& source,
 // What fails to open is none of ours, half deleted, or of another version.
 std::optional<Checkpoint> open_packed(const std::string& folder) {
   Result<Checkpoint> packed = Checkpoint::open(folder);
-  if (!packed.ok() || packed->weight_layout() != checkpoint::WeightLayout::kTiled) {
+  if (!packed.ok() || packed->weight_layout() != families::WeightLayout::kTiled) {
     return std::nullopt;
   }
   return std::move(*packed);

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/config_file.h"
 #include "checkpoint/gguf_names.h"
 #include "node/sample_text.h"
 #include "tokenizer/ggml_vocabulary.h"
@@ -32,7 +33,9 @@ Error cannot(const std::string& path, const char* what, const std::error_code& w
 Result<void> write_texts(const Checkpoint& source, const std::string& folder) {
   Json config;
   if (source.gguf() != nullptr) {
-    TRY_ASSIGN(config, checkpoint::config_from_gguf(*source.gguf(), source.config().vocab_size));
+    TRY_ASSIGN(config, checkpoint::config_from_gguf(*source.gguf(),
+                                                    {.vocab_size = source.config().vocab_size,
+                                                     .has_head = !source.config().tied_head}));
   } else {
     TRY_ASSIGN(config, checkpoint::read_config_json(source.folder()));
   }

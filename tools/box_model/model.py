@@ -1,4 +1,4 @@
-"""The gpt-oss architecture in torch, for training on a CPU: equal to src/models/gpt_oss.cc.
+"""The gpt-oss architecture in torch, for training on a CPU: equal to src/models/transformer.cc.
 
 A batch is rows of packed conversations. A row begins with one system message (segment 0) that all its
 conversations (segments 1, 2, ...) see; they do not see each other, and each continues the positions

@@ -243,8 +243,8 @@ class RowAttention {
     }
     for (int g = 0; g < kGroup; ++g) {
       if constexpr (kTurned) turn(query_ + g * size_, size_);
-      highest_[g] = shape.sinks[first_head + g];
-      total_[g] = 1.0f;  // the sink itself
+      highest_[g] = shape.sinks != nullptr ? shape.sinks[first_head + g] : kLowest;
+      total_[g] = shape.sinks != nullptr ? 1.0f : 0.0f;  // the sink itself
     }
   }
 
@@ -294,6 +294,9 @@ class RowAttention {
   }
 
  private:
+  // Below every score, and finite: what is rescaled by it was zero.
+  static constexpr float kLowest = -1e30f;
+
   // Entry `at` of a reach that `after` continues.
   static const T* block_ahead(const KvLayer& cache, const Reach& reach, const Reach& after,
                               int at) {

@@ -67,17 +67,18 @@ class CpuKernels final : public Kernels {
                 float epsilon) override {
     pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t t = begin; t < end; ++t) {
-        const float* row = x + t * hidden;
-        F squares = Vector::zero();
-        for (int i = 0; i < hidden; i += Vector::kLanes) {
-          const F value = Vector::load(row + i);
-          squares = Vector::fma(value, value, squares);
-        }
-        const float mean = Vector::sum(squares) / static_cast<float>(hidden);
-        const F scale = Vector::set1(1.0f / __builtin_sqrtf(mean + epsilon));
-        for (int i = 0; i < hidden; i += Vector::kLanes) {
-          const F normed = Vector::mul(Vector::load(row + i), scale);
-          Vector::store(out + t * hidden + i, Vector::mul(normed, Vector::load(weight + i)));
+        rms_norm_row(out + t * hidden, x + t * hidden, weight, hidden, epsilon);
+      }
+    });
+  }
+
+  void rms_norm_heads(float* x, int64_t stride, const float* weight, int tokens, int heads,
+                      int head_size, float epsilon) override {
+    pool_.parallel_for(tokens, 8, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        for (int h = 0; h < heads; ++h) {
+          float* head = x + t * stride + int64_t{h} * head_size;
+          rms_norm_row(head, head, weight, head_size, epsilon);
         }
       }
     });
@@ -149,6 +150,15 @@ class CpuKernels final : public Kernels {
     });
   }
 
+  void glu(float* gate, const float* up, int64_t count, const GluShape& shape) override {
+    pool_.parallel_for(count / kActivationChunk, 64, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin * kActivationChunk; i < end * kActivationChunk;
+           i += kActivationChunk) {
+        glu_chunk(gate + i, up + i, shape);
+      }
+    });
+  }
+
   void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
                       int k) override {
     for (int t = 0; t < tokens; ++t) {
@@ -186,6 +196,22 @@ class CpuKernels final : public Kernels {
   }
 
  private:
+  // out = x / rms(x) * weight, of one row; out may be x.
+  static void rms_norm_row(float* out, const float* x, const float* weight, int size,
+                           float epsilon) {
+    F squares = Vector::zero();
+    for (int i = 0; i < size; i += Vector::kLanes) {
+      const F value = Vector::load(x + i);
+      squares = Vector::fma(value, value, squares);
+    }
+    const float mean = Vector::sum(squares) / static_cast<float>(size);
+    const F scale = Vector::set1(1.0f / __builtin_sqrtf(mean + epsilon));
+    for (int i = 0; i < size; i += Vector::kLanes) {
+      const F normed = Vector::mul(Vector::load(x + i), scale);
+      Vector::store(out + i, Vector::mul(normed, Vector::load(weight + i)));
+    }
+  }
+
   // body<T>(), where T is the type of the cache's elements.
   template <typename Body>
   static void with_element(const KvLayer& cache, const Body& body) {
@@ -370,7 +396,7 @@ class CpuKernels final : public Kernels {
     }
   }
 
-  // at_.activations[assignment] = swiglu(gate x + bias, up x + bias), in the order down reads them.
+  // at_.activations[assignment] = glu(gate x + bias, up x + bias), in the order down reads them.
   void expert_up(const ExpertWeights& weights, const MoeShape& shape) {
     const int activation_count = weights.down.cols;
     const int chunks = activation_count / kActivationChunk;
@@ -388,7 +414,7 @@ class CpuKernels final : public Kernels {
                       up);
           for (int t = 0; t < tokens; ++t) {
             const int64_t assignment = groups_.assignments()[active.begin + token + t];
-            swiglu(gate[t], up[t], shape);
+            glu_chunk(gate[t], up[t], shape.glu);
             arrange(at_.activations + assignment * activation_count + first, gate[t],
                     kActivationChunk, weights.down.format);
           }
@@ -421,11 +447,23 @@ class CpuKernels final : public Kernels {
     }
   }
 
+  // gate[i] = glu(gate[i], up[i]) of kActivationChunk.
+  static void glu_chunk(float* gate, const float* up, const GluShape& shape) {
+    if (shape.kind == GluShape::Kind::kClampedSwiglu) return clamped_swiglu(gate, up, shape);
+    const F one = Vector::set1(1.0f);
+    for (int i = 0; i < kActivationChunk; i += Vector::kLanes) {
+      const F g = Vector::load(gate + i);
+      const F minus = Vector::sub(Vector::zero(), g);
+      const F sigmoid = Vector::div(one, Vector::add(one, vector_exp(minus)));
+      Vector::store(gate + i, Vector::mul(Vector::mul(g, sigmoid), Vector::load(up + i)));
+    }
+  }
+
   // gate <- min(gate, limit) * sigmoid(alpha * gate) * (clamp(up) + 1)
-  static void swiglu(float* gate, const float* up, const MoeShape& shape) {
-    const F limit = Vector::set1(shape.swiglu_limit);
-    const F low = Vector::set1(-shape.swiglu_limit);
-    const F alpha = Vector::set1(-shape.swiglu_alpha);
+  static void clamped_swiglu(float* gate, const float* up, const GluShape& shape) {
+    const F limit = Vector::set1(shape.limit);
+    const F low = Vector::set1(-shape.limit);
+    const F alpha = Vector::set1(-shape.alpha);
     const F one = Vector::set1(1.0f);
     for (int i = 0; i < kActivationChunk; i += Vector::kLanes) {
       const F g = Vector::min(Vector::load(gate + i), limit);

@@ -479,13 +479,13 @@ inline L lanes_exp(L x) {
 
 // 16 activations: min(gate, limit) * sigmoid(alpha * gate) * (clamp(up) + 1)
 inline void swiglu_tile(float* out, const float* gate, const float* up, const MoeShape& shape) {
-  const L limit = Ints::set1(shape.swiglu_limit);
-  const L low = Ints::set1(-shape.swiglu_limit);
+  const L limit = Ints::set1(shape.glu.limit);
+  const L low = Ints::set1(-shape.glu.limit);
   const L one = Ints::set1(1.0f);
   // Of two operands the second is taken where one is NaN: so NaN stays.
   const L g = Ints::min(limit, Ints::load(gate));
   const L u = Ints::max(low, Ints::min(limit, Ints::load(up)));
-  const L e = lanes_exp(Ints::mul(Ints::set1(-shape.swiglu_alpha), g));
+  const L e = lanes_exp(Ints::mul(Ints::set1(-shape.glu.alpha), g));
   const L sigmoid = Ints::div(one, Ints::add(one, e));
   Ints::store(out, Ints::mul(Ints::mul(g, sigmoid), Ints::add(u, one)));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/kv_code.h"
 #include "kernels/weight_row.h"
@@ -148,6 +149,17 @@ class ReferenceKernels final : public Kernels {
     }
   }
 
+  void rms_norm_heads(float* x, int64_t stride, const float* weight, int tokens, int heads,
+                      int head_size, float epsilon) override {
+    for (int t = 0; t < tokens; ++t) {
+      float* row = x + t * stride;
+      for (int h = 0; h < heads; ++h) {
+        float* head = row + int64_t{h} * head_size;
+        rms_norm(head, head, weight, 1, head_size, epsilon);
+      }
+    }
+  }
+
   void linear(float* out, const float* x, const Linear& linear, int tokens,
               Output output) override {
     const Matrix& matrix = linear.weight;
@@ -234,6 +246,10 @@ class ReferenceKernels final : public Kernels {
     }
   }
 
+  void glu(float* gate, const float* up, int64_t count, const GluShape& shape) override {
+    for (int64_t i = 0; i < count; ++i) gate[i] = glu_of(gate[i], up[i], shape);
+  }
+
   void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
                       int k) override {
     std::vector<int> order(experts);
@@ -270,7 +286,7 @@ class ReferenceKernels final : public Kernels {
                 dot_row(weights.gate, e, both ? weights.gate_row(i) : i, input, row);
             const double up = both ? dot_row(weights.gate, e, weights.up_row(i), input, row)
                                    : dot_row(weights.up, e, i, input, row);
-            hidden[i] = swiglu(gate, up, shape);
+            hidden[i] = glu_of(gate, up, shape.glu);
           }
           for (int i = 0; i < down.rows; ++i) {
             sum[i] += choice.weight * dot_row(down, e, i, hidden.data(), row);
@@ -292,10 +308,11 @@ class ReferenceKernels final : public Kernels {
     const int first = shape.window > 0 ? std::max(0, position - shape.window + 1) : 0;
     const int kv_head = head / (shape.heads / shape.kv_heads);
     const float* query = q + (rows.row_begin + row) * stride + int64_t{head} * shape.head_size;
-    const double sink = shape.sinks[head];
 
     std::vector<double> scores(position - first + 1);
     std::vector<double> cached(shape.head_size);
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    const double sink = shape.sinks != nullptr ? shape.sinks[head] : kNone;
     double highest = sink;
     for (int p = first; p <= position; ++p) {
       const int32_t block = rows.blocks[p / cache.block_tokens];
@@ -333,11 +350,14 @@ class ReferenceKernels final : public Kernels {
     return dot(scratch, x, experts.bias[int64_t{expert} * experts.rows + row]);
   }
 
-  static float swiglu(double gate, double up, const MoeShape& shape) {
-    const double limit = shape.swiglu_limit;
+  static float glu_of(double gate, double up, const GluShape& shape) {
+    if (shape.kind == GluShape::Kind::kSwiglu) {
+      return static_cast<float>(gate / (1.0 + std::exp(-gate)) * up);
+    }
+    const double limit = shape.limit;
     gate = std::min(gate, limit);
     up = std::clamp(up, -limit, limit);
-    return static_cast<float>(gate / (1.0 + std::exp(-shape.swiglu_alpha * gate)) * (up + 1.0));
+    return static_cast<float>(gate / (1.0 + std::exp(-shape.alpha * gate)) * (up + 1.0));
   }
 
   base::ThreadPool& pool_;

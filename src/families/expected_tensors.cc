@@ -1,10 +1,12 @@
-#include "checkpoint/expected_tensors.h"
+#include "families/expected_tensors.h"
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
-namespace pelton::checkpoint {
+#include "families/family.h"
+
+namespace pelton::families {
 namespace {
 
 using tensor::DType;
@@ -17,23 +19,26 @@ int64_t product(const std::vector<int64_t>& shape) {
 
 class List {
  public:
-  explicit List(WeightLayout layout) : layout_(layout) {}
+  List(const ModelConfig& config, WeightLayout layout)
+      : layout_(layout), any_plain_type_(config.family->any_plain_type) {}
 
   bool gguf() const {
     return layout_ == WeightLayout::kGguf || layout_ == WeightLayout::kGgufFused;
   }
   bool tiled() const { return layout_ == WeightLayout::kTiled; }
   void vector(std::string name, std::vector<int64_t> shape, TensorKind kind) {
-    if (!gguf() && !tiled()) return bf16(std::move(name), std::move(shape), kind);
-    tensors_.push_back(
-        {std::move(name), DType::kF32, std::move(shape), kind, false, AllowedTypes::kVector});
+    bf16(std::move(name), std::move(shape), kind);
+    if (gguf() || tiled()) tensors_.back().dtype = DType::kF32;
+    if (gguf() || tiled() || any_plain_type_) tensors_.back().allowed = AllowedTypes::kVector;
   }
   void matrix(std::string name, std::vector<int64_t> shape, TensorKind kind) {
     bf16(std::move(name), std::move(shape), kind);
-    if (!gguf() && !tiled()) return;
-    tensors_.back().allowed = AllowedTypes::kMatrix;
-    if (tiled()) return;
-    if (kind == TensorKind::kRouter) tensors_.back().dtype = DType::kF32;
+    if (gguf() && kind == TensorKind::kRouter) tensors_.back().dtype = DType::kF32;
+    if (gguf() || tiled()) {
+      tensors_.back().allowed = AllowedTypes::kMatrix;
+    } else if (any_plain_type_) {
+      tensors_.back().allowed = AllowedTypes::kVector;
+    }
   }
   // Rows of all experts, as GGUF has them, and their biases.
   void rows(const std::string& name, int64_t experts, int64_t rows, int64_t columns) {
@@ -57,13 +62,13 @@ class List {
   void experts(const std::string& mlp, int64_t count, int64_t inner, int64_t hidden) {
     const std::string name = mlp + "experts.";
     switch (layout_) {
-      case WeightLayout::kMxfp4:
+      case WeightLayout::kPublished:
         bf16(name + "gate_up_proj_bias", {count, 2 * inner}, TensorKind::kExperts);
         mxfp4(name + "gate_up_proj", count, 2 * inner, hidden);
         bf16(name + "down_proj_bias", {count, hidden}, TensorKind::kExperts);
         mxfp4(name + "down_proj", count, hidden, inner);
         return;
-      case WeightLayout::kBf16:
+      case WeightLayout::kBf16Experts:
         bf16(name + "gate_up_proj_bias", {count, 2 * inner}, TensorKind::kExperts);
         bf16(name + "gate_up_proj", {count, hidden, 2 * inner}, TensorKind::kExperts);
         bf16(name + "down_proj_bias", {count, hidden}, TensorKind::kExperts);
@@ -100,41 +105,70 @@ class List {
 
  private:
   const WeightLayout layout_;
+  const bool any_plain_type_;
   std::vector<ExpectedTensor> tensors_;
 };
 
-void add_queries_keys_values(List& list, const std::string& attention, int64_t q, int64_t kv,
-                             int64_t hidden) {
-  list.vector(attention + "q_proj.bias", {q}, TensorKind::kAttention);
-  list.vector(attention + "k_proj.bias", {kv}, TensorKind::kAttention);
-  list.vector(attention + "v_proj.bias", {kv}, TensorKind::kAttention);
+void add_queries_keys_values(List& list, const ModelConfig& config, const std::string& attention) {
+  const int64_t q = config.q_size();
+  const int64_t kv = config.kv_size();
+  const int64_t hidden = config.hidden_size;
+  if (list.tiled()) {
+    if (config.qkv_bias) {
+      list.vector(attention + "qkv_proj.bias", {q + 2 * kv}, TensorKind::kAttention);
+    }
+    list.matrix(attention + "qkv_proj.weight", {q + 2 * kv, hidden}, TensorKind::kAttention);
+    return;
+  }
+  if (config.qkv_bias) {
+    list.vector(attention + "q_proj.bias", {q}, TensorKind::kAttention);
+    list.vector(attention + "k_proj.bias", {kv}, TensorKind::kAttention);
+    list.vector(attention + "v_proj.bias", {kv}, TensorKind::kAttention);
+  }
   list.matrix(attention + "q_proj.weight", {q, hidden}, TensorKind::kAttention);
   list.matrix(attention + "k_proj.weight", {kv, hidden}, TensorKind::kAttention);
   list.matrix(attention + "v_proj.weight", {kv, hidden}, TensorKind::kAttention);
 }
 
-void add_layer(List& list, const ModelConfig& config, const std::string& layer) {
+void add_attention(List& list, const ModelConfig& config, const std::string& attention) {
   const int64_t hidden = config.hidden_size;
-  const int64_t inner = config.intermediate_size;
-  const int64_t experts = config.expert_count;
-  const int64_t q = int64_t{config.head_count} * config.head_size;
-  const int64_t kv = int64_t{config.kv_head_count} * config.head_size;
-  const std::string attention = layer + "self_attn.";
-  const std::string mlp = layer + "mlp.";
-  list.vector(layer + "input_layernorm.weight", {hidden}, TensorKind::kNorms);
-  list.vector(attention + "o_proj.bias", {hidden}, TensorKind::kAttention);
-  list.matrix(attention + "o_proj.weight", {hidden, q}, TensorKind::kAttention);
-  if (list.tiled()) {
-    list.vector(attention + "qkv_proj.bias", {q + 2 * kv}, TensorKind::kAttention);
-    list.matrix(attention + "qkv_proj.weight", {q + 2 * kv, hidden}, TensorKind::kAttention);
-  } else {
-    add_queries_keys_values(list, attention, q, kv, hidden);
+  if (config.attn_out_bias) {
+    list.vector(attention + "o_proj.bias", {hidden}, TensorKind::kAttention);
   }
-  list.vector(attention + "sinks", {config.head_count}, TensorKind::kAttention);
-  list.vector(mlp + "router.bias", {experts}, TensorKind::kRouter);
+  list.matrix(attention + "o_proj.weight", {hidden, config.q_size()}, TensorKind::kAttention);
+  add_queries_keys_values(list, config, attention);
+  if (config.attention_sinks) {
+    list.vector(attention + "sinks", {config.head_count}, TensorKind::kAttention);
+  }
+  if (config.qk_norm) {
+    list.vector(attention + "q_norm.weight", {config.head_size}, TensorKind::kAttention);
+    list.vector(attention + "k_norm.weight", {config.head_size}, TensorKind::kAttention);
+  }
+}
+
+void add_feed_forward(List& list, const ModelConfig& config, bool has_experts,
+                      const std::string& mlp) {
+  const int64_t hidden = config.hidden_size;
+  if (!has_experts) {
+    const int64_t inner = config.intermediate_size;
+    list.matrix(mlp + "down_proj.weight", {hidden, inner}, TensorKind::kMlp);
+    list.matrix(mlp + "gate_proj.weight", {inner, hidden}, TensorKind::kMlp);
+    list.matrix(mlp + "up_proj.weight", {inner, hidden}, TensorKind::kMlp);
+    return;
+  }
+  const int64_t experts = config.expert_count;
+  if (config.expert_bias) list.vector(mlp + "router.bias", {experts}, TensorKind::kRouter);
   list.matrix(mlp + "router.weight", {experts, hidden}, TensorKind::kRouter);
-  list.experts(mlp, experts, inner, hidden);
-  list.vector(layer + "post_attention_layernorm.weight", {hidden}, TensorKind::kNorms);
+  list.experts(mlp, experts, config.expert_intermediate_size, hidden);
+}
+
+void add_layer(List& list, const ModelConfig& config, int index) {
+  const std::string layer = "model.layers." + std::to_string(index) + ".";
+  list.vector(layer + "input_layernorm.weight", {config.hidden_size}, TensorKind::kNorms);
+  add_attention(list, config, layer + "self_attn.");
+  add_feed_forward(list, config, config.layers[static_cast<size_t>(index)].has_experts,
+                   layer + "mlp.");
+  list.vector(layer + "post_attention_layernorm.weight", {config.hidden_size}, TensorKind::kNorms);
 }
 
 }  // namespace
@@ -168,15 +202,15 @@ int64_t ExpectedTensor::parameters() const {
 
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config, WeightLayout layout) {
   std::vector<std::string> layers;
-  for (int i = 0; i < config.layer_count; ++i) layers.push_back(std::to_string(i));
+  for (int i = 0; i < config.layer_count(); ++i) layers.push_back(std::to_string(i));
   std::sort(layers.begin(), layers.end());
-  List list(layout);
-  for (const std::string& layer : layers) add_layer(list, config, "model.layers." + layer + ".");
+  List list(config, layout);
+  for (const std::string& layer : layers) add_layer(list, config, std::stoi(layer));
   const int64_t hidden = config.hidden_size;
   const int64_t vocab = config.vocab_size;
   list.matrix("model.embed_tokens.weight", {vocab, hidden}, TensorKind::kEmbedding);
   list.vector("model.norm.weight", {hidden}, TensorKind::kNorms);
-  list.matrix("lm_head.weight", {vocab, hidden}, TensorKind::kHead);
+  if (!config.tied_head) list.matrix("lm_head.weight", {vocab, hidden}, TensorKind::kHead);
   return list.take();
 }
 
@@ -188,4 +222,4 @@ ExpectedTensor coarse_head_tensor(const ModelConfig& config) {
           true};
 }
 
-}  // namespace pelton::checkpoint
+}  // namespace pelton::families

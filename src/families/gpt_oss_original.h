@@ -9,9 +9,9 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "checkpoint/model_config.h"
+#include "families/model_config.h"
 
-namespace pelton::checkpoint {
+namespace pelton::families {
 
 // An original config.json has no architecture but num_experts.
 bool is_original_config(const Json& config);
@@ -32,4 +32,4 @@ std::vector<RowPart> parts_of_original(std::string_view original_name, const Mod
 // All tensors of the layout: layers by the text of their number, then the three global ones.
 std::vector<std::string> original_names(const ModelConfig& config);
 
-}  // namespace pelton::checkpoint
+}  // namespace pelton::families

@@ -1,19 +1,15 @@
-#include "checkpoint/published_config.h"
+#include "families/published_config.h"
 
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
-namespace pelton::checkpoint {
+namespace pelton::families {
 
-Result<Json> published_config(std::string_view model) {
-  const bool large = model == "gpt-oss-120b";
-  if (!large && model != "gpt-oss-20b") {
-    return Error{
-        ErrorCode::kNotFound,
-        fmt::format("no published configuration \"{}\"; known: gpt-oss-20b, gpt-oss-120b", model)};
-  }
+namespace {
+
+Json gpt_oss(bool large) {
   Json quantization;
   quantization.set("modules_to_not_convert",
                    Json::Array{"model.layers.*.self_attn", "model.layers.*.mlp.router",
@@ -45,6 +41,31 @@ Result<Json> published_config(std::string_view model) {
   return config;
 }
 
+Json qwen3_small() {
+  Json config;
+  config.set("architectures", Json::Array{"Qwen3ForCausalLM"}).set("attention_bias", false);
+  config.set("attention_dropout", 0.0).set("bos_token_id", 151643).set("eos_token_id", 151645);
+  config.set("head_dim", 128).set("hidden_act", "silu").set("hidden_size", 1024);
+  config.set("initializer_range", 0.02).set("intermediate_size", 3072);
+  config.set("max_position_embeddings", 40960).set("max_window_layers", 28);
+  config.set("model_type", "qwen3").set("num_attention_heads", 16);
+  config.set("num_hidden_layers", 28).set("num_key_value_heads", 8).set("rms_norm_eps", 1e-06);
+  config.set("rope_scaling", nullptr).set("rope_theta", 1000000).set("sliding_window", nullptr);
+  config.set("tie_word_embeddings", true).set("torch_dtype", "bfloat16");
+  config.set("transformers_version", "4.51.0").set("use_cache", true);
+  config.set("use_sliding_window", false).set("vocab_size", 151936);
+  return config;
+}
+
+}  // namespace
+
+Result<Json> published_config(std::string_view model) {
+  if (model == "gpt-oss-20b" || model == "gpt-oss-120b") return gpt_oss(model == "gpt-oss-120b");
+  if (model == "qwen3-0.6b") return qwen3_small();
+  return Error{ErrorCode::kNotFound, fmt::format("no published configuration \"{}\"; known: {}",
+                                                 model, kPublishedModels)};
+}
+
 Json published_generation_config() {
   Json config;
   config.set("bos_token_id", 199998).set("do_sample", true);
@@ -54,11 +75,13 @@ Json published_generation_config() {
 }
 
 void set_layer_count(Json& config, int layer_count) {
+  config.set("num_hidden_layers", layer_count);
+  if (config.find("layer_types") == nullptr) return;
   Json::Array types;
   for (int i = 0; i < layer_count; ++i) {
     types.push_back(i % 2 == 0 ? "sliding_attention" : "full_attention");
   }
-  config.set("layer_types", std::move(types)).set("num_hidden_layers", layer_count);
+  config.set("layer_types", std::move(types));
 }
 
-}  // namespace pelton::checkpoint
+}  // namespace pelton::families

@@ -1,11 +1,11 @@
-#include "checkpoint/original_layout.h"
+#include "families/gpt_oss_original.h"
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-namespace pelton::checkpoint {
+namespace pelton::families {
 namespace {
 
 using NamePair = std::pair<std::string_view, std::string_view>;  // original, ours
@@ -137,7 +137,7 @@ std::vector<RowPart> parts_of_original(std::string_view name, const ModelConfig&
 
 std::vector<std::string> original_names(const ModelConfig& config) {
   std::vector<std::string> layers;
-  for (int i = 0; i < config.layer_count; ++i) layers.push_back(std::to_string(i));
+  for (int i = 0; i < config.layer_count(); ++i) layers.push_back(std::to_string(i));
   std::sort(layers.begin(), layers.end());
   std::vector<std::string> names;
   for (const std::string& layer : layers) {
@@ -149,4 +149,4 @@ std::vector<std::string> original_names(const ModelConfig& config) {
   return names;
 }
 
-}  // namespace pelton::checkpoint
+}  // namespace pelton::families

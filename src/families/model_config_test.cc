@@ -1,16 +1,15 @@
 // Rows of the hardening plan by number (CF-xx) where a test covers one.
-#include "checkpoint/model_config.h"
+#include "families/model_config.h"
 
-#include <filesystem>
-#include <fstream>
+#include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "checkpoint/published_config.h"
+#include "families/published_config.h"
 
-namespace pelton::checkpoint {
+namespace pelton::families {
 namespace {
 
 using testing::ElementsAre;
@@ -25,8 +24,8 @@ Json parse_text(const char* text) {
 }
 
 Json stored(const std::string& name) {
-  return Json::parse(*base::read_file(
-                         PELTON_SOURCE_DIR "/src/checkpoint/testdata/model_config_fuzz/" + name))
+  return Json::parse(
+             *base::read_file(PELTON_SOURCE_DIR "/src/families/testdata/model_config_fuzz/" + name))
       .value();
 }
 
@@ -49,9 +48,11 @@ TEST(ModelConfig, ReadsThePublishedFile) {
       parse_model_config(stored("gpt-oss-20b.json"), nullptr, "config.json");
   ASSERT_TRUE(config.ok()) << config.error().message;
   EXPECT_EQ(config->architecture, "GptOssForCausalLM");
-  EXPECT_EQ(config->layer_count, 24);
+  EXPECT_EQ(config->layer_count(), 24);
   EXPECT_EQ(config->hidden_size, 2880);
-  EXPECT_EQ(config->intermediate_size, 2880);
+  EXPECT_EQ(config->expert_intermediate_size, 2880);
+  EXPECT_EQ(config->intermediate_size, 0);
+  EXPECT_TRUE(config->layers[1].has_experts);
   EXPECT_EQ(config->head_count, 64);
   EXPECT_EQ(config->kv_head_count, 8);
   EXPECT_EQ(config->head_size, 64);
@@ -59,16 +60,16 @@ TEST(ModelConfig, ReadsThePublishedFile) {
   EXPECT_EQ(config->experts_per_token, 4);
   EXPECT_EQ(config->vocab_size, 201088);
   EXPECT_EQ(config->sliding_window, 128);
-  EXPECT_TRUE(config->layer_is_sliding[0]);
-  EXPECT_FALSE(config->layer_is_sliding[1]);
+  EXPECT_TRUE(config->is_sliding(0));
+  EXPECT_FALSE(config->is_sliding(1));
   EXPECT_EQ(config->context_max, 131072);
   EXPECT_EQ(config->rms_norm_epsilon, 1e-5);
-  EXPECT_EQ(config->rope_theta, 150000.0);
-  EXPECT_EQ(config->yarn.factor, 32.0);
-  EXPECT_EQ(config->yarn.beta_fast, 32.0);
-  EXPECT_EQ(config->yarn.beta_slow, 1.0);
-  EXPECT_EQ(config->yarn.original_context, 4096.0);
-  EXPECT_FALSE(config->yarn.truncate);
+  EXPECT_EQ(config->rope.theta, 150000.0);
+  EXPECT_EQ(config->rope.factor, 32.0);
+  EXPECT_EQ(config->rope.beta_fast, 32.0);
+  EXPECT_EQ(config->rope.beta_slow, 1.0);
+  EXPECT_EQ(config->rope.original_context, 4096.0);
+  EXPECT_FALSE(config->rope.truncate);
   EXPECT_EQ(config->swiglu_limit, 7.0);
   EXPECT_EQ(config->swiglu_alpha, 1.702);
   EXPECT_THAT(config->eos_tokens, ElementsAre(200002));
@@ -93,21 +94,25 @@ TEST(ModelConfig, ReadsTheSpellingsOfTransformers5) {
   ASSERT_TRUE(config.ok()) << config.error().message;
   EXPECT_EQ(config->expert_count, 8);
   EXPECT_EQ(config->experts_per_token, 2);
-  EXPECT_EQ(config->rope_theta, 150000.0);
-  EXPECT_EQ(config->yarn.factor, 32.0);
-  EXPECT_EQ(config->layer_is_sliding, old->layer_is_sliding);
+  EXPECT_EQ(config->rope.theta, 150000.0);
+  EXPECT_EQ(config->rope.factor, 32.0);
+  ASSERT_EQ(config->layer_count(), old->layer_count());
+  for (int i = 0; i < config->layer_count(); ++i) {
+    EXPECT_EQ(config->is_sliding(i), old->is_sliding(i)) << i;
+  }
   EXPECT_THAT(config->eos_tokens, ElementsAre(5, 6));
 }
 
-TEST(ModelConfig, PlainRopeIsYarnOfFactorOne) {
+TEST(ModelConfig, PlainRopeIsNotScaled) {
   const Result<ModelConfig> config = with("rope_scaling", "null");
   ASSERT_TRUE(config.ok()) << config.error().message;
-  EXPECT_EQ(config->yarn.factor, 1.0);
+  EXPECT_EQ(config->rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(config->rope.factor, 1.0);
   EXPECT_TRUE(with("rope_scaling", R"({"rope_type":"default"})").ok());
 }
 
 TEST(ModelConfig, UnknownArchitecturesNameWhatIsSupported) {  // CF-02
-  const char* supported = "supported: [\"GptOssForCausalLM\"] with model_type \"gpt_oss\"";
+  const char* supported = "supported: [\"GptOssForCausalLM\"] with model_type \"gpt_oss\", [";
   for (const char* value : {"[]", "[\"LlamaForCausalLM\"]", "null", "3", "\"GptOssForCausalLM\""}) {
     expect_refused(with("architectures", value), ErrorCode::kUnsupported, supported);
   }
@@ -185,7 +190,9 @@ TEST(ModelConfig, RefusesWrongRope) {  // CF-06
     expect_refused(with("rope_scaling", rope), ErrorCode::kBadCheckpoint, "rope_scaling.");
   }
   expect_refused(with("rope_scaling", R"({"rope_type":"longrope","factor":2})"),
-                 ErrorCode::kUnsupported, "is \"longrope\"; supported: \"yarn\", \"default\"");
+                 ErrorCode::kUnsupported,
+                 "is \"longrope\"; supported: \"default\", \"linear\", \"llama3\", "
+                 "\"yarn\"");
 }
 
 TEST(ModelConfig, RefusesStopTokensOutsideTheVocabulary) {  // CF-07
@@ -207,25 +214,58 @@ TEST(ModelConfig, IgnoresCustomCodeEntries) {  // CF-05
   EXPECT_TRUE(with("auto_map", R"({"AutoModel":"evil.py--Model"})").ok());
 }
 
-TEST(ModelConfig, ReadsFoldersAndNamesTheFileAtFault) {  // CF-01
-  const std::string folder = testing::TempDir() + "model_config_test";
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  EXPECT_EQ(read_model_config(folder).error().code, ErrorCode::kNotFound);
-  const auto write = [&](const char* name, const std::string& text) {
-    std::ofstream(folder + "/" + name) << text;
-  };
-  write("config.json", "{\"rope_theta\": 1e400}");
-  expect_refused(read_model_config(folder), ErrorCode::kBadCheckpoint,
-                 folder + "/config.json: not");
-  write("config.json", published().dump());
-  EXPECT_TRUE(read_model_config(folder).ok());
-  write("generation_config.json", published_generation_config().dump());
-  EXPECT_EQ(read_model_config(folder)->eos_tokens.size(), 3u);
-  write("generation_config.json", "{");
-  expect_refused(read_model_config(folder), ErrorCode::kBadCheckpoint, "generation_config.json");
-  std::filesystem::remove_all(folder);
+Json qwen3() {
+  return published_config("qwen3-0.6b").value();
+}
+
+Result<ModelConfig> qwen3_with(const char* key, const char* value) {
+  Json config = qwen3();
+  config.set(key, parse_text(value));
+  return parse_model_config(config, nullptr, "config.json");
+}
+
+TEST(Qwen3, ReadsThePublishedFile) {
+  const Result<ModelConfig> config = parse_model_config(qwen3(), nullptr, "config.json");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->architecture, "Qwen3ForCausalLM");
+  EXPECT_EQ(config->layer_count(), 28);
+  EXPECT_EQ(config->count(AttentionKind::kSliding), 0);
+  EXPECT_EQ(config->head_size, 128);  // not 1024 / 16
+  EXPECT_EQ(config->q_size(), 2048);
+  EXPECT_EQ(config->intermediate_size, 3072);
+  EXPECT_EQ(config->rms_norm_epsilon, 1e-6);
+  EXPECT_EQ(config->rope.theta, 1e6);
+  EXPECT_TRUE(config->tied_head);
+  EXPECT_TRUE(config->qk_norm);
+  EXPECT_FALSE(config->qkv_bias);
+  EXPECT_FALSE(config->attention_sinks);
+  EXPECT_FALSE(config->has_experts());
+}
+
+TEST(Qwen3, HeadSizeIsInferredWhereItIsNull) {
+  EXPECT_EQ(qwen3_with("head_dim", "null")->head_size, 64);
+  EXPECT_EQ(qwen3_with("num_key_value_heads", "null")->kv_head_count, 16);
+}
+
+TEST(Qwen3, ReadsYarnAsUsersAddIt) {
+  const Result<ModelConfig> config =
+      qwen3_with("rope_scaling",
+                 R"({"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":32768})");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EXPECT_EQ(config->rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(config->rope.original_context, 32768);
+  EXPECT_TRUE(config->rope.truncate);
+  EXPECT_DOUBLE_EQ(config->rope.attention_factor, 0.1 * std::log(4.0) + 1);
+}
+
+TEST(Qwen3, RefusesVariantsThatItWouldComputeWrongly) {
+  expect_refused(qwen3_with("attention_bias", "true"), ErrorCode::kUnsupported, "attention_bias");
+  expect_refused(qwen3_with("use_sliding_window", "true"), ErrorCode::kUnsupported,
+                 "use_sliding_window");
+  expect_refused(qwen3_with("hidden_act", "\"gelu\""), ErrorCode::kUnsupported, "gelu");
+  expect_refused(qwen3_with("quantization_config", R"({"quant_method":"fp8"})"),
+                 ErrorCode::kUnsupported, "quantization_config");
 }
 
 }  // namespace
-}  // namespace pelton::checkpoint
+}  // namespace pelton::families

@@ -1,4 +1,4 @@
-#include "models/gpt_oss.h"
+#include "models/transformer.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@ namespace pelton::models {
 namespace {
 
 // The kernels read 32 columns at a time (an MXFP4 block), and 16 head elements.
-Result<void> check_widths(const checkpoint::ModelConfig& config) {
+Result<void> check_widths(const families::ModelConfig& config) {
   const auto multiple = [](int value, int of, const char* name) -> Result<void> {
     if (value % of == 0) return {};
     return Error{
@@ -20,6 +20,7 @@ Result<void> check_widths(const checkpoint::ModelConfig& config) {
   };
   TRY(multiple(config.hidden_size, 32, "hidden_size"));
   TRY(multiple(config.intermediate_size, 32, "intermediate_size"));
+  TRY(multiple(config.expert_intermediate_size, 32, "the experts' intermediate_size"));
   TRY(multiple(config.head_size, 16, "head_dim"));
   if (config.head_size > kernels::kHeadSizeMax) {
     return Error{ErrorCode::kUnsupported,
@@ -31,39 +32,40 @@ Result<void> check_widths(const checkpoint::ModelConfig& config) {
 }
 
 kernels::ScratchShape scratch_shape(const checkpoint::Checkpoint& checkpoint,
-                                    const GptOss::Options& options) {
-  const checkpoint::ModelConfig& config = checkpoint.config();
+                                    const Transformer::Options& options) {
+  const families::ModelConfig& config = checkpoint.config();
   return {.tokens = options.batch_tokens_max,
           .hidden = config.hidden_size,
-          .inner = config.intermediate_size,
+          .inner = config.expert_intermediate_size,
           .experts = config.expert_count,
           .experts_per_token = config.experts_per_token,
-          .widest = std::max(
-              {config.hidden_size, config.intermediate_size, config.head_count * config.head_size}),
-          .tiled = checkpoint.weight_layout() == checkpoint::WeightLayout::kTiled,
+          .widest = std::max({config.hidden_size, config.intermediate_size,
+                              config.expert_intermediate_size, config.q_size()}),
+          .tiled = checkpoint.weight_layout() == families::WeightLayout::kTiled,
           .activations = layers::activations_of(checkpoint)};
 }
 
 }  // namespace
 
-GptOss::GptOss(const checkpoint::ModelConfig& config, kernels::Kernels& kernels,
-               const Options& options)
+Transformer::Transformer(const families::ModelConfig& config, kernels::Kernels& kernels,
+                         const Options& options)
     : config_(config),
       kernels_(kernels),
       options_(options),
       rotary_(config),
       attention_space_(config, options.batch_tokens_max),
-      expert_space_(config, options.batch_tokens_max),
+      feed_forward_space_(config, options.batch_tokens_max),
       x_(size_t{1} * options.batch_tokens_max * config.hidden_size),
       cos_sin_(size_t{1} * options.batch_tokens_max * config.head_size),
       head_in_(size_t{1} * options.logit_rows_max * config.hidden_size),
       logits_(size_t{1} * options.logit_rows_max * config.vocab_size) {}
 
-Result<std::unique_ptr<GptOss>> GptOss::load(const checkpoint::Checkpoint& checkpoint,
-                                             kernels::Kernels& kernels, const Options& options) {
-  const checkpoint::ModelConfig& config = checkpoint.config();
+Result<std::unique_ptr<Transformer>> Transformer::load(const checkpoint::Checkpoint& checkpoint,
+                                                       kernels::Kernels& kernels,
+                                                       const Options& options) {
+  const families::ModelConfig& config = checkpoint.config();
   TRY(check_widths(config));
-  std::unique_ptr<GptOss> model(new GptOss(config, kernels, options));
+  std::unique_ptr<Transformer> model(new Transformer(config, kernels, options));
   kernels.reserve(scratch_shape(checkpoint, options));
   const int hidden = config.hidden_size;
   TRY_ASSIGN(model->embedding_, layers::load_matrix(checkpoint, "model.embed_tokens.weight",
@@ -71,16 +73,16 @@ Result<std::unique_ptr<GptOss>> GptOss::load(const checkpoint::Checkpoint& check
   TRY_ASSIGN(model->norm_,
              layers::load_vector(checkpoint, "model.norm.weight", hidden, model->vectors_));
   TRY_ASSIGN(model->head_, layers::OutputHead::load(checkpoint));
-  for (int layer = 0; layer < config.layer_count; ++layer) {
+  for (int layer = 0; layer < config.layer_count(); ++layer) {
     TRY_ASSIGN(auto attention, layers::AttentionBlock::load(checkpoint, layer));
-    TRY_ASSIGN(auto experts, layers::ExpertBlock::load(checkpoint, layer));
+    TRY_ASSIGN(auto feed_forward, layers::load_feed_forward(checkpoint, layer));
     model->attention_.push_back(std::move(attention));
-    model->experts_.push_back(std::move(experts));
+    model->feed_forward_.push_back(std::move(feed_forward));
   }
   return model;
 }
 
-float* GptOss::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap) {
+float* Transformer::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap) {
   const int tokens = static_cast<int>(input.tokens.size());
   CHECK(tokens > 0 && tokens <= options_.batch_tokens_max);
   CHECK(static_cast<int>(input.logit_rows.size()) <= options_.logit_rows_max);
@@ -100,11 +102,11 @@ float* GptOss::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap)
 
   kernels_.embed(x_.data(), input.tokens.data(), tokens, embedding_);
   if (tap != nullptr) (*tap)(0, x_.data(), tokens);
-  for (int layer = 0; layer < config_.layer_count; ++layer) {
+  for (int layer = 0; layer < config_.layer_count(); ++layer) {
     attention_[layer].forward(kernels_, x_.data(), tokens, cos_sin_.data(), kv.layer(layer),
-                              config_.layer_is_sliding[layer] ? window : full, attention_space_);
+                              config_.is_sliding(layer) ? window : full, attention_space_);
     if (tap != nullptr) (*tap)(1 + 2 * layer, x_.data(), tokens);
-    experts_[layer].forward(kernels_, x_.data(), tokens, expert_space_);
+    feed_forward_[layer]->forward(kernels_, x_.data(), tokens, feed_forward_space_);
     if (tap != nullptr) (*tap)(2 + 2 * layer, x_.data(), tokens);
   }
 
@@ -115,7 +117,7 @@ float* GptOss::forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap)
   return logits_.data();
 }
 
-void GptOss::norm_into_head(std::span<const int> rows) {
+void Transformer::norm_into_head(std::span<const int> rows) {
   const int hidden = config_.hidden_size;
   for (size_t i = 0; i < rows.size(); ++i) {
     std::copy_n(x_.data() + int64_t{rows[i]} * hidden, hidden,
@@ -125,8 +127,8 @@ void GptOss::norm_into_head(std::span<const int> rows) {
                     static_cast<float>(config_.rms_norm_epsilon));
 }
 
-void GptOss::normed_rows(std::span<const int> rows,
-                         base::FunctionRef<void(size_t index, const float* state)> sees) {
+void Transformer::normed_rows(std::span<const int> rows,
+                              base::FunctionRef<void(size_t index, const float* state)> sees) {
   const auto at_once = static_cast<size_t>(options_.logit_rows_max);
   for (size_t first = 0; first < rows.size(); first += at_once) {
     const size_t count = std::min(at_once, rows.size() - first);
@@ -137,8 +139,9 @@ void GptOss::normed_rows(std::span<const int> rows,
   }
 }
 
-void GptOss::logits_of(std::span<const int> rows,
-                       base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) {
+void Transformer::logits_of(
+    std::span<const int> rows,
+    base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) {
   const auto at_once = static_cast<size_t>(options_.logit_rows_max);
   for (size_t first = 0; first < rows.size(); first += at_once) {
     const size_t count = std::min(at_once, rows.size() - first);
@@ -148,26 +151,26 @@ void GptOss::logits_of(std::span<const int> rows,
   }
 }
 
-double GptOss::weight_bytes_of_step(int sequences) const {
+double Transformer::weight_bytes_of_step(int sequences) const {
   auto bytes = static_cast<double>(head_.weight_bytes(sequences) + vectors_.bytes());
   for (const layers::AttentionBlock& block : attention_) {
     bytes += static_cast<double>(block.weight_bytes());
   }
-  for (const layers::ExpertBlock& block : experts_) bytes += block.weight_bytes(sequences);
+  for (const auto& block : feed_forward_) bytes += block->weight_bytes(sequences);
   return bytes;
 }
 
-int64_t GptOss::owned_weight_bytes() const {
+int64_t Transformer::owned_weight_bytes() const {
   int64_t bytes = vectors_.bytes();
   for (const layers::AttentionBlock& block : attention_) bytes += block.owned_bytes();
-  for (const layers::ExpertBlock& block : experts_) bytes += block.owned_bytes();
+  for (const auto& block : feed_forward_) bytes += block->owned_bytes();
   return bytes;
 }
 
-int64_t GptOss::workspace_bytes() const {
+int64_t Transformer::workspace_bytes() const {
   const size_t floats =
       x_.capacity() + cos_sin_.capacity() + head_in_.capacity() + logits_.capacity();
-  return attention_space_.bytes() + expert_space_.bytes() + head_.scratch_bytes() +
+  return attention_space_.bytes() + feed_forward_space_.bytes() + head_.scratch_bytes() +
          static_cast<int64_t>(floats * sizeof(float)) + kernels_.scratch_bytes();
 }
 

@@ -1,0 +1,243 @@
+#include "families/config_fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "families/model_config.h"
+
+namespace pelton::families {
+namespace {
+
+constexpr size_t kEosTokensMax = 64;
+
+constexpr std::pair<std::string_view, RopeScaling> kScalings[] = {
+    {"default", RopeScaling::kNone},
+    {"linear", RopeScaling::kLinear},
+    {"llama3", RopeScaling::kLlama3},
+    {"yarn", RopeScaling::kYarn},
+};
+
+Result<RopeScaling> scaling_of(const ConfigFields& fields, const std::string& type) {
+  std::string known;
+  for (const auto& [name, scaling] : kScalings) {
+    if (name == type) return scaling;
+    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", name);
+  }
+  return fields.unsupported("rope_type",
+                            fmt::format("is {}; supported: {}", shown(Json(type)), known));
+}
+
+// How much attention's logits grow with the context: arXiv 2309.00071, equation 22.
+double yarn_mscale(double factor, double mscale) {
+  return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+}
+
+Result<void> read_yarn(const ConfigFields& fields, RopeConfig& rope) {
+  TRY_ASSIGN(rope.beta_fast, fields.number("beta_fast", 32.0, 1e-6, 1e6));
+  TRY_ASSIGN(rope.beta_slow, fields.number("beta_slow", 1.0, 1e-6, 1e6));
+  // transformers rounds the ramp's bounds unless told not to.
+  TRY_ASSIGN(rope.truncate, fields.boolean("truncate", true));
+  if (rope.beta_slow >= rope.beta_fast) {
+    return fields.bad("beta_slow", fmt::format("({}) must be less than beta_fast ({})",
+                                               rope.beta_slow, rope.beta_fast));
+  }
+  TRY_ASSIGN(const double mscale, fields.number("mscale", 0.0, 0.0, 1e3));
+  TRY_ASSIGN(const double mscale_all, fields.number("mscale_all_dim", 0.0, 0.0, 1e3));
+  const double inferred = mscale > 0 && mscale_all > 0 ? yarn_mscale(rope.factor, mscale) /
+                                                             yarn_mscale(rope.factor, mscale_all)
+                                                       : yarn_mscale(rope.factor, 1.0);
+  TRY_ASSIGN(rope.attention_factor, fields.number("attention_factor", inferred, 1e-3, 1e3));
+  return {};
+}
+
+Result<void> read_llama3(const ConfigFields& fields, RopeConfig& rope) {
+  TRY_ASSIGN(rope.low_freq_factor, fields.number("low_freq_factor", 1.0, 1e-6, 1e6));
+  TRY_ASSIGN(rope.high_freq_factor, fields.number("high_freq_factor", 4.0, 1e-6, 1e6));
+  if (rope.low_freq_factor >= rope.high_freq_factor) {
+    return fields.bad("low_freq_factor", fmt::format("({}) must be less than high_freq_factor ({})",
+                                                     rope.low_freq_factor, rope.high_freq_factor));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string shown(const Json& value) {
+  const std::string text = value.dump();
+  return text.size() > 80 ? text.substr(0, 80) + "..." : text;
+}
+
+ConfigFields::ConfigFields(const Json& json, std::string file, std::string prefix)
+    : json_(json), file_(std::move(file)), prefix_(std::move(prefix)) {}
+
+Error ConfigFields::bad(std::string_view key, const std::string& what) const {
+  return Error{ErrorCode::kBadCheckpoint, fmt::format("{}: {}{} {}", file_, prefix_, key, what),
+               prefix_ + std::string(key)};
+}
+
+Error ConfigFields::unsupported(std::string_view key, const std::string& what) const {
+  Error error = bad(key, what);
+  error.code = ErrorCode::kUnsupported;
+  return error;
+}
+
+const Json* ConfigFields::find(std::string_view key) const {
+  const Json* found = json_.find(key);
+  return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+ConfigFields ConfigFields::inner(const Json& object, std::string_view key) const {
+  return {object, file_, fmt::format("{}{}.", prefix_, key)};
+}
+
+Result<int> ConfigFields::integer(std::string_view key, Range range) const {
+  const Json* found = find(key);
+  if (found == nullptr) return bad(key, "is missing");
+  const std::optional<int64_t> value = json_.integer(key);
+  if (!value || *value < range.min || *value > range.max) {
+    return bad(key, fmt::format("must be an integer in [{}, {}], found {}", range.min, range.max,
+                                shown(*found)));
+  }
+  return static_cast<int>(*value);
+}
+
+Result<int> ConfigFields::integer_or(std::string_view key, int fallback, Range range) const {
+  if (find(key) == nullptr) return fallback;
+  return integer(key, range);
+}
+
+Result<int> ConfigFields::integer_or_alias(std::string_view key, std::string_view alias,
+                                           Range range) const {
+  if (find(key) == nullptr && find(alias) != nullptr) return integer(alias, range);
+  TRY_ASSIGN(const int value, integer(key, range));
+  if (find(alias) != nullptr) {
+    TRY_ASSIGN(const int other, integer(alias, range));
+    if (other != value) {
+      return bad(key, fmt::format("is {}, but {}, its other name, is {}", value, alias, other));
+    }
+  }
+  return value;
+}
+
+Result<double> ConfigFields::number(std::string_view key, double fallback, double min,
+                                    double max) const {
+  const Json* found = find(key);
+  if (found == nullptr) return fallback;
+  if (!found->is_number() || !(found->as_number() >= min) || !(found->as_number() <= max)) {
+    return bad(key, fmt::format("must be a number in [{}, {}], found {}", min, max, shown(*found)));
+  }
+  return found->as_number();
+}
+
+Result<bool> ConfigFields::boolean(std::string_view key, bool fallback) const {
+  const Json* found = find(key);
+  if (found == nullptr) return fallback;
+  if (!found->is_bool()) return bad(key, "must be a boolean, found " + shown(*found));
+  return found->as_bool();
+}
+
+Result<void> ConfigFields::only(std::string_view key, const Json& supported) const {
+  const Json* found = find(key);
+  if (found == nullptr || *found == supported) return {};
+  return unsupported(key, fmt::format("is {}; supported: {}", shown(*found), shown(supported)));
+}
+
+Result<void> read_sizes(const ConfigFields& fields, ModelConfig& config) {
+  TRY_ASSIGN(const int layers, fields.integer("num_hidden_layers", {1, kLayersMax}));
+  config.layers.resize(static_cast<size_t>(layers));
+  TRY_ASSIGN(config.hidden_size, fields.integer("hidden_size", {1, kHiddenMax}));
+  TRY_ASSIGN(config.head_count, fields.integer("num_attention_heads", {1, kHeadsMax}));
+  TRY_ASSIGN(config.kv_head_count,
+             fields.integer_or("num_key_value_heads", config.head_count, {1, config.head_count}));
+  TRY_ASSIGN(config.head_size, fields.integer_or("head_dim", config.hidden_size / config.head_count,
+                                                 {2, kHeadSizeMax}));
+  TRY_ASSIGN(config.vocab_size, fields.integer("vocab_size", {1, kVocabMax}));
+  TRY_ASSIGN(config.context_max, fields.integer("max_position_embeddings", {1, kContextMax}));
+  if (config.head_count % config.kv_head_count != 0) {
+    return fields.bad("num_attention_heads",
+                      fmt::format("({}) must be a multiple of num_key_value_heads ({})",
+                                  config.head_count, config.kv_head_count));
+  }
+  if (config.head_size < 2 || config.head_size > kHeadSizeMax || config.head_size % 2 != 0) {
+    return fields.bad("head_dim", fmt::format("must be even and at most {}, found {}", kHeadSizeMax,
+                                              config.head_size));
+  }
+  return {};
+}
+
+Result<void> read_layer_types(const ConfigFields& fields, ModelConfig& config) {
+  const Json* types = fields.find("layer_types");
+  if (types == nullptr) return {};
+  const size_t layers = config.layers.size();
+  if (!types->is_array() || types->as_array().size() != layers) {
+    return fields.bad("layer_types",
+                      types->is_array()
+                          ? fmt::format("has {} entries, but num_hidden_layers is {}",
+                                        types->as_array().size(), layers)
+                          : fmt::format("must be an array, found {}", types->kind_name()));
+  }
+  for (size_t i = 0; i < layers; ++i) {
+    const Json& type = types->as_array()[i];
+    const bool sliding = type == Json("sliding_attention");
+    if (!sliding && type != Json("full_attention")) {
+      return fields.unsupported(
+          fmt::format("layer_types[{}]", i),
+          fmt::format("is {}; supported: \"sliding_attention\", \"full_attention\"", shown(type)));
+    }
+    config.layers[i].attention = sliding ? AttentionKind::kSliding : AttentionKind::kFull;
+  }
+  return {};
+}
+
+Result<void> read_rope(const ConfigFields& fields, ModelConfig& config) {
+  const char* name = fields.find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
+  RopeConfig& rope = config.rope;
+  TRY_ASSIGN(rope.theta, fields.number("rope_theta", rope.theta, 1.0 + 1e-6, 1e12));
+  const Json* scaling = fields.find(name);
+  if (scaling == nullptr) return {};
+  if (!scaling->is_object()) {
+    return fields.bad(name, fmt::format("must be an object, found {}", scaling->kind_name()));
+  }
+  const ConfigFields inner = fields.inner(*scaling, name);
+  TRY_ASSIGN(rope.theta, inner.number("rope_theta", rope.theta, 1.0 + 1e-6, 1e12));
+  const std::string type =
+      scaling->string("rope_type").value_or(scaling->string("type").value_or(""));
+  TRY_ASSIGN(rope.scaling, scaling_of(inner, type));
+  if (rope.scaling == RopeScaling::kNone) return {};
+  if (inner.find("factor") == nullptr) return inner.bad("factor", "is missing");
+  TRY_ASSIGN(rope.factor, inner.number("factor", 1.0, 1.0, 1e6));
+  const double original = rope.original_context > 0 ? rope.original_context : config.context_max;
+  TRY_ASSIGN(rope.original_context, inner.number("original_max_position_embeddings", original, 1.0,
+                                                 static_cast<double>(kContextMax)));
+  if (rope.scaling == RopeScaling::kYarn) return read_yarn(inner, rope);
+  if (rope.scaling == RopeScaling::kLlama3) return read_llama3(inner, rope);
+  return {};
+}
+
+Result<void> add_eos_tokens(const ConfigFields& fields, ModelConfig& config) {
+  const Json* eos = fields.find("eos_token_id");
+  if (eos == nullptr) return {};
+  const Json::Array one = {*eos};
+  const Json::Array& ids = eos->is_array() ? eos->as_array() : one;
+  if (ids.size() > kEosTokensMax) {
+    return fields.bad("eos_token_id",
+                      fmt::format("has {} entries, more than {}", ids.size(), kEosTokensMax));
+  }
+  for (const Json& id : ids) {
+    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() >= config.vocab_size) {
+      return fields.bad("eos_token_id",
+                        fmt::format("must hold token ids below vocab_size ({}), found {}",
+                                    config.vocab_size, shown(id)));
+    }
+    const auto token = static_cast<TokenId>(id.as_integer());
+    std::vector<TokenId>& tokens = config.eos_tokens;
+    if (std::find(tokens.begin(), tokens.end(), token) == tokens.end()) tokens.push_back(token);
+  }
+  return {};
+}
+
+}  // namespace pelton::families

@@ -1,0 +1,51 @@
+// A model family: how its config.json reads, what its tensors are called in other containers, and
+// whether this engine computes it. A family is one file with one such constant, and a line in
+// registry.cc; docs/add_a_model_family.md goes through it. Constants; any thread.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/result.h"
+#include "families/config_fields.h"
+#include "families/model_config.h"
+
+namespace pelton::families {
+
+// A name elsewhere, and here: Hugging Face's.
+struct NamePair {
+  std::string_view foreign;
+  std::string_view ours;
+};
+
+// A whole number in a GGUF file's metadata. `gguf` stands behind the architecture and a dot, unless
+// it is global ("tokenizer.ggml.eos_token_id").
+struct GgufInteger {
+  std::string_view gguf;
+  std::string_view config;
+  bool required = false;
+};
+
+// How llama.cpp's converter writes the family. What a file does not say stands in `defaults`.
+struct GgufNames {
+  std::string_view architecture;         // "gpt-oss": general.architecture, and the keys' prefix
+  std::span<const NamePair> layer;       // "attn_q.weight" -> "self_attn.q_proj.weight"
+  std::span<const GgufInteger> numbers;  // beside those that all families have
+  double rope_theta = 10000.0;
+  bool yarn_truncate = true;
+  double yarn_factor = 1.0;
+  double yarn_original_context = 0;  // 0: the context length
+};
+
+struct Family {
+  std::string_view architecture;  // in config.json's `architectures`
+  std::string_view model_type;
+  // Reads what is the family's own into `config`, of which parse_model_config has filled nothing
+  // but the names. Errors: kBadCheckpoint, kUnsupported naming the key.
+  Result<void> (*read)(const ConfigFields& fields, ModelConfig& config) = nullptr;
+  // Vectors and matrices may be of any plain type (float32, float16, bf16); or bf16 exactly.
+  bool any_plain_type = true;
+  const GgufNames* gguf = nullptr;  // null: there are no such files
+};
+
+}  // namespace pelton::families

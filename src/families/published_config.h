@@ -1,0 +1,26 @@
+// The configuration files of the published models, as values: what synthetic checkpoints start
+// from. Pure.
+#pragma once
+
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "families/model_config.h"
+
+namespace pelton::families {
+
+// The names below, for messages.
+inline constexpr std::string_view kPublishedModels = "gpt-oss-20b, gpt-oss-120b, qwen3-0.6b";
+
+// config.json of one of these, every key (kNotFound for another name).
+Result<Json> published_config(std::string_view model);
+
+// generation_config.json of the gpt-oss models (they are equal), with the stop token <|call|>.
+Json published_generation_config();
+
+// Sets num_hidden_layers, and layer_types, if the file has them, to gpt-oss' alternation that
+// starts with a sliding layer.
+void set_layer_count(Json& config, int layer_count);
+
+}  // namespace pelton::families

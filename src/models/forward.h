@@ -1,0 +1,29 @@
+// What a model computes in one step, and whoever watches it. Plain values; executor thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/token_id.h"
+
+namespace pelton::models {
+
+// One step, flat: the tokens of all sequences one after the other.
+struct ForwardInput {
+  struct Sequence {
+    int start = 0;                         // position of its first row
+    int count = 0;                         // rows
+    const int32_t* full_blocks = nullptr;  // tables by position / block_tokens
+    const int32_t* window_blocks = nullptr;
+  };
+  std::vector<TokenId> tokens;
+  std::vector<Sequence> sequences;
+  std::vector<int> logit_rows;  // rows (indices into tokens) whose logits are wanted
+};
+
+// Sees the residual stream: index 0 after the embedding, then after each attention and each
+// feed-forward block; x: float (tokens, hidden).
+using HiddenTap = base::FunctionRef<void(int index, const float* x, int tokens)>;
+
+}  // namespace pelton::models

@@ -1,0 +1,60 @@
+// A model on this machine's processors: the forward pass of a ragged step, and what it takes of
+// memory. Owned by the executor (or a SequenceRunner's owner); its thread.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/function_ref.h"
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "families/model_config.h"
+#include "kernels/kernels.h"
+#include "models/forward.h"
+#include "models/kv_storage.h"
+
+namespace pelton::models {
+
+class Model {
+ public:
+  struct Options {
+    int batch_tokens_max = 512;
+    int logit_rows_max = 16;
+  };
+
+  virtual ~Model() = default;
+
+  virtual const families::ModelConfig& config() const = 0;
+  virtual const Options& options() const = 0;
+
+  // Returns float (logit_rows, vocab), the caller's to overwrite until the next call.
+  virtual float* forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap) = 0;
+
+  // The final normed hidden state, float (hidden), of these rows of the last forward(), in order
+  // and a few at a time: `sees(i, state)` for rows[i]. Neither head nor logits take part.
+  virtual void normed_rows(std::span<const int> rows,
+                           base::FunctionRef<void(size_t index, const float* state)> sees) = 0;
+
+  // The logits of these rows of the last forward(), in order and a few at a time, so that a whole
+  // prompt's need no room: `sees(first, logits, count)` for rows[first ...], float (count, vocab).
+  // They lie where forward() had written its own.
+  virtual void logits_of(
+      std::span<const int> rows,
+      base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) = 0;
+
+  // Bytes of weights that a step of so many sequences reads, a token and a row of logits each, as
+  // experts fall in the mean (the embedding's rows counted as nothing).
+  virtual double weight_bytes_of_step(int sequences) const = 0;
+
+  // What it has allocated: small weights as float32, beside the mapped file; and the working memory
+  // of a step, its kernels' included.
+  virtual int64_t owned_weight_bytes() const = 0;
+  virtual int64_t workspace_bytes() const = 0;
+};
+
+// The model that the checkpoint's configuration describes. `checkpoint` and `kernels` outlive it.
+// Errors: kUnsupported and the checkpoint's, naming the tensor or the key.
+Result<std::unique_ptr<Model>> load_model(const checkpoint::Checkpoint& checkpoint,
+                                          kernels::Kernels& kernels, const Model::Options& options);
+
+}  // namespace pelton::models

@@ -1,0 +1,62 @@
+// A pre-norm decoder as its configuration describes it: gpt-oss, Qwen3 and all families whose
+// layers are attention and a feed-forward block, each added to the residual stream.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "layers/attention_block.h"
+#include "layers/feed_forward.h"
+#include "layers/output_head.h"
+#include "layers/rotary.h"
+#include "layers/weights.h"
+#include "models/model.h"
+
+namespace pelton::models {
+
+class Transformer final : public Model {
+ public:
+  static Result<std::unique_ptr<Transformer>> load(const checkpoint::Checkpoint& checkpoint,
+                                                   kernels::Kernels& kernels,
+                                                   const Options& options);
+
+  const families::ModelConfig& config() const override { return config_; }
+  const Options& options() const override { return options_; }
+  float* forward(const ForwardInput& input, KvStorage& kv, HiddenTap* tap) override;
+  void normed_rows(std::span<const int> rows,
+                   base::FunctionRef<void(size_t index, const float* state)> sees) override;
+  void logits_of(std::span<const int> rows,
+                 base::FunctionRef<void(size_t first, float* logits, size_t count)> sees) override;
+  double weight_bytes_of_step(int sequences) const override;
+  int64_t owned_weight_bytes() const override;
+  int64_t workspace_bytes() const override;
+
+ private:
+  Transformer(const families::ModelConfig& config, kernels::Kernels& kernels,
+              const Options& options);
+
+  // Rows of the residual stream, at most logit_rows_max, normed, into head_in_.
+  void norm_into_head(std::span<const int> rows);
+
+  const families::ModelConfig config_;
+  kernels::Kernels& kernels_;
+  const Options options_;
+  layers::Rotary rotary_;
+  layers::FloatVectors vectors_;
+  kernels::Matrix embedding_;    // (vocab, hidden)
+  const float* norm_ = nullptr;  // (hidden), in vectors_
+  layers::OutputHead head_;
+  std::vector<layers::AttentionBlock> attention_;
+  std::vector<std::unique_ptr<layers::FeedForward>> feed_forward_;
+
+  // Working memory for one step.
+  layers::AttentionWorkspace attention_space_;
+  layers::FeedForwardWorkspace feed_forward_space_;
+  std::vector<float> x_;        // (tokens, hidden), the residual stream
+  std::vector<float> cos_sin_;  // (tokens, head_size)
+  std::vector<float> head_in_;  // (logit_rows, hidden)
+  std::vector<float> logits_;   // (logit_rows, vocab)
+};
+
+}  // namespace pelton::models
