@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "cost_model/calibration.h"
 #include "cost_model/hardware.h"
-#include "cost_model/model_shape.h"
+#include "cost_model/parameters.h"
 #include "cost_model/request_overhead.h"
 
 namespace pelton::apps {
@@ -78,8 +78,8 @@ std::string table_of(const Calibration& calibration, const cost_model::Hardware&
 }
 
 Result<void> run(const cli::Arguments& arguments) {
-  TRY_ASSIGN(const cost_model::ModelShape shape,
-             cost_model::find_model_shape(arguments.text("MODEL")));
+  TRY_ASSIGN(const families::ModelConfig shape,
+             cost_model::find_model_config(arguments.text("MODEL")));
   TRY_ASSIGN(const cost_model::Hardware hardware,
              cost_model::find_hardware(arguments.text("--gpu")));
   TRY_ASSIGN(const cost_model::Arithmetic arithmetic,
@@ -87,7 +87,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const std::string& file = arguments.text("--step-log");
   TRY_ASSIGN(const std::string text, read_input(file));
   TRY_ASSIGN(const std::vector<MeasuredStep> steps,
-             cost_model::parse_step_log(text, file, shape.window));
+             cost_model::parse_step_log(text, file, shape.sliding_window));
   cost_model::StepTimeModel::Options start{
       .hardware = hardware, .shape = shape, .arithmetic = arithmetic};
   // A model as small as a cache is bound by it: what a step costs beside is guessed small.

@@ -15,12 +15,12 @@ namespace {
 
 using cli::Flag;
 
-Result<cost_model::ModelShape> shape_of(const std::string& model) {
-  if (cost_model::is_known_shape(model) || model.ends_with(".json")) {
-    return cost_model::find_model_shape(model);
+Result<families::ModelConfig> shape_of(const std::string& model) {
+  if (cost_model::is_known_model(model) || model.ends_with(".json")) {
+    return cost_model::find_model_config(model);
   }
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
-  TRY_ASSIGN(cost_model::ModelShape shape, cost_model::find_model_shape(folder));
+  TRY_ASSIGN(families::ModelConfig shape, cost_model::find_model_config(folder));
   shape.name = model;
   return shape;
 }

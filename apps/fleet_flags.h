@@ -34,7 +34,7 @@ struct HardwareChoice {
   cost_model::Calibration calibration;
   bool calibrated = false;
 };
-// `model`: what find_model_shape takes, or a hub id. With batch_flags' and memory_flags' numbers.
+// `model`: what find_model_config takes, or a hub id. With batch_flags' and memory_flags' numbers.
 Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std::string& model);
 
 }  // namespace pelton::apps

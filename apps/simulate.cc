@@ -51,7 +51,7 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
     capacity.host_full_block_count = footprint.swap.full_block_count;
     capacity.host_window_block_count = footprint.swap.window_block_count;
     capacity.context_tokens_max = footprint.context_tokens_max;
-    capacity.window_tokens = static_cast<int>(std::max<int64_t>(memory.shape.window, 1));
+    capacity.window_tokens = static_cast<int>(std::max<int64_t>(memory.shape.sliding_window, 1));
     return capacity;
   }
   TRY_ASSIGN(const planner::MemoryPlan plan, planner::plan_memory(memory));
@@ -87,7 +87,7 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   options.replica.queued_tokens_max = engine.engine.queued_tokens_max;
   options.replica.queue_wait_max_ns = engine.engine.queue_wait_max_ns;
   options.replica.window_tokens =
-      static_cast<int>(std::max<int64_t>(choice.plan.capacity.memory.shape.window, 1));
+      static_cast<int>(std::max<int64_t>(choice.plan.capacity.memory.shape.sliding_window, 1));
   if (!arguments.has("--no-noise")) {
     options.replica.residuals = choice.calibration.residuals;
     options.replica.prompt_residuals = choice.calibration.prompt_residuals;

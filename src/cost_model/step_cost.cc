@@ -6,6 +6,8 @@
 namespace pelton::cost_model {
 namespace {
 
+using families::AttentionKind;
+
 // 1 + 2 + ... + n
 double triangle(double n) {
   return n * (n + 1) / 2;
@@ -16,9 +18,9 @@ struct PerToken {
   double elements = 0;   // kept for one token
 };
 
-PerToken per_token(const ModelShape& shape, AttentionKind kind) {
-  const auto heads = static_cast<double>(shape.heads);
-  const auto elements = static_cast<double>(shape.kv_elements(kind));
+PerToken per_token(const families::ModelConfig& shape, AttentionKind kind) {
+  const auto heads = static_cast<double>(shape.head_count);
+  const auto elements = static_cast<double>(kv_elements(shape, kind));
   if (kind == AttentionKind::kLatent) {
     // Queries are carried into the compressed space: scores over rank and rope, values over rank.
     const auto rank = static_cast<double>(shape.latent.kv_rank);
@@ -65,7 +67,7 @@ double experts_touched(double experts, double chosen, double tokens) {
   return experts * (1 - std::pow(1 - chosen / experts, tokens));
 }
 
-StepCounter::StepCounter(const ModelShape& shape, double kv_element_bytes) {
+StepCounter::StepCounter(const families::ModelConfig& shape, double kv_element_bytes) {
   const ParameterCount count = count_parameters(shape);
   projections_ = static_cast<double>(count.attention);
   dense_ = static_cast<double>(count.dense);
@@ -73,11 +75,11 @@ StepCounter::StepCounter(const ModelShape& shape, double kv_element_bytes) {
   head_ = static_cast<double>(count.head > 0 ? count.head : count.embedding);
   expert_ = static_cast<double>(count.expert);
   expert_layers_ = static_cast<double>(shape.expert_layers());
-  experts_ = static_cast<double>(shape.experts);
+  experts_ = static_cast<double>(shape.expert_count);
   chosen_ = static_cast<double>(shape.experts_per_token);
   expert_bytes_ = shape.expert_bits / 8;
   other_bytes_ = shape.other_bits / 8;
-  hidden_ = static_cast<double>(shape.hidden);
+  hidden_ = static_cast<double>(shape.hidden_size);
   for (size_t tokens = 0; tokens < touched_.size(); ++tokens) {
     touched_[tokens] = experts_touched(experts_, chosen_, static_cast<double>(tokens));
   }

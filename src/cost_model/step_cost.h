@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cost_model/model_shape.h"
+#include "cost_model/parameters.h"
 
 namespace pelton::cost_model {
 
@@ -56,7 +56,7 @@ double experts_touched(double experts, double chosen, double tokens);
 class StepCounter {
  public:
   // `kv_element_bytes`: 2 for 16 bits, 1 for fp8.
-  StepCounter(const ModelShape& shape, double kv_element_bytes);
+  StepCounter(const families::ModelConfig& shape, double kv_element_bytes);
 
   StepCost count(const StepLoad& load) const;
 

@@ -5,7 +5,7 @@
 
 #include "cost_model/calibration.h"
 #include "cost_model/hardware.h"
-#include "cost_model/model_shape.h"
+#include "cost_model/parameters.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pelton;
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!json.ok()) return 0;
   (void)cost_model::Calibration::from_json(*json, "fuzz");
   (void)cost_model::parse_hardware(*json, "fuzz");
-  const Result<cost_model::ModelShape> shape = cost_model::parse_model_shape(*json, "fuzz");
+  const Result<families::ModelConfig> shape = families::parse_planned_config(*json, "fuzz");
   if (shape.ok()) (void)cost_model::count_parameters(*shape);
   return 0;
 }

@@ -9,7 +9,7 @@
 #include "cost_model/calibration.h"
 #include "cost_model/footprint.h"
 #include "cost_model/hardware.h"
-#include "cost_model/model_shape.h"
+#include "cost_model/parameters.h"
 #include "cost_model/step_cost.h"
 #include "cost_model/step_time.h"
 #include "cost_model/textbook.h"
@@ -23,8 +23,8 @@ using testing::HasSubstr;
 
 constexpr double kGiB = 1 << 30;
 
-ModelShape shape_of(const std::string& name) {
-  Result<ModelShape> shape = find_model_shape(name);
+families::ModelConfig shape_of(const std::string& name) {
+  Result<families::ModelConfig> shape = find_model_config(name);
   EXPECT_TRUE(shape.ok()) << shape.error().message;
   return *shape;
 }
@@ -38,37 +38,37 @@ StepTimeModel model_of(const std::string& gpu, const std::string& model, const L
 
 // The worked example that many pages copy: Llama-3.1-405B, batch 4, 16 bits.
 TEST(Textbook, ReproducesTheWorkedExample) {
-  const ModelShape llama = shape_of("llama-3.1-405b");
+  const families::ModelConfig llama = shape_of("llama-3.1-405b");
   EXPECT_EQ(llama.head_size, 128);  // hidden / heads
   const textbook::Attention attention{
-      .layers = llama.layer_count(), .kv_heads = llama.kv_heads, .head_size = llama.head_size};
+      .layers = llama.layer_count(), .kv_heads = llama.kv_head_count, .head_size = llama.head_size};
   const textbook::Batch at_8k{.sequences = 4, .tokens = 8192};
   const textbook::Batch at_128k{.sequences = 4, .tokens = 131072};
   EXPECT_EQ(textbook::parameter_bytes(llama.nominal_parameters, 2), 810'000'000'000);
   EXPECT_NEAR(810e9 / kGiB, 754.4, 0.05);
   EXPECT_EQ(textbook::kv_bytes(at_8k, attention), static_cast<int64_t>(15.75 * kGiB));
   EXPECT_EQ(textbook::kv_bytes(at_128k, attention), int64_t{252} << 30);
-  EXPECT_EQ(textbook::attention_activation_bytes(at_8k, llama.hidden), int64_t{5} << 30);
-  EXPECT_EQ(textbook::ffn_activation_bytes(at_8k, llama.hidden, llama.intermediate),
+  EXPECT_EQ(textbook::attention_activation_bytes(at_8k, llama.hidden_size), int64_t{5} << 30);
+  EXPECT_EQ(textbook::ffn_activation_bytes(at_8k, llama.hidden_size, llama.intermediate_size),
             static_cast<int64_t>(8.5 * kGiB));
   EXPECT_EQ(textbook::id_buffer_bytes(at_8k), 64 << 10);
   EXPECT_EQ(textbook::id_buffer_bytes(at_128k), 1 << 20);
 }
 
-TEST(ModelShape, CountsTheParametersOfPublishedModels) {
+TEST(Parameters, CountsTheParametersOfPublishedModels) {
   EXPECT_EQ(count_parameters(shape_of("gpt-oss-20b")).total(), 20'914'757'184);
   EXPECT_EQ(count_parameters(shape_of("gpt-oss-120b")).total(), 116'829'156'672);
   EXPECT_EQ(count_parameters(shape_of("llama-3.1-405b")).total(), 405'853'388'800);
   EXPECT_EQ(count_parameters(shape_of("llama-3.1-8b")).total(), 8'030'261'248);
   // 671 B in all, 37 B of them active, as the authors say.
-  const ModelShape deepseek = shape_of("deepseek-v3");
+  const families::ModelConfig deepseek = shape_of("deepseek-v3");
   EXPECT_NEAR(static_cast<double>(count_parameters(deepseek).total()), 671e9, 0.1e9);
   EXPECT_NEAR(static_cast<double>(count_parameters(deepseek).active(deepseek)), 37e9, 1e9);
 }
 
 // The same as the list that checkpoints are written and checked by, tensor for tensor.
-TEST(ModelShape, AgreesWithTheCheckpointsTensors) {
-  for (const std::string model : {"gpt-oss-20b", "gpt-oss-120b"}) {
+TEST(Parameters, AgreesWithTheCheckpointsTensors) {
+  for (const std::string model : {"gpt-oss-20b", "gpt-oss-120b", "qwen3-0.6b"}) {
     const Json config = *families::published_config(model);
     const families::ModelConfig parsed = *families::parse_model_config(config, nullptr, model);
     int64_t parameters = 0;
@@ -78,41 +78,44 @@ TEST(ModelShape, AgreesWithTheCheckpointsTensors) {
       if (!tensor.is_scales) parameters += tensor.parameters();
       bytes += tensor.bytes();
     }
-    const ModelShape shape = shape_of(model);
+    const families::ModelConfig shape = shape_of(model);
     EXPECT_EQ(count_parameters(shape).total(), parameters) << model;
     // Biases of experts are stored in 16 bits, which `expert_bits` does not tell apart.
     EXPECT_NEAR(weight_bytes(shape) / static_cast<double>(bytes), 1, 1e-3) << model;
   }
 }
 
-TEST(ModelShape, KeysAndValuesByArchitecture) {
-  const ModelShape big = shape_of("gpt-oss-120b");
-  const ModelShape small = shape_of("gpt-oss-20b");
+TEST(Parameters, KeysAndValuesByArchitecture) {
+  const families::ModelConfig big = shape_of("gpt-oss-120b");
+  const families::ModelConfig small = shape_of("gpt-oss-20b");
   // Beyond the window each token costs the full layers alone.
-  EXPECT_EQ(big.kv_bytes(1001, 2) - big.kv_bytes(1000, 2), 36 << 10);
-  EXPECT_EQ(small.kv_bytes(1001, 2) - small.kv_bytes(1000, 2), 24 << 10);
-  EXPECT_EQ(big.kv_bytes(1000, 2) - 1000 * (36 << 10), 4.5 * (1 << 20));
-  EXPECT_EQ(small.kv_bytes(1000, 2) - 1000 * (24 << 10), 3 << 20);
-  EXPECT_NEAR(big.kv_bytes(131072, 2) / kGiB, 4.504, 0.001);
-  EXPECT_NEAR(small.kv_bytes(131072, 2) / kGiB, 3.003, 0.001);
+  EXPECT_EQ(kv_bytes(big, 1001, 2) - kv_bytes(big, 1000, 2), 36 << 10);
+  EXPECT_EQ(kv_bytes(small, 1001, 2) - kv_bytes(small, 1000, 2), 24 << 10);
+  EXPECT_EQ(kv_bytes(big, 1000, 2) - 1000 * (36 << 10), 4.5 * (1 << 20));
+  EXPECT_EQ(kv_bytes(small, 1000, 2) - 1000 * (24 << 10), 3 << 20);
+  EXPECT_NEAR(kv_bytes(big, 131072, 2) / kGiB, 4.504, 0.001);
+  EXPECT_NEAR(kv_bytes(small, 131072, 2) / kGiB, 3.003, 0.001);
   // 61 layers of 512 + 64 elements.
-  EXPECT_EQ(shape_of("deepseek-v3").kv_bytes(1, 2), 61 * 576 * 2);
+  EXPECT_EQ(kv_bytes(shape_of("deepseek-v3"), 1, 2), 61 * 576 * 2);
 }
 
-TEST(ModelShape, RefusesWhatItCannotCount) {
+TEST(Parameters, RefusesWhatItCannotCount) {
   const auto refuse = [](const std::string& text) {
-    const Result<ModelShape> shape = parse_model_shape(*Json::parse(text), "x.json");
-    EXPECT_FALSE(shape.ok());
-    return shape.ok() ? "" : shape.error().message;
+    const Result<families::ModelConfig> config =
+        families::parse_planned_config(*Json::parse(text), "x.json");
+    EXPECT_FALSE(config.ok());
+    return config.ok() ? "" : config.error().message;
   };
   EXPECT_THAT(refuse("{}"), HasSubstr("model_type"));
   EXPECT_THAT(refuse(R"({"model_type":"mamba2"})"), HasSubstr("mamba2"));
-  EXPECT_THAT(refuse(R"({"model_type":"llama","hidden_size":-1})"), HasSubstr("hidden_size"));
-  EXPECT_THAT(refuse(R"({"model_type":"llama","hidden_size":64,"num_attention_heads":0})"),
+  EXPECT_THAT(refuse(R"({"model_type":"llama","num_hidden_layers":2,"hidden_size":-1})"),
+              HasSubstr("hidden_size"));
+  EXPECT_THAT(refuse(R"({"model_type":"llama","num_hidden_layers":2,"hidden_size":64,
+                 "num_attention_heads":0})"),
               HasSubstr("num_attention_heads"));
-  EXPECT_THAT(refuse(R"({"model_type":"llama","hidden_size":1048576,"num_attention_heads":1048576,
-                 "head_dim":1048576,"intermediate_size":1048576,"num_hidden_layers":4096,
-                 "num_key_value_heads":1,"vocab_size":16777216,"max_position_embeddings":1})"),
+  EXPECT_THAT(refuse(R"({"model_type":"llama","hidden_size":65536,"num_attention_heads":1024,
+                 "intermediate_size":1048576,"num_hidden_layers":1024,"num_experts":4096,
+                 "num_experts_per_tok":8,"vocab_size":4194304,"max_position_embeddings":1})"),
               HasSubstr("1e15"));
 }
 
@@ -149,8 +152,8 @@ TEST(Hardware, ComputesOnlyInWhatItHas) {
 
 // docs/performance.md: computed there by hand.
 TEST(StepCost, ReadsAndComputesWhatWasCountedByHand) {
-  const ModelShape small = shape_of("gpt-oss-20b");
-  const ModelShape big = shape_of("gpt-oss-120b");
+  const families::ModelConfig small = shape_of("gpt-oss-20b");
+  const families::ModelConfig big = shape_of("gpt-oss-120b");
   const StepCost cost20 = StepCounter(small, 2).count(StepLoad::decodes(1, 0, 128));
   const StepCost cost120 = StepCounter(big, 2).count(StepLoad::decodes(1, 0, 128));
   EXPECT_NEAR(cost20.bytes() / 1e9, 3.708, 0.01);

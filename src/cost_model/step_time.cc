@@ -143,14 +143,14 @@ StepTimeModel::StepTimeModel(Options options, double rate)
       counter_(options_.shape, options_.kv_element_bytes),
       layers_(static_cast<double>(options_.shape.layer_count())),
       expert_layers_(static_cast<double>(options_.shape.expert_layers())),
-      is_latent_(options_.shape.count(AttentionKind::kLatent) > 0),
+      is_latent_(options_.shape.count(families::AttentionKind::kLatent) > 0),
       // Adds a ten-millionth: a simulated fleet takes this way in nearly every step.
       negligible_(std::exp2(-20 / options_.efficiency.overlap)) {}
 
 Result<StepTimeModel> StepTimeModel::make(Options options) {
   TRY_ASSIGN(const double rate, options.hardware.rate(options.arithmetic));
   const Layout& layout = options.layout;
-  const ModelShape& shape = options.shape;
+  const families::ModelConfig& shape = options.shape;
   if (layout.tensor < 1 || layout.expert < 1 || layout.pipeline < 1) {
     return bad_layout("a layout's numbers are at least 1");
   }
@@ -165,12 +165,13 @@ Result<StepTimeModel> StepTimeModel::make(Options options) {
   if (layout.expert > 1 && layout.tensor > 1) {
     return bad_layout("tensor and expert parallel together are not modelled; give one of them");
   }
-  if (shape.heads % layout.tensor != 0) {
-    return bad_layout(fmt::format("{} heads cannot be cut into {}", shape.heads, layout.tensor));
-  }
-  if (layout.expert > 1 && (shape.experts == 0 || shape.experts % layout.expert != 0)) {
+  if (shape.head_count % layout.tensor != 0) {
     return bad_layout(
-        fmt::format("{} experts cannot be dealt to {} devices", shape.experts, layout.expert));
+        fmt::format("{} heads cannot be cut into {}", shape.head_count, layout.tensor));
+  }
+  if (layout.expert > 1 && (shape.expert_count == 0 || shape.expert_count % layout.expert != 0)) {
+    return bad_layout(
+        fmt::format("{} experts cannot be dealt to {} devices", shape.expert_count, layout.expert));
   }
   if (layout.pipeline > shape.layer_count()) {
     return bad_layout(
@@ -191,7 +192,7 @@ StepCost StepTimeModel::stage_cost(const StepLoad& load) const {
     // As many groups of tokens are on their way: each is read weights for, of a stage's layers.
     const double group = cost.tokens / pipeline;
     const double touched =
-        experts_touched(static_cast<double>(options_.shape.experts),
+        experts_touched(static_cast<double>(options_.shape.expert_count),
                         static_cast<double>(options_.shape.experts_per_token), group);
     if (cost.experts_touched > 0) cost.experts.bytes *= touched / cost.experts_touched;
     for (Work* work : {&cost.projections, &cost.dense, &cost.other, &cost.experts}) {
@@ -208,7 +209,7 @@ StepCost StepTimeModel::stage_cost(const StepLoad& load) const {
   scale(cost.experts, 1 / (tensor * expert), 1 / (tensor * expert));
   // Kv heads that are fewer than the devices are kept more than once.
   const double kv_cut =
-      is_latent_ ? 1 : std::min(tensor, static_cast<double>(options_.shape.kv_heads));
+      is_latent_ ? 1 : std::min(tensor, static_cast<double>(options_.shape.kv_head_count));
   scale(cost.attention, 1 / (kv_cut * expert), 1 / (tensor * expert));
   return cost;
 }

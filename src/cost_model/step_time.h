@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "cost_model/hardware.h"
-#include "cost_model/model_shape.h"
+#include "cost_model/parameters.h"
 #include "cost_model/step_cost.h"
 
 namespace pelton::cost_model {
@@ -70,7 +70,7 @@ class StepTimeModel {
  public:
   struct Options {
     Hardware hardware;
-    ModelShape shape;
+    families::ModelConfig shape;
     Layout layout;
     Efficiency efficiency;
     Arithmetic arithmetic = Arithmetic::kBf16;

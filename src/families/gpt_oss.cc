@@ -67,6 +67,7 @@ Result<void> read(const ConfigFields& fields, ModelConfig& config) {
   TRY_ASSIGN(config.swiglu_limit, fields.number("swiglu_limit", 7.0, 1e-3, 1e6));
   TRY_ASSIGN(config.swiglu_alpha, fields.number("swiglu_alpha", 1.702, 1e-3, 1e3));
   config.glu = Glu::kClampedSwiglu;
+  if (fields.find("quantization_config") != nullptr) config.expert_bits = 4.25;
   config.qkv_bias = config.attn_out_bias = config.expert_bias = true;
   config.attention_sinks = true;
   return {};

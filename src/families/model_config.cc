@@ -48,9 +48,14 @@ int ModelConfig::count(AttentionKind kind) const {
                     [&](const LayerConfig& layer) { return layer.attention == kind; }));
 }
 
+int ModelConfig::expert_layers() const {
+  return static_cast<int>(std::count_if(
+      layers.begin(), layers.end(), [](const LayerConfig& layer) { return layer.has_experts; }));
+}
+
 Result<ModelConfig> parse_model_config(const Json& config, const Json* generation,
                                        const std::string& file) {
-  ModelConfig parsed;
+  ModelConfig parsed{.name = file};
   TRY(refuse_duplicate_keys(config, file));
   const ConfigFields fields(config, file);
   TRY_ASSIGN(parsed.family, family_of(config, fields));

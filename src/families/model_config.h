@@ -18,6 +18,7 @@ struct Family;
 enum class AttentionKind : uint8_t {
   kFull,     // keys and values of every token, for each kv head
   kSliding,  // the same for the last `sliding_window` tokens, the query's own included
+  kLatent,   // one compressed row of every token, for all heads together (MLA)
 };
 
 struct LayerConfig {
@@ -49,6 +50,15 @@ struct RopeConfig {
   double attention_factor = 1.0;  // 0.1 ln(factor) + 1 unless the file says otherwise
 };
 
+// Of multi-head latent attention (arXiv 2405.04434, section 2.1).
+struct LatentConfig {
+  int q_rank = 0;  // 0: queries are not compressed
+  int kv_rank = 0;
+  int nope_size = 0;  // of a head, without position
+  int rope_size = 0;  // shared by all heads, with position
+  int value_size = 0;
+};
+
 // The gated linear unit between an MLP's two products (arXiv 2002.05202).
 enum class Glu : uint8_t {
   kSwiglu,         // silu(gate) * up
@@ -61,6 +71,7 @@ enum class RouterKind : uint8_t {
 };
 
 struct ModelConfig {
+  std::string name;  // what reports call it: the file, or the published name
   const Family* family = nullptr;
   std::string architecture;  // "GptOssForCausalLM"
   std::string model_type;    // "gpt_oss"
@@ -80,6 +91,7 @@ struct ModelConfig {
   bool attn_out_bias = false;  // of attention's output projection
   bool attention_sinks = false;
   bool qk_norm = false;  // an RMS norm over each head of q and k, before rotation
+  LatentConfig latent;   // of layers with kLatent
   RopeConfig rope;
 
   int intermediate_size = 0;  // of a dense MLP; 0 without any
@@ -90,8 +102,15 @@ struct ModelConfig {
   int expert_count = 0;  // 0: no layer has experts
   int experts_per_token = 0;
   int expert_intermediate_size = 0;
-  bool expert_bias = false;  // of the experts' three products and of the router
+  int shared_expert_count = 0;     // that every token goes through
+  bool expert_bias = false;        // of the experts' three products and of the router
+  bool router_correction = false;  // a bias that counts for the choice alone
   RouterKind router = RouterKind::kSoftmaxOfTopK;
+
+  // How weights are published, scales included (MXFP4: 4.25), and how many the model's name says.
+  double expert_bits = 16;
+  double other_bits = 16;
+  int64_t nominal_parameters = 0;  // 0: it does not say
 
   // Where an answer ends: the union of config.json's and generation_config.json's.
   std::vector<TokenId> eos_tokens;
@@ -101,6 +120,7 @@ struct ModelConfig {
     return layers[static_cast<size_t>(layer)].attention == AttentionKind::kSliding;
   }
   int count(AttentionKind kind) const;
+  int expert_layers() const;
   bool has_experts() const { return expert_count > 0; }
   int q_size() const { return head_count * head_size; }      // a token's queries, in elements
   int kv_size() const { return kv_head_count * head_size; }  // its keys; as many values
@@ -109,5 +129,9 @@ struct ModelConfig {
 // `file` names the origin in errors. generation may be null. Errors: kBadCheckpoint, kUnsupported.
 Result<ModelConfig> parse_model_config(const Json& config, const Json* generation,
                                        const std::string& file);
+
+// The same of a model that is only counted and planned for, not computed: of more families, by
+// model_type alone, and as lenient as counting allows.
+Result<ModelConfig> parse_planned_config(const Json& config, const std::string& file);
 
 }  // namespace pelton::families

@@ -34,7 +34,7 @@ int64_t whole(double value) {
 // `rows` answers at their mean length, beside a piece of a prompt in the middle of it.
 StepLoad mixed_step(const CapacityOptions& options, int rows, double prompt_tokens) {
   const Demand& demand = options.demand;
-  const int64_t window = std::max<int64_t>(options.memory.shape.window, 1);
+  const int64_t window = std::max<int64_t>(options.memory.shape.sliding_window, 1);
   StepLoad load =
       StepLoad::decodes(rows, whole(demand.input_tokens + demand.output_tokens / 2), window);
   if (prompt_tokens >= 1) {
@@ -134,14 +134,14 @@ std::vector<Layout> layouts_for(const CapacityOptions& options) {
   std::vector<Layout> layouts;
   for (int devices = 1; devices <= options.devices; devices *= 2) {
     if (devices > options.memory.hardware.link_domain && devices > 1) break;
-    if (divides(shape.heads, devices)) layouts.push_back({.tensor = devices});
-    if (devices > 1 && shape.experts > 0 && divides(shape.experts, devices)) {
+    if (divides(shape.head_count, devices)) layouts.push_back({.tensor = devices});
+    if (devices > 1 && shape.expert_count > 0 && divides(shape.expert_count, devices)) {
       layouts.push_back({.expert = devices});
     }
   }
   // A rack of 72 is no power of two.
   const int all = options.devices;
-  if ((all & (all - 1)) != 0 && shape.experts > 0 && divides(shape.experts, all)) {
+  if ((all & (all - 1)) != 0 && shape.expert_count > 0 && divides(shape.expert_count, all)) {
     layouts.push_back({.expert = all});
   }
   return layouts;

@@ -11,9 +11,9 @@
 namespace pelton::planner {
 namespace {
 
-using cost_model::AttentionKind;
 using cost_model::Layout;
-using cost_model::ModelShape;
+using families::AttentionKind;
+using families::ModelConfig;
 
 double d(int64_t value) {
   return static_cast<double>(value);
@@ -172,19 +172,20 @@ Section memory_section(const MemoryOptions& options, const MemoryPlan& plan) {
     section.notes.push_back("It does not fit: more devices, or fewer bits.");
     return section;
   }
-  figures.push_back(
-      {"kv_token_bytes", "a token of context", plan.kv_token_bytes, Unit::kBytes,
-       fmt::format("layers that keep all x {} elements x {} bytes / kv heads' cut",
-                   options.shape.kv_elements(options.shape.count(AttentionKind::kLatent) > 0
-                                                 ? AttentionKind::kLatent
-                                                 : AttentionKind::kFull),
-                   options.kv_element_bytes)});
+  figures.push_back({"kv_token_bytes", "a token of context", plan.kv_token_bytes, Unit::kBytes,
+                     fmt::format("layers that keep all x {} elements x {} bytes / kv heads' cut",
+                                 cost_model::kv_elements(
+                                     options.shape, options.shape.count(AttentionKind::kLatent) > 0
+                                                        ? AttentionKind::kLatent
+                                                        : AttentionKind::kFull),
+                                 options.kv_element_bytes)});
   if (plan.kv_sequence_bytes > 0) {
-    figures.push_back(
-        {"kv_sequence_bytes", "and a sequence's windows", plan.kv_sequence_bytes, Unit::kBytes,
-         fmt::format("sliding layers x {} tokens x {} elements x {} bytes", options.shape.window,
-                     options.shape.kv_elements(AttentionKind::kSliding),
-                     options.kv_element_bytes)});
+    figures.push_back({"kv_sequence_bytes", "and a sequence's windows", plan.kv_sequence_bytes,
+                       Unit::kBytes,
+                       fmt::format("sliding layers x {} tokens x {} elements x {} bytes",
+                                   options.shape.sliding_window,
+                                   cost_model::kv_elements(options.shape, AttentionKind::kSliding),
+                                   options.kv_element_bytes)});
   }
   figures.push_back({"longest_context", "longest context", d(plan.longest_context(options)),
                      Unit::kTokens, "what is left / a token, at most what the model knows"});
@@ -200,16 +201,16 @@ Section memory_section(const MemoryOptions& options, const MemoryPlan& plan) {
 }
 
 Section textbook_section(const FleetPlanOptions& options) {
-  const ModelShape& shape = options.capacity.memory.shape;
+  const ModelConfig& shape = options.capacity.memory.shape;
   const int64_t tokens = options.context_tokens > 0 ? options.context_tokens : 8192;
   namespace textbook = cost_model::textbook;
   const textbook::Batch batch{.sequences = options.batch, .tokens = tokens};
   const cost_model::ParameterCount count = cost_model::count_parameters(shape);
   const int64_t nominal = shape.nominal_parameters > 0 ? shape.nominal_parameters : count.total();
-  const int64_t kv = textbook::kv_bytes(
-      batch,
-      {.layers = shape.layer_count(), .kv_heads = shape.kv_heads, .head_size = shape.head_size});
-  const int64_t inner = std::max(shape.intermediate, shape.expert_intermediate);
+  const int64_t kv = textbook::kv_bytes(batch, {.layers = shape.layer_count(),
+                                                .kv_heads = shape.kv_head_count,
+                                                .head_size = shape.head_size});
+  const int64_t inner = std::max(shape.intermediate_size, shape.expert_intermediate_size);
   Section section{.key = "textbook",
                   .title = fmt::format("The textbook's formulas, {} sequences of {} tokens in 16 "
                                        "bits, beside what this architecture takes",
@@ -221,10 +222,11 @@ Section textbook_section(const FleetPlanOptions& options) {
     table.rows.push_back({{.text = name}, {.value = by_book, .unit = Unit::kBytes}, last});
   };
   row("parameters", d(textbook::parameter_bytes(nominal, 2)), cost_model::weight_bytes(shape));
-  row("keys and values", d(kv), d(batch.sequences) * shape.kv_bytes(tokens, 2));
-  row("attention activations", d(textbook::attention_activation_bytes(batch, shape.hidden)), -1);
-  row("feed-forward activations", d(textbook::ffn_activation_bytes(batch, shape.hidden, inner)),
+  row("keys and values", d(kv), d(batch.sequences) * cost_model::kv_bytes(shape, tokens, 2));
+  row("attention activations", d(textbook::attention_activation_bytes(batch, shape.hidden_size)),
       -1);
+  row("feed-forward activations",
+      d(textbook::ffn_activation_bytes(batch, shape.hidden_size, inner)), -1);
   row("token ids", d(textbook::id_buffer_bytes(batch)), -1);
   section.tables.push_back(std::move(table));
   section.figures.push_back({"parameters", "parameters", d(count.total()), Unit::kCount,
@@ -362,7 +364,7 @@ Result<PlanReport> plan_fleet(const FleetPlanOptions& options) {
 }
 
 KvBlocks kv_blocks(const MemoryOptions& options, const MemoryPlan& plan) {
-  const ModelShape& shape = options.shape;
+  const ModelConfig& shape = options.shape;
   const int64_t tokens = options.block_tokens;
   const double groups = plan.sequence_groups;
   const double full_bytes = plan.kv_token_bytes * d(tokens);
@@ -376,15 +378,16 @@ KvBlocks kv_blocks(const MemoryOptions& options, const MemoryPlan& plan) {
             .window = count(d(options.sequences_max) * 4 + d(options.batch_tokens_max)),
             .window_tokens = static_cast<int>(tokens)};
   }
-  const double window_bytes = plan.kv_sequence_bytes / d(shape.window) * d(tokens);
-  const double live = std::ceil((d(shape.window) / d(tokens) + 2) * d(options.sequences_max) +
-                                d(options.batch_tokens_max) / d(tokens));
+  const double window_bytes = plan.kv_sequence_bytes / d(shape.sliding_window) * d(tokens);
+  const double live =
+      std::ceil((d(shape.sliding_window) / d(tokens) + 2) * d(options.sequences_max) +
+                d(options.batch_tokens_max) / d(tokens));
   const double left = plan.kv_bytes * groups - live * window_bytes;
   // Of a conversation of 4 096 tokens: 256 full blocks and 86 window blocks.
   const double conversation = 256 * full_bytes + 86 * window_bytes;
   return {.full = count(left / conversation * 256),
           .window = count(live + left / conversation * 86),
-          .window_tokens = static_cast<int>(shape.window)};
+          .window_tokens = static_cast<int>(shape.sliding_window)};
 }
 
 }  // namespace pelton::planner

@@ -8,9 +8,9 @@
 namespace pelton::planner {
 namespace {
 
-using cost_model::AttentionKind;
-using cost_model::ModelShape;
 using cost_model::ParameterCount;
+using families::AttentionKind;
+using families::ModelConfig;
 
 // Not counted from anything: what drivers, graphs and libraries were seen to take on data-centre
 // cards by others (0.4 to 0.6 GiB a context; graphs alike). Replace by measurement.
@@ -22,13 +22,13 @@ double d(int64_t value) {
 }
 
 // Of layers, on the stage that has most.
-double stage_share(const ModelShape& shape, const cost_model::Layout& layout) {
+double stage_share(const ModelConfig& shape, const cost_model::Layout& layout) {
   const int64_t stages = layout.pipeline;
   return d((shape.layer_count() + stages - 1) / stages) / d(shape.layer_count());
 }
 
 void add_weights(const MemoryOptions& options, std::vector<MemoryLine>& lines) {
-  const ModelShape& shape = options.shape;
+  const ModelConfig& shape = options.shape;
   const cost_model::Layout& layout = options.layout;
   const ParameterCount count = cost_model::count_parameters(shape);
   const double share = stage_share(shape, layout);
@@ -53,18 +53,19 @@ void add_weights(const MemoryOptions& options, std::vector<MemoryLine>& lines) {
 }
 
 void add_working_memory(const MemoryOptions& options, std::vector<MemoryLine>& lines) {
-  const ModelShape& shape = options.shape;
+  const ModelConfig& shape = options.shape;
   const double tensor = options.layout.tensor;
   const double tokens = options.batch_tokens_max;
-  const double q =
-      d(shape.heads * (shape.latent.kv_rank > 0 ? shape.latent.nope_size + shape.latent.rope_size
-                                                : shape.head_size));
-  const double kv = d(shape.kv_elements(AttentionKind::kFull));
-  const double inner = std::max(d(shape.intermediate) * (shape.expert_layers() == 0 ? 1 : 0),
-                                d(shape.expert_intermediate * shape.experts_per_token));
+  const double q = d(shape.head_count * (shape.latent.kv_rank > 0
+                                             ? shape.latent.nope_size + shape.latent.rope_size
+                                             : shape.head_size));
+  const double kv = d(cost_model::kv_elements(shape, AttentionKind::kFull));
+  const double inner =
+      std::max(d(shape.intermediate_size) * (shape.expert_layers() == 0 ? 1 : 0),
+               d(int64_t{shape.expert_intermediate_size} * shape.experts_per_token));
   constexpr double kBytes = 2;
-  const double of_token = kBytes * (3 * d(shape.hidden) + (2 * q + kv + 2 * inner) / tensor +
-                                    d(shape.experts_per_token * shape.hidden));
+  const double of_token = kBytes * (3 * d(shape.hidden_size) + (2 * q + kv + 2 * inner) / tensor +
+                                    d(shape.experts_per_token * shape.hidden_size));
   lines.push_back({.name = "activations",
                    .bytes = tokens * of_token,
                    .formula = fmt::format("{} tokens x {:.0f} bytes: 2 x (3 hidden + (2 q + kv + 2 "
@@ -72,12 +73,13 @@ void add_working_memory(const MemoryOptions& options, std::vector<MemoryLine>& l
                                           options.batch_tokens_max, of_token)});
   const double rows = options.sequences_max;
   lines.push_back({.name = "logits",
-                   .bytes = rows * d(shape.vocab) * 4,
-                   .formula = fmt::format("{} rows x {} x 4 bytes", rows, shape.vocab)});
+                   .bytes = rows * d(shape.vocab_size) * 4,
+                   .formula = fmt::format("{} rows x {} x 4 bytes", rows, shape.vocab_size)});
   if (options.layout.devices() > 1) {
-    lines.push_back({.name = "exchange buffers",
-                     .bytes = 2 * tokens * d(shape.hidden) * kBytes,
-                     .formula = fmt::format("2 x {} tokens x {} x 2 bytes", tokens, shape.hidden)});
+    lines.push_back(
+        {.name = "exchange buffers",
+         .bytes = 2 * tokens * d(shape.hidden_size) * kBytes,
+         .formula = fmt::format("2 x {} tokens x {} x 2 bytes", tokens, shape.hidden_size)});
   }
   if (options.hardware.link_bytes_per_second > 0) {
     lines.push_back({.name = "driver context",
@@ -90,17 +92,17 @@ void add_working_memory(const MemoryOptions& options, std::vector<MemoryLine>& l
 }
 
 void count_kv(const MemoryOptions& options, MemoryPlan& plan) {
-  const ModelShape& shape = options.shape;
+  const ModelConfig& shape = options.shape;
   const double share = stage_share(shape, options.layout);
   const bool latent = shape.count(AttentionKind::kLatent) > 0;
   // Kv heads fewer than devices are kept several times; a latent row cannot be cut.
-  const double cut = latent ? 1 : std::min<double>(options.layout.tensor, d(shape.kv_heads));
+  const double cut = latent ? 1 : std::min<double>(options.layout.tensor, d(shape.kv_head_count));
   for (const AttentionKind kind :
        {AttentionKind::kFull, AttentionKind::kSliding, AttentionKind::kLatent}) {
-    const double bytes =
-        d(shape.count(kind)) * d(shape.kv_elements(kind)) * options.kv_element_bytes * share / cut;
+    const double bytes = d(shape.count(kind)) * d(cost_model::kv_elements(shape, kind)) *
+                         options.kv_element_bytes * share / cut;
     if (kind == AttentionKind::kSliding) {
-      plan.kv_sequence_bytes += bytes * d(shape.window);
+      plan.kv_sequence_bytes += bytes * d(shape.sliding_window);
     } else {
       plan.kv_token_bytes += bytes;
     }
@@ -146,8 +148,9 @@ int64_t MemoryPlan::sequences_at(int64_t tokens, const MemoryOptions& options) c
   const int64_t whole = (tokens + block - 1) / block * block;
   // A window lies across one block more than it fills.
   const double window =
-      options.shape.window > 0
-          ? kv_sequence_bytes * (1 + d(block) / d(std::max<int64_t>(options.shape.window, 1)))
+      options.shape.sliding_window > 0
+          ? kv_sequence_bytes *
+                (1 + d(block) / d(std::max<int64_t>(options.shape.sliding_window, 1)))
           : 0;
   const double each = d(whole) * kv_token_bytes + window;
   if (each <= 0) return INT32_MAX;
@@ -156,7 +159,7 @@ int64_t MemoryPlan::sequences_at(int64_t tokens, const MemoryOptions& options) c
 
 int64_t MemoryPlan::longest_context(const MemoryOptions& options) const {
   if (!fits()) return 0;
-  return std::min(options.shape.context_max, kv_tokens(1) / sequence_groups);
+  return std::min<int64_t>(options.shape.context_max, kv_tokens(1) / sequence_groups);
 }
 
 }  // namespace pelton::planner

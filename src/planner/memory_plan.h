@@ -9,14 +9,14 @@
 
 #include "base/result.h"
 #include "cost_model/hardware.h"
-#include "cost_model/model_shape.h"
+#include "cost_model/parameters.h"
 #include "cost_model/step_time.h"
 
 namespace pelton::planner {
 
 struct MemoryOptions {
   cost_model::Hardware hardware;
-  cost_model::ModelShape shape;
+  families::ModelConfig shape;
   cost_model::Layout layout;
   double utilization = 0.9;  // of the device's memory; the rest is the driver's and a margin
   double kv_element_bytes = 2;

@@ -17,7 +17,7 @@ constexpr double kGiB = 1 << 30;
 
 MemoryOptions memory_of(const std::string& gpu, const std::string& model, const Layout& layout) {
   return {.hardware = *cost_model::find_hardware(gpu),
-          .shape = *cost_model::find_model_shape(model),
+          .shape = *cost_model::find_model_config(model),
           .layout = layout};
 }
 
@@ -258,8 +258,8 @@ TEST(KvBlocks, StayWithinTheBudget) {
     const MemoryPlan plan = plan_of(options);
     const KvBlocks blocks = kv_blocks(options, plan);
     const double window_block =
-        options.shape.window > 0
-            ? plan.kv_sequence_bytes / static_cast<double>(options.shape.window) * 16
+        options.shape.sliding_window > 0
+            ? plan.kv_sequence_bytes / static_cast<double>(options.shape.sliding_window) * 16
             : 0;
     const double used = blocks.full * plan.kv_token_bytes * 16 + blocks.window * window_block;
     EXPECT_LE(used, plan.kv_bytes) << model;

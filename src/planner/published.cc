@@ -15,7 +15,7 @@ using cost_model::StepTimeModel;
 StepTimeModel ideal(const std::string& gpu, const Layout& layout) {
   Result<StepTimeModel> made =
       StepTimeModel::make({.hardware = *cost_model::find_hardware(gpu),
-                           .shape = *cost_model::find_model_shape("gpt-oss-120b"),
+                           .shape = *cost_model::find_model_config("gpt-oss-120b"),
                            .layout = layout});
   CHECK(made.ok(), made.error().message);
   return *made;
@@ -47,7 +47,7 @@ RackThroughput rack_throughput() {
 std::vector<SplitPoint> split_interactivity() {
   CapacityOptions options;
   options.memory.hardware = *cost_model::find_hardware("b200");
-  options.memory.shape = *cost_model::find_model_shape("gpt-oss-120b");
+  options.memory.shape = *cost_model::find_model_config("gpt-oss-120b");
   options.memory.batch_tokens_max = 8192;
   options.demand = {.input_tokens = 32'768, .output_tokens = 1024};
   std::vector<SplitPoint> points;

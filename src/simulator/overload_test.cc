@@ -24,7 +24,7 @@ cost_model::StepTimeModel steady_times() {
   hardware.bytes_per_second = 1e18;
   hardware.rates[cost_model::Arithmetic::kBf16] = 1e30;
   return *cost_model::StepTimeModel::make({.hardware = hardware,
-                                           .shape = *cost_model::find_model_shape("gpt-oss-20b"),
+                                           .shape = *cost_model::find_model_config("gpt-oss-20b"),
                                            .efficiency = {.bandwidth = 1,
                                                           .compute = 1,
                                                           .attention = 1,

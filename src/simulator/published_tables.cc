@@ -123,7 +123,7 @@ Measured play(const TableFactors& factors, const Load& load, int users) {
   const cost_model::Instance instance = *cost_model::find_instance(factors.instance);
   const Result<cost_model::StepTimeModel> times = cost_model::StepTimeModel::make(
       {.hardware = *cost_model::find_hardware(instance.gpu),
-       .shape = *cost_model::find_model_shape("gpt-oss-120b"),
+       .shape = *cost_model::find_model_config("gpt-oss-120b"),
        .layout = {.tensor = instance.count},
        .efficiency = cost_model::Efficiency::of({.bandwidth = factors.bandwidth,
                                                  .compute = factors.compute,

@@ -25,7 +25,7 @@ cost_model::StepTimeModel round_times() {
   hardware.rates[cost_model::Arithmetic::kBf16] = 1e30;
   Result<cost_model::StepTimeModel> made =
       cost_model::StepTimeModel::make({.hardware = hardware,
-                                       .shape = *cost_model::find_model_shape("gpt-oss-20b"),
+                                       .shape = *cost_model::find_model_config("gpt-oss-20b"),
                                        .efficiency = {.bandwidth = 1,
                                                       .compute = 1,
                                                       .attention = 1,

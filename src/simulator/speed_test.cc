@@ -36,7 +36,7 @@ double must(double times_real) {
 Speed measure(const FleetOf& of) {
   const cost_model::StepTimeModel times =
       *cost_model::StepTimeModel::make({.hardware = *cost_model::find_hardware(of.gpu),
-                                        .shape = *cost_model::find_model_shape(of.model),
+                                        .shape = *cost_model::find_model_config(of.model),
                                         .arithmetic = of.arithmetic});
   SimulationOptions options;
   options.replica_count = 10;

@@ -1,0 +1,138 @@
+// Families whose bytes and operations are counted, and that this engine does not compute: the Llama
+// family (Mistral, Mixtral, Qwen 2 and 3 with and without experts) and DeepSeek's latent attention.
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "families/registry.h"
+
+namespace pelton::families {
+namespace {
+
+// Far beyond every model there is; products of four of them and a batch stay within 63 bits.
+constexpr double kParametersMax = 1e15;
+
+constexpr std::string_view kLatentTypes[] = {"deepseek_v2", "deepseek_v3", "kimi_k2"};
+constexpr std::string_view kLlamaTypes[] = {"llama", "mistral",   "mixtral",   "qwen2",
+                                            "qwen3", "qwen2_moe", "qwen3_moe", "granite"};
+
+template <size_t kCount>
+bool is_one_of(const std::string& type, const std::string_view (&types)[kCount]) {
+  return std::find(std::begin(types), std::end(types), type) != std::end(types);
+}
+
+double bits_of(const std::string& method, const Json& quantization) {
+  if (method == "mxfp4") return 4.25;  // 32 elements of 4 bits and a scale of 8
+  if (method == "fp8") return 8;
+  if (method == "awq" || method == "gptq") {
+    return quantization.number("bits").value_or(4) + 0.125;  // a float16 scale for 128
+  }
+  return 16;
+}
+
+void read_bits(const Json& json, ModelConfig& config) {
+  config.other_bits = json.string("torch_dtype").value_or("bfloat16") == "float32" ? 32 : 16;
+  config.expert_bits = config.other_bits;
+  const Json* const quantization = json.find("quantization_config");
+  if (quantization == nullptr || quantization->is_null()) return;
+  const std::string method = quantization->string("quant_method").value_or("");
+  config.expert_bits = std::clamp(bits_of(method, *quantization), 1.0, 32.0);
+  // MXFP4 leaves everything but the experts alone; the others spare embedding and head at most.
+  if (method != "mxfp4") config.other_bits = config.expert_bits;
+}
+
+Result<void> read_latent(const ConfigFields& fields, LatentConfig& latent) {
+  constexpr ConfigFields::Range kSizes{0, kHiddenMax};
+  TRY_ASSIGN(latent.q_rank, fields.integer_or("q_lora_rank", 0, kSizes));
+  TRY_ASSIGN(latent.kv_rank, fields.integer("kv_lora_rank", kSizes));
+  TRY_ASSIGN(latent.nope_size, fields.integer("qk_nope_head_dim", kSizes));
+  TRY_ASSIGN(latent.rope_size, fields.integer("qk_rope_head_dim", kSizes));
+  TRY_ASSIGN(latent.value_size, fields.integer("v_head_dim", kSizes));
+  return {};
+}
+
+Result<void> read_experts(const ConfigFields& fields, ModelConfig& config) {
+  constexpr ConfigFields::Range kCounts{0, kExpertsMax};
+  for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
+    if (config.expert_count > 0) break;
+    TRY_ASSIGN(config.expert_count, fields.integer_or(key, 0, kCounts));
+  }
+  TRY_ASSIGN(config.intermediate_size,
+             fields.integer_or("intermediate_size", 0, {0, kIntermediateMax}));
+  if (config.expert_count == 0) return {};
+  TRY_ASSIGN(
+      config.expert_intermediate_size,
+      fields.integer_or("moe_intermediate_size", config.intermediate_size, {0, kIntermediateMax}));
+  TRY_ASSIGN(config.experts_per_token,
+             fields.integer("num_experts_per_tok", {1, config.expert_count}));
+  TRY_ASSIGN(config.shared_expert_count, fields.integer_or("n_shared_experts", 0, kCounts));
+  TRY_ASSIGN(const int dense_first, fields.integer_or("first_k_dense_replace", 0, {0, kLayersMax}));
+  for (size_t i = static_cast<size_t>(dense_first); i < config.layers.size(); ++i) {
+    config.layers[i].has_experts = true;
+  }
+  return {};
+}
+
+// In doubles, before anything is multiplied in whole numbers.
+double roughly(const ModelConfig& config) {
+  const LatentConfig& latent = config.latent;
+  const double attention =
+      (double{1.0} * config.hidden_size + latent.q_rank + latent.kv_rank) * config.head_count *
+      (double{1.0} * config.head_size + latent.nope_size + latent.rope_size + latent.value_size);
+  const double inner =
+      config.intermediate_size + (double{1.0} * config.expert_count + config.shared_expert_count) *
+                                     (double{1.0} * config.expert_intermediate_size + 1);
+  return 4.0 * config.layer_count() * (attention + config.hidden_size * inner) +
+         2.0 * config.vocab_size * config.hidden_size;
+}
+
+Result<void> read(const ConfigFields& fields, const Json& json, ModelConfig& config) {
+  const std::string& type = config.model_type;
+  TRY(read_sizes(fields, config));
+  TRY(read_experts(fields, config));
+  TRY(read_layer_types(fields, config));
+  TRY_ASSIGN(config.sliding_window, fields.integer_or("sliding_window", 0, {0, kContextMax}));
+  if (config.count(AttentionKind::kSliding) > 0 && config.sliding_window < 1) {
+    return fields.bad("sliding_window", "must be at least 1 where layers slide");
+  }
+  if (is_one_of(type, kLatentTypes)) {
+    TRY(read_latent(fields, config.latent));
+    for (LayerConfig& layer : config.layers) layer.attention = AttentionKind::kLatent;
+  }
+  TRY_ASSIGN(config.tied_head, fields.boolean("tie_word_embeddings", false));
+  TRY_ASSIGN(config.attn_out_bias, fields.boolean("attention_bias", false));
+  config.qkv_bias = config.attn_out_bias || type.starts_with("qwen2");
+  config.qk_norm = type.starts_with("qwen3");
+  config.router_correction = type == "deepseek_v3" || type == "kimi_k2";
+  read_bits(json, config);
+  if (roughly(config) > kParametersMax) {
+    return fields.bad("hidden_size", "and the other sizes make more than 1e15 parameters");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_planned_config(const Json& json, const std::string& file) {
+  const ConfigFields fields(json, file);
+  ModelConfig config{.name = file};
+  config.model_type = json.string("model_type").value_or("");
+  if (config.model_type == "gpt_oss") {
+    TRY_ASSIGN(config, parse_model_config(json, nullptr, file));
+  } else if (is_one_of(config.model_type, kLlamaTypes) ||
+             is_one_of(config.model_type, kLatentTypes)) {
+    TRY(read(fields, json, config));
+  } else {
+    return fields.unsupported(
+        "model_type",
+        fmt::format("'{}' is none whose bytes we can count ({}, {}, {})", config.model_type,
+                    "gpt_oss", fmt::join(kLlamaTypes, ", "), fmt::join(kLatentTypes, ", ")));
+  }
+  config.nominal_parameters = std::max<int64_t>(json.integer("nominal_parameters").value_or(0), 0);
+  return config;
+}
+
+}  // namespace pelton::families
