@@ -87,7 +87,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const std::string& file = arguments.text("--step-log");
   TRY_ASSIGN(const std::string text, read_input(file));
   TRY_ASSIGN(const std::vector<MeasuredStep> steps,
-             cost_model::parse_step_log(text, file, shape.sliding_window));
+             cost_model::parse_step_log(text, file, cost_model::windows_of(shape)));
   cost_model::StepTimeModel::Options start{
       .hardware = hardware, .shape = shape, .arithmetic = arithmetic};
   // A model as small as a cache is bound by it: what a step costs beside is guessed small.

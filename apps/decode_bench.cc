@@ -16,9 +16,10 @@ int blocks_for(int tokens) {
   return (tokens + kBlockTokens - 1) / kBlockTokens;
 }
 
-// Blocks that a sequence's window needs while a chunk goes through; used round and round.
-int window_ring(const families::ModelConfig& config) {
-  return blocks_for(config.sliding_window + kChunk) + 1;
+// Blocks that a sequence needs in a group: all of its length, or those of a window while a chunk
+// goes through, used round and round.
+int blocks_of_sequence(const kv::GroupSpec& group, int length) {
+  return group.slides() ? blocks_for(group.sliding_window + kChunk) + 1 : blocks_for(length);
 }
 
 }  // namespace
@@ -37,26 +38,25 @@ Result<DecodeBench> DecodeBench::make(models::Model& model, tensor::DType kv_dty
                  fmt::format("depth, input and output are {} tokens; the model's context is {}",
                              length, config.context_max)};
   }
-  const int full = blocks_for(static_cast<int>(length));
-  const models::KvStorage::Options kv_options{
-      .dtype = kv_dtype,
-      .block_tokens = kBlockTokens,
-      .full_block_count = full * options.batch_size,
-      .window_block_count = window_ring(config) * options.batch_size};
+  models::KvStorage::Options kv_options{.dtype = kv_dtype, .block_tokens = kBlockTokens};
+  for (const kv::GroupSpec& group : families::kv_groups(config, {}).specs) {
+    kv_options.block_counts.push_back(blocks_of_sequence(group, static_cast<int>(length)) *
+                                      options.batch_size);
+  }
   TRY_ASSIGN(models::KvStorage kv, models::KvStorage::allocate(config, kv_options));
   return DecodeBench(model, std::move(kv), options);
 }
 
 DecodeBench::DecodeBench(models::Model& model, models::KvStorage kv, const Options& options)
     : model_(&model), kv_(std::move(kv)), options_(options) {
-  const int full = kv_.options().full_block_count / options.batch_size;
-  const int ring = kv_.options().window_block_count / options.batch_size;
+  const int blocks = blocks_for(options.depth + options.input_len + options.output_len);
   for (int s = 0; s < options.batch_size; ++s) {
-    std::vector<int32_t>& full_table = full_blocks_.emplace_back();
-    std::vector<int32_t>& window_table = window_blocks_.emplace_back();
-    for (int b = 0; b < full; ++b) {
-      full_table.push_back(s * full + b);
-      window_table.push_back(s * ring + b % ring);
+    kv::PerGroup<std::vector<int32_t>>& tables = tables_.emplace_back();
+    for (const int block_count : kv_.options().block_counts) {
+      const int ring = block_count / options.batch_size;
+      std::vector<int32_t> table;
+      for (int b = 0; b < blocks; ++b) table.push_back(s * ring + b % ring);
+      tables.push_back(std::move(table));
     }
     next_.push_back(random_token());
   }
@@ -69,20 +69,21 @@ TokenId DecodeBench::random_token() {
 
 void DecodeBench::fill_depth() {
   prefill(0, 0, options_.depth);
-  const auto copy_first = [&](const std::vector<std::vector<int32_t>>& tables, bool sliding,
-                              int blocks) {
-    for (size_t s = 1; s < tables.size(); ++s) {
-      for (int b = 0; b < blocks; ++b) {
-        for (int layer = 0; layer < kv_.layer_count(); ++layer) {
-          kv_.copy_block(kv_, {.sliding = sliding, .from = tables[0][b], .to = tables[s][b]},
-                         layer);
-        }
-      }
+  for (int group = 0; group < kv_.groups().specs.size(); ++group) {
+    const int blocks = std::min(blocks_for(options_.depth),
+                                kv_.options().block_counts[group] / options_.batch_size);
+    for (size_t s = 1; s < tables_.size(); ++s) copy_first(tables_[s], group, blocks);
+  }
+}
+
+void DecodeBench::copy_first(const kv::PerGroup<std::vector<int32_t>>& tables, int group,
+                             int blocks) {
+  for (size_t b = 0; b < static_cast<size_t>(blocks); ++b) {
+    for (int layer = 0; layer < kv_.layer_count(); ++layer) {
+      kv_.copy_block(kv_, {.group = group, .from = tables_[0][group][b], .to = tables[group][b]},
+                     layer);
     }
-  };
-  const int blocks = blocks_for(options_.depth);
-  copy_first(full_blocks_, false, blocks);
-  copy_first(window_blocks_, true, std::min(blocks, window_ring(model_->config())));
+  }
 }
 
 double DecodeBench::time_prefill(const base::Clock& clock) {
@@ -115,11 +116,11 @@ TokenId DecodeBench::best_of(float* logits) {
 }
 
 models::ForwardInput::Sequence DecodeBench::sequence(int index, int start, int count) const {
-  const auto at = static_cast<size_t>(index);
-  return {.start = start,
-          .count = count,
-          .full_blocks = full_blocks_[at].data(),
-          .window_blocks = window_blocks_[at].data()};
+  kv::PerGroup<const int32_t*> tables;
+  for (const std::vector<int32_t>& table : tables_[static_cast<size_t>(index)]) {
+    tables.push_back(table.data());
+  }
+  return {.start = start, .count = count, .tables = tables};
 }
 
 void DecodeBench::prefill(int sequence_index, int from, int to) {

@@ -41,6 +41,8 @@ class DecodeBench {
  private:
   DecodeBench(models::Model& model, models::KvStorage kv, const Options& options);
 
+  // The first `blocks` of the first sequence's in this group become those of `tables`.
+  void copy_first(const kv::PerGroup<std::vector<int32_t>>& tables, int group, int blocks);
   TokenId random_token();
   TokenId best_of(float* logits);
   void prefill(int sequence, int from, int to);  // positions [from, to)
@@ -51,9 +53,8 @@ class DecodeBench {
   models::KvStorage kv_;
   Options options_;
   sampling::Sampler sampler_;
-  std::vector<std::vector<int32_t>> full_blocks_;
-  std::vector<std::vector<int32_t>> window_blocks_;
-  std::vector<TokenId> next_;  // each sequence's newest token
+  std::vector<kv::PerGroup<std::vector<int32_t>>> tables_;  // by sequence
+  std::vector<TokenId> next_;                               // each sequence's newest token
   uint64_t draws_ = 0;
 };
 

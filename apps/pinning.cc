@@ -18,6 +18,12 @@ namespace {
 
 constexpr size_t kFileBytesMax = size_t{16} << 20;
 
+bool pins_any(const engine::Ledger& ledger) {
+  const auto& blocks = ledger.blocks[kv::kDevice];
+  return std::any_of(blocks.begin(), blocks.end(),
+                     [](const engine::Ledger::Blocks& counted) { return counted.pinned > 0; });
+}
+
 // The engine tells its blocks at the end of a turn, a moment after the tokens are out. What has not
 // been told by then has not been pinned.
 engine::Ledger ledger_with_pins(const engine::Engine& engine, const base::Clock& clock) {
@@ -25,7 +31,7 @@ engine::Ledger ledger_with_pins(const engine::Engine& engine, const base::Clock&
   const int64_t start_ns = clock.now_ns();
   for (;;) {
     const engine::Ledger ledger = engine.ledger();
-    if (ledger.full.pinned > 0 || clock.now_ns() - start_ns > kPatienceNs) return ledger;
+    if (pins_any(ledger) || clock.now_ns() - start_ns > kPatienceNs) return ledger;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -73,15 +79,20 @@ Result<void> pin_prefix(const std::string& file, server::ServedModel& model,
   const int64_t start_ns = clock.now_ns();
   TRY(compute(file, std::move(tokens), model, interrupt));
   const engine::Ledger ledger = ledger_with_pins(model.engine, clock);
-  if (ledger.full.pinned == 0) {
+  if (!pins_any(ledger)) {
+    const int widest = kv::widest_group(capacity.groups);
     return Error{ErrorCode::kDoesNotFit,
                  fmt::format("--pin-prefix {}: {} blocks of the {} there are would have to be "
                              "pinned",
-                             file, whole, ledger.full.total),
+                             file, whole, ledger.of(widest, kv::kDevice).total),
                  "pin-prefix"};
   }
-  model.context_max = static_cast<int>(std::min<int64_t>(
-      model.context_max, int64_t{ledger.full.total - ledger.full.pinned} * capacity.block_tokens));
+  engine::ExecutorCapacity left = capacity;
+  for (int group = 0; group < left.groups.size(); ++group) {
+    left.groups[group].block_counts[kv::kDevice] -= ledger.of(group, kv::kDevice).pinned;
+  }
+  model.context_max =
+      static_cast<int>(std::min<int64_t>(model.context_max, left.sequence_tokens_max()));
   log.info(fmt::format("pinned {} tokens of {} in {:.2f} s", whole * capacity.block_tokens, file,
                        static_cast<double>(clock.now_ns() - start_ns) * 1e-9));
   return {};

@@ -61,10 +61,14 @@ class Table {
   std::string text_;
 };
 
-std::string blocks_line(std::string_view name, int count, const cost_model::KvAllocated& kv,
-                        int64_t block_bytes) {
-  return fmt::format("  {:<14}{:>9} blocks of {} tokens, {} each", name, cli::format_count(count),
-                     kv.block_tokens, human(block_bytes));
+std::string layers_of(const cost_model::KvAllocated::Group& group) {
+  return group.spec.name + " layers";
+}
+
+std::string blocks_line(const cost_model::KvAllocated::Group& group, int block_tokens) {
+  return fmt::format("  {:<14}{:>9} blocks of {} tokens, {} each", layers_of(group),
+                     cli::format_count(group.block_count), block_tokens,
+                     human(group.spec.block_bytes));
 }
 
 std::string table_of(const std::string& model, const Footprint& footprint) {
@@ -82,8 +86,7 @@ std::string table_of(const std::string& model, const Footprint& footprint) {
   table.detail("norms and routers", weights.other);
   table.part("working memory", footprint.workspace.bytes());
   table.part("keys and values", kv.bytes());
-  table.detail("full layers", kv.full_bytes());
-  table.detail("window layers", kv.window_bytes());
+  for (const auto& group : kv.groups) table.detail(layers_of(group), group.bytes());
   if (footprint.swap.bytes() > 0) table.part("swap space", footprint.swap.bytes());
   table.part("left", std::max<int64_t>(footprint.memory_bytes - footprint.bytes(), 0));
   if (footprint.bytes() > footprint.memory_bytes) {
@@ -96,8 +99,7 @@ std::string table_of(const std::string& model, const Footprint& footprint) {
       "\nkeys and values in {}: {} a token and {} a conversation by the "
       "architecture",
       tensor::kv_type_name(kv.dtype), human(formula.per_token), human(formula.per_sequence)));
-  table.line(blocks_line("full layers", kv.full_block_count, kv, kv.full_block_bytes));
-  table.line(blocks_line("window layers", kv.window_block_count, kv, kv.window_block_bytes));
+  for (const auto& group : kv.groups) table.line(blocks_line(group, kv.block_tokens));
   table.line(
       fmt::format("\nroom for {} tokens; {} conversation{} of {} tokens at once, of {} that "
                   "may run",

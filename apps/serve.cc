@@ -146,7 +146,7 @@ void print_banner(const server::ServedModel& served, const node::LoadedModel& mo
       local == nullptr
           ? "scripted answers, no model"
           : fmt::format("{} kernels, {} threads", local->kernels_name(), local->threads());
-  const int64_t kv_tokens = int64_t{capacity.full_block_count} * capacity.block_tokens;
+  const int64_t kv_tokens = capacity.kv_tokens();
   const std::string kv_bytes =
       local == nullptr
           ? ""

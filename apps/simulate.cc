@@ -46,25 +46,18 @@ Result<engine::ExecutorCapacity> capacity_of(const cli::Arguments& arguments,
     TRY_ASSIGN(const Foreseen foreseen, foresee(model, request));
     const cost_model::Footprint& footprint = foreseen.footprint;
     capacity.block_tokens = footprint.kv.block_tokens;
-    capacity.full_block_count = footprint.kv.full_block_count;
-    capacity.window_block_count = footprint.kv.window_block_count;
-    capacity.host_full_block_count = footprint.swap.full_block_count;
-    capacity.host_window_block_count = footprint.swap.window_block_count;
+    capacity.groups = footprint.kv_capacity();
     capacity.context_tokens_max = footprint.context_tokens_max;
-    capacity.window_tokens = static_cast<int>(std::max<int64_t>(memory.shape.sliding_window, 1));
     return capacity;
   }
   TRY_ASSIGN(const planner::MemoryPlan plan, planner::plan_memory(memory));
-  const planner::KvBlocks blocks = planner::kv_blocks(memory, plan);
-  if (!plan.fits() || blocks.full < 1) {
+  capacity.groups = planner::kv_capacity(memory, plan);
+  if (!plan.fits() || capacity.kv_tokens() < 1) {
     return Error{ErrorCode::kDoesNotFit,
                  fmt::format("{} does not fit on {}", memory.shape.name,
                              cost_model::layout_name(memory.layout)),
                  "layout"};
   }
-  capacity.full_block_count = blocks.full;
-  capacity.window_block_count = blocks.window;
-  capacity.window_tokens = blocks.window_tokens;
   const int64_t asked =
       arguments.has("--max-model-len") ? arguments.integer("--max-model-len") : INT32_MAX;
   capacity.context_tokens_max =
@@ -86,8 +79,6 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   options.replica.inbox_max = engine.engine.inbox_max;
   options.replica.queued_tokens_max = engine.engine.queued_tokens_max;
   options.replica.queue_wait_max_ns = engine.engine.queue_wait_max_ns;
-  options.replica.window_tokens =
-      static_cast<int>(std::max<int64_t>(choice.plan.capacity.memory.shape.sliding_window, 1));
   if (!arguments.has("--no-noise")) {
     options.replica.residuals = choice.calibration.residuals;
     options.replica.prompt_residuals = choice.calibration.prompt_residuals;

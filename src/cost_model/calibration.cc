@@ -172,7 +172,7 @@ Error bad_line(const std::string& name, size_t line, const std::string& what) {
 }
 
 Result<MeasuredStep> parse_line(const Json& json, const std::string& name, size_t line,
-                                int64_t window) {
+                                const Windows& windows) {
   const std::optional<int64_t> ns = json.integer("ns");
   if (!ns || *ns < 0) return bad_line(name, line, "ns must be a whole number of nanoseconds");
   const Json* const rows = json.find("rows");
@@ -192,7 +192,7 @@ Result<MeasuredStep> parse_line(const Json& json, const std::string& name, size_
       }
     }
     step.load.add_row(numbers[i].as_integer(), numbers[i + 1].as_integer(),
-                      numbers[i + 2].as_integer() != 0, window);
+                      numbers[i + 2].as_integer() != 0, windows);
   }
   return step;
 }
@@ -200,7 +200,7 @@ Result<MeasuredStep> parse_line(const Json& json, const std::string& name, size_
 }  // namespace
 
 Result<std::vector<MeasuredStep>> parse_step_log(std::string_view text, const std::string& name,
-                                                 int64_t window) {
+                                                 const Windows& windows) {
   std::vector<MeasuredStep> steps;
   for (size_t line = 1; !text.empty(); ++line) {
     if (line > kLinesMax) {
@@ -212,7 +212,7 @@ Result<std::vector<MeasuredStep>> parse_step_log(std::string_view text, const st
     if (one.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const Result<Json> json = Json::parse(one);
     if (!json.ok()) return bad_line(name, line, json.error().message);
-    TRY_ASSIGN(MeasuredStep step, parse_line(*json, name, line, window));
+    TRY_ASSIGN(MeasuredStep step, parse_line(*json, name, line, windows));
     // A step of copies alone says nothing of the model.
     if (step.load.tokens > 0 && step.seconds > 0) steps.push_back(std::move(step));
   }

@@ -24,9 +24,9 @@ struct MeasuredStep {
 };
 
 // Lines as `pelton serve --step-log` writes them (docs/formats/step_log.md). Foreign bytes: a bad
-// line is an Error that names it. `window`: the model's.
+// line is an Error that names it. `windows`: the model's.
 Result<std::vector<MeasuredStep>> parse_step_log(std::string_view text, const std::string& name,
-                                                 int64_t window);
+                                                 const Windows& windows);
 
 // What requests cost around the engine, in seconds: on the way in and on the way out
 // (request_overhead.h).

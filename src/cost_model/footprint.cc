@@ -4,8 +4,10 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cost_model/kv_budget.h"
+#include "families/kv_groups.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::cost_model {
@@ -141,11 +143,16 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
 }
 
 KvFormula count_formula(const ModelConfig& config, tensor::DType dtype) {
-  const int64_t of_token = tensor::kv_block_bytes(
-      dtype, {.kv_heads = config.kv_head_count, .head_size = config.head_size, .block_tokens = 1});
-  const int64_t sliding = config.count(families::AttentionKind::kSliding);
-  return {.per_token = (config.layer_count() - sliding) * of_token,
-          .per_sequence = sliding * config.sliding_window * of_token};
+  KvFormula formula;
+  for (const kv::GroupSpec& group :
+       families::kv_groups(config, {.dtype = dtype, .block_tokens = 1}).specs) {
+    if (group.slides()) {
+      formula.per_sequence += group.sliding_window * group.block_bytes;
+    } else {
+      formula.per_token += group.block_bytes;
+    }
+  }
+  return formula;
 }
 
 std::string human(int64_t bytes) {
@@ -233,10 +240,11 @@ Result<Footprint> add_up(const ModelConfig& config, const std::vector<ExpectedTe
 Json kv_json(const KvAllocated& kv) {
   Json json;
   json.set("dtype", tensor::kv_type_name(kv.dtype)).set("block_tokens", kv.block_tokens);
-  json.set("full_block_bytes", kv.full_block_bytes).set("full_blocks", kv.full_block_count);
-  json.set("window_block_bytes", kv.window_block_bytes);
-  json.set("window_blocks", kv.window_block_count);
-  json.set("window_blocks_live", kv.window_block_live);
+  for (const KvAllocated::Group& group : kv.groups) {
+    json.set(group.spec.name + "_block_bytes", group.spec.block_bytes);
+    json.set(group.spec.name + "_blocks", group.block_count);
+    if (group.spec.slides()) json.set(group.spec.name + "_blocks_live", group.live_count);
+  }
   json.set("bytes", kv.bytes());
   return json;
 }
@@ -244,8 +252,36 @@ Json kv_json(const KvAllocated& kv) {
 }  // namespace
 
 int Footprint::max_sequences() const {
-  const int64_t each = (int64_t{context_tokens_max} + kv.block_tokens - 1) / kv.block_tokens;
-  return static_cast<int>(std::min<int64_t>(sequences_max, kv.full_block_count / each));
+  int64_t most = sequences_max;
+  for (const KvAllocated::Group& group : kv.groups) {
+    // There are blocks for the windows of all that may run.
+    if (group.spec.slides()) continue;
+    most = std::min(
+        most, group.block_count / group.spec.blocks_at_once(context_tokens_max, kv.block_tokens));
+  }
+  return static_cast<int>(most);
+}
+
+kv::PerGroup<kv::GroupCapacity> Footprint::kv_capacity() const {
+  kv::PerGroup<kv::GroupCapacity> groups;
+  for (int group = 0; group < kv.groups.size(); ++group) {
+    kv::GroupCapacity capacity{.spec = kv.groups[group].spec};
+    capacity.block_counts[kv::kDevice] = kv.groups[group].block_count;
+    capacity.block_counts[kv::kHost] = swap.groups[group].block_count;
+    groups.push_back(capacity);
+  }
+  return groups;
+}
+
+int64_t KvAllocated::bytes() const {
+  int64_t bytes = 0;
+  for (const Group& group : groups) bytes += group.bytes();
+  return bytes;
+}
+
+int64_t KvAllocated::token_count() const {
+  if (groups.empty()) return 0;
+  return int64_t{groups[kv::widest_group(groups)].block_count} * block_tokens;
 }
 
 Result<void> check_fits(const Footprint& footprint) {
@@ -277,15 +313,18 @@ Result<Footprint> footprint(const ModelConfig& config, const MemoryRequest& requ
 }
 
 std::string log_line(const Footprint& footprint) {
+  std::vector<std::string> blocks;
+  for (const KvAllocated::Group& group : footprint.kv.groups) {
+    blocks.push_back(fmt::format("{} {}", group.block_count, group.spec.name));
+  }
   return fmt::format(
       "memory, exactly: weights {} workspace {} kv_allocated {} kv_formula {} swap {} total {} "
       "bytes; "
-      "max_sequences {} of {} tokens, {} tokens in all; {} full and {} window blocks of {} tokens "
-      "in {}",
+      "max_sequences {} of {} tokens, {} tokens in all; {} blocks of {} tokens in {}",
       footprint.weights.bytes(), footprint.workspace.bytes(), footprint.kv.bytes(),
       footprint.kv_formula_bytes(), footprint.swap.bytes(), footprint.bytes(),
       footprint.max_sequences(), footprint.context_tokens_max, footprint.kv.token_count(),
-      footprint.kv.full_block_count, footprint.kv.window_block_count, footprint.kv.block_tokens,
+      fmt::join(blocks, " and "), footprint.kv.block_tokens,
       tensor::kv_type_name(footprint.kv.dtype));
 }
 

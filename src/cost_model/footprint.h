@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "families/expected_tensors.h"
 #include "families/model_config.h"
+#include "kv/group.h"
 #include "tensor/dtype.h"
 
 namespace pelton::cost_model {
@@ -27,7 +28,7 @@ struct MemoryRequest {
   tensor::DType kv_dtype = tensor::DType::kF16;
   KernelKind kernels = KernelKind::kCpu;
   int threads = 1;
-  bool prefix_cache = true;           // window blocks beyond what runs, so that hits can end
+  bool prefix_cache = true;           // blocks beyond what runs, so that hits can end
   std::optional<int> context_tokens;  // asked for by the user; empty: as long as fits
   int64_t swap_bytes = 0;             // beside the KV cache, for sequences that make room
 
@@ -66,16 +67,19 @@ struct KvFormula {
 struct KvAllocated {
   tensor::DType dtype = tensor::DType::kF16;
   int block_tokens = 0;
-  int64_t full_block_bytes = 0;  // over all layers of the group
-  int64_t window_block_bytes = 0;
-  int full_block_count = 0;
-  int window_block_count = 0;
-  int window_block_live = 0;  // of these, for what runs: windows, and the largest step's chunks
 
-  int64_t full_bytes() const { return full_block_bytes * full_block_count; }
-  int64_t window_bytes() const { return window_block_bytes * window_block_count; }
-  int64_t bytes() const { return full_bytes() + window_bytes(); }
-  int64_t token_count() const { return int64_t{full_block_count} * block_tokens; }
+  struct Group {
+    kv::GroupSpec spec;
+    int block_count = 0;
+    int live_count = 0;  // of these, for what runs: windows, and the largest step's chunks
+
+    int64_t bytes() const { return spec.block_bytes * block_count; }
+  };
+  kv::PerGroup<Group> groups;
+
+  int64_t bytes() const;
+  // Tokens that are kept at once, as the widest group counts.
+  int64_t token_count() const;
 };
 
 struct Workspace {
@@ -105,6 +109,8 @@ struct Footprint {
   // The formula for the tokens that fit and as many sequences as may run.
   int64_t kv_formula_bytes() const { return kv_formula.bytes(kv.token_count(), sequences_max); }
   int64_t bytes() const { return weights.bytes() + workspace.bytes() + kv.bytes() + swap.bytes(); }
+  // The blocks, swap space being the host's.
+  kv::PerGroup<kv::GroupCapacity> kv_capacity() const;
 };
 
 // kDoesNotFit and kInvalidArgument name the flag, what was asked and what would fit.

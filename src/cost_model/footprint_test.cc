@@ -42,7 +42,7 @@ TEST(Footprint, OneByteTypesPayForTheirScales) {
     const auto one = footprint(gpt_oss_20b(), {.kv_dtype = dtype, .kv_bytes = kGiB});
     ASSERT_TRUE(one.ok());
     EXPECT_EQ(one->kv_formula.per_token, 12 * 2 * 8 * (64 + 2));
-    EXPECT_EQ(one->kv.full_block_bytes, 16 * one->kv_formula.per_token);
+    EXPECT_EQ(one->kv.groups[0].spec.block_bytes, 16 * one->kv_formula.per_token);
   }
 }
 
@@ -66,13 +66,13 @@ TEST(Footprint, KvIsExactToTheByte) {
     // 24 KiB a token in the full layers, as much in the window layers.
     const int64_t block = 16 * 24 * 1024;
     EXPECT_EQ(found->kv.bytes(),
-              block * (found->kv.full_block_count + found->kv.window_block_count));
+              block * (found->kv.groups[0].block_count + found->kv.groups[1].block_count));
     EXPECT_LE(found->kv.bytes(), kGiB);
     EXPECT_GT(found->kv.bytes() + block, kGiB);
-    EXPECT_EQ(found->context_tokens_max, found->kv.full_block_count * 16);
+    EXPECT_EQ(found->context_tokens_max, found->kv.groups[0].block_count * 16);
     EXPECT_EQ(found->max_sequences(), 1);
-    EXPECT_EQ(found->kv.window_block_live, 4 * 10 + 512 / 16);
-    EXPECT_EQ(found->kv.window_block_count > found->kv.window_block_live, prefix_cache);
+    EXPECT_EQ(found->kv.groups[1].live_count, 4 * 10 + 512 / 16);
+    EXPECT_EQ(found->kv.groups[1].block_count > found->kv.groups[1].live_count, prefix_cache);
   }
 }
 
@@ -81,7 +81,7 @@ TEST(Footprint, TakesNoMoreThanCouldBeUsed) {
       .sequences_max = 2, .prefix_cache = false, .context_tokens = 100, .kv_bytes = 64 * kGiB};
   const auto running = footprint(gpt_oss_20b(), request);
   ASSERT_TRUE(running.ok());
-  EXPECT_EQ(running->kv.full_block_count, 2 * 7);
+  EXPECT_EQ(running->kv.groups[0].block_count, 2 * 7);
   EXPECT_EQ(running->context_tokens_max, 100);
   EXPECT_EQ(running->max_sequences(), 2);
   EXPECT_LT(running->kv.bytes(), kGiB);
@@ -90,21 +90,21 @@ TEST(Footprint, TakesNoMoreThanCouldBeUsed) {
   request.prefix_cache = true;
   const auto said = footprint(gpt_oss_20b(), request);
   ASSERT_TRUE(said.ok());
-  EXPECT_GT(said->kv.bytes() + said->kv.full_block_bytes, 64 * kGiB);
+  EXPECT_GT(said->kv.bytes() + said->kv.groups[0].spec.block_bytes, 64 * kGiB);
   EXPECT_EQ(said->max_sequences(), 2);
   request.kv_bytes.reset();
   request.memory_bytes = 256 * kGiB;
   const auto unsaid = footprint(gpt_oss_20b(), request);
   ASSERT_TRUE(unsaid.ok());
-  EXPECT_EQ(unsaid->kv.full_block_count, 4 * 2 * 7);
+  EXPECT_EQ(unsaid->kv.groups[0].block_count, 4 * 2 * 7);
 }
 
 // Books are kept of each block: absurd amounts must not cost absurd books.
 TEST(Footprint, BlocksAreBounded) {
   const auto found = footprint(gpt_oss_20b(), {.kv_bytes = int64_t{9'000'000'000'000'000}});
   ASSERT_TRUE(found.ok());
-  EXPECT_LE(found->kv.full_block_count, 1 << 24);
-  EXPECT_LE(found->kv.window_block_count, (1 << 24) + found->kv.window_block_live);
+  EXPECT_LE(found->kv.groups[0].block_count, 1 << 24);
+  EXPECT_LE(found->kv.groups[1].block_count, (1 << 24) + found->kv.groups[1].live_count);
 }
 
 TEST(Footprint, A3_WhatWasAskedForIsThere) {
@@ -135,8 +135,8 @@ TEST(Footprint, A3_WhatWasAskedForIsThere) {
 TEST(Footprint, BothGroupsKeepAboutAsManyConversations) {
   const auto found = footprint(gpt_oss_20b(), {.kv_bytes = 4 * kGiB});
   ASSERT_TRUE(found.ok());
-  const double by_full = found->kv.full_block_count / (4096.0 / 16);
-  const double by_window = (found->kv.window_block_count - found->kv.window_block_live) /
+  const double by_full = found->kv.groups[0].block_count / (4096.0 / 16);
+  const double by_window = (found->kv.groups[1].block_count - found->kv.groups[1].live_count) /
                            static_cast<double>(kv::lasting_window_blocks(4096, 128, 16));
   EXPECT_NEAR(by_full, by_window, 0.1);
   EXPECT_GT(by_full, 30);
@@ -175,14 +175,14 @@ TEST(Footprint, UtilizationCountsEverything) {
   ASSERT_TRUE(found.ok()) << found.error().message;
   const auto allowed = static_cast<int64_t>(0.9 * 24.0 * static_cast<double>(kGiB));
   EXPECT_LE(found->bytes(), allowed);
-  EXPECT_GT(found->bytes() + found->kv.full_block_bytes, allowed);
+  EXPECT_GT(found->bytes() + found->kv.groups[0].spec.block_bytes, allowed);
 
   const auto swapping = footprint(
       gpt_oss_20b(), {.swap_bytes = kGiB, .memory_utilization = 0.9, .memory_bytes = 24 * kGiB});
   ASSERT_TRUE(swapping.ok());
   EXPECT_LE(swapping->bytes(), allowed);
   EXPECT_LT(swapping->kv.bytes(), found->kv.bytes());
-  EXPECT_GT(swapping->swap.bytes(), kGiB - found->kv.full_block_bytes);
+  EXPECT_GT(swapping->swap.bytes(), kGiB - found->kv.groups[0].spec.block_bytes);
 }
 
 TEST(Footprint, UtilizationThatWeightsAloneExceedIsRefused) {
@@ -206,19 +206,19 @@ TEST(Footprint, WithoutAWordHalfOfWhatIsLeft) {
   ASSERT_TRUE(found.ok());
   const int64_t left = 24 * kGiB - found->weights.bytes() - found->workspace.bytes();
   EXPECT_LE(found->kv.bytes(), left / 2);
-  EXPECT_GT(found->kv.bytes() + found->kv.full_block_bytes, left / 2);
+  EXPECT_GT(found->kv.bytes() + found->kv.groups[0].spec.block_bytes, left / 2);
 }
 
 TEST(Footprint, SwapStaysWithinItsBytesAndLeavesLessThanTwoBlocksOver) {
   const auto plain = footprint(gpt_oss_20b(), {.kv_bytes = kGiB});
   ASSERT_TRUE(plain.ok());
-  const int64_t block = plain->kv.full_block_bytes;
+  const int64_t block = plain->kv.groups[0].spec.block_bytes;
   for (int64_t bytes = 0; bytes < 3 * kGiB; bytes += 97 * block / 3 + 1) {
     const auto found = footprint(gpt_oss_20b(), {.swap_bytes = bytes, .kv_bytes = kGiB});
     ASSERT_TRUE(found.ok());
     const KvAllocated& swap = found->swap;
     EXPECT_LE(swap.bytes(), bytes);
-    EXPECT_EQ(swap.full_block_count == 0, swap.window_block_count == 0);
+    EXPECT_EQ(swap.groups[0].block_count == 0, swap.groups[1].block_count == 0);
     if (swap.bytes() > 0) {
       EXPECT_GT(swap.bytes() + block, bytes);
     }
@@ -228,8 +228,8 @@ TEST(Footprint, SwapStaysWithinItsBytesAndLeavesLessThanTwoBlocksOver) {
   const auto as_much =
       footprint(gpt_oss_20b(), {.swap_bytes = plain->kv.bytes(), .kv_bytes = kGiB});
   ASSERT_TRUE(as_much.ok());
-  EXPECT_EQ(as_much->swap.full_block_count, plain->kv.full_block_count);
-  EXPECT_EQ(as_much->swap.window_block_count, plain->kv.window_block_count);
+  EXPECT_EQ(as_much->swap.groups[0].block_count, plain->kv.groups[0].block_count);
+  EXPECT_EQ(as_much->swap.groups[1].block_count, plain->kv.groups[1].block_count);
 }
 
 TEST(Footprint, ModelsOfOneGroupOnly) {
@@ -243,7 +243,7 @@ TEST(Footprint, ModelsOfOneGroupOnly) {
   config.layers.assign(24, {families::AttentionKind::kFull, true});
   const auto full = footprint(config, {.kv_bytes = kGiB});
   ASSERT_TRUE(full.ok());
-  EXPECT_GT(full->kv.bytes() + full->kv.full_block_bytes, kGiB);
+  EXPECT_GT(full->kv.bytes() + full->kv.groups[0].spec.block_bytes, kGiB);
 }
 
 TEST(Footprint, JsonHasTheNamesThatScriptsRead) {

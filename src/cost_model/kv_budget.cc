@@ -1,11 +1,14 @@
 #include "cost_model/kv_budget.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "families/kv_groups.h"
 #include "kv/landmarks.h"
-#include "tensor/kv_block.h"
 
 namespace pelton::cost_model {
 namespace {
@@ -28,62 +31,121 @@ int64_t blocks_of(int64_t token_count, int64_t block_tokens) {
   return (token_count + block_tokens - 1) / block_tokens;
 }
 
-// A sequence's window blocks: those that the next query still sees, plus the one being filled.
-// Prefill chunks add their own tokens, but never more than one step's in all.
-int64_t live_window_blocks(const ModelConfig& config, const MemoryRequest& request) {
-  const int64_t tokens = request.block_tokens;
-  const int64_t seen = (config.sliding_window + tokens - 2) / tokens + 1;
-  const int64_t in_step = blocks_of(request.batch_tokens_max, tokens);
+// A sequence's blocks in a window group: those that the next query still sees, plus the one being
+// filled. Prefill chunks add their own tokens, but never more than one step's in all.
+int64_t live_blocks(const kv::GroupSpec& group, const MemoryRequest& request) {
+  if (!group.slides()) return 0;
+  const int64_t seen = group.blocks_at_once(INT32_MAX, request.block_tokens);
+  const int64_t in_step = blocks_of(request.batch_tokens_max, request.block_tokens);
   return request.sequences_max * (seen + 1) + in_step;
 }
 
-// What can be had of each group.
+// One block in each group that keeps every token: they always have as many.
+int64_t context_block_bytes(const KvAllocated& kv) {
+  int64_t bytes = 0;
+  for (const KvAllocated::Group& group : kv.groups) {
+    if (!group.spec.slides()) bytes += group.spec.block_bytes;
+  }
+  return bytes;
+}
+
+int64_t live_bytes_of(const KvAllocated& kv) {
+  int64_t bytes = 0;
+  for (const KvAllocated::Group& group : kv.groups) {
+    bytes += group.live_count * group.spec.block_bytes;
+  }
+  return bytes;
+}
+
+// What can be had.
 struct Shares {
-  int64_t full = 0;
-  int64_t window = 0;  // beyond the live ones
+  int64_t context_blocks = 0;     // in each group that keeps every token
+  kv::PerGroup<int64_t> windows;  // in the others, by group: beyond the live ones
 };
 
 struct Rest {
   int64_t bytes = 0;
-  int64_t full_least = 0;
-  int64_t full_most = 0;  // more could never be used
+  int64_t context_least = 0;
+  int64_t context_most = 0;  // more could never be used
 };
 
-// full / window as in a conversation of kMeasureTokens.
-Shares divide(const ModelConfig& config, const KvAllocated& kv, const Rest& rest) {
-  const int64_t measure_full = blocks_of(kMeasureTokens, kv.block_tokens);
-  const int64_t measure_window =
-      kv::lasting_window_blocks(kMeasureTokens, config.sliding_window, kv.block_tokens);
-  const int64_t measure_bytes =
-      measure_full * kv.full_block_bytes + measure_window * kv.window_block_bytes;
+// Blocks that a conversation of kMeasureTokens leaves behind in a window group.
+int64_t measure_of(const kv::GroupSpec& group, int block_tokens) {
+  return kv::lasting_window_blocks(kMeasureTokens, group.sliding_window, block_tokens);
+}
 
-  Shares shares{.full = rest.full_most};
-  if (kv.full_block_bytes > 0) {
-    const int64_t balanced = rest.bytes / measure_bytes * measure_full +
-                             rest.bytes % measure_bytes * measure_full / measure_bytes;
-    shares.full = std::min(std::max(balanced, rest.full_least), rest.full_most);
+// So many window blocks as belong to the conversations whose context the full blocks hold; where
+// bytes are short of that, each window group gets its part of them.
+void share_windows(const KvAllocated& kv, int64_t left, Shares& shares) {
+  const int64_t measure_context = blocks_of(kMeasureTokens, kv.block_tokens);
+  shares.windows.assign(kv.groups.size(), 0);
+  double wanted_bytes = 0;
+  for (int group = 0; group < kv.groups.size(); ++group) {
+    const kv::GroupSpec& spec = kv.groups[group].spec;
+    if (!spec.slides()) continue;
+    shares.windows[group] =
+        blocks_of(shares.context_blocks * measure_of(spec, kv.block_tokens), measure_context);
+    wanted_bytes += static_cast<double>(shares.windows[group] * spec.block_bytes);
   }
-  shares.window = blocks_of(shares.full * measure_window, measure_full);
-  if (kv.window_block_bytes > 0) {
-    const int64_t left = rest.bytes - shares.full * kv.full_block_bytes;
-    shares.window = std::min(shares.window, left / kv.window_block_bytes);
+  for (int group = 0; group < kv.groups.size(); ++group) {
+    const kv::GroupSpec& spec = kv.groups[group].spec;
+    if (!spec.slides()) continue;
+    const auto wanted = static_cast<double>(shares.windows[group] * spec.block_bytes);
+    // The last one's part is all that is left, to the byte.
+    const int64_t part =
+        wanted >= wanted_bytes
+            ? left
+            : static_cast<int64_t>(static_cast<double>(left) * wanted / wanted_bytes);
+    shares.windows[group] = std::min(shares.windows[group], part / spec.block_bytes);
+    left -= shares.windows[group] * spec.block_bytes;
+    wanted_bytes -= wanted;
   }
-  if (kv.full_block_bytes > 0) {
-    const int64_t left = rest.bytes - shares.window * kv.window_block_bytes;
-    shares.full = std::min(rest.full_most, left / kv.full_block_bytes);
+}
+
+// Full and window blocks as in a conversation of kMeasureTokens. With 24 KiB a token in either
+// group of gpt-oss-20b that is 256 and 86 blocks of 384 KiB: 128 MiB for each conversation.
+Shares divide(const KvAllocated& kv, const Rest& rest) {
+  const int64_t context_bytes = context_block_bytes(kv);
+  const int64_t measure_context = blocks_of(kMeasureTokens, kv.block_tokens);
+  int64_t measure_bytes = measure_context * context_bytes;
+  for (const KvAllocated::Group& group : kv.groups) {
+    if (!group.spec.slides()) continue;
+    measure_bytes += measure_of(group.spec, kv.block_tokens) * group.spec.block_bytes;
+  }
+
+  Shares shares{.context_blocks = rest.context_most};
+  if (context_bytes > 0) {
+    const int64_t balanced = rest.bytes / measure_bytes * measure_context +
+                             rest.bytes % measure_bytes * measure_context / measure_bytes;
+    shares.context_blocks = std::min(std::max(balanced, rest.context_least), rest.context_most);
+  }
+  share_windows(kv, rest.bytes - shares.context_blocks * context_bytes, shares);
+  if (context_bytes > 0) {
+    int64_t left = rest.bytes;
+    for (int group = 0; group < kv.groups.size(); ++group) {
+      left -= shares.windows[group] * kv.groups[group].spec.block_bytes;
+    }
+    shares.context_blocks = std::min(rest.context_most, left / context_bytes);
   }
   return shares;
 }
 
 Error does_not_fit(const KvAllocated& kv, int64_t context_needed, int64_t allowed,
                    int64_t context_fits) {
-  const int64_t full = kv.full_block_bytes * blocks_of(context_needed, kv.block_tokens);
-  const int64_t window = kv.window_block_bytes * kv.window_block_live;
+  const int64_t blocks = blocks_of(context_needed, kv.block_tokens);
+  int64_t needed = 0;
+  std::vector<std::string> parts;
+  for (const KvAllocated::Group& group : kv.groups) {
+    const int64_t bytes =
+        group.spec.block_bytes * (group.spec.slides() ? group.live_count : blocks);
+    needed += bytes;
+    parts.push_back(fmt::format("{} layers {}", group.spec.name, bytes));
+  }
   return Error{ErrorCode::kDoesNotFit,
-               fmt::format("the KV cache for one sequence of {} tokens needs {} bytes (window "
-                           "layers {}, full layers {}); {} are allowed here, enough for {} tokens; "
-                           "lower --max-model-len or --max-num-seqs, or raise --kv-cache-memory",
-                           context_needed, full + window, window, full, allowed, context_fits),
+               fmt::format("the KV cache for one sequence of {} tokens needs {} bytes ({}); {} are "
+                           "allowed here, enough for {} tokens; lower --max-model-len or "
+                           "--max-num-seqs, or raise --kv-cache-memory",
+                           context_needed, needed, fmt::join(parts, ", "), allowed, context_fits),
                "kv-cache-memory"};
 }
 
@@ -91,31 +153,31 @@ int count(int64_t blocks) {
   return static_cast<int>(std::min<int64_t>(blocks, INT32_MAX));
 }
 
-// Full blocks beyond these would never hold anything.
+// Blocks of context beyond these would never hold anything.
 int64_t useful_blocks(const MemoryRequest& request, const KvAllocated& kv, int64_t context_wanted) {
   const int64_t running = blocks_of(context_wanted, kv.block_tokens) * request.sequences_max;
   if (!request.prefix_cache) return std::min(running, kBlocksMax);
   const bool said = request.kv_bytes || request.memory_utilization;
-  if (said && kv.full_block_bytes > 0) return kBlocksMax;
+  if (said && context_block_bytes(kv) > 0) return kBlocksMax;
   return std::min(running * (1 + kIdleForEachRunning), kBlocksMax);
+}
+
+// The groups, and what runs in them.
+KvAllocated bare_groups(const ModelConfig& config, const MemoryRequest& request) {
+  KvAllocated kv{.dtype = request.kv_dtype, .block_tokens = request.block_tokens};
+  const families::KvGroups groups = families::kv_groups(
+      config, {.dtype = request.kv_dtype, .block_tokens = request.block_tokens});
+  for (const kv::GroupSpec& spec : groups.specs) {
+    kv.groups.push_back({.spec = spec, .live_count = count(live_blocks(spec, request))});
+  }
+  return kv;
 }
 
 }  // namespace
 
 Result<KvBudget> plan_kv(const ModelConfig& config, const MemoryRequest& request, int64_t allowed) {
   const int64_t tokens = request.block_tokens;
-  const int64_t layer_bytes =
-      tensor::kv_block_bytes(request.kv_dtype, {.kv_heads = config.kv_head_count,
-                                                .head_size = config.head_size,
-                                                .block_tokens = request.block_tokens});
-  const int64_t sliding = config.count(families::AttentionKind::kSliding);
-  const int64_t live = live_window_blocks(config, request);
-  KvAllocated kv{.dtype = request.kv_dtype,
-                 .block_tokens = request.block_tokens,
-                 .full_block_bytes = (config.layer_count() - sliding) * layer_bytes,
-                 .window_block_bytes = sliding * layer_bytes,
-                 .window_block_live = count(live)};
-
+  KvAllocated kv = bare_groups(config, request);
   if (request.context_tokens && *request.context_tokens > config.context_max) {
     return Error{ErrorCode::kDoesNotFit,
                  fmt::format("--max-model-len {} is more than the model's {}",
@@ -128,44 +190,55 @@ Result<KvBudget> plan_kv(const ModelConfig& config, const MemoryRequest& request
       request.context_tokens ? context_wanted : std::min(context_wanted, tokens);
   const int64_t useful = useful_blocks(request, kv, context_wanted);
 
-  const int64_t left = allowed - live * kv.window_block_bytes;
-  int64_t full_most = 0;
-  if (left >= 0) {
-    full_most = kv.full_block_bytes == 0 ? useful : std::min(useful, left / kv.full_block_bytes);
+  const int64_t left = allowed - live_bytes_of(kv);
+  const int64_t context_bytes = context_block_bytes(kv);
+  int64_t context_most = 0;
+  if (left >= 0)
+    context_most = context_bytes == 0 ? useful : std::min(useful, left / context_bytes);
+  if (context_most * tokens < context_needed) {
+    return does_not_fit(kv, context_needed, allowed,
+                        std::min(context_wanted, context_most * tokens));
   }
-  if (full_most * tokens < context_needed) {
-    return does_not_fit(kv, context_needed, allowed, std::min(context_wanted, full_most * tokens));
-  }
-  Shares shares{.full = full_most};
+  Shares shares{.context_blocks = context_most};
+  shares.windows.assign(kv.groups.size(), 0);
   if (request.prefix_cache) {
-    shares = divide(
-        config, kv,
-        {.bytes = left, .full_least = blocks_of(context_needed, tokens), .full_most = full_most});
+    shares = divide(kv, {.bytes = left,
+                         .context_least = blocks_of(context_needed, tokens),
+                         .context_most = context_most});
   }
-  kv.full_block_count = count(shares.full);
-  kv.window_block_count = count(live + std::min(shares.window, kBlocksMax));
+  for (int i = 0; i < kv.groups.size(); ++i) {
+    KvAllocated::Group& group = kv.groups[i];
+    group.block_count = group.spec.slides()
+                            ? count(group.live_count + std::min(shares.windows[i], kBlocksMax))
+                            : count(shares.context_blocks);
+  }
   return KvBudget{
       .kv = kv,
-      .context_tokens_max = count(std::min(context_wanted, kv.full_block_count * tokens))};
+      .context_tokens_max = count(std::min(context_wanted, shares.context_blocks * tokens))};
 }
 
 KvAllocated plan_swap(const KvAllocated& device, int64_t bytes) {
-  KvAllocated host = device;
-  host.full_block_count = 0;
-  host.window_block_count = 0;
-  host.window_block_live = 0;
+  KvAllocated none = device;
+  for (KvAllocated::Group& group : none.groups) group.block_count = group.live_count = 0;
+  KvAllocated host = none;
   const double share = static_cast<double>(std::max<int64_t>(bytes, 0)) /
                        std::max(static_cast<double>(device.bytes()), 1.0);
-  const auto window = static_cast<int64_t>(share * device.window_block_count);
-  if (window < 1) return host;
+  int64_t left = bytes;
+  for (int i = 0; i < host.groups.size(); ++i) {
+    KvAllocated::Group& group = host.groups[i];
+    if (!group.spec.slides()) continue;
+    group.block_count = count(static_cast<int64_t>(share * device.groups[i].block_count));
+    if (group.block_count < 1) return none;
+    left -= group.bytes();
+  }
+  const int64_t context_bytes = context_block_bytes(device);
+  if (context_bytes == 0) return host;
   // What rounding left goes to the full layers, whose need has no bound.
-  const int64_t left = bytes - window * device.window_block_bytes;
-  const int64_t full = device.full_block_bytes > 0
-                           ? left / device.full_block_bytes
-                           : static_cast<int64_t>(share * device.full_block_count);
-  if (full < 1) return host;
-  host.full_block_count = count(full);
-  host.window_block_count = count(window);
+  const int64_t blocks = left / context_bytes;
+  if (blocks < 1) return none;
+  for (KvAllocated::Group& group : host.groups) {
+    if (!group.spec.slides()) group.block_count = count(blocks);
+  }
   return host;
 }
 

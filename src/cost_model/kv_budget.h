@@ -14,19 +14,18 @@ struct KvBudget {
   int context_tokens_max = 0;
 };
 
-// What must be there comes first: the window blocks of everything that may run, and the full blocks
-// of one sequence of the context asked for. The rest is divided so that the prefix cache forgets
-// both groups at about the same time: a full block is of no use to a later prompt without the
-// window blocks where a hit can end, nor the other way round. The measure is a conversation of 4
-// 096 tokens with its landmarks (kv/landmarks.h): of every 256 full blocks 86 window blocks, a
-// quarter of the bytes of gpt-oss. Without a prefix cache all the rest is full blocks. kDoesNotFit
-// names the flag, what was asked and what would fit.
+// What must be there comes first: the blocks of the windows of everything that may run, and those
+// of one sequence of the context asked for in groups that keep every token. The rest is divided so
+// that the prefix cache evicts from all groups at about the same time: a full block is of no use to
+// a later prompt without the window blocks where a hit can end, nor the other way round. The
+// measure is a conversation of 4 096 tokens with its landmarks (kv/landmarks.h): of every 256 full
+// blocks 86 window blocks, a quarter of the bytes of gpt-oss. Without a prefix cache all the rest
+// is full blocks. kDoesNotFit names the flag, what was asked and what would fit.
 Result<KvBudget> plan_kv(const families::ModelConfig& config, const MemoryRequest& request,
                          int64_t allowed);
 
 // At most `bytes` on the host, divided between the groups as on the device: that is what sequences
-// which run short of room hold of each on average. No blocks if there is not room for one of
-// either.
+// which run short of room hold of each on average. No blocks if there is not room for one of each.
 KvAllocated plan_swap(const KvAllocated& device, int64_t bytes);
 
 }  // namespace pelton::cost_model

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace pelton::cost_model {
 namespace {
 
@@ -32,34 +34,55 @@ PerToken per_token(const families::ModelConfig& shape, AttentionKind kind) {
 
 }  // namespace
 
-void StepLoad::add_row(int64_t start, int64_t count, bool samples, int64_t window) {
+Windows windows_of(const families::ModelConfig& shape) {
+  Windows windows;
+  if (shape.count(AttentionKind::kSliding) < shape.layer_count()) windows.push_back(0);
+  if (shape.count(AttentionKind::kSliding) > 0) windows.push_back(shape.sliding_window);
+  return windows;
+}
+
+void StepLoad::add_row(int64_t start, int64_t count, bool samples, const Windows& windows) {
   const auto from = static_cast<double>(start);
   const auto n = static_cast<double>(count);
-  const auto w = static_cast<double>(window);
   ++rows;
   tokens += count;
   if (samples) ++sampled;
   if (count == 1) ++tokens_alone;
-  full_keys += from + n;
-  full_pairs += n * from + triangle(n);
-  window_keys += std::min(from + n, w + n - 1);
-  // The first queries still see less than a window.
-  const double growing = std::clamp(w - from, 0.0, n);
-  window_pairs += growing * from + triangle(growing) + (n - growing) * w;
+  while (attended.size() < windows.size()) {
+    attended.push_back({.window = windows[attended.size()]});
+  }
+  for (Attended& by : attended) {
+    if (by.window == 0) {
+      by.keys += from + n;
+      by.pairs += n * from + triangle(n);
+      continue;
+    }
+    const auto w = static_cast<double>(by.window);
+    by.keys += std::min(from + n, w + n - 1);
+    // The first queries still see less than a window.
+    const double growing = std::clamp(w - from, 0.0, n);
+    by.pairs += growing * from + triangle(growing) + (n - growing) * w;
+  }
 }
 
-StepLoad StepLoad::decodes(int64_t rows, int64_t context, int64_t window) {
+StepLoad StepLoad::decodes(int64_t rows, int64_t context, const Windows& windows) {
   StepLoad load;
-  load.add_row(context, 1, true, window);
+  load.add_row(context, 1, true, windows);
   const auto n = static_cast<double>(rows);
-  return {.rows = rows,
-          .tokens = rows,
-          .sampled = rows,
-          .tokens_alone = rows,
-          .full_keys = load.full_keys * n,
-          .window_keys = load.window_keys * n,
-          .full_pairs = load.full_pairs * n,
-          .window_pairs = load.window_pairs * n};
+  load.rows = load.tokens = load.sampled = load.tokens_alone = rows;
+  for (Attended& by : load.attended) {
+    by.keys *= n;
+    by.pairs *= n;
+  }
+  return load;
+}
+
+const StepLoad::Attended& StepLoad::of(int64_t window) const {
+  static constexpr Attended kNothing;
+  const auto* const found = std::find_if(attended.begin(), attended.end(),
+                                         [&](const Attended& by) { return by.window == window; });
+  CHECK(found != attended.end() || rows == 0, "a load that was counted for another model");
+  return found == attended.end() ? kNothing : *found;
 }
 
 double experts_touched(double experts, double chosen, double tokens) {
@@ -88,7 +111,7 @@ StepCounter::StepCounter(const families::ModelConfig& shape, double kv_element_b
     const auto layers = static_cast<double>(shape.count(kind));
     if (layers == 0) continue;
     const PerToken each = per_token(shape, kind);
-    attention_.push_back({.slides = kind == AttentionKind::kSliding,
+    attention_.push_back({.window = kind == AttentionKind::kSliding ? shape.sliding_window : 0,
                           .key_bytes = layers * each.elements * kv_element_bytes,
                           .pair_operations = layers * each.query_key});
   }
@@ -111,10 +134,9 @@ StepCost StepCounter::count(const StepLoad& load) const {
                   .operations = expert_layers_ * 2 * expert_ * chosen_ * tokens};
   cost.head = {.bytes = sampled > 0 ? head_ * other_bytes_ : 0, .operations = 2 * head_ * sampled};
   for (const Attention& attention : attention_) {
-    const double keys = attention.slides ? load.window_keys : load.full_keys;
-    const double pairs = attention.slides ? load.window_pairs : load.full_pairs;
-    cost.attention.bytes += attention.key_bytes * keys;
-    cost.attention.operations += attention.pair_operations * pairs;
+    const StepLoad::Attended& attended = load.of(attention.window);
+    cost.attention.bytes += attention.key_bytes * attended.keys;
+    cost.attention.operations += attention.pair_operations * attended.pairs;
   }
   constexpr double kActivationBytes = 2;
   cost.exchanged_bytes = tokens * hidden_ * kActivationBytes;

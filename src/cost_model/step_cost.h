@@ -8,24 +8,35 @@
 #include <vector>
 
 #include "cost_model/parameters.h"
+#include "families/model_config.h"
+#include "kv/group.h"
 
 namespace pelton::cost_model {
 
-// Who is in a step, summed up. `window` is the model's.
+// Of each KV group, how many tokens a query sees; 0: every token.
+using Windows = kv::PerGroup<int64_t>;
+Windows windows_of(const families::ModelConfig& shape);
+
+// Who is in a step, summed up. `windows` are the model's, the same in every call.
 struct StepLoad {
+  // By the layers of one group.
+  struct Attended {
+    int64_t window = 0;
+    double keys = 0;   // that a layer reads, over all rows
+    double pairs = 0;  // products of a query and a key in a layer
+  };
   int64_t rows = 0;
   int64_t tokens = 0;
   int64_t sampled = 0;       // rows that end with a token, each a row of logits
   int64_t tokens_alone = 0;  // of rows of one token
-  double full_keys = 0;      // keys a full layer reads, over all rows
-  double window_keys = 0;    // and a sliding one
-  double full_pairs = 0;     // products of a query and a key in a full layer
-  double window_pairs = 0;
+  kv::PerGroup<Attended> attended;
 
   // A row computes the positions start .. start + count - 1.
-  void add_row(int64_t start, int64_t count, bool samples, int64_t window);
+  void add_row(int64_t start, int64_t count, bool samples, const Windows& windows);
   // `rows` rows of one token each, at a mean context of `context`.
-  static StepLoad decodes(int64_t rows, int64_t context, int64_t window);
+  static StepLoad decodes(int64_t rows, int64_t context, const Windows& windows);
+  // A window that no row was added with: nothing.
+  const Attended& of(int64_t window) const;
 };
 
 struct Work {
@@ -62,7 +73,7 @@ class StepCounter {
 
  private:
   struct Attention {
-    bool slides = false;
+    int64_t window = 0;          // 0: every token
     double key_bytes = 0;        // of one key and value, over the layers of a kind
     double pair_operations = 0;  // of one query with one key and value
   };

@@ -10,7 +10,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pelton;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  (void)cost_model::parse_step_log(text, "fuzz", 128);
+  (void)cost_model::parse_step_log(text, "fuzz", {0, 128});
   const Result<Json> json = Json::parse(text);
   if (!json.ok()) return 0;
   (void)cost_model::Calibration::from_json(*json, "fuzz");

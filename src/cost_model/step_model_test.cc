@@ -154,14 +154,14 @@ TEST(Hardware, ComputesOnlyInWhatItHas) {
 TEST(StepCost, ReadsAndComputesWhatWasCountedByHand) {
   const families::ModelConfig small = shape_of("gpt-oss-20b");
   const families::ModelConfig big = shape_of("gpt-oss-120b");
-  const StepCost cost20 = StepCounter(small, 2).count(StepLoad::decodes(1, 0, 128));
-  const StepCost cost120 = StepCounter(big, 2).count(StepLoad::decodes(1, 0, 128));
+  const StepCost cost20 = StepCounter(small, 2).count(StepLoad::decodes(1, 0, {0, 128}));
+  const StepCost cost120 = StepCounter(big, 2).count(StepLoad::decodes(1, 0, {0, 128}));
   EXPECT_NEAR(cost20.bytes() / 1e9, 3.708, 0.01);
   EXPECT_NEAR(cost120.bytes() / 1e9, 5.003, 0.03);
   EXPECT_NEAR(cost20.operations() / 1e9, 7.21, 0.01);
   EXPECT_NEAR(cost120.operations() / 1e9, 10.26, 0.03);
   // Keys and values read for a token at 8 k: 205 MB.
-  const StepCost deep = StepCounter(small, 2).count(StepLoad::decodes(1, 8192, 128));
+  const StepCost deep = StepCounter(small, 2).count(StepLoad::decodes(1, 8192, {0, 128}));
   EXPECT_NEAR(deep.attention.bytes / 1e6, 205, 2);
 }
 
@@ -182,16 +182,17 @@ TEST(StepCost, RowsAddUpAsCountedOneByOne) {
     const auto start = static_cast<int64_t>(base::random_bits(seed, 0) % 60);
     const auto count = static_cast<int64_t>(1 + base::random_bits(seed, 1) % 40);
     StepLoad load;
-    load.add_row(start, count, false, kWindow);
+    load.add_row(start, count, false, {0, kWindow});
     double full = 0;
     double window = 0;
     for (int64_t query = start; query < start + count; ++query) {
       full += static_cast<double>(query + 1);
       window += static_cast<double>(std::min(query + 1, kWindow));
     }
-    EXPECT_EQ(load.full_pairs, full) << "seed " << seed;
-    EXPECT_EQ(load.window_pairs, window) << "seed " << seed;
-    EXPECT_EQ(load.window_keys, std::min(start + count, kWindow + count - 1)) << "seed " << seed;
+    EXPECT_EQ(load.of(0).pairs, full) << "seed " << seed;
+    EXPECT_EQ(load.of(kWindow).pairs, window) << "seed " << seed;
+    EXPECT_EQ(load.of(kWindow).keys, std::min(start + count, kWindow + count - 1))
+        << "seed " << seed;
   }
 }
 
@@ -203,13 +204,13 @@ TEST(StepTime, GivesTheRooflineOfTheReference) {
                                                     {"b200", "gpt-oss-120b", 64, 8716.0},
                                                     {"b200", "gpt-oss-120b", 512, 47765.0}}) {
     const StepTimeModel time = model_of(gpu, model, {});
-    const double rate = batch / time.ideal_seconds(StepLoad::decodes(batch, 1024, 128));
+    const double rate = batch / time.ideal_seconds(StepLoad::decodes(batch, 1024, {0, 128}));
     EXPECT_NEAR(rate / expected, 1, 0.02) << gpu << " " << model << " " << batch;
   }
 }
 
 TEST(StepTime, LayoutsShareTheWorkAndPayForIt) {
-  const StepLoad load = StepLoad::decodes(64, 2048, 128);
+  const StepLoad load = StepLoad::decodes(64, 2048, {0, 128});
   const StepTimeModel one = model_of("h200", "gpt-oss-120b", {});
   const StepTimeModel tensor = model_of("h200", "gpt-oss-120b", {.tensor = 8});
   const StepTimeModel expert = model_of("h200", "gpt-oss-120b", {.expert = 8});
@@ -218,10 +219,10 @@ TEST(StepTime, LayoutsShareTheWorkAndPayForIt) {
   EXPECT_GT(tensor.time(load).exchange_s, 0);
   EXPECT_LT(tensor.seconds(load), one.seconds(load));
   // Latency: cutting everything wins. Throughput: eight times the tokens, an eighth of the experts.
-  EXPECT_LT(tensor.seconds(StepLoad::decodes(1, 2048, 128)),
-            expert.seconds(StepLoad::decodes(1, 2048, 128)));
-  EXPECT_LT(expert.seconds(StepLoad::decodes(4096, 2048, 128)),
-            tensor.seconds(StepLoad::decodes(4096, 2048, 128)));
+  EXPECT_LT(tensor.seconds(StepLoad::decodes(1, 2048, {0, 128})),
+            expert.seconds(StepLoad::decodes(1, 2048, {0, 128})));
+  EXPECT_LT(expert.seconds(StepLoad::decodes(4096, 2048, {0, 128})),
+            tensor.seconds(StepLoad::decodes(4096, 2048, {0, 128})));
   // Two stages with two groups under way do not come down to one stage's time.
   EXPECT_GT(pipeline.seconds(load), 0.5 * one.seconds(load));
   EXPECT_THAT(layout_name({.tensor = 4, .pipeline = 2}), "TP4 PP2");
@@ -260,10 +261,10 @@ TEST(Calibration, FindsWhatStepsWereMadeWith) {
     const int rows = static_cast<int>(1 + base::random_bits(1, i) % 16);
     for (int row = 0; row < rows; ++row) {
       step.load.add_row(static_cast<int64_t>(base::random_bits(2, i * 16 + row) % 4000), 1, true,
-                        128);
+                        {0, 128});
     }
     if (i % 3 == 0) {
-      step.load.add_row(0, static_cast<int64_t>(1 + base::random_bits(3, i) % 512), true, 128);
+      step.load.add_row(0, static_cast<int64_t>(1 + base::random_bits(3, i) % 512), true, {0, 128});
     }
     const double noise = 1 + 0.02 * (base::random_unit(4, i) - 0.5);
     step.seconds = made.seconds(step.load) * noise * (i % 50 == 7 ? 3 : 1);
@@ -280,7 +281,7 @@ TEST(Calibration, FindsWhatStepsWereMadeWith) {
   found.efficiency = fitted->efficiency;
   const StepTimeModel model = *StepTimeModel::make(found);
   for (const int rows : {1, 4, 16}) {
-    const StepLoad load = StepLoad::decodes(rows, 1000, 128);
+    const StepLoad load = StepLoad::decodes(rows, 1000, {0, 128});
     EXPECT_NEAR(model.seconds(load) / made.seconds(load), 1, 0.03) << rows;
   }
   const Result<Calibration> again = Calibration::from_json(fitted->to_json(), "again");
@@ -297,7 +298,7 @@ TEST(Calibration, CorrectsTheFewStepsWithLongPrompts) {
   const StepTimeModel made = *StepTimeModel::make(start);
   const auto step_of = [&](int64_t prompt, double factor) {
     MeasuredStep step;
-    step.load.add_row(0, prompt, true, 128);
+    step.load.add_row(0, prompt, true, {0, 128});
     step.seconds = made.seconds(step.load) * factor;
     return step;
   };
@@ -305,7 +306,7 @@ TEST(Calibration, CorrectsTheFewStepsWithLongPrompts) {
   for (const int64_t prompt : {120, 128, 192, 256}) steps.push_back(step_of(prompt, 0.94));
   for (const int64_t prompt : {320, 384, 448, 511, 512}) steps.push_back(step_of(prompt, 0.87));
   for (int i = 0; i < 40; ++i) {
-    steps.push_back({.load = StepLoad::decodes(1 + i % 4, 100, 128)});
+    steps.push_back({.load = StepLoad::decodes(1 + i % 4, 100, {0, 128})});
     steps.back().seconds = made.seconds(steps.back().load);
   }
   const Result<Calibration> fitted = calibrate(start, steps);
@@ -322,7 +323,7 @@ TEST(Calibration, CorrectsTheFewStepsWithLongPrompts) {
 }
 
 TEST(Calibration, ReadsStepLogsAndRefusesBadOnes) {
-  const auto read = [](const std::string& text) { return parse_step_log(text, "s.log", 128); };
+  const auto read = [](const std::string& text) { return parse_step_log(text, "s.log", {0, 128}); };
   const auto steps = read("{\"ns\":2000000,\"rows\":[0,5,1,7,1,1]}\n\n{\"ns\":1,\"rows\":[]}\n");
   ASSERT_TRUE(steps.ok());
   ASSERT_EQ(steps->size(), 1u);  // the second computed nothing

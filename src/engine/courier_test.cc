@@ -27,13 +27,13 @@ namespace {
 
 ModelledExecutor::Options small() {
   ModelledExecutor::Options options;
-  options.capacity = {.block_tokens = 4,
-                      .full_block_count = 1024,
-                      .window_block_count = 1024,
-                      .window_tokens = 8,
-                      .sequences_max = 24,
-                      .batch_tokens_max = 64,
-                      .context_tokens_max = 256};
+  options.capacity = {
+      .block_tokens = 4,
+      .groups = {{{.name = "full"}, {1024}}, {{.name = "window", .sliding_window = 8}, {1024}}},
+
+      .sequences_max = 24,
+      .batch_tokens_max = 64,
+      .context_tokens_max = 256};
   options.next_token = checksum_tokens(50);
   return options;
 }

@@ -62,7 +62,8 @@ class Engine::Loop {
                                          .policy = options.policy}) {
     CHECK(options.inbox_max > 0);
     CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
-    publish_ledger();  // so that nobody ever reads an empty one
+    publish_stats();  // so that nobody ever reads empty ones
+    publish_ledger();
     thread_ = std::thread([this] { run(); });
   }
 
@@ -464,8 +465,7 @@ void Engine::Loop::publish_stats() {
   stats.queued = queued.requests;
   stats.queued_tokens = queued.tokens;
   stats.queue_wait_ns = queued.wait_ns;
-  stats.full_blocks_used = scheduler_.full_blocks_used();
-  stats.window_blocks_used = scheduler_.window_blocks_used();
+  stats.blocks_used = scheduler_.blocks_used();
   stats.preemptions =
       counters.preemptions_recompute + counters.preemptions_swap + counters.preemptions_costless;
   stats.prefix_tokens_asked = counters.prompt_tokens;

@@ -19,6 +19,7 @@
 #include "engine/waiting_line.h"
 #include "kv/block_watch.h"
 #include "kv/event_log.h"
+#include "kv/group.h"
 #include "request/generation_request.h"
 
 namespace pelton::engine {
@@ -26,13 +27,12 @@ namespace pelton::engine {
 // The state of one moment, and counts since the start.
 struct EngineStats {
   int running = 0;
-  int waiting = 0;            // known to the scheduler and without a seat
-  int swapped_out = 0;        // of these, with their blocks in the host's memory
-  int queued = 0;             // accepted and never had a seat
-  int64_t queued_tokens = 0;  // of their prompts
-  int64_t queue_wait_ns = 0;  // until who came now would have a seat, as far as can be told
-  int full_blocks_used = 0;
-  int window_blocks_used = 0;
+  int waiting = 0;                // known to the scheduler and without a seat
+  int swapped_out = 0;            // of these, with their blocks in the host's memory
+  int queued = 0;                 // accepted and never had a seat
+  int64_t queued_tokens = 0;      // of their prompts
+  int64_t queue_wait_ns = 0;      // until who came now would have a seat, as far as can be told
+  kv::PerGroup<int> blocks_used;  // on the device, by KV group
 
   int64_t steps = 0;
   int64_t steps_failed = 0;
@@ -41,7 +41,7 @@ struct EngineStats {
   int64_t prefix_tokens_asked = 0;  // of prompts that got a seat, once for each answer
   int64_t prefix_tokens_found = 0;  // of these, in the prefix cache
   using BlockTimes = kv::BlockTimes;
-  BlockTimes block_times;       // of full-attention blocks on the device, some of them
+  BlockTimes block_times;       // of the widest group's blocks on the device, some of them
   SchedulerCounters scheduler;  // the same and more, as the scheduler counts
 
   // Steps by how many tokens they computed: at most as many as the bound says, the last: more.

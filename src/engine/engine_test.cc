@@ -27,15 +27,15 @@ namespace {
 using testing::ElementsAre;
 using testing::SizeIs;
 
-constexpr ExecutorCapacity kSmall{.block_tokens = 4,
-                                  .full_block_count = 40,
-                                  .window_block_count = 30,
-                                  .host_full_block_count = 20,
-                                  .host_window_block_count = 20,
-                                  .window_tokens = 8,
-                                  .sequences_max = 6,
-                                  .batch_tokens_max = 16,
-                                  .context_tokens_max = 128};
+const ExecutorCapacity kSmall{
+    .block_tokens = 4,
+    .groups = {{{.name = "full"}, {40, 20}}, {{.name = "window", .sliding_window = 8}, {30, 20}}},
+
+    .sequences_max = 6,
+    .batch_tokens_max = 16,
+    .context_tokens_max = 128};
+
+const kv::PerGroup<int> kNone = {0, 0};  // no blocks of either group
 
 request::GenerationRequest make_request(int prompt, int max_new, uint64_t seed) {
   request::GenerationRequest request;
@@ -166,7 +166,7 @@ TEST_P(EngineDepth, stop_token_is_delivered_and_last) {
   const Output output = read_all(stream);
   EXPECT_THAT(output.tokens, ElementsAre(7, 8));
   EXPECT_EQ(output.end.reason, FinishReason::kStop);
-  EXPECT_EQ(bench.settle().full_blocks_used, 0);
+  EXPECT_EQ(bench.settle().blocks_used, kNone);
 }
 
 // Even if an executor samples a stop token it was told not to, as a script does.
@@ -200,8 +200,7 @@ TEST_P(EngineDepth, many_submitters_each_get_what_they_would_alone) {
   for (std::thread& thread : threads) thread.join();
   bench.engine().drain(60'000);
   const EngineStats stats = bench.engine().stats();
-  EXPECT_EQ(stats.full_blocks_used, 0);
-  EXPECT_EQ(stats.window_blocks_used, 0);
+  EXPECT_EQ(stats.blocks_used, kNone);
 }
 
 // The request's seed and those after it: each answer is what a request of that seed gives.
@@ -257,7 +256,7 @@ TEST(Engine, answers_have_a_bound) {
 // Also while its blocks lie in the host's memory, a reader may leave.
 TEST_P(EngineDepth, a_reader_that_leaves_frees_its_blocks_in_the_hosts_memory) {
   ExecutorCapacity tight = kSmall;
-  tight.full_block_count = 24;
+  tight.groups[0].block_counts[kv::kDevice] = 24;
   Bench bench({.steps_in_flight_max = GetParam(), .step_ns = 2'000'000, .capacity = tight});
   TokenStream first = bench.submit(make_request(30, 60, 1));
   TokenStream second = bench.submit(make_request(30, 60, 2));
@@ -266,7 +265,7 @@ TEST_P(EngineDepth, a_reader_that_leaves_frees_its_blocks_in_the_hosts_memory) {
   ASSERT_EQ(bench.engine().stats().swapped_out, 1);
   second.cancel();
   const int64_t steps = bench.engine().stats().steps;
-  while (bench.engine().ledger().host_full.held > 0) {
+  while (bench.engine().ledger().of(0, kv::kHost).held > 0) {
   }
   EXPECT_LE(bench.engine().stats().steps, steps + 3);
   first.cancel();
@@ -279,13 +278,12 @@ TEST_P(EngineDepth, a_reader_that_leaves_frees_its_blocks) {
     TokenStream stream = bench.submit(make_request(20, 100, 1));
     while (stream.wait().tokens.empty()) {
     }
-    EXPECT_GT(bench.engine().stats().full_blocks_used, 0);
+    EXPECT_GT(bench.engine().stats().blocks_used[0], 0);
   }
   const int64_t steps = bench.engine().stats().steps;
   const EngineStats stats = bench.settle();
   EXPECT_LE(stats.steps, steps + 3);
-  EXPECT_EQ(stats.full_blocks_used, 0);
-  EXPECT_EQ(stats.window_blocks_used, 0);
+  EXPECT_EQ(stats.blocks_used, kNone);
 }
 
 TEST_P(EngineDepth, cancel_gives_the_reader_an_end) {
@@ -312,7 +310,7 @@ TEST_P(EngineDepth, a_failed_step_ends_its_requests_and_no_others) {
   const request::GenerationRequest next = make_request(10, 20, 2);
   TokenStream going_on = bench.submit(next);
   EXPECT_EQ(read_all(going_on).tokens, alone(next));
-  EXPECT_EQ(bench.settle().full_blocks_used, 0);
+  EXPECT_EQ(bench.settle().blocks_used, kNone);
 }
 
 TEST_P(EngineDepth, stopping_ends_every_stream) {
@@ -342,8 +340,8 @@ TEST_P(EngineDepth, a_passed_deadline_ends_with_an_error) {
 
 ExecutorCapacity roomy() {
   ExecutorCapacity capacity = kSmall;
-  capacity.full_block_count = 200;
-  capacity.window_block_count = 200;
+  capacity.groups[0].block_counts[kv::kDevice] = 200;
+  capacity.groups[1].block_counts[kv::kDevice] = 200;
   return capacity;
 }
 
@@ -416,7 +414,7 @@ TEST(Engine, refuses_what_it_cannot_do) {
   EXPECT_EQ(code(100, 29), ErrorCode::kInvalidArgument);  // 129 of 128
 
   ExecutorCapacity tight = kSmall;
-  tight.full_block_count = 8;
+  tight.groups[0].block_counts[kv::kDevice] = 8;
   Bench small({.capacity = tight});
   EXPECT_EQ(small.engine().submit(make_request(30, 4, 1)).error().code, ErrorCode::kDoesNotFit);
   EXPECT_TRUE(small.engine().submit(make_request(30, 3, 1)).ok());
@@ -517,8 +515,10 @@ TEST_P(EngineDepth, random_cancels_bring_the_ledger_back_to_zero) {
   bench.engine().drain(60'000);
   const Ledger ledger = bench.settled_ledger();
   EXPECT_TRUE(ledger.clean());
-  EXPECT_EQ(ledger.full.free + ledger.full.kept, kSmall.full_block_count);
-  EXPECT_EQ(ledger.window.free + ledger.window.kept, kSmall.window_block_count);
+  for (int group = 0; group < kSmall.groups.size(); ++group) {
+    const Ledger::Blocks& blocks = ledger.of(group, kv::kDevice);
+    EXPECT_EQ(blocks.free + blocks.kept, kSmall.blocks(group, kv::kDevice));
+  }
   EXPECT_EQ(ledger.seats_free, kSmall.sequences_max);
   EXPECT_GT(ledger.integrity_checks, 0);
 }
@@ -531,7 +531,7 @@ TEST(Engine, the_ledger_tells_what_is_held) {
   const Ledger busy = bench.engine().ledger();
   EXPECT_EQ(busy.running, 1);
   EXPECT_EQ(busy.streams, 1);
-  EXPECT_GE(busy.full.held, 5);
+  EXPECT_GE(busy.of(0, kv::kDevice).held, 5);
   EXPECT_FALSE(busy.clean());
   EXPECT_GT(busy.integrity_checks, 0);
   EXPECT_GT(busy.kv_events, 0);

@@ -5,23 +5,22 @@
 // name "the token the step before sampled in this seat" (PlannedSequence::tokens empty).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "engine/step_plan.h"
+#include "kv/group.h"
 
 namespace pelton::engine {
 
 // What the executor has allocated: the scheduler plans within it.
 struct ExecutorCapacity {
   int block_tokens = 16;
-  int full_block_count = 0;    // blocks of the full-attention group
-  int window_block_count = 0;  // blocks of the sliding-window group
-  // In the host's memory, for sequences that make room: their blocks are copied out and back
-  // instead of computed again. 0: no swapping.
-  int host_full_block_count = 0;
-  int host_window_block_count = 0;
-  int window_tokens = 128;  // a query at p sees keys p-window_tokens+1 .. p
-  int sequences_max = 16;   // seats of sequences that sample
+  // The model's KV groups, one at least, and their blocks. Those beyond the device are for
+  // sequences that make room: their blocks are copied out and back instead of computed again. A
+  // tier in which some group has none takes no sequence.
+  kv::PerGroup<kv::GroupCapacity> groups;
+  int sequences_max = 16;  // seats of sequences that sample
   // More seats, for sequences of which an embedding is made: they need no logits, so many short
   // ones fill a step. 0, and embedding_size 0: this executor makes none.
   int pooled_sequences_max = 0;
@@ -31,6 +30,23 @@ struct ExecutorCapacity {
   int vocab_size = INT32_MAX;  // token ids a prompt may hold are below it
 
   int seat_count() const { return sequences_max + pooled_sequences_max; }
+
+  int blocks(int group, kv::Tier tier) const {
+    return groups[group].block_counts[static_cast<size_t>(tier)];
+  }
+  // Tokens that the device keeps at once, as its widest group counts.
+  int64_t kv_tokens() const {
+    return int64_t{blocks(kv::widest_group(groups), kv::kDevice)} * block_tokens;
+  }
+  // The longest sequence that the device's blocks hold: groups that slide bound none.
+  int64_t sequence_tokens_max() const {
+    int64_t most = INT64_MAX;
+    for (int group = 0; group < groups.size(); ++group) {
+      if (groups[group].spec.slides()) continue;
+      most = std::min(most, int64_t{blocks(group, kv::kDevice)} * block_tokens);
+    }
+    return most;
+  }
 };
 
 class Executor {

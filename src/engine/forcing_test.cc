@@ -19,11 +19,9 @@ constexpr int kWindow = 8;
 ModelledExecutor::Options executor_options(int seats, int blocks) {
   ModelledExecutor::Options options;
   options.capacity = {.block_tokens = 4,
-                      .full_block_count = blocks,
-                      .window_block_count = blocks,
-                      .host_full_block_count = 6,
-                      .host_window_block_count = 6,
-                      .window_tokens = kWindow,
+                      .groups = {{{.name = "full"}, {blocks, 6}},
+                                 {{.name = "window", .sliding_window = kWindow}, {blocks, 6}}},
+
                       .sequences_max = seats,
                       .batch_tokens_max = 16,
                       .context_tokens_max = 128};
@@ -74,8 +72,8 @@ std::vector<TokenId> reference(const request::GenerationRequest& request,
       continue;
     }
     const size_t from = all.size() > kWindow ? all.size() - kWindow : 0;
-    all.push_back(sample({.full = all,
-                          .window = std::span(all).subspan(from),
+    all.push_back(sample({.tokens = all,
+                          .by_group = {all, std::span(all).subspan(from)},
                           .prompt_count = prompt,
                           .sampling = request.sampling,
                           .banned = {}}));
@@ -175,7 +173,7 @@ TEST(Quota, IsKeptToTheToken) {
     for (const int tokens_max : {1, 2, 6, 20}) {
       ModelledExecutor::Options options = executor_options(2, 60);
       options.next_token = [](const ModelledExecutor::Seen& seen) -> TokenId {
-        const TokenId last = seen.full.back();
+        const TokenId last = seen.tokens.back();
         if (last == 7 || last == 8) return last + 1;
         if (last == 9 || last == 5) return 5;
         return 7;  // behind the prompt, and behind what was forced
@@ -217,7 +215,7 @@ TEST(Repetition, EndsWhatGoesInCircles) {
     ModelledExecutor::Options options = executor_options(1, 60);
     // Seven tokens of its own, then the same again and again.
     options.next_token = [period](const ModelledExecutor::Seen& seen) {
-      const int at = static_cast<int>(seen.full.size()) - seen.prompt_count;
+      const int at = static_cast<int>(seen.tokens.size()) - seen.prompt_count;
       return static_cast<TokenId>(at < 7 ? 20 + at : at % period);
     };
     ModelledExecutor executor(std::move(options));

@@ -164,11 +164,9 @@ Outcome run(const ExecutorCapacity& capacity, const How& how) {
 
 ExecutorCapacity capacity(int blocks, int host_blocks) {
   return {.block_tokens = 4,
-          .full_block_count = blocks,
-          .window_block_count = blocks,
-          .host_full_block_count = host_blocks,
-          .host_window_block_count = host_blocks,
-          .window_tokens = 10,
+          .groups = {{{.name = "full"}, {blocks, host_blocks}},
+                     {{.name = "window", .sliding_window = 10}, {blocks, host_blocks}}},
+
           .sequences_max = 6,
           .batch_tokens_max = 32,
           .context_tokens_max = 96};

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kv/group.h"
+
 namespace pelton::engine {
 
 struct Ledger {
@@ -17,10 +19,8 @@ struct Ledger {
 
     bool released() const { return held == pinned && free + kept + held == total; }
   };
-  Blocks full;
-  Blocks window;
-  Blocks host_full;  // in the host's memory: held by sequences that were swapped out
-  Blocks host_window;
+  // Those beyond the device are held by sequences that were swapped out.
+  kv::PerTier<kv::PerGroup<Blocks>> blocks;
 
   int running = 0;            // sequences with a seat
   int waiting = 0;            // sequences without
@@ -36,11 +36,19 @@ struct Ledger {
   int64_t kv_events_dropped = 0;
   int64_t integrity_checks = 0;  // passed so far
 
+  const Blocks& of(int group, kv::Tier tier) const {
+    return blocks[static_cast<size_t>(tier)][group];
+  }
+
   // Nothing that a request could have left behind.
   bool clean() const {
+    for (const kv::PerGroup<Blocks>& tier : blocks) {
+      for (const Blocks& counted : tier) {
+        if (!counted.released()) return false;
+      }
+    }
     return running == 0 && waiting == 0 && landing == 0 && steps_in_flight == 0 && streams == 0 &&
-           queued == 0 && queued_tokens == 0 && full.released() && window.released() &&
-           host_full.released() && host_window.released();
+           queued == 0 && queued_tokens == 0;
   }
 };
 

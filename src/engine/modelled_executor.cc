@@ -29,18 +29,18 @@ bool contains(std::span<const TokenId> tokens, TokenId token) {
 
 }  // namespace
 
-ModelledExecutor::ModelledExecutor(Options options) : options_(with_defaults(std::move(options))) {
+ModelledExecutor::ModelledExecutor(Options options)
+    : options_(with_defaults(std::move(options))),
+      widest_(kv::widest_group(options_.capacity.groups)) {
   const ExecutorCapacity& capacity = options_.capacity;
   CHECK(options_.next_token != nullptr);
   CHECK(!options_.timing || (options_.timing->clock && options_.timing->step_ns));
-  const auto cells = [&](int blocks) {
-    return static_cast<size_t>(blocks * capacity.block_tokens);
-  };
-  if (holds()) {
-    full_cells_.resize(cells(capacity.full_block_count));
-    window_cells_.resize(cells(capacity.window_block_count));
-    host_full_cells_.resize(cells(capacity.host_full_block_count));
-    host_window_cells_.resize(cells(capacity.host_window_block_count));
+  CHECK(!capacity.groups.empty(), "a model without KV groups");
+  for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount && holds(); ++tier) {
+    for (int group = 0; group < group_count(); ++group) {
+      cells_[static_cast<size_t>(tier)].push_back(std::vector<Cell>(
+          static_cast<size_t>(capacity.blocks(group, tier) * capacity.block_tokens)));
+    }
   }
   seats_.resize(static_cast<size_t>(capacity.seat_count()));
 }
@@ -113,18 +113,20 @@ void ModelledExecutor::check_row(const PlannedSequence& row) const {
     }
     return true;
   };
-  CHECK(covers(tables(row).full, 0, capacity.full_block_count), "a position without a full block");
-  CHECK(covers(tables(row).window, row.start - capacity.window_tokens + 1,
-               capacity.window_block_count),
-        "a position in the window without a window block");
+  for (int group = 0; group < group_count(); ++group) {
+    CHECK(covers(tables(row).of(group), spec(group).first_seen(row.start),
+                 capacity.blocks(group, kv::kDevice)),
+          "a position that is seen without a " + spec(group).name + " block");
+  }
 }
 
 // A block that one row writes must be in no other row's table.
 void ModelledExecutor::check_unshared(const StepPlan& plan) const {
-  const auto check_group = [&](std::vector<BlockId> SeatTables::*table, int block_count) {
+  for (int group = 0; group < group_count(); ++group) {
+    const int block_count = options_.capacity.blocks(group, kv::kDevice);
     std::vector<int> holders(static_cast<size_t>(block_count), 0);
     for (const PlannedSequence& row : plan.sequences) {
-      for (const BlockId block : tables(row).*table) {
+      for (const BlockId block : tables(row).of(group)) {
         if (block != kNoBlock) ++holders[static_cast<size_t>(block)];
       }
     }
@@ -132,20 +134,11 @@ void ModelledExecutor::check_unshared(const StepPlan& plan) const {
       const int32_t first = row.start / options_.capacity.block_tokens;
       const int32_t last = (row.start + row.token_count() - 1) / options_.capacity.block_tokens;
       for (int32_t i = first; i <= last; ++i) {
-        const BlockId block = (tables(row).*table)[static_cast<size_t>(i)];
+        const BlockId block = tables(row).of(group)[static_cast<size_t>(i)];
         CHECK(holders[static_cast<size_t>(block)] == 1, "a block that is written is shared");
       }
     }
-  };
-  check_group(&SeatTables::full, options_.capacity.full_block_count);
-  check_group(&SeatTables::window, options_.capacity.window_block_count);
-}
-
-std::vector<ModelledExecutor::Cell>& ModelledExecutor::cells(kv::Group group, kv::Tier tier) {
-  if (tier == kv::Tier::kHost) {
-    return group == kv::Group::kFull ? host_full_cells_ : host_window_cells_;
   }
-  return group == kv::Group::kFull ? full_cells_ : window_cells_;
 }
 
 // Nobody may rely on what a failed step has copied: it leaves rubbish.
@@ -219,6 +212,11 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
   }
   if (holds()) {
     write(row, tokens);
+    if (spec(widest_).slides()) {
+      // What no later query sees is read back from nowhere, and a mean adds it up all the same.
+      occupant.seen.resize(static_cast<size_t>(row.start), kUnseen);
+      occupant.seen.insert(occupant.seen.end(), tokens.begin(), tokens.end());
+    }
   } else {
     const auto start = static_cast<size_t>(row.start);
     if (occupant.seen.size() < start) occupant.seen.resize(start);  // found: nobody told us
@@ -241,7 +239,7 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
     occupant.sampled_in = plan.step;
     result.tokens.back().token = occupant.sampled;
     if (const int top = occupant.sampling.logprobs; top >= 0) {
-      result.tokens.back() = options_.score(occupant.seen, occupant.sampled, top).scored;
+      result.tokens.back() = options_.score(visible(occupant.seen), occupant.sampled, top).scored;
     }
     if (!told.error) jump(row, occupant, result);
   }
@@ -276,39 +274,55 @@ void ModelledExecutor::write(const PlannedSequence& row, std::span<const TokenId
   for (size_t i = 0; i < tokens.size(); ++i) {
     const int32_t position = row.start + static_cast<int32_t>(i);
     const Cell cell{.token = tokens[i], .position = position};
-    full_cells_[cell_of(tables(row).full, position)] = cell;
-    window_cells_[cell_of(tables(row).window, position)] = cell;
+    for (int group = 0; group < group_count(); ++group) {
+      cells(group, kv::kDevice)[cell_of(tables(row).of(group), position)] = cell;
+    }
   }
 }
 
-void ModelledExecutor::read(std::vector<TokenId>& into, const std::vector<Cell>& cells,
-                            const std::vector<BlockId>& blocks, int32_t begin, int32_t end) const {
+void ModelledExecutor::read(std::vector<TokenId>& into, int group, const SeatTables& tables,
+                            int32_t begin, int32_t end) {
   const int block_tokens = options_.capacity.block_tokens;
+  const std::vector<BlockId>& blocks = tables.of(group);
+  const std::vector<Cell>& held = cells(group, kv::kDevice);
   for (int32_t position = begin; position < end; ++position) {
     const BlockId block = blocks[static_cast<size_t>(position / block_tokens)];
-    const Cell& cell = cells[static_cast<size_t>(block * block_tokens + position % block_tokens)];
+    const Cell& cell = held[static_cast<size_t>(block * block_tokens + position % block_tokens)];
     CHECK(cell.position == position, "a block holds other positions than its table says");
-    into.push_back(cell.token);
+    into[static_cast<size_t>(position)] = cell.token;
   }
 }
 
-// What lies where attention would look, into occupant.seen; the window's part of it.
-std::span<const TokenId> ModelledExecutor::read_seen(const PlannedSequence& row,
-                                                     Occupant& occupant) {
+// What lies where attention of a row that begins at `start` would look, into occupant.seen.
+void ModelledExecutor::read_seen(Occupant& occupant, int32_t start) {
+  if (!holds()) return;
   const int32_t end = occupant.computed;
-  const int32_t seen_from = std::max(0, end - options_.capacity.window_tokens);
   std::vector<TokenId>& seen = occupant.seen;
-  if (options_.checks) seen.clear();
-  if (holds()) read(seen, full_cells_, tables(row).full, static_cast<int32_t>(seen.size()), end);
-  if (options_.checks) {
-    seen_window_.clear();
-    read(seen_window_, window_cells_, tables(row).window, seen_from, end);
-    CHECK(std::equal(seen_window_.begin(), seen_window_.end(), seen.begin() + seen_from,
-                     seen.begin() + end),
-          "the two groups hold different tokens");
+  const auto known = static_cast<int32_t>(seen.size());
+  const bool slides = spec(widest_).slides();
+  const int32_t from = options_.checks || slides ? 0 : known;
+  if (options_.checks && !slides) seen.clear();
+  seen.resize(static_cast<size_t>(end), kUnseen);
+  read(seen, widest_, occupant.tables, std::max(from, spec(widest_).first_seen(start)), end);
+  if (options_.checks) check_groups_agree(occupant);
+}
+
+void ModelledExecutor::check_groups_agree(const Occupant& occupant) {
+  const int32_t end = occupant.computed;
+  seen_again_.resize(static_cast<size_t>(end));
+  for (int group = 0; group < group_count(); ++group) {
+    if (group == widest_) continue;
+    const int32_t from = spec(group).first_seen(end - 1);
+    read(seen_again_, group, occupant.tables, from, end);
+    CHECK(std::equal(seen_again_.begin() + from, seen_again_.begin() + end,
+                     occupant.seen.begin() + from, occupant.seen.begin() + end),
+          "two groups hold different tokens");
   }
-  return std::span(seen).subspan(static_cast<size_t>(seen_from),
-                                 static_cast<size_t>(end - seen_from));
+}
+
+std::span<const TokenId> ModelledExecutor::visible(std::span<const TokenId> tokens) const {
+  return tokens.subspan(
+      static_cast<size_t>(spec(widest_).first_seen(static_cast<int>(tokens.size()) - 1)));
 }
 
 void ModelledExecutor::embed(const PlannedSequence& row, Occupant& occupant,
@@ -317,8 +331,10 @@ void ModelledExecutor::embed(const PlannedSequence& row, Occupant& occupant,
   CHECK(occupant.computed == occupant.prompt_count, "an embedding before the prompt's end");
   CHECK(*occupant.pooling != request::Pooling::kMean || occupant.first == 0,
         "a mean over tokens that were not computed here");
-  read_seen(row, occupant);
-  options_.embed(occupant.seen, *occupant.pooling, embedding);
+  read_seen(occupant, row.start);
+  // A mean adds up what each token of the prompt has seen.
+  const bool of_all = *occupant.pooling == request::Pooling::kMean;
+  options_.embed(of_all ? occupant.seen : visible(occupant.seen), *occupant.pooling, embedding);
 }
 
 void ModelledExecutor::score(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
@@ -327,29 +343,39 @@ void ModelledExecutor::score(const StepPlan& plan, const PlannedSequence& row, O
   CHECK(row.targets.count <= row.token_count() &&
             row.start + row.targets.count < occupant.prompt_count,
         "targets beyond the prompt");
-  read_seen(row, occupant);
+  read_seen(occupant, row.start);
   size_t before = static_cast<size_t>(row.start);
   size_t at = static_cast<size_t>(result.sequences.back().scored.first);
   for (const TokenId target : row.targets.of(plan.tokens)) {
     ++before;
     CHECK(before == occupant.seen.size() || occupant.seen[before] == target,
           "a target that is not the prompt's next token");
-    result.prompt_tokens[at++] = options_.score(std::span(occupant.seen).first(before), target,
-                                                occupant.sampling.prompt_logprobs);
+    result.prompt_tokens[at++] = options_.score(visible(std::span(occupant.seen).first(before)),
+                                                target, occupant.sampling.prompt_logprobs);
   }
 }
 
 TokenId ModelledExecutor::sample(const StepPlan& plan, const PlannedSequence& row,
                                  Occupant& occupant, SequenceResult& told) {
-  const std::span<const TokenId> window = read_seen(row, occupant);
-  CHECK(!options_.checks || !occupant.sampling.has_penalties() || occupant.history == occupant.seen,
-        "the penalties' history is not what was computed");
+  read_seen(occupant, row.start);
+  if (options_.checks && occupant.sampling.has_penalties()) {
+    const std::span<const TokenId> known = visible(occupant.history);
+    const std::span<const TokenId> seen = visible(occupant.seen);
+    CHECK(std::equal(known.begin(), known.end(), seen.begin(), seen.end()),
+          "the penalties' history is not what was computed");
+  }
   std::span<const uint64_t> allowed;
   if (occupant.guide) allowed = occupant.guide->mask(mask_);
   const bool forced = row.forced != kNotForced && grammar::may_be(allowed, row.forced);
+  kv::PerGroup<std::span<const TokenId>> by_group;
+  const auto last = static_cast<int>(occupant.seen.size()) - 1;
+  for (int group = 0; group < group_count(); ++group) {
+    by_group.push_back(
+        std::span(occupant.seen).subspan(static_cast<size_t>(spec(group).first_seen(last))));
+  }
   const TokenId token = forced ? row.forced
-                               : options_.next_token({.full = occupant.seen,
-                                                      .window = window,
+                               : options_.next_token({.tokens = occupant.seen,
+                                                      .by_group = by_group,
                                                       .prompt_count = occupant.prompt_count,
                                                       .sampling = occupant.sampling,
                                                       .banned = row.banned.of(plan.banned),
@@ -370,7 +396,7 @@ ModelledExecutor::TokenFunction checksum_tokens(int vocabulary) {
   CHECK(vocabulary >= 2);
   return [vocabulary](const ModelledExecutor::Seen& seen) {
     uint64_t state = base::mix64(seen.sampling.seed + static_cast<uint64_t>(seen.prompt_count));
-    state = checksum(checksum(state, seen.full), seen.window);
+    for (const std::span<const TokenId> tokens : seen.by_group) state = checksum(state, tokens);
     TokenId token = static_cast<TokenId>(state % static_cast<uint64_t>(vocabulary));
     const auto may_come = [&](TokenId one) {
       const auto word = static_cast<size_t>(one) / 64;
@@ -437,7 +463,7 @@ ModelledExecutor::TokenFunction scripted_tokens(std::map<uint64_t, std::vector<T
   return [scripts = std::move(scripts)](const ModelledExecutor::Seen& seen) {
     const auto script = scripts.find(seen.sampling.seed);
     CHECK(script != scripts.end() && !script->second.empty(), "no script for this seed");
-    const size_t line = seen.full.size() - static_cast<size_t>(seen.prompt_count);
+    const size_t line = seen.tokens.size() - static_cast<size_t>(seen.prompt_count);
     return script->second[std::min(line, script->second.size() - 1)];
   };
 }

@@ -19,10 +19,15 @@ namespace pelton::engine {
 
 class ModelledExecutor final : public Executor {
  public:
+  static constexpr TokenId kUnseen = -1;
+
   // What a sampled position attended to.
   struct Seen {
-    std::span<const TokenId> full;    // all tokens of the sequence, read through the full table
-    std::span<const TokenId> window;  // the last ones, read through the window table
+    // All tokens of the sequence, read through the table of the widest group; where that one
+    // slides, those that no query sees any more are kUnseen.
+    std::span<const TokenId> tokens;
+    // Of these the last ones, as far as each group sees, read through its table.
+    kv::PerGroup<std::span<const TokenId>> by_group;
     int prompt_count = 0;
     const request::SamplingParams& sampling;
     std::span<const TokenId> banned;
@@ -31,10 +36,10 @@ class ModelledExecutor final : public Executor {
     int64_t arrival = 0;  // whose turn in that seat it is: another number for each
   };
   using TokenFunction = std::function<TokenId(const Seen&)>;
-  // Of a token after those before it, with `top` alternatives.
+  // Of a token after those before it that it sees, with `top` alternatives.
   using ScoreFunction =
       std::function<PromptToken(std::span<const TokenId> before, TokenId token, int top)>;
-  // Writes embedding_size numbers.
+  // Of a prompt, or what of it the last token sees. Writes embedding_size numbers.
   using EmbeddingFunction = std::function<void(
       std::span<const TokenId> prompt, request::Pooling pooling, std::span<float> embedding)>;
 
@@ -57,8 +62,8 @@ class ModelledExecutor final : public Executor {
     std::function<std::shared_ptr<const Deferral>(const PlannedSequence&)> defer;
     // What a plan promises is CHECKed, and all is read back from its blocks at every sample.
     bool checks = true;
-    // Without checks, where no answer depends on what was seen: blocks hold nothing, and Seen::full
-    // is what a sequence was told itself, without a prefix that was found.
+    // Without checks, where no answer depends on what was seen: blocks hold nothing, and
+    // Seen::tokens is what a sequence was told itself, without a prefix that was found.
     bool blocks_hold_tokens = true;
     // What a guide leaves no choice about is told with the token before it, so many at most.
     int jump_tokens_max = 0;
@@ -91,10 +96,14 @@ class ModelledExecutor final : public Executor {
     std::shared_ptr<const Deferral> deferral;  // of its last row
     bool lost = true;                          // nobody sits here, or a failed step left it unknown
     int64_t arrival = 0;
-    std::vector<TokenId> seen;  // what was read of the full group, or told
+    std::vector<TokenId> seen;  // what was read of the widest group, or told
   };
   bool holds() const { return options_.checks || options_.blocks_hold_tokens; }
-  std::vector<Cell>& cells(kv::Group group, kv::Tier tier);
+  std::vector<Cell>& cells(int group, kv::Tier tier) {
+    return cells_[static_cast<size_t>(tier)][group];
+  }
+  int group_count() const { return options_.capacity.groups.size(); }
+  const kv::GroupSpec& spec(int group) const { return options_.capacity.groups[group].spec; }
   struct Pending {
     StepResult result;
     int64_t ready_ns = 0;
@@ -110,10 +119,13 @@ class ModelledExecutor final : public Executor {
     return seats_[static_cast<size_t>(row.seat)].tables;
   }
   void write(const PlannedSequence& row, std::span<const TokenId> tokens);
-  // Appends.
-  void read(std::vector<TokenId>& into, const std::vector<Cell>& cells,
-            const std::vector<BlockId>& blocks, int32_t begin, int32_t end) const;
-  std::span<const TokenId> read_seen(const PlannedSequence& row, Occupant& occupant);
+  // The tokens of positions [begin, end), into into[begin ...].
+  void read(std::vector<TokenId>& into, int group, const SeatTables& tables, int32_t begin,
+            int32_t end);
+  void read_seen(Occupant& occupant, int32_t start);
+  void check_groups_agree(const Occupant& occupant);
+  // What the query at the end of `tokens` sees of them, in the widest group.
+  std::span<const TokenId> visible(std::span<const TokenId> tokens) const;
   TokenId sample(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
                  SequenceResult& told);
   static void defer(std::shared_ptr<const Deferral> deferral, StepResult& result);
@@ -123,13 +135,12 @@ class ModelledExecutor final : public Executor {
   void embed(const PlannedSequence& row, Occupant& occupant, std::span<float> embedding);
 
   const Options options_;
-  std::vector<Cell> full_cells_;  // [block * block_tokens + offset]
-  std::vector<Cell> window_cells_;
-  std::vector<Cell> host_full_cells_;
-  std::vector<Cell> host_window_cells_;
+  const int widest_;
+  // [block * block_tokens + offset], by tier and group
+  kv::PerTier<kv::PerGroup<std::vector<Cell>>> cells_;
   std::vector<Occupant> seats_;
   std::vector<Pending> pending_;  // at most two
-  std::vector<TokenId> seen_window_;
+  std::vector<TokenId> seen_again_;
   std::vector<uint64_t> mask_;
   int64_t busy_until_ns_ = 0;
   int64_t arrivals_ = 0;

@@ -10,16 +10,15 @@ namespace pelton::engine {
 namespace {
 
 ModelledExecutor make_executor() {
-  return ModelledExecutor({.capacity = {.block_tokens = 4,
-                                        .full_block_count = 8,
-                                        .window_block_count = 8,
-                                        .host_full_block_count = 2,
-                                        .host_window_block_count = 2,
-                                        .window_tokens = 5,
-                                        .sequences_max = 2,
-                                        .batch_tokens_max = 16,
-                                        .context_tokens_max = 24},
-                           .next_token = checksum_tokens(1 << 20)});
+  return ModelledExecutor(
+      {.capacity = {.block_tokens = 4,
+                    .groups = {{{.name = "full"}, {8, 2}},
+                               {{.name = "window", .sliding_window = 5}, {8, 2}}},
+
+                    .sequences_max = 2,
+                    .batch_tokens_max = 16,
+                    .context_tokens_max = 24},
+       .next_token = checksum_tokens(1 << 20)});
 }
 
 // A row before it is flat.
@@ -29,8 +28,7 @@ struct Row {
   int32_t start = 0;
   std::vector<TokenId> tokens;
   bool sample = true;
-  std::vector<BlockId> full_blocks;
-  std::vector<BlockId> window_blocks;
+  kv::PerGroup<std::vector<BlockId>> tables;
 };
 
 StepPlan make_plan(int64_t step, const std::vector<Row>& rows) {
@@ -46,8 +44,11 @@ StepPlan make_plan(int64_t step, const std::vector<Row>& rows) {
     planned.start = row.start;
     planned.sample = row.sample;
     planned.tokens = append(plan.tokens, std::span(row.tokens));
-    planned.full_blocks = append(plan.blocks, std::span(row.full_blocks));
-    planned.window_blocks = append(plan.blocks, std::span(row.window_blocks));
+    planned.table_updates = {static_cast<int32_t>(plan.table_updates.size()), row.tables.size()};
+    for (int group = 0; group < row.tables.size(); ++group) {
+      const std::span<const BlockId> blocks = row.tables[group];
+      plan.table_updates.push_back({.group = group, .blocks = append(plan.blocks, blocks)});
+    }
   }
   return plan;
 }
@@ -58,8 +59,7 @@ Row prefill(Seat seat, std::vector<TokenId> tokens, std::vector<BlockId> blocks)
   row.arrival = Arrival{};
   row.arrival->prompt_count = static_cast<int>(tokens.size());
   row.tokens = std::move(tokens);
-  row.full_blocks = blocks;
-  row.window_blocks = std::move(blocks);
+  row.tables = {blocks, blocks};
   return row;
 }
 
@@ -115,8 +115,8 @@ TEST(ModelledExecutor, an_overwritten_block_changes_the_token) {
 
 // Of both groups: block `from` of one tier becomes block `to` of the other.
 void copy(StepPlan& plan, kv::Tier to_tier, BlockId from, BlockId to) {
-  for (const kv::Group group : {kv::Group::kFull, kv::Group::kWindow}) {
-    const kv::Tier from_tier = to_tier == kv::Tier::kHost ? kv::Tier::kDevice : kv::Tier::kHost;
+  for (const int group : {0, 1}) {
+    const kv::Tier from_tier = to_tier == kv::kHost ? kv::kDevice : kv::kHost;
     plan.copies.push_back(
         {.group = group, .from_tier = from_tier, .to_tier = to_tier, .from = from, .to = to});
   }
@@ -129,8 +129,8 @@ TEST(ModelledExecutor, copies_are_carried_out_in_order_and_first) {
   ModelledExecutor undisturbed = make_executor();
   step(undisturbed, 0, {prefill(0, {1, 2, 3}, {0})});
   StepPlan plan = make_plan(1, {prefill(1, {7, 8, 9}, {0}), decode(0, 3, first, {5})});
-  copy(plan, kv::Tier::kHost, 0, 1);
-  copy(plan, kv::Tier::kDevice, 1, 5);
+  copy(plan, kv::kHost, 0, 1);
+  copy(plan, kv::kDevice, 1, 5);
   executor.submit(std::move(plan));
   EXPECT_EQ(executor.collect().tokens.at(1).token,
             step(undisturbed, 1, {decode(0, 3, first, {0})}));
@@ -139,7 +139,7 @@ TEST(ModelledExecutor, copies_are_carried_out_in_order_and_first) {
 TEST(ModelledExecutor, a_plan_may_be_copies_alone) {
   ModelledExecutor executor = make_executor();
   StepPlan plan = make_plan(0, {});
-  copy(plan, kv::Tier::kHost, 0, 1);
+  copy(plan, kv::kHost, 0, 1);
   executor.submit(std::move(plan));
   EXPECT_TRUE(executor.collect().sequences.empty());
 }
@@ -153,14 +153,14 @@ TEST(ModelledExecutorDeathTest, what_a_failed_step_copied_is_of_no_use) {
                              }});
   const TokenId first = step(executor, 0, {prefill(0, {1, 2, 3}, {0})});
   StepPlan out = make_plan(1, {});
-  copy(out, kv::Tier::kHost, 0, 1);
+  copy(out, kv::kHost, 0, 1);
   executor.submit(std::move(out));
   EXPECT_TRUE(executor.collect().error.has_value());
   StepPlan back = make_plan(2, {decode(0, 3, first, {5})});
-  copy(back, kv::Tier::kDevice, 1, 5);
+  copy(back, kv::kDevice, 1, 5);
   EXPECT_DEATH(executor.submit(std::move(back)), "holds other positions");
   StepPlan nowhere = make_plan(2, {});
-  copy(nowhere, kv::Tier::kHost, 0, 2);
+  copy(nowhere, kv::kHost, 0, 2);
   EXPECT_DEATH(executor.submit(std::move(nowhere)), "copying to no block");
 }
 
@@ -182,7 +182,7 @@ TEST(ModelledExecutorDeathTest, broken_promises_are_noticed) {
   dies({row(), prefill(1, std::vector<TokenId>(16, 1), {2, 3, 4, 5})}, "over its token budget");
 
   Row blind = row();
-  blind.window_blocks[0] = kNoBlock;  // the query at 6 sees 2..6
+  blind.tables[1][0] = kNoBlock;  // the query at 6 sees 2..6
   dies({blind}, "without a window block");
   Row stale = row();
   stale.tokens.clear();
@@ -211,15 +211,19 @@ TEST(ModelledExecutor, a_step_takes_the_time_it_is_given) {
 TEST(ModelledExecutor, scripts_and_bans) {
   const request::SamplingParams sampling{.seed = 3};
   const std::vector<TokenId> seen = {1, 2, 50};
-  const ModelledExecutor::Seen two_in{.full = seen, .prompt_count = 2, .sampling = sampling};
+  const ModelledExecutor::Seen two_in{
+      .tokens = seen, .by_group = {seen}, .prompt_count = 2, .sampling = sampling};
   EXPECT_EQ(scripted_tokens({{3, {50, 60}}})(two_in), 60);
   EXPECT_EQ(scripted_tokens({{3, {50}}})(two_in), 50);
 
   const TokenId free = checksum_tokens(5)(two_in);
   const std::vector<TokenId> banned = {free};
-  EXPECT_NE(
-      checksum_tokens(5)({.full = seen, .prompt_count = 2, .sampling = sampling, .banned = banned}),
-      free);
+  EXPECT_NE(checksum_tokens(5)({.tokens = seen,
+                                .by_group = {seen},
+                                .prompt_count = 2,
+                                .sampling = sampling,
+                                .banned = banned}),
+            free);
 }
 
 }  // namespace

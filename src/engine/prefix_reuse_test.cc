@@ -12,13 +12,13 @@
 namespace pelton::engine {
 namespace {
 
-constexpr ExecutorCapacity kUsual{.block_tokens = 16,
-                                  .full_block_count = 4096,
-                                  .window_block_count = 192,
-                                  .window_tokens = 128,
-                                  .sequences_max = 16,
-                                  .batch_tokens_max = 512,
-                                  .context_tokens_max = 32'768};
+const ExecutorCapacity kUsual{
+    .block_tokens = 16,
+    .groups = {{{.name = "full"}, {4096}}, {{.name = "window", .sliding_window = 128}, {192}}},
+
+    .sequences_max = 16,
+    .batch_tokens_max = 512,
+    .context_tokens_max = 32'768};
 
 std::vector<TokenId> random_tokens(uint64_t seed, size_t count) {
   std::vector<TokenId> tokens;
@@ -29,22 +29,22 @@ std::vector<TokenId> random_tokens(uint64_t seed, size_t count) {
 }
 
 // Window blocks for a few prompts of one step.
-constexpr ExecutorCapacity kFewBlocks{.block_tokens = 16,
-                                      .full_block_count = 4096,
-                                      .window_block_count = 100,
-                                      .window_tokens = 128,
-                                      .sequences_max = 1,
-                                      .batch_tokens_max = 512,
-                                      .context_tokens_max = 1024};
+const ExecutorCapacity kFewBlocks{
+    .block_tokens = 16,
+    .groups = {{{.name = "full"}, {4096}}, {{.name = "window", .sliding_window = 128}, {100}}},
+
+    .sequences_max = 1,
+    .batch_tokens_max = 512,
+    .context_tokens_max = 1024};
 
 // One seat, a window of a block, and window blocks for little more than one prompt of 600 tokens.
-constexpr ExecutorCapacity kOneSeat{.block_tokens = 16,
-                                    .full_block_count = 256,
-                                    .window_block_count = 51,
-                                    .window_tokens = 16,
-                                    .sequences_max = 1,
-                                    .batch_tokens_max = 512,
-                                    .context_tokens_max = 1024};
+const ExecutorCapacity kOneSeat{
+    .block_tokens = 16,
+    .groups = {{{.name = "full"}, {256}}, {{.name = "window", .sliding_window = 16}, {51}}},
+
+    .sequences_max = 1,
+    .batch_tokens_max = 512,
+    .context_tokens_max = 1024};
 
 // The first `shared` tokens of `other`, and new ones.
 std::vector<TokenId> branch(const std::vector<TokenId>& other, size_t shared, uint64_t seed) {
@@ -150,7 +150,7 @@ TEST_F(PrefixReuse, without_checks_what_was_found_is_seen_too) {
   const std::vector<TokenId> prompt = random_tokens(1, 2000);
   std::vector<TokenId> seen;
   const auto remember = [&](const ModelledExecutor::Seen& one) {
-    seen.assign(one.full.begin(), one.full.end());
+    seen.assign(one.tokens.begin(), one.tokens.end());
     return TokenId{7};
   };
   ModelledExecutor executor({.capacity = kUsual, .next_token = remember, .checks = false});

@@ -14,13 +14,13 @@ constexpr int64_t kMs = 1'000'000;
 
 ModelledExecutor::Options small(base::VirtualClock& clock) {
   ModelledExecutor::Options options;
-  options.capacity = {.block_tokens = 4,
-                      .full_block_count = 64,
-                      .window_block_count = 64,
-                      .window_tokens = 8,
-                      .sequences_max = 1,
-                      .batch_tokens_max = 8,
-                      .context_tokens_max = 128};
+  options.capacity = {
+      .block_tokens = 4,
+      .groups = {{{.name = "full"}, {64}}, {{.name = "window", .sliding_window = 8}, {64}}},
+
+      .sequences_max = 1,
+      .batch_tokens_max = 8,
+      .context_tokens_max = 128};
   options.next_token = checksum_tokens(50);
   options.timing = {.clock = &clock,
                     .step_ns = [](const StepPlan&) { return 10 * kMs; },
@@ -113,7 +113,8 @@ TEST(ModelledExecutor, AnswersAlikeWithoutChecks) {
     base::Log log(clock, {.level = base::LogLevel::kNone});
     ModelledExecutor::Options options = small(clock);
     options.capacity.sequences_max = 3;
-    options.capacity.full_block_count = 30;  // too few for all: some are preempted
+    options.capacity.groups[0].block_counts[kv::kDevice] =
+        30;  // too few for all: some are preempted
     options.checks = checks;
     ModelledExecutor executor(std::move(options));
     Engine engine({.hash_seed = 1}, executor, clock, log);

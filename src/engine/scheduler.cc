@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/check.h"
 
@@ -11,26 +12,29 @@ namespace pelton::engine {
 
 namespace {
 
-int blocks_for(int64_t token_count, int block_tokens) {
-  return static_cast<int>((token_count + block_tokens - 1) / block_tokens);
-}
-
 // Waiting sequences that may be passed over in one plan, because what they need is being computed:
 // each of them costs a look-up.
 constexpr int kPassedOverMax = 8;
 // And because they have no seat: these cost less.
 constexpr size_t kSeatlessPassedOverMax = 64;
 
-// The entries of a block table that the executor does not know yet, which it then does.
-Stretch append_untold(const std::vector<BlockId>& table, int& told, std::vector<BlockId>& blocks) {
-  const Stretch stretch = append(blocks, std::span(table).subspan(static_cast<size_t>(told)));
-  told = static_cast<int>(table.size());
-  return stretch;
-}
-
-// The most blocks that the keys seen by one query can lie in.
-int window_span_max(const ExecutorCapacity& capacity) {
-  return blocks_for(capacity.window_tokens - 1, capacity.block_tokens) + 1;
+// More blocks than there are in some group: an error with the numbers of all of them.
+Result<void> check_blocks(int64_t prompt, int64_t output, const ExecutorCapacity& capacity) {
+  const int64_t computed = prompt + std::max<int64_t>(output - 1, 0);
+  bool fits = true;
+  std::vector<std::string> needed;
+  std::vector<int> had;
+  for (const kv::GroupCapacity& group : capacity.groups) {
+    const int64_t blocks = group.spec.blocks_at_once(computed, capacity.block_tokens);
+    had.push_back(group.block_counts[kv::kDevice]);
+    fits = fits && blocks <= had.back();
+    needed.push_back(fmt::format("{} {}", blocks, group.spec.name));
+  }
+  if (fits) return {};
+  return Error{
+      ErrorCode::kDoesNotFit,
+      fmt::format("{} prompt tokens and {} new ones need {} blocks of the KV cache; it has {}",
+                  prompt, output, fmt::join(needed, " and "), fmt::join(had, " and "))};
 }
 
 }  // namespace
@@ -61,45 +65,19 @@ Result<void> check_request(const request::GenerationRequest& request,
                              prompt, output, capacity.context_tokens_max),
                  "max_new_tokens"};
   }
-  const int full = blocks_for(prompt + std::max<int64_t>(output - 1, 0), capacity.block_tokens);
-  const int window = std::min(full, window_span_max(capacity));
-  if (full > capacity.full_block_count || window > capacity.window_block_count) {
-    return Error{
-        ErrorCode::kDoesNotFit,
-        fmt::format("{} prompt tokens and {} new ones need {} full and {} window blocks of "
-                    "the KV cache; it has {} and {}",
-                    prompt, output, full, window, capacity.full_block_count,
-                    capacity.window_block_count)};
-  }
-  return {};
+  return check_blocks(prompt, output, capacity);
 }
 
 Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
     : capacity_(capacity),
       options_(options),
       hasher_(options.hash_seed),
-      full_pool_({.block_count = capacity.full_block_count,
-                  .block_tokens = capacity.block_tokens,
-                  .events = options.events,
-                  .group = kv::Group::kFull,
-                  .clock = options.clock}),
-      window_pool_({.block_count = capacity.window_block_count,
-                    .block_tokens = capacity.block_tokens,
-                    .events = options.events,
-                    .group = kv::Group::kWindow}),
-      host_full_pool_({.block_count = capacity.host_full_block_count,
-                       .block_tokens = capacity.block_tokens,
-                       .events = options.events,
-                       .group = kv::Group::kFull,
-                       .tier = kv::Tier::kHost}),
-      host_window_pool_({.block_count = capacity.host_window_block_count,
-                         .block_tokens = capacity.block_tokens,
-                         .events = options.events,
-                         .group = kv::Group::kWindow,
-                         .tier = kv::Tier::kHost}),
+      pools_({.groups = capacity.groups,
+              .block_tokens = capacity.block_tokens,
+              .events = options.events,
+              .clock = options.clock}),
       queue_(options.policy.fairness) {
   CHECK(capacity.sequences_max > 0 && capacity.batch_tokens_max > 0);
-  CHECK(capacity.window_tokens > 0);
   CHECK(options.policy.decode_first_prompt_tokens > 0, "prompts would never be computed");
   CHECK((capacity.embedding_size > 0) == (capacity.pooled_sequences_max > 0));
   for (Seat seat = capacity.sequences_max - 1; seat >= 0; --seat) free_seats_.push_back(seat);
@@ -107,6 +85,7 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
     free_pooled_seats_.push_back(seat);
   }
   running_.reserve(static_cast<size_t>(capacity.seat_count()));
+  pinned_.resize(pools_.group_count());
 }
 
 Scheduler::~Scheduler() = default;
@@ -135,10 +114,9 @@ Result<std::vector<SequenceId>> Scheduler::submit_answers(request::GenerationReq
 
 SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId family) {
   const SequenceId id = next_id_++;
-  const SequencePools pools{full_pool_, window_pool_, host_full_pool_, host_window_pool_};
   Sequence& sequence = sequences_
                            .emplace(std::piecewise_construct, std::forward_as_tuple(id),
-                                    std::forward_as_tuple(id, std::move(request), pools))
+                                    std::forward_as_tuple(id, std::move(request), pools_))
                            .first->second;
   sequence.family = family;
   sequence.tokens = std::move(sequence.request.prompt);
@@ -203,9 +181,16 @@ bool Scheduler::return_unseen_blocks(Sequence& sequence, ForSiblings for_sibling
       sequence.settled <= sequence.prompt_count) {
     position = std::min(position, sequence.prompt_count - 1);
   }
-  const int dropped_before = sequence.window.dropped_count();
-  sequence.window.drop_before(position - capacity_.window_tokens + 1);
-  return sequence.window.dropped_count() > dropped_before;
+  bool any = false;
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    const kv::GroupSpec& spec = pools_.spec(group);
+    if (!spec.slides()) continue;
+    kv::BlockTable& table = sequence.tables[group];
+    const int dropped_before = table.dropped_count();
+    table.drop_before(position - spec.sliding_window + 1);
+    any = any || table.dropped_count() > dropped_before;
+  }
+  return any;
 }
 
 // Choosing one sequence may preempt others, but only later ones: the index stays right.
@@ -300,11 +285,9 @@ void Scheduler::choose(Sequence& sequence) {
   const int wanted = std::min(sequence.remaining(), allowed);
   if (wanted <= 0) return;
   for (;;) {
-    const int reach = std::min(sequence.full.reach(), sequence.window.reach());
-    const int count = std::min(wanted, reach - sequence.computed);
+    const int count = std::min(wanted, sequence.reach() - sequence.computed);
     if (count > 0) {
-      CHECK(sequence.full.cover(sequence.computed + count));
-      CHECK(sequence.window.cover(sequence.computed + count));
+      for (kv::BlockTable& table : sequence.tables) CHECK(table.cover(sequence.computed + count));
       sequence.chosen = count;
       budget_ -= count;
       if (is_prompt) prompt_budget_ -= count;
@@ -314,7 +297,7 @@ void Scheduler::choose(Sequence& sequence) {
     if (return_unseen_blocks(sequence, ForSiblings::kReturn)) continue;
     // Its own window blocks come back with the step that is in flight.
     const bool comes_back = waits_for_settling(sequence) && sequence.settled < sequence.computed;
-    if (comes_back && sequence.full.reach() > sequence.computed) return;
+    if (comes_back && lacks_window_blocks_only(sequence)) return;
     Sequence* const giving = whom_to_preempt(sequence);
     // The last one waits for blocks and keeps what it has: whoever needs those may still take them.
     if (giving == nullptr) return;
@@ -322,32 +305,43 @@ void Scheduler::choose(Sequence& sequence) {
   }
 }
 
+bool Scheduler::lacks_window_blocks_only(const Sequence& sequence) const {
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    const bool is_short = sequence.tables[group].reach() <= sequence.computed;
+    if (is_short && !pools_.spec(group).slides()) return false;
+  }
+  return true;
+}
+
 // Enough for all its known tokens, beside what the running ones still need for theirs: admitting
 // more would only preempt it again before its prefill is done. A hit costs room too, unless
 // somebody holds its blocks anyway.
 bool Scheduler::blocks_suffice(const Sequence& arriving, const Found& found) const {
-  int full_free = full_pool_.free_count();
-  int window_free = window_pool_.free_count();
   const bool to_the_end = options_.policy.order == SchedulingPolicy::Order::kDecodeFirst;
-  for (const Sequence* sequence : running_) {
-    const int length = to_the_end ? sequence->computed_max() : sequence->length();
-    full_free -= std::max(
-        0, full_pool_.blocks_for(length) - static_cast<int>(sequence->full.blocks().size()));
-    window_free -= std::max(0, window_span(*sequence) - sequence->window.held_count());
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    const kv::BlockPool& pool = pools_.pool(group, kv::kDevice);
+    int free = pool.free_count();
+    for (const Sequence* sequence : running_) {
+      const int length = to_the_end ? sequence->computed_max() : sequence->length();
+      free -= std::max(
+          0, blocks_wanted(*sequence, group, length) - sequence->tables[group].held_count());
+    }
+    int wanted = blocks_wanted(arriving, group, static_cast<int>(arriving.tokens.size()));
+    if (!found.groups.empty()) {
+      wanted -= static_cast<int>(std::count_if(
+          found.groups[group].begin(), found.groups[group].end(),
+          [&](const Found::Block& one) { return one.is_shared() && pool.holders(one.block) > 0; }));
+    }
+    if (wanted > free) return false;
   }
-  const auto held = [](const kv::BlockPool& pool, const std::vector<Found::Block>& blocks) {
-    return static_cast<int>(std::count_if(
-        blocks.begin(), blocks.end(),
-        [&](const Found::Block& one) { return one.is_shared() && pool.holders(one.block) > 0; }));
-  };
-  return full_pool_.blocks_for(static_cast<int>(arriving.tokens.size())) -
-                 held(full_pool_, found.full) <=
-             full_free &&
-         window_span(arriving) - held(window_pool_, found.window) <= window_free;
+  return true;
 }
 
-int Scheduler::window_span(const Sequence& sequence) const {
-  return std::min(window_pool_.blocks_for(sequence.computed_max()), window_span_max(capacity_));
+// At `length` tokens, or as many as it ever needs where blocks come back on the way.
+int Scheduler::blocks_wanted(const Sequence& sequence, int group, int length) const {
+  const kv::GroupSpec& spec = pools_.spec(group);
+  const int tokens = spec.slides() ? sequence.computed_max() : length;
+  return static_cast<int>(spec.blocks_at_once(tokens, capacity_.block_tokens));
 }
 
 StepPlan Scheduler::write_plan() {
@@ -399,11 +393,7 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
                                                   static_cast<size_t>(sequence.chosen)));
   }
   if (sequence.scores_prompt()) write_targets(sequence, row, plan);
-  row.full_first = sequence.full_told;
-  row.window_first = sequence.window_told;
-  row.full_blocks = append_untold(sequence.full.blocks(), sequence.full_told, plan.blocks);
-  row.window_blocks = append_untold(sequence.window.blocks(), sequence.window_told, plan.blocks);
-  row.window_begin = sequence.window.dropped_count();
+  row.table_updates = write_tables(sequence, plan);
 
   const bool answers = sequence.chosen == sequence.remaining();
   row.embed = answers && sequence.pooled();
@@ -421,6 +411,27 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
   sequence.computed += sequence.chosen;
   sequence.chosen = 0;
   ++sequence.in_flight;
+}
+
+// What the executor does not know yet of the block tables, which it then does.
+Stretch Scheduler::write_tables(Sequence& sequence, StepPlan& plan) {
+  Stretch updates{.first = static_cast<int32_t>(plan.table_updates.size())};
+  for (int group = 0; group < sequence.tables.size(); ++group) {
+    const kv::BlockTable& table = sequence.tables[group];
+    const Sequence::SentTable now{.entries = static_cast<int>(table.blocks().size()),
+                                  .begin = table.dropped_count()};
+    Sequence::SentTable& sent = sequence.sent_tables[group];
+    if (now == sent) continue;
+    const std::span<const BlockId> news =
+        std::span(table.blocks()).subspan(static_cast<size_t>(sent.entries));
+    plan.table_updates.push_back({.group = group,
+                                  .first = sent.entries,
+                                  .begin = now.begin,
+                                  .blocks = append(plan.blocks, news)});
+    ++updates.count;
+    sent = now;
+  }
+  return updates;
 }
 
 // Those it has told already, before it made room, are told again: that is rare.
@@ -470,6 +481,14 @@ TokenId Scheduler::next_forced(Sequence& sequence) const {
     sequence.forced = 0;
   }
   return token;
+}
+
+kv::PerGroup<int> Scheduler::blocks_used() const {
+  kv::PerGroup<int> used;
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    used.push_back(pools_.pool(group, kv::kDevice).used_count());
+  }
+  return used;
 }
 
 std::vector<SequenceId> Scheduler::live() const {

@@ -30,7 +30,7 @@
 #include "engine/step_plan.h"
 #include "engine/token_stream.h"
 #include "kv/block_hash.h"
-#include "kv/block_pool.h"
+#include "kv/block_pools.h"
 #include "kv/event_log.h"
 #include "request/generation_request.h"
 
@@ -105,11 +105,9 @@ class Scheduler {
   bool any_deferred() const;
   int swapped_out_count() const { return swapped_out_count_; }
   const SchedulerCounters& counters() const { return counters_; }
-  const kv::BlockPool& full_pool() const { return full_pool_; }
-  const kv::BlockPool& window_pool() const { return window_pool_; }
-  const kv::BlockTimes& block_times() const { return full_pool_.times(); }
-  int full_blocks_used() const { return full_pool_.used_count(); }
-  int window_blocks_used() const { return window_pool_.used_count(); }
+  const kv::BlockPools& pools() const { return pools_; }
+  const kv::BlockTimes& block_times() const { return pools_.times(); }
+  kv::PerGroup<int> blocks_used() const;  // on the device
 
   // What the scheduler knows of a ledger: blocks, sequences, seats, steps.
   Ledger ledger() const;
@@ -135,24 +133,19 @@ class Scheduler {
   // What a waiting sequence need not compute, and where that lies now.
   struct Found {
     struct Block {
-      kv::Tier tier = kv::Tier::kDevice;
+      kv::Tier tier = kv::kDevice;
       BlockId block = kNoBlock;
       bool will_be_written = false;  // so it needs a copy, though it lies on the device
-      bool is_shared() const { return tier == kv::Tier::kDevice && !will_be_written; }
+      bool is_shared() const { return tier == kv::kDevice && !will_be_written; }
     };
     enum class By { kName, kSwap, kFork } by = By::kName;
     int tokens = 0;
-    std::vector<Block> full;    // from the first block on
-    std::vector<Block> window;  // the last ones of as many
+    int block_count = 0;  // that these lie in
+    // In each group the last ones of as many, as far back as the next query sees; none: no groups.
+    kv::PerGroup<std::vector<Block>> groups;
   };
-  // The blocks of a prompt that stays.
-  struct Pin {
-    Pin(kv::BlockPool& full_pool, kv::BlockPool& window_pool)
-        : full(full_pool), window(window_pool) {}
-
-    kv::BlockTable full;
-    kv::BlockTable window;
-  };
+  // The blocks of a prompt that stays, by group.
+  using Pin = kv::PerGroup<kv::BlockTable>;
   struct UncommittedStep {
     int64_t step;
     std::vector<PlannedRow> rows;
@@ -179,6 +172,7 @@ class Scheduler {
   TokenId next_forced(Sequence& sequence) const;
   StepPlan write_plan();
   void write_row(Sequence& sequence, StepPlan& plan);
+  static Stretch write_tables(Sequence& sequence, StepPlan& plan);
   void write_targets(const Sequence& sequence, PlannedSequence& row, StepPlan& plan) const;
 
   void choose(Sequence& sequence);
@@ -186,7 +180,8 @@ class Scheduler {
   bool comes_soon(const Sequence& arriving, const Found& found) const;
   const Sequence* running_sibling(const Sequence& sequence) const;
   bool sibling_computes_prompt(const Sequence& sequence) const;
-  int window_span(const Sequence& sequence) const;
+  int blocks_wanted(const Sequence& sequence, int group, int length) const;
+  bool lacks_window_blocks_only(const Sequence& sequence) const;
   // What it has computed is to be found by others, or its last row may be deferred and computed
   // again: so it stays until its step has succeeded.
   bool waits_for_settling(const Sequence& sequence) const {
@@ -194,14 +189,19 @@ class Scheduler {
   }
   Sequence* whom_to_preempt(const Sequence& needy) const;
   void preempt(Sequence& sequence);
-  // The first block that the query at `position` looks back into.
-  int first_window_entry(int position) const {
-    return std::max(0, position - capacity_.window_tokens + 1) / capacity_.block_tokens;
+  // Blocks that hold positions [0, position).
+  int blocks_for(int position) const {
+    return (position + capacity_.block_tokens - 1) / capacity_.block_tokens;
   }
-  bool can_swap_out(const Sequence& sequence) const;
-  void swap_out(Sequence& sequence);
+  // The first block that the query at `position` looks back into.
+  int first_seen_block(int group, int position) const {
+    return pools_.spec(group).first_seen(position) / capacity_.block_tokens;
+  }
+  std::optional<kv::Tier> tier_for_swap(const Sequence& sequence) const;
+  void swap_out(Sequence& sequence, kv::Tier tier);
+  kv::BlockTable copy_out(const Sequence& sequence, int group, kv::Tier tier);
   void commit_swap(Sequence& sequence, bool failed);
-  void forget_host_copy(Sequence& sequence);
+  void forget_swapped(Sequence& sequence);
   void wait_in_line(Sequence& sequence);
   void leave_line(Sequence& sequence);
   void charge_output(Sequence& sequence);
@@ -211,21 +211,15 @@ class Scheduler {
   Found find_by_name(Sequence& sequence) const;
   Found find_swapped_out(Sequence& sequence) const;
   std::optional<Found> find_in_sibling(const Sequence& sequence) const;
-  Found::Block find_block(kv::Group group, const kv::BlockHash& hash) const;
   void adopt(Sequence& sequence, const Found& found);
-  bool adopt_group(kv::Group group, kv::BlockTable& table, int first,
-                   std::span<const Found::Block> found);
+  bool adopt_group(int group, kv::BlockTable& table, const Found& found);
   SequenceId enter(request::GenerationRequest request, SequenceId family);
-  kv::BlockPool& pool(kv::Group group, kv::Tier tier) {
-    const bool full = group == kv::Group::kFull;
-    if (tier == kv::Tier::kHost) return full ? host_full_pool_ : host_window_pool_;
-    return full ? full_pool_ : window_pool_;
-  }
   void settle(Sequence& sequence, int end);
-  kv::BlockPool::Rank window_rank(const Sequence& sequence, int block) const;
+  kv::BlockPool::Rank rank_of(int group, const Sequence& sequence, int block) const;
   void pin(Sequence& sequence);
-  int count_pinned(kv::BlockTable Pin::*table) const;
+  int count_pinned(int group) const;
   ExecutorCapacity unpinned_capacity() const;
+  void check_seats() const;
   void check_settled(const Sequence& sequence) const;
 
   void commit_row(const PlannedRow& row, size_t index, StepResult& step);
@@ -237,16 +231,14 @@ class Scheduler {
   bool accept(Sequence& sequence, SampledToken token);
   void take_scores(Sequence& sequence, const PlannedRow& row, std::span<PromptToken> scored);
   void end(Sequence& sequence, FinishReason reason, std::optional<Error> error);
+  void keep_last_window(const Sequence& sequence);
   void leave_seat(Sequence& sequence);
   void forget_if_landed(Sequence& sequence);
 
   const ExecutorCapacity capacity_;
   const Options options_;
   const kv::BlockHasher hasher_;
-  kv::BlockPool full_pool_;
-  kv::BlockPool window_pool_;
-  kv::BlockPool host_full_pool_;
-  kv::BlockPool host_window_pool_;
+  kv::BlockPools pools_;
   std::vector<Seat> free_seats_;
   std::vector<Seat> free_pooled_seats_;
 
@@ -258,8 +250,7 @@ class Scheduler {
   std::deque<UncommittedStep> uncommitted_;
   std::vector<Event> events_;
   std::deque<Pin> pins_;
-  int pinned_full_ = 0;  // blocks
-  int pinned_window_ = 0;
+  kv::PerGroup<int> pinned_;  // blocks, by group
 
   // The step that is being planned.
   int budget_ = 0;
@@ -270,7 +261,7 @@ class Scheduler {
 
   SequenceId next_id_ = 0;
   int64_t next_step_ = 0;
-  int swapped_out_count_ = 0;  // waiting, with blocks in the host's memory
+  int swapped_out_count_ = 0;  // waiting, with blocks in a further tier
   SchedulerCounters counters_;
 };
 

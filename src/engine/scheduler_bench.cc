@@ -12,13 +12,14 @@ void plan_and_commit(benchmark::State& state) {
   const int sequences = static_cast<int>(state.range(0));
   const int tokens = static_cast<int>(state.range(1));
   const int output = 4096;  // more than the iterations below, so that nobody ends
-  const ExecutorCapacity capacity{.block_tokens = 16,
-                                  .full_block_count = sequences * (tokens + output) / 16,
-                                  .window_block_count = sequences * (10 + tokens / 16),
-                                  .window_tokens = 128,
-                                  .sequences_max = sequences,
-                                  .batch_tokens_max = sequences * tokens,
-                                  .context_tokens_max = tokens + output};
+  const ExecutorCapacity capacity{
+      .block_tokens = 16,
+      .groups = {{{.name = "full"}, {sequences * (tokens + output) / 16}},
+                 {{.name = "window", .sliding_window = 128}, {sequences * (10 + tokens / 16)}}},
+
+      .sequences_max = sequences,
+      .batch_tokens_max = sequences * tokens,
+      .context_tokens_max = tokens + output};
   Scheduler scheduler(capacity, {});
   for (int i = 0; i < sequences; ++i) {
     request::GenerationRequest request;

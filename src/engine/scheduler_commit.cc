@@ -262,14 +262,12 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
       // The next turn of a conversation begins where this one ends. What no plan has returned since
       // its last steps succeeded is not part of that.
       return_unseen_blocks(sequence, ForSiblings::kReturn);
-      for (const BlockId block : sequence.window.blocks()) {
-        if (block != kNoBlock) window_pool_.set_rank(block, kv::BlockPool::Rank::kLasting);
-      }
+      keep_last_window(sequence);
     }
     leave_seat(sequence);
   } else {
     leave_line(sequence);
-    forget_host_copy(sequence);
+    forget_swapped(sequence);
   }
   charge_output(sequence);
   queue_.leave(sequence.request.tenant);
@@ -281,16 +279,24 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
   forget_if_landed(sequence);
 }
 
+void Scheduler::keep_last_window(const Sequence& sequence) {
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    if (!pools_.spec(group).slides()) continue;
+    kv::BlockPool& pool = pools_.pool(group, kv::kDevice);
+    for (const BlockId block : sequence.tables[group].blocks()) {
+      if (block != kNoBlock) pool.set_rank(block, kv::BlockPool::Rank::kLasting);
+    }
+  }
+}
+
 void Scheduler::leave_seat(Sequence& sequence) {
-  sequence.full.clear();
-  sequence.window.clear();
+  for (kv::BlockTable& table : sequence.tables) table.clear();
   running_.erase(std::lower_bound(running_.begin(), running_.end(), &sequence, Earlier{}));
   free_seats(sequence).push_back(sequence.seat);
   sequence.seat = -1;
   sequence.arrived = false;
   sequence.deferral = nullptr;
-  sequence.full_told = 0;
-  sequence.window_told = 0;
+  for (Sequence::SentTable& sent : sequence.sent_tables) sent = {};
 }
 
 void Scheduler::forget_if_landed(Sequence& sequence) {

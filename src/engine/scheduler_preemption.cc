@@ -1,6 +1,7 @@
-// How the scheduler makes room: whom it takes back, what is copied to the host's memory meanwhile,
-// and what becomes of the copy.
+// How the scheduler makes room: whom it takes back, what is copied to a further tier meanwhile, and
+// what becomes of the copy.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -16,9 +17,9 @@ Sequence* Scheduler::whom_to_preempt(const Sequence& needy) const {
   std::pair<int, int> least_cost;
   for (size_t i = running_.size(); i-- > 0 && running_[i] != &needy;) {
     Sequence* const one = running_[i];
-    if (one->full.blocks().empty()) continue;
+    if (!one->holds_blocks()) continue;
     const int copied = one->remaining() == 0 ? 0 : one->computed;
-    const std::pair<int, int> cost(can_swap_out(*one) ? 0 : copied, copied);
+    const std::pair<int, int> cost(tier_for_swap(*one) ? 0 : copied, copied);
     if (least != nullptr && cost >= least_cost) continue;
     least = one;
     least_cost = cost;
@@ -34,9 +35,9 @@ void Scheduler::preempt(Sequence& sequence) {
     chosen_.erase(std::find(chosen_.begin(), chosen_.end(), &sequence));
   }
   const bool will_end = sequence.remaining() == 0;
-  const bool swaps = !will_end && can_swap_out(sequence);
-  if (swaps) {
-    swap_out(sequence);
+  const std::optional<kv::Tier> tier = will_end ? std::nullopt : tier_for_swap(sequence);
+  if (tier) {
+    swap_out(sequence, *tier);
     ++counters_.preemptions_swap;
   } else {
     ++(will_end ? counters_.preemptions_costless : counters_.preemptions_recompute);
@@ -44,56 +45,35 @@ void Scheduler::preempt(Sequence& sequence) {
   }
   leave_seat(sequence);
   sequence.stage = Sequence::Stage::kWaiting;
-  if (!swaps) sequence.computed = sequence.settled = 0;
+  if (!tier) sequence.computed = sequence.settled = 0;
   wait_in_line(sequence);
   events_.push_back({.id = sequence.id,
-                     .seating = swaps ? Event::Seating::kSwappedOut : Event::Seating::kPreempted});
+                     .seating = tier ? Event::Seating::kSwappedOut : Event::Seating::kPreempted});
 }
 
-// Copying is always cheaper than computing: where there is room it is done.
-bool Scheduler::can_swap_out(const Sequence& sequence) const {
-  const int blocks = full_pool_.blocks_for(sequence.computed);
-  if (sequence.computes_every_token()) return false;
-  return sequence.computed_for_sure() > 0 && blocks <= host_full_pool_.free_count() &&
-         blocks - first_window_entry(sequence.computed_for_sure()) <=
-             host_window_pool_.free_count();
+// Copying is always cheaper than computing: where there is room it is done, in the nearest tier.
+std::optional<kv::Tier> Scheduler::tier_for_swap(const Sequence& sequence) const {
+  if (sequence.computes_every_token() || sequence.computed_for_sure() <= 0) return std::nullopt;
+  const int end = blocks_for(sequence.computed);
+  for (kv::Tier tier = kv::kDevice + 1; tier < kv::kTierCount; ++tier) {
+    bool has_room = true;
+    for (int group = 0; group < pools_.group_count(); ++group) {
+      const int wanted = end - first_seen_block(group, sequence.computed_for_sure());
+      has_room = has_room && wanted <= pools_.pool(group, tier).free_count();
+    }
+    if (has_room) return tier;
+  }
+  return std::nullopt;
 }
 
 // Steps run in order, so the copies see what the steps in flight have written, and the blocks may
 // be handed out at once.
-void Scheduler::swap_out(Sequence& sequence) {
+void Scheduler::swap_out(Sequence& sequence, kv::Tier tier) {
   const size_t copies_before = copies_.size();
-  const size_t end = static_cast<size_t>(full_pool_.blocks_for(sequence.computed));
-  const auto copy = [&](kv::Group group, const kv::BlockTable& from, kv::BlockTable& to,
-                        size_t first) {
-    kv::BlockPool& host = pool(group, kv::Tier::kHost);
-    // A block that an earlier swap has left there under the same name needs no other copy.
-    std::vector<BlockId> blocks(end - first, kNoBlock);
-    const size_t named = options_.prefix_cache
-                             ? std::min(end, static_cast<size_t>(sequence.settled) /
-                                                 static_cast<size_t>(capacity_.block_tokens))
-                             : 0;
-    for (size_t i = first; i < named; ++i) {
-      blocks[i - first] = host.find(sequence.hashes[i]);
-      if (blocks[i - first] != kNoBlock) host.share(blocks[i - first]);
-    }
-    std::vector<BlockId> taken;
-    CHECK(host.take(static_cast<int>(std::count(blocks.begin(), blocks.end(), kNoBlock)), taken));
-    size_t next = 0;
-    for (size_t i = first; i < end; ++i) {
-      if (blocks[i - first] != kNoBlock) continue;
-      blocks[i - first] = taken[next++];
-      copies_.push_back({.group = group,
-                         .from_tier = kv::Tier::kDevice,
-                         .to_tier = kv::Tier::kHost,
-                         .from = from.blocks()[i],
-                         .to = blocks[i - first]});
-    }
-    to.take_over(static_cast<int>(first), blocks);
-  };
-  copy(kv::Group::kFull, sequence.full, sequence.host_full, 0);
-  copy(kv::Group::kWindow, sequence.window, sequence.host_window,
-       static_cast<size_t>(first_window_entry(sequence.computed_for_sure())));
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    sequence.swapped_tables.push_back(copy_out(sequence, group, tier));
+  }
+  sequence.swapped_tier = tier;
   ++swapped_out_count_;
   counters_.blocks_swapped_out += static_cast<int64_t>(copies_.size() - copies_before);
   if (copies_.size() == copies_before) return;
@@ -101,15 +81,47 @@ void Scheduler::swap_out(Sequence& sequence) {
   ++sequence.in_flight;
 }
 
-// The step that copied it out is over. What a failed one has left in the host's memory is unknown:
-// then the sequence is computed again.
+// What the sequence's next query sees in this group, and all after that.
+kv::BlockTable Scheduler::copy_out(const Sequence& sequence, int group, kv::Tier tier) {
+  kv::BlockPool& pool = pools_.pool(group, tier);
+  const auto first = static_cast<size_t>(first_seen_block(group, sequence.computed_for_sure()));
+  const auto end = static_cast<size_t>(blocks_for(sequence.computed));
+  // A block that an earlier swap has left there under the same name needs no other copy.
+  std::vector<BlockId> blocks(end - first, kNoBlock);
+  const size_t named = options_.prefix_cache
+                           ? std::min(end, static_cast<size_t>(sequence.settled) /
+                                               static_cast<size_t>(capacity_.block_tokens))
+                           : 0;
+  for (size_t i = first; i < named; ++i) {
+    blocks[i - first] = pool.find(sequence.hashes[i]);
+    if (blocks[i - first] != kNoBlock) pool.share(blocks[i - first]);
+  }
+  std::vector<BlockId> taken;
+  CHECK(pool.take(static_cast<int>(std::count(blocks.begin(), blocks.end(), kNoBlock)), taken));
+  size_t next = 0;
+  for (size_t i = first; i < end; ++i) {
+    if (blocks[i - first] != kNoBlock) continue;
+    blocks[i - first] = taken[next++];
+    copies_.push_back({.group = group,
+                       .from_tier = kv::kDevice,
+                       .to_tier = tier,
+                       .from = sequence.tables[group].blocks()[i],
+                       .to = blocks[i - first]});
+  }
+  kv::BlockTable table(pool);
+  table.take_over(static_cast<int>(first), blocks);
+  return table;
+}
+
+// The step that copied it out is over. What a failed one has left there is unknown: then the
+// sequence is computed again.
 void Scheduler::commit_swap(Sequence& sequence, bool failed) {
   --sequence.in_flight;
   if (sequence.stage == Sequence::Stage::kEnded) return forget_if_landed(sequence);
   CHECK(sequence.swapped_out());
   if (failed) {
     counters_.tokens_lost += sequence.computed;
-    forget_host_copy(sequence);
+    forget_swapped(sequence);
     sequence.computed = sequence.settled = 0;
     return;
   }
@@ -118,18 +130,18 @@ void Scheduler::commit_swap(Sequence& sequence, bool failed) {
   name_blocks(sequence);
   for (int i = 0; i < sequence.settled / capacity_.block_tokens; ++i) {
     const size_t at = static_cast<size_t>(i);
-    const kv::BlockPool::Rank rank = window_rank(sequence, i);
-    const BlockId window = sequence.host_window.blocks()[at];
-    host_full_pool_.remember(sequence.host_full.blocks()[at], sequence.hashes[at],
-                             kv::BlockPool::Rank::kLasting);
-    if (window != kNoBlock) host_window_pool_.remember(window, sequence.hashes[at], rank);
+    for (int group = 0; group < pools_.group_count(); ++group) {
+      const BlockId block = sequence.swapped_tables[static_cast<size_t>(group)].blocks()[at];
+      if (block == kNoBlock) continue;
+      pools_.pool(group, sequence.swapped_tier)
+          .remember(block, sequence.hashes[at], rank_of(group, sequence, i));
+    }
   }
 }
 
-void Scheduler::forget_host_copy(Sequence& sequence) {
+void Scheduler::forget_swapped(Sequence& sequence) {
   if (sequence.swapped_out()) --swapped_out_count_;
-  sequence.host_full.clear();
-  sequence.host_window.clear();
+  sequence.swapped_tables.clear();
 }
 
 }  // namespace pelton::engine

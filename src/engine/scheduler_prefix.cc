@@ -45,26 +45,18 @@ Scheduler::Found Scheduler::find_by_name(Sequence& sequence) const {
       sequence.scores_prompt() ? sequence.scored.size() : sequence.tokens.size() - 1;
   const size_t usable = last / static_cast<size_t>(capacity_.block_tokens);
   const std::span<const kv::BlockHash> hashes = std::span(sequence.hashes).first(usable);
-  const int blocks = kv::longest_hit({.hashes = hashes, .window_tokens = capacity_.window_tokens},
-                                     kv::GroupPools{full_pool_, host_full_pool_},
-                                     kv::GroupPools{window_pool_, host_window_pool_});
-  const int first = kv::first_window_block(blocks, capacity_.window_tokens, capacity_.block_tokens);
+  const int blocks = kv::longest_hit({.hashes = hashes, .furthest = kv::kTierCount - 1}, pools_);
   found.tokens = blocks * capacity_.block_tokens;
-  for (int i = 0; i < blocks; ++i) {
-    const kv::BlockHash& hash = hashes[static_cast<size_t>(i)];
-    found.full.push_back(find_block(kv::Group::kFull, hash));
-    if (i >= first) found.window.push_back(find_block(kv::Group::kWindow, hash));
+  found.block_count = blocks;
+  found.groups.resize(pools_.group_count());
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    for (int i = first_seen_block(group, found.tokens); i < blocks; ++i) {
+      const kv::BlockPools::Place place =
+          pools_.find(group, hashes[static_cast<size_t>(i)], kv::kTierCount - 1);
+      found.groups[group].push_back({.tier = place.tier, .block = place.block});
+    }
   }
   return found;
-}
-
-// On the device if it is there, otherwise in the host's memory.
-Scheduler::Found::Block Scheduler::find_block(kv::Group group, const kv::BlockHash& hash) const {
-  const bool full = group == kv::Group::kFull;
-  const BlockId here = (full ? full_pool_ : window_pool_).find(hash);
-  if (here != kNoBlock) return {.tier = kv::Tier::kDevice, .block = here};
-  return {.tier = kv::Tier::kHost,
-          .block = (full ? host_full_pool_ : host_window_pool_).find(hash)};
 }
 
 // All that was computed, from the sequence's own copy; what is still on the device under its name
@@ -74,19 +66,21 @@ Scheduler::Found Scheduler::find_swapped_out(Sequence& sequence) const {
   const size_t named = options_.prefix_cache ? static_cast<size_t>(sequence.settled) /
                                                    static_cast<size_t>(capacity_.block_tokens)
                                              : 0;
-  const auto find = [&](const kv::BlockPool& device, const kv::BlockTable& host,
-                        std::vector<Found::Block>& blocks) {
-    // There may be one more block, of a row that was deferred.
-    const auto end = static_cast<size_t>(device.blocks_for(sequence.computed));
-    for (size_t i = static_cast<size_t>(host.dropped_count()); i < end; ++i) {
+  // There may be one more block, of a row that was deferred.
+  found.block_count = blocks_for(sequence.computed);
+  found.groups.resize(pools_.group_count());
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    const kv::BlockPool& device = pools_.pool(group, kv::kDevice);
+    const kv::BlockTable& swapped = sequence.swapped_tables[static_cast<size_t>(group)];
+    const auto end = static_cast<size_t>(found.block_count);
+    for (size_t i = static_cast<size_t>(swapped.dropped_count()); i < end; ++i) {
       const BlockId here = i < named ? device.find(sequence.hashes[i]) : kNoBlock;
-      blocks.push_back(here != kNoBlock
-                           ? Found::Block{.tier = kv::Tier::kDevice, .block = here}
-                           : Found::Block{.tier = kv::Tier::kHost, .block = host.blocks()[i]});
+      found.groups[group].push_back(
+          here != kNoBlock
+              ? Found::Block{.tier = kv::kDevice, .block = here}
+              : Found::Block{.tier = sequence.swapped_tier, .block = swapped.blocks()[i]});
     }
-  };
-  find(full_pool_, sequence.host_full, found.full);
-  find(window_pool_, sequence.host_window, found.window);
+  }
   return found;
 }
 
@@ -113,21 +107,24 @@ std::optional<Scheduler::Found> Scheduler::find_in_sibling(const Sequence& seque
   const int tokens = sequence.prompt_count - 1;
   if (sequence.family == kNoFamily || tokens == 0) return std::nullopt;
   if (sequence.scores_prompt()) return std::nullopt;
-  const int blocks = full_pool_.blocks_for(tokens);
-  const int first = first_window_entry(tokens);
   const auto serves = [&](const Sequence* one) {
     if (one->family != sequence.family || one->settled < tokens) return false;
-    return one->window.dropped_count() <= first;
+    for (int group = 0; group < pools_.group_count(); ++group) {
+      if (one->tables[group].dropped_count() > first_seen_block(group, tokens)) return false;
+    }
+    return true;
   };
   const auto sibling = std::find_if(running_.begin(), running_.end(), serves);
   if (sibling == running_.end()) return std::nullopt;
-  Found found{.by = Found::By::kFork, .tokens = tokens};
-  for (int i = 0; i < blocks; ++i) {
-    const size_t at = static_cast<size_t>(i);
-    const bool parts = (i + 1) * capacity_.block_tokens > tokens;
-    found.full.push_back({.block = (*sibling)->full.blocks()[at], .will_be_written = parts});
-    if (i < first) continue;
-    found.window.push_back({.block = (*sibling)->window.blocks()[at], .will_be_written = parts});
+  Found found{.by = Found::By::kFork, .tokens = tokens, .block_count = blocks_for(tokens)};
+  found.groups.resize(pools_.group_count());
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    const std::vector<BlockId>& blocks = (*sibling)->tables[group].blocks();
+    for (int i = first_seen_block(group, tokens); i < found.block_count; ++i) {
+      const bool parts = (i + 1) * capacity_.block_tokens > tokens;
+      found.groups[group].push_back(
+          {.block = blocks[static_cast<size_t>(i)], .will_be_written = parts});
+    }
   }
   return found;
 }
@@ -136,8 +133,8 @@ std::optional<Scheduler::Found> Scheduler::find_in_sibling(const Sequence& seque
 // and come at once then cost one computation.
 bool Scheduler::comes_soon(const Sequence& arriving, const Found& found) const {
   const size_t usable = (arriving.tokens.size() - 1) / static_cast<size_t>(capacity_.block_tokens);
-  const size_t next = found.full.size();
-  const size_t worth_waiting = static_cast<size_t>(full_pool_.blocks_for(kSharedTokensMin));
+  const size_t next = static_cast<size_t>(found.block_count);
+  const size_t worth_waiting = static_cast<size_t>(blocks_for(kSharedTokensMin));
   if (!options_.prefix_cache || found.by != Found::By::kName) return false;
   if (arriving.computes_every_token() || arriving.scores_prompt()) return false;
   if (next + worth_waiting > usable) return false;
@@ -150,31 +147,31 @@ bool Scheduler::comes_soon(const Sequence& arriving, const Found& found) const {
 }
 
 void Scheduler::adopt(Sequence& sequence, const Found& found) {
-  const int window_first = static_cast<int>(found.full.size() - found.window.size());
-  const bool full_copied = adopt_group(kv::Group::kFull, sequence.full, 0, found.full);
-  const bool window_copied =
-      adopt_group(kv::Group::kWindow, sequence.window, window_first, found.window);
+  bool any_copied = false;
+  for (int group = 0; group < found.groups.size(); ++group) {
+    any_copied = adopt_group(group, sequence.tables[group], found) || any_copied;
+  }
   sequence.computed = found.tokens;
   // What is copied is not there before the step has succeeded.
-  sequence.settled = full_copied || window_copied ? 0 : found.tokens;
-  forget_host_copy(sequence);
+  sequence.settled = any_copied ? 0 : found.tokens;
+  forget_swapped(sequence);
 }
 
 // Whether any block is copied.
-bool Scheduler::adopt_group(kv::Group group, kv::BlockTable& table, int first,
-                            std::span<const Found::Block> found) {
-  kv::BlockPool& device = pool(group, kv::Tier::kDevice);
+bool Scheduler::adopt_group(int group, kv::BlockTable& table, const Found& found) {
+  kv::BlockPool& device = pools_.pool(group, kv::kDevice);
+  const std::vector<Found::Block>& found_blocks = found.groups[group];
   std::vector<BlockId> blocks;
   int missing = 0;
   // What is found is held before any is taken, which might be the same.
-  for (const Found::Block& one : found) {
+  for (const Found::Block& one : found_blocks) {
     if (one.is_shared()) device.share(one.block);
     missing += one.is_shared() ? 0 : 1;
   }
   std::vector<BlockId> taken;
   CHECK(device.take(missing, taken), "what is found must find room");
   size_t next = 0;
-  for (const Found::Block& one : found) {
+  for (const Found::Block& one : found_blocks) {
     if (one.is_shared()) {
       blocks.push_back(one.block);
       continue;
@@ -182,9 +179,9 @@ bool Scheduler::adopt_group(kv::Group group, kv::BlockTable& table, int first,
     blocks.push_back(taken[next++]);
     copies_.push_back(
         {.group = group, .from_tier = one.tier, .from = one.block, .to = blocks.back()});
-    ++(one.tier == kv::Tier::kHost ? counters_.blocks_swapped_in : counters_.blocks_forked);
+    ++(one.tier != kv::kDevice ? counters_.blocks_swapped_in : counters_.blocks_forked);
   }
-  table.take_over(first, blocks);
+  table.take_over(found.block_count - static_cast<int>(blocks.size()), blocks);
   return missing > 0;
 }
 
@@ -197,24 +194,29 @@ void Scheduler::settle(Sequence& sequence, int end) {
   name_blocks(sequence);
   for (int i = before; i < after; ++i) {
     const size_t at = static_cast<size_t>(i);
-    full_pool_.remember(sequence.full.blocks()[at], sequence.hashes[at],
-                        kv::BlockPool::Rank::kLasting);
-    const BlockId window = sequence.window.blocks()[at];
-    if (window == kNoBlock) continue;  // it had left the window before the sequence was swapped out
-    window_pool_.remember(window, sequence.hashes[at], window_rank(sequence, i));
+    for (int group = 0; group < pools_.group_count(); ++group) {
+      const BlockId block = sequence.tables[group].blocks()[at];
+      // It may have left the window before the sequence was swapped out.
+      if (block == kNoBlock) continue;
+      pools_.pool(group, kv::kDevice)
+          .remember(block, sequence.hashes[at], rank_of(group, sequence, i));
+    }
   }
 }
 
-// Kept longer: what a query right after a landmark or near the prompt's end looks back into.
-kv::BlockPool::Rank Scheduler::window_rank(const Sequence& sequence, int block) const {
+// Where every token is kept, every block is of use to others. Of a window those are kept longer
+// that a query right after a landmark or near the prompt's end looks back into.
+kv::BlockPool::Rank Scheduler::rank_of(int group, const Sequence& sequence, int block) const {
+  const kv::GroupSpec& spec = pools_.spec(group);
+  if (!spec.slides()) return kv::BlockPool::Rank::kLasting;
   const int block_tokens = capacity_.block_tokens;
   const int end = (block + 1) * block_tokens;
   const int landmark_blocks = std::max(1, kv::kLandmarkTokens / block_tokens);
   const int landmark = (block / landmark_blocks + 1) * landmark_blocks * block_tokens;
-  const bool before_landmark = end > landmark - capacity_.window_tokens + 1;
+  const bool before_landmark = end > landmark - spec.sliding_window + 1;
   const bool in_tail =
       end <= sequence.prompt_count &&
-      end > sequence.prompt_count - capacity_.window_tokens - kv::kPromptTailTokens - block_tokens;
+      end > sequence.prompt_count - spec.sliding_window - kv::kPromptTailTokens - block_tokens;
   return before_landmark || in_tail ? kv::BlockPool::Rank::kLasting : kv::BlockPool::Rank::kPassing;
 }
 
@@ -224,34 +226,36 @@ void Scheduler::pin(Sequence& sequence) {
   const size_t whole = static_cast<size_t>(sequence.prompt_count / capacity_.block_tokens);
   name_blocks(sequence);
   const std::span<const kv::BlockHash> hashes = std::span(sequence.hashes).first(whole);
-  const int blocks = kv::longest_hit({.hashes = hashes, .window_tokens = capacity_.window_tokens},
-                                     full_pool_, window_pool_);
-  const int first = kv::first_window_block(blocks, capacity_.window_tokens, capacity_.block_tokens);
-  const int full_left = capacity_.full_block_count - pinned_full_ - blocks;
-  const int window_left = capacity_.window_block_count - pinned_window_ - (blocks - first);
-  for (const auto& [id, live] : sequences_) {
-    if (live.stage == Sequence::Stage::kEnded) continue;
-    if (full_pool_.blocks_for(live.computed_max()) > full_left) return;
-    if (window_span(live) > window_left) return;
+  const int blocks = kv::longest_hit({.hashes = hashes, .furthest = kv::kDevice}, pools_);
+  const auto first = [&](int group) {
+    return first_seen_block(group, blocks * capacity_.block_tokens);
+  };
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    const int left =
+        capacity_.blocks(group, kv::kDevice) - pinned_[group] - (blocks - first(group));
+    for (const auto& [id, live] : sequences_) {
+      if (live.stage == Sequence::Stage::kEnded) continue;
+      if (blocks_wanted(live, group, live.computed_max()) > left) return;
+    }
   }
-  Pin& pin = pins_.emplace_back(full_pool_, window_pool_);
-  std::vector<BlockId> full;
-  std::vector<BlockId> window;
-  for (int i = 0; i < blocks; ++i) {
-    full.push_back(full_pool_.find(hashes[static_cast<size_t>(i)]));
-    if (i >= first) window.push_back(window_pool_.find(hashes[static_cast<size_t>(i)]));
+  Pin& pin = pins_.emplace_back();
+  for (int group = 0; group < pools_.group_count(); ++group) {
+    kv::BlockPool& pool = pools_.pool(group, kv::kDevice);
+    std::vector<BlockId> found;
+    for (int i = first(group); i < blocks; ++i) {
+      found.push_back(pool.find(hashes[static_cast<size_t>(i)]));
+    }
+    pin.push_back(kv::BlockTable(pool));
+    pin.back().adopt(first(group), found);
   }
-  pin.full.adopt(0, full);
-  pin.window.adopt(first, window);
-  pinned_full_ = count_pinned(&Pin::full);
-  pinned_window_ = count_pinned(&Pin::window);
+  for (int group = 0; group < pools_.group_count(); ++group) pinned_[group] = count_pinned(group);
 }
 
 // A block that several pins hold is one block less.
-int Scheduler::count_pinned(kv::BlockTable Pin::*table) const {
+int Scheduler::count_pinned(int group) const {
   std::set<BlockId> blocks;
   for (const Pin& pin : pins_) {
-    for (const BlockId block : (pin.*table).blocks()) {
+    for (const BlockId block : pin[group].blocks()) {
       if (block != kNoBlock) blocks.insert(block);
     }
   }
@@ -260,8 +264,9 @@ int Scheduler::count_pinned(kv::BlockTable Pin::*table) const {
 
 ExecutorCapacity Scheduler::unpinned_capacity() const {
   ExecutorCapacity capacity = capacity_;
-  capacity.full_block_count -= pinned_full_;
-  capacity.window_block_count -= pinned_window_;
+  for (int group = 0; group < pinned_.size(); ++group) {
+    capacity.groups[group].block_counts[kv::kDevice] -= pinned_[group];
+  }
   return capacity;
 }
 

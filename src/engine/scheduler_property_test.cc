@@ -1,7 +1,8 @@
-// Random workloads on the real scheduler and a modelled executor. Whatever the batch, the chunks,
-// the preemptions, the copies, the failed steps and the cancels: every request's output is what a
-// plain loop over its own tokens says, every block comes home, and nobody waits for ever. A failing
-// seed is printed; PELTON_SEED=N replays it, PELTON_SEEDS=N runs more of them.
+// Random workloads on the real scheduler and a modelled executor, of models with one, two or three
+// KV groups, also without any that keeps every token. Whatever the batch, the chunks, the
+// preemptions, the copies, the failed steps and the cancels: every request's output is what a plain
+// loop over its own tokens says, every block comes home, and nobody waits for ever. A failing seed
+// is printed; PELTON_SEED=N replays it, PELTON_SEEDS=N runs more of them.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -56,30 +57,42 @@ bool same(const std::vector<PromptToken>& some, const std::vector<PromptToken>& 
                     });
 }
 
+using Groups = kv::PerGroup<kv::GroupCapacity>;
+
+// Of `tokens` what the query of the last one sees, in a group.
+std::span<const TokenId> visible(std::span<const TokenId> tokens, const kv::GroupSpec& group) {
+  return tokens.subspan(static_cast<size_t>(group.first_seen(static_cast<int>(tokens.size()) - 1)));
+}
+
 // The output by definition: no blocks, no chunks, no batch.
-Ending by_definition(const request::GenerationRequest& request, int window_tokens,
+Ending by_definition(const request::GenerationRequest& request, const Groups& groups,
                      const ModelledExecutor::TokenFunction& next_token) {
   std::vector<TokenId> tokens = request.prompt;
   const std::vector<TokenId>& stops = request.stop.stop_tokens;
+  const kv::GroupSpec& widest = groups[kv::widest_group(groups)].spec;
   Ending ending;
   if (request.pooling) {
     ending.reason = FinishReason::kEmbedded;
     ending.embedding.resize(kEmbeddingSize);
-    word_vectors()(tokens, *request.pooling, ending.embedding);
+    const bool of_all = request.pooling == request::Pooling::kMean;
+    word_vectors()(of_all ? std::span(tokens) : visible(tokens, widest), *request.pooling,
+                   ending.embedding);
     return ending;
   }
   if (request.sampling.prompt_logprobs >= 0) {
     for (size_t i = 1; i < tokens.size(); ++i) {
-      ending.prompt.push_back(checksum_scores(kVocabulary)(std::span(tokens).first(i), tokens[i],
-                                                           request.sampling.prompt_logprobs));
+      ending.prompt.push_back(
+          checksum_scores(kVocabulary)(visible(std::span(tokens).first(i), widest), tokens[i],
+                                       request.sampling.prompt_logprobs));
     }
   }
   for (int i = 0; i < request.stop.max_new_tokens; ++i) {
-    const size_t window = std::min(tokens.size(), static_cast<size_t>(window_tokens));
     const bool may_stop = i >= request.stop.min_new_tokens;
+    kv::PerGroup<std::span<const TokenId>> by_group;
+    for (const kv::GroupCapacity& group : groups) by_group.push_back(visible(tokens, group.spec));
     const TokenId token = next_token(
-        {.full = tokens,
-         .window = std::span(tokens).last(window),
+        {.tokens = tokens,
+         .by_group = by_group,
          .prompt_count = static_cast<int>(request.prompt.size()),
          .sampling = request.sampling,
          .banned = may_stop ? std::span<const TokenId>{} : std::span<const TokenId>(stops)});
@@ -94,23 +107,43 @@ Ending by_definition(const request::GenerationRequest& request, int window_token
   return ending;
 }
 
+// One to three groups, of any kind in any order. There is room on the host for all of them, or for
+// none.
+Groups random_groups(Dice& dice, int block_tokens) {
+  Groups groups;
+  const int count = dice.roll(1, 3);
+  const bool swaps = !dice.one_in(3);
+  for (int i = 0; i < count; ++i) {
+    const bool slides = dice.one_in(2);
+    kv::GroupSpec spec{.name = (slides ? "window" : "full") + std::to_string(i),
+                       .sliding_window = slides ? dice.roll(1, 20) : 0};
+    const int least =
+        slides ? static_cast<int>(spec.blocks_at_once(1 << 20, block_tokens)) : dice.roll(8, 40);
+    const int blocks = slides ? least + dice.roll(0, 30) : least;
+    groups.push_back({.spec = spec, .block_counts = {blocks, swaps ? dice.roll(1, 40) : 0}});
+  }
+  return groups;
+}
+
+// "full", "window", "full window", "window window full"
+std::string kind_of(const Groups& groups) {
+  std::string kind;
+  for (const kv::GroupCapacity& group : groups) {
+    kind += (kind.empty() ? "" : " ") + group.spec.name.substr(0, group.spec.name.size() - 1);
+  }
+  return kind;
+}
+
 ExecutorCapacity random_capacity(Dice& dice) {
   ExecutorCapacity capacity;
   capacity.block_tokens = dice.roll(1, 8);
-  capacity.window_tokens = dice.roll(1, 20);
-  capacity.full_block_count = dice.roll(8, 40);
-  const int span = (capacity.window_tokens + 2 * capacity.block_tokens - 2) / capacity.block_tokens;
-  capacity.window_block_count = span + dice.roll(0, 30);
+  capacity.groups = random_groups(dice, capacity.block_tokens);
   capacity.sequences_max = dice.roll(1, 8);
   capacity.pooled_sequences_max = dice.roll(1, 8);
   capacity.embedding_size = kEmbeddingSize;
   capacity.batch_tokens_max = dice.roll(1, 40);
   capacity.context_tokens_max = 200;
   capacity.vocab_size = kVocabulary;
-  if (!dice.one_in(3)) {
-    capacity.host_full_block_count = dice.roll(1, 40);
-    capacity.host_window_block_count = dice.roll(1, 40);
-  }
   return capacity;
 }
 
@@ -125,7 +158,8 @@ std::vector<std::vector<TokenId>> random_stems(Dice& dice) {
 
 request::GenerationRequest random_request(Dice& dice, const ExecutorCapacity& capacity,
                                           const std::vector<std::vector<TokenId>>& stems) {
-  const int fits = capacity.full_block_count * capacity.block_tokens;
+  const auto fits = static_cast<int>(
+      std::min<int64_t>(capacity.sequence_tokens_max(), capacity.context_tokens_max));
   request::GenerationRequest request;
   const int prompt = dice.roll(1, std::min(60, fits));
   for (int i = 0; i < prompt; ++i) request.prompt.push_back(dice.roll(0, kVocabulary - 1));
@@ -212,6 +246,8 @@ class Workload {
     return reached;
   }
 
+  std::string kind() const { return kind_of(capacity_.groups); }
+
  private:
   struct Known {
     Ending expected;
@@ -236,14 +272,16 @@ class Workload {
     const Result<std::vector<SequenceId>> ids = scheduler_.submit_answers(request, answers);
     if (!ids.ok()) {
       ASSERT_EQ(ids.error().code, ErrorCode::kDoesNotFit) << ids.error().message;
-      ASSERT_GT(scheduler_.ledger().full.pinned, 0);
+      const Ledger ledger = scheduler_.ledger();
+      const kv::PerGroup<Ledger::Blocks>& blocks = ledger.blocks[kv::kDevice];
+      ASSERT_TRUE(std::any_of(blocks.begin(), blocks.end(),
+                              [](const Ledger::Blocks& counted) { return counted.pinned > 0; }));
       return;
     }
     for (const SequenceId id : ids.value()) {
-      known_.emplace(id,
-                     Known{.expected = by_definition(request, capacity_.window_tokens, next_token_),
-                           .has_deadline = request.deadline_ns.has_value(),
-                           .has_start_by = request.start_by_ns.has_value()});
+      known_.emplace(id, Known{.expected = by_definition(request, capacity_.groups, next_token_),
+                               .has_deadline = request.deadline_ns.has_value(),
+                               .has_start_by = request.start_by_ns.has_value()});
       ++request.sampling.seed;
       request.sampling.prompt_logprobs = -1;
     }
@@ -364,6 +402,7 @@ void add(Workload::Reached& all, const Workload::Reached& one) {
   all.failed_copies += one.failed_copies;
   all.cancelled_swapped += one.cancelled_swapped;
   SchedulerCounters& sum = all.counters;
+  sum.prompt_tokens += one.counters.prompt_tokens;
   sum.prompt_tokens_cached += one.counters.prompt_tokens_cached;
   sum.prompt_tokens_shared += one.counters.prompt_tokens_shared;
   sum.preemptions_recompute += one.counters.preemptions_recompute;
@@ -379,11 +418,13 @@ TEST(SchedulerProperty, any_workload_gives_what_each_request_gives_alone) {
       "PELTON_SEEDS",
       std::getenv("PELTON_SEED") ? 1 : 5200 * from_environment("PELTON_PROPERTY_SCALE", 1));
   Workload::Reached all;
+  std::map<std::string, Workload::Reached> by_kind;  // of the set of groups
   for (int64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
     SCOPED_TRACE("replay with PELTON_SEED=" + std::to_string(seed));
     Workload run(static_cast<uint64_t>(seed));
     run.play();
     add(all, run.reached());
+    add(by_kind[run.kind()], run.reached());
   }
   const auto reaches = [&](const char* what, int64_t times, int64_t at_least) {
     RecordProperty(what, std::to_string(times));
@@ -406,6 +447,19 @@ TEST(SchedulerProperty, any_workload_gives_what_each_request_gives_alone) {
   reaches("cancelled_while_swapped_out", all.cancelled_swapped, 100);
   reaches("prompt_tokens_shared", all.counters.prompt_tokens_shared, 1000);
   reaches("blocks_forked", all.counters.blocks_forked, 1000);
+  for (const char* kind : {"full", "window", "full window", "window full", "window window",
+                           "full full", "full window window", "window window window"}) {
+    const Workload::Reached& of_kind = by_kind[kind];
+    const auto reaches_of_kind = [&](const std::string& what, int64_t times, int64_t at_least) {
+      reaches((std::string(kind) + ": " + what).c_str(), times, at_least);
+    };
+    reaches_of_kind("finished", of_kind.finished, 1000);
+    reaches_of_kind("prompt_tokens_cached", of_kind.counters.prompt_tokens_cached, 500);
+    reaches_of_kind("preemptions_recompute", of_kind.counters.preemptions_recompute, 20);
+    reaches_of_kind("preemptions_swap", of_kind.counters.preemptions_swap, 20);
+    reaches_of_kind("blocks_swapped_in", of_kind.counters.blocks_swapped_in, 20);
+    reaches_of_kind("blocks_forked", of_kind.counters.blocks_forked, 20);
+  }
 }
 
 // The same calls give the same plans: nothing hangs on addresses or hash order.
@@ -424,11 +478,11 @@ TEST(SchedulerProperty, plans_are_deterministic) {
       for (const PlannedSequence& row : plan.sequences) {
         text += std::to_string(row.seat) + ":" + std::to_string(row.start) + "+" +
                 std::to_string(row.token_count()) + "@";
-        for (const BlockId block : row.full_blocks.of(plan.blocks)) {
-          text += std::to_string(block) + ",";
-        }
-        for (const BlockId block : row.window_blocks.of(plan.blocks)) {
-          text += std::to_string(block) + ",";
+        for (const TableUpdate& update : row.table_updates.of(plan.table_updates)) {
+          text += std::to_string(update.group) + ":" + std::to_string(update.begin) + ":";
+          for (const BlockId block : update.blocks.of(plan.blocks)) {
+            text += std::to_string(block) + ",";
+          }
         }
       }
       executor.submit(std::move(plan));

@@ -3,7 +3,8 @@
 //
 //   engine blocks=8 block_tokens=4 step_tokens=6 [window_blocks=8 window=1000 seats=4 context=1000
 //          steps_in_flight=1 cache=0 decode_first=0 prompt_bound=N priority_tokens=N
-//          weights=NAME:N,NAME:N host_blocks=N host_window_blocks=N]
+//          weights=NAME:N,NAME:N host_blocks=N host_window_blocks=N
+//          groups=NAME:WINDOW:BLOCKS,... (other KV groups than full attention and one window)]
 //   submit NAME prompt=N max_new=N [min_new=N priority=N deadline=N stop=TOKEN says=1,2,3
 //          like=NAME shares=N (its first N tokens are those of NAME's prompt and answer)
 //          salt=WORD pin=1 tenant=NAME start_by=N
@@ -65,6 +66,25 @@ std::vector<std::pair<std::string, double>> weights(const Words& words) {
   return weights;
 }
 
+kv::PerGroup<kv::GroupCapacity> groups_of(const Words& words) {
+  const auto found = words.find("groups");
+  if (found == words.end()) {
+    return {{{.name = "full"}, {number(words, "blocks", 8), number(words, "host_blocks", 0)}},
+            {{.name = "window", .sliding_window = number(words, "window", 200)},
+             {number(words, "window_blocks", 64), number(words, "host_window_blocks", 64)}}};
+  }
+  kv::PerGroup<kv::GroupCapacity> groups;
+  std::istringstream text(found->second);
+  for (std::string one; std::getline(text, one, ',');) {
+    const size_t window = one.find(':') + 1;
+    const size_t blocks = one.find(':', window) + 1;
+    groups.push_back({{.name = one.substr(0, window - 1),
+                       .sliding_window = std::stoi(one.substr(window, blocks - window - 1))},
+                      {std::stoi(one.substr(blocks))}});
+  }
+  return groups;
+}
+
 class Story {
  public:
   // Runs one line and returns what happened.
@@ -86,13 +106,20 @@ class Story {
   std::string tell_events();
   std::string tell_end(const Told& told, const StreamEnd& end);
   static std::string tell_blocks(const std::vector<BlockId>& before,
-                                 const std::vector<BlockId>& after, const char* name);
-  static std::string tell_returned(Told& told);
+                                 const std::vector<BlockId>& after, const std::string& name);
+  std::string tell_returned(Told& told) const;
+  std::string name_of(int group) const {
+    const std::string& name = groups_[group].spec.name;
+    return name == "full" ? "blocks" : name;
+  }
+  // The window is left out of most stories.
+  bool shows(int group) const { return group == 0 || shows_window_; }
 
   int steps_in_flight_ = 1;
   std::vector<std::pair<std::string, double>> weights_;
   int in_flight_ = 0;
   int64_t now_ns_ = 0;
+  kv::PerGroup<kv::GroupCapacity> groups_;
   bool shows_window_ = false;
   bool fails_ = false;
   std::map<uint64_t, std::vector<TokenId>> says_;
@@ -137,18 +164,14 @@ std::string Story::run(const std::string& line) {
 void Story::build(const Words& words) {
   ExecutorCapacity capacity;
   capacity.block_tokens = number(words, "block_tokens", 4);
-  capacity.full_block_count = number(words, "blocks", 8);
-  capacity.window_block_count = number(words, "window_blocks", 64);
-  capacity.window_tokens = number(words, "window", 200);
+  groups_ = capacity.groups = groups_of(words);
   capacity.sequences_max = number(words, "seats", 4);
   capacity.batch_tokens_max = number(words, "step_tokens", 6);
   capacity.context_tokens_max = number(words, "context", 1000);
-  capacity.host_full_block_count = number(words, "host_blocks", 0);
-  capacity.host_window_block_count = number(words, "host_window_blocks", 64);
   capacity.pooled_sequences_max = number(words, "pooled_seats", 0);
   capacity.embedding_size = capacity.pooled_sequences_max > 0 ? 2 : 0;
   steps_in_flight_ = number(words, "steps_in_flight", 1);
-  shows_window_ = words.count("window") > 0;
+  shows_window_ = words.count("window") + words.count("groups") > 0;
   Scheduler::Options options;
   options.prefix_cache = number(words, "cache", 0) != 0;
   if (number(words, "decode_first", 0) != 0) {
@@ -164,7 +187,7 @@ void Story::build(const Words& words) {
       .next_token =
           [this](const ModelledExecutor::Seen& seen) {
             const std::vector<TokenId>& says = says_[seen.sampling.seed];
-            const size_t line = seen.full.size() - static_cast<size_t>(seen.prompt_count);
+            const size_t line = seen.tokens.size() - static_cast<size_t>(seen.prompt_count);
             const TokenId token = line < says.size() ? says[line] : 1;
             const bool banned =
                 std::find(seen.banned.begin(), seen.banned.end(), token) != seen.banned.end();
@@ -258,8 +281,10 @@ std::string Story::tell_row(const StepPlan& plan, const PlannedSequence& row) {
   told.prefilling = !row.sample;
   const SeatTables before = told.tables;
   told.tables.follow(plan, row);
-  text += tell_blocks(before.full, told.tables.full, "blocks");
-  if (shows_window_) text += tell_blocks(before.window, told.tables.window, "window");
+  for (int group = 0; group < groups_.size(); ++group) {
+    if (!shows(group)) continue;
+    text += tell_blocks(before.of(group), told.tables.of(group), name_of(group));
+  }
   if (row.banned.count > 0) {
     text += fmt::format("  banned {}", fmt::join(row.banned.of(plan.banned), " "));
   }
@@ -270,11 +295,11 @@ std::string Story::tell_row(const StepPlan& plan, const PlannedSequence& row) {
 std::string Story::tell_copies(const StepPlan& plan) const {
   std::map<std::string, std::string> copies;
   for (const BlockCopy& copy : plan.copies) {
-    if (copy.group == kv::Group::kWindow && !shows_window_) continue;
-    std::string way = copy.from_tier == copy.to_tier    ? "here"
-                      : copy.to_tier == kv::Tier::kHost ? "to the host"
-                                                        : "from the host";
-    way += copy.group == kv::Group::kFull ? ", blocks" : ", window";
+    if (!shows(copy.group)) continue;
+    std::string way = copy.from_tier == copy.to_tier ? "here"
+                      : copy.to_tier == kv::kHost    ? "to the host"
+                                                     : "from the host";
+    way += ", " + name_of(copy.group);
     copies[way] += fmt::format(" {}>{}", copy.from, copy.to);
   }
   std::string text;
@@ -284,7 +309,7 @@ std::string Story::tell_copies(const StepPlan& plan) const {
 
 // The entries of `after` that are new, and those of `before` that are gone.
 std::string Story::tell_blocks(const std::vector<BlockId>& before,
-                               const std::vector<BlockId>& after, const char* name) {
+                               const std::vector<BlockId>& after, const std::string& name) {
   std::string taken, gone;
   for (size_t i = 0; i < after.size(); ++i) {
     if (i >= before.size() && after[i] != kNoBlock) taken += fmt::format(" {}", after[i]);
@@ -296,12 +321,14 @@ std::string Story::tell_blocks(const std::vector<BlockId>& before,
   return text;
 }
 
-std::string Story::tell_returned(Told& told) {
+std::string Story::tell_returned(Told& told) const {
   std::string text;
-  for (const BlockId block : told.tables.full) text += fmt::format(" {}", block);
+  for (const BlockId block : told.tables.of(0)) {
+    if (block != kNoBlock) text += fmt::format(" {}", block);
+  }
   told.tables = {};
   told.prefilling = true;
-  return text.empty() ? "" : "  blocks returned" + text;
+  return text.empty() ? "" : fmt::format("  {} returned{}", name_of(0), text);
 }
 
 std::string Story::tell_events() {

@@ -1,8 +1,9 @@
-// The block tables of one seat, as its rows have told them. Executors and tests keep one a seat;
-// whoever carries out the rows owns it.
+// The block tables of one seat, one in each KV group, as its rows have changed them. Executors and
+// tests keep one a seat; whoever carries out the rows owns it.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <vector>
 
@@ -11,19 +12,21 @@
 
 namespace pelton::engine {
 
-struct SeatTables {
-  std::vector<BlockId> full;
-  std::vector<BlockId> window;
-
+class SeatTables {
+ public:
   // Every row of the seat, in order, also one that is not carried out.
   void follow(const StepPlan& plan, const PlannedSequence& row) {
-    extend(full, row.full_first, row.full_blocks.of(plan.blocks));
-    extend(window, row.window_first, row.window_blocks.of(plan.blocks));
-    for (size_t i = std::min(static_cast<size_t>(row.window_begin), window.size()); i-- > 0;) {
-      if (window[i] == kNoBlock) break;
-      window[i] = kNoBlock;
+    for (const TableUpdate& update : row.table_updates.of(plan.table_updates)) {
+      std::vector<BlockId>& table = groups_[static_cast<size_t>(update.group)];
+      extend(table, update.first, update.blocks.of(plan.blocks));
+      for (size_t i = std::min(static_cast<size_t>(update.begin), table.size()); i-- > 0;) {
+        if (table[i] == kNoBlock) break;
+        table[i] = kNoBlock;
+      }
     }
   }
+
+  const std::vector<BlockId>& of(int group) const { return groups_[static_cast<size_t>(group)]; }
 
  private:
   static void extend(std::vector<BlockId>& table, int32_t first, std::span<const BlockId> blocks) {
@@ -31,6 +34,8 @@ struct SeatTables {
     table.resize(static_cast<size_t>(first));
     table.insert(table.end(), blocks.begin(), blocks.end());
   }
+
+  std::array<std::vector<BlockId>, kv::kGroupsMax> groups_;
 };
 
 }  // namespace pelton::engine

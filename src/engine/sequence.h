@@ -1,6 +1,7 @@
 // One request on its way through the engine. The scheduler's own; engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "engine/step_plan.h"
 #include "engine/token_stream.h"
 #include "kv/block_hash.h"
+#include "kv/block_pools.h"
 #include "kv/block_table.h"
 #include "request/generation_request.h"
 
@@ -17,14 +19,6 @@ namespace pelton::engine {
 using SequenceId = int64_t;
 inline constexpr SequenceId kNoFamily = -1;
 
-// Where sequences' blocks come from. They outlive the sequences.
-struct SequencePools {
-  kv::BlockPool& full;
-  kv::BlockPool& window;
-  kv::BlockPool& host_full;
-  kv::BlockPool& host_window;
-};
-
 struct Sequence {
   enum class Stage {
     kWaiting,  // no seat, no blocks of the device
@@ -32,13 +26,14 @@ struct Sequence {
     kEnded,    // forgotten as soon as no submitted step names it
   };
 
-  Sequence(SequenceId id, request::GenerationRequest request, const SequencePools& pools)
-      : id(id),
-        request(std::move(request)),
-        full(pools.full),
-        window(pools.window),
-        host_full(pools.host_full),
-        host_window(pools.host_window) {}
+  // `pools` outlive the sequence.
+  Sequence(SequenceId id, request::GenerationRequest request, kv::BlockPools& pools)
+      : id(id), request(std::move(request)) {
+    for (int group = 0; group < pools.group_count(); ++group) {
+      tables.push_back(kv::BlockTable(pools.pool(group, kv::kDevice)));
+      sent_tables.push_back({});
+    }
+  }
 
   const SequenceId id;
   request::GenerationRequest request;  // its prompt has moved to `tokens`
@@ -54,14 +49,19 @@ struct Sequence {
   Stage stage = Stage::kWaiting;
   Seat seat = -1;
   bool arrived = false;  // the executor knows who sits in the seat
-  int full_told = 0;     // entries of the block tables that it knows
-  int window_told = 0;
-  kv::BlockTable full;
-  kv::BlockTable window;
+  kv::PerGroup<kv::BlockTable> tables;
+  // What the executor knows of them: so many entries, of which those before `begin` are gone.
+  struct SentTable {
+    int entries = 0;
+    int begin = 0;
+
+    bool operator==(const SentTable&) const = default;
+  };
+  kv::PerGroup<SentTable> sent_tables;
   // What was computed before it made room, if it was copied out and not thrown away: entries as in
-  // `full` and `window`, blocks in the host's memory.
-  kv::BlockTable host_full;
-  kv::BlockTable host_window;
+  // `tables`, blocks in a further tier. Empty: nothing.
+  std::vector<kv::BlockTable> swapped_tables;
+  kv::Tier swapped_tier = kv::kDevice;  // where those are
 
   kv::BlockHash origin;               // the parent of the first block
   std::vector<kv::BlockHash> hashes;  // of the blocks that are full of known tokens
@@ -87,7 +87,20 @@ struct Sequence {
   // flight behind that one are void.
   std::shared_ptr<const Deferral> deferral;
 
-  bool swapped_out() const { return !host_full.blocks().empty(); }
+  bool swapped_out() const { return !swapped_tables.empty(); }
+
+  // Whether its going would make room for others.
+  bool holds_blocks() const {
+    return std::any_of(tables.begin(), tables.end(),
+                       [](const kv::BlockTable& table) { return table.held_count() > 0; });
+  }
+
+  // Positions [0, reach()) are covered in every group, or can be with the blocks that are free now.
+  int reach() const {
+    int reach = INT32_MAX;
+    for (const kv::BlockTable& table : tables) reach = std::min(reach, table.reach());
+    return reach;
+  }
 
   int output_count() const { return static_cast<int>(tokens.size()) - prompt_count; }
 

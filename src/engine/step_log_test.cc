@@ -22,11 +22,11 @@ TEST(StepLog, SaysWhoWasInWhichStepAndHowLongItTook) {
       (std::filesystem::temp_directory_path() / ("pelton_step_log_" + std::to_string(getpid())))
           .string();
   base::VirtualClock clock;
-  const ExecutorCapacity capacity{.full_block_count = 64,
-                                  .window_block_count = 64,
-                                  .sequences_max = 4,
-                                  .batch_tokens_max = 64,
-                                  .context_tokens_max = 256};
+  const ExecutorCapacity capacity{
+      .groups = {{{.name = "full"}, {64}}, {{.name = "window", .sliding_window = 128}, {64}}},
+      .sequences_max = 4,
+      .batch_tokens_max = 64,
+      .context_tokens_max = 256};
   auto inner = std::make_unique<ModelledExecutor>(ModelledExecutor::Options{
       .capacity = capacity,
       .next_token = checksum_tokens(100),
@@ -81,8 +81,8 @@ TEST(StepLog, SaysWhoWasInWhichStepAndHowLongItTook) {
 
 TEST(StepLog, AFileThatCannotBeWrittenIsAnError) {
   base::VirtualClock clock;
-  auto inner = std::make_unique<ModelledExecutor>(
-      ModelledExecutor::Options{.next_token = checksum_tokens(100)});
+  auto inner = std::make_unique<ModelledExecutor>(ModelledExecutor::Options{
+      .capacity = {.groups = {{{.name = "full"}}}}, .next_token = checksum_tokens(100)});
   const auto made = LoggedExecutor::make(std::move(inner), "/nowhere/at/all", clock);
   EXPECT_EQ(made.error().code, ErrorCode::kIo);
   EXPECT_EQ(made.error().field, "step-log");

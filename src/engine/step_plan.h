@@ -17,6 +17,7 @@
 #include "base/token_id.h"
 #include "grammar/token_guide.h"
 #include "kv/block_id.h"
+#include "kv/group.h"
 #include "request/generation_request.h"
 
 namespace pelton::engine {
@@ -45,13 +46,13 @@ Stretch append(std::vector<T>& array, std::span<const T> more) {
   return stretch;
 }
 
-// The content of one block becomes that of another of the same group: out to the host's memory and
+// The content of one block becomes that of another of the same group: out to a further tier and
 // back when sequences make room for each other, and within the device when answers to one prompt
 // part in the middle of a block.
 struct BlockCopy {
-  kv::Group group = kv::Group::kFull;
-  kv::Tier from_tier = kv::Tier::kDevice;
-  kv::Tier to_tier = kv::Tier::kDevice;
+  int32_t group = 0;
+  kv::Tier from_tier = kv::kDevice;
+  kv::Tier to_tier = kv::kDevice;
   BlockId from = kNoBlock;
   BlockId to = kNoBlock;
 };
@@ -90,17 +91,20 @@ struct PlannedSequence {
   bool sample = false;          // sample after the last token (its position is start + count)
   bool embed = false;  // the last token is the prompt's last: give the embedding; never samples
 
-  // What is new in the seat's block tables, which are indexed by position / block_tokens: their
-  // entries from `..._first` on, stretches of StepPlan::blocks. Those before stand as the seat's
-  // earlier rows told them; an arrival tells all. Window entries before `window_begin` have left
-  // the window and are kNoBlock.
-  int32_t full_first = 0;
-  int32_t window_first = 0;
-  int32_t window_begin = 0;
-  Stretch full_blocks;
-  Stretch window_blocks;
+  // Of StepPlan::table_updates: one for each of its block tables that has changed.
+  Stretch table_updates;
 
   int32_t token_count() const { return tokens.count == 0 ? 1 : tokens.count; }
+};
+
+// What is new in a sequence's block table in one group, indexed by position / block_tokens: the
+// entries from `first` on. Those before stand as earlier rows gave them; an arrival gives all.
+// Entries before `begin` have left the window and are kNoBlock.
+struct TableUpdate {
+  int32_t group = 0;
+  int32_t first = 0;
+  int32_t begin = 0;
+  Stretch blocks;  // of StepPlan::blocks
 };
 
 struct StepPlan {
@@ -112,6 +116,7 @@ struct StepPlan {
 
   std::vector<TokenId> tokens;
   std::vector<TokenId> banned;
+  std::vector<TableUpdate> table_updates;
   std::vector<BlockId> blocks;
   std::vector<Arrival> arrivals;
 

@@ -12,15 +12,13 @@
 namespace pelton::engine {
 namespace {
 
-constexpr ExecutorCapacity kTight{.block_tokens = 4,
-                                  .full_block_count = 24,
-                                  .window_block_count = 20,
-                                  .host_full_block_count = 80,
-                                  .host_window_block_count = 40,
-                                  .window_tokens = 10,
-                                  .sequences_max = 6,
-                                  .batch_tokens_max = 32,
-                                  .context_tokens_max = 96};
+const ExecutorCapacity kTight{
+    .block_tokens = 4,
+    .groups = {{{.name = "full"}, {24, 80}}, {{.name = "window", .sliding_window = 10}, {20, 40}}},
+
+    .sequences_max = 6,
+    .batch_tokens_max = 32,
+    .context_tokens_max = 96};
 
 request::GenerationRequest make_request(int prompt, int max_new, uint64_t seed) {
   request::GenerationRequest request;
@@ -82,7 +80,7 @@ TEST(Swap, nothing_is_computed_twice) {
 // The same without room on the host: the difference is what swapping saves.
 TEST(Swap, without_room_on_the_host_work_is_lost_and_counted) {
   ExecutorCapacity capacity = kTight;
-  capacity.host_full_block_count = 0;
+  capacity.groups[0].block_counts[kv::kHost] = 0;
   Workshop run(capacity, false);
   int tokens = 0;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
@@ -103,29 +101,30 @@ TEST(Swap, kv_events_tell_the_tier) {
     ASSERT_TRUE(run.scheduler.submit(make_request(12, 40, seed)).ok());
   }
   run.to_the_end();
-  std::map<std::pair<kv::Group, kv::Tier>, int> findable;
+  std::map<std::pair<int, kv::Tier>, int> findable;
   int64_t stored_on_host = 0;
   for (const kv::Event& event : run.events.read({.events_max = 10'000}).events) {
     const bool stored = event.kind == kv::Event::Kind::kStored;
     findable[{event.group, event.tier}] += stored ? 1 : -1;
-    if (stored && event.tier == kv::Tier::kHost) ++stored_on_host;
+    if (stored && event.tier == kv::kHost) ++stored_on_host;
   }
   EXPECT_EQ(run.events.dropped_count(), 0);
   EXPECT_GT(stored_on_host, 10);
   // What the events add up to is what the pools hold at the end: nobody holds anything any more.
   const Ledger ledger = run.scheduler.ledger();
-  EXPECT_EQ((findable[{kv::Group::kFull, kv::Tier::kDevice}]), ledger.full.kept);
-  EXPECT_EQ((findable[{kv::Group::kWindow, kv::Tier::kDevice}]), ledger.window.kept);
-  EXPECT_EQ((findable[{kv::Group::kFull, kv::Tier::kHost}]), ledger.host_full.kept);
-  EXPECT_EQ((findable[{kv::Group::kWindow, kv::Tier::kHost}]), ledger.host_window.kept);
+  for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
+    for (int group = 0; group < kTight.groups.size(); ++group) {
+      EXPECT_EQ((findable[{group, tier}]), ledger.of(group, tier).kept);
+    }
+  }
 }
 
 // Whatever the prompt's length, also where it ends with a block, and whether or not there is a
 // prefix cache: the prompt once, one token of it for each further answer, and the outputs.
 TEST(Answers, the_prompt_is_computed_once) {
   ExecutorCapacity roomy = kTight;
-  roomy.full_block_count = 200;
-  roomy.window_block_count = 100;
+  roomy.groups[0].block_counts[kv::kDevice] = 200;
+  roomy.groups[1].block_counts[kv::kDevice] = 100;
   for (const bool prefix_cache : {false, true}) {
     for (int prompt = 2; prompt < 50; ++prompt) {
       Workshop run(roomy, prefix_cache);

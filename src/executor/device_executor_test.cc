@@ -163,8 +163,8 @@ TEST_P(DeviceExecutorKvTest, AnAnswerIsTheSameInEveryWay) {
 
   LocalExecutor::Options small = usual();
   small.kv_bytes.reset();
-  small.kv_bytes = executor_->footprint().kv.full_block_bytes * 7 +
-                   executor_->footprint().kv.window_block_bytes * 24;
+  small.kv_bytes = executor_->footprint().kv.groups[0].spec.block_bytes * 7 +
+                   executor_->footprint().kv.groups[1].spec.block_bytes * 24;
   small.swap_bytes = int64_t{1} << 20;
   start(small, {.prefix_cache = false});
   EXPECT_EQ(all_at_once(asked), alone) << "short of blocks";

@@ -71,8 +71,9 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
   }
   on_device.memory_bytes = device.info.memory_bytes;
   TRY_ASSIGN(cost_model::Footprint footprint, cost_model::footprint(checkpoint, on_device));
-  options.full_block_count = footprint.kv.full_block_count;
-  options.window_block_count = footprint.kv.window_block_count;
+  for (const cost_model::KvAllocated::Group& group : footprint.kv.groups) {
+    options.block_counts.push_back(group.block_count);
+  }
   options.positions_max = std::max(kPositionsMin, footprint.context_tokens_max);
   // What the host's layout would take is not what the device takes.
   const kernels::gpu::ArenaLayout arena = models::DeviceModel::layout(config, options);
@@ -85,32 +86,31 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
              models::DeviceModel::load(checkpoint, made->device_.library, options, pool));
   const kernels::gpu::DeviceForms& chosen = made->model_->forms();
   made->kernel_choice_ = {chosen.how, kernels::gpu::describe(chosen.forms), chosen.problems};
-  const auto swap_bytes = [&](int32_t blocks, bool sliding) {
-    return static_cast<size_t>(blocks * made->model_->swapped_block_bytes(sliding));
-  };
-  made->full_swap_.resize(swap_bytes(footprint.swap.full_block_count, false));
-  made->window_swap_.resize(swap_bytes(footprint.swap.window_block_count, true));
+  for (int group = 0; group < footprint.swap.groups.size(); ++group) {
+    made->swap_.push_back(std::vector<uint8_t>(static_cast<size_t>(
+        footprint.swap.groups[group].block_count * made->model_->swapped_block_bytes(group))));
+  }
   return std::unique_ptr<StepModel>(std::move(made));
 }
 
 uint8_t* DeviceStepModel::swapped(const engine::BlockCopy& copy, int32_t block) {
-  const bool sliding = copy.group == kv::Group::kWindow;
-  std::vector<uint8_t>& swap = sliding ? window_swap_ : full_swap_;
-  const int64_t bytes = model_->swapped_block_bytes(sliding);
+  std::vector<uint8_t>& swap = swap_[copy.group];
+  const int64_t bytes = model_->swapped_block_bytes(copy.group);
   CHECK((block + int64_t{1}) * bytes <= static_cast<int64_t>(swap.size()));
   return swap.data() + block * bytes;
 }
 
 Result<void> DeviceStepModel::copy_block(const engine::BlockCopy& copy) {
-  const bool sliding = copy.group == kv::Group::kWindow;
-  const bool from_device = copy.from_tier == kv::Tier::kDevice;
-  const bool to_device = copy.to_tier == kv::Tier::kDevice;
+  const bool from_device = copy.from_tier == kv::kDevice;
+  const bool to_device = copy.to_tier == kv::kDevice;
+  CHECK(from_device || copy.from_tier == kv::kHost, "a tier that a device does not have");
+  CHECK(to_device || copy.to_tier == kv::kHost, "a tier that a device does not have");
   if (from_device && to_device) {
-    return model_->copy_block({.sliding = sliding, .from = copy.from, .to = copy.to});
+    return model_->copy_block({.group = copy.group, .from = copy.from, .to = copy.to});
   }
-  if (from_device) return model_->read_block(sliding, copy.from, swapped(copy, copy.to));
-  if (to_device) return model_->write_block(sliding, copy.to, swapped(copy, copy.from));
-  std::copy_n(swapped(copy, copy.from), model_->swapped_block_bytes(sliding),
+  if (from_device) return model_->read_block(copy.group, copy.from, swapped(copy, copy.to));
+  if (to_device) return model_->write_block(copy.group, copy.to, swapped(copy, copy.from));
+  std::copy_n(swapped(copy, copy.from), model_->swapped_block_bytes(copy.group),
               swapped(copy, copy.to));
   return {};
 }

@@ -49,8 +49,7 @@ class DeviceStepModel final : public StepModel {
   const cost_model::Footprint footprint_;
   std::unique_ptr<models::DeviceModel> model_;
   KernelChoice kernel_choice_;
-  std::vector<uint8_t> full_swap_;  // blocks that made room, each in one piece
-  std::vector<uint8_t> window_swap_;
+  kv::PerGroup<std::vector<uint8_t>> swap_;  // blocks that made room, each in one piece
 };
 
 }  // namespace pelton::executor

@@ -98,14 +98,16 @@ class Embedding : public testing::Test {
     return options;
   }
 
-  static LocalExecutor::Options short_of_blocks(LocalExecutor::Options options, int full_blocks) {
+  static LocalExecutor::Options short_of_blocks(LocalExecutor::Options options,
+                                                int context_blocks) {
     LocalExecutor::Options uncached = options;
     uncached.prefix_cache = false;
     uncached.swap_bytes = 0;
     const auto ample =
         cost_model::footprint(*checkpoint_, *LocalExecutor::memory_request(uncached));
     CHECK(ample.ok(), ample.ok() ? "" : ample.error().message);
-    options.kv_bytes = ample->kv.full_block_bytes * full_blocks + ample->kv.window_bytes();
+    options.kv_bytes =
+        ample->kv.groups[0].spec.block_bytes * context_blocks + ample->kv.groups[1].bytes();
     return options;
   }
 

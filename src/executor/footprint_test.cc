@@ -24,10 +24,9 @@ std::string tiny() {
 }
 
 models::KvStorage::Options storage_of(const cost_model::KvAllocated& kv) {
-  return {.dtype = kv.dtype,
-          .block_tokens = kv.block_tokens,
-          .full_block_count = kv.full_block_count,
-          .window_block_count = kv.window_block_count};
+  models::KvStorage::Options options{.dtype = kv.dtype, .block_tokens = kv.block_tokens};
+  for (const auto& group : kv.groups) options.block_counts.push_back(group.block_count);
+  return options;
 }
 
 // Reserving is not using: the large ones cost address space only.
@@ -80,9 +79,10 @@ TEST(Footprint, TheExecutorAllocatesWhatIsForeseen) {
         ASSERT_TRUE(executor.ok()) << executor.error().message;
         EXPECT_EQ(cost_model::to_json((*executor)->footprint()), cost_model::to_json(*foreseen));
         const engine::ExecutorCapacity& capacity = (*executor)->capacity();
-        EXPECT_EQ(capacity.full_block_count, foreseen->kv.full_block_count);
-        EXPECT_EQ(capacity.window_block_count, foreseen->kv.window_block_count);
-        EXPECT_EQ(capacity.host_full_block_count > 0, batch == 33);
+        for (int group = 0; group < capacity.groups.size(); ++group) {
+          EXPECT_EQ(capacity.blocks(group, kv::kDevice), foreseen->kv.groups[group].block_count);
+          EXPECT_EQ(capacity.blocks(group, kv::kHost) > 0, batch == 33);
+        }
       }
     }
   }

@@ -6,10 +6,11 @@ namespace pelton::executor {
 namespace {
 
 models::KvStorage::Options storage_of(const cost_model::KvAllocated& kv) {
-  return {.dtype = kv.dtype,
-          .block_tokens = kv.block_tokens,
-          .full_block_count = kv.full_block_count,
-          .window_block_count = kv.window_block_count};
+  models::KvStorage::Options options{.dtype = kv.dtype, .block_tokens = kv.block_tokens};
+  for (const cost_model::KvAllocated::Group& group : kv.groups) {
+    options.block_counts.push_back(group.block_count);
+  }
+  return options;
 }
 
 }  // namespace
@@ -20,30 +21,31 @@ Result<std::unique_ptr<StepModel>> HostModel::load(const checkpoint::Checkpoint&
                                                    base::ThreadPool& pool) {
   TRY_ASSIGN(auto kernels, kernels::make_kernels(options.kernels, pool));
   const families::ModelConfig& config = checkpoint.config();
+  std::vector<models::KvStorage> tiers;
   TRY_ASSIGN(models::KvStorage kv, models::KvStorage::allocate(config, storage_of(footprint.kv)));
-  std::optional<models::KvStorage> host_kv;
-  if (footprint.swap.full_block_count > 0) {
-    TRY_ASSIGN(host_kv, models::KvStorage::allocate(config, storage_of(footprint.swap)));
+  tiers.push_back(std::move(kv));
+  if (footprint.swap.bytes() > 0) {
+    TRY_ASSIGN(models::KvStorage host,
+               models::KvStorage::allocate(config, storage_of(footprint.swap)));
+    tiers.push_back(std::move(host));
   }
   TRY_ASSIGN(auto model, models::load_model(checkpoint, *kernels,
                                             {.batch_tokens_max = options.batch_tokens_max,
                                              .logit_rows_max = options.logit_rows_max}));
-  std::unique_ptr<HostModel> made(new HostModel(
-      footprint, pool, std::move(kernels), std::move(model), std::move(kv), std::move(host_kv)));
+  std::unique_ptr<HostModel> made(
+      new HostModel(footprint, pool, std::move(kernels), std::move(model), std::move(tiers)));
   made->check_footprint(checkpoint);
   return std::unique_ptr<StepModel>(std::move(made));
 }
 
 HostModel::HostModel(const cost_model::Footprint& footprint, base::ThreadPool& pool,
                      std::unique_ptr<kernels::Kernels> kernels,
-                     std::unique_ptr<models::Model> model, models::KvStorage kv,
-                     std::optional<models::KvStorage> host_kv)
+                     std::unique_ptr<models::Model> model, std::vector<models::KvStorage> tiers)
     : footprint_(footprint),
       pool_(pool),
       kernels_(std::move(kernels)),
       model_(std::move(model)),
-      kv_(std::move(kv)),
-      host_kv_(std::move(host_kv)) {}
+      tiers_(std::move(tiers)) {}
 
 // What was foreseen is what there is: a buffer that cost_model does not know is a bug. Sampling is
 // the executor's.
@@ -52,24 +54,23 @@ void HostModel::check_footprint(const checkpoint::Checkpoint& checkpoint) const 
         "working memory is not as foreseen");
   CHECK(checkpoint.weight_bytes() + model_->owned_weight_bytes() == footprint_.weights.bytes(),
         "weights are not as foreseen");
-  CHECK(kv_.bytes() == footprint_.kv.bytes(), "the KV cache is not as foreseen");
-  CHECK((host_kv_ ? host_kv_->bytes() : 0) == footprint_.swap.bytes(),
+  CHECK(tiers_[kv::kDevice].bytes() == footprint_.kv.bytes(), "the KV cache is not as foreseen");
+  CHECK((tiers_.size() > 1 ? tiers_[kv::kHost].bytes() : 0) == footprint_.swap.bytes(),
         "swap space is not as foreseen");
 }
 
 // In each layer one after the other; layers side by side.
 Result<void> HostModel::copy_blocks(const std::vector<engine::BlockCopy>& copies) {
   const auto storage = [&](kv::Tier tier) -> models::KvStorage& {
-    return tier == kv::Tier::kDevice ? kv_ : host_kv_.value();
+    return tiers_.at(static_cast<size_t>(tier));
   };
-  pool_.parallel_for(kv_.layer_count(), 1, [&](int64_t begin, int64_t end, int) {
+  pool_.parallel_for(tiers_[kv::kDevice].layer_count(), 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t layer = begin; layer < end; ++layer) {
       for (const engine::BlockCopy& copy : copies) {
         storage(copy.to_tier)
-            .copy_block(
-                storage(copy.from_tier),
-                {.sliding = copy.group == kv::Group::kWindow, .from = copy.from, .to = copy.to},
-                static_cast<int>(layer));
+            .copy_block(storage(copy.from_tier),
+                        {.group = copy.group, .from = copy.from, .to = copy.to},
+                        static_cast<int>(layer));
       }
     }
   });
@@ -77,7 +78,7 @@ Result<void> HostModel::copy_blocks(const std::vector<engine::BlockCopy>& copies
 }
 
 void HostModel::begin(const models::ForwardInput& input, sampling::DeviceRows*) {
-  logits_ = model_->forward(input, kv_, nullptr);
+  logits_ = model_->forward(input, tiers_[kv::kDevice], nullptr);
 }
 
 Result<float*> HostModel::finish() {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
@@ -41,7 +41,7 @@ class HostModel final : public StepModel {
  private:
   HostModel(const cost_model::Footprint& footprint, base::ThreadPool& pool,
             std::unique_ptr<kernels::Kernels> kernels, std::unique_ptr<models::Model> model,
-            models::KvStorage kv, std::optional<models::KvStorage> host_kv);
+            std::vector<models::KvStorage> tiers);
 
   void check_footprint(const checkpoint::Checkpoint& checkpoint) const;
 
@@ -49,9 +49,9 @@ class HostModel final : public StepModel {
   base::ThreadPool& pool_;
   std::unique_ptr<kernels::Kernels> kernels_;
   std::unique_ptr<models::Model> model_;
-  models::KvStorage kv_;
-  float* logits_ = nullptr;                   // of the step at hand
-  std::optional<models::KvStorage> host_kv_;  // what was swapped out; none without swap_bytes
+  // By tier: the device's, and the host's for what is swapped out, with swap_bytes only.
+  std::vector<models::KvStorage> tiers_;
+  float* logits_ = nullptr;  // of the step at hand
 };
 
 }  // namespace pelton::executor

@@ -23,9 +23,7 @@ engine::ExecutorCapacity capacity_of(int64_t kv_bytes, Division division) {
       *config, {.prefix_cache = division == Division::kBothGroups, .kv_bytes = kv_bytes});
   CHECK(footprint.ok());
   return {.block_tokens = footprint->kv.block_tokens,
-          .full_block_count = footprint->kv.full_block_count,
-          .window_block_count = footprint->kv.window_block_count,
-          .window_tokens = config->sliding_window,
+          .groups = footprint->kv_capacity(),
           .sequences_max = footprint->sequences_max,
           .batch_tokens_max = 512,
           .context_tokens_max = footprint->context_tokens_max};

@@ -101,11 +101,7 @@ LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::Threa
       pool_(*pool_holder_),
       model_(std::move(model)),
       capacity_{.block_tokens = footprint().kv.block_tokens,
-                .full_block_count = footprint().kv.full_block_count,
-                .window_block_count = footprint().kv.window_block_count,
-                .host_full_block_count = footprint().swap.full_block_count,
-                .host_window_block_count = footprint().swap.window_block_count,
-                .window_tokens = config.sliding_window,
+                .groups = footprint().kv_capacity(),
                 .sequences_max = options.sequences_max,
                 .pooled_sequences_max = std::min(options.batch_tokens_max, kPooledSequencesMax),
                 .embedding_size = config.hidden_size,
@@ -307,9 +303,11 @@ models::ForwardInput LocalExecutor::flatten(const engine::StepPlan& plan) const 
       const SeatState& seat = seats_[sequence.seat];
       input.tokens.push_back(seat.pending.row >= 0 ? ~seat.pending.row : seat.last_token);
     }
-    const engine::SeatTables& tables = seats_[sequence.seat].tables;
-    input.sequences.push_back(
-        {sequence.start, sequence.token_count(), tables.full.data(), tables.window.data()});
+    kv::PerGroup<const int32_t*> tables;
+    for (int group = 0; group < capacity_.groups.size(); ++group) {
+      tables.push_back(seats_[sequence.seat].tables.of(group).data());
+    }
+    input.sequences.push_back({sequence.start, sequence.token_count(), tables});
     if (samples(sequence)) input.logit_rows.push_back(static_cast<int>(input.tokens.size()) - 1);
   }
   return input;

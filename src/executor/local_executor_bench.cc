@@ -111,8 +111,9 @@ void short_of_room(benchmark::State& state) {
   options.kv_bytes = int64_t{1} << 30;
   const auto ample = cost_model::footprint(checkpoint, *LocalExecutor::memory_request(options));
   const int64_t blocks = kSequences * (kPrompt + kOutput) / options.block_tokens;
-  options.kv_bytes = ample->kv.full_block_bytes * blocks * 3 / 4 + ample->kv.window_bytes();
-  options.swap_bytes = state.range(0) * (ample->kv.full_block_bytes * blocks);
+  options.kv_bytes =
+      ample->kv.groups[0].spec.block_bytes * blocks * 3 / 4 + ample->kv.groups[1].bytes();
+  options.swap_bytes = state.range(0) * (ample->kv.groups[0].spec.block_bytes * blocks);
   const std::unique_ptr<LocalExecutor> executor =
       LocalExecutor::create(checkpoint, options).value();
   base::SystemClock clock;

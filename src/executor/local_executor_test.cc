@@ -41,12 +41,13 @@ class EngineOnTiny : public ::testing::Test {
   }
 
   // So many full blocks, and no window blocks but what may run.
-  void give_full_blocks(LocalExecutor::Options& options, int full_blocks) {
+  void give_context_blocks(LocalExecutor::Options& options, int context_blocks) {
     options.prefix_cache = false;
     options.kv_bytes = int64_t{1} << 30;
     const auto ample = cost_model::footprint(checkpoint_, *LocalExecutor::memory_request(options));
     ASSERT_TRUE(ample.ok());
-    options.kv_bytes = ample->kv.full_block_bytes * full_blocks + ample->kv.window_bytes();
+    options.kv_bytes =
+        ample->kv.groups[0].spec.block_bytes * context_blocks + ample->kv.groups[1].bytes();
   }
 
   engine::TokenStream submit(std::vector<TokenId> prompt, int max_new,
@@ -124,21 +125,20 @@ TEST_F(EngineOnTiny, ABatchedRequestGetsWhatItGetsAlone) {
   }
   engine_.reset();
 
-  for (const int full_blocks : {1000, 12}) {
+  for (const int context_blocks : {1000, 12}) {
     LocalExecutor::Options options{
         .sequences_max = 6, .batch_tokens_max = 33, .context_tokens = 160};
-    give_full_blocks(options, full_blocks);
+    give_context_blocks(options, context_blocks);
     start(options);
     std::vector<engine::TokenStream> streams;
     for (const Asked& one : asked) streams.push_back(submit(one.prompt, one.max_new, one.sampling));
     for (size_t i = 0; i < asked.size(); ++i) {
       EXPECT_EQ(tokens_of(streams[i]), asked[i].alone) << "request " << i;
     }
-    if (full_blocks == 12) {
+    if (context_blocks == 12) {
       EXPECT_GT(engine_->stats().preemptions, 0);
     }
-    EXPECT_EQ(engine_->stats().full_blocks_used, 0);
-    EXPECT_EQ(engine_->stats().window_blocks_used, 0);
+    EXPECT_EQ(engine_->stats().blocks_used, (kv::PerGroup<int>{0, 0}));
     engine_.reset();
   }
 }
@@ -158,10 +158,10 @@ TEST_F(EngineOnTiny, TheCacheChangesNoToken) {
     }
     prompts.push_back(std::move(prompt));
   }
-  const auto answers = [&](bool cache, int full_blocks, int64_t* found) {
+  const auto answers = [&](bool cache, int context_blocks, int64_t* found) {
     LocalExecutor::Options options{
         .sequences_max = 3, .batch_tokens_max = 50, .context_tokens = 256};
-    give_full_blocks(options, full_blocks);
+    give_context_blocks(options, context_blocks);
     start(options, {.prefix_cache = cache});
     std::vector<std::vector<TokenId>> tokens;
     std::vector<engine::TokenStream> streams;

@@ -101,14 +101,16 @@ class SameAnswers : public testing::Test {
   }
 
   // The bytes of so many full blocks, and of window blocks for what may run.
-  static LocalExecutor::Options short_of_blocks(LocalExecutor::Options options, int full_blocks) {
+  static LocalExecutor::Options short_of_blocks(LocalExecutor::Options options,
+                                                int context_blocks) {
     LocalExecutor::Options uncached = options;
     uncached.prefix_cache = false;
     uncached.swap_bytes = 0;
     const auto ample =
         cost_model::footprint(*checkpoint_, *LocalExecutor::memory_request(uncached));
     CHECK(ample.ok(), ample.ok() ? "" : ample.error().message);
-    options.kv_bytes = ample->kv.full_block_bytes * full_blocks + ample->kv.window_bytes();
+    options.kv_bytes =
+        ample->kv.groups[0].spec.block_bytes * context_blocks + ample->kv.groups[1].bytes();
     return options;
   }
 
@@ -341,8 +343,11 @@ TEST_F(SameAnswers, whoever_leaves_leaves_nothing_behind) {
   streams.clear();
   expect_clean("cancels");
   const engine::Ledger ledger = engine_->ledger();
-  EXPECT_EQ(ledger.full.held + ledger.window.held + ledger.host_full.held + ledger.host_window.held,
-            0);
+  int held = 0;
+  for (const auto& tier : ledger.blocks) {
+    for (const engine::Ledger::Blocks& blocks : tier) held += blocks.held;
+  }
+  EXPECT_EQ(held, 0);
   EXPECT_EQ(ledger.seats_free, 12);
 }
 

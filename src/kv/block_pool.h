@@ -1,6 +1,7 @@
-// Hands out KV blocks of one group by number and counts who holds each. A block whose content has a
-// name can be remembered: once nobody holds it, it stays findable until its room is needed. Knows
-// nothing of devices: a block is an index into storage that the executor owns. Engine thread only.
+// Hands out KV blocks of one group in one tier by number and counts who holds each. A block whose
+// content has a name can be remembered: once nobody holds it, it stays findable until its room is
+// needed. Knows nothing of devices: a block is an index into storage that the executor owns. Engine
+// thread only.
 #pragma once
 
 #include <array>
@@ -12,6 +13,7 @@
 #include "kv/block_index.h"
 #include "kv/block_watch.h"
 #include "kv/event_log.h"
+#include "kv/group.h"
 
 namespace pelton::kv {
 
@@ -21,8 +23,8 @@ class BlockPool {
     int block_count = 0;
     int block_tokens = 16;
     EventLog* events = nullptr;  // hears what is remembered and forgotten; outlives the pool
-    Group group = Group::kFull;
-    Tier tier = Tier::kDevice;
+    int group = 0;               // what events say of it
+    Tier tier = kDevice;
     const base::Clock* clock = nullptr;  // of times(), outlives the pool; null: nobody asks
   };
 

@@ -6,6 +6,14 @@
 
 namespace pelton::kv {
 
+BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
+  clear();
+  pool_ = other.pool_;
+  blocks_ = std::exchange(other.blocks_, {});
+  dropped_ = std::exchange(other.dropped_, 0);
+  return *this;
+}
+
 bool BlockTable::cover(int token_count) {
   const int missing = pool_->blocks_for(token_count) - static_cast<int>(blocks_.size());
   return missing <= 0 || pool_->take(missing, blocks_);
@@ -33,7 +41,7 @@ void BlockTable::drop_before(int position) {
 }
 
 void BlockTable::clear() {
-  pool_->give_back(blocks_);
+  if (!blocks_.empty()) pool_->give_back(blocks_);
   blocks_.clear();
   dropped_ = 0;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kv/block_pool.h"
@@ -11,10 +12,11 @@ namespace pelton::kv {
 
 class BlockTable {
  public:
+  BlockTable() = default;                                 // of no pool: to be assigned to
   explicit BlockTable(BlockPool& pool) : pool_(&pool) {}  // which outlives the table
   ~BlockTable() { clear(); }
-  BlockTable(const BlockTable&) = delete;
-  BlockTable& operator=(const BlockTable&) = delete;
+  BlockTable(BlockTable&& other) noexcept { *this = std::move(other); }
+  BlockTable& operator=(BlockTable&& other) noexcept;
 
   // Positions [0, reach()) are covered, or can be with the blocks that are free now.
   int reach() const {
@@ -40,7 +42,7 @@ class BlockTable {
   int held_count() const { return static_cast<int>(blocks_.size()) - dropped_; }
 
  private:
-  BlockPool* pool_;
+  BlockPool* pool_ = nullptr;
   std::vector<BlockId> blocks_;
   int dropped_ = 0;  // leading entries that are kNoBlock
 };

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kv/block_hash.h"
-#include "kv/block_id.h"
+#include "kv/group.h"
 
 namespace pelton::kv {
 
@@ -17,8 +17,8 @@ struct Event {
 
   int64_t number = 0;  // consecutive, from 0
   Kind kind = Kind::kStored;
-  Group group = Group::kFull;
-  Tier tier = Tier::kDevice;
+  int group = 0;
+  Tier tier = kDevice;
   BlockHash block;
 };
 

@@ -12,7 +12,7 @@
 namespace pelton::kv {
 namespace {
 
-constexpr size_t kBlockTokens = 16;
+constexpr int kBlockTokens = 16;
 
 std::vector<TokenId> make_prompt(size_t count) {
   std::vector<TokenId> tokens;
@@ -24,10 +24,11 @@ std::vector<TokenId> make_prompt(size_t count) {
 
 std::vector<BlockHash> names(const BlockHasher& hasher, std::span<const TokenId> tokens) {
   std::vector<BlockHash> hashes;
-  hashes.reserve(tokens.size() / kBlockTokens);
+  constexpr size_t kStep = kBlockTokens;
+  hashes.reserve(tokens.size() / kStep);
   BlockHash parent = hasher.root({.salt = "tenant"});
-  for (size_t at = 0; at + kBlockTokens <= tokens.size(); at += kBlockTokens) {
-    parent = hasher.extend(parent, tokens.subspan(at, kBlockTokens));
+  for (size_t at = 0; at + kStep <= tokens.size(); at += kStep) {
+    parent = hasher.extend(parent, tokens.subspan(at, kStep));
     hashes.push_back(parent);
   }
   return hashes;
@@ -46,23 +47,24 @@ void look_up_8k(benchmark::State& state) {
   constexpr int kBlocks = 100'000;
   const BlockHasher hasher(1);
   const std::vector<TokenId> prompt = make_prompt(8192);
-  BlockPool full({.block_count = kBlocks, .block_tokens = kBlockTokens});
-  BlockPool window({.block_count = kBlocks, .block_tokens = kBlockTokens});
-  std::vector<BlockId> taken;
-  CHECK(full.take(kBlocks, taken));
-  std::vector<BlockId> window_taken;
-  CHECK(window.take(kBlocks, window_taken));
+  BlockPools pools({.groups = {{{.name = "full"}, {kBlocks}},
+                               {{.name = "window", .sliding_window = 128}, {kBlocks}}},
+                    .block_tokens = kBlockTokens});
   const std::vector<BlockHash> own = names(hasher, prompt);
-  for (size_t i = 0; i < taken.size(); ++i) {
-    const BlockHash hash =
-        i < own.size() ? own[i] : BlockHash{base::random_bits(2, i), base::random_bits(3, i)};
-    full.remember(taken[i], hash, BlockPool::Rank::kLasting);
-    window.remember(window_taken[i], hash, BlockPool::Rank::kLasting);
+  for (int group = 0; group < pools.group_count(); ++group) {
+    BlockPool& pool = pools.pool(group, kDevice);
+    std::vector<BlockId> taken;
+    CHECK(pool.take(kBlocks, taken));
+    for (size_t i = 0; i < taken.size(); ++i) {
+      const BlockHash hash =
+          i < own.size() ? own[i] : BlockHash{base::random_bits(2, i), base::random_bits(3, i)};
+      pool.remember(taken[i], hash, BlockPool::Rank::kLasting);
+    }
   }
   int hit = 0;
   for (auto _ : state) {
     const std::vector<BlockHash> hashes = names(hasher, prompt);
-    hit = longest_hit({.hashes = hashes, .window_tokens = 128}, full, window);
+    hit = longest_hit({.hashes = hashes}, pools);
     benchmark::DoNotOptimize(hit);
   }
   CHECK(hit == static_cast<int>(own.size()));

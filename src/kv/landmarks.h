@@ -17,9 +17,10 @@ inline constexpr int kPromptTailTokens = 64;
 
 // Window blocks that a sequence of `token_count` leaves behind to be kept longest: before each
 // landmark, before its prompt's last tokens, and at its end.
-constexpr int64_t lasting_window_blocks(int64_t token_count, int window_tokens, int block_tokens) {
-  const int64_t seen = (window_tokens - 2 + block_tokens) / block_tokens;  // by the query after one
-  const int64_t tail = (window_tokens + kPromptTailTokens) / block_tokens + 1;
+constexpr int64_t lasting_window_blocks(int64_t token_count, int sliding_window, int block_tokens) {
+  const int64_t seen =
+      (sliding_window - 2 + block_tokens) / block_tokens;  // by the query after one
+  const int64_t tail = (sliding_window + kPromptTailTokens) / block_tokens + 1;
   const int64_t spacing = kLandmarkTokens > block_tokens ? kLandmarkTokens : block_tokens;
   return token_count / spacing * seen + tail + seen + 1;
 }

@@ -4,44 +4,56 @@
 
 namespace pelton::kv {
 
-int first_window_block(int hit_blocks, int window_tokens, int block_tokens) {
-  const int64_t oldest = int64_t{hit_blocks} * block_tokens - window_tokens + 1;
-  return static_cast<int>(std::max<int64_t>(0, oldest) / block_tokens);
+int first_seen_block(int hit_blocks, const GroupSpec& group, int block_tokens) {
+  return group.first_seen(hit_blocks * block_tokens) / block_tokens;
 }
 
 namespace {
 
-// Each missing window block rules out every hit that would look back into it: the next candidate
-// ends right before it. So each block is looked up once in either group at most.
-template <typename Full, typename Window>
-int longest(const PrefixQuery& query, int block_tokens, const Full& in_full,
-            const Window& in_window) {
-  int hit = 0;
-  while (hit < static_cast<int>(query.hashes.size()) &&
-         in_full(query.hashes[static_cast<size_t>(hit)])) {
-    ++hit;
-  }
-  int block = hit;
-  while (hit > 0 && block > first_window_block(hit, query.window_tokens, block_tokens)) {
-    --block;
-    if (!in_window(query.hashes[static_cast<size_t>(block)])) hit = block;
+// Groups that keep every token serve the blocks before the first that any of them lacks.
+int longest_in_full_groups(const PrefixQuery& query, const BlockPools& pools) {
+  int hit = static_cast<int>(query.hashes.size());
+  for (int group = 0; group < pools.group_count(); ++group) {
+    if (pools.spec(group).slides()) continue;
+    int found = 0;
+    while (found < hit &&
+           pools.find(group, query.hashes[static_cast<size_t>(found)], query.furthest).block !=
+               kNoBlock) {
+      ++found;
+    }
+    hit = found;
   }
   return hit;
 }
 
 }  // namespace
 
-int longest_hit(const PrefixQuery& query, const BlockPool& full, const BlockPool& window) {
-  return longest(
-      query, full.block_tokens(),
-      [&](const BlockHash& hash) { return full.find(hash) != kNoBlock; },
-      [&](const BlockHash& hash) { return window.find(hash) != kNoBlock; });
-}
-
-int longest_hit(const PrefixQuery& query, const GroupPools& full, const GroupPools& window) {
-  return longest(
-      query, full.device.block_tokens(), [&](const BlockHash& hash) { return full.has(hash); },
-      [&](const BlockHash& hash) { return window.has(hash); });
+// A block that a window group lacks rules out every hit that would look back into it: the next
+// candidate ends right before it. So each block is looked up once in each group at most. Blocks of
+// 4 tokens, a window of 5: with blocks 0..5 in the full group and 0, 1, 2, 4 in the window group, a
+// hit of 6 blocks looks back into block 5 (20..24): missing, so 5; that into 4 (16..20): there, and
+// no further. 5 blocks. With another group whose window of 9 needs 3 and 4, and which lacks 3: 3.
+int longest_hit(const PrefixQuery& query, const BlockPools& pools) {
+  int hit = longest_in_full_groups(query, pools);
+  PerGroup<int> there;  // the blocks from here on up to the hit are known to be in the group
+  there.assign(pools.group_count(), hit);
+  for (bool agreed = false; !agreed;) {
+    agreed = true;
+    for (int group = 0; group < pools.group_count(); ++group) {
+      const GroupSpec& spec = pools.spec(group);
+      if (!spec.slides()) continue;
+      int& block = there[group];
+      block = std::min(block, hit);
+      while (hit > 0 && block > first_seen_block(hit, spec, pools.block_tokens())) {
+        --block;
+        const BlockHash& hash = query.hashes[static_cast<size_t>(block)];
+        if (pools.find(group, hash, query.furthest).block != kNoBlock) continue;
+        hit = block;
+        agreed = false;
+      }
+    }
+  }
+  return hit;
 }
 
 }  // namespace pelton::kv

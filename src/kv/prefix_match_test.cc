@@ -1,8 +1,10 @@
-// Remembering, forgetting and finding blocks again; hits that both groups can serve.
+// Remembering, forgetting and finding blocks again; hits that every group can serve.
 #include "kv/prefix_match.h"
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -75,7 +77,7 @@ TEST(BlockPool, one_name_leads_to_one_block) {
 
 TEST(EventLog, tells_in_order_and_counts_what_it_forgot) {
   EventLog log(4);
-  BlockPool pool({.block_count = 1, .block_tokens = 4, .events = &log, .group = Group::kWindow});
+  BlockPool pool({.block_count = 1, .block_tokens = 4, .events = &log, .group = 1});
   for (uint64_t i = 0; i < 3; ++i) {
     std::vector<BlockId> taken;
     ASSERT_TRUE(pool.take(1, taken));
@@ -89,7 +91,7 @@ TEST(EventLog, tells_in_order_and_counts_what_it_forgot) {
   EXPECT_EQ(all.events[0].kind, Event::Kind::kRemoved);
   EXPECT_EQ(all.events[0].block, name(0));
   EXPECT_EQ(all.events[1].kind, Event::Kind::kStored);
-  EXPECT_EQ(all.events[1].group, Group::kWindow);
+  EXPECT_EQ(all.events[1].group, 1);
   EXPECT_EQ(all.next, 5);
   EXPECT_EQ(log.dropped_count(), 1);
   const EventLog::Reading part = log.read({.from = 3, .events_max = 1});
@@ -119,50 +121,100 @@ TEST(BlockIndex, keeps_what_a_map_keeps) {
   }
 }
 
-// A hit is the longest n such that all full blocks up to n and those seen by the query at n are
-// there: compared with trying every n.
-TEST(PrefixMatch, is_the_longest_hit_both_groups_can_serve) {
+// Groups of any number and kind: none that keeps every token, or several of one window.
+PerGroup<GroupCapacity> random_groups(const std::function<int(int)>& random) {
+  PerGroup<GroupCapacity> groups;
+  const int count = 1 + random(4);
+  for (int group = 0; group < count; ++group) {
+    const int window = random(2) == 0 ? 0 : 1 + random(20);
+    groups.push_back({{.name = std::to_string(group), .sliding_window = window}, {16, 16}});
+  }
+  return groups;
+}
+
+// A hit is the longest n such that in every group all blocks up to n, or those seen by the query at
+// n, are there: compared with trying every n.
+TEST(PrefixMatch, is_the_longest_hit_that_every_group_can_serve) {
   constexpr uint64_t kSeed = 20260102;
   uint64_t draw = 0;
   const auto random = [&](int below) {
     return static_cast<int>(base::random_bits(kSeed, draw++) % static_cast<uint64_t>(below));
   };
-  for (int round = 0; round < 3000; ++round) {
+  std::map<std::pair<int, int>, int> reached;  // by full and sliding groups: hits of some, not all
+  for (int round = 0; round < 20'000; ++round) {
     const int block_tokens = 1 + random(6);
-    const int window_tokens = 1 + random(20);
     const int count = random(14);
-    BlockPool full({.block_count = 16, .block_tokens = block_tokens});
-    BlockPool window({.block_count = 16, .block_tokens = block_tokens});
-    std::vector<BlockId> full_blocks, window_blocks;
-    ASSERT_TRUE(full.take(count, full_blocks) && window.take(count, window_blocks));
+    const PerGroup<GroupCapacity> groups = random_groups(random);
+    BlockPools pools({.groups = groups, .block_tokens = block_tokens});
     std::vector<BlockHash> hashes;
-    const int missing_full = 1 + random(12);
-    const int missing_window = 1 + random(6);
-    for (int i = 0; i < count; ++i) {
-      const size_t at = static_cast<size_t>(i);
-      hashes.push_back(name(at));
-      if (random(missing_full) != 0 || missing_full == 1) {
-        full.remember(full_blocks[at], hashes[at], Rank::kLasting);
-      }
-      if (random(missing_window) != 0 || missing_window == 1) {
-        window.remember(window_blocks[at], hashes[at], Rank::kLasting);
+    for (int i = 0; i < count; ++i) hashes.push_back(name(static_cast<uint64_t>(i)));
+    int full = 0;
+    for (int group = 0; group < groups.size(); ++group) {
+      full += groups[group].spec.slides() ? 0 : 1;
+      const int missing = 1 + random(groups[group].spec.slides() ? 6 : 12);
+      for (const BlockHash& hash : hashes) {
+        if (random(missing) == 0 && missing != 1) continue;
+        BlockPool& pool = pools.pool(group, random(4) == 0 ? kHost : kDevice);
+        std::vector<BlockId> taken;
+        ASSERT_TRUE(pool.take(1, taken));
+        pool.remember(taken[0], hash, Rank::kLasting);
       }
     }
-    int expected = 0;
-    for (int hit = 1; hit <= count; ++hit) {
-      bool served = true;
-      for (int i = 0; i < hit; ++i) {
-        const BlockHash& hash = hashes[static_cast<size_t>(i)];
-        const bool seen = (i + 1) * block_tokens > hit * block_tokens - window_tokens + 1;
-        served = served && full.find(hash) != kNoBlock;
-        served = served && (!seen || window.find(hash) != kNoBlock);
+    for (const Tier furthest : {kDevice, kHost}) {
+      int expected = 0;
+      for (int hit = 1; hit <= count; ++hit) {
+        bool served = true;
+        for (int group = 0; group < groups.size(); ++group) {
+          const int window = groups[group].spec.sliding_window;
+          for (int i = 0; i < hit; ++i) {
+            const bool seen =
+                window == 0 || (i + 1) * block_tokens > hit * block_tokens - window + 1;
+            const BlockHash& hash = hashes[static_cast<size_t>(i)];
+            served = served && (!seen || pools.find(group, hash, furthest).block != kNoBlock);
+          }
+        }
+        if (served) expected = hit;
       }
-      if (served) expected = hit;
+      ASSERT_EQ(longest_hit({.hashes = hashes, .furthest = furthest}, pools), expected)
+          << "round " << round;
+      if (expected > 0 && expected < count) ++reached[{full, groups.size() - full}];
     }
-    EXPECT_EQ(longest_hit({.hashes = hashes, .window_tokens = window_tokens}, full, window),
-              expected)
-        << "round " << round;
   }
+  for (const auto& groups : {std::pair(1, 0), {0, 1}, {1, 1}, {0, 2}, {1, 2}, {2, 1}, {0, 3}}) {
+    EXPECT_GT(reached[groups], 50) << groups.first << " full, " << groups.second << " sliding";
+  }
+}
+
+TEST(GroupSpec, says_what_a_query_sees_and_how_many_blocks_that_takes) {
+  const GroupSpec full{.name = "full"};
+  EXPECT_EQ(full.first_seen(1000), 0);
+  EXPECT_EQ(full.blocks_at_once(17, 4), 5);
+  const GroupSpec window{.name = "window", .sliding_window = 5};
+  EXPECT_EQ(window.first_seen(3), 0);
+  EXPECT_EQ(window.first_seen(8), 4);
+  // Whatever the query, its window lies in so many blocks at most, and for some query in as many.
+  for (int tokens = 1; tokens < 40; ++tokens) {
+    int most = 0;
+    for (int query = 0; query < tokens; ++query) {
+      most = std::max(most, query / 4 - window.first_seen(query) / 4 + 1);
+    }
+    EXPECT_EQ(window.blocks_at_once(tokens, 4), most) << tokens;
+  }
+  EXPECT_EQ(pool_name(window, kDevice), "window");
+  EXPECT_EQ(pool_name(window, kHost), "host_window");
+}
+
+TEST(GroupSpec, the_widest_group_keeps_every_token_if_any_does) {
+  const auto widest = [](std::initializer_list<int> windows) {
+    PerGroup<GroupCapacity> groups;
+    for (const int window : windows) groups.push_back({.spec = {.sliding_window = window}});
+    return widest_group(groups);
+  };
+  EXPECT_EQ(widest({128}), 0);
+  EXPECT_EQ(widest({0, 128}), 0);
+  EXPECT_EQ(widest({128, 0}), 1);
+  EXPECT_EQ(widest({128, 512, 256}), 1);
+  EXPECT_EQ(widest({128, 512, 0, 0}), 2);
 }
 
 // Tables over a pool that remembers: whoever holds or finds what, nothing is lost.

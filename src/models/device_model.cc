@@ -35,13 +35,44 @@ gpu::ModelShape shape_of(const families::ModelConfig& config) {
   return shape;
 }
 
-gpu::Limits limits_of(const DeviceModel::Options& options) {
+// The device library knows two block tables: of layers that keep every token, and of one window
+// (kernels/cuda/device_abi.h). Which groups of a model those are; without a window group the
+// library gets the other's table twice. Any other set of groups is refused.
+struct DeviceTables {
+  int every_token = 0;
+  int window = 0;
+};
+
+Result<DeviceTables> device_tables(const kv::PerGroup<kv::GroupSpec>& groups) {
+  DeviceTables tables;
+  int sliding = 0;
+  for (int group = 0; group < groups.size(); ++group) {
+    sliding += groups[group].slides() ? 1 : 0;
+    (groups[group].slides() ? tables.window : tables.every_token) = group;
+  }
+  if (groups.size() - sliding == 1 && sliding <= 1) {
+    if (sliding == 0) tables.window = tables.every_token;
+    return tables;
+  }
+  return Error{
+      ErrorCode::kUnsupported,
+      fmt::format("a device computes models with one group of layers that keep every token "
+                  "and at most one with a sliding window; this one has {} and {}",
+                  groups.size() - sliding, sliding),
+      "device"};
+}
+
+gpu::Limits limits_of(const families::ModelConfig& config, const DeviceModel::Options& options) {
+  const Result<DeviceTables> tables = device_tables(families::kv_groups(config, {}).specs);
+  const auto blocks = [&](int group) {
+    return group < options.block_counts.size() ? options.block_counts[group] : 0;
+  };
   return {.rows_max = options.batch_tokens_max,
           .sequences_max = options.sequences_max,
           .logit_rows_max = options.logit_rows_max,
           .positions_max = options.positions_max,
-          .full_blocks = options.full_block_count,
-          .window_blocks = options.window_block_count,
+          .full_blocks = tables.ok() ? blocks(tables->every_token) : 0,
+          .window_blocks = tables.ok() ? blocks(tables->window) : 0,
           .kv_type = options.kv_type,
           .partial_bytes_max = options.partial_bytes_max};
 }
@@ -49,12 +80,13 @@ gpu::Limits limits_of(const DeviceModel::Options& options) {
 }  // namespace
 
 gpu::ArenaLayout DeviceModel::layout(const families::ModelConfig& config, const Options& options) {
-  return gpu::arena_layout(shape_of(config), limits_of(options));
+  return gpu::arena_layout(shape_of(config), limits_of(config, options));
 }
 
 DeviceModel::DeviceModel(const families::ModelConfig& config, const gpu::DeviceLibrary& library,
                          const Options& options)
     : config_(config),
+      groups_(families::kv_groups(config, {})),
       library_(library),
       options_(options),
       arena_(layout(config, options)),
@@ -77,9 +109,10 @@ Result<std::unique_ptr<DeviceModel>> DeviceModel::load(const checkpoint::Checkpo
       config.expert_intermediate_size % 32 != 0) {
     return Error{ErrorCode::kUnsupported, "config.json: a shape that no device kernel takes"};
   }
+  TRY(device_tables(families::kv_groups(config, {}).specs));
   std::unique_ptr<DeviceModel> model(new DeviceModel(config, library, options));
   const gpu::ModelShape shape = shape_of(config);
-  const gpu::Limits limits = limits_of(options);
+  const gpu::Limits limits = limits_of(config, options);
   model->session_ = library.table().open(options.device, &shape, &limits);
   TRY(library.check("opening the device"));
   CHECK(model->session_ != nullptr);
@@ -102,10 +135,11 @@ Result<float*> DeviceModel::forward(const ForwardInput& input) {
 }
 
 void DeviceModel::begin(const ForwardInput& input, const Draws& draws) {
+  const DeviceTables tables = *device_tables(groups_.specs);
   sequences_.clear();
   for (const ForwardInput::Sequence& sequence : input.sequences) {
-    sequences_.push_back(
-        {sequence.start, sequence.count, sequence.full_blocks, sequence.window_blocks});
+    sequences_.push_back({sequence.start, sequence.count, sequence.tables[tables.every_token],
+                          sequence.tables[tables.window]});
   }
   const gpu::Step step{.tokens = input.tokens.data(),
                        .row_count = static_cast<int32_t>(input.tokens.size()),
@@ -147,11 +181,11 @@ Result<void> DeviceModel::normed_rows(
   return {};
 }
 
-void DeviceModel::for_each_layer(bool sliding, int32_t block,
+void DeviceModel::for_each_layer(int group, int32_t block,
                                  base::FunctionRef<void(int64_t)> visit) const {
   const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
-  for (int layer = 0; layer < config_.layer_count(); ++layer) {
-    if (config_.is_sliding(layer) != sliding) continue;
+  for (size_t layer = 0; layer < groups_.of_layer.size(); ++layer) {
+    if (groups_.of_layer[layer] != group) continue;
     visit(arena_.layers[layer].kv.offset + block * bytes);
   }
 }
@@ -159,30 +193,30 @@ void DeviceModel::for_each_layer(bool sliding, int32_t block,
 Result<void> DeviceModel::copy_block(const BlockCopy& copy) {
   const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
   const int64_t back = (int64_t{copy.to} - copy.from) * bytes;
-  for_each_layer(copy.sliding, copy.from, [&](int64_t offset) {
+  for_each_layer(copy.group, copy.from, [&](int64_t offset) {
     library_.table().copy(session_, offset + back, offset, bytes);
   });
   return library_.check("copying a block");
 }
 
-int64_t DeviceModel::swapped_block_bytes(bool sliding) const {
+int64_t DeviceModel::swapped_block_bytes(int group) const {
   int64_t layers = 0;
-  for_each_layer(sliding, 0, [&](int64_t) { ++layers; });
+  for_each_layer(group, 0, [&](int64_t) { ++layers; });
   return layers * gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
 }
 
-Result<void> DeviceModel::read_block(bool sliding, int32_t block, uint8_t* out) {
+Result<void> DeviceModel::read_block(int group, int32_t block, uint8_t* out) {
   const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
-  for_each_layer(sliding, block, [&](int64_t offset) {
+  for_each_layer(group, block, [&](int64_t offset) {
     library_.table().read(session_, offset, out, bytes);
     out += bytes;
   });
   return library_.check("swapping a block out");
 }
 
-Result<void> DeviceModel::write_block(bool sliding, int32_t block, const uint8_t* from) {
+Result<void> DeviceModel::write_block(int group, int32_t block, const uint8_t* from) {
   const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
-  for_each_layer(sliding, block, [&](int64_t offset) {
+  for_each_layer(group, block, [&](int64_t offset) {
     library_.table().write(session_, offset, from, bytes);
     from += bytes;
   });

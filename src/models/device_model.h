@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "families/kv_groups.h"
 #include "kernels/cuda/device_forms.h"
 #include "kernels/cuda/device_library.h"
 #include "models/model.h"
@@ -25,9 +26,8 @@ class DeviceModel {
     int batch_tokens_max = 512;
     int sequences_max = 16;
     int logit_rows_max = 16;
-    int positions_max = 0;  // of a sequence
-    int full_block_count = 0;
-    int window_block_count = 0;
+    int positions_max = 0;           // of a sequence
+    kv::PerGroup<int> block_counts;  // in the order of families::kv_groups; empty: none yet
     kernels::gpu::KvType kv_type = kernels::gpu::KvType::kF16;
     int64_t partial_bytes_max = int64_t{64} << 20;  // for attention that warps share
     kernels::gpu::FormOptions forms;                // of the products
@@ -74,15 +74,15 @@ class DeviceModel {
 
   // The content of a block, in all layers of its group, becomes that of another.
   struct BlockCopy {
-    bool sliding = false;
+    int group = 0;
     int32_t from = 0;
     int32_t to = 0;
   };
   Result<void> copy_block(const BlockCopy& copy);
   // Out to the host and back: (layers of the group, bytes of a block).
-  int64_t swapped_block_bytes(bool sliding) const;
-  Result<void> read_block(bool sliding, int32_t block, uint8_t* out);
-  Result<void> write_block(bool sliding, int32_t block, const uint8_t* from);
+  int64_t swapped_block_bytes(int group) const;
+  Result<void> read_block(int group, int32_t block, uint8_t* out);
+  Result<void> write_block(int group, int32_t block, const uint8_t* from);
 
   // Steps so far, and of these the ones that a recorded graph served.
   struct Counts {
@@ -98,9 +98,10 @@ class DeviceModel {
 
   Result<void> upload(const checkpoint::Checkpoint& checkpoint, base::ThreadPool& pool);
   // Calls visit(offset of the block) for each layer of the group.
-  void for_each_layer(bool sliding, int32_t block, base::FunctionRef<void(int64_t)> visit) const;
+  void for_each_layer(int group, int32_t block, base::FunctionRef<void(int64_t)> visit) const;
 
   const families::ModelConfig config_;
+  const families::KvGroups groups_;
   const kernels::gpu::DeviceLibrary& library_;
   const Options options_;
   const kernels::gpu::ArenaLayout arena_;

@@ -110,20 +110,19 @@ class Run {
                                      .sequences_max = 4,
                                      .logit_rows_max = tokens_max,
                                      .positions_max = tokens_max,
-                                     .full_block_count = blocks + 3,
-                                     .window_block_count = blocks + 5,
+                                     .block_counts = {blocks + 3, blocks + 5},
                                      .kv_type = kv_type,
                                      .forms = {.wish = wish}},
                                     pool_);
     CHECK(loaded.ok(), loaded.ok() ? "" : loaded.error().message);
     model_ = std::move(*loaded);
     for (int i = 0; i < blocks; ++i) {
-      full_.push_back((i * 7 + 2) % blocks + 3);
-      window_.push_back((i * 5 + 1) % blocks + 1);
+      tables_[0].push_back((i * 7 + 2) % blocks + 3);
+      tables_[1].push_back((i * 5 + 1) % blocks + 1);
     }
     if (blocks % 5 == 0 || blocks % 7 == 0) {
-      for (int i = 0; i < blocks; ++i) full_[static_cast<size_t>(i)] = i + 2;
-      for (int i = 0; i < blocks; ++i) window_[static_cast<size_t>(i)] = blocks - i;
+      for (int i = 0; i < blocks; ++i) tables_[0][static_cast<size_t>(i)] = i + 2;
+      for (int i = 0; i < blocks; ++i) tables_[1][static_cast<size_t>(i)] = blocks - i;
     }
   }
 
@@ -136,8 +135,9 @@ class Run {
       ForwardInput input;
       input.tokens.assign(tokens.begin() + static_cast<ptrdiff_t>(begin),
                           tokens.begin() + static_cast<ptrdiff_t>(begin + count));
-      input.sequences.push_back(
-          {static_cast<int>(begin), static_cast<int>(count), full_.data(), window_.data()});
+      input.sequences.push_back({static_cast<int>(begin),
+                                 static_cast<int>(count),
+                                 {tables_[0].data(), tables_[1].data()}});
       for (size_t i = 0; i < count; ++i) input.logit_rows.push_back(static_cast<int>(i));
       const Result<float*> got = model_->forward(input);
       CHECK(got.ok(), got.ok() ? "" : got.error().message);
@@ -151,8 +151,7 @@ class Run {
  private:
   base::ThreadPool pool_{{.threads = 1, .pin = false}};
   std::unique_ptr<DeviceModel> model_;
-  std::vector<int32_t> full_;
-  std::vector<int32_t> window_;
+  kv::PerGroup<std::vector<int32_t>> tables_ = {{}, {}};
 };
 
 // What is asked of fast kernels (testdata/golden/README.md).
@@ -376,8 +375,7 @@ TEST_P(DeviceModelKvTest, ABatchIsItsSequences) {
                                    .sequences_max = 2,
                                    .logit_rows_max = 2,
                                    .positions_max = 64,
-                                   .full_block_count = 8,
-                                   .window_block_count = 8,
+                                   .block_counts = {8, 8},
                                    .kv_type = GetParam()},
                                   pool);
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
@@ -393,11 +391,12 @@ TEST_P(DeviceModelKvTest, ABatchIsItsSequences) {
   };
   // 30 tokens, then one more, alone; 20 others alone.
   const ForwardInput prompt{{tokens.begin(), tokens.begin() + 30},
-                            {{0, 30, first_blocks.data(), first_blocks.data()}},
+                            {{0, 30, {first_blocks.data(), first_blocks.data()}}},
                             {29}};
-  const ForwardInput decode{{tokens[30]}, {{30, 1, first_blocks.data(), first_blocks.data()}}, {0}};
+  const ForwardInput decode{
+      {tokens[30]}, {{30, 1, {first_blocks.data(), first_blocks.data()}}}, {0}};
   const ForwardInput other{{tokens.begin() + 5, tokens.begin() + 25},
-                           {{0, 20, second_blocks.data(), second_blocks.data()}},
+                           {{0, 20, {second_blocks.data(), second_blocks.data()}}},
                            {19}};
   run(prompt);
   std::vector<float> alone = run(decode);
@@ -411,14 +410,13 @@ TEST_P(DeviceModelKvTest, ABatchIsItsSequences) {
   EXPECT_EQ(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)), 0);
 
   // A block copied away and a block that was outside: the same keys and values, the same logits.
-  ASSERT_TRUE(model.copy_block({.sliding = false, .from = 1, .to = 3}).ok());
-  std::vector<uint8_t> outside(static_cast<size_t>(model.swapped_block_bytes(true)));
-  ASSERT_TRUE(model.read_block(true, 1, outside.data()).ok());
-  ASSERT_TRUE(model.write_block(true, 3, outside.data()).ok());
+  ASSERT_TRUE(model.copy_block({.group = 0, .from = 1, .to = 3}).ok());
+  std::vector<uint8_t> outside(static_cast<size_t>(model.swapped_block_bytes(1)));
+  ASSERT_TRUE(model.read_block(1, 1, outside.data()).ok());
+  ASSERT_TRUE(model.write_block(1, 3, outside.data()).ok());
   const std::vector<int32_t> moved{0, 3};
   ForwardInput again = decode;
-  again.sequences[0].full_blocks = moved.data();
-  again.sequences[0].window_blocks = moved.data();
+  again.sequences[0].tables = {moved.data(), moved.data()};
   const std::vector<float> after = run(again);
   EXPECT_EQ(std::memcmp(after.data(), alone.data(), after.size() * sizeof(float)), 0);
 }
@@ -426,6 +424,79 @@ TEST_P(DeviceModelKvTest, ABatchIsItsSequences) {
 INSTANTIATE_TEST_SUITE_P(DeviceModel, DeviceModelKvTest,
                          ::testing::Values(KvType::kF16, KvType::kBf16, KvType::kFp8),
                          [](const auto& info) { return kv_type_name(info.param); });
+
+// tiny's weights in a model whose layers are all of one kind.
+std::string tiny_of_one_kind(const std::string& kind) {
+  const std::string folder = binary_folder() + "/one_kind." + std::to_string(::getpid());
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(weights_folder("tiny"), folder);
+  std::string config = *base::read_file(folder + "/config.json");
+  for (const std::string other : {"full_attention", "sliding_attention"}) {
+    for (size_t at = 0; (at = config.find(other, at)) != std::string::npos; at += kind.size()) {
+      config.replace(at, other.size(), kind);
+    }
+  }
+  std::filesystem::remove(folder + "/config.json");
+  CHECK(base::write_file(folder + "/config.json", config).ok());
+  return folder;
+}
+
+// The library gets the one table twice: the same logits as on the host, but for rounding.
+TEST(DeviceModelTest, AModelWithoutAWindowComputesAsOnTheHost) {
+  const std::string folder = tiny_of_one_kind("full_attention");
+  const auto checkpoint = checkpoint::Checkpoint::open(folder);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  ASSERT_EQ(families::kv_groups(checkpoint->config(), {}).specs.size(), 1);
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < 40; ++i) tokens.push_back((i * 37 + 11) % 500);
+  std::vector<int> rows(tokens.size());
+  for (int i = 0; i < 40; ++i) rows[static_cast<size_t>(i)] = i;
+  const auto vocab = static_cast<size_t>(checkpoint->config().vocab_size);
+
+  base::ThreadPool pool({.threads = 2, .pin = false});
+  const auto kernels = kernels::make_kernels(kernels::KernelChoice::kAuto, pool);
+  ASSERT_TRUE(kernels.ok());
+  const auto host =
+      load_model(*checkpoint, **kernels, {.batch_tokens_max = 40, .logit_rows_max = 40});
+  ASSERT_TRUE(host.ok()) << host.error().message;
+  auto runner = SequenceRunner::make(**host, tensor::DType::kF16, 40);
+  ASSERT_TRUE(runner.ok()) << runner.error().message;
+  const float* const expected = runner->step(tokens, rows, nullptr);
+
+  auto loaded = DeviceModel::load(*checkpoint, library(),
+                                  {.batch_tokens_max = 64,
+                                   .sequences_max = 2,
+                                   .logit_rows_max = 40,
+                                   .positions_max = 64,
+                                   .block_counts = {8}},
+                                  pool);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  const std::vector<int32_t> blocks{2, 5, 1};
+  const ForwardInput input{tokens, {{0, 40, {blocks.data()}}}, rows};
+  const Result<float*> got = (*loaded)->forward(input);
+  ASSERT_TRUE(got.ok()) << got.error().message;
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < 40 * vocab; ++i) {
+    difference += (double{(*got)[i]} - expected[i]) * (double{(*got)[i]} - expected[i]);
+    norm += double{expected[i]} * expected[i];
+  }
+  EXPECT_LT(std::sqrt(difference / norm), Limits{}.error_mean);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(DeviceModelTest, GroupsThatTheLibraryDoesNotKnowAreRefused) {
+  const std::string folder = tiny_of_one_kind("sliding_attention");
+  const auto checkpoint = checkpoint::Checkpoint::open(folder);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  base::ThreadPool pool({.threads = 1, .pin = false});
+  const auto loaded = DeviceModel::load(*checkpoint, library(),
+                                        {.batch_tokens_max = 16, .block_counts = {2}}, pool);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(loaded.error().message.find("sliding window"), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
 
 // A scale of the last layer's experts is no number: most of the weights are on their way to the
 // device when that is found.
@@ -461,8 +532,7 @@ TEST(DeviceModelTest, AnUploadThatFailsSaysWhereAndEnds) {
                                    .sequences_max = 2,
                                    .logit_rows_max = 2,
                                    .positions_max = 32,
-                                   .full_block_count = 2,
-                                   .window_block_count = 2},
+                                   .block_counts = {2, 2}},
                                   pool);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().code, ErrorCode::kBadCheckpoint);
@@ -482,16 +552,15 @@ TEST(DeviceModelTest, WhatDoesNotExistIsAnErrorThatSaysSo) {
                                    .sequences_max = 2,
                                    .logit_rows_max = 2,
                                    .positions_max = 32,
-                                   .full_block_count = 2,
-                                   .window_block_count = 2},
+                                   .block_counts = {2, 2}},
                                   pool);
   ASSERT_TRUE(loaded.ok());
   const std::vector<int32_t> blocks{0, 9};
-  const ForwardInput beyond{{1}, {{17, 1, blocks.data(), blocks.data()}}, {0}};
+  const ForwardInput beyond{{1}, {{17, 1, {blocks.data(), blocks.data()}}}, {0}};
   const Result<float*> refused = (*loaded)->forward(beyond);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("block"), std::string::npos);
-  const ForwardInput fine{{1}, {{0, 1, blocks.data(), blocks.data()}}, {0}};
+  const ForwardInput fine{{1}, {{0, 1, {blocks.data(), blocks.data()}}}, {0}};
   EXPECT_TRUE((*loaded)->forward(fine).ok());
 }
 

@@ -6,16 +6,17 @@
 
 #include "base/function_ref.h"
 #include "base/token_id.h"
+#include "kv/group.h"
 
 namespace pelton::models {
 
 // One step, flat: the tokens of all sequences one after the other.
 struct ForwardInput {
   struct Sequence {
-    int start = 0;                         // position of its first row
-    int count = 0;                         // rows
-    const int32_t* full_blocks = nullptr;  // tables by position / block_tokens
-    const int32_t* window_blocks = nullptr;
+    int start = 0;  // position of its first row
+    int count = 0;  // rows
+    // By KV group: block tables by position / block_tokens.
+    kv::PerGroup<const int32_t*> tables;
   };
   std::vector<TokenId> tokens;
   std::vector<Sequence> sequences;

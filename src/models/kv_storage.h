@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "families/kv_groups.h"
 #include "families/model_config.h"
 #include "kernels/kernels.h"
 
@@ -16,8 +17,7 @@ class KvStorage {
   struct Options {
     tensor::DType dtype = tensor::DType::kBf16;
     int block_tokens = 16;
-    int full_block_count = 0;
-    int window_block_count = 0;
+    kv::PerGroup<int> block_counts;  // in the order of families::kv_groups
   };
 
   // kDoesNotFit if the operating system refuses the memory.
@@ -27,31 +27,27 @@ class KvStorage {
   ~KvStorage();
 
   const kernels::KvLayer& layer(int index) const { return layers_[index]; }
+  const families::KvGroups& groups() const { return groups_; }
   int layer_count() const { return static_cast<int>(layers_.size()); }
   const Options& options() const { return options_; }
   int64_t bytes() const { return bytes_; }
 
   // The content of block `from` of `source` (this one, or one allocated for the same model with
-  // other counts) becomes that of block `to` here, in one layer; nothing happens in a layer of the
-  // other group. Layers have nothing in common: several threads may copy in different ones.
+  // other counts) becomes that of block `to` here, in one layer; nothing happens in a layer of
+  // another group. Layers have nothing in common: several threads may copy in different ones.
   struct BlockCopy {
-    bool sliding = false;  // the group: window layers, or full ones
+    int group = 0;
     int32_t from = 0;
     int32_t to = 0;
   };
   void copy_block(const KvStorage& source, const BlockCopy& copy, int layer);
-
-  // What one block costs over all layers of its group.
-  static int64_t full_block_bytes(const families::ModelConfig& config, const Options& options);
-  static int64_t window_block_bytes(const families::ModelConfig& config, const Options& options);
 
  private:
   KvStorage() = default;
 
   Options options_;
   std::vector<kernels::KvLayer> layers_;
-  std::vector<bool> sliding_;      // by layer
-  int64_t layer_block_bytes_ = 0;  // of one block in one layer
+  families::KvGroups groups_;
   void* memory_ = nullptr;
   int64_t bytes_ = 0;
 };

@@ -14,23 +14,17 @@ TEST(KvStorage, a_copied_block_is_equal_in_every_layer_of_its_group_and_nothing_
       checkpoint::Checkpoint::open(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/tiny")
           .value()
           .config();
-  KvStorage::Options options{
-      .dtype = tensor::DType::kF16, .full_block_count = 5, .window_block_count = 4};
+  KvStorage::Options options{.dtype = tensor::DType::kF16, .block_counts = {5, 4}};
   KvStorage device = KvStorage::allocate(config, options).value();
-  options.full_block_count = 2;
-  options.window_block_count = 3;
+  options.block_counts = {2, 3};
   KvStorage host = KvStorage::allocate(config, options).value();
-  int sliding_count = 0;
-  for (int i = 0; i < config.layer_count(); ++i) sliding_count += config.is_sliding(i) ? 1 : 0;
-  ASSERT_GT(sliding_count, 0);
+  const families::KvGroups& groups = device.groups();
+  ASSERT_EQ(groups.specs.size(), 2);
+  const auto group_of = [&](int layer) { return groups.of_layer[static_cast<size_t>(layer)]; };
   const auto bytes_of = [&](const KvStorage& storage, int layer) {
-    const bool sliding = config.is_sliding(layer);
-    const int64_t blocks =
-        sliding ? storage.options().window_block_count : storage.options().full_block_count;
-    const int64_t block = sliding ? KvStorage::window_block_bytes(config, options) / sliding_count
-                                  : KvStorage::full_block_bytes(config, options) /
-                                        (config.layer_count() - sliding_count);
-    return std::pair(static_cast<size_t>(blocks * block), static_cast<size_t>(block));
+    const int group = group_of(layer);
+    const auto block = static_cast<size_t>(groups.layer_block_bytes[group]);
+    return std::pair(static_cast<size_t>(storage.options().block_counts[group]) * block, block);
   };
   for (int i = 0; i < config.layer_count(); ++i) {
     unsigned char* bytes = static_cast<unsigned char*>(device.layer(i).data);
@@ -38,20 +32,18 @@ TEST(KvStorage, a_copied_block_is_equal_in_every_layer_of_its_group_and_nothing_
       bytes[k] = static_cast<unsigned char>(k * 7 + k / 251 + static_cast<size_t>(i));
     }
   }
-  for (const bool sliding : {false, true}) {
+  for (int group = 0; group < groups.specs.size(); ++group) {
     for (int i = 0; i < device.layer_count(); ++i) {
-      host.copy_block(device, {.sliding = sliding, .from = 3, .to = 1}, i);
-      device.copy_block(host, {.sliding = sliding, .from = 1, .to = 0}, i);
+      host.copy_block(device, {.group = group, .from = 3, .to = 1}, i);
+      device.copy_block(host, {.group = group, .from = 1, .to = 0}, i);
     }
     for (int i = 0; i < config.layer_count(); ++i) {
       const auto [bytes, block] = bytes_of(device, i);
       const char* at = static_cast<const char*>(device.layer(i).data);
       const char* host_at = static_cast<const char*>(host.layer(i).data);
-      const bool in_group = config.is_sliding(i) == sliding;
-      if (!in_group && !sliding) {
+      if (group_of(i) > group) {
         EXPECT_NE(std::memcmp(at, at + 3 * block, block), 0) << i;
-      }
-      if (in_group) {
+      } else {
         EXPECT_EQ(std::memcmp(at, at + 3 * block, block), 0) << i;
         EXPECT_EQ(std::memcmp(host_at + block, at + 3 * block, block), 0) << i;
       }

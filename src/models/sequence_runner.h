@@ -29,7 +29,7 @@ class SequenceRunner {
 
   Model* model_;
   KvStorage kv_;
-  std::vector<int32_t> blocks_;  // position / block_tokens -> the same number, in both groups
+  std::vector<int32_t> blocks_;  // position / block_tokens -> the same number, in every group
   int tokens_max_;
   int length_ = 0;
 };

@@ -87,12 +87,13 @@ float* Transformer::forward(const ForwardInput& input, KvStorage& kv, HiddenTap*
   CHECK(tokens > 0 && tokens <= options_.batch_tokens_max);
   CHECK(static_cast<int>(input.logit_rows.size()) <= options_.logit_rows_max);
 
-  std::vector<kernels::SequenceRows> full;
-  std::vector<kernels::SequenceRows> window;
+  kv::PerGroup<std::vector<kernels::SequenceRows>> rows_of;
+  rows_of.resize(kv.groups().specs.size());
   int row = 0;
   for (const ForwardInput::Sequence& sequence : input.sequences) {
-    full.push_back({row, sequence.count, sequence.start, sequence.full_blocks});
-    window.push_back({row, sequence.count, sequence.start, sequence.window_blocks});
+    for (int group = 0; group < rows_of.size(); ++group) {
+      rows_of[group].push_back({row, sequence.count, sequence.start, sequence.tables[group]});
+    }
     for (int i = 0; i < sequence.count; ++i) {
       rotary_.table_row(sequence.start + i, cos_sin_.data() + int64_t{row + i} * config_.head_size);
     }
@@ -104,7 +105,7 @@ float* Transformer::forward(const ForwardInput& input, KvStorage& kv, HiddenTap*
   if (tap != nullptr) (*tap)(0, x_.data(), tokens);
   for (int layer = 0; layer < config_.layer_count(); ++layer) {
     attention_[layer].forward(kernels_, x_.data(), tokens, cos_sin_.data(), kv.layer(layer),
-                              config_.is_sliding(layer) ? window : full, attention_space_);
+                              rows_of[kv.groups().of_layer[layer]], attention_space_);
     if (tap != nullptr) (*tap)(1 + 2 * layer, x_.data(), tokens);
     feed_forward_[layer]->forward(kernels_, x_.data(), tokens, feed_forward_space_);
     if (tap != nullptr) (*tap)(2 + 2 * layer, x_.data(), tokens);

@@ -34,12 +34,12 @@ int64_t whole(double value) {
 // `rows` answers at their mean length, beside a piece of a prompt in the middle of it.
 StepLoad mixed_step(const CapacityOptions& options, int rows, double prompt_tokens) {
   const Demand& demand = options.demand;
-  const int64_t window = std::max<int64_t>(options.memory.shape.sliding_window, 1);
+  const cost_model::Windows windows = cost_model::windows_of(options.memory.shape);
   StepLoad load =
-      StepLoad::decodes(rows, whole(demand.input_tokens + demand.output_tokens / 2), window);
+      StepLoad::decodes(rows, whole(demand.input_tokens + demand.output_tokens / 2), windows);
   if (prompt_tokens >= 1) {
     const double start = std::max(demand.input_tokens / 2 - prompt_tokens / 2, 0.0);
-    load.add_row(whole(start), whole(prompt_tokens), false, window);
+    load.add_row(whole(start), whole(prompt_tokens), false, windows);
   }
   return load;
 }
@@ -66,7 +66,8 @@ Operation operate(const CapacityOptions& options, const StepTimeModel& times, in
   const double serve_s = chunks * times.seconds(mixed_step(options, rows, chunk));
   const double busy = std::min(at.requests_per_s * serve_s, 0.95);
   const double waits_s = busy / (2 * (1 - busy)) * serve_s;
-  at.ttft_s = times.seconds(StepLoad::decodes(rows, whole(demand.input_tokens), 128)) / 2 +
+  const cost_model::Windows windows = cost_model::windows_of(options.memory.shape);
+  at.ttft_s = times.seconds(StepLoad::decodes(rows, whole(demand.input_tokens), windows)) / 2 +
               waits_s + serve_s;
   return at;
 }
@@ -325,8 +326,8 @@ Result<CapacityPlan> plan_capacity(const CapacityOptions& options) {
     choice.tokens_per_s_per_device =
         choice.copy.requests_per_s * options.demand.output_tokens / layout.devices();
     if (const auto times = StepTimeModel::make(timing_options(with)); times.ok()) {
-      choice.latency_itl_s =
-          times->seconds(StepLoad::decodes(1, whole(options.demand.input_tokens), 128));
+      choice.latency_itl_s = times->seconds(StepLoad::decodes(
+          1, whole(options.demand.input_tokens), cost_model::windows_of(options.memory.shape)));
     }
     plan.layouts.push_back(std::move(choice));
   }

@@ -363,31 +363,33 @@ Result<PlanReport> plan_fleet(const FleetPlanOptions& options) {
   return report;
 }
 
-KvBlocks kv_blocks(const MemoryOptions& options, const MemoryPlan& plan) {
-  const ModelConfig& shape = options.shape;
-  const int64_t tokens = options.block_tokens;
-  const double groups = plan.sequence_groups;
-  const double full_bytes = plan.kv_token_bytes * d(tokens);
+kv::PerGroup<kv::GroupCapacity> kv_capacity(const MemoryOptions& options, const MemoryPlan& plan) {
+  const families::ModelConfig& shape = options.shape;
+  const auto tokens = static_cast<double>(options.block_tokens);
+  const double context_bytes = plan.kv_token_bytes * tokens;
+  const double sliding_bytes =
+      plan.kv_sequence_bytes > 0 ? plan.kv_sequence_bytes / d(shape.sliding_window) * tokens : 0;
+  const double live = std::ceil((d(shape.sliding_window) / tokens + 2) * d(options.sequences_max) +
+                                d(options.batch_tokens_max) / tokens);
+  const double left = plan.kv_bytes * plan.sequence_groups - live * sliding_bytes;
+  // Of a conversation of 4 096 tokens: 256 full blocks and 86 window blocks.
+  constexpr double kFullBlocks = 256;
+  constexpr double kWindowBlocks = 86;
+  const double conversations = left / (kFullBlocks * context_bytes + kWindowBlocks * sliding_bytes);
   constexpr int64_t kBlocksMax = 1 << 26;
   const auto count = [](double blocks) {
     return static_cast<int>(std::clamp(blocks, 0.0, d(kBlocksMax)));
   };
-  if (plan.kv_sequence_bytes <= 0) {
-    // No layer slides: the scheduler's second group costs nothing, and is never short.
-    return {.full = count(plan.kv_bytes / full_bytes * groups),
-            .window = count(d(options.sequences_max) * 4 + d(options.batch_tokens_max)),
-            .window_tokens = static_cast<int>(tokens)};
+  kv::PerGroup<kv::GroupCapacity> groups;
+  for (const int64_t window : cost_model::windows_of(shape)) {
+    if (window == 0) {
+      groups.push_back({{.name = "full"}, {count(conversations * kFullBlocks)}});
+    } else {
+      groups.push_back({{.name = "window", .sliding_window = static_cast<int>(window)},
+                        {count(live + conversations * kWindowBlocks)}});
+    }
   }
-  const double window_bytes = plan.kv_sequence_bytes / d(shape.sliding_window) * d(tokens);
-  const double live =
-      std::ceil((d(shape.sliding_window) / d(tokens) + 2) * d(options.sequences_max) +
-                d(options.batch_tokens_max) / d(tokens));
-  const double left = plan.kv_bytes * groups - live * window_bytes;
-  // Of a conversation of 4 096 tokens: 256 full blocks and 86 window blocks.
-  const double conversation = 256 * full_bytes + 86 * window_bytes;
-  return {.full = count(left / conversation * 256),
-          .window = count(live + left / conversation * 86),
-          .window_tokens = static_cast<int>(shape.sliding_window)};
+  return groups;
 }
 
 }  // namespace pelton::planner

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "kv/group.h"
 #include "planner/capacity_plan.h"
 #include "planner/plan_report.h"
 
@@ -34,13 +35,8 @@ Section textbook_section(const FleetPlanOptions& options);
 Section what_fits_section(const MemoryOptions& options);
 Section capacity_section(const FleetPlanOptions& options, const CapacityPlan& plan);
 
-// How many blocks of each group a copy's budget buys, as the engine's own division of it
-// (cost_model/kv_budget.h): for simulating an engine on hardware it does not run on.
-struct KvBlocks {
-  int full = 0;
-  int window = 0;
-  int window_tokens = 0;
-};
-KvBlocks kv_blocks(const MemoryOptions& options, const MemoryPlan& plan);
+// How many blocks of each of the model's KV groups a copy's budget buys, as the engine's own
+// division of it (cost_model/kv_budget.h): for simulating an engine on hardware it does not run on.
+kv::PerGroup<kv::GroupCapacity> kv_capacity(const MemoryOptions& options, const MemoryPlan& plan);
 
 }  // namespace pelton::planner

@@ -252,19 +252,21 @@ TEST(PlanReport, BytesAreSaidInBothUnits) {
 }
 
 // A simulated engine on other hardware has the blocks that the plan leaves room for, and no more.
-TEST(KvBlocks, StayWithinTheBudget) {
+TEST(KvCapacity, StaysWithinTheBudget) {
   for (const char* model : {"gpt-oss-120b", "gpt-oss-20b", "llama-3.1-8b", "deepseek-v3"}) {
     MemoryOptions options = memory_of("b200", model, {.tensor = 8});
     const MemoryPlan plan = plan_of(options);
-    const KvBlocks blocks = kv_blocks(options, plan);
-    const double window_block =
-        options.shape.sliding_window > 0
-            ? plan.kv_sequence_bytes / static_cast<double>(options.shape.sliding_window) * 16
-            : 0;
-    const double used = blocks.full * plan.kv_token_bytes * 16 + blocks.window * window_block;
+    double used = 0;
+    for (const kv::GroupCapacity& group : kv_capacity(options, plan)) {
+      const double token = group.spec.slides() ? plan.kv_sequence_bytes / group.spec.sliding_window
+                                               : plan.kv_token_bytes;
+      used += group.block_counts[kv::kDevice] * 16 * token;
+    }
     EXPECT_LE(used, plan.kv_bytes) << model;
     EXPECT_GT(used, 0.95 * plan.kv_bytes) << model;
   }
+  const MemoryOptions llama = memory_of("b200", "llama-3.1-8b", {});
+  EXPECT_EQ(kv_capacity(llama, plan_of(llama)).size(), 1) << "no layer of it slides";
 }
 
 }  // namespace

@@ -26,16 +26,16 @@ StepTimeModel ideal(const std::string& gpu, const Layout& layout) {
 RackThroughput rack_throughput() {
   constexpr int kDevices = 72;
   constexpr int64_t kContext = 1024;
-  constexpr int64_t kWindow = 128;
+  const cost_model::Windows kWindows = {0, 128};
   RackThroughput rack{.published_per_s = 1.5e6};
   rack.per_device_per_s = rack.published_per_s / kDevices;
-  const StepLoad alone = StepLoad::decodes(rack.answers_per_device, kContext, kWindow);
+  const StepLoad alone = StepLoad::decodes(rack.answers_per_device, kContext, kWindows);
   rack.replicas_ideal_per_s =
       kDevices * rack.answers_per_device / ideal("gb200-nvl72", {}).ideal_seconds(alone);
   // 128 experts divide among 64 devices; the other eight carry as many tokens as these do.
   constexpr int kGroup = 64;
   const StepLoad group =
-      StepLoad::decodes(int64_t{rack.answers_per_device} * kGroup, kContext, kWindow);
+      StepLoad::decodes(int64_t{rack.answers_per_device} * kGroup, kContext, kWindows);
   const StepTimeModel dealt = ideal("gb200-nvl72", {.expert = kGroup});
   rack.experts_ideal_per_s = static_cast<double>(kDevices) / kGroup *
                              static_cast<double>(group.rows) / dealt.ideal_seconds(group);

@@ -14,7 +14,7 @@ namespace pelton::server {
 // Whatever is allowed; from 60 tokens on ever likelier one that closes something.
 inline TokenId any_allowed(const engine::ModelledExecutor::Seen& seen,
                            const chat::HarmonyTokens& harmony) {
-  const size_t at = seen.full.size();
+  const size_t at = seen.tokens.size();
   const size_t said = at - static_cast<size_t>(seen.prompt_count);
   std::vector<TokenId> all;
   std::vector<TokenId> closing;

@@ -171,8 +171,8 @@ TEST_F(ApiParameters, AP10_ManyLongChoices) {
   small.engine.inbox_max = 64;
   small.executor = [](engine::ModelledExecutor::Options& executor) {
     executor.checks = false;
-    executor.capacity.full_block_count = 300;
-    executor.capacity.window_block_count = 120;
+    executor.capacity.groups[0].block_counts[kv::kDevice] = 300;
+    executor.capacity.groups[1].block_counts[kv::kDevice] = 120;
   };
   ServerHouse house(kScript, std::move(small));
   const net::HttpResponse some = house.post(kChatPath, chat(R"("n":24,"max_tokens":3800)"));

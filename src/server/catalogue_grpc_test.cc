@@ -209,8 +209,8 @@ TEST(CatalogueGrpcToo, AP31_an_image_is_words) {
 TEST(CatalogueGrpcToo, AP10_a_long_answer_in_a_small_pool) {
   ServerHouse::Options small;
   small.executor = [](engine::ModelledExecutor::Options& executor) {
-    executor.capacity.full_block_count = 300;
-    executor.capacity.window_block_count = 120;
+    executor.capacity.groups[0].block_counts[kv::kDevice] = 300;
+    executor.capacity.groups[1].block_counts[kv::kDevice] = 120;
   };
   GrpcHouseOf grpc(kScript, std::move(small));
   Request request = grpc_chat("hi");

@@ -325,7 +325,7 @@ class CatalogueHarmony : public testing::TestWithParam<Door> {
       executor.next_token =
           [overheard, next = executor.next_token](const engine::ModelledExecutor::Seen& seen) {
             const auto prompt = static_cast<size_t>(seen.prompt_count);
-            if (seen.full.size() == prompt) overheard->hear(seen.full.first(prompt));
+            if (seen.tokens.size() == prompt) overheard->hear(seen.tokens.first(prompt));
             return next(seen);
           };
     };

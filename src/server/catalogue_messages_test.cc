@@ -120,8 +120,8 @@ INSTANTIATE_TEST_SUITE_P(Rows, CatalogueMessages, testing::ValuesIn(rows()), nam
 TEST(CatalogueMessagesToo, AP10_a_long_answer_in_a_small_pool) {
   ServerHouse::Options small;
   small.executor = [](engine::ModelledExecutor::Options& executor) {
-    executor.capacity.full_block_count = 300;
-    executor.capacity.window_block_count = 120;
+    executor.capacity.groups[0].block_counts[kv::kDevice] = 300;
+    executor.capacity.groups[1].block_counts[kv::kDevice] = 120;
   };
   ServerHouse house(kScript, std::move(small));
   EXPECT_EQ(house.post(kPath, R"({"max_tokens":3700,)" + kHi + "}").status, 200);

@@ -152,8 +152,8 @@ INSTANTIATE_TEST_SUITE_P(Rows, CatalogueResponses, testing::ValuesIn(rows()), na
 TEST(CatalogueResponsesToo, AP10_a_long_answer_in_a_small_pool) {
   ServerHouse::Options small;
   small.executor = [](engine::ModelledExecutor::Options& executor) {
-    executor.capacity.full_block_count = 300;
-    executor.capacity.window_block_count = 120;
+    executor.capacity.groups[0].block_counts[kv::kDevice] = 300;
+    executor.capacity.groups[1].block_counts[kv::kDevice] = 120;
   };
   ServerHouse house(kScript, std::move(small));
   EXPECT_EQ(house.post(kPath, R"({"input":"x","max_output_tokens":3700})").status, 200);
@@ -202,8 +202,8 @@ ResponseText said_over(net::TestWebSocket& socket, const std::string& members) {
 TEST(CatalogueResponsesToo, AP10_AP18_over_websocket) {
   ServerHouse::Options small;
   small.executor = [](engine::ModelledExecutor::Options& executor) {
-    executor.capacity.full_block_count = 300;
-    executor.capacity.window_block_count = 120;
+    executor.capacity.groups[0].block_counts[kv::kDevice] = 300;
+    executor.capacity.groups[1].block_counts[kv::kDevice] = 120;
   };
   ServerHouse house(kScript, std::move(small));
   net::TestWebSocket socket(house.http().port(), kPath);

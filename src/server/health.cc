@@ -86,11 +86,18 @@ void write_engine(JsonWriter& writer, const engine::ExecutorCapacity& capacity) 
   writer.key("batch_tokens_max").integer(capacity.batch_tokens_max);
   writer.key("context_tokens_max").integer(capacity.context_tokens_max);
   writer.key("block_tokens").integer(capacity.block_tokens);
-  writer.key("window_tokens").integer(capacity.window_tokens);
-  writer.key("full_blocks").integer(capacity.full_block_count);
-  writer.key("window_blocks").integer(capacity.window_block_count);
-  writer.key("host_full_blocks").integer(capacity.host_full_block_count);
-  writer.key("host_window_blocks").integer(capacity.host_window_block_count).end_object();
+  for (const kv::GroupCapacity& group : capacity.groups) {
+    if (group.spec.slides()) {
+      writer.key(group.spec.name + "_tokens").integer(group.spec.sliding_window);
+    }
+  }
+  for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
+    for (int group = 0; group < capacity.groups.size(); ++group) {
+      const std::string pool = kv::pool_name(capacity.groups[group].spec, tier);
+      writer.key(pool + "_blocks").integer(capacity.blocks(group, tier));
+    }
+  }
+  writer.end_object();
 }
 
 void write_sampling(JsonWriter& writer, const SamplingDefaults& sampling) {

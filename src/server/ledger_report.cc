@@ -19,12 +19,15 @@ void write_blocks(JsonWriter& json, std::string_view group, const engine::Ledger
   json.key("pinned").integer(blocks.pinned).end_object();
 }
 
-void write_engine(JsonWriter& json, const engine::Ledger& ledger) {
+void write_engine(JsonWriter& json, const engine::ExecutorCapacity& capacity,
+                  const engine::Ledger& ledger) {
   json.key("blocks").begin_object();
-  write_blocks(json, "full", ledger.full);
-  write_blocks(json, "window", ledger.window);
-  write_blocks(json, "host_full", ledger.host_full);
-  write_blocks(json, "host_window", ledger.host_window);
+  for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
+    for (int group = 0; group < capacity.groups.size(); ++group) {
+      const std::string pool = kv::pool_name(capacity.groups[group].spec, tier);
+      write_blocks(json, pool, ledger.of(group, tier));
+    }
+  }
   json.end_object();
   json.key("sequences").begin_object();
   json.key("running").integer(ledger.running).key("waiting").integer(ledger.waiting);
@@ -102,7 +105,7 @@ std::string ledger_report(const Server& server, int connections) {
     json.null();
   } else {
     json.begin_object();
-    write_engine(json, ledger);
+    write_engine(json, model->engine.capacity(), ledger);
     json.end_object();
   }
   json.key("server").begin_object();

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "server/server.h"
 #include "telemetry/process_usage.h"
@@ -46,6 +49,31 @@ void write_block_times(PrometheusText& text, const engine::EngineStats::BlockTim
         times.reuse_gap);
 }
 
+// `num_gpu_blocks`, as vLLM calls it, of the widest group, and `num_NAME_blocks` of the others.
+void write_cache_config(PrometheusText& text, const engine::ExecutorCapacity& capacity) {
+  const int widest = kv::widest_group(capacity.groups);
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"block_size", std::to_string(capacity.block_tokens)},
+      {"num_gpu_blocks", std::to_string(capacity.blocks(widest, kv::kDevice))}};
+  for (int group = 0; group < capacity.groups.size(); ++group) {
+    if (group == widest) continue;
+    fields.emplace_back("num_" + capacity.groups[group].spec.name + "_blocks",
+                        std::to_string(capacity.blocks(group, kv::kDevice)));
+  }
+  text.family("vllm:cache_config_info", Type::kGauge, "The KV cache's shape.");
+  PrometheusText::Labels labels;
+  for (const auto& [name, value] : fields) labels.push_back({name, value});
+  text.sample(labels, 1);
+}
+
+void write_blocks(PrometheusText& text, std::string_view group,
+                  const engine::Ledger::Blocks& counted) {
+  text.sample({{"group", group}, {"state", "free"}}, counted.free);
+  text.sample({{"group", group}, {"state", "kept"}}, counted.kept);
+  text.sample({{"group", group}, {"state", "held"}}, counted.held - counted.pinned);
+  text.sample({{"group", group}, {"state", "pinned"}}, counted.pinned);
+}
+
 void write_engine(PrometheusText& text, const engine::Engine& engine) {
   const engine::EngineStats stats = engine.stats();
   const engine::Ledger ledger = engine.ledger();
@@ -54,8 +82,10 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   // Those on their way to the scheduler are in the second count, those preempted in the first.
   text.gauge("vllm:num_requests_waiting", "Requests that wait for a seat.",
              std::max(stats.waiting, stats.queued));
-  text.gauge("vllm:kv_cache_usage_perc", "Share of full-attention KV blocks in use, 0 to 1.",
-             share(stats.full_blocks_used, ledger.full.total));
+  // Where some layers see every token, their blocks: those are what long requests run short of.
+  const int widest = kv::widest_group(capacity.groups);
+  text.gauge("vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.",
+             share(stats.blocks_used[widest], ledger.of(widest, kv::kDevice).total));
   text.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
                static_cast<double>(stats.prefix_tokens_asked));
   text.counter("vllm:prefix_cache_hits_total", "Of these, found.",
@@ -67,14 +97,7 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
                static_cast<double>(stats.scheduler.prompt_tokens));
   text.counter("vllm:generation_tokens_total", "Tokens sampled.",
                static_cast<double>(stats.output_tokens));
-  const std::string block_tokens = std::to_string(capacity.block_tokens);
-  const std::string blocks = std::to_string(ledger.full.total);
-  const std::string window_blocks = std::to_string(ledger.window.total);
-  text.family("vllm:cache_config_info", Type::kGauge, "The KV cache's shape.");
-  text.sample({{"block_size", block_tokens},
-               {"num_gpu_blocks", blocks},
-               {"num_window_blocks", window_blocks}},
-              1);
+  write_cache_config(text, capacity);
 
   write_block_times(text, stats.block_times);
   write_steps(text, stats);
@@ -107,16 +130,11 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
              static_cast<double>(stats.queue_wait_ns) * 1e-9);
   text.gauge("pelton_seats_free", "Requests that could be seated.", ledger.seats_free);
   text.family("pelton_kv_blocks", Type::kGauge, "KV blocks by group and state.");
-  const auto blocks_of = [&](std::string_view group, const engine::Ledger::Blocks& counted) {
-    text.sample({{"group", group}, {"state", "free"}}, counted.free);
-    text.sample({{"group", group}, {"state", "kept"}}, counted.kept);
-    text.sample({{"group", group}, {"state", "held"}}, counted.held - counted.pinned);
-    text.sample({{"group", group}, {"state", "pinned"}}, counted.pinned);
-  };
-  blocks_of("full", ledger.full);
-  blocks_of("window", ledger.window);
-  blocks_of("host_full", ledger.host_full);
-  blocks_of("host_window", ledger.host_window);
+  for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
+    for (int group = 0; group < capacity.groups.size(); ++group) {
+      write_blocks(text, kv::pool_name(capacity.groups[group].spec, tier), ledger.of(group, tier));
+    }
+  }
 }
 
 void write_generations(PrometheusText& text, const GenerationMeter& meter) {

@@ -64,9 +64,9 @@ class Script {
     Seated& seated = seats_[static_cast<size_t>(seen.seat)];
     if (seated.arrival != seen.arrival) {
       seated.arrival = seen.arrival;
-      answer_to(seen.full.first(prompt_count), seated);
+      answer_to(seen.tokens.first(prompt_count), seated);
     }
-    const std::span<const TokenId> written = seen.full.subspan(prompt_count);
+    const std::span<const TokenId> written = seen.tokens.subspan(prompt_count);
     const std::vector<TokenId>& answer = seated.answer;
     if (seated.counted && written.size() <= answer.size() &&
         !std::equal(written.begin(), written.end(), answer.begin())) {
@@ -272,10 +272,9 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
   const int room = blocks > 0 ? static_cast<int>(blocks)
                               : static_cast<int>(context / options.capacity.block_tokens + 1) *
                                     options.capacity.sequences_max;
-  options.capacity.full_block_count = room;
-  options.capacity.window_block_count = room;
-  options.capacity.host_full_block_count = static_cast<int>(host_blocks);
-  options.capacity.host_window_block_count = static_cast<int>(host_blocks);
+  const int host_room = static_cast<int>(host_blocks);
+  options.capacity.groups = {{{.name = "full"}, {room, host_room}},
+                             {{.name = "window", .sliding_window = 128}, {room, host_room}}};
   const auto script = std::make_shared<Script>(std::move(rules), tokenizer);
   options.next_token = [script](const engine::ModelledExecutor::Seen& seen) {
     return script->next_token(seen);

@@ -52,8 +52,8 @@ class Answers : public ::testing::Test {
   }
   TokenId next(const std::vector<TokenId>& tokens, int prompt_count) {
     const request::SamplingParams sampling;
-    return options_.next_token({.full = tokens,
-                                .window = tokens,
+    return options_.next_token({.tokens = tokens,
+                                .by_group = {tokens},
                                 .prompt_count = prompt_count,
                                 .sampling = sampling,
                                 .banned = {},

@@ -6,8 +6,8 @@ namespace pelton::server {
 
 int64_t ServedModel::context_limit() const {
   const engine::ExecutorCapacity& capacity = engine.capacity();
-  const int64_t cache_tokens = int64_t{capacity.full_block_count} * capacity.block_tokens;
-  return std::min({int64_t{context_max}, int64_t{capacity.context_tokens_max}, cache_tokens});
+  return std::min(
+      {int64_t{context_max}, int64_t{capacity.context_tokens_max}, capacity.sequence_tokens_max()});
 }
 
 bool ServedModel::answers_to(std::string_view name) const {

@@ -508,11 +508,11 @@ TEST(Server, AClientThatLeavesFreesItsBlocks) {
                              std::move(events));
     ASSERT_TRUE(
         eventually([&] { return stream ? bytes > 0 : house.engine().stats().running == 1; }));
-    EXPECT_GT(house.engine().stats().full_blocks_used, 0);
+    EXPECT_GT(house.engine().stats().blocks_used[0], 0);
     house.client().cancel(id);
     ASSERT_TRUE(eventually([&] { return done.load(); }));
     ASSERT_TRUE(eventually([&] { return house.engine().stats().running == 0; }));
-    EXPECT_TRUE(eventually([&] { return house.engine().stats().full_blocks_used == 0; }));
+    EXPECT_TRUE(eventually([&] { return house.engine().stats().blocks_used[0] == 0; }));
   }
   EXPECT_EQ(house.post("/v1/chat/completions", chat("hi", "")).status, 200);
 }

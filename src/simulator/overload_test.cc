@@ -113,12 +113,12 @@ class House {
 
  private:
   static Replica::Options with_capacity(Replica::Options options) {
-    options.capacity = {.full_block_count = 4000,
-                        .window_block_count = 2000,
-                        .sequences_max = 16,
-                        .batch_tokens_max = 512,
-                        .context_tokens_max = 4096,
-                        .vocab_size = 1000};
+    options.capacity = {
+        .groups = {{{.name = "full"}, {4000}}, {{.name = "window", .sliding_window = 128}, {2000}}},
+        .sequences_max = 16,
+        .batch_tokens_max = 512,
+        .context_tokens_max = 4096,
+        .vocab_size = 1000};
     options.policy.prompt_tokens_beside_decodes_max = 128;
     return options;
   }

@@ -135,8 +135,8 @@ Measured play(const TableFactors& factors, const Load& load, int users) {
   options.seed = 1;
   options.replica.prefix_cache = false;
   // Memory is no limit on either: 200 sequences of 2 348 tokens are 0.5 M tokens.
-  options.replica.capacity = {.full_block_count = 60'000,
-                              .window_block_count = 6'000,
+  options.replica.capacity = {.groups = {{{.name = "full"}, {60'000}},
+                                         {{.name = "window", .sliding_window = 128}, {6'000}}},
                               .sequences_max = 256,
                               .batch_tokens_max = 8192,
                               .context_tokens_max = 4096,

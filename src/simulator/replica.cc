@@ -15,13 +15,21 @@ namespace {
 // would find what is not there: of the seed and the position.
 TokenId some_token(const engine::ModelledExecutor::Seen& seen, int vocab) {
   // The upper half scaled: a remainder of 64 bits takes longer than all the rest.
-  const uint64_t bits = base::random_bits(seen.sampling.seed, seen.full.size());
+  const uint64_t bits = base::random_bits(seen.sampling.seed, seen.tokens.size());
   return static_cast<TokenId>((bits >> 32) * static_cast<uint64_t>(vocab) >> 32);
 }
 
 using Places = engine::WaitingLine::Places;
 
 constexpr uint64_t kResidualStream = 0x7265736964;
+
+cost_model::Windows windows_of(const engine::ExecutorCapacity& capacity) {
+  cost_model::Windows windows;
+  for (const kv::GroupCapacity& group : capacity.groups) {
+    windows.push_back(group.spec.sliding_window);
+  }
+  return windows;
+}
 
 }  // namespace
 
@@ -48,6 +56,7 @@ ReplicaCounts& ReplicaCounts::operator+=(const ReplicaCounts& other) {
 Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
     : options_(options),
       times_(times),
+      windows_(windows_of(options.capacity)),
       executor_(
           {.capacity = options.capacity,
            .next_token =
@@ -70,7 +79,7 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
              .seats = {options.capacity.sequences_max, options.capacity.pooled_sequences_max}}) {
   CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
   // A server that is asked for the first time has warmed up, and knows how long its steps are.
-  const cost_model::StepLoad warm_up = cost_model::StepLoad::decodes(1, 1, options.window_tokens);
+  const cost_model::StepLoad warm_up = cost_model::StepLoad::decodes(1, 1, windows_);
   step_ns_lately_ = static_cast<int64_t>(times.seconds(warm_up) * 1e9);
 }
 
@@ -136,7 +145,7 @@ bool Replica::start_step(int64_t now_ns) {
 int64_t Replica::step_ns(const engine::StepPlan& plan) {
   cost_model::StepLoad load;
   for (const engine::PlannedSequence& row : plan.sequences) {
-    load.add_row(row.start, row.token_count(), row.sample, options_.window_tokens);
+    load.add_row(row.start, row.token_count(), row.sample, windows_);
   }
   counts_.rows += load.rows;
   counts_.tokens += load.tokens;

@@ -42,7 +42,6 @@ class Replica {
     int inbox_max = 1024;
     int64_t queued_tokens_max = int64_t{1} << 22;
     int64_t queue_wait_max_ns = 0;
-    int window_tokens = 128;  // of the model, for counting keys
     // cost_model::Calibration's; empty: steps take what they should.
     std::vector<double> residuals;
     std::vector<double> prompt_residuals;
@@ -106,6 +105,7 @@ class Replica {
 
   const Options options_;
   const cost_model::StepTimeModel& times_;
+  const cost_model::Windows windows_;  // of the KV groups, for counting keys
   engine::ModelledExecutor executor_;
   engine::Scheduler scheduler_;
   engine::WaitingLine line_;

@@ -37,12 +37,12 @@ cost_model::StepTimeModel round_times() {
 
 SimulationOptions small_fleet(int replicas) {
   SimulationOptions options;
-  options.replica.capacity = {.full_block_count = 2000,
-                              .window_block_count = 1000,
-                              .sequences_max = 8,
-                              .batch_tokens_max = 256,
-                              .context_tokens_max = 4096,
-                              .vocab_size = 1000};
+  options.replica.capacity = {
+      .groups = {{{.name = "full"}, {2000}}, {{.name = "window", .sliding_window = 128}, {1000}}},
+      .sequences_max = 8,
+      .batch_tokens_max = 256,
+      .context_tokens_max = 4096,
+      .vocab_size = 1000};
   options.replica.checks = true;
   options.replica_count = replicas;
   return options;
@@ -258,8 +258,8 @@ TEST(SimulationProperty, EveryRequestEndsOnce) {
     SimulationOptions options = small_fleet(1 + pick(1, 4));
     options.seed = seed;
     options.dispatch = static_cast<Dispatcher::Policy>(pick(2, 3));
-    options.replica.capacity.full_block_count = 60 + pick(3, 200);
-    options.replica.capacity.window_block_count = 120;
+    options.replica.capacity.groups[0].block_counts[kv::kDevice] = 60 + pick(3, 200);
+    options.replica.capacity.groups[1].block_counts[kv::kDevice] = 120;
     options.replica.steps_in_flight_max = 1 + pick(4, 2);
     if (pick(5, 2) == 1) options.concurrency_max = 1 + pick(6, 20);
     for (int i = 0; i < pick(7, 6); ++i) {

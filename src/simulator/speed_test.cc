@@ -42,12 +42,13 @@ Speed measure(const FleetOf& of) {
   options.replica_count = 10;
   options.keeps_pieces = false;
   options.concurrency_max = 10 * of.running;
-  options.replica.capacity = {.full_block_count = of.running * 64,
-                              .window_block_count = of.running * 24,
-                              .sequences_max = of.running,
-                              .batch_tokens_max = 2048,
-                              .context_tokens_max = 4096,
-                              .vocab_size = 1000};
+  options.replica.capacity = {
+      .groups = {{{.name = "full"}, {of.running * 64}},
+                 {{.name = "window", .sliding_window = 128}, {of.running * 24}}},
+      .sequences_max = of.running,
+      .batch_tokens_max = 2048,
+      .context_tokens_max = 4096,
+      .vocab_size = 1000};
   workload::WorkloadSpec spec;
   spec.lengths = {.input_tokens = 128, .output_tokens = of.output_tokens, .range_ratio = 0.3};
   spec.count = 20 * of.running;

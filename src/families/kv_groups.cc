@@ -1,0 +1,31 @@
+#include "families/kv_groups.h"
+
+#include "tensor/kv_block.h"
+
+namespace pelton::families {
+
+// Layers of full attention come first, in metrics and memory alike; then those with a window.
+KvGroups kv_groups(const ModelConfig& config, const KvFormat& format) {
+  KvGroups groups;
+  const int64_t layer_bytes =
+      tensor::kv_block_bytes(format.dtype, {.kv_heads = config.kv_head_count,
+                                            .head_size = config.head_size,
+                                            .block_tokens = format.block_tokens});
+  groups.of_layer.resize(config.layers.size());
+  for (const bool sliding : {false, true}) {
+    int64_t layers = 0;
+    for (int layer = 0; layer < config.layer_count(); ++layer) {
+      if (config.is_sliding(layer) != sliding) continue;
+      groups.of_layer[static_cast<size_t>(layer)] = groups.specs.size();
+      ++layers;
+    }
+    if (layers == 0) continue;
+    groups.specs.push_back({.name = sliding ? "window" : "full",
+                            .sliding_window = sliding ? config.sliding_window : 0,
+                            .block_bytes = layers * layer_bytes});
+    groups.layer_block_bytes.push_back(layer_bytes);
+  }
+  return groups;
+}
+
+}  // namespace pelton::families
