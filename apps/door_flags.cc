@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
+#include "net/ip_address.h"
 
 namespace pelton::apps {
 
@@ -24,9 +25,9 @@ std::vector<Flag> door_flags() {
                "tenants share nothing",
        .may_be_empty = false},
       {.name = "--open",
-       .help = "listen beyond this machine (--host) though nobody is asked for a key",
+       .help = "listen beyond this machine (--host, --admin-host) though nobody is asked for a key",
        .kind = Flag::Kind::kSwitch,
-       .only_with = {{"--host"}}},
+       .only_with = {{"--host"}, {"--admin-host"}}},
       {.name = "--cors-origin",
        .value = "ORIGIN",
        .help = "pages of these origins may ask from a browser, as https://chat.example.org; *: "
@@ -125,17 +126,38 @@ bool is_local(const std::string& host) {
   return net::is_loopback(host);
 }
 
+namespace {
+
+// What is no address is refused where it would be listened at.
+bool is_exposed(const std::string& host) {
+  return net::is_ip_address(host) && !is_local(host);
+}
+
+}  // namespace
+
 Result<void> check_exposure(const cli::Arguments& arguments, const server::KeyRing& keys) {
+  if (arguments.has("--open")) return {};
+  const bool asks_certificate = arguments.has("--tls-client-ca");
   const std::string& host = arguments.text("--host");
-  const bool asks = !keys.empty() || arguments.has("--tls-client-ca");
-  if (is_local(host) || asks || arguments.has("--open")) return {};
+  if (is_exposed(host) && keys.empty() && !asks_certificate) {
+    return Error{
+        ErrorCode::kBadConfig,
+        fmt::format("--host {} lets anyone who reaches this machine use the model, and nobody "
+                    "is asked for a key: give --api-key, --api-key-file or --tls-client-ca, "
+                    "or --open if that is meant",
+                    host),
+        "host"};
+  }
+  if (!arguments.has("--admin-port")) return {};
+  const std::string& admin_host = arguments.text("--admin-host");
+  if (!is_exposed(admin_host) || (asks_certificate && !arguments.has("--no-admin-tls"))) return {};
   return Error{
       ErrorCode::kBadConfig,
-      fmt::format("--host {} lets anyone who reaches this machine use the model, and nobody "
-                  "is asked for a key: give --api-key, --api-key-file or --tls-client-ca, "
-                  "or --open if that is meant",
-                  host),
-      "host"};
+      fmt::format("--admin-host {} lets anyone who reaches this machine read the operator's "
+                  "reports, which ask for no key: give --tls-client-ca{}, or --open if that is "
+                  "meant",
+                  admin_host, asks_certificate ? " without --no-admin-tls" : ""),
+      "admin-host"};
 }
 
 }  // namespace pelton::apps

@@ -35,7 +35,8 @@ Result<std::shared_ptr<net::TlsIdentity>> tls_identity(const cli::Arguments& arg
 Result<void> with_flag(Result<void> started, std::string_view flag);
 // The loopback interface only.
 bool is_local(const std::string& host);
-// Nobody listens beyond this machine without asking who comes, unless --open says so. Errors:
+// Neither the API nor the admin listener is there beyond this machine without asking who comes
+// (the one for a key or a certificate, the other for a certificate), unless --open says so. Errors:
 // kBadConfig.
 Result<void> check_exposure(const cli::Arguments& arguments, const server::KeyRing& keys);
 

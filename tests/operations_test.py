@@ -237,6 +237,21 @@ class Operations(unittest.TestCase):
                               capture_output=True, timeout=60, check=True).stdout.decode()
         self.assertRegex(done, r"(?m)^open = true ")
 
+    def test_C9_the_admin_listener_beyond_this_machine_only_with_certificates_or_on_purpose(self):
+        for host in ("0.0.0.0", "::"):
+            self.refused(3, "--admin-host", "--admin-port", "0", "--admin-host", host)
+        # It asks for no key, so a key is no reason.
+        self.refused(3, "or --open if that is meant", "--admin-port", "0", "--admin-host", "0.0.0.0", "--api-key", "k")
+        self.refused(3, "--tls-client-ca without --no-admin-tls", "--admin-port", "0", "--admin-host", "0.0.0.0",
+                     "--no-admin-tls", "--tls-cert", self.cert, "--tls-key", self.key, "--tls-client-ca", self.ca)
+        for flags in (("--admin-host", "127.0.0.2"), ("--admin-host", "127.0.0.1", "--api-key", "k")):
+            self.serve("--admin-port", "0", *flags, doors=2)
+        # Both of these are accepted; nothing is started that listens beyond this machine.
+        certified = ("--tls-cert", self.cert, "--tls-key", self.key, "--tls-client-ca", self.ca)
+        for flags in (("--open",), certified):
+            subprocess.run([BINARY, "serve", self.model, "--admin-port", "0", "--admin-host", "0.0.0.0", *flags,
+                            "--print-config"], capture_output=True, timeout=60, check=True)
+
     # ---- TLS
 
     def test_tls_at_every_door(self):

@@ -6,6 +6,7 @@
 #include <boost/asio/ip/address.hpp>
 #include <fmt/format.h>
 
+#include "net/ip_address.h"
 #include "net/url.h"
 
 namespace pelton::net {
@@ -19,12 +20,6 @@ std::string plain_name(std::string_view host) {
   std::string name(host);
   for (char& c : name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
   return name;
-}
-
-bool is_address(const std::string& name) {
-  boost::system::error_code error;
-  asio::ip::make_address(name, error);
-  return !error;
 }
 
 // RFC 6761: names below localhost stand for this machine too, and for no other.
@@ -65,7 +60,7 @@ bool AllowedHosts::allow(std::string_view host) const {
   const std::optional<std::string_view> well_formed = host_name(host);
   if (!well_formed) return false;
   const std::string name = plain_name(*well_formed);
-  return is_localhost(name) || is_address(name) ||
+  return is_localhost(name) || is_ip_address(name) ||
          std::find(names_.begin(), names_.end(), name) != names_.end();
 }
 

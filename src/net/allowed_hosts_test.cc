@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "net/ip_address.h"
+
 namespace pelton::net {
 namespace {
 
@@ -59,6 +61,16 @@ TEST(AllowedHosts, Loopback) {
   }
   for (const char* const there : {"0.0.0.0", "::", "::ffff:10.0.0.1", "10.0.0.1", "box", ""}) {
     EXPECT_FALSE(is_loopback(there)) << there;
+  }
+}
+
+TEST(IpAddress, IsNumeric) {
+  for (const char* const address :
+       {"127.0.0.1", "0.0.0.0", "::", "::ffff:10.0.0.1", "fe80::1%lo"}) {
+    EXPECT_TRUE(is_ip_address(address)) << address;
+  }
+  for (const char* const other : {"", "localhost", "nowhere", "127.1", "1.2.3.4:80", "[::1]"}) {
+    EXPECT_FALSE(is_ip_address(other)) << other;
   }
 }
 
