@@ -208,6 +208,12 @@ ChatMessage read_message(const Fields& message, History& history) {
   if (read.role == ChatRole::kAssistant) read_assistant(message, read);
   if (read.role == ChatRole::kTool) read_tool_result(message, history, read);
 
+  // What the assistant refused with stands in place of its content.
+  const std::string* refusal =
+      read.role == ChatRole::kAssistant ? message.text("refusal", kTextBytesMax) : nullptr;
+  if (refusal != nullptr && (!content || content->text.empty())) {
+    content = PartsText{.text = *refusal, .replaced = {}};
+  }
   if (!content && read.role != ChatRole::kAssistant) {
     message.refuse("content", fmt::format("'{}' is missing", message.path("content")));
   }

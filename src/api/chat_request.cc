@@ -85,6 +85,14 @@ void read_reasoning(const Fields& body, ChatRequest& request) {
   refuse_other_reasoning(fields);
 }
 
+// Shown as reasoning_content unless it says otherwise.
+void apply_thinking(const Fields& body, ChatRequest& request) {
+  const std::optional<ThinkingFields> thinking = read_thinking(body);
+  if (!thinking) return;
+  if (thinking->effort) request.reasoning_effort = thinking->effort;
+  if (thinking->omitted) request.include_reasoning = false;
+}
+
 }  // namespace
 
 std::optional<ReasoningEffort> read_effort(const Fields& fields, std::string_view key) {
@@ -141,6 +149,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   read_token_reports(fields, request.generation);
   request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   read_template_arguments(fields, request);
+  apply_thinking(fields, request);
   read_reasoning(fields, request);
   if (const auto effort = read_effort(fields, "reasoning_effort"))
     request.reasoning_effort = effort;
@@ -151,7 +160,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   if (fields.boolean("continue_final_message").value_or(false)) {
     fields.refuse_unsupported("continue_final_message", "continuing a message");
   }
-  check_unread_fields(fields, Output::kText, request.warnings);
+  check_unread_fields(fields, BodyKind::kChat, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

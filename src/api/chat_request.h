@@ -8,13 +8,11 @@
 
 #include "api/chat_message.h"
 #include "api/generation_fields.h"
+#include "api/thinking.h"
 #include "api/tool.h"
 #include "base/result.h"
 
 namespace pelton::api {
-
-// none and minimal have no trained equivalent and mean low; xhigh and max mean high.
-enum class ReasoningEffort { kLow, kMedium, kHigh };
 
 // Where the model reads system and developer messages that come after others: at the beginning with
 // the rest of the instructions, or where they were said, so that the beginning stays the same.

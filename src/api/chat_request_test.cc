@@ -82,7 +82,7 @@ const Bad kBad[] = {
     {with(R"("frequency_penalty":-2.1)"), "frequency_penalty", "at least -2"},
     {with(R"("repetition_penalty":0)"), "repetition_penalty", "above 0"},
     {with(R"("max_tokens":0)"), "max_tokens", "from 1"},
-    {with(R"("max_tokens":-1)"), "max_tokens", "from 1"},
+    {with(R"("max_tokens":-2)"), "max_tokens", "from 1"},
     {with(R"("max_tokens":1.5)"), "max_tokens", "an integer"},
     {with(R"("max_tokens":"5")"), "max_tokens", "an integer"},
     {with(R"("max_tokens":9223372036854775808)"), "max_tokens", "an integer"},

@@ -71,7 +71,9 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
 
   // None: the prompt alone, as an echo or a count.
   request.generation =
-      read_generation_fields(fields, {.vocab_size = limits.vocab_size, .output_tokens_min = 0});
+      read_generation_fields(fields, {.vocab_size = limits.vocab_size,
+                                      .output_tokens_min = 0,
+                                      .output_tokens_default = kCompletionTokensDefault});
   read_token_reports(fields, request.generation);
   const size_t choices = request.prompts.size() * static_cast<size_t>(request.generation.n);
   if (choices > kChoicesMax) {
@@ -82,11 +84,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
     fields.refuse("thinking_token_budget",
                   "'thinking_token_budget' is for chats: a plain completion has no reasoning");
   }
-  if (!request.generation.max_tokens) {
-    request.generation.max_tokens =
-        std::max(kCompletionTokensDefault, request.generation.min_tokens);
-  }
-  check_unread_fields(fields, Output::kText, request.warnings);
+  check_unread_fields(fields, BodyKind::kText, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

@@ -38,7 +38,7 @@ constexpr Bad kBad[] = {
     {R"({"prompt":"a","suffix":"b"})", "suffix"},
     {R"({"prompt":"a","best_of":21})", "best_of"},
     {R"({"prompt":"a","best_of":2})", "best_of"},
-    {R"({"prompt":"a","max_tokens":-1})", "max_tokens"},
+    {R"({"prompt":"a","max_tokens":-2})", "max_tokens"},
     {R"({"prompt":["a","b"],"n":65})", "n"},
 };
 

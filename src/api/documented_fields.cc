@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "api/documented_objects.h"
+
 namespace pelton::api {
 namespace {
 
@@ -246,7 +248,8 @@ constexpr DocumentedField kFields[] = {
     {"top_n_sigma", Effect::kChanges, "-1 0"},
     {"top_p", Effect::kText, "1"},
     {"truncate"},
-    {"truncate_prompt_tokens"},
+    // To what the model can read: a longer prompt is refused, a shorter one is left as it is.
+    {"truncate_prompt_tokens", Effect::kChanges, "-1"},
     {"truncation", Effect::kChanges, "disabled"},
     {"truncation_side", Effect::kNone},  // of truncate_prompt_tokens
     {"typ_p", Effect::kChanges, "1"},
@@ -283,12 +286,7 @@ bool is_neutral_word(std::string_view word, const Json& value) {
   return error == std::errc() && end == word.data() + word.size() && number == value.as_number();
 }
 
-bool asks_for_nothing(const DocumentedField& field, const Json& value) {
-  if (value.is_object()) return value.as_object().empty();
-  if (value.is_array()) return value.as_array().empty();
-  if (value.is_string() && value.as_string().empty()) return true;
-  if (value.is_bool() && !value.as_bool() && field.neutral != "true") return true;
-  std::string_view words = field.neutral;
+bool is_neutral(std::string_view words, const Json& value) {
   while (!words.empty()) {
     const size_t end = std::min(words.find(' '), words.size());
     if (is_neutral_word(words.substr(0, end), value)) return true;
@@ -296,6 +294,141 @@ bool asks_for_nothing(const DocumentedField& field, const Json& value) {
   }
   return false;
 }
+
+// "user or tool", of "user tool".
+std::string alternatives(std::string_view words) {
+  std::string text;
+  for (const char c : words) text += c == ' ' ? std::string(" or ") : std::string(1, c);
+  return text;
+}
+
+bool asks_for_nothing(const DocumentedField& field, const Json& value) {
+  if (value.is_object()) return value.as_object().empty();
+  if (value.is_array()) {
+    return std::ranges::all_of(value.as_array(), [&](const Json& item) {
+      return !item.is_object() && !item.is_array() && is_neutral(field.neutral, item);
+    });
+  }
+  if (value.is_string() && value.as_string().empty()) return true;
+  if (value.is_bool() && !value.as_bool() && field.neutral != "true") return true;
+  return is_neutral(field.neutral, value);
+}
+
+// Where an object stands in the body. Written out only for what is refused or named in a warning:
+// a body may have a million objects.
+struct Place {
+  const Place* parent = nullptr;  // null: the body itself
+  std::string_view key;           // in the parent
+  std::optional<size_t> index;    // of an item, where that is an array
+
+  std::string member(std::string_view name) const {
+    if (parent == nullptr) return std::string(name);
+    std::string path = parent->member(key);
+    if (index) path = item_path(path, *index);
+    return fmt::format("{}.{}", path, name);
+  }
+};
+
+// Says what becomes of each member that is not read.
+class UnreadCheck {
+ public:
+  UnreadCheck(const Fields& body, BodyKind kind, std::vector<std::string>& warnings)
+      : body_(body),
+        makes_vectors_(kind == BodyKind::kVectors),
+        objects_(documented_objects(kind)),
+        warnings_(warnings) {}
+
+  void check(const DocumentedField* field, const Place& place, std::string_view key,
+             const Json& value) {
+    if (body_.failed()) return;
+    if (field == nullptr) {
+      warn(place, key, "an unknown field");
+    } else if (field->effect == Effect::kNone || asks_for_nothing(*field, value)) {
+      return;
+    } else if (field->effect == Effect::kStyle ||
+               (field->effect == Effect::kText && makes_vectors_)) {
+      warn(place, key, "this endpoint does not do it");
+    } else {
+      const std::string path = place.member(key);
+      body_.refuse(path, fmt::format("'{}' is not supported at this endpoint", body_.path(path)));
+    }
+  }
+
+  // The objects in `parent`, whose own pattern is pattern_.
+  void descend(const Json& parent, const Place& place) {
+    for (const Json::Member& member : parent.as_object()) {
+      const bool is_array = member.value.is_array();
+      if (!is_array && !member.value.is_object()) continue;
+      const size_t length = pattern_.size();
+      if (length > 0) pattern_ += '.';
+      pattern_ += member.key;
+      if (is_array) pattern_ += "[]";
+      if (const DocumentedObject* object = documented_object()) {
+        Place inner{.parent = &place, .key = member.key, .index = {}};
+        if (!is_array) check_object(*object, member.value, inner);
+        const size_t item_count = is_array ? member.value.as_array().size() : 0;
+        for (size_t i = 0; i < item_count && !body_.failed(); ++i) {
+          inner.index = i;
+          check_object(*object, member.value.as_array()[i], inner);
+        }
+      }
+      pattern_.resize(length);
+    }
+  }
+
+ private:
+  const DocumentedObject* documented_object() const {
+    const auto found = std::ranges::find(objects_, pattern_, &DocumentedObject::path);
+    return found == objects_.end() ? nullptr : &*found;
+  }
+
+  void check_object(const DocumentedObject& object, const Json& value, const Place& place) {
+    if (!value.is_object()) return;
+    const Json* type = object.types.empty() ? nullptr : value.find("type");
+    if (type != nullptr && type->is_string() && !has_word(object.types, type->as_string())) return;
+    const std::string_view decided =
+        object.conditional.empty() ? std::string_view() : decided_in(object, value);
+    for (const Json::Member& member : value.as_object()) {
+      if (member.value.is_null()) continue;
+      if (has_word(object.obeyed, member.key)) {
+        check_condition(object, decided, place, member);
+        continue;
+      }
+      const auto field = std::ranges::find(object.others, member.key, &DocumentedField::name);
+      check(field == object.others.end() ? nullptr : &*field, place, member.key, member.value);
+    }
+    descend(value, place);
+  }
+
+  static std::string_view decided_in(const DocumentedObject& object, const Json& value) {
+    const Json* decider = value.find(object.decider);
+    if (decider == nullptr || decider->is_null()) return object.decider_default;
+    if (decider->is_bool()) return decider->as_bool() ? "true" : "false";
+    return decider->is_string() ? std::string_view(decider->as_string()) : std::string_view();
+  }
+
+  void check_condition(const DocumentedObject& object, std::string_view decided, const Place& place,
+                       const Json::Member& member) {
+    const auto found = std::ranges::find(object.conditional, member.key, &ConditionalMember::name);
+    if (found == object.conditional.end() || has_word(found->values, decided)) return;
+    if (asks_for_nothing({.name = found->name, .neutral = {}}, member.value)) return;
+    if (warned_ >= kFieldWarningsMax) return;
+    warn(place, member.key,
+         fmt::format("only read where '{}' is {}", object.decider, alternatives(found->values)));
+  }
+
+  void warn(const Place& place, std::string_view key, std::string_view why) {
+    if (++warned_ > kFieldWarningsMax) return;
+    warnings_.push_back(unread_warning(body_.path(place.member(key)), why));
+  }
+
+  const Fields& body_;
+  const bool makes_vectors_;
+  const std::span<const DocumentedObject> objects_;
+  std::vector<std::string>& warnings_;
+  size_t warned_ = 0;
+  std::string pattern_;  // of the object that is looked at, as DocumentedObject::path has it
+};
 
 }  // namespace
 
@@ -311,24 +444,13 @@ std::string unread_warning(std::string_view path, std::string_view why) {
   return fmt::format("{} ignored: {}", shown, why);
 }
 
-void check_unread_fields(const Fields& body, Output output, std::vector<std::string>& warnings) {
-  size_t told = 0;
-  const auto warn = [&](const std::string& key, std::string_view why) {
-    if (++told <= kFieldWarningsMax) warnings.push_back(unread_warning(body.path(key), why));
-  };
+void check_unread_fields(const Fields& body, BodyKind kind, std::vector<std::string>& warnings) {
+  UnreadCheck check(body, kind, warnings);
+  const Place top;
   body.unread([&](const std::string& key, const Json& value) {
-    const DocumentedField* const field = documented(key);
-    if (field == nullptr) {
-      warn(key, "an unknown field");
-    } else if (field->effect == Effect::kNone || asks_for_nothing(*field, value)) {
-      return;
-    } else if (field->effect == Effect::kStyle ||
-               (field->effect == Effect::kText && output == Output::kVectors)) {
-      warn(key, "this endpoint does not do it");
-    } else {
-      body.refuse(key, fmt::format("'{}' is not supported at this endpoint", body.path(key)));
-    }
+    check.check(documented(key), top, key, value);
   });
+  if (!body.failed()) check.descend(body.json(), top);
 }
 
 }  // namespace pelton::api

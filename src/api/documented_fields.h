@@ -1,6 +1,7 @@
 // The fields of a request's body that OpenAI, vLLM, SGLang, llama.cpp, Anthropic and Cohere
 // document, and what becomes of one that an endpoint does not read: nobody gets a 200 for a field
-// that would have changed the answer. A field that is documented nowhere is told of in a warning.
+// that would have changed the answer. A field that is documented nowhere is named in a warning. The
+// same holds for members of the objects in a body (documented_objects.h).
 #pragma once
 
 #include <span>
@@ -35,8 +36,9 @@ std::string unread_warning(std::string_view path, std::string_view why);
 // At most so many warnings come of one body.
 inline constexpr size_t kFieldWarningsMax = 8;
 
+// Which objects stand in a body, and that vectors come of it instead of text.
+enum class BodyKind { kText, kChat, kMessages, kResponse, kVectors };
 // `body` keeps its reads (Fields::Reads::kKept), and all that its endpoint obeys has been read.
-enum class Output { kText, kVectors };
-void check_unread_fields(const Fields& body, Output output, std::vector<std::string>& warnings);
+void check_unread_fields(const Fields& body, BodyKind kind, std::vector<std::string>& warnings);
 
 }  // namespace pelton::api

@@ -63,6 +63,7 @@ class Fields {
   void refuse_unread(std::span<const std::string_view> harmless) const;
 
   std::string path(std::string_view key) const;
+  const Json& json() const { return object_; }
   bool failed() const { return complaint_.has_value(); }
   std::optional<Error>& complaint() const { return complaint_; }
 

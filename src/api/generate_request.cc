@@ -42,7 +42,7 @@ void read_generation(const Fields& body, RequestLimits limits, GenerateRequest& 
   }
   const auto logprobs = fields.integer("logprobs", {.low = 0, .high = kTopLogprobsMax});
   if (logprobs) request.logprobs = static_cast<int>(*logprobs);
-  check_unread_fields(fields, Output::kText, request.warnings);
+  check_unread_fields(fields, BodyKind::kText, request.warnings);
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ Result<GenerateRequest> parse_generate_request(std::string_view body, const Requ
   fields.text("prompt", std::numeric_limits<size_t>::max());
   fields.integer("count", {.low = 0});
   if (request.generation.timings) fields.refuse_unsupported("timings", "telling times of tokens");
-  check_unread_fields(fields, Output::kText, request.warnings);
+  check_unread_fields(fields, BodyKind::kText, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

@@ -21,8 +21,11 @@ void read_sampling(const Fields& body, GenerationFields& fields) {
     fields.top_k = static_cast<int>(std::max<int64_t>(*top_k, 0));
   }
   // Far above any useful penalty; a bound keeps logits finite.
-  fields.repetition_penalty =
-      body.number("repetition_penalty", {.low = 0.0, .high = 100.0, .low_open = true});
+  constexpr NumberRange kRepetition{.low = 0.0, .high = 100.0, .low_open = true};
+  fields.repetition_penalty = body.number("repeat_penalty", kRepetition);  // llama.cpp's name
+  if (const auto penalty = body.number("repetition_penalty", kRepetition)) {
+    fields.repetition_penalty = penalty;
+  }
   fields.frequency_penalty = body.number("frequency_penalty", kPenalty).value_or(0.0);
   fields.presence_penalty = body.number("presence_penalty", kPenalty).value_or(0.0);
   if (const auto seed = body.integer("seed", {})) fields.seed = static_cast<uint64_t>(*seed);
@@ -39,6 +42,9 @@ std::optional<TokenId> token_id(std::string_view text, int vocab_size) {
 constexpr double kBanned = -100.0;
 
 void read_logit_bias(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
+  const Json* given = body.find("logit_bias");
+  // llama.cpp's default, whose biases are a list.
+  if (given != nullptr && given->is_array() && given->as_array().empty()) return;
   const Json* bias = body.object("logit_bias");
   if (bias == nullptr) return;
   const Json::Object& members = bias->as_object();
@@ -85,15 +91,32 @@ void read_stop_tokens(const Fields& body, const RequestLimits& limits, Generatio
   }
 }
 
+// llama.cpp's name, OpenAI's, and its newer one, which wins where a client sends several.
+constexpr std::string_view kTokensMaxKeys[] = {"n_predict", "max_tokens", "max_completion_tokens"};
+
+// -1 is llama.cpp's and LM Studio's for as many as fit.
+std::optional<int64_t> read_tokens_max(const Fields& body, const RequestLimits& limits,
+                                       int64_t min_tokens) {
+  std::optional<int64_t> wanted;
+  bool is_given = false;
+  for (const std::string_view key : kTokensMaxKeys) {
+    const Json* given = body.find(key);
+    if (given == nullptr) continue;
+    is_given = true;
+    if (exact_integer(*given) == -1) continue;
+    const auto count = body.integer(key, {.low = limits.output_tokens_min, .high = kIntMax});
+    if (count) wanted = count;
+  }
+  if (is_given || !limits.output_tokens_default) return wanted;
+  return std::max(*limits.output_tokens_default, min_tokens);
+}
+
 void read_lengths(const Fields& body, const RequestLimits& limits, GenerationFields& fields) {
-  const IntegerRange kCount{.low = limits.output_tokens_min, .high = kIntMax};
   if (const auto n = body.integer("n", {.low = 1, .high = kChoicesMax})) {
     fields.n = static_cast<int>(*n);
   }
-  fields.max_tokens = body.integer("max_tokens", kCount);
-  // The newer name; it wins where a client sends both.
-  if (const auto newer = body.integer("max_completion_tokens", kCount)) fields.max_tokens = newer;
   fields.min_tokens = body.integer("min_tokens", {.low = 0, .high = kIntMax}).value_or(0);
+  fields.max_tokens = read_tokens_max(body, limits, fields.min_tokens);
   if (fields.max_tokens && fields.min_tokens > *fields.max_tokens) {
     body.refuse("min_tokens", fmt::format("'min_tokens' is {}, above the maximum of {} tokens",
                                           fields.min_tokens, *fields.max_tokens));
@@ -153,14 +176,14 @@ void read_request_id(const Fields& body, const RequestLimits& limits, Generation
 void read_repetition(const Fields& body, GenerationFields& fields) {
   const Json* given = body.object("repetition_detection");
   if (given == nullptr) return;
-  const Fields rule(*given, "repetition_detection", body.complaint());
+  const Fields rule(*given, body.path("repetition_detection"), body.complaint());
   const auto most = rule.integer("max_pattern_size", {.low = 0, .high = kRepetitionPatternMax});
   const int64_t pattern_max = most.value_or(0);
   if (pattern_max == 0) return;  // switched off
   const auto least = rule.integer("min_pattern_size", {.low = 0, .high = pattern_max});
   const auto count = rule.integer("min_count", {.low = 2, .high = kRepetitionCountMax});
   if (!count) {
-    rule.refuse("min_count", "'repetition_detection.min_count' is missing");
+    rule.refuse("min_count", fmt::format("'{}' is missing", rule.path("min_count")));
     return;
   }
   fields.repetition = {.pattern_min = static_cast<int>(std::max<int64_t>(least.value_or(1), 1)),
@@ -205,10 +228,8 @@ void check_metadata(const Fields& body) {
 
 // Refused even where they are empty: an empty list of allowed tokens allows none. All else that is
 // not obeyed is for check_unread_fields.
-void refuse_lists_of_tokens(const Fields& body) {
-  static constexpr std::string_view kKeys[] = {"chat_template", "allowed_token_ids", "bad_words",
-                                               "logprob_token_ids", "truncate_prompt_tokens"};
-  for (const std::string_view key : kKeys) {
+void refuse_even_empty(const Fields& body) {
+  for (const std::string_view key : {"allowed_token_ids", "chat_template"}) {
     if (body.find(key) != nullptr) body.refuse_unsupported(key, "this field");
   }
 }
@@ -273,7 +294,7 @@ GenerationFields read_generation_fields(const Fields& body, const RequestLimits&
   read_repetition(body, fields);
   read_timings(body, fields);
   check_foreign_counts(body);
-  refuse_lists_of_tokens(body);
+  refuse_even_empty(body);
   fields.format = read_output_format(body);
   if (fields.format && fields.ignore_eos) {
     body.refuse("ignore_eos", fmt::format("'ignore_eos' contradicts '{}', which says where the "

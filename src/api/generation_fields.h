@@ -23,6 +23,8 @@ inline constexpr size_t kRenderedIdBytesMax = kRequestIdBytesMax + 32;
 struct RequestLimits {
   int vocab_size = 0;
   int64_t output_tokens_min = 1;  // the least that may be asked for
+  // Where the request says nothing; none: as many as fit, which it may ask for with -1.
+  std::optional<int64_t> output_tokens_default = {};
   // Nothing is generated: a chat's prompt need not end where an answer begins.
   bool prompt_alone = false;
   size_t request_id_bytes_max = kRequestIdBytesMax;

@@ -13,56 +13,25 @@ namespace pelton::api {
 namespace {
 
 constexpr size_t kModelBytesMax = 512;
-// "thinking" comes with a number of tokens; the model knows three efforts.
-constexpr int64_t kBudgetMin = 1024;
-constexpr int64_t kMediumBudgetMin = 4096;
-constexpr int64_t kHighBudgetMin = 16384;
 
-ReasoningEffort effort_of_budget(int64_t tokens) {
-  if (tokens >= kHighBudgetMin) return ReasoningEffort::kHigh;
-  return tokens >= kMediumBudgetMin ? ReasoningEffort::kMedium : ReasoningEffort::kLow;
-}
-
-using Thinking = MessagesRequest::Thinking;
-
-Thinking read_display(const Fields& thinking) {
-  const std::string* display = thinking.text("display", 64);
-  if (display == nullptr || *display == "summarized") return Thinking::kShown;
-  // "updates" are short reports between blocks of thinking; this model writes none.
-  if (*display != "omitted" && *display != "updates") {
-    thinking.refuse("display", fmt::format("'{}' must be 'summarized', 'omitted' or 'updates'",
-                                           thinking.path("display")));
+void apply_thinking(const Fields& body, MessagesRequest& request) {
+  const std::optional<ThinkingFields> thinking = read_thinking(body);
+  if (!thinking) return;
+  using Type = ThinkingFields::Type;
+  using Shown = MessagesRequest::Thinking;
+  if (thinking->effort) request.chat.reasoning_effort = thinking->effort;
+  if (thinking->type != Type::kDisabled) {
+    request.thinking = thinking->omitted ? Shown::kOmitted : Shown::kShown;
   }
-  return Thinking::kOmitted;
-}
-
-void read_thinking(const Fields& body, MessagesRequest& request) {
-  const Json* thinking = body.object("thinking");
-  if (thinking == nullptr) return;
-  const Fields fields(*thinking, "thinking", body.complaint());
-  const std::string* type = fields.text("type", 64);
-  if (fields.failed()) return;
-  if (type != nullptr && *type == "adaptive") {
-    request.thinking = read_display(fields);
-  } else if (type != nullptr && *type == "disabled") {
-    // It cannot be switched off; the least there is.
-    request.chat.reasoning_effort = ReasoningEffort::kLow;
-  } else if (type != nullptr && *type == "enabled") {
-    request.thinking = read_display(fields);
-    const auto budget = fields.integer("budget_tokens", {.low = kBudgetMin});
-    if (!budget) {
-      fields.refuse("budget_tokens", fmt::format("'{}' is missing", fields.path("budget_tokens")));
-      return;
-    }
-    const std::optional<int64_t>& max_tokens = request.chat.generation.max_tokens;
-    if (max_tokens && *budget >= *max_tokens) {
-      fields.refuse("budget_tokens", fmt::format("'{}' is {}; it must be less than 'max_tokens'",
-                                                 fields.path("budget_tokens"), *budget));
-    }
-    request.chat.reasoning_effort = effort_of_budget(*budget);
-  } else {
-    fields.refuse("type", fmt::format("'{}' must be 'enabled', 'adaptive' or 'disabled'",
-                                      fields.path("type")));
+  const std::optional<int64_t>& budget = thinking->budget_tokens;
+  if (thinking->type == Type::kEnabled && !budget) {
+    body.refuse("thinking.budget_tokens", "'thinking.budget_tokens' is missing");
+  }
+  const std::optional<int64_t>& max_tokens = request.chat.generation.max_tokens;
+  if (budget && max_tokens && *budget >= *max_tokens) {
+    body.refuse(
+        "thinking.budget_tokens",
+        fmt::format("'thinking.budget_tokens' is {}; it must be less than 'max_tokens'", *budget));
   }
 }
 
@@ -91,7 +60,9 @@ void read_user(const Fields& body, ChatRequest& chat) {
 
 void read_lengths(const Fields& body, MessagesUse use, ChatRequest& chat) {
   if (!chat.generation.max_tokens && use == MessagesUse::kGenerate) {
-    body.refuse("max_tokens", "'max_tokens' is missing");
+    body.refuse("max_tokens", body.find("max_tokens") == nullptr
+                                  ? "'max_tokens' is missing"
+                                  : "'max_tokens' must be at least 1");
   }
   if (chat.generation.n != 1) {
     body.refuse("n", "'n' must be 1: a message has one answer");
@@ -149,13 +120,13 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   read_format(fields, chat);
   read_stop_strings(fields, "stop_sequences", chat.generation);
   read_lengths(fields, use, chat);
-  read_thinking(fields, request);
+  apply_thinking(fields, request);
   if (const auto effort = read_config_effort(fields)) chat.reasoning_effort = effort;
   if (turns.effort) chat.reasoning_effort = turns.effort;
   read_user(fields, chat);
   refuse_servers(fields);
   refuse_promises(fields);
-  check_unread_fields(fields, Output::kText, chat.warnings);
+  check_unread_fields(fields, BodyKind::kMessages, chat.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

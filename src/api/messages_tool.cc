@@ -14,6 +14,18 @@ namespace {
 
 constexpr size_t kDescriptionBytesMax = 64 * 1024;
 
+// "allowed_callers": ["direct"]. Other callers run on a server of theirs; a function that only they
+// may call is none of the model's.
+void check_callers(const Fields& tool) {
+  constexpr size_t kCallersMax = 64;
+  const Json* callers = tool.array("allowed_callers", kCallersMax);
+  if (callers == nullptr || callers->as_array().empty()) return;
+  const bool direct = std::ranges::any_of(callers->as_array(), [](const Json& caller) {
+    return caller.is_string() && caller.as_string() == "direct";
+  });
+  if (!direct) tool.refuse_unsupported("allowed_callers", "a list without 'direct'");
+}
+
 std::optional<FunctionTool> read_tool(const Fields& tool) {
   const std::string* name = needed_text(tool, "name", kToolNameBytesMax);
   if (name == nullptr) return std::nullopt;
@@ -34,6 +46,7 @@ std::optional<FunctionTool> read_tool(const Fields& tool) {
   read.parameters = *schema;
   read.strict = tool.boolean("strict").value_or(false);
   read.deferred = tool.boolean("defer_loading").value_or(false);
+  check_callers(tool);
   read.field = tool.path("input_schema");
   if (tool.failed()) return std::nullopt;
   return read;

@@ -200,7 +200,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
                                               request.generation.min_tokens, *most));
     }
   }
-  check_unread_fields(fields, Output::kText, request.warnings);
+  check_unread_fields(fields, BodyKind::kResponse, request.warnings);
   if (complaint) return std::move(*complaint);
   return request;
 }

@@ -43,7 +43,8 @@ class Answer {
   virtual std::optional<engine::Forcing> take_forcing(size_t /*choice*/) { return std::nullopt; }
 
   // Instead of the ends that have not come, before append_error(): for whoever keeps what is left.
-  virtual void fail(const api::ApiError& /*error*/) {}
+  // `end` is the one that failed, with what it had counted.
+  virtual void fail(const api::ApiError& /*error*/, const engine::StreamEnd& /*end*/) {}
 
   // After all ends: the events that close the stream, or the whole body.
   virtual void take_last_events(std::string& out) = 0;

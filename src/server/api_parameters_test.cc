@@ -142,10 +142,10 @@ TEST_F(ApiParameters, AP07_MaxTokens) {
   EXPECT_EQ(none.find("choices")->as_array().at(0).string("text"), "");
   refuses({{kChatPath, chat(R"("max_tokens":0)"), "max_tokens"},
            {kChatPath, chat(R"("max_tokens":"5")"), "max_tokens"},
-           {kChatPath, chat(R"("max_tokens":-1)"), "max_tokens"},
+           {kChatPath, chat(R"("max_tokens":-2)"), "max_tokens"},
            {kChatPath, chat(R"("max_tokens":2147483648)"), "max_tokens"},
            {kTextPath, text(R"("max_tokens":9223372036854775808)"), "max_tokens"},
-           {kTextPath, text(R"("max_tokens":-1)"), "max_tokens"}});
+           {kTextPath, text(R"("max_tokens":-2)"), "max_tokens"}});
   // Where both are there the newer name counts.
   const Json both = accepts(kChatPath, chat(R"("max_tokens":9,"max_completion_tokens":4)"));
   EXPECT_EQ(both.find("usage")->integer("completion_tokens"), 4);

@@ -88,6 +88,10 @@ void Call::note_output(size_t tokens) const {
   if (pass != nullptr) pass->note_output(static_cast<int64_t>(tokens));
 }
 
+void Call::note_asked(const SamplingAsked& asked) const {
+  if (entry != nullptr && entry->record() != nullptr) entry->record()->asked = asked;
+}
+
 void Call::note_end(const engine::StreamEnd& end) const {
   if (pass != nullptr) pass->note_end(end);
   if (entry != nullptr && entry->record() != nullptr) entry->record()->generation.add(end);

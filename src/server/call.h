@@ -17,6 +17,8 @@
 
 namespace pelton::server {
 
+struct SamplingAsked;
+
 // Whose clients an error is told to.
 enum class Dialect { kOpenAi, kAnthropic, kOllama };
 
@@ -49,6 +51,8 @@ struct Call {
   // So many tokens have come of one of its answers; one of them is over.
   void note_output(size_t tokens) const;
   void note_end(const engine::StreamEnd& end) const;
+  // What it asks of its sampling, for the trace.
+  void note_asked(const SamplingAsked& asked) const;
   // For whoever streams: what has been written of its answer, and when all is said.
   void note_written(size_t bytes) const;
   void note_answered(int status) const;

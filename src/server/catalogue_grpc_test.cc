@@ -61,7 +61,7 @@ std::vector<GrpcRow> rows() {
       {"AP06_long_prompt", [](Request& r) { r.set_text(std::string(5000, 'x')); }, "text"},
       sampling("AP06_long_answer", "messages", [](auto& s) { s.set_max_tokens(100'000); }),
       sampling("AP07_zero", "max_tokens", [](auto& s) { s.set_max_tokens(0); }),
-      sampling("AP07_negative", "max_tokens", [](auto& s) { s.set_max_tokens(-1); }),
+      sampling("AP07_negative", "max_tokens", [](auto& s) { s.set_max_tokens(-2); }),
       sampling("AP07_beyond_int", "max_tokens", [](auto& s) { s.set_max_tokens(1LL << 31); }),
       sampling("AP07_beyond_all", "max_tokens",
                [](auto& s) { s.set_max_tokens(std::numeric_limits<int64_t>::max()); }),

@@ -14,6 +14,7 @@
 #include "server/generation.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
+#include "server/request_record.h"
 #include "server/server.h"
 
 namespace pelton::server {
@@ -90,6 +91,7 @@ void Server::begin_chat(Call call, const ChatWork& work, std::optional<grammar::
   prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
   options.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   if (options.choice.token_ids) options.prompt_token_ids = prompt.tokens;
+  call.note_asked(sampling_asked(request.generation));
   auto made = generation_request(
       model, request.generation,
       {.id = id,

@@ -14,6 +14,7 @@
 #include "server/generation.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
+#include "server/request_record.h"
 #include "server/server.h"
 
 namespace pelton::server {
@@ -45,6 +46,7 @@ std::variant<Submitted, api::ApiError> submit_all(const Submission& all, const C
   const int prompt_logprobs = std::max(request.generation.prompt_logprobs.value_or(-1),
                                        request.echo ? request.logprobs : -1);
   int64_t told = 0;
+  call.note_asked(sampling_asked(request.generation));
   std::vector<request::GenerationRequest> requests;
   Submitted submitted;
   for (size_t i = 0; i < request.prompts.size(); ++i) {

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 
 #include "api/chat_request.h"
+#include "api/completion_request.h"
 #include "chat/tiny_tokenizer.h"
 #include "server/grammar_store.h"
 #include "server/server_house.h"
@@ -22,7 +23,8 @@ namespace {
 using Effect = api::DocumentedField::Effect;
 
 constexpr std::string_view kScript = R"({"rules": [
-  {"when": "", "then": "<|channel|>final<|message|>Hello there, friend.<|return|>"}]})";
+  {"when": "", "then": "<|channel|>final<|message|>Hello there, friend.<|return|>"},
+  {"when": "go on", "then": [{"text": "and on ", "times": 40}]}]})";
 
 struct Endpoint {
   const char* path;
@@ -165,6 +167,83 @@ struct Case {
   Outcome outcome;
   const char* named = "";  // by the warning or the error
 };
+
+// llama.cpp's names for what others name otherwise, and numbers that stand for the default.
+TEST(DocumentedFields, D6_names_and_defaults_of_other_servers) {
+  ServerHouse house(kScript, {});
+  const auto tokens_of = [&](const Endpoint& endpoint, const std::string& members) {
+    std::string body = fmt::format("{{{},{}}}", endpoint.good, members);
+    const net::HttpResponse response = house.post(endpoint.path, body);
+    EXPECT_EQ(response.status, 200) << endpoint.path << body << response.body;
+    EXPECT_FALSE(response.headers.has("x-pelton-warning")) << body;
+    const Json answer = parsed(response.body);
+    const Json* usage = answer.find("usage");
+    return usage == nullptr ? int64_t{0} : usage->integer("completion_tokens").value_or(0);
+  };
+  for (const Endpoint endpoint :
+       {Endpoint{"/v1/chat/completions", R"("messages":[{"role":"user","content":"hi"}])"},
+        Endpoint{"/v1/completions", R"("prompt":"hi")"}}) {
+    const int64_t whole = tokens_of(endpoint, R"("repeat_penalty":1.0,"max_tokens":99)");
+    ASSERT_GT(whole, 4);
+    EXPECT_EQ(tokens_of(endpoint, R"("n_predict":2)"), 2);
+    EXPECT_EQ(tokens_of(endpoint, R"("n_predict":2,"max_tokens":3)"), 3);
+    EXPECT_EQ(tokens_of(endpoint, R"("n_predict":-1)"), whole);
+    EXPECT_EQ(tokens_of(endpoint, R"("max_tokens":-1)"), whole);
+    EXPECT_EQ(tokens_of(endpoint, R"("max_completion_tokens":-1,"max_tokens":3)"), 3);
+    EXPECT_EQ(tokens_of(endpoint, R"("logit_bias":[],"bad_words":[],"truncate_prompt_tokens":-1,)"
+                                  R"("n_predict":99)"),
+              whole);
+  }
+  // Of a completion too, whose own default is 16.
+  const Endpoint completions{"/v1/completions", R"("prompt":"go on")"};
+  EXPECT_EQ(tokens_of(completions, R"("temperature":0)"), api::kCompletionTokensDefault);
+  EXPECT_EQ(tokens_of(completions, R"("min_tokens":20)"), 20);
+  EXPECT_GT(tokens_of(completions, R"("max_tokens":-1)"), 40);
+  const auto refused = [&](const char* path, const std::string& body) {
+    const net::HttpResponse response = house.post(path, body);
+    EXPECT_EQ(response.status, 400) << body << response.body;
+    return param_of(response);
+  };
+  const std::string chat = R"({"messages":[{"role":"user","content":"hi"}],)";
+  const char* const path = "/v1/chat/completions";
+  EXPECT_EQ(refused(path, chat + R"("n_predict":-2})"), "n_predict");
+  EXPECT_EQ(refused(path, chat + R"("max_tokens":0})"), "max_tokens");
+  EXPECT_EQ(refused(path, chat + R"("repeat_penalty":0})"), "repeat_penalty");
+  EXPECT_EQ(refused(path, chat + R"("truncate_prompt_tokens":8})"), "truncate_prompt_tokens");
+  EXPECT_EQ(refused(path, chat + R"("logit_bias":[[1,2]]})"), "logit_bias");
+  EXPECT_EQ(refused(path, chat + R"("bad_words":["x"]})"), "bad_words");
+  EXPECT_EQ(refused(path, chat + R"("allowed_token_ids":[]})"), "allowed_token_ids");
+  // Anthropic's must say how many.
+  EXPECT_THAT(refused("/v1/messages", chat + R"("max_tokens":-1})"),
+              testing::HasSubstr("'max_tokens' must be at least 1"));
+  // The penalty is the penalty, under either name.
+  const auto penalty = [](const char* members) {
+    const auto request = api::parse_chat_request(
+        fmt::format(R"({{"messages":[{{"role":"user","content":"x"}}],{}}})", members), {});
+    EXPECT_TRUE(request.ok()) << members;
+    return request.ok() ? request->generation.repetition_penalty : std::nullopt;
+  };
+  EXPECT_EQ(penalty(R"("repeat_penalty":1.2)"), 1.2);
+  EXPECT_EQ(penalty(R"("repeat_penalty":1.2,"repetition_penalty":1.3)"), 1.3);
+}
+
+// DeepSeek's, GLM's and Kimi's clients say so in a chat.
+TEST(DocumentedFields, D6_thinking_of_a_chat) {
+  const auto parse = [](const char* thinking) {
+    return api::parse_chat_request(
+        fmt::format(R"({{"messages":[{{"role":"user","content":"x"}}],"thinking":{}}})", thinking),
+        {});
+  };
+  using enum api::ReasoningEffort;
+  EXPECT_EQ(parse(R"({"type":"disabled"})")->reasoning_effort, kLow);
+  EXPECT_EQ(parse(R"({"type":"enabled"})")->reasoning_effort, std::nullopt);
+  EXPECT_EQ(parse(R"({"type":"enabled","budget_tokens":20000})")->reasoning_effort, kHigh);
+  EXPECT_TRUE(parse(R"({"type":"adaptive"})")->include_reasoning);
+  EXPECT_FALSE(parse(R"({"type":"enabled","display":"omitted"})")->include_reasoning);
+  const auto bad = parse(R"({"type":"sometimes"})");
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.error().field, "thinking.type");
+}
 
 constexpr const char* kChat = "/v1/chat/completions";
 constexpr const char* kText = "/v1/completions";

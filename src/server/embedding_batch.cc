@@ -26,6 +26,9 @@ std::optional<Result<Embeddings>> EmbeddingBatch::pump() {
       ++i;
       continue;
     }
+    const int64_t prompt_tokens = facts_.prompt_tokens + batch.end->prompt_tokens;
+    facts_.add(*batch.end);
+    facts_.prompt_tokens = prompt_tokens;  // each has a prompt of its own
     if (batch.end->reason != engine::FinishReason::kEmbedded) {
       return Result<Embeddings>(
           batch.end->error.value_or(Error{ErrorCode::kInternal, "no embedding came", ""}));

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "request/generation_request.h"
+#include "server/request_record.h"
 
 namespace pelton::server {
 
@@ -29,6 +30,9 @@ class EmbeddingBatch {
   // nothing more happens; what still runs is cancelled by ~EmbeddingBatch.
   std::optional<Result<Embeddings>> pump();
 
+  // Of those that are over.
+  const GenerationFacts& facts() const { return facts_; }
+
  private:
   struct Running {
     size_t index;
@@ -43,6 +47,7 @@ class EmbeddingBatch {
   size_t done_ = 0;
   std::vector<Running> running_;
   Embeddings embeddings_;
+  GenerationFacts facts_;
 };
 
 // The first `dimensions` of each (all if none are named), of length one.

@@ -15,6 +15,7 @@
 #include "server/embedding_request.h"
 #include "server/random_id.h"
 #include "server/reply.h"
+#include "server/request_record.h"
 #include "server/server.h"
 
 namespace pelton::server {
@@ -47,6 +48,9 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
     if (!batch_) return;
     std::optional<Result<Embeddings>> result = batch_->pump();
     if (!result) return;
+    if (RequestRecord* const record = call_.entry == nullptr ? nullptr : call_.entry->record()) {
+      record->generation = batch_->facts();
+    }
     batch_.reset();
     if (!result->ok()) return call_.send(call_.told(result->error()));
     call_.pass->note_output((*result)->prompt_tokens);
@@ -60,6 +64,7 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
 
 struct Wanted {
   const api::EmbeddingFields& fields;
+  std::optional<int> dimensions = {};
   std::string id;
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> names;  // of the field that each came from
@@ -85,6 +90,7 @@ void run(Call call, const ServedModel& model, FrontDesk& desk, Wanted wanted, Bo
   for (const request::GenerationRequest& one : requests) {
     prompt_tokens += static_cast<int64_t>(one.prompt.size());
   }
+  call.note_asked({.dimensions = wanted.dimensions});
   const std::optional<api::ApiError> refused = desk.reserve(*call.pass, prompt_tokens);
   desk.add_limits(call.caller, call.headers);
   if (refused) return call.send(*refused);
@@ -141,7 +147,11 @@ void Server::answer_embeddings(Call call) {
   api::EmbeddingAnswer answer{.id = random_id("embd-", {.seed = draw(), .counter = 0}),
                               .model = model->shown_name(parsed->fields.model),
                               .created = clock_.unix_ms() / 1000};
-  Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
+  Wanted wanted{.fields = parsed->fields,
+                .dimensions = parsed->dimensions,
+                .id = answer.id,
+                .prompts = {},
+                .names = {}};
   if (!parsed->messages.empty()) {
     const std::string date = model->current_date.value_or(base::local_date(clock_.unix_ms()));
     wanted.prompts.push_back(chat_to_embed(*parsed, *model, date, sampled_turns_));
@@ -176,7 +186,11 @@ void Server::answer_embed(Call call) {
   api::EmbeddingAnswer answer{.id = random_id("embd-", {.seed = draw(), .counter = 0}),
                               .model = model->shown_name(parsed->fields.model),
                               .created = clock_.unix_ms() / 1000};
-  Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
+  Wanted wanted{.fields = parsed->fields,
+                .dimensions = parsed->dimensions,
+                .id = answer.id,
+                .prompts = {},
+                .names = {}};
   add_texts(parsed->texts, "texts", *model, wanted);
   for (std::vector<TokenId>& tokens : wanted.prompts) {
     truncate(tokens, std::min(model->context_limit(), parsed->max_tokens.value_or(INT64_MAX)),

@@ -8,6 +8,7 @@
 #include "server/generation.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
+#include "server/request_record.h"
 #include "server/server.h"
 #include "server/tokens_answer.h"
 
@@ -28,6 +29,7 @@ void Server::answer_generate(Call call) {
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
 
   const std::string id = random_id("gen-", {.seed = draw(), .counter = 0});
+  call.note_asked(sampling_asked(request.generation));
   auto made = generation_request(
       *model, request.generation,
       {.id = id,

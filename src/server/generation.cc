@@ -205,7 +205,7 @@ void Generation::end(size_t index, engine::StreamEnd end, std::string& events) {
   watch_.end(index, end);
   call_.note_end(end);
   if (end.reason == engine::FinishReason::kError) {
-    return fail(end.error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""}), events);
+    return fail(end, events);
   }
   choices_[index].progress = Progress::kEnded;
   --running_;
@@ -225,14 +225,15 @@ void Generation::finish(std::string& events) {
   release();
 }
 
-void Generation::fail(const Error& error, std::string& events) {
+void Generation::fail(const engine::StreamEnd& end, std::string& events) {
+  const Error error = end.error.value_or(Error{ErrorCode::kInternal, "the engine failed", ""});
   const api::ApiError api_error = call_.told(error);
   // A deadline is its client's own wish, a format that cannot be followed its client's own doing,
   // and that there is no room is no fault.
   const bool is_ours = api_error.status >= 500;
   const std::string line = fmt::format("{} failed: {}", id_, error.message);
   is_ours ? log_.error(line) : log_.debug(line);
-  answer_->fail(api_error);
+  answer_->fail(api_error, end);
   if (!stream_begun_) {
     call_.send(api_error);
   } else {

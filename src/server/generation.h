@@ -80,7 +80,7 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
   void end(size_t index, engine::StreamEnd end, std::string& events);
   void finish(std::string& events);
   // `events`: of what came before the error.
-  void fail(const Error& error, std::string& events);
+  void fail(const engine::StreamEnd& end, std::string& events);
   void client_left();
   void on_tick();
 

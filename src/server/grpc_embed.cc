@@ -121,6 +121,10 @@ void EmbedCall::pump() {
   if (finished_ || !batch_) return;
   std::optional<Result<Embeddings>> result = batch_->pump();
   if (!result) return;
+  if (RequestRecord* const record = entry_.record()) {
+    record->generation = batch_->facts();
+    record->asked.dimensions = dimensions_;
+  }
   if (!result->ok()) return fail(pass_->told(result->error()));
   Embeddings made = std::move(*result).value();
   pass_->note_output(made.prompt_tokens);

@@ -166,6 +166,7 @@ void GenerateCall::begin(Prepared prepared, FormatCompiler::Guide guide) {
                                                   house_.server.formats().pool().retry_after_ns()));
   }
   prepared.source.guide = *std::move(guide);
+  if (entry_.record() != nullptr) entry_.record()->asked = sampling_asked(prepared.fields);
   auto made = generation_request(pass_->model(), prepared.fields, std::move(prepared.source));
   if (const auto* error = std::get_if<api::ApiError>(&made)) return fail(*error);
   auto& request = std::get<request::GenerationRequest>(made);

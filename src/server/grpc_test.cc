@@ -166,7 +166,7 @@ TEST(Grpc, AP_BadParametersAreInvalidArguments) {
       {[](auto& r) { r.mutable_tokens()->add_ids(4294967295u); }, "tokens.ids[0]"},  // AP-05
       {sampling([](auto& s) { s.set_max_tokens(100000); }), "messages"},             // AP-06
       {sampling([](auto& s) { s.set_max_tokens(0); }), "max_tokens"},                // AP-07
-      {sampling([](auto& s) { s.set_max_tokens(-1); }), "max_tokens"},
+      {sampling([](auto& s) { s.set_max_tokens(-2); }), "max_tokens"},
       {sampling([](auto& s) { s.set_temperature(2.1); }), "temperature"},   // AP-11
       {sampling([=](auto& s) { s.set_temperature(nan); }), "temperature"},  // AP-12
       {sampling([=](auto& s) { s.set_top_p(infinity); }), "top_p"},

@@ -13,6 +13,7 @@
 #include "server/messages_answer.h"
 #include "server/random_id.h"
 #include "server/reply.h"
+#include "server/request_record.h"
 #include "server/server.h"
 
 namespace pelton::server {
@@ -59,6 +60,7 @@ void Server::begin_message(Call call, const MessageWork& work,
   turn.place = {.turns = &sampled_turns_, .history = prompt.history};
   const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   std::string id = random_id("msg_", {.seed = draw(), .counter = 0});
+  call.note_asked(sampling_asked(request.generation));
   auto made = generation_request(
       model, request.generation,
       {.id = id,

@@ -214,8 +214,8 @@ std::vector<std::string> names_below(const std::vector<Json>& spans, const Json&
   return names;
 }
 
-const auto kRooms =
-    testing::UnorderedElementsAre("chat", "admission", "engine.prefill", "engine.decode", "net");
+const auto kRooms = testing::UnorderedElementsAre("tokenize", "admission", "engine.prefill",
+                                                  "engine.decode", "net");
 
 TEST(Traces, FollowAGrpcCall) {
   const std::vector<Json> spans = spans_after([](GrpcHouseOf& house) {

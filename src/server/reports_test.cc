@@ -128,8 +128,8 @@ TEST(Traces, B10_SpansAreNamedByOpenTelemetrysConventions) {
     EXPECT_LE(std::stoll(*span.string("startTimeUnixNano")),
               std::stoll(*span.string("endTimeUnixNano")));
   }
-  EXPECT_THAT(names, testing::ElementsAre("POST /v1/chat/completions", "admission", "chat",
-                                          "chat tiny", "engine.decode", "engine.prefill", "net"));
+  EXPECT_THAT(names, testing::ElementsAre("POST /v1/chat/completions", "admission", "chat tiny",
+                                          "engine.decode", "engine.prefill", "net", "tokenize"));
   const Json& root = named.at("POST /v1/chat/completions");
   EXPECT_EQ(root.string("parentSpanId"), "b7ad6b7169203331");
   EXPECT_EQ(root.integer("kind"), 2);
@@ -144,10 +144,107 @@ TEST(Traces, B10_SpansAreNamedByOpenTelemetrysConventions) {
   EXPECT_EQ(attribute(inference, "gen_ai.response.finish_reasons"),
             R"({"arrayValue":{"values":[{"stringValue":"stop"}]}})");
   EXPECT_EQ(named.at("net").string("parentSpanId"), inference.string("spanId"));
-  EXPECT_EQ(named.at("chat").string("startTimeUnixNano"), root.string("startTimeUnixNano"));
+  EXPECT_EQ(named.at("tokenize").string("startTimeUnixNano"), root.string("startTimeUnixNano"));
   EXPECT_THAT(collector.all(), HasSubstr("gen_ai.usage.output_tokens"));
   EXPECT_THAT(collector.all(), Not(HasSubstr("secret")));
   for (const std::string& path : collector.paths()) EXPECT_EQ(path, "/v1/traces");
+}
+
+// The spans of one request to a server of its own, by their names.
+std::map<std::string, Json> spans_of(const char* method, const char* path,
+                                     const std::string& body) {
+  Collector collector(200);
+  const base::SystemClock clock;
+  base::Log log(clock, {.level = base::LogLevel::kNone});
+  {
+    auto exporter = telemetry::TraceExporter::create(
+        {.url = collector.url(), .service = {.name = "pelton", .version = "1"}}, log);
+    EXPECT_TRUE(exporter.ok());
+    ServerHouse::Options options;
+    options.server.reports.traces = exporter->get();
+    ServerHouse house(kScript, std::move(options));
+    house.fetch(house.call(method, path, body));
+  }
+  std::map<std::string, Json> named;
+  for (const Json& span : collector.spans()) named.emplace(*span.string("name"), span);
+  return named;
+}
+
+TEST(Traces, B10_ARequestWithoutARouteIsNamedByItsMethod) {
+  const auto lost = spans_of("GET", "/nowhere/secret", "");
+  ASSERT_EQ(lost.size(), 1u);
+  ASSERT_EQ(lost.begin()->first, "GET");
+  EXPECT_EQ(attribute(lost.at("GET"), "http.request.method"), R"({"stringValue":"GET"})");
+  EXPECT_EQ(attribute(lost.at("GET"), "http.route"), "none");
+  EXPECT_EQ(attribute(lost.at("GET"), "http.response.status_code"), R"({"intValue":"404"})");
+  const auto wrong = spans_of("PUT", "/v1/chat/completions", "{}");
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_EQ(wrong.begin()->first, "PUT");
+  const std::vector<telemetry::Span> odd = request_spans(
+      {.method = "none", .handler = "none", .http_method = kOtherMethod, .status = 405}, 1);
+  ASSERT_EQ(odd.size(), 1u);
+  EXPECT_EQ(odd.front().name, "HTTP");
+}
+
+TEST(Traces, B10_VectorsHaveASpanOfInferenceToo) {
+  const std::pair<const char*, const char*> kRequests[] = {
+      {"/v1/embeddings", R"({"input":["hi","ho"],"dimensions":4})"},
+      {"/v2/embed", R"({"texts":["hi","ho"],"output_dimension":4})"},
+      {"/v1/rerank", R"({"query":"hi","documents":["ho"]})"},
+      {"/v1/score", R"({"text_1":"hi","text_2":"ho"})"}};
+  for (const auto& [path, body] : kRequests) {
+    const auto named = spans_of("POST", path, body);
+    ASSERT_TRUE(named.contains("embeddings tiny")) << path;
+    const Json& span = named.at("embeddings tiny");
+    EXPECT_EQ(span.string("parentSpanId"), named.at(std::string("POST ") + path).string("spanId"));
+    EXPECT_EQ(attribute(span, "gen_ai.operation.name"), R"({"stringValue":"embeddings"})");
+    // Both prompts.
+    EXPECT_EQ(attribute(span, "gen_ai.usage.input_tokens"), R"({"intValue":"4"})") << path;
+    EXPECT_EQ(attribute(span, "gen_ai.usage.output_tokens"), "none");
+    const bool asked = std::string_view(body).find("dimension") != std::string_view::npos;
+    EXPECT_EQ(attribute(span, "gen_ai.embeddings.dimension.count"),
+              asked ? R"({"intValue":"4"})" : "none");
+  }
+}
+
+TEST(Traces, B10_WhatWasAskedOfTheSamplingIsSaid) {
+  const std::string asked =
+      R"("temperature":0.5,"top_p":0.25,"top_k":7,"frequency_penalty":0.5,"presence_penalty":-0.5,)"
+      R"("seed":11,"n":2,"stop":["secret"])";
+  const std::pair<const char*, std::string> kRequests[] = {
+      {"/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":3,)"},
+      {"/v1/completions", R"({"prompt":"hi","max_tokens":3,)"}};
+  for (const auto& [path, body] : kRequests) {
+    const bool is_chat = std::string_view(path) == "/v1/chat/completions";
+    const auto named = spans_of("POST", path, body + asked + "}");
+    const std::string name = is_chat ? "chat tiny" : "text_completion tiny";
+    ASSERT_TRUE(named.contains(name)) << path;
+    EXPECT_FALSE(named.contains("chat")) << path;
+    const Json& span = named.at(name);
+    EXPECT_EQ(attribute(span, "gen_ai.request.max_tokens"), R"({"intValue":"3"})");
+    EXPECT_EQ(attribute(span, "gen_ai.request.temperature"), R"({"doubleValue":0.5})");
+    EXPECT_EQ(attribute(span, "gen_ai.request.top_p"), R"({"doubleValue":0.25})");
+    EXPECT_EQ(attribute(span, "gen_ai.request.top_k"), R"({"doubleValue":7.0})");
+    EXPECT_EQ(attribute(span, "gen_ai.request.frequency_penalty"), R"({"doubleValue":0.5})");
+    EXPECT_EQ(attribute(span, "gen_ai.request.presence_penalty"), R"({"doubleValue":-0.5})");
+    EXPECT_EQ(attribute(span, "gen_ai.request.seed"), R"({"intValue":"11"})");
+    EXPECT_EQ(attribute(span, "gen_ai.request.choice.count"), R"({"intValue":"2"})");
+    EXPECT_EQ(span.dump().find("secret"), std::string::npos);
+    // What nobody asked for is not there.
+    const auto plain = spans_of("POST", path, body.substr(0, body.rfind(",\"max")) + "}");
+    ASSERT_TRUE(plain.contains(name)) << path;
+    EXPECT_EQ(plain.at(name).dump().find("gen_ai.request.t"), std::string::npos);
+    // OpenAI's own default, where completions have one.
+    EXPECT_EQ(attribute(plain.at(name), "gen_ai.request.max_tokens"),
+              is_chat ? "none" : R"({"intValue":"16"})");
+  }
+  const auto response = spans_of(
+      "POST", "/v1/responses",
+      R"({"input":"hi","max_output_tokens":9,"temperature":0,"text":{"format":{"type":"json_object"}}})");
+  ASSERT_TRUE(response.contains("chat tiny"));
+  EXPECT_EQ(attribute(response.at("chat tiny"), "gen_ai.request.max_tokens"),
+            R"({"intValue":"9"})");
+  EXPECT_EQ(attribute(response.at("chat tiny"), "gen_ai.output.type"), R"({"stringValue":"json"})");
 }
 
 TEST(Traces, FollowTheCallersWish) {

@@ -9,6 +9,22 @@ double ms_between(int64_t begin_ns, int64_t end_ns) {
 
 }  // namespace
 
+SamplingAsked sampling_asked(const api::GenerationFields& fields) {
+  using Kind = api::OutputFormat::Kind;
+  const bool json = fields.format && (fields.format->kind == Kind::kJsonObject ||
+                                      fields.format->kind == Kind::kJsonSchema);
+  return {.temperature = fields.temperature,
+          .top_p = fields.top_p,
+          .top_k = fields.top_k,
+          .max_tokens = fields.max_tokens,
+          .seed = fields.seed,
+          .frequency_penalty = fields.frequency_penalty,
+          .presence_penalty = fields.presence_penalty,
+          .choices = fields.n,
+          .json = json,
+          .dimensions = {}};
+}
+
 api::Timings timings_of(const GenerationFacts& facts) {
   const engine::RequestTimes& times = facts.times;
   return {.queue_ms = ms_between(times.queued_ns, times.seated_ns),

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "api/answer_extras.h"
+#include "api/generation_fields.h"
 #include "engine/token_stream.h"
 #include "telemetry/trace_context.h"
 
@@ -41,12 +42,34 @@ struct GenerationFacts {
   }
 };
 
+// http.request.method of a request whose method is none that is known.
+inline constexpr std::string_view kOtherMethod = "_OTHER";
+
+// What a request asked of its sampling, as far as OpenTelemetry's conventions name it: numbers
+// only, as stop strings are the caller's words.
+struct SamplingAsked {
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<int> top_k;
+  std::optional<int64_t> max_tokens;
+  std::optional<uint64_t> seed;
+  double frequency_penalty = 0;
+  double presence_penalty = 0;
+  int choices = 1;
+  bool json = false;              // the answer must be JSON
+  std::optional<int> dimensions;  // of embeddings
+};
+
+SamplingAsked sampling_asked(const api::GenerationFields& fields);
+
 api::Timings timings_of(const GenerationFacts& facts);
 
 struct RequestRecord {
   std::string_view method;   // constants: a route's
   std::string_view handler;  // "/v1/models/*"; "none" where nothing fits
-  std::string path;          // as asked for, at most 200 bytes, without the query
+  // By HTTP: "GET"; "_OTHER" where it is none that is known. Empty: it came otherwise.
+  std::string_view http_method;
+  std::string path;  // as asked for, at most 200 bytes, without the query
   std::string remote;
   std::string request_id;
   std::string tenant;
@@ -59,6 +82,7 @@ struct RequestRecord {
   int64_t compile_began_ns =
       0;  // of its output format, from being queued on; 0: nothing to compile
   int64_t compile_ended_ns = 0;
+  SamplingAsked asked;
   GenerationFacts generation;
   telemetry::TraceContext trace;  // span_id: this request's own
   uint64_t trace_parent = 0;      // the caller's span; 0: none

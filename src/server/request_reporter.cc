@@ -4,6 +4,19 @@
 #include "server/request_trace.h"
 
 namespace pelton::server {
+namespace {
+
+// A constant, so that foreign words do not become names of spans.
+std::string_view known_method(std::string_view method) {
+  if (method.empty()) return {};
+  for (const std::string_view known :
+       {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}) {
+    if (method == known) return known;
+  }
+  return kOtherMethod;
+}
+
+}  // namespace
 
 std::unique_ptr<RequestRecord> RequestReporter::begin(const Arrival& arrival) {
   if (!wanted()) return nullptr;
@@ -12,6 +25,7 @@ std::unique_ptr<RequestRecord> RequestReporter::begin(const Arrival& arrival) {
   record->arrived_ns = clock_.now_ns();
   record->arrived_unix_ms = clock_.unix_ms();
   record->path = arrival.path.substr(0, kPathBytesMax);
+  record->http_method = known_method(arrival.http_method);
   record->remote = arrival.remote;
   record->request_id = arrival.request_id;
   record->request_bytes = arrival.request_bytes;

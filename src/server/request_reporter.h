@@ -30,6 +30,7 @@ class RequestReporter {
   // What is known of a request when it comes.
   struct Arrival {
     std::string_view path;
+    std::string_view http_method = {};  // empty: it does not come as an HTTP request of its own
     std::string_view remote;
     std::string_view request_id;
     std::string_view traceparent;  // as its caller says it; empty: not at all

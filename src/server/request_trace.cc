@@ -68,9 +68,15 @@ class SpanList {
 
 constexpr std::string_view kGrpcPrefix = "/pelton.v1.Inference/";
 
+constexpr std::string_view kNoRoute = "none";
+
 // By OpenTelemetry's conventions: "POST /v1/chat/completions", or "pelton.v1.Inference/Generate".
+// Without a route the method alone, "HTTP" where that is none that is known: no foreign words.
 std::string request_name(const RequestRecord& record) {
   if (record.handler.starts_with(kGrpcPrefix)) return std::string(record.handler.substr(1));
+  if (record.handler == kNoRoute) {
+    return record.http_method == kOtherMethod ? "HTTP" : std::string(record.http_method);
+  }
   return fmt::format("{} {}", record.method, record.handler);
 }
 
@@ -100,14 +106,17 @@ std::string inference_name(const RequestRecord& record) {
 }
 
 void describe_request(const RequestRecord& record, Span& root) {
+  const std::string_view method = record.http_method.empty() ? record.method : record.http_method;
   root.attributes = {
-      {"http.request.method", std::string(record.method)},
-      {"http.route", std::string(record.handler)},
+      {"http.request.method", std::string(method)},
       {"url.path", record.path},
       {"http.response.status_code", static_cast<int64_t>(record.status)},
       {"http.request.body.size", record.request_bytes},
       {"pelton.request_id", record.request_id},
   };
+  if (record.handler != kNoRoute) {
+    root.attributes.push_back({"http.route", std::string(record.handler)});
+  }
   if (record.handler.starts_with(kGrpcPrefix)) {
     root.attributes.push_back({"rpc.system", "grpc"});
     root.attributes.push_back({"rpc.service", "pelton.v1.Inference"});
@@ -124,6 +133,27 @@ std::vector<std::string> finish_reasons(const GenerationFacts& made) {
   return reasons;
 }
 
+// gen_ai.request.*: what was asked for, and nothing of the server's defaults.
+void describe_asked(const SamplingAsked& asked, Span& span) {
+  const auto add = [&](std::string_view key, auto value) {
+    span.attributes.push_back({key, value});
+  };
+  if (asked.max_tokens) add("gen_ai.request.max_tokens", *asked.max_tokens);
+  if (asked.temperature) add("gen_ai.request.temperature", *asked.temperature);
+  if (asked.top_p) add("gen_ai.request.top_p", *asked.top_p);
+  if (asked.top_k) add("gen_ai.request.top_k", static_cast<double>(*asked.top_k));
+  if (asked.frequency_penalty != 0) {
+    add("gen_ai.request.frequency_penalty", asked.frequency_penalty);
+  }
+  if (asked.presence_penalty != 0) add("gen_ai.request.presence_penalty", asked.presence_penalty);
+  if (asked.seed) add("gen_ai.request.seed", static_cast<int64_t>(*asked.seed));
+  if (asked.choices != 1) add("gen_ai.request.choice.count", int64_t{asked.choices});
+  if (asked.json) add("gen_ai.output.type", std::string("json"));
+  if (asked.dimensions) {
+    add("gen_ai.embeddings.dimension.count", static_cast<int64_t>(*asked.dimensions));
+  }
+}
+
 // OpenTelemetry's span of an inference.
 void describe_inference(const RequestRecord& record, Span& span) {
   const std::string_view operation = operation_of(record.handler);
@@ -133,6 +163,9 @@ void describe_inference(const RequestRecord& record, Span& span) {
     span.attributes.push_back({"gen_ai.request.model", record.model});
     span.attributes.push_back({"gen_ai.response.model", record.model});
   }
+  describe_asked(record.asked, span);
+  span.failed = record.status >= 500;
+  if (span.failed) span.attributes.push_back({"error.type", std::to_string(record.status)});
   const GenerationFacts& made = record.generation;
   if (made.answers == 0) return;
   if (operation != "embeddings") {
@@ -170,10 +203,12 @@ std::vector<telemetry::Span> request_spans(const RequestRecord& record, uint64_t
     spans.add(
         {.parent_id = parent_id, .name = std::move(name), .start_ns = start_ns, .end_ns = end_ns});
   };
-  add("chat", record.arrived_ns, times.queued_ns);  // body to tokens
+  add("tokenize", record.arrived_ns, times.queued_ns);  // body to tokens
   add_compile(parent_id);
   add("admission", times.queued_ns, times.seated_ns);
-  add("engine.prefill", times.seated_ns, times.first_token_ns);
+  // A vector is there when its prompt has been computed: it has no first token.
+  add("engine.prefill", times.seated_ns,
+      times.first_token_ns != 0 ? times.first_token_ns : record.ended_ns);
   add("engine.decode", times.first_token_ns, times.last_token_ns);
   add("net", times.last_token_ns, record.ended_ns);  // the last token's way out
   return spans.take();

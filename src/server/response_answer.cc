@@ -51,10 +51,7 @@ void ResponseAnswer::end(size_t, const engine::StreamEnd& end) {
   status_ = status_of(end, output_.stopped());
   api::ResponseState state{.status = status_,
                            .output = output_.items(),
-                           .usage = api::Usage{.prompt_tokens = end.prompt_tokens,
-                                               .cached_tokens = end.cached_tokens,
-                                               .completion_tokens = sampled_tokens_,
-                                               .reasoning_tokens = output_.reasoning_tokens()},
+                           .usage = usage(end),
                            .error = nullptr,
                            .completed_at = {}};
   if (status_ == ResponseStatus::kCompleted) state.completed_at = clock_.unix_ms() / 1000;
@@ -66,6 +63,13 @@ void ResponseAnswer::end(size_t, const engine::StreamEnd& end) {
   const bool kept = !output_.stopped() && end.reason == engine::FinishReason::kStop;
   std::vector<TokenId> turn = kept ? keep_turn() : std::vector<TokenId>();
   tell_ended(state, std::move(turn));
+}
+
+api::Usage ResponseAnswer::usage(const engine::StreamEnd& end) const {
+  return {.prompt_tokens = end.prompt_tokens,
+          .cached_tokens = end.cached_tokens,
+          .completion_tokens = sampled_tokens_,
+          .reasoning_tokens = output_.reasoning_tokens()};
 }
 
 void ResponseAnswer::tell_ended(const api::ResponseState& state, std::vector<TokenId> turn) {
@@ -108,9 +112,13 @@ void ResponseAnswer::take_last_events(std::string& out) {
   output_.events().lifecycle(completed ? "response.completed" : "response.incomplete", body_, out);
 }
 
-void ResponseAnswer::fail(const api::ApiError& error) {
-  const api::ResponseState state{
-      .status = ResponseStatus::kFailed, .output = output_.items(), .error = &error};
+void ResponseAnswer::fail(const api::ApiError& error, const engine::StreamEnd& end) {
+  output_.cut_off();
+  const api::ResponseState state{.status = ResponseStatus::kFailed,
+                                 .output = output_.items(),
+                                 .usage = usage(end),
+                                 .error = &error,
+                                 .completed_at = {}};
   body_ = api::response_body(options_.head, state);
   tell_ended(state, {});
 }

@@ -42,11 +42,12 @@ class ResponseAnswer final : public Answer {
   void end(size_t choice, const engine::StreamEnd& end) override;
   void take_events(std::string& out) override;
   void take_last_events(std::string& out) override;
-  void fail(const api::ApiError& error) override;
+  void fail(const api::ApiError& error, const engine::StreamEnd& end) override;
   void append_error(const api::ApiError& error, std::string& out) override;
   std::string whole_body() override { return std::move(body_); }
 
  private:
+  api::Usage usage(const engine::StreamEnd& end) const;
   std::vector<TokenId> keep_turn();
   void tell_ended(const api::ResponseState& state, std::vector<TokenId> turn);
 

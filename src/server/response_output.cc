@@ -39,6 +39,13 @@ void ResponseOutput::push(const engine::SampledToken& token) {
   apply_events();
 }
 
+void ResponseOutput::cut_off() {
+  if (stopped_) return;
+  cut_off_ = true;
+  parser_.finish(parsed_);
+  apply_events();
+}
+
 void ResponseOutput::finish(chat::StopCause cause) {
   if (stopped_) return;
   cut_off_ = cause == chat::StopCause::kLength;

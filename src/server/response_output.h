@@ -44,6 +44,8 @@ class ResponseOutput {
   void open(const std::vector<TokenId>& opening);
   void push(const engine::SampledToken& token);
   void finish(chat::StopCause cause);
+  // Instead of finish(): it failed. The open item is incomplete, and none is made up.
+  void cut_off();
 
   // A stop string ended it.
   bool stopped() const { return stopped_; }

@@ -18,6 +18,7 @@
 #include "server/item_reference.h"
 #include "server/random_id.h"
 #include "server/reply.h"
+#include "server/request_record.h"
 #include "server/response_answer.h"
 #include "server/response_conversation.h"
 #include "server/response_link.h"
@@ -265,6 +266,7 @@ void Server::begin_response(Call call, const ServedModel& model, ResponsePlan pl
   call.add_warnings(request.warnings);
 
   const std::string id = random_id("resp_", {.seed = draw(), .counter = 0});
+  call.note_asked(sampling_asked(request.generation));
   auto made = generation_request(
       model, request.generation,
       {.id = id,
@@ -349,6 +351,7 @@ Call Server::call_in_background(Call& asking, const api::ResponseHead& head, boo
                          .within = asked});
     RequestRecord& record = *call.entry->record();
     record.tenant = asked->tenant;
+    record.asked = asked->asked;
     // It was in the engine's queue before it had a record of its own: its times count from there.
     record.arrived_ns = asked->arrived_ns;
     record.arrived_unix_ms = asked->arrived_unix_ms;

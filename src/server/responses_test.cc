@@ -368,7 +368,7 @@ TEST(Responses, AFailureAmidAStreamIsToldOnceAndEndsIt) {
       {.on_body =
            [&](std::string_view bytes) {
              body += bytes;
-             failing = true;
+             failing = body.find("response.output_item.added") != std::string::npos;
            },
        .on_done = [&](const Result<void>&) { done.set_value(); }});
   done.get_future().get();
@@ -378,6 +378,17 @@ TEST(Responses, AFailureAmidAStreamIsToldOnceAndEndsIt) {
   EXPECT_EQ(last.string("type"), "response.failed");
   EXPECT_EQ(last.find("response")->string("status"), "failed");
   EXPECT_EQ(last.find("response")->find("error")->string("code"), "server_error");
+  // The item that was being said ends, and what was counted is said.
+  const Json before = parsed(events[events.size() - 2]);
+  EXPECT_EQ(before.string("type"), "response.output_item.done");
+  EXPECT_EQ(before.find("item")->string("status"), "incomplete");
+  const Json::Array& output = last.find("response")->find("output")->as_array();
+  ASSERT_FALSE(output.empty());
+  for (const Json& item : output) EXPECT_EQ(item.string("status"), "incomplete") << item.dump();
+  const Json* usage = last.find("response")->find("usage");
+  ASSERT_TRUE(usage != nullptr && usage->is_object());
+  EXPECT_GT(usage->integer("input_tokens"), 0);
+  EXPECT_GT(usage->integer("output_tokens"), 0);
 }
 
 }  // namespace

@@ -150,6 +150,7 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
   call.entry = std::make_unique<RequestEntry>(book_, entry_route(match));
   call.entry->note_request_bytes(call.request.body.size());
   report(*call.entry, {.path = path,
+                       .http_method = method,
                        .remote = call.request.remote,
                        .request_id = call.headers.get("x-request-id"),
                        .traceparent = call.request.headers.get("traceparent"),

@@ -1,0 +1,261 @@
+#include "api/documented_objects.h"
+
+#include <algorithm>
+
+namespace pelton::api {
+namespace {
+
+using Field = DocumentedField;
+using Effect = DocumentedField::Effect;
+
+// ---- of every endpoint
+
+constexpr Field kStreamOptionsOthers[] = {{"include_obfuscation", Effect::kNone}};
+constexpr ConditionalMember kStreamOptionsConditions[] = {{"continuous_usage_stats", "true"}};
+constexpr DocumentedObject kStreamOptions{
+    "stream_options",        "include_usage continuous_usage_stats",
+    kStreamOptionsOthers,    {},
+    "include_usage",         "false",
+    kStreamOptionsConditions};
+constexpr DocumentedObject kRepetitionDetection{
+    "repetition_detection", "max_pattern_size min_pattern_size min_count", {}, {}};
+// Of chats and messages; "clear_thinking" is GLM's, which keeps what was thought in earlier turns.
+constexpr Field kThinkingOthers[] = {{"clear_thinking", Effect::kStyle, "true"}};
+constexpr DocumentedObject kThinking{"thinking", "type budget_tokens display", kThinkingOthers, {}};
+
+constexpr DocumentedObject kTextObjects[] = {kStreamOptions, kRepetitionDetection};
+
+// ---- /v1/chat/completions
+
+// What a part that is no text holds: the part as a whole is refused or replaced.
+constexpr Field kPartOthers[] = {
+    {"annotations", Effect::kNone},
+    {"audio_url", Effect::kNone},
+    {"cache_control", Effect::kNone},
+    {"citations", Effect::kNone},
+    {"detail", Effect::kNone},
+    {"file", Effect::kNone},
+    {"file_data", Effect::kNone},
+    {"file_id", Effect::kNone},
+    {"file_url", Effect::kNone},
+    {"filename", Effect::kNone},
+    {"id", Effect::kNone},
+    {"image_url", Effect::kNone},
+    {"input_audio", Effect::kNone},
+    {"logprobs", Effect::kNone},
+    {"prompt_cache_breakpoint", Effect::kNone},
+    {"uuid", Effect::kNone},
+    {"video_url", Effect::kNone},
+};
+
+constexpr Field kChatMessageOthers[] = {
+    {"annotations", Effect::kNone},
+    {"audio"},
+    {"cache_control", Effect::kNone},
+    {"id", Effect::kNone},
+    {"images"},
+    {"partial"},  // Qwen's and Kimi's "prefix"
+    {"prefix"},   // DeepSeek's and Mistral's: the answer goes on from this message
+    {"provider_specific_fields", Effect::kNone},
+    {"reasoning_details", Effect::kStyle},
+    {"thinking_blocks", Effect::kStyle},
+    {"tool_name", Effect::kNone},  // beside tool_call_id, which says it
+    {"tools"},
+    {"weight", Effect::kNone},  // of fine-tuning
+};
+
+constexpr ConditionalMember kChatMessageConditions[] = {
+    {"name", "user tool function"},  // of a tool's result: beside tool_call_id, which says it
+    {"tool_calls", "assistant"},        {"tool_call_id", "tool function"},
+    {"function_call", "assistant"},     {"reasoning", "assistant"},
+    {"reasoning_content", "assistant"}, {"thinking", "assistant"},
+    {"refusal", "assistant"},
+};
+
+constexpr Field kCallOthers[] = {
+    {"custom"},
+    {"extra_content", Effect::kNone},
+    {"index", Effect::kNone},
+};
+constexpr Field kCalledFunctionOthers[] = {
+    {"parsed_arguments", Effect::kNone},
+    {"thought_signature", Effect::kNone},
+};
+
+// The model is told of all tools, and may call each: examples and deferred loading are hints that
+// an answer stands without.
+constexpr Field kToolOthers[] = {
+    {"allowed_callers", Effect::kStyle, "direct"},
+    {"cache_control", Effect::kNone},
+    {"defer_loading", Effect::kStyle},
+    {"eager_input_streaming", Effect::kNone},
+    {"input_examples", Effect::kStyle},
+    {"output_schema", Effect::kStyle},
+};
+constexpr Field kChatToolOthers[] = {
+    {"allowed_callers", Effect::kStyle, "direct"},
+    {"cache_control", Effect::kNone},
+    {"custom"},
+    {"defer_loading", Effect::kStyle},
+    {"eager_input_streaming", Effect::kNone},
+    {"input_examples", Effect::kStyle},
+};
+constexpr Field kChatChoiceOthers[] = {{"custom"}, {"disable_parallel_tool_use"}};
+
+constexpr DocumentedObject kChatObjects[] = {
+    kStreamOptions,
+    kRepetitionDetection,
+    kThinking,
+    {"messages[]",
+     "role content name tool_calls tool_call_id function_call reasoning reasoning_content thinking "
+     "refusal",
+     kChatMessageOthers,
+     {},
+     "role",
+     "",
+     kChatMessageConditions},
+    {"messages[].content[]", "type text refusal", kPartOthers, {}},
+    {"messages[].tool_calls[]", "id type function", kCallOthers, {}},
+    {"messages[].tool_calls[].function", "name arguments", kCalledFunctionOthers, {}},
+    {"messages[].function_call", "name arguments", kCalledFunctionOthers, {}},
+    {"tools[]", "type function", kChatToolOthers, "function"},
+    {"tools[].function", "name description parameters strict", kToolOthers, {}},
+    {"functions[]", "type name description parameters strict", kToolOthers, "function"},
+    {"function_call", "name", {}, {}},
+    {"tool_choice", "type function allowed_tools", kChatChoiceOthers, {}},
+    {"tool_choice.function", "name", {}, {}},
+    {"tool_choice.allowed_tools", "mode tools", {}, {}},
+    {"tool_choice.allowed_tools.tools[]", "type function", {}, "function"},
+    {"tool_choice.allowed_tools.tools[].function", "name", {}, {}},
+};
+
+// ---- /v1/messages
+
+constexpr Field kOutputConfigOthers[] = {{"task_budget", Effect::kStyle}};
+constexpr Field kSystemConfigOthers[] = {{"format"}, {"task_budget", Effect::kStyle}};
+constexpr Field kMessageFormatOthers[] = {
+    {"description", Effect::kNone}, {"name", Effect::kNone}, {"strict", Effect::kNone}};
+
+// An answer of ours that comes back whole has the rest.
+constexpr Field kMessageOthers[] = {
+    {"container", Effect::kNone},   {"id", Effect::kNone},
+    {"model", Effect::kNone},       {"stop_details", Effect::kNone},
+    {"stop_reason", Effect::kNone}, {"stop_sequence", Effect::kNone},
+    {"type", Effect::kNone},        {"usage", Effect::kNone},
+};
+constexpr ConditionalMember kMessageConditions[] = {
+    {"clear_at", "system"},
+    {"output_config", "system"},
+};
+constexpr Field kBlockOthers[] = {
+    {"cache_control", Effect::kNone}, {"caller", Effect::kNone},  {"data", Effect::kNone},
+    {"display", Effect::kNone},       {"file_id", Effect::kNone}, {"name", Effect::kNone},
+    {"signature", Effect::kNone},     {"title", Effect::kNone},   {"url", Effect::kNone},
+    {"source", Effect::kNone},  // of an image and the like
+};
+constexpr Field kSourceOthers[] = {
+    {"file_id", Effect::kNone}, {"media_type", Effect::kNone}, {"url", Effect::kNone}};
+constexpr Field kReferenceOthers[] = {{"cache_control", Effect::kNone}};
+constexpr Field kMessageToolOthers[] = {
+    {"cache_control", Effect::kNone},
+    {"eager_input_streaming", Effect::kNone},
+    {"input_examples", Effect::kStyle},
+};
+
+constexpr std::string_view kBlockObeyed =
+    "type text id name input tool_use_id content is_error thinking source title context citations "
+    "tool";
+// In a tool's result, or in a search result.
+constexpr std::string_view kInnerBlockObeyed =
+    "type text tool_name source title context citations content";
+
+constexpr DocumentedObject kMessagesObjects[] = {
+    kStreamOptions,
+    kRepetitionDetection,
+    kThinking,
+    {"system[]", "type text", kBlockOthers, {}},
+    {"messages[]",
+     "role content clear_at output_config",
+     kMessageOthers,
+     {},
+     "role",
+     "",
+     kMessageConditions},
+    {"messages[].output_config", "effort", kSystemConfigOthers, {}},
+    {"messages[].content[]", kBlockObeyed, kBlockOthers, {}},
+    {"messages[].content[].source", "type data content", kSourceOthers, {}},
+    {"messages[].content[].source.content[]", "type text", kBlockOthers, {}},
+    {"messages[].content[].citations", "enabled", {}, {}},
+    {"messages[].content[].content[]", kInnerBlockObeyed, kBlockOthers, {}},
+    {"messages[].content[].content[].source", "type data content", kSourceOthers, {}},
+    {"messages[].content[].content[].source.content[]", "type text", kBlockOthers, {}},
+    {"messages[].content[].content[].citations", "enabled", {}, {}},
+    {"messages[].content[].content[].content[]", "type text", kBlockOthers, {}},
+    {"messages[].content[].tool", "type name", kReferenceOthers, {}},
+    {"tools[]", "type name description input_schema strict defer_loading allowed_callers",
+     kMessageToolOthers, "custom"},
+    {"tool_choice", "type name disable_parallel_tool_use", {}, {}},
+    {"output_config", "effort format", kOutputConfigOthers, {}},
+    {"output_config.format", "type schema", kMessageFormatOthers, {}},
+    {"output_format", "type schema", kMessageFormatOthers, {}},
+};
+
+// ---- /v1/responses
+
+constexpr Field kItemOthers[] = {
+    {"caller", Effect::kNone},     {"created_by", Effect::kNone}, {"id", Effect::kNone},
+    {"namespace", Effect::kStyle}, {"status", Effect::kNone},
+};
+constexpr std::string_view kItemObeyed =
+    "type role phase content call_id name arguments output summary encrypted_content";
+constexpr ConditionalMember kItemConditions[] = {
+    {"role", "message"},
+    {"phase", "message"},
+    {"content", "message reasoning"},
+    {"call_id", "function_call function_call_output"},
+    {"name", "function_call"},
+    {"arguments", "function_call"},
+    {"output", "function_call_output"},
+    {"summary", "reasoning"},
+    {"encrypted_content", "reasoning"},
+};
+
+constexpr DocumentedObject kResponseObjects[] = {
+    kStreamOptions,
+    kRepetitionDetection,
+    {"input[]", kItemObeyed, kItemOthers, {}, "type", "message", kItemConditions},
+    {"input[].content[]", "type text refusal", kPartOthers, {}},
+    {"input[].output[]", "type text refusal", kPartOthers, {}},
+    {"input[].summary[]", "type text", {}, {}},
+    {"tools[]", "type name description parameters strict", kToolOthers, "function"},
+    {"tool_choice", "type name mode tools", {}, {}},
+    {"tool_choice.tools[]", "type name", {}, "function"},
+};
+
+}  // namespace
+
+std::span<const DocumentedObject> documented_objects(BodyKind kind) {
+  switch (kind) {
+    case BodyKind::kText:
+      return kTextObjects;
+    case BodyKind::kChat:
+    case BodyKind::kVectors:  // whose input may be a chat
+      return kChatObjects;
+    case BodyKind::kMessages:
+      return kMessagesObjects;
+    case BodyKind::kResponse:
+      return kResponseObjects;
+  }
+  return {};
+}
+
+bool has_word(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const size_t end = std::min(words.find(' '), words.size());
+    if (words.substr(0, end) == word) return true;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return false;
+}
+
+}  // namespace pelton::api
