@@ -180,7 +180,7 @@ std::vector<Flag> sampling_flags(const std::string& temperature) {
        .help = "of the sampling; default another one each time",
        .kind = Flag::Kind::kInteger}};
   for (Flag& flag : flags) {
-    if (flag.name != "--temperature") flag.not_with = {{"--temperature", {"0", "0.0"}}};
+    if (flag.name != "--temperature") flag.not_with = {{"--temperature", {"0"}}};
   }
   return flags;
 }

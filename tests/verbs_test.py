@@ -149,6 +149,13 @@ class Verbs(unittest.TestCase):
                 for line in text.splitlines():  # a single word may be longer
                     self.assertTrue(len(line) <= columns or " " not in line.strip(), line)
 
+    def test_A7_a_zero_is_a_zero(self):
+        for zero in ("0", "0.0", "0.00"):
+            done = pelton("generate", ROOT / "models" / "pelton-box", "--prompt", "x", "--temperature", zero, "--seed", "1",
+                          "--max-tokens", "1")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(b"--seed has no effect with --temperature 0", done.stderr)
+
     def test_C10_generate_reads_what_it_is_given(self):
         box = ROOT / "models" / "pelton-box"
         flags = ["--max-tokens", "12", "--kv-cache-memory", "32MiB"]

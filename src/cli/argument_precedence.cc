@@ -22,13 +22,18 @@ namespace {
 
 using Source = Arguments::Source;
 
-// As --print-config prints what nobody has said.
-bool says_the_default(const Flag& flag, const std::string& text) {
-  if (text == flag.default_text) return true;
+// A number is the same however it is written: 0, 0.00.
+bool is_same_value(const Flag& flag, const std::string& text, const std::string& other) {
+  if (text == other) return true;
   if (flag.kind == Flag::Kind::kText || flag.kind == Flag::Kind::kSwitch) return false;
   const Result<double> number = flag_number(flag, text);
-  const Result<double> usual = flag_number(flag, flag.default_text);
-  return number && usual && *number == *usual;
+  const Result<double> others = flag_number(flag, other);
+  return number && others && *number == *others;
+}
+
+// As --print-config prints what nobody has said.
+bool says_the_default(const Flag& flag, const std::string& text) {
+  return is_same_value(flag, text, flag.default_text);
 }
 
 }  // namespace
@@ -38,8 +43,12 @@ bool ArgumentReader::holds(const Circumstance& circumstance, const Arguments& ar
   if (found == arguments.values_.end()) return false;
   const Arguments::Value& value = found->second;
   if (circumstance.values.empty()) return value.given && value.source > Source::kDefault;
-  return std::find(circumstance.values.begin(), circumstance.values.end(), value.text) !=
-         circumstance.values.end();
+  const auto flag = std::find_if(verb_.flags.begin(), verb_.flags.end(),
+                                 [&](const Flag& one) { return one.name == circumstance.flag; });
+  if (flag == verb_.flags.end()) return false;
+  return std::any_of(
+      circumstance.values.begin(), circumstance.values.end(),
+      [&](const std::string& wanted) { return is_same_value(*flag, value.text, wanted); });
 }
 
 const Circumstance* ArgumentReader::against(const Flag& flag, const Arguments& arguments) const {

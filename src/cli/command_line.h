@@ -19,7 +19,8 @@
 
 namespace pelton::cli {
 
-// That a flag was given, or that its value (the default too) is one of these.
+// That a flag was given, or that its value (the default too) is one of these; of a number however
+// it is written.
 struct Circumstance {
   std::string flag;
   std::vector<std::string> values = {};  // empty: given at all

@@ -50,6 +50,15 @@ CommandLine example() {
                  }
                  return {};
                }};
+  Verb sample{.name = "bench sample",
+              .summary = "Draws",
+              .flags = {{.name = "--heat", .value = "T", .kind = Flag::Kind::kNumber},
+                        {.name = "--draws", .value = "N", .not_with = {{"--heat", {"0"}}}}},
+              .run = [](const Arguments& arguments) -> Result<void> {
+                arguments.has("--heat");
+                arguments.has("--draws");
+                return {};
+              }};
   Verb compare{.name = "bench compare",
                .summary = "Compares",
                .positionals = {{.name = "FILE", .help = "results", .many = true}},
@@ -57,7 +66,7 @@ CommandLine example() {
                          {.name = "--html", .value = "FILE"}},
                .run = [](const Arguments&) -> Result<void> { return {}; }};
   return CommandLine({.name = "pelton", .version = "1.2.3", .summary = "a test"},
-                     {serve, latency, compare});
+                     {serve, latency, sample, compare});
 }
 
 std::string error_of(const std::vector<std::string>& words) {
@@ -294,6 +303,13 @@ TEST(CommandLine, A7_NoFlagIsTakenThatHasNoEffect) {
               HasSubstr("--rows has an effect only with --batch"));
   EXPECT_THAT(error_of({"bench", "latency", "m", "--json", "f", "--batch", "2", "--columns", "3"}),
               HasSubstr("--columns has no effect with --batch"));
+  // A number is the same however it is written.
+  for (const char* zero : {"0", "0.0", "0.00", "0e3", ".0"}) {
+    EXPECT_THAT(error_of({"bench", "sample", "--heat", zero, "--draws", "3"}),
+                HasSubstr("--draws has no effect with --heat 0"))
+        << zero;
+  }
+  EXPECT_EQ(run({"bench", "sample", "--heat", "0.5", "--draws", "3"}), kExitOk);
   // Nobody has described it, and nobody has read it.
   EXPECT_EQ(run({"bench", "latency", "m", "--json", "f", "--forgotten"}), kExitUsage);
   EXPECT_EQ(run({"bench", "latency", "m", "--json", "f", "--theirs"}), kExitOk);
