@@ -12,7 +12,7 @@ namespace pelton::apps {
 namespace {
 
 Result<void> run(const cli::Arguments& arguments) {
-  TRY_ASSIGN(const report::History history, report::History::open(arguments.text("FILE")));
+  TRY_ASSIGN(const report::History history, report::History::open_existing(arguments.text("FILE")));
   TRY_ASSIGN(const std::vector<report::PastResult> results,
              history.newest(static_cast<int>(arguments.integer("--count"))));
   if (arguments.has("--html")) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -102,6 +103,25 @@ Result<History> History::open(const std::string& file) {
   if (sqlite3_exec(database->handle, kSchema, nullptr, nullptr, nullptr) != SQLITE_OK) {
     return failed(database->handle, file);
   }
+  return History(std::move(database));
+}
+
+Result<History> History::open_existing(const std::string& file) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(file, unknown)) {
+    return Error{ErrorCode::kIo,
+                 fmt::format("{} does not exist; `bench serve --history FILE` makes it with its "
+                             "first result",
+                             base::one_line(file)),
+                 "history"};
+  }
+  auto database = std::make_unique<Database>();
+  database->file = file;
+  if (sqlite3_open_v2(file.c_str(), &database->handle, SQLITE_OPEN_READONLY, nullptr) !=
+      SQLITE_OK) {
+    return failed(database->handle, file);
+  }
+  sqlite3_busy_timeout(database->handle, kBusyMs);
   return History(std::move(database));
 }
 

@@ -23,6 +23,8 @@ class History {
  public:
   // Made if it is not there. Errors: kIo, naming the file.
   static Result<History> open(const std::string& file);
+  // To read alone: where there is no such file, none is made.
+  static Result<History> open_existing(const std::string& file);
 
   History(History&&) noexcept;
   ~History();

@@ -72,6 +72,18 @@ TEST_F(HistoryTest, WhatIsWorseIsShown) {
   EXPECT_TRUE(regressions(result(1000, 1, 8), {}).empty());
 }
 
+TEST_F(HistoryTest, ReadingMakesNoFile) {
+  const auto missing = History::open_existing(file_);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_THAT(missing.error().message, HasSubstr("does not exist"));
+  EXPECT_FALSE(std::filesystem::exists(file_));
+  ASSERT_TRUE(History::open(file_)->add(result(1, 50, 8)).ok());
+  auto history = History::open_existing(file_);
+  ASSERT_TRUE(history.ok()) << history.error().message;
+  EXPECT_EQ(history->newest(9)->size(), 1u);
+  EXPECT_FALSE(history->add(result(2, 50, 8)).ok()) << "opened to be read";
+}
+
 TEST_F(HistoryTest, AFileThatIsNoneOfOurs) {
   std::ofstream(file_) << "this is a letter to my aunt, and no database at all, dear aunt";
   const auto history = History::open(file_);
