@@ -30,6 +30,7 @@ constexpr double kSpreadAssumed = 0.3;
 constexpr double kSpreadLeast = 0.05;
 // What stands in for a machine of which we know no figures.
 constexpr const char* kThisMachine = "cpu-zen4-2";
+constexpr int kDevicesMax = 4096;
 
 Result<void> read_calibration(const cli::Arguments& arguments, HardwareChoice& choice) {
   planner::CapacityOptions& capacity = choice.plan.capacity;
@@ -80,10 +81,11 @@ std::vector<Flag> hardware_flags() {
            .help = "devices of one machine; default 1, or the instance's",
            .kind = Flag::Kind::kInteger,
            .least = 1,
-           .most = 4096},
+           .most = kDevicesMax},
           {.name = "--layout",
            .value = "L",
-           .help = "how one copy lies on devices: tp8, ep4, tp4pp2; default the fewest it fits on"},
+           .help = "how one copy lies on devices: tp8, ep4, tp4pp2; default the fewest it fits on, "
+                   "and for a load the best of all"},
           {.name = "--compute",
            .value = "TYPE",
            .help = "what products are computed in; default what was calibrated, or bf16",
@@ -207,7 +209,7 @@ Result<cost_model::Layout> parse_layout(const std::string& text) {
            count < 100'000) {
       count = count * 10 + (text[at++] - '0');
     }
-    if (count < 1 || count > 4096) return bad();
+    if (count < 1 || count > kDevicesMax) return bad();
     if (kind == "tp") {
       layout.tensor = count;
     } else if (kind == "ep") {
@@ -218,16 +220,42 @@ Result<cost_model::Layout> parse_layout(const std::string& text) {
       return bad();
     }
   }
-  return layout;
+  const int64_t devices = int64_t{layout.tensor} * layout.expert * layout.pipeline;
+  if (devices <= kDevicesMax) return layout;
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("--layout '{}' takes {} devices, more than {}", text, devices, kDevicesMax),
+      "layout"};
 }
 
+namespace {
+
 // A variable's instance of other GPUs than --gpu names yields to the word.
-static bool names_instance(const cli::Arguments& arguments) {
+bool names_instance(const cli::Arguments& arguments) {
   if (!arguments.has("--instance")) return false;
   if (arguments.source("--instance") >= arguments.source("--gpu")) return true;
   const auto instance = cost_model::find_instance(arguments.text("--instance"));
   return instance.ok() && instance->gpu == arguments.text("--gpu");
 }
+
+// On no more devices than there are; where nobody said how many, there are as many as it takes.
+Result<void> read_layout(const cli::Arguments& arguments, planner::FleetPlanOptions& plan) {
+  const std::string& text = arguments.text("--layout");
+  cost_model::Layout& layout = plan.capacity.memory.layout;
+  TRY_ASSIGN(layout, parse_layout(text));
+  const bool said = arguments.has("--devices") || !plan.machine.empty();
+  if (!said) plan.capacity.devices = layout.devices();
+  if (layout.devices() <= plan.capacity.devices) return {};
+  const std::string there = arguments.has("--devices")
+                                ? fmt::format("--devices {} says", plan.capacity.devices)
+                                : fmt::format("the {} of {}", plan.capacity.devices, plan.machine);
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("--layout {} takes {} devices, more than {}", text, layout.devices(), there),
+      "--layout"};
+}
+
+}  // namespace
 
 Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std::string& model) {
   HardwareChoice choice;
@@ -271,7 +299,7 @@ Result<HardwareChoice> read_hardware(const cli::Arguments& arguments, const std:
   memory.kv_element_bytes = kv_type && tensor::kv_has_scales(*kv_type) ? 1 : 2;
   TRY(read_calibration(arguments, choice));
   if (arguments.has("--layout")) {
-    TRY_ASSIGN(memory.layout, parse_layout(arguments.text("--layout")));
+    TRY(read_layout(arguments, plan));
     return choice;
   }
   // The fewest devices it fits on, cut by tensors.

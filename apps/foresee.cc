@@ -3,8 +3,11 @@
 #include <filesystem>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/synthetic.h"
+#include "cost_model/parameters.h"
 #include "families/published_config.h"
 #include "node/packed_cache.h"
 
@@ -16,15 +19,23 @@ bool is_shape(const std::string& model) {
   return families::published_config(model).ok() || model.ends_with(".json");
 }
 
+// What only named hardware can be planned with: `serve` has no such arithmetic.
+Error not_of_this_machine(const std::string& model, const std::string& why) {
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("what {} takes of this machine is not known: {}; with --gpu or "
+                           "--instance it is planned for that hardware. Known here: {}, and a "
+                           "folder, hub id or config.json of a family that serve runs",
+                           model, why, families::kPublishedModels),
+               "model"};
+}
+
 // Whether `serve` makes other files of a large model's own before it uses them.
 bool is_packed_when_loaded(const checkpoint::Checkpoint& model) {
   return model.weight_layout() != families::WeightLayout::kTiled &&
          !node::packed_cache_folder().empty() && model.weight_bytes() >= node::kPackedFromBytes;
 }
 
-}  // namespace
-
-Result<Foreseen> foresee(const std::string& model, const cost_model::MemoryRequest& request) {
+Result<Foreseen> estimate(const std::string& model, const cost_model::MemoryRequest& request) {
   Foreseen foreseen;
   if (is_shape(model) && !std::filesystem::is_directory(model)) {
     TRY_ASSIGN(const checkpoint::SyntheticOptions shape, checkpoint::synthetic_like(model, 0));
@@ -47,6 +58,17 @@ Result<Foreseen> foresee(const std::string& model, const cost_model::MemoryReque
   TRY_ASSIGN(foreseen.footprint, cost_model::footprint(used, request));
   TRY(cost_model::check_fits(foreseen.footprint));
   return foreseen;
+}
+
+}  // namespace
+
+Result<Foreseen> foresee(const std::string& model, const cost_model::MemoryRequest& request) {
+  const bool has_shape_alone = cost_model::is_known_model(model) && !is_shape(model) &&
+                               !std::filesystem::is_directory(model);
+  if (has_shape_alone) return not_of_this_machine(model, "`pelton serve` does not run its family");
+  Result<Foreseen> result = estimate(model, request);
+  if (result.ok() || result.error().code != ErrorCode::kUnsupported) return result;
+  return not_of_this_machine(model, result.error().message);
 }
 
 }  // namespace pelton::apps

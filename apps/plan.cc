@@ -1,6 +1,5 @@
 // pelton plan: what a model will take of this machine or of another, before any weight is read.
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -19,6 +18,7 @@
 #include "planner/published.h"
 #include "simulator/published_tables.h"
 #include "tensor/kv_block.h"
+#include "workload/offered_load.h"
 
 namespace pelton::apps {
 namespace {
@@ -30,7 +30,6 @@ constexpr int kBarWidth = 32;
 constexpr std::string_view kOfAnyHardware[] = {"--max-model-len", "--memory-utilization",
                                                "--block-size",    "--kv-cache-dtype",
                                                "--max-num-seqs",  "--max-num-batched-tokens"};
-constexpr int kOutputOtherwise = 256;  // where a workload leaves the length to the model
 
 std::string human(int64_t bytes) {
   return cli::format_bytes(static_cast<double>(bytes));
@@ -109,18 +108,30 @@ std::string table_of(const std::string& model, const Footprint& footprint) {
   return table.text();
 }
 
-// Of the published shapes those that this machine holds as well.
-Error with_what_fits(Error error, const cost_model::MemoryRequest& request) {
+bool fits_here(const std::string& model, const cost_model::MemoryRequest& request) {
+  const Result<Foreseen> one = foresee(model, request);
+  return one && one->footprint.bytes() <= one->footprint.memory_bytes;
+}
+
+// Where it is the model that is too large, and not what a flag asks for, which of the published
+// ones this machine holds.
+Error with_what_fits(Error error, const std::string& model,
+                     const cost_model::MemoryRequest& request) {
   if (error.code != ErrorCode::kDoesNotFit) return error;
+  const cost_model::MemoryRequest usual{.block_tokens = request.block_tokens,
+                                        .kv_dtype = request.kv_dtype,
+                                        .kernels = request.kernels,
+                                        .threads = request.threads,
+                                        .memory_bytes = request.memory_bytes};
+  if (fits_here(model, usual)) return error;
   std::vector<std::string> fitting;
   for (const char* shape : {"gpt-oss-120b", "gpt-oss-20b"}) {
-    const Result<Foreseen> other = foresee(shape, request);
-    const bool fits = other && other->footprint.bytes() <= other->footprint.memory_bytes;
-    if (fits) fitting.emplace_back(shape);
+    if (fits_here(shape, usual)) fitting.emplace_back(shape);
   }
-  error.message += fitting.empty() ? std::string("; no published gpt-oss model fits here")
-                                   : fmt::format("; {} would fit here with these flags",
-                                                 fmt::join(fitting, ", "));
+  error.message += fitting.empty() ? std::string(
+                                         "; this machine is too small for gpt-oss-20b and for "
+                                         "gpt-oss-120b, whatever the flags")
+                                   : fmt::format("; {} would fit here", fmt::join(fitting, " or "));
   error.message += "; --gpu NAME plans for other hardware";
   return error;
 }
@@ -132,7 +143,7 @@ Result<void> plan_here(const cli::Arguments& arguments, const std::string& model
   TRY_ASSIGN(const cost_model::MemoryRequest request,
              executor::LocalExecutor::memory_request(options.executor));
   const Result<Foreseen> seen = foresee(model, request);
-  if (!seen) return with_what_fits(seen.error(), request);
+  if (!seen) return with_what_fits(seen.error(), model, request);
   const Foreseen& foreseen = *seen;
   if (foreseen.will_be_packed) {
     fmt::print(
@@ -164,30 +175,12 @@ Result<void> write_report(const cli::Arguments& arguments, const planner::PlanRe
   return write_text(planner::to_text(report, explain, output_columns()));
 }
 
-// Of a workload its mean lengths and its rate.
-planner::Demand demand_of(const workload::WorkloadSpec& spec,
-                          const std::vector<workload::Conversation>& conversations) {
-  planner::Demand demand{.input_tokens = 0, .output_tokens = 0};
-  double requests = 0;
-  for (const workload::Conversation& conversation : conversations) {
-    for (const workload::Turn& turn : conversation.turns) {
-      demand.input_tokens += std::max(turn.prompt_tokens, 1);
-      demand.output_tokens += turn.output_tokens > 0 ? turn.output_tokens : kOutputOtherwise;
-      ++requests;
-    }
-  }
-  demand.input_tokens /= std::max(requests, 1.0);
-  demand.output_tokens /= std::max(requests, 1.0);
-  const double rate = spec.arrivals.rate;
-  demand.requests_per_s = std::isfinite(rate) ? rate : 0;
-  return demand;
-}
-
 Result<void> plan_elsewhere(const cli::Arguments& arguments, const std::string& model) {
   TRY_ASSIGN(HardwareChoice choice, read_hardware(arguments, model));
   planner::FleetPlanOptions& plan = choice.plan;
   plan.memory_only = arguments.has("--memory");
   plan.capacity.any_sequences = arguments.origin("--max-num-seqs") == "default";
+  plan.capacity.any_layout = !arguments.has("--layout");
   plan.capacity.any_step_tokens = arguments.origin("--max-num-batched-tokens") == "default";
   if (arguments.has("--price")) {
     plan.capacity.price_per_hour = arguments.number("--price");
@@ -200,10 +193,12 @@ Result<void> plan_elsewhere(const cli::Arguments& arguments, const std::string& 
   plan.with_load = arguments.has("--slo");
   for (const cli::Flag& flag : workload_flags()) plan.with_load |= arguments.has(flag.name);
   if (plan.with_load) {
-    TRY_ASSIGN(workload::WorkloadSpec spec, read_workload(arguments));
+    TRY_ASSIGN(const workload::WorkloadSpec spec, read_workload(arguments));
     TRY_ASSIGN(const workload::Workload workload,
                workload::make_workload(spec, workload::ids_vocabulary(1000)));
-    plan.capacity.demand = demand_of(spec, workload.conversations);
+    const workload::OfferedLoad load = workload::offered_load(workload);
+    plan.capacity.demand = planner::demand_of(load);
+    plan.repeated_tokens = load.repeated_tokens;
   }
   TRY_ASSIGN(const planner::PlanReport report, planner::plan_fleet(plan));
   const planner::Explain explain =
@@ -320,20 +315,18 @@ cli::Verb plan_verb() {
           "Reads configuration and headers, no weights. Without --gpu or --instance it is about "
           "this\n"
           "machine: it takes serve's flags, and the numbers are those that serve allocates and "
-          "logs at\n"
-          "start, to the byte. With one of them it plans for that hardware: memory of each device, "
-          "the\n"
-          "textbook's numbers beside it, what fits where; and with --slo or --workload how many "
-          "copies\n"
-          "on which layout, and at what price. As many sequences at once, and tokens in a step, "
-          "are\n"
-          "taken as serve the load best, unless --max-num-seqs or --max-num-batched-tokens say "
-          "it.\n"
+          "logs\n"
+          "at start, to the byte. With one of them it plans for that hardware: memory of each\n"
+          "device, the textbook's numbers beside it, what fits where; and with --slo or "
+          "--workload\n"
+          "how many copies on which layout, and at what price. As many sequences at once, and "
+          "tokens\n"
+          "in a step, are taken as serve the load best, unless --max-num-seqs or\n"
+          "--max-num-batched-tokens say it; all layouts are compared, unless --layout names one.\n"
           "A model that does not fit ends with 5. MODEL may also be the name of a published shape "
-          "or "
-          "any\n"
-          "config.json of the gpt-oss, Llama, Qwen or DeepSeek families, before anything is "
-          "downloaded.",
+          "or\n"
+          "any config.json of the gpt-oss, Llama, Qwen or DeepSeek families, before anything is\n"
+          "downloaded; about this machine of the families that serve runs.",
       .positionals = {{"MODEL",
                        "a model folder, a hub id, gpt-oss-20b, gpt-oss-120b, llama-3.1-405b or a "
                        "config.json",

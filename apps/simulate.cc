@@ -1,6 +1,5 @@
 // pelton simulate: a load played against simulated replicas, faster than real time.
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -18,6 +17,7 @@
 #include "report/serve_result.h"
 #include "report/summary.h"
 #include "simulator/simulation.h"
+#include "workload/offered_load.h"
 
 namespace pelton::apps {
 namespace {
@@ -97,40 +97,55 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   return options;
 }
 
-// Of what the replicas could answer in the long run, what was asked; empty: all came at once, so
-// that the queue was never empty.
-std::optional<double> load_share(const HardwareChoice& choice, const SimulationOptions& options,
-                                 const workload::WorkloadSpec& spec,
-                                 const SimulationResult& result) {
-  if (!std::isfinite(spec.arrivals.rate) || result.records.empty()) return std::nullopt;
+// What is asked, of what the replicas can answer in the long run.
+struct LoadShare {
+  double computed = 0;               // every prompt computed whole
+  std::optional<double> with_cache;  // with what the prefix cache held in this run, if it held some
+};
+
+// Empty: all came at once, so that the queue was never empty.
+std::optional<LoadShare> load_share(const HardwareChoice& choice, const SimulationOptions& options,
+                                    const workload::OfferedLoad& load, double cached_share) {
+  if (load.requests_per_s <= 0) return std::nullopt;
   planner::CapacityOptions capacity = choice.plan.capacity;
   capacity.objectives = {};
-  capacity.demand = {.input_tokens = 0, .output_tokens = 0};
-  for (const report::RequestRecord& record : result.records) {
-    capacity.demand.input_tokens += static_cast<double>(record.input_tokens);
-    capacity.demand.output_tokens += static_cast<double>(record.output_tokens);
+  capacity.demand = planner::demand_of(load);
+  const auto share = [&]() -> std::optional<double> {
+    const planner::CopyCapacity copy = planner::copy_capacity(capacity);
+    if (!copy.possible) return std::nullopt;
+    return load.requests_per_s / (copy.requests_per_s * options.replica_count);
+  };
+  const std::optional<double> computed = share();
+  if (!computed) return std::nullopt;
+  constexpr double kWorthSaying = 0.01;
+  if (cached_share < kWorthSaying) return LoadShare{.computed = *computed, .with_cache = {}};
+  capacity.demand.cached_tokens = capacity.demand.input_tokens * cached_share;
+  return LoadShare{.computed = *computed, .with_cache = share()};
+}
+
+std::string load_words(const std::optional<LoadShare>& load, int replicas) {
+  if (!load) return "all that could be asked at once";
+  std::string words = fmt::format("{:.0f} % of what {} can answer in the long run",
+                                  load->computed * 100, replicas == 1 ? "it" : "they");
+  if (load->with_cache) {
+    words += fmt::format(" ({:.0f} % with the prefix cache as here)", *load->with_cache * 100);
   }
-  const auto count = static_cast<double>(result.records.size());
-  capacity.demand.input_tokens = std::max(capacity.demand.input_tokens / count, 1.0);
-  capacity.demand.output_tokens = std::max(capacity.demand.output_tokens / count, 1.0);
-  const planner::CopyCapacity copy = planner::copy_capacity(capacity);
-  if (!copy.possible) return std::nullopt;
-  return spec.arrivals.rate / (copy.requests_per_s * options.replica_count);
+  return words;
 }
 
 // What a load generator cannot see.
-std::string fleet_text(const SimulationOptions& options, const SimulationResult& result,
-                       std::optional<double> load, double took_s) {
+std::string fleet_text(const HardwareChoice& choice, const SimulationOptions& options,
+                       const workload::OfferedLoad& load, const SimulationResult& result,
+                       double took_s) {
   simulator::ReplicaCounts all;
   for (const simulator::ReplicaCounts& counts : result.replicas) all += counts;
   const double copies = options.replica_count;
   const auto steps = static_cast<double>(std::max<int64_t>(all.steps, 1));
   const auto asked = static_cast<double>(std::max<int64_t>(all.scheduler.prompt_tokens, 1));
   const double rows = static_cast<double>(all.rows) / steps;
+  const double cached = static_cast<double>(all.scheduler.prompt_tokens_cached) / asked;
   const std::string loaded =
-      load ? fmt::format("{:.0f} % of what {} can answer in the long run", *load * 100,
-                         options.replica_count == 1 ? "it" : "they")
-           : std::string("all that could be asked at once");
+      load_words(load_share(choice, options, load, cached), options.replica_count);
   return fmt::format(
       "\n{} replica{}: load {}\n"
       "a step was running {:.1f} % of the time, with {:.1f} of {} sequences ({:.0f} %); {} steps "
@@ -140,8 +155,7 @@ std::string fleet_text(const SimulationOptions& options, const SimulationResult&
       options.replica_count, options.replica_count == 1 ? "" : "s", loaded,
       static_cast<double>(all.busy_ns) / (copies * result.duration_s * 1e9) * 100, rows,
       options.replica.capacity.sequences_max, rows / options.replica.capacity.sequences_max * 100,
-      all.steps, all.steps_failed,
-      static_cast<double>(all.scheduler.prompt_tokens_cached) / asked * 100,
+      all.steps, all.steps_failed, cached * 100,
       all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
       result.unfinished, result.duration_s / std::max(took_s, 1e-9));
 }
@@ -168,8 +182,8 @@ std::string preamble(const cli::Arguments& arguments, const HardwareChoice& choi
 }
 
 Result<void> tell(const cli::Arguments& arguments, const HardwareChoice& choice,
-                  const workload::WorkloadSpec& spec, const SimulationOptions& options,
-                  const SimulationResult& result, double took_s) {
+                  const workload::WorkloadSpec& spec, const workload::OfferedLoad& load,
+                  const SimulationOptions& options, const SimulationResult& result, double took_s) {
   TRY_ASSIGN(const std::vector<report::Objective> objectives,
              report::parse_objectives(arguments.text("--goodput")));
   const report::Summary summary = report::summarize(result.records, result.duration_s, objectives);
@@ -205,10 +219,9 @@ Result<void> tell(const cli::Arguments& arguments, const HardwareChoice& choice,
     if (arguments.text("--json") == "-") return write_output(json + "\n");
     TRY(base::write_file(arguments.text("--json"), json + "\n"));
   }
-  const std::optional<double> load = load_share(choice, options, spec, result);
   return write_text(base::wrapped_text(preamble(arguments, choice), output_columns(), 0) + "\n" +
                     report::result_text(info, summary, shown) +
-                    fleet_text(options, result, load, took_s));
+                    fleet_text(choice, options, load, result, took_s));
 }
 
 Result<void> run(const cli::Arguments& arguments) {
@@ -238,7 +251,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const int64_t begin_ns = clock.now_ns();
   TRY_ASSIGN(const SimulationResult result, simulator::simulate(options, workload, times));
   const double took_s = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9;
-  return tell(arguments, choice, spec, options, result, took_s);
+  return tell(arguments, choice, spec, workload::offered_load(workload), options, result, took_s);
 }
 
 }  // namespace

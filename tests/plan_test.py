@@ -194,7 +194,7 @@ class Plan(unittest.TestCase):
                             if row["answers at once"] == 16), capped["layouts"])
         for row in best["layouts"]:
             if row["answers at once"] != "no":
-                self.assertRegex(row["limited by"], "memory|between tokens|first token|--max-num")
+                self.assertRegex(row["limited by"], "memory|between tokens|first token|step time|--max-num")
                 self.assertNotEqual(row["limited by"], "--max-num-seqs 16")
         said = " ".join(self.run_plan(*load).stdout.split())
         self.assertRegex(said, r"runs with --max-num-seqs \d+ --max-num-batched-tokens \d+; .* is what keeps it from more")
@@ -212,8 +212,80 @@ class Plan(unittest.TestCase):
         self.assertEqual(done.returncode, 5)
         self.assertRegex(done.stderr, r"the weights take [\d.]+ GiB and working memory [\d.]+ GiB, of [\d.]+ GiB of memory: "
                                       r"short by [\d.]+ GiB")
-        self.assertRegex(done.stderr, "would fit here|no published gpt-oss model fits")
+        self.assertRegex(done.stderr, "would fit here|this machine is too small for gpt-oss-20b and for gpt-oss-120b")
         self.assertNotIn("16 tokens", done.stderr)
+
+    def test_A3_a_flag_that_asks_for_too_much_is_not_the_models_fault(self):
+        done = self.run_plan(ROOT / "models/pelton-box", "--memory", "--kv-cache-memory", "100TiB")
+        self.assertEqual(done.returncode, 5)
+        self.assertRegex(done.stderr, r"--kv-cache-memory asks for [\d.]+ GiB of [\d.]+ GiB of memory.*at most [\d.]+ GiB")
+        self.assertNotIn("gpt-oss", done.stderr)  # this machine holds what was asked about
+
+    def test_A8_what_is_known_of_this_machine_is_said(self):
+        for model in ("llama-3.1-405b", "deepseek-v3"):
+            for verb in (("plan", model, "--memory"), ("simulate", model, "--num-prompts", 1)):
+                said = pelton(*verb, code=4)
+                self.assertRegex(said, f"{model} takes of this machine is not known: .*does not run its family")
+                self.assertIn("--gpu or --instance", said)
+                self.assertNotIn("pelton pull", said)
+        with tempfile.TemporaryDirectory() as folder:
+            config = pathlib.Path(folder, "config.json")
+            config.write_bytes((ROOT / "src/cost_model/data/models/llama-3.1-8b.json").read_bytes())
+            said = pelton("plan", config, code=4)
+            self.assertIn("LlamaForCausalLM", said)
+            self.assertIn("--gpu or --instance", said)
+
+    def capacity(self, *words):
+        return json.loads(self.run_plan("gpt-oss-120b", "--gpu", "h100", *words, "--json").stdout)["capacity"]
+
+    def test_A7_a_layout_is_the_one_that_is_judged(self):
+        load = ("--devices", 8, "--slo", "itl=30ms", "--rps", 50)
+        self.assertGreater(len(self.capacity(*load)["layouts"]), 3)
+        for layout in ("tp8", "ep4", "1"):
+            rows = self.capacity(*load, "--layout", layout)["layouts"]
+            self.assertEqual([row["layout"] for row in rows], ["one device" if layout == "1" else layout.upper()])
+        text = self.run_plan("gpt-oss-120b", "--gpu", "h100", *load, "--layout", "tp8").stdout
+        self.assertRegex(" ".join(text.split()), r"\d+ cop(y|ies) of TP8")
+        self.assertNotIn("EP2", text.split("Memory of one")[0])
+
+    def test_a_layout_has_its_devices(self):
+        for verb in ("plan", "simulate"):
+            said = pelton(verb, "gpt-oss-120b", "--gpu", "h100", "--devices", 2, "--layout", "tp4", code=2)
+            self.assertIn("--layout tp4 takes 4 devices, more than --devices 2", said)
+            said = pelton(verb, "gpt-oss-120b", "--instance", "p4de.24xlarge", "--layout", "ep16", code=2)
+            self.assertRegex(said, r"--layout ep16 takes 16 devices, more than the 8 of p4de")
+        pelton("plan", "gpt-oss-120b", "--gpu", "h100", "--layout", "tp4")  # as many devices as it takes
+
+    def test_A13_each_turn_is_a_request(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def demand(turns):
+                load = pathlib.Path(folder, f"{turns}.json")
+                load.write_text(json.dumps({"input_tokens": 50, "output_tokens": 400, "turns": turns, "count": 200, "rate": 6}))
+                capacity = self.capacity("--workload", load, "--max-num-seqs", 16)
+                share = pelton("simulate", "gpt-oss-120b", "--gpu", "h100", "--workload", load, "--num-prompts", 20)
+                return capacity, int(re.search(r"load (\d+) % of what", " ".join(share.split()))[1])
+            (once, once_load), (four, four_load) = demand(1), demand(4)
+            used = [one["copies"]["value"] * one["utilization"]["value"] for one in (once, four)]
+            self.assertGreater(used[1], 3.9 * used[0])
+            self.assertGreater(four_load, 3.9 * once_load)
+            self.assertLess(four_load, 8 * once_load)
+
+    def test_a_refusal_contradicts_nothing(self):
+        text = " ".join(self.run_plan("gpt-oss-120b", "--gpu", "h100", "--slo", "itl=1us").stdout.split())
+        self.assertRegex(text, r"one device does not meet the objectives: a lone stream's tokens come every [\d.]+ ms at best")
+        self.assertEqual(len(set(re.findall(r"stream's tokens come every ([\d.]+) ms|([\d.]+) ms between a lone", text))), 1)
+
+    def test_the_page_plays_what_it_plans(self):
+        page = (ROOT / "docs/plan_and_simulate.md").read_text().split("```sh run\n")[1].split("```")[0].replace("\\\n", "")
+        lines = [line.split("#")[0].split()[1:] for line in page.strip().splitlines()]
+        plan, simulate = (next(line for line in lines if line[0] == verb and "--workload" in line)
+                          for verb in ("plan", "simulate"))
+        answer = " ".join(pelton(*plan).split())
+        copies, layout, sequences, tokens = re.search(
+            r"(\d+) copies of (\w+), .* runs with --max-num-seqs (\d+) --max-num-batched-tokens (\d+)", answer).groups()
+        said = dict(zip(simulate[2::2], simulate[3::2]))
+        self.assertEqual((said["--replicas"], said["--layout"].upper(), said["--max-num-seqs"],
+                          said["--max-num-batched-tokens"]), (copies, layout, sequences, tokens))
 
     def test_C6_what_does_not_fit_ends_with_5_and_the_answer_is_first(self):
         done = self.run_plan("gpt-oss-120b", "--gpu", "l4")

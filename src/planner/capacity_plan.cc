@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -31,14 +32,21 @@ int64_t whole(double value) {
   return static_cast<int64_t>(std::llround(value));
 }
 
-// `rows` answers at their mean length, beside a piece of a prompt in the middle of it.
+// Of a prompt what is left to compute.
+double computed_tokens(const Demand& demand) {
+  return std::max(demand.input_tokens - demand.cached_tokens, 1.0);
+}
+
+// `rows` answers at their mean length, beside a piece of a prompt in the middle of what is computed
+// of it.
 StepLoad mixed_step(const CapacityOptions& options, int rows, double prompt_tokens) {
   const Demand& demand = options.demand;
   const cost_model::Windows windows = cost_model::windows_of(options.memory.shape);
   StepLoad load =
       StepLoad::decodes(rows, whole(demand.input_tokens + demand.output_tokens / 2), windows);
   if (prompt_tokens >= 1) {
-    const double start = std::max(demand.input_tokens / 2 - prompt_tokens / 2, 0.0);
+    const double middle = demand.input_tokens - computed_tokens(demand) / 2;
+    const double start = std::max(middle - prompt_tokens / 2, 0.0);
     load.add_row(whole(start), whole(prompt_tokens), false, windows);
   }
   return load;
@@ -51,28 +59,33 @@ struct Operation {
   double prompt_tokens = 0;
 };
 
+// A step of `rows` answers and no prompt.
+double decode_seconds(const CapacityOptions& options, const StepTimeModel& times, int rows) {
+  return times.seconds(StepLoad::decodes(rows, whole(options.demand.input_tokens),
+                                         cost_model::windows_of(options.memory.shape)));
+}
+
 Operation operate(const CapacityOptions& options, const StepTimeModel& times, int rows) {
   const Demand& demand = options.demand;
   Operation at;
-  at.prompt_tokens = demand.input_tokens / demand.output_tokens * rows;
+  const double prompt = computed_tokens(demand);
+  at.prompt_tokens = prompt / demand.output_tokens * rows;
   const double room = std::max<double>(options.memory.batch_tokens_max - rows, 1);
   // More prompt tokens than a step has room for: steps of prompts alone come between.
   const double with_prompts = std::min(at.prompt_tokens, room);
   at.itl_s = times.seconds(mixed_step(options, rows, with_prompts)) *
              std::max(at.prompt_tokens / room, 1.0);
   at.requests_per_s = rows / (at.itl_s * demand.output_tokens);
-  const double chunks = std::ceil(demand.input_tokens / room);
-  const double chunk = std::min(demand.input_tokens, room);
+  const double chunks = std::ceil(prompt / room);
+  const double chunk = std::min(prompt, room);
   const double serve_s = chunks * times.seconds(mixed_step(options, rows, chunk));
   const double busy = std::min(at.requests_per_s * serve_s, 0.95);
   const double waits_s = busy / (2 * (1 - busy)) * serve_s;
-  const cost_model::Windows windows = cost_model::windows_of(options.memory.shape);
-  at.ttft_s = times.seconds(StepLoad::decodes(rows, whole(demand.input_tokens), windows)) / 2 +
-              waits_s + serve_s;
+  at.ttft_s = decode_seconds(options, times, rows) / 2 + waits_s + serve_s;
   return at;
 }
 
-enum class Limit { kNone, kSequences, kStepTokens, kMemory, kTokenGap, kFirstToken };
+enum class Limit { kNone, kSequences, kStepTokens, kStepTime, kMemory, kTokenGap, kFirstToken };
 
 // What stands against `rows` answers at once.
 Limit limit_at(const CapacityOptions& options, const StepTimeModel& times, int rows) {
@@ -91,7 +104,7 @@ Limit limit_at(const CapacityOptions& options, const StepTimeModel& times, int r
   return Limit::kNone;
 }
 
-std::string limit_words(const CapacityOptions& options, Limit limit) {
+std::string limit_words(const CapacityOptions& options, int step_tokens, Limit limit) {
   switch (limit) {
     case Limit::kNone:
       return "";
@@ -99,7 +112,9 @@ std::string limit_words(const CapacityOptions& options, Limit limit) {
       return fmt::format("--max-num-seqs {}",
                          options.any_sequences ? kSequencesMax : options.memory.sequences_max);
     case Limit::kStepTokens:
-      return fmt::format("--max-num-batched-tokens {}", options.memory.batch_tokens_max);
+      return fmt::format("--max-num-batched-tokens {}", step_tokens);
+    case Limit::kStepTime:
+      return "step time";
     case Limit::kMemory:
       return "memory";
     case Limit::kTokenGap:
@@ -114,8 +129,13 @@ std::string limit_words(const CapacityOptions& options, Limit limit) {
 std::string refusal(const CapacityOptions& options, const StepTimeModel& times, Limit limit) {
   const Operation at = operate(options, times, 1);
   switch (limit) {
-    case Limit::kTokenGap:
-      return fmt::format("one stream's tokens come every {:.2g} ms", at.itl_s * 1e3);
+    case Limit::kTokenGap: {
+      const double lone_s = decode_seconds(options, times, 1);
+      std::string words = fmt::format("a lone stream's tokens come every {:.2g} ms", lone_s * 1e3);
+      if (lone_s > *options.objectives.itl_s) return words + " at best";
+      return words + fmt::format(", but every {:.2g} ms beside the prompts of those that follow it",
+                                 at.itl_s * 1e3);
+    }
     case Limit::kFirstToken:
       return fmt::format("a lone prompt takes {:.2g} s", at.ttft_s);
     default: {
@@ -131,6 +151,7 @@ bool divides(int64_t whole_count, int part) {
 }
 
 std::vector<Layout> layouts_for(const CapacityOptions& options) {
+  if (!options.any_layout) return {options.memory.layout};
   const auto& shape = options.memory.shape;
   std::vector<Layout> layouts;
   for (int devices = 1; devices <= options.devices; devices *= 2) {
@@ -148,11 +169,26 @@ std::vector<Layout> layouts_for(const CapacityOptions& options) {
   return layouts;
 }
 
+std::string refusal_of_all(const CapacityPlan& plan) {
+  const LayoutChoice* const nearest = quickest_layout(plan);
+  if (nearest == nullptr) return "no layout on this hardware holds the model";
+  const std::string name = cost_model::layout_name(nearest->layout);
+  if (plan.layouts.size() == 1) {
+    return fmt::format("{} does not meet the objectives: {}", name, nearest->copy.why_not);
+  }
+  return fmt::format("no layout meets the objectives on this hardware; the quickest is {}: {}",
+                     name, nearest->copy.why_not);
+}
+
 // Why the layout with the lowest latency or the highest throughput won.
-std::string reason(const CapacityPlan& plan, const Objectives& objectives) {
-  if (plan.chosen < 0) return "no layout meets the objectives on this hardware";
+std::string reason(const CapacityPlan& plan, const CapacityOptions& options) {
+  if (plan.chosen < 0) return refusal_of_all(plan);
   const LayoutChoice& best = plan.layouts[static_cast<size_t>(plan.chosen)];
   const std::string name = cost_model::layout_name(best.layout);
+  if (!options.any_layout) {
+    return fmt::format("{} as asked for: {:.0f} output tokens/s per device within the objectives",
+                       name, best.tokens_per_s_per_device);
+  }
   std::string why = fmt::format(
       "{} gives the most output per device within the objectives ({:.0f} "
       "tokens/s)",
@@ -165,13 +201,19 @@ std::string reason(const CapacityPlan& plan, const Objectives& objectives) {
     why +=
         "; dealing out the experts reads each of them once for the whole group, and attention "
         "needs no exchange";
-  } else if (!objectives.itl_s) {
+  } else if (!options.objectives.itl_s) {
     why += "; a copy on each device exchanges nothing";
   }
   return why;
 }
 
 }  // namespace
+
+Demand demand_of(const workload::OfferedLoad& load) {
+  return {.input_tokens = load.prompt_tokens,
+          .output_tokens = load.output_tokens,
+          .requests_per_s = load.requests_per_s};
+}
 
 Result<Objectives> parse_objectives(const std::string& text) {
   const auto bad = [&](const std::string& what) {
@@ -210,12 +252,21 @@ Result<Objectives> parse_objectives(const std::string& text) {
 
 namespace {
 
+// A copy, and what keeps it from more, or where it is not possible, from one answer at all.
+struct Candidate {
+  CopyCapacity copy;
+  Limit limit = Limit::kNone;
+};
+
 // With the tokens of a step as `options.memory` says.
-CopyCapacity capacity_at(const CapacityOptions& options, const StepTimeModel& times) {
-  CopyCapacity copy{.step_tokens = options.memory.batch_tokens_max};
-  if (const Limit limit = limit_at(options, times, 1); limit != Limit::kNone) {
-    copy.why_not = refusal(options, times, limit);
-    return copy;
+Candidate capacity_at(const CapacityOptions& options, const StepTimeModel& times) {
+  Candidate found;
+  CopyCapacity& copy = found.copy;
+  copy.step_tokens = options.memory.batch_tokens_max;
+  found.limit = limit_at(options, times, 1);
+  if (found.limit != Limit::kNone) {
+    copy.why_not = refusal(options, times, found.limit);
+    return found;
   }
   // Time between tokens rises with concurrency, and so do the prompts' waits: halve the interval.
   int good = 1;
@@ -224,16 +275,15 @@ CopyCapacity capacity_at(const CapacityOptions& options, const StepTimeModel& ti
     const int middle = good + (bad - good) / 2;
     (limit_at(options, times, middle) == Limit::kNone ? good : bad) = middle;
   }
-  copy.limited_by = limit_words(options, limit_at(options, times, good + 1));
+  found.limit = limit_at(options, times, good + 1);
   Operation at = operate(options, times, good);
   copy.concurrency = good;
-  // More at once is not always more in all: a step's tokens are shared with prompts.
+  // More at once is not always more in all: prompts wait for the step's tokens that answers take.
   for (int rows = good * 9 / 10; rows >= 1; rows = rows * 9 / 10) {
     const Operation fewer = operate(options, times, rows);
     if (fewer.requests_per_s <= at.requests_per_s * kWorthIt) continue;
     at = fewer;
     copy.concurrency = rows;
-    copy.limited_by = limit_words(options, Limit::kStepTokens);
   }
   copy.possible = true;
   copy.requests_per_s = at.requests_per_s;
@@ -242,7 +292,68 @@ CopyCapacity capacity_at(const CapacityOptions& options, const StepTimeModel& ti
   copy.prefill_tokens_per_step = at.prompt_tokens;
   const StepLoad load = mixed_step(options, copy.concurrency, at.prompt_tokens);
   copy.step_ideal_share = times.ideal_seconds(load) / times.seconds(load);
-  return copy;
+  return found;
+}
+
+bool is_more(const CopyCapacity& copy, const CopyCapacity& than) {
+  return copy.possible && copy.requests_per_s > than.requests_per_s * kWorthIt;
+}
+
+Candidate best_candidate(const CapacityOptions& options, const StepTimeModel& times) {
+  if (!options.any_step_tokens) return capacity_at(options, times);
+  std::optional<Candidate> best;
+  for (const int tokens : kStepTokens) {
+    CapacityOptions with = options;
+    with.memory.batch_tokens_max = tokens;
+    Candidate candidate = capacity_at(with, times);
+    if (!best || is_more(candidate.copy, best->copy)) best = std::move(candidate);
+  }
+  return *best;
+}
+
+// The same with more of what `limit` bounds.
+CapacityOptions relaxed(const CapacityOptions& options, Limit limit, const CopyCapacity& copy) {
+  CapacityOptions with = options;
+  switch (limit) {
+    case Limit::kTokenGap:
+      with.objectives.itl_s.reset();
+      break;
+    case Limit::kFirstToken:
+      with.objectives.ttft_s.reset();
+      break;
+    case Limit::kMemory:
+      with.memory.hardware.memory_bytes *= 2;
+      break;
+    case Limit::kSequences:
+      with.memory.sequences_max = kSequencesMax;
+      break;
+    case Limit::kStepTokens:
+    case Limit::kStepTime:
+    case Limit::kNone:
+      with.any_step_tokens = false;
+      with.memory.batch_tokens_max = std::max(copy.step_tokens * 2, *std::rbegin(kStepTokens));
+      break;
+  }
+  return with;
+}
+
+// What stands against one answer more is the limit only where more of it serves more; so are a
+// step's tokens. Where nothing serves more, it is the time of a step, which more answers make as
+// much longer; where only all bounds together do, the first of them.
+Limit limit_of(const CapacityOptions& options, const StepTimeModel& times, const Candidate& best) {
+  if (best.copy.concurrency == kSequencesMax) return Limit::kSequences;
+  const auto serves_more = [&](const CapacityOptions& with) {
+    return is_more(best_candidate(with, times).copy, best.copy);
+  };
+  for (const Limit limit : {best.limit, Limit::kStepTokens}) {
+    if (serves_more(relaxed(options, limit, best.copy))) return limit;
+  }
+  CapacityOptions free = options;
+  for (const Limit limit : {Limit::kTokenGap, Limit::kFirstToken, Limit::kMemory, Limit::kSequences,
+                            Limit::kStepTokens}) {
+    free = relaxed(free, limit, best.copy);
+  }
+  return serves_more(free) ? best.limit : Limit::kStepTime;
 }
 
 }  // namespace
@@ -253,17 +364,12 @@ CopyCapacity copy_capacity(const CapacityOptions& options) {
   }
   const Result<StepTimeModel> times = StepTimeModel::make(timing_options(options));
   if (!times.ok()) return {.why_not = times.error().message};
-  if (!options.any_step_tokens) return capacity_at(options, *times);
-  CopyCapacity best;
-  for (const int tokens : kStepTokens) {
-    CapacityOptions with = options;
-    with.memory.batch_tokens_max = tokens;
-    CopyCapacity copy = capacity_at(with, *times);
-    const bool better =
-        copy.possible ? copy.requests_per_s > best.requests_per_s * kWorthIt : best.why_not.empty();
-    if (better && (copy.possible || !best.possible)) best = std::move(copy);
+  Candidate best = best_candidate(options, *times);
+  if (best.copy.possible) {
+    best.copy.limited_by =
+        limit_words(options, best.copy.step_tokens, limit_of(options, *times, best));
   }
-  return best;
+  return best.copy;
 }
 
 namespace {
@@ -308,6 +414,15 @@ void add_range(const CapacityOptions& options, CapacityPlan& plan) {
 
 }  // namespace
 
+const LayoutChoice* quickest_layout(const CapacityPlan& plan) {
+  const LayoutChoice* best = nullptr;
+  for (const LayoutChoice& choice : plan.layouts) {
+    if (!choice.memory.fits() || choice.latency_itl_s <= 0) continue;
+    if (best == nullptr || choice.latency_itl_s < best->latency_itl_s) best = &choice;
+  }
+  return best;
+}
+
 Result<CapacityPlan> plan_capacity(const CapacityOptions& options) {
   if (!(options.headroom >= 0 && options.headroom < 1)) {
     return Error{ErrorCode::kInvalidArgument, "--headroom must be from 0 to below 1", "headroom"};
@@ -326,8 +441,7 @@ Result<CapacityPlan> plan_capacity(const CapacityOptions& options) {
     choice.tokens_per_s_per_device =
         choice.copy.requests_per_s * options.demand.output_tokens / layout.devices();
     if (const auto times = StepTimeModel::make(timing_options(with)); times.ok()) {
-      choice.latency_itl_s = times->seconds(StepLoad::decodes(
-          1, whole(options.demand.input_tokens), cost_model::windows_of(options.memory.shape)));
+      choice.latency_itl_s = decode_seconds(with, *times, 1);
     }
     plan.layouts.push_back(std::move(choice));
   }
@@ -337,7 +451,7 @@ Result<CapacityPlan> plan_capacity(const CapacityOptions& options) {
                              plan.layouts[static_cast<size_t>(plan.chosen)].tokens_per_s_per_device;
     if (plan.layouts[i].copy.possible && is_best) plan.chosen = static_cast<int>(i);
   }
-  plan.why = reason(plan, options.objectives);
+  plan.why = reason(plan, options);
   if (plan.chosen < 0) return plan;
   const LayoutChoice& best = plan.layouts[static_cast<size_t>(plan.chosen)];
   const Fleet fleet = fleet_of(options, best.layout, best.copy);
@@ -364,7 +478,8 @@ Result<SplitGain> split_gain(const CapacityOptions& options, const SplitAsked& a
   const Demand& demand = options.demand;
   SplitGain gain;
   // Together: every step carries the prompts' share of it.
-  const double share = demand.input_tokens / demand.output_tokens;
+  const double prompt = computed_tokens(demand);
+  const double share = prompt / demand.output_tokens;
   const double room = std::max<double>(chunk_tokens, 1);
   const double prompt_tokens = share * concurrency;
   gain.together_itl_s =
@@ -372,9 +487,9 @@ Result<SplitGain> split_gain(const CapacityOptions& options, const SplitAsked& a
       std::max(prompt_tokens / room, 1.0);
   gain.output_tokens_per_s = concurrency / gain.together_itl_s / options.memory.layout.devices();
   // Apart: a device for prompts computes nothing but chunks.
-  const double chunk = std::min(demand.input_tokens, room);
+  const double chunk = std::min(prompt, room);
   const double chunk_s = times.seconds(mixed_step(options, 0, chunk));
-  const double prefill_s = demand.input_tokens / chunk * chunk_s;  // of one prompt
+  const double prefill_s = prompt / chunk * chunk_s;  // of one prompt
   // Per output token of the group: so much time of prefill devices, so much of decode devices. As
   // much output from the same devices: decode devices run as few rows as that allows.
   const double together_s = 1 / gain.output_tokens_per_s / options.memory.layout.devices();

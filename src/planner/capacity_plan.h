@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "planner/memory_plan.h"
+#include "workload/offered_load.h"
 
 namespace pelton::planner {
 
@@ -24,10 +25,14 @@ struct Objectives {
 Result<Objectives> parse_objectives(const std::string& text);
 
 struct Demand {
-  double input_tokens = 1024;
+  double input_tokens = 1024;  // of a prompt as it is sent
+  double cached_tokens = 0;    // of those, found in a prefix cache: held, not computed
   double output_tokens = 256;
   double requests_per_s = 0;  // 0: not said; then one copy is planned
 };
+
+// With nothing of it in a prefix cache.
+Demand demand_of(const workload::OfferedLoad& load);
 
 struct CapacityOptions {
   MemoryOptions memory;
@@ -41,6 +46,7 @@ struct CapacityOptions {
   // `memory` says.
   bool any_sequences = false;
   bool any_step_tokens = false;
+  bool any_layout = true;     // the best there is; otherwise `memory.layout` alone
   double spread = 0.3;        // steps may take this share longer, or be that much quicker
   double headroom = 0.2;      // of the capacity left unused on purpose
   int devices = 1;            // of the machine that is bought or rented as one
@@ -53,7 +59,8 @@ struct CopyCapacity {
   std::string why_not;
   int concurrency = 0;
   int step_tokens = 0;          // --max-num-batched-tokens
-  std::string limited_by = {};  // what keeps it from more: "memory", "time between tokens"
+  std::string limited_by = {};  // what keeps it from more: "memory", "time between tokens",
+                                // "step time": more at once bring no more
   double requests_per_s = 0;
   double itl_s = 0;
   double ttft_s = 0;
@@ -86,6 +93,8 @@ struct CapacityPlan {
   double slow_cost_per_million = 0;
   double prefill_per_decode = 0;  // devices for prompts to each device for answers, if split
 };
+// The one on which a lone stream's tokens come fastest; null: the model fits on none.
+const LayoutChoice* quickest_layout(const CapacityPlan& plan);
 Result<CapacityPlan> plan_capacity(const CapacityOptions& options);
 
 // Prompts and answers on devices of their own against both together, on equal numbers of devices:

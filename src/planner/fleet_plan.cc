@@ -67,15 +67,34 @@ Table what_if(const MemoryOptions& options) {
 }
 
 // Where a lone stream's tokens come fastest, whatever that costs in throughput.
-std::string quickest_layout(const CapacityPlan& plan) {
-  const LayoutChoice* best = nullptr;
-  for (const LayoutChoice& choice : plan.layouts) {
-    if (!choice.memory.fits() || choice.latency_itl_s <= 0) continue;
-    if (best == nullptr || choice.latency_itl_s < best->latency_itl_s) best = &choice;
-  }
-  if (best == nullptr) return "";
+std::string latency_note(const CapacityPlan& plan) {
+  const LayoutChoice* const best = quickest_layout(plan);
+  if (best == nullptr || plan.layouts.size() == 1) return "";
   return fmt::format("For latency alone: {}, {:.2f} ms between a lone stream's tokens",
                      cost_model::layout_name(best->layout), best->latency_itl_s * 1e3);
+}
+
+// What a prefix cache would spare of a load that repeats itself; empty: it does not.
+std::string cache_note(const FleetPlanOptions& options, const LayoutChoice& chosen) {
+  if (options.repeated_tokens < 1) return "";
+  CapacityOptions with = options.capacity;
+  with.memory.layout = chosen.layout;
+  with.demand.cached_tokens = options.repeated_tokens;
+  return fmt::format(
+      "Of a prompt's {:.0f} tokens {:.0f} are a conversation's earlier turns, taken as computed "
+      "anew; where the prefix cache holds them all, a copy answers {}",
+      with.demand.input_tokens, options.repeated_tokens,
+      format_modelled(copy_capacity(with).requests_per_s, Unit::kPerSecond));
+}
+
+// Beside the table of layouts.
+std::vector<std::string> notes_of(const FleetPlanOptions& options, const CapacityPlan& plan) {
+  std::vector<std::string> notes{plan.why, latency_note(plan)};
+  if (plan.chosen >= 0) {
+    notes.push_back(cache_note(options, plan.layouts[static_cast<size_t>(plan.chosen)]));
+  }
+  std::erase(notes, std::string());
+  return notes;
 }
 
 std::string range_words(const std::string& low, const std::string& high) {
@@ -257,7 +276,7 @@ Section capacity_section(const FleetPlanOptions& options, const CapacityPlan& pl
   const CapacityOptions& capacity = options.capacity;
   const Demand& demand = capacity.demand;
   Section section{.key = "capacity",
-                  .title = fmt::format("Capacity: {:.0f} tokens in, {:.0f} out",
+                  .title = fmt::format("Capacity: {:.0f} tokens in and {:.0f} out a request",
                                        demand.input_tokens, demand.output_tokens)};
   Table table{.key = "layouts",
               .columns = {"layout", "answers at once", "limited by", "requests", "output a device",
@@ -288,10 +307,7 @@ Section capacity_section(const FleetPlanOptions& options, const CapacityPlan& pl
   }
   section.tables.push_back(std::move(table));
   for (std::string& refusal : refusals) section.notes.push_back(std::move(refusal));
-  section.notes.push_back(plan.why);
-  if (const std::string quickest = quickest_layout(plan); !quickest.empty()) {
-    section.notes.push_back(quickest);
-  }
+  for (std::string& note : notes_of(options, plan)) section.notes.push_back(std::move(note));
   if (plan.chosen < 0) return section;
   const LayoutChoice& best = plan.layouts[static_cast<size_t>(plan.chosen)];
   auto& figures = section.figures;

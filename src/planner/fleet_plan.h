@@ -16,6 +16,7 @@ struct FleetPlanOptions {
   std::string machine;         // the instance's name; empty: devices alone
   std::string price_source;    // where the price comes from
   bool with_load = false;      // a workload or objectives were given
+  double repeated_tokens = 0;  // of the demand's prompts: earlier turns, which a cache may hold
   int64_t context_tokens = 0;  // for the textbook's example; 0: 8 192
   int64_t batch = 4;
   bool memory_only = false;

@@ -161,6 +161,87 @@ TEST(Capacity, A6_TheBestBatchIsSearchedAndItsLimitNamed) {
   EXPECT_GE(best.slow_copies, best.copies);
 }
 
+// What is named as a limit is one: more of it serves more.
+TEST(Capacity, A6_WhatIsNamedIsTheLimit) {
+  int step_limits = 0;
+  for (const char* gpu : {"h100", "a100-80", "l40s"}) {
+    for (const double input : {64.0, 1024.0, 16000.0}) {
+      for (const double output : {16.0, 256.0}) {
+        for (const double itl_s : {0.0, 0.02, 0.2}) {
+          for (const int tokens : {0, 256, 2048}) {
+            CapacityOptions options = capacity_of(gpu, 8);
+            options.memory.layout = {.tensor = 8};
+            options.demand.input_tokens = input;
+            options.demand.output_tokens = output;
+            if (itl_s > 0) options.objectives.itl_s = itl_s;
+            options.any_sequences = true;
+            options.any_step_tokens = tokens == 0;
+            if (tokens > 0) options.memory.batch_tokens_max = tokens;
+            const CopyCapacity copy = copy_capacity(options);
+            if (!copy.possible) continue;
+            if (copy.limited_by == "--max-num-seqs 4096") continue;  // serve's own
+            const bool by_step_tokens = copy.limited_by.starts_with("--max-num-batched-tokens");
+            step_limits += by_step_tokens ? 1 : 0;
+            CapacityOptions more = options;
+            more.any_step_tokens = false;
+            more.memory.batch_tokens_max = std::max(2 * copy.step_tokens, 16384);
+            if (!by_step_tokens) {
+              more.memory.hardware.memory_bytes *= 2;
+              more.objectives = {};
+            }
+            const bool helps = copy_capacity(more).requests_per_s > 1.01 * copy.requests_per_s;
+            EXPECT_EQ(helps, copy.limited_by != "step time")
+                << gpu << " " << input << " in " << output << " out, " << itl_s << " s, " << tokens
+                << ": " << copy.limited_by;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(step_limits, 0);
+}
+
+TEST(Capacity, ALayoutThatIsGivenIsTheOnlyOne) {
+  CapacityOptions options = capacity_of("h100", 8);
+  const CapacityPlan any = *plan_capacity(options);
+  ASSERT_GE(any.chosen, 0);
+  options.any_layout = false;
+  options.memory.layout = {.tensor = 8};
+  const CapacityPlan one = *plan_capacity(options);
+  ASSERT_EQ(one.layouts.size(), 1u);
+  ASSERT_EQ(one.chosen, 0);
+  EXPECT_EQ(one.layouts[0].layout.tensor, 8);
+  EXPECT_NE(any.layouts[static_cast<size_t>(any.chosen)].layout.tensor, 8);
+  EXPECT_THAT(one.why, HasSubstr("TP8"));
+  EXPECT_THAT(one.why, testing::Not(HasSubstr("most")));
+}
+
+// One stream has one time between its tokens, whatever the sentence that names it.
+TEST(Capacity, ARefusalAgreesWithTheTable) {
+  CapacityOptions options = capacity_of("h100", 1);
+  options.objectives.itl_s = 1e-6;
+  const CapacityPlan none = *plan_capacity(options);
+  ASSERT_EQ(none.chosen, -1);
+  const LayoutChoice& only = none.layouts.at(0);
+  const std::string lone = fmt::format("every {:.2g} ms at best", only.latency_itl_s * 1e3);
+  EXPECT_THAT(only.copy.why_not, HasSubstr(lone));
+  EXPECT_THAT(none.why, HasSubstr(lone));
+  // A lone stream would do, the prompts beside it would not.
+  options.objectives.itl_s = only.latency_itl_s * 1.2;
+  options.demand.output_tokens = 8;
+  const CapacityPlan beside = *plan_capacity(options);
+  ASSERT_EQ(beside.chosen, -1);
+  EXPECT_THAT(beside.layouts.at(0).copy.why_not, HasSubstr("beside the prompts"));
+}
+
+TEST(Capacity, WhatTheCacheHoldsIsNotComputed) {
+  CapacityOptions options = capacity_of("h100", 1);
+  options.demand = {.input_tokens = 4096, .output_tokens = 16};
+  const double whole = copy_capacity(options).requests_per_s;
+  options.demand.cached_tokens = 4000;
+  EXPECT_GT(copy_capacity(options).requests_per_s, 1.5 * whole);
+}
+
 TEST(Capacity, CostIsMachinesByTheHour) {
   CapacityOptions options = capacity_of("a100-80", 8);
   options.price_per_hour = 27.45;

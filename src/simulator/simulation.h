@@ -28,9 +28,9 @@ struct SimulationOptions {
   // A request whose replica dies before its first token is sent to another one so many times.
   int retries_max = 2;
   std::optional<int> concurrency_max;  // of the clients; due requests wait for their turn
-  int output_tokens_otherwise = 256;   // where the workload leaves the length to the model
-  bool keeps_pieces = true;            // when each token came: needed for ITL, costs memory
-  std::optional<double> duration_s;    // cut off there; what is unfinished is left out
+  int output_tokens_otherwise = workload::kOutputTokensOtherwise;
+  bool keeps_pieces = true;          // when each token came: needed for ITL, costs memory
+  std::optional<double> duration_s;  // cut off there; what is unfinished is left out
   uint64_t seed = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "cost_model/slices.h"
 #include "report/summary.h"
+#include "workload/offered_load.h"
 
 namespace pelton::simulator {
 namespace {
@@ -189,6 +190,24 @@ TEST(Simulation, LaterTurnsFindTheEarlierOnesInTheCache) {
     EXPECT_EQ(record.input_tokens, 64 * (record.turn + 1) + 32 * record.turn);
     EXPECT_GE(record.cached_tokens, (64 + 32) * record.turn - 16);
   }
+}
+
+// What is computed of a load is what a run of it sends.
+TEST(Simulation, A13_TheOfferedLoadIsWhatIsSent) {
+  const workload::Workload load = requests(
+      R"({"input_tokens":64,"output_tokens":32,"turns":3,"think_s":0.1,"count":40,"rate":2})");
+  const SimulationResult result = run(small_fleet(1), load);
+  const workload::OfferedLoad offered = workload::offered_load(load);
+  double prompts = 0;
+  double answers = 0;
+  for (const report::RequestRecord& record : result.records) {
+    prompts += static_cast<double>(record.input_tokens);
+    answers += static_cast<double>(record.output_tokens);
+  }
+  const auto count = static_cast<double>(result.records.size());
+  EXPECT_DOUBLE_EQ(offered.prompt_tokens, prompts / count);
+  EXPECT_DOUBLE_EQ(offered.output_tokens, answers / count);
+  EXPECT_NEAR(offered.requests_per_s, count / load.at_s.back(), 1e-9);
 }
 
 // A crash loses what was being answered, and nothing else; afterwards the replica serves again.

@@ -11,6 +11,9 @@
 
 namespace pelton::workload {
 
+// Of an answer whose length is left to the model, where a length must be assumed.
+inline constexpr int kOutputTokensOtherwise = 256;
+
 struct Turn {
   std::string prompt;         // what the user says in this turn
   std::vector<TokenId> ids;   // the same in tokens; empty where only the text is known

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "workload/arrivals.h"
+#include "workload/offered_load.h"
 #include "workload/recorded.h"
 #include "workload/synthetic.h"
 
@@ -313,6 +314,36 @@ TEST(Trace, IsBoundedInTokens) {
   const auto made = trace_conversations(text, "f", {}, Vocabulary());
   ASSERT_FALSE(made.ok());
   EXPECT_NE(made.error().message.find("--num-prompts"), std::string::npos);
+}
+
+TEST(OfferedLoad, A13_EachTurnIsARequestWithAllThatWasSaid) {
+  WorkloadSpec spec;
+  spec.lengths = {.input_tokens = 200, .output_tokens = 100};
+  spec.turns = {.count = 4, .think_s = 1};
+  spec.count = 40;
+  spec.arrivals.rate = 5;
+  const OfferedLoad load = offered_load(*make_workload(spec, ids_vocabulary(100)));
+  EXPECT_NEAR(load.requests_per_s, 20, 1e-6);
+  EXPECT_DOUBLE_EQ(load.repeated_tokens, (0 + 300 + 600 + 900) / 4.0);
+  EXPECT_DOUBLE_EQ(load.prompt_tokens, 200 + load.repeated_tokens);
+  EXPECT_DOUBLE_EQ(load.output_tokens, 100);
+}
+
+TEST(OfferedLoad, TheRateIsThatOfTheArrivals) {
+  WorkloadSpec spec;
+  spec.arrivals.rate = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(offered_load(*make_workload(spec, ids_vocabulary(100))).requests_per_s, 0);
+  spec.arrivals.ramp = Ramp{.start_rps = 10, .end_rps = 30};
+  spec.count = 5000;
+  EXPECT_NEAR(offered_load(*make_workload(spec, ids_vocabulary(100))).requests_per_s, 20, 3);
+  Workload trace;
+  for (const double at_s : {0.0, 1.0, 2.0}) {
+    trace.conversations.push_back({.turns = {{.prompt_tokens = 10, .output_tokens = 0}}});
+    trace.at_s.push_back(at_s);
+  }
+  EXPECT_DOUBLE_EQ(offered_load(trace).requests_per_s, 1);
+  EXPECT_DOUBLE_EQ(offered_load(trace).output_tokens, kOutputTokensOtherwise);
+  EXPECT_EQ(offered_load({}).requests_per_s, 0);
 }
 
 }  // namespace
