@@ -37,6 +37,7 @@ struct LoadPlan {
   report::Shown shown;
   std::string result_file;  // instead of the name made up
   report::RunInfo info;     // what is known before
+  bench::Probed probed;     // of the server; filled by load_test.h's prepare()
 };
 
 std::vector<cli::Flag> load_flags();

@@ -1,13 +1,13 @@
 #include "apps/load_test.h"
 
 #include <algorithm>
-#include <cmath>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "apps/load_view.h"
 #include "base/terminal_text.h"
+#include "bench/expected_duration.h"
 #include "cli/human_size.h"
 #include "cli/terminal.h"
 
@@ -78,53 +78,49 @@ Result<std::vector<double>> times_of(const LoadPlan& plan) {
   return times;
 }
 
-// What the load would take without any batching, from one short answer: said where that is long.
-std::string duration_estimate(const LoadPlan& plan, const bench::Probed& probed) {
+// Said where the test is long.
+void print_duration(const LoadPlan& plan, const std::vector<double>& at_s) {
   constexpr double kWorthSaying = 20;
-  double seconds = 0;
-  double requests = 0;
-  for (const workload::Conversation& one : plan.conversations) {
-    for (const workload::Turn& turn : one.turns) {
-      ++requests;
-      seconds += probed.first_token_s + std::max(turn.output_tokens, 1) * probed.token_s;
-    }
-  }
-  const double scheduled =
-      std::isfinite(plan.arrivals.rate) && !plan.arrivals.ramp ? requests / plan.arrivals.rate : 0;
-  if (std::max(seconds, scheduled) < kWorthSaying) return {};
-  return fmt::format(
-      "{:.0f} requests: a first one took {} to its first token and {:.2g} ms a token, so all of "
+  const bench::Probed& probed = plan.probed;
+  const bench::ExpectedDuration expected =
+      bench::expected_duration(plan.target, plan.question, plan.conversations, at_s, probed);
+  if (std::max(expected.one_by_one_s, expected.least_s) < kWorthSaying) return;
+  const std::string least = expected.least_s > 0
+                                ? fmt::format(", and at least {} as they come and pause",
+                                              cli::format_duration(expected.least_s))
+                                : "";
+  const std::string text = fmt::format(
+      "{} requests: a first one took {} to its first token and {:.2g} ms a token, so all of "
       "them one after the other would take {}; less as far as the server batches{}. Ctrl-C ends it "
       "early and reports what there is; --num-prompts asks for fewer.",
-      requests, cli::format_duration(probed.first_token_s), probed.token_s * 1e3,
-      cli::format_duration(seconds),
-      scheduled > 0 ? fmt::format(", and at least {} at this rate", cli::format_duration(scheduled))
-                    : "");
+      expected.requests, cli::format_duration(probed.first_token_s), probed.token_s * 1e3,
+      cli::format_duration(expected.one_by_one_s), least);
+  fmt::print(stderr, "{}", base::wrapped_text(text, cli::Terminal(stderr).text_width(0), 0));
 }
 
 }  // namespace
 
 Result<void> prepare(LoadPlan& plan, const cli::Interrupt& interrupt, const base::Clock& clock) {
   const SignalledStop stop(interrupt);
-  const bench::Patience patience{.time_max = plan.load.quiet_time_max, .stop = stop.flag()};
+  const bench::Patience patience{
+      .quiet_time_max = plan.load.quiet_time_max,
+      .ready_until_ns = clock.now_ns() + static_cast<int64_t>(plan.ready_s * 1e9),
+      .stop = stop.flag()};
   if (plan.target.model.empty()) {
-    TRY_ASSIGN(plan.target.model, bench::first_model(plan.target, patience));
+    TRY_ASSIGN(plan.target.model, bench::first_model(plan.target, clock, patience));
   }
   if (plan.info.model.empty()) plan.info.model = plan.target.model;
   if (plan.info.tokenizer.empty()) plan.info.tokenizer = plan.info.model;
-  TRY_ASSIGN(const bench::Probed probed,
-             bench::probe(plan.target, plan.question, plan.conversations.front(),
-                          {.ready_s = plan.ready_s}, clock, patience));
-  plan.question.counts = probed.counts;
-  if (const std::string estimate = duration_estimate(plan, probed); !estimate.empty()) {
-    fmt::print(stderr, "{}", base::wrapped_text(estimate, cli::Terminal(stderr).text_width(0), 0));
-  }
+  TRY_ASSIGN(plan.probed,
+             bench::probe(plan.target, plan.question, plan.conversations.front(), clock, patience));
+  plan.question.counts = plan.probed.counts;
   return {};
 }
 
 Result<LoadTest> run_load_test(const LoadPlan& plan, const cli::Interrupt& interrupt,
                                const base::Clock& clock) {
   TRY_ASSIGN(const std::vector<double> at_s, times_of(plan));
+  print_duration(plan, at_s);
   TRY(warm_up(plan, interrupt, clock));
   LoadTest test{.info = plan.info, .summary = {}, .outcome = {}};
   test.outcome = run_generator(plan, plan.conversations, at_s, interrupt, clock);

@@ -176,6 +176,21 @@ class LoadTests(House):
         process.communicate()
         self.assertRegex(said, r"1000 requests: .* one after the other would take \d+m")
         self.assertEqual(self.serve("--num-prompts", 2, "--input-len", 5, "--output-len", 4).stderr, "")
+        # 50 conversations a second for two seconds, whatever their turns, and then the pauses of one.
+        process = subprocess.Popen([BINARY, "bench", "serve", "--base-url", self.url, "--num-prompts", "100", "--input-len",
+                                    "5", "--output-len", "100", "--turns", "6", "--request-rate", "50"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        said = process.stderr.readline()
+        process.kill()
+        process.communicate()
+        self.assertRegex(said, r"600 requests: .* at least [2-9](\.\d+)? ?s as they come")
+
+    def test_reading_a_history_makes_none(self):
+        missing = self.folder / "nope.db"
+        done = pelton("bench", "history", missing)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("does not exist", done.stderr)
+        self.assertFalse(missing.exists())
 
     def test_throughput_without_a_server(self):
         file = self.folder / "throughput.json"
@@ -223,7 +238,7 @@ class LoadTests(House):
 class Hostile(unittest.TestCase):
     """E5: servers that claim, flood and never end."""
 
-    def serve(self, answer):
+    def serve(self, answer, pause=0.0):
         """`answer(path) -> (head, piece, times)`; piece is repeated, for ever if times is None."""
         listener = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listener.close)
@@ -242,6 +257,7 @@ class Hostile(unittest.TestCase):
                         sent += 1
                         if times is None and len(piece) < 100:
                             time.sleep(0.02)
+                        time.sleep(pause)
                 except OSError:
                     pass
 
@@ -277,18 +293,18 @@ class Hostile(unittest.TestCase):
         for name, models, answers, said in (
                 ("claims", self.whole(self.MODELS), (self.STREAM, huge, 1), "not believed"),
                 ("endless models", (self.ENDLESS, b" " * 65536, None), None, "larger than the limit"),
-                ("dripping models", (self.ENDLESS, b" ", None), None, "did not end its answer within"),
+                ("dripping models", (self.ENDLESS, b" ", None), None, "did not end its list of models within"),
                 ("endless head", (b"HTTP/1.1 200 OK\r\n", b"A: " + b"b" * 60000 + b"\r\n", None), None, "header|large|limit|127"),
                 ("endless event", self.whole(self.MODELS), (self.STREAM, b"data: " + b"x" * 65536, None), "event"),
-                ("endless stream", self.whole(self.MODELS), (self.STREAM, chunk, None), "not believed|did not end"),
-                ("comments", self.whole(self.MODELS), (self.STREAM, b": ping\n\n", None), "did not end|timeout"),
+                ("endless stream", self.whole(self.MODELS), (self.STREAM, chunk * 50, None), "not believed"),
+                ("comments", self.whole(self.MODELS), (self.STREAM, b": ping\n\n", None), "--timeout-sec"),
                 ("endless body", self.whole(self.MODELS), (self.ENDLESS, b" " * 65536, None), "larger than"),
                 ("no model", self.whole(b'{"data":[{"id":"\\u001b[2J"}]}'), None, "cannot be one"),
                 ("a length that lies", (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", b"x", 1), None, "127|length|HTTP")):
             with self.subTest(name):
                 url = self.serve(lambda path, m=models, a=answers: m if path.endswith("/models") else a)
                 done = self.bench(url, "--timeout-sec", "2")
-                self.assertIn(done.returncode, (1, 2), (done.returncode, done.stderr))
+                self.assertEqual(done.returncode, 1, (done.returncode, done.stderr))  # not wrong usage
                 self.assertRegex(done.stderr, said)
                 self.assertNotIn("\x1b", done.stdout + done.stderr)
 
@@ -311,6 +327,43 @@ class Hostile(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertRegex(done.stdout, r"Failed requests: +2")
                 self.assertIn(said, done.stdout)
+
+    def test_E5_a_slow_first_answer_is_not_silence(self):
+        pieces = 40
+
+        def talk(path):
+            if path.endswith("/models"):
+                return self.whole(self.MODELS)
+            return (self.STREAM, b'data: {"choices":[{"text":"on"}]}\n\n', pieces)
+        listener = self.serve(talk, pause=0.05)
+        done = self.bench(listener, "--timeout-sec", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"Successful requests: +2")
+
+    def test_E5_what_the_body_asks_for_is_believed(self):
+        piece = json.dumps({"choices": [{"text": "on"}], "usage": {"prompt_tokens": 5, "completion_tokens": 5000}})
+        url = self.serve(lambda path: self.whole(self.MODELS) if path.endswith("/models") else
+                         (self.STREAM, f"data: {piece}\n\ndata: [DONE]\n\n".encode(), 1))
+        self.assertIn("not believed", self.bench(url).stderr)
+        for more in ('{"max_tokens":5000}', '{"n":1500}'):
+            done = self.bench(url, "--extra-body", more)
+            self.assertRegex(done.stdout, r"Successful requests: +2", done.stderr)
+
+    def test_readiness_is_waited_for_without_a_model(self):
+        asked = []
+
+        def answer(path):
+            asked.append(path)
+            if len(asked) < 3:
+                return self.whole(b'{"error":{"message":"loading"}}', b"503 Service Unavailable")
+            if path.endswith("/models"):
+                return self.whole(self.MODELS)
+            return (self.STREAM, b'data: {"choices":[{"text":"on"}]}\n\ndata: [DONE]\n\n', 1)
+        url = self.serve(answer)
+        self.assertEqual(self.bench(url).returncode, 1)
+        asked.clear()
+        done = self.bench(url, "--ready-check-timeout-sec", "30")
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_E5_sigterm_ends_every_wait(self):
         for name, models, answers in (("models", (self.ENDLESS, b" ", None), None),

@@ -9,11 +9,17 @@
 
 namespace pelton::bench {
 
-AnswerLimits AnswerLimits::for_asked(int asked) {
+AnswerLimits AnswerLimits::for_asked(int64_t asked) {
   constexpr int64_t kBeside = 1024;
+  constexpr int64_t kMost = 1 << 24;  // whatever was asked for: each token takes memory here
   AnswerLimits limits;
-  if (asked > 0) limits.tokens_max = 2 * int64_t{asked} + kBeside;
+  if (asked > 0) limits.tokens_max = std::min(asked, kMost / 2 - kBeside) * 2 + kBeside;
   return limits;
+}
+
+std::string silence_words(std::chrono::milliseconds quiet_time_max) {
+  return fmt::format("no piece of the answer came for {} ms (--timeout-sec)",
+                     quiet_time_max.count());
 }
 
 AnswerReader::AnswerReader(report::RequestRecord& record, const AnswerLimits& limits)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,13 +19,16 @@ namespace pelton::bench {
 // What is believed of an answer: a server's claims are foreign numbers, and each token it claims
 // takes memory and time here.
 struct AnswerLimits {
-  int64_t tokens_max = 1 << 20;  // of the answer
+  int64_t tokens_max = 1 << 20;  // of all of its choices
   int64_t prompt_tokens_max = 100'000'000;
 
-  // For an answer of `asked` tokens (0: as the model likes). Some servers count what ends an
-  // answer, or begin before the limit is known.
-  static AnswerLimits for_asked(int asked);
+  // For an answer of `asked` tokens (0: as the model likes; see asked_tokens). Some servers count
+  // what ends an answer, or begin before the limit is known.
+  static AnswerLimits for_asked(int64_t asked);
 };
+
+// Of a server that sent nothing for so long.
+std::string silence_words(std::chrono::milliseconds quiet_time_max);
 
 class AnswerReader {
  public:

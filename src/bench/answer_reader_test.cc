@@ -81,6 +81,40 @@ TEST(Question, Bodies) {
             R"("max_output_tokens":3,"user":"u"})");
 }
 
+TEST(Question, E5_AskedTokensAreThoseOfTheBody) {
+  const workload::Conversation conversation = one_turn("hi", 7);
+  const auto asked = [&](const char* backend, const char* extra) {
+    QuestionOptions options;
+    options.extra = Json::parse(extra).value();
+    return asked_tokens(target_at(1, backend), options, conversation.turns[0]);
+  };
+  EXPECT_EQ(asked("openai", "{}"), 7);
+  EXPECT_EQ(asked("openai", R"({"max_tokens":4000})"), 4000);
+  EXPECT_EQ(asked("openai-chat", R"({"max_completion_tokens":4000})"), 4000);
+  EXPECT_EQ(asked("openai-chat", R"({"max_tokens":4000})"), 4000);
+  EXPECT_EQ(asked("openai-responses", R"({"max_output_tokens":3})"), 3);
+  EXPECT_EQ(asked("openai", R"({"max_tokens":null,"n":3})"), 0) << "as the model likes";
+  EXPECT_EQ(asked("openai", R"({"n":3})"), 21);
+  EXPECT_EQ(asked("openai", R"({"n":2,"best_of":4})"), 28);
+  EXPECT_EQ(asked("openai", R"({"prompt":["a","b","c"],"n":2})"), 42);
+  EXPECT_EQ(asked("openai", R"({"prompt":[1,2,3]})"), 7) << "one prompt in tokens";
+  // Foreign numbers neither overflow nor take all memory.
+  const int64_t huge = asked("openai", R"({"max_tokens":9223372036854775807,"n":1e300})");
+  EXPECT_GT(huge, 0);
+  EXPECT_LE(AnswerLimits::for_asked(huge).tokens_max, 1 << 24);
+  EXPECT_GE(AnswerLimits::for_asked(4000).tokens_max, 4000);
+}
+
+TEST(Question, ExtraReplacesThePrompt) {
+  QuestionOptions options;
+  options.extra = Json::parse(R"({"prompt":"mine"})").value();
+  const workload::Conversation conversation = one_turn("hi", 7);
+  const std::string body =
+      question_body(target_at(1, "openai"), options, conversation, {}, conversation.turns[0], "m");
+  EXPECT_EQ(body.find("\"hi\""), std::string::npos) << body;
+  EXPECT_EQ(Json::parse(body)->string("prompt"), "mine");
+}
+
 AnswerFields fields_of(std::string_view json) {
   AnswerFields fields;
   EXPECT_TRUE(read_answer_fields(json, fields).ok());

@@ -29,7 +29,7 @@ int64_t to_ns(double seconds) {
 }  // namespace
 
 struct LoadGenerator::Flight {
-  explicit Flight(int asked_tokens) : reader(record, AnswerLimits::for_asked(asked_tokens)) {}
+  explicit Flight(int64_t asked) : reader(record, AnswerLimits::for_asked(asked)) {}
 
   Due due;
   int64_t ready_ns = 0;
@@ -161,7 +161,7 @@ net::HttpCall LoadGenerator::call_for(const Ready& ready) const {
 void LoadGenerator::launch(const Ready& ready) {
   const workload::Turn& turn =
       (*conversations_)[ready.due.conversation].turns[static_cast<size_t>(ready.due.turn)];
-  const auto flight = std::make_shared<Flight>(turn.output_tokens);
+  const auto flight = std::make_shared<Flight>(asked_tokens(target_, question_, turn));
   flight->due = ready.due;
   flight->ready_ns = ready.since_ns;
   flight->record.due_ns = ready.due.at_ns;
@@ -215,10 +215,7 @@ void LoadGenerator::hold(Flight& flight, int64_t bytes) {
 
 void LoadGenerator::landed(const std::shared_ptr<Flight>& flight, const Result<void>& result) {
   const int64_t now = now_ns();
-  if (flight->silent) {
-    flight->reader.fail(fmt::format("no piece of the answer came for {} ms (--timeout-sec)",
-                                    options_.quiet_time_max.count()));
-  }
+  if (flight->silent) flight->reader.fail(silence_words(options_.quiet_time_max));
   flight->reader.end(result, now);
   if (flight->thread != nullptr) flight->thread->settle(now);
   std::optional<Ready> next;

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "bench/expected_duration.h"
 #include "bench/generator_limit.h"
 #include "bench/probe.h"
 #include "bench/token_words.h"
@@ -318,7 +319,7 @@ TEST(Probe, LeavesOutWhatIsRefused) {
   const base::SystemClock clock;
   const Target target = target_at(server.port(), "openai");
   const std::atomic<bool> stop{false};
-  const auto counts = probe(target, {}, one_turn("hi", 500), {}, clock, {.stop = stop});
+  const auto counts = probe(target, {}, one_turn("hi", 500), clock, {.stop = stop});
   ASSERT_TRUE(counts.ok()) << counts.error().message;
   EXPECT_EQ(counts->counts, Counts::kAtEnd);
   EXPECT_GT(counts->first_token_s, 0);
@@ -339,13 +340,14 @@ TEST(Probe, WaitsForAServerAndSaysWhatIsWrong) {
   const base::SystemClock clock;
   const Target target = target_at(server.port(), "openai");
   const std::atomic<bool> stop{false};
-  const auto now = probe(target, {}, one_turn("hi", 5), {}, clock, {.stop = stop});
+  const auto now = probe(target, {}, one_turn("hi", 5), clock, {.stop = stop});
   ASSERT_FALSE(now.ok());
   EXPECT_THAT(now.error().message, HasSubstr("HTTP 503: loading"));
-  const auto later = probe(target, {}, one_turn("hi", 5), {.ready_s = 30}, clock, {.stop = stop});
+  const auto later = probe(target, {}, one_turn("hi", 5), clock,
+                           {.ready_until_ns = clock.now_ns() + 30'000'000'000, .stop = stop});
   ASSERT_FALSE(later.ok());
   EXPECT_THAT(later.error().message, HasSubstr("HTTP 401: no key"));
-  EXPECT_EQ(first_model(target, {.stop = stop}).value(), "org/first");
+  EXPECT_EQ(first_model(target, clock, {.stop = stop}).value(), "org/first");
 }
 
 TEST(Probe, AServerThatListsNoModelYetIsStillLoading) {
@@ -353,7 +355,8 @@ TEST(Probe, AServerThatListsNoModelYetIsStillLoading) {
     exchange->send({.body = R"({"object":"list","data":[]})"});
   });
   const std::atomic<bool> stop{false};
-  const auto model = first_model(target_at(server.port(), "openai"), {.stop = stop});
+  const base::SystemClock clock;
+  const auto model = first_model(target_at(server.port(), "openai"), clock, {.stop = stop});
   ASSERT_FALSE(model.ok());
   EXPECT_THAT(model.error().message, HasSubstr("lists no model yet"));
 }
@@ -411,9 +414,9 @@ TEST(Probe, E5_AServerThatDoesNotEndIsLeft) {
   const Target target = target_at(server.port(), "openai");
   const base::SystemClock clock;
   std::atomic<bool> stop{false};
-  EXPECT_THAT(first_model(target, {.stop = stop}).error().message, HasSubstr("limit"));
+  EXPECT_THAT(first_model(target, clock, {.stop = stop}).error().message, HasSubstr("limit"));
   stop = true;
-  EXPECT_EQ(first_model(target, {.stop = stop}).error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(first_model(target, clock, {.stop = stop}).error().code, ErrorCode::kCancelled);
   over = true;
   // Connected, and silent.
   std::vector<std::shared_ptr<net::Exchange>> held;
@@ -422,9 +425,102 @@ TEST(Probe, E5_AServerThatDoesNotEndIsLeft) {
   });
   stop = false;
   const Target silent = target_at(mute.port(), "openai");
-  const Patience little{.time_max = std::chrono::milliseconds(200), .stop = stop};
-  EXPECT_FALSE(first_model(silent, little).ok());
-  EXPECT_FALSE(probe(silent, {}, one_turn("hi", 5), {}, clock, little).ok());
+  const Patience little{.quiet_time_max = std::chrono::milliseconds(200), .stop = stop};
+  EXPECT_FALSE(first_model(silent, clock, little).ok());
+  EXPECT_FALSE(probe(silent, {}, one_turn("hi", 5), clock, little).ok());
+}
+
+// A piece every 100 ms for longer than that: the first answer is slow, not silent.
+TEST(Probe, E5_ASlowAnswerIsNotASilentOne) {
+  constexpr int kPieces = 12;
+  FakeServer server([](const net::HttpRequest&, const std::shared_ptr<net::Exchange>& exchange) {
+    net::HttpHeaders headers;
+    headers.add("Content-Type", "text/event-stream");
+    exchange->start_stream(200, headers);
+    const auto write = std::make_shared<std::function<void(int)>>();
+    *write = [exchange, write](int left) {
+      if (left == 0) {
+        exchange->write("data: [DONE]\n\n");
+        exchange->finish();
+        *write = nullptr;
+        return;
+      }
+      exchange->write("data: {\"choices\":[{\"text\":\"on\"}]}\n\n");
+      exchange->post_after(std::chrono::milliseconds(100), [write, left] { (*write)(left - 1); });
+    };
+    (*write)(kPieces);
+  });
+  const base::SystemClock clock;
+  const std::atomic<bool> stop{false};
+  const auto probed =
+      probe(target_at(server.port(), "openai"), {}, one_turn("hi", 8), clock,
+            {.quiet_time_max = std::chrono::milliseconds(kPieces * 100 / 2), .stop = stop});
+  ASSERT_TRUE(probed.ok()) << probed.error().message;
+  EXPECT_GT(probed->token_s, 0.05);
+}
+
+TEST(Probe, TheListOfModelsMayComeLater) {
+  std::atomic<int> asked{0};
+  FakeServer server([&](const net::HttpRequest&, const std::shared_ptr<net::Exchange>& exchange) {
+    ++asked;
+    if (asked == 1) return exchange->send({.status = 503, .body = "{}"});
+    if (asked == 2) return exchange->send({.body = R"({"data":[]})"});
+    exchange->send({.body = R"({"data":[{"id":"late"}]})"});
+  });
+  const base::SystemClock clock;
+  const std::atomic<bool> stop{false};
+  const Target target = target_at(server.port(), "openai");
+  EXPECT_EQ(first_model(target, clock, {.stop = stop}).error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(asked, 1);
+  const Patience long_enough{.ready_until_ns = clock.now_ns() + 60'000'000'000, .stop = stop};
+  EXPECT_EQ(first_model(target, clock, long_enough).value(), "late");
+}
+
+// What the user can mend is wrong usage, what the server does wrong is a failure.
+TEST(Probe, AServersFaultIsNoWrongUsage) {
+  const auto codes_of = [](net::HttpResponse response) {
+    FakeServer server([&](const net::HttpRequest&, const std::shared_ptr<net::Exchange>& exchange) {
+      exchange->send(response);
+    });
+    const std::atomic<bool> stop{false};
+    const base::SystemClock clock;
+    const Target target = target_at(server.port(), "openai");
+    return std::pair(first_model(target, clock, {.stop = stop}).error().code,
+                     probe(target, {}, one_turn("hi", 5), clock, {.stop = stop}).error().code);
+  };
+  for (const int status : {400, 401, 404, 422}) {
+    const auto [model, question] = codes_of({.status = status, .body = "{}"});
+    EXPECT_EQ(model, ErrorCode::kInvalidArgument) << status;
+    EXPECT_EQ(question, ErrorCode::kInvalidArgument) << status;
+  }
+  for (const int status : {200, 429, 500, 503}) {
+    const auto [model, question] = codes_of({.status = status, .body = "not JSON"});
+    EXPECT_EQ(model, ErrorCode::kUnavailable) << status;
+    EXPECT_EQ(question, ErrorCode::kUnavailable) << status;
+  }
+}
+
+TEST(ExpectedDuration, CountsTurnsPausesAndArrivals) {
+  const Target target = target_at(1, "openai");
+  workload::Conversation conversation;
+  for (int turn = 0; turn < 3; ++turn) {
+    conversation.turns.push_back(
+        {.prompt = "hi", .output_tokens = 10, .think_s = turn == 0 ? 0.0 : 5.0});
+  }
+  const std::vector<workload::Conversation> conversations(20, conversation);
+  const Probed probed{.first_token_s = 0.5, .token_s = 0.05};  // a second an answer
+  std::vector<double> at_s(20, 0.0);
+  for (size_t i = 0; i < at_s.size(); ++i) at_s[i] = static_cast<double>(i + 1) / 2;
+  const ExpectedDuration expected = expected_duration(target, {}, conversations, at_s, probed);
+  EXPECT_EQ(expected.requests, 60);
+  EXPECT_DOUBLE_EQ(expected.one_by_one_s, 60);
+  // The last conversation begins at 10 s, whatever the number of its turns.
+  EXPECT_DOUBLE_EQ(expected.least_s, 10 + 3 * 1 + 2 * 5);
+  QuestionOptions twice;
+  twice.extra.set("n", 2);
+  EXPECT_DOUBLE_EQ(expected_duration(target, twice, conversations, at_s, probed).one_by_one_s, 90);
+  const std::vector<workload::Conversation> single(20, one_turn("hi", 10));
+  EXPECT_EQ(expected_duration(target, {}, single, std::vector<double>(20, 0.0), probed).least_s, 0);
 }
 
 TEST(Probe, C8_ARefusedKeyIsNamed) {
@@ -437,9 +533,9 @@ TEST(Probe, C8_ARefusedKeyIsNamed) {
     const std::atomic<bool> stop{false};
     const base::SystemClock clock;
     const Target target = target_at(server.port(), "openai");
-    const std::string model = first_model(target, {.stop = stop}).error().message;
+    const std::string model = first_model(target, clock, {.stop = stop}).error().message;
     const std::string question =
-        probe(target, {}, one_turn("hi", 5), {}, clock, {.stop = stop}).error().message;
+        probe(target, {}, one_turn("hi", 5), clock, {.stop = stop}).error().message;
     for (const std::string& message : {model, question}) {
       EXPECT_THAT(message, HasSubstr("OPENAI_API_KEY"));
       EXPECT_THAT(message, HasSubstr("no[31m key"));

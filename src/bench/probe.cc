@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -16,6 +18,10 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{500};
 
+constexpr size_t kAnswerBytesMax = size_t{16} << 20;
+constexpr size_t kModelNameBytesMax = 512;
+constexpr int kOutputTokensMax = 8;  // of the question that is asked first
+
 bool is_refusal(int status) {
   return status == 400 || status == 422;
 }
@@ -25,36 +31,39 @@ bool may_come(int status) {
   return status == 0 || status == 404 || status == 429 || status >= 500;
 }
 
-}  // namespace
+// A request that is refused is the user's to mend, anything else is the server's failure.
+ErrorCode failure_code(int status) {
+  const bool is_users = status >= 400 && status < 500 && status != 408 && status != 429;
+  return is_users ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable;
+}
 
-namespace {
+// Between two questions to a server that is not ready.
+Result<void> pause(const Patience& patience) {
+  std::this_thread::sleep_for(kPause);
+  if (patience.stop) return Error{ErrorCode::kCancelled, "interrupted", {}};
+  return {};
+}
 
-constexpr size_t kAnswerBytesMax = size_t{16} << 20;
-constexpr size_t kModelNameBytesMax = 512;
-
-// Waits for a call no longer than patience says; what its callbacks touch is shared with them.
-Result<void> wait_for(net::HttpCall call, net::HttpCallEvents events, const Patience& patience) {
+// Waits for a call until it ends, it is interrupted or `give_up` has an error. What its callbacks
+// touch is shared with them.
+Result<void> wait_for(net::HttpCall call, net::HttpCallEvents events, const Patience& patience,
+                      const std::function<std::optional<Error>()>& give_up) {
   constexpr std::chrono::milliseconds kLook{20};
   call.body_bytes_max = kAnswerBytesMax;
-  call.connect_time_max = std::min(call.connect_time_max, patience.time_max);
-  call.head_time_max = call.quiet_time_max = patience.time_max;
-  const std::string place = fmt::format("{}:{}{}", call.host, call.port, call.target);
+  call.connect_time_max = std::min(call.connect_time_max, patience.quiet_time_max);
+  call.head_time_max = call.quiet_time_max = patience.quiet_time_max;
   const auto done = std::make_shared<std::promise<Result<void>>>();
   events.on_done = [done](Result<void> result) { done->set_value(std::move(result)); };
   std::future<Result<void>> outcome = done->get_future();
-  const auto until = std::chrono::steady_clock::now() + patience.time_max;
   net::HttpClient client({});
   const net::HttpClient::CallId id = client.start(std::move(call), std::move(events));
   while (outcome.wait_for(kLook) != std::future_status::ready) {
-    const bool late = std::chrono::steady_clock::now() >= until;
-    if (!late && !patience.stop) continue;
+    const std::optional<Error> why = give_up();
+    if (!why && !patience.stop) continue;
     client.cancel(id);
     outcome.wait();
     if (patience.stop) return Error{ErrorCode::kCancelled, "interrupted", {}};
-    return Error{
-        ErrorCode::kDeadline,
-        fmt::format("{} did not end its answer within {} ms", place, patience.time_max.count()),
-        {}};
+    return *why;
   }
   return outcome.get();
 }
@@ -94,9 +103,42 @@ bool is_name(std::string_view name) {
   return !name.empty() && name.size() <= kModelNameBytesMax && base::one_line(name) == name;
 }
 
-}  // namespace
+struct ModelAnswer {
+  Result<std::string> name;
+  bool may_come = false;  // asked again later there may be one
+};
 
-Result<std::string> first_model(const Target& target, const Patience& patience) {
+ModelAnswer read_models(const Target& target, const net::HttpResponse& response) {
+  const int status = response.status;
+  const auto refused = [&](ErrorCode code, const std::string& why) {
+    return Error{code, target.base_url + why, "model"};
+  };
+  if (!advice(status).empty()) {
+    return {.name = refused(
+                failure_code(status),
+                fmt::format(": HTTP {}: {}{}", status, said_by(response.body), advice(status)))};
+  }
+  const Result<Json> json = Json::parse(response.body);
+  const Json* data = json.ok() ? json->find("data") : nullptr;
+  if (status != 200 || data == nullptr || !data->is_array()) {
+    return {.name = refused(
+                failure_code(status),
+                fmt::format(" does not list its models (HTTP {}); --model names one", status)),
+            .may_come = may_come(status)};
+  }
+  if (data->as_array().empty()) {
+    return {.name = refused(ErrorCode::kUnavailable,
+                            " lists no model yet, so it may still be loading: wait for it with "
+                            "--ready-check-timeout-sec, or name the model with --model"),
+            .may_come = true};
+  }
+  const std::optional<std::string> id = data->as_array().front().string("id");
+  if (id && is_name(*id)) return {.name = *id};
+  return {.name = refused(ErrorCode::kUnavailable,
+                          " lists a model whose name cannot be one; --model names one")};
+}
+
+ModelAnswer ask_for_model(const Target& target, const Patience& patience) {
   net::HttpCall call = target.call;
   const size_t endpoint = call.target.rfind("/v1/");
   const std::string prefix =
@@ -107,41 +149,39 @@ Result<std::string> first_model(const Target& target, const Patience& patience) 
   net::HttpCallEvents events;
   events.on_head = [response](int status, const net::HttpHeaders&) { response->status = status; };
   events.on_body = [response](std::string_view bytes) { response->body += bytes; };
-  TRY(wait_for(std::move(call), std::move(events), patience));
-  const auto unusable = [&](const std::string& why) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} {}; --model names one", target.base_url, why), "model"};
+  const auto until = std::chrono::steady_clock::now() + patience.quiet_time_max;
+  const auto late = [&]() -> std::optional<Error> {
+    if (std::chrono::steady_clock::now() < until) return std::nullopt;
+    return Error{ErrorCode::kDeadline,
+                 fmt::format("{} did not end its list of models within {} ms (--timeout-sec)",
+                             target.base_url, patience.quiet_time_max.count()),
+                 {}};
   };
-  const int status = response->status;
-  if (!advice(status).empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: HTTP {}: {}{}", target.base_url, status, said_by(response->body),
-                             advice(status)),
-                 "model"};
-  }
-  const Result<Json> json = Json::parse(response->body);
-  const Json* data = json.ok() ? json->find("data") : nullptr;
-  if (status != 200 || data == nullptr || !data->is_array()) {
-    return unusable(fmt::format("does not tell its models (HTTP {})", status));
-  }
-  if (data->as_array().empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} lists no model yet, so it may still be loading: ask again when "
-                             "its /ready answers 200, or name the model with --model",
-                             target.base_url),
-                 "model"};
-  }
-  const std::optional<std::string> id = data->as_array().front().string("id");
-  if (!id || !is_name(*id)) return unusable("lists a model whose name cannot be one");
-  return *id;
+  const Result<void> asked = wait_for(std::move(call), std::move(events), patience, late);
+  if (asked.ok()) return read_models(target, *response);
+  return {.name = asked.error(), .may_come = asked.error().code != ErrorCode::kCancelled};
 }
 
-Answered ask_once(const Target& target, std::string body, int asked_tokens,
+}  // namespace
+
+Result<std::string> first_model(const Target& target, const base::Clock& clock,
+                                const Patience& patience) {
+  while (true) {
+    ModelAnswer answer = ask_for_model(target, patience);
+    if (!answer.may_come || clock.now_ns() >= patience.ready_until_ns) {
+      return std::move(answer.name);
+    }
+    TRY(pause(patience));
+  }
+}
+
+Answered ask_once(const Target& target, std::string body, int64_t asked_tokens,
                   const base::Clock& clock, const Patience& patience) {
   struct Ask {
-    explicit Ask(int asked) : reader(record, AnswerLimits::for_asked(asked)) {}
+    explicit Ask(int64_t asked) : reader(record, AnswerLimits::for_asked(asked)) {}
     report::RequestRecord record;
     AnswerReader reader;
+    std::atomic<bool> failed{false};  // of the reader, for the thread that waits
   };
   const auto ask = std::make_shared<Ask>(asked_tokens);
   const int64_t origin_ns = clock.now_ns();
@@ -152,25 +192,33 @@ Answered ask_once(const Target& target, std::string body, int asked_tokens,
   events.on_head = [ask, now](int status, const net::HttpHeaders& headers) {
     ask->reader.head(status, headers, now());
   };
-  events.on_body = [ask, now](std::string_view bytes) { ask->reader.bytes(bytes, now()); };
-  const Result<void> result = wait_for(std::move(call), std::move(events), patience);
+  events.on_body = [ask, now](std::string_view bytes) {
+    ask->reader.bytes(bytes, now());
+    ask->failed = ask->reader.failed();
+  };
+  const int64_t quiet_ns = std::chrono::nanoseconds(patience.quiet_time_max).count();
+  const auto silent = [&]() -> std::optional<Error> {
+    const int64_t progress_ns = ask->reader.last_progress_ns();
+    const bool is_silent = progress_ns >= 0 && now() - progress_ns > quiet_ns;
+    if (!is_silent && !ask->failed) return std::nullopt;
+    return Error{ErrorCode::kDeadline, silence_words(patience.quiet_time_max), {}};
+  };
+  const Result<void> result = wait_for(std::move(call), std::move(events), patience, silent);
   ask->reader.end(result, now());
   return {.status = ask->reader.status(), .record = ask->record, .text = ask->reader.text()};
 }
 
 Result<Probed> probe(const Target& target, const QuestionOptions& question,
-                     const workload::Conversation& conversation, const ProbeOptions& options,
-                     const base::Clock& clock, const Patience& patience) {
+                     const workload::Conversation& conversation, const base::Clock& clock,
+                     const Patience& patience) {
   workload::Turn turn = conversation.turns.front();
-  if (turn.output_tokens == 0 || turn.output_tokens > options.output_tokens_max) {
-    turn.output_tokens = options.output_tokens_max;
-  }
-  const int64_t until_ns = clock.now_ns() + static_cast<int64_t>(options.ready_s * 1e9);
+  if (turn.output_tokens == 0) turn.output_tokens = kOutputTokensMax;
+  turn.output_tokens = std::min(turn.output_tokens, kOutputTokensMax);
   QuestionOptions tried = question;
   while (!patience.stop) {
     const Answered answered =
         ask_once(target, question_body(target, tried, conversation, {}, turn, target.model),
-                 turn.output_tokens, clock, patience);
+                 asked_tokens(target, tried, turn), clock, patience);
     if (patience.stop) break;
     if (answered.record.ok) return probed_of(tried.counts, answered.record);
     if (is_refusal(answered.status) && tried.counts != Counts::kNever &&
@@ -178,13 +226,13 @@ Result<Probed> probe(const Target& target, const QuestionOptions& question,
       tried.counts = tried.counts == Counts::kEachPiece ? Counts::kAtEnd : Counts::kNever;
       continue;
     }
-    if (!may_come(answered.status) || clock.now_ns() >= until_ns) {
-      return Error{answered.status == 0 ? ErrorCode::kUnavailable : ErrorCode::kInvalidArgument,
+    if (!may_come(answered.status) || clock.now_ns() >= patience.ready_until_ns) {
+      return Error{failure_code(answered.status),
                    fmt::format("{}{}: {}{}", target.base_url, target.call.target,
                                answered.record.error, advice(answered.status)),
                    {}};
     }
-    std::this_thread::sleep_for(kPause);
+    TRY(pause(patience));
   }
   return Error{ErrorCode::kCancelled, "interrupted", {}};
 }

@@ -14,14 +14,20 @@
 
 namespace pelton::bench {
 
-// How long a server may take for a whole answer, and who may end the wait sooner.
+// How long a server is waited for, and who may end the wait sooner.
 struct Patience {
-  std::chrono::milliseconds time_max{30'000};
+  // Silence: until the head, and then until each next piece that brings something, however long
+  // all of the answer takes. A list of models is whole within it.
+  std::chrono::milliseconds quiet_time_max{30'000};
+  // On the clock: until then a server that is not there or not ready is asked again.
+  int64_t ready_until_ns = 0;
   const std::atomic<bool>& stop;
 };
 
-// The first of GET /v1/models, for a user who names none.
-Result<std::string> first_model(const Target& target, const Patience& patience);
+// The first of GET /v1/models, for a user who names none. Errors: kInvalidArgument where the server
+// refuses the request, kUnavailable and others where it fails.
+Result<std::string> first_model(const Target& target, const base::Clock& clock,
+                                const Patience& patience);
 
 struct Answered {
   int status = 0;  // 0: no answer came
@@ -29,22 +35,19 @@ struct Answered {
   std::string text;
 };
 // One question, waited for.
-Answered ask_once(const Target& target, std::string body, int asked_tokens,
+Answered ask_once(const Target& target, std::string body, int64_t asked_tokens,
                   const base::Clock& clock, const Patience& patience);
 
-struct ProbeOptions {
-  double ready_s = 0;  // how long a server may take until it answers; 0: it must be there now
-  int output_tokens_max = 8;
-};
 struct Probed {
   Counts counts = Counts::kEachPiece;
   double first_token_s = 0;
   double token_s = 0;  // between tokens
 };
 // Asks the conversation's first turn, briefly; what the server refuses of `question` (some do not
-// know continuous_usage_stats) is left out and asked again. Errors: the server's own words.
+// know continuous_usage_stats) is left out and asked again. Errors: the server's own words, with
+// first_model's codes.
 Result<Probed> probe(const Target& target, const QuestionOptions& question,
-                     const workload::Conversation& conversation, const ProbeOptions& options,
-                     const base::Clock& clock, const Patience& patience);
+                     const workload::Conversation& conversation, const base::Clock& clock,
+                     const Patience& patience);
 
 }  // namespace pelton::bench

@@ -1,5 +1,7 @@
 #include "bench/question.h"
 
+#include <algorithm>
+
 #include "base/json_writer.h"
 
 namespace pelton::bench {
@@ -35,22 +37,24 @@ std::string whole_prompt(const workload::Conversation& conversation,
   return prompt + turn.prompt;
 }
 
+std::string_view input_key(Backend backend) {
+  if (backend == Backend::kCompletions) return "prompt";
+  return backend == Backend::kChat ? "messages" : "input";
+}
+
 void write_input(JsonWriter& w, const Target& target, const workload::Conversation& conversation,
                  const std::vector<Said>& before, const workload::Turn& turn) {
+  w.key(input_key(target.backend));
   switch (target.backend) {
     case Backend::kCompletions:
-      w.key("prompt").string(whole_prompt(conversation, before, turn));
+      w.string(whole_prompt(conversation, before, turn));
       return;
     case Backend::kChat:
-      w.key("messages");
-      write_messages(w, conversation, before, turn);
-      return;
     case Backend::kResponses:
-      w.key("input");
       write_messages(w, conversation, before, turn);
       return;
     case Backend::kEmbeddings:
-      w.key("input").string(turn.prompt);
+      w.string(turn.prompt);
       return;
   }
 }
@@ -64,6 +68,28 @@ std::string_view length_key(Backend backend) {
     default:
       return "max_tokens";
   }
+}
+
+constexpr std::string_view kLengthKeys[] = {"max_tokens", "max_completion_tokens",
+                                            "max_output_tokens"};
+
+// A count in the body that the user wrote; 0: it is none.
+int64_t extra_count(const QuestionOptions& options, std::string_view key) {
+  constexpr double kMost = 1 << 30;
+  const Json* const value = options.extra.find(key);
+  if (value == nullptr || !value->is_number()) return 0;
+  return static_cast<int64_t>(std::clamp(value->as_number(), 0.0, kMost));
+}
+
+// Answers to one request.
+int64_t choice_count(const QuestionOptions& options) {
+  const int64_t each =
+      std::max({extra_count(options, "n"), extra_count(options, "best_of"), int64_t{1}});
+  const Json* const prompts = options.extra.find("prompt");
+  // A list of numbers is one prompt in tokens.
+  const bool several = prompts != nullptr && prompts->is_array() && !prompts->as_array().empty() &&
+                       !prompts->as_array().front().is_number();
+  return several ? each * static_cast<int64_t>(prompts->as_array().size()) : each;
 }
 
 void write_streaming(JsonWriter& w, const Target& target, const QuestionOptions& options) {
@@ -87,7 +113,9 @@ std::string question_body(const Target& target, const QuestionOptions& options,
   JsonWriter w(body);
   w.begin_object();
   if (!replaced(options, "model")) w.key("model").string(model);
-  write_input(w, target, conversation, before, turn);
+  if (!replaced(options, input_key(target.backend))) {
+    write_input(w, target, conversation, before, turn);
+  }
   if (target.backend != Backend::kEmbeddings) {
     const std::string_view key = length_key(target.backend);
     if (turn.output_tokens > 0 && !replaced(options, key)) w.key(key).integer(turn.output_tokens);
@@ -102,6 +130,16 @@ std::string question_body(const Target& target, const QuestionOptions& options,
   }
   w.end_object();
   return body;
+}
+
+int64_t asked_tokens(const Target& target, const QuestionOptions& options,
+                     const workload::Turn& turn) {
+  int64_t length = replaced(options, length_key(target.backend)) ? 0 : turn.output_tokens;
+  // Where several of them are said, a server decides which one counts.
+  for (const std::string_view key : kLengthKeys) {
+    length = std::max(length, extra_count(options, key));
+  }
+  return length * choice_count(options);
 }
 
 }  // namespace pelton::bench

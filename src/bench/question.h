@@ -37,4 +37,10 @@ std::string question_body(const Target& target, const QuestionOptions& options,
                           const std::vector<Said>& before, const workload::Turn& turn,
                           const std::string& model);
 
+// The most tokens that an answer to it may have, all of its choices together: by the turn's length,
+// or what `options.extra` says instead (max_tokens and its other names, n, best_of, several
+// prompts). 0: as many as the model likes.
+int64_t asked_tokens(const Target& target, const QuestionOptions& options,
+                     const workload::Turn& turn);
+
 }  // namespace pelton::bench
