@@ -4,12 +4,15 @@
 #
 # makes the library pelton_kv from every x.cc of the folder (and of the folders named in SUBDIRS) and,
 # from the files that stand beside them,
-#   x_test.cc   -> one test program  kv_test    (GoogleTest; each test is a ctest)
+#   x_test.cc   -> one test program  kv_test    (GoogleTest; each suite is a ctest, each test of the
+#                                                suites that EACH_TEST, a regular expression, matches)
 #   x_bench.cc  -> one program       kv_bench   (Google Benchmark; ctest runs one iteration)
 #   x_fuzz.cc   -> a program each    kv_x_fuzz  (libFuzzer in the preset "fuzz", otherwise a
 #                  replayer of the corpus src/kv/testdata/x_fuzz/ plus bounded random input)
+include(${CMAKE_CURRENT_LIST_DIR}/gtest_suites.cmake)
+
 function(pelton_room room)
-  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;TEST_DEPS;SUBDIRS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "EACH_TEST" "DEPS;LIBS;TEST_DEPS;SUBDIRS" ${ARGN})
   set(sources)
   set(tests)
   set(benches)
@@ -55,12 +58,8 @@ function(pelton_room room)
     target_compile_definitions(${room}_test PRIVATE
                                PELTON_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                PELTON_BINARY_DIR="${CMAKE_BINARY_DIR}")
-    set(environment)
-    if(PELTON_TEST_ENVIRONMENT)
-      set(environment ENVIRONMENT "${PELTON_TEST_ENVIRONMENT}")
-    endif()
-    gtest_discover_tests(${room}_test TEST_PREFIX "${room}." DISCOVERY_MODE PRE_TEST
-                         PROPERTIES TIMEOUT 300 ${environment})
+    pelton_add_suites(${room}_test ${room}. TIMEOUT 300 ENVIRONMENT "${PELTON_TEST_ENVIRONMENT}"
+                      EACH "${ROOM_EACH_TEST}")
   endif()
   if(benches AND NOT PELTON_FUZZ AND NOT PELTON_SANITIZE)
     add_executable(${room}_bench ${benches})
