@@ -6,8 +6,8 @@ namespace pelton::executor {
 namespace {
 
 Result<Device> find_device() {
-  TRY_ASSIGN(kernels::gpu::DeviceLibrary library, kernels::gpu::DeviceLibrary::open_cuda());
-  TRY_ASSIGN(const kernels::gpu::DeviceInfo info, library.device(0));
+  TRY_ASSIGN(cuda::DeviceLibrary library, cuda::DeviceLibrary::open_cuda());
+  TRY_ASSIGN(const cuda::DeviceInfo info, library.device(0));
   return Device{.library = std::move(library), .index = 0, .info = info};
 }
 
@@ -24,7 +24,7 @@ Result<DeviceChoice> choose_device(std::string_view choice) {
     // To go when they have (docs/gpu.md).
     const bool is_untried = std::string_view(found->library.table().kind()) == "cuda";
     std::string text = fmt::format(
-        "device: {}{}", kernels::gpu::describe(found->info),
+        "device: {}{}", cuda::describe(found->info),
         is_untried ? "; its kernels have never been tried on a GPU (--device cpu)" : "");
     return DeviceChoice{.device = std::move(*found), .text = std::move(text)};
   }

@@ -7,14 +7,14 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "kernels/cuda/device_library.h"
+#include "cuda/device_library.h"
 
 namespace pelton::executor {
 
 struct Device {
-  kernels::gpu::DeviceLibrary library;
+  cuda::DeviceLibrary library;
   int index = 0;
-  kernels::gpu::DeviceInfo info = {};
+  cuda::DeviceInfo info = {};
 };
 
 struct DeviceChoice {

@@ -26,7 +26,7 @@ Device test_device() {
   const std::string path =
       folder_named("PELTON_DEVICE_LIBRARY",
                    (std::string(PELTON_BINARY_DIR) + "/libpelton_cuda_emulated.so").c_str());
-  auto library = kernels::gpu::DeviceLibrary::open(path);
+  auto library = cuda::DeviceLibrary::open(path);
   CHECK(library.ok(), library.ok() ? "" : library.error().message);
   const auto info = library->device(0);
   CHECK(info.ok());
@@ -190,7 +190,7 @@ TEST_F(DeviceExecutorTest, StepsBeginBesideEachOther) {
   const std::vector<Tokens> answers = all_at_once(asked);
   EXPECT_GT(executor_->overlapped(), 0);
   const int64_t before = executor_->overlapped();
-  for (Asked& one : asked) one.sampling.logprobs = kernels::gpu::kReportedMax + 1;  // the host's
+  for (Asked& one : asked) one.sampling.logprobs = cuda::kReportedMax + 1;  // the host's
   EXPECT_EQ(all_at_once(asked), answers);
   EXPECT_EQ(executor_->overlapped(), before);
 }
@@ -214,7 +214,7 @@ TEST_F(DeviceExecutorTest, PenaltiesCountATokenThatOnlyTheDeviceKnows) {
   const auto beside = said_at_once(asked);
   EXPECT_GT(executor_->overlapped(), 0);
   const int64_t before = executor_->overlapped();
-  for (Asked& one : asked) one.sampling.logprobs = kernels::gpu::kReportedMax + 1;  // the host's
+  for (Asked& one : asked) one.sampling.logprobs = cuda::kReportedMax + 1;  // the host's
   const auto on_host = said_at_once(asked);
   EXPECT_EQ(executor_->overlapped(), before);
   for (size_t i = 0; i < asked.size(); ++i) {
@@ -232,7 +232,7 @@ TEST_F(DeviceExecutorTest, TokensDrawnOnTheDeviceAreTheHosts) {
   std::vector<Asked> asked = random_questions(8);
   for (size_t i = 0; i < asked.size(); ++i) {
     request::SamplingParams& sampling = asked[i].sampling;
-    sampling.logprobs = kernels::gpu::kReportedMax;
+    sampling.logprobs = cuda::kReportedMax;
     sampling.top_p = i % 4 == 1 ? 0.8f : 1.0f;
     sampling.top_k = i % 3 == 1 ? 30 : 0;
     sampling.min_p = i % 5 == 4 ? 0.02f : 0.0f;
@@ -252,7 +252,7 @@ TEST_F(DeviceExecutorTest, TokensDrawnOnTheDeviceAreTheHosts) {
       const engine::SampledToken& wanted = on_host[i][k];
       ASSERT_EQ(got.token, wanted.token) << i << ", " << k;
       ASSERT_EQ(got.logprob, wanted.logprob) << i << ", " << k;
-      ASSERT_EQ(got.top.size(), static_cast<size_t>(kernels::gpu::kReportedMax));
+      ASSERT_EQ(got.top.size(), static_cast<size_t>(cuda::kReportedMax));
       for (size_t n = 0; n < got.top.size(); ++n) ASSERT_EQ(got.top[n], wanted.top[n]);
     }
   }

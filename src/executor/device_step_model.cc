@@ -14,7 +14,7 @@ constexpr int kPooledSequencesMax = 128;
 
 models::DeviceModel::Options options_for(const Device& device,
                                          const cost_model::MemoryRequest& request,
-                                         kernels::gpu::KvType kv_type, int positions_max) {
+                                         cuda::KvType kv_type, int positions_max) {
   return {.device = device.index,
           .batch_tokens_max = request.batch_tokens_max,
           // Embeddings take seats of their own (local_executor.cc).
@@ -25,15 +25,15 @@ models::DeviceModel::Options options_for(const Device& device,
           .kv_type = kv_type};
 }
 
-Result<kernels::gpu::KvType> kv_type_of(tensor::DType dtype) {
-  if (dtype == tensor::DType::kF16) return kernels::gpu::KvType::kF16;
-  if (dtype == tensor::DType::kBf16) return kernels::gpu::KvType::kBf16;
-  if (dtype == tensor::DType::kF8E4m3) return kernels::gpu::KvType::kFp8;
+Result<cuda::KvType> kv_type_of(tensor::DType dtype) {
+  if (dtype == tensor::DType::kF16) return cuda::KvType::kF16;
+  if (dtype == tensor::DType::kBf16) return cuda::KvType::kBf16;
+  if (dtype == tensor::DType::kF8E4m3) return cuda::KvType::kFp8;
   return Error{ErrorCode::kUnsupported, "a device keeps keys and values in f16, bf16 or fp8",
                "kv-cache-dtype"};
 }
 
-Error no_room(const Device& device, const kernels::gpu::ArenaLayout& arena, int64_t room) {
+Error no_room(const Device& device, const cuda::ArenaLayout& arena, int64_t room) {
   return Error{ErrorCode::kDoesNotFit,
                fmt::format("{}: weights take {} bytes and working memory {}, of {} that may be "
                            "used; nothing is left for keys and values",
@@ -46,11 +46,11 @@ Error no_room(const Device& device, const kernels::gpu::ArenaLayout& arena, int6
 Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Checkpoint& checkpoint,
                                                          const Device& device,
                                                          const cost_model::MemoryRequest& request,
-                                                         const kernels::gpu::FormOptions& forms,
+                                                         const cuda::FormOptions& forms,
                                                          base::ThreadPool& pool) {
   const families::ModelConfig& config = checkpoint.config();
-  TRY_ASSIGN(const kernels::gpu::KvType kv_type, kv_type_of(request.kv_dtype));
-  if (request.block_tokens != kernels::gpu::kBlockTokens) {
+  TRY_ASSIGN(const cuda::KvType kv_type, kv_type_of(request.kv_dtype));
+  if (request.block_tokens != cuda::kBlockTokens) {
     return Error{ErrorCode::kUnsupported, "a device keeps keys and values in blocks of 16 tokens",
                  "block-size"};
   }
@@ -58,7 +58,7 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
       options_for(device, request, kv_type,
                   std::max(kPositionsMin, request.context_tokens.value_or(config.context_max)));
   options.forms = forms;
-  const kernels::gpu::ArenaLayout bare = models::DeviceModel::layout(config, options);
+  const cuda::ArenaLayout bare = models::DeviceModel::layout(config, options);
   const double share = request.memory_utilization.value_or(kShareByDefault);
   const auto room =
       static_cast<int64_t>(share * static_cast<double>(device.info.memory_free_bytes));
@@ -76,7 +76,7 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
   }
   options.positions_max = std::max(kPositionsMin, footprint.context_tokens_max);
   // What the host's layout would take is not what the device takes.
-  const kernels::gpu::ArenaLayout arena = models::DeviceModel::layout(config, options);
+  const cuda::ArenaLayout arena = models::DeviceModel::layout(config, options);
   footprint.weights = {.mapped = arena.weight_bytes};
   footprint.workspace = {.activations = arena.workspace_bytes,
                          .sampling = footprint.workspace.sampling};
@@ -84,8 +84,8 @@ Result<std::unique_ptr<StepModel>> DeviceStepModel::load(const checkpoint::Check
   std::unique_ptr<DeviceStepModel> made(new DeviceStepModel(device, footprint));
   TRY_ASSIGN(made->model_,
              models::DeviceModel::load(checkpoint, made->device_.library, options, pool));
-  const kernels::gpu::DeviceForms& chosen = made->model_->forms();
-  made->kernel_choice_ = {chosen.how, kernels::gpu::describe(chosen.forms), chosen.problems};
+  const cuda::DeviceForms& chosen = made->model_->forms();
+  made->kernel_choice_ = {chosen.how, cuda::describe(chosen.forms), chosen.problems};
   for (int group = 0; group < footprint.swap.groups.size(); ++group) {
     made->swap_.push_back(std::vector<uint8_t>(static_cast<size_t>(
         footprint.swap.groups[group].block_count * made->model_->swapped_block_bytes(group))));

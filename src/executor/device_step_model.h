@@ -15,13 +15,13 @@ namespace pelton::executor {
 
 class DeviceStepModel final : public StepModel {
  public:
-  // Divides the device's memory: weights and working memory first (kernels/cuda/arena.h), what
+  // Divides the device's memory: weights and working memory first (cuda/arena.h), what
   // `request` says of the rest for keys and values, in blocks as on the host. `checkpoint` is read
   // during the call only. Errors: kDoesNotFit, kUnsupported and the checkpoint's.
   static Result<std::unique_ptr<StepModel>> load(const checkpoint::Checkpoint& checkpoint,
                                                  const Device& device,
                                                  const cost_model::MemoryRequest& request,
-                                                 const kernels::gpu::FormOptions& forms,
+                                                 const cuda::FormOptions& forms,
                                                  base::ThreadPool& pool);
 
   std::string_view kernels_name() const override { return device_.library.table().kind(); }

@@ -76,7 +76,7 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
   std::unique_ptr<StepModel> model;
   if (options.device) {
     request.kv_dtype = options.kv_dtype.value_or(tensor::DType::kF16);
-    TRY_ASSIGN(const auto wish, kernels::gpu::parse_form_wish(options.kernel_choice));
+    TRY_ASSIGN(const auto wish, cuda::parse_form_wish(options.kernel_choice));
     TRY_ASSIGN(model, DeviceStepModel::load(checkpoint, *options.device, request,
                                             {.wish = wish, .folder = options.kernel_choice_folder},
                                             *pool));

@@ -11,10 +11,8 @@
 namespace pelton::models {
 namespace {
 
-namespace gpu = kernels::gpu;
-
-gpu::ModelShape shape_of(const families::ModelConfig& config) {
-  gpu::ModelShape shape{
+cuda::ModelShape shape_of(const families::ModelConfig& config) {
+  cuda::ModelShape shape{
       .layers = config.layer_count(),
       .hidden = config.hidden_size,
       .inner = config.expert_intermediate_size,
@@ -29,14 +27,14 @@ gpu::ModelShape shape_of(const families::ModelConfig& config) {
       .attention_scale = static_cast<float>(1.0 / std::sqrt(double{1.0} * config.head_size)),
       .swiglu_alpha = static_cast<float>(config.swiglu_alpha),
       .swiglu_limit = static_cast<float>(config.swiglu_limit)};
-  for (int i = 0; i < config.layer_count() && i < gpu::kLayersMax; ++i) {
+  for (int i = 0; i < config.layer_count() && i < cuda::kLayersMax; ++i) {
     shape.is_sliding[i] = config.is_sliding(i) ? 1 : 0;
   }
   return shape;
 }
 
 // The device library knows two block tables: of layers that keep every token, and of one window
-// (kernels/cuda/device_abi.h). Which groups of a model those are; without a window group the
+// (cuda/device_abi.h). Which groups of a model those are; without a window group the
 // library gets the other's table twice. Any other set of groups is refused.
 struct DeviceTables {
   int every_token = 0;
@@ -62,7 +60,7 @@ Result<DeviceTables> device_tables(const kv::PerGroup<kv::GroupSpec>& groups) {
       "device"};
 }
 
-gpu::Limits limits_of(const families::ModelConfig& config, const DeviceModel::Options& options) {
+cuda::Limits limits_of(const families::ModelConfig& config, const DeviceModel::Options& options) {
   const Result<DeviceTables> tables = device_tables(families::kv_groups(config, {}).specs);
   const auto blocks = [&](int group) {
     return group < options.block_counts.size() ? options.block_counts[group] : 0;
@@ -79,11 +77,11 @@ gpu::Limits limits_of(const families::ModelConfig& config, const DeviceModel::Op
 
 }  // namespace
 
-gpu::ArenaLayout DeviceModel::layout(const families::ModelConfig& config, const Options& options) {
-  return gpu::arena_layout(shape_of(config), limits_of(config, options));
+cuda::ArenaLayout DeviceModel::layout(const families::ModelConfig& config, const Options& options) {
+  return cuda::arena_layout(shape_of(config), limits_of(config, options));
 }
 
-DeviceModel::DeviceModel(const families::ModelConfig& config, const gpu::DeviceLibrary& library,
+DeviceModel::DeviceModel(const families::ModelConfig& config, const cuda::DeviceLibrary& library,
                          const Options& options)
     : config_(config),
       groups_(families::kv_groups(config, {})),
@@ -97,7 +95,7 @@ DeviceModel::~DeviceModel() {
 }
 
 Result<std::unique_ptr<DeviceModel>> DeviceModel::load(const checkpoint::Checkpoint& checkpoint,
-                                                       const gpu::DeviceLibrary& library,
+                                                       const cuda::DeviceLibrary& library,
                                                        const Options& options,
                                                        base::ThreadPool& pool) {
   const families::ModelConfig& config = checkpoint.config();
@@ -105,21 +103,21 @@ Result<std::unique_ptr<DeviceModel>> DeviceModel::load(const checkpoint::Checkpo
     return Error{ErrorCode::kUnsupported,
                  fmt::format("no device computes {} yet; --device cpu does", config.architecture)};
   }
-  if (config.layer_count() > gpu::kLayersMax || config.hidden_size % 32 != 0 ||
+  if (config.layer_count() > cuda::kLayersMax || config.hidden_size % 32 != 0 ||
       config.expert_intermediate_size % 32 != 0) {
     return Error{ErrorCode::kUnsupported, "config.json: a shape that no device kernel takes"};
   }
   TRY(device_tables(families::kv_groups(config, {}).specs));
   std::unique_ptr<DeviceModel> model(new DeviceModel(config, library, options));
-  const gpu::ModelShape shape = shape_of(config);
-  const gpu::Limits limits = limits_of(config, options);
+  const cuda::ModelShape shape = shape_of(config);
+  const cuda::Limits limits = limits_of(config, options);
   model->session_ = library.table().open(options.device, &shape, &limits);
   TRY(library.check("opening the device"));
   CHECK(model->session_ != nullptr);
   TRY(model->upload(checkpoint, pool));
-  TRY_ASSIGN(const gpu::DeviceInfo info, library.device(options.device));
+  TRY_ASSIGN(const cuda::DeviceInfo info, library.device(options.device));
   TRY_ASSIGN(model->forms_,
-             gpu::choose_forms(library, info, model->session_, shape, limits, options.forms));
+             cuda::choose_forms(library, info, model->session_, shape, limits, options.forms));
   return model;
 }
 
@@ -141,14 +139,14 @@ void DeviceModel::begin(const ForwardInput& input, const Draws& draws) {
     sequences_.push_back({sequence.start, sequence.count, sequence.tables[tables.every_token],
                           sequence.tables[tables.window]});
   }
-  const gpu::Step step{.tokens = input.tokens.data(),
-                       .row_count = static_cast<int32_t>(input.tokens.size()),
-                       .sequences = sequences_.data(),
-                       .sequence_count = static_cast<int32_t>(sequences_.size()),
-                       .logit_rows = input.logit_rows.data(),
-                       .logit_row_count = static_cast<int32_t>(input.logit_rows.size()),
-                       .sampling = draws.sampling,
-                       .sampled = draws.sampled};
+  const cuda::Step step{.tokens = input.tokens.data(),
+                        .row_count = static_cast<int32_t>(input.tokens.size()),
+                        .sequences = sequences_.data(),
+                        .sequence_count = static_cast<int32_t>(sequences_.size()),
+                        .logit_rows = input.logit_rows.data(),
+                        .logit_row_count = static_cast<int32_t>(input.logit_rows.size()),
+                        .sampling = draws.sampling,
+                        .sampled = draws.sampled};
   library_.table().begin_step(session_, &step);
 }
 
@@ -183,7 +181,7 @@ Result<void> DeviceModel::normed_rows(
 
 void DeviceModel::for_each_layer(int group, int32_t block,
                                  base::FunctionRef<void(int64_t)> visit) const {
-  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
+  const int64_t bytes = cuda::kv_block_bytes(shape_of(config_), options_.kv_type);
   for (size_t layer = 0; layer < groups_.of_layer.size(); ++layer) {
     if (groups_.of_layer[layer] != group) continue;
     visit(arena_.layers[layer].kv.offset + block * bytes);
@@ -191,7 +189,7 @@ void DeviceModel::for_each_layer(int group, int32_t block,
 }
 
 Result<void> DeviceModel::copy_block(const BlockCopy& copy) {
-  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
+  const int64_t bytes = cuda::kv_block_bytes(shape_of(config_), options_.kv_type);
   const int64_t back = (int64_t{copy.to} - copy.from) * bytes;
   for_each_layer(copy.group, copy.from, [&](int64_t offset) {
     library_.table().copy(session_, offset + back, offset, bytes);
@@ -202,11 +200,11 @@ Result<void> DeviceModel::copy_block(const BlockCopy& copy) {
 int64_t DeviceModel::swapped_block_bytes(int group) const {
   int64_t layers = 0;
   for_each_layer(group, 0, [&](int64_t) { ++layers; });
-  return layers * gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
+  return layers * cuda::kv_block_bytes(shape_of(config_), options_.kv_type);
 }
 
 Result<void> DeviceModel::read_block(int group, int32_t block, uint8_t* out) {
-  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
+  const int64_t bytes = cuda::kv_block_bytes(shape_of(config_), options_.kv_type);
   for_each_layer(group, block, [&](int64_t offset) {
     library_.table().read(session_, offset, out, bytes);
     out += bytes;
@@ -215,7 +213,7 @@ Result<void> DeviceModel::read_block(int group, int32_t block, uint8_t* out) {
 }
 
 Result<void> DeviceModel::write_block(int group, int32_t block, const uint8_t* from) {
-  const int64_t bytes = gpu::kv_block_bytes(shape_of(config_), options_.kv_type);
+  const int64_t bytes = cuda::kv_block_bytes(shape_of(config_), options_.kv_type);
   for_each_layer(group, block, [&](int64_t offset) {
     library_.table().write(session_, offset, from, bytes);
     from += bytes;

@@ -1,5 +1,5 @@
 // gpt-oss on a device: packs the checkpoint's weights into the device's layout, uploads them, and
-// computes steps there through a device library (kernels/cuda/device_abi.h). Keys and values live
+// computes steps there through a device library (cuda/device_abi.h). Keys and values live
 // on the device too. The host's counterpart is Model with its KvStorage. Owned by the executor;
 // its thread.
 #pragma once
@@ -12,9 +12,9 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "cuda/device_forms.h"
+#include "cuda/device_library.h"
 #include "families/kv_groups.h"
-#include "kernels/cuda/device_forms.h"
-#include "kernels/cuda/device_library.h"
 #include "models/model.h"
 
 namespace pelton::models {
@@ -28,19 +28,18 @@ class DeviceModel {
     int logit_rows_max = 16;
     int positions_max = 0;           // of a sequence
     kv::PerGroup<int> block_counts;  // in the order of families::kv_groups; empty: none yet
-    kernels::gpu::KvType kv_type = kernels::gpu::KvType::kF16;
+    cuda::KvType kv_type = cuda::KvType::kF16;
     int64_t partial_bytes_max = int64_t{64} << 20;  // for attention that warps share
-    kernels::gpu::FormOptions forms;                // of the products
+    cuda::FormOptions forms;                        // of the products
   };
 
   // What the device must have room for.
-  static kernels::gpu::ArenaLayout layout(const families::ModelConfig& config,
-                                          const Options& options);
+  static cuda::ArenaLayout layout(const families::ModelConfig& config, const Options& options);
 
   // `checkpoint` is read during the call only; `library` outlives the model. Errors name the
   // tensor, or say what the device said.
   static Result<std::unique_ptr<DeviceModel>> load(const checkpoint::Checkpoint& checkpoint,
-                                                   const kernels::gpu::DeviceLibrary& library,
+                                                   const cuda::DeviceLibrary& library,
                                                    const Options& options, base::ThreadPool& pool);
   ~DeviceModel();
   DeviceModel(const DeviceModel&) = delete;
@@ -48,14 +47,14 @@ class DeviceModel {
 
   const families::ModelConfig& config() const { return config_; }
   const Options& options() const { return options_; }
-  const kernels::gpu::ArenaLayout& arena() const { return arena_; }
+  const cuda::ArenaLayout& arena() const { return arena_; }
   // Which form each product is computed in, and how that was chosen.
-  const kernels::gpu::DeviceForms& forms() const { return forms_; }
+  const cuda::DeviceForms& forms() const { return forms_; }
 
   // What is to be drawn from the rows of logits, and where it is told.
   struct Draws {
-    const kernels::gpu::Sampling* sampling = nullptr;  // null: nothing
-    kernels::gpu::Sampled sampled{};
+    const cuda::Sampling* sampling = nullptr;  // null: nothing
+    cuda::Sampled sampled{};
   };
   // Float (logit_rows, vocab), the caller's to overwrite until the next call; null if none is
   // wanted. Rows that were drawn from hold nothing. A row may be wanted once.
@@ -93,7 +92,7 @@ class DeviceModel {
   Counts counts() const;
 
  private:
-  DeviceModel(const families::ModelConfig& config, const kernels::gpu::DeviceLibrary& library,
+  DeviceModel(const families::ModelConfig& config, const cuda::DeviceLibrary& library,
               const Options& options);
 
   Result<void> upload(const checkpoint::Checkpoint& checkpoint, base::ThreadPool& pool);
@@ -102,14 +101,14 @@ class DeviceModel {
 
   const families::ModelConfig config_;
   const families::KvGroups groups_;
-  const kernels::gpu::DeviceLibrary& library_;
+  const cuda::DeviceLibrary& library_;
   const Options options_;
-  const kernels::gpu::ArenaLayout arena_;
-  kernels::gpu::Session* session_ = nullptr;
-  kernels::gpu::DeviceForms forms_;
+  const cuda::ArenaLayout arena_;
+  cuda::Session* session_ = nullptr;
+  cuda::DeviceForms forms_;
   std::vector<float> norm_;  // the last norm's weight, for normed_rows
   std::vector<float> state_;
-  std::vector<kernels::gpu::StepSequence> sequences_;
+  std::vector<cuda::StepSequence> sequences_;
 };
 
 }  // namespace pelton::models

@@ -26,9 +26,9 @@
 namespace pelton::models {
 namespace {
 
-using kernels::gpu::FormWish;
-using kernels::gpu::kv_type_name;
-using kernels::gpu::KvType;
+using cuda::FormWish;
+using cuda::kv_type_name;
+using cuda::KvType;
 
 // Where sources and built files are: on another machine (tools/gpu_session) somewhere else.
 std::string folder_named(const char* variable, const char* otherwise) {
@@ -42,13 +42,13 @@ std::string binary_folder() {
   return folder_named("PELTON_TEST_BINARY", PELTON_BINARY_DIR);
 }
 
-const kernels::gpu::DeviceLibrary& library() {
-  static const kernels::gpu::DeviceLibrary* const opened = [] {
+const cuda::DeviceLibrary& library() {
+  static const cuda::DeviceLibrary* const opened = [] {
     const char* const given = std::getenv("PELTON_DEVICE_LIBRARY");
-    auto found = kernels::gpu::DeviceLibrary::open(
+    auto found = cuda::DeviceLibrary::open(
         given != nullptr ? given : binary_folder() + "/libpelton_cuda_emulated.so");
     CHECK(found.ok(), found.ok() ? "" : found.error().message);
-    return new kernels::gpu::DeviceLibrary(std::move(*found));
+    return new cuda::DeviceLibrary(std::move(*found));
   }();
   return *opened;
 }
@@ -541,9 +541,8 @@ TEST(DeviceModelTest, AnUploadThatFailsSaysWhereAndEnds) {
 }
 
 TEST(DeviceModelTest, WhatDoesNotExistIsAnErrorThatSaysSo) {
-  EXPECT_EQ(kernels::gpu::DeviceLibrary::open("/nowhere/lib.so").error().code,
-            ErrorCode::kNotFound);
-  EXPECT_EQ(kernels::gpu::DeviceLibrary::open("libm.so.6").error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(cuda::DeviceLibrary::open("/nowhere/lib.so").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(cuda::DeviceLibrary::open("libm.so.6").error().code, ErrorCode::kUnsupported);
   const auto checkpoint = checkpoint::Checkpoint::open(weights_folder("tiny"));
   ASSERT_TRUE(checkpoint.ok());
   base::ThreadPool pool({.threads = 1, .pin = false});

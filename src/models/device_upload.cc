@@ -12,14 +12,13 @@
 namespace pelton::models {
 namespace {
 
-namespace gpu = kernels::gpu;
-using gpu::ExpertPart;
-using gpu::Place;
-using gpu::RowOrder;
+using cuda::ExpertPart;
+using cuda::Place;
+using cuda::RowOrder;
 
 // Packed by all threads before its copying begins: large enough that neither they nor the copies
 // wait much at its ends, small enough that the first copy begins soon.
-constexpr int64_t kPieceBytes = gpu::kStagedBytes / 2;
+constexpr int64_t kPieceBytes = cuda::kStagedBytes / 2;
 
 kernels::StoredMatrix stored(const kernels::Matrix& matrix) {
   return {matrix.data, nullptr, matrix.rows, matrix.cols, matrix.format};
@@ -28,8 +27,8 @@ kernels::StoredMatrix stored(const kernels::Matrix& matrix) {
 }  // namespace
 
 DeviceUpload::DeviceUpload(const checkpoint::Checkpoint& checkpoint,
-                           const gpu::DeviceLibrary& library, gpu::Session* session,
-                           const gpu::ArenaLayout& arena, base::ThreadPool& pool)
+                           const cuda::DeviceLibrary& library, cuda::Session* session,
+                           const cuda::ArenaLayout& arena, base::ThreadPool& pool)
     : checkpoint_(checkpoint),
       config_(checkpoint.config()),
       library_(library),
@@ -109,7 +108,7 @@ Result<void> DeviceUpload::embedding() {
               [&](int64_t begin, int64_t end, uint8_t* out, uint8_t*) {
                 for (int64_t i = begin; i < end; ++i, out += bytes) {
                   auto* const room = reinterpret_cast<uint16_t*>(out);
-                  const uint16_t* const row = gpu::bf16_row(stored(table), i, room);
+                  const uint16_t* const row = cuda::bf16_row(stored(table), i, room);
                   if (row != room) std::memcpy(out, row, static_cast<size_t>(bytes));
                 }
               });
@@ -133,25 +132,25 @@ Result<void> DeviceUpload::turns(int positions_max) {
 
 Result<void> DeviceUpload::matrix(const std::vector<kernels::Matrix>& parts, RowOrder order,
                                   const Place& place) {
-  gpu::TiledShape shape{.columns = parts[0].cols, .order = order, .head_size = config_.head_size};
+  cuda::TiledShape shape{.columns = parts[0].cols, .order = order, .head_size = config_.head_size};
   for (const kernels::Matrix& part : parts) shape.rows += part.rows;
   const auto row = [&](int64_t number, uint16_t* room) {
     size_t i = 0;
     for (; number >= parts[i].rows; ++i) number -= parts[i].rows;
-    return gpu::bf16_row(stored(parts[i]), number, room);
+    return cuda::bf16_row(stored(parts[i]), number, room);
   };
-  const int64_t tiles = gpu::tile_count(shape.rows);
+  const int64_t tiles = cuda::tile_count(shape.rows);
   return pack({.count = tiles,
                .grain = 1,
-               .bytes = gpu::tiles_bytes(gpu::WeightType::kBf16, shape) / tiles,
+               .bytes = cuda::tiles_bytes(cuda::WeightType::kBf16, shape) / tiles,
                .place = place},
               [&](int64_t begin, int64_t end, uint8_t* out, uint8_t*) {
-                gpu::pack_bf16_tiles(shape, {begin, end}, row, out);
+                cuda::pack_bf16_tiles(shape, {begin, end}, row, out);
               });
 }
 
 Result<void> DeviceUpload::attention(int layer) {
-  const gpu::LayerPlaces& places = arena_.layers[static_cast<size_t>(layer)];
+  const cuda::LayerPlaces& places = arena_.layers[static_cast<size_t>(layer)];
   const int hidden = config_.hidden_size;
   const int q = config_.head_count * config_.head_size;
   const int kv = config_.kv_head_count * config_.head_size;
@@ -185,7 +184,7 @@ Result<void> DeviceUpload::attention(int layer) {
 }
 
 Result<void> DeviceUpload::experts(int layer) {
-  const gpu::LayerPlaces& places = arena_.layers[static_cast<size_t>(layer)];
+  const cuda::LayerPlaces& places = arena_.layers[static_cast<size_t>(layer)];
   const int hidden = config_.hidden_size;
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   TRY(vector(prefix + "post_attention_layernorm.weight", hidden, places.expert_norm));
@@ -215,29 +214,29 @@ Result<void> DeviceUpload::experts(int layer) {
 }
 
 Result<void> DeviceUpload::expert_part(const kernels::ExpertWeights& weights, ExpertPart part,
-                                       const gpu::LayerPlaces& places, float& factor) {
+                                       const cuda::LayerPlaces& places, float& factor) {
   const bool is_down = part == ExpertPart::kDown;
-  const gpu::TiledShape shape = gpu::expert_shape(weights, part);
-  TRY_ASSIGN(const int shift, gpu::scale_shift(weights, part, pool_));
+  const cuda::TiledShape shape = cuda::expert_shape(weights, part);
+  TRY_ASSIGN(const int shift, cuda::scale_shift(weights, part, pool_));
   factor = std::ldexp(1.0f, shift);
   const int64_t experts = config_.expert_count;
-  const int64_t tiles = gpu::tile_count(shape.rows);  // of an expert
+  const int64_t tiles = cuda::tile_count(shape.rows);  // of an expert
   TRY(pack({.count = experts * tiles,
             .grain = 4,
-            .bytes = gpu::tiles_bytes(gpu::WeightType::kMxfp4, shape) / tiles,
+            .bytes = cuda::tiles_bytes(cuda::WeightType::kMxfp4, shape) / tiles,
             .place = is_down ? places.down : places.gate_up,
-            .side_bytes = gpu::scales_bytes(shape) / tiles,
+            .side_bytes = cuda::scales_bytes(shape) / tiles,
             .side = is_down ? &places.down_scales : &places.gate_up_scales},
            [&](int64_t begin, int64_t end, uint8_t* out, uint8_t* out_scales) {
-             const int64_t chunks = gpu::chunk_count(shape.columns);
+             const int64_t chunks = cuda::chunk_count(shape.columns);
              while (begin < end) {
                const int64_t expert = begin / tiles;
                const int64_t last = std::min(end, (expert + 1) * tiles);
-               gpu::pack_expert(weights, part, static_cast<int>(expert),
-                                {begin - expert * tiles, last - expert * tiles}, shift, out,
-                                out_scales);
-               out += (last - begin) * chunks * gpu::kMxfp4ChunkBytes;
-               out_scales += (last - begin) * chunks * gpu::kScaleChunkBytes;
+               cuda::pack_expert(weights, part, static_cast<int>(expert),
+                                 {begin - expert * tiles, last - expert * tiles}, shift, out,
+                                 out_scales);
+               out += (last - begin) * chunks * cuda::kMxfp4ChunkBytes;
+               out_scales += (last - begin) * chunks * cuda::kScaleChunkBytes;
                begin = last;
              }
            }));
@@ -248,8 +247,8 @@ Result<void> DeviceUpload::expert_part(const kernels::ExpertWeights& weights, Ex
               [&](int64_t begin, int64_t end, uint8_t* out, uint8_t*) {
                 auto* const rows = reinterpret_cast<float*>(out);
                 for (int64_t e = begin; e < end; ++e) {
-                  gpu::pack_expert_bias(weights, part, static_cast<int>(e),
-                                        rows + (e - begin) * shape.rows);
+                  cuda::pack_expert_bias(weights, part, static_cast<int>(e),
+                                         rows + (e - begin) * shape.rows);
                 }
               });
 }

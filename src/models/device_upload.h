@@ -11,17 +11,16 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
-#include "kernels/cuda/device_library.h"
-#include "kernels/cuda/pack_device_weights.h"
+#include "cuda/device_library.h"
+#include "cuda/pack_device_weights.h"
 #include "layers/weights.h"
 
 namespace pelton::models {
 
 class DeviceUpload {
  public:
-  DeviceUpload(const checkpoint::Checkpoint& checkpoint, const kernels::gpu::DeviceLibrary& library,
-               kernels::gpu::Session* session, const kernels::gpu::ArenaLayout& arena,
-               base::ThreadPool& pool);
+  DeviceUpload(const checkpoint::Checkpoint& checkpoint, const cuda::DeviceLibrary& library,
+               cuda::Session* session, const cuda::ArenaLayout& arena, base::ThreadPool& pool);
 
   // Everything, the rotary table of so many positions too. Gives back the last norm's weight.
   Result<std::vector<float>> run(int positions_max);
@@ -29,15 +28,15 @@ class DeviceUpload {
  private:
   Result<void> attention(int layer);
   Result<void> experts(int layer);
-  Result<void> expert_part(const kernels::ExpertWeights& weights, kernels::gpu::ExpertPart part,
-                           const kernels::gpu::LayerPlaces& places, float& factor);
+  Result<void> expert_part(const kernels::ExpertWeights& weights, cuda::ExpertPart part,
+                           const cuda::LayerPlaces& places, float& factor);
   Result<void> embedding();
   Result<void> turns(int positions_max);
-  Result<void> vector(const std::string& name, int64_t count, const kernels::gpu::Place& place);
+  Result<void> vector(const std::string& name, int64_t count, const cuda::Place& place);
   // One matrix of the rows of several, below each other.
-  Result<void> matrix(const std::vector<kernels::Matrix>& parts, kernels::gpu::RowOrder order,
-                      const kernels::gpu::Place& place);
-  Result<void> write(const float* values, int64_t count, const kernels::gpu::Place& place);
+  Result<void> matrix(const std::vector<kernels::Matrix>& parts, cuda::RowOrder order,
+                      const cuda::Place& place);
+  Result<void> write(const float* values, int64_t count, const cuda::Place& place);
 
   // What is packed in pieces: units of `bytes`, one after the other at `place`; and if `side`, for
   // each some more there.
@@ -45,21 +44,21 @@ class DeviceUpload {
     int64_t count;
     int64_t grain;  // for a thread at a time
     int64_t bytes;
-    const kernels::gpu::Place& place;
+    const cuda::Place& place;
     int64_t side_bytes = 0;
-    const kernels::gpu::Place* side = nullptr;
+    const cuda::Place* side = nullptr;
   };
   // Writes units [begin, end) to `out`, and what belongs to them to `side`.
   using PackUnits =
       base::FunctionRef<void(int64_t begin, int64_t end, uint8_t* out, uint8_t* side)>;
   Result<void> pack(const Units& units, PackUnits pack_units);
-  void send(const kernels::gpu::Place& place, int64_t offset, const void* staged, int64_t bytes);
+  void send(const cuda::Place& place, int64_t offset, const void* staged, int64_t bytes);
 
   const checkpoint::Checkpoint& checkpoint_;
   const families::ModelConfig& config_;
-  const kernels::gpu::DeviceLibrary& library_;
-  kernels::gpu::Session* const session_;
-  const kernels::gpu::ArenaLayout& arena_;
+  const cuda::DeviceLibrary& library_;
+  cuda::Session* const session_;
+  const cuda::ArenaLayout& arena_;
   base::ThreadPool& pool_;
   layers::FloatVectors keep_;  // of one layer
 };

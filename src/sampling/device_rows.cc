@@ -8,8 +8,6 @@
 
 namespace pelton::sampling {
 
-namespace gpu = kernels::gpu;
-
 void DeviceRows::clear(int vocab) {
   vocab_ = vocab;
   rows_.clear();
@@ -19,7 +17,7 @@ void DeviceRows::clear(int vocab) {
 
 // A bias that comes twice is added twice, which a device's threads cannot do side by side.
 bool DeviceRows::are_hosts(const request::SamplingParams& params) {
-  if (params.logprobs > gpu::kReportedMax) return true;
+  if (params.logprobs > cuda::kReportedMax) return true;
   std::vector<TokenId> biased;
   for (const auto& [token, bias] : params.logit_bias) biased.push_back(token);
   std::sort(biased.begin(), biased.end());
@@ -37,13 +35,13 @@ DeviceRows::Edits DeviceRows::add_penalties(const DrawInput& input, int32_t pend
   Edits out{.first = static_cast<int32_t>(edits_.size())};
   if (input.history == nullptr) return out;
   for (const auto& [token, count] : input.history->counts()) {
-    gpu::LogitEdit edit{.token = token};
+    cuda::LogitEdit edit{.token = token};
     edit.in_output = count.in_output;
     edits_.push_back(edit);
     ++out.count;
   }
   if (pending_row >= 0) {
-    gpu::LogitEdit edit{.token = ~pending_row};
+    cuda::LogitEdit edit{.token = ~pending_row};
     edit.in_output = 1;
     edits_.push_back(edit);
     ++out.count;
@@ -54,7 +52,7 @@ DeviceRows::Edits DeviceRows::add_penalties(const DrawInput& input, int32_t pend
 DeviceRows::Edits DeviceRows::add_biases(const DrawInput& input) {
   Edits out{.first = static_cast<int32_t>(edits_.size())};
   for (const auto& [token, bias] : input.params.logit_bias) {
-    gpu::LogitEdit edit{.token = token};
+    cuda::LogitEdit edit{.token = token};
     edit.bias = bias;
     edits_.push_back(edit);
     ++out.count;
@@ -81,7 +79,7 @@ int32_t DeviceRows::add_mask(std::span<const uint64_t> allowed) {
 }
 
 void DeviceRows::skip() {
-  gpu::RowSampling row{};
+  cuda::RowSampling row{};
   row.on_host = 1;
   rows_.push_back(row);
 }
@@ -91,7 +89,7 @@ bool DeviceRows::add(const DrawInput& input, int32_t pending_row) {
     skip();
     return false;
   }
-  gpu::RowSampling row{};
+  cuda::RowSampling row{};
   const request::SamplingParams& params = input.params;
   row.random = base::random_bits(params.seed, static_cast<uint64_t>(input.position));
   row.sharpness = params.temperature > 0.0f ? scale_of(0, params.temperature).sharpness : 0.0f;
@@ -116,7 +114,7 @@ bool DeviceRows::add(const DrawInput& input, int32_t pending_row) {
   return true;
 }
 
-const gpu::Sampling& DeviceRows::sampling() {
+const cuda::Sampling& DeviceRows::sampling() {
   sampling_ = {.rows = rows_.data(),
                .edits = edits_.data(),
                .masks = masks_.data(),
@@ -126,25 +124,25 @@ const gpu::Sampling& DeviceRows::sampling() {
   return sampling_;
 }
 
-gpu::Sampled DeviceRows::sampled() {
+cuda::Sampled DeviceRows::sampled() {
   results_.resize(rows_.size());
-  reported_.resize(rows_.size() * gpu::kReportedMax);
+  reported_.resize(rows_.size() * cuda::kReportedMax);
   return {.rows = results_.data(), .reported = reported_.data()};
 }
 
 SampledChoice DeviceRows::choice(size_t row) const {
-  const gpu::SampledRow& result = results_[row];
+  const cuda::SampledRow& result = results_[row];
   if (result.token < 0) return {.usable = false};
   SampledChoice choice{.token = result.token};
   if (rows_[row].reported < 0) return choice;
   const double total = log_total(result.raw_highest, result.raw_mass);
   choice.logprob = logprob(result.raw_logit, total);
-  const auto first = reported_.begin() + static_cast<int64_t>(row) * gpu::kReportedMax;
-  std::vector<gpu::ReportedToken> best(first, first + std::max(result.reported, 0));
+  const auto first = reported_.begin() + static_cast<int64_t>(row) * cuda::kReportedMax;
+  std::vector<cuda::ReportedToken> best(first, first + std::max(result.reported, 0));
   std::sort(best.begin(), best.end(), [](const auto& a, const auto& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
   });
-  for (const gpu::ReportedToken& token : best) {
+  for (const cuda::ReportedToken& token : best) {
     choice.top.emplace_back(token.token, logprob(token.logit, total));
   }
   return choice;

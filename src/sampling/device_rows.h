@@ -1,4 +1,4 @@
-// The rows of a step as a device is told to draw from them (kernels/cuda/row_sampling.h), and its
+// The rows of a step as a device is told to draw from them (cuda/row_sampling.h), and its
 // answers as a Sampler's: the same to the bit, but for the last one of a log-probability's. Owned
 // by the executor; its thread.
 #pragma once
@@ -7,14 +7,14 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cuda/row_sampling.h"
+#include "cuda/row_sampling.h"
 #include "sampling/sampler.h"
 
 namespace pelton::sampling {
 
 class DeviceRows {
  public:
-  static constexpr size_t kEditsMax = kernels::gpu::kEditsMax;  // biases, bans and penalties of all
+  static constexpr size_t kEditsMax = cuda::kEditsMax;  // biases, bans and penalties of all
 
   // The most that a row with this history adds to the edits on its account.
   static size_t penalties_of(size_t history_size) { return history_size + 1; }
@@ -33,8 +33,8 @@ class DeviceRows {
   void skip();
 
   // Good until the next change.
-  const kernels::gpu::Sampling& sampling();
-  kernels::gpu::Sampled sampled();
+  const cuda::Sampling& sampling();
+  cuda::Sampled sampled();
 
   SampledChoice choice(size_t row) const;
 
@@ -50,12 +50,12 @@ class DeviceRows {
   bool has_room(const DrawInput& input) const;
 
   int vocab_ = 0;
-  kernels::gpu::Sampling sampling_{};
-  std::vector<kernels::gpu::RowSampling> rows_;
-  std::vector<kernels::gpu::LogitEdit> edits_;
+  cuda::Sampling sampling_{};
+  std::vector<cuda::RowSampling> rows_;
+  std::vector<cuda::LogitEdit> edits_;
   std::vector<uint64_t> masks_;
-  std::vector<kernels::gpu::SampledRow> results_;
-  std::vector<kernels::gpu::ReportedToken> reported_;
+  std::vector<cuda::SampledRow> results_;
+  std::vector<cuda::ReportedToken> reported_;
 };
 
 }  // namespace pelton::sampling

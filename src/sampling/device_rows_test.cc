@@ -13,13 +13,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/operations.h"
-#include "kernels/cuda/test_device.h"
+#include "cuda/operations.h"
+#include "cuda/test_device.h"
 
 namespace pelton::sampling {
 namespace {
-
-namespace gpu = kernels::gpu;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -48,11 +46,11 @@ struct Question {
 class Drawing {
  public:
   Drawing(const std::vector<Question>& questions, int vocab, int stride)
-      : slices_(gpu::slice_count(stride)) {
+      : slices_(cuda::slice_count(stride)) {
     rows_.clear(vocab);
     const auto count = static_cast<int64_t>(questions.size());
     // Rows of the step before stand in another order.
-    std::vector<gpu::SampledRow> results_before(questions.size());
+    std::vector<cuda::SampledRow> results_before(questions.size());
     std::vector<uint8_t> drawn(questions.size());
     for (size_t i = 0; i < questions.size(); ++i) {
       const size_t row = questions.size() - 1 - i;
@@ -67,50 +65,50 @@ class Drawing {
       logits.insert(logits.end(), question.logits.begin(), question.logits.end());
       logits.resize(logits.size() + static_cast<size_t>(stride) - question.logits.size(), 1e9f);
     }
-    const gpu::Sampling& sampling = rows_.sampling();
-    EXPECT_EQ(gpu::wrong_sampling(sampling, static_cast<int>(count), stride, drawn), nullptr);
+    const cuda::Sampling& sampling = rows_.sampling();
+    EXPECT_EQ(cuda::wrong_sampling(sampling, static_cast<int>(count), stride, drawn), nullptr);
     const auto at_least_one = [](int64_t n) { return n > 0 ? n : 1; };
-    const gpu::DeviceBuffer<float> device_logits(logits);
-    const gpu::DeviceBuffer<int32_t> counts(
+    const cuda::DeviceBuffer<float> device_logits(logits);
+    const cuda::DeviceBuffer<int32_t> counts(
         std::vector<int32_t>{static_cast<int32_t>(count), vocab});
-    const gpu::DeviceBuffer<gpu::RowSampling> rows(
-        std::vector<gpu::RowSampling>(sampling.rows, sampling.rows + count));
-    std::vector<gpu::LogitEdit> its_edits(sampling.edits, sampling.edits + sampling.edit_count);
+    const cuda::DeviceBuffer<cuda::RowSampling> rows(
+        std::vector<cuda::RowSampling>(sampling.rows, sampling.rows + count));
+    std::vector<cuda::LogitEdit> its_edits(sampling.edits, sampling.edits + sampling.edit_count);
     its_edits.resize(static_cast<size_t>(at_least_one(sampling.edit_count)));
-    const gpu::DeviceBuffer<gpu::LogitEdit> edits(its_edits);
+    const cuda::DeviceBuffer<cuda::LogitEdit> edits(its_edits);
     std::vector<uint64_t> its_masks(sampling.masks, sampling.masks + sampling.mask_words);
     its_masks.resize(static_cast<size_t>(at_least_one(sampling.mask_words)));
-    const gpu::DeviceBuffer<uint64_t> masks(its_masks);
-    const gpu::DeviceBuffer<float> before(at_least_one(sampling.edit_count));
-    const gpu::DeviceBuffer<gpu::SampleState> states(
-        std::vector<gpu::SampleState>(static_cast<size_t>(count)));
-    const std::vector<gpu::SampleBuckets> zero(static_cast<size_t>(2 * count));
-    const gpu::DeviceBuffer<gpu::SampleBuckets> buckets(zero);
-    const gpu::DeviceBuffer<uint64_t> slice_masses(count * slices_);
-    const gpu::DeviceBuffer<uint64_t> slice_equals(count * slices_);
-    const gpu::DeviceBuffer<gpu::SampledRow> results(results_before);
-    const gpu::DeviceBuffer<gpu::ReportedToken> reported(count * gpu::kReportedMax);
-    const gpu::Sample args{.logits = device_logits.data(),
-                           .stride = stride,
-                           .counts = counts.data(),
-                           .rows = rows.data(),
-                           .edits = edits.data(),
-                           .masks = masks.data(),
-                           .before = before.data(),
-                           .states = states.data(),
-                           .buckets = buckets.data(),
-                           .slice_masses = slice_masses.data(),
-                           .slice_equals = slice_equals.data(),
-                           .results = results.data(),
-                           .reported = reported.data(),
-                           .rows_max = static_cast<int32_t>(count) + 1,
-                           .slices = slices_,
-                           .reports = 0,
-                           .needs = gpu::sampling_needs(sampling, static_cast<int>(count))};
-    gpu::device().sample(&args);
-    gpu::device().wait();
-    EXPECT_EQ(gpu::device().failure(), nullptr);
-    const gpu::Sampled sampled = rows_.sampled();
+    const cuda::DeviceBuffer<uint64_t> masks(its_masks);
+    const cuda::DeviceBuffer<float> before(at_least_one(sampling.edit_count));
+    const cuda::DeviceBuffer<cuda::SampleState> states(
+        std::vector<cuda::SampleState>(static_cast<size_t>(count)));
+    const std::vector<cuda::SampleBuckets> zero(static_cast<size_t>(2 * count));
+    const cuda::DeviceBuffer<cuda::SampleBuckets> buckets(zero);
+    const cuda::DeviceBuffer<uint64_t> slice_masses(count * slices_);
+    const cuda::DeviceBuffer<uint64_t> slice_equals(count * slices_);
+    const cuda::DeviceBuffer<cuda::SampledRow> results(results_before);
+    const cuda::DeviceBuffer<cuda::ReportedToken> reported(count * cuda::kReportedMax);
+    const cuda::Sample args{.logits = device_logits.data(),
+                            .stride = stride,
+                            .counts = counts.data(),
+                            .rows = rows.data(),
+                            .edits = edits.data(),
+                            .masks = masks.data(),
+                            .before = before.data(),
+                            .states = states.data(),
+                            .buckets = buckets.data(),
+                            .slice_masses = slice_masses.data(),
+                            .slice_equals = slice_equals.data(),
+                            .results = results.data(),
+                            .reported = reported.data(),
+                            .rows_max = static_cast<int32_t>(count) + 1,
+                            .slices = slices_,
+                            .reports = 0,
+                            .needs = cuda::sampling_needs(sampling, static_cast<int>(count))};
+    cuda::device().sample(&args);
+    cuda::device().wait();
+    EXPECT_EQ(cuda::device().failure(), nullptr);
+    const cuda::Sampled sampled = rows_.sampled();
     const auto got = results.get();
     std::copy(got.begin(), got.end(), sampled.rows);
     const auto best = reported.get();
@@ -118,7 +116,7 @@ class Drawing {
     const auto left = buckets.get();
     EXPECT_EQ(std::memcmp(left.data(), zero.data(), zero.size() * sizeof zero[0]), 0)
         << "buckets are not left as they were found";
-    for (const gpu::SampleState& state : states.get()) EXPECT_EQ(state.arrived, 0u);
+    for (const cuda::SampleState& state : states.get()) EXPECT_EQ(state.arrived, 0u);
   }
 
   bool is_on_device(size_t row) const { return on_device_[row]; }
@@ -170,7 +168,7 @@ class DeviceRowsTest : public ::testing::Test {
     params.top_p = one_of({1.0f, 1.0f, 0.95f, 0.5f, 0.01f, 0.0f, 0.9999f});
     params.min_p = one_of({0.0f, 0.0f, 0.05f, 0.9f, 1.0f, 1e-9f});
     params.seed = static_cast<uint64_t>(random_.below(1 << 30));
-    params.logprobs = one_of({-1, -1, -1, 0, 1, 20, gpu::kReportedMax, gpu::kReportedMax + 1});
+    params.logprobs = one_of({-1, -1, -1, 0, 1, 20, cuda::kReportedMax, cuda::kReportedMax + 1});
     out.position = random_.below(5000);
     if (random_.below(3) == 0) {
       params.repetition_penalty = one_of({1.0f, 1.3f, 0.8f});
@@ -272,7 +270,7 @@ class DeviceRowsTest : public ::testing::Test {
     }
   }
 
-  gpu::Random random_;
+  cuda::Random random_;
   Sampler sampler_;
   int compared_ = 0;
   int used_ = 0;
@@ -328,17 +326,17 @@ TEST_F(DeviceRowsTest, WhatADeviceCannotDoIsTheHosts) {
   twice.params.logit_bias = {{3, 1.0f}, {4, 1.0f}, {3, 1.0f}};
   EXPECT_FALSE(rows.add(twice.input(), -1));
   Question many;
-  many.params.logprobs = gpu::kReportedMax + 1;
+  many.params.logprobs = cuda::kReportedMax + 1;
   EXPECT_FALSE(rows.add(many.input(), -1));
   Question long_history;
   long_history.params.presence_penalty = 1;
-  std::vector<TokenId> tokens(static_cast<size_t>(gpu::kEditsMax) + 1);
+  std::vector<TokenId> tokens(static_cast<size_t>(cuda::kEditsMax) + 1);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i);
   long_history.history.add_prompt(tokens);
   EXPECT_FALSE(rows.add(long_history.input(), -1));
   EXPECT_TRUE(rows.add(Question{}.input(), -1));
-  EXPECT_FALSE(gpu::sampling_needs(rows.sampling(), 3).any);
-  EXPECT_TRUE(gpu::sampling_needs(rows.sampling(), 4).any);
+  EXPECT_FALSE(cuda::sampling_needs(rows.sampling(), 3).any);
+  EXPECT_TRUE(cuda::sampling_needs(rows.sampling(), 4).any);
 }
 
 // Numbers that would have a device read from anywhere are refused before it does.
@@ -349,23 +347,23 @@ TEST_F(DeviceRowsTest, ATableThatPointsElsewhereIsRefused) {
   asked.params.logit_bias = {{3, 1.0f}};
   asked.allowed = {~uint64_t{0}, 1};
   ASSERT_TRUE(rows.add(asked.input(), -1));
-  const gpu::Sampling good = rows.sampling();
-  EXPECT_EQ(gpu::wrong_sampling(good, 1, 128, {}), nullptr);
-  EXPECT_NE(gpu::wrong_sampling(good, 1, 127, {}), nullptr) << "more tokens than the model has";
+  const cuda::Sampling good = rows.sampling();
+  EXPECT_EQ(cuda::wrong_sampling(good, 1, 128, {}), nullptr);
+  EXPECT_NE(cuda::wrong_sampling(good, 1, 127, {}), nullptr) << "more tokens than the model has";
   const auto changed = [&](auto change) {
-    gpu::RowSampling row = good.rows[0];
-    gpu::Sampling sampling = good;
+    cuda::RowSampling row = good.rows[0];
+    cuda::Sampling sampling = good;
     change(row, sampling);
     sampling.rows = &row;
-    return gpu::wrong_sampling(sampling, 1, 128, {}) != nullptr;
+    return cuda::wrong_sampling(sampling, 1, 128, {}) != nullptr;
   };
   EXPECT_TRUE(changed([](auto& row, auto&) { row.bias_count = 2; }));
   EXPECT_TRUE(changed([](auto& row, auto&) { row.biases = -1; }));
   EXPECT_TRUE(changed([](auto& row, auto&) { row.banned = 2; }));
   EXPECT_TRUE(changed([](auto& row, auto&) { row.penalty_count = -1; }));
   EXPECT_TRUE(changed([](auto& row, auto&) { row.mask = 1; }));
-  EXPECT_TRUE(changed([](auto& row, auto&) { row.reported = gpu::kReportedMax + 1; }));
-  EXPECT_TRUE(changed([](auto&, auto& sampling) { sampling.edit_count = gpu::kEditsMax + 1; }));
+  EXPECT_TRUE(changed([](auto& row, auto&) { row.reported = cuda::kReportedMax + 1; }));
+  EXPECT_TRUE(changed([](auto&, auto& sampling) { sampling.edit_count = cuda::kEditsMax + 1; }));
   EXPECT_TRUE(changed([](auto&, auto& sampling) { sampling.vocab = 0; }));
 
   // A token of the step before must have been drawn there.
@@ -374,7 +372,7 @@ TEST_F(DeviceRowsTest, ATableThatPointsElsewhereIsRefused) {
   penalized.params.presence_penalty = 1;
   ASSERT_TRUE(rows.add(penalized.input(), 1));
   const auto wrong = [&](std::vector<uint8_t> drawn) {
-    return gpu::wrong_sampling(rows.sampling(), 1, 128, drawn) != nullptr;
+    return cuda::wrong_sampling(rows.sampling(), 1, 128, drawn) != nullptr;
   };
   EXPECT_FALSE(wrong({0, 1}));
   EXPECT_TRUE(wrong({1, 0}));

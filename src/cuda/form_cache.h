@@ -1,0 +1,44 @@
+// A table of forms (product_forms.h) in a file, for the next start with the same model on the same
+// GPU, driver and library: one small JSON file for each, which any process may write or delete at
+// any time. What is read is foreign bytes: a file that is damaged, of something else, or names a
+// form that this device cannot take is an error, and its owner measures again. Host.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "cuda/device_abi.h"
+
+namespace pelton::cuda {
+
+// What a measurement is good for.
+struct FormKey {
+  std::string gpu;      // its name
+  std::string compute;  // "9.0"
+  int64_t driver = 0;
+  int64_t runtime = 0;
+  std::string library;  // which build of it: version and digest
+  std::string model;    // shape, and how many rows a step may have
+};
+
+// `library`: what identifies its build.
+FormKey form_key(const DeviceInfo& info, const std::string& library, const ModelShape& shape,
+                 const Limits& limits);
+
+inline constexpr size_t kFormFileBytesMax = 16 << 10;
+
+std::string forms_text(const FormKey& key, const ProductForms& forms);
+// Errors: kInvalidArgument.
+Result<ProductForms> parse_forms(std::string_view text, const FormKey& key, const ModelShape& shape,
+                                 const FormDevice& device);
+
+// FOLDER/NAME-DIGEST.json
+std::string form_file(const std::string& folder, const FormKey& key);
+// Errors: kNotFound, kIo, kInvalidArgument; the message names the file.
+Result<ProductForms> read_forms(const std::string& file, const FormKey& key,
+                                const ModelShape& shape, const FormDevice& device);
+// Makes the folder if need be. Errors: kIo.
+Result<void> write_forms(const std::string& file, const FormKey& key, const ProductForms& forms);
+
+}  // namespace pelton::cuda
