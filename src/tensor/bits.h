@@ -1,5 +1,5 @@
 // Conversions between float32 and the stored formats. All exact, or rounded to nearest even unless
-// the name says otherwise. What is constexpr a device's kernels call too (kernels/cuda).
+// the name says otherwise. What is constexpr a device's kernels call too (cuda).
 #pragma once
 
 #include <bit>
