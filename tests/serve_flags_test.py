@@ -405,7 +405,7 @@ class Flags(unittest.TestCase):
             error = self.refused(code, "--max-model-len", "1K", "--pin-prefix", self.write(name, text))
             self.assertIn(word, error)
         self.assertIn("/nowhere.json", self.refused(3, "--pin-prefix", "/nowhere.json"))
-        self.assertIn("prefix cache", self.refused(2, "--pin-prefix", "x", "--no-enable-prefix-caching"))
+        self.assertIn("no effect with --enable-prefix-caching false", self.refused(2, "--pin-prefix", "x", "--no-enable-prefix-caching"))
 
 
 if __name__ == "__main__":
