@@ -38,7 +38,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOX = ROOT / "models" / "pelton-box"
-LANGUAGES = {"sh", "text", "toml", "json", "python", "js", "ini", "proto"}
+LANGUAGES = {"sh", "text", "toml", "json", "python", "js", "ini", "proto", "cpp"}
 BINARY = None
 PAGES = []
 
