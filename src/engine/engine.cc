@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <span>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -15,15 +16,13 @@
 #include <pthread.h>
 
 #include "base/check.h"
+#include "engine/engine_core.h"
 #include "engine/inbox.h"
-#include "engine/scheduler.h"
 #include "engine/token_stream_state.h"
 
 namespace pelton::engine {
 
 namespace {
-
-using Places = WaitingLine::Places;
 
 // Answers that a drain ends by force learn it when the step on its way is over; for a stuck one
 // nobody waits.
@@ -55,13 +54,16 @@ class Engine::Loop {
                 .seats = {executor.capacity().sequences_max,
                           executor.capacity().pooled_sequences_max}}),
         kv_events_(options.kv_events_max),
-        scheduler_(executor.capacity(), {.prefix_cache = options.prefix_cache,
-                                         .hash_seed = options.hash_seed.value_or(draw_seed()),
-                                         .events = &kv_events_,
-                                         .clock = &clock,
-                                         .policy = options.policy}) {
+        core_(executor.capacity(),
+              {.prefix_cache = options.prefix_cache,
+               .hash_seed = options.hash_seed.value_or(draw_seed()),
+               .events = &kv_events_,
+               .clock = &clock,
+               .policy = options.policy},
+              {.steps_in_flight_max = options.steps_in_flight_max,
+               .overlapped_step_ns_max = options.overlapped_step_ns_max},
+              [this](base::FunctionRef<void(WaitingLine&)> use) { inbox_.tell_line(use); }) {
     CHECK(options.inbox_max > 0);
-    CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
     publish_stats();  // so that nobody ever reads empty ones
     publish_ledger();
     thread_ = std::thread([this] { run(); });
@@ -100,32 +102,22 @@ class Engine::Loop {
     // What every token touches.
     std::shared_ptr<TokenStream::State> stream;
     Bag* bag = nullptr;  // null: its stream is told directly
-    RequestTimes times;
-
-    bool was_seated = false;
     std::string request_id;
-    WaitingLine::Ticket ticket;
   };
 
   void remember(const std::vector<std::shared_ptr<TokenStream::State>>& states);
   void run();
   void turn();
-  int depth() const;
   void collect();
   void receive(std::vector<Inbox::Arrival> arrivals);
-  void refuse(const Inbox::Arrival& arrival, WaitingLine::Ticket ticket, const Error& error);
+  void refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error);
   void hear_readers();  // who has left, or forces tokens
   void emit();
-  void count(const Scheduler::Event& event, int64_t now_ns);
-  void count(const StepPlan& plan);
-  void emit(Scheduler::Event event, int64_t now_ns);
-  void tell(Reader& reader, Scheduler::Event event, int64_t now_ns);
+  void emit(Scheduler::Event& event, int64_t now_ns);
+  void tell(Reader& reader, Scheduler::Event& event, int64_t now_ns);
   void announce_letters();
   void send_letters();
   Bag* bag_of(const std::shared_ptr<Courier>& courier);
-  void note_places(Places places, int64_t now_ns) {
-    inbox_.tell_line([&](WaitingLine& line) { line.note_places(places, now_ns); });
-  }
   void publish_stats();
   void publish_ledger();
   void check_when_idle();
@@ -147,17 +139,12 @@ class Engine::Loop {
   size_t live_swept_at_ = 0;                             // guarded by live_mutex_
 
   // Engine thread only.
-  Scheduler scheduler_;
-  std::unordered_map<SequenceId, Reader> readers_;
+  EngineCore core_;
+  std::unordered_map<SequenceId, std::unique_ptr<Reader>> readers_;  // the core's answers lead here
   int64_t cancels_seen_ = 0;
-  int in_flight_ = 0;
-  bool all_deferred_ = false;     // who could run waits for what its guide allows
-  int64_t running_since_ns_ = 0;  // the oldest step in flight
-  int64_t step_ns_ = 0;           // what steps took lately
+  bool all_deferred_ = false;
   int64_t integrity_checks_ = 0;
-  EngineStats counted_;  // the loop's own part of it
   std::optional<int64_t> checked_ns_;
-  std::vector<Scheduler::Event> events_;    // taken from the scheduler, being emitted
   std::vector<std::unique_ptr<Bag>> bags_;  // few: a thread's each
 
   std::thread thread_;
@@ -217,12 +204,12 @@ void Engine::Loop::drain(int64_t limit_ms) {
 void Engine::Loop::run() {
   pthread_setname_np(pthread_self(), "pelton-engine");
   for (;;) {
-    const bool nothing_to_do = scheduler_.idle() && in_flight_ == 0;
+    const bool nothing_to_do = core_.idle();
     if (nothing_to_do) check_when_idle();
     publish_ledger();
     if (nothing_to_do) {
       busy_since_ns_.store(0, std::memory_order_relaxed);
-      note_places(Places::kFree, clock_.now_ns());
+      core_.note_idle(clock_.now_ns());
     }
     Inbox::Delivery delivery = nothing_to_do   ? inbox_.wait()
                                : all_deferred_ ? inbox_.wait_for(kDeferralLook)
@@ -237,83 +224,60 @@ void Engine::Loop::run() {
 void Engine::Loop::turn() {
   hear_readers();
 
-  bool submitted = false;
-  if (in_flight_ < depth()) {
-    const int64_t now_ns = clock_.now_ns();
-    StepPlan next = scheduler_.plan(now_ns);
-    note_places(scheduler_.waiting_count() > 0 ? Places::kTaken : Places::kFree, now_ns);
-    submitted = !next.empty();
-    if (submitted) {
-      if (in_flight_ == 0) running_since_ns_ = clock_.now_ns();
-      count(next);
-      executor_.submit(std::move(next));
-      ++in_flight_;
-    }
-    // Beyond this point no sequence joins or leaves the submitted step.
+  if (core_.in_flight() < core_.depth()) {
+    std::optional<StepPlan> next = core_.plan(clock_.now_ns());
+    if (next) executor_.submit(*std::move(next));
     emit();
   }
-  all_deferred_ = in_flight_ == 0 && scheduler_.any_deferred();
-  if (in_flight_ >= depth() || (in_flight_ > 0 && !submitted)) collect();
+  all_deferred_ = core_.all_deferred();
+  if (core_.awaits_result()) collect();
   if (options_.checks_every_step) {
-    scheduler_.check_integrity();
+    core_.scheduler().check_integrity();
     ++integrity_checks_;
   }
   // Beyond this point finished sequences hold no blocks.
   emit();
 }
 
-// Two while steps are short.
-int Engine::Loop::depth() const {
-  return step_ns_ < options_.overlapped_step_ns_max ? options_.steps_in_flight_max : 1;
-}
-
-// The oldest step; a later one runs on.
 void Engine::Loop::collect() {
   StepResult result = executor_.collect();
-  --in_flight_;
   announce_letters();
-  const int64_t now_ns = clock_.now_ns();
-  step_ns_ += (now_ns - running_since_ns_ - step_ns_) / 4;
-  running_since_ns_ = now_ns;
-  ++counted_.steps;
   if (result.error) {
-    ++counted_.steps_failed;
     log_.error(fmt::format("step {} failed: {}", result.step, result.error->message));
   }
-  scheduler_.commit(std::move(result));
+  core_.commit(std::move(result), clock_.now_ns());
 }
 
 void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
+  std::vector<std::unique_ptr<Reader>> readers;
+  std::vector<void*> tags;
   for (Inbox::Arrival& arrival : arrivals) {
-    WaitingLine::Ticket ticket = WaitingLine::ticket(arrival.request);
-    const std::string request_id = arrival.request.id;
-    const Result<std::vector<SequenceId>> ids = scheduler_.submit_answers(
-        std::move(arrival.request), static_cast<int>(arrival.streams.size()));
+    const auto prompt_tokens = static_cast<int>(arrival.request.prompt.size());
+    Bag* const bag = bag_of(arrival.courier);
+    readers.clear();
+    tags.clear();
+    for (const std::shared_ptr<TokenStream::State>& stream : arrival.streams) {
+      readers.push_back(std::make_unique<Reader>(
+          Reader{.stream = stream, .bag = bag, .request_id = arrival.request.id}));
+      tags.push_back(readers.back().get());
+    }
+    const Result<std::vector<SequenceId>> ids =
+        core_.receive(std::move(arrival.request), arrival.queued_ns, tags);
     if (!ids.ok()) {  // a prefix was pinned after submit had checked the request
-      refuse(arrival, std::move(ticket), ids.error());
+      refuse(arrival, prompt_tokens, ids.error());
       continue;
     }
-    Bag* const bag = bag_of(arrival.courier);
     for (size_t i = 0; i < ids->size(); ++i) {
-      readers_.emplace((*ids)[i], Reader{.stream = std::move(arrival.streams[i]),
-                                         .bag = bag,
-                                         .times = {.queued_ns = arrival.queued_ns},
-                                         .request_id = request_id,
-                                         .ticket = ticket});
+      readers_.emplace((*ids)[i], std::move(readers[i]));
       if (bag != nullptr) ++bag->readers;
-      ticket.prompt_tokens = 0;
     }
   }
   // A reader may have left before its request came this far; look again.
   if (!arrivals.empty()) cancels_seen_ = -1;
 }
 
-void Engine::Loop::refuse(const Inbox::Arrival& arrival, WaitingLine::Ticket ticket,
-                          const Error& error) {
-  const int prompt_tokens = ticket.prompt_tokens;
+void Engine::Loop::refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error) {
   for (const std::shared_ptr<TokenStream::State>& stream : arrival.streams) {
-    inbox_.tell_line([&](WaitingLine& line) { line.note_never_seated(ticket); });
-    ticket.prompt_tokens = 0;
     stream->put(
         std::nullopt,
         StreamEnd{.reason = FinishReason::kError, .prompt_tokens = prompt_tokens, .error = error},
@@ -327,26 +291,25 @@ void Engine::Loop::hear_readers() {
   if (cancels == cancels_seen_) return;
   cancels_seen_ = cancels;
   for (const auto& [id, reader] : readers_) {
-    if (reader.stream->cancelled.load(std::memory_order_acquire)) {
-      scheduler_.cancel(id);
-    } else if (std::optional<Forcing> forcing = reader.stream->take_forcing()) {
-      scheduler_.force(id, *std::move(forcing));
+    if (reader->stream->cancelled.load(std::memory_order_acquire)) {
+      core_.cancel(id);
+    } else if (std::optional<Forcing> tokens = reader->stream->take_forcing()) {
+      core_.force(id, *std::move(tokens));
     }
   }
 }
 
 // Counted before they are told: a reader who has seen a token finds it in the books.
 void Engine::Loop::emit() {
-  scheduler_.take_events(events_);
   const int64_t now_ns = clock_.now_ns();
-  for (const Scheduler::Event& event : events_) count(event, now_ns);
+  const std::span<Scheduler::Event> events = core_.take_events(now_ns);
   publish_stats();
   publish_ledger();
-  if (events_.empty()) return;
+  if (events.empty()) return;
   int ended = 0;
-  for (Scheduler::Event& event : events_) {
+  for (Scheduler::Event& event : events) {
     if (event.end != nullptr) ++ended;
-    emit(std::move(event), now_ns);
+    emit(event, now_ns);
   }
   send_letters();
   for (; ended > 0; --ended) inbox_.note_ended();
@@ -364,7 +327,7 @@ Engine::Loop::Bag* Engine::Loop::bag_of(const std::shared_ptr<Courier>& courier)
 // Readers' threads wake while the step is committed, rather than after it. Not while steps are
 // short: then they hardly sleep.
 void Engine::Loop::announce_letters() {
-  if (depth() > 1) return;
+  if (core_.depth() > 1) return;
   for (const std::unique_ptr<Bag>& bag : bags_) {
     if (bag->sent_last >= kManyLetters) bag->courier->announce();
   }
@@ -382,63 +345,29 @@ void Engine::Loop::send_letters() {
     bag->courier->send(bag->letters);
   }
   std::erase_if(bags_, [](const auto& bag) { return bag->readers == 0; });
-  if (sent >= kManyLetters && depth() == 1) std::this_thread::yield();
+  if (sent >= kManyLetters && core_.depth() == 1) std::this_thread::yield();
 }
 
-void Engine::Loop::count(const StepPlan& plan) {
-  int64_t tokens = 0;
-  for (const PlannedSequence& row : plan.sequences) tokens += row.token_count();
-  const auto& bounds = EngineStats::kStepTokenBounds;
-  const auto range = std::lower_bound(bounds.begin(), bounds.end(), tokens) - bounds.begin();
-  ++counted_.steps_by_tokens[static_cast<size_t>(range)];
-  counted_.step_tokens += tokens;
-}
-
-void Engine::Loop::count(const Scheduler::Event& event, int64_t now_ns) {
-  if (event.token) ++counted_.output_tokens;
-  const bool is_seated = event.seating == Scheduler::Event::Seating::kSeated;
-  if (!is_seated && !event.end) return;
-  Reader& reader = readers_.at(event.id);
-  if (is_seated && !reader.was_seated) {
-    reader.was_seated = true;
-    inbox_.tell_line([&](WaitingLine& line) { line.note_seated(reader.ticket); });
-  }
-  if (!event.end) return;
-  inbox_.tell_line([&](WaitingLine& line) {
-    if (reader.was_seated) {
-      line.note_left_seat(reader.ticket, *event.end, reader.times, now_ns);
-    } else {
-      line.note_never_seated(reader.ticket);
-    }
-  });
-}
-
-void Engine::Loop::emit(Scheduler::Event event, int64_t now_ns) {
-  const auto found = readers_.find(event.id);
-  CHECK(found != readers_.end());
-  Reader& reader = found->second;
-  if (event.seating == Scheduler::Event::Seating::kPreempted) {
-    log_.debug(fmt::format("request {} preempted", reader.request_id));
-  }
-  if (event.seating == Scheduler::Event::Seating::kSwappedOut) {
-    log_.debug(fmt::format("request {} swapped out", reader.request_id));
-  }
-  RequestTimes& times = reader.times;
-  const bool is_seated = event.seating == Scheduler::Event::Seating::kSeated;
-  if (is_seated && times.seated_ns == 0) times.seated_ns = now_ns;
-  if (event.token) {
-    if (times.first_token_ns == 0) times.first_token_ns = now_ns;
-    times.last_token_ns = now_ns;
-  }
+void Engine::Loop::emit(Scheduler::Event& event, int64_t now_ns) {
+  using Seating = Scheduler::Event::Seating;
   const bool ended = event.end != nullptr;
-  if (ended) event.end->times = times;
-  if (event.token || ended) tell(reader, std::move(event), now_ns);
+  const bool made_way =
+      event.seating == Seating::kPreempted || event.seating == Seating::kSwappedOut;
+  if (!event.token && !ended && !made_way) return;
+  const SequenceId id = event.id;
+  Reader& reader = *static_cast<Reader*>(core_.answer(id).reader);
+  if (made_way) {
+    log_.debug(fmt::format("request {} {}", reader.request_id,
+                           event.seating == Seating::kPreempted ? "preempted" : "swapped out"));
+  }
+  if (event.token || ended) tell(reader, event, now_ns);
   if (!ended) return;
   if (reader.bag != nullptr) --reader.bag->readers;
-  readers_.erase(found);
+  core_.forget(id);
+  readers_.erase(id);
 }
 
-void Engine::Loop::tell(Reader& reader, Scheduler::Event event, int64_t now_ns) {
+void Engine::Loop::tell(Reader& reader, Scheduler::Event& event, int64_t now_ns) {
   if (reader.bag == nullptr) {
     std::optional<StreamEnd> end;
     if (event.end != nullptr) end = *std::move(event.end);
@@ -456,28 +385,35 @@ void Engine::Loop::tell(Reader& reader, Scheduler::Event event, int64_t now_ns) 
 }
 
 void Engine::Loop::publish_stats() {
-  EngineStats stats = counted_;
-  const SchedulerCounters& counters = scheduler_.counters();
+  const Scheduler& scheduler = core_.scheduler();
+  const SchedulerCounters& counters = scheduler.counters();
+  const StepCounts& steps = core_.counts();
+  EngineStats stats;
+  stats.steps = steps.steps;
+  stats.steps_failed = steps.failed;
+  stats.output_tokens = steps.output_tokens;
+  stats.steps_by_tokens = steps.by_tokens;
+  stats.step_tokens = steps.tokens;
   const Inbox::Queued queued = inbox_.queued(clock_.now_ns());
-  stats.running = scheduler_.running_count();
-  stats.waiting = scheduler_.waiting_count();
-  stats.swapped_out = scheduler_.swapped_out_count();
+  stats.running = scheduler.running_count();
+  stats.waiting = scheduler.waiting_count();
+  stats.swapped_out = scheduler.swapped_out_count();
   stats.queued = queued.requests;
   stats.queued_tokens = queued.tokens;
   stats.queue_wait_ns = queued.wait_ns;
-  stats.blocks_used = scheduler_.blocks_used();
+  stats.blocks_used = scheduler.blocks_used();
   stats.preemptions =
       counters.preemptions_recompute + counters.preemptions_swap + counters.preemptions_costless;
   stats.prefix_tokens_asked = counters.prompt_tokens;
   stats.prefix_tokens_found = counters.prompt_tokens_cached;
   stats.scheduler = counters;
-  stats.block_times = scheduler_.block_times();
+  stats.block_times = scheduler.block_times();
   std::lock_guard lock(books_mutex_);
   stats_ = stats;
 }
 
 void Engine::Loop::publish_ledger() {
-  Ledger ledger = scheduler_.ledger();
+  Ledger ledger = core_.scheduler().ledger();
   const Inbox::Queued queued = inbox_.queued(clock_.now_ns());
   ledger.streams = static_cast<int>(readers_.size());
   ledger.queued = queued.requests;
@@ -499,18 +435,15 @@ void Engine::Loop::check_when_idle() {
   const int64_t now_ns = clock_.now_ns();
   if (checked_ns_ && now_ns - *checked_ns_ < 1'000'000'000) return;
   checked_ns_ = now_ns;
-  scheduler_.check_integrity();
+  core_.scheduler().check_integrity();
   ++integrity_checks_;
 }
 
 // Every reader gets an end, and the executor is left with nothing in flight.
 void Engine::Loop::stop() {
-  while (in_flight_ > 0) {
-    scheduler_.commit(executor_.collect());
-    --in_flight_;
-  }
+  while (core_.in_flight() > 0) core_.commit(executor_.collect(), clock_.now_ns());
   const Error error{ErrorCode::kUnavailable, "The server is shutting down"};
-  for (const SequenceId id : scheduler_.live()) scheduler_.fail(id, error);
+  for (const SequenceId id : core_.scheduler().live()) core_.fail(id, error);
   emit();
   publish_ledger();
 }

@@ -19,8 +19,6 @@ TokenId some_token(const engine::ModelledExecutor::Seen& seen, int vocab) {
   return static_cast<TokenId>((bits >> 32) * static_cast<uint64_t>(vocab) >> 32);
 }
 
-using Places = engine::WaitingLine::Places;
-
 constexpr uint64_t kResidualStream = 0x7265736964;
 
 cost_model::Windows windows_of(const engine::ExecutorCapacity& capacity) {
@@ -29,6 +27,19 @@ cost_model::Windows windows_of(const engine::ExecutorCapacity& capacity) {
     windows.push_back(group.spec.sliding_window);
   }
   return windows;
+}
+
+// A server that is asked for the first time has warmed up, and knows how long its steps are.
+int64_t warm_step_ns(const cost_model::StepTimeModel& times, const cost_model::Windows& windows) {
+  return static_cast<int64_t>(times.seconds(cost_model::StepLoad::decodes(1, 1, windows)) * 1e9);
+}
+
+// A core's answer leads to the number of its request.
+void* as_reader(int64_t request) {
+  return reinterpret_cast<void*>(static_cast<intptr_t>(request));
+}
+int64_t request_of(const engine::EngineCore::Answer& answer) {
+  return static_cast<int64_t>(reinterpret_cast<intptr_t>(answer.reader));
 }
 
 }  // namespace
@@ -70,24 +81,24 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
            },
            .checks = options.checks,
            .blocks_hold_tokens = false}),
-      scheduler_(options.capacity, {.prefix_cache = options.prefix_cache,
-                                    .hash_seed = options.seed,
-                                    .policy = options.policy}),
       line_({.requests_max = options.inbox_max,
              .tokens_max = options.queued_tokens_max,
              .wait_max_ns = options.queue_wait_max_ns,
-             .seats = {options.capacity.sequences_max, options.capacity.pooled_sequences_max}}) {
-  CHECK(options.steps_in_flight_max == 1 || options.steps_in_flight_max == 2);
-  // A server that is asked for the first time has warmed up, and knows how long its steps are.
-  const cost_model::StepLoad warm_up = cost_model::StepLoad::decodes(1, 1, windows_);
-  step_ns_lately_ = static_cast<int64_t>(times.seconds(warm_up) * 1e9);
-}
+             .seats = {options.capacity.sequences_max, options.capacity.pooled_sequences_max}}),
+      core_(options.capacity,
+            {.prefix_cache = options.prefix_cache,
+             .hash_seed = options.seed,
+             .policy = options.policy},
+            {.steps_in_flight_max = options.steps_in_flight_max,
+             .overlapped_step_ns_max = options.overlapped_step_ns_max,
+             .step_ns = warm_step_ns(times, windows_)},
+            [this](base::FunctionRef<void(engine::WaitingLine&)> use) { use(line_); }) {}
 
 Result<void> Replica::submit(int64_t now_ns, int64_t request, request::GenerationRequest asked) {
   TRY(engine::check_request(asked, options_.capacity));
   TRY(line_.enter(asked, 1, now_ns));
   inbox_.push_back({request, std::move(asked)});
-  if (ready_ns_.empty() && scheduler_.idle() && !arrived_ns_) arrived_ns_ = now_ns;
+  if (core_.idle() && !arrived_ns_) arrived_ns_ = now_ns;
   return {};
 }
 
@@ -105,33 +116,21 @@ void Replica::wake(int64_t now_ns, std::vector<Told>& told) {
   turn(now_ns, told);
 }
 
-// As the engine's loop does from one wait to the next.
 void Replica::turn(int64_t now_ns, std::vector<Told>& told) {
   for (;;) {
     receive(now_ns, told);
-    if (scheduler_.idle() && ready_ns_.empty()) {
-      line_.note_places(Places::kFree, now_ns);
-      return;
-    }
-    const bool may_start = static_cast<int>(ready_ns_.size()) < depth();
-    const bool started = may_start && start_step(now_ns);
+    if (core_.idle()) return core_.note_idle(now_ns);
+    std::optional<engine::StepPlan> plan = core_.plan(now_ns);
+    const bool started = plan.has_value();
+    if (started) start_step(*std::move(plan), now_ns);
     tell(now_ns, told);
-    const bool is_full = static_cast<int>(ready_ns_.size()) >= depth();
-    if (!ready_ns_.empty() && (is_full || !started)) return;
+    if (core_.awaits_result()) return;
     // Nothing runs and nothing can be planned: only deadlines could do that, and there are none.
-    CHECK(started || scheduler_.idle(), "the simulated engine stands still");
+    CHECK(started || core_.idle(), "the simulated engine stands still");
   }
 }
 
-int Replica::depth() const {
-  return step_ns_lately_ < options_.overlapped_step_ns_max ? options_.steps_in_flight_max : 1;
-}
-
-bool Replica::start_step(int64_t now_ns) {
-  engine::StepPlan plan = scheduler_.plan(now_ns);
-  line_.note_places(scheduler_.waiting_count() > 0 ? Places::kTaken : Places::kFree, now_ns);
-  if (plan.empty()) return false;
-  if (ready_ns_.empty()) running_since_ns_ = now_ns;
+void Replica::start_step(engine::StepPlan plan, int64_t now_ns) {
   const int64_t start_ns = ready_ns_.empty() ? now_ns : std::max(now_ns, ready_ns_.back());
   const int64_t takes_ns = step_ns(plan);
   ready_ns_.push_back(start_ns + takes_ns);
@@ -139,7 +138,6 @@ bool Replica::start_step(int64_t now_ns) {
   fails_next_ = steps_to_fail_ > 0;
   if (fails_next_) --steps_to_fail_;
   executor_.submit(std::move(plan));
-  return true;
 }
 
 int64_t Replica::step_ns(const engine::StepPlan& plan) {
@@ -160,70 +158,41 @@ int64_t Replica::step_ns(const engine::StepPlan& plan) {
 }
 
 void Replica::end_step(int64_t now_ns) {
-  engine::StepResult result = executor_.collect();
   ready_ns_.pop_front();
-  step_ns_lately_ += (now_ns - running_since_ns_ - step_ns_lately_) / 4;
-  running_since_ns_ = now_ns;
-  ++counts_.steps;
-  if (result.error) ++counts_.steps_failed;
-  scheduler_.commit(std::move(result));
-  if (options_.checks) scheduler_.check_integrity();
+  core_.commit(executor_.collect(), now_ns);
+  if (options_.checks) core_.scheduler().check_integrity();
 }
 
 void Replica::receive(int64_t now_ns, std::vector<Told>& told) {
   for (Arrival& arrival : inbox_) {
-    engine::WaitingLine::Ticket ticket = engine::WaitingLine::ticket(arrival.asked);
-    const Result<engine::SequenceId> id = scheduler_.submit(std::move(arrival.asked));
-    if (!id.ok()) {
-      line_.note_never_seated(ticket);
-      told.push_back({.at_ns = now_ns, .request = arrival.request, .ended = true, .failed = true});
-      continue;
-    }
-    const auto at = static_cast<size_t>(*id);
-    if (known_.size() <= at) known_.resize(at + 1);
-    known_[at] = {.request = arrival.request, .ticket = std::move(ticket)};
+    void* const reader = as_reader(arrival.request);
+    if (core_.receive(std::move(arrival.asked), now_ns, {&reader, 1}).ok()) continue;
+    told.push_back({.at_ns = now_ns, .request = arrival.request, .ended = true, .failed = true});
   }
   inbox_.clear();
 }
 
 void Replica::tell(int64_t now_ns, std::vector<Told>& told) {
-  scheduler_.take_events(events_);
-  for (engine::Scheduler::Event& event : events_) {
-    Known& known = known_[static_cast<size_t>(event.id)];
-    count(event, known, now_ns);
+  for (engine::Scheduler::Event& event : core_.take_events(now_ns)) {
     if (!event.token && !event.end) continue;
     Told& one = told.emplace_back();  // written in its place: a copy would wait for its own writes
     one.at_ns = now_ns;
-    one.request = known.request;
+    one.request = request_of(core_.answer(event.id));
     if (event.token) one.token = event.token->token;
-    if (event.end) {
-      one.ended = true;
-      one.failed = event.end->reason == engine::FinishReason::kError;
-      one.cached_tokens = event.end->cached_tokens;
-    }
+    if (event.end == nullptr) continue;
+    one.ended = true;
+    one.failed = event.end->reason == engine::FinishReason::kError;
+    one.cached_tokens = event.end->cached_tokens;
+    core_.forget(event.id);
   }
-  counts_.running_max = std::max(counts_.running_max, scheduler_.running_count());
-}
-
-// As the engine's loop does.
-void Replica::count(const engine::Scheduler::Event& event, Known& known, int64_t now_ns) {
-  const bool is_seated = event.seating == engine::Scheduler::Event::Seating::kSeated;
-  if (is_seated && !known.was_seated) {
-    known.was_seated = true;
-    known.times.seated_ns = now_ns;
-    line_.note_seated(known.ticket);
-  }
-  if (event.end && known.was_seated) {
-    line_.note_left_seat(known.ticket, *event.end, known.times, now_ns);
-  } else if (event.end) {
-    line_.note_never_seated(known.ticket);
-  }
-  if (event.token && known.times.first_token_ns == 0) known.times.first_token_ns = now_ns;
+  counts_.running_max = std::max(counts_.running_max, core_.scheduler().running_count());
 }
 
 ReplicaCounts Replica::counts() const {
   ReplicaCounts counts = counts_;
-  counts.scheduler = scheduler_.counters();
+  counts.steps = core_.counts().steps;
+  counts.steps_failed = core_.counts().failed;
+  counts.scheduler = core_.scheduler().counters();
   return counts;
 }
 

@@ -1,6 +1,6 @@
-// One simulated copy of a model: the shipped scheduler and the modelled executor, turned as
-// engine/engine.cc's loop turns them, in virtual time. Whoever simulates owns it and calls it at
-// the moments it names; one thread.
+// One simulated copy of a model: the engine's own core (engine/engine_core.h) and the modelled
+// executor, driven in virtual time. Whoever simulates owns it and calls it at the moments it names;
+// one thread.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cost_model/step_time.h"
+#include "engine/engine_core.h"
 #include "engine/modelled_executor.h"
-#include "engine/scheduler.h"
 #include "engine/waiting_line.h"
 #include "request/generation_request.h"
 
@@ -77,8 +77,10 @@ class Replica {
   // The next steps fail, so many of them.
   void fail_steps(int count) { steps_to_fail_ += count; }
 
-  int running_count() const { return scheduler_.running_count(); }
-  int queued_count() const { return static_cast<int>(inbox_.size()) + scheduler_.waiting_count(); }
+  int running_count() const { return core_.scheduler().running_count(); }
+  int queued_count() const {
+    return static_cast<int>(inbox_.size()) + core_.scheduler().waiting_count();
+  }
   int64_t queued_tokens() const { return line_.tokens(); }
   ReplicaCounts counts() const;
 
@@ -87,36 +89,23 @@ class Replica {
     int64_t request;
     request::GenerationRequest asked;
   };
-  struct Known {
-    int64_t request = -1;
-    engine::WaitingLine::Ticket ticket;
-    bool was_seated = false;
-    engine::RequestTimes times;
-  };
-
   void turn(int64_t now_ns, std::vector<Told>& told);
-  bool start_step(int64_t now_ns);
+  void start_step(engine::StepPlan plan, int64_t now_ns);
   void end_step(int64_t now_ns);
   void receive(int64_t now_ns, std::vector<Told>& told);
   void tell(int64_t now_ns, std::vector<Told>& told);
-  void count(const engine::Scheduler::Event& event, Known& known, int64_t now_ns);
   int64_t step_ns(const engine::StepPlan& plan);
-  int depth() const;
 
   const Options options_;
   const cost_model::StepTimeModel& times_;
   const cost_model::Windows windows_;  // of the KV groups, for counting keys
   engine::ModelledExecutor executor_;
-  engine::Scheduler scheduler_;
   engine::WaitingLine line_;
+  engine::EngineCore core_;
   std::vector<Arrival> inbox_;
-  std::vector<Known> known_;           // by sequence id
   std::deque<int64_t> ready_ns_;       // of steps in flight
   std::optional<int64_t> arrived_ns_;  // it stood still, and somebody came
-  std::vector<engine::Scheduler::Event> events_;
   ReplicaCounts counts_;
-  int64_t running_since_ns_ = 0;
-  int64_t step_ns_lately_ = 0;
   uint64_t steps_drawn_ = 0;
   double slowness_ = 1;
   int steps_to_fail_ = 0;
