@@ -2,10 +2,11 @@
 // and not the engine waits for it. Two lanes: a job is first tried for a short time, which is
 // enough for nearly every format; one that needs more starts again in the lane of the long ones,
 // whose threads run at a low priority. So what is compiled quickly waits for no more than the short
-// tries of those before it, as long as jobs end when Attempt says so: all that they do asks for
-// that in its loops (grammar/compile_deadline.h). Within a lane tenants (accounts: without API keys
-// all clients are one) take turns by the processor time spent on them (admission::FairQueue),
-// within a tenant whoever came first. Owned by the Server; any thread may submit. Knows no formats.
+// tries of those before it, as long as jobs end when Attempt says so: their loops
+// ask for that (grammar/compile_deadline.h), but for passes over tables that are made already
+// (minimising an automaton, counting its texts), whose size the grammar's limits bound. Within a
+// lane tenants (accounts: without API keys all clients are one) take turns by the processor time
+// spent on them (admission::FairQueue), within a tenant whoever came first. Owned by the Server; any thread may submit. Knows no formats.
 #pragma once
 
 #include <array>
