@@ -6,8 +6,8 @@
 // ask for that (grammar/compile_deadline.h), but for passes over tables that are made already
 // (minimising an automaton, counting its texts), whose size the grammar's limits bound. Within a
 // lane tenants (accounts: without API keys all clients are one) take turns by the processor time
-// spent on them (admission::FairQueue), within a tenant whoever came first. Owned by the Server; any
-// thread may submit. Knows no formats.
+// spent on them (admission::FairQueue), within a tenant whoever came first. Owned by the Server;
+// any thread may submit. Knows no formats.
 #pragma once
 
 #include <array>
