@@ -230,9 +230,9 @@ class Plan(unittest.TestCase):
                 self.assertNotIn("pelton pull", said)
         with tempfile.TemporaryDirectory() as folder:
             config = pathlib.Path(folder, "config.json")
-            config.write_bytes((ROOT / "src/cost_model/data/models/llama-3.1-8b.json").read_bytes())
+            config.write_bytes((ROOT / "src/cost_model/data/models/deepseek-v3.json").read_bytes())
             said = pelton("plan", config, code=4)
-            self.assertIn("LlamaForCausalLM", said)
+            self.assertIn("DeepseekV3ForCausalLM", said)
             self.assertIn("--gpu or --instance", said)
 
     def capacity(self, *words):

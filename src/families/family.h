@@ -45,7 +45,7 @@ struct Family {
   Result<void> (*read)(const ConfigFields& fields, ModelConfig& config) = nullptr;
   // Vectors and matrices may be of any plain type (float32, float16, bf16); or bf16 exactly.
   bool any_plain_type = true;
-  const GgufNames* gguf = nullptr;  // null: there are no such files
+  const GgufNames* gguf = nullptr;  // null: they are refused by name
 };
 
 }  // namespace pelton::families

@@ -1,5 +1,6 @@
-// Families whose bytes and operations are counted, and that this engine does not compute: the Llama
-// family (Mistral, Mixtral, Qwen 2 and 3 with and without experts) and DeepSeek's latent attention.
+// Families whose bytes and operations are counted: those that this engine computes, as their own
+// files read them, and others that it does not: what is made like Llama (Mistral, Mixtral, Qwen 2,
+// Qwen 3 with experts) and DeepSeek's latent attention.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -16,8 +17,8 @@ namespace {
 constexpr double kParametersMax = 1e15;
 
 constexpr std::string_view kLatentTypes[] = {"deepseek_v2", "deepseek_v3", "kimi_k2"};
-constexpr std::string_view kLlamaTypes[] = {"llama", "mistral",   "mixtral",   "qwen2",
-                                            "qwen3", "qwen2_moe", "qwen3_moe", "granite"};
+constexpr std::string_view kLlamaTypes[] = {"mistral",   "mixtral",   "qwen2",
+                                            "qwen2_moe", "qwen3_moe", "granite"};
 
 template <size_t kCount>
 bool is_one_of(const std::string& type, const std::string_view (&types)[kCount]) {
@@ -105,13 +106,39 @@ Result<void> read(const ConfigFields& fields, const Json& json, ModelConfig& con
   TRY_ASSIGN(config.tied_head, fields.boolean("tie_word_embeddings", false));
   TRY_ASSIGN(config.attn_out_bias, fields.boolean("attention_bias", false));
   config.qkv_bias = config.attn_out_bias || type.starts_with("qwen2");
-  config.qk_norm = type.starts_with("qwen3");
+  config.qk_norm = type == "qwen3_moe";
   config.router_correction = type == "deepseek_v3" || type == "kimi_k2";
   read_bits(json, config);
-  if (roughly(config) > kParametersMax) {
-    return fields.bad("hidden_size", "and the other sizes make more than 1e15 parameters");
-  }
   return {};
+}
+
+const Family* computed_family(std::string_view type) {
+  for (const Family* family : all_families()) {
+    if (family->model_type == type) return family;
+  }
+  return nullptr;
+}
+
+// By model_type alone, whatever stands on its layers; and with weights that are packed in ways that
+// are counted and not read.
+Result<ModelConfig> read_computed(const Family& family, Json json, const std::string& file) {
+  const Json whole = json;
+  const Json* const quantization = whole.find("quantization_config");
+  const bool is_packed = quantization != nullptr && quantization->is_object() &&
+                         quantization->string("quant_method").value_or("") != "mxfp4";
+  if (is_packed) json.set("quantization_config", nullptr);
+  json.set("architectures", Json::Array{family.architecture});
+  TRY_ASSIGN(ModelConfig config, parse_model_config(json, nullptr, file));
+  read_bits(whole, config);
+  return config;
+}
+
+std::string countable_types() {
+  std::vector<std::string_view> types;
+  for (const Family* family : all_families()) types.push_back(family->model_type);
+  types.insert(types.end(), std::begin(kLlamaTypes), std::end(kLlamaTypes));
+  types.insert(types.end(), std::begin(kLatentTypes), std::end(kLatentTypes));
+  return fmt::format("{}", fmt::join(types, ", "));
 }
 
 }  // namespace
@@ -120,16 +147,20 @@ Result<ModelConfig> parse_planned_config(const Json& json, const std::string& fi
   const ConfigFields fields(json, file);
   ModelConfig config{.name = file};
   config.model_type = json.string("model_type").value_or("");
-  if (config.model_type == "gpt_oss") {
-    TRY_ASSIGN(config, parse_model_config(json, nullptr, file));
+  if (const Family* family = computed_family(config.model_type)) {
+    TRY_ASSIGN(config, read_computed(*family, json, file));
+    // Experts that the family does not have (mixtures of its models, under its name) are counted.
+    if (!config.has_experts()) TRY(read_experts(fields, config));
   } else if (is_one_of(config.model_type, kLlamaTypes) ||
              is_one_of(config.model_type, kLatentTypes)) {
     TRY(read(fields, json, config));
   } else {
     return fields.unsupported(
-        "model_type",
-        fmt::format("'{}' is none whose bytes we can count ({}, {}, {})", config.model_type,
-                    "gpt_oss", fmt::join(kLlamaTypes, ", "), fmt::join(kLatentTypes, ", ")));
+        "model_type", fmt::format("'{}' is none whose bytes we can count ({})", config.model_type,
+                                  countable_types()));
+  }
+  if (roughly(config) > kParametersMax) {
+    return fields.bad("hidden_size", "and the other sizes make more than 1e15 parameters");
   }
   config.nominal_parameters = std::max<int64_t>(json.integer("nominal_parameters").value_or(0), 0);
   return config;

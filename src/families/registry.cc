@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "families/gpt_oss.h"
+#include "families/llama.h"
 #include "families/qwen3.h"
 
 namespace pelton::families {
@@ -10,6 +11,7 @@ namespace {
 
 constexpr const Family* kFamilies[] = {
     &kGptOss,
+    &kLlama,
     &kQwen3,
 };
 

@@ -406,7 +406,7 @@ bool is_full_run() {
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const char* name : {"tiny", "mid", "outlier", "qwen3"}) {
+  for (const char* name : {"tiny", "mid", "outlier", "llama3", "qwen3"}) {
     const bool large = name == std::string_view("mid") || name == std::string_view("outlier");
     for (const auto kernels : {kernels::KernelChoice::kReference, kernels::KernelChoice::kAvx512,
                                kernels::KernelChoice::kAvx2}) {
