@@ -1,77 +1,58 @@
 #include "apps/chat_session.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "apps/answer_printer.h"
 #include "apps/stream_reader.h"
 #include "base/random.h"
-#include "chat/harmony_renderer.h"
 #include "chat/reply.h"
 
 namespace pelton::apps {
 
 Result<ChatSession> ChatSession::make(node::LoadedModel& model, const Options& options,
                                       const cli::Interrupt& interrupt) {
-  TRY_ASSIGN(const tokenizer::Tokenizer* tokenizer, model.tokenizer());
-  TRY_ASSIGN(const chat::HarmonyTokens tokens, model.harmony());
-  return ChatSession(model, *tokenizer, tokens, options, interrupt);
+  TRY_ASSIGN(std::shared_ptr<const chat::ChatFormat> format, model.chat_format());
+  return ChatSession(model, std::move(format), options, interrupt);
 }
 
-ChatSession::ChatSession(node::LoadedModel& model, const tokenizer::Tokenizer& tokenizer,
-                         const chat::HarmonyTokens& tokens, const Options& options,
-                         const cli::Interrupt& interrupt)
-    : model_(model),
-      tokenizer_(tokenizer),
-      tokens_(tokens),
-      options_(options),
-      interrupt_(interrupt) {
+ChatSession::ChatSession(node::LoadedModel& model, std::shared_ptr<const chat::ChatFormat> format,
+                         const Options& options, const cli::Interrupt& interrupt)
+    : model_(model), format_(std::move(format)), options_(options), interrupt_(interrupt) {
   clear();
 }
 
 void ChatSession::clear() {
-  conversation_.messages.assign(1, {});
-  write_system_message();
+  conversation_ = {
+      .current_date = options_.current_date, .effort = options_.effort, .messages = {}};
   if (options_.instructions.empty()) return;
-  chat::DeveloperContent developer;
-  developer.instructions = options_.instructions;
-  chat::Message message{.role = chat::Role::kDeveloper};
-  message.content.emplace_back(std::move(developer));
+  chat::Message message{.kind = chat::Message::Kind::kDeveloper};
+  message.developer.instructions = options_.instructions;
   conversation_.messages.push_back(std::move(message));
 }
 
 void ChatSession::set_effort(chat::ReasoningEffort effort) {
   options_.effort = effort;
-  write_system_message();
-}
-
-void ChatSession::write_system_message() {
-  chat::SystemContent system;
-  system.current_date = options_.current_date;
-  system.reasoning_effort = options_.effort;
-  chat::Message message{.role = chat::Role::kSystem};
-  message.content.emplace_back(std::move(system));
-  conversation_.messages.front() = std::move(message);
+  conversation_.effort = effort;
 }
 
 Result<ChatSession::Answer> ChatSession::ask(const std::string& text,
                                              const cli::Terminal& terminal) {
   chat::Conversation conversation = conversation_;
-  conversation.messages.push_back(chat::text_message(chat::Role::kUser, text));
+  conversation.messages.push_back({.kind = chat::Message::Kind::kUser, .text = text});
   TRY_ASSIGN(request::GenerationRequest request, request_for(conversation));
   TRY_ASSIGN(const Answer answer, stream(std::move(request), terminal, conversation));
-  chat::drop_past_analysis(conversation);
   conversation_ = std::move(conversation);
   return answer;
 }
 
 Result<request::GenerationRequest> ChatSession::request_for(
     const chat::Conversation& conversation) {
-  const chat::HarmonyRenderer renderer(tokenizer_, tokens_);
   request::GenerationRequest request;
   request.id = fmt::format("chat-{}", turn_);
-  request.prompt = renderer.render(conversation, {});
+  request.prompt = format_->render(conversation);
   const int context = model_.engine().capacity().context_tokens_max;
   const int room = context - static_cast<int>(request.prompt.size());
   if (room < 1) {
@@ -94,7 +75,7 @@ Result<ChatSession::Answer> ChatSession::stream(request::GenerationRequest reque
   const int64_t start_ns = clock.now_ns();
   TRY_ASSIGN(engine::TokenStream tokens, model_.engine().submit(std::move(request)));
   StreamReader reader(std::move(tokens), interrupt_);
-  chat::ReplyBuilder builder(tokenizer_, tokens_, {});
+  chat::ReplyBuilder builder(format_->parser(chat::Calls::kRead), {});
   AnswerPrinter printer(terminal);
   chat::ReplyDelta delta;
   Answer answer;

@@ -2,12 +2,13 @@
 // thread.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "chat/conversation.h"
-#include "chat/harmony_tokens.h"
+#include "chat/format.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "node/loaded_model.h"
@@ -26,7 +27,7 @@ class ChatSession {
     int tokens_max = 0;  // of one answer
   };
 
-  // `model` and `interrupt` outlive it. Errors: the model has no tokenizer or no control tokens.
+  // `model` and `interrupt` outlive it. Errors: the model has no tokenizer or no chat format.
   static Result<ChatSession> make(node::LoadedModel& model, const Options& options,
                                   const cli::Interrupt& interrupt);
 
@@ -44,22 +45,19 @@ class ChatSession {
   void set_effort(chat::ReasoningEffort effort);
 
  private:
-  ChatSession(node::LoadedModel& model, const tokenizer::Tokenizer& tokenizer,
-              const chat::HarmonyTokens& tokens, const Options& options,
-              const cli::Interrupt& interrupt);
+  ChatSession(node::LoadedModel& model, std::shared_ptr<const chat::ChatFormat> format,
+              const Options& options, const cli::Interrupt& interrupt);
 
   Result<request::GenerationRequest> request_for(const chat::Conversation& conversation);
   Result<Answer> stream(request::GenerationRequest request, const cli::Terminal& terminal,
                         chat::Conversation& conversation);
-  void write_system_message();
 
   node::LoadedModel& model_;
-  const tokenizer::Tokenizer& tokenizer_;
-  const chat::HarmonyTokens tokens_;
+  const std::shared_ptr<const chat::ChatFormat> format_;
   Options options_;
   const cli::Interrupt& interrupt_;
-  chat::Conversation conversation_;  // begins with the system message
-  int turn_ = 0;                     // answers so far: each samples from a seed of its own
+  chat::Conversation conversation_;
+  int turn_ = 0;  // answers so far: each samples from a seed of its own
 };
 
 }  // namespace pelton::apps

@@ -154,7 +154,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const int64_t start_ns = clock.now_ns();
   TRY_ASSIGN(engine::TokenStream stream, model->engine().submit(std::move(request)));
   StreamReader reader(std::move(stream), interrupt);
-  if (prompt.from_text && !arguments.has("--special") && model->harmony().ok()) {
+  if (prompt.from_text && !arguments.has("--special") && model->chat_format().ok()) {
     fmt::print(stderr,
                "note: this model was made for conversations, and this is none: `pelton chat` puts "
                "its format around a question\n");

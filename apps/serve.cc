@@ -97,8 +97,11 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
 
 Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::LoadedModel& model,
                                          const base::Clock& clock) {
-  TRY_ASSIGN(const tokenizer::Tokenizer* tokenizer, model.tokenizer());
-  TRY_ASSIGN(const chat::HarmonyTokens harmony, model.harmony());
+  const tokenizer::Tokenizer& tokenizer = model.any_tokenizer();
+  const bool has_text = model.tokenizer().ok();
+  // Without a format there are no conversations, without a tokenizer only token ids.
+  const auto format = model.chat_format();
+  const int vocab_size = model.config().vocab_size;
   const std::string& argument = arguments.text("MODEL");
   const bool named = arguments.has("--served-model-name");
   server::ServedModel served{
@@ -106,9 +109,10 @@ Result<server::ServedModel> served_model(const cli::Arguments& arguments, node::
       .aliases = {},
       .created = clock.unix_ms() / 1000,
       .context_max = model.engine().capacity().context_tokens_max,
-      .vocab_size = std::min(tokenizer->vocab_size(), model.config().vocab_size),
-      .tokenizer = *tokenizer,
-      .harmony = harmony,
+      .vocab_size = has_text ? std::min(tokenizer.vocab_size(), vocab_size) : vocab_size,
+      .tokenizer = tokenizer,
+      .has_text = has_text,
+      .chat = format.ok() ? *format : nullptr,
       .stop_tokens = model.stop_tokens(),
       .engine = model.engine(),
       .sampling = {},

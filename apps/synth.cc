@@ -20,13 +20,13 @@ using cli::Flag;
 
 // Empty for a vocabulary too small for every byte and the control tokens: such a model is run on
 // token ids.
-Result<std::string> make_tokenizer(int vocab_size) {
+Result<std::string> make_tokenizer(int vocab_size, std::string_view model_type) {
   if (vocab_size < tokenizer::kSyntheticVocabularyMin) {
     fmt::print(stderr, "a vocabulary of {} has no room for text: no tokenizer is written\n",
                vocab_size);
     return std::string();
   }
-  return tokenizer::synthetic_tokenizer_json(vocab_size);
+  return tokenizer::synthetic_tokenizer_for(model_type, vocab_size);
 }
 
 Result<checkpoint::GgufOptions> gguf_options(const cli::Arguments& arguments,
@@ -50,7 +50,8 @@ Result<void> run(const cli::Arguments& arguments) {
                                         static_cast<int>(arguments.integer("--layers"))));
   options.seed = static_cast<uint64_t>(arguments.integer("--seed"));
   const auto vocab_size = static_cast<int>(options.config.integer("vocab_size").value_or(0));
-  TRY_ASSIGN(const std::string tokenizer, make_tokenizer(vocab_size));
+  TRY_ASSIGN(const std::string tokenizer,
+             make_tokenizer(vocab_size, options.config.string("model_type").value_or("")));
 
   const base::SystemClock clock;
   base::ThreadPool pool({});

@@ -63,6 +63,18 @@ class Words(unittest.TestCase):
         self.assertTrue(any(counts.values()))
 
 
+class FamilyWords(unittest.TestCase):
+    def test_formats_and_channels_are_seen_outside_tests_only(self):
+        self.assertEqual([], tidy.check_family_words())
+        for line in ("chat::HarmonyTokens harmony;", "if (channel == chat::kFinal)", '#include "models/gpt_oss.h"',
+                     "chat::chatml_format(tokenizer)"):
+            self.assertTrue(tidy.FAMILY_WORDS.search(line), line)
+        for line in ("kFinalAnswer", "FinishReason::kStop", "model.chat->parser()"):
+            self.assertFalse(tidy.FAMILY_WORDS.search(line), line)
+        self.assertTrue(tidy.FAMILY_WORDS_ALLOWED.search("src/server/grpc_test.cc"))
+        self.assertFalse(tidy.FAMILY_WORDS_ALLOWED.search("src/server/server.cc"))
+
+
 class Rooms(unittest.TestCase):
     def test_the_tree_is_seen(self):
         self.assertGreater(len(tidy.tracked("src/*/CMakeLists.txt")), 20)

@@ -61,6 +61,7 @@ void read_template_arguments(const Fields& body, ChatRequest& request) {
   if (arguments == nullptr) return;
   const Fields fields(*arguments, "chat_template_kwargs", body.complaint(), Fields::Reads::kKept);
   request.reasoning_effort = read_effort(fields, "reasoning_effort");
+  request.thinks = fields.boolean("enable_thinking");
   size_t told = 0;
   fields.unread([&](const std::string& key, const Json&) {
     if (key == "builtin_tools" || key == "model_identity") {

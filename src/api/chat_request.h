@@ -28,6 +28,8 @@ struct ChatRequest {
   bool parallel_calls = true;  // false: at most one in an answer
   bool legacy_calls = false;   // "functions": a call is told as a message's "function_call"
   std::optional<ReasoningEffort> reasoning_effort;
+  // "enable_thinking" of the template's arguments; none: not said.
+  std::optional<bool> thinks;
   bool include_reasoning = true;
   int top_logprobs = -1;      // -1: no logprobs
   bool begins_answer = true;  // the prompt ends with "<|start|>assistant"

@@ -32,8 +32,8 @@ void read_message(const Fields& fields, UnreadParts unread, ResponseItem& item) 
     return;
   }
   if (const std::string* phase = fields.text("phase", 64)) {
-    if (*phase == "commentary") item.phase = ResponseItem::Phase::kCommentary;
-    if (*phase == "final_answer") item.phase = ResponseItem::Phase::kFinal;
+    if (*phase == "commentary") item.phase = ResponseItem::Phase::kPreamble;
+    if (*phase == "final_answer") item.phase = ResponseItem::Phase::kAnswer;
   }
   if (item.role != ChatRole::kUser) unread = UnreadParts::kRefused;
   std::optional<PartsText> content = read_parts(fields, "content", unread);

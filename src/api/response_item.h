@@ -14,7 +14,7 @@ namespace pelton::api {
 struct ResponseItem {
   enum class Kind { kMessage, kReasoning, kCall, kResult };
   // Of an assistant's message: where the client still knows on which channel it was said.
-  enum class Phase { kUnknown, kCommentary, kFinal };
+  enum class Phase { kUnknown, kPreamble, kAnswer };
 
   Kind kind = Kind::kMessage;
   ChatRole role = ChatRole::kUser;  // of a message; never kTool

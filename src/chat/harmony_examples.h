@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "chat/conversation.h"
+#include "chat/harmony_message.h"
 #include "chat/harmony_tokens.h"
 #include "tokenizer/tokenizer.h"
 
@@ -104,15 +104,15 @@ inline Content content_part(const Json& json) {
   return developer;
 }
 
-inline Conversation conversation_of(const Json& messages) {
-  Conversation conversation;
+inline HarmonyConversation conversation_of(const Json& messages) {
+  HarmonyConversation conversation;
   for (const Json& json : messages.as_array()) {
-    Message message{.role = role_from_name(json.string("role").value()).value(),
-                    .name = json.string("name").value_or(""),
-                    .content = {},
-                    .channel = json.string("channel"),
-                    .recipient = json.string("recipient"),
-                    .content_type = json.string("content_type")};
+    HarmonyMessage message{.role = role_from_name(json.string("role").value()).value(),
+                           .name = json.string("name").value_or(""),
+                           .content = {},
+                           .channel = json.string("channel"),
+                           .recipient = json.string("recipient"),
+                           .content_type = json.string("content_type")};
     const Json& content = *json.find("content");
     if (content.is_string()) {
       message.content.emplace_back(content.as_string());

@@ -3,32 +3,29 @@
 #include <algorithm>
 #include <utility>
 
-#include "chat/conversation.h"
+#include "chat/harmony_message.h"
 #include "grammar/ebnf.h"
 
 namespace pelton::chat {
 namespace {
 
 using grammar::TokenGrammar;
-using grammar::TokenNetwork;
 using grammar::TokenTrie;
-using Exit = TokenNetwork::Exit;
-using Stretch = TokenNetwork::Stretch;
-
-constexpr TokenId kTokenMax = 1 << 24;  // masks are bounded, whatever a vocabulary says
+using Exit = TurnGrammar::Exit;
+using Stretch = TurnGrammar::Stretch;
 
 class NetworkBuilder {
  public:
-  NetworkBuilder(const HarmonyRules& rules, const HarmonyTokens& tokens,
+  NetworkBuilder(const TurnRules& rules, const HarmonyTokens& tokens,
                  std::shared_ptr<const TokenTrie> trie)
       : rules_(rules), tokens_(tokens) {
     parts_.trie = std::move(trie);
   }
 
-  Result<std::shared_ptr<const TokenNetwork>> build() {
+  Result<std::shared_ptr<const TurnGrammar>> build() {
     for (const TokenId token : {tokens_.start, tokens_.message, tokens_.channel, tokens_.constrain,
                                 tokens_.end, tokens_.call, tokens_.return_}) {
-      CHECK(token >= 0 && token < kTokenMax, "a control token that is none");
+      CHECK(token >= 0 && token < grammar::kExitTokenMax, "a control token that is none");
       parts_.vocab_size = std::max(parts_.vocab_size, token + 1);
     }
     TRY_ASSIGN(json_word_, words({"json"}));
@@ -36,18 +33,18 @@ class NetworkBuilder {
     TRY_ASSIGN(typed_channel_, words({"commentary json"}));
     TRY(add_calls());
     switch (rules_.begin) {
-      case HarmonyRules::Begin::kTurn:
+      case TurnRules::Begin::kTurn:
         TRY(add_turn());
         break;
-      case HarmonyRules::Begin::kAnyCall:
+      case TurnRules::Begin::kAnyCall:
         TRY(add_named_calls());
         break;
-      case HarmonyRules::Begin::kFirstCall:
+      case TurnRules::Begin::kFirstCall:
         CHECK(!calls_.empty(), "a call of no function");
         parts_.starts = {calls_[0].arguments};
         break;
     }
-    return std::make_shared<const TokenNetwork>(std::move(parts_));
+    return std::make_shared<const TurnGrammar>(std::move(parts_));
   }
 
  private:
@@ -86,7 +83,7 @@ class NetworkBuilder {
   Exit to_channel(const Call& call) const { return {tokens_.channel, {call.channel, call.typed}}; }
 
   Result<void> add_calls() {
-    for (const HarmonyRules::Function& function : rules_.functions) {
+    for (const TurnRules::Function& function : rules_.functions) {
       Call& call = calls_.emplace_back();
       call.arguments = add_text(function.arguments, {{tokens_.call, {}}});
       call.type = add_words(json_word_, {{tokens_.message, {call.arguments}}});
@@ -110,11 +107,11 @@ class NetworkBuilder {
     std::vector<int> channels;    // what may stand behind <|channel|>
     std::vector<int> beginnings;  // what may stand behind "<|start|>assistant"
 
-    const int final_text = add_text(rules_.final_text, {{tokens_.return_, {}}});
+    const int final_text = add_text(rules_.answer, {{tokens_.return_, {}}});
     TRY_ASSIGN(Words final_words, words({std::string(kFinal), std::string(kFinal) + " "}));
     const int final_type = add_words(json_word_, {{tokens_.message, {final_text}}});
     std::vector<Exit> to_final = {{tokens_.message, {final_text}}};
-    if (rules_.final_text) to_final.push_back({tokens_.constrain, {final_type}});
+    if (rules_.answer) to_final.push_back({tokens_.constrain, {final_type}});
     channels.push_back(add_words(std::move(final_words), std::move(to_final)));
 
     // A next message begins as this one did, with the author's name before it.
@@ -158,9 +155,9 @@ class NetworkBuilder {
     return {};
   }
 
-  const HarmonyRules& rules_;
+  const TurnRules& rules_;
   const HarmonyTokens& tokens_;
-  TokenNetwork::Parts parts_;
+  TurnGrammar::Parts parts_;
   std::vector<Call> calls_;
   Words json_word_;
   Words after_channel_;
@@ -169,26 +166,10 @@ class NetworkBuilder {
 
 }  // namespace
 
-Result<std::shared_ptr<const grammar::TokenNetwork>> harmony_network(
-    const HarmonyRules& rules, const HarmonyTokens& tokens,
+Result<std::shared_ptr<const TurnGrammar>> harmony_network(
+    const TurnRules& rules, const HarmonyTokens& tokens,
     std::shared_ptr<const grammar::TokenTrie> trie) {
   return NetworkBuilder(rules, tokens, std::move(trie)).build();
-}
-
-std::shared_ptr<const grammar::TokenNetwork> text_network(
-    std::shared_ptr<const grammar::TokenGrammar> grammar, const std::vector<TokenId>& ends) {
-  // The grammar outlives its trie's other users; the network keeps both.
-  TokenNetwork::Parts parts;
-  parts.trie = std::shared_ptr<const TokenTrie>(grammar, &grammar->trie());
-  Stretch text{Stretch::Text::kGrammar, std::move(grammar), {}};
-  for (const TokenId end : ends) {
-    CHECK(end >= 0 && end < kTokenMax, "an end that is no token");
-    parts.vocab_size = std::max(parts.vocab_size, end + 1);
-    text.exits.push_back({end, {}});
-  }
-  parts.stretches.push_back(std::move(text));
-  parts.starts = {0};
-  return std::make_shared<const TokenNetwork>(std::move(parts));
 }
 
 }  // namespace pelton::chat

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "chat/text_network.h"
 #include "chat/tiny_tokenizer.h"
 #include "grammar/ebnf.h"
 
@@ -28,7 +29,7 @@ std::shared_ptr<const grammar::TokenGrammar> choice(const std::vector<std::strin
   return grammar::TokenGrammar::make(grammar::compile_choice(texts).value(), trie()).value();
 }
 
-TokenGuide guide_of(const HarmonyRules& rules) {
+TokenGuide guide_of(const TurnRules& rules) {
   return TokenGuide(harmony_network(rules, tokens(), trie()).value());
 }
 
@@ -58,7 +59,7 @@ bool passes(const TokenGuide& guide, std::string_view text) {
 
 // Every way of writing it that the tests of the parser know as the model's own.
 TEST(HarmonyGrammar, AFinalMessageFollowsItsGrammar) {
-  const TokenGuide guide = guide_of({.final_text = choice({"yes", "no"})});
+  const TokenGuide guide = guide_of({.answer = choice({"yes", "no"})});
   EXPECT_TRUE(passes(guide, "<|channel|>final<|message|>yes<|return|>"));
   EXPECT_TRUE(passes(guide, "<|channel|>final <|constrain|>json<|message|>no<|return|>"));
   EXPECT_TRUE(passes(guide,
@@ -76,8 +77,8 @@ TEST(HarmonyGrammar, AFinalMessageFollowsItsGrammar) {
   EXPECT_EQ(passed(guide, "<|channel|>analysis<|message|><|end|><|start|>user"), 5u);
 }
 
-HarmonyRules two_functions() {
-  return {.final_text = nullptr,
+TurnRules two_functions() {
+  return {.answer = nullptr,
           .functions = {{.name = "get_x", .arguments = choice({"{}", "{\"a\":1}"})},
                         {.name = "get", .arguments = nullptr}}};
 }
@@ -111,11 +112,11 @@ TEST(HarmonyGrammar, CallsAreAddressedInBothPlaces) {
 }
 
 TEST(HarmonyGrammar, AForcedCallGoesOnWhereItsOpeningEnds) {
-  HarmonyRules rules = two_functions();
-  rules.begin = HarmonyRules::Begin::kFirstCall;
+  TurnRules rules = two_functions();
+  rules.begin = TurnRules::Begin::kFirstCall;
   EXPECT_TRUE(passes(guide_of(rules), "{}<|call|>"));
   EXPECT_EQ(passed(guide_of(rules), "<|call|>"), 0u);
-  rules.begin = HarmonyRules::Begin::kAnyCall;
+  rules.begin = TurnRules::Begin::kAnyCall;
   EXPECT_TRUE(passes(guide_of(rules),
                      ".get_x<|channel|>commentary <|constrain|>json<|message|>{}<|call|>"));
   EXPECT_TRUE(passes(guide_of(rules), ".get<|channel|>commentary<|message|>free<|call|>"));
@@ -123,7 +124,7 @@ TEST(HarmonyGrammar, AForcedCallGoesOnWhereItsOpeningEnds) {
 }
 
 TEST(HarmonyGrammar, ACopyGoesItsOwnWay) {
-  TokenGuide guide = guide_of({.final_text = choice({"yes", "no"})});
+  TokenGuide guide = guide_of({.answer = choice({"yes", "no"})});
   for (const TokenId token : tokenizer().encode_with_special("<|channel|>final<|message|>")) {
     ASSERT_TRUE(guide.accept(token));
   }

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/token_id.h"
-#include "chat/conversation.h"
+#include "chat/harmony_message.h"
 #include "chat/harmony_tokens.h"
 #include "tokenizer/tokenizer.h"
 

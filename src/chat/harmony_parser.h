@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/token_id.h"
-#include "chat/conversation.h"
 #include "chat/harmony_header.h"
+#include "chat/harmony_message.h"
 #include "chat/harmony_tokens.h"
 #include "tokenizer/incremental_decoder.h"
 #include "tokenizer/tokenizer.h"

@@ -2,6 +2,7 @@
 // of the model's step.
 #include <benchmark/benchmark.h>
 
+#include "chat/harmony_format.h"
 #include "chat/harmony_renderer.h"
 #include "chat/reply.h"
 #include "chat/tiny_tokenizer.h"
@@ -47,7 +48,9 @@ void reply_per_token(benchmark::State& state) {
   const Answer answer;
   ReplyDelta delta;
   for (auto _ : state) {
-    ReplyBuilder builder(answer.tokenizer, answer.tokens, {});
+    ReplyBuilder builder(harmony_turn_parser(answer.tokenizer, answer.tokens,
+                                             HarmonyParser::Start::kAssistantHeader),
+                         {});
     for (const TokenId id : answer.ids) {
       builder.push(id, delta);
       benchmark::DoNotOptimize(delta.content.data());
@@ -62,7 +65,7 @@ BENCHMARK(reply_per_token);
 void render_turns(benchmark::State& state) {
   const Answer answer;
   const HarmonyRenderer renderer(answer.tokenizer, answer.tokens);
-  Conversation conversation;
+  HarmonyConversation conversation;
   for (int64_t i = 0; i < state.range(0); ++i) {
     conversation.messages.push_back(text_message(Role::kUser, "Hello world"));
     conversation.messages.push_back(function_call("f", "{}"));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "chat/harmony_format.h"
 #include "chat/parsed_messages.h"
 #include "chat/reply.h"
 #include "chat/tiny_tokenizer.h"
@@ -23,8 +24,9 @@ TokenId token_of(uint8_t byte, const HarmonyTokens& tokens) {
 }
 
 void check_reply(std::span<const TokenId> ids, const tokenizer::Tokenizer& tokenizer,
-                 const HarmonyTokens& tokens, const ReplyBuilder::Options& options) {
-  ReplyBuilder builder(tokenizer, tokens, options);
+                 const HarmonyTokens& tokens, HarmonyParser::Start start,
+                 const ReplyBuilder::Options& options) {
+  ReplyBuilder builder(harmony_turn_parser(tokenizer, tokens, start), options);
   ReplyDelta delta;
   std::string content;
   std::string reasoning;
@@ -72,6 +74,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   parse_all(ids, tokenizer, tokens, {.start = start, .dialect = dialect});
   const auto preamble = (data[0] & 4) != 0 ? ReplyBuilder::Options::Preamble::kReasoning
                                            : ReplyBuilder::Options::Preamble::kContent;
-  check_reply(ids, tokenizer, tokens, {.start = start, .preamble = preamble});
+  check_reply(ids, tokenizer, tokens, start, {.preamble = preamble});
   return 0;
 }

@@ -147,7 +147,7 @@ TEST(HarmonyParser, ReadsWhatTheRendererWrites) {
                   {.start = Start::kMessage});
     std::string again;
     for (const ParsedMessage& message : messages) {
-      Conversation one;
+      HarmonyConversation one;
       one.messages.push_back({.role = message.header.role,
                               .name = message.header.name,
                               .content = {message.text},

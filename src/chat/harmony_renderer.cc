@@ -140,7 +140,7 @@ std::string developer_text(const DeveloperContent& developer) {
 
 class Rendering {
  public:
-  Rendering(const Conversation& conversation, const RenderOptions& options, Sink& sink)
+  Rendering(const HarmonyConversation& conversation, const RenderOptions& options, Sink& sink)
       : messages_(conversation.messages), options_(options), sink_(sink) {}
 
   void run() {
@@ -159,7 +159,7 @@ class Rendering {
   }
 
  private:
-  static bool declares_functions(const Message& message) {
+  static bool declares_functions(const HarmonyMessage& message) {
     return std::any_of(message.content.begin(), message.content.end(), [](const Content& part) {
       const auto* developer = std::get_if<DeveloperContent>(&part);
       return developer != nullptr && !developer->functions.empty();
@@ -168,15 +168,16 @@ class Rendering {
 
   // Analysis before this index is dropped.
   size_t library_drop_end() const {
-    const auto last = std::find_if(messages_.rbegin(), messages_.rend(),
-                                   [](const Message& m) { return m.role == Role::kAssistant; });
+    const auto last =
+        std::find_if(messages_.rbegin(), messages_.rend(),
+                     [](const HarmonyMessage& m) { return m.role == Role::kAssistant; });
     if (last == messages_.rend() || last->channel != kFinal) return 0;
     const auto first = std::find_if(messages_.begin(), messages_.end(),
-                                    [](const Message& m) { return m.channel == kFinal; });
+                                    [](const HarmonyMessage& m) { return m.channel == kFinal; });
     return static_cast<size_t>(first - messages_.begin());
   }
 
-  void header(const Message& message) {
+  void header(const HarmonyMessage& message) {
     sink_.control(&HarmonyTokens::start, "<|start|>");
     if (message.role == Role::kTool && !message.name.empty()) {
       sink_.text(message.name);
@@ -200,7 +201,7 @@ class Rendering {
     sink_.text(type.substr(kConstrainMarker.size()));
   }
 
-  void content(const Message& message) {
+  void content(const HarmonyMessage& message) {
     for (const Content& part : message.content) {
       std::visit(
           [this](const auto& value) {
@@ -219,7 +220,7 @@ class Rendering {
     }
   }
 
-  void terminator(const Message& message, bool is_last) {
+  void terminator(const HarmonyMessage& message, bool is_last) {
     const bool by_assistant = message.role == Role::kAssistant;
     if (by_assistant && message.recipient) {
       sink_.control(&HarmonyTokens::call, "<|call|>");
@@ -231,21 +232,21 @@ class Rendering {
     }
   }
 
-  const std::vector<Message>& messages_;
+  const std::vector<HarmonyMessage>& messages_;
   const RenderOptions& options_;
   Sink& sink_;
 };
 
 }  // namespace
 
-std::vector<TokenId> HarmonyRenderer::render(const Conversation& conversation,
+std::vector<TokenId> HarmonyRenderer::render(const HarmonyConversation& conversation,
                                              const RenderOptions& options) const {
   TokenSink sink(tokenizer_, tokens_);
   Rendering(conversation, options, sink).run();
   return std::move(sink.out);
 }
 
-void HarmonyRenderer::append(const Conversation& conversation, const MessageRange& range,
+void HarmonyRenderer::append(const HarmonyConversation& conversation, const MessageRange& range,
                              std::vector<TokenId>& out) const {
   TokenSink sink(tokenizer_, tokens_);
   sink.out = std::move(out);
@@ -262,7 +263,7 @@ void HarmonyRenderer::append_turn_start(std::vector<TokenId>& out) const {
   out = std::move(sink.out);
 }
 
-std::string render_text(const Conversation& conversation, const RenderOptions& options) {
+std::string render_text(const HarmonyConversation& conversation, const RenderOptions& options) {
   TextSink sink;
   Rendering(conversation, options, sink).run();
   return std::move(sink.out);

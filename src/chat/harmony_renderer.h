@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/token_id.h"
-#include "chat/conversation.h"
+#include "chat/harmony_message.h"
 #include "chat/harmony_tokens.h"
 #include "tokenizer/tokenizer.h"
 
@@ -23,7 +23,7 @@ enum class RenderMode {
 struct RenderOptions {
   RenderMode mode = RenderMode::kCompletion;
   // The Harmony library's own rule: if the last message of the assistant is final, drop all
-  // analysis before the first final. Servers leave it off and call drop_past_analysis() instead.
+  // analysis before the first final. Servers leave it off and drop_past_analysis() instead.
   bool library_drops_analysis = false;
 };
 
@@ -33,7 +33,8 @@ class HarmonyRenderer {
   HarmonyRenderer(const tokenizer::Tokenizer& tokenizer, const HarmonyTokens& tokens)
       : tokenizer_(tokenizer), tokens_(tokens) {}
 
-  std::vector<TokenId> render(const Conversation& conversation, const RenderOptions& options) const;
+  std::vector<TokenId> render(const HarmonyConversation& conversation,
+                              const RenderOptions& options) const;
 
   // The same piece by piece, for a caller that has tokens of its own to put in between: appends the
   // messages [first, end) as render() writes them amid `conversation`, nothing dropped.
@@ -41,7 +42,7 @@ class HarmonyRenderer {
     size_t first;
     size_t end;
   };
-  void append(const Conversation& conversation, const MessageRange& range,
+  void append(const HarmonyConversation& conversation, const MessageRange& range,
               std::vector<TokenId>& out) const;
   // "<|start|>assistant", where a turn of the model's begins.
   void append_turn_start(std::vector<TokenId>& out) const;
@@ -53,6 +54,6 @@ class HarmonyRenderer {
 
 // The same as text, control tokens spelled out. For people and tests: it must not be tokenised, as
 // a user's "<|end|>" looks the same here as ours.
-std::string render_text(const Conversation& conversation, const RenderOptions& options);
+std::string render_text(const HarmonyConversation& conversation, const RenderOptions& options);
 
 }  // namespace pelton::chat

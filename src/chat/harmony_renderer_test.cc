@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "chat/harmony_conversation.h"
 #include "chat/harmony_examples.h"
 
 namespace pelton::chat {
@@ -31,7 +32,7 @@ TEST(HarmonyRenderer, AllExamplesTextAndTokens) {
   ASSERT_EQ(examples("render").size(), 38u);
   for (const Json& example : examples("render")) {
     SCOPED_TRACE(example.string("id").value());
-    const Conversation conversation = conversation_of(*example.find("messages"));
+    const HarmonyConversation conversation = conversation_of(*example.find("messages"));
     EXPECT_EQ(render_text(conversation, options_of(example)),
               example.string("expected_text").value());
     EXPECT_EQ(renderer().render(conversation, options_of(example)),
@@ -48,7 +49,7 @@ TEST(HarmonyRenderer, AllUpstreamFixtures) {
     SCOPED_TRACE(id);
     const std::string expected =
         without_trailing_space(chat_testdata("harmony/" + id.substr(2) + ".txt"));
-    const Conversation conversation = conversation_of(*example.find("messages"));
+    const HarmonyConversation conversation = conversation_of(*example.find("messages"));
     EXPECT_EQ(render_text(conversation, options_of(example)), expected);
     EXPECT_EQ(renderer().render(conversation, options_of(example)),
               o200k().encode_with_special(expected));
@@ -61,7 +62,7 @@ TEST(HarmonyRenderer, BuiltinToolsAreTheUpstreamTexts) {
   SystemContent system;
   system.current_date = "2025-06-28";
   system.tools = {python_namespace(), browser_namespace()};  // rendered in order of name
-  Conversation conversation;
+  HarmonyConversation conversation;
   conversation.messages.push_back({.role = Role::kSystem, .content = {system}});
   EXPECT_EQ(render_text(conversation, {}),
             without_trailing_space(chat_testdata("harmony/test_browser_and_python_tool.txt")));
@@ -77,7 +78,7 @@ TEST(HarmonyRenderer, NoTextBecomesAControlToken) {
   DeveloperContent developer{.instructions = evil,
                              .functions = {{evil, evil, schema}},
                              .response_formats = {{evil, evil, Json(evil)}}};
-  Conversation conversation;
+  HarmonyConversation conversation;
   conversation.messages = {{.role = Role::kDeveloper, .content = {developer}},
                            text_message(Role::kUser, evil),
                            channel_message(kAnalysis, evil),
@@ -107,7 +108,7 @@ TEST(HarmonyRenderer, ResponseFormatsStandAtTheEnd) {
                              .functions = {{"f", "", std::nullopt}},
                              .response_formats = {{"list", "What to buy", Json(Json::Object{})},
                                                   {"other", "", Json(true)}}};
-  Conversation conversation;
+  HarmonyConversation conversation;
   conversation.messages.push_back({.role = Role::kDeveloper, .content = {developer}});
   EXPECT_EQ(render_text(conversation, {.mode = RenderMode::kPlain}),
             "<|start|>developer<|message|># Instructions\n\nShop.\n\n# Tools\n\n## functions\n\n"
@@ -116,9 +117,9 @@ TEST(HarmonyRenderer, ResponseFormatsStandAtTheEnd) {
 }
 
 TEST(DropPastAnalysis, KeepsOnlyTheOpenTurns) {
-  Message python_call = channel_message(kAnalysis, "print(1)");
+  HarmonyMessage python_call = channel_message(kAnalysis, "print(1)");
   python_call.recipient = "python";
-  Conversation conversation;
+  HarmonyConversation conversation;
   conversation.messages = {text_message(Role::kUser, "q1"),
                            channel_message(kAnalysis, "t1"),
                            python_call,
@@ -133,13 +134,13 @@ TEST(DropPastAnalysis, KeepsOnlyTheOpenTurns) {
                            function_result("f", "1")};
   drop_past_analysis(conversation);
   std::vector<std::string> left;
-  for (const Message& message : conversation.messages) {
+  for (const HarmonyMessage& message : conversation.messages) {
     left.push_back(std::get<std::string>(message.content[0]));
   }
   EXPECT_THAT(left,
               testing::ElementsAre("q1", "print(1)", "a1", "q2", "a2", "q3", "t4", "{}", "1"));
 
-  Conversation open;
+  HarmonyConversation open;
   open.messages = {text_message(Role::kUser, "q"), channel_message(kAnalysis, "t")};
   drop_past_analysis(open);
   EXPECT_EQ(open.messages.size(), 2u);
@@ -151,7 +152,7 @@ TEST(DropPastAnalysis, GivesTheRecommendedPrompt) {
     return *std::find_if(examples("render").begin(), examples("render").end(),
                          [&](const Json& example) { return example.string("id") == id; });
   };
-  Conversation conversation =
+  HarmonyConversation conversation =
       conversation_of(*find("C16_three_turns_library_drop").find("messages"));
   drop_past_analysis(conversation);
   EXPECT_EQ(renderer().render(conversation, {}),

@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "chat/harmony_conversation.h"
 #include "chat/harmony_examples.h"
+#include "chat/harmony_format.h"
 #include "chat/harmony_renderer.h"
 #include "chat/parsed_messages.h"
 #include "chat/tiny_tokenizer.h"
@@ -48,8 +50,9 @@ struct Outcome {
 };
 
 Outcome run(const std::vector<TokenId>& ids, const tokenizer::Tokenizer& tokenizer,
-            const HarmonyTokens& tokens, StopCause cause, const ReplyBuilder::Options& options) {
-  ReplyBuilder builder(tokenizer, tokens, options);
+            const HarmonyTokens& tokens, StopCause cause, const ReplyBuilder::Options& options,
+            HarmonyParser::Start start = HarmonyParser::Start::kAssistantHeader) {
+  ReplyBuilder builder(harmony_turn_parser(tokenizer, tokens, start), options);
   Outcome outcome;
   ReplyDelta delta;
   for (const TokenId id : ids) {
@@ -212,20 +215,26 @@ TEST(Reply, EachTokenKnowsItsField) {
   EXPECT_EQ(streamed.kinds.back(), Kind::kNone);
 }
 
+std::string plain_text(const Conversation& conversation) {
+  HarmonyConversation written = harmony_conversation(conversation);
+  written.messages.erase(written.messages.begin());  // the system message
+  return render_text(written, {.mode = RenderMode::kPlain});
+}
+
 TEST(Reply, BecomesHistory) {
   Conversation conversation;
   append_reply(conversation, reply_to("<|channel|>analysis<|message|>t<|end|><|start|>assistant"
                                       "<|channel|>commentary<|message|>p<|end|><|start|>assistant"
                                       "<|channel|>commentary to=functions.f <|constrain|>json"
                                       "<|message|>{}<|call|>"));
-  EXPECT_EQ(render_text(conversation, {.mode = RenderMode::kPlain}),
+  EXPECT_EQ(plain_text(conversation),
             "<|start|>assistant<|channel|>analysis<|message|>t<|end|><|start|>assistant<|channel|>"
             "commentary<|message|>p<|end|><|start|>assistant to=functions.f<|channel|>commentary "
             "<|constrain|>json<|message|>{}<|call|>");
   Conversation answered;
   append_reply(answered, reply_to("<|channel|>final<|message|>x<|return|>"));
   append_reply(answered, reply_to("<|channel|>analysis to=python code<|message|>1<|call|>"));
-  EXPECT_EQ(render_text(answered, {.mode = RenderMode::kPlain}),
+  EXPECT_EQ(plain_text(answered),
             "<|start|>assistant<|channel|>final<|message|>x<|end|><|start|>assistant to=python"
             "<|channel|>analysis code<|message|>1<|call|>");
 }
@@ -316,8 +325,7 @@ TEST_F(RandomTokens, AlwaysGiveAReplyThatStreamsAsItIs) {
     SCOPED_TRACE(testing::PrintToString(ids));
     const HarmonyParser::Start start =
         i % 4 == 0 ? HarmonyParser::Start::kMessage : HarmonyParser::Start::kAssistantHeader;
-    const auto [reply, streamed] =
-        run(ids, tokenizer_, tokens_, StopCause::kStopToken, {.start = start});
+    const auto [reply, streamed] = run(ids, tokenizer_, tokens_, StopCause::kStopToken, {}, start);
 
     ASSERT_EQ(streamed.content, reply.content.value_or(""));
     ASSERT_EQ(streamed.reasoning, reply.reasoning.value_or(""));

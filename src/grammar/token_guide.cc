@@ -155,8 +155,9 @@ bool TokenGuide::accept(TokenId token, WorkBudget& budget) {
     const auto exit =
         std::find_if(stretch.exits.begin(), stretch.exits.end(),
                      [&](const TokenNetwork::Exit& one) { return one.token == token; });
-    if (exit != stretch.exits.end()) {
-      if (way.matcher && !way.matcher->can_end()) continue;
+    // A token that leads on where its text may end may be text elsewhere ("</tool_call>" in a
+    // string).
+    if (exit != stretch.exits.end() && (!way.matcher || way.matcher->can_end())) {
       ended = ended || exit->to.empty();
       begin(exit->to, next);
     } else if (way.matcher) {

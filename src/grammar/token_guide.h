@@ -1,6 +1,6 @@
 // Which tokens may come next in an answer that is more than one text: stretches, each free or after
 // a grammar of its own, and the control tokens that lead from one to the next. What the stretches
-// are is chat/harmony_grammar's business; this only follows them. Where more than one way is open,
+// are is a chat format's business; this only follows them. Where more than one way is open,
 // all are followed until the tokens decide.
 #pragma once
 
@@ -15,6 +15,9 @@
 #include "grammar/token_trie.h"
 
 namespace pelton::grammar {
+
+// Of every exit: masks are bounded, whatever a vocabulary says.
+inline constexpr TokenId kExitTokenMax = 1 << 24;
 
 // Immutable once built, shared; any thread.
 class TokenNetwork {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "chat/format_of.h"
 #include "checkpoint/describe.h"
 #include "cost_model/footprint.h"
 #include "engine/step_log.h"
@@ -187,11 +188,11 @@ Result<void> LoadedModel::load_tokenizer() {
   TRY_ASSIGN(std::unique_ptr<tokenizer::Tokenizer> found, read_model_tokenizer(checkpoint_));
   if (found != nullptr) {
     tokenizer_ = std::move(*found);
-    Result<chat::HarmonyTokens> harmony = chat::HarmonyTokens::find(*tokenizer_);
-    if (harmony.ok()) {
-      harmony_ = *harmony;
+    Result<std::shared_ptr<const chat::ChatFormat>> format = chat::format_of(*tokenizer_);
+    if (format.ok()) {
+      chat_ = *format;
     } else {
-      no_tokenizer_ = harmony.error();
+      no_chat_ = format.error();
     }
     return {};
   }
@@ -200,6 +201,7 @@ Result<void> LoadedModel::load_tokenizer() {
             fmt::format("{} has no tokenizer.json; only token ids can be used with this "
                         "model",
                         checkpoint_.folder())};
+  no_chat_ = no_tokenizer_;
   return {};
 }
 
@@ -208,16 +210,14 @@ Result<const tokenizer::Tokenizer*> LoadedModel::tokenizer() const {
   return &*tokenizer_;
 }
 
-Result<chat::HarmonyTokens> LoadedModel::harmony() const {
-  if (!harmony_) return no_tokenizer_;
-  return *harmony_;
+Result<std::shared_ptr<const chat::ChatFormat>> LoadedModel::chat_format() const {
+  if (!chat_) return no_chat_;
+  return chat_;
 }
 
 void LoadedModel::unite_stop_tokens() {
   stop_tokens_ = config().eos_tokens;
-  if (harmony_) {
-    for (const TokenId token : harmony_->stop_tokens()) stop_tokens_.push_back(token);
-  }
+  if (chat_) stop_tokens_ = chat_->stop_tokens(stop_tokens_);
   std::sort(stop_tokens_.begin(), stop_tokens_.end());
   stop_tokens_.erase(std::unique(stop_tokens_.begin(), stop_tokens_.end()), stop_tokens_.end());
 }

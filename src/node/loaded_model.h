@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "chat/harmony_tokens.h"
+#include "chat/format.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/residency.h"
 #include "engine/engine.h"
@@ -73,12 +73,14 @@ class LoadedModel {
   // Null when Options::make_executor made another one.
   const executor::LocalExecutor* local_executor() const { return local_executor_; }
 
-  // The tokenizer in the model's folder, and Harmony's control tokens in it. An error if the folder
-  // has none or it lacks them: such a model can still be run on token ids.
+  // The tokenizer in the model's folder, and the chat format that its vocabulary is of. An error if
+  // there is none: such a model can still be run on token ids, or on text.
   Result<const tokenizer::Tokenizer*> tokenizer() const;
-  Result<chat::HarmonyTokens> harmony() const;
+  // The same, or one without tokens.
+  const tokenizer::Tokenizer& any_tokenizer() const { return tokenizer_ ? *tokenizer_ : no_text_; }
+  Result<std::shared_ptr<const chat::ChatFormat>> chat_format() const;
 
-  // Sampling ends after one of these: the configuration's, united with Harmony's.
+  // Sampling ends after one of these: the configuration's, united with the chat format's.
   const std::vector<TokenId>& stop_tokens() const { return stop_tokens_; }
 
  private:
@@ -96,8 +98,10 @@ class LoadedModel {
 
   checkpoint::Checkpoint checkpoint_;
   std::optional<tokenizer::Tokenizer> tokenizer_;
-  std::optional<chat::HarmonyTokens> harmony_;
   Error no_tokenizer_;  // why, where there is none
+  const tokenizer::Tokenizer no_text_ = tokenizer::Tokenizer::without_tokens();
+  std::shared_ptr<const chat::ChatFormat> chat_;
+  Error no_chat_;  // likewise
   std::optional<executor::Device> device_;
   checkpoint::LoadChoice load_choice_;
   std::vector<TokenId> stop_tokens_;

@@ -26,9 +26,9 @@ struct AnswerDemands {
   const std::optional<api::ForcedCall>& forced_call;
 };
 
-// Of an answer in Harmony; none if nothing is demanded. A strict function's arguments follow its
-// parameters; so do those of a function whose call is forced, as far as its schema can be followed
-// (they are a JSON object at least).
+// Of a turn in the model's chat format; none if nothing is demanded. A strict function's arguments
+// follow its parameters; so do those of a function whose call is forced, as far as its schema can
+// be followed (they are a JSON object at least).
 Result<std::optional<grammar::TokenGuide>> chat_guide(const AnswerDemands& demands,
                                                       const ServedModel& model,
                                                       const GrammarStore::Shelf& grammars);

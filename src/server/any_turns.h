@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "chat/harmony_tokens.h"
 #include "server/server_house.h"
 
 namespace pelton::server {

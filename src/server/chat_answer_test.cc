@@ -106,15 +106,16 @@ Fed feed(const ServedModel& model, RandomAnswers& random) {
 // Whatever a model has written, the turn that goes into the next prompt says what the client was
 // told and opens no message in another's name.
 void expect_says(const ServedModel& model, const std::vector<TokenId>& turn, const ChatText& told) {
-  chat::ReplyBuilder builder(model.tokenizer, model.harmony, {});
+  const chat::HarmonyTokens harmony = chat::HarmonyTokens::find(model.tokenizer).value();
+  chat::ReplyBuilder builder(model.chat->parser(chat::Calls::kRead), {});
   chat::ReplyDelta delta;
   for (size_t i = 0; i < turn.size(); ++i) {
     const bool last = i + 1 == turn.size();
-    EXPECT_EQ(turn[i] == model.harmony.return_ || turn[i] == model.harmony.call,
-              last && turn[i] != model.harmony.end);
+    EXPECT_EQ(turn[i] == harmony.return_ || turn[i] == harmony.call,
+              last && turn[i] != harmony.end);
     builder.push(turn[i], delta);
   }
-  EXPECT_TRUE(model.harmony.ends_message(turn.back()));
+  EXPECT_TRUE(harmony.ends_message(turn.back()));
   const chat::Reply reply = builder.finish(chat::StopCause::kStopToken, delta);
   EXPECT_TRUE(reply.warnings.empty());
   EXPECT_EQ(reply.content.value_or(""), told.content);

@@ -66,11 +66,12 @@ void Server::answer_chat_completion(Call call) {
   const auto shared = std::make_shared<const api::ChatRequest>(*std::move(parsed));
   const api::ChatRequest& request = *shared;
   if (model_named(call, request.model) == nullptr) return;
+  if (const auto error = model->no_chat()) return call.send(api::api_error(*error));
   const Result<std::optional<int64_t>> deadline_ns =
       call.deadline_ns(request.generation.timeout_s,
                        request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
-  call.add_warnings(request.warnings);
+  call.add_warnings(warnings_of(request, *model));
   with_guide(std::move(call),
              {.user = request.generation.user,
               .deadline_ns = *deadline_ns,

@@ -12,6 +12,7 @@ namespace {
 
 using api::ChatMessage;
 using api::ChatRole;
+using Kind = chat::Message::Kind;
 
 chat::ReasoningEffort effort_of(api::ReasoningEffort effort) {
   switch (effort) {
@@ -25,23 +26,12 @@ chat::ReasoningEffort effort_of(api::ReasoningEffort effort) {
   return chat::ReasoningEffort::kMedium;
 }
 
-chat::Message system_message(const api::ChatRequest& request, const std::string& current_date) {
-  chat::SystemContent system;
-  system.current_date = current_date;
-  if (request.reasoning_effort) system.reasoning_effort = effort_of(*request.reasoning_effort);
-  chat::Message message{.role = chat::Role::kSystem};
-  message.content.emplace_back(std::move(system));
-  return message;
-}
-
 chat::FunctionTool function_of(const api::FunctionTool& tool) {
   return {.name = tool.name, .description = tool.description, .parameters = tool.parameters};
 }
 
 chat::Message developer_message(chat::DeveloperContent content) {
-  chat::Message message{.role = chat::Role::kDeveloper};
-  message.content.emplace_back(std::move(content));
-  return message;
+  return {.kind = Kind::kDeveloper, .developer = std::move(content)};
 }
 
 bool instructs(const ChatMessage& message) {
@@ -66,7 +56,7 @@ class ConversationBuilder {
   std::vector<chat::FunctionTool> take_loaded(const ChatMessage& message);
   void add_user(const ChatMessage& message);
   void add_instructions(size_t index);
-  size_t add_assistant(size_t index);
+  void add_assistant(size_t index);
   void add_result(const ChatMessage& result);
   void add(chat::Message message) { out_.push_back(std::move(message)); }
 
@@ -89,7 +79,6 @@ ConversationBuilder::ConversationBuilder(const api::ChatRequest& request) : requ
 }
 
 chat::Conversation ConversationBuilder::build(const std::string& current_date) {
-  add(system_message(request_, current_date));
   if (chat::DeveloperContent developer = opening(); !developer.empty()) {
     add(developer_message(std::move(developer)));
   }
@@ -104,15 +93,15 @@ chat::Conversation ConversationBuilder::build(const std::string& current_date) {
         add_user(message);
         break;
       case ChatRole::kAssistant:
-        i += add_assistant(i);
+        add_assistant(i);
         break;
       case ChatRole::kTool:
         add_result(message);
         break;
     }
   }
-  chat::Conversation conversation{.messages = std::move(out_)};
-  chat::drop_past_analysis(conversation);
+  chat::Conversation conversation{.current_date = current_date, .messages = std::move(out_)};
+  if (request_.reasoning_effort) conversation.effort = effort_of(*request_.reasoning_effort);
   return conversation;
 }
 
@@ -143,9 +132,7 @@ chat::DeveloperContent ConversationBuilder::opening() {
 }
 
 void ConversationBuilder::add_user(const ChatMessage& message) {
-  chat::Message user = chat::text_message(chat::Role::kUser, message.content);
-  user.name = message.name;
-  add(std::move(user));
+  add({.kind = Kind::kUser, .text = message.content, .name = message.name});
 }
 
 // Those of the beginning are told already.
@@ -158,51 +145,32 @@ void ConversationBuilder::add_instructions(size_t index) {
   if (!developer.empty()) add(developer_message(std::move(developer)));
 }
 
-// An assistant's message and the results that directly follow it, each behind its own call: so the
-// model made them, one by one. Returns how many results were used up. The model stops after a call,
-// so a message with several is no turn as it was sampled.
-size_t ConversationBuilder::add_assistant(size_t index) {
-  const std::vector<ChatMessage>& messages = request_.messages;
-  const ChatMessage& message = messages[index];
+// The model stops after a call, so a message that tells several is no turn as it was sampled.
+void ConversationBuilder::add_assistant(size_t index) {
+  const ChatMessage& message = request_.messages[index];
   const auto add_part = [&](chat::Message part) {
-    if (message.tool_calls.size() < 2) part.turn = static_cast<int>(index);
+    part.turn = static_cast<int>(index);
+    part.as_sampled = message.tool_calls.size() < 2;
     add(std::move(part));
   };
   if (!message.reasoning.empty()) {
-    add_part(chat::channel_message(chat::kAnalysis, message.reasoning));
+    add_part({.kind = Kind::kReasoning, .text = message.reasoning});
   }
   if (message.tool_calls.empty()) {
     const bool only_reasoning = message.content.empty() && !message.reasoning.empty();
-    if (!only_reasoning) add_part(chat::channel_message(chat::kFinal, message.content));
-    return 0;
+    if (!only_reasoning) add_part({.kind = Kind::kAnswer, .text = message.content});
+    return;
   }
-  if (!message.content.empty()) {
-    add_part(chat::channel_message(chat::kCommentary, message.content));
-  }
-  size_t end = index + 1;
-  while (end < messages.size() && messages[end].role == ChatRole::kTool) ++end;
-  std::vector<bool> used(end - index - 1, false);
+  if (!message.content.empty()) add_part({.kind = Kind::kPreamble, .text = message.content});
   for (const api::ToolCallFields& call : message.tool_calls) {
     add_part(call_message(call, request_.declared_functions));
-    for (size_t i = 0; i < used.size(); ++i) {
-      if (used[i] || messages[index + 1 + i].tool_call_id != call.id) continue;
-      add_result(messages[index + 1 + i]);
-      used[i] = true;
-    }
   }
-  for (size_t i = 0; i < used.size(); ++i) {
-    if (!used[i]) add_result(messages[index + 1 + i]);
-  }
-  return used.size();
 }
 
-// The deferred tools that it refers to first are declared behind it, so that all that stands before
-// stays as it was.
 void ConversationBuilder::add_result(const ChatMessage& result) {
-  add(result_message(result, request_.declared_functions));
-  chat::DeveloperContent loaded{
-      .instructions = std::nullopt, .functions = take_loaded(result), .response_formats = {}};
-  if (!loaded.empty()) add(developer_message(std::move(loaded)));
+  chat::Message message = result_message(result, request_.declared_functions);
+  message.developer.functions = take_loaded(result);
+  add(std::move(message));
 }
 
 // The deferred tools that this message is the first to refer to.
@@ -220,21 +188,19 @@ std::vector<chat::FunctionTool> ConversationBuilder::take_loaded(const ChatMessa
 }  // namespace
 
 chat::Message call_message(const api::ToolCallFields& call, Functions functions) {
-  if (!is_builtin(call.name, functions)) return chat::function_call(call.name, call.arguments);
-  chat::Message message = chat::channel_message(chat::kAnalysis, call.arguments);
-  message.recipient = call.name;
-  message.content_type = "code";
-  return message;
+  return {.kind = Kind::kCall,
+          .text = call.arguments,
+          .name = call.name,
+          .call_id = call.id,
+          .builtin = is_builtin(call.name, functions)};
 }
 
 chat::Message result_message(const ChatMessage& result, Functions functions) {
-  if (!is_builtin(result.name, functions))
-    return chat::function_result(result.name, result.content);
-  chat::Message message = chat::text_message(chat::Role::kTool, result.content);
-  message.name = result.name;
-  message.recipient = "assistant";
-  message.channel = std::string(chat::kAnalysis);
-  return message;
+  return {.kind = Kind::kResult,
+          .text = result.content,
+          .name = result.name,
+          .call_id = result.tool_call_id,
+          .builtin = is_builtin(result.name, functions)};
 }
 
 chat::Conversation conversation_of(const api::ChatRequest& request,

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "api/chat_request.h"
+#include "chat/harmony_conversation.h"
 #include "chat/harmony_renderer.h"
 
 namespace pelton::server {
@@ -15,7 +16,8 @@ std::string rendered(const std::string& body) {
   const auto request = api::parse_chat_request(body, {.vocab_size = 1000});
   EXPECT_TRUE(request.ok()) << (request.ok() ? "" : request.error().message);
   if (!request.ok()) return "";
-  const std::string text = chat::render_text(conversation_of(*request, "2025-06-28"), {});
+  const std::string text =
+      chat::render_text(chat::harmony_conversation(conversation_of(*request, "2025-06-28")), {});
   const size_t system_end = text.find("<|end|>");
   EXPECT_NE(text.find("Current date: 2025-06-28"), std::string::npos);
   return text.substr(system_end + 7);

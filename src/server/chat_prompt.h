@@ -1,4 +1,4 @@
-// A Harmony conversation as the tokens of a prompt, the model's own turns as it sampled them where
+// A conversation as the tokens of a prompt, the model's own turns as it sampled them where
 // they are still known.
 #pragma once
 
@@ -15,14 +15,13 @@
 namespace pelton::server {
 
 struct ChatPrompt {
-  std::vector<TokenId> tokens;  // up to "<|start|>assistant"
+  std::vector<TokenId> tokens;  // up to where the model's turn begins
   SequenceName history;         // of all before that
 };
 
-// `messages`: those that the `turn`s in `conversation` are indices of; the conversation's past
-// analysis is dropped already. It stays dropped: a turn that lies before the last answer is only
-// taken as it was sampled if it had none.
-ChatPrompt chat_prompt(const chat::Conversation& conversation,
+// `messages`: those that the `turn`s in `conversation` are indices of. Past reasoning is left out:
+// a turn of the past is only taken as it was sampled if it had none.
+ChatPrompt chat_prompt(chat::Conversation conversation,
                        const std::vector<api::ChatMessage>& messages, const ServedModel& model,
                        SampledTurns& turns, std::string_view salt);
 
@@ -30,14 +29,10 @@ ChatPrompt chat_prompt(const chat::Conversation& conversation,
 // and all that stands before it, or nothing.
 using FindTurn =
     base::FunctionRef<std::optional<std::vector<TokenId>>(int turn, const SequenceName& history)>;
-ChatPrompt prompt_of(const chat::Conversation& conversation, const ServedModel& model,
+ChatPrompt prompt_of(chat::Conversation conversation, const ServedModel& model,
                      SequenceName history, FindTurn find_turn);
 
-// Takes the "<|start|>assistant" off a prompt's end.
+// Takes the beginning of the model's turn off a prompt's end.
 void drop_turn_start(const ServedModel& model, std::vector<TokenId>& prompt);
-
-// The turn that was sampled after `opening`, as a later prompt should hold it; empty if none
-// should: cut short, not in the model's own format, or such that its reasoning is not shown again.
-std::vector<TokenId> turn_to_keep(const ServedModel& model, std::vector<TokenId> turn);
 
 }  // namespace pelton::server

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/prefetch.h"
-#include "server/chat_prompt.h"
 
 namespace pelton::server {
 
@@ -12,8 +11,9 @@ ChatTurn::ChatTurn(const ServedModel& model, const Options& options)
     : model_(model),
       options_(options),
       stop_filter_(options.stop),
-      builder_(model.tokenizer, model.harmony,
-               {.preamble = options.preamble, .callable = options.may_call}) {}
+      builder_(model.chat->parser(options.may_call ? chat::Calls::kRead : chat::Calls::kAsText),
+               {.preamble = options.preamble,
+                .reader = {.callable = options.may_call, .one_call = options.one_call}}) {}
 
 const chat::ReplyDelta& ChatTurn::begin() {
   chat::ReplyDelta all;
@@ -33,11 +33,10 @@ const chat::ReplyDelta& ChatTurn::push(TokenId token) {
   ++sampled_tokens_;
   turn_.push_back(token);
   builder_.push(token, delta_);
-  if (!may_reason_ && reasons() != was_reasoning_) {
-    was_reasoning_ = reasons();
+  if (!may_reason_ && builder_.reasons() != was_reasoning_) {
+    was_reasoning_ = builder_.reasons();
     if (was_reasoning_) force_end();
   }
-  drop_more_calls();
   filter_content();
   return delta_;
 }
@@ -49,35 +48,23 @@ void ChatTurn::foresee() const {
   builder_.foresee();
 }
 
-bool ChatTurn::reasons() const {
-  return builder_.in_text() && builder_.header().channel == chat::kAnalysis &&
-         !builder_.header().recipient;
-}
-
 void ChatTurn::end_reasoning() {
   may_reason_ = false;
-  was_reasoning_ = reasons();
+  was_reasoning_ = builder_.reasons();
   if (was_reasoning_) force_end();
 }
 
 void ChatTurn::force_end() {
-  const chat::HarmonyTokens& harmony = model_.harmony;
+  using chat::AfterReasoning;
   // Where functions are offered it may call one instead of answering; it has that choice once.
   const bool free = options_.may_call && ends_forced_++ == 0;
   // The engine is some tokens ahead: at once, unless the reasoning has ended there by itself.
   forcing_ =
-      engine::Forcing{.tokens = chat::reasoning_end(model_.tokenizer, harmony,
-                                                    free ? chat::AfterReasoning::kFreeMessage
-                                                         : chat::AfterReasoning::kFinalAnswer),
+      engine::Forcing{.tokens = model_.chat->reasoning_end(free ? AfterReasoning::kFreeMessage
+                                                                : AfterReasoning::kFinalAnswer),
                       .position = 0,
-                      .unless = {harmony.end, harmony.start, harmony.channel, harmony.message,
-                                 harmony.call, harmony.return_},
+                      .unless = model_.chat->reasoning().ends,
                       .since = static_cast<int>(sampled_tokens_)};
-}
-
-void ChatTurn::drop_more_calls() {
-  if (!options_.one_call) return;
-  std::erase_if(delta_.tool_calls, [](const chat::ToolCallDelta& call) { return call.index > 0; });
 }
 
 // From what was sampled to what may be shown.
@@ -101,11 +88,6 @@ const chat::ReplyDelta& ChatTurn::end(const engine::StreamEnd& end) {
   const bool by_length = end.reason == engine::FinishReason::kLength && !was_stopped;
   reply_ =
       builder_.finish(by_length ? chat::StopCause::kLength : chat::StopCause::kStopToken, delta_);
-  if (options_.one_call && reply_.tool_calls.size() > 1) {
-    reply_.tool_calls.erase(reply_.tool_calls.begin() + 1, reply_.tool_calls.end());
-    reply_.warnings.emplace_back("left out calls: parallel_tool_calls is false");
-  }
-  drop_more_calls();
   if (was_stopped) {
     delta_.clear();
   } else {
@@ -127,7 +109,7 @@ const chat::ReplyDelta& ChatTurn::end(const engine::StreamEnd& end) {
 // Only what the client's words stand for entirely.
 void ChatTurn::keep() {
   if (!options_.place || !reply_.warnings.empty() || reply_.tool_calls.size() > 1) return;
-  std::vector<TokenId> turn = turn_to_keep(model_, std::move(turn_));
+  std::vector<TokenId> turn = model_.chat->cacheable_turn(std::move(turn_));
   if (turn.empty()) return;
   SampledTurns::Words words;
   if (reply_.content) words.content = *reply_.content;

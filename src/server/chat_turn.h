@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "chat/reasoning_end.h"
 #include "chat/reply.h"
 #include "engine/token_stream.h"
 #include "server/sampled_turns.h"
@@ -29,7 +28,7 @@ class ChatTurn {
   // The same for all turns of one answer, which owns them.
   struct Options {
     StopStrings stop;
-    std::vector<TokenId> opening;  // what stands in the prompt after "<|start|>assistant"
+    std::vector<TokenId> opening;  // what stands in the prompt after the turn's start
     chat::ReplyBuilder::Options::Preamble preamble =
         chat::ReplyBuilder::Options::Preamble::kContent;
     std::optional<Place> place;  // none: it is not kept
@@ -51,7 +50,7 @@ class ChatTurn {
   // as text_end().
   void foresee() const;
   // Where what push() touches for a token of text ends; it begins with this object.
-  const void* text_end() const { return builder_.text_end(); }
+  const void* text_end() const { return &builder_ + 1; }
 
   // What the engine is to be told, if reasoning has to end.
   std::optional<engine::Forcing> take_forcing() { return std::exchange(forcing_, std::nullopt); }
@@ -70,9 +69,7 @@ class ChatTurn {
   const chat::Reply& reply() const { return reply_; }
 
  private:
-  bool reasons() const;
   void force_end();
-  void drop_more_calls();
   void filter_content();
   void keep();
 
@@ -91,7 +88,7 @@ class ChatTurn {
   chat::ReplyDelta delta_;  // reused
   StopFilter stop_filter_;
   chat::ReplyBuilder builder_;
-  // Until here, and of the builder as far as text_end().
+  // Until here.
 
   std::string scratch_;  // reused
   chat::Reply reply_;

@@ -1,6 +1,6 @@
 #include "server/chat_turn_options.h"
 
-#include "chat/call_opening.h"
+#include "api/documented_fields.h"
 
 namespace pelton::server {
 
@@ -12,11 +12,23 @@ ChatTurn::Options turn_options(const api::ChatRequest& request, const ServedMode
   }
   options.one_call = !request.parallel_calls;
   options.may_call = !request.tools.empty();
+  options.opening = model.chat->turn_opening(request.thinks.value_or(true) ? chat::Thinking::kOn
+                                                                           : chat::Thinking::kOff);
   if (request.forced_call) {
-    options.opening =
-        chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);
+    const std::vector<TokenId> call = model.chat->call_opening(request.forced_call->function_name);
+    options.opening.insert(options.opening.end(), call.begin(), call.end());
   }
   return options;
+}
+
+std::vector<std::string> warnings_of(const api::ChatRequest& request, const ServedModel& model) {
+  std::vector<std::string> warnings = request.warnings;
+  const bool knows = !model.chat->turn_opening(chat::Thinking::kOff).empty();
+  if (request.thinks && !knows && warnings.size() < api::kFieldWarningsMax) {
+    warnings.push_back(api::unread_warning("chat_template_kwargs.enable_thinking",
+                                           "the template has no such name"));
+  }
+  return warnings;
 }
 
 }  // namespace pelton::server

@@ -8,7 +8,10 @@ namespace pelton::server {
 
 Result<std::vector<TokenId>> completion_prompt(const api::Prompt& prompt, const ServedModel& model,
                                                std::string_view field) {
-  if (const auto* text = std::get_if<std::string>(&prompt)) return model.tokenizer.encode(*text);
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    if (std::optional<Error> error = model.no_text(field)) return *error;
+    return model.tokenizer.encode(*text);
+  }
   const auto& ids = std::get<std::vector<TokenId>>(prompt);
   if (model.control_tokens_in_prompts) return ids;
   for (const TokenId id : ids) {

@@ -52,6 +52,9 @@ std::variant<Submitted, api::ApiError> submit_all(const Submission& all, const C
   for (size_t i = 0; i < request.prompts.size(); ++i) {
     Result<std::vector<TokenId>> tokens = completion_prompt(request.prompts[i], model, "prompt");
     if (!tokens.ok()) return api::api_error(tokens.error());
+    if (!request.generation.stop.empty()) {
+      if (const auto error = model.no_text("stop")) return api::api_error(*error);
+    }
     auto made = generation_request(
         model, request.generation,
         {.id = fmt::format("{}/{}", all.id, i),

@@ -153,6 +153,7 @@ void Server::answer_embeddings(Call call) {
                 .prompts = {},
                 .names = {}};
   if (!parsed->messages.empty()) {
+    if (const auto error = model->no_chat()) return call.send(api::api_error(*error));
     const std::string date = model->current_date.value_or(base::local_date(clock_.unix_ms()));
     wanted.prompts.push_back(chat_to_embed(*parsed, *model, date, sampled_turns_));
     wanted.names.emplace_back("messages");
@@ -179,6 +180,7 @@ void Server::answer_embed(Call call) {
   auto parsed = api::parse_embed_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->fields.model) == nullptr) return;
+  if (const auto error = model->no_text("texts")) return call.send(api::api_error(*error));
   call.add_warnings(parsed->fields.warnings);
   if (const auto error = dimensions_error(*model, parsed->dimensions, "output_dimension")) {
     return call.send(*error);
@@ -212,6 +214,7 @@ void Server::answer_rerank(Call call) {
   auto parsed = api::parse_rerank_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->fields.model) == nullptr) return;
+  if (const auto error = model->no_text("query")) return call.send(api::api_error(*error));
   call.add_warnings(parsed->fields.warnings);
   api::EmbeddingAnswer answer{.id = random_id("rerank-", {.seed = draw(), .counter = 0}),
                               .model = model->shown_name(parsed->fields.model),
@@ -252,6 +255,7 @@ void Server::answer_score(Call call) {
   auto parsed = api::parse_score_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->fields.model) == nullptr) return;
+  if (const auto error = model->no_text("text_1")) return call.send(api::api_error(*error));
   call.add_warnings(parsed->fields.warnings);
   api::EmbeddingAnswer answer{.id = random_id("score-", {.seed = draw(), .counter = 0}),
                               .model = model->shown_name(parsed->fields.model),

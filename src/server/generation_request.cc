@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 
 #include "api/logprobs.h"
-#include "chat/conversation.h"
-#include "chat/reasoning_end.h"
 
 namespace pelton::server {
 namespace {
@@ -32,19 +30,14 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
 // Reasoning has so many tokens; then comes the answer or, where functions are offered, whatever the
 // model chooses, until it chooses to reason once more.
 request::TokenQuota reasoning_quota(const ServedModel& model, int64_t tokens_max, bool may_call) {
-  const chat::HarmonyTokens& harmony = model.harmony;
-  request::TokenQuota quota{.tokens_max = tokens_max,
-                            .begins = {harmony.channel},
-                            .ends = {harmony.end, harmony.start, harmony.channel, harmony.message,
-                                     harmony.call, harmony.return_}};
-  model.tokenizer.encode(chat::kAnalysis, quota.begins);
-  quota.begins.push_back(harmony.message);
   using chat::AfterReasoning;
-  quota.then =
-      chat::reasoning_end(model.tokenizer, harmony,
-                          may_call ? AfterReasoning::kFreeMessage : AfterReasoning::kFinalAnswer);
-  quota.then_at_once = chat::reasoning_end(model.tokenizer, harmony, AfterReasoning::kFinalAnswer);
-  return quota;
+  const chat::ReasoningMarkers& markers = model.chat->reasoning();
+  return {.tokens_max = tokens_max,
+          .begins = markers.begins,
+          .ends = markers.ends,
+          .then = model.chat->reasoning_end(may_call ? AfterReasoning::kFreeMessage
+                                                     : AfterReasoning::kFinalAnswer),
+          .then_at_once = model.chat->reasoning_end(AfterReasoning::kFinalAnswer)};
 }
 
 }  // namespace
@@ -101,7 +94,7 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
                                .pattern_max = fields.repetition->pattern_max,
                                .count = fields.repetition->count};
   }
-  if (fields.thinking_budget) {
+  if (fields.thinking_budget && model.chat && !model.chat->reasoning().begins.empty()) {
     request.quota = reasoning_quota(model, *fields.thinking_budget, source.may_call);
   }
   request.priority = fields.priority;

@@ -229,6 +229,7 @@ PreparedOrError GenerateCall::prepare_chat(const GrpcCaller& caller) {
   if (!parsed.ok()) return api::api_error(parsed.error());
   const auto request = std::make_shared<const api::ChatRequest>(*std::move(parsed));
   if (!model.answers_to(request->model)) return api::model_not_found(request->model);
+  if (const auto error = model.no_chat()) return api::api_error(*error);
   ChatTurn::Options turn = turn_options(*request, model);
   ChatPrompt prompt = house_.server.chat_prompt_of(*request, model, caller.tenant);
   prompt.tokens.insert(prompt.tokens.end(), turn.opening.begin(), turn.opening.end());

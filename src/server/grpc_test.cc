@@ -309,7 +309,8 @@ TEST(Grpc, NothingACallerWritesIsAControlToken) {
   v1::TokenizeReply reply;
   grpc::ClientContext context;
   ASSERT_TRUE(grpc.stub->Tokenize(&context, request, &reply).ok());
-  const auto start = static_cast<uint32_t>(grpc.house.model().harmony.start);
+  const auto start =
+      static_cast<uint32_t>(grpc.house.model().tokenizer.special_id("<|start|>").value());
   // The system message, the user's, and the answer's beginning.
   EXPECT_EQ(std::count(reply.tokens().begin(), reply.tokens().end(), start), 3);
 }

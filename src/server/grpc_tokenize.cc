@@ -20,6 +20,8 @@ std::optional<api::ApiError> tokenize(GrpcHouse& house, const GrpcCaller& caller
   const auto parsed = api::parse_tokenize_request(*body, {.vocab_size = model.vocab_size});
   if (!parsed.ok()) return api::api_error(parsed.error());
   if (!model.answers_to(parsed->model)) return api::model_not_found(parsed->model);
+  const auto refused = parsed->chat ? model.no_chat() : model.no_text("text");
+  if (refused) return api::api_error(*refused);
   const std::vector<TokenId> tokens =
       parsed->chat ? house.server.chat_prompt_of(*parsed->chat, model, caller.tenant).tokens
                    : model.tokenizer.encode(parsed->prompt);

@@ -35,6 +35,7 @@ void Server::answer_message(Call call) {
   const auto shared = std::make_shared<const api::ChatRequest>(std::move(parsed->chat));
   const api::ChatRequest& request = *shared;
   if (model_named(call, request.model) == nullptr) return;
+  if (const auto error = model->no_chat()) return call.send(api::api_error(*error));
   const Result<std::optional<int64_t>> deadline_ns =
       call.deadline_ns(request.generation.timeout_s,
                        request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
@@ -104,6 +105,7 @@ void Server::answer_message_tokens(Call call) {
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   const api::ChatRequest& request = parsed->chat;
   if (model_named(call, request.model) == nullptr) return;
+  if (const auto error = model->no_chat()) return call.send(api::api_error(*error));
   call.add_warnings(request.warnings);
   const size_t tokens = chat_prompt_of(request, *model, call.tenant).tokens.size() +
                         turn_options(request, *model).opening.size();

@@ -10,6 +10,7 @@
 
 #include "api/messages_request.h"
 #include "api/messages_response.h"
+#include "chat/harmony_conversation.h"
 #include "chat/harmony_renderer.h"
 #include "server/chat_conversation.h"
 #include "server/server_house.h"
@@ -36,7 +37,8 @@ api::MessagesRequest request_of(const std::string& members) {
 
 // The whole prompt, as text.
 std::string prompt_of(const std::string& members) {
-  return chat::render_text(conversation_of(request_of(members).chat, "2025-06-28"), {});
+  return chat::render_text(
+      chat::harmony_conversation(conversation_of(request_of(members).chat, "2025-06-28")), {});
 }
 
 // Behind the system message.

@@ -5,7 +5,6 @@
 #include "api/chat_request.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "chat/harmony_renderer.h"
 #include "server/chat_conversation.h"
 
 namespace pelton::server {
@@ -17,6 +16,7 @@ Error bad_file(const PrefixFile& file, std::string_view what) {
 
 Result<std::vector<TokenId>> chat_prefix(const PrefixFile& file, const ServedModel& model,
                                          const std::string& current_date) {
+  if (const auto error = model.no_chat()) return bad_file(file, error->message);
   Result<Json> parsed = Json::parse(file.text);
   if (!parsed.ok()) return bad_file(file, parsed.error().message);
   Json body = *std::move(parsed);
@@ -27,11 +27,10 @@ Result<std::vector<TokenId>> chat_prefix(const PrefixFile& file, const ServedMod
   }
   const auto request = api::parse_chat_request(body.dump(), {.vocab_size = model.vocab_size});
   if (!request.ok()) return bad_file(file, request.error().message);
-  const chat::Conversation conversation = conversation_of(*request, current_date);
+  const auto prompt = model.chat->pieces(conversation_of(*request, current_date));
   std::vector<TokenId> tokens;
   // Without the model's turn: where these messages end, others may follow.
-  chat::HarmonyRenderer(model.tokenizer, model.harmony)
-      .append(conversation, {.first = 0, .end = conversation.messages.size()}, tokens);
+  for (size_t i = 0; i < prompt->pieces().size(); ++i) prompt->append(i, tokens);
   return tokens;
 }
 
@@ -42,6 +41,7 @@ Result<std::vector<TokenId>> pinned_prefix(const PrefixFile& file, const ServedM
   if (file.name.ends_with(".json")) return chat_prefix(file, model, current_date);
   if (!base::is_valid_utf8(file.text)) return bad_file(file, "the text is not valid UTF-8");
   if (file.text.empty()) return bad_file(file, "the file is empty");
+  if (const auto error = model.no_text(file.name)) return bad_file(file, error->message);
   return model.tokenizer.encode(file.text);
 }
 

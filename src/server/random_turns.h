@@ -18,7 +18,8 @@ namespace pelton::server {
 
 // Whether there are words among the markup, for somebody to see.
 inline bool holds_text(const ServedModel& model, const std::vector<TokenId>& tokens) {
-  chat::HarmonyParser parser(model.tokenizer, model.harmony, {});
+  const chat::HarmonyTokens harmony = chat::HarmonyTokens::find(model.tokenizer).value();
+  chat::HarmonyParser parser(model.tokenizer, harmony, {});
   std::vector<chat::HarmonyEvent> events;
   for (const TokenId token : tokens) parser.push(token, events);
   parser.finish(events);
@@ -30,8 +31,9 @@ inline bool holds_text(const ServedModel& model, const std::vector<TokenId>& tok
 
 class RandomTurns {
  public:
-  RandomTurns(const ServedModel& model, uint64_t seed) : model_(model), random_(seed) {
-    const chat::HarmonyTokens& h = model.harmony;
+  RandomTurns(const ServedModel& model, uint64_t seed)
+      : model_(model), harmony_(chat::HarmonyTokens::find(model.tokenizer).value()), random_(seed) {
+    const chat::HarmonyTokens& h = harmony_;
     controls_ = {h.start, h.message, h.channel, h.constrain, h.end, h.call, h.return_};
   }
 
@@ -50,7 +52,7 @@ class RandomTurns {
         append(made, random_() % 3 == 0 ? "<|call|>" : "<|end|>");
         if (i > 1) append(made, "<|start|>assistant");
       }
-      if (random_() % 2 == 0) made.back() = model_.harmony.return_;
+      if (random_() % 2 == 0) made.back() = harmony_.return_;
     } else {
       for (uint64_t i = random_() % 60; i > 0; --i) {
         made.push_back(random_() % 3 == 0 ? controls_[random_() % controls_.size()] : ordinary());
@@ -84,6 +86,7 @@ class RandomTurns {
   }
 
   const ServedModel& model_;
+  const chat::HarmonyTokens harmony_;
   std::mt19937_64 random_;
   std::vector<TokenId> controls_;
 };

@@ -58,7 +58,8 @@ void Server::answer_chat_render(Call call) {
     return call.send(api::api_error(*error));
   }
   if (model_named(call, parsed->model) == nullptr) return;
-  call.add_warnings(parsed->warnings);
+  if (const auto error = model->no_chat()) return call.send(api::api_error(*error));
+  call.add_warnings(warnings_of(*parsed, *model));
   std::vector<TokenId> tokens = chat_prompt_of(*parsed, *model, call.tenant).tokens;
   const ChatTurn::Options turn = turn_options(*parsed, *model);
   tokens.insert(tokens.end(), turn.opening.begin(), turn.opening.end());

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/chat_prompt.h"
 #include "server/request_record.h"
 #include "server/response_conversation.h"
 
@@ -88,7 +87,7 @@ void ResponseAnswer::tell_ended(const api::ResponseState& state, std::vector<Tok
 // Only what the items stand for entirely.
 std::vector<TokenId> ResponseAnswer::keep_turn() {
   if (!output_.well_formed()) return {};
-  std::vector<TokenId> turn = turn_to_keep(model_, std::move(turn_));
+  std::vector<TokenId> turn = model_.chat->cacheable_turn(std::move(turn_));
   if (turn.empty()) return turn;
   const std::vector<api::OutputItem>& items = output_.items();
   const auto calls =

@@ -30,7 +30,7 @@ class ResponseAnswer final : public Answer {
   struct Options {
     api::ResponseHead head;
     ResponseOutput::Options output;
-    std::vector<TokenId> opening;  // what stands in the prompt after "<|start|>assistant"
+    std::vector<TokenId> opening;  // what stands in the prompt after the turn's start
     ChatTurn::Place place;
     bool timings = false;
     std::function<void(Ended)> on_ended;  // once, unless its client leaves; may be empty

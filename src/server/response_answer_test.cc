@@ -95,7 +95,8 @@ void check(const ServedModel& model, const std::vector<TokenId>& tokens, const S
   EXPECT_FALSE(text.items.empty());
   if (!stops.strings.empty()) return;
   // The one parser, seen by its other reader.
-  chat::ReplyBuilder builder(model.tokenizer, model.harmony, {.callable = fed.may_call});
+  chat::ReplyBuilder builder(model.chat->parser(chat::Calls::kRead),
+                             {.reader = {.callable = fed.may_call}});
   chat::ReplyDelta delta;
   for (const TokenId token : tokens) builder.push(token, delta);
   const chat::Reply reply = builder.finish(chat::StopCause::kLength, delta);

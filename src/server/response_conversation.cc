@@ -14,6 +14,7 @@ namespace {
 
 using api::ResponseItem;
 using Kind = ResponseItem::Kind;
+using Part = chat::Message::Kind;
 
 // Of one thing said in several pieces.
 void join(std::string& whole, std::string_view piece, std::string_view separator) {
@@ -48,7 +49,6 @@ class Conversing {
   }
 
   Result<void> run() {
-    used_.assign(items_.size(), false);
     for (size_t i = 0; i < items_.size();) {
       if (items_[i].item->is_models()) {
         i = add_turn(i);
@@ -78,13 +78,11 @@ class Conversing {
   // System and developer messages stand in front of everything already.
   void add_message(const ResponseItem& item) {
     if (item.role == api::ChatRole::kUser) {
-      out_.push_back(chat::text_message(chat::Role::kUser, item.text));
+      out_.push_back({.kind = Part::kUser, .text = item.text});
     }
   }
 
   Result<void> add_result(size_t index) {
-    if (used_[index]) return {};
-    used_[index] = true;
     const ResponseItem& item = *items_[index].item;
     const auto call = calls_.find(item.call_id);
     if (call == calls_.end()) {
@@ -95,13 +93,13 @@ class Conversing {
     api::ChatMessage result{.role = api::ChatRole::kTool};
     result.name = call->second;
     result.content = item.text;
+    result.tool_call_id = item.call_id;
     out_.push_back(result_message(result, functions_));
     return {};
   }
 
   // What the model did between two items of others. It stops after a call, so what a client tells
-  // of several is no turn as it was sampled: then each result is moved behind its own call. Where
-  // one turn's tokens do have several they stand as they are, and all results behind them.
+  // of several is no turn as it was sampled, but where its tokens are known.
   size_t add_turn(size_t first) {
     size_t end = first;
     size_t calls = 0;
@@ -110,9 +108,8 @@ class Conversing {
       if (items_[end].item->kind == Kind::kCall) ++calls;
       ++end;
     }
-    const bool together = calls < 2 || stands_as_sampled(first, end);
-    const int turn = together ? static_cast<int>(turns_.size()) : -1;
-    if (turn >= 0) turns_.push_back({{}, items_[first].turn});
+    const bool as_sampled = calls < 2 || stands_as_sampled(first, end);
+    turns_.push_back({{}, items_[first].turn});
     size_t calls_to_come = calls;
     for (size_t i = first; i < end; ++i) {
       const ResponseItem& item = *items_[i].item;
@@ -120,8 +117,7 @@ class Conversing {
         --calls_to_come;
         calls_[item.call_id] = item.name;
       }
-      add_own(item, calls_to_come > 0, turn);
-      if (turn < 0 && item.kind == Kind::kCall) add_results_of(item.call_id, end);
+      add_own(item, calls_to_come > 0, as_sampled);
     }
     return end;
   }
@@ -134,34 +130,35 @@ class Conversing {
     };
     const auto answers = [](const PlacedItem& placed) {
       return placed.item->is_models() && placed.item->kind == Kind::kMessage &&
-             placed.item->phase != ResponseItem::Phase::kCommentary;
+             placed.item->phase != ResponseItem::Phase::kPreamble;
     };
     const auto all = std::span(items_);
     return std::ranges::none_of(all.subspan(first, end - first), reasons) ||
            std::ranges::none_of(all.subspan(end), answers);
   }
 
-  void add_own(const ResponseItem& item, bool call_follows, int turn) {
+  void add_own(const ResponseItem& item, bool call_follows, bool as_sampled) {
     chat::Message message;
     switch (item.kind) {
       case Kind::kReasoning:
         if (item.text.empty()) return;
-        message = chat::channel_message(chat::kAnalysis, item.text);
+        message = {.kind = Part::kReasoning, .text = item.text};
         break;
       case Kind::kCall:
         message = call_message({.id = item.call_id, .name = item.name, .arguments = item.text},
                                functions_);
         break;
       default: {
-        const bool commentary = item.phase == ResponseItem::Phase::kCommentary ||
-                                (item.phase == ResponseItem::Phase::kUnknown && call_follows);
-        if (commentary && item.text.empty()) return;
-        message = chat::channel_message(commentary ? chat::kCommentary : chat::kFinal, item.text);
+        const bool preamble = item.phase == ResponseItem::Phase::kPreamble ||
+                              (item.phase == ResponseItem::Phase::kUnknown && call_follows);
+        if (preamble && item.text.empty()) return;
+        message = {.kind = preamble ? Part::kPreamble : Part::kAnswer, .text = item.text};
       }
     }
-    message.turn = turn;
+    message.turn = static_cast<int>(turns_.size()) - 1;
+    message.as_sampled = as_sampled;
     out_.push_back(std::move(message));
-    if (turn >= 0) note_words(item, turns_[static_cast<size_t>(turn)].words);
+    note_words(item, turns_.back().words);
   }
 
   static void note_words(const ResponseItem& item, TurnWords& words) {
@@ -170,20 +167,10 @@ class Conversing {
     if (item.kind == Kind::kCall) words.call.emplace(item.name, item.text);
   }
 
-  // Among the results that stand right behind the turn.
-  void add_results_of(const std::string& call_id, size_t from) {
-    for (size_t i = from; i < items_.size() && items_[i].item->kind == Kind::kResult; ++i) {
-      if (used_[i] || items_[i].item->call_id != call_id) continue;
-      const Result<void> added = add_result(i);
-      CHECK(added.ok(), "the call has just been noted");
-    }
-  }
-
   std::vector<chat::Message>& out_;
   const Functions functions_;
   std::vector<PlacedItem> items_;
   int segments_ = 0;
-  std::vector<bool> used_;                              // results that have been placed
   std::unordered_map<std::string, std::string> calls_;  // id -> function
   std::vector<Turn> turns_;
 };
@@ -250,8 +237,7 @@ Result<ChatPrompt> response_prompt(const api::ResponseRequest& request,
   }
   conversing.place(request.items, nullptr);
   TRY(conversing.run());
-  chat::drop_past_analysis(conversation);
-  return prompt_of(conversation, model, turns.history(source.salt),
+  return prompt_of(std::move(conversation), model, turns.history(source.salt),
                    [&](int turn, const SequenceName& history) {
                      const std::vector<TokenId>* known = conversing.tokens(turn);
                      return known != nullptr ? std::optional(*known)

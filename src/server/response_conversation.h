@@ -1,5 +1,5 @@
 // What a request to /v1/responses means: its items, behind those of the responses before it, as a
-// Harmony conversation and as the tokens of a prompt. Pure but for the sampled turns it looks up.
+// conversation and as the tokens of a prompt. Pure but for the sampled turns it looks up.
 #pragma once
 
 #include <string>

@@ -13,12 +13,13 @@ using api::OutputItem;
 ResponseOutput::ResponseOutput(const ServedModel& model, Options options)
     : model_(model),
       options_(std::move(options)),
-      parser_(model.tokenizer, model.harmony, {}),
+      reader_(model.chat->parser(options_.may_call ? chat::Calls::kRead : chat::Calls::kAsText),
+              {.callable = options_.may_call, .one_call = options_.one_call}),
       events_(options_.framing.value_or(api::ResponseEvents::Framing::kServerSent)) {}
 
 void ResponseOutput::open(const std::vector<TokenId>& opening) {
   for (const TokenId token : opening) {
-    parser_.push(token, parsed_);
+    reader_.push(token, parsed_);
     apply_events();
   }
 }
@@ -26,86 +27,63 @@ void ResponseOutput::open(const std::vector<TokenId>& opening) {
 void ResponseOutput::push(const engine::SampledToken& token) {
   if (stopped_) return;
   ++sampled_tokens_;
-  const size_t sampled_before = message_sampled_;
-  parser_.push(token.token, parsed_);
-  const bool was_text = parser_.token_was_text();
-  if (was_text && (reasoning_due_ || (item_open_ && items_.back().kind == Kind::kReasoning))) {
-    ++reasoning_tokens_;
-  }
-  const bool of_message = was_text && item_open_ && items_.back().kind == Kind::kMessage;
+  const size_t text_offset = item_open_ ? message_sampled_ : 0;
+  plain_.clear();
+  const bool is_plain = reader_.push_plain(token.token, plain_);
+  if (!is_plain) reader_.push(token.token, parsed_);
+  const std::optional<chat::PartKind> part = reader_.token_part();
+  const bool of_message = part == chat::PartKind::kAnswer || part == chat::PartKind::kPreamble;
   if (options_.logprobs && of_message) {
-    held_logprobs_.push_back({sampled_before, token_logprobs(model_.tokenizer, token)});
+    held_logprobs_.push_back({text_offset, token_logprobs(model_.tokenizer, token)});
   }
-  apply_events();
+  if (!is_plain) return apply_events();
+  if (!plain_.empty()) add_text(plain_);
 }
 
 void ResponseOutput::cut_off() {
   if (stopped_) return;
   cut_off_ = true;
-  parser_.finish(parsed_);
+  reader_.cut_off(parsed_);
   apply_events();
 }
 
 void ResponseOutput::finish(chat::StopCause cause) {
   if (stopped_) return;
   cut_off_ = cause == chat::StopCause::kLength;
-  parser_.finish(parsed_);
+  reader_.finish(parsed_);
   apply_events();
-  const bool seen = std::any_of(items_.begin(), items_.end(), [](const OutputItem& item) {
-    return item.kind == Kind::kCall || !item.text.empty();
-  });
-  if (seen || (!items_.empty() && held_back_.empty())) return;
-  // Something must be seen: what was written in another's name, or an empty message.
-  begin_item({.kind = Kind::kMessage, .id = new_id("msg_")});
-  stop_filter_.reset();
-  show(held_back_);
-  held_back_.clear();
-  close_item(cut_off_ ? OutputItem::Status::kIncomplete : OutputItem::Status::kCompleted);
-}
-
-bool ResponseOutput::has_call() const {
-  return std::any_of(items_.begin(), items_.end(),
-                     [](const OutputItem& item) { return item.kind == Kind::kCall; });
-}
-
-bool ResponseOutput::well_formed() const {
-  return parser_.repair_count() == 0 && held_back_.empty() && unclosed_calls_ == 0 && !retold_;
 }
 
 void ResponseOutput::apply_events() {
-  for (const chat::HarmonyEvent& event : parsed_) {
+  for (chat::ReplyEvent& event : parsed_) {
     if (stopped_) break;
-    if (const auto* message = std::get_if<chat::MessageBegin>(&event)) {
-      begin(message->header);
-    } else if (const auto* text = std::get_if<chat::TextDelta>(&event)) {
+    if (auto* part = std::get_if<chat::PartBegin>(&event)) {
+      begin(*part);
+    } else if (const auto* text = std::get_if<chat::PartText>(&event)) {
       add_text(text->text);
     } else {
-      end(std::get<chat::MessageEnd>(event).by);
+      end(std::get<chat::PartEnd>(event).by);
     }
   }
   parsed_.clear();
 }
 
-void ResponseOutput::begin(const chat::MessageHeader& header) {
-  held_back_open_ = header.role != chat::Role::kAssistant;
-  if (held_back_open_) return;
-  const bool is_call = chat::goes_to_tool(header);
-  left_out_open_ = is_call && options_.may_call && options_.one_call && has_call();
-  if (left_out_open_ || (is_call && !options_.may_call)) retold_ = true;
-  if (left_out_open_) return;
-  if (is_call && options_.may_call) {
-    chat::ToolCall call = chat::begun_call(*header.recipient);
-    begin_item({.kind = Kind::kCall,
-                .id = new_id("fc_"),
-                .call_id = new_id("call_"),
-                .name = std::move(call.name)});
-  } else if (header.channel == chat::kAnalysis && !is_call) {
-    reasoning_due_ = true;  // nothing thought is no item
-  } else {
-    begin_item({.kind = Kind::kMessage,
-                .commentary = header.channel == chat::kCommentary && !is_call,
-                .id = new_id("msg_")});
-    if (!options_.stop.strings.empty()) stop_filter_.emplace(options_.stop);
+void ResponseOutput::begin(chat::PartBegin& part) {
+  switch (part.kind) {
+    case chat::PartKind::kCall:
+      return begin_item({.kind = Kind::kCall,
+                         .id = new_id("fc_"),
+                         .call_id = new_id("call_"),
+                         .name = std::move(part.call.name)});
+    case chat::PartKind::kReasoning:
+      return begin_item({.kind = Kind::kReasoning,
+                         .id = new_id("rs_"),
+                         .has_summary = options_.reasoning_summary});
+    default:
+      begin_item({.kind = Kind::kMessage,
+                  .commentary = part.kind == chat::PartKind::kPreamble && !part.call_as_text,
+                  .id = new_id("msg_")});
+      if (!options_.stop.strings.empty()) stop_filter_.emplace(options_.stop);
   }
 }
 
@@ -117,22 +95,8 @@ void ResponseOutput::begin_item(OutputItem item) {
 }
 
 void ResponseOutput::add_text(std::string_view text) {
-  if (held_back_open_) {
-    const size_t size = held_back_.size() + text.size();
-    if (size <= chat::ReplyBuilder::kHeldBackBytesMax) held_back_ += text;
-    return;
-  }
-  if (left_out_open_) return;
-  if (reasoning_due_) {
-    reasoning_due_ = false;
-    begin_item(
-        {.kind = Kind::kReasoning, .id = new_id("rs_"), .has_summary = options_.reasoning_summary});
-  }
-  if (!stop_filter_) {
-    message_sampled_ += text.size();
-    return show(text);
-  }
   message_sampled_ += text.size();
+  if (!stop_filter_) return show(text);
   scratch_.clear();
   stop_filter_->push(text, sampled_tokens_, scratch_);
   show(scratch_);
@@ -146,11 +110,8 @@ void ResponseOutput::show(std::string_view text) {
   if (!held_logprobs_.empty()) release_logprobs(items_.back().text.size());
 }
 
-void ResponseOutput::end(chat::MessageEnd::By by) {
-  using By = chat::MessageEnd::By;
-  reasoning_due_ = false;
-  if (std::exchange(held_back_open_, false) || std::exchange(left_out_open_, false)) return;
-  if (!item_open_) return;
+void ResponseOutput::end(chat::PartEnd::By by) {
+  using By = chat::PartEnd::By;
   if (stop_filter_) {
     scratch_.clear();
     stop_filter_->finish(scratch_);
@@ -160,9 +121,7 @@ void ResponseOutput::end(chat::MessageEnd::By by) {
   // Half a code point's tokens may stand at the very end, with no text of their own.
   if (!stopped_) release_logprobs(items_.back().text.size() + 1);
   const bool of_call = items_.back().kind == Kind::kCall;
-  const bool by_model = by != By::kEndOfStream && by != By::kNextMessage;
-  if (of_call && !by_model) ++unclosed_calls_;
-  const bool whole = of_call ? by_model : by != By::kEndOfStream || !cut_off_;
+  const bool whole = of_call ? by == By::kModel : by != By::kEndOfStream || !cut_off_;
   close_item(whole ? OutputItem::Status::kCompleted : OutputItem::Status::kIncomplete);
 }
 

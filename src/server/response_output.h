@@ -1,7 +1,7 @@
-// The output of one response while it is sampled: tokens -> items (reasoning, messages, calls) and,
-// if it is streamed, the events that tell of each change. One translator for both, so a streamed
-// and a whole response are equal. Total, as the parser under it. Owned by a ResponseAnswer, on its
-// net thread.
+// The output of one response while it is sampled: the parts of the model's turn as items
+// (reasoning, messages, calls) and, if it is streamed, the events that tell of each change. One
+// translator for both, so a streamed and a whole response are equal. Total, as the parser under it.
+// Owned by a ResponseAnswer, on its net thread.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 #include "api/response_events.h"
 #include "api/response_object.h"
-#include "chat/harmony_parser.h"
 #include "chat/reply.h"
+#include "chat/reply_reader.h"
 #include "engine/token_stream.h"
 #include "server/served_model.h"
 #include "server/stop_filter.h"
@@ -40,7 +40,7 @@ class ResponseOutput {
   ResponseOutput(const ResponseOutput&) = delete;
   ResponseOutput& operator=(const ResponseOutput&) = delete;
 
-  // What stands in the prompt after "<|start|>assistant": the beginning of a call. Once, first.
+  // What stands in the prompt after the turn's start: the beginning of a call. Once, first.
   void open(const std::vector<TokenId>& opening);
   void push(const engine::SampledToken& token);
   void finish(chat::StopCause cause);
@@ -51,10 +51,10 @@ class ResponseOutput {
   bool stopped() const { return stopped_; }
 
   const std::vector<api::OutputItem>& items() const { return items_; }
-  int64_t reasoning_tokens() const { return reasoning_tokens_; }
+  int64_t reasoning_tokens() const { return reader_.reasoning_tokens(); }
 
   // After finish(): whether the items say all that was sampled, each closed as it should be.
-  bool well_formed() const;
+  bool well_formed() const { return reader_.facts().well_formed(); }
 
   // Appends the events since the last call. Text that came since then is one event.
   void take_events(std::string& out);
@@ -69,13 +69,12 @@ class ResponseOutput {
     api::TokenLogprobs logprobs;
   };
 
-  bool has_call() const;
   void apply_events();
-  void begin(const chat::MessageHeader& header);
+  void begin(chat::PartBegin& part);
   void begin_item(api::OutputItem item);
   void add_text(std::string_view text);
   void show(std::string_view text);
-  void end(chat::MessageEnd::By by);
+  void end(chat::PartEnd::By by);
   void close_item(api::OutputItem::Status status);
   void release_logprobs(size_t text_end);
   void tell_text();
@@ -84,31 +83,25 @@ class ResponseOutput {
 
   const ServedModel& model_;
   const Options options_;
-  chat::HarmonyParser parser_;
-  std::vector<chat::HarmonyEvent> parsed_;  // reused
+  chat::ReplyReader reader_;
+  std::vector<chat::ReplyEvent> parsed_;  // reused
 
   std::vector<api::OutputItem> items_;
-  bool item_open_ = false;       // the last one
-  bool reasoning_due_ = false;   // a message of reasoning, no text in it yet
-  bool held_back_open_ = false;  // a message in another's name
-  bool left_out_open_ = false;   // a call that is one too many
-  std::string held_back_;
+  bool item_open_ = false;                 // the last one
   std::optional<StopFilter> stop_filter_;  // of the open message
   bool stopped_ = false;
   int64_t sampled_tokens_ = 0;
-  int unclosed_calls_ = 0;
-  bool retold_ = false;   // a call was left out, or is told as a message
   bool cut_off_ = false;  // the end is one of length
 
   size_t message_sampled_ = 0;  // bytes of the open message, stop strings included
   std::vector<HeldLogprob> held_logprobs_;
   size_t told_text_ = 0;  // of the open item, bytes
   size_t told_logprobs_ = 0;
-  int64_t reasoning_tokens_ = 0;
   uint64_t ids_ = 0;
 
   api::ResponseEvents events_;
   std::string pending_;  // events not taken yet
+  std::string plain_;    // reused
   std::string scratch_;  // reused
 };
 

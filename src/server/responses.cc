@@ -11,7 +11,6 @@
 #include "api/response_request.h"
 #include "api/tokenize_request.h"
 #include "base/check.h"
-#include "chat/call_opening.h"
 #include "server/answer_guide.h"
 #include "server/generation.h"
 #include "server/generation_request.h"
@@ -146,6 +145,7 @@ Result<void> Server::read_encrypted_reasoning(api::ResponseRequest& request,
 Result<Server::ResponsePlan> Server::plan_response(const Call& call, Json body,
                                                    const ServedModel& model,
                                                    const ResponseLink& link) {
+  if (std::optional<Error> error = model.no_chat()) return *error;
   ResponsePlan plan;
   TRY_ASSIGN(std::optional<Json> resolved,
              with_referenced_items(body, {call.tenant, options_.response_store}));
@@ -158,8 +158,7 @@ Result<Server::ResponsePlan> Server::plan_response(const Call& call, Json body,
   const std::string date = model.current_date.value_or(base::local_date(clock_.unix_ms()));
   const std::string salt = desk_.cache_salt(call.tenant, request.generation.cache_salt);
   if (request.forced_call) {
-    plan.opening =
-        chat::call_opening(model.tokenizer, model.harmony, request.forced_call->function_name);
+    plan.opening = model.chat->call_opening(request.forced_call->function_name);
   }
   TRY_ASSIGN(plan.prompt,
              response_prompt(request, {.history = plan.history, .current_date = date, .salt = salt},

@@ -58,10 +58,10 @@ class SampledTurns {
 
   explicit SampledTurns(const Options& options);
 
-  // What stands before a turn: to be given all tokens up to "<|start|>assistant".
+  // What stands before a turn: to be given all tokens up to where the turn begins.
   SequenceName history(std::string_view salt) const;
 
-  // `tokens`: from after "<|start|>assistant" to what closes the turn in a prompt.
+  // `tokens`: from after the turn's start to what closes the turn in a prompt.
   void keep(const SequenceName& history, const Words& words, std::vector<TokenId> tokens);
 
   // Without reasoning in `words` any reasoning will do; otherwise it must be the one that was told.

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "chat/format_of.h"
 
 namespace pelton::server {
 namespace {
@@ -177,24 +178,24 @@ Result<std::vector<Piece>> read_answer(const Json* then, const std::string& path
 // Texts to tokens, and an end where there is none.
 Result<void> close_answer(std::vector<Piece>& pieces, const std::string& path,
                           const std::string& file_name, const tokenizer::Tokenizer& tokenizer,
-                          const chat::HarmonyTokens& harmony) {
+                          const std::vector<TokenId>& stops) {
   size_t tokens = 0;
   for (Piece& piece : pieces) {
     piece.tokens = tokenizer.encode_with_special(piece.text);
     tokens += piece.tokens.size();
   }
-  const std::vector<TokenId> stops = harmony.stop_tokens();
   const bool closed =
       !pieces.empty() && !pieces.back().tokens.empty() &&
       std::find(stops.begin(), stops.end(), pieces.back().tokens.back()) != stops.end();
-  if (!closed) pieces.push_back({.text = {}, .tokens = {harmony.return_}, .counted = 0});
+  if (!closed) pieces.push_back({.text = {}, .tokens = {stops.front()}, .counted = 0});
   if (tokens < kAnswerTokensMax) return {};
   return bad_script(file_name, path, fmt::format("has more than {} tokens", kAnswerTokensMax));
 }
 
 Result<std::vector<Rule>> read_rules(const Json& json, const std::string& file_name,
                                      const tokenizer::Tokenizer& tokenizer) {
-  TRY_ASSIGN(const chat::HarmonyTokens harmony, chat::HarmonyTokens::find(tokenizer));
+  TRY_ASSIGN(const auto format, chat::format_of(tokenizer));
+  const std::vector<TokenId> stops = format->stop_tokens({});
   const Json* items = json.find("rules");
   if (items == nullptr || !items->is_array() || items->as_array().empty()) {
     return bad_script(file_name, "rules", "must be an array of at least one rule");
@@ -207,7 +208,7 @@ Result<std::vector<Rule>> read_rules(const Json& json, const std::string& file_n
     if (!when) return bad_script(file_name, path + ".when", "must be a string");
     TRY_ASSIGN(std::vector<Piece> pieces,
                read_answer(item.find("then"), path + ".then", file_name));
-    TRY(close_answer(pieces, path + ".then", file_name, tokenizer, harmony));
+    TRY(close_answer(pieces, path + ".then", file_name, tokenizer, stops));
     Rule rule{.when = *when, .pieces = std::move(pieces)};
     rules.push_back(std::move(rule));
   }

@@ -25,7 +25,6 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "chat/harmony_tokens.h"
 #include "engine/modelled_executor.h"
 #include "tokenizer/tokenizer.h"
 

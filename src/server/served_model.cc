@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace pelton::server {
 
 int64_t ServedModel::context_limit() const {
@@ -21,13 +23,26 @@ std::string ServedModel::shown_name(const std::string& asked) const {
 }
 
 std::vector<TokenId> ServedModel::all_stop_tokens() const {
-  std::vector<TokenId> all = harmony.stop_tokens();
-  for (const TokenId id : stop_tokens) {
-    // <|end|> closes one message of several; some generation_configs list it all the same.
-    const bool known = std::find(all.begin(), all.end(), id) != all.end();
-    if (!known && id != harmony.end) all.push_back(id);
-  }
-  return all;
+  return chat ? chat->stop_tokens(stop_tokens) : stop_tokens;
+}
+
+std::optional<Error> ServedModel::no_chat() const {
+  if (chat) return std::nullopt;
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("'{}' takes no conversations: its files have {}; send {} to "
+                           "/v1/completions",
+                           id, has_text ? "no chat format known here" : "no tokenizer",
+                           has_text ? "text or token ids" : "a prompt of token ids"),
+               "model"};
+}
+
+std::optional<Error> ServedModel::no_text(std::string_view field) const {
+  if (has_text) return std::nullopt;
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("'{}' is text, and '{}' has no tokenizer: send a prompt of token ids to "
+                           "/v1/completions, with \"return_token_ids\" for the answer's",
+                           field, id),
+               std::string(field)};
 }
 
 }  // namespace pelton::server

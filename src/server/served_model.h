@@ -4,14 +4,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/result.h"
 #include "base/token_id.h"
-#include "chat/harmony_tokens.h"
+#include "chat/format.h"
 #include "engine/engine.h"
 #include "tokenizer/tokenizer.h"
 
@@ -35,8 +37,10 @@ struct ServedModel {
   int context_max = 0;               // prompt and answer, in tokens
   int vocab_size = 0;                // ids below it may be asked for; at most the logits' width
   const tokenizer::Tokenizer& tokenizer;
-  chat::HarmonyTokens harmony;
-  std::vector<TokenId> stop_tokens;  // of generation_config; Harmony's own are added
+  bool has_text = true;  // false: the tokenizer is one without tokens
+  // Null: it has none, and conversations are refused.
+  std::shared_ptr<const chat::ChatFormat> chat;
+  std::vector<TokenId> stop_tokens;  // of generation_config; the chat format's own are added
   engine::Engine& engine;
   SamplingDefaults sampling;
 
@@ -57,7 +61,10 @@ struct ServedModel {
   bool answers_to(std::string_view name) const;
   // What an answer calls it: as it was asked for, where that is one of its names.
   std::string shown_name(const std::string& asked) const;
-  // Harmony's stop tokens and generation_config's, each once.
+  // Why there are no conversations, or no text in this field; nothing if there are.
+  std::optional<Error> no_chat() const;
+  std::optional<Error> no_text(std::string_view field) const;
+  // The chat format's stop tokens and generation_config's, each once.
   std::vector<TokenId> all_stop_tokens() const;
 };
 

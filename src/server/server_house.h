@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "chat/format_of.h"
 #include "chat/tiny_tokenizer.h"
 #include "engine/engine.h"
 #include "engine/modelled_executor.h"
@@ -36,13 +37,14 @@ class ServerHouse {
     bool loaded = true;
     int64_t watchdog_ns = 0;  // 0: nobody watches
     std::function<void()> on_stuck;
+    std::function<tokenizer::Tokenizer()> tokenizer = chat::tiny_tokenizer;
     // Changes the executor or the model before they start.
     std::function<void(engine::ModelledExecutor::Options&)> executor = [](auto&) {};
     std::function<void(ServedModel&)> model = [](ServedModel&) {};
   };
 
   ServerHouse(std::string_view script, Options options)
-      : tokenizer_(chat::tiny_tokenizer()),
+      : tokenizer_(options.tokenizer()),
         log_(clock_, {.level = base::LogLevel::kNone}),
         executor_(executor_options(script, options)),
         engine_(options.engine, executor_, clock_, log_),
@@ -53,7 +55,7 @@ class ServerHouse {
                .context_max = 4096,
                .vocab_size = tokenizer_.vocab_size(),
                .tokenizer = tokenizer_,
-               .harmony = chat::HarmonyTokens::find(tokenizer_).value(),
+               .chat = chat::format_of(tokenizer_).value(),
                .stop_tokens = {},
                .engine = engine_,
                .sampling = {},

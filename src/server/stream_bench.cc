@@ -26,6 +26,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "chat/format_of.h"
 #include "chat/tiny_tokenizer.h"
 #include "engine/engine.h"
 #include "engine/modelled_executor.h"
@@ -203,7 +204,7 @@ class Rank {
                .context_max = kContext,
                .vocab_size = tokenizer.vocab_size(),
                .tokenizer = tokenizer,
-               .harmony = chat::HarmonyTokens::find(tokenizer).value(),
+               .chat = chat::format_of(tokenizer).value(),
                .stop_tokens = {},
                .engine = engine_,
                .sampling = {},

@@ -19,6 +19,8 @@ void Server::answer_tokenize(Call call) {
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->model) == nullptr) return;
   call.add_warnings(parsed->warnings);
+  const auto refused = parsed->chat ? model->no_chat() : model->no_text("prompt");
+  if (refused) return call.send(api::api_error(*refused));
   std::vector<TokenId> tokens = parsed->chat
                                     ? chat_prompt_of(*parsed->chat, *model, call.tenant).tokens
                                     : model->tokenizer.encode(parsed->prompt);
@@ -41,7 +43,8 @@ void Server::answer_chat_tokens(Call call) {
   const auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->model) == nullptr) return;
-  call.add_warnings(parsed->warnings);
+  if (const auto error = model->no_chat()) return call.send(api::api_error(*error));
+  call.add_warnings(warnings_of(*parsed, *model));
   const size_t count = chat_prompt_of(*parsed, *model, call.tenant).tokens.size() +
                        turn_options(*parsed, *model).opening.size();
   call.send(json_reply(api::input_tokens_body(static_cast<int64_t>(count))));
@@ -54,6 +57,7 @@ void Server::answer_detokenize(Call call) {
       api::parse_detokenize_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
   if (model_named(call, parsed->model) == nullptr) return;
+  if (const auto error = model->no_text("tokens")) return call.send(api::api_error(*error));
   call.add_warnings(parsed->warnings);
   call.send(json_reply(api::detokenize_body(model->tokenizer.decode(parsed->tokens))));
 }

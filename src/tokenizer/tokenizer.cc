@@ -114,6 +114,7 @@ struct Tokenizer::State {
 
   // `text` is valid UTF-8.
   void encode(std::string_view text, std::vector<TokenId>& out) const {
+    if (splitter == nullptr) return;  // there are no tokens
     std::string composed;
     if (normal_form_c) text = tokenizer::normal_form_c(text, composed);
     if (!whole_pieces_first) {
@@ -197,6 +198,17 @@ Result<Tokenizer> Tokenizer::from_tiktoken(std::string_view text, const std::str
   TRY_ASSIGN(TokenizerParts parts, read_tiktoken(text, name));
   TRY_ASSIGN(std::unique_ptr<State> state, State::make(std::move(parts), name));
   return Tokenizer(std::move(state));
+}
+
+Tokenizer Tokenizer::without_tokens() {
+  return Tokenizer(std::unique_ptr<State>(new State{.tokens = {},
+                                                    .lookup = TokenLookup(0),
+                                                    .encoder = BytePairEncoder({}, MergeTable(0)),
+                                                    .whole_pieces_first = false,
+                                                    .normal_form_c = false,
+                                                    .splitter = nullptr,
+                                                    .added = {},
+                                                    .special = {}}));
 }
 
 void Tokenizer::encode(std::string_view text, std::vector<TokenId>& out) const {

@@ -25,6 +25,9 @@ class Tokenizer {
   // The o200k split pattern and o200k_harmony's control tokens (tokenizer.md section 1).
   static Result<Tokenizer> from_tiktoken(std::string_view text, const std::string& name);
 
+  // Of a model without a vocabulary: no text has tokens, no token has a text.
+  static Tokenizer without_tokens();
+
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();

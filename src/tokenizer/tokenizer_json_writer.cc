@@ -1,5 +1,7 @@
 #include "tokenizer/tokenizer_json_writer.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "base/check.h"
@@ -90,6 +92,47 @@ void add_letter_runs(TokenizerFile& file, size_t tokens) {
   }
 }
 
+std::vector<AddedToken> chatml_tokens(TokenId first) {
+  struct Token {
+    const char* text;
+    bool special;
+  };
+  static constexpr Token kTokens[] = {
+      {"<|endoftext|>", true},     {"<|im_start|>", true},  {"<|im_end|>", true},
+      {"<tool_call>", false},      {"</tool_call>", false}, {"<tool_response>", false},
+      {"</tool_response>", false}, {"<think>", false},      {"</think>", false}};
+  std::vector<AddedToken> tokens;
+  for (const Token& token : kTokens) tokens.push_back({first++, token.text, token.special});
+  return tokens;
+}
+
+std::vector<AddedToken> harmony_tokens(int vocab_size) {
+  const TokenId first = vocab_size == kHarmonyVocabularySize
+                            ? kHarmonyFirstControlId
+                            : vocab_size - kHarmonyControlTokenCount;
+  std::vector<AddedToken> tokens;
+  for (ControlToken& control : harmony_control_tokens(first)) {
+    tokens.push_back({control.id, std::move(control.text), true});
+  }
+  return tokens;
+}
+
+// `added` stands at the end of its ids.
+Result<std::string> synthetic_json(int vocab_size, std::vector<AddedToken> added) {
+  if (vocab_size < kSyntheticVocabularyMin || vocab_size > kTokenIdsMax) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("a synthetic tokenizer has {} to {} tokens, not {}",
+                             kSyntheticVocabularyMin, kTokenIdsMax, vocab_size),
+                 "vocab_size"};
+  }
+  TokenizerFile file;
+  file.split_pattern = kO200kPattern;
+  for (int byte = 0; byte < 256; ++byte) file.tokens.emplace_back(1, static_cast<char>(byte));
+  add_letter_runs(file, static_cast<size_t>(added.front().id));
+  file.added = std::move(added);
+  return write_tokenizer_json(file);
+}
+
 }  // namespace
 
 std::string write_tokenizer_json(const TokenizerFile& file) {
@@ -110,23 +153,17 @@ std::string write_tokenizer_json(const TokenizerFile& file) {
 }
 
 Result<std::string> synthetic_tokenizer_json(int vocab_size) {
-  if (vocab_size < kSyntheticVocabularyMin || vocab_size > kTokenIdsMax) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("a synthetic tokenizer has {} to {} tokens, not {}",
-                             kSyntheticVocabularyMin, kTokenIdsMax, vocab_size),
-                 "vocab_size"};
-  }
-  const TokenId first_control = vocab_size == kHarmonyVocabularySize
-                                    ? kHarmonyFirstControlId
-                                    : vocab_size - kHarmonyControlTokenCount;
-  TokenizerFile file;
-  file.split_pattern = kO200kPattern;
-  for (int byte = 0; byte < 256; ++byte) file.tokens.emplace_back(1, static_cast<char>(byte));
-  add_letter_runs(file, static_cast<size_t>(first_control));
-  for (ControlToken& control : harmony_control_tokens(first_control)) {
-    file.added.push_back({control.id, std::move(control.text), true});
-  }
-  return write_tokenizer_json(file);
+  return synthetic_json(vocab_size, harmony_tokens(vocab_size));
+}
+
+Result<std::string> synthetic_chatml_json(int vocab_size) {
+  const auto count = static_cast<int>(chatml_tokens(0).size());
+  return synthetic_json(vocab_size, chatml_tokens(vocab_size - count));
+}
+
+Result<std::string> synthetic_tokenizer_for(std::string_view model_type, int vocab_size) {
+  return model_type.starts_with("qwen") ? synthetic_chatml_json(vocab_size)
+                                        : synthetic_tokenizer_json(vocab_size);
 }
 
 }  // namespace pelton::tokenizer

@@ -32,13 +32,20 @@ struct TokenizerFile {
 
 std::string write_tokenizer_json(const TokenizerFile& file);
 
-// The smallest vocabulary that has every byte and Harmony's control tokens.
+// The smallest vocabulary that has every byte and either's control tokens.
 inline constexpr int kSyntheticVocabularyMin = 256 + 21;
 
 // A tokenizer for random weights: any text encodes and decodes. Ids from 0 are the 256 bytes, then
-// runs of lower-case letters with merges that make them; the last 21 are Harmony's control tokens.
-// A vocabulary of 201088 has them at 199998..200018 and nothing above, as gpt-oss has. Error:
-// kInvalidArgument if vocab_size is below kSyntheticVocabularyMin or above kTokenIdsMax.
+// runs of lower-case letters with merges that make them; the last are Harmony's control tokens.
+// They stand at 199998..200018 in a vocabulary of 201088 and nothing above, as gpt-oss has them.
+// Error: kInvalidArgument if vocab_size is below kSyntheticVocabularyMin or above kTokenIdsMax.
 Result<std::string> synthetic_tokenizer_json(int vocab_size);
+
+// The same with ChatML's control tokens, and Qwen3's markers for reasoning and calls, which are
+// ordinary tokens.
+Result<std::string> synthetic_chatml_json(int vocab_size);
+
+// That of the chat format that models of this type (config.json's model_type) are trained with.
+Result<std::string> synthetic_tokenizer_for(std::string_view model_type, int vocab_size);
 
 }  // namespace pelton::tokenizer

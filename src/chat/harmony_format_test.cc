@@ -1,4 +1,4 @@
-#include "chat/call_opening.h"
+#include "chat/harmony_format.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@ class CallOpening : public ::testing::Test {
  protected:
   // A reply opened so, of which the model then samples `sampled`.
   Reply reply_to(std::string_view name, std::string_view sampled) {
-    ReplyBuilder builder(tokenizer_, tokens_, {});
+    ReplyBuilder builder(format_->parser(Calls::kRead), {});
     ReplyDelta delta;
-    for (const TokenId token : call_opening(tokenizer_, tokens_, name)) builder.push(token, delta);
+    for (const TokenId token : format_->call_opening(name)) builder.push(token, delta);
     for (const TokenId token : tokenizer_.encode_with_special(sampled)) builder.push(token, delta);
     return builder.finish(StopCause::kStopToken, delta);
   }
@@ -24,6 +24,7 @@ class CallOpening : public ::testing::Test {
                                            "/testdata/tokenizer/o200k_base.tiktoken")
                     .value());
   const HarmonyTokens tokens_ = HarmonyTokens::find(tokenizer_).value();
+  const std::shared_ptr<const ChatFormat> format_ = harmony_format(tokenizer_).value();
 };
 
 TEST_F(CallOpening, ANamedFunctionIsCalledWhateverIsSampled) {
@@ -46,11 +47,11 @@ TEST_F(CallOpening, WithoutANameTheModelChoosesOne) {
 
 // What history renders for such a call later is what was opened and sampled: an exact prefix.
 TEST_F(CallOpening, EqualsTheRenderedCall) {
-  Conversation conversation;
+  HarmonyConversation conversation;
   conversation.messages.push_back(function_call("get_weather", "{}"));
   std::vector<TokenId> opened = {tokens_.start};
   tokenizer_.encode("assistant", opened);
-  for (const TokenId token : call_opening(tokenizer_, tokens_, "get_weather")) {
+  for (const TokenId token : format_->call_opening("get_weather")) {
     opened.push_back(token);
   }
   tokenizer_.encode("{}", opened);

@@ -1,0 +1,33 @@
+#include "chat/spaced_json.h"
+
+#include "base/json_writer.h"
+
+namespace pelton::chat {
+
+// As deep as a Json may be (Json::kDepthMax).
+void append_spaced_json(std::string& out, const Json& value) {
+  std::string_view separator;
+  if (value.is_object()) {
+    out += '{';
+    for (const Json::Member& member : value.as_object()) {
+      out += separator;
+      separator = ", ";
+      base::append_json_string(out, member.key);
+      out += ": ";
+      append_spaced_json(out, member.value);
+    }
+    out += '}';
+  } else if (value.is_array()) {
+    out += '[';
+    for (const Json& item : value.as_array()) {
+      out += separator;
+      separator = ", ";
+      append_spaced_json(out, item);
+    }
+    out += ']';
+  } else {
+    out += value.dump();
+  }
+}
+
+}  // namespace pelton::chat

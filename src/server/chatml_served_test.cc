@@ -1,0 +1,207 @@
+// A model whose chat format is ChatML with Qwen3's markers, over HTTP: every API shows its turns as
+// it shows any other model's. And models without a chat format, or without a tokenizer.
+#include <bit>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "chat/tiny_chatml_tokenizer.h"
+#include "server/chat_stream_text.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::string_view kScript = R"({"context": 120000, "rules": [
+  {"when": "sunny", "then": "<think>\nthe tool says it\n</think>\n\nIt is sunny."},
+  {"when": "weather", "then": "<think>\nI ask\n</think>\n\n<tool_call>\n{\"name\": \"look\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>"},
+  {"when": "broken", "then": "<tool_call>\nnot json\n</tool_call>"},
+  {"when": "", "then": "<think>\nhm\n</think>\n\nHello."}]})";
+
+ServerHouse::Options chatml() {
+  ServerHouse::Options options;
+  options.tokenizer = chat::tiny_chatml_tokenizer;
+  return options;
+}
+
+constexpr std::string_view kTools =
+    R"("tools":[{"type":"function","function":{"name":"look","parameters":{"type":"object",)"
+    R"("properties":{"city":{"type":"string","maxLength":9}},"required":["city"],)"
+    R"("additionalProperties":false}}}])";
+
+std::string chat_body(std::string_view user, std::string_view more) {
+  return R"({"messages":[{"role":"user","content":")" + std::string(user) + "\"}]" +
+         std::string(more) + "}";
+}
+
+Json message_of(const std::string& body) {
+  return *parsed(body).find("choices")->as_array().at(0).find("message");
+}
+
+TEST(ChatMlServed, ReasoningAndContentWholeAndStreamed) {
+  ServerHouse house(kScript, chatml());
+  const Json message = message_of(house.post("/v1/chat/completions", chat_body("hi", "")).body);
+  EXPECT_EQ(message.string("content"), "Hello.");
+  EXPECT_EQ(message.string("reasoning_content"), "hm");
+  const std::string stream =
+      house.post("/v1/chat/completions", chat_body("hi", R"(,"stream":true)")).body;
+  const ChatText text = streamed_text(stream, 0);
+  EXPECT_EQ(text.content, "Hello.");
+  EXPECT_EQ(text.reasoning, "hm");
+}
+
+TEST(ChatMlServed, CallsGoOutAndResultsComeBack) {
+  ServerHouse house(kScript, chatml());
+  const std::string tools = "," + std::string(kTools);
+  const Json message =
+      message_of(house.post("/v1/chat/completions", chat_body("weather", tools)).body);
+  const Json& call = message.find("tool_calls")->as_array().at(0);
+  EXPECT_EQ(call.find("function")->string("arguments"), R"({"city": "Oslo"})");
+  const std::string id = call.string("id").value();
+  const std::string again =
+      R"({"messages":[{"role":"user","content":"weather"},{"role":"assistant","tool_calls":[{"id":")" +
+      id +
+      R"(","type":"function","function":{"name":"look","arguments":"{\"city\":\"Oslo\"}"}}]},)"
+      R"({"role":"tool","tool_call_id":")" +
+      id + R"(","content":"sunny"}],)" + std::string(kTools) + "}";
+  EXPECT_EQ(message_of(house.post("/v1/chat/completions", again).body).string("content"),
+            "It is sunny.");
+  // The turn stands in the prompt as it was sampled, reasoning and all.
+  const Json rendered = parsed(house.post("/v1/chat/completions/render", again).body);
+  const std::string prompt =
+      rendered.find("text") != nullptr ? rendered.string("text").value() : rendered.dump();
+  EXPECT_THAT(prompt, HasSubstr("I ask"));
+  EXPECT_THAT(prompt, HasSubstr("<tool_response>"));
+  // Without tools what looks like a call is text.
+  const Json plain = message_of(house.post("/v1/chat/completions", chat_body("weather", "")).body);
+  EXPECT_THAT(plain.string("content").value(), HasSubstr("<tool_call>"));
+  EXPECT_EQ(message_of(house.post("/v1/chat/completions", chat_body("broken", tools)).body)
+                .string("content"),
+            "<tool_call>\nnot json\n</tool_call>");
+}
+
+TEST(ChatMlServed, ResponsesAndMessages) {
+  ServerHouse house(kScript, chatml());
+  const std::string response = house.post("/v1/responses", R"({"input":"hi"})").body;
+  const Json whole = parsed(response);
+  const Json::Array& items = whole.find("output")->as_array();
+  ASSERT_EQ(items.size(), 2u) << response;
+  EXPECT_EQ(items[0].string("type"), "reasoning");
+  EXPECT_EQ(items[1].find("content")->as_array().at(0).string("text"), "Hello.");
+  const std::string message =
+      house
+          .post("/v1/messages",
+                R"({"model":"tiny","max_tokens":100,"messages":[{"role":"user","content":"hi"}]})")
+          .body;
+  EXPECT_THAT(message, HasSubstr("Hello."));
+  EXPECT_THAT(message, HasSubstr("end_turn"));
+}
+
+TEST(ChatMlServed, ThinkingIsSwitchedOffInThePrompt) {
+  ServerHouse house(kScript, chatml());
+  const auto rendered =
+      house.post("/v1/chat/completions/render",
+                 chat_body("hi", R"(,"chat_template_kwargs":{"enable_thinking":false})"));
+  EXPECT_THAT(rendered.body, HasSubstr(R"(<think>\n\n</think>\n\n)"));
+}
+
+// Anything that is allowed; the longer it goes on, the likelier what closes something.
+TokenId any_of(const engine::ModelledExecutor::Seen& seen, TokenId end) {
+  std::vector<TokenId> all;
+  std::vector<TokenId> closing;
+  for (size_t word = 0; word < seen.allowed.size(); ++word) {
+    for (uint64_t bits = seen.allowed[word]; bits != 0; bits &= bits - 1) {
+      const auto token = static_cast<TokenId>(word * 64 + std::countr_zero(bits));
+      all.push_back(token);
+      if (token >= 256 || token == '"' || token == '}') closing.push_back(token);
+    }
+  }
+  if (all.empty()) return end;
+  const uint64_t random = base::random_bits(seen.sampling.seed, seen.tokens.size());
+  const bool close = !closing.empty() && random % 3 == 0;
+  const std::vector<TokenId>& from = close ? closing : all;
+  return from[(random >> 20) % from.size()];
+}
+
+TEST(ChatMlServed, ForcedCallsFollowTheirSchema) {
+  ServerHouse::Options options = chatml();
+  const tokenizer::Tokenizer tokenizer = chat::tiny_chatml_tokenizer();
+  const TokenId end = tokenizer.special_id("<|im_end|>").value();
+  options.executor = [end](engine::ModelledExecutor::Options& executor) {
+    executor.next_token = [end](const auto& seen) { return any_of(seen, end); };
+  };
+  ServerHouse house(kScript, options);
+  for (const char* choice :
+       {R"("required")", R"({"type":"function","function":{"name":"look"}})"}) {
+    for (int seed = 0; seed < 5; ++seed) {
+      const std::string body =
+          house
+              .post("/v1/chat/completions",
+                    chat_body("hi", "," + std::string(kTools) + R"(,"tool_choice":)" + choice +
+                                        R"(,"max_tokens":2000,"seed":)" + std::to_string(seed)))
+              .body;
+      const Json message = message_of(body);
+      const Json* calls = message.find("tool_calls");
+      ASSERT_NE(calls, nullptr) << body;
+      const Json& function = *calls->as_array().at(0).find("function");
+      EXPECT_EQ(function.string("name"), "look");
+      const Result<Json> arguments = Json::parse(function.string("arguments").value());
+      ASSERT_TRUE(arguments.ok()) << body;
+      EXPECT_TRUE(arguments->string("city").has_value()) << body;
+    }
+  }
+}
+
+TEST(ServedWithoutChat, ConversationsAreRefusedAndTextGoesOn) {
+  ServerHouse::Options options;
+  options.model = [](ServedModel& model) { model.chat = nullptr; };
+  ServerHouse house(kScript, options);
+  const char* const message = R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"}]})";
+  for (const auto& [route, body] :
+       {std::pair<const char*, std::string>{"/v1/chat/completions", chat_body("hi", "")},
+        {"/v1/chat/completions/render", chat_body("hi", "")},
+        {"/v1/chat/completions/input_tokens", chat_body("hi", "")},
+        {"/tokenize", chat_body("hi", "")},
+        {"/v1/messages", message},
+        {"/v1/messages/count_tokens", message},
+        {"/v1/responses", R"({"input":"hi"})"}}) {
+    const net::HttpResponse answer = house.post(route, body);
+    EXPECT_EQ(answer.status, 400) << route << answer.body;
+    EXPECT_THAT(answer.body, HasSubstr("takes no conversations")) << route;
+  }
+  EXPECT_EQ(house.post("/v1/completions", R"({"prompt":"hi","max_tokens":3})").status, 200);
+}
+
+TEST(ServedWithoutText, TokenIdsAreAnsweredAndTextIsRefused) {
+  ServerHouse::Options options;
+  options.model = [](ServedModel& model) {
+    model.chat = nullptr;
+    model.has_text = false;
+  };
+  ServerHouse house(kScript, options);
+  const net::HttpResponse answer =
+      house.post("/v1/completions", R"({"prompt":[65,66],"max_tokens":3,"return_token_ids":true})");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_THAT(answer.body, HasSubstr("token_ids"));
+  for (const auto& [route, body, field] :
+       {std::tuple<const char*, const char*, const char*>{
+            "/v1/completions", R"({"prompt":"hi","max_tokens":3})", "prompt"},
+        {"/v1/completions", R"({"prompt":[65],"max_tokens":3,"stop":"x"})", "stop"},
+        {"/tokenize", R"({"prompt":"hi"})", "prompt"},
+        {"/detokenize", R"({"tokens":[65]})", "tokens"},
+        {"/v1/rerank", R"({"query":"q","documents":["d"]})", "query"}}) {
+    const net::HttpResponse refused = house.post(route, body);
+    EXPECT_EQ(refused.status, 400) << route << refused.body;
+    EXPECT_THAT(refused.body, HasSubstr("has no tokenizer")) << route;
+    EXPECT_THAT(refused.body, HasSubstr(field)) << route;
+  }
+  EXPECT_THAT(house.post("/v1/chat/completions", chat_body("hi", "")).body,
+              HasSubstr("have no tokenizer"));
+}
+
+}  // namespace
+}  // namespace pelton::server
