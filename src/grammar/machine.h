@@ -229,7 +229,7 @@ class Machine {
   void add_goals(const Frame& child, uint32_t outermost);
   bool finds_new(uint32_t top);
   bool search(std::span<const uint32_t> tops);
-  bool search_on(std::span<const uint32_t> tops);
+  bool search_on(std::span<const uint32_t> tops, int depth);
   bool skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
 
   bool ends_below(const Frame& frame) const;

@@ -15,6 +15,8 @@ namespace {
 constexpr uint64_t kMany = 1 << 20;
 // For one search; what takes longer counts as found. Searches are short where values are few.
 constexpr int64_t kSearchWorkMax = 100'000;
+// Bytes that a search goes deep, each a call within the last: of any thread's stack a small part.
+constexpr int kSearchDepthMax = 1000;
 
 uint64_t times(uint64_t a, uint64_t b) {
   return std::min(kMany, a * std::max<uint64_t>(1, b));
@@ -192,12 +194,13 @@ bool Machine::search(std::span<const uint32_t> tops) {
   is_searching_ = true;
   has_found_ = false;
   search_end_ = budget_.done() + kSearchWorkMax;
-  const bool found = search_on(tops);
+  const bool found = search_on(tops, 0);
   is_searching_ = false;
   return found;
 }
 
-bool Machine::search_on(std::span<const uint32_t> tops) {
+bool Machine::search_on(std::span<const uint32_t> tops, int depth) {
+  if (depth == kSearchDepthMax) return true;  // too long to look at
   const bool in_text = std::any_of(tops.begin(), tops.end(), [&](uint32_t top) {
     return frames_[top].kind == FrameKind::kString || frames_[top].kind == FrameKind::kKey;
   });
@@ -208,7 +211,7 @@ bool Machine::search_on(std::span<const uint32_t> tops) {
     const Mark before = mark();
     out.clear();
     step(tops, byte, out, 0);
-    if (has_found_ || (!out.empty() && search_on(out))) return true;
+    if (has_found_ || (!out.empty() && search_on(out, depth + 1))) return true;
     take_back(before);
   }
   return false;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include "base/json.h"
 #include "grammar/decimal.h"
@@ -155,6 +156,35 @@ TEST(UniqueItems, D3_WhatNoArraySatisfiesIsRefused) {
   ASSERT_TRUE(optional.ok());
   EXPECT_FALSE(matcher_of(*optional).accept_bytes(R"({"a)"));
   EXPECT_TRUE(matcher_of(*optional).accept_bytes(R"({"b":null})"));
+}
+
+// What a search for a new item goes over is bounded in depth, too: on a small stack it ends.
+TEST(UniqueItems, D3_ASearchFitsASmallStack) {
+  const auto follow = [](void* result) -> void* {
+    for (const char* schema :
+         {R"({"type":"array","uniqueItems":true,"items":{}})",
+          R"({"type":"array","uniqueItems":true,"items":{"type":"string","minLength":50000}})",
+          R"({"type":"array","uniqueItems":true,"items":{"type":"array","items":{}}})"}) {
+      const auto grammar = compiled_text(schema);
+      if (!grammar.ok()) continue;
+      std::mt19937_64 random(7);
+      for (int i = 0; i < 3; ++i) {
+        std::string text;
+        drawn(matcher_of(*grammar), random, text);
+      }
+      ++*static_cast<int*>(result);
+    }
+    return nullptr;
+  };
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, size_t{2} << 20);
+  int followed = 0;
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, &small, follow, &followed), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&small);
+  EXPECT_GE(followed, 2);
 }
 
 TEST(UniqueItems, D3_EqualValuesAreOne) {
