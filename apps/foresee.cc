@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -35,15 +36,20 @@ bool is_packed_when_loaded(const checkpoint::Checkpoint& model) {
          !node::packed_cache_folder().empty() && model.weight_bytes() >= node::kPackedFromBytes;
 }
 
+Result<Foreseen> of_shape(const families::ModelConfig& config,
+                          const cost_model::MemoryRequest& request) {
+  TRY_ASSIGN(cost_model::Footprint footprint, cost_model::footprint(config, request));
+  TRY(cost_model::check_fits(footprint));
+  return Foreseen{.footprint = std::move(footprint)};
+}
+
 Result<Foreseen> estimate(const std::string& model, const cost_model::MemoryRequest& request) {
   Foreseen foreseen;
   if (is_shape(model) && !std::filesystem::is_directory(model)) {
     TRY_ASSIGN(const checkpoint::SyntheticOptions shape, checkpoint::synthetic_like(model, 0));
     TRY_ASSIGN(const families::ModelConfig config,
                families::parse_model_config(shape.config, nullptr, model));
-    TRY_ASSIGN(foreseen.footprint, cost_model::footprint(config, request));
-    TRY(cost_model::check_fits(foreseen.footprint));
-    return foreseen;
+    return of_shape(config, request);
   }
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
   TRY_ASSIGN(checkpoint::Checkpoint used, checkpoint::Checkpoint::open(folder));
@@ -65,7 +71,13 @@ Result<Foreseen> estimate(const std::string& model, const cost_model::MemoryRequ
 Result<Foreseen> foresee(const std::string& model, const cost_model::MemoryRequest& request) {
   const bool has_shape_alone = cost_model::is_known_model(model) && !is_shape(model) &&
                                !std::filesystem::is_directory(model);
-  if (has_shape_alone) return not_of_this_machine(model, "`pelton serve` does not run its family");
+  if (has_shape_alone) {
+    TRY_ASSIGN(const families::ModelConfig config, cost_model::find_model_config(model));
+    if (config.family == nullptr) {
+      return not_of_this_machine(model, "`pelton serve` does not run its family");
+    }
+    return of_shape(config, request);
+  }
   Result<Foreseen> result = estimate(model, request);
   if (result.ok() || result.error().code != ErrorCode::kUnsupported) return result;
   return not_of_this_machine(model, result.error().message);
