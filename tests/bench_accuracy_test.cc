@@ -177,7 +177,7 @@ Run run_once(const std::string& backend, int requests, uint64_t seed) {
                                                          "length, and more"}},
                                     .at_s = {},
                                     .system = {}},
-                                   {}, clock, {.stop = stop});
+                                   clock, {.stop = stop});
   EXPECT_TRUE(counts.ok() && counts->counts == bench::Counts::kEachPiece);
   bench::LoadGenerator generator(*target, question, {}, clock);
   const auto at_s =

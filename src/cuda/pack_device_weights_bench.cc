@@ -12,6 +12,10 @@
 namespace pelton::cuda {
 namespace {
 
+using kernels::ExpertWeights;
+using kernels::Format;
+using kernels::StoredMatrix;
+
 constexpr int kColumns = 2880;  // gpt-oss-20b's hidden and inner size
 constexpr int64_t kPieceBytes = int64_t{16} << 20;
 
