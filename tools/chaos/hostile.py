@@ -72,7 +72,7 @@ def body_rows():
               '{"messages": [{"role": "user", "content": "\\ud800"}]}', "\ufeff{}", '{"a": 01}', '{"a": NaN}',
               '{"messages":{}}', '{"messages":[]}', '{"messages":[{"role":"root","content":"x"}]}',
               chat(stream="yes"), chat(model=7), chat(n=0), chat(n=1_000_000), chat(temperature=-1),
-              chat(top_p=7), chat(max_completion_tokens=-1), chat(max_completion_tokens=10**9), chat(seed="x"),
+              chat(top_p=7), chat(max_completion_tokens=-2), chat(max_completion_tokens=10**9), chat(seed="x"),
               chat(logit_bias={"-1": 5}), chat(stop=["x"] * 1000), chat(top_logprobs=99, logprobs=True),
               chat(tools=[{"type": "function"}]), chat(tools=7), chat(tool_choice={"type": "function"}),
               chat(response_format={"type": "riddle"}), schema({"type": "king"}), schema({"pattern": "("}),
