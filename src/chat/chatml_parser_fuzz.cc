@@ -6,44 +6,18 @@
 #include "base/check.h"
 #include "base/utf8.h"
 #include "chat/chatml_parser.h"
+#include "chat/checked_reply.h"
 #include "chat/reply.h"
 #include "chat/tiny_chatml_tokenizer.h"
 
 namespace pelton::chat {
 namespace {
 
-Reply checked_reply(const std::vector<TokenId>& ids, const tokenizer::Tokenizer& tokenizer,
-                    const ChatMlTokens& tokens) {
-  ReplyBuilder builder(std::make_unique<ChatMlParser>(tokenizer, tokens, Calls::kRead), {});
-  ReplyDelta delta;
-  std::string content;
-  std::string reasoning;
-  std::vector<std::string> arguments;
-  const auto add = [&] {
-    content += delta.content;
-    reasoning += delta.reasoning;
-    for (const ToolCallDelta& call : delta.tool_calls) {
-      if (call.begins) arguments.emplace_back();
-      CHECK(static_cast<size_t>(call.index) + 1 == arguments.size());
-      arguments.back() += call.arguments;
-    }
-  };
-  for (const TokenId id : ids) {
-    builder.push(id, delta);
-    add();
-  }
-  Reply reply = builder.finish(StopCause::kLength, delta);
-  add();
-  CHECK(content == reply.content.value_or("") && reasoning == reply.reasoning.value_or(""));
-  CHECK(arguments.size() == reply.tool_calls.size());
-  CHECK(reply.content || reply.reasoning || !reply.tool_calls.empty());
-  CHECK(base::is_valid_utf8(content) && base::is_valid_utf8(reasoning));
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const ToolCall& call = reply.tool_calls[i];
-    CHECK(arguments[i] == call.arguments && base::is_valid_utf8(call.arguments));
-    CHECK(!call.name.empty() && base::is_valid_utf8(call.name));
-  }
-  return reply;
+Reply chatml_reply(const std::vector<TokenId>& ids, const tokenizer::Tokenizer& tokenizer,
+                   const ChatMlTokens& tokens) {
+  return checked_reply(
+      ReplyBuilder(std::make_unique<ChatMlParser>(tokenizer, tokens, Calls::kRead), {}), ids,
+      StopCause::kLength);
 }
 
 }  // namespace
@@ -66,8 +40,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (const char c : tokenizer.bytes(id)) spelled.push_back(static_cast<uint8_t>(c));
     }
   }
-  const Reply one = checked_reply(ids, tokenizer, tokens);
-  const Reply other = checked_reply(spelled, tokenizer, tokens);
+  const Reply one = chatml_reply(ids, tokenizer, tokens);
+  const Reply other = chatml_reply(spelled, tokenizer, tokens);
   CHECK(one.content == other.content && one.reasoning == other.reasoning);
   CHECK(one.tool_calls.size() == other.tool_calls.size());
   return 0;

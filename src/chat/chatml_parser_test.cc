@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
+#include "chat/checked_reply.h"
 #include "chat/reply.h"
 #include "chat/tiny_chatml_tokenizer.h"
 
@@ -20,36 +21,7 @@ class ChatMlAnswers : public testing::Test {
 
   // Streamed, and what the deltas add up to checked against the whole.
   Reply reply_to(const std::vector<TokenId>& ids, StopCause cause) {
-    ReplyBuilder builder(parser(), {});
-    ReplyDelta delta;
-    std::string content;
-    std::string reasoning;
-    std::vector<std::string> arguments;
-    const auto add = [&] {
-      content += delta.content;
-      reasoning += delta.reasoning;
-      for (const ToolCallDelta& call : delta.tool_calls) {
-        if (call.begins) arguments.emplace_back();
-        EXPECT_EQ(static_cast<size_t>(call.index) + 1, arguments.size());
-        arguments.back() += call.arguments;
-      }
-    };
-    for (const TokenId id : ids) {
-      builder.push(id, delta);
-      add();
-    }
-    const Reply reply = builder.finish(cause, delta);
-    add();
-    EXPECT_EQ(content, reply.content.value_or(""));
-    EXPECT_EQ(reasoning, reply.reasoning.value_or(""));
-    EXPECT_EQ(arguments.size(), reply.tool_calls.size());
-    for (size_t i = 0; i < reply.tool_calls.size(); ++i) {
-      EXPECT_EQ(arguments[i], reply.tool_calls[i].arguments);
-      EXPECT_TRUE(base::is_valid_utf8(arguments[i]));
-    }
-    EXPECT_TRUE(base::is_valid_utf8(content) && base::is_valid_utf8(reasoning));
-    EXPECT_TRUE(reply.content || reply.reasoning || !reply.tool_calls.empty());
-    return reply;
+    return checked_reply(ReplyBuilder(parser(), {}), ids, cause);
   }
 
   // The markers as tokens.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "chat/checked_reply.h"
 #include "chat/harmony_format.h"
 #include "chat/parsed_messages.h"
 #include "chat/reply.h"
@@ -26,36 +27,10 @@ TokenId token_of(uint8_t byte, const HarmonyTokens& tokens) {
 void check_reply(std::span<const TokenId> ids, const tokenizer::Tokenizer& tokenizer,
                  const HarmonyTokens& tokens, HarmonyParser::Start start,
                  const ReplyBuilder::Options& options) {
-  ReplyBuilder builder(harmony_turn_parser(tokenizer, tokens, start), options);
-  ReplyDelta delta;
-  std::string content;
-  std::string reasoning;
-  std::vector<std::string> arguments;
-  const auto add = [&] {
-    content += delta.content;
-    reasoning += delta.reasoning;
-    for (const ToolCallDelta& call : delta.tool_calls) {
-      if (call.begins) arguments.emplace_back();
-      CHECK(static_cast<size_t>(call.index) + 1 == arguments.size());
-      arguments.back() += call.arguments;
-    }
-  };
-  for (const TokenId id : ids) {
-    builder.push(id, delta);
-    add();
-  }
-  const Reply reply = builder.finish(StopCause::kStopToken, delta);
-  add();
-  CHECK(content == reply.content.value_or("") && reasoning == reply.reasoning.value_or(""));
-  CHECK(arguments.size() == reply.tool_calls.size());
-  CHECK(reply.content || reply.reasoning || !reply.tool_calls.empty());
-  CHECK(base::is_valid_utf8(content) && base::is_valid_utf8(reasoning));
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const ToolCall& call = reply.tool_calls[i];
-    CHECK(arguments[i] == call.arguments && base::is_valid_utf8(call.arguments));
-    CHECK(!call.name.empty() && base::is_valid_utf8(call.name));
-    CHECK(call.name.find("<|") == std::string::npos);
-  }
+  const Reply reply =
+      checked_reply(ReplyBuilder(harmony_turn_parser(tokenizer, tokens, start), options), ids,
+                    StopCause::kStopToken);
+  for (const ToolCall& call : reply.tool_calls) CHECK(call.name.find("<|") == std::string::npos);
 }
 
 }  // namespace
