@@ -74,7 +74,7 @@ class ExecutorLog {
     int64_t ready_ns = 0;
     std::vector<int> prompts;
   };
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   mutable std::mutex mutex_;
   int64_t busy_until_ns_ = 0;
   std::map<int, int> prompt_in_seat_;

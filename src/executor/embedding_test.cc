@@ -39,7 +39,7 @@ class EmbeddingHouse {
   engine::Engine& engine() { return *engine_; }
 
  private:
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_;
   std::unique_ptr<LocalExecutor> executor_;
   std::unique_ptr<engine::Engine> engine_;

@@ -38,12 +38,12 @@ GuideTask::Status GuideTask::run(int64_t work_max, const std::atomic<bool>* canc
     grammar::WorkBudget budget({.done_max = std::min(left, grammar::kWorkMax),
                                 .total_max = grammar::kWorkMax,
                                 .cancelled = cancelled});
-    const bool allowed = part(budget);
+    const bool follows = part(budget);
     left -= budget.done();
     work += budget.done();
     if (budget.exceeds_total()) return Status::kTooMuch;
     if (budget.exhausted()) return Status::kGivenUp;
-    return allowed ? Status::kDone : Status::kNotAllowed;
+    return follows ? Status::kDone : Status::kNotAllowed;
   };
   for (; tokens_done < tokens.size(); ++tokens_done) {
     const Status status = within(

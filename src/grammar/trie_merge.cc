@@ -132,7 +132,9 @@ class Merge {
     }
   }
 
-  void close(const Level& level) { nodes_[level.node].subtree_end = nodes_.size(); }
+  void close(const Level& level) {
+    nodes_[level.node].subtree_end = static_cast<uint32_t>(nodes_.size());
+  }
 
   const KeptTokens& kept_of(const ByteTrie& trie) {
     const auto found = kept_.find(&trie);

@@ -400,7 +400,8 @@ struct AttentionStep {
         shape{a_case.heads,  a_case.kv_heads, a_case.head_size,
               a_case.window, sinks.data(),    0.125f} {
     std::iota(tables.begin(), tables.end(), 0);
-    for (size_t i = tables.size(); i > 1; --i) std::swap(tables[i - 1], tables[random.below(i)]);
+    for (size_t i = tables.size(); i > 1; --i)
+      std::swap(tables[i - 1], tables[random.below(static_cast<int>(i))]);
     clear(dtype);
     int past_rows = 0;
     for (int s = 0; s < 3; ++s) {

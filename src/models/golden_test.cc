@@ -59,7 +59,8 @@ struct Golden {
 
 std::vector<int> integers(const Json& json, std::string_view key) {
   std::vector<int> out;
-  for (const Json& value : json.find(key)->as_array()) out.push_back(value.as_integer());
+  for (const Json& value : json.find(key)->as_array())
+    out.push_back(static_cast<int>(value.as_integer()));
   return out;
 }
 

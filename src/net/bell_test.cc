@@ -57,7 +57,7 @@ class Held {
     };
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   std::mutex mutex_;
   std::vector<std::shared_ptr<Exchange>> exchanges_;

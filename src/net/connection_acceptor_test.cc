@@ -105,7 +105,7 @@ class ForeignServer {
     });
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_;
   ConnectionAcceptor acceptor_;
   std::mutex mutex_;

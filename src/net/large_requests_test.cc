@@ -78,7 +78,7 @@ class LargeRequests : public testing::Test {
     return true;
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   std::optional<HttpServer> server_;
 };

@@ -91,7 +91,7 @@ class SlowClients : public testing::Test {
     return took[static_cast<size_t>(count / 2)];
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   HttpServer::Options options_;
   bool holds_ = false;

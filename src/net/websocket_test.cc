@@ -227,7 +227,7 @@ class EchoServer {
   std::atomic<int> closed{0};
 
  private:
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   std::unique_ptr<HttpServer> server_;
 };

@@ -58,7 +58,7 @@ class PackedCache : public testing::Test {
         fs::last_write_time(model() + "/model.safetensors") + std::chrono::seconds(1));
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   std::string root_;
   std::string cache_;

@@ -99,7 +99,7 @@ class Watched : public testing::Test {
     return condition();
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
   std::string root_;
   std::optional<checkpoint::Checkpoint> checkpoint_;

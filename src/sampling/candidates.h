@@ -94,9 +94,10 @@ class Candidates {
 
   // All ones for a kept one, or else 0: without a branch, which would be a coin's toss.
   uint64_t kept_mask(size_t i, Last last) const {
-    const bool ranked =
-        (logits_[i] > last.logit) | ((logits_[i] == last.logit) & (tokens_[i] <= last.token));
-    return uint64_t{0} - static_cast<uint64_t>(ranked);
+    const uint64_t above = logits_[i] > last.logit;
+    const uint64_t level = logits_[i] == last.logit;
+    const uint64_t first = tokens_[i] <= last.token;
+    return uint64_t{0} - (above | (level & first));
   }
 
   // Two of `logits` between which a front of `mass` of their `total` probably ends.

@@ -86,7 +86,7 @@ class Collector {
   }
 
  private:
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_;
   std::mutex mutex_;
   std::vector<std::string> bodies_;

@@ -69,7 +69,7 @@ class Answers : public ::testing::Test {
   }
 
   const tokenizer::Tokenizer tokenizer_ = chat::tiny_tokenizer();
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   engine::ModelledExecutor::Options options_;
   int64_t arrival_ = 0;
 };

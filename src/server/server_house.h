@@ -121,7 +121,7 @@ class ServerHouse {
     return std::move(made).value();
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   const tokenizer::Tokenizer tokenizer_;
   base::Log log_;
   engine::ModelledExecutor executor_;

@@ -283,7 +283,7 @@ class House {
 
  private:
   const size_t streams_each_;
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kWarning}};
   const tokenizer::Tokenizer tokenizer_ = chat::tiny_tokenizer();
   std::vector<std::unique_ptr<Rank>> ranks_;

@@ -53,7 +53,7 @@ class Collectors : public testing::Test {
     return exported;
   }
 
-  const base::SystemClock clock_;
+  const base::SystemClock clock_{};
   base::Log log_{clock_, {.level = base::LogLevel::kNone}};
 };
 

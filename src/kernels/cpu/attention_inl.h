@@ -236,7 +236,7 @@ class RowAttention {
   RowAttention(float* to, const float* q, const AttentionShape& shape, int first_head)
       : to_(to), size_(shape.head_size) {
     constexpr bool kTurned = KvElement<T>::kTurned;
-    const float scale = shape.scale / (kTurned ? kv_turn_size(size_) : 1);
+    const float scale = shape.scale / static_cast<float>(kTurned ? kv_turn_size(size_) : 1);
     for (int i = 0; i < kGroup * size_; ++i) {
       query_[i] = q[i] * scale;
       to_[i] = 0.0f;
@@ -287,7 +287,8 @@ class RowAttention {
   void finish() {
     constexpr bool kTurned = KvElement<T>::kTurned;
     for (int g = 0; g < kGroup; ++g) {
-      const float scale = 1.0f / (total_[g] * (kTurned ? kv_turn_size(size_) : 1));
+      const float turned = static_cast<float>(kTurned ? kv_turn_size(size_) : 1);
+      const float scale = 1.0f / (total_[g] * turned);
       for (int i = 0; i < size_; ++i) to_[g * size_ + i] *= scale;
       if constexpr (kTurned) turn(to_ + g * size_, size_);
     }
