@@ -235,14 +235,13 @@ class RowAttention {
  public:
   RowAttention(float* to, const float* q, const AttentionShape& shape, int first_head)
       : to_(to), size_(shape.head_size) {
-    constexpr bool kTurned = KvElement<T>::kTurned;
-    const float scale = shape.scale / static_cast<float>(kTurned ? kv_turn_size(size_) : 1);
+    const float scale = shape.scale / gain();
     for (int i = 0; i < kGroup * size_; ++i) {
       query_[i] = q[i] * scale;
       to_[i] = 0.0f;
     }
     for (int g = 0; g < kGroup; ++g) {
-      if constexpr (kTurned) turn(query_ + g * size_, size_);
+      if constexpr (KvElement<T>::kTurned) turn(query_ + g * size_, size_);
       highest_[g] = shape.sinks != nullptr ? shape.sinks[first_head + g] : kLowest;
       total_[g] = shape.sinks != nullptr ? 1.0f : 0.0f;  // the sink itself
     }
@@ -285,18 +284,19 @@ class RowAttention {
   }
 
   void finish() {
-    constexpr bool kTurned = KvElement<T>::kTurned;
     for (int g = 0; g < kGroup; ++g) {
-      const float turned = static_cast<float>(kTurned ? kv_turn_size(size_) : 1);
-      const float scale = 1.0f / (total_[g] * turned);
+      const float scale = 1.0f / (total_[g] * gain());
       for (int i = 0; i < size_; ++i) to_[g * size_ + i] *= scale;
-      if constexpr (kTurned) turn(to_ + g * size_, size_);
+      if constexpr (KvElement<T>::kTurned) turn(to_ + g * size_, size_);
     }
   }
 
  private:
   // Below every score, and finite: what is rescaled by it was zero.
   static constexpr float kLowest = -1e30f;
+
+  // What the Hadamard transform of the cache's type multiplies a vector's length by, squared.
+  float gain() const { return static_cast<float>(KvElement<T>::kTurned ? kv_turn_size(size_) : 1); }
 
   // Entry `at` of a reach that `after` continues.
   static const T* block_ahead(const KvLayer& cache, const Reach& reach, const Reach& after,
