@@ -246,13 +246,16 @@ Result<void> read_layout(const cli::Arguments& arguments, planner::FleetPlanOpti
   const bool said = arguments.has("--devices") || !plan.machine.empty();
   if (!said) plan.capacity.devices = layout.devices();
   if (layout.devices() <= plan.capacity.devices) return {};
-  const std::string there = arguments.has("--devices")
-                                ? fmt::format("--devices {} says", plan.capacity.devices)
-                                : fmt::format("the {} of {}", plan.capacity.devices, plan.machine);
-  return Error{
-      ErrorCode::kInvalidArgument,
-      fmt::format("--layout {} takes {} devices, more than {}", text, layout.devices(), there),
-      "--layout"};
+  // By the names that the user wrote: those of variables, or lines of a file, too.
+  const std::string there =
+      arguments.has("--devices")
+          ? fmt::format("{} {} says", arguments.origin("--devices"), plan.capacity.devices)
+          : fmt::format("the {} of {}", plan.capacity.devices, plan.machine);
+  const bool is_word = arguments.source("--layout") == cli::Arguments::Source::kWord;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("{} {} takes {} devices, more than {}", is_word ? "--layout" : "layout",
+                           text, layout.devices(), there),
+               "--layout"};
 }
 
 }  // namespace

@@ -204,8 +204,9 @@ Result<void> plan_elsewhere(const cli::Arguments& arguments, const std::string& 
   const planner::Explain explain =
       arguments.has("--explain") ? planner::Explain::kYes : planner::Explain::kNo;
   TRY(write_report(arguments, report, explain));
-  if (report.fits) return {};
-  return Error{ErrorCode::kDoesNotFit, report.headline[1], "gpu"};
+  if (!report.fits) return Error{ErrorCode::kDoesNotFit, report.headline[1], "gpu"};
+  if (report.meets_objectives.value_or(true)) return {};
+  return Error{ErrorCode::kDoesNotFit, report.headline.back(), "slo"};
 }
 
 // 72 values of two instance types, beside a simulation with three fitted factors for each.
@@ -323,8 +324,8 @@ cli::Verb plan_verb() {
           "tokens\n"
           "in a step, are taken as serve the load best, unless --max-num-seqs or\n"
           "--max-num-batched-tokens say it; all layouts are compared, unless --layout names one.\n"
-          "A model that does not fit ends with 5. MODEL may also be the name of a published shape "
-          "or\n"
+          "A model that does not fit ends with 5, and so does a load whose objectives no layout\n"
+          "meets. MODEL may also be the name of a published shape or\n"
           "any config.json of the gpt-oss, Llama, Qwen or DeepSeek families, before anything is\n"
           "downloaded; about this machine of the families that serve runs.",
       .positionals = {{"MODEL",

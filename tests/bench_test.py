@@ -192,6 +192,11 @@ class LoadTests(House):
         self.assertIn("does not exist", done.stderr)
         self.assertFalse(missing.exists())
 
+    def test_C_a_folder_is_no_history(self):
+        done = pelton("bench", "history", self.folder)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f"{self.folder} is a folder; name the file", done.stderr)
+
     def test_throughput_without_a_server(self):
         file = self.folder / "throughput.json"
         done = pelton("bench", "throughput", ROOT / "testdata" / "golden" / "tiny", "--num-prompts", 6, "--input-len", 10,

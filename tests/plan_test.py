@@ -253,6 +253,11 @@ class Plan(unittest.TestCase):
         for verb in ("plan", "simulate"):
             said = pelton(verb, "gpt-oss-120b", "--gpu", "h100", "--devices", 2, "--layout", "tp4", code=2)
             self.assertIn("--layout tp4 takes 4 devices, more than --devices 2", said)
+            with unittest.mock.patch.dict(os.environ, {"PELTON_LAYOUT": "tp4", "PELTON_DEVICES": "2"}):
+                said = pelton(verb, "gpt-oss-120b", "--gpu", "h100", code=3)
+                self.assertIn("$PELTON_LAYOUT: layout tp4 takes 4 devices, more than $PELTON_DEVICES 2", said)
+                said = pelton(verb, "gpt-oss-120b", "--gpu", "h100", "--layout", "ep4", code=2)
+                self.assertIn("--layout ep4 takes 4 devices, more than $PELTON_DEVICES 2", said)
             said = pelton(verb, "gpt-oss-120b", "--instance", "p4de.24xlarge", "--layout", "ep16", code=2)
             self.assertRegex(said, r"--layout ep16 takes 16 devices, more than the 8 of p4de")
         pelton("plan", "gpt-oss-120b", "--gpu", "h100", "--layout", "tp4")  # as many devices as it takes
@@ -275,6 +280,16 @@ class Plan(unittest.TestCase):
         text = " ".join(self.run_plan("gpt-oss-120b", "--gpu", "h100", "--slo", "itl=1us").stdout.split())
         self.assertRegex(text, r"one device does not meet the objectives: a lone stream's tokens come every [\d.]+ ms at best")
         self.assertEqual(len(set(re.findall(r"stream's tokens come every ([\d.]+) ms|([\d.]+) ms between a lone", text))), 1)
+
+    def test_C_objectives_that_no_layout_meets_end_with_5(self):
+        words = ("gpt-oss-120b", "--gpu", "h100", "--rps", 5, "--slo")
+        for slo, code in (("itl=1us", 5), ("itl=100ms", 0)):
+            done = self.run_plan(*words, slo)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertEqual("does not meet the objectives" in done.stderr, code == 5, done.stderr)
+            report = json.loads(self.run_plan(*words, slo, "--json").stdout)
+            self.assertEqual((report["fits"], report["meets_objectives"]), (True, code == 0))
+        self.assertNotIn("meets_objectives", json.loads(self.run_plan("gpt-oss-120b", "--gpu", "h100", "--json").stdout))
 
     def test_the_page_plays_what_it_plans(self):
         page = (ROOT / "docs/plan_and_simulate.md").read_text().split("```sh run\n")[1].split("```")[0].replace("\\\n", "")

@@ -72,13 +72,32 @@ void read_template_arguments(const Fields& body, ChatRequest& request) {
   });
 }
 
+// What a body says of the effort, each time that it does: a second word must agree with the first.
+class StatedEffort {
+ public:
+  // `path` says so in the body.
+  void add(const Fields& body, std::string_view path, std::optional<ReasoningEffort> effort) {
+    if (!effort) return;
+    if (effort_.value_or(*effort) != *effort) refuse_two_values(body, path, path_);
+    effort_ = effort;
+    path_ = path;
+  }
+
+  const std::optional<ReasoningEffort>& effort() const { return effort_; }
+
+ private:
+  std::optional<ReasoningEffort> effort_;
+  std::string_view path_;
+};
+
 // OpenRouter's object: {"effort", "max_tokens", "exclude", "enabled"}.
-void read_reasoning(const Fields& body, ChatRequest& request) {
+void read_reasoning(const Fields& body, StatedEffort& stated, ChatRequest& request) {
   const Json* reasoning = body.object("reasoning");
   if (reasoning == nullptr) return;
   const Fields fields(*reasoning, "reasoning", body.complaint(), Fields::Reads::kKept);
-  if (!fields.boolean("enabled").value_or(true)) request.reasoning_effort = ReasoningEffort::kLow;
-  if (const auto effort = read_effort(fields, "effort")) request.reasoning_effort = effort;
+  const bool off = !fields.boolean("enabled").value_or(true);
+  if (off) stated.add(body, "reasoning.enabled", ReasoningEffort::kLow);
+  stated.add(body, "reasoning.effort", read_effort(fields, "effort"));
   constexpr int64_t kBudgetMax = std::numeric_limits<int32_t>::max();
   const auto budget = fields.integer("max_tokens", {.low = 0, .high = kBudgetMax});
   if (budget) request.generation.thinking_budget = budget;
@@ -87,10 +106,11 @@ void read_reasoning(const Fields& body, ChatRequest& request) {
 }
 
 // Shown as reasoning_content unless it says otherwise.
-void apply_thinking(const Fields& body, ChatRequest& request) {
+void apply_thinking(const Fields& body, StatedEffort& stated, ChatRequest& request) {
   const std::optional<ThinkingFields> thinking = read_thinking(body);
   if (!thinking) return;
-  if (thinking->effort) request.reasoning_effort = thinking->effort;
+  stated.add(body, thinking->budget_tokens ? "thinking.budget_tokens" : "thinking.type",
+             thinking->effort);
   if (thinking->omitted) request.include_reasoning = false;
 }
 
@@ -150,10 +170,11 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   read_token_reports(fields, request.generation);
   request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   read_template_arguments(fields, request);
-  apply_thinking(fields, request);
-  read_reasoning(fields, request);
-  if (const auto effort = read_effort(fields, "reasoning_effort"))
-    request.reasoning_effort = effort;
+  StatedEffort stated;
+  apply_thinking(fields, stated, request);
+  read_reasoning(fields, stated, request);
+  stated.add(fields, "reasoning_effort", read_effort(fields, "reasoning_effort"));
+  if (stated.effort()) request.reasoning_effort = stated.effort();
   read_logprobs(fields, request);
   check_modalities(fields);
   check_other_wishes(fields, request);

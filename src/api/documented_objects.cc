@@ -61,7 +61,7 @@ constexpr Field kChatMessageOthers[] = {
     {"thinking_blocks", Effect::kStyle},
     {"tool_name", Effect::kNone},  // beside tool_call_id, which says it
     {"tools"},
-    {"weight", Effect::kNone},  // of fine-tuning
+    {"weight", Effect::kStyle},  // of fine-tuning
 };
 
 constexpr ConditionalMember kChatMessageConditions[] = {

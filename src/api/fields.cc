@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace pelton::api {
 namespace {
@@ -164,6 +165,19 @@ const std::string* Fields::text(std::string_view key, size_t bytes_max) const {
     return nullptr;
   }
   return &found->as_string();
+}
+
+void check_word(const Fields& fields, std::string_view key,
+                std::span<const std::string_view> words) {
+  const std::string* word = fields.text(key, 64);
+  if (word == nullptr || std::ranges::find(words, *word) != words.end()) return;
+  fields.refuse(key,
+                fmt::format("'{}' must be '{}'", fields.path(key), fmt::join(words, "' or '")));
+}
+
+void refuse_two_values(const Fields& body, std::string_view key, std::string_view other) {
+  body.refuse(key, fmt::format("'{}' and '{}' say different things of one; give one of them",
+                               body.path(key), body.path(other)));
 }
 
 std::string item_path(std::string_view array_path, size_t index) {

@@ -78,6 +78,13 @@ class Fields {
   mutable std::vector<std::string> read_keys_;  // of Reads::kKept
 };
 
+// Of a word that is bounded and not used: it must be one of `words`, where it is there.
+void check_word(const Fields& fields, std::string_view key,
+                std::span<const std::string_view> words);
+
+// Of two names of one thing that a body gives different values.
+void refuse_two_values(const Fields& body, std::string_view key, std::string_view other);
+
 // "timeout", in seconds.
 std::optional<double> read_timeout(const Fields& body);
 

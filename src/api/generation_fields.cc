@@ -22,9 +22,12 @@ void read_sampling(const Fields& body, GenerationFields& fields) {
   }
   // Far above any useful penalty; a bound keeps logits finite.
   constexpr NumberRange kRepetition{.low = 0.0, .high = 100.0, .low_open = true};
-  fields.repetition_penalty = body.number("repeat_penalty", kRepetition);  // llama.cpp's name
-  if (const auto penalty = body.number("repetition_penalty", kRepetition)) {
-    fields.repetition_penalty = penalty;
+  fields.repetition_penalty = body.number("repetition_penalty", kRepetition);
+  if (const auto same = body.number("repeat_penalty", kRepetition)) {  // llama.cpp's name
+    if (fields.repetition_penalty.value_or(*same) != *same) {
+      refuse_two_values(body, "repeat_penalty", "repetition_penalty");
+    }
+    fields.repetition_penalty = same;
   }
   fields.frequency_penalty = body.number("frequency_penalty", kPenalty).value_or(0.0);
   fields.presence_penalty = body.number("presence_penalty", kPenalty).value_or(0.0);
@@ -91,21 +94,27 @@ void read_stop_tokens(const Fields& body, const RequestLimits& limits, Generatio
   }
 }
 
-// llama.cpp's name, OpenAI's, and its newer one, which wins where a client sends several.
-constexpr std::string_view kTokensMaxKeys[] = {"n_predict", "max_tokens", "max_completion_tokens"};
-
-// -1 is llama.cpp's and LM Studio's for as many as fit.
+// OpenAI's name, its newer one, which wins as clients send both, and llama.cpp's. The endpoint's
+// own comes behind them. -1 is llama.cpp's and LM Studio's for as many as fit.
 std::optional<int64_t> read_tokens_max(const Fields& body, const RequestLimits& limits,
                                        int64_t min_tokens) {
+  constexpr std::string_view kNewerKey = "max_completion_tokens";
   std::optional<int64_t> wanted;
+  std::string_view wanted_key;
   bool is_given = false;
-  for (const std::string_view key : kTokensMaxKeys) {
-    const Json* given = body.find(key);
+  for (const std::string_view key : {std::string_view("max_tokens"), kNewerKey,
+                                     std::string_view("n_predict"), limits.output_tokens_key}) {
+    const Json* given = key.empty() ? nullptr : body.find(key);
     if (given == nullptr) continue;
     is_given = true;
-    if (exact_integer(*given) == -1) continue;
+    if (key != limits.output_tokens_key && exact_integer(*given) == -1) continue;
     const auto count = body.integer(key, {.low = limits.output_tokens_min, .high = kIntMax});
-    if (count) wanted = count;
+    if (!count) continue;
+    if (key != kNewerKey && wanted.value_or(*count) != *count) {
+      refuse_two_values(body, key, wanted_key);
+    }
+    wanted = count;
+    wanted_key = key;
   }
   if (is_given || !limits.output_tokens_default) return wanted;
   return std::max(*limits.output_tokens_default, min_tokens);

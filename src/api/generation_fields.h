@@ -25,6 +25,8 @@ struct RequestLimits {
   int64_t output_tokens_min = 1;  // the least that may be asked for
   // Where the request says nothing; none: as many as fit, which it may ask for with -1.
   std::optional<int64_t> output_tokens_default = {};
+  // Where the endpoint has a name of its own for how many, beside "max_tokens".
+  std::string_view output_tokens_key = {};
   // Nothing is generated: a chat's prompt need not end where an answer begins.
   bool prompt_alone = false;
   size_t request_id_bytes_max = kRequestIdBytesMax;

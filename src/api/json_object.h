@@ -1,4 +1,6 @@
-// The bodies of requests: JSON objects.
+// The bodies of requests: JSON objects, no two of whose keys are equal at any depth. Which of two
+// would count is a matter of the reader, so that what checks a body before us (a proxy, a filter)
+// may see another request than we do; it is refused instead.
 #pragma once
 
 #include <optional>
@@ -9,8 +11,9 @@
 
 namespace pelton::api {
 
-// Errors: kInvalidArgument, of no field.
+// Errors: kInvalidArgument, of no field or, where a key stands twice, of its path.
 Result<Json> parse_object(std::string_view body);
-std::optional<Error> not_an_object(const Json& body);
+// What parse_object says of a body that has been parsed.
+std::optional<Error> check_object(const Json& body);
 
 }  // namespace pelton::api

@@ -21,6 +21,17 @@ const std::string* needed_text(const Fields& block, std::string_view key, size_t
   return block.failed() ? nullptr : text;
 }
 
+void check_cache_control(const Fields& block) {
+  static constexpr std::string_view kTypes[] = {"ephemeral"};
+  static constexpr std::string_view kLifetimes[] = {"5m", "1h"};
+  const Json* control = block.object("cache_control");
+  if (control == nullptr) return;
+  const Fields fields(*control, block.path("cache_control"), block.complaint());
+  if (needed_text(fields, "type", 64) == nullptr) return;
+  check_word(fields, "type", kTypes);
+  check_word(fields, "ttl", kLifetimes);
+}
+
 bool read_blocks(const Fields& owner, std::string_view key, SeesText sees_text,
                  SeesBlock sees_block) {
   const Json* content = owner.find(key);
@@ -47,6 +58,7 @@ bool read_blocks(const Fields& owner, std::string_view key, SeesText sees_text,
     const Fields block(item, owner.path(path), owner.complaint());
     const std::string* type = needed_text(block, "type", 256);
     if (type == nullptr) return true;
+    check_cache_control(block);
     if (*type != "text") {
       sees_block(block, *type);
     } else if (const std::string* text = needed_text(block, "text", kTextBytesMax)) {

@@ -16,6 +16,10 @@ namespace pelton::api {
 // The member that a block must have; null, and a complaint, if it has not.
 const std::string* needed_text(const Fields& block, std::string_view key, size_t bytes_max);
 
+// {"type": "ephemeral", "ttl": "5m"}, where the block (a tool, the body) has one. Prefixes are
+// cached by themselves, so nothing comes of it; but a slip in it must not go unseen.
+void check_cache_control(const Fields& block);
+
 // Each block of `content`, which is a string (told as a text block would be) or an array. False if
 // there is no content.
 using SeesText = base::FunctionRef<void(const std::string& text)>;

@@ -6,6 +6,7 @@
 
 #include "api/documented_fields.h"
 #include "api/json_object.h"
+#include "api/messages_block.h"
 #include "api/messages_content.h"
 #include "api/messages_tool.h"
 
@@ -38,16 +39,17 @@ void apply_thinking(const Fields& body, MessagesRequest& request) {
 // output_config.format: {"type": "json_schema", "schema": …}; output_format is its older name.
 void read_format(const Fields& body, ChatRequest& chat) {
   const Json* config = body.object("output_config");
-  std::optional<OutputFormat> format;
+  std::optional<OutputFormat> formats[2];
   if (config != nullptr) {
-    format = read_message_format(Fields(*config, "output_config", body.complaint()), "format");
+    formats[0] = read_message_format(Fields(*config, "output_config", body.complaint()), "format");
   }
-  if (!format) format = read_message_format(body, "output_format");
-  if (!format) return;
-  if (chat.generation.format) {
-    refuse_two_formats(body, format->field, chat.generation.format->field);
+  formats[1] = read_message_format(body, "output_format");
+  for (std::optional<OutputFormat>& format : formats) {
+    if (!format) continue;
+    std::optional<OutputFormat>& read = chat.generation.format;
+    if (read) refuse_two_formats(body, format->field, read->field);
+    read = std::move(format);
   }
-  chat.generation.format = std::move(format);
 }
 
 // metadata.user_id is whom the caller asks for, unless an OpenAI field says so.
@@ -82,6 +84,16 @@ void refuse_promises(const Fields& body) {
   for (const std::string_view key : {"inference_geo", "container"}) {
     if (body.find(key) != nullptr) body.refuse_unsupported(key, "this field");
   }
+}
+
+// Hints about price and speed that change no answer here; Anthropic's words only, as a slip would
+// go unseen.
+void check_hints(const Fields& body) {
+  static constexpr std::string_view kTiers[] = {"auto", "standard_only"};
+  static constexpr std::string_view kSpeeds[] = {"standard", "fast"};
+  check_word(body, "service_tier", kTiers);
+  check_word(body, "speed", kSpeeds);
+  check_cache_control(body);
 }
 
 // A conversation kept by the server. Refused by a code of its own: their client then sends all of
@@ -126,6 +138,7 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
   read_user(fields, chat);
   refuse_servers(fields);
   refuse_promises(fields);
+  check_hints(fields);
   check_unread_fields(fields, BodyKind::kMessages, chat.warnings);
   if (complaint) return std::move(*complaint);
   return request;

@@ -47,6 +47,7 @@ std::optional<FunctionTool> read_tool(const Fields& tool) {
   read.strict = tool.boolean("strict").value_or(false);
   read.deferred = tool.boolean("defer_loading").value_or(false);
   check_callers(tool);
+  check_cache_control(tool);
   read.field = tool.path("input_schema");
   if (tool.failed()) return std::nullopt;
   return read;

@@ -148,7 +148,7 @@ void write_reasoning(base::JsonWriter& writer, const Json& body) {
 }  // namespace
 
 Result<ResponseRequest> parse_response_request(const Json& body, const RequestLimits& limits) {
-  if (std::optional<Error> error = not_an_object(body)) return *std::move(error);
+  if (std::optional<Error> error = check_object(body)) return *std::move(error);
   std::optional<Error> complaint;
   const Fields fields(body, "", complaint, Fields::Reads::kKept);
   ResponseRequest request;
@@ -185,20 +185,14 @@ Result<ResponseRequest> parse_response_request(const Json& body, const RequestLi
   if (management != nullptr && !management->as_array().empty()) {
     request.warnings.emplace_back("context_management ignored: nothing is compacted");
   }
-  request.generation = read_generation_fields(fields, limits);
+  RequestLimits with_key = limits;
+  with_key.output_tokens_key = "max_output_tokens";
+  request.generation = read_generation_fields(fields, with_key);
   if (std::optional<OutputFormat> format = read_text_format(fields, request.warnings)) {
     if (request.generation.format) {
       refuse_two_formats(fields, "text.format", request.generation.format->field);
     }
     request.generation.format = std::move(format);
-  }
-  constexpr IntegerRange kCount{.low = 1, .high = std::numeric_limits<int32_t>::max()};
-  if (const auto most = fields.integer("max_output_tokens", kCount)) {
-    request.generation.max_tokens = most;
-    if (request.generation.min_tokens > *most) {
-      fields.refuse("min_tokens", fmt::format("'min_tokens' is {}, above 'max_output_tokens' ({})",
-                                              request.generation.min_tokens, *most));
-    }
   }
   check_unread_fields(fields, BodyKind::kResponse, request.warnings);
   if (complaint) return std::move(*complaint);

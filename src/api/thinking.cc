@@ -50,6 +50,11 @@ std::optional<ThinkingFields> read_thinking(const Fields& body) {
   read.omitted = read_omitted(fields);
   if (read.type == ThinkingFields::Type::kDisabled) {
     read.effort = ReasoningEffort::kLow;  // it cannot be switched off; the least there is
+    if (fields.integer("budget_tokens", {.low = 0}).value_or(0) > 0) {
+      fields.refuse("budget_tokens",
+                    fmt::format("'{}' is only allowed where '{}' is not 'disabled'",
+                                fields.path("budget_tokens"), fields.path("type")));
+    }
   } else if (const auto budget = fields.integer("budget_tokens", {.low = kBudgetMin})) {
     read.budget_tokens = budget;
     read.effort = effort_of_budget(*budget);

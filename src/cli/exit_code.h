@@ -14,7 +14,7 @@ enum ExitCode : int {
   kExitUsage = 2,          // the command line is wrong
   kExitBadConfig = 3,      // a configuration file is wrong
   kExitNoModel = 4,        // model not found or unreadable
-  kExitDoesNotFit = 5,     // not enough memory
+  kExitDoesNotFit = 5,     // not enough memory; plan: no layout meets the objectives
   kExitAddressInUse = 6,   // somebody else listens there
   kExitStuck = 7,          // serve --watchdog-action exit: a step did not end, damaged weights
   kExitInterrupted = 130,  // Ctrl-C
@@ -33,7 +33,7 @@ inline constexpr std::array<ExitMeaning, 9> kExitMeanings = {{
     {kExitUsage, "wrong usage"},
     {kExitBadConfig, "bad configuration"},
     {kExitNoModel, "model not found or unreadable"},
-    {kExitDoesNotFit, "does not fit in memory"},
+    {kExitDoesNotFit, "does not fit in memory, or no layout meets plan's objectives"},
     {kExitAddressInUse, "address in use"},
     {kExitStuck, "serve gave up: a step did not end, or weights are damaged"},
     {kExitInterrupted, "Ctrl-C"},

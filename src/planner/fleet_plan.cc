@@ -374,6 +374,7 @@ Result<PlanReport> plan_fleet(const FleetPlanOptions& options) {
       report.headline[0] = worth_sentence(memory.hardware, best.layout);
     }
     report.headline.push_back(capacity_sentence(options, capacity));
+    report.meets_objectives = capacity.chosen >= 0;
     report.sections.insert(report.sections.begin(), capacity_section(options, capacity));
   }
   return report;

@@ -182,6 +182,7 @@ Json to_json(const PlanReport& report) {
   Json::Array headline;
   for (const std::string& line : report.headline) headline.emplace_back(line);
   json.set("headline", std::move(headline)).set("fits", report.fits);
+  if (report.meets_objectives) json.set("meets_objectives", *report.meets_objectives);
   for (const Section& section : report.sections) {
     Json part;
     for (const Figure& figure : section.figures) {

@@ -53,6 +53,7 @@ struct PlanReport {
   // Read first: what this is worth, and the answer.
   std::vector<std::string> headline = {};
   bool fits = true;
+  std::optional<bool> meets_objectives = {};  // some layout does; nothing: no load was given
   std::vector<Section> sections;
 };
 

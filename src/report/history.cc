@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,6 +25,17 @@ constexpr const char* kSchema =
 
 Error failed(sqlite3* database, const std::string& file) {
   return Error{ErrorCode::kIo, fmt::format("{}: {}", file, sqlite3_errmsg(database)), "history"};
+}
+
+// SQLite would say that the disk fails.
+std::optional<Error> not_a_file(const std::string& file) {
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(file, unknown)) return std::nullopt;
+  return Error{ErrorCode::kIo,
+               fmt::format("{} is a folder; name the file that `bench serve --history FILE` keeps "
+                           "results in",
+                           base::one_line(file)),
+               "history"};
 }
 
 // A prepared statement, ended with its scope.
@@ -94,6 +106,7 @@ History::History(History&&) noexcept = default;
 History::~History() = default;
 
 Result<History> History::open(const std::string& file) {
+  if (std::optional<Error> error = not_a_file(file)) return *std::move(error);
   auto database = std::make_unique<Database>();
   database->file = file;
   if (sqlite3_open(file.c_str(), &database->handle) != SQLITE_OK) {
@@ -115,6 +128,7 @@ Result<History> History::open_existing(const std::string& file) {
                              base::one_line(file)),
                  "history"};
   }
+  if (std::optional<Error> error = not_a_file(file)) return *std::move(error);
   auto database = std::make_unique<Database>();
   database->file = file;
   if (sqlite3_open_v2(file.c_str(), &database->handle, SQLITE_OPEN_READONLY, nullptr) !=

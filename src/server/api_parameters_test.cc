@@ -137,6 +137,24 @@ TEST_F(ApiParameters, AP06_BeyondTheContext) {
             "context_length_exceeded"}});
 }
 
+// C: a prompt that does not fit for the schema in it is the schema's fault.
+TEST_F(ApiParameters, C_ASchemaThatIsTooLongIsNamed) {
+  const auto context = static_cast<size_t>(house_->model().context_limit());
+  const auto asked = [&](size_t said, size_t described) {
+    return R"({"messages":[{"role":"user","content":")" + std::string(said, 'x') +
+           R"("}],"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":)"
+           R"({"type":"object","description":")" +
+           std::string(described, 'x') + R"("}}}})";
+  };
+  refuses({{kChatPath, asked(1, context), "response_format.json_schema.schema", 400,
+            "context_length_exceeded"},
+           {kChatPath, asked(context, 1), "messages", 400, "context_length_exceeded"}});
+  const net::HttpResponse response = house_->post(kChatPath, asked(1, context));
+  EXPECT_NE(response.body.find("'response_format.json_schema.schema', which the model is shown"),
+            std::string::npos)
+      << response.body;
+}
+
 TEST_F(ApiParameters, AP07_MaxTokens) {
   const Json none = accepts(kTextPath, text(R"("max_tokens":0)"));
   EXPECT_EQ(none.find("choices")->as_array().at(0).string("text"), "");

@@ -40,6 +40,19 @@ request::TokenQuota reasoning_quota(const ServedModel& model, int64_t tokens_max
           .then_at_once = model.chat->reasoning_end(AfterReasoning::kFinalAnswer)};
 }
 
+// The schema that the model is shown (one with a name), if it is most of the prompt: then it is
+// what must get shorter, and not what was said. Counted as it would be alone.
+void blame_schema(const ServedModel& model, const api::GenerationFields& fields,
+                  int64_t prompt_tokens, api::ApiError& error) {
+  if (!fields.format || fields.format->name.empty()) return;
+  const std::string schema = fields.format->schema.dump();
+  const auto tokens = static_cast<int64_t>(model.tokenizer.encode(schema).size());
+  if (tokens <= prompt_tokens / 2) return;
+  error.param = fields.format->field;
+  error.message += fmt::format(" '{}', which the model is shown, takes {} of them.",
+                               fields.format->field, tokens);
+}
+
 }  // namespace
 
 std::string payer(std::string_view tenant, std::string_view user) {
@@ -69,12 +82,14 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   const int64_t wanted = std::max(fields.max_tokens.value_or(0), fields.min_tokens);
   if (room < 1 || wanted > room) {
     // A prompt as long as the context leaves no room for a first token.
-    return api::context_length_exceeded(
-        {.prompt = source.prompt_kind,
-         .prompt_tokens = prompt_tokens,
-         .output_tokens = room < 0 ? 0 : std::max<int64_t>(wanted, 1),
-         .context_max = context_max},
-        source.prompt_field);
+    api::ApiError error =
+        api::context_length_exceeded({.prompt = source.prompt_kind,
+                                      .prompt_tokens = prompt_tokens,
+                                      .output_tokens = room < 0 ? 0 : std::max<int64_t>(wanted, 1),
+                                      .context_max = context_max},
+                                     source.prompt_field);
+    blame_schema(model, fields, prompt_tokens, error);
+    return error;
   }
   if (source.prompt_logprobs >= 0) {
     const int64_t told = prompt_tokens * (source.prompt_logprobs + 1) * fields.n;
