@@ -69,8 +69,8 @@ Result<void> check_key(std::string_view key, std::string_view origin) {
       "api-key"};
 }
 
-Result<server::KeyRing> key_ring(const cli::Arguments& arguments) {
-  server::KeyRing keys;
+Result<access::ApiKeys> api_keys(const cli::Arguments& arguments) {
+  access::ApiKeys keys;
   if (arguments.has("--api-key")) {
     TRY(check_key(arguments.text("--api-key"), arguments.origin("--api-key")));
     keys.add(arguments.text("--api-key"));
@@ -86,8 +86,8 @@ Result<server::KeyRing> key_ring(const cli::Arguments& arguments) {
   return keys;
 }
 
-Result<server::CorsOrigins> cors_origins(const cli::Arguments& arguments) {
-  return server::CorsOrigins::parse(arguments.list("--cors-origin"));
+Result<access::CorsOrigins> cors_origins(const cli::Arguments& arguments) {
+  return access::CorsOrigins::parse(arguments.list("--cors-origin"));
 }
 
 Result<net::AllowedHosts> allowed_hosts(const cli::Arguments& arguments) {
@@ -135,7 +135,7 @@ bool is_exposed(const std::string& host) {
 
 }  // namespace
 
-Result<void> check_exposure(const cli::Arguments& arguments, const server::KeyRing& keys) {
+Result<void> check_exposure(const cli::Arguments& arguments, const access::ApiKeys& keys) {
   if (arguments.has("--open")) return {};
   const bool asks_certificate = arguments.has("--tls-client-ca");
   const std::string& host = arguments.text("--host");

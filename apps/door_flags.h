@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "access/api_keys.h"
+#include "access/cors.h"
 #include "base/result.h"
 #include "cli/command_line.h"
 #include "net/allowed_hosts.h"
 #include "net/tls_identity.h"
-#include "server/cors.h"
-#include "server/key_ring.h"
 
 namespace pelton::apps {
 
@@ -23,8 +23,8 @@ std::vector<cli::Flag> door_flags();
 // kBadConfig.
 Result<void> check_key(std::string_view key, std::string_view origin);
 // Reads the file of keys, if there is one.
-Result<server::KeyRing> key_ring(const cli::Arguments& arguments);
-Result<server::CorsOrigins> cors_origins(const cli::Arguments& arguments);
+Result<access::ApiKeys> api_keys(const cli::Arguments& arguments);
+Result<access::CorsOrigins> cors_origins(const cli::Arguments& arguments);
 Result<net::AllowedHosts> allowed_hosts(const cli::Arguments& arguments);
 // Which files; reads none. Errors: kInvalidArgument where one is missing.
 Result<net::TlsIdentity::Files> tls_files(const cli::Arguments& arguments);
@@ -38,6 +38,6 @@ bool is_local(const std::string& host);
 // Neither the API nor the admin listener is there beyond this machine without asking who comes
 // (the one for a key or a certificate, the other for a certificate), unless --open says so. Errors:
 // kBadConfig.
-Result<void> check_exposure(const cli::Arguments& arguments, const server::KeyRing& keys);
+Result<void> check_exposure(const cli::Arguments& arguments, const access::ApiKeys& keys);
 
 }  // namespace pelton::apps

@@ -95,7 +95,7 @@ void LifeCycle::reload() {
 // All or nothing: what can fail comes first.
 Result<void> LifeCycle::try_reload() {
   TRY_ASSIGN(const cli::Arguments fresh, parts_.arguments.reread());
-  TRY_ASSIGN(server::KeyRing keys, key_ring(fresh));
+  TRY_ASSIGN(access::ApiKeys keys, api_keys(fresh));
   if (asks_for_keys_ && keys.empty()) {
     return Error{ErrorCode::kBadConfig,
                  "no API key is left; a server that asks for keys goes on asking", "api-key"};
@@ -111,7 +111,7 @@ Result<void> LifeCycle::try_reload() {
   const Result<void> renewed = parts_.grpc.renew_certificates();
   if (!renewed) parts_.log.error(renewed.error().message);
   asks_for_keys_ = !keys.empty();
-  parts_.server.desk().replace_keys(std::move(keys));
+  parts_.server.access().replace_keys(std::move(keys));
   parts_.log.set_level(log_level(fresh));
   for (const std::string& name : fresh.changed_since(parts_.arguments)) {
     if (std::find(kReloaded.begin(), kReloaded.end(), name) != kReloaded.end()) continue;

@@ -39,9 +39,9 @@ Result<void> Reporting::open(const cli::Arguments& arguments, base::Log& log) {
       file_name_ = name;
       file = file_.get();
     }
-    access_log_ = std::make_unique<server::AccessLog>(
-        server::AccessLog::Options{.format = format == "json" ? server::AccessLog::Format::kJson
-                                                              : server::AccessLog::Format::kText,
+    access_log_ = std::make_unique<access::AccessLog>(
+        access::AccessLog::Options{.format = format == "json" ? access::AccessLog::Format::kJson
+                                                              : access::AccessLog::Format::kText,
                                    .file = file,
                                    .log = &log});
   }
@@ -68,7 +68,7 @@ Result<void> Reporting::reopen() {
   return base::reopen_output(file_.get(), file_name_);
 }
 
-server::RequestReporter::Options Reporting::options() const {
+access::RequestReporter::Options Reporting::options() const {
   return {.access_log = access_log_.get(), .traces = traces_.get(), .trace_share = trace_share_};
 }
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "access/access_log.h"
+#include "access/request_reporter.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "cli/command_line.h"
-#include "server/access_log.h"
-#include "server/request_reporter.h"
 #include "telemetry/trace_exporter.h"
 
 namespace pelton::apps {
@@ -24,12 +24,12 @@ class Reporting {
   // The access log's file by its name again: it was moved away. Errors: kIo, and all stays.
   Result<void> reopen();
 
-  server::RequestReporter::Options options() const;
+  access::RequestReporter::Options options() const;
 
  private:
   base::OutputFile file_;
   std::string file_name_;
-  std::unique_ptr<server::AccessLog> access_log_;
+  std::unique_ptr<access::AccessLog> access_log_;
   std::unique_ptr<telemetry::TraceExporter> traces_;
   double trace_share_ = 1.0;
 };

@@ -254,9 +254,9 @@ Result<void> unless_stopped(const Error& error, const cli::Interrupt& interrupt,
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   TRY_ASSIGN(node::LoadedModel::Options options, node_options(arguments, clock));
-  TRY_ASSIGN(const server::KeyRing keys, key_ring(arguments));
+  TRY_ASSIGN(const access::ApiKeys keys, api_keys(arguments));
   TRY(check_exposure(arguments, keys));
-  TRY_ASSIGN(const server::CorsOrigins cors, cors_origins(arguments));
+  TRY_ASSIGN(const access::CorsOrigins cors, cors_origins(arguments));
   TRY_ASSIGN(const net::AllowedHosts hosts, allowed_hosts(arguments));
   TRY_ASSIGN(const std::string reasoning_secret, reasoning_key(arguments));
   TRY_ASSIGN(const std::shared_ptr<net::TlsIdentity> tls, tls_identity(arguments));

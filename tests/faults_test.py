@@ -432,12 +432,12 @@ class Faults(unittest.TestCase):
                    "net/loop.cc", "net/http_time.cc", "net/http_time.h",  # the header Date
                    "net/tls.cc", "net/tls.h",  # certificates
                    "server/grpc_door.cc", "server/grpc_house.h",  # how gRPC's library is told a deadline; made steady at once
-                   "server/access_log.cc", "server/request_record.h", "server/request_reporter.cc",
-                   "server/request_trace.cc",
+                   "access/access_log.cc", "access/request_record.h", "access/request_reporter.cc",
+                   "access/request_trace.cc",
                    "server/chat_completions.cc", "server/completions.cc", "server/responses.cc",
                    "server/response_answer.cc", "server/embeddings.cc",  # "created", and the date that models are told
                    "store/sqlite_response_store.cc"}  # ages that outlive the process; steady from the start on
-        rooms = ("base", "net", "server", "engine", "admission", "api", "store", "telemetry", "executor", "kv")
+        rooms = ("base", "net", "access", "server", "engine", "admission", "api", "store", "telemetry", "executor", "kv")
         readers = set()
         for room in rooms:
             for file in (ROOT / "src" / room).rglob("*.*"):

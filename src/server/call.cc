@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "access/request_record.h"
+#include "server/generation_facts.h"
+#include "server/model_admission.h"
 #include "server/reply.h"
-#include "server/request_record.h"
 
 namespace pelton::server {
 namespace {
@@ -81,20 +83,20 @@ void Call::add_warnings(const std::vector<std::string>& warnings) {
 }
 
 api::ApiError Call::told(const Error& error) const {
-  return pass == nullptr ? api::api_error(error) : pass->told(error);
+  return ticket == nullptr ? api::api_error(error) : engine_error(ticket->control(), *model, error);
 }
 
 void Call::note_output(size_t tokens) const {
-  if (pass != nullptr) pass->note_output(static_cast<int64_t>(tokens));
+  if (ticket != nullptr) ticket->note_output(static_cast<int64_t>(tokens));
 }
 
-void Call::note_asked(const SamplingAsked& asked) const {
+void Call::note_asked(const access::SamplingAsked& asked) const {
   if (entry != nullptr && entry->record() != nullptr) entry->record()->asked = asked;
 }
 
 void Call::note_end(const engine::StreamEnd& end) const {
-  if (pass != nullptr) pass->note_end(end);
-  if (entry != nullptr && entry->record() != nullptr) entry->record()->generation.add(end);
+  if (ticket != nullptr) server::note_end(*ticket, end);
+  if (entry != nullptr && entry->record() != nullptr) add_answer(entry->record()->generation, end);
 }
 
 void Call::note_written(size_t bytes) const {

@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "access/access_control.h"
+#include "access/request_record.h"
+#include "access/request_statistics.h"
 #include "api/error.h"
 #include "base/result.h"
 #include "engine/token_stream.h"
 #include "net/http_message.h"
 #include "net/http_server.h"
-#include "server/front_desk.h"
-#include "server/request_book.h"
+#include "server/served_model.h"
 
 namespace pelton::server {
-
-struct SamplingAsked;
 
 // Whose clients an error is told to.
 enum class Dialect { kOpenAi, kAnthropic, kOllama };
@@ -27,12 +27,13 @@ struct Call {
   std::shared_ptr<net::Exchange> exchange;
   net::HttpHeaders headers;  // x-request-id, CORS, warnings
   std::string tenant;        // by its key; empty: all who have no name of their own
-  Caller caller;             // the same, and what its key may ask for
+  access::Principal caller;  // the same, and what its key may ask for
   int64_t arrived_ns = 0;
   int64_t body_bytes = 0;  // also of a message that it came as
   Dialect dialect = Dialect::kOpenAi;
-  std::unique_ptr<RequestEntry> entry;  // null in tests of parts
-  std::unique_ptr<Pass> pass;           // of one that makes the model work
+  std::unique_ptr<access::TrackedRequest> entry;    // null in tests of parts
+  const ServedModel* model = nullptr;               // that it asks, once it is chosen
+  std::unique_ptr<access::AdmissionTicket> ticket;  // of one that makes the model work
 
   void send(net::HttpResponse response) const;
   void send(const api::ApiError& error) const;
@@ -52,7 +53,7 @@ struct Call {
   void note_output(size_t tokens) const;
   void note_end(const engine::StreamEnd& end) const;
   // What it asks of its sampling, for the trace.
-  void note_asked(const SamplingAsked& asked) const;
+  void note_asked(const access::SamplingAsked& asked) const;
   // For whoever streams: what has been written of its answer, and when all is said.
   void note_written(size_t bytes) const;
   void note_answered(int status) const;

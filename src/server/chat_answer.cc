@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/prefetch.h"
+#include "server/generation_facts.h"
 #include "server/sse_event.h"
 
 namespace pelton::server {
@@ -42,7 +43,7 @@ void ChatAnswer::foresee(int others) const {
 void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {
   ChatChoice& one = choices_.at(choice);
   one.end(end);
-  facts_.add(end);
+  add_answer(facts_, end);
   // One prompt for all; the choice that found least of it in the cache had it computed.
   usage_.cached_tokens = usage_.prompt_tokens == 0
                              ? end.cached_tokens

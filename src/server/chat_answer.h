@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "access/request_record.h"
 #include "api/chat_response.h"
 #include "server/answer.h"
 #include "server/chat_choice.h"
-#include "server/request_record.h"
 #include "server/served_model.h"
 
 namespace pelton::server {
@@ -57,7 +57,7 @@ class ChatAnswer final : public Answer {
   std::vector<int64_t> tokens_told_;  // of each choice, where each chunk tells them
   std::vector<api::PromptTokenLogprobs> prompt_logprobs_;
   api::Usage usage_;
-  GenerationFacts facts_;
+  access::GenerationFacts facts_;
 };
 
 }  // namespace pelton::server

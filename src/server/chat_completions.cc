@@ -12,9 +12,9 @@
 #include "server/chat_prompt.h"
 #include "server/chat_turn_options.h"
 #include "server/generation.h"
+#include "server/generation_facts.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
-#include "server/request_record.h"
 #include "server/server.h"
 
 namespace pelton::server {
@@ -48,7 +48,7 @@ ChatPrompt Server::chat_prompt_of(const api::ChatRequest& request, const ServedM
                                   std::string_view tenant) {
   const std::string date = model.current_date.value_or(base::local_date(clock_.unix_ms()));
   return chat_prompt(conversation_of(request, date), request.messages, model, sampled_turns_,
-                     desk_.cache_salt(tenant, request.generation.cache_salt));
+                     access_.cache_salt(tenant, request.generation.cache_salt));
 }
 
 // Understood, while its formats are compiled.
@@ -59,7 +59,7 @@ struct Server::ChatWork {
 };
 
 void Server::answer_chat_completion(Call call) {
-  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
+  const ServedModel* model = model_at_work_for(call, Work::kSampled);
   if (model == nullptr) return;
   auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
@@ -100,7 +100,7 @@ void Server::begin_chat(Call call, const ChatWork& work, std::optional<grammar::
        .prompt_field = "messages",
        .prompt_kind = api::ContextLength::Prompt::kMessages,
        .tenant = call.tenant,
-       .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
+       .cache_salt = access_.cache_salt(call.tenant, request.generation.cache_salt),
        .deadline_ns = work.deadline_ns,
        .logprobs = request.top_logprobs,
        .prompt_logprobs = request.generation.prompt_logprobs.value_or(-1),

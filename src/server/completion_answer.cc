@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "server/chat_choice.h"
+#include "server/generation_facts.h"
 #include "server/sse_event.h"
 
 namespace pelton::server {
@@ -137,7 +138,7 @@ void CompletionAnswer::end(size_t index, const engine::StreamEnd& end) {
   choice.stop_reason = choice.stop_filter.stopped()
                            ? api::StopReason(choice.stop_filter.matched())
                            : stop_reason_of(end, choice.last_token, options_.stop_token_ids);
-  facts_.add(end);
+  add_answer(facts_, end);
   choice.prompt_tokens = end.prompt_tokens;
   choice.cached_tokens = end.cached_tokens;
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "access/request_record.h"
 #include "api/completion_response.h"
 #include "server/answer.h"
-#include "server/request_record.h"
 #include "server/served_model.h"
 #include "server/stop_filter.h"
 #include "tokenizer/incremental_decoder.h"
@@ -91,7 +91,7 @@ class CompletionAnswer final : public Answer {
   std::vector<char> prompt_known_;  // of each prompt: its log-probabilities, if they are told
   std::vector<std::vector<api::PromptTokenLogprobs>> prompt_logprobs_;  // of each prompt, if told
   api::Usage usage_;
-  GenerationFacts facts_;
+  access::GenerationFacts facts_;
   std::string scratch_;
 };
 

@@ -12,9 +12,9 @@
 #include "server/completion_answer.h"
 #include "server/completion_prompt.h"
 #include "server/generation.h"
+#include "server/generation_facts.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
-#include "server/request_record.h"
 #include "server/server.h"
 
 namespace pelton::server {
@@ -39,7 +39,8 @@ struct Submission {
   const std::optional<grammar::TokenGuide>& guide;
 };
 std::variant<Submitted, api::ApiError> submit_all(const Submission& all, const Call& call,
-                                                  FrontDesk& desk, Couriers& couriers) {
+                                                  access::AccessControl& control,
+                                                  Couriers& couriers) {
   const api::CompletionRequest& request = all.request;
   const ServedModel& model = all.model;
   // An echo's log-probabilities are as many as the answer's.
@@ -61,7 +62,7 @@ std::variant<Submitted, api::ApiError> submit_all(const Submission& all, const C
          .prompt = std::move(tokens).value(),
          .prompt_field = "prompt",
          .tenant = call.tenant,
-         .cache_salt = desk.cache_salt(call.tenant, request.generation.cache_salt),
+         .cache_salt = control.cache_salt(call.tenant, request.generation.cache_salt),
          .deadline_ns = all.deadline_ns,
          .logprobs = request.logprobs,
          .prompt_logprobs = prompt_logprobs,
@@ -85,8 +86,8 @@ std::variant<Submitted, api::ApiError> submit_all(const Submission& all, const C
       if (prompt_logprobs < 0) continue;
       one.stop.max_new_tokens = 1;  // it comes with what is asked for, and is not told
     }
-    auto answers = desk.submit(
-        *call.pass, std::move(one),
+    auto answers = server::submit(
+        *call.ticket, model, std::move(one),
         {.answers = request.generation.n, .courier = couriers.of_thread(*call.exchange)});
     if (auto* error = std::get_if<api::ApiError>(&answers)) return std::move(*error);
     for (engine::TokenStream& stream : std::get<std::vector<engine::TokenStream>>(answers)) {
@@ -114,7 +115,7 @@ struct Server::CompletionWork {
 };
 
 void Server::answer_completion(Call call) {
-  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
+  const ServedModel* model = model_at_work_for(call, Work::kSampled);
   if (model == nullptr) return;
   auto parsed = api::parse_completion_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
@@ -150,8 +151,8 @@ void Server::begin_completion(Call call, const CompletionWork& work,
                                .seed_if_none = draw(),
                                .deadline_ns = work.deadline_ns,
                                .guide = guide},
-                              call, desk_, couriers_);
-  desk_.add_limits(call.caller, call.headers);
+                              call, access_, couriers_);
+  access_.add_limits(call.caller, call.headers);
   if (const auto* error = std::get_if<api::ApiError>(&submitted)) return call.send(*error);
 
   Submitted& made = std::get<Submitted>(submitted);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "server/generation_facts.h"
 
 namespace pelton::server {
 
@@ -27,7 +28,7 @@ std::optional<Result<Embeddings>> EmbeddingBatch::pump() {
       continue;
     }
     const int64_t prompt_tokens = facts_.prompt_tokens + batch.end->prompt_tokens;
-    facts_.add(*batch.end);
+    add_answer(facts_, *batch.end);
     facts_.prompt_tokens = prompt_tokens;  // each has a prompt of its own
     if (batch.end->reason != engine::FinishReason::kEmbedded) {
       return Result<Embeddings>(

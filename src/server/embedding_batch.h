@@ -8,10 +8,10 @@
 #include <optional>
 #include <vector>
 
+#include "access/request_record.h"
 #include "base/result.h"
 #include "engine/engine.h"
 #include "request/generation_request.h"
-#include "server/request_record.h"
 
 namespace pelton::server {
 
@@ -31,7 +31,7 @@ class EmbeddingBatch {
   std::optional<Result<Embeddings>> pump();
 
   // Of those that are over.
-  const GenerationFacts& facts() const { return facts_; }
+  const access::GenerationFacts& facts() const { return facts_; }
 
  private:
   struct Running {
@@ -47,7 +47,7 @@ class EmbeddingBatch {
   size_t done_ = 0;
   std::vector<Running> running_;
   Embeddings embeddings_;
-  GenerationFacts facts_;
+  access::GenerationFacts facts_;
 };
 
 // The first `dimensions` of each (all if none are named), of length one.

@@ -33,7 +33,7 @@ std::variant<request::GenerationRequest, api::ApiError> embedding_request(
   request.id = source.id;
   request.prompt = std::move(prompt);
   request.priority = fields.priority;
-  request.tenant = payer(source.caller.tenant, fields.user);
+  request.tenant = access::billing_account(source.caller.tenant, fields.user);
   request.weight = source.caller.weight;
   request.deadline_ns = source.deadline_ns;
   request.cache_salt = source.cache_salt;

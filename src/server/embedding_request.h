@@ -7,18 +7,18 @@
 #include <variant>
 #include <vector>
 
+#include "access/api_keys.h"
 #include "api/embedding_request.h"
 #include "api/error.h"
 #include "request/generation_request.h"
-#include "server/key_ring.h"
 #include "server/served_model.h"
 
 namespace pelton::server {
 
 struct EmbeddingSource {
   std::string id;
-  const Caller& caller;
-  std::string cache_salt;  // FrontDesk::cache_salt
+  const access::Principal& caller;
+  std::string cache_salt;  // AccessControl::cache_salt
   std::optional<int64_t> deadline_ns;
 };
 

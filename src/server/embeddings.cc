@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "access/request_record.h"
 #include "api/embedding_request.h"
 #include "api/embedding_response.h"
 #include "server/chat_conversation.h"
@@ -15,7 +16,6 @@
 #include "server/embedding_request.h"
 #include "server/random_id.h"
 #include "server/reply.h"
-#include "server/request_record.h"
 #include "server/server.h"
 
 namespace pelton::server {
@@ -48,12 +48,13 @@ class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
     if (!batch_) return;
     std::optional<Result<Embeddings>> result = batch_->pump();
     if (!result) return;
-    if (RequestRecord* const record = call_.entry == nullptr ? nullptr : call_.entry->record()) {
+    if (access::RequestRecord* const record =
+            call_.entry == nullptr ? nullptr : call_.entry->record()) {
       record->generation = batch_->facts();
     }
     batch_.reset();
     if (!result->ok()) return call_.send(call_.told(result->error()));
-    call_.pass->note_output((*result)->prompt_tokens);
+    call_.ticket->note_output((*result)->prompt_tokens);
     call_.send(json_reply(body_of_(std::move(*result).value())));
   }
 
@@ -70,7 +71,8 @@ struct Wanted {
   std::vector<std::string> names;  // of the field that each came from
 };
 
-void run(Call call, const ServedModel& model, FrontDesk& desk, Wanted wanted, BodyOf body_of) {
+void run(Call call, const ServedModel& model, access::AccessControl& control, Wanted wanted,
+         BodyOf body_of) {
   const Result<std::optional<int64_t>> deadline_ns =
       call.deadline_ns(wanted.fields.timeout_s, Call::Whole::kYes);
   if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
@@ -80,7 +82,7 @@ void run(Call call, const ServedModel& model, FrontDesk& desk, Wanted wanted, Bo
         embedding_request(model, wanted.fields,
                           {.id = wanted.id,
                            .caller = call.caller,
-                           .cache_salt = desk.cache_salt(call.tenant, wanted.fields.cache_salt),
+                           .cache_salt = control.cache_salt(call.tenant, wanted.fields.cache_salt),
                            .deadline_ns = *deadline_ns},
                           std::move(wanted.prompts[i]), wanted.names[i]);
     if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
@@ -91,8 +93,8 @@ void run(Call call, const ServedModel& model, FrontDesk& desk, Wanted wanted, Bo
     prompt_tokens += static_cast<int64_t>(one.prompt.size());
   }
   call.note_asked({.dimensions = wanted.dimensions});
-  const std::optional<api::ApiError> refused = desk.reserve(*call.pass, prompt_tokens);
-  desk.add_limits(call.caller, call.headers);
+  const std::optional<api::ApiError> refused = control.reserve(*call.ticket, prompt_tokens);
+  control.add_limits(call.caller, call.headers);
   if (refused) return call.send(*refused);
   std::string().swap(call.request.body);  // it may be large, and is said
   std::make_shared<EmbeddingCall>(std::move(call), std::move(body_of))
@@ -134,7 +136,7 @@ void truncate(std::vector<TokenId>& tokens, int64_t tokens_max, api::EmbedReques
 }  // namespace
 
 void Server::answer_embeddings(Call call) {
-  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kPooled);
+  const ServedModel* model = model_at_work_for(call, Work::kPooled);
   if (model == nullptr) return;
   const auto parsed =
       api::parse_embedding_request(call.request.body, {.vocab_size = model->vocab_size});
@@ -164,7 +166,7 @@ void Server::answer_embeddings(Call call) {
     wanted.prompts.push_back(std::move(tokens).value());
     wanted.names.push_back(api::item_path("input", i));
   }
-  run(std::move(call), *model, desk_, std::move(wanted),
+  run(std::move(call), *model, access_, std::move(wanted),
       [answer, dimensions = parsed->dimensions, base64 = parsed->base64](Embeddings made) mutable {
         normalise(made.vectors, dimensions);
         answer.prompt_tokens = made.prompt_tokens;
@@ -175,7 +177,7 @@ void Server::answer_embeddings(Call call) {
 }
 
 void Server::answer_embed(Call call) {
-  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kPooled);
+  const ServedModel* model = model_at_work_for(call, Work::kPooled);
   if (model == nullptr) return;
   auto parsed = api::parse_embed_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
@@ -198,7 +200,7 @@ void Server::answer_embed(Call call) {
     truncate(tokens, std::min(model->context_limit(), parsed->max_tokens.value_or(INT64_MAX)),
              parsed->truncate);
   }
-  run(std::move(call), *model, desk_, std::move(wanted),
+  run(std::move(call), *model, access_, std::move(wanted),
       [answer, request = *std::move(parsed)](Embeddings made) mutable {
         normalise(made.vectors, request.dimensions);
         answer.prompt_tokens = made.prompt_tokens;
@@ -209,7 +211,7 @@ void Server::answer_embed(Call call) {
 }
 
 void Server::answer_rerank(Call call) {
-  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kPooled);
+  const ServedModel* model = model_at_work_for(call, Work::kPooled);
   if (model == nullptr) return;
   auto parsed = api::parse_rerank_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
@@ -229,7 +231,7 @@ void Server::answer_rerank(Call call) {
              api::EmbedRequest::Truncate::kEnd);
   }
   const bool second = call.request.path.starts_with("/v2/");
-  run(std::move(call), *model, desk_, std::move(wanted),
+  run(std::move(call), *model, access_, std::move(wanted),
       [answer, second, top_n = parsed->top_n, shown = parsed->return_documents,
        documents = parsed->documents](Embeddings made) mutable {
         normalise(made.vectors, std::nullopt);
@@ -250,7 +252,7 @@ void Server::answer_rerank(Call call) {
 }
 
 void Server::answer_score(Call call) {
-  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kPooled);
+  const ServedModel* model = model_at_work_for(call, Work::kPooled);
   if (model == nullptr) return;
   auto parsed = api::parse_score_request(call.request.body, {.vocab_size = model->vocab_size});
   if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
@@ -263,7 +265,7 @@ void Server::answer_score(Call call) {
   Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
   add_texts(parsed->first, "text_1", *model, wanted);
   add_texts(parsed->second, "text_2", *model, wanted);
-  run(std::move(call), *model, desk_, std::move(wanted),
+  run(std::move(call), *model, access_, std::move(wanted),
       [answer, first = parsed->first.size(),
        second = parsed->second.size()](Embeddings made) mutable {
         normalise(made.vectors, std::nullopt);

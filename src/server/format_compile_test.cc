@@ -145,7 +145,7 @@ TEST_F(FormatCompile, D2_NobodyElseWaitsForACompiler) {
       return now.running == 0 && ended(house, now, CompilePool::End::kCancelled) == round;
     }));
     EXPECT_TRUE(eventually([&] { return house.server().book().counts().open() == 0; }));
-    EXPECT_EQ(house.server().desk().inside(), 0);
+    EXPECT_EQ(house.server().access().inside(), 0);
   }
 }
 
@@ -267,7 +267,7 @@ TEST_F(FormatCompile, D2_AFullQueueIs429) {
                  R"({"prompt":"x","structured_outputs":{"json":)" + endless_schema() + "}}");
   EXPECT_EQ(refused.status, 429) << refused.body.substr(0, 500);
   EXPECT_TRUE(refused.headers.has("Retry-After"));
-  EXPECT_EQ(house.server().desk().refused(FrontDesk::Refused::kFormats), 1);
+  EXPECT_EQ(house.server().access().refused(access::AccessControl::Refused::kFormats), 1);
   expect_served(house, 0);
   for (const auto id : ids) others.cancel(id);
   EXPECT_TRUE(eventually([&] { return done == 2; }));

@@ -58,4 +58,10 @@ Result<std::shared_ptr<CompilePool::Ticket>> FormatCompiler::compile(
   return pool_.submit(std::move(job));
 }
 
+api::ApiError not_compiled(access::AccessControl& control, const access::Principal& principal,
+                           const Error& error, const CompilePool& pool) {
+  if (error.code == ErrorCode::kOverloaded) control.refund_request(principal);
+  return control.overloaded(error, access::AccessControl::Refused::kFormats, pool.retry_after_ns());
+}
+
 }  // namespace pelton::server

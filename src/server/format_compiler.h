@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "access/access_control.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "grammar/token_guide.h"
@@ -56,5 +57,9 @@ class FormatCompiler {
   const base::Clock& clock_;
   CompilePool pool_;
 };
+
+// What an error in compiling a request's output formats is answered with.
+api::ApiError not_compiled(access::AccessControl& control, const access::Principal& principal,
+                           const Error& error, const CompilePool& pool);
 
 }  // namespace pelton::server

@@ -6,16 +6,16 @@
 
 #include "api/generate_request.h"
 #include "server/generation.h"
+#include "server/generation_facts.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
-#include "server/request_record.h"
 #include "server/server.h"
 #include "server/tokens_answer.h"
 
 namespace pelton::server {
 
 void Server::answer_generate(Call call) {
-  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
+  const ServedModel* model = model_at_work_for(call, Work::kSampled);
   if (model == nullptr) return;
   Result<api::GenerateRequest> parsed =
       api::parse_generate_request(call.request.body, {.vocab_size = model->vocab_size});
@@ -36,7 +36,7 @@ void Server::answer_generate(Call call) {
        .prompt = std::move(request.tokens),
        .prompt_field = "token_ids",
        .tenant = call.tenant,
-       .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
+       .cache_salt = access_.cache_salt(call.tenant, request.generation.cache_salt),
        .deadline_ns = *deadline_ns,
        .logprobs = request.logprobs,
        .prompt_logprobs = request.generation.prompt_logprobs.value_or(-1),

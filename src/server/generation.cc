@@ -133,12 +133,12 @@ void Generation::foresee(int others) {
     case 4:
       base::prefetch(reinterpret_cast<const char*>(this), 2 * base::kCacheLineBytes);
       base::prefetch(&call_.exchange, sizeof call_.exchange);
-      base::prefetch(&call_.pass, sizeof call_.pass);
+      base::prefetch(&call_.ticket, sizeof call_.ticket);
       return base::prefetch(own,
                             static_cast<size_t>(reinterpret_cast<const char*>(this + 1) - own));
     case 3:
       base::prefetch(call_.exchange.get(), base::kCacheLineBytes);
-      if (call_.pass != nullptr) base::prefetch(*call_.pass);
+      if (call_.ticket != nullptr) base::prefetch(*call_.ticket);
       base::prefetch(choices_.data(), base::kCacheLineBytes);
       watch_.foresee();
       break;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/request_book.h"
+#include "access/request_statistics.h"
 
 namespace pelton::server {
 namespace {
@@ -75,27 +75,27 @@ TEST(GenerationMeter, CountsEachEnd) {
   EXPECT_EQ(meter.histograms().whole_s.read().count(), 3);
 }
 
-TEST(RequestBook, EveryRequestEndsOnce) {
+TEST(RequestStatistics, EveryRequestEndsOnce) {
   base::VirtualClock clock;
-  RequestBook book(clock);
-  const RequestEntry::Route route{.handler = "/x", .method = "GET"};
+  access::RequestStatistics book(clock);
+  const access::TrackedRequest::Route route{.handler = "/x", .method = "GET"};
   {
-    RequestEntry open(book, route);
+    access::TrackedRequest open(book, route);
     EXPECT_EQ(book.counts().open(), 1);
-    RequestEntry answered(book, route);
+    access::TrackedRequest answered(book, route);
     answered.note_response_bytes(1);  // of one whose bytes nobody counts
     clock.advance_ns(300'000'000);
     answered.answered(200);
     answered.answered(500);  // too late
-    RequestEntry refused(book, route);
+    access::TrackedRequest refused(book, route);
     refused.note_request_bytes(7);
     refused.note_response_bytes(30);
     refused.note_response_bytes(4);
     refused.answered(404);
-    RequestEntry failed(book, route);
+    access::TrackedRequest failed(book, route);
     failed.answered(503);
   }
-  const RequestBook::Counts counts = book.counts();
+  const access::RequestStatistics::Counts counts = book.counts();
   EXPECT_EQ(counts.received, 4);
   EXPECT_EQ(counts.ok, 1);
   EXPECT_EQ(counts.client_errors, 1);
@@ -103,7 +103,7 @@ TEST(RequestBook, EveryRequestEndsOnce) {
   EXPECT_EQ(counts.cancelled, 1);
   EXPECT_EQ(counts.open(), 0);
   EXPECT_EQ(book.by_key().size(), 4u);
-  const RequestBook::Sums sums = book.by_route().at(route);
+  const access::RequestStatistics::Sums sums = book.by_route().at(route);
   EXPECT_EQ(sums.seconds.count(), 4);
   EXPECT_NEAR(sums.seconds.sum, 0.6, 1e-9);  // the open one as long as the first
   EXPECT_EQ(sums.sized, 1);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "access/api_keys.h"
 #include "api/logprobs.h"
 
 namespace pelton::server {
@@ -54,11 +55,6 @@ void blame_schema(const ServedModel& model, const api::GenerationFields& fields,
 }
 
 }  // namespace
-
-std::string payer(std::string_view tenant, std::string_view user) {
-  if (!tenant.empty() || user.empty()) return std::string(tenant);
-  return fmt::format("user {}", user);
-}
 
 std::optional<Error> too_many_prompt_logprobs(int64_t told, const api::GenerationFields& fields) {
   if (told <= api::kPromptLogprobsMax) return std::nullopt;
@@ -114,7 +110,7 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   }
   request.priority = fields.priority;
   request.deadline_ns = source.deadline_ns;
-  request.tenant = payer(source.tenant, fields.user);
+  request.tenant = access::billing_account(source.tenant, fields.user);
   request.cache_salt = std::move(source.cache_salt);
   request.prompt = std::move(source.prompt);
   request.guide = std::move(source.guide);

@@ -20,7 +20,7 @@ struct GenerationSource {
   std::string_view prompt_field;  // for errors: "messages", "prompt"
   api::ContextLength::Prompt prompt_kind = api::ContextLength::Prompt::kText;
   std::string_view tenant;  // by its key; may be empty
-  std::string cache_salt;   // FrontDesk::cache_salt
+  std::string cache_salt;   // AccessControl::cache_salt
   std::optional<int64_t> deadline_ns;
   int logprobs = -1;
   int prompt_logprobs = -1;
@@ -28,10 +28,6 @@ struct GenerationSource {
   uint64_t seed_if_none = 0;
   bool may_call = false;  // functions are offered: after its reasoning the model may call one
 };
-
-// Whose account pays. Those without a name of their own may say whom they ask for; as no tenant's
-// name has a blank (KeyRing), that is never a tenant's account.
-std::string payer(std::string_view tenant, std::string_view user);
 
 // Of all of a request's prompts: what is held for them, and written, is bounded.
 std::optional<Error> too_many_prompt_logprobs(int64_t told, const api::GenerationFields& fields);

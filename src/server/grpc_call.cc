@@ -40,7 +40,7 @@ std::string remote_of(const std::string& peer) {
   return remote;
 }
 
-GrpcEntry::GrpcEntry(GrpcHouse& house, const RequestEntry::Route& route,
+GrpcEntry::GrpcEntry(GrpcHouse& house, const access::TrackedRequest::Route& route,
                      grpc::CallbackServerContext& context, const google::protobuf::Message& request)
     : entry_(house.server.book(), route) {
   if (!house.server.reporter().wanted()) return;
@@ -61,11 +61,11 @@ std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const Grpc
   const grpc::string_ref authority = context.ExperimentalGetAuthority();
   if (!house.hosts.allow({authority.data(), authority.size()})) return api::forbidden_host();
   const auto& all = context.client_metadata();
-  const FrontDesk::Credentials credentials{
+  const access::AccessControl::Credentials credentials{
       .authorization = metadata(context, "authorization"),
       .api_key = metadata(context, "x-api-key"),
       .repeated = all.count("authorization") > 1 || all.count("x-api-key") > 1};
-  std::optional<Caller> who = house.server.desk().identify(credentials);
+  std::optional<access::Principal> who = house.server.access().identify(credentials);
   if (!who) return api::bad_api_key();
   house.connections.claim(remote_of(context.peer()), net::ConnectionAcceptor::Claim::kCaller);
   if (entry.record() != nullptr) entry.record()->tenant = who->tenant;

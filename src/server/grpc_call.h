@@ -12,10 +12,10 @@
 #include <google/protobuf/message.h>
 #include <grpcpp/server_context.h>
 
+#include "access/request_statistics.h"
 #include "api/error.h"
 #include "net/allowed_hosts.h"
 #include "net/connection_acceptor.h"
-#include "server/request_book.h"
 #include "server/served_model.h"
 #include "server/server.h"
 #include "server/work_loop.h"
@@ -50,7 +50,7 @@ class GrpcPlace {
 struct GrpcCaller {
   const ServedModel* model = nullptr;
   std::string tenant;
-  Caller who;
+  access::Principal who;
   int64_t arrived_ns = 0;
   std::optional<int64_t> deadline_ns;  // on the server's clock
 };
@@ -59,14 +59,14 @@ struct GrpcCaller {
 // metadata, x-request-id and traceparent; it is answered with the same.
 class GrpcEntry {
  public:
-  GrpcEntry(GrpcHouse& house, const RequestEntry::Route& route,
+  GrpcEntry(GrpcHouse& house, const access::TrackedRequest::Route& route,
             grpc::CallbackServerContext& context, const google::protobuf::Message& request);
 
-  RequestRecord* record() { return entry_.record(); }  // null: nobody wants to know
+  access::RequestRecord* record() { return entry_.record(); }  // null: nobody wants to know
   void answered(int status) { entry_.answered(status); }
 
  private:
-  RequestEntry entry_;
+  access::TrackedRequest entry_;
 };
 
 // A caller's address, "127.0.0.1:51234", of gRPC's own "ipv4:127.0.0.1:51234".

@@ -9,12 +9,14 @@
 #include "server/embedding_batch.h"
 #include "server/embedding_request.h"
 #include "server/grpc_words.h"
+#include "server/model_admission.h"
 #include "server/random_id.h"
 
 namespace pelton::server {
 namespace {
 
-constexpr RequestEntry::Route kRoute = {.handler = "/pelton.v1.Inference/Embed", .method = "POST"};
+constexpr access::TrackedRequest::Route kRoute = {.handler = "/pelton.v1.Inference/Embed",
+                                                  .method = "POST"};
 
 class EmbedCall final : public grpc::ServerUnaryReactor {
  public:
@@ -32,7 +34,8 @@ class EmbedCall final : public grpc::ServerUnaryReactor {
 
   // gRPC's threads.
   void OnCancel() override {
-    house_.loop.post([this] { finish(grpc::Status::CANCELLED, RequestBook::kClientLeft); });
+    house_.loop.post(
+        [this] { finish(grpc::Status::CANCELLED, access::RequestStatistics::kClientLeft); });
   }
   void OnDone() override {
     house_.loop.post([this] { delete this; });
@@ -56,8 +59,9 @@ class EmbedCall final : public grpc::ServerUnaryReactor {
   GrpcEntry entry_;
 
   // The loop's thread only.
-  const std::shared_ptr<char> life_;  // gone with us: what the engine posts may come later
-  std::optional<Pass> pass_;
+  const std::shared_ptr<char> life_;    // gone with us: what the engine posts may come later
+  const ServedModel* model_ = nullptr;  // once it is admitted
+  std::optional<access::AdmissionTicket> ticket_;
   std::optional<int> dimensions_;
   std::optional<EmbeddingBatch> batch_;
   bool finished_ = false;
@@ -68,17 +72,18 @@ void EmbedCall::start() {
   auto admitted = admit(house_, place_, context_, entry_);
   if (const auto* error = std::get_if<api::ApiError>(&admitted)) return fail(*error);
   const GrpcCaller& caller = std::get<GrpcCaller>(admitted);
-  FrontDesk& desk = house_.server.desk();
-  auto entered = desk.enter(caller.who, *caller.model, FrontDesk::Work::kPooled);
+  access::AccessControl& control = house_.server.access();
+  auto entered = admit(control, caller.who, *caller.model, Work::kPooled);
   if (const auto* error = std::get_if<api::ApiError>(&entered)) return fail(*error);
-  pass_.emplace(std::get<Pass>(std::move(entered)));
+  model_ = caller.model;
+  ticket_.emplace(std::get<access::AdmissionTicket>(std::move(entered)));
   auto prepared = prepare(caller);
   if (const auto* error = std::get_if<api::ApiError>(&prepared)) return fail(*error);
   int64_t prompt_tokens = 0;
   for (const request::GenerationRequest& one : std::get<Requests>(prepared)) {
     prompt_tokens += static_cast<int64_t>(one.prompt.size());
   }
-  if (const auto refused = desk.reserve(*pass_, prompt_tokens)) return fail(*refused);
+  if (const auto refused = control.reserve(*ticket_, prompt_tokens)) return fail(*refused);
   batch_.emplace(caller.model->engine, std::get<Requests>(std::move(prepared)),
                  [this, &loop = house_.loop, weak = std::weak_ptr<char>(life_)] {
                    loop.post([this, weak] {
@@ -108,7 +113,7 @@ std::variant<EmbedCall::Requests, api::ApiError> EmbedCall::prepare(const GrpcCa
         model, parsed->fields,
         {.id = id,
          .caller = caller.who,
-         .cache_salt = house_.server.desk().cache_salt(caller.tenant, parsed->fields.cache_salt),
+         .cache_salt = house_.server.access().cache_salt(caller.tenant, parsed->fields.cache_salt),
          .deadline_ns = caller.deadline_ns},
         std::move(tokens).value(), api::item_path("inputs", i));
     if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
@@ -121,13 +126,13 @@ void EmbedCall::pump() {
   if (finished_ || !batch_) return;
   std::optional<Result<Embeddings>> result = batch_->pump();
   if (!result) return;
-  if (RequestRecord* const record = entry_.record()) {
+  if (access::RequestRecord* const record = entry_.record()) {
     record->generation = batch_->facts();
     record->asked.dimensions = dimensions_;
   }
-  if (!result->ok()) return fail(pass_->told(result->error()));
+  if (!result->ok()) return fail(engine_error(ticket_->control(), *model_, result->error()));
   Embeddings made = std::move(*result).value();
-  pass_->note_output(made.prompt_tokens);
+  ticket_->note_output(made.prompt_tokens);
   normalise(made.vectors, dimensions_);
   for (const std::vector<float>& vector : made.vectors) {
     reply_.add_embeddings()->mutable_values()->Assign(vector.begin(), vector.end());
@@ -140,7 +145,7 @@ void EmbedCall::finish(const grpc::Status& status, int http_status) {
   if (finished_) return;
   finished_ = true;
   batch_.reset();
-  pass_.reset();
+  ticket_.reset();
   entry_.answered(http_status);
   Finish(status);
 }

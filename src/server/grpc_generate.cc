@@ -10,17 +10,19 @@
 #include "server/answer_guide.h"
 #include "server/chat_turn_options.h"
 #include "server/completion_prompt.h"
+#include "server/generation_facts.h"
 #include "server/generation_meter.h"
 #include "server/generation_request.h"
 #include "server/grpc_answer.h"
 #include "server/grpc_words.h"
+#include "server/model_admission.h"
 #include "server/random_id.h"
 
 namespace pelton::server {
 namespace {
 
-constexpr RequestEntry::Route kRoute = {.handler = "/pelton.v1.Inference/Generate",
-                                        .method = "POST"};
+constexpr access::TrackedRequest::Route kRoute = {.handler = "/pelton.v1.Inference/Generate",
+                                                  .method = "POST"};
 
 // Of one message: its tokens, and each of their alternatives. Some 30 to 60 bytes each.
 constexpr size_t kPendingCostMax = 512;
@@ -91,9 +93,10 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
   int64_t arrived_ns_ = 0;
   std::optional<Prepared> compiling_;  // while its formats are being compiled
   int64_t compile_began_ns_ = 0;
-  std::shared_ptr<CompilePool::Ticket> ticket_;
+  std::shared_ptr<CompilePool::Ticket> compile_ticket_;
   std::unique_ptr<GrpcAnswer> answer_;
-  std::optional<Pass> pass_;
+  const ServedModel* model_ = nullptr;  // once it is admitted
+  std::optional<access::AdmissionTicket> ticket_;
   std::optional<GenerationWatch> watch_;
   std::optional<engine::TokenStream> stream_;
   engine::TokenStream::Batch taken_;
@@ -115,15 +118,16 @@ void GenerateCall::start() {
   auto admitted = admit(house_, place_, context_, entry_);
   if (const auto* error = std::get_if<api::ApiError>(&admitted)) return fail(*error);
   const GrpcCaller& caller = std::get<GrpcCaller>(admitted);
-  auto entered = house_.server.desk().enter(caller.who, *caller.model, FrontDesk::Work::kSampled);
+  auto entered = admit(house_.server.access(), caller.who, *caller.model, Work::kSampled);
   if (const auto* error = std::get_if<api::ApiError>(&entered)) return fail(*error);
-  pass_.emplace(std::get<Pass>(std::move(entered)));
+  model_ = caller.model;
+  ticket_.emplace(std::get<access::AdmissionTicket>(std::move(entered)));
   arrived_ns_ = caller.arrived_ns;
   PreparedOrError prepared = prepare(caller);
   if (const auto* error = std::get_if<api::ApiError>(&prepared)) return fail(*error);
   Prepared& ready = std::get<Prepared>(prepared);
   FormatCompiler::Asked asked{.tenant = caller.tenant,
-                              .account = payer(caller.tenant, ready.fields.user),
+                              .account = access::billing_account(caller.tenant, ready.fields.user),
                               .weight = caller.who.weight,
                               .bytes = static_cast<int64_t>(request_.ByteSizeLong()),
                               .deadline_ns = caller.deadline_ns,
@@ -148,12 +152,12 @@ void GenerateCall::compile_formats(Prepared prepared, FormatCompiler::Asked aske
         });
       });
   if (!submitted.ok()) return compiled(submitted.error());
-  ticket_ = *std::move(submitted);
+  compile_ticket_ = *std::move(submitted);
 }
 
 void GenerateCall::compiled(FormatCompiler::Guide guide) {
   if (finished_) return;
-  if (RequestRecord* const record = entry_.record()) {
+  if (access::RequestRecord* const record = entry_.record()) {
     record->compile_began_ns = compile_began_ns_;
     record->compile_ended_ns = house_.server.clock().now_ns();
   }
@@ -162,17 +166,17 @@ void GenerateCall::compiled(FormatCompiler::Guide guide) {
 
 void GenerateCall::begin(Prepared prepared, FormatCompiler::Guide guide) {
   if (!guide.ok()) {
-    return fail(house_.server.desk().not_compiled(pass_->caller(), guide.error(),
-                                                  house_.server.formats().pool().retry_after_ns()));
+    return fail(not_compiled(house_.server.access(), ticket_->principal(), guide.error(),
+                             house_.server.formats().pool()));
   }
   prepared.source.guide = *std::move(guide);
   if (entry_.record() != nullptr) entry_.record()->asked = sampling_asked(prepared.fields);
-  auto made = generation_request(pass_->model(), prepared.fields, std::move(prepared.source));
+  auto made = generation_request(*model_, prepared.fields, std::move(prepared.source));
   if (const auto* error = std::get_if<api::ApiError>(&made)) return fail(*error);
   auto& request = std::get<request::GenerationRequest>(made);
   answer_ = std::move(prepared.answer);
   const int output_max = request.stop.max_new_tokens;
-  auto streams = house_.server.desk().submit(*pass_, std::move(request), {});
+  auto streams = server::submit(*ticket_, *model_, std::move(request), {});
   if (const auto* error = std::get_if<api::ApiError>(&streams)) return fail(*error);
   watch_.emplace(house_.server.meter(), GenerationWatch::Start{.choice_count = 1,
                                                                .arrived_ns = arrived_ns_,
@@ -191,7 +195,7 @@ GenerationSource GenerateCall::source(const GrpcCaller& caller, std::vector<Toke
           .prompt = std::move(prompt),
           .prompt_field = field,
           .tenant = caller.tenant,
-          .cache_salt = house_.server.desk().cache_salt(caller.tenant, request_.cache_salt()),
+          .cache_salt = house_.server.access().cache_salt(caller.tenant, request_.cache_salt()),
           .deadline_ns = caller.deadline_ns,
           .seed_if_none = house_.server.draw()};
 }
@@ -310,7 +314,7 @@ void GenerateCall::pump() {
   if (taken_.end && taken_at_ == taken_.tokens.size()) {
     if (taken_.end->reason == engine::FinishReason::kError) {
       const Error none{ErrorCode::kInternal, "the engine failed", ""};
-      return fail(pass_->told(taken_.end->error.value_or(none)));
+      return fail(engine_error(ticket_->control(), *model_, taken_.end->error.value_or(none)));
     }
     answer_->end(*taken_.end, pending_);
     has_pending_ = ended_ = true;
@@ -323,11 +327,11 @@ void GenerateCall::take() {
   taken_at_ = 0;
   if (!silenced_) watch_->tokens(0, taken_.tokens.size());
   add_prompt(taken_.prompt, pending_);
-  pass_->note_output(static_cast<int64_t>(taken_.tokens.size()));
+  ticket_->note_output(static_cast<int64_t>(taken_.tokens.size()));
   if (!taken_.end) return;
   watch_->end(0, *taken_.end);
-  pass_->note_end(*taken_.end);
-  if (entry_.record() != nullptr) entry_.record()->generation.add(*taken_.end);
+  note_end(*ticket_, *taken_.end);
+  if (entry_.record() != nullptr) add_answer(entry_.record()->generation, *taken_.end);
 }
 
 void GenerateCall::write_or_finish() {
@@ -373,7 +377,7 @@ void GenerateCall::written(bool ok) {
 }
 
 void GenerateCall::client_left() {
-  finish(grpc::Status::CANCELLED, RequestBook::kClientLeft);
+  finish(grpc::Status::CANCELLED, access::RequestStatistics::kClientLeft);
 }
 
 void GenerateCall::fail(const api::ApiError& error) {
@@ -384,10 +388,10 @@ void GenerateCall::fail(const api::ApiError& error) {
 void GenerateCall::finish(const grpc::Status& status, int http_status) {
   if (finished_) return;
   finished_ = true;
-  ticket_.reset();
+  compile_ticket_.reset();
   compiling_.reset();
   stream_.reset();
-  pass_.reset();
+  ticket_.reset();
   entry_.answered(http_status);
   begin_watch();
   Finish(status);

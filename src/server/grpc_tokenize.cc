@@ -8,8 +8,8 @@
 namespace pelton::server {
 namespace {
 
-constexpr RequestEntry::Route kRoute = {.handler = "/pelton.v1.Inference/Tokenize",
-                                        .method = "POST"};
+constexpr access::TrackedRequest::Route kRoute = {.handler = "/pelton.v1.Inference/Tokenize",
+                                                  .method = "POST"};
 
 std::optional<api::ApiError> tokenize(GrpcHouse& house, const GrpcCaller& caller,
                                       const v1::TokenizeRequest& request,

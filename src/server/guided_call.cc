@@ -18,7 +18,7 @@ struct WaitingCall {
 
 void Server::with_guide(Call call, GuideOrder order, GuideThen then) {
   FormatCompiler::Asked asked{.tenant = call.tenant,
-                              .account = payer(call.tenant, order.user),
+                              .account = access::billing_account(call.tenant, order.user),
                               .weight = call.caller.weight,
                               .bytes = call.body_bytes,
                               .deadline_ns = order.deadline_ns,
@@ -26,7 +26,7 @@ void Server::with_guide(Call call, GuideOrder order, GuideThen then) {
   std::string().swap(call.request.body);  // it may be large, and is said
   const auto go_on = [this, then = std::move(then)](Call one, FormatCompiler::Guide guide) {
     if (guide.ok()) return then(std::move(one), *std::move(guide));
-    one.send(desk_.not_compiled(one.caller, guide.error(), formats_.pool().retry_after_ns()));
+    one.send(not_compiled(access_, one.caller, guide.error(), formats_.pool()));
   };
   if (std::optional<FormatCompiler::Guide> known = formats_.known(asked)) {
     return go_on(std::move(call), *std::move(known));
@@ -41,7 +41,8 @@ void Server::with_guide(Call call, GuideOrder order, GuideThen then) {
     exchange->post([this, waiting, go_on, made] {
       if (!waiting->call) return;
       Call one = *std::exchange(waiting->call, std::nullopt);
-      if (RequestRecord* const record = one.entry == nullptr ? nullptr : one.entry->record()) {
+      if (access::RequestRecord* const record =
+              one.entry == nullptr ? nullptr : one.entry->record()) {
         record->compile_began_ns = waiting->began_ns;
         record->compile_ended_ns = clock_.now_ns();
       }

@@ -112,7 +112,7 @@ void write_sampling(JsonWriter& writer, const SamplingDefaults& sampling) {
 // vLLM's: for balancers that ask each server how much it has to do.
 void Server::answer_load(Call call) {
   std::string body;
-  JsonWriter(body).begin_object().key("server_load").integer(desk_.inside()).end_object();
+  JsonWriter(body).begin_object().key("server_load").integer(access_.inside()).end_object();
   call.send(json_reply(std::move(body)));
 }
 

@@ -241,7 +241,7 @@ TEST_F(HostileHttp, HT_18_OriginsAndOptions) {
         std::string::npos);
   }
   ServerHouse::Options options;
-  options.server.cors = CorsOrigins::parse({"https://page.example"}).value();
+  options.server.cors = access::CorsOrigins::parse({"https://page.example"}).value();
   ServerHouse house(kScript, std::move(options));
   for (const std::string& origin : origins) {
     net::HttpCall call = house.call("POST", kChat, kHello);

@@ -46,7 +46,7 @@ void write_engine(JsonWriter& json, const engine::ExecutorCapacity& capacity,
 }
 
 void write_server(JsonWriter& json, const Server& server, int connections) {
-  const RequestBook::Counts counts = server.book().counts();
+  const access::RequestStatistics::Counts counts = server.book().counts();
   json.key("requests").begin_object();
   json.key("received").integer(counts.received).key("ok").integer(counts.ok);
   json.key("client_errors").integer(counts.client_errors);

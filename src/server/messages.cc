@@ -9,11 +9,11 @@
 #include "server/chat_prompt.h"
 #include "server/chat_turn_options.h"
 #include "server/generation.h"
+#include "server/generation_facts.h"
 #include "server/generation_request.h"
 #include "server/messages_answer.h"
 #include "server/random_id.h"
 #include "server/reply.h"
-#include "server/request_record.h"
 #include "server/server.h"
 
 namespace pelton::server {
@@ -27,7 +27,7 @@ struct Server::MessageWork {
 };
 
 void Server::answer_message(Call call) {
-  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
+  const ServedModel* model = model_at_work_for(call, Work::kSampled);
   if (model == nullptr) return;
   auto parsed = api::parse_messages_request(call.request.body, {.vocab_size = model->vocab_size},
                                             api::MessagesUse::kGenerate);
@@ -69,7 +69,7 @@ void Server::begin_message(Call call, const MessageWork& work,
        .prompt_field = "messages",
        .prompt_kind = api::ContextLength::Prompt::kMessages,
        .tenant = call.tenant,
-       .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
+       .cache_salt = access_.cache_salt(call.tenant, request.generation.cache_salt),
        .deadline_ns = work.deadline_ns,
        .guide = std::move(guide),
        .seed_if_none = draw(),

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "server/generation_facts.h"
 #include "server/random_id.h"
-#include "server/request_record.h"
 
 namespace pelton::server {
 namespace {
@@ -124,8 +124,8 @@ void MessagesAnswer::end(size_t, const engine::StreamEnd& end) {
             .completion_tokens = turn_.sampled_tokens(),
             .reasoning_tokens = turn_.reply().reasoning_tokens};
   if (!options_.timings) return;
-  GenerationFacts facts;
-  facts.add(end);
+  access::GenerationFacts facts;
+  add_answer(facts, end);
   timings_ = timings_of(facts);
 }
 

@@ -177,18 +177,19 @@ void write_generations(PrometheusText& text, const GenerationMeter& meter) {
 
 // Of HTTP, turns over a WebSocket, gRPC and responses in the background; of the last two no bytes
 // are known.
-void write_routes(PrometheusText& text,
-                  const std::map<RequestBook::Route, RequestBook::Sums>& routes) {
-  const auto labels = [](const RequestBook::Route& route) {
+void write_routes(
+    PrometheusText& text,
+    const std::map<access::RequestStatistics::Route, access::RequestStatistics::Sums>& routes) {
+  const auto labels = [](const access::RequestStatistics::Route& route) {
     return PrometheusText::Labels{{"handler", route.handler}, {"method", route.method}};
   };
   text.family("http_request_duration_seconds", Type::kHistogram,
               "From a request's arrival to the last of its answer.");
   for (const auto& [route, sums] : routes) {
-    text.histogram(labels(route), RequestBook::second_bounds(), sums.seconds);
+    text.histogram(labels(route), access::RequestStatistics::second_bounds(), sums.seconds);
   }
   const auto sizes = [&](std::string_view name, std::string_view help,
-                         int64_t RequestBook::Bytes::*bytes) {
+                         int64_t access::RequestStatistics::Bytes::*bytes) {
     text.family(name, Type::kSummary, help);
     for (const auto& [route, sums] : routes) {
       if (sums.sized == 0) continue;
@@ -196,9 +197,10 @@ void write_routes(PrometheusText& text,
                    {.count = sums.sized, .sum = static_cast<double>(sums.bytes.*bytes)});
     }
   };
-  sizes("http_request_size_bytes", "Bytes of requests' bodies.", &RequestBook::Bytes::asked);
+  sizes("http_request_size_bytes", "Bytes of requests' bodies.",
+        &access::RequestStatistics::Bytes::asked);
   sizes("http_response_size_bytes", "Bytes of answers' bodies, streamed ones too.",
-        &RequestBook::Bytes::answered);
+        &access::RequestStatistics::Bytes::answered);
 }
 
 // Output formats that were not known yet.
@@ -233,10 +235,10 @@ void write_server(PrometheusText& text, const Server& server) {
   write_routes(text, server.book().by_route());
   text.family("pelton_requests_refused_total", Type::kCounter,
               "Requests refused before anything was computed, by what was used up.");
-  for (size_t i = 0; i < FrontDesk::kRefusedNames.size(); ++i) {
-    const auto why = static_cast<FrontDesk::Refused>(i);
-    text.sample({{"by", FrontDesk::kRefusedNames[i]}},
-                static_cast<double>(server.desk().refused(why)));
+  for (size_t i = 0; i < access::AccessControl::kRefusedNames.size(); ++i) {
+    const auto why = static_cast<access::AccessControl::Refused>(i);
+    text.sample({{"by", access::AccessControl::kRefusedNames[i]}},
+                static_cast<double>(server.access().refused(why)));
   }
   write_formats(text, server.formats().pool());
   server.upkeep().write(text);
@@ -251,7 +253,7 @@ void write_server(PrometheusText& text, const Server& server) {
                static_cast<double>(turns.found));
 }
 
-void write_reports(PrometheusText& text, const RequestReporter::Options& reports) {
+void write_reports(PrometheusText& text, const access::RequestReporter::Options& reports) {
   if (reports.access_log != nullptr) {
     text.counter("pelton_access_log_dropped_total", "Lines that were not written in time.",
                  static_cast<double>(reports.access_log->dropped()));

@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "access/access_log.h"
 #include "net/test_websocket.h"
-#include "server/access_log.h"
 #include "server/grpc_house.h"
 #include "server/reports_house.h"
 #include "telemetry/trace_exporter.h"
@@ -29,7 +29,7 @@ template <typename Use>
 std::vector<Json> lines_after(Use&& use) {
   const TemporaryFile file;
   {
-    AccessLog log({.format = AccessLog::Format::kJson, .file = file.get()});
+    access::AccessLog log({.format = access::AccessLog::Format::kJson, .file = file.get()});
     ServerHouse::Options options;
     EXPECT_TRUE(options.server.keys.add_file("key acme\n", "keys").ok());
     options.server.reports.access_log = &log;

@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/access_log.h"
+#include "access/access_log.h"
+#include "access/request_trace.h"
 #include "server/reports_house.h"
-#include "server/request_trace.h"
 #include "telemetry/trace_exporter.h"
 
 namespace pelton::server {
@@ -24,10 +24,11 @@ std::string chat(bool stream) {
 }
 
 TEST(AccessLog, TellsEachRequestAndNoWordOfIt) {
-  for (const AccessLog::Format format : {AccessLog::Format::kText, AccessLog::Format::kJson}) {
+  for (const access::AccessLog::Format format :
+       {access::AccessLog::Format::kText, access::AccessLog::Format::kJson}) {
     const TemporaryFile file;
     {
-      AccessLog log({.format = format, .file = file.get()});
+      access::AccessLog log({.format = format, .file = file.get()});
       ServerHouse::Options options;
       options.server.reports.access_log = &log;
       ServerHouse house(kScript, std::move(options));
@@ -44,7 +45,7 @@ TEST(AccessLog, TellsEachRequestAndNoWordOfIt) {
     EXPECT_THAT(text, Not(HasSubstr("hidden")));
     const std::vector<std::string> lines = lines_of(text);
     ASSERT_EQ(lines.size(), 4u) << text;
-    if (format == AccessLog::Format::kText) {
+    if (format == access::AccessLog::Format::kText) {
       EXPECT_THAT(lines[0],
                   testing::ContainsRegex(
                       R"(127\.0\.0\.1:[0-9]+ POST /v1/chat/completions 200 .*ms id=req_)"));
@@ -62,28 +63,6 @@ TEST(AccessLog, TellsEachRequestAndNoWordOfIt) {
     EXPECT_GE(json.number("first_token_ms"), json.number("queue_ms"));
     EXPECT_EQ(parsed(lines[3]).integer("status"), 404);
   }
-}
-
-// A reader of the log that has stopped holds up nobody.
-TEST(AccessLog, DropsWhatIsNotWrittenInTime) {
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  std::FILE* full = ::fdopen(ends[1], "w");
-  ASSERT_NE(full, nullptr);
-  std::setvbuf(full, nullptr, _IONBF, 0);
-  {
-    AccessLog log({.format = AccessLog::Format::kJson, .file = full, .lines_max = 16});
-    const RequestRecord record{.method = "GET", .handler = "/", .path = std::string(200, 'x')};
-    for (int i = 0; i < 2000; ++i) log.write(record);  // the pipe holds 64 KiB
-    EXPECT_GT(log.dropped(), 0);
-    std::thread reader([&] {
-      char bytes[4096];
-      while (::read(ends[0], bytes, sizeof bytes) > 0) {
-      }
-    });
-    reader.detach();
-  }
-  std::fclose(full);
 }
 
 std::string attribute(const Json& span, std::string_view key) {
@@ -180,8 +159,8 @@ TEST(Traces, B10_ARequestWithoutARouteIsNamedByItsMethod) {
   const auto wrong = spans_of("PUT", "/v1/chat/completions", "{}");
   ASSERT_EQ(wrong.size(), 1u);
   EXPECT_EQ(wrong.begin()->first, "PUT");
-  const std::vector<telemetry::Span> odd = request_spans(
-      {.method = "none", .handler = "none", .http_method = kOtherMethod, .status = 405}, 1);
+  const std::vector<telemetry::Span> odd = access::request_spans(
+      {.method = "none", .handler = "none", .http_method = access::kOtherMethod, .status = 405}, 1);
   ASSERT_EQ(odd.size(), 1u);
   EXPECT_EQ(odd.front().name, "HTTP");
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/request_record.h"
+#include "server/generation_facts.h"
 #include "server/response_conversation.h"
 
 namespace pelton::server {
@@ -54,8 +54,8 @@ void ResponseAnswer::end(size_t, const engine::StreamEnd& end) {
                            .error = nullptr,
                            .completed_at = {}};
   if (status_ == ResponseStatus::kCompleted) state.completed_at = clock_.unix_ms() / 1000;
-  GenerationFacts facts;
-  facts.add(end);
+  access::GenerationFacts facts;
+  add_answer(facts, end);
   const api::Timings timings = timings_of(facts);
   if (options_.timings) state.timings = &timings;
   body_ = api::response_body(options_.head, state);

@@ -227,11 +227,12 @@ void ResponseSocket::on_drain() {
 
 // A turn is told of like a request of its own: within the handshake's trace, by the handshake's
 // name with a number behind it.
-std::unique_ptr<RequestEntry> ResponseSocket::new_entry(int64_t message_bytes) {
-  auto entry = std::make_unique<RequestEntry>(
-      server_.book_, RequestEntry::Route{.handler = "/v1/responses", .method = "WEBSOCKET"});
+std::unique_ptr<access::TrackedRequest> ResponseSocket::new_entry(int64_t message_bytes) {
+  auto entry = std::make_unique<access::TrackedRequest>(
+      server_.book_,
+      access::TrackedRequest::Route{.handler = "/v1/responses", .method = "WEBSOCKET"});
   entry->note_request_bytes(static_cast<size_t>(message_bytes));
-  const RequestRecord* const handshake = call_.entry->record();
+  const access::RequestRecord* const handshake = call_.entry->record();
   const std::string id = fmt::format("{}-{}", call_.headers.get("x-request-id"), ++entries_);
   server_.report(*entry, {.path = "/v1/responses",
                           .remote = call_.request.remote,
@@ -242,7 +243,7 @@ std::unique_ptr<RequestEntry> ResponseSocket::new_entry(int64_t message_bytes) {
   return entry;
 }
 
-void ResponseSocket::refuse(const api::ApiError& error, RequestEntry& entry) {
+void ResponseSocket::refuse(const api::ApiError& error, access::TrackedRequest& entry) {
   entry.answered(error.status);
   say(error);
 }

@@ -34,7 +34,7 @@ class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
   // One message that asks for a response. If it is dropped, that is told as a client's leaving.
   struct Asked {
     Json body;
-    std::unique_ptr<RequestEntry> entry;
+    std::unique_ptr<access::TrackedRequest> entry;
     int64_t arrived_ns = 0;
     int64_t bytes = 0;
   };
@@ -47,8 +47,8 @@ class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
   void on_drained();
   void on_drain();
   // Of a message that is refused, also to those who are told of requests.
-  void refuse(const api::ApiError& error, RequestEntry& entry);
-  std::unique_ptr<RequestEntry> new_entry(int64_t message_bytes);
+  void refuse(const api::ApiError& error, access::TrackedRequest& entry);
+  std::unique_ptr<access::TrackedRequest> new_entry(int64_t message_bytes);
   void say(const api::ApiError& error);
 
   Server& server_;

@@ -11,7 +11,7 @@ namespace {
 // A page of another site may not speak to a server in its visitor's name: browsers send handshakes
 // anywhere, and no CORS rule stops them. Programs say no origin. The server's own origin has its
 // scheme too: behind a proxy that ends TLS, --cors-origin says what it is.
-bool may_connect(const net::HttpRequest& request, const CorsOrigins& cors) {
+bool may_connect(const net::HttpRequest& request, const access::CorsOrigins& cors) {
   const std::string_view origin = request.headers.get("Origin");
   if (origin.empty() || cors.allow(origin)) return true;
   const std::string_view host = request.headers.get("Host");

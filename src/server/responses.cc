@@ -7,17 +7,18 @@
 
 #include <fmt/format.h>
 
+#include "access/request_record.h"
 #include "api/documented_fields.h"
 #include "api/response_request.h"
 #include "api/tokenize_request.h"
 #include "base/check.h"
 #include "server/answer_guide.h"
 #include "server/generation.h"
+#include "server/generation_facts.h"
 #include "server/generation_request.h"
 #include "server/item_reference.h"
 #include "server/random_id.h"
 #include "server/reply.h"
-#include "server/request_record.h"
 #include "server/response_answer.h"
 #include "server/response_conversation.h"
 #include "server/response_link.h"
@@ -156,7 +157,7 @@ Result<Server::ResponsePlan> Server::plan_response(const Call& call, Json body,
   const api::ResponseRequest& request = plan.request;
   TRY_ASSIGN(plan.history, response_history(call, request.previous_response_id, link));
   const std::string date = model.current_date.value_or(base::local_date(clock_.unix_ms()));
-  const std::string salt = desk_.cache_salt(call.tenant, request.generation.cache_salt);
+  const std::string salt = access_.cache_salt(call.tenant, request.generation.cache_salt);
   if (request.forced_call) {
     plan.opening = model.chat->call_opening(request.forced_call->function_name);
   }
@@ -219,7 +220,7 @@ void Server::answer_response(Call call) {
 }
 
 void Server::create_response(Call call, Json asked, const std::shared_ptr<ResponseLink>& link) {
-  const ServedModel* model = model_at_work_for(call, FrontDesk::Work::kSampled);
+  const ServedModel* model = model_at_work_for(call, Work::kSampled);
   if (model == nullptr) return;
   Result<ResponsePlan> planned = plan_response(call, std::move(asked), *model, *link);
   if (!planned.ok()) {
@@ -273,7 +274,7 @@ void Server::begin_response(Call call, const ServedModel& model, ResponsePlan pl
        .prompt_field = "input",
        .prompt_kind = api::ContextLength::Prompt::kResponseInput,
        .tenant = call.tenant,
-       .cache_salt = desk_.cache_salt(call.tenant, request.generation.cache_salt),
+       .cache_salt = access_.cache_salt(call.tenant, request.generation.cache_salt),
        .deadline_ns = plan.deadline_ns,
        .logprobs = request.top_logprobs,
        .guide = std::move(guide),
@@ -339,23 +340,24 @@ Call Server::call_in_background(Call& asking, const api::ResponseHead& head, boo
             .exchange = response,
             .headers = {},
             .tenant = asking.tenant,
-            .arrived_ns = asking.arrived_ns};
-  call.entry = std::make_unique<RequestEntry>(
-      book_, RequestEntry::Route{.handler = "/v1/responses", .method = "BACKGROUND"});
-  if (const RequestRecord* const asked = asking.entry->record()) {
+            .arrived_ns = asking.arrived_ns,
+            .model = asking.model};
+  call.entry = std::make_unique<access::TrackedRequest>(
+      book_, access::TrackedRequest::Route{.handler = "/v1/responses", .method = "BACKGROUND"});
+  if (const access::RequestRecord* const asked = asking.entry->record()) {
     report(*call.entry, {.path = asked->path,
                          .remote = asked->remote,
                          .request_id = asked->request_id,
                          .request_bytes = asked->request_bytes,
                          .within = asked});
-    RequestRecord& record = *call.entry->record();
+    access::RequestRecord& record = *call.entry->record();
     record.tenant = asked->tenant;
     record.asked = asked->asked;
     // It was in the engine's queue before it had a record of its own: its times count from there.
     record.arrived_ns = asked->arrived_ns;
     record.arrived_unix_ms = asked->arrived_unix_ms;
   }
-  call.pass = std::move(asking.pass);
+  call.ticket = std::move(asking.ticket);
   return call;
 }
 

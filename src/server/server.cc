@@ -72,7 +72,7 @@ Dialect dialect_of_unknown(std::string_view path) {
   return path == "/api" || path.starts_with("/api/") ? Dialect::kOllama : Dialect::kOpenAi;
 }
 
-RequestEntry::Route entry_route(const Routes::Match& match) {
+access::TrackedRequest::Route entry_route(const Routes::Match& match) {
   if (match.route == nullptr) return {.handler = "none", .method = "none"};
   return {.handler = match.route->path, .method = match.route->method};
 }
@@ -84,15 +84,15 @@ Server::Server(const Options& options, const base::Clock& clock, base::Log& log)
       seed_(options.seed != 0 ? options.seed : system_seed()),
       clock_(clock),
       log_(log),
-      desk_(options.keys, system_secret(), clock),
+      access_(options.keys, system_secret(), clock),
       encrypted_reasoning_(options.reasoning_key),
       sampled_turns_({.tokens_max = options.sampled_turn_tokens_max,
                       .seed = base::random_bits(seed_, kTurnSeedDraw)}),
       meter_(clock),
       reporter_([&] {
-        RequestReporter::Options reports = options.reports;
+        access::RequestReporter::Options reports = options.reports;
         reports.seed = base::random_bits(seed_, kReportSeedDraw);
-        return RequestReporter(reports, clock);
+        return access::RequestReporter(reports, clock);
       }()),
       started_ns_(clock.now_ns()),
       formats_(options.compile_pool, grammars_, clock) {}
@@ -120,8 +120,9 @@ std::string Server::request_id(std::string_view asked) {
                             : random_id("req_", {.seed = draw(), .counter = 0});
 }
 
-void Server::report(RequestEntry& entry, const RequestReporter::Arrival& arrival) {
-  std::unique_ptr<RequestRecord> record = reporter_.begin(arrival);
+void Server::report(access::TrackedRequest& entry,
+                    const access::RequestReporter::Arrival& arrival) {
+  std::unique_ptr<access::RequestRecord> record = reporter_.begin(arrival);
   if (record == nullptr) return;
   if (model() != nullptr) record->model = model()->id;
   entry.report_to(reporter_, std::move(record));
@@ -147,7 +148,7 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
   const std::string& path = call.request.path;
 
   const Routes::Match match = Routes::find(method, path);
-  call.entry = std::make_unique<RequestEntry>(book_, entry_route(match));
+  call.entry = std::make_unique<access::TrackedRequest>(book_, entry_route(match));
   call.entry->note_request_bytes(call.request.body.size());
   report(*call.entry, {.path = path,
                        .http_method = method,
@@ -155,7 +156,7 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
                        .request_id = call.headers.get("x-request-id"),
                        .traceparent = call.request.headers.get("traceparent"),
                        .request_bytes = static_cast<int64_t>(call.request.body.size())});
-  const RequestRecord* const record = call.entry->record();
+  const access::RequestRecord* const record = call.entry->record();
   if (record != nullptr && record->traced) {
     call.headers.add("traceparent", telemetry::format_traceparent(record->trace));
   }
@@ -173,11 +174,8 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
     return call.send(std::move(response));
   }
   const bool open = match.route != nullptr && match.route->guard == Routes::Guard::kOpen;
-  const net::HttpHeaders& asked = call.request.headers;
-  std::optional<Caller> caller = desk_.identify(
-      {.authorization = asked.get("Authorization"),
-       .api_key = asked.get("x-api-key"),
-       .repeated = asked.count("Authorization") > 1 || asked.count("x-api-key") > 1});
+  std::optional<access::Principal> caller =
+      access_.identify(access::AccessControl::credentials_of(call.request.headers));
   if (!open && !caller) {
     call.headers.add("WWW-Authenticate", "Bearer");
     return call.send(api::bad_api_key());
@@ -217,16 +215,18 @@ const ServedModel* Server::model_for(const Call& call) const {
   return model;
 }
 
-const ServedModel* Server::model_at_work_for(Call& call, FrontDesk::Work work) {
+const ServedModel* Server::model_at_work_for(Call& call, Work work) {
   const ServedModel* model = model_for(call);
   if (model == nullptr) return nullptr;
-  auto entered = desk_.enter(call.caller, *model, work);
+  call.model = model;
+  auto entered = admit(access_, call.caller, *model, work);
   if (const auto* refused = std::get_if<api::ApiError>(&entered)) {
-    desk_.add_limits(call.caller, call.headers);
+    access_.add_limits(call.caller, call.headers);
     call.send(*refused);
     return nullptr;
   }
-  call.pass = std::make_unique<Pass>(std::get<Pass>(std::move(entered)));
+  call.ticket = std::make_unique<access::AdmissionTicket>(
+      std::get<access::AdmissionTicket>(std::move(entered)));
   return model;
 }
 
@@ -234,9 +234,9 @@ std::optional<std::vector<engine::TokenStream>> Server::submit(Call& call,
                                                                request::GenerationRequest request,
                                                                int answers) {
   auto submitted =
-      desk_.submit(*call.pass, std::move(request),
-                   {.answers = answers, .courier = couriers_.of_thread(*call.exchange)});
-  desk_.add_limits(call.caller, call.headers);
+      server::submit(*call.ticket, *call.model, std::move(request),
+                     {.answers = answers, .courier = couriers_.of_thread(*call.exchange)});
+  access_.add_limits(call.caller, call.headers);
   if (auto* streams = std::get_if<std::vector<engine::TokenStream>>(&submitted)) {
     return std::move(*streams);
   }

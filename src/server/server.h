@@ -13,6 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "access/access_control.h"
+#include "access/api_keys.h"
+#include "access/cors.h"
+#include "access/request_reporter.h"
+#include "access/request_statistics.h"
 #include "api/chat_request.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -21,16 +26,12 @@
 #include "server/background_response.h"
 #include "server/call.h"
 #include "server/chat_prompt.h"
-#include "server/cors.h"
 #include "server/couriers.h"
 #include "server/encrypted_reasoning.h"
 #include "server/format_compiler.h"
-#include "server/front_desk.h"
 #include "server/generation_meter.h"
 #include "server/grammar_store.h"
-#include "server/key_ring.h"
-#include "server/request_book.h"
-#include "server/request_reporter.h"
+#include "server/model_admission.h"
 #include "server/response_answer.h"
 #include "server/response_conversation.h"
 #include "server/response_link.h"
@@ -46,14 +47,14 @@ namespace pelton::server {
 class Server {
  public:
   struct Options {
-    std::string version;  // of the program, for /version
-    KeyRing keys;         // empty: none is asked for
-    CorsOrigins cors;
+    std::string version;   // of the program, for /version
+    access::ApiKeys keys;  // empty: none is asked for
+    access::CorsOrigins cors;
     std::string reasoning_key;  // of "encrypted_content"; empty: made now, for this server's life
     uint64_t seed = 0;          // of ids and of requests that give none; 0: from the system
     int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
     store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
-    RequestReporter::Options reports;
+    access::RequestReporter::Options reports;
     CompilePool::Options compile_pool;
   };
 
@@ -78,7 +79,7 @@ class Server {
   void set_soundness(Soundness soundness) { soundness_ = soundness; }
 
   // From the next request on; any thread. What keys have used of their limits stays used.
-  void set_keys(KeyRing keys) { desk_.replace_keys(std::move(keys)); }
+  void set_keys(access::ApiKeys keys) { access_.replace_keys(std::move(keys)); }
 
   void handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange);
 
@@ -94,21 +95,21 @@ class Server {
   // A step does not end, as the model's watchdog sees it: nobody can be served.
   bool engine_stuck() const;
   std::string_view state_name() const;  // "loading", "serving", "draining"
-  const RequestBook& book() const { return book_; }
+  const access::RequestStatistics& book() const { return book_; }
   const GenerationMeter& meter() const { return meter_; }
   const SampledTurns& sampled_turns() const { return sampled_turns_; }
-  const RequestReporter& reporter() const { return reporter_; }
+  const access::RequestReporter& reporter() const { return reporter_; }
   const store::ResponseStore* response_store() const { return options_.response_store; }
   net::HttpResponse live_reply() const;    // 503 while a step is stuck, and with damaged weights
   net::HttpResponse health_reply() const;  // 503 also while there is no model
   net::HttpResponse ready_reply() const;   // 503 also while draining, and when in doubt
 
   // For doors of other protocols; any thread.
-  FrontDesk& desk() { return desk_; }
-  const FrontDesk& desk() const { return desk_; }
+  access::AccessControl& access() { return access_; }
+  const access::AccessControl& access() const { return access_; }
   const base::Clock& clock() const { return clock_; }
   GenerationMeter& meter() { return meter_; }
-  RequestBook& book() { return book_; }
+  access::RequestStatistics& book() { return book_; }
   SampledTurns& sampled_turns() { return sampled_turns_; }
   const GrammarStore& grammars() const { return grammars_; }
   FormatCompiler& formats() { return formats_; }
@@ -118,7 +119,7 @@ class Server {
   // there, or a name of ours.
   std::string request_id(std::string_view asked);
   // When the entry ends, those who want to know of requests are told of this one.
-  void report(RequestEntry& entry, const RequestReporter::Arrival& arrival);
+  void report(access::TrackedRequest& entry, const access::RequestReporter::Arrival& arrival);
   // The tokens that a chat request means to its tenant now.
   ChatPrompt chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
                             std::string_view tenant);
@@ -142,7 +143,7 @@ class Server {
   // The model if it may generate now; otherwise the call has been answered.
   const ServedModel* model_for(const Call& call) const;
   // The same for a call that will make it work, which gets its pass.
-  const ServedModel* model_at_work_for(Call& call, FrontDesk::Work work);
+  const ServedModel* model_at_work_for(Call& call, Work work);
   // The engine's streams; none: the call has been answered.
   std::optional<std::vector<engine::TokenStream>> submit(Call& call,
                                                          request::GenerationRequest request,
@@ -228,15 +229,15 @@ class Server {
   const uint64_t seed_;
   const base::Clock& clock_;
   base::Log& log_;
-  FrontDesk desk_;
+  access::AccessControl access_;
   const EncryptedReasoning encrypted_reasoning_;
   Upkeep upkeep_;
   SampledTurns sampled_turns_;
   RunningResponses running_responses_;
   GrammarStore grammars_{GrammarStore::Options{}};
-  RequestBook book_{clock_};
+  access::RequestStatistics book_{clock_};
   GenerationMeter meter_;
-  RequestReporter reporter_;
+  access::RequestReporter reporter_;
   RunningAnswers running_;
   Couriers couriers_;
   const int64_t started_ns_;

@@ -1,8 +1,8 @@
-#include "server/cors.h"
+#include "access/cors.h"
 
 #include <gtest/gtest.h>
 
-namespace pelton::server {
+namespace pelton::access {
 namespace {
 
 std::string header(const CorsOrigins& cors, std::string_view origin, std::string_view name) {
@@ -45,4 +45,4 @@ TEST(CorsOrigins, OnlyWhatBrowsersWrite) {
 }
 
 }  // namespace
-}  // namespace pelton::server
+}  // namespace pelton::access

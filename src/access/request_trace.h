@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/request_record.h"
+#include "access/request_record.h"
 #include "telemetry/span.h"
 
-namespace pelton::server {
+namespace pelton::access {
 
 // `seed` makes the ids of the inner spans. The first span is the whole request; those that it did
 // not reach are missing.
 std::vector<telemetry::Span> request_spans(const RequestRecord& record, uint64_t seed);
 
-}  // namespace pelton::server
+}  // namespace pelton::access

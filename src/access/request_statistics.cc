@@ -1,27 +1,27 @@
-#include "server/request_book.h"
+#include "access/request_statistics.h"
 
 #include <exception>
 #include <utility>
 
-#include "server/request_reporter.h"
+#include "access/request_reporter.h"
 
-namespace pelton::server {
+namespace pelton::access {
 
 // From the bounds that others have by default (0.1, 0.5 and 1 s) in both directions: of what needs
 // no model to the longest answers.
-const std::vector<double>& RequestBook::second_bounds() {
+const std::vector<double>& RequestStatistics::second_bounds() {
   static const std::vector<double> bounds = {.001, .005, .01, .05, .1, .25, .5,  1,
                                              2.5,  5,    10,  30,  60, 120, 300, 600};
   return bounds;
 }
 
-int64_t RequestBook::begin() {
+int64_t RequestStatistics::begin() {
   const std::lock_guard lock(mutex_);
   ++counts_.received;
   return clock_.now_ns();
 }
 
-void RequestBook::end(const End& end) {
+void RequestStatistics::end(const End& end) {
   const int64_t took_ns = clock_.now_ns() - end.begun_ns;
   const std::lock_guard lock(mutex_);
   if (end.status == kClientLeft) {
@@ -42,17 +42,17 @@ void RequestBook::end(const End& end) {
   measured.bytes.answered += end.bytes->answered;
 }
 
-RequestBook::Counts RequestBook::counts() const {
+RequestStatistics::Counts RequestStatistics::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
 }
 
-std::map<RequestBook::Key, int64_t> RequestBook::by_key() const {
+std::map<RequestStatistics::Key, int64_t> RequestStatistics::by_key() const {
   const std::lock_guard lock(mutex_);
   return by_key_;
 }
 
-std::map<RequestBook::Route, RequestBook::Sums> RequestBook::by_route() const {
+std::map<RequestStatistics::Route, RequestStatistics::Sums> RequestStatistics::by_route() const {
   const std::lock_guard lock(mutex_);
   std::map<Route, Sums> sums;
   for (const auto& [route, measured] : by_route_) {
@@ -62,28 +62,28 @@ std::map<RequestBook::Route, RequestBook::Sums> RequestBook::by_route() const {
   return sums;
 }
 
-RequestEntry::RequestEntry(RequestBook& book, const Route& route)
+TrackedRequest::TrackedRequest(RequestStatistics& book, const Route& route)
     : book_(book), route_(route), begun_ns_(book.begin()) {}
 
-RequestEntry::~RequestEntry() {
+TrackedRequest::~TrackedRequest() {
   // Thrown out for want of memory, or left by its client.
-  answered(std::uncaught_exceptions() > 0 ? 503 : RequestBook::kClientLeft);
+  answered(std::uncaught_exceptions() > 0 ? 503 : RequestStatistics::kClientLeft);
 }
 
-void RequestEntry::report_to(RequestReporter& reporter, std::unique_ptr<RequestRecord> record) {
+void TrackedRequest::report_to(RequestReporter& reporter, std::unique_ptr<RequestRecord> record) {
   reporter_ = &reporter;
   record_ = std::move(record);
 }
 
-void RequestEntry::note_request_bytes(size_t bytes) {
+void TrackedRequest::note_request_bytes(size_t bytes) {
   bytes_ = {.asked = static_cast<int64_t>(bytes)};
 }
 
-void RequestEntry::note_response_bytes(size_t bytes) {
+void TrackedRequest::note_response_bytes(size_t bytes) {
   if (bytes_) bytes_->answered += static_cast<int64_t>(bytes);
 }
 
-void RequestEntry::answered(int status) {
+void TrackedRequest::answered(int status) {
   if (ended_) return;
   ended_ = true;
   book_.end({.route = route_, .status = status, .begun_ns = begun_ns_, .bytes = bytes_});
@@ -94,4 +94,4 @@ void RequestEntry::answered(int status) {
   reporter_->end(*record_);
 }
 
-}  // namespace pelton::server
+}  // namespace pelton::access

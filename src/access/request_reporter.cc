@@ -1,9 +1,9 @@
-#include "server/request_reporter.h"
+#include "access/request_reporter.h"
 
+#include "access/request_trace.h"
 #include "base/random.h"
-#include "server/request_trace.h"
 
-namespace pelton::server {
+namespace pelton::access {
 namespace {
 
 // A constant, so that foreign words do not become names of spans.
@@ -60,4 +60,4 @@ void RequestReporter::begin_trace(const Arrival& arrival, RequestRecord& record)
   record.traced = trace.sampled;
 }
 
-}  // namespace pelton::server
+}  // namespace pelton::access

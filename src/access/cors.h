@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "net/http_message.h"
 
-namespace pelton::server {
+namespace pelton::access {
 
 class CorsOrigins {
  public:
@@ -28,4 +28,4 @@ class CorsOrigins {
   std::vector<std::string> origins_;
 };
 
-}  // namespace pelton::server
+}  // namespace pelton::access

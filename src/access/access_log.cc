@@ -1,4 +1,4 @@
-#include "server/access_log.h"
+#include "access/access_log.h"
 
 #include <utility>
 
@@ -9,7 +9,7 @@
 #include "base/line_file.h"
 #include "base/utc_time.h"
 
-namespace pelton::server {
+namespace pelton::access {
 namespace {
 
 double ms(int64_t ns) {
@@ -39,7 +39,7 @@ std::string text_line(const RequestRecord& record) {
   }
   if (made.times.first_token_ns != 0) {
     line += fmt::format(" queue={:.1f}ms first_token={:.1f}ms",
-                        ms(made.times.seated_ns - made.times.queued_ns),
+                        ms(made.times.scheduled_ns - made.times.queued_ns),
                         ms(made.times.first_token_ns - record.arrived_ns));
   }
   return line + '\n';
@@ -66,7 +66,7 @@ std::string json_line(const RequestRecord& record) {
     writer.key("output_tokens").integer(made.output_tokens);
   }
   if (made.times.first_token_ns != 0) {
-    writer.key("queue_ms").number(ms(made.times.seated_ns - made.times.queued_ns));
+    writer.key("queue_ms").number(ms(made.times.scheduled_ns - made.times.queued_ns));
     writer.key("first_token_ms").number(ms(made.times.first_token_ns - record.arrived_ns));
   }
   writer.end_object();
@@ -116,4 +116,4 @@ void AccessLog::write(const RequestRecord& record) {
   if (!lines_.try_push(access_line(record, options_.format))) dropped_.fetch_add(1);
 }
 
-}  // namespace pelton::server
+}  // namespace pelton::access

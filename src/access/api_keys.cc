@@ -1,4 +1,4 @@
-#include "server/key_ring.h"
+#include "access/api_keys.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,7 +10,7 @@
 
 #include "base/digest.h"
 
-namespace pelton::server {
+namespace pelton::access {
 namespace {
 
 constexpr size_t kKeyBytesMax = 512;
@@ -85,53 +85,53 @@ std::string system_secret() {
 
 }  // namespace
 
-KeyRing::KeyRing() : secret_(system_secret()) {}
+ApiKeys::ApiKeys() : secret_(system_secret()) {}
 
-std::string KeyRing::digest_of(std::string_view key) const {
+std::string ApiKeys::digest_of(std::string_view key) const {
   return base::sha256(secret_ + std::string(key));
 }
 
-void KeyRing::add(std::string_view key) {
-  callers_.emplace(digest_of(key), Caller{.tenant = "", .account = base::sha256(key)});
+void ApiKeys::add(std::string_view key) {
+  principals_.emplace(digest_of(key), Principal{.tenant = "", .account = base::sha256(key)});
 }
 
 // The words of a line that has some.
-Result<Caller> KeyRing::read_caller(const std::vector<std::string_view>& words,
-                                    const std::string& hash) const {
+Result<Principal> ApiKeys::read_principal(const std::vector<std::string_view>& words,
+                                          const std::string& hash) const {
   if (!is_plain(words[0], kKeyBytesMax)) {
     return bad(fmt::format("a key is at most {} printable characters", kKeyBytesMax));
   }
-  Caller caller{.tenant = "key-" + hash.substr(0, 12), .account = hash};
+  Principal principal{.tenant = "key-" + hash.substr(0, 12), .account = hash};
   size_t next = 1;
   if (next < words.size() && !is_limit(words[next])) {
     if (!is_plain(words[next], kTenantBytesMax)) {
       return bad(
           fmt::format("a tenant's name is at most {} printable characters", kTenantBytesMax));
     }
-    caller.tenant = words[next++];
-    const auto known = weights_.find(caller.tenant);
-    if (known != weights_.end()) caller.weight = known->second;
+    principal.tenant = words[next++];
+    const auto known = weights_.find(principal.tenant);
+    if (known != weights_.end()) principal.weight = known->second;
     if (next < words.size() && !is_limit(words[next])) {
       const std::optional<double> weight = number_of<double>(words[next++], kWeightMin, kWeightMax);
       if (!weight) {
         return bad(fmt::format("a weight is a number from {} to {}", kWeightMin, kWeightMax));
       }
       if (known != weights_.end() && known->second != *weight) {
-        return bad(fmt::format("tenant '{}' has another weight above", caller.tenant));
+        return bad(fmt::format("tenant '{}' has another weight above", principal.tenant));
       }
-      caller.weight = *weight;
+      principal.weight = *weight;
     }
   }
   for (; next < words.size(); ++next) {
     if (!is_limit(words[next])) {
       return bad("more than a key, a tenant, a weight and limits (rpm=N tpm=N concurrent=N)");
     }
-    TRY(read_limit(words[next], caller.limits));
+    TRY(read_limit(words[next], principal.limits));
   }
-  return caller;
+  return principal;
 }
 
-Result<void> KeyRing::add_file(std::string_view text, const std::string& file_name) {
+Result<void> ApiKeys::add_file(std::string_view text, const std::string& file_name) {
   int line_number = 0;
   const auto at_line = [&](const std::string& what) {
     return bad(fmt::format("{}:{}: {}", file_name, line_number, what));
@@ -143,27 +143,32 @@ Result<void> KeyRing::add_file(std::string_view text, const std::string& file_na
     text.remove_prefix(std::min(line_end + 1, text.size()));
     if (words.empty() || words[0].starts_with('#')) continue;
     const std::string hash = base::sha256(words[0]);
-    Result<Caller> caller = read_caller(words, hash);
-    if (!caller.ok()) return at_line(caller.error().message);
+    Result<Principal> principal = read_principal(words, hash);
+    if (!principal.ok()) return at_line(principal.error().message);
     if (words.size() > 2 && !is_limit(words[1]) && !is_limit(words[2])) {
-      weights_.emplace(caller->tenant, caller->weight);
+      weights_.emplace(principal->tenant, principal->weight);
     }
-    if (!callers_.emplace(digest_of(words[0]), *std::move(caller)).second) {
+    if (!principals_.emplace(digest_of(words[0]), *std::move(principal)).second) {
       return at_line("this key is there already");
     }
-    if (callers_.size() > kKeysMax) return at_line(fmt::format("more than {} keys", kKeysMax));
+    if (principals_.size() > kKeysMax) return at_line(fmt::format("more than {} keys", kKeysMax));
   }
   // A weight said once is the tenant's, whichever of its keys it stands beside.
-  for (auto& [hash, caller] : callers_) {
-    const auto weight = weights_.find(caller.tenant);
-    if (weight != weights_.end()) caller.weight = weight->second;
+  for (auto& [hash, principal] : principals_) {
+    const auto weight = weights_.find(principal.tenant);
+    if (weight != weights_.end()) principal.weight = weight->second;
   }
   return {};
 }
 
-const Caller* KeyRing::caller_of(std::string_view key) const {
-  const auto found = callers_.find(digest_of(key));
-  return found == callers_.end() ? nullptr : &found->second;
+std::string billing_account(std::string_view tenant, std::string_view user) {
+  if (!tenant.empty() || user.empty()) return std::string(tenant);
+  return fmt::format("user {}", user);
 }
 
-}  // namespace pelton::server
+const Principal* ApiKeys::principal_of(std::string_view key) const {
+  const auto found = principals_.find(digest_of(key));
+  return found == principals_.end() ? nullptr : &found->second;
+}
+
+}  // namespace pelton::access

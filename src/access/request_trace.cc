@@ -1,4 +1,4 @@
-#include "server/request_trace.h"
+#include "access/request_trace.h"
 
 #include <algorithm>
 #include <string>
@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 
-namespace pelton::server {
+namespace pelton::access {
 namespace {
 
 using telemetry::Span;
@@ -181,7 +181,7 @@ void describe_inference(const RequestRecord& record, Span& span) {
 std::vector<telemetry::Span> request_spans(const RequestRecord& record, uint64_t seed) {
   SpanList spans(record, request_name(record), seed);
   describe_request(record, spans.root());
-  const engine::RequestTimes& times = record.generation.times;
+  const GenerationTimes& times = record.generation.times;
   const auto add_compile = [&](uint64_t parent_id) {
     spans.add({.parent_id = parent_id,
                .name = "format.compile",
@@ -205,13 +205,13 @@ std::vector<telemetry::Span> request_spans(const RequestRecord& record, uint64_t
   };
   add("tokenize", record.arrived_ns, times.queued_ns);  // body to tokens
   add_compile(parent_id);
-  add("admission", times.queued_ns, times.seated_ns);
+  add("admission", times.queued_ns, times.scheduled_ns);
   // A vector is there when its prompt has been computed: it has no first token.
-  add("engine.prefill", times.seated_ns,
+  add("engine.prefill", times.scheduled_ns,
       times.first_token_ns != 0 ? times.first_token_ns : record.ended_ns);
   add("engine.decode", times.first_token_ns, times.last_token_ns);
   add("net", times.last_token_ns, record.ended_ns);  // the last token's way out
   return spans.take();
 }
 
-}  // namespace pelton::server
+}  // namespace pelton::access

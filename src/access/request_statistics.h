@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "telemetry/histogram.h"
 
-namespace pelton::server {
+namespace pelton::access {
 
-class RequestBook {
+class RequestStatistics {
  public:
   static constexpr int kClientLeft = 499;  // the status of what nobody was left to hear
 
@@ -59,7 +59,7 @@ class RequestBook {
   };
   static const std::vector<double>& second_bounds();
 
-  explicit RequestBook(const base::Clock& clock) : clock_(clock) {}
+  explicit RequestStatistics(const base::Clock& clock) : clock_(clock) {}
 
   int64_t begin();  // when that is
   struct End {
@@ -92,14 +92,14 @@ class RequestReporter;
 struct RequestRecord;
 
 // One request's entry: ended by its answer, or as cancelled when it goes without one.
-class RequestEntry {
+class TrackedRequest {
  public:
-  using Route = RequestBook::Route;
+  using Route = RequestStatistics::Route;
 
-  RequestEntry(RequestBook& book, const Route& route);
-  ~RequestEntry();
-  RequestEntry(const RequestEntry&) = delete;
-  RequestEntry& operator=(const RequestEntry&) = delete;
+  TrackedRequest(RequestStatistics& book, const Route& route);
+  ~TrackedRequest();
+  TrackedRequest(const TrackedRequest&) = delete;
+  TrackedRequest& operator=(const TrackedRequest&) = delete;
 
   // At its end `reporter`, which outlives it, gets the record; null: it gets none.
   void report_to(RequestReporter& reporter, std::unique_ptr<RequestRecord> record);
@@ -113,13 +113,13 @@ class RequestEntry {
   void answered(int status);
 
  private:
-  RequestBook& book_;
+  RequestStatistics& book_;
   const Route route_;
   const int64_t begun_ns_;
-  std::optional<RequestBook::Bytes> bytes_;
+  std::optional<RequestStatistics::Bytes> bytes_;
   RequestReporter* reporter_ = nullptr;
   std::unique_ptr<RequestRecord> record_;
   bool ended_ = false;
 };
 
-}  // namespace pelton::server
+}  // namespace pelton::access

@@ -1,18 +1,18 @@
-#include "server/key_ring.h"
+#include "access/api_keys.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace pelton::server {
+namespace pelton::access {
 namespace {
 
-std::string tenant(const KeyRing& keys, std::string_view key) {
-  const Caller* found = keys.caller_of(key);
+std::string tenant(const ApiKeys& keys, std::string_view key) {
+  const Principal* found = keys.principal_of(key);
   return found == nullptr ? "nobody" : found->tenant;
 }
 
-TEST(KeyRing, KnowsWhoseAKeyIs) {
-  KeyRing keys;
+TEST(ApiKeys, KnowsWhoseAKeyIs) {
+  ApiKeys keys;
   EXPECT_TRUE(keys.empty());
   keys.add("alone");
   ASSERT_TRUE(
@@ -26,14 +26,14 @@ TEST(KeyRing, KnowsWhoseAKeyIs) {
   for (const char* wrong : {"", "sk-", "sk-1 ", "SK-1", "# ours", "wheel"}) {
     EXPECT_EQ(tenant(keys, wrong), "nobody") << wrong;
   }
-  EXPECT_EQ(keys.caller_of("sk-1")->weight, 2.5);
-  EXPECT_EQ(keys.caller_of("sk-2")->weight, 2.5);
-  EXPECT_EQ(keys.caller_of("sk-3")->weight, 1.0);
-  EXPECT_FALSE(keys.caller_of("sk-1")->limits.any());
+  EXPECT_EQ(keys.principal_of("sk-1")->weight, 2.5);
+  EXPECT_EQ(keys.principal_of("sk-2")->weight, 2.5);
+  EXPECT_EQ(keys.principal_of("sk-3")->weight, 1.0);
+  EXPECT_FALSE(keys.principal_of("sk-1")->limits.any());
 }
 
-TEST(KeyRing, KnowsWhatAKeyMayAskFor) {
-  KeyRing keys;
+TEST(ApiKeys, KnowsWhatAKeyMayAskFor) {
+  ApiKeys keys;
   ASSERT_TRUE(keys.add_file("a wheel 2 rpm=60 tpm=100000 concurrent=4\n"
                             "b wheel tpm=5\n"
                             "c rpm=1\n"
@@ -42,17 +42,17 @@ TEST(KeyRing, KnowsWhatAKeyMayAskFor) {
                   .ok());
   using admission::Limits;
   EXPECT_EQ(
-      keys.caller_of("a")->limits,
+      keys.principal_of("a")->limits,
       (Limits{.requests_per_minute = 60, .tokens_per_minute = 100'000, .concurrent_requests = 4}));
-  EXPECT_EQ(keys.caller_of("b")->limits, (Limits{.tokens_per_minute = 5}));
-  EXPECT_EQ(keys.caller_of("b")->weight, 2.0);
-  EXPECT_EQ(keys.caller_of("c")->limits, (Limits{.requests_per_minute = 1}));
+  EXPECT_EQ(keys.principal_of("b")->limits, (Limits{.tokens_per_minute = 5}));
+  EXPECT_EQ(keys.principal_of("b")->weight, 2.0);
+  EXPECT_EQ(keys.principal_of("c")->limits, (Limits{.requests_per_minute = 1}));
   EXPECT_TRUE(tenant(keys, "c").starts_with("key-"));
   EXPECT_EQ(tenant(keys, "rpm=7"), "d");  // the first word is the key, whatever it is
-  EXPECT_NE(keys.caller_of("a")->account, keys.caller_of("b")->account);
+  EXPECT_NE(keys.principal_of("a")->account, keys.principal_of("b")->account);
 }
 
-TEST(KeyRing, RefusesByLineAndNeverShowsAKey) {
+TEST(ApiKeys, RefusesByLineAndNeverShowsAKey) {
   const std::pair<std::string, const char*> cases[] = {
       {"secret a 1 more", "keys:1"},
       {"secret a 1 rpm=0", "keys:1: 'rpm' is a whole number from 1"},
@@ -78,20 +78,20 @@ TEST(KeyRing, RefusesByLineAndNeverShowsAKey) {
       {"secret " + std::string(65, 'x'), "64"},
   };
   for (const auto& [text, what] : cases) {
-    KeyRing keys;
+    ApiKeys keys;
     const Result<void> added = keys.add_file(text, "keys");
     ASSERT_FALSE(added.ok()) << text;
     EXPECT_EQ(added.error().code, ErrorCode::kBadConfig);
     EXPECT_THAT(added.error().message, testing::HasSubstr(what));
     EXPECT_THAT(added.error().message, testing::Not(testing::HasSubstr("secret")));
   }
-  KeyRing bounds;
+  ApiKeys bounds;
   EXPECT_TRUE(bounds.add_file("secret a 0.001\nsecret2 b 1000", "keys").ok());
   std::string many;
-  for (size_t i = 0; i <= KeyRing::kKeysMax; ++i) many += "key" + std::to_string(i) + "\n";
-  KeyRing keys;
+  for (size_t i = 0; i <= ApiKeys::kKeysMax; ++i) many += "key" + std::to_string(i) + "\n";
+  ApiKeys keys;
   EXPECT_FALSE(keys.add_file(many, "keys").ok());
 }
 
 }  // namespace
-}  // namespace pelton::server
+}  // namespace pelton::access

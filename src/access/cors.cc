@@ -1,4 +1,4 @@
-#include "server/cors.h"
+#include "access/cors.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 #include "net/url.h"
 
-namespace pelton::server {
+namespace pelton::access {
 namespace {
 
 // As a browser writes it: scheme, host and a port that is not the scheme's own; nothing behind.
@@ -54,4 +54,4 @@ void CorsOrigins::add_headers(std::string_view origin, net::HttpHeaders& headers
   }
 }
 
-}  // namespace pelton::server
+}  // namespace pelton::access

@@ -1,6 +1,4 @@
 // Who is let in, over the door: limits of keys, deadlines, and how soon a full server says so.
-#include "server/front_desk.h"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -14,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "access/access_control.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
@@ -42,8 +41,8 @@ bool eventually(const std::function<bool()>& holds) {
   return true;
 }
 
-KeyRing ring(std::string_view file) {
-  KeyRing keys;
+access::ApiKeys ring(std::string_view file) {
+  access::ApiKeys keys;
   EXPECT_TRUE(keys.add_file(file, "keys").ok());
   return keys;
 }
@@ -117,7 +116,7 @@ TEST(RateLimits, RequestsPerMinuteAreAKeysOwn) {
   const net::HttpResponse others = ask(house, "b", kChat, chat("hi"));
   EXPECT_EQ(others.status, 200);
   EXPECT_FALSE(others.headers.has("x-ratelimit-limit-requests"));
-  EXPECT_GE(house.server().desk().refused(FrontDesk::Refused::kRequests), 7);
+  EXPECT_GE(house.server().access().refused(access::AccessControl::Refused::kRequests), 7);
 }
 
 // Two that differ, or one twice: a proxy before the server may have looked at the other one.
@@ -200,7 +199,7 @@ TEST(RateLimits, AKeyRingIsReplacedAsAWhole) {
   EXPECT_EQ(ask(house, "old", kChat, chat("hi")).status, 200);
   EXPECT_EQ(ask(house, "a", kChat, chat("hi")).status, 200);
   EXPECT_EQ(ask(house, "a", kChat, chat("hi")).status, 429);
-  house.server().desk().replace_keys(ring("a wheel rpm=3\nnew jet\n"));
+  house.server().access().replace_keys(ring("a wheel rpm=3\nnew jet\n"));
   EXPECT_EQ(ask(house, "old", kChat, chat("hi")).status, 401);
   EXPECT_EQ(ask(house, "new", kChat, chat("hi")).status, 200);
   // What it has used counts.
@@ -328,21 +327,6 @@ TEST(Overload, RefusalsAreFast) {
              refusal_ms[refusal_ms.size() / 2], p99);
   EXPECT_LE(refusal_ms[refusal_ms.size() / 2], 50);
   EXPECT_LE(p99, 250);
-}
-
-TEST(Salts, TellNothingAndDifferByStart) {
-  const base::SystemClock clock;
-  const FrontDesk desk({}, "one start", clock);
-  const FrontDesk another({}, "another start", clock);
-  EXPECT_EQ(desk.cache_salt("", ""), "");
-  const std::string salt = desk.cache_salt("wheel", "");
-  EXPECT_EQ(salt.size(), 64u);
-  EXPECT_EQ(salt, desk.cache_salt("wheel", ""));
-  EXPECT_NE(salt, another.cache_salt("wheel", ""));
-  // No two pairs of tenant and salt are one, however they are cut.
-  EXPECT_NE(desk.cache_salt("ab", "c"), desk.cache_salt("a", "bc"));
-  EXPECT_NE(desk.cache_salt("abc", ""), desk.cache_salt("", "abc"));
-  EXPECT_NE(desk.cache_salt("a", "1:b"), desk.cache_salt("a1:", "b"));
 }
 
 }  // namespace

@@ -10,11 +10,11 @@
 #include <string>
 #include <thread>
 
+#include "access/request_record.h"
 #include "base/bounded_queue.h"
 #include "base/log.h"
-#include "server/request_record.h"
 
-namespace pelton::server {
+namespace pelton::access {
 
 class AccessLog {
  public:
@@ -44,4 +44,4 @@ class AccessLog {
 
 std::string access_line(const RequestRecord& record, AccessLog::Format format);
 
-}  // namespace pelton::server
+}  // namespace pelton::access

@@ -8,12 +8,12 @@
 #include <string>
 #include <string_view>
 
+#include "access/access_log.h"
+#include "access/request_record.h"
 #include "base/clock.h"
-#include "server/access_log.h"
-#include "server/request_record.h"
 #include "telemetry/trace_exporter.h"
 
-namespace pelton::server {
+namespace pelton::access {
 
 class RequestReporter {
  public:
@@ -57,4 +57,4 @@ class RequestReporter {
   std::atomic<uint64_t> draws_{0};
 };
 
-}  // namespace pelton::server
+}  // namespace pelton::access

@@ -1,5 +1,5 @@
 // The API keys that are asked for, and whose each is. Filled at once; then immutable, any thread.
-// A new key file is a new ring. Keys are looked up by digests made with a secret of the ring's own:
+// A new key file is a new set. Keys are looked up by digests made with a secret of the set's own:
 // how long that takes tells of digests that nobody outside can compute, and so nothing of keys.
 #pragma once
 
@@ -11,21 +11,26 @@
 #include "admission/rate_limiter.h"
 #include "base/result.h"
 
-namespace pelton::server {
+namespace pelton::access {
 
 // Who asks, and what they may ask for.
-struct Caller {
+struct Principal {
   std::string tenant;   // empty: one of those who have no name of their own
   double weight = 1.0;  // the tenant's share beside others
   std::string account;  // the key's own, whose limits these are; empty: no key was asked for
   admission::Limits limits;
 };
 
-class KeyRing {
+// The account that a request is billed to, beside others at the engine: its tenant's. Those without
+// a name of their own may say whom they ask for ("user"); as no tenant's name has a blank, that is
+// never a tenant's account.
+std::string billing_account(std::string_view tenant, std::string_view user);
+
+class ApiKeys {
  public:
   static constexpr size_t kKeysMax = 10'000;
 
-  KeyRing();
+  ApiKeys();
 
   // One key, of a tenant without a name.
   void add(std::string_view key);
@@ -36,20 +41,20 @@ class KeyRing {
   // N requests at once. Errors: kBadConfig with the line; never a key.
   Result<void> add_file(std::string_view text, const std::string& file_name);
 
-  bool empty() const { return callers_.empty(); }
+  bool empty() const { return principals_.empty(); }
 
   // Null if the key belongs to nobody.
-  const Caller* caller_of(std::string_view key) const;
+  const Principal* principal_of(std::string_view key) const;
 
  private:
-  Result<Caller> read_caller(const std::vector<std::string_view>& words,
-                             const std::string& hash) const;
+  Result<Principal> read_principal(const std::vector<std::string_view>& words,
+                                   const std::string& hash) const;
 
   std::string digest_of(std::string_view key) const;
 
   std::string secret_;
-  std::map<std::string, Caller, std::less<>> callers_;  // by the key's digest
-  std::map<std::string, double, std::less<>> weights_;  // of tenants that have one
+  std::map<std::string, Principal, std::less<>> principals_;  // by the key's digest
+  std::map<std::string, double, std::less<>> weights_;        // of tenants that have one
 };
 
-}  // namespace pelton::server
+}  // namespace pelton::access

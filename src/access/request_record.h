@@ -3,43 +3,31 @@
 // prompt or an answer. Filled on the thread of its door: a net thread, or gRPC's loop.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "api/answer_extras.h"
-#include "api/generation_fields.h"
-#include "engine/token_stream.h"
 #include "telemetry/trace_context.h"
 
-namespace pelton::server {
+namespace pelton::access {
 
-// Over all answers of one generation: the first beginning, the last end. Times are the engine's.
+// When a generation came how far, on its engine's clock; 0: never.
+struct GenerationTimes {
+  int64_t queued_ns = 0;
+  int64_t scheduled_ns = 0;
+  int64_t first_token_ns = 0;
+  int64_t last_token_ns = 0;
+};
+
+// Over all answers of one generation: the first beginning, the last end.
 struct GenerationFacts {
   int answers = 0;
   int cut_answers = 0;  // of them: ended by their length
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the answer that found least: that one had it computed
   int64_t output_tokens = 0;
-  engine::RequestTimes times;
-
-  void add(const engine::StreamEnd& end) {
-    const auto earlier = [](int64_t& time, int64_t other) {
-      if (other != 0) time = time == 0 ? other : std::min(time, other);
-    };
-    cached_tokens =
-        answers == 0 ? end.cached_tokens : std::min<int64_t>(cached_tokens, end.cached_tokens);
-    ++answers;
-    if (end.reason == engine::FinishReason::kLength) ++cut_answers;
-    prompt_tokens = std::max<int64_t>(prompt_tokens, end.prompt_tokens);
-    output_tokens += end.output_tokens;
-    earlier(times.queued_ns, end.times.queued_ns);
-    earlier(times.seated_ns, end.times.seated_ns);
-    earlier(times.first_token_ns, end.times.first_token_ns);
-    times.last_token_ns = std::max(times.last_token_ns, end.times.last_token_ns);
-  }
+  GenerationTimes times;
 };
 
 // http.request.method of a request whose method is none that is known.
@@ -59,10 +47,6 @@ struct SamplingAsked {
   bool json = false;              // the answer must be JSON
   std::optional<int> dimensions;  // of embeddings
 };
-
-SamplingAsked sampling_asked(const api::GenerationFields& fields);
-
-api::Timings timings_of(const GenerationFacts& facts);
 
 struct RequestRecord {
   std::string_view method;   // constants: a route's
@@ -89,4 +73,4 @@ struct RequestRecord {
   bool traced = false;
 };
 
-}  // namespace pelton::server
+}  // namespace pelton::access
