@@ -2,6 +2,7 @@
 // row's result is the same bits whatever batch, chunk or thread count it is computed in.
 #include "kernels/kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -361,6 +362,57 @@ TEST_P(KernelsTest, NormAndRotationMatch) {
   fast_->rotate(got.data(), hidden, tables.data(), tokens, 3, 32);
   exact_->rotate(exact.data(), hidden, tables.data(), tokens, 3, 32);
   EXPECT_LT(relative_error(got, exact), 1e-6);
+}
+
+// Each head by itself, and what lies between the heads of two rows untouched.
+TEST_P(KernelsTest, HeadNormMatches) {
+  const int tokens = 23;
+  const int heads = 3;
+  const int head_size = 64;
+  const int64_t stride = 5 * head_size;
+  const auto weight = random_.floats(head_size, 1.0f);
+  const auto x = random_.floats(tokens * stride, 5.0f);
+  std::vector<float> got = x;
+  std::vector<float> exact = x;
+  fast_->rms_norm_heads(got.data(), stride, weight.data(), tokens, heads, head_size, 1e-6f);
+  exact_->rms_norm_heads(exact.data(), stride, weight.data(), tokens, heads, head_size, 1e-6f);
+  EXPECT_LT(relative_error(got, exact), 1e-6);
+  for (int64_t i = 0; i < tokens * stride; ++i) {
+    if (i % stride < int64_t{heads} * head_size) continue;
+    EXPECT_EQ(got[i], x[i]) << i;
+  }
+}
+
+TEST_P(KernelsTest, GatedUnitsMatchAndAreBatchInvariant) {
+  for (const GluShape::Kind kind : {GluShape::Kind::kSwiglu, GluShape::Kind::kClampedSwiglu}) {
+    const GluShape shape{.kind = kind};
+    const int64_t count = 32 * 517;
+    const auto gate = random_.floats(count, 6.0f);
+    const auto up = random_.floats(count, 6.0f);
+    std::vector<float> got = gate;
+    std::vector<float> exact = gate;
+    fast_->glu(got.data(), up.data(), count, shape);
+    exact_->glu(exact.data(), up.data(), count, shape);
+    EXPECT_LT(relative_error(got, exact), 1e-6);
+
+    std::vector<float> cut = gate;
+    for (int64_t begin = 0; begin < count; begin += 32 * 11) {
+      alone_->glu(cut.data() + begin, up.data() + begin, std::min<int64_t>(32 * 11, count - begin),
+                  shape);
+    }
+    EXPECT_TRUE(same_bits(cut, got));
+  }
+}
+
+// A gate of -1e4 closes, one of 1e4 lets `up` through: no infinity on the way becomes a NaN.
+TEST_P(KernelsTest, GatedUnitsOfLargeNumbersAreFinite) {
+  std::vector<float> gate(32);
+  for (size_t i = 0; i < gate.size(); ++i) gate[i] = i % 2 == 0 ? -1e4f : 1e4f;
+  const std::vector<float> up(32, 2.0f);
+  fast_->glu(gate.data(), up.data(), 32, {.kind = GluShape::Kind::kSwiglu});
+  for (size_t i = 0; i < gate.size(); ++i) {
+    EXPECT_NEAR(gate[i], i % 2 == 0 ? 0.0f : 2e4f, 1e-30f) << i;
+  }
 }
 
 struct AttentionCase {
