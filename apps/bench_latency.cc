@@ -214,11 +214,11 @@ int64_t bytes_beside_weights(const DecodeBench::Options& shape, const families::
 
 // Timed with weights in memory.
 Result<checkpoint::LoadChoice> read_weights(const checkpoint::Checkpoint& checkpoint,
-                                            checkpoint::LoadMode wish, int64_t bytes_beside) {
+                                            checkpoint::LoadMode asked, int64_t bytes_beside) {
   const auto go_on = [](int64_t, int64_t) { return true; };
   TRY_ASSIGN(const checkpoint::LoadChoice choice,
              checkpoint::choose_load_mode(
-                 wish, checkpoint::load_facts(checkpoint::mapped_bytes(checkpoint), bytes_beside)));
+                 asked, checkpoint::load_facts(checkpoint::mapped_bytes(checkpoint), bytes_beside)));
   return checkpoint::read_weights(checkpoint, choice, go_on);
 }
 
@@ -229,7 +229,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(arguments.text("MODEL")));
   TRY_ASSIGN(const checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(nullptr));
-  TRY_ASSIGN(const auto wish, checkpoint::parse_load_mode(arguments.text("--load-mode")));
+  TRY_ASSIGN(const auto asked, checkpoint::parse_load_mode(arguments.text("--load-mode")));
   const DecodeBench::Options shape{
       .batch_size = static_cast<int>(arguments.integer("--batch-size")),
       .depth = static_cast<int>(arguments.integer("--depth")),
@@ -237,10 +237,10 @@ Result<void> run(const cli::Arguments& arguments) {
       .output_len = static_cast<int>(arguments.integer("--output-len")),
       .seed = static_cast<uint64_t>(arguments.integer("--seed"))};
   TRY_ASSIGN(const checkpoint::LoadChoice taken,
-             read_weights(checkpoint, wish,
+             read_weights(checkpoint, asked,
                           bytes_beside_weights(shape, checkpoint.config(),
                                                arithmetic.kv_type.value_or(tensor::DType::kF16))));
-  if (wish == checkpoint::LoadMode::kAuto) fmt::print(stderr, "load mode {}\n", taken.text());
+  if (asked == checkpoint::LoadMode::kAuto) fmt::print(stderr, "load mode {}\n", taken.text());
   TRY_ASSIGN(Report report, measure_model(checkpoint, arithmetic, shape,
                                           static_cast<int>(arguments.integer("--runs"))));
   report.load_mode = checkpoint::load_mode_name(taken.mode);

@@ -118,7 +118,7 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
   TRY_ASSIGN(options.load_mode, checkpoint::parse_load_mode(arguments.text("--load-mode")));
   if (const std::string& weights = arguments.text("--weights"); weights != "file") {
     TRY_ASSIGN(options.weights, models::parse_weight_choice(weights));
-    options.packing_is_a_wish = weights == "auto";
+    options.packing_optional = weights == "auto";
     options.packed_cache = node::packed_cache_folder();
   }
   const std::string& executor = arguments.text("--executor");

@@ -318,7 +318,7 @@ cli::Verb plan_verb() {
           "machine: it takes serve's flags, and the numbers are those that serve allocates and "
           "logs\n"
           "at start, to the byte. With one of them it plans for that hardware: memory of each\n"
-          "device, the textbook's numbers beside it, what fits where; and with --slo or "
+          "device, closed-form estimates beside it, what fits where; and with --slo or "
           "--workload\n"
           "how many copies on which layout, and at what price. As many sequences at once, and "
           "tokens\n"
@@ -355,7 +355,7 @@ cli::Verb plan_verb() {
                  .not_with = {{"MODEL"}}},
                 {.name = "--batch",
                  .value = "N",
-                 .help = "sequences of the textbook's example",
+                 .help = "sequences of the closed-form estimate",
                  .kind = cli::Flag::Kind::kInteger,
                  .default_text = "4",
                  .least = 1,

@@ -27,7 +27,7 @@ def main():
     for path, name in shared:
         print(f"{pathlib.Path(path).name} shares {name}")
     if shared:
-        sys.exit("move what needs it to a file that is compiled for any processor (kernels/cpu/step_room.cc)")
+        sys.exit("move what needs it to a file that is compiled for any processor (kernels/cpu/step_workspace.cc)")
     print(f"{len(special)} objects share nothing")
 
 

@@ -141,9 +141,9 @@ class Plan(unittest.TestCase):
         self.assertEqual(plan["memory"]["kv_token_bytes"]["value"], 36 << 10)
         self.assertEqual(plan["memory"]["kv_sequence_bytes"]["value"], 4.5 * (1 << 20))
 
-    def test_textbook(self):
+    def test_closed_form(self):
         plan = json.loads(pelton("plan", "llama-3.1-405b", "--gpu", "h200", "--devices", 8, "--json"))
-        book = {row[""]: row["textbook"] for row in plan["textbook"]["formulas"]}
+        book = {row[""]: row["closed_form"] for row in plan["closed_form"]["formulas"]}
         self.assertEqual(book["parameters"], 810e9)
         self.assertEqual(book["keys and values"], 15.75 * 2**30)
         self.assertEqual(book["attention activations"], 5 * 2**30)

@@ -336,7 +336,7 @@ class Verbs(unittest.TestCase):
                                      "--runs", 1, "--json", "-", "--max-model-len", "1K"))
         numbers = json.loads(done.stdout)
         computed = {row["shared"]: row["computed"] for row in numbers["rows"]}
-        # Up to the last landmark before the parting, at least; near the prompt's end, to the block.
+        # Up to the last prefix checkpoint before the parting, at least; near the prompt's end, to the block.
         self.assertEqual(computed[0], 600)
         self.assertLessEqual(computed[520], 600 - 512)
         self.assertLessEqual(computed[568], 600 - 560)

@@ -85,9 +85,9 @@ std::string LoadChoice::text() const {
   return fmt::format("{}{}{}", load_mode_name(mode), reason.empty() ? "" : ": ", reason);
 }
 
-Result<LoadChoice> choose_load_mode(LoadMode wish, const LoadFacts& facts) {
-  if (wish == LoadMode::kLock) {
-    if (facts.weight_bytes <= facts.memory_bytes) return LoadChoice{.mode = wish};
+Result<LoadChoice> choose_load_mode(LoadMode asked, const LoadFacts& facts) {
+  if (asked == LoadMode::kLock) {
+    if (facts.weight_bytes <= facts.memory_bytes) return LoadChoice{.mode = asked};
     return Error{ErrorCode::kDoesNotFit,
                  fmt::format("--load-mode lock: {} of weights do not fit into {} of memory",
                              human(facts.weight_bytes), human(facts.memory_bytes))};
@@ -99,7 +99,7 @@ Result<LoadChoice> choose_load_mode(LoadMode wish, const LoadFacts& facts) {
                                             "needed, again and again",
                                             human(facts.weight_bytes), human(facts.memory_bytes))};
   }
-  return wish == LoadMode::kAuto ? choose_for_auto(facts) : LoadChoice{.mode = wish};
+  return asked == LoadMode::kAuto ? choose_for_auto(facts) : LoadChoice{.mode = asked};
 }
 
 LoadChoice without_lock(const LoadChoice& choice, int64_t available_bytes) {

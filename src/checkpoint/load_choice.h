@@ -32,7 +32,7 @@ LoadFacts load_facts(int64_t weight_bytes, int64_t beside_bytes);
 struct LoadChoice {
   LoadMode mode = LoadMode::kMap;  // never kAuto
   bool ahead = true;               // read before the first token
-  // Of a lock that is only a wish: it is given up when the system has less than this left while
+  // Of a lock that is only preferred: it is given up when the system has less than this left while
   // weights are read; and later, when all that we need has been taken, less than the floor.
   std::optional<int64_t> keep_available;
   int64_t floor_bytes = 0;
@@ -42,7 +42,7 @@ struct LoadChoice {
 };
 
 // Errors: kDoesNotFit (more is to be locked than there is).
-Result<LoadChoice> choose_load_mode(LoadMode wish, const LoadFacts& facts);
+Result<LoadChoice> choose_load_mode(LoadMode asked, const LoadFacts& facts);
 
 // `choice`, whose lock was given up when no more than `available_bytes` were left.
 LoadChoice without_lock(const LoadChoice& choice, int64_t available_bytes);

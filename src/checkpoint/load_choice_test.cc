@@ -21,8 +21,8 @@ constexpr LoadFacts kUsual = {.weight_bytes = 12 * kGiB + 600 * kMiB,
                               .memory_bytes = 24 * kGiB,
                               .lock_limit_bytes = INT64_MAX};
 
-LoadChoice choose(LoadMode wish, const LoadFacts& facts) {
-  const Result<LoadChoice> choice = choose_load_mode(wish, facts);
+LoadChoice choose(LoadMode asked, const LoadFacts& facts) {
+  const Result<LoadChoice> choice = choose_load_mode(asked, facts);
   EXPECT_TRUE(choice.ok()) << choice.error().message;
   return choice.ok() ? *choice : LoadChoice{.reason = "no choice"};
 }
@@ -73,20 +73,20 @@ TEST(LoadChoice, WhatWasAskedForIsDone) {
   LoadFacts facts = kUsual;
   facts.lock_limit_bytes = 0;  // the system will say so
   facts.beside_bytes = 30 * kGiB;
-  for (const LoadMode wish : {LoadMode::kMap, LoadMode::kLock, LoadMode::kRead}) {
-    const LoadChoice choice = choose(wish, facts);
-    EXPECT_EQ(choice.mode, wish);
+  for (const LoadMode asked : {LoadMode::kMap, LoadMode::kLock, LoadMode::kRead}) {
+    const LoadChoice choice = choose(asked, facts);
+    EXPECT_EQ(choice.mode, asked);
     EXPECT_TRUE(choice.ahead);
     EXPECT_FALSE(choice.keep_available);
-    EXPECT_EQ(choice.text(), load_mode_name(wish));
+    EXPECT_EQ(choice.text(), load_mode_name(asked));
   }
 }
 
 TEST(LoadChoice, WeightsThatMemoryCannotHoldAreNotReadAhead) {
   LoadFacts facts = kUsual;
   facts.memory_bytes = facts.weight_bytes + kMiB;
-  for (const LoadMode wish : {LoadMode::kAuto, LoadMode::kMap, LoadMode::kRead}) {
-    const LoadChoice choice = choose(wish, facts);
+  for (const LoadMode asked : {LoadMode::kAuto, LoadMode::kMap, LoadMode::kRead}) {
+    const LoadChoice choice = choose(asked, facts);
     EXPECT_EQ(choice.mode, LoadMode::kMap);
     EXPECT_FALSE(choice.ahead);
     EXPECT_THAT(choice.reason, HasSubstr("again and again"));

@@ -83,7 +83,7 @@ int copy(const Piece& piece) {
   int code = 0;
   if (::mprotect(to, bytes, PROT_READ | PROT_WRITE) != 0) code = errno;
   if (code == 0) {
-    ::madvise(to, bytes, MADV_HUGEPAGE);  // a wish
+    ::madvise(to, bytes, MADV_HUGEPAGE);  // a hint
     code = read_file(piece, to);
   }
   if (code == 0 && ::mprotect(to, bytes, PROT_READ) != 0) code = errno;

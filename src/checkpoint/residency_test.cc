@@ -94,9 +94,9 @@ class Residency : public ::testing::Test {
     return true;
   }
 
-  static Result<LoadChoice> load(const Checkpoint& checkpoint, LoadMode wish) {
+  static Result<LoadChoice> load(const Checkpoint& checkpoint, LoadMode asked) {
     TRY_ASSIGN(const LoadChoice choice,
-               choose_load_mode(wish, load_facts(mapped_bytes(checkpoint), 0)));
+               choose_load_mode(asked, load_facts(mapped_bytes(checkpoint), 0)));
     return read_weights(checkpoint, choice, kGoOn);
   }
 
@@ -173,10 +173,10 @@ TEST_F(Residency, ALockIsTakenAndGoesWithTheCheckpoint) {
     if (facts.lock_limit_bytes < facts.weight_bytes) {
       GTEST_SKIP() << "only " << facts.lock_limit_bytes << " bytes may be locked here";
     }
-    for (const LoadMode wish : {LoadMode::kMap, LoadMode::kRead}) {
+    for (const LoadMode asked : {LoadMode::kMap, LoadMode::kRead}) {
       const Result<Checkpoint> other = Checkpoint::open(folder_);
-      ASSERT_TRUE(other.ok() && load(*other, wish).ok());
-      EXPECT_EQ(locked_bytes(), before) << load_mode_name(wish);
+      ASSERT_TRUE(other.ok() && load(*other, asked).ok());
+      EXPECT_EQ(locked_bytes(), before) << load_mode_name(asked);
     }
     const Result<LoadChoice> taken = load(*checkpoint, LoadMode::kAuto);
     ASSERT_TRUE(taken.ok()) << taken.error().message;
@@ -198,8 +198,8 @@ TEST_F(Residency, AWishForALockIsGivenUpWhereMemoryIsShort) {
     GTEST_SKIP() << "so much may not be locked here";
   }
   const int64_t before = locked_bytes();
-  const LoadChoice wish = {.mode = LoadMode::kLock, .keep_available = INT64_MAX};
-  const Result<LoadChoice> taken = read_weights(*checkpoint, wish, kGoOn);
+  const LoadChoice asked = {.mode = LoadMode::kLock, .keep_available = INT64_MAX};
+  const Result<LoadChoice> taken = read_weights(*checkpoint, asked, kGoOn);
   ASSERT_TRUE(taken.ok()) << taken.error().message;
   EXPECT_EQ(taken->mode, LoadMode::kMap);
   EXPECT_THAT(taken->reason, HasSubstr("the system has"));
@@ -218,10 +218,10 @@ TEST_F(Residency, WhereNothingMayBeLockedAutoMapsAndLockFails) {
               if (taken->mode != LoadMode::kMap) return std::string("auto locked");
               if (taken->reason.find("ulimit -l") == std::string::npos) return taken->reason;
               // The same where only the system knows.
-              const LoadChoice wish = {.mode = LoadMode::kLock, .keep_available = 0};
-              const Result<LoadChoice> refused = read_weights(*checkpoint, wish, kGoOn);
-              if (!refused.ok()) return "a wish: " + refused.error().message;
-              if (refused->mode != LoadMode::kMap) return std::string("a wish locked");
+              const LoadChoice preferred = {.mode = LoadMode::kLock, .keep_available = 0};
+              const Result<LoadChoice> refused = read_weights(*checkpoint, preferred, kGoOn);
+              if (!refused.ok()) return "a preference: " + refused.error().message;
+              if (refused->mode != LoadMode::kMap) return std::string("a preference locked");
               if (refused->reason.find("ulimit -l") == std::string::npos) return refused->reason;
               if (locked_bytes() != 0) return std::string("something is locked");
               const Result<LoadChoice> asked = load(*checkpoint, LoadMode::kLock);

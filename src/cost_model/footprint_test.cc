@@ -5,7 +5,7 @@
 
 #include "checkpoint/describe.h"
 #include "checkpoint/synthetic.h"
-#include "kv/landmarks.h"
+#include "kv/prefix_checkpoints.h"
 
 namespace pelton::cost_model {
 namespace {

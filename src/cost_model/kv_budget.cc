@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "families/kv_groups.h"
-#include "kv/landmarks.h"
+#include "kv/prefix_checkpoints.h"
 
 namespace pelton::cost_model {
 namespace {

@@ -18,9 +18,9 @@ struct KvBudget {
 // of one sequence of the context asked for in groups that keep every token. The rest is divided so
 // that the prefix cache evicts from all groups at about the same time: a full block is of no use to
 // a later prompt without the window blocks where a hit can end, nor the other way round. The
-// measure is a conversation of 4 096 tokens with its landmarks (kv/landmarks.h): of every 256 full
-// blocks 86 window blocks, a quarter of the bytes of gpt-oss. Without a prefix cache all the rest
-// is full blocks. kDoesNotFit names the flag, what was asked and what would fit.
+// measure is a conversation of 4 096 tokens with its prefix checkpoints (kv/prefix_checkpoints.h):
+// of every 256 full blocks 86 window blocks, a quarter of the bytes of gpt-oss. Without a prefix
+// cache all the rest is full blocks. kDoesNotFit names the flag, what was asked and what would fit.
 Result<KvBudget> plan_kv(const families::ModelConfig& config, const MemoryRequest& request,
                          int64_t allowed);
 

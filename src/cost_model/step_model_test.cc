@@ -7,12 +7,12 @@
 #include "base/random.h"
 #include "cost_model/built_in_data.h"
 #include "cost_model/calibration.h"
+#include "cost_model/closed_form.h"
 #include "cost_model/footprint.h"
 #include "cost_model/hardware.h"
 #include "cost_model/parameters.h"
 #include "cost_model/step_cost.h"
 #include "cost_model/step_time.h"
-#include "cost_model/textbook.h"
 #include "families/expected_tensors.h"
 #include "families/published_config.h"
 
@@ -40,19 +40,19 @@ StepTimeModel model_of(const std::string& gpu, const std::string& model, const L
 TEST(Textbook, ReproducesTheWorkedExample) {
   const families::ModelConfig llama = shape_of("llama-3.1-405b");
   EXPECT_EQ(llama.head_size, 128);  // hidden / heads
-  const textbook::Attention attention{
+  const closed_form::Attention attention{
       .layers = llama.layer_count(), .kv_heads = llama.kv_head_count, .head_size = llama.head_size};
-  const textbook::Batch at_8k{.sequences = 4, .tokens = 8192};
-  const textbook::Batch at_128k{.sequences = 4, .tokens = 131072};
-  EXPECT_EQ(textbook::parameter_bytes(llama.nominal_parameters, 2), 810'000'000'000);
+  const closed_form::Batch at_8k{.sequences = 4, .tokens = 8192};
+  const closed_form::Batch at_128k{.sequences = 4, .tokens = 131072};
+  EXPECT_EQ(closed_form::parameter_bytes(llama.nominal_parameters, 2), 810'000'000'000);
   EXPECT_NEAR(810e9 / kGiB, 754.4, 0.05);
-  EXPECT_EQ(textbook::kv_bytes(at_8k, attention), static_cast<int64_t>(15.75 * kGiB));
-  EXPECT_EQ(textbook::kv_bytes(at_128k, attention), int64_t{252} << 30);
-  EXPECT_EQ(textbook::attention_activation_bytes(at_8k, llama.hidden_size), int64_t{5} << 30);
-  EXPECT_EQ(textbook::ffn_activation_bytes(at_8k, llama.hidden_size, llama.intermediate_size),
+  EXPECT_EQ(closed_form::kv_bytes(at_8k, attention), static_cast<int64_t>(15.75 * kGiB));
+  EXPECT_EQ(closed_form::kv_bytes(at_128k, attention), int64_t{252} << 30);
+  EXPECT_EQ(closed_form::attention_activation_bytes(at_8k, llama.hidden_size), int64_t{5} << 30);
+  EXPECT_EQ(closed_form::ffn_activation_bytes(at_8k, llama.hidden_size, llama.intermediate_size),
             static_cast<int64_t>(8.5 * kGiB));
-  EXPECT_EQ(textbook::id_buffer_bytes(at_8k), 64 << 10);
-  EXPECT_EQ(textbook::id_buffer_bytes(at_128k), 1 << 20);
+  EXPECT_EQ(closed_form::id_buffer_bytes(at_8k), 64 << 10);
+  EXPECT_EQ(closed_form::id_buffer_bytes(at_128k), 1 << 20);
 }
 
 TEST(Parameters, CountsTheParametersOfPublishedModels) {

@@ -1,20 +1,20 @@
 // A device's attention against the reference kernels, of each type of keys and values: decode,
 // prefill, windows, heads that share keys in every number, blocks in any order; and the same bits
 // whether one warp sees all of a row's keys or many share them. fp8 keys and values are coded by
-// the host (kernels/kv_code.h), and the reference sees what their codes mean.
+// the host (kernels/kv_quantization.h), and the reference sees what their codes mean.
 #include <algorithm>
 
 #include "base/thread_pool.h"
 #include "cuda/step_arrays.h"
 #include "cuda/test_device.h"
-#include "kernels/kv_code.h"
+#include "kernels/kv_quantization.h"
 #include "kernels/reference/reference_kernels.h"
 
 namespace pelton::cuda {
 namespace {
 
+using kernels::dequantize_kv;
 using kernels::Kernels;
-using kernels::kv_decode;
 using kernels::kv_scale;
 using kernels::KvLayer;
 using kernels::make_reference_kernels;
@@ -243,9 +243,9 @@ class AttentionCase {
       const float wanted = x[static_cast<size_t>(i)];
       float held = 0;
       if (model_.type == KvType::kFp8) {
-        const uint8_t code = kernels::kv_code(wanted, scale, tensor::DType::kF8E4m3);
+        const uint8_t code = kernels::quantize_kv(wanted, scale, tensor::DType::kF8E4m3);
         *code_at(to, position, i, is_value) = code;
-        held = kv_decode(code, scale, tensor::DType::kF8E4m3);
+        held = dequantize_kv(code, scale, tensor::DType::kF8E4m3);
       } else {
         const uint16_t bits = bits_of(wanted);
         // The device: keys by token, values by dimension; the reference the other way round.
@@ -398,7 +398,7 @@ TEST_F(DeviceAttentionTest, EveryCodeIsWhatTheHostReads) {
       const auto code = static_cast<uint8_t>(first + i);
       if ((code & 0x7F) == 0x7F) continue;
       EXPECT_EQ(tensor::bf16_to_float(got[static_cast<size_t>(i)]),
-                kv_decode(code, 16, tensor::DType::kF8E4m3))
+                dequantize_kv(code, 16, tensor::DType::kF8E4m3))
           << "code " << int{code};
     }
   }

@@ -101,7 +101,7 @@ struct Linear {
 
 // How keys and values are kept, and what attention computes with: float16 (saturating, as the host
 // keeps them: docs/decisions/0005), bf16, or e4m3 codes with a bf16 scale for each token's key and
-// value in each head (kernels/kv_code.h).
+// value in each head (kernels/kv_quantization.h).
 enum class KvType : int32_t { kF16, kBf16, kFp8 };
 
 constexpr const char* kv_type_name(KvType type) {

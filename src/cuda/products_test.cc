@@ -553,7 +553,7 @@ TEST_F(ProductsTest, ExpertsAreTheReferences) {
     const std::vector<float> x = rounded(random_.activations(c.rows, sizes.hidden));
     const std::vector<float> logits = random_.floats(int64_t{c.rows} * sizes.experts, 1.0f);
     std::vector<kernels::ExpertChoice> choices(static_cast<size_t>(c.rows * sizes.choices));
-    reference_->choose_experts(choices.data(), logits.data(), c.rows, sizes.experts, sizes.choices);
+    reference_->route_top_k(choices.data(), logits.data(), c.rows, sizes.experts, sizes.choices);
     std::vector<float> exact(x.size(), 0.0f);
     reference_->experts(exact.data(), x.data(), choices.data(), weights.view,
                         {.experts_per_token = sizes.choices}, c.rows);

@@ -5,7 +5,7 @@
 
 #include "base/thread_pool.h"
 #include "cuda/test_device.h"
-#include "kernels/kv_code.h"
+#include "kernels/kv_quantization.h"
 #include "kernels/reference/reference_kernels.h"
 
 namespace pelton::cuda {
@@ -101,7 +101,7 @@ TEST_F(DeviceRowsTest, StoreKvWritesTheHostsCodes) {
             const int at = is_value ? head_size * kBlockTokens + value_code_place(i, place)
                                     : place * head_size + i;
             head[at] =
-                kernels::kv_code(from[i], tensor::bf16_to_float(scale), tensor::DType::kF8E4m3);
+                kernels::quantize_kv(from[i], tensor::bf16_to_float(scale), tensor::DType::kF8E4m3);
           }
           std::memcpy(
               head + 2 * head_size * kBlockTokens + 2 * (place + (is_value ? kBlockTokens : 0)),
@@ -263,7 +263,7 @@ TEST_F(DeviceRowsTest, ChoicesAreTheReferences) {
                       .k = k};
     device().choose(&args);
     std::vector<ExpertChoice> exact(static_cast<size_t>(rows * k));
-    reference_->choose_experts(exact.data(), logits.data(), rows, experts, k);
+    reference_->route_top_k(exact.data(), logits.data(), rows, experts, k);
     const std::vector<int32_t> got = choices.get();
     const std::vector<float> got_weights = weights.get();
     for (size_t i = 0; i < exact.size(); ++i) {

@@ -105,7 +105,7 @@ class Engine::Loop {
     std::string request_id;
   };
 
-  void remember(const std::vector<std::shared_ptr<TokenStream::State>>& states);
+  void track(const std::vector<std::shared_ptr<TokenStream::State>>& states);
   void run();
   void turn();
   void collect();
@@ -170,12 +170,12 @@ Result<std::vector<TokenStream>> Engine::Loop::submit(request::GenerationRequest
   }
   const std::vector<std::shared_ptr<TokenStream::State>> states = arrival.streams;
   TRY(inbox_.submit(std::move(arrival)));
-  remember(states);
+  track(states);
   return streams;
 }
 
 // For abandon(): the engine thread, which knows them too, may be the one that is stuck.
-void Engine::Loop::remember(const std::vector<std::shared_ptr<TokenStream::State>>& states) {
+void Engine::Loop::track(const std::vector<std::shared_ptr<TokenStream::State>>& states) {
   std::lock_guard lock(live_mutex_);
   if (live_.size() >= live_swept_at_) {
     std::erase_if(live_, [](const auto& state) { return state.expired(); });

@@ -17,7 +17,7 @@
 #include "engine/scheduling_policy.h"
 #include "engine/token_stream.h"
 #include "engine/waiting_line.h"
-#include "kv/block_watch.h"
+#include "kv/block_lifetimes.h"
 #include "kv/event_log.h"
 #include "kv/group.h"
 #include "request/generation_request.h"

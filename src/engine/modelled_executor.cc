@@ -124,10 +124,10 @@ void ModelledExecutor::check_row(const PlannedSequence& row) const {
 void ModelledExecutor::check_unshared(const StepPlan& plan) const {
   for (int group = 0; group < group_count(); ++group) {
     const int block_count = options_.capacity.blocks(group, kv::kDevice);
-    std::vector<int> holders(static_cast<size_t>(block_count), 0);
+    std::vector<int> ref_counts(static_cast<size_t>(block_count), 0);
     for (const PlannedSequence& row : plan.sequences) {
       for (const BlockId block : tables(row).of(group)) {
-        if (block != kNoBlock) ++holders[static_cast<size_t>(block)];
+        if (block != kNoBlock) ++ref_counts[static_cast<size_t>(block)];
       }
     }
     for (const PlannedSequence& row : plan.sequences) {
@@ -135,7 +135,7 @@ void ModelledExecutor::check_unshared(const StepPlan& plan) const {
       const int32_t last = (row.start + row.token_count() - 1) / options_.capacity.block_tokens;
       for (int32_t i = first; i <= last; ++i) {
         const BlockId block = tables(row).of(group)[static_cast<size_t>(i)];
-        CHECK(holders[static_cast<size_t>(block)] == 1, "a block that is written is shared");
+        CHECK(ref_counts[static_cast<size_t>(block)] == 1, "a block that is written is shared");
       }
     }
   }

@@ -125,7 +125,8 @@ TEST_F(PrefixReuse, an_8k_prompt_that_shares_7_5k_computes_the_rest) {
   const std::vector<TokenId> first = random_tokens(1, 8192);
   EXPECT_EQ(run(first).computed, 8192);
   EXPECT_LE(run(branch(first, 7680, 2)).computed, 1040);
-  // In whole landmarks too when the branching point is none: at most one landmark is lost.
+  // In whole prefix checkpoints too when the branching point is none: at most one prefix checkpoint
+  // is lost.
   EXPECT_LE(run(branch(first, 7000, 3)).computed, 8192 - 7000 + 512 + 16);
 }
 
@@ -168,8 +169,8 @@ TEST_F(PrefixReuse, without_checks_what_was_found_is_seen_too) {
   }
 }
 
-// Other long prompts in between take window blocks; the landmarks of the first outlive a few of
-// them in part, and the answer is the same whatever is left.
+// Other long prompts in between take window blocks; the prefix checkpoints of the first outlive a
+// few of them in part, and the answer is the same whatever is left.
 TEST_F(PrefixReuse, what_was_evicted_is_computed_again) {
   const std::vector<TokenId> first = random_tokens(1, 8192);
   const Cost cold = run(first);
@@ -199,7 +200,7 @@ TEST_F(PrefixReuseFewBlocks, the_next_turn_finds_the_answer_wherever_it_ended) {
 // two steps that take longer than they used to are both collected before the next plan.
 INSTANTIATE_TEST_SUITE_P(StepsAtOnce, PrefixReuseOneSeat, testing::Values(1, 2));
 
-TEST_P(PrefixReuseOneSeat, a_landmark_outlives_an_other_prompt) {
+TEST_P(PrefixReuseOneSeat, a_prefix_checkpoint_outlives_an_other_prompt) {
   run(random_tokens(1, 512));
   const std::vector<TokenId> first = random_tokens(2, 600);
   EXPECT_EQ(run(first).computed, 600);

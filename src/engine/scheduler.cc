@@ -329,8 +329,9 @@ bool Scheduler::blocks_suffice(const Sequence& arriving, const Found& found) con
     int wanted = blocks_wanted(arriving, group, static_cast<int>(arriving.tokens.size()));
     if (!found.groups.empty()) {
       wanted -= static_cast<int>(std::count_if(
-          found.groups[group].begin(), found.groups[group].end(),
-          [&](const Found::Block& one) { return one.is_shared() && pool.holders(one.block) > 0; }));
+          found.groups[group].begin(), found.groups[group].end(), [&](const Found::Block& one) {
+            return one.is_shared() && pool.ref_count(one.block) > 0;
+          }));
     }
     if (wanted > free) return false;
   }

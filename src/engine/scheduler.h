@@ -215,7 +215,7 @@ class Scheduler {
   bool adopt_group(int group, kv::BlockTable& table, const Found& found);
   SequenceId enter(request::GenerationRequest request, SequenceId family);
   void settle(Sequence& sequence, int end);
-  kv::BlockPool::Rank rank_of(int group, const Sequence& sequence, int block) const;
+  kv::BlockPool::EvictionPriority rank_of(int group, const Sequence& sequence, int block) const;
   void pin(Sequence& sequence);
   int count_pinned(int group) const;
   ExecutorCapacity unpinned_capacity() const;

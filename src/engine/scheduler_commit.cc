@@ -284,7 +284,8 @@ void Scheduler::keep_last_window(const Sequence& sequence) {
     if (!pools_.spec(group).slides()) continue;
     kv::BlockPool& pool = pools_.pool(group, kv::kDevice);
     for (const BlockId block : sequence.tables[group].blocks()) {
-      if (block != kNoBlock) pool.set_rank(block, kv::BlockPool::Rank::kLasting);
+      if (block != kNoBlock)
+        pool.set_eviction_priority(block, kv::BlockPool::EvictionPriority::kLast);
     }
   }
 }

@@ -14,7 +14,7 @@ Ledger Scheduler::ledger() const {
       ledger.blocks[static_cast<size_t>(tier)].push_back(
           {.total = pool.block_count(),
            .free = pool.empty_count(),
-           .kept = pool.kept_count(),
+           .kept = pool.unreferenced_count(),
            .held = pool.used_count(),
            .pinned = tier == kv::kDevice ? pinned_[group] : 0});
     }
@@ -56,7 +56,7 @@ class TableEntries {
         const std::vector<int>& counts = counts_[static_cast<size_t>(tier)][group];
         const kv::BlockPool& pool = pools_.pool(group, tier);
         for (size_t i = 0; i < counts.size(); ++i) {
-          CHECK(counts[i] == pool.holders(static_cast<BlockId>(i)),
+          CHECK(counts[i] == pool.ref_count(static_cast<BlockId>(i)),
                 kv::pool_name(pools_.spec(group), tier) + " block lost");
         }
       }

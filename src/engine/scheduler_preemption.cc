@@ -134,7 +134,7 @@ void Scheduler::commit_swap(Sequence& sequence, bool failed) {
       const BlockId block = sequence.swapped_tables[static_cast<size_t>(group)].blocks()[at];
       if (block == kNoBlock) continue;
       pools_.pool(group, sequence.swapped_tier)
-          .remember(block, sequence.hashes[at], rank_of(group, sequence, i));
+          .cache(block, sequence.hashes[at], rank_of(group, sequence, i));
     }
   }
 }

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "engine/scheduler.h"
-#include "kv/landmarks.h"
+#include "kv/prefix_checkpoints.h"
 #include "kv/prefix_match.h"
 
 namespace pelton::engine {
@@ -199,25 +199,27 @@ void Scheduler::settle(Sequence& sequence, int end) {
       // It may have left the window before the sequence was swapped out.
       if (block == kNoBlock) continue;
       pools_.pool(group, kv::kDevice)
-          .remember(block, sequence.hashes[at], rank_of(group, sequence, i));
+          .cache(block, sequence.hashes[at], rank_of(group, sequence, i));
     }
   }
 }
 
 // Where every token is kept, every block is of use to others. Of a window those are kept longer
-// that a query right after a landmark or near the prompt's end looks back into.
-kv::BlockPool::Rank Scheduler::rank_of(int group, const Sequence& sequence, int block) const {
+// that a query right after a prefix checkpoint or near the prompt's end looks back into.
+kv::BlockPool::EvictionPriority Scheduler::rank_of(int group, const Sequence& sequence,
+                                                   int block) const {
   const kv::GroupSpec& spec = pools_.spec(group);
-  if (!spec.slides()) return kv::BlockPool::Rank::kLasting;
+  if (!spec.slides()) return kv::BlockPool::EvictionPriority::kLast;
   const int block_tokens = capacity_.block_tokens;
   const int end = (block + 1) * block_tokens;
-  const int landmark_blocks = std::max(1, kv::kLandmarkTokens / block_tokens);
-  const int landmark = (block / landmark_blocks + 1) * landmark_blocks * block_tokens;
-  const bool before_landmark = end > landmark - spec.sliding_window + 1;
+  const int checkpoint_blocks = std::max(1, kv::kPrefixCheckpointTokens / block_tokens);
+  const int checkpoint = (block / checkpoint_blocks + 1) * checkpoint_blocks * block_tokens;
+  const bool before_checkpoint = end > checkpoint - spec.sliding_window + 1;
   const bool in_tail =
       end <= sequence.prompt_count &&
       end > sequence.prompt_count - spec.sliding_window - kv::kPromptTailTokens - block_tokens;
-  return before_landmark || in_tail ? kv::BlockPool::Rank::kLasting : kv::BlockPool::Rank::kPassing;
+  return before_checkpoint || in_tail ? kv::BlockPool::EvictionPriority::kLast
+                                      : kv::BlockPool::EvictionPriority::kFirst;
 }
 
 // What is pinned is gone for everybody else, so it must leave room for the largest live request;

@@ -21,7 +21,7 @@ class Bf16Kernels final : public Kernels {
  public:
   Bf16Kernels(Kernels& inner, int vocab) : inner_(inner), vocab_(vocab) {}
 
-  void reserve(const ScratchShape& shape) override {
+  void reserve(const StepCapacity& shape) override {
     inner_.reserve(shape);
     room_.reserve(static_cast<size_t>(int64_t{shape.tokens} * shape.hidden));
   }
@@ -92,9 +92,9 @@ class Bf16Kernels final : public Kernels {
     round_rows(gate, count, 1, count);
   }
 
-  void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
-                      int k) override {
-    inner_.choose_experts(choices, logits, tokens, experts, k);
+  void route_top_k(ExpertChoice* choices, const float* logits, int tokens, int experts,
+                   int k) override {
+    inner_.route_top_k(choices, logits, tokens, experts, k);
     for (int64_t i = 0; i < int64_t{tokens} * k; ++i) {
       choices[i].weight = rounded(choices[i].weight);
     }

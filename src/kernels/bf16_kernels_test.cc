@@ -150,8 +150,8 @@ TEST_F(Bf16KernelsTest, ExpertsWeightsAreRounded) {
   const std::vector<float> logits = random(kTokens * 8);
   std::vector<ExpertChoice> exact(kTokens * 4);
   std::vector<ExpertChoice> got(exact.size());
-  inner_->choose_experts(exact.data(), logits.data(), kTokens, 8, 4);
-  bf16_->choose_experts(got.data(), logits.data(), kTokens, 8, 4);
+  inner_->route_top_k(exact.data(), logits.data(), kTokens, 8, 4);
+  bf16_->route_top_k(got.data(), logits.data(), kTokens, 8, 4);
   for (size_t i = 0; i < exact.size(); ++i) {
     EXPECT_EQ(got[i].expert, exact[i].expert);
     EXPECT_EQ(got[i].weight, rounded({exact[i].weight})[0]);

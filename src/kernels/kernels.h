@@ -103,8 +103,8 @@ struct ExpertWeights {
 };
 
 // Keys and values of one layer in one block group: blocks one after the other, each in one piece,
-// as tensor/kv_block.h lays them out. One-byte types are coded as kernels/kv_code.h says; every
-// implementation writes the same bytes.
+// as tensor/kv_block.h lays them out. One-byte types are coded as kernels/kv_quantization.h says;
+// every implementation writes the same bytes.
 struct KvLayer {
   void* data = nullptr;
   tensor::DType dtype = tensor::DType::kF16;  // kF32, kF16, kBf16, kF8E4m3 or kI8
@@ -156,7 +156,7 @@ struct MoeShape {
 };
 
 // The largest step to come, for whoever keeps working memory.
-struct ScratchShape {
+struct StepCapacity {
   int tokens = 0;
   int hidden = 0;
   int inner = 0;  // of an expert
@@ -179,7 +179,7 @@ class Kernels {
   // Allocates working memory for steps of up to `shape`, exactly; a larger step would grow it. What
   // a kernel keeps from call to call belongs in here: cost_model/footprint.h foresees it to the
   // byte.
-  virtual void reserve(const ScratchShape& shape) = 0;
+  virtual void reserve(const StepCapacity& shape) = 0;
   virtual int64_t scratch_bytes() const = 0;  // kept from call to call
 
   virtual std::string_view name() const = 0;   // "reference", "avx512+amx", "avx2"
@@ -218,7 +218,7 @@ class Kernels {
                       int head_size) = 0;
 
   // Writes each row's key and value to its place in the cache. Of one-byte types, head_size is at
-  // most kHeadSizeMax (kernels/kv_code.h).
+  // most kHeadSizeMax (kernels/kv_quantization.h).
   // k, v: float (tokens, kv_heads, head_size) with row stride `stride`.
   virtual void store_kv(const KvLayer& cache, const float* k, const float* v, int64_t stride,
                         const SequenceRows* sequences, int sequence_count) = 0;
@@ -234,8 +234,8 @@ class Kernels {
 
   // choices: (tokens, k) the k largest of logits[t] in descending order, the lower expert among
   // equals; weights: softmax over those k. logits: float (tokens, experts).
-  virtual void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
-                              int k) = 0;
+  virtual void route_top_k(ExpertChoice* choices, const float* logits, int tokens, int experts,
+                           int k) = 0;
 
   // out[t] += sum_j choices[t][j].weight * (down_e glu(gate_e x[t], up_e x[t]) + bias_e)
   // out, x: float (tokens, hidden). The same weights give the same bits in either MXFP4 format.

@@ -218,7 +218,7 @@ TEST_P(KernelsTest, ExpertsMatchAndAreBatchInvariant) {
     const auto x = random_.floats(int64_t{tokens} * hidden, 3.0f);
     const auto router = random_.floats(int64_t{tokens} * experts, 1.0f);
     std::vector<ExpertChoice> choices(static_cast<size_t>(tokens) * k);
-    fast_->choose_experts(choices.data(), router.data(), tokens, experts, k);
+    fast_->route_top_k(choices.data(), router.data(), tokens, experts, k);
 
     const MoeShape shape{.experts_per_token = k};
     std::vector<float> got = random_.floats(int64_t{tokens} * hidden, 1.0f);
@@ -323,8 +323,8 @@ TEST_P(KernelsTest, RouterTakesTheLargestAndTheLowerOfEquals) {
     for (float& x : logits) x = static_cast<float>(random_.below(12));  // many ties
     std::vector<ExpertChoice> got(static_cast<size_t>(k));
     std::vector<ExpertChoice> exact(static_cast<size_t>(k));
-    fast_->choose_experts(got.data(), logits.data(), 1, experts, k);
-    exact_->choose_experts(exact.data(), logits.data(), 1, experts, k);
+    fast_->route_top_k(got.data(), logits.data(), 1, experts, k);
+    exact_->route_top_k(exact.data(), logits.data(), 1, experts, k);
     for (int j = 0; j < k; ++j) {
       EXPECT_EQ(got[j].expert, exact[j].expert);
       EXPECT_NEAR(got[j].weight, exact[j].weight, 1e-6);
@@ -336,7 +336,7 @@ TEST_P(KernelsTest, RouterTakesTheLargestAndTheLowerOfEquals) {
 TEST_P(KernelsTest, RouterReproducesThePublishedExample) {
   const std::vector<float> logits = {0.1f, -0.3f, 2.0f, 1.5f, 0.0f, 1.0f, -2.0f, 0.9f};
   std::vector<ExpertChoice> got(4);
-  fast_->choose_experts(got.data(), logits.data(), 1, 8, 4);
+  fast_->route_top_k(got.data(), logits.data(), 1, 8, 4);
   const int experts[] = {2, 3, 5, 7};
   const double weights[] = {0.43341055, 0.26287678, 0.15944283, 0.14426984};
   for (int j = 0; j < 4; ++j) {
@@ -598,7 +598,7 @@ TEST_P(KernelsTest, EveryCacheTypeReadsBackWhatItStored) {
     const SequenceRows row{0, 1, 0, &block};
     std::vector<float> k(32, 0.0f);
     std::vector<float> v(32, 0.0f);
-    v[0] = 127.0f;  // turned, all elements are of one size
+    v[0] = 127.0f;  // rotated, all elements are of one size
     fast_->store_kv(layer, k.data(), v.data(), 32, &row, 1);
     const float sink = -1000.0f;  // no mass
     const AttentionShape shape{1, 1, 32, 0, &sink, 1.0f};

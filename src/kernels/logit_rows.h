@@ -48,8 +48,8 @@ class LogitRows {
 
   // The weight of all logits of at least `floor`, and of those in each block.
   // block_mass: (logit_blocks).
-  virtual Mass weigh(std::span<const float> logits, LogitScale scale, float floor,
-                     Mass* block_mass) const = 0;
+  virtual Mass softmax_weights(std::span<const float> logits, LogitScale scale, float floor,
+                               Mass* block_mass) const = 0;
 
   // The weight of each. masses: (logits), room for whole blocks.
   virtual void weigh_each(std::span<const float> logits, LogitScale scale, Mass* masses) const = 0;

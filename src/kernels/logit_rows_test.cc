@@ -83,8 +83,8 @@ Outcome outcome(const LogitRows& form, const Case& a_case) {
   out.highest = scan.highest;
   out.broken = scan.broken;
   out.block_mass.resize(blocks);
-  out.above_floor = form.weigh(logits, a_case.scale, a_case.floor, out.block_mass.data());
-  out.total = form.weigh(logits, a_case.scale, -kInfinity, out.block_mass.data());
+  out.above_floor = form.softmax_weights(logits, a_case.scale, a_case.floor, out.block_mass.data());
+  out.total = form.softmax_weights(logits, a_case.scale, -kInfinity, out.block_mass.data());
   out.masses.resize(room);
   form.weigh_each(logits, a_case.scale, out.masses.data());
   out.masses.resize(logits.size());

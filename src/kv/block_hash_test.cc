@@ -119,12 +119,12 @@ TEST(BlockHash, TN_08_names_that_agree_in_64_bits_are_two) {
   std::vector<BlockId> blocks;
   ASSERT_TRUE(pool.take(2, blocks));
   const BlockHash mine{0x1234, 0x5678};
-  pool.remember(blocks[0], mine, BlockPool::Rank::kPassing);
+  pool.cache(blocks[0], mine, BlockPool::EvictionPriority::kFirst);
   for (int bit = 0; bit < 64; ++bit) {
     EXPECT_EQ(pool.find({mine.low, mine.high ^ uint64_t{1} << bit}), kNoBlock) << bit;
     EXPECT_EQ(pool.find({mine.low ^ uint64_t{1} << bit, mine.high}), kNoBlock) << bit;
   }
-  pool.remember(blocks[1], {mine.low, mine.high + 1}, BlockPool::Rank::kPassing);
+  pool.cache(blocks[1], {mine.low, mine.high + 1}, BlockPool::EvictionPriority::kFirst);
   EXPECT_EQ(pool.find(mine), blocks[0]);
   EXPECT_EQ(pool.find({mine.low, mine.high + 1}), blocks[1]);
 }

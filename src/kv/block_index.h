@@ -1,5 +1,5 @@
 // Which block holds the content of a name: a hash table of fixed size, allocated at start, so that
-// remembering a block never waits for memory. Owned by a BlockPool; engine thread only.
+// caching a block never waits for memory. Owned by a BlockPool; engine thread only.
 #pragma once
 
 #include <vector>

@@ -7,10 +7,10 @@ namespace pelton::kv {
 BlockPool::BlockPool(const Options& options)
     : options_(options), index_(options.block_count), watch_(options.block_count, options.clock) {
   CHECK(options.block_count >= 0 && options.block_tokens > 0);
-  holders_.resize(static_cast<size_t>(options.block_count), 0);
-  notes_.resize(static_cast<size_t>(options.block_count) + 2);
-  for (const Rank rank : {Rank::kPassing, Rank::kLasting}) {
-    note(list_end(rank)).before = note(list_end(rank)).after = list_end(rank);
+  ref_counts_.resize(static_cast<size_t>(options.block_count), 0);
+  metadata_.resize(static_cast<size_t>(options.block_count) + 2);
+  for (const EvictionPriority priority : {EvictionPriority::kFirst, EvictionPriority::kLast}) {
+    metadata(list_end(priority)).before = metadata(list_end(priority)).after = list_end(priority);
   }
   free_.reserve(static_cast<size_t>(options.block_count));
   for (BlockId block = options.block_count - 1; block >= 0; --block) free_.push_back(block);
@@ -21,7 +21,7 @@ bool BlockPool::take(int count, std::vector<BlockId>& taken) {
   if (count > free_count()) return false;
   for (int i = 0; i < count; ++i) {
     const BlockId block = take_one();
-    holders_[static_cast<size_t>(block)] = 1;
+    ref_counts_[static_cast<size_t>(block)] = 1;
     watch_.taken(block);
     taken.push_back(block);
   }
@@ -34,34 +34,35 @@ BlockId BlockPool::take_one() {
     free_.pop_back();
     return block;
   }
-  BlockId block = note(list_end(Rank::kPassing)).after;
-  if (block == list_end(Rank::kPassing)) block = note(list_end(Rank::kLasting)).after;
+  BlockId block = metadata(list_end(EvictionPriority::kFirst)).after;
+  if (block == list_end(EvictionPriority::kFirst))
+    block = metadata(list_end(EvictionPriority::kLast)).after;
   unlink(block);
-  forget(block);
+  evict(block);
   watch_.evicted(block);
   return block;
 }
 
 void BlockPool::share(BlockId block) {
   CHECK(block >= 0 && block < options_.block_count, "no such block");
-  if (holders(block) == 0) {
-    CHECK(note(block).named, "sharing a free block");
+  if (ref_count(block) == 0) {
+    CHECK(metadata(block).cached, "sharing a free block");
     unlink(block);
   }
-  ++holders_[static_cast<size_t>(block)];
+  ++ref_counts_[static_cast<size_t>(block)];
   watch_.found(block);
 }
 
 void BlockPool::give_back(std::span<const BlockId> blocks) {
   // From the back, so that the next take finds them in their old order, and a sequence's last
-  // blocks, which are of no use without its first, are forgotten first.
+  // blocks, which are of no use without its first, are evicted first.
   for (size_t i = blocks.size(); i-- > 0;) {
     const BlockId block = blocks[i];
     if (block == kNoBlock) continue;
-    CHECK(block >= 0 && block < options_.block_count && holders(block) > 0,
+    CHECK(block >= 0 && block < options_.block_count && ref_count(block) > 0,
           "block given back twice");
-    if (--holders_[static_cast<size_t>(block)] > 0) continue;
-    if (note(block).named) {
+    if (--ref_counts_[static_cast<size_t>(block)] > 0) continue;
+    if (metadata(block).cached) {
       link(block);
     } else {
       free_.push_back(block);
@@ -69,84 +70,89 @@ void BlockPool::give_back(std::span<const BlockId> blocks) {
   }
 }
 
-void BlockPool::remember(BlockId block, const BlockHash& hash, Rank rank) {
-  CHECK(holders(block) > 0, "remembering a block that nobody holds");
-  if (note(block).named || find(hash) != kNoBlock) return;
+void BlockPool::cache(BlockId block, const BlockHash& hash, EvictionPriority priority) {
+  CHECK(ref_count(block) > 0, "caching a block without references");
+  if (metadata(block).cached || find(hash) != kNoBlock) return;
   index_.insert(hash, block);
-  note(block).hash = hash;
-  note(block).named = true;
-  note(block).rank = rank;
-  tell(Event::Kind::kStored, block);
+  metadata(block).hash = hash;
+  metadata(block).cached = true;
+  metadata(block).priority = priority;
+  log_event(Event::Kind::kStored, block);
 }
 
-void BlockPool::set_rank(BlockId block, Rank rank) {
-  CHECK(holders(block) > 0, "ranking a block that nobody holds");
-  note(block).rank = rank;
+void BlockPool::set_eviction_priority(BlockId block, EvictionPriority priority) {
+  CHECK(ref_count(block) > 0, "prioritizing a block without references");
+  metadata(block).priority = priority;
 }
 
-void BlockPool::forget_all() {
+void BlockPool::evict_all() {
   for (BlockId block = options_.block_count - 1; block >= 0; --block) {
-    if (!note(block).named) continue;
-    const bool kept = holders(block) == 0;
-    if (kept) unlink(block);
-    forget(block);
-    if (kept) free_.push_back(block);
+    if (!metadata(block).cached) continue;
+    const bool evictable = ref_count(block) == 0;
+    if (evictable) unlink(block);
+    evict(block);
+    if (evictable) free_.push_back(block);
   }
 }
 
 void BlockPool::link(BlockId block) {
-  const int32_t end = list_end(note(block).rank);
-  note(block).after = end;
-  note(block).before = note(end).before;
-  note(note(block).before).after = block;
-  note(end).before = block;
-  ++kept_count_;
+  const int32_t end = list_end(metadata(block).priority);
+  metadata(block).after = end;
+  metadata(block).before = metadata(end).before;
+  metadata(metadata(block).before).after = block;
+  metadata(end).before = block;
+  ++unreferenced_count_;
 }
 
 void BlockPool::unlink(BlockId block) {
-  note(note(block).before).after = note(block).after;
-  note(note(block).after).before = note(block).before;
-  --kept_count_;
+  metadata(metadata(block).before).after = metadata(block).after;
+  metadata(metadata(block).after).before = metadata(block).before;
+  --unreferenced_count_;
 }
 
-void BlockPool::forget(BlockId block) {
-  index_.erase(note(block).hash);
-  note(block).named = false;
-  tell(Event::Kind::kRemoved, block);
+void BlockPool::evict(BlockId block) {
+  index_.erase(metadata(block).hash);
+  metadata(block).cached = false;
+  log_event(Event::Kind::kRemoved, block);
 }
 
-void BlockPool::tell(Event::Kind kind, BlockId block) {
+void BlockPool::log_event(Event::Kind kind, BlockId block) {
   if (options_.events == nullptr) return;
-  options_.events->add(
-      {.kind = kind, .group = options_.group, .tier = options_.tier, .block = note(block).hash});
+  options_.events->add({.kind = kind,
+                        .group = options_.group,
+                        .tier = options_.tier,
+                        .block = metadata(block).hash});
 }
 
 void BlockPool::check_integrity() const {
   std::vector<int> seen(static_cast<size_t>(options_.block_count), 0);
   for (const BlockId block : free_) {
-    CHECK(holders(block) == 0 && !remembered(block), "a free block is held or remembered");
+    CHECK(ref_count(block) == 0 && !cached(block), "a free block has references or is cached");
     ++seen[static_cast<size_t>(block)];
   }
-  int kept = 0;
-  for (const Rank rank : {Rank::kPassing, Rank::kLasting}) {
-    for (int32_t block = notes_[static_cast<size_t>(list_end(rank))].after; block != list_end(rank);
-         block = notes_[static_cast<size_t>(block)].after) {
-      CHECK(holders(block) == 0 && remembered(block), "a kept block is held or has no name");
-      CHECK(notes_[static_cast<size_t>(block)].rank == rank, "a kept block in the wrong list");
+  int evictable = 0;
+  for (const EvictionPriority priority : {EvictionPriority::kFirst, EvictionPriority::kLast}) {
+    for (int32_t block = metadata_[static_cast<size_t>(list_end(priority))].after;
+         block != list_end(priority); block = metadata_[static_cast<size_t>(block)].after) {
+      CHECK(ref_count(block) == 0 && cached(block),
+            "an evictable block has references or is not cached");
+      CHECK(metadata_[static_cast<size_t>(block)].priority == priority,
+            "an evictable block in the wrong list");
       ++seen[static_cast<size_t>(block)];
-      ++kept;
+      ++evictable;
     }
   }
-  CHECK(kept == kept_count_);
-  int named = 0;
+  CHECK(evictable == unreferenced_count_);
+  int found = 0;
   for (BlockId block = 0; block < options_.block_count; ++block) {
-    if (holders(block) > 0) ++seen[static_cast<size_t>(block)];
+    if (ref_count(block) > 0) ++seen[static_cast<size_t>(block)];
     CHECK(seen[static_cast<size_t>(block)] == 1, "a block is lost or in two places");
-    if (!remembered(block)) continue;
-    ++named;
-    CHECK(find(notes_[static_cast<size_t>(block)].hash) == block, "a name leads elsewhere");
+    if (!cached(block)) continue;
+    ++found;
+    CHECK(find(metadata_[static_cast<size_t>(block)].hash) == block,
+          "a hash leads to another block");
   }
-  CHECK(named == index_.size());
+  CHECK(found == index_.size());
 }
 
 }  // namespace pelton::kv

@@ -1,7 +1,7 @@
-// Hands out KV blocks of one group in one tier by number and counts who holds each. A block whose
-// content has a name can be remembered: once nobody holds it, it stays findable until its room is
-// needed. Knows nothing of devices: a block is an index into storage that the executor owns. Engine
-// thread only.
+// Allocates the KV blocks of one group in one tier, by number, with reference counts. A block whose
+// content has a hash can be cached: without references it can still be found, until it is evicted
+// (LRU within its priority). Knows nothing of devices: a block is an index into storage that the
+// executor owns. Engine thread only.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 #include "kv/block_hash.h"
 #include "kv/block_id.h"
 #include "kv/block_index.h"
-#include "kv/block_watch.h"
+#include "kv/block_lifetimes.h"
 #include "kv/event_log.h"
 #include "kv/group.h"
 
@@ -22,46 +22,47 @@ class BlockPool {
   struct Options {
     int block_count = 0;
     int block_tokens = 16;
-    EventLog* events = nullptr;  // hears what is remembered and forgotten; outlives the pool
+    EventLog* events = nullptr;  // gets what is cached and evicted; outlives the pool
     int group = 0;               // what events say of it
     Tier tier = kDevice;
     const base::Clock* clock = nullptr;  // of times(), outlives the pool; null: nobody asks
   };
 
-  // How long a remembered block that nobody holds is kept: every kPassing one goes before the first
-  // kLasting one; within a rank the one that was left longest ago goes first.
-  enum class Rank { kPassing, kLasting };
+  // In which order cached blocks without references are evicted: every kFirst one before any kLast
+  // one; within a priority the least recently used.
+  enum class EvictionPriority { kFirst, kLast };
 
   explicit BlockPool(const Options& options);
 
-  // Takes `count` blocks, each with one holder, and appends them to `taken`; or none: half a take
-  // would be the caller's mess to undo. Forgets remembered blocks where nothing else is left.
+  // Takes `count` blocks, each with one reference, and appends them to `taken`; or none: half a
+  // take would be the caller's mess to undo. Evicts cached blocks where no empty one is left.
   [[nodiscard]] bool take(int count, std::vector<BlockId>& taken);
 
-  // One more holder of a block that somebody holds, or that was found. A block with several, or
-  // with a name, is read-only.
+  // One more reference to a block that has some, or that was found. A block with several, or a
+  // cached one, is read-only.
   void share(BlockId block);
 
-  // One holder less; without any the block is free, or kept as long as there is room if it is
-  // remembered. Entries that are kNoBlock are skipped.
+  // One reference less; without any the block is free, but can be found until it is evicted if it
+  // is cached. Entries that are kNoBlock are skipped.
   void give_back(std::span<const BlockId> blocks);
 
-  // From now on a held block is found under `hash`; unless another one is already, which stays.
-  void remember(BlockId block, const BlockHash& hash, Rank rank);
-  void set_rank(BlockId block, Rank rank);                                 // of a held block
+  // From now on a referenced block is found under `hash`; unless another one is already, which
+  // stays.
+  void cache(BlockId block, const BlockHash& hash, EvictionPriority priority);
+  void set_eviction_priority(BlockId block, EvictionPriority priority);    // of a referenced block
   BlockId find(const BlockHash& hash) const { return index_.find(hash); }  // or kNoBlock
 
-  // Forgets every remembered block; those held stay held.
-  void forget_all();
+  // Evicts every cached block; references stay as they are.
+  void evict_all();
 
-  int holders(BlockId block) const { return holders_[static_cast<size_t>(block)]; }
-  bool remembered(BlockId block) const { return notes_[static_cast<size_t>(block)].named; }
-  int free_count() const { return static_cast<int>(free_.size()) + kept_count_; }  // to be taken
-  int kept_count() const { return kept_count_; }  // remembered and held by nobody
-  int remembered_count() const { return index_.size(); }
-  int empty_count() const {
-    return static_cast<int>(free_.size());
-  }  // of these, remembering nothing
+  int ref_count(BlockId block) const { return ref_counts_[static_cast<size_t>(block)]; }
+  bool cached(BlockId block) const { return metadata_[static_cast<size_t>(block)].cached; }
+  int free_count() const {
+    return static_cast<int>(free_.size()) + unreferenced_count_;
+  }                                                               // to be taken
+  int unreferenced_count() const { return unreferenced_count_; }  // cached, without references
+  int cached_count() const { return index_.size(); }
+  int empty_count() const { return static_cast<int>(free_.size()); }  // of these, without content
   int used_count() const { return options_.block_count - free_count(); }
   int block_count() const { return options_.block_count; }
   const BlockTimes& times() const { return watch_.times(); }
@@ -72,34 +73,37 @@ class BlockPool {
     return (token_count + options_.block_tokens - 1) / options_.block_tokens;
   }
 
-  // CHECKs that every block is held, kept or free, and in one of these ways only. Slow.
+  // CHECKs that every block is referenced, cached or free, and in one of these ways only. Slow.
   void check_integrity() const;
 
  private:
-  // What the pool knows of a block besides its holders. While it is kept, it is in its rank's list.
-  struct Note {
+  // A block's metadata besides its references. While it can be evicted, it is in its priority's
+  // list.
+  struct Metadata {
     BlockHash hash;
-    Rank rank = Rank::kPassing;
-    bool named = false;
+    EvictionPriority priority = EvictionPriority::kFirst;
+    bool cached = false;
     int32_t before = -1;
     int32_t after = -1;
   };
 
-  Note& note(BlockId block) { return notes_[static_cast<size_t>(block)]; }
-  int32_t list_end(Rank rank) const { return options_.block_count + static_cast<int32_t>(rank); }
+  Metadata& metadata(BlockId block) { return metadata_[static_cast<size_t>(block)]; }
+  int32_t list_end(EvictionPriority priority) const {
+    return options_.block_count + static_cast<int32_t>(priority);
+  }
   void link(BlockId block);
   void unlink(BlockId block);
-  void forget(BlockId block);
-  void tell(Event::Kind kind, BlockId block);
+  void evict(BlockId block);
+  void log_event(Event::Kind kind, BlockId block);
   BlockId take_one();
 
   const Options options_;
-  std::vector<BlockId> free_;  // Last freed, first taken: it is the warmest.
-  std::vector<int> holders_;   // by block; 0: free or kept
-  std::vector<Note> notes_;    // by block; then each rank's list end, whose `after` goes first
+  std::vector<BlockId> free_;       // Last freed, first taken: it is the warmest.
+  std::vector<int> ref_counts_;     // by block; 0: free, or cached only
+  std::vector<Metadata> metadata_;  // by block; then each priority's list end: `after` goes first
   BlockIndex index_;
-  int kept_count_ = 0;
-  BlockWatch watch_;
+  int unreferenced_count_ = 0;
+  BlockLifetimes watch_;
 };
 
 }  // namespace pelton::kv

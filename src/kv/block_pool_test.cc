@@ -42,7 +42,7 @@ TEST(BlockPool, a_shared_block_is_freed_by_its_last_holder) {
   std::vector<BlockId> taken;
   ASSERT_TRUE(pool.take(1, taken));
   pool.share(taken[0]);
-  EXPECT_EQ(pool.holders(taken[0]), 2);
+  EXPECT_EQ(pool.ref_count(taken[0]), 2);
   pool.give_back(taken);
   EXPECT_EQ(pool.free_count(), 1);
   pool.give_back(taken);

@@ -1,5 +1,5 @@
 // What became and what ceased to be findable in the prefix cache, for a router to know it too: a
-// bounded stream of numbered events that forgets the oldest. A reader that fell behind learns how
+// bounded stream of numbered events that drops the oldest. A reader that fell behind learns how
 // many it missed and should ask for the whole. Written by the engine thread, read by any.
 #pragma once
 

@@ -42,7 +42,7 @@ void hash_blocks(benchmark::State& state) {
 }
 BENCHMARK(hash_blocks);
 
-// In a pool that remembers a hundred thousand blocks of others.
+// In a pool that caches a hundred thousand blocks of others.
 void look_up_8k(benchmark::State& state) {
   constexpr int kBlocks = 100'000;
   const BlockHasher hasher(1);
@@ -58,7 +58,7 @@ void look_up_8k(benchmark::State& state) {
     for (size_t i = 0; i < taken.size(); ++i) {
       const BlockHash hash =
           i < own.size() ? own[i] : BlockHash{base::random_bits(2, i), base::random_bits(3, i)};
-      pool.remember(taken[i], hash, BlockPool::Rank::kLasting);
+      pool.cache(taken[i], hash, BlockPool::EvictionPriority::kLast);
     }
   }
   int hit = 0;

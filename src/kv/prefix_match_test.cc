@@ -1,4 +1,4 @@
-// Remembering, forgetting and finding blocks again; hits that every group can serve.
+// Caching, evicting and finding blocks; hits that every group can serve.
 #include "kv/prefix_match.h"
 
 #include <functional>
@@ -19,21 +19,21 @@ namespace {
 
 using testing::ElementsAre;
 
-using Rank = BlockPool::Rank;
+using EvictionPriority = BlockPool::EvictionPriority;
 
 BlockHash name(uint64_t number) {
   return {base::mix64(number + 1), base::mix64(number + 1000)};
 }
 
-TEST(BlockPool, a_remembered_block_is_found_until_its_room_is_needed) {
+TEST(BlockPool, a_cached_block_is_found_until_it_is_evicted) {
   BlockPool pool({.block_count = 3, .block_tokens = 4});
   std::vector<BlockId> taken;
   ASSERT_TRUE(pool.take(2, taken));
-  pool.remember(taken[0], name(1), Rank::kLasting);
-  pool.remember(taken[1], name(2), Rank::kLasting);
+  pool.cache(taken[0], name(1), EvictionPriority::kLast);
+  pool.cache(taken[1], name(2), EvictionPriority::kLast);
   pool.give_back(taken);
   EXPECT_EQ(pool.free_count(), 3);
-  EXPECT_EQ(pool.kept_count(), 2);
+  EXPECT_EQ(pool.unreferenced_count(), 2);
   EXPECT_EQ(pool.find(name(1)), 0);
 
   std::vector<BlockId> others;
@@ -52,24 +52,24 @@ TEST(BlockPool, passing_blocks_go_before_lasting_ones_then_the_longest_left) {
   std::vector<BlockId> taken;
   ASSERT_TRUE(pool.take(4, taken));
   for (uint64_t i = 0; i < 4; ++i) {
-    pool.remember(taken[i], name(i), i < 2 ? Rank::kLasting : Rank::kPassing);
+    pool.cache(taken[i], name(i), i < 2 ? EvictionPriority::kLast : EvictionPriority::kFirst);
   }
   for (const size_t i : {0, 1, 3, 2}) pool.give_back({&taken[i], 1});
   std::vector<BlockId> again;
   ASSERT_TRUE(pool.take(4, again));
   EXPECT_THAT(again, ElementsAre(3, 2, 0, 1));
-  EXPECT_EQ(pool.remembered_count(), 0);
+  EXPECT_EQ(pool.cached_count(), 0);
 }
 
 TEST(BlockPool, one_name_leads_to_one_block) {
   BlockPool pool({.block_count = 2, .block_tokens = 4});
   std::vector<BlockId> taken;
   ASSERT_TRUE(pool.take(2, taken));
-  pool.remember(taken[0], name(1), Rank::kLasting);
-  pool.remember(taken[1], name(1), Rank::kLasting);
+  pool.cache(taken[0], name(1), EvictionPriority::kLast);
+  pool.cache(taken[1], name(1), EvictionPriority::kLast);
   EXPECT_EQ(pool.find(name(1)), 0);
-  EXPECT_FALSE(pool.remembered(taken[1]));
-  pool.forget_all();
+  EXPECT_FALSE(pool.cached(taken[1]));
+  pool.evict_all();
   EXPECT_EQ(pool.find(name(1)), kNoBlock);
   EXPECT_EQ(pool.used_count(), 2);
   pool.check_integrity();
@@ -81,7 +81,7 @@ TEST(EventLog, tells_in_order_and_counts_what_it_forgot) {
   for (uint64_t i = 0; i < 3; ++i) {
     std::vector<BlockId> taken;
     ASSERT_TRUE(pool.take(1, taken));
-    pool.remember(taken[0], name(i), Rank::kPassing);
+    pool.cache(taken[0], name(i), EvictionPriority::kFirst);
     pool.give_back(taken);
   }
   const EventLog::Reading all = log.read({.from = 0, .events_max = 100});
@@ -157,7 +157,7 @@ TEST(PrefixMatch, is_the_longest_hit_that_every_group_can_serve) {
         BlockPool& pool = pools.pool(group, random(4) == 0 ? kHost : kDevice);
         std::vector<BlockId> taken;
         ASSERT_TRUE(pool.take(1, taken));
-        pool.remember(taken[0], hash, Rank::kLasting);
+        pool.cache(taken[0], hash, EvictionPriority::kLast);
       }
     }
     for (const Tier furthest : {kDevice, kHost}) {
@@ -217,8 +217,8 @@ TEST(GroupSpec, the_widest_group_keeps_every_token_if_any_does) {
   EXPECT_EQ(widest({128, 512, 0, 0}), 2);
 }
 
-// Tables over a pool that remembers: whoever holds or finds what, nothing is lost.
-TEST(BlockTable, random_use_with_remembering_loses_nothing) {
+// Tables over a pool that caches: whoever references or finds what, nothing is lost.
+TEST(BlockTable, random_use_with_caching_loses_nothing) {
   constexpr uint64_t kSeed = 20260103;
   uint64_t draw = 0;
   const auto random = [&](int below) {
@@ -246,8 +246,8 @@ TEST(BlockTable, random_use_with_remembering_loses_nothing) {
       }
       default:
         if (!table.cover(length * 4 + 3)) break;
-        pool.remember(table.blocks().back(), name(static_cast<uint64_t>(random(40))),
-                      random(2) == 0 ? Rank::kPassing : Rank::kLasting);
+        pool.cache(table.blocks().back(), name(static_cast<uint64_t>(random(40))),
+                   random(2) == 0 ? EvictionPriority::kFirst : EvictionPriority::kLast);
     }
     pool.check_integrity();
     std::vector<int> seen(24, 0);
@@ -257,7 +257,7 @@ TEST(BlockTable, random_use_with_remembering_loses_nothing) {
       }
     }
     for (BlockId block = 0; block < 24; ++block) {
-      ASSERT_EQ(seen[static_cast<size_t>(block)], pool.holders(block));
+      ASSERT_EQ(seen[static_cast<size_t>(block)], pool.ref_count(block));
     }
   }
 }

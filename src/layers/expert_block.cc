@@ -33,8 +33,8 @@ void ExpertBlock::forward(kernels::Kernels& kernels, float* x, int tokens,
   kernels.rms_norm(workspace.normed.data(), x, norm_, tokens, hidden_, epsilon_);
   kernels.linear(workspace.router_logits.data(), workspace.normed.data(), router_, tokens,
                  kernels::Kernels::Output::kOverwrite);
-  kernels.choose_experts(workspace.choices.data(), workspace.router_logits.data(), tokens,
-                         experts_.gate.experts, shape_.experts_per_token);
+  kernels.route_top_k(workspace.choices.data(), workspace.router_logits.data(), tokens,
+                      experts_.gate.experts, shape_.experts_per_token);
   kernels.experts(x, workspace.normed.data(), workspace.choices.data(), experts_, shape_, tokens);
 }
 

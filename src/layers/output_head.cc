@@ -84,8 +84,9 @@ float OutputHead::floor_of(std::span<float> coarse) {
   const size_t nth = std::min(kComputed, sorted_.size()) - 1;
   std::nth_element(sorted_.begin(), sorted_.begin() + static_cast<ptrdiff_t>(nth), sorted_.end(),
                    std::greater<>());
-  const kernels::Mass mass = scan_->weigh(coarse, {seen.highest, std::numbers::log2e_v<float>},
-                                          -std::numeric_limits<float>::infinity(), masses_.data());
+  const kernels::Mass mass =
+      scan_->softmax_weights(coarse, {seen.highest, std::numbers::log2e_v<float>},
+                             -std::numeric_limits<float>::infinity(), masses_.data());
   const double share = static_cast<double>(mass) / static_cast<double>(kernels::kWholeMass);
   const float by_probability = seen.highest + static_cast<float>(std::log(kProbability * share));
   return std::min(sorted_[nth], by_probability - kMargin);

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/kv_code.h"
+#include "kernels/kv_quantization.h"
 
 namespace pelton::models {
 namespace {
@@ -31,7 +31,7 @@ Result<void> check_widths(const families::ModelConfig& config) {
   return {};
 }
 
-kernels::ScratchShape scratch_shape(const checkpoint::Checkpoint& checkpoint,
+kernels::StepCapacity scratch_shape(const checkpoint::Checkpoint& checkpoint,
                                     const Transformer::Options& options) {
   const families::ModelConfig& config = checkpoint.config();
   return {.tokens = options.batch_tokens_max,

@@ -100,8 +100,8 @@ Result<void> LoadedModel::choose_device(const Options& options, base::Log& log) 
 Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
   if (checkpoint_.weight_layout() == families::WeightLayout::kTiled) return {};
   const bool reference = options.executor.kernels == "reference";
-  if (options.packing_is_a_wish && (checkpoint_.weight_bytes() < kPackedFromBytes || reference ||
-                                    options.packed_cache.empty())) {
+  if (options.packing_optional && (checkpoint_.weight_bytes() < kPackedFromBytes || reference ||
+                                   options.packed_cache.empty())) {
     return {};
   }
   if (options.packed_cache.empty()) {
@@ -127,7 +127,7 @@ Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
     const bool can_do_without = !made.ok() && (made.error().code == ErrorCode::kUnsupported ||
                                                made.error().code == ErrorCode::kDoesNotFit ||
                                                made.error().code == ErrorCode::kIo);
-    if (options.packing_is_a_wish && can_do_without) {
+    if (options.packing_optional && can_do_without) {
       log.warning("weights are used as they are, not packed: " + made.error().message);
       return {};
     }

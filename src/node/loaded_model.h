@@ -38,10 +38,10 @@ class LoadedModel {
     engine::Engine::Options engine;
     std::string step_log;  // a file for engine/step_log.h; empty: none
     // Packs the weights at first, and uses what was packed from then on (node/packed_cache.h).
-    // None: the model's files as they are. `packing_is_a_wish`: not for small models, nor where the
+    // None: the model's files as they are. `packing_optional`: not for small models, nor where the
     // disk has no room or the kernels have no use for it.
     std::optional<models::WeightChoice> weights;
-    bool packing_is_a_wish = false;
+    bool packing_optional = false;
     std::string packed_cache;
     checkpoint::LoadMode load_mode = checkpoint::LoadMode::kAuto;
     // Told while it takes long: what is being done, bytes or steps so far and in all; false stops.

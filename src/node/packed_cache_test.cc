@@ -170,13 +170,13 @@ TEST_F(PackedCache, AModelIsLoadedFromIt) {
   options.executor.context_tokens = 256;
   options.packed_cache = cache_;
   options.weights = WeightChoice::kAuto;
-  options.packing_is_a_wish = true;
+  options.packing_optional = true;
   {
     const auto loaded = LoadedModel::load(model(), options, clock_, log_);
     ASSERT_TRUE(loaded.ok());
     EXPECT_EQ((*loaded)->checkpoint().folder(), model()) << "too small to be worth it";
   }
-  options.packing_is_a_wish = false;
+  options.packing_optional = false;
   for (int turn = 0; turn < 2; ++turn) {
     int packings = 0;
     options.progress = [&](std::string_view what, int64_t done, int64_t) {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "cost_model/built_in_data.h"
-#include "cost_model/textbook.h"
+#include "cost_model/closed_form.h"
 
 namespace pelton::planner {
 namespace {
@@ -219,41 +219,42 @@ Section memory_section(const MemoryOptions& options, const MemoryPlan& plan) {
   return section;
 }
 
-Section textbook_section(const FleetPlanOptions& options) {
+Section closed_form_section(const FleetPlanOptions& options) {
   const ModelConfig& shape = options.capacity.memory.shape;
   const int64_t tokens = options.context_tokens > 0 ? options.context_tokens : 8192;
-  namespace textbook = cost_model::textbook;
-  const textbook::Batch batch{.sequences = options.batch, .tokens = tokens};
+  namespace closed_form = cost_model::closed_form;
+  const closed_form::Batch batch{.sequences = options.batch, .tokens = tokens};
   const cost_model::ParameterCount count = cost_model::count_parameters(shape);
   const int64_t nominal = shape.nominal_parameters > 0 ? shape.nominal_parameters : count.total();
-  const int64_t kv = textbook::kv_bytes(batch, {.layers = shape.layer_count(),
-                                                .kv_heads = shape.kv_head_count,
-                                                .head_size = shape.head_size});
+  const int64_t kv = closed_form::kv_bytes(batch, {.layers = shape.layer_count(),
+                                                   .kv_heads = shape.kv_head_count,
+                                                   .head_size = shape.head_size});
   const int64_t inner = std::max(shape.intermediate_size, shape.expert_intermediate_size);
-  Section section{.key = "textbook",
-                  .title = fmt::format("The textbook's formulas, {} sequences of {} tokens in 16 "
+  Section section{.key = "closed_form",
+                  .title = fmt::format("Closed-form estimates, {} sequences of {} tokens in 16 "
                                        "bits, beside what this architecture takes",
                                        batch.sequences, tokens)};
-  Table table{.key = "formulas", .columns = {"", "textbook", "counted"}, .rows = {}};
+  Table table{.key = "formulas", .columns = {"", "closed_form", "counted"}, .rows = {}};
   const auto row = [&](const char* name, double by_book, double counted) {
     Cell last{.value = counted, .unit = Unit::kBytes};
     if (counted < 0) last.text = "-";
     table.rows.push_back({{.text = name}, {.value = by_book, .unit = Unit::kBytes}, last});
   };
-  row("parameters", d(textbook::parameter_bytes(nominal, 2)), cost_model::weight_bytes(shape));
+  row("parameters", d(closed_form::parameter_bytes(nominal, 2)), cost_model::weight_bytes(shape));
   row("keys and values", d(kv), d(batch.sequences) * cost_model::kv_bytes(shape, tokens, 2));
-  row("attention activations", d(textbook::attention_activation_bytes(batch, shape.hidden_size)),
+  row("attention activations", d(closed_form::attention_activation_bytes(batch, shape.hidden_size)),
       -1);
   row("feed-forward activations",
-      d(textbook::ffn_activation_bytes(batch, shape.hidden_size, inner)), -1);
-  row("token ids", d(textbook::id_buffer_bytes(batch)), -1);
+      d(closed_form::ffn_activation_bytes(batch, shape.hidden_size, inner)), -1);
+  row("token ids", d(closed_form::id_buffer_bytes(batch)), -1);
   section.tables.push_back(std::move(table));
   section.figures.push_back({"parameters", "parameters", d(count.total()), Unit::kCount,
                              "counted from the shape, tensor for tensor"});
   section.figures.push_back({"active_parameters", "of them for one token", d(count.active(shape)),
                              Unit::kCount, "attention, head, and the experts chosen"});
   section.notes.push_back(
-      "The textbook keeps all tokens in all layers, and activations of whole prompts at once; an "
+      "The closed form keeps all tokens in all layers, and activations of whole prompts at once; "
+      "an "
       "engine keeps windows, and computes prompts in pieces.");
   return section;
 }
@@ -365,7 +366,7 @@ Result<PlanReport> plan_fleet(const FleetPlanOptions& options) {
                      memory_sentence(options, plan)};
   report.sections.push_back(memory_section(memory, plan));
   if (options.memory_only) return report;
-  report.sections.push_back(textbook_section(options));
+  report.sections.push_back(closed_form_section(options));
   report.sections.push_back(what_fits_section(memory));
   if (options.with_load) {
     TRY_ASSIGN(const CapacityPlan capacity, plan_capacity(options.capacity));

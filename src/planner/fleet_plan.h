@@ -1,4 +1,4 @@
-// The whole plan for a model on hardware: memory of one copy, the textbooks' numbers beside it,
+// The whole plan for a model on hardware: memory of one copy, closed-form estimates beside it,
 // what fits where, and how many machines a load needs. Pure.
 #pragma once
 
@@ -17,7 +17,7 @@ struct FleetPlanOptions {
   std::string price_source;    // where the price comes from
   bool with_load = false;      // a workload or objectives were given
   double repeated_tokens = 0;  // of the demand's prompts: earlier turns, which a cache may hold
-  int64_t context_tokens = 0;  // for the textbook's example; 0: 8 192
+  int64_t context_tokens = 0;  // for the closed-form estimate; 0: 8 192
   int64_t batch = 4;
   bool memory_only = false;
   std::string efficiency_source;  // how the shares of the hardware's figures came about
@@ -32,7 +32,7 @@ Result<PlanReport> plan_fleet(const FleetPlanOptions& options);
 int fewest_devices(MemoryOptions options);
 
 Section memory_section(const MemoryOptions& options, const MemoryPlan& plan);
-Section textbook_section(const FleetPlanOptions& options);
+Section closed_form_section(const FleetPlanOptions& options);
 Section what_fits_section(const MemoryOptions& options);
 Section capacity_section(const FleetPlanOptions& options, const CapacityPlan& plan);
 

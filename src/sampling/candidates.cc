@@ -56,7 +56,7 @@ float Candidates::floor_of_best(std::span<const float> block_highest, size_t cou
   return *wanted;
 }
 
-Mass Candidates::weigh(const LogitRows& rows, LogitScale scale) {
+Mass Candidates::softmax_weights(const LogitRows& rows, LogitScale scale) {
   rows.weigh_each({logits_.data(), size_}, scale, masses_.data());
   Mass total = 0;
   for (size_t i = 0; i < size_; ++i) total += masses_[i];

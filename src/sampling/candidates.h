@@ -42,7 +42,7 @@ class Candidates {
   float floor_of_best(std::span<const float> block_highest, size_t count);
 
   // The sum of the weights.
-  kernels::Mass weigh(const kernels::LogitRows& rows, kernels::LogitScale scale);
+  kernels::Mass softmax_weights(const kernels::LogitRows& rows, kernels::LogitScale scale);
 
   // Drops all but the best `count`. Their weights are not known any more.
   void keep_best(size_t count);

@@ -36,19 +36,19 @@ Front Candidates::spend_on_front(const LogitRows& rows, const Row& row, float fl
                                  LogitScale scale, Mass total, Mass mass) {
   LogitRows::Range range{floor, kInfinity};  // holds the front's end; what is above belongs to it
   Mass passed = 0;                           // above the range
-  const auto weigh = [&](std::span<const float> logits, float from) {
-    return rows.weigh(logits, scale, from, masses_.data());
+  const auto mass_from = [&](std::span<const float> logits, float from) {
+    return rows.softmax_weights(logits, scale, from, masses_.data());
   };
   const auto collect_from = [&](std::span<const float> logits, const float* block_highest,
                                 LogitRows::Range to) {
     range = to;
     size_ = rows.collect(logits, block_highest, to, logits_.data(), tokens_.data());
-    total = weigh({logits_.data(), size_}, kNever);
+    total = mass_from({logits_.data(), size_}, kNever);
   };
   // From `logits`, which are the row's or the candidates', to those between two pivots.
   const auto narrow = [&](std::span<const float> logits, const float* block_highest) {
     const Pivots pivot = pivots(logits, floor, rows, scale, total, mass);
-    const Mass above = weigh(logits, pivot.high);
+    const Mass above = mass_from(logits, pivot.high);
     if (above >= mass) {
       return collect_from(logits, block_highest, {pivot.high, range.ceiling});
     }

@@ -84,7 +84,7 @@ TEST(Candidates, CutWhereTheDefinitionDoes) {
 
     constexpr float kLowest = std::numeric_limits<float>::lowest();
     candidates.collect(*rows, row, kLowest);
-    const Mass total = candidates.weigh(*rows, a_case.scale);
+    const Mass total = candidates.softmax_weights(*rows, a_case.scale);
     candidates.cut_to_mass(need);
     EXPECT_EQ(candidates.kept_mass(), expected.mass) << "round " << round;
     if (need == 0 || need > total) continue;

@@ -154,14 +154,14 @@ TokenId Sampler::draw(const Row& row, float highest, const request::SamplingPara
   const LogitScale scale = scale_of(highest, params.temperature);
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < row.logits.size()) {
     collect_best(row, static_cast<size_t>(params.top_k));
-    const Mass total = candidates_.weigh(*rows_, scale);
+    const Mass total = candidates_.softmax_weights(*rows_, scale);
     if (params.top_p < 1.0f) candidates_.cut_to_mass(share_of(total, params.top_p));
     return draw_from_candidates(params, random);
   }
   if (params.top_p < 1.0f) return draw_from_mass(row, scale, params, random);
   if (params.min_p > 0.0f) {
     candidates_.collect(*rows_, row, floor_of(scale, std::log2(double{params.min_p})));
-    candidates_.weigh(*rows_, scale);
+    candidates_.softmax_weights(*rows_, scale);
     return draw_from_candidates(params, random);
   }
   return draw_from_all(row, scale, random);
@@ -180,12 +180,12 @@ TokenId Sampler::draw_from_candidates(const request::SamplingParams& params, uin
 // whole. (A unit goes to rounding; who weighs less than half a unit is never needed.)
 TokenId Sampler::draw_from_mass(const Row& row, LogitScale scale,
                                 const request::SamplingParams& params, uint64_t random) {
-  const Mass total = rows_->weigh(row.logits, scale, kNever, block_mass_.data());
+  const Mass total = rows_->softmax_weights(row.logits, scale, kNever, block_mass_.data());
   const Mass needed = share_of(total, params.top_p);
   constexpr Mass kFewTotal = 8 * kernels::kWholeMass;  // the best token has an eighth of all
   if (total <= kFewTotal) {
     candidates_.collect(*rows_, row, floor_of(scale, -6));
-    if (candidates_.weigh(*rows_, scale) >= needed) {
+    if (candidates_.softmax_weights(*rows_, scale) >= needed) {
       candidates_.cut_to_mass(needed);
       return draw_from_candidates(params, random);
     }
@@ -198,14 +198,14 @@ TokenId Sampler::draw_from_mass(const Row& row, LogitScale scale,
     return draw_from_front(row, scale, front, random);
   }
   candidates_.collect(*rows_, row, floor);
-  candidates_.weigh(*rows_, scale);
+  candidates_.softmax_weights(*rows_, scale);
   candidates_.cut_to_mass(needed);
   return draw_from_candidates(params, random);
 }
 
 // Straight from the row, by its blocks' masses.
 TokenId Sampler::draw_from_all(const Row& row, LogitScale scale, uint64_t random) {
-  const Mass total = rows_->weigh(row.logits, scale, kNever, block_mass_.data());
+  const Mass total = rows_->softmax_weights(row.logits, scale, kNever, block_mass_.data());
   return draw_from_blocks(row, scale, 0, scaled(total, random), kNever, kLastToken);
 }
 
@@ -226,8 +226,8 @@ TokenId Sampler::draw_from_front(const Row& row, LogitScale scale, const Front& 
     const size_t begin = block * kernels::kLogitBlock;
     CHECK(begin < row.logits.size(), "a front has less mass than it is said to have");
     const size_t end = std::min(begin + kTogether * kernels::kLogitBlock, row.logits.size());
-    Mass mass = rows_->weigh(row.logits.subspan(begin, end - begin), scale, front.logit,
-                             block_mass_.data() + block);
+    Mass mass = rows_->softmax_weights(row.logits.subspan(begin, end - begin), scale, front.logit,
+                                       block_mass_.data() + block);
     for (; !cut.empty() && static_cast<size_t>(cut[0]) < end; cut = cut.subspan(1)) {
       block_mass_[static_cast<size_t>(cut[0]) / kernels::kLogitBlock] -= each;
       mass -= each;
@@ -274,7 +274,8 @@ TokenId Sampler::first_of(const Row& row, float value) const {
 }
 
 double Sampler::report_best(const Row& raw, float highest, int wanted, SampledChoice& choice) {
-  const Mass total = rows_->weigh(raw.logits, scale_of(highest, 1.0f), kNever, block_mass_.data());
+  const Mass total =
+      rows_->softmax_weights(raw.logits, scale_of(highest, 1.0f), kNever, block_mass_.data());
   const double log_of_all = log_total(highest, total);
   if (wanted == 0) return log_of_all;
   const size_t count =

@@ -34,7 +34,7 @@ void write_steps(PrometheusText& text, const engine::EngineStats& stats) {
 void write_block_times(PrometheusText& text, const engine::EngineStats::BlockTimes& times) {
   using Times = engine::EngineStats::BlockTimes;
   const auto write = [&](std::string_view name, std::string_view help,
-                         const Times::Spread& spread) {
+                         const Times::Histogram& spread) {
     telemetry::Histogram::Reading reading{.up_to = {}, .sum = spread.sum_s};
     int64_t blocks = 0;
     for (const int64_t count : spread.counts) reading.up_to.push_back(blocks += count);

@@ -181,7 +181,7 @@ class PersistentBlock {
       if (attention.spans_max > 0) merge_rows(layer, attention);
       add_attended(layer);
       route(layer);
-      choose_experts();
+      route_top_k();
       expand(layer);
       contract(layer, index + 1);
     }
@@ -426,7 +426,7 @@ class PersistentBlock {
   }
 
   // Each block for itself: all need it, and it is little work.
-  PELTON_DEVICE void choose_experts() {
+  PELTON_DEVICE void route_top_k() {
     const Choose choose{.logits = step_.router_logits,
                         .choices = shared_.choices,
                         .weights = shared_.choice_weights,

@@ -1,11 +1,12 @@
-// Codes keys and values into an fp8 cache: the same bytes as kernels/kv_code.h gives on the host.
+// Codes keys and values into an fp8 cache: the same bytes as kernels/kv_quantization.h gives on the
+// host.
 #pragma once
 
 #include <bit>
 
 #include "cuda/device/gpu.h"
 #include "cuda/operations.h"
-#include "kernels/kv_code.h"
+#include "kernels/kv_quantization.h"
 
 namespace pelton::cuda {
 
@@ -46,7 +47,7 @@ PELTON_DEVICE void store_vector(const StoreKv& args, int row, int vector) {
     const int element = 32 * i + lane;
     const int at = is_value ? kHead * kBlockTokens + value_code_place(element, place)
                             : place * kHead + element;
-    keys[at] = kernels::kv_fp8_code(x[i], low_bf16(uint32_t{scale}));
+    keys[at] = kernels::quantize_kv_fp8(x[i], low_bf16(uint32_t{scale}));
   }
   if (lane == 0) {
     auto* const scales = reinterpret_cast<Bf16Bits*>(keys + 2 * kHead * kBlockTokens);

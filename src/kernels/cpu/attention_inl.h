@@ -15,25 +15,25 @@ struct KvElement;
 template <>
 struct KvElement<float> {
   static constexpr bool kScaled = false;
-  static constexpr bool kTurned = false;
+  static constexpr bool kRotated = false;
   static float code(float x) { return x; }
 };
 template <>
 struct KvElement<F16> {
   static constexpr bool kScaled = false;
-  static constexpr bool kTurned = false;
+  static constexpr bool kRotated = false;
   static F16 code(float x) { return {tensor::float_to_f16(x)}; }
 };
 template <>
 struct KvElement<Bf16> {
   static constexpr bool kScaled = false;
-  static constexpr bool kTurned = false;
+  static constexpr bool kRotated = false;
   static Bf16 code(float x) { return tensor::float_to_bf16(x); }
 };
 template <>
 struct KvElement<int8_t> {
   static constexpr bool kScaled = true;
-  static constexpr bool kTurned = true;
+  static constexpr bool kRotated = true;
   static constexpr float kGain = 1.0f;
   static constexpr tensor::DType kType = tensor::DType::kI8;
   static int8_t code(float x) { return static_cast<int8_t>(__builtin_nearbyintf(x)); }
@@ -41,7 +41,7 @@ struct KvElement<int8_t> {
 template <>
 struct KvElement<F8> {
   static constexpr bool kScaled = true;
-  static constexpr bool kTurned = false;
+  static constexpr bool kRotated = false;
   static constexpr float kGain = 256.0f;
   static constexpr tensor::DType kType = tensor::DType::kF8E4m3;
   static F8 code(float x) { return {tensor::float_to_e4m3(x)}; }
@@ -67,12 +67,12 @@ struct KvHead {
   Bf16* scales;  // (2, kBlockKeys): keys', values'; one-byte types only
 };
 
-// kernels/kv_code.h says what and why; the order of additions is the same there.
-inline void turn(float* x, int head_size) {
+// kernels/kv_quantization.h says what and why; the order of additions is the same there.
+inline void hadamard(float* x, int head_size) {
   for (int i = 0; i < head_size; i += Vector::kLanes) {
     Vector::store(x + i, Vector::turn_lanes(Vector::load(x + i)));
   }
-  const int size = kv_turn_size(head_size);
+  const int size = hadamard_size(head_size);
   for (int step = Vector::kLanes; step < size; step *= 2) {
     for (int i = 0; i < head_size; i += Vector::kLanes) {
       if ((i & step) != 0) continue;
@@ -84,19 +84,19 @@ inline void turn(float* x, int head_size) {
   }
 }
 
-// Turned, scaled and rounded as kv_code.h says; returns the scale.
+// Turned, scaled and rounded as kv_quantization.h says; returns the scale.
 template <typename T>
 inline Bf16 code_vector(T* codes, const float* from, int size) {
-  alignas(64) float turned[kHeadSizeMax];
-  __builtin_memcpy(turned, from, static_cast<size_t>(size) * sizeof(float));
-  if constexpr (KvElement<T>::kTurned) turn(turned, size);
-  const Bf16 scale = kv_scale(turned, size, KvElement<T>::kType);
+  alignas(64) float rotated[kHeadSizeMax];
+  __builtin_memcpy(rotated, from, static_cast<size_t>(size) * sizeof(float));
+  if constexpr (KvElement<T>::kRotated) hadamard(rotated, size);
+  const Bf16 scale = kv_scale(rotated, size, KvElement<T>::kType);
   const float inverse = 1.0f / tensor::bf16_to_float(scale);
   if (inverse != inverse) {
     __builtin_memset(codes, 0, static_cast<size_t>(size));
     return scale;
   }
-  for (int i = 0; i < size; ++i) codes[i] = KvElement<T>::code(turned[i] * inverse);
+  for (int i = 0; i < size; ++i) codes[i] = KvElement<T>::code(rotated[i] * inverse);
   return scale;
 }
 
@@ -117,7 +117,7 @@ inline void store_token(const KvHead<T>& to, int slot, const float* k, const flo
 }
 
 // What one row attends to in one kv head: these entries of its table, the last included.
-struct Reach {
+struct KvRange {
   const int32_t* table;
   int first;
   int last;
@@ -191,8 +191,9 @@ inline void score_keys(float* scores, const float* query, const T* const* blocks
 // to[g][i..] = shrink[g] * to[g][i..] + sum over keys of weights[g * kSpan + key] * value[i..], for
 // kVectors vectors.
 template <int kGroup, int kVectors, typename T>
-inline void mix_values(float* to, const float* weights, const float shrink[kGroup],
-                       const T* const* blocks, LinesAhead& ahead, int size, int low, int high) {
+inline void weighted_sum_of_values(float* to, const float* weights, const float shrink[kGroup],
+                                   const T* const* blocks, LinesAhead& ahead, int size, int low,
+                                   int high) {
   F sums[kGroup][kVectors];
   for (int g = 0; g < kGroup; ++g) {
     for (int v = 0; v < kVectors; ++v) {
@@ -231,9 +232,9 @@ inline float scalar_exp(float x) {
 
 // One query row, kGroup heads that share a kv head, and what it has seen so far.
 template <int kGroup, typename T>
-class RowAttention {
+class OnlineSoftmax {
  public:
-  RowAttention(float* to, const float* q, const AttentionShape& shape, int first_head)
+  OnlineSoftmax(float* to, const float* q, const AttentionShape& shape, int first_head)
       : to_(to), size_(shape.head_size) {
     const float scale = shape.scale / gain();
     for (int i = 0; i < kGroup * size_; ++i) {
@@ -241,15 +242,15 @@ class RowAttention {
       to_[i] = 0.0f;
     }
     for (int g = 0; g < kGroup; ++g) {
-      if constexpr (KvElement<T>::kTurned) turn(query_ + g * size_, size_);
+      if constexpr (KvElement<T>::kRotated) hadamard(query_ + g * size_, size_);
       highest_[g] = shape.sinks != nullptr ? shape.sinks[first_head + g] : kLowest;
       total_[g] = shape.sinks != nullptr ? 1.0f : 0.0f;  // the sink itself
     }
   }
 
   // Keys [low, high] of span `span`, counted from its begin. `after`: what is attended to next.
-  void see(const KvLayer& cache, const Reach& reach, const Reach& after, int span, int low,
-           int high) {
+  void accumulate_block(const KvLayer& cache, const KvRange& reach, const KvRange& after, int span,
+                        int low, int high) {
     const int begin = span * kSpanBlocks;
     const int first = low / kBlockKeys;
     const int end = high / kBlockKeys + 1;
@@ -274,20 +275,20 @@ class RowAttention {
       score_keys<kGroup, kParts>(scores_ + b * kBlockKeys, query_, keys + b, ahead, size_);
 
     float shrink[kGroup];
-    for (int g = 0; g < kGroup; ++g) shrink[g] = weigh(g, scales, ahead, low, high);
+    for (int g = 0; g < kGroup; ++g) shrink[g] = softmax_weights(g, scales, ahead, low, high);
     constexpr int kWide = Vector::kValueVectors * Vector::kLanes;
     int i = 0;
     for (; i + kWide <= size_; i += kWide) {
-      mix<Vector::kValueVectors>(values, shrink, ahead, i, low, high);
+      weighted_sum<Vector::kValueVectors>(values, shrink, ahead, i, low, high);
     }
-    for (; i < size_; i += Vector::kLanes) mix<1>(values, shrink, ahead, i, low, high);
+    for (; i < size_; i += Vector::kLanes) weighted_sum<1>(values, shrink, ahead, i, low, high);
   }
 
   void finish() {
     for (int g = 0; g < kGroup; ++g) {
       const float scale = 1.0f / (total_[g] * gain());
       for (int i = 0; i < size_; ++i) to_[g * size_ + i] *= scale;
-      if constexpr (KvElement<T>::kTurned) turn(to_ + g * size_, size_);
+      if constexpr (KvElement<T>::kRotated) hadamard(to_ + g * size_, size_);
     }
   }
 
@@ -296,10 +297,12 @@ class RowAttention {
   static constexpr float kLowest = -1e30f;
 
   // What the Hadamard transform of the cache's type multiplies a vector's length by, squared.
-  float gain() const { return static_cast<float>(KvElement<T>::kTurned ? kv_turn_size(size_) : 1); }
+  float gain() const {
+    return static_cast<float>(KvElement<T>::kRotated ? hadamard_size(size_) : 1);
+  }
 
   // Entry `at` of a reach that `after` continues.
-  static const T* block_ahead(const KvLayer& cache, const Reach& reach, const Reach& after,
+  static const T* block_ahead(const KvLayer& cache, const KvRange& reach, const KvRange& after,
                               int at) {
     if (at <= reach.last) return KvHead<T>(cache, reach.table[at], reach.kv_head).keys;
     const int of_next = after.first + at - reach.last - 1;
@@ -308,16 +311,17 @@ class RowAttention {
   }
 
   template <int kVectors>
-  void mix(const T* const* values, const float* shrink, LinesAhead& ahead, int i, int low,
-           int high) {
+  void weighted_sum(const T* const* values, const float* shrink, LinesAhead& ahead, int i, int low,
+                    int high) {
     const T* parts[kSpanBlocks];
     for (int b = low / kBlockKeys; b <= high / kBlockKeys; ++b) parts[b] = values[b] + i;
-    mix_values<kGroup, kVectors>(to_ + i, scores_, shrink, parts, ahead, size_, low, high);
+    weighted_sum_of_values<kGroup, kVectors>(to_ + i, scores_, shrink, parts, ahead, size_, low,
+                                             high);
   }
 
   // Makes head g's scores into weights against the highest so far, values' scales included. Returns
   // by how much the weights given before have shrunk.
-  float weigh(int g, const Bf16* const* scales, LinesAhead& ahead, int low, int high) {
+  float softmax_weights(int g, const Bf16* const* scales, LinesAhead& ahead, int low, int high) {
     const int first = low / Vector::kLanes;
     const int last = high / Vector::kLanes;
     const F nothing = Vector::set1(-__builtin_inff());

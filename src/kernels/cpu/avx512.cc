@@ -4,8 +4,8 @@
 
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/expert_groups.h"
-#include "kernels/cpu/step_room.h"
-#include "kernels/kv_code.h"
+#include "kernels/cpu/step_workspace.h"
+#include "kernels/kv_quantization.h"
 #include "kernels/tiles.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"

@@ -46,7 +46,7 @@ class CpuKernels final : public Kernels {
   std::string_view name() const override { return name_; }
   tensor::DType kv_dtype() const override { return tensor::DType::kF16; }
 
-  void reserve(const ScratchShape& shape) override {
+  void reserve(const StepCapacity& shape) override {
     room_.reserve(shape);
     if (shape.tiled) return tiles_->reserve(shape);
     groups_.reserve(shape);
@@ -159,8 +159,8 @@ class CpuKernels final : public Kernels {
     });
   }
 
-  void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
-                      int k) override {
+  void route_top_k(ExpertChoice* choices, const float* logits, int tokens, int experts,
+                   int k) override {
     for (int t = 0; t < tokens; ++t) {
       choose(choices + int64_t{t} * k, logits + int64_t{t} * experts, experts, k);
     }
@@ -290,14 +290,14 @@ class CpuKernels final : public Kernels {
     int64_t row;
     int first;
     int last;
-    Reach reach;
+    KvRange reach;
   };
 
   // All query heads that share its kv head. `after`: what is attended to next.
   template <typename T>
   static void attend_item(float* out, const float* q, int64_t stride, const KvLayer& cache,
                           const AttentionShape& shape, const AttentionItem& item,
-                          const Reach& after) {
+                          const KvRange& after) {
     const int group = shape.heads / shape.kv_heads;
     for (int head = 0; head < group;) {
       const int first = item.reach.kv_head * group + head;
@@ -318,16 +318,16 @@ class CpuKernels final : public Kernels {
   // kGroup of them, from first_head on.
   template <int kGroup, typename T>
   static void attend(float* out, const float* q, int64_t stride, const KvLayer& cache,
-                     const AttentionShape& shape, const AttentionItem& item, const Reach& after,
+                     const AttentionShape& shape, const AttentionItem& item, const KvRange& after,
                      int first_head) {
     const int64_t head = int64_t{first_head} * shape.head_size;
-    RowAttention<kGroup, T> attention(out + item.row * shape.heads * shape.head_size + head,
-                                      q + item.row * stride + head, shape, first_head);
+    OnlineSoftmax<kGroup, T> attention(out + item.row * shape.heads * shape.head_size + head,
+                                       q + item.row * stride + head, shape, first_head);
     for (int span = item.first / kSpan; span <= item.last / kSpan; ++span) {
       const int begin = span * kSpan;
       const int low = item.first > begin ? item.first - begin : 0;
       const int high = item.last - begin < kSpan - 1 ? item.last - begin : kSpan - 1;
-      attention.see(cache, item.reach, after, span, low, high);
+      attention.accumulate_block(cache, item.reach, after, span, low, high);
     }
     attention.finish();
   }
@@ -511,7 +511,7 @@ class CpuKernels final : public Kernels {
   float powers_[256];
 
   // Working memory for the largest step: see reserve.
-  StepRoom room_;
-  StepRoom::ForExperts at_{};
+  StepWorkspace room_;
+  StepWorkspace::ForExperts at_{};
   ExpertGroups groups_;
 };

@@ -2,7 +2,7 @@
 
 namespace pelton::kernels {
 
-void ExpertGroups::reserve(const ScratchShape& shape) {
+void ExpertGroups::reserve(const StepCapacity& shape) {
   counts_.reserve(static_cast<size_t>(shape.experts) + 1);
   assignments_.reserve(static_cast<size_t>(shape.tokens) *
                        static_cast<size_t>(shape.experts_per_token));

@@ -17,7 +17,7 @@ struct ActiveExpert {
 
 class ExpertGroups {
  public:
-  void reserve(const ScratchShape& shape);
+  void reserve(const StepCapacity& shape);
   int64_t bytes() const;
 
   // choices: (tokens, k)

@@ -14,8 +14,8 @@ class VectorLogitRows : public LogitRows {
                            : scan_row<true>(logits, allowed, block_highest);
   }
 
-  Mass weigh(std::span<const float> logits, LogitScale scale, float floor,
-             Mass* block_mass) const override {
+  Mass softmax_weights(std::span<const float> logits, LogitScale scale, float floor,
+                       Mass* block_mass) const override {
     return floor == kNever ? weigh_row<false>(logits, scale, floor, block_mass)
                            : weigh_row<true>(logits, scale, floor, block_mass);
   }

@@ -20,7 +20,7 @@ class TileKernels {
   virtual ~TileKernels() = default;
 
   // As Kernels::reserve and Kernels::scratch_bytes, for what is kept here.
-  virtual void reserve(const ScratchShape& shape) = 0;
+  virtual void reserve(const StepCapacity& shape) = 0;
   virtual int64_t scratch_bytes() const = 0;
 
   // As Kernels::linear and Kernels::experts, for weights that are tiled.

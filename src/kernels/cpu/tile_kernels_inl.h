@@ -10,7 +10,7 @@ class Tiles final : public TileKernels {
   explicit Tiles(base::ThreadPool& pool)
       : pool_(pool), scratch_(pool.size()), gates_(pool.size()) {}
 
-  void reserve(const ScratchShape& shape) override {
+  void reserve(const StepCapacity& shape) override {
     const auto tokens = static_cast<size_t>(shape.tokens);
     const size_t assignments = tokens * static_cast<size_t>(shape.experts_per_token);
     const int planes = shape.activations == Activations::kInt8 ? 1 : 2;

@@ -193,20 +193,20 @@ struct Place {
 // As they lie: int8 always, four bits for some tokens (to unpack them again for each group takes
 // less than to keep them).
 template <typename Tile, Reading kReading>
-struct AsTheyLie : Place<Tile> {
+struct PackedSource : Place<Tile> {
   void begin(int64_t block) const { (void)block; }
   void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
     this->tile.template load_pair<kReading>(block, pair, this->far_bytes, out);
   }
 };
 template <typename Tile>
-using Lying = AsTheyLie<Tile, Reading::kFirst>;
+using Packed = PackedSource<Tile, Reading::kFirst>;
 template <typename Tile>
-using LyingAgain = AsTheyLie<Tile, Reading::kAgain>;
+using PackedAgain = PackedSource<Tile, Reading::kAgain>;
 
-// Spread out as bytes, which many tokens share: once they have been ...
+// UnpackedSource out as bytes, which many tokens share: once they have been ...
 template <typename Tile>
-struct Spread : Place<Tile> {
+struct UnpackedSource : Place<Tile> {
   void begin(int64_t block) const { (void)block; }
   void load_pair(int64_t block, int pair, Ints::Bytes out[2]) const {
     const uint8_t* from = this->room + block * kSpreadBytes + pair * 128;
@@ -217,7 +217,7 @@ struct Spread : Place<Tile> {
 
 // ... and on the way, so that the first tokens are multiplied while the weights come from memory.
 template <typename Tile>
-struct Spreading : Spread<Tile> {
+struct Unpacking : UnpackedSource<Tile> {
   void begin(int64_t block) const {
     Ints::Bytes weights[8];
     this->tile.load(block, weights);
@@ -438,14 +438,14 @@ inline void multiply_tiles(const uint8_t* tiles, int64_t begin, int64_t end, int
     for (int group = 0; group < groups; ++group) {
       if (Tile::kBytes || groups <= kLyingGroups) {
         if (group == 0) {
-          panel.template operator()<Lying>(group);
+          panel.template operator()<Packed>(group);
         } else {
-          panel.template operator()<LyingAgain>(group);
+          panel.template operator()<PackedAgain>(group);
         }
       } else if (group == 0) {
-        panel.template operator()<Spreading>(group);
+        panel.template operator()<Unpacking>(group);
       } else {
-        panel.template operator()<Spread>(group);
+        panel.template operator()<UnpackedSource>(group);
       }
     }
   }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/kv_code.h"
+#include "kernels/kv_quantization.h"
 #include "kernels/weight_row.h"
 #include "tensor/bits.h"
 
@@ -54,11 +54,11 @@ class KvAccess {
   }
 
   void write(const Place& place, const float* x) const {
-    std::vector<float> turned(x, x + layer_.head_size);
+    std::vector<float> rotated(x, x + layer_.head_size);
     float scale = 1;
     if (tensor::kv_has_scales(layer_.dtype)) {
-      if (kv_is_turned(layer_.dtype)) kv_turn(turned.data(), layer_.head_size);
-      *place.scale = kv_scale(turned.data(), layer_.head_size, layer_.dtype);
+      if (kv_is_rotated(layer_.dtype)) hadamard_transform(rotated.data(), layer_.head_size);
+      *place.scale = kv_scale(rotated.data(), layer_.head_size, layer_.dtype);
       scale = bf16_to_float(*place.scale);
     }
     for (int i = 0; i < layer_.head_size; ++i) {
@@ -74,7 +74,7 @@ class KvAccess {
           reinterpret_cast<uint16_t*>(place.head)[to] = float_to_bf16(x[i]);
           break;
         default:
-          reinterpret_cast<uint8_t*>(place.head)[to] = kv_code(turned[i], scale, layer_.dtype);
+          reinterpret_cast<uint8_t*>(place.head)[to] = quantize_kv(rotated[i], scale, layer_.dtype);
       }
     }
   }
@@ -82,7 +82,7 @@ class KvAccess {
   void read(const Place& place, double* out) const {
     for (int i = 0; i < layer_.head_size; ++i)
       out[i] = element(place, place.first + i * place.stride);
-    if (kv_is_turned(layer_.dtype)) turn_back(out);
+    if (kv_is_rotated(layer_.dtype)) turn_back(out);
   }
 
   double element(const Place& place, int64_t from) const {
@@ -94,14 +94,14 @@ class KvAccess {
       case DType::kBf16:
         return bf16_to_float(reinterpret_cast<const uint16_t*>(place.head)[from]);
       default:
-        return kv_decode(reinterpret_cast<const uint8_t*>(place.head)[from],
-                         bf16_to_float(*place.scale), layer_.dtype);
+        return dequantize_kv(reinterpret_cast<const uint8_t*>(place.head)[from],
+                             bf16_to_float(*place.scale), layer_.dtype);
     }
   }
 
   // The transform is its own inverse, but for its size.
   void turn_back(double* x) const {
-    const int size = kv_turn_size(layer_.head_size);
+    const int size = hadamard_size(layer_.head_size);
     for (int step = 1; step < size; step *= 2) {
       for (int i = 0; i < layer_.head_size; ++i) {
         if ((i & step) != 0) continue;
@@ -126,7 +126,7 @@ class ReferenceKernels final : public Kernels {
   DType kv_dtype() const override { return DType::kF32; }
 
   // Plain loops with a few rows of their own.
-  void reserve(const ScratchShape&) override {}
+  void reserve(const StepCapacity&) override {}
   int64_t scratch_bytes() const override { return 0; }
 
   void embed(float* out, const TokenId* tokens, int token_count, const Matrix& table) override {
@@ -250,8 +250,8 @@ class ReferenceKernels final : public Kernels {
     for (int64_t i = 0; i < count; ++i) gate[i] = glu_of(gate[i], up[i], shape);
   }
 
-  void choose_experts(ExpertChoice* choices, const float* logits, int tokens, int experts,
-                      int k) override {
+  void route_top_k(ExpertChoice* choices, const float* logits, int tokens, int experts,
+                   int k) override {
     std::vector<int> order(experts);
     for (int t = 0; t < tokens; ++t) {
       const float* row = logits + int64_t{t} * experts;

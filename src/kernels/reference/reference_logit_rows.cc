@@ -44,8 +44,8 @@ class ReferenceLogitRows : public LogitRows {
     return result;
   }
 
-  Mass weigh(std::span<const float> logits, LogitScale scale, float floor,
-             Mass* block_mass) const override {
+  Mass softmax_weights(std::span<const float> logits, LogitScale scale, float floor,
+                       Mass* block_mass) const override {
     std::fill_n(block_mass, logit_blocks(logits.size()), Mass{0});
     Mass total = 0;
     for (size_t i = 0; i < logits.size(); ++i) {

@@ -1,11 +1,11 @@
-// The memory formulas of the textbooks, for any dense transformer: what a blog would compute before
+// Closed-form memory estimates for any dense transformer, as papers and blogs compute them before
 // anything is allocated. Exact products of whole numbers; cost_model/footprint.h says what is
 // really taken. Pure.
 #pragma once
 
 #include <cstdint>
 
-namespace pelton::cost_model::textbook {
+namespace pelton::cost_model::closed_form {
 
 struct Batch {
   int64_t sequences = 1;
@@ -47,4 +47,4 @@ constexpr int64_t id_buffer_bytes(const Batch& batch) {
   return batch.sequences * batch.element_bytes * batch.tokens;
 }
 
-}  // namespace pelton::cost_model::textbook
+}  // namespace pelton::cost_model::closed_form

@@ -1,8 +1,8 @@
-#include "kernels/cpu/step_room.h"
+#include "kernels/cpu/step_workspace.h"
 
 namespace pelton::kernels {
 
-void StepRoom::reserve(const ScratchShape& shape) {
+void StepWorkspace::reserve(const StepCapacity& shape) {
   const auto tokens = static_cast<size_t>(shape.tokens);
   const size_t assignments = tokens * static_cast<size_t>(shape.experts_per_token);
   token_rows_.reserve(tokens);
@@ -14,7 +14,7 @@ void StepRoom::reserve(const ScratchShape& shape) {
   outputs_.reserve(assignments * static_cast<size_t>(shape.hidden));
 }
 
-int64_t StepRoom::bytes() const {
+int64_t StepWorkspace::bytes() const {
   const auto bytes = [](const auto& vector) {
     return static_cast<int64_t>(vector.capacity() * sizeof(vector[0]));
   };
@@ -22,13 +22,13 @@ int64_t StepRoom::bytes() const {
          bytes(activations_) + bytes(outputs_);
 }
 
-const float* const* StepRoom::rows_of(const float* x, int tokens, int64_t cols) {
+const float* const* StepWorkspace::rows_of(const float* x, int tokens, int64_t cols) {
   token_rows_.resize(static_cast<size_t>(tokens));
   for (int t = 0; t < tokens; ++t) token_rows_[t] = x + t * cols;
   return token_rows_.data();
 }
 
-const int* StepRoom::sequence_of_rows(const SequenceRows* sequences, int count) {
+const int* StepWorkspace::sequence_of_rows(const SequenceRows* sequences, int count) {
   sequence_of_row_.clear();
   for (int s = 0; s < count; ++s) {
     sequence_of_row_.insert(sequence_of_row_.end(), sequences[s].row_count, s);
@@ -36,8 +36,8 @@ const int* StepRoom::sequence_of_rows(const SequenceRows* sequences, int count) 
   return sequence_of_row_.data();
 }
 
-StepRoom::ForExperts StepRoom::for_experts(int64_t tokens, int64_t assignments, int64_t hidden,
-                                           int64_t inner) {
+StepWorkspace::ForExperts StepWorkspace::for_experts(int64_t tokens, int64_t assignments,
+                                                     int64_t hidden, int64_t inner) {
   inputs_.resize(static_cast<size_t>(tokens * hidden));
   activations_.resize(static_cast<size_t>(assignments * inner));
   outputs_.resize(static_cast<size_t>(assignments * hidden));

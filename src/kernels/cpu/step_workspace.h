@@ -11,7 +11,7 @@
 
 namespace pelton::kernels {
 
-class StepRoom {
+class StepWorkspace {
  public:
   // Pointers stay valid until the next call of the same name.
   struct ForExperts {
@@ -21,7 +21,7 @@ class StepRoom {
     const float** rows;  // (assignments)
   };
 
-  void reserve(const ScratchShape& shape);
+  void reserve(const StepCapacity& shape);
   int64_t bytes() const;
 
   // Where each row of x, (tokens, cols), begins.

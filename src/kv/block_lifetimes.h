@@ -19,22 +19,22 @@ struct BlockTimes {
                                                      .2,   .5,   1,    2,   5,   10,   20,
                                                      30,   60,   120,  300, 600, 1200, 1800};
 
-  struct Spread {
+  struct Histogram {
     std::array<int64_t, kBounds.size() + 1> counts{};  // at most as long as the bound; longer
     double sum_s = 0;
 
     void add(int64_t ns);
   };
 
-  Spread lifetime;   // from being taken until what it held made room
-  Spread idle;       // from being taken or found the last time until then
-  Spread reuse_gap;  // from being found to being found again
+  Histogram lifetime;   // from being taken until what it held made room
+  Histogram idle;       // from being taken or found the last time until then
+  Histogram reuse_gap;  // from being found to being found again
 };
 
-class BlockWatch {
+class BlockLifetimes {
  public:
   // `clock` outlives it; null: nothing is watched.
-  BlockWatch(int block_count, const base::Clock* clock);
+  BlockLifetimes(int block_count, const base::Clock* clock);
 
   void taken(BlockId block) {
     if (watches(block)) begin(block);

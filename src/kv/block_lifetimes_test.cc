@@ -1,4 +1,4 @@
-#include "kv/block_watch.h"
+#include "kv/block_lifetimes.h"
 
 #include <numeric>
 #include <vector>
@@ -12,17 +12,17 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-int64_t count(const BlockTimes::Spread& spread) {
+int64_t count(const BlockTimes::Histogram& spread) {
   return std::accumulate(spread.counts.begin(), spread.counts.end(), int64_t{0});
 }
 
-TEST(BlockWatch, tells_how_old_idle_and_asked_for_blocks_are) {
+TEST(BlockLifetimes, tells_how_old_idle_and_asked_for_blocks_are) {
   base::VirtualClock clock;
   clock.advance_ns(7 * kSecond);
   BlockPool pool({.block_count = 1, .block_tokens = 4, .clock = &clock});
   std::vector<BlockId> taken;
   ASSERT_TRUE(pool.take(1, taken));
-  pool.remember(taken[0], {1, 1}, BlockPool::Rank::kPassing);
+  pool.cache(taken[0], {1, 1}, BlockPool::EvictionPriority::kFirst);
   clock.advance_ns(10 * kSecond);
   pool.give_back(taken);
   for (const int64_t gap_s : {5, 3, 4}) {  // found three times
@@ -49,14 +49,14 @@ TEST(BlockWatch, tells_how_old_idle_and_asked_for_blocks_are) {
   EXPECT_EQ(count(pool.times().lifetime), 1);
 }
 
-TEST(BlockWatch, sees_a_thousand_of_a_large_pool) {
+TEST(BlockLifetimes, sees_a_thousand_of_a_large_pool) {
   constexpr int kBlocks = 40'000;
   base::VirtualClock clock;
   BlockPool pool({.block_count = kBlocks, .block_tokens = 4, .clock = &clock});
   std::vector<BlockId> taken;
   ASSERT_TRUE(pool.take(kBlocks, taken));
   for (size_t i = 0; i < taken.size(); ++i) {
-    pool.remember(taken[i], {i, 1}, BlockPool::Rank::kPassing);
+    pool.cache(taken[i], {i, 1}, BlockPool::EvictionPriority::kFirst);
   }
   pool.give_back(taken);
   taken.clear();
@@ -65,11 +65,11 @@ TEST(BlockWatch, sees_a_thousand_of_a_large_pool) {
   EXPECT_LE(count(pool.times().lifetime), 2048);
 }
 
-TEST(BlockWatch, sees_nothing_without_a_clock) {
+TEST(BlockLifetimes, sees_nothing_without_a_clock) {
   BlockPool pool({.block_count = 1, .block_tokens = 4});
   std::vector<BlockId> taken;
   ASSERT_TRUE(pool.take(1, taken));
-  pool.remember(taken[0], {1, 1}, BlockPool::Rank::kPassing);
+  pool.cache(taken[0], {1, 1}, BlockPool::EvictionPriority::kFirst);
   pool.give_back(taken);
   ASSERT_TRUE(pool.take(1, taken));
   EXPECT_EQ(count(pool.times().lifetime), 0);
