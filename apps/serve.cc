@@ -216,19 +216,20 @@ std::unique_ptr<server::Watchdog> make_watchdog(const cli::Arguments& arguments,
 // Null: the model is a script. What the watch finds is told to both doors.
 std::unique_ptr<node::WeightWatch> make_weight_watch(const cli::Arguments& arguments,
                                                      node::LoadedModel& model,
+                                                     server::ModelState& served,
                                                      server::Server& server, server::GrpcDoor& grpc,
                                                      const base::Clock& clock, base::Log& log) {
   using State = node::WeightWatch::State;
-  using Soundness = server::Server::Soundness;
+  using server::Soundness;
   const double hours = arguments.number("--weight-scrub-hours");
   const int64_t errors_max = arguments.integer("--numerical-errors-max");
   if (model.local_executor() == nullptr || (hours == 0 && errors_max == 0)) return nullptr;
   const bool leaves = arguments.text("--watchdog-action") == "exit";
   const engine::Engine& engine = model.engine();
-  const auto on_change = [&server, &grpc, &log, leaves](State state) {
-    server.set_soundness(state == State::kSound     ? Soundness::kSound
-                         : state == State::kDoubted ? Soundness::kDoubted
-                                                    : Soundness::kDamaged);
+  const auto on_change = [&served, &server, &grpc, &log, leaves](State state) {
+    served.soundness = state == State::kSound     ? Soundness::kSound
+                       : state == State::kDoubted ? Soundness::kDoubted
+                                                  : Soundness::kDamaged;
     grpc.set_serving(server.ready_reply().status == 200);
     if (state != State::kDamaged || !leaves) return;
     std::this_thread::sleep_for(kStuckGrace);
@@ -345,10 +346,10 @@ Result<void> run(const cli::Arguments& arguments) {
                                     .engine = options.engine,
                                     .grpc = grpc_options ? &*grpc_options : nullptr});
   served->sampling = sampling_defaults(arguments, (*model)->checkpoint(), log);
-  server.serve(*served);
+  server.serve({&*served, [](server::ServedModel*) {}});
   grpc.set_serving(true);
   std::unique_ptr<node::WeightWatch> weights =
-      make_weight_watch(arguments, **model, server, grpc, clock, log);
+      make_weight_watch(arguments, **model, *served->state, server, grpc, clock, log);
   const std::string url = url_of(host, http.port(), tls != nullptr);
   if (!is_local(host) && keys.empty()) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");

@@ -114,6 +114,14 @@ ApiError model_not_found(std::string_view model) {
       .code = "model_not_found"};
 }
 
+ApiError model_missing(std::string_view names) {
+  return {.status = 400,
+          .message = fmt::format("You must provide a model parameter: this server has {}", names),
+          .type = kInvalidRequest,
+          .param = "model",
+          .code = "model_missing"};
+}
+
 ApiError not_found(std::string_view method, std::string_view path) {
   return {.status = 404,
           .message =

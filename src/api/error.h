@@ -34,6 +34,8 @@ struct ApiError {
 ApiError api_error(const Error& error);
 
 ApiError model_not_found(std::string_view model);
+// A request that names no model, where there are several: `names`, "'a', 'b'".
+ApiError model_missing(std::string_view names);
 ApiError not_found(std::string_view method, std::string_view path);
 ApiError method_not_allowed(std::string_view method, std::string_view path);
 ApiError bad_api_key();

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "api/fields.h"
+#include "base/json_visitor.h"
 #include "base/utf8.h"
 
 namespace pelton::api {
@@ -76,6 +77,47 @@ std::optional<std::string> duplicate_key(const Json& value) {
   return std::nullopt;
 }
 
+// Remembers the body's own "model": of several the last (whoever parses it refuses them).
+class ModelVisitor final : public base::JsonVisitor {
+ public:
+  bool begin_object() override { return begin(); }
+  bool end_object() override { return end(); }
+  bool begin_array() override { return begin(); }
+  bool end_array() override { return end(); }
+  bool key(std::string_view name) override {
+    is_next_ = depth_ == 1 && name == "model";
+    return true;
+  }
+  bool string(std::string_view value) override {
+    if (depth_ == 0) return false;
+    if (std::exchange(is_next_, false)) model_ = value;
+    return true;
+  }
+  bool integer(int64_t /*value*/) override { return scalar(); }
+  bool other(const Json& /*value*/) override { return scalar(); }
+
+  std::string take() { return std::move(model_); }
+
+ private:
+  bool begin() {
+    if (std::exchange(is_next_, false)) model_.clear();
+    ++depth_;
+    return true;
+  }
+  bool end() {
+    --depth_;
+    return true;
+  }
+  bool scalar() {
+    if (std::exchange(is_next_, false)) model_.clear();
+    return depth_ > 0;
+  }
+
+  int depth_ = 0;
+  bool is_next_ = false;
+  std::string model_;
+};
+
 }  // namespace
 
 std::optional<Error> check_object(const Json& body) {
@@ -96,6 +138,13 @@ Result<Json> parse_object(std::string_view body) {
   TRY_ASSIGN(Json json, Json::parse(body));
   if (std::optional<Error> error = check_object(json)) return *std::move(error);
   return json;
+}
+
+Result<std::string> model_asked(std::string_view body) {
+  ModelVisitor visitor;
+  const Result<void> visited = base::visit_json(body, visitor);
+  if (!visited.ok() && visited.error().code != ErrorCode::kCancelled) return visited.error();
+  return visitor.take();
 }
 
 }  // namespace pelton::api

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/json.h"
@@ -15,5 +16,9 @@ namespace pelton::api {
 Result<Json> parse_object(std::string_view body);
 // What parse_object says of a body that has been parsed.
 std::optional<Error> check_object(const Json& body);
+
+// The text of a body's "model", before anything else is read of it: a pass over the text that keeps
+// nothing. Empty: it has none, or something else than a text. Errors as parse_object's.
+Result<std::string> model_asked(std::string_view body);
 
 }  // namespace pelton::api

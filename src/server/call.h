@@ -31,8 +31,11 @@ struct Call {
   int64_t arrived_ns = 0;
   int64_t body_bytes = 0;  // also of a message that it came as
   Dialect dialect = Dialect::kOpenAi;
-  std::unique_ptr<access::TrackedRequest> entry;    // null in tests of parts
-  const ServedModel* model = nullptr;               // that it asks, once it is chosen
+  // The model that it asks for, where that has been read; its body is looked at otherwise.
+  std::optional<std::string> model_asked;
+  std::unique_ptr<access::TrackedRequest> entry;  // null in tests of parts
+  // That it asks, once it is chosen: held for all that hangs on the call.
+  std::shared_ptr<const ServedModel> model;
   std::unique_ptr<access::AdmissionTicket> ticket;  // of one that makes the model work
 
   void send(net::HttpResponse response) const;

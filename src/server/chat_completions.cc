@@ -122,7 +122,8 @@ void Server::begin_chat(Call call, const ChatWork& work, std::optional<grammar::
                           .answer = std::make_unique<ChatAnswer>(model, std::move(options)),
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
                           .output_tokens_max = output_tokens_max};
-  Generation::run(std::move(parts), {.log = log_, .meter = meter_, .running = &running_});
+  Generation::run(std::move(parts),
+                  {.log = log_, .meter = model.state->meter, .running = &running_});
 }
 
 }  // namespace pelton::server

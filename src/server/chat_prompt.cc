@@ -35,6 +35,7 @@ ChatPrompt prompt_of(chat::Conversation conversation, const ServedModel& model,
   const chat::ChatFormat& format = *model.chat;
   const std::unique_ptr<chat::PromptPieces> written = format.pieces(std::move(conversation));
   const std::vector<chat::PromptPieces::Piece>& pieces = written->pieces();
+  history.add(model.serial);  // another model's turns are other tokens
   ChatPrompt prompt{.tokens = {}, .history = history};
   const auto add = [&](const std::vector<TokenId>& tokens) {
     prompt.tokens.insert(prompt.tokens.end(), tokens.begin(), tokens.end());

@@ -187,7 +187,7 @@ void Server::begin_completion(Call call, const CompletionWork& work,
       .answer = std::move(answer),
       .mode = fields.stream ? Generation::Mode::kStream : Generation::Mode::kWhole,
       .output_tokens_max = static_cast<int>(fields.max_tokens.value_or(0))};
-  Generation::run(std::move(parts), {.log = log_, .meter = meter_});
+  Generation::run(std::move(parts), {.log = log_, .meter = model.state->meter});
 }
 
 }  // namespace pelton::server

@@ -9,7 +9,7 @@
 namespace pelton::server {
 
 std::optional<FormatCompiler::Guide> FormatCompiler::known(const Asked& asked) const {
-  Guide guide = asked.make(store_.known_of(asked.tenant));
+  Guide guide = asked.make(asked.model->state->grammars.known_of(asked.tenant));
   if (guide.ok()) return guide;
   if (guide.error().code == ErrorCode::kNotFound) return std::nullopt;
   if (guide.error().code == ErrorCode::kDeadline) return too_slow(guide.error().field);
@@ -34,13 +34,14 @@ Result<std::shared_ptr<CompilePool::Ticket>> FormatCompiler::compile(
                        .bytes = asked.bytes,
                        .deadline_ns = asked.deadline_ns};
   job.run = [this, made, deadline_ns = asked.deadline_ns, make = std::move(asked.make),
-             tenant = std::move(asked.tenant)](const CompilePool::Attempt& attempt) {
+             tenant = std::move(asked.tenant),
+             model = std::move(asked.model)](const CompilePool::Attempt& attempt) {
     grammar::CompileDeadline deadline({.cpu_us_max = attempt.cpu_us_max,
                                        .stopped = &attempt.stopped,
                                        .until_ns = deadline_ns,
                                        .clock = &clock_});
-    Guide guide =
-        make(store_.compiling_of(tenant, {.deadline = deadline, .is_last = attempt.is_last}));
+    Guide guide = make(model->state->grammars.compiling_of(
+        tenant, {.deadline = deadline, .is_last = attempt.is_last}));
     if (guide.ok() || guide.error().code != ErrorCode::kDeadline) {
       made->emplace(std::move(guide));
     } else if (deadline.is_expired()) {

@@ -15,6 +15,7 @@
 #include "grammar/token_guide.h"
 #include "server/compile_pool.h"
 #include "server/grammar_store.h"
+#include "server/served_model.h"
 
 namespace pelton::server {
 
@@ -26,12 +27,14 @@ class FormatCompiler {
   // holds.
   using MakeGuide = std::function<Guide(const GrammarStore::Shelf&)>;
 
-  // `store` and `clock` outlive it.
-  FormatCompiler(const CompilePool::Options& options, GrammarStore& store, const base::Clock& clock)
-      : options_(options), store_(store), clock_(clock), pool_(options, clock) {}
+  // `clock` outlives it.
+  FormatCompiler(const CompilePool::Options& options, const base::Clock& clock)
+      : options_(options), clock_(clock), pool_(options, clock) {}
 
   // `tenant`: whose formats they are.
   struct Asked {
+    // Whose vocabulary they are compiled for, and kept with: held as long as `make` may be called.
+    std::shared_ptr<const ServedModel> model;
     std::string tenant;
     std::string account;  // who pays
     double weight = 1.0;
@@ -53,7 +56,6 @@ class FormatCompiler {
   Error too_slow(const std::string& field) const;
 
   const CompilePool::Options options_;
-  GrammarStore& store_;
   const base::Clock& clock_;
   CompilePool pool_;
 };

@@ -61,7 +61,7 @@ void Server::answer_generate(Call call) {
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
                           .output_tokens_max = output_max};
   std::string().swap(parts.call.request.body);  // it may be large, and is said
-  Generation::run(std::move(parts), {.log = log_, .meter = meter_});
+  Generation::run(std::move(parts), {.log = log_, .meter = model->state->meter});
 }
 
 }  // namespace pelton::server

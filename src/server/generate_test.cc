@@ -55,10 +55,6 @@ Choices streamed_choices(const std::string& body, size_t count) {
   return choices;
 }
 
-std::string with(const std::string& object, const std::string& members) {
-  return object.substr(0, object.size() - 1) + "," + members + "}";
-}
-
 TEST(Generate, ARenderedChatIsAnsweredAsTheChatIs) {
   ServerHouse house(kScript, {});
   const std::string chat = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":100,)"
@@ -88,7 +84,8 @@ TEST(Generate, ARenderedChatIsAnsweredAsTheChatIs) {
   EXPECT_EQ(usage.integer("completion_tokens"), told.find("usage")->integer("completion_tokens"));
 
   const net::HttpResponse streamed =
-      house.post("/inference/v1/generate", with(rendered.body, R"("stream":true)"));
+      house.post("/inference/v1/generate", parsed(rendered.body).set("stream", true).dump());
+  ASSERT_EQ(streamed.status, 200) << streamed.body;
   EXPECT_EQ(streamed_choices(streamed.body, 1), choices);
 }
 

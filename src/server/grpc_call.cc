@@ -57,7 +57,7 @@ GrpcEntry::GrpcEntry(GrpcHouse& house, const access::TrackedRequest::Route& rout
 
 std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const GrpcPlace& place,
                                               const grpc::CallbackServerContext& context,
-                                              GrpcEntry& entry) {
+                                              GrpcEntry& entry, std::string_view model) {
   const grpc::string_ref authority = context.ExperimentalGetAuthority();
   if (!house.hosts.allow({authority.data(), authority.size()})) return api::forbidden_host();
   const auto& all = context.client_metadata();
@@ -75,22 +75,13 @@ std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const Grpc
   if (!place.fits()) {
     return api::api_error({ErrorCode::kOverloaded, "too many calls are open", ""});
   }
-  const ServedModel* model = house.server.model();
-  if (!house.server.ready()) {
-    return api::api_error({ErrorCode::kUnavailable,
-                           model == nullptr ? "The model is still being loaded"
-                           : house.server.soundness() == Server::Soundness::kDamaged
-                               ? damaged_weights().message
-                               : "The server is shutting down",
-                           ""});
-  }
-  if (house.server.engine_stuck()) {
-    return api::api_error({ErrorCode::kUnavailable, "The engine is stuck", ""});
-  }
-  GrpcCaller caller{.model = model,
+  Server::ModelOrError found = house.server.model_now(model);
+  if (auto* error = std::get_if<api::ApiError>(&found)) return std::move(*error);
+  GrpcCaller caller{.model = std::get<0>(std::move(found)),
                     .tenant = who->tenant,
                     .who = *std::move(who),
                     .arrived_ns = house.server.clock().now_ns()};
+  if (entry.record() != nullptr) entry.record()->model = caller.model->id;
   // Not as a point of time: eleven thousand years do not fit one.
   const gpr_timespec left =
       gpr_time_sub(gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_MONOTONIC),

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include <google/protobuf/message.h>
@@ -48,7 +49,7 @@ class GrpcPlace {
 };
 
 struct GrpcCaller {
-  const ServedModel* model = nullptr;
+  std::shared_ptr<const ServedModel> model;
   std::string tenant;
   access::Principal who;
   int64_t arrived_ns = 0;
@@ -72,9 +73,10 @@ class GrpcEntry {
 // A caller's address, "127.0.0.1:51234", of gRPC's own "ipv4:127.0.0.1:51234".
 std::string remote_of(const std::string& peer);
 
-// Whether it may come in, by its metadata: key, deadline; and whether there is a model.
+// Whether it may come in, by its metadata: key, deadline; and whether the model that it asks for
+// answers.
 std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const GrpcPlace& place,
                                               const grpc::CallbackServerContext& context,
-                                              GrpcEntry& entry);
+                                              GrpcEntry& entry, std::string_view model);
 
 }  // namespace pelton::server

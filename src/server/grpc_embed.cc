@@ -59,8 +59,8 @@ class EmbedCall final : public grpc::ServerUnaryReactor {
   GrpcEntry entry_;
 
   // The loop's thread only.
-  const std::shared_ptr<char> life_;    // gone with us: what the engine posts may come later
-  const ServedModel* model_ = nullptr;  // once it is admitted
+  const std::shared_ptr<char> life_;          // gone with us: what the engine posts may come later
+  std::shared_ptr<const ServedModel> model_;  // once it is admitted
   std::optional<access::AdmissionTicket> ticket_;
   std::optional<int> dimensions_;
   std::optional<EmbeddingBatch> batch_;
@@ -69,7 +69,7 @@ class EmbedCall final : public grpc::ServerUnaryReactor {
 
 void EmbedCall::start() {
   if (finished_) return;  // cancelled before its turn came
-  auto admitted = admit(house_, place_, context_, entry_);
+  auto admitted = admit(house_, place_, context_, entry_, request_.model());
   if (const auto* error = std::get_if<api::ApiError>(&admitted)) return fail(*error);
   const GrpcCaller& caller = std::get<GrpcCaller>(admitted);
   access::AccessControl& control = house_.server.access();

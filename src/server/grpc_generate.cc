@@ -90,12 +90,12 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
 
   // The loop's thread only.
   const std::shared_ptr<char> life_;  // gone with us: what is posted to us may come later
+  std::shared_ptr<const ServedModel> model_;
   int64_t arrived_ns_ = 0;
   std::optional<Prepared> compiling_;  // while its formats are being compiled
   int64_t compile_began_ns_ = 0;
   std::shared_ptr<CompilePool::Ticket> compile_ticket_;
   std::unique_ptr<GrpcAnswer> answer_;
-  const ServedModel* model_ = nullptr;  // once it is admitted
   std::optional<access::AdmissionTicket> ticket_;
   std::optional<GenerationWatch> watch_;
   std::optional<engine::TokenStream> stream_;
@@ -115,7 +115,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
 
 void GenerateCall::start() {
   if (finished_) return;  // cancelled before its turn came
-  auto admitted = admit(house_, place_, context_, entry_);
+  auto admitted = admit(house_, place_, context_, entry_, request_.model());
   if (const auto* error = std::get_if<api::ApiError>(&admitted)) return fail(*error);
   const GrpcCaller& caller = std::get<GrpcCaller>(admitted);
   auto entered = admit(house_.server.access(), caller.who, *caller.model, Work::kSampled);
@@ -126,7 +126,8 @@ void GenerateCall::start() {
   PreparedOrError prepared = prepare(caller);
   if (const auto* error = std::get_if<api::ApiError>(&prepared)) return fail(*error);
   Prepared& ready = std::get<Prepared>(prepared);
-  FormatCompiler::Asked asked{.tenant = caller.tenant,
+  FormatCompiler::Asked asked{.model = caller.model,
+                              .tenant = caller.tenant,
                               .account = access::billing_account(caller.tenant, ready.fields.user),
                               .weight = caller.who.weight,
                               .bytes = static_cast<int64_t>(request_.ByteSizeLong()),
@@ -178,9 +179,9 @@ void GenerateCall::begin(Prepared prepared, FormatCompiler::Guide guide) {
   const int output_max = request.stop.max_new_tokens;
   auto streams = server::submit(*ticket_, *model_, std::move(request), {});
   if (const auto* error = std::get_if<api::ApiError>(&streams)) return fail(*error);
-  watch_.emplace(house_.server.meter(), GenerationWatch::Start{.choice_count = 1,
-                                                               .arrived_ns = arrived_ns_,
-                                                               .output_tokens_max = output_max});
+  watch_.emplace(model_->state->meter, GenerationWatch::Start{.choice_count = 1,
+                                                              .arrived_ns = arrived_ns_,
+                                                              .output_tokens_max = output_max});
   stream_.emplace(std::move(std::get<std::vector<engine::TokenStream>>(streams).front()));
   stream_->on_ready([this, &loop = house_.loop, weak = std::weak_ptr<char>(life_)] {
     loop.post([this, weak] {

@@ -37,7 +37,7 @@ grpc::ServerUnaryReactor* start_tokenize(GrpcHouse& house, grpc::CallbackServerC
                                          v1::TokenizeReply& reply) {
   const GrpcPlace place(house);
   GrpcEntry entry(house, kRoute, context, request);
-  auto admitted = admit(house, place, context, entry);
+  auto admitted = admit(house, place, context, entry, request.model());
   std::optional<api::ApiError> error;
   if (auto* refused = std::get_if<api::ApiError>(&admitted)) {
     error = std::move(*refused);

@@ -17,7 +17,8 @@ struct WaitingCall {
 }  // namespace
 
 void Server::with_guide(Call call, GuideOrder order, GuideThen then) {
-  FormatCompiler::Asked asked{.tenant = call.tenant,
+  FormatCompiler::Asked asked{.model = call.model,
+                              .tenant = call.tenant,
                               .account = access::billing_account(call.tenant, order.user),
                               .weight = call.caller.weight,
                               .bytes = call.body_bytes,

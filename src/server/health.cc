@@ -1,5 +1,5 @@
 // What platforms and operators ask about the server itself.
-#include <fmt/format.h>
+#include <algorithm>
 
 #include "base/json_writer.h"
 #include "server/reply.h"
@@ -9,42 +9,38 @@
 namespace pelton::server {
 
 std::string_view Server::state_name() const {
-  if (model() == nullptr) return "loading";
+  if (catalogue_.serving().empty()) return "loading";
   return leaving_ ? "draining" : "serving";
 }
 
-bool Server::engine_stuck() const {
-  const ServedModel* model = model_.load();
-  return model != nullptr && model->watchdog != nullptr && model->watchdog->stuck();
-}
-
-api::ApiError Server::stuck_error() const {
-  return {.status = 503,
-          .message = fmt::format(
-              "A step has been running for longer than the {} seconds that the watchdog allows",
-              model()->watchdog->limit_ns() / 1'000'000'000),
-          .type = "service_unavailable",
-          .param = {},
-          .code = "engine_stuck",
-          .retry_after_s = 10};
+bool Server::ready() const {
+  const auto models = catalogue_.serving();
+  return !models.empty() && !draining_ && std::ranges::none_of(models, [](const auto& model) {
+    return model->state->soundness == Soundness::kDamaged;
+  });
 }
 
 // A draining or idle server is well; one whose step never ends should be started anew.
 net::HttpResponse Server::live_reply() const {
-  if (engine_stuck()) return error_reply(stuck_error());
-  if (soundness_ == Soundness::kDamaged) return error_reply(damaged_weights());
+  for (const std::shared_ptr<const ServedModel>& model : catalogue_.serving()) {
+    if (const auto unfit = model->unfit()) return error_reply(*unfit);
+  }
   return json_reply("{\"status\":\"ok\"}");
 }
 
 net::HttpResponse Server::health_reply() const {
-  if (model() == nullptr) return error_reply(not_ready("The model is still being loaded"));
+  if (catalogue_.serving().empty()) {
+    return error_reply(not_ready("The model is still being loaded"));
+  }
   return live_reply();
 }
 
 net::HttpResponse Server::ready_reply() const {
   if (leaving_) return error_reply(not_ready("The server is shutting down"));
-  if (soundness_ == Soundness::kDoubted) {
-    return error_reply(numbers_in_doubt());
+  for (const std::shared_ptr<const ServedModel>& model : catalogue_.serving()) {
+    if (model->state->soundness == Soundness::kDoubted) {
+      return error_reply(numbers_in_doubt(model->id));
+    }
   }
   return health_reply();
 }
@@ -123,7 +119,7 @@ void Server::answer_server_info(Call call) {
   writer.begin_object().key("version").string(options_.version);
   writer.key("state").string(state_name());
   writer.key("uptime_seconds").integer((clock_.now_ns() - started_ns_) / 1'000'000'000);
-  if (const ServedModel* model = model_.load()) {
+  if (const std::shared_ptr<const ServedModel> model = catalogue_.only()) {
     const int64_t watchdog_ns = model->watchdog == nullptr ? 0 : model->watchdog->limit_ns();
     writer.key("watchdog_seconds").integer(watchdog_ns / 1'000'000'000);
     writer.key("model");

@@ -338,7 +338,7 @@ TEST_F(JsRows, JS_24_ManyDifferentSchemas) {
         "/v1/chat/completions", asked(by_schema(R"({"const":)" + std::to_string(i) + "}"), 200));
     ASSERT_EQ(response.status, 200) << response.body;
   }
-  EXPECT_LE(house_.server().grammars().entry_count(), 512u);
+  EXPECT_LE(house_.model().state->grammars.entry_count(), 512u);
 }
 
 // An answer that its grammar does not allow, forced: this request fails, those beside it go on.

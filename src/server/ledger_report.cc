@@ -45,6 +45,12 @@ void write_engine(JsonWriter& json, const engine::ExecutorCapacity& capacity,
   json.key("integrity_checks").integer(ledger.integrity_checks);
 }
 
+int64_t open_generations(const Server& server) {
+  int64_t open = 0;
+  for (const auto& model : server.catalogue().serving()) open += model->state->meter.open();
+  return open;
+}
+
 void write_server(JsonWriter& json, const Server& server, int connections) {
   const access::RequestStatistics::Counts counts = server.book().counts();
   json.key("requests").begin_object();
@@ -53,7 +59,7 @@ void write_server(JsonWriter& json, const Server& server, int connections) {
   json.key("server_errors").integer(counts.server_errors);
   json.key("cancelled").integer(counts.cancelled).key("open").integer(counts.open());
   json.end_object();
-  json.key("generations").integer(server.meter().open());
+  json.key("generations").integer(open_generations(server));
   const SampledTurns::Counts turns = server.sampled_turns().counts();
   json.key("sampled_turns").begin_object();
   json.key("turns").integer(turns.turns).key("tokens").integer(turns.tokens).end_object();
@@ -90,11 +96,11 @@ void write_process(JsonWriter& json) {
 }  // namespace
 
 std::string ledger_report(const Server& server, int connections) {
-  const ServedModel* model = server.model();
+  const std::shared_ptr<const ServedModel> model = server.catalogue().only();
   engine::Ledger ledger;
   if (model != nullptr) ledger = model->engine.ledger();
   const bool clean =
-      ledger.clean() && server.book().counts().open() == 0 && server.meter().open() == 0;
+      ledger.clean() && server.book().counts().open() == 0 && open_generations(server) == 0;
   std::string out;
   JsonWriter json(out);
   json.begin_object();

@@ -93,7 +93,7 @@ void Server::begin_message(Call call, const MessageWork& work,
                           .answer = std::make_unique<MessagesAnswer>(model, std::move(options)),
                           .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
                           .output_tokens_max = output_max};
-  Generation::run(std::move(parts), {.log = log_, .meter = meter_});
+  Generation::run(std::move(parts), {.log = log_, .meter = model.state->meter});
 }
 
 // The same prompt, and no more.

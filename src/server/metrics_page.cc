@@ -293,12 +293,11 @@ void write_process(PrometheusText& text) {
 
 std::string metrics_page(const Server& server) {
   std::string out;
-  const ServedModel* model = server.model();
   PrometheusText plain(out, {});
-  if (model != nullptr) {
+  for (const std::shared_ptr<const ServedModel>& model : server.catalogue().serving()) {
     PrometheusText labelled(out, {{"model_name", model->id}, {"engine", "0"}});
     write_engine(labelled, model->engine);
-    write_generations(labelled, server.meter());
+    write_generations(labelled, model->state->meter);
   }
   plain.gauge("pelton_ready", "Whether new requests are taken.", server.ready() ? 1 : 0);
   write_reports(plain, server.reporter().options());

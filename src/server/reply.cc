@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "api/messages_response.h"
 
 namespace pelton::server {
@@ -34,18 +36,20 @@ api::ApiError not_ready(std::string_view why) {
   return api::api_error({ErrorCode::kUnavailable, std::string(why), ""});
 }
 
-api::ApiError numbers_in_doubt() {
+api::ApiError numbers_in_doubt(std::string_view model) {
   return {.status = 503,
-          .message = "Too many requests have just ended with numbers that are not finite",
+          .message = fmt::format(
+              "Too many requests to '{}' have just ended with numbers that are not finite", model),
           .type = "service_unavailable",
           .param = {},
           .code = "numerical_errors",
           .retry_after_s = 60};
 }
 
-api::ApiError damaged_weights() {
+api::ApiError damaged_weights(std::string_view model) {
   return {.status = 503,
-          .message = "The model's weights are not what they were when they were loaded",
+          .message = fmt::format("The weights of '{}' are not what they were when they were loaded",
+                                 model),
           .type = "service_unavailable",
           .param = {},
           .code = "weights_damaged",

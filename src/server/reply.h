@@ -13,9 +13,9 @@ net::HttpResponse json_reply(std::string body);
 net::HttpResponse text_reply(std::string_view content_type, std::string body);
 // 503: "The model is still being loaded".
 api::ApiError not_ready(std::string_view why);
-// 503: what the model computes cannot be believed just now, or no more.
-api::ApiError numbers_in_doubt();
-api::ApiError damaged_weights();
+// 503: what this model computes cannot be believed just now, or no more.
+api::ApiError numbers_in_doubt(std::string_view model);
+api::ApiError damaged_weights(std::string_view model);
 net::HttpResponse error_reply(const api::ApiError& error);
 // {"error":"…"}, as Ollama's clients read it.
 net::HttpResponse ollama_error_reply(const api::ApiError& error);

@@ -35,7 +35,7 @@ void Server::answer_response_socket(Call call) {
         {403, "foreign_origin",
          "pages of this origin may not use this server; --cors-origin gives them leave"}));
   }
-  if (model_for(call) == nullptr) return;
+  if (const auto refused = refusal()) return call.send(*refused);
   ResponseSocket::open(*this, std::move(call));
 }
 

@@ -216,10 +216,10 @@ TEST(ResponseSocket, AClientThatLeavesCancels) {
     socket.text(create(R"("input":"endless")"));
     next(socket);
   }
-  for (int i = 0; i < 500 && house.server().meter().open() > 0; ++i) {
+  for (int i = 0; i < 500 && house.model().state->meter.open() > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_EQ(house.server().meter().open(), 0);
+  EXPECT_EQ(house.model().state->meter.open(), 0);
   EXPECT_EQ(house.server().book().counts().cancelled, 1);
   EXPECT_EQ(house.server().book().counts().open(), 0);
 }

@@ -220,6 +220,7 @@ void Server::answer_response(Call call) {
 }
 
 void Server::create_response(Call call, Json asked, const std::shared_ptr<ResponseLink>& link) {
+  call.model_asked = asked.string("model").value_or("");
   const ServedModel* model = model_at_work_for(call, Work::kSampled);
   if (model == nullptr) return;
   Result<ResponsePlan> planned = plan_response(call, std::move(asked), *model, *link);
@@ -316,7 +317,7 @@ void Server::begin_response(Call call, const ServedModel& model, ResponsePlan pl
        .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
        // Who follows it later has to know its name, though its turn comes late.
        .begins_at_once = asking.has_value()},
-      {.log = log_, .meter = meter_});
+      {.log = log_, .meter = model.state->meter});
   running_responses_.add(id, {.owner = owner, .exchange = exchange, .generation = link->running});
   if (std::exchange(link->cancel_asked, false)) cancel_generation(exchange, link->running);
   if (!asking) return;

@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "server/reply.h"
+#include "server/watchdog.h"
+
 namespace pelton::server {
 
 int64_t ServedModel::context_limit() const {
@@ -20,6 +23,26 @@ bool ServedModel::answers_to(std::string_view name) const {
 
 std::string ServedModel::shown_name(const std::string& asked) const {
   return !asked.empty() && answers_to(asked) ? asked : id;
+}
+
+bool ServedModel::is_stuck() const {
+  return watchdog != nullptr && watchdog->stuck();
+}
+
+std::optional<api::ApiError> ServedModel::unfit() const {
+  if (is_stuck()) {
+    return api::ApiError{
+        .status = 503,
+        .message = fmt::format("A step of '{}' has been running for longer than the {} seconds "
+                               "that the watchdog allows",
+                               id, watchdog->limit_ns() / 1'000'000'000),
+        .type = "service_unavailable",
+        .param = {},
+        .code = "engine_stuck",
+        .retry_after_s = 10};
+  }
+  if (state != nullptr && state->soundness == Soundness::kDamaged) return damaged_weights(id);
+  return std::nullopt;
 }
 
 std::vector<TokenId> ServedModel::all_stop_tokens() const {

@@ -1,7 +1,8 @@
-// One loaded model as the server sees it. Filled by the program's entry, which owns the parts and
-// outlives the server; immutable while it is served.
+// One loaded model as the server sees it. Filled by whoever loads it and owns the parts, which live
+// while anybody holds the ServedModel; immutable while it is served, but for its ModelState.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,10 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "api/error.h"
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/token_id.h"
 #include "chat/format.h"
 #include "engine/engine.h"
+#include "server/generation_meter.h"
+#include "server/grammar_store.h"
 #include "tokenizer/tokenizer.h"
 
 namespace pelton::server {
@@ -28,6 +33,23 @@ struct SamplingDefaults {
   int top_k = 0;
   double min_p = 0.0;
   double repetition_penalty = 1.0;
+};
+
+// Whether what a model computes can be believed, as whoever looks at its numbers and weights sees
+// it.
+enum class Soundness {
+  kSound,
+  kDoubted,  // not ready; what still comes is answered
+  kDamaged,  // neither well nor ready; nothing more is generated
+};
+
+// What is kept of a model while it is served. Any thread.
+struct ModelState {
+  explicit ModelState(const base::Clock& clock) : meter(clock) {}
+
+  GrammarStore grammars{GrammarStore::Options{}};  // which are of its vocabulary
+  GenerationMeter meter;
+  std::atomic<Soundness> soundness = Soundness::kSound;
 };
 
 struct ServedModel {
@@ -55,12 +77,17 @@ struct ServedModel {
   // Whether token-id prompts of /v1/completions may hold control tokens.
   bool control_tokens_in_prompts = false;
   const Watchdog* watchdog = nullptr;  // of its engine; null: nobody watches
+  uint64_t serial = 0;  // the catalogue's: another one each time that a model is loaded
+  std::unique_ptr<ModelState> state = {};  // there while it is served
 
   // The longest prompt and answer together that the model and its engine's cache can hold.
   int64_t context_limit() const;
   bool answers_to(std::string_view name) const;
   // What an answer calls it: as it was asked for, where that is one of its names.
   std::string shown_name(const std::string& asked) const;
+  // Why it can answer nobody just now; nothing if it can.
+  std::optional<api::ApiError> unfit() const;
+  bool is_stuck() const;  // a step does not end, as its watchdog sees it
   // Why there are no conversations, or no text in this field; nothing if there are.
   std::optional<Error> no_chat() const;
   std::optional<Error> no_text(std::string_view field) const;

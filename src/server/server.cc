@@ -1,12 +1,16 @@
 #include "server/server.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "access/request_record.h"
+#include "api/json_object.h"
 #include "api/model_list.h"
 #include "base/json_writer.h"
 #include "base/random.h"
@@ -67,6 +71,27 @@ std::vector<api::ModelCard> cards_of(const ServedModel& model) {
   return cards;
 }
 
+// Why no model answers to a name, which is empty where none is named.
+api::ApiError no_model(std::string_view name, const ModelCatalogue::Table& table) {
+  using State = ModelCatalogue::State;
+  if (name.empty()) {
+    constexpr size_t kShownMax = 20;
+    std::vector<std::string> names;
+    for (const ModelCatalogue::Entry& entry : table) {
+      if (entry.state == State::kServing && names.size() < kShownMax) {
+        names.push_back("'" + entry.names.id + "'");
+      }
+    }
+    return api::model_missing(fmt::format("{}", fmt::join(names, ", ")));
+  }
+  for (const ModelCatalogue::Entry& entry : table) {
+    if (entry.state == State::kLoading && entry.answers_to(name)) {
+      return not_ready(fmt::format("The model '{}' is still being loaded", entry.names.id));
+    }
+  }
+  return api::model_not_found(name);
+}
+
 // Ollama's clients ask below /api/ and read its errors only.
 Dialect dialect_of_unknown(std::string_view path) {
   return path == "/api" || path.starts_with("/api/") ? Dialect::kOllama : Dialect::kOpenAi;
@@ -88,18 +113,17 @@ Server::Server(const Options& options, const base::Clock& clock, base::Log& log)
       encrypted_reasoning_(options.reasoning_key),
       sampled_turns_({.tokens_max = options.sampled_turn_tokens_max,
                       .seed = base::random_bits(seed_, kTurnSeedDraw)}),
-      meter_(clock),
       reporter_([&] {
         access::RequestReporter::Options reports = options.reports;
         reports.seed = base::random_bits(seed_, kReportSeedDraw);
         return access::RequestReporter(reports, clock);
       }()),
       started_ns_(clock.now_ns()),
-      formats_(options.compile_pool, grammars_, clock) {}
+      formats_(options.compile_pool, clock) {}
 
-void Server::serve(const ServedModel& model) {
-  const ServedModel* none = nullptr;
-  CHECK(model_.compare_exchange_strong(none, &model), "serve() is called once");
+void Server::serve(std::shared_ptr<ServedModel> model) {
+  model->state = std::make_unique<ModelState>(clock_);
+  catalogue_.serve(std::move(model));
 }
 
 void Server::announce_drain() {
@@ -124,7 +148,6 @@ void Server::report(access::TrackedRequest& entry,
                     const access::RequestReporter::Arrival& arrival) {
   std::unique_ptr<access::RequestRecord> record = reporter_.begin(arrival);
   if (record == nullptr) return;
-  if (model() != nullptr) record->model = model()->id;
   entry.report_to(reporter_, std::move(record));
 }
 
@@ -197,28 +220,49 @@ void Server::handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exc
   (this->*match.route->function)(std::move(call));
 }
 
-const ServedModel* Server::model_for(const Call& call) const {
-  const ServedModel* model = model_.load();
-  if (draining_ || model == nullptr) {
-    call.send(
-        not_ready(draining_ ? "The server is shutting down" : "The model is still being loaded"));
-    return nullptr;
-  }
-  if (engine_stuck()) {
-    call.send(stuck_error());
-    return nullptr;
-  }
-  if (soundness_ == Soundness::kDamaged) {
-    call.send(damaged_weights());
-    return nullptr;
-  }
+std::optional<api::ApiError> Server::refusal() const {
+  if (draining_) return not_ready("The server is shutting down");
+  if (catalogue_.serving().empty()) return not_ready("The model is still being loaded");
+  return std::nullopt;
+}
+
+Server::ModelOrError Server::model_now(std::string_view name) const {
+  if (auto refused = refusal()) return *std::move(refused);
+  std::shared_ptr<const ServedModel> model =
+      name.empty() ? catalogue_.only() : catalogue_.find(name);
+  if (model == nullptr) return no_model(name, *catalogue_.table());
+  if (auto unfit = model->unfit()) return *std::move(unfit);
   return model;
+}
+
+const ServedModel* Server::model_for(Call& call) const {
+  std::string name;
+  if (catalogue_.only() == nullptr) {
+    if (!call.model_asked) {
+      Result<std::string> asked = api::model_asked(call.request.body);
+      if (!asked.ok()) {
+        call.send(refusal().value_or(api::api_error(asked.error())));
+        return nullptr;
+      }
+      call.model_asked = *std::move(asked);
+    }
+    if (!call.is_own_url(*call.model_asked)) name = *call.model_asked;
+  }
+  ModelOrError model = model_now(name);
+  if (const auto* error = std::get_if<api::ApiError>(&model)) {
+    call.send(*error);
+    return nullptr;
+  }
+  call.model = std::get<0>(std::move(model));
+  if (call.entry != nullptr && call.entry->record() != nullptr) {
+    call.entry->record()->model = call.model->id;
+  }
+  return call.model.get();
 }
 
 const ServedModel* Server::model_at_work_for(Call& call, Work work) {
   const ServedModel* model = model_for(call);
   if (model == nullptr) return nullptr;
-  call.model = model;
   auto entered = admit(access_, call.caller, *model, work);
   if (const auto* refused = std::get_if<api::ApiError>(&entered)) {
     access_.add_limits(call.caller, call.headers);
@@ -245,10 +289,8 @@ std::optional<std::vector<engine::TokenStream>> Server::submit(Call& call,
 }
 
 const ServedModel* Server::model_named(const Call& call, std::string_view name) const {
-  const ServedModel* model = model_.load();
-  if (model != nullptr && (model->answers_to(name) || call.is_own_url(name))) return model;
-  call.send(model == nullptr ? not_ready("The model is still being loaded")
-                             : api::model_not_found(name));
+  if (call.model->answers_to(name) || call.is_own_url(name)) return call.model.get();
+  call.send(no_model(name, *catalogue_.table()));
   return nullptr;
 }
 
@@ -276,21 +318,24 @@ void Server::answer_version(Call call) {
 }
 
 void Server::answer_models(Call call) {
-  const ServedModel* model = model_.load();
-  const std::vector<api::ModelCard> cards =
-      model == nullptr ? std::vector<api::ModelCard>() : cards_of(*model);
+  std::vector<api::ModelCard> cards;
+  for (const std::shared_ptr<const ServedModel>& model : catalogue_.serving()) {
+    std::ranges::move(cards_of(*model), std::back_inserter(cards));
+  }
   call.send(json_reply(api::model_list_body(cards)));
 }
 
 void Server::answer_model(Call call) {
   constexpr std::string_view kPrefix = "/v1/models/";
   const std::string name = call.request.path.substr(kPrefix.size());
-  const ServedModel* model = model_named(call, name);
-  if (model == nullptr) return;
+  const std::shared_ptr<const ServedModel> model = catalogue_.find(name);
+  if (model == nullptr) {
+    return call.send(catalogue_.serving().empty() ? not_ready("The model is still being loaded")
+                                                  : no_model(name, *catalogue_.table()));
+  }
   for (const api::ModelCard& card : cards_of(*model)) {
     if (card.id == name) return call.send(json_reply(api::model_body(card)));
   }
-  call.send(api::model_not_found(name));
 }
 
 }  // namespace pelton::server

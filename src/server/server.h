@@ -1,7 +1,7 @@
 // The OpenAI-compatible server: gives each HTTP request its route and answers it. Owned by the
 // program's entry, which hands handle() to net::HttpServer and stops that before this goes away.
 //
-// handle() runs on the request's net thread; serve(), drain() and the rest may be called from any.
+// handle() runs on the request's net thread; drain() and the rest may be called from any.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "access/access_control.h"
@@ -29,9 +30,8 @@
 #include "server/couriers.h"
 #include "server/encrypted_reasoning.h"
 #include "server/format_compiler.h"
-#include "server/generation_meter.h"
-#include "server/grammar_store.h"
 #include "server/model_admission.h"
+#include "server/model_catalogue.h"
 #include "server/response_answer.h"
 #include "server/response_conversation.h"
 #include "server/response_link.h"
@@ -61,22 +61,13 @@ class Server {
   // `clock` and `log` outlive it.
   Server(const Options& options, const base::Clock& clock, base::Log& log);
 
-  // Until then /health says 503 and nothing is generated. Once; `model` outlives the server.
-  void serve(const ServedModel& model);
+  // From now on it answers; until there is one /health says 503.
+  void serve(std::shared_ptr<ServedModel> model);
 
   // Says not ready, so that balancers turn away, and answers what still comes.
   void announce_drain();
   // Refuses new generations too; running ones go on.
   void drain();
-
-  // Whether what the model computes can be believed, as whoever looks at its numbers and weights
-  // sees it. Any thread.
-  enum class Soundness {
-    kSound,
-    kDoubted,  // not ready; what still comes is answered
-    kDamaged,  // neither well nor ready; nothing more is generated
-  };
-  void set_soundness(Soundness soundness) { soundness_ = soundness; }
 
   // From the next request on; any thread. What keys have used of their limits stays used.
   void set_keys(access::ApiKeys keys) { access_.replace_keys(std::move(keys)); }
@@ -84,22 +75,18 @@ class Server {
   void handle(net::HttpRequest request, std::shared_ptr<net::Exchange> exchange);
 
   // For those who report; any thread.
-  const ServedModel* model() const { return model_.load(); }  // null while it is being loaded
-  // New requests are taken.
-  bool ready() const {
-    return model() != nullptr && !draining_ && soundness_ != Soundness::kDamaged;
-  }
-  Soundness soundness() const { return soundness_; }
+  ModelCatalogue& catalogue() { return catalogue_; }
+  const ModelCatalogue& catalogue() const { return catalogue_; }
+  // New requests are taken, of every model that is served.
+  bool ready() const;
   Upkeep& upkeep() { return upkeep_; }
   const Upkeep& upkeep() const { return upkeep_; }
-  // A step does not end, as the model's watchdog sees it: nobody can be served.
-  bool engine_stuck() const;
   std::string_view state_name() const;  // "loading", "serving", "draining"
   const access::RequestStatistics& book() const { return book_; }
-  const GenerationMeter& meter() const { return meter_; }
   const SampledTurns& sampled_turns() const { return sampled_turns_; }
   const access::RequestReporter& reporter() const { return reporter_; }
   const store::ResponseStore* response_store() const { return options_.response_store; }
+  // Of all models; an error names the one that cannot answer.
   net::HttpResponse live_reply() const;    // 503 while a step is stuck, and with damaged weights
   net::HttpResponse health_reply() const;  // 503 also while there is no model
   net::HttpResponse ready_reply() const;   // 503 also while draining, and when in doubt
@@ -108,10 +95,8 @@ class Server {
   access::AccessControl& access() { return access_; }
   const access::AccessControl& access() const { return access_; }
   const base::Clock& clock() const { return clock_; }
-  GenerationMeter& meter() { return meter_; }
   access::RequestStatistics& book() { return book_; }
   SampledTurns& sampled_turns() { return sampled_turns_; }
-  const GrammarStore& grammars() const { return grammars_; }
   FormatCompiler& formats() { return formats_; }
   const FormatCompiler& formats() const { return formats_; }
   uint64_t draw();  // the next of the server's random numbers
@@ -120,6 +105,10 @@ class Server {
   std::string request_id(std::string_view asked);
   // When the entry ends, those who want to know of requests are told of this one.
   void report(access::TrackedRequest& entry, const access::RequestReporter::Arrival& arrival);
+  // The model that answers a request for one of this name; empty: for the only one there is. Or why
+  // nobody does just now.
+  using ModelOrError = std::variant<std::shared_ptr<const ServedModel>, api::ApiError>;
+  ModelOrError model_now(std::string_view name) const;
   // The tokens that a chat request means to its tenant now.
   ChatPrompt chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
                             std::string_view tenant);
@@ -140,15 +129,19 @@ class Server {
 
   net::HttpHeaders common_headers(const net::HttpRequest& request);
 
-  // The model if it may generate now; otherwise the call has been answered.
-  const ServedModel* model_for(const Call& call) const;
+  // Why nobody is answered; nothing if anybody may be.
+  std::optional<api::ApiError> refusal() const;
+  // The model that the call asks for, if it may generate now, which the call holds from then on;
+  // otherwise the call has been answered. Where there is only one, whether that is the one that was
+  // asked for is looked at when its body has been read (model_named).
+  const ServedModel* model_for(Call& call) const;
   // The same for a call that will make it work, which gets its pass.
   const ServedModel* model_at_work_for(Call& call, Work work);
   // The engine's streams; none: the call has been answered.
   std::optional<std::vector<engine::TokenStream>> submit(Call& call,
                                                          request::GenerationRequest request,
                                                          int answers);
-  api::ApiError stuck_error() const;
+  // The call's model if that is its name; otherwise the call has been answered.
   const ServedModel* model_named(const Call& call, std::string_view name) const;
 
   // Gives `then` the call back with the guide that `make` makes of its request's formats: at once
@@ -234,17 +227,14 @@ class Server {
   Upkeep upkeep_;
   SampledTurns sampled_turns_;
   RunningResponses running_responses_;
-  GrammarStore grammars_{GrammarStore::Options{}};
   access::RequestStatistics book_{clock_};
-  GenerationMeter meter_;
   access::RequestReporter reporter_;
   RunningAnswers running_;
   Couriers couriers_;
   const int64_t started_ns_;
-  std::atomic<const ServedModel*> model_{nullptr};
+  ModelCatalogue catalogue_;
   std::atomic<bool> leaving_{false};
   std::atomic<bool> draining_{false};
-  std::atomic<Soundness> soundness_{Soundness::kSound};
   std::atomic<uint64_t> draws_{0};
   BackgroundResponses background_;  // what still runs reports to those above
   FormatCompiler formats_;          // last: so do the calls that wait for it

@@ -81,7 +81,10 @@ class ServerHouse {
   }
   ~ServerHouse() { http_.stop(std::chrono::milliseconds(0)); }
 
-  void load() { server_.serve(model_); }
+  // The house owns it, and outlives whoever holds it.
+  void load() {
+    server_.serve({&model_, [](ServedModel*) {}});
+  }
   Server& server() { return server_; }
   net::HttpServer& http() { return http_; }
   engine::Engine& engine() { return engine_; }

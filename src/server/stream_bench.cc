@@ -211,7 +211,7 @@ class Rank {
                .reasoning_field = "reasoning_content",
                .current_date = "2025-06-28"},
         server_({}, clock, log) {
-    server_.serve(model_);
+    server_.serve({&model_, [](ServedModel*) {}});
   }
 
   Server& server() { return server_; }
@@ -271,7 +271,8 @@ class House {
     double within = 0;
     double all = 0;
     for (const std::unique_ptr<Rank>& rank : ranks_) {
-      const telemetry::Histogram& delivery = rank->server().meter().histograms().delivery_s;
+      const telemetry::Histogram& delivery =
+          rank->server().catalogue().only()->state->meter.histograms().delivery_s;
       const auto& bounds = delivery.bounds();
       const telemetry::Histogram::Reading read = delivery.read();
       const auto bound = std::find(bounds.begin(), bounds.end(), seconds) - bounds.begin();

@@ -238,12 +238,12 @@ TEST(TenantIsolation, TN_04_grammars_are_a_tenants_own) {
       R"({"prompt":"x","max_tokens":1,"structured_outputs":{"regex":"secret[0-9]+"}})";
   // The script says what this does not allow, which is no matter here.
   ask(house, "sk-a", "/v1/completions", body);
-  const size_t one = house.server().grammars().entry_count();
+  const size_t one = house.model().state->grammars.entry_count();
   EXPECT_GT(one, 0u);
   ask(house, "sk-a", "/v1/completions", body);
-  EXPECT_EQ(house.server().grammars().entry_count(), one);
+  EXPECT_EQ(house.model().state->grammars.entry_count(), one);
   ask(house, "sk-b", "/v1/completions", body);
-  EXPECT_EQ(house.server().grammars().entry_count(), one + 1);
+  EXPECT_EQ(house.model().state->grammars.entry_count(), one + 1);
 }
 
 TEST(TenantIsolation, TN_05_a_salt_is_short_or_refused) {
