@@ -216,9 +216,10 @@ int64_t bytes_beside_weights(const DecodeBench::Options& shape, const families::
 Result<checkpoint::LoadChoice> read_weights(const checkpoint::Checkpoint& checkpoint,
                                             checkpoint::LoadMode asked, int64_t bytes_beside) {
   const auto go_on = [](int64_t, int64_t) { return true; };
-  TRY_ASSIGN(const checkpoint::LoadChoice choice,
-             checkpoint::choose_load_mode(
-                 asked, checkpoint::load_facts(checkpoint::mapped_bytes(checkpoint), bytes_beside)));
+  TRY_ASSIGN(
+      const checkpoint::LoadChoice choice,
+      checkpoint::choose_load_mode(
+          asked, checkpoint::load_facts(checkpoint::mapped_bytes(checkpoint), bytes_beside)));
   return checkpoint::read_weights(checkpoint, choice, go_on);
 }
 

@@ -21,8 +21,8 @@ int64_t mapped_bytes(const Checkpoint& checkpoint);
 
 // The addresses of tensors stay what they are. A lock comes first, of all at once: pages are locked
 // as they are read, and where it is refused nothing has been read yet. What was done is given back:
-// a lock that was only preferred may have had to be given up. Errors: kBadCheckpoint (names the file
-// that could not be read), kDoesNotFit (may not be locked; no memory), kCancelled.
+// a lock that was only preferred may have had to be given up. Errors: kBadCheckpoint (names the
+// file that could not be read), kDoesNotFit (may not be locked; no memory), kCancelled.
 Result<LoadChoice> read_weights(const Checkpoint& checkpoint, const LoadChoice& choice,
                                 ReadProgress progress);
 
