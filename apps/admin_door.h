@@ -9,6 +9,7 @@
 #include "cli/command_line.h"
 #include "net/http_server.h"
 #include "server/admin_server.h"
+#include "server/server.h"
 
 namespace pelton::apps {
 
@@ -18,7 +19,7 @@ class AdminDoor {
  public:
   // All outlive it.
   AdminDoor(const server::Server& server, const net::HttpServer& door, base::Log& log)
-      : admin_(server, door), log_(log) {}
+      : admin_(server.services(), door), log_(log) {}
 
   // `tls`: null without.
   Result<void> open(const cli::Arguments& arguments, std::shared_ptr<const net::TlsIdentity> tls);

@@ -84,7 +84,7 @@ void LifeCycle::reload() {
   const Result<void> reopened = parts_.reporting.reopen();
   if (!reopened) parts_.log.error("SIGHUP: the access log stays: " + reopened.error().message);
   const Result<void> done = try_reload();
-  parts_.server.upkeep().count_reload(done.ok());
+  parts_.server.services().upkeep.count_reload(done.ok());
   if (done) {
     parts_.log.info("SIGHUP: certificates, keys and log level are read anew");
   } else {
@@ -111,7 +111,7 @@ Result<void> LifeCycle::try_reload() {
   const Result<void> renewed = parts_.grpc.renew_certificates();
   if (!renewed) parts_.log.error(renewed.error().message);
   asks_for_keys_ = !keys.empty();
-  parts_.server.access().replace_keys(std::move(keys));
+  parts_.server.services().access_control.replace_keys(std::move(keys));
   parts_.log.set_level(log_level(fresh));
   for (const std::string& name : fresh.changed_since(parts_.arguments)) {
     if (std::find(kReloaded.begin(), kReloaded.end(), name) != kReloaded.end()) continue;

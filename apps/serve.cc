@@ -36,6 +36,7 @@
 #include "net/http_server.h"
 #include "node/weight_watch.h"
 #include "server/grpc_door.h"
+#include "server/health.h"
 #include "server/server.h"
 #include "server/watchdog.h"
 #include "tensor/kv_block.h"
@@ -230,7 +231,7 @@ std::unique_ptr<node::WeightWatch> make_weight_watch(const cli::Arguments& argum
     served.soundness = state == State::kSound     ? Soundness::kSound
                        : state == State::kDoubted ? Soundness::kDoubted
                                                   : Soundness::kDamaged;
-    grpc.set_serving(server.ready_reply().status == 200);
+    grpc.set_serving(server::ready_reply(server.services()).status == 200);
     if (state != State::kDamaged || !leaves) return;
     std::this_thread::sleep_for(kStuckGrace);
     log.error("leaving, as --watchdog-action asks");
@@ -294,12 +295,12 @@ Result<void> run(const cli::Arguments& arguments) {
         server.handle(std::move(request), std::move(exchange));
       },
       log);
-  server.upkeep().watch(
+  server.services().upkeep.watch(
       {.identity = tls, .handshakes_failed = [&http] { return http.handshakes_failed(); }});
   TRY(with_flag(http.start(), "host"));
   AdminDoor admin(server, http, log);
   TRY(admin.open(arguments, tls));
-  server::GrpcDoor grpc(server, log);
+  server::GrpcDoor grpc(server.services(), log);
   std::optional<server::GrpcDoor::Options> grpc_options;
   if (arguments.has("--grpc-port")) {
     grpc_options = {
@@ -319,7 +320,7 @@ Result<void> run(const cli::Arguments& arguments) {
   const auto close_doors = [&](std::chrono::milliseconds grace) {
     grpc.close(grace);
     http.stop(grace);
-    server.formats().stop();  // its jobs look at the model; a client that left does not hold us
+    server.services().stop_pools();  // whose jobs look at models
   };
   if (!model) {
     close_doors(std::chrono::milliseconds(0));

@@ -1,6 +1,6 @@
 #include "apps/serve_limits.h"
 
-#include "server/compile_pool.h"
+#include "server/work_pool.h"
 
 namespace pelton::apps {
 
@@ -15,7 +15,7 @@ std::vector<std::pair<std::string, int64_t>> limits_in_force(const ServeLimits& 
       {"queued_tokens_max", limits.engine.queued_tokens_max},
       {"queue_wait_ms_max", limits.engine.queue_wait_max_ns / 1'000'000},
       {"connections_max", limits.connections_max},
-      {"format_compile_cpu_ms_max", server::CompilePool::Options{}.long_lane.cpu_us_max / 1000},
+      {"format_compile_cpu_ms_max", server::WorkPool::Options{}.long_lane.cpu_us_max / 1000},
       {"header_bytes_max", number(limits.http.header_bytes_max)},
       {"body_bytes_max", number(limits.http.body_bytes_max)},
       {"bodies_bytes_max", number(limits.http.bodies_bytes_max)},

@@ -108,13 +108,14 @@ TEST_P(AllocationFailure, FT_47_IsThatOneRequestsMatter) {
   EXPECT_GT(refused, at / 2);
   EXPECT_EQ(post()->status, 200);
   const auto clean = [&] {
-    return house.engine().ledger().clean() && house.server().book().counts().open() == 0 &&
-           house.server().meter().open() == 0;
+    return house.engine().ledger().clean() &&
+           house.server().services().statistics.counts().open() == 0 &&
+           house.model().state->meter.open() == 0;
   };
   for (int i = 0; i < 1000 && !clean(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  EXPECT_TRUE(clean()) << ledger_report(house.server(), 0);
+  EXPECT_TRUE(clean()) << ledger_report(house.server().services(), 0);
   RecordProperty("allocations", at);
   door.stop(std::chrono::milliseconds(0));
 }

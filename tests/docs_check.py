@@ -16,6 +16,7 @@ CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 FILE = re.compile(r"^(?:src/|apps/)?[a-z_0-9]+/[a-z_0-9/]+(?:\.(?:h|cc|md|txt))?$")
 CELL_MAX = 200
+WAY_FILES_MAX = 25
 NAME = re.compile(r"^(?:[A-Za-z_0-9]+::)*~?[A-Za-z_0-9]+(?:\(\))?$")
 
 
@@ -64,6 +65,10 @@ def check_way(root, errors):
         if line.startswith("|") and CODE.search(line):
             rows += 1
             check_row(root, f"{page.name}:{number}", line, errors)
+    table = [line for line in page.read_text().splitlines() if line.startswith("|")]
+    named = {word for line in table for word in CODE.findall(line) if FILE.match(word)}
+    if len(named) > WAY_FILES_MAX:
+        errors.append(f"{page.name}: names {len(named)} files; at most {WAY_FILES_MAX}, so that it can be followed")
     if rows < 10:
         errors.append(f"{page.name}: only {rows} rows name a file; is the table still there?")
     return rows

@@ -434,7 +434,7 @@ class Faults(unittest.TestCase):
                    "server/grpc_door.cc", "server/grpc_house.h",  # how gRPC's library is told a deadline; made steady at once
                    "access/access_log.cc", "access/request_record.h", "access/request_reporter.cc",
                    "access/request_trace.cc",
-                   "server/chat_completions.cc", "server/completions.cc", "server/responses.cc",
+                   "server/chat_completions.cc", "server/completions.cc", "server/responses.cc", "server/response_plan.cc", "server/services.cc",
                    "server/response_answer.cc", "server/embeddings.cc",  # "created", and the date that models are told
                    "store/sqlite_response_store.cc"}  # ages that outlive the process; steady from the start on
         rooms = ("base", "net", "access", "server", "engine", "admission", "api", "store", "telemetry", "executor", "kv")

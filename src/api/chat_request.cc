@@ -153,7 +153,7 @@ void check_verbosity(const Fields& fields, std::vector<std::string>& warnings) {
 Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint, Fields::Reads::kKept);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   ChatRequest request;
   if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
   request.messages = read_messages(fields);

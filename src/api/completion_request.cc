@@ -56,7 +56,7 @@ Result<CompletionRequest> parse_completion_request(std::string_view body,
                                                    const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint, Fields::Reads::kKept);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   CompletionRequest request;
   if (const std::string* model = fields.text("model", 512)) request.model = *model;
   request.prompts = read_prompts(fields, "prompt", kPromptsMax, limits);

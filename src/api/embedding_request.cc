@@ -121,7 +121,7 @@ Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
                                                  const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint, Fields::Reads::kKept);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   EmbeddingRequest request;
   request.fields = read_fields(fields, limits);
   if (fields.find("messages") != nullptr) {
@@ -140,7 +140,7 @@ Result<EmbeddingRequest> parse_embedding_request(std::string_view body,
 Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint, Fields::Reads::kKept);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   EmbedRequest request;
   request.fields = read_fields(fields, limits);
   for (const std::string_view key : {"images", "inputs"}) {
@@ -162,7 +162,7 @@ Result<EmbedRequest> parse_embed_request(std::string_view body, const RequestLim
 Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint, Fields::Reads::kKept);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   RerankRequest request;
   request.fields = read_fields(fields, limits);
   const std::string* query = fields.text("query", kTextBytesMax);
@@ -184,7 +184,7 @@ Result<RerankRequest> parse_rerank_request(std::string_view body, const RequestL
 Result<ScoreRequest> parse_score_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint, Fields::Reads::kKept);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   ScoreRequest request;
   request.fields = read_fields(fields, limits);
   const bool newer = fields.find("queries") != nullptr;  // vLLM's other names

@@ -23,8 +23,9 @@ uint32_t mark_of(std::string_view key) {
 
 }  // namespace
 
-Fields::Fields(const Json& object, std::string path, std::optional<Error>& complaint, Reads reads)
-    : object_(object), path_(std::move(path)), complaint_(complaint), reads_(reads) {
+Fields::Fields(const Json& object, std::string path, std::optional<Error>& complaint, Reads reads,
+               FieldTable* table)
+    : object_(object), path_(std::move(path)), complaint_(complaint), reads_(reads), table_(table) {
   CHECK(object.is_object());
   const Json::Object& members = object.as_object();
   if (members.size() <= kManyMembers) return;
@@ -48,6 +49,7 @@ void Fields::refuse_unsupported(std::string_view key, std::string_view what) con
 }
 
 const Json* Fields::find(std::string_view key) const {
+  if (table_ != nullptr) table_->note({.name = std::string(key)});
   if (reads_ == Reads::kKept) read_keys_.emplace_back(key);
   const Json* found = nullptr;
   if (marks_.empty()) {
@@ -84,6 +86,8 @@ void Fields::refuse_unread(std::span<const std::string_view> harmless) const {
 }
 
 const Json* Fields::object(std::string_view key) const {
+  if (table_ != nullptr)
+    table_->note({.name = std::string(key), .kind = FieldTable::Kind::kObject});
   const Json* found = find(key);
   if (found == nullptr || found->is_object()) return found;
   refuse(key, fmt::format("'{}' must be an object, not {}", path(key), found->kind_name()));
@@ -91,6 +95,9 @@ const Json* Fields::object(std::string_view key) const {
 }
 
 const Json* Fields::array(std::string_view key, size_t items_max) const {
+  if (table_ != nullptr)
+    table_->note(
+        {.name = std::string(key), .kind = FieldTable::Kind::kArray, .size_max = items_max});
   const Json* found = find(key);
   if (found == nullptr) return nullptr;
   if (!found->is_array()) {
@@ -106,6 +113,8 @@ const Json* Fields::array(std::string_view key, size_t items_max) const {
 }
 
 std::optional<double> Fields::number(std::string_view key, const NumberRange& range) const {
+  if (table_ != nullptr)
+    table_->note({.name = std::string(key), .kind = FieldTable::Kind::kNumber, .numbers = range});
   const Json* found = find(key);
   if (found == nullptr) return std::nullopt;
   if (!found->is_number()) {
@@ -123,6 +132,8 @@ std::optional<double> Fields::number(std::string_view key, const NumberRange& ra
 }
 
 std::optional<int64_t> Fields::integer(std::string_view key, const IntegerRange& range) const {
+  if (table_ != nullptr)
+    table_->note({.name = std::string(key), .kind = FieldTable::Kind::kInteger, .integers = range});
   const Json* found = find(key);
   if (found == nullptr) return std::nullopt;
   const std::optional<int64_t> value = exact_integer(*found);
@@ -145,6 +156,8 @@ std::optional<int64_t> Fields::integer(std::string_view key, const IntegerRange&
 }
 
 std::optional<bool> Fields::boolean(std::string_view key) const {
+  if (table_ != nullptr)
+    table_->note({.name = std::string(key), .kind = FieldTable::Kind::kBoolean});
   const Json* found = find(key);
   if (found == nullptr) return std::nullopt;
   if (found->is_bool()) return found->as_bool();
@@ -153,6 +166,9 @@ std::optional<bool> Fields::boolean(std::string_view key) const {
 }
 
 const std::string* Fields::text(std::string_view key, size_t bytes_max) const {
+  if (table_ != nullptr)
+    table_->note(
+        {.name = std::string(key), .kind = FieldTable::Kind::kText, .size_max = bytes_max});
   const Json* found = find(key);
   if (found == nullptr) return nullptr;
   if (!found->is_string()) {

@@ -4,38 +4,28 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/field_table.h"
 #include "base/function_ref.h"
 #include "base/json.h"
 #include "base/result.h"
 
 namespace pelton::api {
 
-struct NumberRange {
-  double low;
-  double high;
-  bool low_open = false;  // low itself is refused
-};
-
-struct IntegerRange {
-  int64_t low = std::numeric_limits<int64_t>::min();
-  int64_t high = std::numeric_limits<int64_t>::max();
-};
-
 class Fields {
  public:
   // Whether unread() is going to be asked for; keeping the names of reads costs a little.
   enum class Reads { kForgotten, kKept };
 
-  // `object` must be an object; `path` is its own ("" for the body); `complaint` collects.
+  // `object` must be an object; `path` is its own ("" for the body); `complaint` collects. `table`:
+  // where each read is noted, with its kind and limits; null: nowhere.
   Fields(const Json& object, std::string path, std::optional<Error>& complaint,
-         Reads reads = Reads::kForgotten);
+         Reads reads = Reads::kForgotten, FieldTable* table = nullptr);
 
   // A member that is there and not null.
   const Json* find(std::string_view key) const;
@@ -75,6 +65,7 @@ class Fields {
   // asks some eighty times, and they fit where the members do not. Else empty.
   std::vector<uint32_t> marks_;
   const Reads reads_;
+  FieldTable* const table_;
   mutable std::vector<std::string> read_keys_;  // of Reads::kKept
 };
 

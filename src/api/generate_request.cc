@@ -50,7 +50,7 @@ void read_generation(const Fields& body, RequestLimits limits, GenerateRequest& 
 Result<GenerateRequest> parse_generate_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint, Fields::Reads::kKept);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   GenerateRequest request;
   if (const std::string* model = fields.text("model", 512)) request.model = *model;
   if (const std::string* id = fields.text("request_id", kRenderedIdBytesMax))

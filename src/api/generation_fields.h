@@ -30,6 +30,7 @@ struct RequestLimits {
   // Nothing is generated: a chat's prompt need not end where an answer begins.
   bool prompt_alone = false;
   size_t request_id_bytes_max = kRequestIdBytesMax;
+  FieldTable* fields_read = nullptr;  // the body's own, noted there; null: nowhere
 };
 
 // Ends an answer that says the same thing again and again.

@@ -112,7 +112,7 @@ Result<MessagesRequest> parse_messages_request(std::string_view body, const Requ
                                                MessagesUse use) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint, Fields::Reads::kKept);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   refuse_threads(fields);
   MessagesRequest request;
   ChatRequest& chat = request.chat;

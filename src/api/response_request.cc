@@ -150,7 +150,7 @@ void write_reasoning(base::JsonWriter& writer, const Json& body) {
 Result<ResponseRequest> parse_response_request(const Json& body, const RequestLimits& limits) {
   if (std::optional<Error> error = check_object(body)) return *std::move(error);
   std::optional<Error> complaint;
-  const Fields fields(body, "", complaint, Fields::Reads::kKept);
+  const Fields fields(body, "", complaint, Fields::Reads::kKept, limits.fields_read);
   ResponseRequest request;
   if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
   if (const std::string* words = fields.text("instructions", kInstructionsBytesMax)) {

@@ -17,7 +17,7 @@ constexpr size_t kModelBytesMax = 512;
 Result<TokenizeRequest> parse_tokenize_request(std::string_view body, const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint, Fields::Reads::kKept);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   TokenizeRequest request;
   if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
   request.token_texts = fields.boolean("return_token_strs").value_or(false);
@@ -43,7 +43,7 @@ Result<DetokenizeRequest> parse_detokenize_request(std::string_view body,
                                                    const RequestLimits& limits) {
   TRY_ASSIGN(const Json json, parse_object(body));
   std::optional<Error> complaint;
-  const Fields fields(json, "", complaint, Fields::Reads::kKept);
+  const Fields fields(json, "", complaint, Fields::Reads::kKept, limits.fields_read);
   DetokenizeRequest request;
   if (const std::string* model = fields.text("model", kModelBytesMax)) request.model = *model;
   const Json* tokens = fields.array("tokens", kDetokenizeTokensMax);

@@ -116,7 +116,9 @@ TEST(RateLimits, RequestsPerMinuteAreAKeysOwn) {
   const net::HttpResponse others = ask(house, "b", kChat, chat("hi"));
   EXPECT_EQ(others.status, 200);
   EXPECT_FALSE(others.headers.has("x-ratelimit-limit-requests"));
-  EXPECT_GE(house.server().access().refused(access::AccessControl::Refused::kRequests), 7);
+  EXPECT_GE(
+      house.server().services().access_control.refused(access::AccessControl::Refused::kRequests),
+      7);
 }
 
 // Two that differ, or one twice: a proxy before the server may have looked at the other one.
@@ -199,7 +201,7 @@ TEST(RateLimits, AKeyRingIsReplacedAsAWhole) {
   EXPECT_EQ(ask(house, "old", kChat, chat("hi")).status, 200);
   EXPECT_EQ(ask(house, "a", kChat, chat("hi")).status, 200);
   EXPECT_EQ(ask(house, "a", kChat, chat("hi")).status, 429);
-  house.server().access().replace_keys(ring("a wheel rpm=3\nnew jet\n"));
+  house.server().services().access_control.replace_keys(ring("a wheel rpm=3\nnew jet\n"));
   EXPECT_EQ(ask(house, "old", kChat, chat("hi")).status, 401);
   EXPECT_EQ(ask(house, "new", kChat, chat("hi")).status, 200);
   // What it has used counts.

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/health.h"
 #include "server/ledger_report.h"
 #include "server/metrics_page.h"
 #include "server/reply.h"
@@ -25,16 +26,16 @@ net::HttpResponse AdminServer::answer(const net::HttpRequest& request) const {
   static constexpr Route kRoutes[] = {
       {"/debug/ledger",
        [](const AdminServer& admin) {
-         return json_reply(ledger_report(admin.server_, admin.door_.connection_count()));
+         return json_reply(ledger_report(admin.services_, admin.door_.connection_count()));
        }},
       {"/metrics",
        [](const AdminServer& admin) {
-         return text_reply(telemetry::kPrometheusContentType, metrics_page(admin.server_));
+         return text_reply(telemetry::kPrometheusContentType, metrics_page(admin.services_));
        }},
-      {"/health", [](const AdminServer& admin) { return admin.server_.health_reply(); }},
-      {"/health/live", [](const AdminServer& admin) { return admin.server_.live_reply(); }},
-      {"/health/ready", [](const AdminServer& admin) { return admin.server_.ready_reply(); }},
-      {"/ready", [](const AdminServer& admin) { return admin.server_.ready_reply(); }},
+      {"/health", [](const AdminServer& admin) { return health_reply(admin.services_); }},
+      {"/health/live", [](const AdminServer& admin) { return live_reply(admin.services_); }},
+      {"/health/ready", [](const AdminServer& admin) { return ready_reply(admin.services_); }},
+      {"/ready", [](const AdminServer& admin) { return ready_reply(admin.services_); }},
       {"/",
        [](const AdminServer&) {
          return text_reply("text/plain; charset=utf-8",

@@ -8,7 +8,7 @@
 
 #include "net/http_message.h"
 #include "net/http_server.h"
-#include "server/server.h"
+#include "server/services.h"
 
 namespace pelton::server {
 
@@ -18,15 +18,16 @@ class AdminServer {
   static constexpr int kConnectionsMax = 64;
   static constexpr size_t kBodyBytesMax = 4096;
 
-  // Both outlive it. `door`: where `server` is reached.
-  AdminServer(const Server& server, const net::HttpServer& door) : server_(server), door_(door) {}
+  // Both outlive it. `door`: where the server is reached.
+  AdminServer(const Services& services, const net::HttpServer& door)
+      : services_(services), door_(door) {}
 
   void handle(const net::HttpRequest& request, const std::shared_ptr<net::Exchange>& exchange);
 
  private:
   net::HttpResponse answer(const net::HttpRequest& request) const;
 
-  const Server& server_;
+  const Services& services_;
   const net::HttpServer& door_;
 };
 

@@ -26,7 +26,7 @@ class AdminHouse {
  public:
   explicit AdminHouse(ServerHouse::Options options)
       : house(kScript, std::move(options)),
-        admin_(house.server(), house.http()),
+        admin_(house.server().services(), house.http()),
         http_(
             {.address = "127.0.0.1",
              .port = 0,

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json_writer.h"
 #include "server/server_house.h"
 
 namespace pelton::server {

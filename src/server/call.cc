@@ -54,7 +54,7 @@ std::optional<double> client_patience_s(const net::HttpHeaders& headers) {
 Result<std::optional<int64_t>> Call::deadline_ns(std::optional<double> timeout_s,
                                                  Whole whole) const {
   constexpr std::string_view kHeader = "x-request-timeout-ms";
-  std::optional<int64_t> deadline;
+  std::optional<int64_t> deadline = transport_deadline_ns;
   const auto within = [&](int64_t ns) {
     deadline = std::min(deadline.value_or(INT64_MAX), arrived_ns + ns);
   };

@@ -22,6 +22,8 @@ namespace pelton::server {
 // Whose clients an error is told to.
 enum class Dialect { kOpenAi, kAnthropic, kOllama };
 
+struct Endpoint;
+
 struct Call {
   net::HttpRequest request;
   std::shared_ptr<net::Exchange> exchange;
@@ -30,13 +32,19 @@ struct Call {
   access::Principal caller;  // the same, and what its key may ask for
   int64_t arrived_ns = 0;
   int64_t body_bytes = 0;  // also of a message that it came as
+  // Until when its transport says that it is wanted, on the server's clock.
+  std::optional<int64_t> transport_deadline_ns = {};
   Dialect dialect = Dialect::kOpenAi;
+  const Endpoint* endpoint = nullptr;  // that it came to; null: it is none of HTTP's own
   // The model that it asks for, where that has been read; its body is looked at otherwise.
   std::optional<std::string> model_asked;
   std::unique_ptr<access::TrackedRequest> entry;  // null in tests of parts
   // That it asks, once it is chosen: held for all that hangs on the call.
   std::shared_ptr<const ServedModel> model;
   std::unique_ptr<access::AdmissionTicket> ticket;  // of one that makes the model work
+
+  // What is recorded of it; null: nobody wants to know.
+  access::RequestRecord* record() const { return entry == nullptr ? nullptr : entry->record(); }
 
   void send(net::HttpResponse response) const;
   void send(const api::ApiError& error) const;

@@ -1,28 +1,27 @@
-// POST /v1/chat/completions: body -> formats -> conversation -> tokens -> engine -> Generation.
+// POST /v1/chat/completions, and how many tokens its prompt has.
 #include <memory>
 #include <utility>
 #include <variant>
 
-#include <fmt/format.h>
-
 #include "api/chat_request.h"
+#include "api/tokenize_request.h"
 #include "server/answer_guide.h"
 #include "server/chat_answer.h"
-#include "server/chat_conversation.h"
 #include "server/chat_prompt.h"
 #include "server/chat_turn_options.h"
+#include "server/endpoints.h"
 #include "server/generation.h"
-#include "server/generation_facts.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
-#include "server/server.h"
+#include "server/reply.h"
+#include "server/request_pipeline.h"
 
 namespace pelton::server {
 namespace {
 
 ChatAnswer::Options answer_options(const api::ChatRequest& request, const ServedModel& model,
-                                   std::string id, const base::Clock& clock) {
-  return {.head = {.id = std::move(id),
+                                   const std::string& id, const base::Clock& clock) {
+  return {.head = {.id = id,
                    .created = clock.unix_ms() / 1000,
                    .model = model.shown_name(request.model),
                    .reasoning_field = model.reasoning_field,
@@ -42,88 +41,91 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
                      .stop_token_ids = request.generation.stop_token_ids}};
 }
 
-}  // namespace
+class ChatCompletion final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    return keep(api::parse_chat_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+  }
 
-ChatPrompt Server::chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
-                                  std::string_view tenant) {
-  const std::string date = model.current_date.value_or(base::local_date(clock_.unix_ms()));
-  return chat_prompt(conversation_of(request, date), request.messages, model, sampled_turns_,
-                     access_.cache_salt(tenant, request.generation.cache_salt));
-}
+  Fields fields(const ServedModel& model) const override {
+    return fields_of(request_->generation, request_->model, warnings_of(*request_, model));
+  }
 
-// Understood, while its formats are compiled.
-struct Server::ChatWork {
-  const ServedModel& model;
-  std::shared_ptr<const api::ChatRequest> request;
-  std::optional<int64_t> deadline_ns;
+  FormatCompiler::MakeGuide guide(const ServedModel& model) const override {
+    return chat_guide_of(request_, model);
+  }
+
+  std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
+    const api::GenerationFields& generation = request_->generation;
+    ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant);
+    std::string id = answer_id("chatcmpl-", generation.request_id, scope.services.draw());
+    options_ = answer_options(*request_, scope.model, id, scope.services.clock);
+    ChatChoice::Options& choice = options_.choice;
+    const std::vector<TokenId>& opening = choice.turn.opening;
+    prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
+    options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+    if (choice.token_ids) options_.prompt_token_ids = prompt.tokens;
+    choice.turn.place = {.turns = &scope.services.sampled_turns, .history = prompt.history};
+    return keep(engine_work(scope, generation,
+                            {.id = std::move(id),
+                             .prompt = std::move(prompt.tokens),
+                             .prompt_field = "messages",
+                             .prompt_kind = api::ContextLength::Prompt::kMessages,
+                             .deadline_ns = with.deadline_ns,
+                             .logprobs = request_->top_logprobs,
+                             .prompt_logprobs = generation.prompt_logprobs.value_or(-1),
+                             .guide = std::move(with.guide),
+                             .seed_if_none = scope.services.draw(),
+                             .may_call = !request_->tools.empty()}),
+                work_);
+  }
+
+  void start(Call call, Services& services) override {
+    work_.can_be_controlled = true;
+    const ServedModel& model = *call.model;  // which goes with the call
+    start_generation(std::move(call), services, std::move(work_), [&] {
+      options_.choice.call_id_seed = services.draw();
+      return std::make_unique<ChatAnswer>(model, std::move(options_));
+    });
+  }
+
+ private:
+  std::shared_ptr<const api::ChatRequest> request_;
+  ChatAnswer::Options options_;
+  EngineWork work_;
 };
 
-void Server::answer_chat_completion(Call call) {
-  const ServedModel* model = model_at_work_for(call, Work::kSampled);
-  if (model == nullptr) return;
-  auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  const auto shared = std::make_shared<const api::ChatRequest>(*std::move(parsed));
-  const api::ChatRequest& request = *shared;
-  if (model_named(call, request.model) == nullptr) return;
-  if (const auto error = model->no_chat()) return call.send(api::api_error(*error));
-  const Result<std::optional<int64_t>> deadline_ns =
-      call.deadline_ns(request.generation.timeout_s,
-                       request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
-  if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
-  call.add_warnings(warnings_of(request, *model));
-  with_guide(std::move(call),
-             {.user = request.generation.user,
-              .deadline_ns = *deadline_ns,
-              .make = chat_guide_of(shared, *model)},
-             [this, work = ChatWork{*model, shared, *deadline_ns}](
-                 Call guided, std::optional<grammar::TokenGuide> guide) {
-               begin_chat(std::move(guided), work, std::move(guide));
-             });
+// As llama.cpp has it: what the prompt of the same request would be.
+class ChatInputTokens final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    return keep(api::parse_chat_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+  }
+  Fields fields(const ServedModel& model) const override {
+    return {.model = request_.model, .warnings = warnings_of(request_, model)};
+  }
+  std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
+    count_ = scope.services.chat_prompt_of(request_, scope.model, scope.tenant).tokens.size() +
+             turn_options(request_, scope.model).opening.size();
+    return std::nullopt;
+  }
+  void start(Call call, Services&) override {
+    call.send(json_reply(api::input_tokens_body(static_cast<int64_t>(count_))));
+  }
+
+ private:
+  api::ChatRequest request_;
+  size_t count_ = 0;
+};
+
+}  // namespace
+
+void chat_completions(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<ChatCompletion>(), Work::kSampled);
 }
 
-void Server::begin_chat(Call call, const ChatWork& work, std::optional<grammar::TokenGuide> guide) {
-  const ServedModel& model = work.model;
-  const api::ChatRequest& request = *work.request;
-  ChatPrompt prompt = chat_prompt_of(request, model, call.tenant);
-  std::string id = answer_id("chatcmpl-", request.generation.request_id, draw());
-  ChatAnswer::Options options = answer_options(request, model, id, clock_);
-  const std::vector<TokenId>& opening = options.choice.turn.opening;
-  prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
-  options.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
-  if (options.choice.token_ids) options.prompt_token_ids = prompt.tokens;
-  call.note_asked(sampling_asked(request.generation));
-  auto made = generation_request(
-      model, request.generation,
-      {.id = id,
-       .prompt = std::move(prompt.tokens),
-       .prompt_field = "messages",
-       .prompt_kind = api::ContextLength::Prompt::kMessages,
-       .tenant = call.tenant,
-       .cache_salt = access_.cache_salt(call.tenant, request.generation.cache_salt),
-       .deadline_ns = work.deadline_ns,
-       .logprobs = request.top_logprobs,
-       .prompt_logprobs = request.generation.prompt_logprobs.value_or(-1),
-       .guide = std::move(guide),
-       .seed_if_none = draw(),
-       .may_call = !request.tools.empty()});
-  if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
-  const int output_tokens_max = std::get<request::GenerationRequest>(made).stop.max_new_tokens;
-  auto streams =
-      submit(call, std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
-  if (!streams) return;
-
-  options.choice.call_id_seed = draw();
-  options.choice.turn.place = {.turns = &sampled_turns_, .history = prompt.history};
-  const bool streamed = request.generation.stream;
-  Generation::Parts parts{.id = std::move(id),
-                          .call = std::move(call),
-                          .streams = *std::move(streams),
-                          .answer = std::make_unique<ChatAnswer>(model, std::move(options)),
-                          .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
-                          .output_tokens_max = output_tokens_max};
-  Generation::run(std::move(parts),
-                  {.log = log_, .meter = model.state->meter, .running = &running_});
+void chat_input_tokens(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<ChatInputTokens>(), std::nullopt);
 }
 
 }  // namespace pelton::server

@@ -4,8 +4,8 @@
 #include "api/fields.h"
 #include "api/json_object.h"
 #include "base/json_writer.h"
+#include "server/endpoints.h"
 #include "server/reply.h"
-#include "server/server.h"
 
 namespace pelton::server {
 namespace {
@@ -27,10 +27,10 @@ Result<std::string> parse_control(std::string_view body) {
 
 }  // namespace
 
-void Server::answer_chat_control(Call call) {
+void control_chat(Call call, Services& services) {
   const Result<std::string> id = parse_control(call.request.body);
   if (!id.ok()) return call.send(api::api_error(id.error()));
-  if (!running_.end_reasoning(*id, call.tenant)) {
+  if (!services.running_answers.end_reasoning(*id, call.tenant)) {
     return call.send(
         api::api_error({ErrorCode::kNotFound, "No answer of this id is being generated", "id"}));
   }

@@ -23,7 +23,8 @@ ChatTurn::Options turn_options(const api::ChatRequest& request, const ServedMode
 
 std::vector<std::string> warnings_of(const api::ChatRequest& request, const ServedModel& model) {
   std::vector<std::string> warnings = request.warnings;
-  const bool knows = !model.chat->turn_opening(chat::Thinking::kOff).empty();
+  const bool knows =
+      model.chat == nullptr || !model.chat->turn_opening(chat::Thinking::kOff).empty();
   if (request.thinks && !knows && warnings.size() < api::kFieldWarningsMax) {
     warnings.push_back(api::unread_warning("chat_template_kwargs.enable_thinking",
                                            "the template has no such name"));

@@ -1,4 +1,4 @@
-// POST /v1/completions: text or tokens -> engine -> Generation, one choice for each prompt.
+// POST /v1/completions: text or tokens -> engine -> Generation, n choices for each prompt.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -11,90 +11,37 @@
 #include "server/answer_guide.h"
 #include "server/completion_answer.h"
 #include "server/completion_prompt.h"
+#include "server/endpoints.h"
 #include "server/generation.h"
-#include "server/generation_facts.h"
 #include "server/generation_request.h"
 #include "server/random_id.h"
-#include "server/server.h"
+#include "server/request_pipeline.h"
 
 namespace pelton::server {
 namespace {
 
-struct Submitted {
-  std::vector<engine::TokenStream> streams;   // none where no token is asked for
-  std::vector<std::vector<TokenId>> prompts;  // if they are to be told, or their log-probabilities
-  std::vector<std::string> echoes;            // if they are
-  std::vector<int64_t> prompt_sizes;
-  int64_t prompt_tokens = 0;  // of all prompts
-};
-
-// n streams for each prompt, or the answer that says why not. Streams already running are
-// cancelled as they go.
-struct Submission {
-  const api::CompletionRequest& request;
-  const ServedModel& model;
-  const std::string& id;
-  uint64_t seed_if_none;
-  std::optional<int64_t> deadline_ns;
-  const std::optional<grammar::TokenGuide>& guide;
-};
-std::variant<Submitted, api::ApiError> submit_all(const Submission& all, const Call& call,
-                                                  access::AccessControl& control,
-                                                  Couriers& couriers) {
-  const api::CompletionRequest& request = all.request;
-  const ServedModel& model = all.model;
-  // An echo's log-probabilities are as many as the answer's.
-  const int prompt_logprobs = std::max(request.generation.prompt_logprobs.value_or(-1),
-                                       request.echo ? request.logprobs : -1);
-  int64_t told = 0;
-  call.note_asked(sampling_asked(request.generation));
-  std::vector<request::GenerationRequest> requests;
-  Submitted submitted;
-  for (size_t i = 0; i < request.prompts.size(); ++i) {
-    Result<std::vector<TokenId>> tokens = completion_prompt(request.prompts[i], model, "prompt");
-    if (!tokens.ok()) return api::api_error(tokens.error());
-    if (!request.generation.stop.empty()) {
-      if (const auto error = model.no_text("stop")) return api::api_error(*error);
-    }
-    auto made = generation_request(
-        model, request.generation,
-        {.id = fmt::format("{}/{}", all.id, i),
-         .prompt = std::move(tokens).value(),
-         .prompt_field = "prompt",
-         .tenant = call.tenant,
-         .cache_salt = control.cache_salt(call.tenant, request.generation.cache_salt),
-         .deadline_ns = all.deadline_ns,
-         .logprobs = request.logprobs,
-         .prompt_logprobs = prompt_logprobs,
-         .guide = all.guide,
-         .seed_if_none = base::random_bits(all.seed_if_none, i)});
-    if (auto* error = std::get_if<api::ApiError>(&made)) return std::move(*error);
-    requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
-    told += static_cast<int64_t>(requests.back().prompt.size()) * (prompt_logprobs + 1) *
-            request.generation.n;
-    if (const std::optional<Error> error = too_many_prompt_logprobs(told, request.generation)) {
-      return api::api_error(*error);
-    }
-  }
-  for (request::GenerationRequest& one : requests) {
-    submitted.prompt_tokens += static_cast<int64_t>(one.prompt.size());
-    submitted.prompt_sizes.push_back(static_cast<int64_t>(one.prompt.size()));
-    const bool keeps = request.generation.return_token_ids || prompt_logprobs >= 0;
-    if (keeps) submitted.prompts.push_back(one.prompt);
-    if (request.echo) submitted.echoes.push_back(model.tokenizer.decode(one.prompt));
-    if (request.generation.max_tokens == 0) {
-      if (prompt_logprobs < 0) continue;
-      one.stop.max_new_tokens = 1;  // it comes with what is asked for, and is not told
-    }
-    auto answers = server::submit(
-        *call.ticket, model, std::move(one),
-        {.answers = request.generation.n, .courier = couriers.of_thread(*call.exchange)});
-    if (auto* error = std::get_if<api::ApiError>(&answers)) return std::move(*error);
-    for (engine::TokenStream& stream : std::get<std::vector<engine::TokenStream>>(answers)) {
-      submitted.streams.push_back(std::move(stream));
-    }
-  }
-  return submitted;
+CompletionAnswer::Options answer_options(const api::CompletionRequest& request,
+                                         const ServedModel& model, const std::string& id,
+                                         const base::Clock& clock) {
+  const api::GenerationFields& fields = request.generation;
+  return {.head = {.id = id,
+                   .created = clock.unix_ms() / 1000,
+                   .model = model.shown_name(request.model)},
+          .choice_count = request.prompts.size() * static_cast<size_t>(fields.n),
+          .choices_per_prompt = static_cast<size_t>(fields.n),
+          .stop = stop_strings(fields),
+          .logprobs = request.logprobs,
+          .prompt_logprobs = fields.prompt_logprobs,
+          .prompt_alone = fields.max_tokens == 0,
+          .stream = fields.stream,
+          .include_usage = fields.include_usage,
+          .continuous_usage = fields.continuous_usage,
+          .timings = fields.timings,
+          .shows_marks = request.shows_marks,
+          .ends_marked = fields.ignore_eos,
+          .tokens_as_ids = fields.tokens_as_ids,
+          .token_ids = fields.return_token_ids,
+          .stop_token_ids = fields.stop_token_ids};
 }
 
 // "max_tokens": 0: the prompts alone, as echoes or counts; the engine is not asked.
@@ -105,89 +52,121 @@ void end_without_tokens(const std::vector<int64_t>& prompt_sizes, int n, Complet
   }
 }
 
-}  // namespace
+class Completion final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    return keep(api::parse_completion_request(body, {.vocab_size = scope.model.vocab_size}),
+                request_);
+  }
 
-// Understood, while its format is compiled.
-struct Server::CompletionWork {
-  const ServedModel& model;
-  std::shared_ptr<const api::CompletionRequest> request;
-  std::optional<int64_t> deadline_ns;
+  Fields fields(const ServedModel&) const override {
+    return fields_of(request_->generation, request_->model, request_->warnings);
+  }
+
+  FormatCompiler::MakeGuide guide(const ServedModel& model) const override {
+    return [request = request_, &model](const GrammarStore::Shelf& grammars) {
+      return text_guide(request->generation.format, model, grammars);
+    };
+  }
+
+  std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override;
+  void start(Call call, Services& services) override;
+
+ private:
+  // An echo's log-probabilities are as many as the answer's.
+  int prompt_logprobs() const {
+    return std::max(request_->generation.prompt_logprobs.value_or(-1),
+                    request_->echo ? request_->logprobs : -1);
+  }
+  std::optional<api::ApiError> prepare_prompt(size_t index, const Prepared& with,
+                                              const Scope& scope);
+  void describe_prompts(const ServedModel& model);
+
+  std::shared_ptr<const api::CompletionRequest> request_;
+  std::string id_;
+  uint64_t seed_if_none_ = 0;
+  int64_t logprobs_shown_ = 0;    // of the prompts so far
+  std::vector<EngineWork> work_;  // of each prompt
+  std::vector<int64_t> prompt_sizes_;
+  CompletionAnswer::Options options_;
 };
 
-void Server::answer_completion(Call call) {
-  const ServedModel* model = model_at_work_for(call, Work::kSampled);
-  if (model == nullptr) return;
-  auto parsed = api::parse_completion_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  const auto request = std::make_shared<const api::CompletionRequest>(*std::move(parsed));
-  if (model_named(call, request->model) == nullptr) return;
-  call.add_warnings(request->warnings);
-  const api::GenerationFields& fields = request->generation;
-  const Result<std::optional<int64_t>> deadline_ns =
-      call.deadline_ns(fields.timeout_s, fields.stream ? Call::Whole::kNo : Call::Whole::kYes);
-  if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
-  with_guide(std::move(call),
-             {.user = fields.user,
-              .deadline_ns = *deadline_ns,
-              .make =
-                  [request, model](const GrammarStore::Shelf& grammars) {
-                    return text_guide(request->generation.format, *model, grammars);
-                  }},
-             [this, work = CompletionWork{*model, request, *deadline_ns}](
-                 Call guided, std::optional<grammar::TokenGuide> guide) {
-               begin_completion(std::move(guided), work, std::move(guide));
-             });
+std::optional<api::ApiError> Completion::prepare(Prepared with, const Scope& scope) {
+  id_ = answer_id("cmpl-", request_->generation.request_id, scope.services.draw());
+  seed_if_none_ = scope.services.draw();
+  options_ = answer_options(*request_, scope.model, id_, scope.services.clock);
+  for (size_t i = 0; i < request_->prompts.size(); ++i) {
+    if (auto error = prepare_prompt(i, with, scope)) return error;
+  }
+  describe_prompts(scope.model);
+  return std::nullopt;
 }
 
-void Server::begin_completion(Call call, const CompletionWork& work,
-                              std::optional<grammar::TokenGuide> guide) {
-  const ServedModel& model = work.model;
-  const api::CompletionRequest& request = *work.request;
-  const api::GenerationFields& fields = request.generation;
-  std::string id = answer_id("cmpl-", fields.request_id, draw());
-  auto submitted = submit_all({.request = request,
-                               .model = model,
-                               .id = id,
-                               .seed_if_none = draw(),
-                               .deadline_ns = work.deadline_ns,
-                               .guide = guide},
-                              call, access_, couriers_);
-  access_.add_limits(call.caller, call.headers);
-  if (const auto* error = std::get_if<api::ApiError>(&submitted)) return call.send(*error);
+std::optional<api::ApiError> Completion::prepare_prompt(size_t index, const Prepared& with,
+                                                        const Scope& scope) {
+  const api::GenerationFields& fields = request_->generation;
+  auto tokens = completion_prompt(request_->prompts[index], scope.model, "prompt");
+  if (!tokens.ok()) return api::api_error(tokens.error());
+  if (!fields.stop.empty()) {
+    if (const auto error = scope.model.no_text("stop")) return api::api_error(*error);
+  }
+  EngineWork work;
+  auto error = keep(engine_work(scope, fields,
+                                {.id = fmt::format("{}/{}", id_, index),
+                                 .prompt = *std::move(tokens),
+                                 .prompt_field = "prompt",
+                                 .deadline_ns = with.deadline_ns,
+                                 .logprobs = request_->logprobs,
+                                 .prompt_logprobs = prompt_logprobs(),
+                                 .guide = with.guide,
+                                 .seed_if_none = base::random_bits(seed_if_none_, index)}),
+                    work);
+  if (error) return error;
+  logprobs_shown_ +=
+      static_cast<int64_t>(work.request.prompt.size()) * (prompt_logprobs() + 1) * fields.n;
+  work_.push_back(std::move(work));
+  if (const auto too_many = too_many_prompt_logprobs(logprobs_shown_, fields)) {
+    return api::api_error(*too_many);
+  }
+  return std::nullopt;
+}
 
-  Submitted& made = std::get<Submitted>(submitted);
-  CompletionAnswer::Options options{
-      .head = {.id = id,
-               .created = clock_.unix_ms() / 1000,
-               .model = model.shown_name(request.model)},
-      .choice_count = request.prompts.size() * static_cast<size_t>(fields.n),
-      .choices_per_prompt = static_cast<size_t>(fields.n),
-      .stop = stop_strings(fields),
-      .logprobs = request.logprobs,
-      .prompt_logprobs = fields.prompt_logprobs,
-      .prompt_alone = fields.max_tokens == 0,
-      .stream = fields.stream,
-      .include_usage = fields.include_usage,
-      .continuous_usage = fields.continuous_usage,
-      .prompt_tokens = made.prompt_tokens,
-      .timings = fields.timings,
-      .shows_marks = request.shows_marks,
-      .ends_marked = fields.ignore_eos,
-      .tokens_as_ids = fields.tokens_as_ids,
-      .token_ids = fields.return_token_ids,
-      .stop_token_ids = fields.stop_token_ids,
-      .prompts = std::move(made.prompts),
-      .echoes = std::move(made.echoes)};
-  auto answer = std::make_unique<CompletionAnswer>(model, std::move(options));
-  if (made.streams.empty()) end_without_tokens(made.prompt_sizes, fields.n, *answer);
-  Generation::Parts parts{
-      .id = std::move(id),
-      .call = std::move(call),
-      .streams = std::move(made.streams),
-      .answer = std::move(answer),
-      .mode = fields.stream ? Generation::Mode::kStream : Generation::Mode::kWhole,
-      .output_tokens_max = static_cast<int>(fields.max_tokens.value_or(0))};
-  Generation::run(std::move(parts), {.log = log_, .meter = model.state->meter});
+// What the answer shows of its prompts.
+void Completion::describe_prompts(const ServedModel& model) {
+  const bool keeps = request_->generation.return_token_ids || prompt_logprobs() >= 0;
+  for (const EngineWork& one : work_) {
+    const std::vector<TokenId>& prompt = one.request.prompt;
+    prompt_sizes_.push_back(static_cast<int64_t>(prompt.size()));
+    options_.prompt_tokens += prompt_sizes_.back();
+    if (keeps) options_.prompts.push_back(prompt);
+    if (request_->echo) options_.echoes.push_back(model.tokenizer.decode(prompt));
+  }
+}
+
+void Completion::start(Call call, Services& services) {
+  const api::GenerationFields& fields = request_->generation;
+  if (fields.max_tokens == 0 && prompt_logprobs() < 0) work_.clear();  // nothing is computed
+  for (EngineWork& one : work_) {
+    // It comes with what is asked for, and is not shown.
+    if (fields.max_tokens == 0) one.request.stop.max_new_tokens = 1;
+  }
+  auto streams = services.submit(call, std::move(work_));
+  if (!streams) return;
+  auto answer = std::make_unique<CompletionAnswer>(*call.model, std::move(options_));
+  if (streams->empty()) end_without_tokens(prompt_sizes_, fields.n, *answer);
+  run_generation(services,
+                 {.id = std::move(id_),
+                  .call = std::move(call),
+                  .streams = *std::move(streams),
+                  .answer = std::move(answer),
+                  .mode = fields.stream ? Generation::Mode::kStream : Generation::Mode::kWhole,
+                  .output_tokens_max = static_cast<int>(fields.max_tokens.value_or(0))});
+}
+
+}  // namespace
+
+void completions(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<Completion>(), Work::kSampled);
 }
 
 }  // namespace pelton::server

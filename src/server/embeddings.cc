@@ -1,112 +1,37 @@
 // POST /v1/embeddings, /v2/embed, /v1/rerank and /v1/score: texts -> tokens -> one vector each ->
 // the answer.
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <utility>
-#include <variant>
 
-#include "access/request_record.h"
 #include "api/embedding_request.h"
 #include "api/embedding_response.h"
 #include "server/chat_conversation.h"
 #include "server/chat_prompt.h"
 #include "server/completion_prompt.h"
-#include "server/embedding_batch.h"
 #include "server/embedding_request.h"
+#include "server/endpoints.h"
+#include "server/pooled_work.h"
 #include "server/random_id.h"
-#include "server/reply.h"
-#include "server/server.h"
+#include "server/request_pipeline.h"
 
 namespace pelton::server {
 namespace {
 
-using BodyOf = std::function<std::string(Embeddings)>;
-
-// One call's batch. Lives on its exchange's net thread, kept by the exchange until it is answered
-// or its client gone.
-class EmbeddingCall : public std::enable_shared_from_this<EmbeddingCall> {
- public:
-  EmbeddingCall(Call call, BodyOf body_of) : call_(std::move(call)), body_of_(std::move(body_of)) {}
-
-  void start(engine::Engine& engine, std::vector<request::GenerationRequest> requests) {
-    net::Exchange& exchange = *call_.exchange;
-    exchange.on_closed([self = shared_from_this()] { self->batch_.reset(); });
-    const std::weak_ptr<EmbeddingCall> weak = weak_from_this();
-    // A stream calls this only while it lives, and the exchange outlives it.
-    batch_.emplace(engine, std::move(requests), [&exchange, weak] {
-      exchange.post([weak] {
-        if (const auto self = weak.lock()) self->pump();
-      });
-    });
-    pump();
-  }
-
- private:
-  void pump() {
-    const std::shared_ptr<EmbeddingCall> alive = shared_from_this();
-    if (!batch_) return;
-    std::optional<Result<Embeddings>> result = batch_->pump();
-    if (!result) return;
-    if (access::RequestRecord* const record =
-            call_.entry == nullptr ? nullptr : call_.entry->record()) {
-      record->generation = batch_->facts();
-    }
-    batch_.reset();
-    if (!result->ok()) return call_.send(call_.told(result->error()));
-    call_.ticket->note_output((*result)->prompt_tokens);
-    call_.send(json_reply(body_of_(std::move(*result).value())));
-  }
-
-  Call call_;
-  const BodyOf body_of_;
-  std::optional<EmbeddingBatch> batch_;  // destroyed before call_'s exchange
-};
-
-struct Wanted {
-  const api::EmbeddingFields& fields;
-  std::optional<int> dimensions = {};
-  std::string id;
-  std::vector<std::vector<TokenId>> prompts;
-  std::vector<std::string> names;  // of the field that each came from
-};
-
-void run(Call call, const ServedModel& model, access::AccessControl& control, Wanted wanted,
-         BodyOf body_of) {
-  const Result<std::optional<int64_t>> deadline_ns =
-      call.deadline_ns(wanted.fields.timeout_s, Call::Whole::kYes);
-  if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
-  std::vector<request::GenerationRequest> requests;
-  for (size_t i = 0; i < wanted.prompts.size(); ++i) {
-    auto made =
-        embedding_request(model, wanted.fields,
-                          {.id = wanted.id,
-                           .caller = call.caller,
-                           .cache_salt = control.cache_salt(call.tenant, wanted.fields.cache_salt),
-                           .deadline_ns = *deadline_ns},
-                          std::move(wanted.prompts[i]), wanted.names[i]);
-    if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
-    requests.push_back(std::get<request::GenerationRequest>(std::move(made)));
-  }
-  int64_t prompt_tokens = 0;
-  for (const request::GenerationRequest& one : requests) {
-    prompt_tokens += static_cast<int64_t>(one.prompt.size());
-  }
-  call.note_asked({.dimensions = wanted.dimensions});
-  const std::optional<api::ApiError> refused = control.reserve(*call.ticket, prompt_tokens);
-  control.add_limits(call.caller, call.headers);
-  if (refused) return call.send(*refused);
-  std::string().swap(call.request.body);  // it may be large, and is said
-  std::make_shared<EmbeddingCall>(std::move(call), std::move(body_of))
-      ->start(model.engine, std::move(requests));
+ModelRequest::Fields fields_of(const api::EmbeddingFields& fields,
+                               std::optional<int> dimensions = {}) {
+  return {.model = fields.model,
+          .warnings = fields.warnings,
+          .timeout_s = fields.timeout_s,
+          .user = fields.user,
+          .asked = {.dimensions = dimensions}};
 }
 
-void add_texts(const std::vector<std::string>& texts, std::string_view field,
-               const ServedModel& model, Wanted& wanted) {
-  for (size_t i = 0; i < texts.size(); ++i) {
-    wanted.prompts.push_back(model.tokenizer.encode(texts[i]));
-    wanted.names.push_back(api::item_path(field, i));
-  }
+api::EmbeddingAnswer head_of(std::string_view prefix, const api::EmbeddingFields& fields,
+                             const ModelRequest::Scope& scope) {
+  return {.id = random_id(prefix, {.seed = scope.services.draw(), .counter = 0}),
+          .model = scope.model.shown_name(fields.model),
+          .created = scope.services.clock.unix_ms() / 1000};
 }
 
 // The words alone: a turn of ours is not looked up as it was sampled.
@@ -133,150 +58,222 @@ void truncate(std::vector<TokenId>& tokens, int64_t tokens_max, api::EmbedReques
   }
 }
 
+std::optional<api::ApiError> needs_text(const ServedModel& model, std::string_view field) {
+  const std::optional<Error> error = model.no_text(field);
+  return error ? std::optional(api::api_error(*error)) : std::nullopt;
+}
+
+class OpenAiEmbeddings final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    return keep(api::parse_embedding_request(body, {.vocab_size = scope.model.vocab_size}),
+                request_);
+  }
+  Fields fields(const ServedModel&) const override {
+    return fields_of(request_.fields, request_.dimensions);
+  }
+  std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
+    if (auto error = dimensions_error(scope.model, request_.dimensions, "dimensions")) return error;
+    if (request_.messages.empty()) return std::nullopt;
+    const std::optional<Error> error = scope.model.no_chat();
+    return error ? std::optional(api::api_error(*error)) : std::nullopt;
+  }
+
+  std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
+    head_ = head_of("embd-", request_.fields, scope);
+    PooledPrompts prompts;
+    if (!request_.messages.empty()) {
+      const std::string date =
+          scope.model.current_date.value_or(base::local_date(scope.services.clock.unix_ms()));
+      prompts.add("messages",
+                  chat_to_embed(request_, scope.model, date, scope.services.sampled_turns));
+    }
+    for (size_t i = 0; i < request_.inputs.size(); ++i) {
+      auto tokens = completion_prompt(request_.inputs[i], scope.model, "input");
+      if (!tokens.ok()) return api::api_error(tokens.error());
+      prompts.add(api::item_path("input", i), *std::move(tokens));
+    }
+    return keep(std::move(prompts).work(head_.id, request_.fields, with, scope), work_);
+  }
+
+  void start(Call call, Services& services) override {
+    start_pooling(
+        std::move(call), services, std::move(work_),
+        [head = std::move(head_), dimensions = request_.dimensions,
+         format = request_.base64 ? api::EmbeddingFormat::kBase64
+                                  : api::EmbeddingFormat::kFloat](Embeddings made) mutable {
+          normalise(made.vectors, dimensions);
+          head.prompt_tokens = made.prompt_tokens;
+          return api::embedding_body(head, made.vectors, format);
+        });
+  }
+
+ private:
+  api::EmbeddingRequest request_;
+  api::EmbeddingAnswer head_;
+  PooledWork work_;
+};
+
+class CohereEmbeddings final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    return keep(api::parse_embed_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+  }
+  Fields fields(const ServedModel&) const override {
+    return fields_of(request_.fields, request_.dimensions);
+  }
+  std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
+    if (auto error = needs_text(scope.model, "texts")) return error;
+    return dimensions_error(scope.model, request_.dimensions, "output_dimension");
+  }
+
+  std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
+    head_ = head_of("embd-", request_.fields, scope);
+    PooledPrompts prompts;
+    prompts.add_texts("texts", request_.texts, scope.model.tokenizer);
+    const int64_t tokens_max =
+        std::min(scope.model.context_limit(), request_.max_tokens.value_or(INT64_MAX));
+    for (std::vector<TokenId>& tokens : prompts.tokens()) {
+      truncate(tokens, tokens_max, request_.truncate);
+    }
+    return keep(std::move(prompts).work(head_.id, request_.fields, with, scope), work_);
+  }
+
+  void start(Call call, Services& services) override {
+    start_pooling(
+        std::move(call), services, std::move(work_),
+        [head = std::move(head_), request = std::move(request_)](Embeddings made) mutable {
+          normalise(made.vectors, request.dimensions);
+          head.prompt_tokens = made.prompt_tokens;
+          return api::embed_body(
+              head, {.texts = request.texts, .floats = request.floats, .base64 = request.base64},
+              made.vectors);
+        });
+  }
+
+ private:
+  api::EmbedRequest request_;
+  api::EmbeddingAnswer head_;
+  PooledWork work_;
+};
+
+class Reranking final : public ModelRequest {
+ public:
+  // "1", or "2" on the routes that begin so.
+  explicit Reranking(std::string_view api_version) : api_version_(api_version) {}
+
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    return keep(api::parse_rerank_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+  }
+  Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
+  std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
+    return needs_text(scope.model, "query");
+  }
+
+  // A text that is longer than the context loses its end.
+  std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
+    head_ = head_of("rerank-", request_.fields, scope);
+    PooledPrompts prompts;
+    prompts.add("query", scope.model.tokenizer.encode(request_.query));
+    prompts.add_texts("documents", request_.documents, scope.model.tokenizer);
+    const int64_t document_tokens_max = request_.tokens_per_document_max.value_or(INT64_MAX);
+    for (size_t i = 0; i < prompts.tokens().size(); ++i) {
+      truncate(prompts.tokens()[i],
+               std::min(scope.model.context_limit(), i == 0 ? INT64_MAX : document_tokens_max),
+               api::EmbedRequest::Truncate::kEnd);
+    }
+    return keep(std::move(prompts).work(head_.id, request_.fields, with, scope), work_);
+  }
+
+  void start(Call call, Services& services) override {
+    start_pooling(std::move(call), services, std::move(work_),
+                  [head = std::move(head_), request = std::move(request_),
+                   api_version = api_version_](Embeddings made) mutable {
+                    normalise(made.vectors, std::nullopt);
+                    head.prompt_tokens = made.prompt_tokens;
+                    return ranking(head, request, made, api_version);
+                  });
+  }
+
+ private:
+  static std::string ranking(const api::EmbeddingAnswer& head, const api::RerankRequest& request,
+                             const Embeddings& made, std::string_view api_version) {
+    std::vector<api::RankedDocument> ranked;
+    for (size_t i = 0; i < request.documents.size(); ++i) {
+      ranked.push_back({.index = i,
+                        .score = cosine(made.vectors[0], made.vectors[i + 1]),
+                        .text = request.return_documents ? &request.documents[i] : nullptr});
+    }
+    std::stable_sort(ranked.begin(), ranked.end(),
+                     [](const auto& a, const auto& b) { return a.score > b.score; });
+    ranked.resize(std::min(ranked.size(), static_cast<size_t>(request.top_n.value_or(INT32_MAX))));
+    return api::rerank_body(head, {.documents = ranked,
+                                   .documents_compared = request.documents.size(),
+                                   .api_version = api_version});
+  }
+
+  const std::string_view api_version_;
+  api::RerankRequest request_;
+  api::EmbeddingAnswer head_;
+  PooledWork work_;
+};
+
+class Scoring final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    return keep(api::parse_score_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+  }
+  Fields fields(const ServedModel&) const override { return fields_of(request_.fields); }
+  std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
+    return needs_text(scope.model, "text_1");
+  }
+
+  std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
+    head_ = head_of("score-", request_.fields, scope);
+    PooledPrompts prompts;
+    prompts.add_texts("text_1", request_.first, scope.model.tokenizer);
+    prompts.add_texts("text_2", request_.second, scope.model.tokenizer);
+    return keep(std::move(prompts).work(head_.id, request_.fields, with, scope), work_);
+  }
+
+  void start(Call call, Services& services) override {
+    start_pooling(std::move(call), services, std::move(work_),
+                  [head = std::move(head_), first = request_.first.size(),
+                   second = request_.second.size()](Embeddings made) mutable {
+                    normalise(made.vectors, std::nullopt);
+                    head.prompt_tokens = made.prompt_tokens;
+                    std::vector<double> scores;
+                    for (size_t i = 0; i < second; ++i) {
+                      const size_t other = first == 1 ? 0 : i;
+                      scores.push_back(cosine(made.vectors[other], made.vectors[first + i]));
+                    }
+                    return api::score_body(head, scores);
+                  });
+  }
+
+ private:
+  api::ScoreRequest request_;
+  api::EmbeddingAnswer head_;
+  PooledWork work_;
+};
+
 }  // namespace
 
-void Server::answer_embeddings(Call call) {
-  const ServedModel* model = model_at_work_for(call, Work::kPooled);
-  if (model == nullptr) return;
-  const auto parsed =
-      api::parse_embedding_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  if (model_named(call, parsed->fields.model) == nullptr) return;
-  call.add_warnings(parsed->fields.warnings);
-  if (const auto error = dimensions_error(*model, parsed->dimensions, "dimensions")) {
-    return call.send(*error);
-  }
-  api::EmbeddingAnswer answer{.id = random_id("embd-", {.seed = draw(), .counter = 0}),
-                              .model = model->shown_name(parsed->fields.model),
-                              .created = clock_.unix_ms() / 1000};
-  Wanted wanted{.fields = parsed->fields,
-                .dimensions = parsed->dimensions,
-                .id = answer.id,
-                .prompts = {},
-                .names = {}};
-  if (!parsed->messages.empty()) {
-    if (const auto error = model->no_chat()) return call.send(api::api_error(*error));
-    const std::string date = model->current_date.value_or(base::local_date(clock_.unix_ms()));
-    wanted.prompts.push_back(chat_to_embed(*parsed, *model, date, sampled_turns_));
-    wanted.names.emplace_back("messages");
-  }
-  for (size_t i = 0; i < parsed->inputs.size(); ++i) {
-    Result<std::vector<TokenId>> tokens = completion_prompt(parsed->inputs[i], *model, "input");
-    if (!tokens.ok()) return call.send(api::api_error(tokens.error()));
-    wanted.prompts.push_back(std::move(tokens).value());
-    wanted.names.push_back(api::item_path("input", i));
-  }
-  run(std::move(call), *model, access_, std::move(wanted),
-      [answer, dimensions = parsed->dimensions, base64 = parsed->base64](Embeddings made) mutable {
-        normalise(made.vectors, dimensions);
-        answer.prompt_tokens = made.prompt_tokens;
-        return api::embedding_body(
-            answer, made.vectors,
-            base64 ? api::EmbeddingFormat::kBase64 : api::EmbeddingFormat::kFloat);
-      });
+void embeddings(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<OpenAiEmbeddings>(), Work::kPooled);
 }
 
-void Server::answer_embed(Call call) {
-  const ServedModel* model = model_at_work_for(call, Work::kPooled);
-  if (model == nullptr) return;
-  auto parsed = api::parse_embed_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  if (model_named(call, parsed->fields.model) == nullptr) return;
-  if (const auto error = model->no_text("texts")) return call.send(api::api_error(*error));
-  call.add_warnings(parsed->fields.warnings);
-  if (const auto error = dimensions_error(*model, parsed->dimensions, "output_dimension")) {
-    return call.send(*error);
-  }
-  api::EmbeddingAnswer answer{.id = random_id("embd-", {.seed = draw(), .counter = 0}),
-                              .model = model->shown_name(parsed->fields.model),
-                              .created = clock_.unix_ms() / 1000};
-  Wanted wanted{.fields = parsed->fields,
-                .dimensions = parsed->dimensions,
-                .id = answer.id,
-                .prompts = {},
-                .names = {}};
-  add_texts(parsed->texts, "texts", *model, wanted);
-  for (std::vector<TokenId>& tokens : wanted.prompts) {
-    truncate(tokens, std::min(model->context_limit(), parsed->max_tokens.value_or(INT64_MAX)),
-             parsed->truncate);
-  }
-  run(std::move(call), *model, access_, std::move(wanted),
-      [answer, request = *std::move(parsed)](Embeddings made) mutable {
-        normalise(made.vectors, request.dimensions);
-        answer.prompt_tokens = made.prompt_tokens;
-        return api::embed_body(
-            answer, {.texts = request.texts, .floats = request.floats, .base64 = request.base64},
-            made.vectors);
-      });
+void embed(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<CohereEmbeddings>(), Work::kPooled);
 }
 
-void Server::answer_rerank(Call call) {
-  const ServedModel* model = model_at_work_for(call, Work::kPooled);
-  if (model == nullptr) return;
-  auto parsed = api::parse_rerank_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  if (model_named(call, parsed->fields.model) == nullptr) return;
-  if (const auto error = model->no_text("query")) return call.send(api::api_error(*error));
-  call.add_warnings(parsed->fields.warnings);
-  api::EmbeddingAnswer answer{.id = random_id("rerank-", {.seed = draw(), .counter = 0}),
-                              .model = model->shown_name(parsed->fields.model),
-                              .created = clock_.unix_ms() / 1000};
-  Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {"query"}};
-  wanted.prompts.push_back(model->tokenizer.encode(parsed->query));
-  add_texts(parsed->documents, "documents", *model, wanted);
-  const int64_t document_tokens_max = parsed->tokens_per_document_max.value_or(INT64_MAX);
-  for (size_t i = 0; i < wanted.prompts.size(); ++i) {
-    truncate(wanted.prompts[i],
-             std::min(model->context_limit(), i == 0 ? INT64_MAX : document_tokens_max),
-             api::EmbedRequest::Truncate::kEnd);
-  }
-  const bool second = call.request.path.starts_with("/v2/");
-  run(std::move(call), *model, access_, std::move(wanted),
-      [answer, second, top_n = parsed->top_n, shown = parsed->return_documents,
-       documents = parsed->documents](Embeddings made) mutable {
-        normalise(made.vectors, std::nullopt);
-        answer.prompt_tokens = made.prompt_tokens;
-        std::vector<api::RankedDocument> ranked;
-        for (size_t i = 0; i < documents.size(); ++i) {
-          ranked.push_back({.index = i,
-                            .score = cosine(made.vectors[0], made.vectors[i + 1]),
-                            .text = shown ? &documents[i] : nullptr});
-        }
-        std::stable_sort(ranked.begin(), ranked.end(),
-                         [](const auto& a, const auto& b) { return a.score > b.score; });
-        ranked.resize(std::min(ranked.size(), static_cast<size_t>(top_n.value_or(INT32_MAX))));
-        return api::rerank_body(answer, {.documents = ranked,
-                                         .documents_compared = documents.size(),
-                                         .api_version = second ? "2" : "1"});
-      });
+void rerank(Call call, Services& services) {
+  auto request = std::make_unique<Reranking>(call.request.path.starts_with("/v2/") ? "2" : "1");
+  run_request(std::move(call), services, std::move(request), Work::kPooled);
 }
 
-void Server::answer_score(Call call) {
-  const ServedModel* model = model_at_work_for(call, Work::kPooled);
-  if (model == nullptr) return;
-  auto parsed = api::parse_score_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  if (model_named(call, parsed->fields.model) == nullptr) return;
-  if (const auto error = model->no_text("text_1")) return call.send(api::api_error(*error));
-  call.add_warnings(parsed->fields.warnings);
-  api::EmbeddingAnswer answer{.id = random_id("score-", {.seed = draw(), .counter = 0}),
-                              .model = model->shown_name(parsed->fields.model),
-                              .created = clock_.unix_ms() / 1000};
-  Wanted wanted{.fields = parsed->fields, .id = answer.id, .prompts = {}, .names = {}};
-  add_texts(parsed->first, "text_1", *model, wanted);
-  add_texts(parsed->second, "text_2", *model, wanted);
-  run(std::move(call), *model, access_, std::move(wanted),
-      [answer, first = parsed->first.size(),
-       second = parsed->second.size()](Embeddings made) mutable {
-        normalise(made.vectors, std::nullopt);
-        answer.prompt_tokens = made.prompt_tokens;
-        std::vector<double> scores;
-        for (size_t i = 0; i < second; ++i) {
-          const size_t other = first == 1 ? 0 : i;
-          scores.push_back(cosine(made.vectors[other], made.vectors[first + i]));
-        }
-        return api::score_body(answer, scores);
-      });
+void score(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<Scoring>(), Work::kPooled);
 }
 
 }  // namespace pelton::server

@@ -92,18 +92,18 @@ std::vector<Asked> all_that_ask_for(const std::string& schema) {
   };
 }
 
-int64_t ended(const ServerHouse& /*house*/, const CompilePool::Stats& stats, CompilePool::End end) {
+int64_t ended(const ServerHouse& /*house*/, const WorkPool::Stats& stats, WorkPool::End end) {
   return stats.ended[static_cast<size_t>(end)];
 }
 
 class FormatCompile : public testing::Test {
  protected:
-  static CompilePool::Stats stats(ServerHouse& house) {
-    return house.server().formats().pool().stats();
+  static WorkPool::Stats stats(ServerHouse& house) {
+    return house.server().services().formats.pool().stats();
   }
   // On a thread; between its two tries for a moment not.
   static bool is_compiling(ServerHouse& house) {
-    const CompilePool::Stats now = stats(house);
+    const WorkPool::Stats now = stats(house);
     return now.running == 1 && now.waiting[0] == 0 && now.waiting[1] == 0;
   }
   // While a format is being compiled: the one net thread answers, streams, and even compiles.
@@ -141,11 +141,12 @@ TEST_F(FormatCompile, D2_NobodyElseWaitsForACompiler) {
     ASSERT_TRUE(eventually([&] { return done.load(); }));
     ++round;
     EXPECT_TRUE(eventually([&] {
-      const CompilePool::Stats now = stats(house);
-      return now.running == 0 && ended(house, now, CompilePool::End::kCancelled) == round;
+      const WorkPool::Stats now = stats(house);
+      return now.running == 0 && ended(house, now, WorkPool::End::kCancelled) == round;
     }));
-    EXPECT_TRUE(eventually([&] { return house.server().book().counts().open() == 0; }));
-    EXPECT_EQ(house.server().access().inside(), 0);
+    EXPECT_TRUE(
+        eventually([&] { return house.server().services().statistics.counts().open() == 0; }));
+    EXPECT_EQ(house.server().services().access_control.inside(), 0);
   }
 }
 
@@ -267,7 +268,9 @@ TEST_F(FormatCompile, D2_AFullQueueIs429) {
                  R"({"prompt":"x","structured_outputs":{"json":)" + endless_schema() + "}}");
   EXPECT_EQ(refused.status, 429) << refused.body.substr(0, 500);
   EXPECT_TRUE(refused.headers.has("Retry-After"));
-  EXPECT_EQ(house.server().access().refused(access::AccessControl::Refused::kFormats), 1);
+  EXPECT_EQ(
+      house.server().services().access_control.refused(access::AccessControl::Refused::kFormats),
+      1);
   expect_served(house, 0);
   for (const auto id : ids) others.cancel(id);
   EXPECT_TRUE(eventually([&] { return done == 2; }));

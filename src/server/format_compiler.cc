@@ -25,17 +25,17 @@ Error FormatCompiler::too_slow(const std::string& field) const {
           field};
 }
 
-Result<std::shared_ptr<CompilePool::Ticket>> FormatCompiler::compile(
-    Asked asked, std::function<void(Guide)> done) {
+Result<std::shared_ptr<WorkPool::Ticket>> FormatCompiler::compile(Asked asked,
+                                                                  std::function<void(Guide)> done) {
   // Written by the thread that runs the job, then read by the one that calls `done`: the same.
   const auto made = std::make_shared<std::optional<Guide>>();
-  CompilePool::Job job{.tenant = std::move(asked.account),
-                       .weight = asked.weight,
-                       .bytes = asked.bytes,
-                       .deadline_ns = asked.deadline_ns};
+  WorkPool::Job job{.tenant = std::move(asked.account),
+                    .weight = asked.weight,
+                    .bytes = asked.bytes,
+                    .deadline_ns = asked.deadline_ns};
   job.run = [this, made, deadline_ns = asked.deadline_ns, make = std::move(asked.make),
              tenant = std::move(asked.tenant),
-             model = std::move(asked.model)](const CompilePool::Attempt& attempt) {
+             model = std::move(asked.model)](const WorkPool::Attempt& attempt) {
     grammar::CompileDeadline deadline({.cpu_us_max = attempt.cpu_us_max,
                                        .stopped = &attempt.stopped,
                                        .until_ns = deadline_ns,
@@ -45,13 +45,13 @@ Result<std::shared_ptr<CompilePool::Ticket>> FormatCompiler::compile(
     if (guide.ok() || guide.error().code != ErrorCode::kDeadline) {
       made->emplace(std::move(guide));
     } else if (deadline.is_expired()) {
-      made->emplace(CompilePool::expired());
+      made->emplace(pool_.expired());
     } else if (attempt.is_last) {
       made->emplace(too_slow(guide.error().field));
     } else {
-      return CompilePool::Outcome::kOutOfTime;
+      return WorkPool::Outcome::kOutOfTime;
     }
-    return CompilePool::Outcome::kDone;
+    return WorkPool::Outcome::kDone;
   };
   job.done = [made, done = std::move(done)](std::optional<Error> error) {
     done(error ? Guide(*std::move(error)) : std::move(**made));
@@ -60,7 +60,7 @@ Result<std::shared_ptr<CompilePool::Ticket>> FormatCompiler::compile(
 }
 
 api::ApiError not_compiled(access::AccessControl& control, const access::Principal& principal,
-                           const Error& error, const CompilePool& pool) {
+                           const Error& error, const WorkPool& pool) {
   if (error.code == ErrorCode::kOverloaded) control.refund_request(principal);
   return control.overloaded(error, access::AccessControl::Refused::kFormats, pool.retry_after_ns());
 }

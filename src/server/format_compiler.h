@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "grammar/token_guide.h"
-#include "server/compile_pool.h"
 #include "server/grammar_store.h"
 #include "server/served_model.h"
+#include "server/work_pool.h"
 
 namespace pelton::server {
 
@@ -28,7 +28,7 @@ class FormatCompiler {
   using MakeGuide = std::function<Guide(const GrammarStore::Shelf&)>;
 
   // `clock` outlives it.
-  FormatCompiler(const CompilePool::Options& options, const base::Clock& clock)
+  FormatCompiler(const WorkPool::Options& options, const base::Clock& clock)
       : options_(options), clock_(clock), pool_(options, clock) {}
 
   // `tenant`: whose formats they are.
@@ -44,24 +44,23 @@ class FormatCompiler {
   };
   // No answer: something has to be compiled first.
   std::optional<Guide> known(const Asked& asked) const;
-  // `done` is called on the pool's threads: see CompilePool. Error: kOverloaded.
-  Result<std::shared_ptr<CompilePool::Ticket>> compile(Asked asked,
-                                                       std::function<void(Guide)> done);
+  // `done` is called on the pool's threads: see WorkPool. Error: kOverloaded.
+  Result<std::shared_ptr<WorkPool::Ticket>> compile(Asked asked, std::function<void(Guide)> done);
 
-  const CompilePool& pool() const { return pool_; }
+  const WorkPool& pool() const { return pool_; }
   // Before what formats are compiled of (models and their tokenizers) goes away.
   void stop() { pool_.stop(); }
 
  private:
   Error too_slow(const std::string& field) const;
 
-  const CompilePool::Options options_;
+  const WorkPool::Options options_;
   const base::Clock& clock_;
-  CompilePool pool_;
+  WorkPool pool_;
 };
 
 // What an error in compiling a request's output formats is answered with.
 api::ApiError not_compiled(access::AccessControl& control, const access::Principal& principal,
-                           const Error& error, const CompilePool& pool);
+                           const Error& error, const WorkPool& pool);
 
 }  // namespace pelton::server

@@ -2,66 +2,61 @@
 // caller's business, so control tokens may stand among them: a rendered prompt is full of them.
 #include <memory>
 #include <utility>
-#include <variant>
 
 #include "api/generate_request.h"
-#include "server/generation.h"
-#include "server/generation_facts.h"
-#include "server/generation_request.h"
+#include "server/endpoints.h"
 #include "server/random_id.h"
-#include "server/server.h"
+#include "server/request_pipeline.h"
 #include "server/tokens_answer.h"
 
 namespace pelton::server {
+namespace {
 
-void Server::answer_generate(Call call) {
-  const ServedModel* model = model_at_work_for(call, Work::kSampled);
-  if (model == nullptr) return;
-  Result<api::GenerateRequest> parsed =
-      api::parse_generate_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  api::GenerateRequest& request = *parsed;
-  if (model_named(call, request.model) == nullptr) return;
-  call.add_warnings(request.warnings);
-  const Result<std::optional<int64_t>> deadline_ns =
-      call.deadline_ns(request.generation.timeout_s,
-                       request.generation.stream ? Call::Whole::kNo : Call::Whole::kYes);
-  if (!deadline_ns.ok()) return call.send(api::api_error(deadline_ns.error()));
+class Generate final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    return keep(api::parse_generate_request(body, {.vocab_size = scope.model.vocab_size}),
+                request_);
+  }
 
-  const std::string id = random_id("gen-", {.seed = draw(), .counter = 0});
-  call.note_asked(sampling_asked(request.generation));
-  auto made = generation_request(
-      *model, request.generation,
-      {.id = id,
-       .prompt = std::move(request.tokens),
-       .prompt_field = "token_ids",
-       .tenant = call.tenant,
-       .cache_salt = access_.cache_salt(call.tenant, request.generation.cache_salt),
-       .deadline_ns = *deadline_ns,
-       .logprobs = request.logprobs,
-       .prompt_logprobs = request.generation.prompt_logprobs.value_or(-1),
-       .seed_if_none = draw()});
-  if (const auto* error = std::get_if<api::ApiError>(&made)) return call.send(*error);
-  const int output_max = std::get<request::GenerationRequest>(made).stop.max_new_tokens;
-  auto streams =
-      submit(call, std::get<request::GenerationRequest>(std::move(made)), request.generation.n);
-  if (!streams) return;
+  Fields fields(const ServedModel&) const override {
+    return fields_of(request_.generation, request_.model, request_.warnings);
+  }
 
-  TokensAnswer::Options options{
-      .id = request.request_id.empty() ? id : request.request_id,
-      .choice_count = request.generation.n,
-      .logprobs = request.logprobs >= 0,
-      .prompt_logprobs = request.generation.prompt_logprobs ? &model->tokenizer : nullptr,
-      .include_usage = request.generation.include_usage};
-  const bool streamed = request.generation.stream;
-  Generation::Parts parts{.id = id,
-                          .call = std::move(call),
-                          .streams = *std::move(streams),
-                          .answer = std::make_unique<TokensAnswer>(std::move(options)),
-                          .mode = streamed ? Generation::Mode::kStream : Generation::Mode::kWhole,
-                          .output_tokens_max = output_max};
-  std::string().swap(parts.call.request.body);  // it may be large, and is said
-  Generation::run(std::move(parts), {.log = log_, .meter = model->state->meter});
+  std::optional<api::ApiError> prepare(Prepared with, const Scope& scope) override {
+    const api::GenerationFields& generation = request_.generation;
+    return keep(engine_work(scope, generation,
+                            {.id = random_id("gen-", {.seed = scope.services.draw(), .counter = 0}),
+                             .prompt = std::move(request_.tokens),
+                             .prompt_field = "token_ids",
+                             .deadline_ns = with.deadline_ns,
+                             .logprobs = request_.logprobs,
+                             .prompt_logprobs = generation.prompt_logprobs.value_or(-1),
+                             .seed_if_none = scope.services.draw()}),
+                work_);
+  }
+
+  void start(Call call, Services& services) override {
+    const api::GenerationFields& generation = request_.generation;
+    TokensAnswer::Options options{
+        .id = request_.request_id.empty() ? work_.id : request_.request_id,
+        .choice_count = generation.n,
+        .logprobs = request_.logprobs >= 0,
+        .prompt_logprobs = generation.prompt_logprobs ? &call.model->tokenizer : nullptr,
+        .include_usage = generation.include_usage};
+    start_generation(std::move(call), services, std::move(work_),
+                     [&] { return std::make_unique<TokensAnswer>(std::move(options)); });
+  }
+
+ private:
+  api::GenerateRequest request_;
+  EngineWork work_;
+};
+
+}  // namespace
+
+void generate(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<Generate>(), Work::kSampled);
 }
 
 }  // namespace pelton::server

@@ -67,9 +67,10 @@ void Generation::cancel() {
 
 Generation::Generation(Key, Parts parts, const House& house)
     : log_(house.log),
-      running_answers_(house.running),
+      running_answers_(parts.running),
       id_(std::move(parts.id)),
       mode_(parts.mode),
+      pacing_(parts.pacing),
       call_(std::move(parts.call)),
       answer_(std::move(parts.answer)),
       running_(parts.streams.size()),
@@ -152,7 +153,7 @@ void Generation::foresee(int others) {
 }
 
 void Generation::pump() {
-  held_back_ = call_.exchange->queued_bytes() > kBacklogBytesMax;
+  held_back_ = call_.exchange->queued_bytes() > pacing_.backlog_bytes_max;
   if (over_ || held_back_) return;
   oldest_ns_ = 0;
   DeskTurn turn;
@@ -184,7 +185,8 @@ void Generation::push(size_t index, const engine::TokenStream::Batch& batch, std
   if (choice.progress == Progress::kRunning) watch_.tokens(index, batch.tokens.size());
   call_.note_output(batch.tokens.size());
   if (!batch.tokens.empty() && oldest_ns_ == 0) oldest_ns_ = batch.sampled_ns;
-  const bool merged = mode_ == Mode::kWhole || call_.exchange->queued_bytes() > kMergedBacklogBytes;
+  const bool merged =
+      mode_ == Mode::kWhole || call_.exchange->queued_bytes() >= pacing_.merged_from_bytes;
   for (const engine::SampledToken& token : batch.tokens) {
     if (choice.progress != Progress::kRunning) break;
     const Answer::Wants wants = answer_->push(index, token);

@@ -25,6 +25,16 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
  public:
   enum class Mode { kWhole, kStream };
 
+  // How much may wait for a reader.
+  struct Pacing {
+    // A slow reader's backlog above which nothing more is taken for it: of thousands who do not
+    // read each may hold so much.
+    size_t backlog_bytes_max = size_t{256} << 10;
+    // An event for each token, as clients time and count them; from this backlog on one for all
+    // tokens that have gathered, so that a reader that is behind gets less to read.
+    size_t merged_from_bytes = (size_t{64} << 10) + 1;
+  };
+
   struct Parts {
     std::string id;  // for the log
     Call call;
@@ -33,13 +43,14 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
     Mode mode = Mode::kWhole;
     // A stream as a rule begins with its first token: until then an error is a status.
     bool begins_at_once = false;
-    int output_tokens_max = 0;  // of a choice
+    Pacing pacing = {};
+    RunningAnswers* running = nullptr;  // where it can be found by its id; null: nowhere
+    int output_tokens_max = 0;          // of a choice
   };
 
   struct House {  // outlives it
     base::Log& log;
     GenerationMeter& meter;
-    RunningAnswers* running = nullptr;  // where it can be found; null: nowhere
   };
   // The exchange holds it until it is over.
   static std::weak_ptr<Generation> run(Parts parts, const House& house);
@@ -92,12 +103,6 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
   void note_answered(int status);
   void release();
 
-  // A slow reader's backlog above which nothing more is taken for it: of thousands who do not read
-  // each may hold so much.
-  static constexpr size_t kBacklogBytesMax = size_t{256} << 10;
-  // An event for each token, as clients time and count them; above this backlog one for all tokens
-  // that have gathered, so that a reader that is behind gets less to read.
-  static constexpr size_t kMergedBacklogBytes = size_t{64} << 10;
   // A stream begins at its first token, or this late; then a comment this often if nothing happens.
   static constexpr std::chrono::seconds kTick{5};
 
@@ -105,6 +110,7 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
   RunningAnswers* const running_answers_;
   const std::string id_;
   const Mode mode_;
+  const Pacing pacing_;
   Call call_;
   std::unique_ptr<Answer> answer_;
   std::shared_ptr<net::Bell> bell_;

@@ -1,7 +1,11 @@
 #include "server/grpc_answer.h"
 
+#include <string>
 #include <utility>
 
+#include <pelton/v1/inference.pb.h>
+
+#include "server/grpc_frames.h"
 #include "server/random_id.h"
 #include "tokenizer/incremental_decoder.h"
 
@@ -33,7 +37,84 @@ void set_usage(const engine::StreamEnd& end, int64_t sampled, v1::GenerateChunk&
   usage.set_completion_tokens(sampled);
 }
 
-class TokensOut final : public GrpcAnswer {
+// Of one message: its tokens, and each of their alternatives. Some 30 to 60 bytes each.
+constexpr size_t kMessageCostMax = 512;
+
+// What the three kinds have in common: messages of bounded size.
+class Messages {
+ public:
+  v1::GenerateChunk& open() {
+    is_open_ = true;
+    return chunk_;
+  }
+  // So much more is in the open one.
+  void add_cost(size_t cost) {
+    cost_ += cost;
+    if (cost_ >= kMessageCostMax) close();
+  }
+  void take(std::string& frames) {
+    if (is_open_) close();
+    frames += frames_;
+    frames_.clear();
+  }
+
+ private:
+  void close() {
+    append_frame({.bytes = chunk_.SerializeAsString()}, frames_);
+    chunk_.Clear();
+    cost_ = 0;
+    is_open_ = false;
+  }
+
+  v1::GenerateChunk chunk_;
+  size_t cost_ = 0;
+  bool is_open_ = false;
+  std::string frames_;
+};
+
+// Writes the tokens of one kind of prompt into messages.
+class Writer {
+ public:
+  virtual ~Writer() = default;
+  // What the token is and shows. kNothing: a stop string ended it.
+  virtual Wants push(const engine::SampledToken& token, v1::GenerateChunk& chunk) = 0;
+  // The rest, finish_reason and usage.
+  virtual void end(const engine::StreamEnd& end, v1::GenerateChunk& chunk) = 0;
+};
+
+class GrpcAnswer final : public Answer {
+ public:
+  explicit GrpcAnswer(std::unique_ptr<Writer> writer) : writer_(std::move(writer)) {}
+
+  Wants push(size_t /*choice*/, const engine::SampledToken& token) override {
+    const Wants wants = writer_->push(token, messages_.open());
+    messages_.add_cost(1 + token.top.size());
+    return wants;
+  }
+  // How likely the prompt's tokens were, with the first piece of any answer.
+  void prompt(size_t /*choice*/, std::vector<engine::PromptToken> scored) override {
+    for (const engine::PromptToken& one : scored) {
+      set_logprob(one.scored, *messages_.open().add_prompt_logprobs());
+    }
+  }
+  void end(size_t /*choice*/, const engine::StreamEnd& end) override {
+    writer_->end(end, messages_.open());
+  }
+  void take_events(std::string& out) override { messages_.take(out); }
+  void take_last_events(std::string& out) override { messages_.take(out); }
+  std::string whole_body() override { return {}; }
+  void append_error(const api::ApiError& error, std::string& out) override {
+    const std::string bytes = std::to_string(error.status) + " " + api::error_body(error);
+    append_frame({.kind = GrpcFrame::Kind::kError, .bytes = bytes}, out);
+  }
+  std::string_view quiet_event() const override { return {}; }
+
+ private:
+  const std::unique_ptr<Writer> writer_;
+  Messages messages_;
+};
+
+class TokensOut final : public Writer {
  public:
   explicit TokensOut(GrpcLogprobs logprobs) : logprobs_(logprobs) {}
 
@@ -52,7 +133,7 @@ class TokensOut final : public GrpcAnswer {
   int64_t sampled_ = 0;
 };
 
-class TextOut final : public GrpcAnswer {
+class TextOut final : public Writer {
  public:
   TextOut(const ServedModel& model, StopFilter stop, GrpcLogprobs logprobs)
       : model_(model), stop_(std::move(stop)), logprobs_(logprobs) {}
@@ -94,7 +175,7 @@ std::string_view finish_word(chat::ReplyFinish finish) {
   return finish == chat::ReplyFinish::kLength ? "length" : "stop";
 }
 
-class ChatOut final : public GrpcAnswer {
+class ChatOut final : public Writer {
  public:
   ChatOut(const ServedModel& model, ChatTurn::Options turn, uint64_t call_id_seed,
           GrpcLogprobs logprobs)
@@ -154,24 +235,19 @@ class ChatOut final : public GrpcAnswer {
 
 }  // namespace
 
-void add_prompt(const std::vector<engine::PromptToken>& scored, v1::GenerateChunk& chunk) {
-  for (const engine::PromptToken& one : scored) {
-    set_logprob(one.scored, *chunk.add_prompt_logprobs());
-  }
+std::unique_ptr<Answer> grpc_tokens_answer(GrpcLogprobs logprobs) {
+  return std::make_unique<GrpcAnswer>(std::make_unique<TokensOut>(logprobs));
 }
 
-std::unique_ptr<GrpcAnswer> grpc_tokens_answer(GrpcLogprobs logprobs) {
-  return std::make_unique<TokensOut>(logprobs);
+std::unique_ptr<Answer> grpc_text_answer(const ServedModel& model, StopFilter stop,
+                                         GrpcLogprobs logprobs) {
+  return std::make_unique<GrpcAnswer>(std::make_unique<TextOut>(model, std::move(stop), logprobs));
 }
 
-std::unique_ptr<GrpcAnswer> grpc_text_answer(const ServedModel& model, StopFilter stop,
-                                             GrpcLogprobs logprobs) {
-  return std::make_unique<TextOut>(model, std::move(stop), logprobs);
-}
-
-std::unique_ptr<GrpcAnswer> grpc_chat_answer(const ServedModel& model, ChatTurn::Options turn,
-                                             uint64_t call_id_seed, GrpcLogprobs logprobs) {
-  return std::make_unique<ChatOut>(model, std::move(turn), call_id_seed, logprobs);
+std::unique_ptr<Answer> grpc_chat_answer(const ServedModel& model, ChatTurn::Options turn,
+                                         uint64_t call_id_seed, GrpcLogprobs logprobs) {
+  return std::make_unique<GrpcAnswer>(
+      std::make_unique<ChatOut>(model, std::move(turn), call_id_seed, logprobs));
 }
 
 }  // namespace pelton::server

@@ -40,58 +40,77 @@ std::string remote_of(const std::string& peer) {
   return remote;
 }
 
-GrpcEntry::GrpcEntry(GrpcHouse& house, const access::TrackedRequest::Route& route,
-                     grpc::CallbackServerContext& context, const google::protobuf::Message& request)
-    : entry_(house.server.book(), route) {
-  if (!house.server.reporter().wanted()) return;
-  const std::string id = house.server.request_id(metadata(context, "x-request-id"));
-  house.server.report(entry_, {.path = route.handler,
-                               .remote = remote_of(context.peer()),
-                               .request_id = id,
-                               .traceparent = metadata(context, "traceparent"),
-                               .request_bytes = static_cast<int64_t>(request.ByteSizeLong())});
+Call grpc_call(const GrpcHouse& house, const access::TrackedRequest::Route& route,
+               grpc::CallbackServerContext& context, const google::protobuf::Message& message,
+               std::shared_ptr<net::Exchange> exchange) {
+  Services& services = house.services;
+  Call call{.request = {},
+            .exchange = std::move(exchange),
+            .headers = {},
+            .tenant = {},
+            .caller = {},
+            .arrived_ns = services.clock.now_ns(),
+            .body_bytes = static_cast<int64_t>(message.ByteSizeLong())};
+  call.entry = std::make_unique<access::TrackedRequest>(services.statistics, route);
+  if (!services.reporter.wanted()) return call;
+  const std::string id = services.request_id(metadata(context, "x-request-id"));
+  services.report(*call.entry, {.path = route.handler,
+                                .remote = remote_of(context.peer()),
+                                .request_id = id,
+                                .traceparent = metadata(context, "traceparent"),
+                                .request_bytes = call.body_bytes});
   context.AddInitialMetadata("x-request-id", id);
-  if (!record()->traced) return;
-  context.AddInitialMetadata("traceparent", telemetry::format_traceparent(record()->trace));
+  const access::RequestRecord& record = *call.entry->record();
+  if (record.traced) {
+    context.AddInitialMetadata("traceparent", telemetry::format_traceparent(record.trace));
+  }
+  return call;
 }
 
-std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const GrpcPlace& place,
-                                              const grpc::CallbackServerContext& context,
-                                              GrpcEntry& entry, std::string_view model) {
-  const grpc::string_ref authority = context.ExperimentalGetAuthority();
-  if (!house.hosts.allow({authority.data(), authority.size()})) return api::forbidden_host();
-  const auto& all = context.client_metadata();
-  const access::AccessControl::Credentials credentials{
-      .authorization = metadata(context, "authorization"),
-      .api_key = metadata(context, "x-api-key"),
-      .repeated = all.count("authorization") > 1 || all.count("x-api-key") > 1};
-  std::optional<access::Principal> who = house.server.access().identify(credentials);
-  if (!who) return api::bad_api_key();
-  house.connections.claim(remote_of(context.peer()), net::ConnectionAcceptor::Claim::kCaller);
-  if (entry.record() != nullptr) entry.record()->tenant = who->tenant;
-  if (metadata_bytes(context) > kMetadataBytesMax) {
-    return api::api_error({ErrorCode::kOverloaded, "the call's metadata are too large", ""});
-  }
-  if (!place.fits()) {
-    return api::api_error({ErrorCode::kOverloaded, "too many calls are open", ""});
-  }
-  Server::ModelOrError found = house.server.model_now(model);
-  if (auto* error = std::get_if<api::ApiError>(&found)) return std::move(*error);
-  GrpcCaller caller{.model = std::get<0>(std::move(found)),
-                    .tenant = who->tenant,
-                    .who = *std::move(who),
-                    .arrived_ns = house.server.clock().now_ns()};
-  if (entry.record() != nullptr) entry.record()->model = caller.model->id;
-  // Not as a point of time: eleven thousand years do not fit one.
+namespace {
+
+// On the server's clock; not as a point of time: eleven thousand years do not fit one.
+std::optional<int64_t> deadline_ns(const grpc::CallbackServerContext& context, int64_t now_ns) {
   const gpr_timespec left =
       gpr_time_sub(gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_MONOTONIC),
                    gpr_now(GPR_CLOCK_MONOTONIC));
   constexpr int64_t kNeverSeconds = int64_t{3600} * 24 * 365 * 100;  // a century is none
-  if (left.tv_sec < kNeverSeconds) {
-    const int64_t seconds = std::max<int64_t>(left.tv_sec, -1);
-    caller.deadline_ns = caller.arrived_ns + seconds * 1'000'000'000 + left.tv_nsec;
+  if (left.tv_sec >= kNeverSeconds) return std::nullopt;
+  const int64_t seconds = std::max<int64_t>(left.tv_sec, -1);
+  return now_ns + seconds * 1'000'000'000 + left.tv_nsec;
+}
+
+}  // namespace
+
+bool admit(const GrpcHouse& house, const GrpcPlace& place,
+           const grpc::CallbackServerContext& context, std::string_view model, Call& call) {
+  const auto refuse = [&](const api::ApiError& error) {
+    call.send(error);
+    return false;
+  };
+  const grpc::string_ref authority = context.ExperimentalGetAuthority();
+  if (!house.hosts.allow({authority.data(), authority.size()}))
+    return refuse(api::forbidden_host());
+  const auto& all = context.client_metadata();
+  std::optional<access::Principal> who = house.services.access_control.identify(
+      {.authorization = metadata(context, "authorization"),
+       .api_key = metadata(context, "x-api-key"),
+       .repeated = all.count("authorization") > 1 || all.count("x-api-key") > 1});
+  if (!who) return refuse(api::bad_api_key());
+  house.connections.claim(remote_of(context.peer()), net::ConnectionAcceptor::Claim::kCaller);
+  call.caller = *std::move(who);
+  call.tenant = call.caller.tenant;
+  if (call.entry->record() != nullptr) call.entry->record()->tenant = call.tenant;
+  if (metadata_bytes(context) > kMetadataBytesMax) {
+    return refuse(
+        api::api_error({ErrorCode::kOverloaded, "the call's metadata are too large", ""}));
   }
-  return caller;
+  if (!place.fits()) {
+    return refuse(api::api_error({ErrorCode::kOverloaded, "too many calls are open", ""}));
+  }
+  call.transport_deadline_ns = deadline_ns(context, house.services.clock.now_ns());
+  call.model_asked = std::string(model);
+  return true;
 }
 
 }  // namespace pelton::server

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 
 #include <google/protobuf/message.h>
@@ -17,15 +16,15 @@
 #include "api/error.h"
 #include "net/allowed_hosts.h"
 #include "net/connection_acceptor.h"
-#include "server/served_model.h"
-#include "server/server.h"
+#include "server/call.h"
+#include "server/services.h"
 #include "server/work_loop.h"
 
 namespace pelton::server {
 
 // What calls work with; outlives them.
 struct GrpcHouse {
-  Server& server;
+  Services& services;
   WorkLoop& loop;
   net::ConnectionAcceptor& connections;
   const int calls_max;
@@ -48,35 +47,18 @@ class GrpcPlace {
   const int number_;
 };
 
-struct GrpcCaller {
-  std::shared_ptr<const ServedModel> model;
-  std::string tenant;
-  access::Principal who;
-  int64_t arrived_ns = 0;
-  std::optional<int64_t> deadline_ns;  // on the server's clock
-};
-
-// A call's entry in the request book. Those who want to know of requests are told of it by its
-// metadata, x-request-id and traceparent; it is answered with the same.
-class GrpcEntry {
- public:
-  GrpcEntry(GrpcHouse& house, const access::TrackedRequest::Route& route,
-            grpc::CallbackServerContext& context, const google::protobuf::Message& request);
-
-  access::RequestRecord* record() { return entry_.record(); }  // null: nobody wants to know
-  void answered(int status) { entry_.answered(status); }
-
- private:
-  access::TrackedRequest entry_;
-};
-
 // A caller's address, "127.0.0.1:51234", of gRPC's own "ipv4:127.0.0.1:51234".
 std::string remote_of(const std::string& peer);
 
-// Whether it may come in, by its metadata: key, deadline; and whether the model that it asks for
-// answers.
-std::variant<GrpcCaller, api::ApiError> admit(const GrpcHouse& house, const GrpcPlace& place,
-                                              const grpc::CallbackServerContext& context,
-                                              GrpcEntry& entry, std::string_view model);
+// A call on its way through the request pipeline: counted among the server's requests, known by its
+// metadata (x-request-id and traceparent, with which it is answered, too). `message`: what it asks.
+Call grpc_call(const GrpcHouse& house, const access::TrackedRequest::Route& route,
+               grpc::CallbackServerContext& context, const google::protobuf::Message& message,
+               std::shared_ptr<net::Exchange> exchange);
+
+// Whether it may come in, by its metadata: host, key, room for it; its deadline is the call's from
+// then on. `model`: that it asks for. False: it has been answered.
+bool admit(const GrpcHouse& house, const GrpcPlace& place,
+           const grpc::CallbackServerContext& context, std::string_view model, Call& call);
 
 }  // namespace pelton::server

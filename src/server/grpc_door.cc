@@ -23,6 +23,7 @@
 #include "server/grpc_generate.h"
 #include "server/grpc_refusal.h"
 #include "server/grpc_tokenize.h"
+#include "server/health.h"
 #include "server/work_loop.h"
 
 namespace pelton::server {
@@ -80,7 +81,7 @@ Result<void> in_flag_words(Result<void> listening) {
 
 // The server goes first, then what its calls used.
 struct GrpcDoor::Parts {
-  Parts(Server& server, const Options& options, int connections_fitting, base::Log& log)
+  Parts(Services& services, const Options& options, int connections_fitting, base::Log& log)
       : connections_max(connections_fitting),
         connections({.address = options.address,
                      .port = options.port,
@@ -89,7 +90,7 @@ struct GrpcDoor::Parts {
                      .stall_time_max = options.stall_time_max,
                      .lost_time_max = options.stall_time_max},
                     log),
-        house{.server = server,
+        house{.services = services,
               .loop = loop,
               .connections = connections,
               .calls_max = options.calls_max,
@@ -115,7 +116,7 @@ struct GrpcDoor::Parts {
   std::unique_ptr<grpc::Server> grpc;
 };
 
-GrpcDoor::GrpcDoor(Server& server, base::Log& log) : server_(server), log_(log) {}
+GrpcDoor::GrpcDoor(Services& services, base::Log& log) : services_(services), log_(log) {}
 
 GrpcDoor::~GrpcDoor() {
   close(std::chrono::milliseconds(0));
@@ -132,7 +133,7 @@ Result<void> GrpcDoor::open(const Options& options) {
   const int connections_max = net::fitting_connections({.wanted = options.connections_max,
                                                         .promised = options.descriptors_promised,
                                                         .spared = options.descriptors_spared});
-  auto parts = std::make_unique<Parts>(server_, options, connections_max, log_);
+  auto parts = std::make_unique<Parts>(services_, options, connections_max, log_);
   if (connections_max < options.connections_max) {
     log_.warning(fmt::format(
         "gRPC: room for {} connections instead of {}: more descriptors may not be open (ulimit -n)",
@@ -158,9 +159,9 @@ Result<void> GrpcDoor::open(const Options& options) {
         handed.fd = socket;
         library.HandleNewConnection(&handed);
       }));
-  server_.upkeep().watch_grpc(parts->connections.counts());
+  services_.upkeep.watch_grpc(parts->connections.counts());
   parts_ = std::move(parts);
-  set_serving(server_.ready());
+  set_serving(server::ready(services_));
   return {};
 }
 

@@ -14,7 +14,7 @@
 
 namespace pelton::server {
 
-class Server;
+struct Services;
 
 class GrpcDoor {
  public:
@@ -41,7 +41,7 @@ class GrpcDoor {
   };
 
   // Both outlive it.
-  GrpcDoor(Server& server, base::Log& log);
+  GrpcDoor(Services& services, base::Log& log);
   ~GrpcDoor();  // closes
 
   // Once. Errors: kAddressInUse, kIo.
@@ -63,7 +63,7 @@ class GrpcDoor {
 
  private:
   struct Parts;
-  Server& server_;
+  Services& services_;
   base::Log& log_;
   std::unique_ptr<Parts> parts_;
 };

@@ -54,7 +54,7 @@ inline void add(const v1::GenerateChunk& chunk, GrpcSaid& said) {
 class GrpcHouseOf {
  public:
   explicit GrpcHouseOf(std::string_view script, ServerHouse::Options options = {})
-      : house(script, std::move(options)), door_(house.server(), house.log()) {
+      : house(script, std::move(options)), door_(house.server().services(), house.log()) {
     EXPECT_TRUE(door_.open({}).ok());
     channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(door_.port()),
                                   grpc::InsecureChannelCredentials());

@@ -61,7 +61,7 @@ class SlowReaders : public testing::Test {
                    ["<|channel|>final<|message|>", {{"text": "{}", "times": {}}}, "<|return|>"]}}]}})",
                            kWords, kTimes),
                {}),
-        door_(house_.server(), house_.log()) {
+        door_(house_.server().services(), house_.log()) {
     EXPECT_TRUE(door_.open({.stall_time_max = kStall}).ok());
     for (int i = 0; i < kTimes; ++i) whole_ += kWords;
   }

@@ -15,6 +15,7 @@
 #include "server/any_turns.h"
 #include "server/chat_stream_text.h"
 #include "server/grpc_answer.h"
+#include "server/grpc_frames.h"
 #include "server/grpc_house.h"
 #include "server/grpc_words.h"
 #include "server/random_turns.h"
@@ -70,7 +71,7 @@ TEST(Grpc, ToolRoundTrip) {
   result.set_tool_call_id("call_1");
   result.set_content("sunny");
   EXPECT_EQ(grpc.generate(request).text, "It is sunny.");
-  EXPECT_EQ(grpc.house.server().sampled_turns().counts().found, 1);
+  EXPECT_EQ(grpc.house.server().services().sampled_turns.counts().found, 1);
 }
 
 TEST(Grpc, TextAndTokens) {
@@ -350,7 +351,7 @@ TEST(Grpc, D8_OneCredentialAndNoOther) {
 
 TEST(Grpc, D4_CallsForOtherHostNamesAreDenied) {
   ServerHouse house(kScript, {});
-  GrpcDoor door(house.server(), house.log());
+  GrpcDoor door(house.server().services(), house.log());
   ASSERT_TRUE(door.open({.hosts = net::AllowedHosts::parse({"box"}).value().at("127.0.0.1")}).ok());
   const auto ask = [&](const char* authority) {
     grpc::ChannelArguments arguments;
@@ -406,11 +407,11 @@ TEST(Grpc, LeavingFreesThePlace) {
   }
   EXPECT_TRUE(reader->Finish().ok());
   EXPECT_TRUE(becomes_clean(grpc, grpc.house.engine()));
-  for (int i = 0; i < 200 && grpc.house.server().book().counts().open() > 0; ++i) {
+  for (int i = 0; i < 200 && grpc.house.server().services().statistics.counts().open() > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  EXPECT_EQ(grpc.house.server().book().counts().open(), 0);
-  EXPECT_EQ(grpc.house.server().book().counts().cancelled, 1);
+  EXPECT_EQ(grpc.house.server().services().statistics.counts().open(), 0);
+  EXPECT_EQ(grpc.house.server().services().statistics.counts().cancelled, 1);
 }
 
 // AP-34
@@ -470,7 +471,7 @@ TEST(Grpc, SaysUnavailableWhileLoadingAndDraining) {
 
 TEST(Grpc, ATakenPortIsTold) {
   GrpcHouseOf grpc(kScript);
-  GrpcDoor second(grpc.house.server(), grpc.house.log());
+  GrpcDoor second(grpc.house.server().services(), grpc.house.log());
   const Result<void> opened = second.open({.port = grpc.door().port()});
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code, ErrorCode::kAddressInUse);
@@ -484,6 +485,19 @@ TEST(Grpc, AMessageBeyondTheLimitIsRefused) {
 }
 
 #endif
+
+// What the answer has written since the last time.
+void add_messages(Answer& answer, GrpcSaid& said) {
+  std::string frames;
+  answer.take_events(frames);
+  std::string_view rest = frames;
+  while (const auto frame = take_frame(rest)) {
+    v1::GenerateChunk chunk;
+    ASSERT_EQ(frame->kind, GrpcFrame::Kind::kMessage);
+    ASSERT_TRUE(chunk.ParseFromArray(frame->bytes.data(), static_cast<int>(frame->bytes.size())));
+    add(chunk, said);
+  }
+}
 
 TEST(Grpc, HM15_PiecesAreTheWholeForRandomTokens) {
   const uint64_t seed = std::random_device{}();
@@ -499,21 +513,18 @@ TEST(Grpc, HM15_PiecesAreTheWholeForRandomTokens) {
     const auto at_once = grpc_chat_answer(house.model(), turn, 1, GrpcLogprobs::kNo);
     GrpcSaid pieces;
     GrpcSaid whole;
-    v1::GenerateChunk all;
     for (const TokenId token : random.tokens()) {
-      v1::GenerateChunk chunk;
       const engine::SampledToken sampled{.token = token, .logprob = 0.0f, .top = {}};
-      const Answer::Wants wants = answer->push(sampled, chunk);
-      add(chunk, pieces);
-      ASSERT_EQ(at_once->push(sampled, all), wants);
+      const Answer::Wants wants = answer->push(0, sampled);
+      add_messages(*answer, pieces);
+      ASSERT_EQ(at_once->push(0, sampled), wants);
       if (wants == Answer::Wants::kNothing) break;
     }
     const engine::StreamEnd end{.reason = engine::FinishReason::kStop, .prompt_tokens = 3};
-    v1::GenerateChunk last;
-    answer->end(end, last);
-    add(last, pieces);
-    at_once->end(end, all);
-    add(all, whole);
+    answer->end(0, end);
+    add_messages(*answer, pieces);
+    at_once->end(0, end);
+    add_messages(*at_once, whole);
     ASSERT_EQ(pieces.text, whole.text);
     ASSERT_EQ(pieces.reasoning, whole.reasoning);
     ASSERT_EQ(pieces.calls, whole.calls);

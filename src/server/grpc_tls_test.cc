@@ -71,7 +71,7 @@ class GrpcTls : public testing::Test {
   net::TlsIdentity::Files files_;
   std::shared_ptr<net::TlsIdentity> identity_;
   ServerHouse house_{kScript, {}};
-  GrpcDoor door_{house_.server(), house_.log()};
+  GrpcDoor door_{house_.server().services(), house_.log()};
   int channels_ = 0;
 };
 

@@ -1,9 +1,13 @@
 #include "server/grpc_tokenize.h"
 
-#include <variant>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "api/tokenize_request.h"
+#include "server/grpc_unary.h"
 #include "server/grpc_words.h"
+#include "server/reply.h"
 
 namespace pelton::server {
 namespace {
@@ -11,43 +15,55 @@ namespace {
 constexpr access::TrackedRequest::Route kRoute = {.handler = "/pelton.v1.Inference/Tokenize",
                                                   .method = "POST"};
 
-std::optional<api::ApiError> tokenize(GrpcHouse& house, const GrpcCaller& caller,
-                                      const v1::TokenizeRequest& request,
-                                      v1::TokenizeReply& reply) {
-  const ServedModel& model = *caller.model;
-  const Result<std::string> body = tokenize_body(request);
-  if (!body.ok()) return api::api_error(body.error());
-  const auto parsed = api::parse_tokenize_request(*body, {.vocab_size = model.vocab_size});
-  if (!parsed.ok()) return api::api_error(parsed.error());
-  if (!model.answers_to(parsed->model)) return api::model_not_found(parsed->model);
-  const auto refused = parsed->chat ? model.no_chat() : model.no_text("text");
-  if (refused) return api::api_error(*refused);
-  const std::vector<TokenId> tokens =
-      parsed->chat ? house.server.chat_prompt_of(*parsed->chat, model, caller.tenant).tokens
-                   : model.tokenizer.encode(parsed->prompt);
-  for (const TokenId token : tokens) reply.add_tokens(static_cast<uint32_t>(token));
-  reply.set_context_max(model.context_limit());
-  return std::nullopt;
-}
+class GrpcTokenization final : public ModelRequest {
+ public:
+  explicit GrpcTokenization(const v1::TokenizeRequest& message) : message_(message) {}
+
+  std::optional<api::ApiError> read(const std::string&, const Scope& scope) override {
+    const Result<std::string> body = tokenize_body(message_);
+    if (!body.ok()) return api::api_error(body.error());
+    return keep(api::parse_tokenize_request(*body, {.vocab_size = scope.model.vocab_size}),
+                request_);
+  }
+  Fields fields(const ServedModel&) const override { return {.model = request_.model}; }
+  std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
+    const std::optional<Error> error =
+        request_.chat ? scope.model.no_chat() : scope.model.no_text("text");
+    return error ? std::optional(api::api_error(*error)) : std::nullopt;
+  }
+
+  std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
+    const std::vector<TokenId> tokens =
+        request_.chat
+            ? scope.services.chat_prompt_of(*request_.chat, scope.model, scope.tenant).tokens
+            : scope.model.tokenizer.encode(request_.prompt);
+    v1::TokenizeReply reply;
+    for (const TokenId token : tokens) reply.add_tokens(static_cast<uint32_t>(token));
+    reply.set_context_max(scope.model.context_limit());
+    answer_ = reply.SerializeAsString();
+    return std::nullopt;
+  }
+
+  void start(Call call, Services&) override { call.send(json_reply(std::move(answer_))); }
+
+ private:
+  const v1::TokenizeRequest message_;  // a copy: it may be read for longer than gRPC keeps its own
+  api::TokenizeRequest request_;
+  std::string answer_;
+};
 
 }  // namespace
 
 grpc::ServerUnaryReactor* start_tokenize(GrpcHouse& house, grpc::CallbackServerContext& context,
                                          const v1::TokenizeRequest& request,
                                          v1::TokenizeReply& reply) {
-  const GrpcPlace place(house);
-  GrpcEntry entry(house, kRoute, context, request);
-  auto admitted = admit(house, place, context, entry, request.model());
-  std::optional<api::ApiError> error;
-  if (auto* refused = std::get_if<api::ApiError>(&admitted)) {
-    error = std::move(*refused);
-  } else {
-    error = tokenize(house, std::get<GrpcCaller>(admitted), request, reply);
-  }
-  entry.answered(error ? error->status : 200);
-  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
-  reactor->Finish(error ? grpc_status(context, *error) : grpc::Status::OK);
-  return reactor;
+  return start_unary(house, context,
+                     {.route = kRoute,
+                      .message = request,
+                      .model = request.model(),
+                      .reply = reply,
+                      .request = std::make_unique<GrpcTokenization>(request),
+                      .work = std::nullopt});
 }
 
 }  // namespace pelton::server

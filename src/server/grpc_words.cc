@@ -298,32 +298,4 @@ api::ApiError in_proto_words(api::ApiError error, std::initializer_list<ProtoWor
   return error;
 }
 
-grpc::StatusCode grpc_code(int http_status) {
-  switch (http_status) {
-    case 401:
-      return grpc::StatusCode::UNAUTHENTICATED;
-    case 403:
-      return grpc::StatusCode::PERMISSION_DENIED;
-    case 404:
-      return grpc::StatusCode::NOT_FOUND;
-    case 408:
-      return grpc::StatusCode::DEADLINE_EXCEEDED;
-    case 413:
-    case 429:
-      return grpc::StatusCode::RESOURCE_EXHAUSTED;
-    case 499:
-      return grpc::StatusCode::CANCELLED;
-    case 503:
-      return grpc::StatusCode::UNAVAILABLE;
-    default:
-      return http_status < 500 ? grpc::StatusCode::INVALID_ARGUMENT : grpc::StatusCode::INTERNAL;
-  }
-}
-
-grpc::Status grpc_status(grpc::CallbackServerContext& context, const api::ApiError& error) {
-  // Binary, because a field's path may be anything a client has written.
-  context.AddTrailingMetadata("pelton-error-bin", api::error_body(error));
-  return grpc::Status(grpc_code(error.status), error.message);
-}
-
 }  // namespace pelton::server

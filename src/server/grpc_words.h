@@ -1,13 +1,11 @@
-// Between gRPC's messages and the HTTP API's bodies, so that one validator says what is valid; and
-// between our errors and gRPC's status. Pure.
+// Between gRPC's messages and the HTTP API's bodies, so that one validator says what is valid.
+// Pure.
 #pragma once
 
 #include <initializer_list>
 #include <string>
 #include <string_view>
 
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/status.h>
 #include <pelton/v1/inference.pb.h>
 
 #include "api/error.h"
@@ -30,9 +28,5 @@ struct ProtoWord {
   std::string_view theirs;
 };
 api::ApiError in_proto_words(api::ApiError error, std::initializer_list<ProtoWord> words);
-
-grpc::StatusCode grpc_code(int http_status);
-// With the error object as trailing metadata.
-grpc::Status grpc_status(grpc::CallbackServerContext& context, const api::ApiError& error);
 
 }  // namespace pelton::server

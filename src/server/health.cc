@@ -1,65 +1,68 @@
 // What platforms and operators ask about the server itself.
+#include "server/health.h"
+
 #include <algorithm>
 
 #include "base/json_writer.h"
+#include "server/endpoints.h"
 #include "server/reply.h"
-#include "server/server.h"
 #include "server/watchdog.h"
 
 namespace pelton::server {
 
-std::string_view Server::state_name() const {
-  if (catalogue_.serving().empty()) return "loading";
-  return leaving_ ? "draining" : "serving";
+std::string_view state_name(const Services& services) {
+  if (services.catalogue.serving().empty()) return "loading";
+  return services.leaving ? "draining" : "serving";
 }
 
-bool Server::ready() const {
-  const auto models = catalogue_.serving();
-  return !models.empty() && !draining_ && std::ranges::none_of(models, [](const auto& model) {
-    return model->state->soundness == Soundness::kDamaged;
-  });
+bool ready(const Services& services) {
+  const auto models = services.catalogue.serving();
+  return !models.empty() && !services.draining &&
+         std::ranges::none_of(models, [](const auto& model) {
+           return model->state->soundness == Soundness::kDamaged;
+         });
 }
 
 // A draining or idle server is well; one whose step never ends should be started anew.
-net::HttpResponse Server::live_reply() const {
-  for (const std::shared_ptr<const ServedModel>& model : catalogue_.serving()) {
+net::HttpResponse live_reply(const Services& services) {
+  for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
     if (const auto unfit = model->unfit()) return error_reply(*unfit);
   }
   return json_reply("{\"status\":\"ok\"}");
 }
 
-net::HttpResponse Server::health_reply() const {
-  if (catalogue_.serving().empty()) {
+net::HttpResponse health_reply(const Services& services) {
+  if (services.catalogue.serving().empty()) {
     return error_reply(not_ready("The model is still being loaded"));
   }
-  return live_reply();
+  return live_reply(services);
 }
 
-net::HttpResponse Server::ready_reply() const {
-  if (leaving_) return error_reply(not_ready("The server is shutting down"));
-  for (const std::shared_ptr<const ServedModel>& model : catalogue_.serving()) {
+net::HttpResponse ready_reply(const Services& services) {
+  if (services.leaving) return error_reply(not_ready("The server is shutting down"));
+  for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
     if (model->state->soundness == Soundness::kDoubted) {
       return error_reply(numbers_in_doubt(model->id));
     }
   }
-  return health_reply();
+  return health_reply(services);
 }
 
-void Server::answer_health(Call call) {
-  call.send(health_reply());
+void health(Call call, Services& services) {
+  call.send(health_reply(services));
 }
 
-void Server::answer_live(Call call) {
-  call.send(live_reply());
+void live(Call call, Services& services) {
+  call.send(live_reply(services));
 }
 
-void Server::answer_ready(Call call) {
-  call.send(ready_reply());
+void ready(Call call, Services& services) {
+  call.send(ready_reply(services));
 }
 
 // As SageMaker asks: the status says it all.
-void Server::answer_ping(Call call) {
-  net::HttpResponse reply = ready_reply();
+void ping(Call call, Services& services) {
+  net::HttpResponse reply = ready_reply(services);
   if (reply.status == 200) reply.body.clear();
   call.send(std::move(reply));
 }
@@ -106,20 +109,25 @@ void write_sampling(JsonWriter& writer, const SamplingDefaults& sampling) {
 }  // namespace
 
 // vLLM's: for balancers that ask each server how much it has to do.
-void Server::answer_load(Call call) {
+void load(Call call, Services& services) {
   std::string body;
-  JsonWriter(body).begin_object().key("server_load").integer(access_.inside()).end_object();
+  JsonWriter(body)
+      .begin_object()
+      .key("server_load")
+      .integer(services.access_control.inside())
+      .end_object();
   call.send(json_reply(std::move(body)));
 }
 
 // What is in effect, whichever flag, file or default it came from.
-void Server::answer_server_info(Call call) {
+void server_info(Call call, Services& services) {
   std::string body;
   JsonWriter writer(body);
-  writer.begin_object().key("version").string(options_.version);
-  writer.key("state").string(state_name());
-  writer.key("uptime_seconds").integer((clock_.now_ns() - started_ns_) / 1'000'000'000);
-  if (const std::shared_ptr<const ServedModel> model = catalogue_.only()) {
+  writer.begin_object().key("version").string(services.options.version);
+  writer.key("state").string(state_name(services));
+  writer.key("uptime_seconds")
+      .integer((services.clock.now_ns() - services.started_ns) / 1'000'000'000);
+  if (const std::shared_ptr<const ServedModel> model = services.catalogue.only()) {
     const int64_t watchdog_ns = model->watchdog == nullptr ? 0 : model->watchdog->limit_ns();
     writer.key("watchdog_seconds").integer(watchdog_ns / 1'000'000'000);
     writer.key("model");
@@ -132,7 +140,7 @@ void Server::answer_server_info(Call call) {
     write_engine(writer, model->engine.capacity());
     writer.key("limits").begin_object();
     writer.key("answers_max").integer(engine::Engine::kAnswersMax);
-    writer.key("sampled_turn_tokens_max").integer(options_.sampled_turn_tokens_max);
+    writer.key("sampled_turn_tokens_max").integer(services.options.sampled_turn_tokens_max);
     for (const auto& [key, value] : model->limits) writer.key(key).integer(value);
     writer.end_object();
     writer.key("sampling_defaults");

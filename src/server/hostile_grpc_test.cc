@@ -216,7 +216,7 @@ class HostileGrpc : public Hostile {
     Hostile::TearDown();
   }
   void open_door(const GrpcDoor::Options& options) {
-    door_ = std::make_unique<GrpcDoor>(house_->server(), house_->log());
+    door_ = std::make_unique<GrpcDoor>(house_->server().services(), house_->log());
     ASSERT_TRUE(door_->open(options).ok());
   }
   int port() const { return door_->port(); }
@@ -454,7 +454,7 @@ TEST(HostileGrpcKeys, E2_AWrongKeyIsNoClaim) {
   ServerHouse::Options options;
   options.server.keys.add("secret");
   ServerHouse house(R"({"rules": [{"when": "", "then": "<|return|>"}]})", std::move(options));
-  GrpcDoor door(house.server(), house.log());
+  GrpcDoor door(house.server().services(), house.log());
   ASSERT_TRUE(door.open({.first_call_time_max = std::chrono::milliseconds(400)}).ok());
   RawCall stranger(door.port());
   stranger.head(kTokenize, {{"authorization", "Bearer guess"}});

@@ -110,7 +110,7 @@ class Hostile : public testing::Test {
   }
 
   std::string ledger() const {
-    return ledger_report(house_->server(), house_->http().connection_count());
+    return ledger_report(house_->server().services(), house_->http().connection_count());
   }
   bool is_clean() const { return parsed(ledger()).boolean("clean") == true; }
   int port() const { return house_->http().port(); }

@@ -5,7 +5,8 @@
 
 #include "api/json_object.h"
 #include "base/json.h"
-#include "server/server.h"
+#include "server/endpoints.h"
+#include "server/routes.h"
 
 namespace pelton::server {
 namespace {
@@ -26,20 +27,23 @@ bool is_embedded(const Json& body) {
 
 }  // namespace
 
-void Server::answer_invocation(Call call) {
+void invocations(Call call, Services& services) {
   const Result<Json> body = api::parse_object(call.request.body);
   if (!body.ok()) return call.send(api::api_error(body.error()));
+  const auto answer_as = [&](std::string_view path) {
+    call.endpoint = find_endpoint("POST", path).endpoint;
+    call.endpoint->function(std::move(call), services);
+  };
   const auto has_both = [&](std::string_view one, std::string_view other) {
     return has(*body, one) && has(*body, other);
   };
-  if (has(*body, "messages")) return answer_chat_completion(std::move(call));
-  if (has(*body, "prompt")) return answer_completion(std::move(call));
-  if (has_both("query", "documents")) return answer_rerank(std::move(call));
-  if (has_both("queries", "documents")) return answer_score(std::move(call));
-  if (has_both("text_1", "text_2")) return answer_score(std::move(call));
+  if (has(*body, "messages")) return answer_as("/v1/chat/completions");
+  if (has(*body, "prompt")) return answer_as("/v1/completions");
+  if (has_both("query", "documents")) return answer_as("/v1/rerank");
+  if (has_both("queries", "documents")) return answer_as("/v1/score");
+  if (has_both("text_1", "text_2")) return answer_as("/v1/score");
   if (has(*body, "input")) {
-    return is_embedded(*body) ? answer_embeddings(std::move(call))
-                              : answer_response(std::move(call));
+    return answer_as(is_embedded(*body) ? "/v1/embeddings" : "/v1/responses");
   }
   call.send(api::api_error(
       {ErrorCode::kInvalidArgument,

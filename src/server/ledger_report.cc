@@ -4,7 +4,8 @@
 #include <string_view>
 
 #include "base/json_writer.h"
-#include "server/server.h"
+#include "server/health.h"
+#include "server/services.h"
 #include "telemetry/process_usage.h"
 
 namespace pelton::server {
@@ -45,22 +46,22 @@ void write_engine(JsonWriter& json, const engine::ExecutorCapacity& capacity,
   json.key("integrity_checks").integer(ledger.integrity_checks);
 }
 
-int64_t open_generations(const Server& server) {
+int64_t open_generations(const Services& services) {
   int64_t open = 0;
-  for (const auto& model : server.catalogue().serving()) open += model->state->meter.open();
+  for (const auto& model : services.catalogue.serving()) open += model->state->meter.open();
   return open;
 }
 
-void write_server(JsonWriter& json, const Server& server, int connections) {
-  const access::RequestStatistics::Counts counts = server.book().counts();
+void write_server(JsonWriter& json, const Services& services, int connections) {
+  const access::RequestStatistics::Counts counts = services.statistics.counts();
   json.key("requests").begin_object();
   json.key("received").integer(counts.received).key("ok").integer(counts.ok);
   json.key("client_errors").integer(counts.client_errors);
   json.key("server_errors").integer(counts.server_errors);
   json.key("cancelled").integer(counts.cancelled).key("open").integer(counts.open());
   json.end_object();
-  json.key("generations").integer(open_generations(server));
-  const SampledTurns::Counts turns = server.sampled_turns().counts();
+  json.key("generations").integer(open_generations(services));
+  const SampledTurns::Counts turns = services.sampled_turns.counts();
   json.key("sampled_turns").begin_object();
   json.key("turns").integer(turns.turns).key("tokens").integer(turns.tokens).end_object();
   json.key("connections").integer(connections);
@@ -95,17 +96,17 @@ void write_process(JsonWriter& json) {
 
 }  // namespace
 
-std::string ledger_report(const Server& server, int connections) {
-  const std::shared_ptr<const ServedModel> model = server.catalogue().only();
+std::string ledger_report(const Services& services, int connections) {
+  const std::shared_ptr<const ServedModel> model = services.catalogue.only();
   engine::Ledger ledger;
   if (model != nullptr) ledger = model->engine.ledger();
   const bool clean =
-      ledger.clean() && server.book().counts().open() == 0 && open_generations(server) == 0;
+      ledger.clean() && services.statistics.counts().open() == 0 && open_generations(services) == 0;
   std::string out;
   JsonWriter json(out);
   json.begin_object();
   json.key("clean").boolean(clean);
-  json.key("state").string(server.state_name());
+  json.key("state").string(state_name(services));
   json.key("engine");
   if (model == nullptr) {
     json.null();
@@ -115,7 +116,7 @@ std::string ledger_report(const Server& server, int connections) {
     json.end_object();
   }
   json.key("server").begin_object();
-  write_server(json, server, connections);
+  write_server(json, services, connections);
   json.end_object();
   json.key("process").begin_object();
   write_process(json);

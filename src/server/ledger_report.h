@@ -6,10 +6,10 @@
 
 namespace pelton::server {
 
-class Server;
+struct Services;
 
 // `connections`: open at the public door. Idle ones are their clients' business, so `clean` does
 // not look at them, nor at what is kept on purpose: prefixes, pinned blocks, sampled turns.
-std::string ledger_report(const Server& server, int connections);
+std::string ledger_report(const Services& services, int connections);
 
 }  // namespace pelton::server

@@ -221,7 +221,7 @@ TEST(Messages, ToolRoundTrip) {
   EXPECT_TRUE(answer.headers.has("x-pelton-warning"));
   EXPECT_EQ(block(parsed(answer.body), 0).string("text"), "It is sunny.");
   // The turn came back as words and went in as the tokens that were sampled, thinking included.
-  EXPECT_EQ(house.server().sampled_turns().counts().found, 1);
+  EXPECT_EQ(house.server().services().sampled_turns.counts().found, 1);
 }
 
 TEST(Messages, ToolChoiceMakesTheModelCall) {

@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/server.h"
+#include "server/health.h"
+#include "server/services.h"
 #include "telemetry/process_usage.h"
 #include "telemetry/prometheus_text.h"
 
@@ -204,8 +205,8 @@ void write_routes(
 }
 
 // Output formats that were not known yet.
-void write_formats(PrometheusText& text, const CompilePool& pool) {
-  const CompilePool::Stats stats = pool.stats();
+void write_formats(PrometheusText& text, const WorkPool& pool) {
+  const WorkPool::Stats stats = pool.stats();
   text.family("pelton_format_compiles_waiting", Type::kGauge,
               "Requests whose output format waits to be compiled, by lane.");
   text.sample({{"lane", "short"}}, stats.waiting[0]);
@@ -214,8 +215,8 @@ void write_formats(PrometheusText& text, const CompilePool& pool) {
              stats.running);
   text.family("pelton_format_compiles_total", Type::kCounter,
               "Requests whose output format had to be compiled, by what became of that.");
-  for (size_t i = 0; i < CompilePool::kEndNames.size(); ++i) {
-    text.sample({{"end", CompilePool::kEndNames[i]}}, static_cast<double>(stats.ended[i]));
+  for (size_t i = 0; i < WorkPool::kEndNames.size(); ++i) {
+    text.sample({{"end", WorkPool::kEndNames[i]}}, static_cast<double>(stats.ended[i]));
   }
   text.counter("pelton_format_compile_cpu_seconds_total", "Processor time spent on it.",
                static_cast<double>(stats.cpu_us) * 1e-6);
@@ -224,27 +225,27 @@ void write_formats(PrometheusText& text, const CompilePool& pool) {
   text.histogram({}, pool.seconds());
 }
 
-void write_server(PrometheusText& text, const Server& server) {
+void write_server(PrometheusText& text, const Services& services) {
   text.family("http_requests_total", Type::kCounter,
               "Requests answered; 499: the client had left.");
-  for (const auto& [key, count] : server.book().by_key()) {
+  for (const auto& [key, count] : services.statistics.by_key()) {
     const std::string status = std::to_string(key.status);
     text.sample({{"handler", key.handler}, {"method", key.method}, {"status", status}},
                 static_cast<double>(count));
   }
-  write_routes(text, server.book().by_route());
+  write_routes(text, services.statistics.by_route());
   text.family("pelton_requests_refused_total", Type::kCounter,
               "Requests refused before anything was computed, by what was used up.");
   for (size_t i = 0; i < access::AccessControl::kRefusedNames.size(); ++i) {
     const auto why = static_cast<access::AccessControl::Refused>(i);
     text.sample({{"by", access::AccessControl::kRefusedNames[i]}},
-                static_cast<double>(server.access().refused(why)));
+                static_cast<double>(services.access_control.refused(why)));
   }
-  write_formats(text, server.formats().pool());
-  server.upkeep().write(text);
+  write_formats(text, services.formats.pool());
+  services.upkeep.write(text);
   text.gauge("pelton_http_requests_open", "Requests not answered yet.",
-             static_cast<double>(server.book().counts().open()));
-  const SampledTurns::Counts turns = server.sampled_turns().counts();
+             static_cast<double>(services.statistics.counts().open()));
+  const SampledTurns::Counts turns = services.sampled_turns.counts();
   text.gauge("pelton_sampled_turns", "Turns of the model's kept as they were sampled.",
              static_cast<double>(turns.turns));
   text.counter("pelton_sampled_turn_queries_total", "Past turns looked for.",
@@ -291,18 +292,19 @@ void write_process(PrometheusText& text) {
 
 }  // namespace
 
-std::string metrics_page(const Server& server) {
+std::string metrics_page(const Services& services) {
   std::string out;
   PrometheusText plain(out, {});
-  for (const std::shared_ptr<const ServedModel>& model : server.catalogue().serving()) {
+  for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
     PrometheusText labelled(out, {{"model_name", model->id}, {"engine", "0"}});
     write_engine(labelled, model->engine);
     write_generations(labelled, model->state->meter);
   }
-  plain.gauge("pelton_ready", "Whether new requests are taken.", server.ready() ? 1 : 0);
-  write_reports(plain, server.reporter().options());
-  write_server(plain, server);
-  if (server.response_store() != nullptr) write_store(plain, *server.response_store());
+  plain.gauge("pelton_ready", "Whether new requests are taken.", ready(services) ? 1 : 0);
+  write_reports(plain, services.reporter.options());
+  write_server(plain, services);
+  if (services.options.response_store != nullptr)
+    write_store(plain, *services.options.response_store);
   write_process(plain);
   return out;
 }

@@ -6,8 +6,8 @@
 
 namespace pelton::server {
 
-class Server;
+struct Services;
 
-std::string metrics_page(const Server& server);
+std::string metrics_page(const Services& services);
 
 }  // namespace pelton::server

@@ -1,5 +1,7 @@
 #include "server/random_id.h"
 
+#include <algorithm>
+
 #include "base/random.h"
 
 namespace pelton::server {
@@ -20,6 +22,12 @@ std::string random_id(std::string_view prefix, const IdSource& source) {
 std::string answer_id(std::string_view prefix, std::string_view request_id, uint64_t draw) {
   if (request_id.empty()) return random_id(prefix, {.seed = draw, .counter = 0});
   return std::string(prefix).append(request_id);
+}
+
+bool is_plain_id(std::string_view id) {
+  constexpr size_t kIdBytesMax = 128;
+  return !id.empty() && id.size() <= kIdBytesMax &&
+         std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7F; });
 }
 
 }  // namespace pelton::server

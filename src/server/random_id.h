@@ -15,6 +15,9 @@ struct IdSource {
 
 std::string random_id(std::string_view prefix, const IdSource& source);
 
+// An id of somebody else's that may stand in a header and a log line.
+bool is_plain_id(std::string_view id);
+
 // The request's own name if it has one.
 std::string answer_id(std::string_view prefix, std::string_view request_id, uint64_t draw);
 

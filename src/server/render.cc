@@ -1,5 +1,6 @@
 // POST /v1/chat/completions/render and /v1/completions/render: the prompt that the same request
 // would be answered from, as text and as a body for /inference/v1/generate. Nothing is computed.
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -8,13 +9,13 @@
 #include "api/chat_request.h"
 #include "api/completion_request.h"
 #include "api/generate_response.h"
-#include "base/check.h"
 #include "server/chat_prompt.h"
 #include "server/chat_turn_options.h"
 #include "server/completion_prompt.h"
+#include "server/endpoints.h"
 #include "server/random_id.h"
 #include "server/reply.h"
-#include "server/server.h"
+#include "server/request_pipeline.h"
 
 namespace pelton::server {
 namespace {
@@ -47,63 +48,93 @@ std::optional<Error> chat_not_rendered(const api::ChatRequest& request) {
   return not_rendered(request.generation);
 }
 
-}  // namespace
-
-void Server::answer_chat_render(Call call) {
-  const ServedModel* model = model_for(call);
-  if (model == nullptr) return;
-  const auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  if (const auto error = chat_not_rendered(*parsed)) {
-    return call.send(api::api_error(*error));
+class ChatRendering final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    auto error =
+        keep(api::parse_chat_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+    if (error) return error;
+    const std::optional<Error> not_possible = chat_not_rendered(request_);
+    return not_possible ? std::optional(api::api_error(*not_possible)) : std::nullopt;
   }
-  if (model_named(call, parsed->model) == nullptr) return;
-  if (const auto error = model->no_chat()) return call.send(api::api_error(*error));
-  call.add_warnings(warnings_of(*parsed, *model));
-  std::vector<TokenId> tokens = chat_prompt_of(*parsed, *model, call.tenant).tokens;
-  const ChatTurn::Options turn = turn_options(*parsed, *model);
-  tokens.insert(tokens.end(), turn.opening.begin(), turn.opening.end());
-  std::string body;
-  api::append_rendered({.id = answer_id("chatcmpl-", parsed->generation.request_id, draw()),
-                        .model = model->shown_name(parsed->model),
-                        .tokens = tokens,
-                        .text = model->tokenizer.decode(tokens),
-                        .logprobs = parsed->top_logprobs,
-                        .generation = parsed->generation},
-                       body);
-  call.send(json_reply(std::move(body)));
-}
+  Fields fields(const ServedModel& model) const override {
+    return {.model = request_.model, .warnings = warnings_of(request_, model)};
+  }
+
+  std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
+    const ServedModel& model = scope.model;
+    std::vector<TokenId> tokens =
+        scope.services.chat_prompt_of(request_, model, scope.tenant).tokens;
+    const ChatTurn::Options turn = turn_options(request_, model);
+    tokens.insert(tokens.end(), turn.opening.begin(), turn.opening.end());
+    api::append_rendered(
+        {.id = answer_id("chatcmpl-", request_.generation.request_id, scope.services.draw()),
+         .model = model.shown_name(request_.model),
+         .tokens = tokens,
+         .text = model.tokenizer.decode(tokens),
+         .logprobs = request_.top_logprobs,
+         .generation = request_.generation},
+        answer_);
+    return std::nullopt;
+  }
+
+  void start(Call call, Services&) override { call.send(json_reply(std::move(answer_))); }
+
+ private:
+  api::ChatRequest request_;
+  std::string answer_;
+};
 
 // As many as there are prompts.
-void Server::answer_completion_render(Call call) {
-  const ServedModel* model = model_for(call);
-  if (model == nullptr) return;
-  const auto parsed =
-      api::parse_completion_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  std::optional<Error> error = not_rendered(parsed->generation);
-  if (!error && parsed->echo) error = not_rendered("echo", "an echo");
-  if (error) return call.send(api::api_error(*error));
-  if (model_named(call, parsed->model) == nullptr) return;
-  call.add_warnings(parsed->warnings);
-  std::string body = "[";
-  for (size_t i = 0; i < parsed->prompts.size(); ++i) {
-    const Result<std::vector<TokenId>> tokens =
-        completion_prompt(parsed->prompts[i], *model, "prompt");
-    if (!tokens.ok()) return call.send(api::api_error(tokens.error()));
-    if (i > 0) body += ',';
-    std::string id = answer_id("cmpl-", parsed->generation.request_id, draw());
-    if (parsed->prompts.size() > 1) id += "-" + std::to_string(i);
-    api::append_rendered({.id = std::move(id),
-                          .model = model->shown_name(parsed->model),
-                          .tokens = *tokens,
-                          .text = model->tokenizer.decode(*tokens),
-                          .logprobs = parsed->logprobs,
-                          .generation = parsed->generation},
-                         body);
+class CompletionRendering final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    auto error =
+        keep(api::parse_completion_request(body, {.vocab_size = scope.model.vocab_size}), request_);
+    if (error) return error;
+    std::optional<Error> not_possible = not_rendered(request_.generation);
+    if (!not_possible && request_.echo) not_possible = not_rendered("echo", "an echo");
+    return not_possible ? std::optional(api::api_error(*not_possible)) : std::nullopt;
   }
-  body += ']';
-  call.send(json_reply(std::move(body)));
+  Fields fields(const ServedModel&) const override {
+    return {.model = request_.model, .warnings = request_.warnings};
+  }
+
+  std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
+    answer_ = "[";
+    for (size_t i = 0; i < request_.prompts.size(); ++i) {
+      const auto tokens = completion_prompt(request_.prompts[i], scope.model, "prompt");
+      if (!tokens.ok()) return api::api_error(tokens.error());
+      if (i > 0) answer_ += ',';
+      std::string id = answer_id("cmpl-", request_.generation.request_id, scope.services.draw());
+      if (request_.prompts.size() > 1) id += "-" + std::to_string(i);
+      api::append_rendered({.id = std::move(id),
+                            .model = scope.model.shown_name(request_.model),
+                            .tokens = *tokens,
+                            .text = scope.model.tokenizer.decode(*tokens),
+                            .logprobs = request_.logprobs,
+                            .generation = request_.generation},
+                           answer_);
+    }
+    answer_ += ']';
+    return std::nullopt;
+  }
+
+  void start(Call call, Services&) override { call.send(json_reply(std::move(answer_))); }
+
+ private:
+  api::CompletionRequest request_;
+  std::string answer_;
+};
+
+}  // namespace
+
+void render_chat(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<ChatRendering>(), std::nullopt);
+}
+
+void render_completion(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<CompletionRendering>(), std::nullopt);
 }
 
 }  // namespace pelton::server

@@ -35,7 +35,8 @@ std::vector<Json> lines_after(Use&& use) {
     options.server.reports.access_log = &log;
     GrpcHouseOf house(kScript, std::move(options));
     use(house);
-    for (int i = 0; i < 1000 && house.house.server().book().counts().open() > 0; ++i) {
+    for (int i = 0; i < 1000 && house.house.server().services().statistics.counts().open() > 0;
+         ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
@@ -73,7 +74,8 @@ TEST(AccessLog, TellsOfCallsOverGrpc) {
     while (reader->Read(&chunk)) {
     }
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-    for (int i = 0; i < 1000 && house.house.server().book().counts().open() > 0; ++i) {
+    for (int i = 0; i < 1000 && house.house.server().services().statistics.counts().open() > 0;
+         ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     grpc::ClientContext tokenize;

@@ -81,7 +81,7 @@ TEST(ResponseBackground, can_be_cancelled_while_it_is_made_and_not_be_deleted) {
   EXPECT_EQ(cancelled.status, 200) << cancelled.body;
   EXPECT_EQ(parsed(cancelled.body).string("status"), "cancelled");
   EXPECT_EQ(wait_until_ended(house, id).string("status"), "cancelled");
-  EXPECT_EQ(house.server().book().counts().open(), 0);
+  EXPECT_EQ(house.server().services().statistics.counts().open(), 0);
 }
 
 // The client leaves amid the stream; another follows it from where that one was.

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "api/fields.h"
+#include "server/responses.h"
 #include "server/running_responses.h"
-#include "server/server.h"
 
 namespace pelton::server {
 namespace {
@@ -93,8 +93,8 @@ class SocketTurn final : public net::Exchange {
   bool over_ = false;
 };
 
-void ResponseSocket::open(Server& server, Call call) {
-  const std::shared_ptr<ResponseSocket> socket(new ResponseSocket(server, std::move(call)));
+void ResponseSocket::open(Services& services, Call call) {
+  const std::shared_ptr<ResponseSocket> socket(new ResponseSocket(services, std::move(call)));
   socket->start();
 }
 
@@ -128,7 +128,7 @@ void ResponseSocket::on_message(const std::string& message) {
   if (type == "response.create") {
     return create({.body = std::move(*json),
                    .entry = new_entry(bytes),
-                   .arrived_ns = server_.clock_.now_ns(),
+                   .arrived_ns = services_.clock.now_ns(),
                    .bytes = bytes});
   }
   if (type == "response.cancel") return cancel(*json);
@@ -166,7 +166,7 @@ void ResponseSocket::begin(Asked asked) {
             .body_bytes = asked.bytes};
   call.request.headers = call_.request.headers;
   call.entry = std::move(asked.entry);
-  server_.create_response(std::move(call), std::move(asked.body), link_);
+  create_response(std::move(call), services_, std::move(asked.body), link_);
 }
 
 // Whether it is another response than the running one that is to be cancelled.
@@ -229,16 +229,16 @@ void ResponseSocket::on_drain() {
 // name with a number behind it.
 std::unique_ptr<access::TrackedRequest> ResponseSocket::new_entry(int64_t message_bytes) {
   auto entry = std::make_unique<access::TrackedRequest>(
-      server_.book_,
+      services_.statistics,
       access::TrackedRequest::Route{.handler = "/v1/responses", .method = "WEBSOCKET"});
   entry->note_request_bytes(static_cast<size_t>(message_bytes));
   const access::RequestRecord* const handshake = call_.entry->record();
   const std::string id = fmt::format("{}-{}", call_.headers.get("x-request-id"), ++entries_);
-  server_.report(*entry, {.path = "/v1/responses",
-                          .remote = call_.request.remote,
-                          .request_id = id,
-                          .request_bytes = message_bytes,
-                          .within = handshake});
+  services_.report(*entry, {.path = "/v1/responses",
+                            .remote = call_.request.remote,
+                            .request_id = id,
+                            .request_bytes = message_bytes,
+                            .within = handshake});
   if (entry->record() != nullptr) entry->record()->tenant = call_.tenant;
   return entry;
 }

@@ -16,18 +16,18 @@
 
 namespace pelton::server {
 
-class Server;
+struct Services;
 class SocketTurn;
 
 class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
  public:
-  // `call`: the handshake, which has been checked. `server` outlives it.
-  static void open(Server& server, Call call);
+  // `call`: the handshake, which has been checked. `services` outlive it.
+  static void open(Services& services, Call call);
 
  private:
   friend class SocketTurn;
 
-  ResponseSocket(Server& server, Call call) : server_(server), call_(std::move(call)) {}
+  ResponseSocket(Services& services, Call call) : services_(services), call_(std::move(call)) {}
 
   void start();
   void on_message(const std::string& message);
@@ -51,7 +51,7 @@ class ResponseSocket : public std::enable_shared_from_this<ResponseSocket> {
   std::unique_ptr<access::TrackedRequest> new_entry(int64_t message_bytes);
   void say(const api::ApiError& error);
 
-  Server& server_;
+  Services& services_;
   Call call_;
   const std::shared_ptr<ResponseLink> link_ = std::make_shared<ResponseLink>();
   std::weak_ptr<SocketTurn> turn_;

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "net/websocket.h"
+#include "server/endpoints.h"
 #include "server/response_socket.h"
-#include "server/server.h"
 
 namespace pelton::server {
 namespace {
@@ -21,7 +21,7 @@ bool may_connect(const net::HttpRequest& request, const access::CorsOrigins& cor
 
 }  // namespace
 
-void Server::answer_response_socket(Call call) {
+void response_socket(Call call, Services& services) {
   if (!call.request.headers.has("Upgrade")) {
     call.headers.add("Allow", "POST");
     return call.send(api::method_not_allowed(call.request.method, call.request.path));
@@ -30,13 +30,13 @@ void Server::answer_response_socket(Call call) {
     if (reject->status == 426) call.headers.add("Sec-WebSocket-Version", "13");
     return call.send(net::error_response(*reject));
   }
-  if (!may_connect(call.request, options_.cors)) {
+  if (!may_connect(call.request, services.options.cors)) {
     return call.send(net::error_response(
         {403, "foreign_origin",
          "pages of this origin may not use this server; --cors-origin gives them leave"}));
   }
-  if (const auto refused = refusal()) return call.send(*refused);
-  ResponseSocket::open(*this, std::move(call));
+  if (const auto refused = services.refusal()) return call.send(*refused);
+  ResponseSocket::open(services, std::move(call));
 }
 
 }  // namespace pelton::server

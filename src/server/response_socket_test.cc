@@ -220,8 +220,8 @@ TEST(ResponseSocket, AClientThatLeavesCancels) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_EQ(house.model().state->meter.open(), 0);
-  EXPECT_EQ(house.server().book().counts().cancelled, 1);
-  EXPECT_EQ(house.server().book().counts().open(), 0);
+  EXPECT_EQ(house.server().services().statistics.counts().cancelled, 1);
+  EXPECT_EQ(house.server().services().statistics.counts().open(), 0);
 }
 
 TEST(ResponseSocket, WS_01_WS_10_HandshakesAreChecked) {

@@ -1,7 +1,19 @@
 #include "server/routes.h"
 
+#include "api/chat_request.h"
+#include "api/completion_request.h"
+#include "api/embedding_request.h"
+#include "api/generate_request.h"
+#include "api/messages_request.h"
+#include "api/response_request.h"
+#include "api/tokenize_request.h"
+#include "server/endpoints.h"
+
 namespace pelton::server {
 namespace {
+
+using Access = Endpoint::Access;
+using api::FieldTable;
 
 bool fits(std::string_view pattern, std::string_view path) {
   if (!pattern.ends_with('*')) return pattern == path;
@@ -9,74 +21,361 @@ bool fits(std::string_view pattern, std::string_view path) {
   return path.size() > pattern.size() && path.starts_with(pattern);
 }
 
-}  // namespace
-
-std::span<const Routes::Route> Routes::all() {
-  static constexpr Route kRoutes[] = {
-      {"POST", "/v1/chat/completions", Guard::kApiKey, &Server::answer_chat_completion},
-      {"POST", "/v1/responses", Guard::kApiKey, &Server::answer_response},
-      {"GET", "/v1/responses", Guard::kApiKey, &Server::answer_response_socket},
-      {"POST", "/v1/responses/input_tokens", Guard::kApiKey, &Server::answer_response_tokens},
-      {"GET", "/v1/responses/*", Guard::kApiKey, &Server::answer_get_response},
-      {"DELETE", "/v1/responses/*", Guard::kApiKey, &Server::answer_delete_response},
-      {"POST", "/v1/responses/*", Guard::kApiKey, &Server::answer_cancel_response},
-      {"POST", "/v1/chat/completions/input_tokens", Guard::kApiKey, &Server::answer_chat_tokens},
-      {"POST", "/v1/chat/completions/control", Guard::kApiKey, &Server::answer_chat_control},
-      {"POST", "/v1/completions", Guard::kApiKey, &Server::answer_completion},
-      {"POST", "/v1/messages", Guard::kApiKey, &Server::answer_message, Dialect::kAnthropic},
-      {"POST", "/v1/messages/count_tokens", Guard::kApiKey, &Server::answer_message_tokens,
-       Dialect::kAnthropic},
-      {"POST", "/v1/chat/completions/render", Guard::kApiKey, &Server::answer_chat_render},
-      {"POST", "/v1/completions/render", Guard::kApiKey, &Server::answer_completion_render},
-      {"POST", "/inference/v1/generate", Guard::kApiKey, &Server::answer_generate},
-      {"POST", "/v1/embeddings", Guard::kApiKey, &Server::answer_embeddings},
-      {"POST", "/v2/embed", Guard::kApiKey, &Server::answer_embed},
-      {"POST", "/v1/rerank", Guard::kApiKey, &Server::answer_rerank},
-      {"POST", "/v2/rerank", Guard::kApiKey, &Server::answer_rerank},
-      {"POST", "/rerank", Guard::kApiKey, &Server::answer_rerank},
-      {"POST", "/v1/reranking", Guard::kApiKey, &Server::answer_rerank},
-      {"POST", "/reranking", Guard::kApiKey, &Server::answer_rerank},
-      {"POST", "/v1/score", Guard::kApiKey, &Server::answer_score},
-      {"POST", "/score", Guard::kApiKey, &Server::answer_score},
-      {"POST", "/tokenize", Guard::kApiKey, &Server::answer_tokenize},
-      {"POST", "/detokenize", Guard::kApiKey, &Server::answer_detokenize},
-      {"GET", "/v1/models", Guard::kApiKey, &Server::answer_models},
-      {"GET", "/v1/models/*", Guard::kApiKey, &Server::answer_model},
-      {"POST", "/invocations", Guard::kApiKey, &Server::answer_invocation},
-      {"GET", "/server_info", Guard::kApiKey, &Server::answer_server_info},
-      {"GET", "/load", Guard::kApiKey, &Server::answer_load},
-      {"GET", "/version", Guard::kApiKey, &Server::answer_version},
-      {"GET", "/health", Guard::kOpen, &Server::answer_health},
-      {"GET", "/v1/health", Guard::kOpen, &Server::answer_health},
-      {"GET", "/health/live", Guard::kOpen, &Server::answer_live},
-      {"GET", "/health/ready", Guard::kOpen, &Server::answer_ready},
-      {"GET", "/ready", Guard::kOpen, &Server::answer_ready},
-      {"GET", "/ping", Guard::kOpen, &Server::answer_ping},
-      {"POST", "/ping", Guard::kOpen, &Server::answer_ping},
-      {"GET", "/metrics", Guard::kApiKey, &Server::answer_metrics},
-      {"GET", "/", Guard::kOpen, &Server::answer_index},
-  };
-  return kRoutes;
+// A parser reads its fields even of an empty object, and complains of what is missing.
+template <auto parse>
+void note_fields(FieldTable& table) {
+  static_cast<void>(parse("{}", {.vocab_size = 1, .fields_read = &table}));
 }
 
-std::string Routes::listing() {
+template <api::MessagesUse use>
+void note_message_fields(FieldTable& table) {
+  const api::RequestLimits limits{.vocab_size = 1, .fields_read = &table};
+  static_cast<void>(api::parse_messages_request("{}", limits, use));
+}
+
+void note_response_fields(FieldTable& table) {
+  const Json empty{Json::Object{}};
+  static_cast<void>(api::parse_response_request(empty, {.vocab_size = 1, .fields_read = &table}));
+}
+
+// Of what control_chat() reads, and of what makes invocations() choose.
+void note_control_fields(FieldTable& table) {
+  for (const char* name : {"id", "action"}) {
+    table.note({.name = name, .kind = FieldTable::Kind::kText, .size_max = 256});
+  }
+}
+void note_invocation_fields(FieldTable& table) {
+  for (const char* name :
+       {"messages", "prompt", "input", "query", "queries", "documents", "text_1", "text_2"}) {
+    table.note({.name = name});
+  }
+}
+
+// A text, or a chat.
+void note_tokenize_fields(FieldTable& table) {
+  note_fields<api::parse_tokenize_request>(table);
+  note_fields<api::parse_chat_request>(table);
+}
+
+constexpr auto kChatFields = &note_fields<api::parse_chat_request>;
+constexpr auto kCompletionFields = &note_fields<api::parse_completion_request>;
+constexpr auto kRerankFields = &note_fields<api::parse_rerank_request>;
+constexpr auto kScoreFields = &note_fields<api::parse_score_request>;
+
+// In the order of docs/routes.md's tables, as far as one path does not hide another.
+constexpr Endpoint kEndpoints[] = {
+    {.method = "POST",
+     .path = "/v1/chat/completions",
+     .function = chat_completions,
+     .summary = "Answers a chat",
+     .needs = Capability::kChat,
+     .request = "ChatRequest",
+     .note_fields = kChatFields,
+     .response = "ChatCompletion"},
+    {.method = "POST",
+     .path = "/v1/responses",
+     .function = responses,
+     .summary = "Makes a response",
+     .needs = Capability::kChat,
+     .request = "ResponseRequest",
+     .note_fields = &note_response_fields,
+     .response = "Response"},
+    {.method = "GET",
+     .path = "/v1/responses",
+     .function = response_socket,
+     .summary = "The same over a WebSocket",
+     .needs = Capability::kChat,
+     .response = "none"},
+    {.method = "POST",
+     .path = "/v1/responses/input_tokens",
+     .function = response_input_tokens,
+     .summary = "Counts a response's input tokens",
+     .needs = Capability::kChat,
+     .request = "ResponseRequest",
+     .note_fields = &note_response_fields,
+     .response = "InputTokens"},
+    {.method = "GET",
+     .path = "/v1/responses/*",
+     .function = get_response,
+     .summary = "A stored response, or what it was asked",
+     .response = "Response",
+     .templates = "/v1/responses/{response_id} /v1/responses/{response_id}/input_items"},
+    {.method = "DELETE",
+     .path = "/v1/responses/*",
+     .function = delete_response,
+     .summary = "Deletes a stored response",
+     .response = "DeletedResponse",
+     .templates = "/v1/responses/{response_id}"},
+    {.method = "POST",
+     .path = "/v1/responses/*",
+     .function = cancel_response,
+     .summary = "Ends a response that is being made",
+     .response = "Response",
+     .templates = "/v1/responses/{response_id}/cancel"},
+    {.method = "POST",
+     .path = "/v1/chat/completions/input_tokens",
+     .function = chat_input_tokens,
+     .summary = "Counts the tokens of a chat's prompt",
+     .needs = Capability::kChat,
+     .request = "ChatRequest",
+     .note_fields = kChatFields,
+     .response = "InputTokens"},
+    {.method = "POST",
+     .path = "/v1/chat/completions/control",
+     .function = control_chat,
+     .summary = "Ends the reasoning of a running answer",
+     .request = "ControlRequest",
+     .note_fields = &note_control_fields,
+     .response = "ControlAccepted"},
+    {.method = "POST",
+     .path = "/v1/completions",
+     .function = completions,
+     .summary = "Continues texts or token ids",
+     .needs = Capability::kGenerate,
+     .request = "CompletionRequest",
+     .note_fields = kCompletionFields,
+     .response = "Completion"},
+    {.method = "POST",
+     .path = "/v1/messages",
+     .function = messages,
+     .summary = "Answers a conversation in Anthropic's protocol",
+     .needs = Capability::kChat,
+     .request = "MessagesRequest",
+     .note_fields = &note_message_fields<api::MessagesUse::kGenerate>,
+     .response = "Message",
+     .dialect = Dialect::kAnthropic},
+    {.method = "POST",
+     .path = "/v1/messages/count_tokens",
+     .function = count_message_tokens,
+     .summary = "Counts the tokens of the same",
+     .needs = Capability::kChat,
+     .request = "CountTokensRequest",
+     .note_fields = &note_message_fields<api::MessagesUse::kCount>,
+     .response = "InputTokens",
+     .dialect = Dialect::kAnthropic},
+    {.method = "POST",
+     .path = "/v1/chat/completions/render",
+     .function = render_chat,
+     .summary = "The prompt of a chat: text and ids",
+     .needs = Capability::kChat,
+     .request = "ChatRequest",
+     .note_fields = kChatFields,
+     .response = "RenderedPrompt"},
+    {.method = "POST",
+     .path = "/v1/completions/render",
+     .function = render_completion,
+     .summary = "The prompts of a completion: text and ids",
+     .needs = Capability::kGenerate,
+     .request = "CompletionRequest",
+     .note_fields = kCompletionFields,
+     .response = "RenderedPrompts"},
+    {.method = "POST",
+     .path = "/inference/v1/generate",
+     .function = generate,
+     .summary = "Tokens in, tokens out",
+     .needs = Capability::kGenerate,
+     .request = "GenerateRequest",
+     .note_fields = &note_fields<api::parse_generate_request>,
+     .response = "GeneratedTokens"},
+    {.method = "POST",
+     .path = "/v1/embeddings",
+     .function = embeddings,
+     .summary = "A vector for each input",
+     .needs = Capability::kEmbed,
+     .request = "EmbeddingRequest",
+     .note_fields = &note_fields<api::parse_embedding_request>,
+     .response = "Embeddings"},
+    {.method = "POST",
+     .path = "/v2/embed",
+     .function = embed,
+     .summary = "The same in Cohere's protocol",
+     .needs = Capability::kEmbed,
+     .request = "EmbedRequest",
+     .note_fields = &note_fields<api::parse_embed_request>,
+     .response = "CohereEmbeddings"},
+    {.method = "POST",
+     .path = "/v1/rerank",
+     .function = rerank,
+     .summary = "Orders documents by their likeness to a query",
+     .needs = Capability::kEmbed,
+     .request = "RerankRequest",
+     .note_fields = kRerankFields,
+     .response = "Ranking"},
+    {.method = "POST",
+     .path = "/v2/rerank",
+     .function = rerank,
+     .summary = "Orders documents by their likeness to a query",
+     .needs = Capability::kEmbed,
+     .request = "RerankRequest",
+     .note_fields = kRerankFields,
+     .response = "Ranking"},
+    {.method = "POST",
+     .path = "/rerank",
+     .function = rerank,
+     .summary = "Orders documents by their likeness to a query",
+     .needs = Capability::kEmbed,
+     .request = "RerankRequest",
+     .note_fields = kRerankFields,
+     .response = "Ranking"},
+    {.method = "POST",
+     .path = "/v1/reranking",
+     .function = rerank,
+     .summary = "Orders documents by their likeness to a query",
+     .needs = Capability::kEmbed,
+     .request = "RerankRequest",
+     .note_fields = kRerankFields,
+     .response = "Ranking"},
+    {.method = "POST",
+     .path = "/reranking",
+     .function = rerank,
+     .summary = "Orders documents by their likeness to a query",
+     .needs = Capability::kEmbed,
+     .request = "RerankRequest",
+     .note_fields = kRerankFields,
+     .response = "Ranking"},
+    {.method = "POST",
+     .path = "/v1/score",
+     .function = score,
+     .summary = "How alike two texts are",
+     .needs = Capability::kEmbed,
+     .request = "ScoreRequest",
+     .note_fields = kScoreFields,
+     .response = "Scores"},
+    {.method = "POST",
+     .path = "/score",
+     .function = score,
+     .summary = "How alike two texts are",
+     .needs = Capability::kEmbed,
+     .request = "ScoreRequest",
+     .note_fields = kScoreFields,
+     .response = "Scores"},
+    {.method = "POST",
+     .path = "/tokenize",
+     .function = tokenize,
+     .summary = "The tokens of a text, or of a chat as it would be rendered",
+     .needs = Capability::kGenerate,
+     .request = "TokenizeRequest",
+     .note_fields = &note_tokenize_fields,
+     .response = "Tokenized"},
+    {.method = "POST",
+     .path = "/detokenize",
+     .function = detokenize,
+     .summary = "The text of tokens",
+     .needs = Capability::kGenerate,
+     .request = "DetokenizeRequest",
+     .note_fields = &note_fields<api::parse_detokenize_request>,
+     .response = "Detokenized"},
+    {.method = "GET",
+     .path = "/v1/models",
+     .function = list_models,
+     .summary = "The models that are served",
+     .response = "ModelList"},
+    {.method = "GET",
+     .path = "/v1/models/*",
+     .function = get_model,
+     .summary = "One of them",
+     .response = "Model",
+     .templates = "/v1/models/{model}"},
+    {.method = "POST",
+     .path = "/invocations",
+     .function = invocations,
+     .summary = "SageMaker's one route: the body's fields say what is asked",
+     .request = "InvocationRequest",
+     .note_fields = &note_invocation_fields},
+    {.method = "GET",
+     .path = "/server_info",
+     .function = server_info,
+     .summary = "What is in effect: model, kernels, memory, limits"},
+    {.method = "GET",
+     .path = "/load",
+     .function = load,
+     .summary = "Requests in progress",
+     .response = "Load"},
+    {.method = "GET",
+     .path = "/version",
+     .function = version,
+     .summary = "Pelton's version",
+     .response = "Version"},
+    {.method = "GET", .path = "/openapi.json", .function = openapi, .summary = "This document"},
+    {.method = "GET",
+     .path = "/health",
+     .function = health,
+     .summary = "Whether it is worth keeping",
+     .response = "Health",
+     .access = Access::kOpen},
+    {.method = "GET",
+     .path = "/v1/health",
+     .function = health,
+     .summary = "The same",
+     .response = "Health",
+     .access = Access::kOpen},
+    {.method = "GET",
+     .path = "/health/live",
+     .function = live,
+     .summary = "The same; also while it is loading",
+     .response = "Health",
+     .access = Access::kOpen},
+    {.method = "GET",
+     .path = "/health/ready",
+     .function = ready,
+     .summary = "Whether it takes requests",
+     .response = "Health",
+     .access = Access::kOpen},
+    {.method = "GET",
+     .path = "/ready",
+     .function = ready,
+     .summary = "The same",
+     .response = "Health",
+     .access = Access::kOpen},
+    {.method = "GET",
+     .path = "/ping",
+     .function = ping,
+     .summary = "The same, by SageMaker's name",
+     .response = "none",
+     .access = Access::kOpen},
+    {.method = "POST",
+     .path = "/ping",
+     .function = ping,
+     .summary = "The same",
+     .response = "none",
+     .access = Access::kOpen},
+    {.method = "GET",
+     .path = "/metrics",
+     .function = metrics,
+     .summary = "Prometheus metrics",
+     .response = "text"},
+    {.method = "GET",
+     .path = "/",
+     .function = index,
+     .summary = "A list of these routes",
+     .response = "text",
+     .access = Access::kOpen},
+};
+
+}  // namespace
+
+std::span<const Endpoint> endpoints() {
+  return kEndpoints;
+}
+
+std::string endpoint_listing() {
   std::string text;
-  for (const Route& route : all()) {
-    text.append(route.method).append(route.method.size() < 4 ? "  " : " ");
-    text.append(route.path).append("\n");
+  for (const Endpoint& endpoint : endpoints()) {
+    text.append(endpoint.method).append(endpoint.method.size() < 4 ? "  " : " ");
+    text.append(endpoint.path).append("\n");
   }
   return text;
 }
 
-Routes::Match Routes::find(std::string_view method, std::string_view path) {
+EndpointMatch find_endpoint(std::string_view method, std::string_view path) {
   // A HEAD is a GET whose body stays here; net/ sees to that.
   const std::string_view wanted = method == "HEAD" ? "GET" : method;
-  Match match;
-  for (const Route& route : all()) {
-    if (!fits(route.path, path)) continue;
-    if (route.method == wanted) return {.route = &route, .allowed_methods = {}};
+  EndpointMatch match;
+  for (const Endpoint& endpoint : endpoints()) {
+    if (!fits(endpoint.path, path)) continue;
+    if (endpoint.method == wanted) return {.endpoint = &endpoint, .allowed_methods = {}};
     if (!match.allowed_methods.empty()) match.allowed_methods += ", ";
-    match.allowed_methods += route.method == "GET" ? "GET, HEAD" : route.method;
+    match.allowed_methods += endpoint.method == "GET" ? "GET, HEAD" : endpoint.method;
   }
   return match;
 }

@@ -1,39 +1,24 @@
-// Which URL is answered by what. Pure.
+// The table of endpoints: which URL is answered by what. Pure.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "server/server.h"
+#include "server/endpoint.h"
 
 namespace pelton::server {
 
-struct Routes {
-  using Function = void (Server::*)(Call call);
+std::span<const Endpoint> endpoints();
 
-  enum class Guard { kApiKey, kOpen };  // probes of the platform carry no key
-
-  struct Route {
-    std::string_view method;
-    std::string_view path;  // ending in '*': everything that begins so
-    Guard guard;
-    Function function;
-    Dialect dialect = Dialect::kOpenAi;
-  };
-
-  struct Match {
-    const Route* route = nullptr;  // null: nothing fits
-    std::string allowed_methods;   // of the path, if it is the method that does not fit
-  };
-
-  static Match find(std::string_view method, std::string_view path);
-
-  // "POST /v1/chat/completions", each on a line.
-  static std::string listing();
-
- private:
-  static std::span<const Route> all();
+struct EndpointMatch {
+  const Endpoint* endpoint = nullptr;  // null: nothing fits
+  std::string allowed_methods;         // of the path, if it is the method that does not fit
 };
+
+EndpointMatch find_endpoint(std::string_view method, std::string_view path);
+
+// "POST /v1/chat/completions", each on a line.
+std::string endpoint_listing();
 
 }  // namespace pelton::server

@@ -188,7 +188,7 @@ TEST_F(SeveralModels, FormatsAreCompiledForEachVocabulary) {
       R"(,"max_tokens":40,"response_format":{"type":"json_schema","json_schema":{"name":"n",)"
       R"("schema":{"enum":["yes"]}}})";
   const auto grammars = [&](std::string_view name) {
-    return house_.server().catalogue().find(name)->state->grammars.entry_count();
+    return house_.server().services().catalogue.find(name)->state->grammars.entry_count();
   };
   chat("tiny", kFormat);
   EXPECT_EQ(grammars("tiny"), 1u);

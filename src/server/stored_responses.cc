@@ -7,8 +7,8 @@
 
 #include "api/response_object.h"
 #include "net/url.h"
+#include "server/endpoints.h"
 #include "server/reply.h"
-#include "server/server.h"
 #include "store/response_store.h"
 
 namespace pelton::server {
@@ -61,30 +61,52 @@ std::variant<std::string, api::ApiError> input_page(const std::string& query, Js
       {.items = std::span(items).subspan(first, count), .has_more = first + count < items.size()});
 }
 
-}  // namespace
-
-api::ApiError Server::no_response(std::string_view id) const {
+api::ApiError no_response(std::string_view id) {
   api::ApiError error = api::api_error(store::no_such_response(id));
   error.param = "response_id";
   return error;
 }
 
-Result<store::StoredResponse> Server::stored_response(const Call& call, const std::string& id) {
-  if (options_.response_store == nullptr) return store::no_such_response(id);
-  return options_.response_store->find({.owner = call.tenant, .id = id});
+Result<store::StoredResponse> stored_response(const Call& call, const Services& services,
+                                              const std::string& id) {
+  if (services.options.response_store == nullptr) return store::no_such_response(id);
+  return services.options.response_store->find({.owner = call.tenant, .id = id});
 }
 
-void Server::answer_get_response(Call call) {
+// One that was asked for in the background: as it is now, or its events.
+void show_background(Call call, const std::shared_ptr<BackgroundResponse>& response) {
+  const std::string& query = call.request.query;
+  if (net::query_value(query, "stream") != "true") return call.send(json_reply(response->body()));
+  if (!response->streamed()) {
+    return call.send(api::api_error(
+        {ErrorCode::kInvalidArgument,
+         "'stream': only a response that was created with 'stream': true can be streamed later",
+         "stream"}));
+  }
+  int64_t after = -1;
+  if (const auto text = net::query_value(query, "starting_after")) {
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), after);
+    const bool whole = error == std::errc() && end == text->data() + text->size();
+    if (!whole || after < 0 || after > kSequenceNumberMax) {
+      return call.send(bad_query("starting_after", "the sequence number of an event"));
+    }
+  }
+  BackgroundResponse::follow(response, std::move(call), after);
+}
+
+}  // namespace
+
+void get_response(Call call, Services& services) {
   const Target target = target_of(call.request);
   if (!target.action.empty() && target.action != "/input_items") {
     return call.send(api::not_found(call.request.method, call.request.path));
   }
   if (target.action.empty()) {
-    if (const auto running = background_.find({.owner = call.tenant, .id = target.id})) {
-      return answer_background(std::move(call), running);
+    if (const auto running = services.background.find({.owner = call.tenant, .id = target.id})) {
+      return show_background(std::move(call), running);
     }
   }
-  const Result<store::StoredResponse> stored = stored_response(call, target.id);
+  const Result<store::StoredResponse> stored = stored_response(call, services, target.id);
   if (!stored.ok()) {
     const bool unknown = stored.error().code == ErrorCode::kNotFound;
     return call.send(unknown ? no_response(target.id) : api::api_error(stored.error()));
@@ -106,42 +128,21 @@ void Server::answer_get_response(Call call) {
   call.send(json_reply(std::get<std::string>(std::move(page))));
 }
 
-// One that was asked for in the background: as it is now, or its events.
-void Server::answer_background(Call call, const std::shared_ptr<BackgroundResponse>& response) {
-  const std::string& query = call.request.query;
-  if (net::query_value(query, "stream") != "true") return call.send(json_reply(response->body()));
-  if (!response->streamed()) {
-    return call.send(api::api_error(
-        {ErrorCode::kInvalidArgument,
-         "'stream': only a response that was created with 'stream': true can be streamed later",
-         "stream"}));
-  }
-  int64_t after = -1;
-  if (const auto text = net::query_value(query, "starting_after")) {
-    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), after);
-    const bool whole = error == std::errc() && end == text->data() + text->size();
-    if (!whole || after < 0 || after > kSequenceNumberMax) {
-      return call.send(bad_query("starting_after", "the sequence number of an event"));
-    }
-  }
-  BackgroundResponse::follow(response, std::move(call), after);
-}
-
-void Server::answer_delete_response(Call call) {
+void delete_response(Call call, Services& services) {
   const Target target = target_of(call.request);
   if (!target.action.empty()) {
     return call.send(api::not_found(call.request.method, call.request.path));
   }
-  if (options_.response_store == nullptr) return call.send(no_response(target.id));
+  if (services.options.response_store == nullptr) return call.send(no_response(target.id));
   const BackgroundResponses::Key key{.owner = call.tenant, .id = target.id};
-  if (const auto running = background_.find(key); running != nullptr && !running->over()) {
+  if (const auto running = services.background.find(key); running != nullptr && !running->over()) {
     return call.send(api::api_error(
         {ErrorCode::kInvalidArgument,
          fmt::format("Response '{}' is being made; cancel it first.", target.id), "response_id"}));
   }
-  const bool forgotten = background_.forget(key);
+  const bool forgotten = services.background.forget(key);
   const Result<void> removed =
-      options_.response_store->remove({.owner = call.tenant, .id = target.id});
+      services.options.response_store->remove({.owner = call.tenant, .id = target.id});
   const bool unknown = !removed.ok() && removed.error().code == ErrorCode::kNotFound;
   // One that could not be stored when it ended was there all the same.
   if (!removed.ok() && !(unknown && forgotten)) {
@@ -152,22 +153,22 @@ void Server::answer_delete_response(Call call) {
 
 // A running one is answered when it has ended; it may have ended meanwhile by itself, or its client
 // have left, and then there is none.
-void Server::answer_cancel_response(Call call) {
+void cancel_response(Call call, Services& services) {
   const Target target = target_of(call.request);
   if (target.action != "/cancel") {
     return call.send(api::not_found(call.request.method, call.request.path));
   }
   const auto waiting = std::make_shared<Call>(std::move(call));
   const bool running =
-      running_responses_.cancel({.owner = waiting->tenant, .id = target.id},
-                                [this, waiting, id = target.id](const std::string& body) {
-                                  waiting->exchange->post([this, waiting, id, body] {
-                                    if (body.empty()) return waiting->send(no_response(id));
-                                    waiting->send(json_reply(body));
-                                  });
-                                });
+      services.running_responses.cancel({.owner = waiting->tenant, .id = target.id},
+                                        [waiting, id = target.id](const std::string& body) {
+                                          waiting->exchange->post([waiting, id, body] {
+                                            if (body.empty()) return waiting->send(no_response(id));
+                                            waiting->send(json_reply(body));
+                                          });
+                                        });
   if (running) return;
-  const Result<store::StoredResponse> stored = stored_response(*waiting, target.id);
+  const Result<store::StoredResponse> stored = stored_response(*waiting, services, target.id);
   if (!stored.ok()) return waiting->send(no_response(target.id));
   const Result<Json> body = Json::parse(stored->body);
   if (body.ok() && body->string("status") == "cancelled") {

@@ -1,65 +1,89 @@
-// POST /tokenize, /detokenize and /v1/chat/completions/input_tokens: what a request would cost,
-// without asking the engine.
+// POST /tokenize and /detokenize: what a request would cost, without asking the engine.
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "api/tokenize_request.h"
 #include "server/chat_prompt.h"
-#include "server/chat_turn_options.h"
+#include "server/endpoints.h"
 #include "server/reply.h"
-#include "server/server.h"
+#include "server/request_pipeline.h"
 
 namespace pelton::server {
+namespace {
 
-void Server::answer_tokenize(Call call) {
-  const ServedModel* model = model_for(call);
-  if (model == nullptr) return;
-  const auto parsed =
-      api::parse_tokenize_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  if (model_named(call, parsed->model) == nullptr) return;
-  call.add_warnings(parsed->warnings);
-  const auto refused = parsed->chat ? model->no_chat() : model->no_text("prompt");
-  if (refused) return call.send(api::api_error(*refused));
-  std::vector<TokenId> tokens = parsed->chat
-                                    ? chat_prompt_of(*parsed->chat, *model, call.tenant).tokens
-                                    : model->tokenizer.encode(parsed->prompt);
-  if (parsed->chat && !parsed->chat->begins_answer) drop_turn_start(*model, tokens);
-  api::Tokenized tokenized{
-      .tokens = tokens, .context_max = model->context_limit(), .texts = std::nullopt};
-  if (parsed->token_texts) {
-    tokenized.texts.emplace();
-    for (const TokenId token : tokens) {
-      tokenized.texts->emplace_back(model->tokenizer.bytes(token));
-    }
+class Tokenization final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    return keep(api::parse_tokenize_request(body, {.vocab_size = scope.model.vocab_size}),
+                request_);
   }
-  call.send(json_reply(api::tokenize_body(tokenized)));
+  Fields fields(const ServedModel&) const override {
+    return {.model = request_.model, .warnings = request_.warnings};
+  }
+  std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
+    const std::optional<Error> error =
+        request_.chat ? scope.model.no_chat() : scope.model.no_text("prompt");
+    return error ? std::optional(api::api_error(*error)) : std::nullopt;
+  }
+
+  std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
+    const ServedModel& model = scope.model;
+    std::vector<TokenId> tokens =
+        request_.chat ? scope.services.chat_prompt_of(*request_.chat, model, scope.tenant).tokens
+                      : model.tokenizer.encode(request_.prompt);
+    if (request_.chat && !request_.chat->begins_answer) drop_turn_start(model, tokens);
+    api::Tokenized tokenized{
+        .tokens = tokens, .context_max = model.context_limit(), .texts = std::nullopt};
+    if (request_.token_texts) {
+      tokenized.texts.emplace();
+      for (const TokenId token : tokens) {
+        tokenized.texts->emplace_back(model.tokenizer.bytes(token));
+      }
+    }
+    answer_ = api::tokenize_body(tokenized);
+    return std::nullopt;
+  }
+
+  void start(Call call, Services&) override { call.send(json_reply(std::move(answer_))); }
+
+ private:
+  api::TokenizeRequest request_;
+  std::string answer_;
+};
+
+class Detokenization final : public ModelRequest {
+ public:
+  std::optional<api::ApiError> read(const std::string& body, const Scope& scope) override {
+    return keep(api::parse_detokenize_request(body, {.vocab_size = scope.model.vocab_size}),
+                request_);
+  }
+  Fields fields(const ServedModel&) const override {
+    return {.model = request_.model, .warnings = request_.warnings};
+  }
+  std::optional<api::ApiError> refusal(const Call&, const Scope& scope) const override {
+    const std::optional<Error> error = scope.model.no_text("tokens");
+    return error ? std::optional(api::api_error(*error)) : std::nullopt;
+  }
+  std::optional<api::ApiError> prepare(Prepared, const Scope& scope) override {
+    answer_ = api::detokenize_body(scope.model.tokenizer.decode(request_.tokens));
+    return std::nullopt;
+  }
+  void start(Call call, Services&) override { call.send(json_reply(std::move(answer_))); }
+
+ private:
+  api::DetokenizeRequest request_;
+  std::string answer_;
+};
+
+}  // namespace
+
+void tokenize(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<Tokenization>(), std::nullopt);
 }
 
-// As llama.cpp has it: what the prompt of the same request to /v1/chat/completions would be.
-void Server::answer_chat_tokens(Call call) {
-  const ServedModel* model = model_for(call);
-  if (model == nullptr) return;
-  const auto parsed = api::parse_chat_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  if (model_named(call, parsed->model) == nullptr) return;
-  if (const auto error = model->no_chat()) return call.send(api::api_error(*error));
-  call.add_warnings(warnings_of(*parsed, *model));
-  const size_t count = chat_prompt_of(*parsed, *model, call.tenant).tokens.size() +
-                       turn_options(*parsed, *model).opening.size();
-  call.send(json_reply(api::input_tokens_body(static_cast<int64_t>(count))));
-}
-
-void Server::answer_detokenize(Call call) {
-  const ServedModel* model = model_for(call);
-  if (model == nullptr) return;
-  const auto parsed =
-      api::parse_detokenize_request(call.request.body, {.vocab_size = model->vocab_size});
-  if (!parsed.ok()) return call.send(api::api_error(parsed.error()));
-  if (model_named(call, parsed->model) == nullptr) return;
-  if (const auto error = model->no_text("tokens")) return call.send(api::api_error(*error));
-  call.add_warnings(parsed->warnings);
-  call.send(json_reply(api::detokenize_body(model->tokenizer.decode(parsed->tokens))));
+void detokenize(Call call, Services& services) {
+  run_request(std::move(call), services, std::make_unique<Detokenization>(), std::nullopt);
 }
 
 }  // namespace pelton::server

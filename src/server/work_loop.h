@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -14,27 +15,44 @@ namespace pelton::server {
 
 class WorkLoop {
  public:
+  // What is to be done. Any thread. May be held for longer than the loop lives: then it drops what
+  // it is given.
+  class Queue {
+   public:
+    void post(std::function<void()> work);
+    // After a while, unless the loop has gone by then.
+    void post_after(std::chrono::milliseconds delay, std::function<void()> work);
+
+   private:
+    friend class WorkLoop;
+    using Time = std::chrono::steady_clock::time_point;
+
+    void take_due();
+
+    std::mutex mutex_;
+    std::condition_variable filled_;
+    std::vector<std::function<void()>> posted_;         // guarded by mutex_, as all below
+    std::multimap<Time, std::function<void()>> later_;  //
+    bool stopping_ = false;
+    bool ended_ = false;  // nobody takes anything any more
+  };
+
   WorkLoop();
   // Does what has been posted, and joins.
   ~WorkLoop();
   WorkLoop(const WorkLoop&) = delete;
   WorkLoop& operator=(const WorkLoop&) = delete;
 
-  void post(std::function<void()> work);  // any thread
-  // Any thread: after a while, unless the loop has gone by then.
-  void post_after(std::chrono::milliseconds delay, std::function<void()> work);
+  void post(std::function<void()> work) { queue_->post(std::move(work)); }
+  void post_after(std::chrono::milliseconds delay, std::function<void()> work) {
+    queue_->post_after(delay, std::move(work));
+  }
+  std::shared_ptr<Queue> queue() const { return queue_; }
 
  private:
-  void run();
-  void take_due();
+  static void run(Queue& queue);
 
-  using Time = std::chrono::steady_clock::time_point;
-
-  std::mutex mutex_;
-  std::condition_variable filled_;
-  std::vector<std::function<void()>> posted_;         // guarded by mutex_
-  std::multimap<Time, std::function<void()>> later_;  // guarded by mutex_
-  bool stopping_ = false;                             // guarded by mutex_
+  const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
   std::thread thread_;
 };
 

@@ -1,13 +1,12 @@
-// The threads on which requests' output formats are compiled, so that no net thread, no gRPC thread
-// and not the engine waits for it. Two lanes: a job is first tried for a short time, which is
-// enough for nearly every format; one that needs more starts again in the lane of the long ones,
-// whose threads run at a low priority. So what is compiled quickly waits for no more than the short
-// tries of those before it, as long as jobs end when Attempt says so: their loops
-// ask for that (grammar/compile_deadline.h), but for passes over tables that are made already
-// (minimising an automaton, counting its texts), whose size the grammar's limits bound. Within a
-// lane tenants (accounts: without API keys all clients are one) take turns by the processor time
-// spent on them (admission::FairQueue), within a tenant whoever came first. Owned by the Server;
-// any thread may submit. Knows no formats.
+// Threads on which requests' work is done that would hold up everything else on a net thread, on
+// gRPC's or on the engine's: compiling output formats (server/format_compiler.h), reading and
+// tokenising large bodies (server/preparation_pool.h). One or two lanes: a job is first tried for a
+// short time; one that needs more starts again in the lane of the long ones, whose threads run at a
+// low priority. So what is done quickly waits for no more than the short tries of those before it,
+// as long as jobs end when Attempt says so. Within a lane tenants (accounts: without API keys all
+// clients are one) take turns by the processor time spent on them (admission::FairQueue), within a
+// tenant whoever came first. Owned by the Services; any thread may submit. Knows nothing of the
+// work.
 #pragma once
 
 #include <array>
@@ -27,7 +26,7 @@
 
 namespace pelton::server {
 
-class CompilePool {
+class WorkPool {
  public:
   struct Lane {
     int64_t cpu_us_max = 0;  // of one job
@@ -37,10 +36,19 @@ class CompilePool {
     int waiting_per_tenant_max = 0;  // of these
   };
   struct Options {
+    // What is worked on, for refusals; and the threads' name, of at most 13 letters.
+    std::string jobs = "output formats";
+    std::string waiting = "wait to be compiled";
+    std::string expired = "its output format was compiled";
+    std::string work = "compile the format";
+    std::string thread_name = "pelton-format";
     Lane short_lane = {
         .cpu_us_max = 10'000, .nice = 5, .waiting_max = 1024, .waiting_per_tenant_max = 256};
-    Lane long_lane = {
-        .cpu_us_max = 1'000'000, .nice = 10, .waiting_max = 128, .waiting_per_tenant_max = 32};
+    Lane long_lane = {  // without threads: no job may ask for it
+        .cpu_us_max = 1'000'000,
+        .nice = 10,
+        .waiting_max = 128,
+        .waiting_per_tenant_max = 32};
     // Of all requests whose jobs wait in a lane, and of one tenant's; one may always wait.
     int64_t waiting_bytes_max = int64_t{64} << 20;
     int64_t waiting_bytes_per_tenant_max = int64_t{32} << 20;
@@ -70,10 +78,10 @@ class CompilePool {
   // within `done`. It may outlive the pool.
   class Ticket;
 
-  CompilePool(const Options& options, const base::Clock& clock);
-  ~CompilePool();  // stops
-  CompilePool(const CompilePool&) = delete;
-  CompilePool& operator=(const CompilePool&) = delete;
+  WorkPool(const Options& options, const base::Clock& clock);
+  ~WorkPool();  // stops
+  WorkPool(const WorkPool&) = delete;
+  WorkPool& operator=(const WorkPool&) = delete;
 
   // Error: kOverloaded; then `done` is not called.
   Result<std::shared_ptr<Ticket>> submit(Job job);
@@ -83,7 +91,7 @@ class CompilePool {
   void stop();
 
   // Of a request whose deadline passes while it is here.
-  static Error expired();
+  Error expired() const;
 
   // When it is worth asking again: about when all that wait now have been compiled.
   int64_t retry_after_ns() const;
@@ -112,7 +120,7 @@ class CompilePool {
   std::vector<std::thread> threads_;
 };
 
-class CompilePool::Ticket {
+class WorkPool::Ticket {
  public:
   Ticket(std::weak_ptr<State> state, std::shared_ptr<Entry> entry);
   ~Ticket();

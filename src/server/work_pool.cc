@@ -1,4 +1,4 @@
-#include "server/compile_pool.h"
+#include "server/work_pool.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -36,8 +36,8 @@ int64_t thread_cpu_us() {
   return int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
 }
 
-Error overloaded(std::string_view what) {
-  return {ErrorCode::kOverloaded, fmt::format("{} wait to be compiled", what), ""};
+Error overloaded(std::string message) {
+  return {ErrorCode::kOverloaded, std::move(message), ""};
 }
 
 void join(std::vector<std::thread>& threads) {
@@ -48,7 +48,7 @@ void join(std::vector<std::thread>& threads) {
 
 // One job. Its functions are moved out by whoever runs, ends or cancels it, under done_mutex for
 // `done` and by the one thread that has taken it from its lane for `run`.
-struct CompilePool::Entry {
+struct WorkPool::Entry {
   Job job;
   int64_t submitted_ns = 0;
   std::atomic<bool> stopped{false};
@@ -59,7 +59,7 @@ struct CompilePool::Entry {
   bool waits = false;
 };
 
-class CompilePool::State {
+class WorkPool::State {
  public:
   State(const Options& options, const base::Clock& clock) : options_(options), clock_(clock) {}
 
@@ -69,6 +69,14 @@ class CompilePool::State {
   void stop();
   int64_t retry_after_ns() const;
   Stats stats() const;
+
+  Error expired() const {
+    return {ErrorCode::kDeadline,
+            fmt::format("The request's deadline passed before {}", options_.expired), ""};
+  }
+  std::string thread_name(size_t lane) const {
+    return options_.thread_name + (lane == kShort ? "" : "-l");
+  }
 
   const Lane& lane_of(size_t lane) const {
     return lane == kShort ? options_.short_lane : options_.long_lane;
@@ -109,7 +117,7 @@ class CompilePool::State {
   bool stopping_ = false;
 };
 
-Result<void> CompilePool::State::add(const std::shared_ptr<Entry>& entry, size_t lane) {
+Result<void> WorkPool::State::add(const std::shared_ptr<Entry>& entry, size_t lane) {
   const Job& job = entry->job;
   const std::lock_guard lock(mutex_);
   Queue& queue = queues_[lane];
@@ -118,16 +126,19 @@ Result<void> CompilePool::State::add(const std::shared_ptr<Entry>& entry, size_t
   const auto known = queue.tenants.find(job.tenant);
   const Tenant before = known == queue.tenants.end() ? Tenant{} : known->second;
   if (static_cast<int>(queue.entries.size()) >= limits.waiting_max) {
-    return overloaded("too many output formats");
+    return overloaded(fmt::format("too many {} {}", options_.jobs, options_.waiting));
   }
   if (before.waiting >= limits.waiting_per_tenant_max) {
     return overloaded(
-        "too many output formats of this account (without API keys all clients share one)");
+        fmt::format("too many {} of this account (without API keys all clients share one) {}",
+                    options_.jobs, options_.waiting));
   }
   const bool too_large =
       (queue.bytes > 0 && queue.bytes + job.bytes > options_.waiting_bytes_max) ||
       (before.bytes > 0 && before.bytes + job.bytes > options_.waiting_bytes_per_tenant_max);
-  if (too_large) return overloaded("output formats of too many bytes");
+  if (too_large) {
+    return overloaded(fmt::format("{} of too many bytes {}", options_.jobs, options_.waiting));
+  }
   queue.fair.enter(job.tenant, job.weight);
   entry->lane = lane;
   entry->waits = true;
@@ -143,7 +154,7 @@ Result<void> CompilePool::State::add(const std::shared_ptr<Entry>& entry, size_t
 }
 
 // Under mutex_. Its tenant takes part in the lane until it leave()s that too.
-void CompilePool::State::leave_line(const Entry& entry) {
+void WorkPool::State::leave_line(const Entry& entry) {
   Queue& queue = queues_[entry.lane];
   queue.fair.remove(entry.job.tenant, entry.item);
   queue.entries.erase(entry.item.id);
@@ -154,7 +165,7 @@ void CompilePool::State::leave_line(const Entry& entry) {
 }
 
 // Null: the pool stops.
-std::shared_ptr<CompilePool::Entry> CompilePool::State::take(size_t lane) {
+std::shared_ptr<WorkPool::Entry> WorkPool::State::take(size_t lane) {
   std::unique_lock lock(mutex_);
   Queue& queue = queues_[lane];
   queue.filled.wait(lock, [&] { return stopping_ || !queue.entries.empty(); });
@@ -166,25 +177,25 @@ std::shared_ptr<CompilePool::Entry> CompilePool::State::take(size_t lane) {
   return entry;
 }
 
-void CompilePool::State::work(size_t lane) {
+void WorkPool::State::work(size_t lane) {
   while (const std::shared_ptr<Entry> entry = take(lane)) run(entry, lane);
 }
 
-void CompilePool::State::run(const std::shared_ptr<Entry>& entry, size_t lane) {
+void WorkPool::State::run(const std::shared_ptr<Entry>& entry, size_t lane) {
   const int64_t began_us = thread_cpu_us();
   const int64_t began_ns = clock_.now_ns();
   const std::optional<int64_t> deadline_ns = entry->job.deadline_ns;
-  const bool expired = deadline_ns && began_ns > *deadline_ns;
+  const bool is_expired = deadline_ns && began_ns > *deadline_ns;
   Outcome outcome = Outcome::kDone;
   std::optional<Error> failed;
-  if (!expired && !entry->stopped) {
+  if (!is_expired && !entry->stopped) {
     try {
       outcome = entry->job.run({.cpu_us_max = lane_of(lane).cpu_us_max,
                                 .is_last = lane == kLong,
                                 .stopped = entry->stopped});
     } catch (const std::bad_alloc&) {
-      failed =
-          Error{ErrorCode::kUnavailable, "There is not enough memory to compile the format", ""};
+      failed = Error{ErrorCode::kUnavailable,
+                     fmt::format("There is not enough memory to {}", options_.work), ""};
     }
   }
   const int64_t spent_us = thread_cpu_us() - began_us;
@@ -201,8 +212,8 @@ void CompilePool::State::run(const std::shared_ptr<Entry>& entry, size_t lane) {
     entry->job.run = nullptr;
     return;
   }
-  if (expired) {
-    return finish(*entry, End::kExpired, CompilePool::expired());
+  if (is_expired) {
+    return finish(*entry, End::kExpired, expired());
   }
   if (outcome == Outcome::kOutOfTime && lane == kShort) {
     const Result<void> added = add(entry, kLong);
@@ -213,7 +224,7 @@ void CompilePool::State::run(const std::shared_ptr<Entry>& entry, size_t lane) {
 }
 
 // Unless it has been cancelled by now.
-void CompilePool::State::finish(Entry& entry, End end, std::optional<Error> error) {
+void WorkPool::State::finish(Entry& entry, End end, std::optional<Error> error) {
   entry.job.run = nullptr;
   // Let go outside the lock: with it may go whoever holds the ticket.
   std::function<void(std::optional<Error>)> done;
@@ -229,7 +240,7 @@ void CompilePool::State::finish(Entry& entry, End end, std::optional<Error> erro
   }
 }
 
-void CompilePool::State::cancel(const std::shared_ptr<Entry>& entry) {
+void WorkPool::State::cancel(const std::shared_ptr<Entry>& entry) {
   std::function<void(std::optional<Error>)> done;
   {
     const std::lock_guard lock(entry->done_mutex);
@@ -247,7 +258,7 @@ void CompilePool::State::cancel(const std::shared_ptr<Entry>& entry) {
   run.swap(entry->job.run);
 }
 
-void CompilePool::State::stop() {
+void WorkPool::State::stop() {
   std::array<std::map<int64_t, std::shared_ptr<Entry>>, 2> waiting;
   {
     const std::lock_guard lock(mutex_);
@@ -269,17 +280,18 @@ void CompilePool::State::stop() {
   }
 }
 
-int64_t CompilePool::State::retry_after_ns() const {
+int64_t WorkPool::State::retry_after_ns() const {
   const std::lock_guard lock(mutex_);
   int64_t longest = 0;
   for (const size_t lane : {kShort, kLong}) {
     const auto jobs = static_cast<int64_t>(queues_[lane].entries.size()) + 1;
-    longest = std::max(longest, jobs * queues_[lane].typical_ns / lane_of(lane).threads);
+    const int threads = lane_of(lane).threads;
+    if (threads > 0) longest = std::max(longest, jobs * queues_[lane].typical_ns / threads);
   }
   return longest;
 }
 
-CompilePool::Stats CompilePool::State::stats() const {
+WorkPool::Stats WorkPool::State::stats() const {
   Stats stats;
   stats.cpu_us = cpu_us_;
   for (size_t i = 0; i < ended_.size(); ++i) stats.ended[i] = ended_[i];
@@ -291,7 +303,7 @@ CompilePool::Stats CompilePool::State::stats() const {
   return stats;
 }
 
-CompilePool::CompilePool(const Options& options, const base::Clock& clock)
+WorkPool::WorkPool(const Options& options, const base::Clock& clock)
     : state_(std::make_shared<State>(options, clock)) {
   try {
     for (const size_t lane : {kShort, kLong}) {
@@ -307,28 +319,27 @@ CompilePool::CompilePool(const Options& options, const base::Clock& clock)
 }
 
 // A thread alone may lower its own priority (Linux: the process's number is the first thread's).
-void CompilePool::work(State& state, size_t lane) {
-  pthread_setname_np(pthread_self(), lane == kShort ? "pelton-format" : "pelton-format-l");
+void WorkPool::work(State& state, size_t lane) {
+  pthread_setname_np(pthread_self(), state.thread_name(lane).c_str());
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), state.lane_of(lane).nice);
   state.work(lane);
 }
 
-Error CompilePool::expired() {
-  return {ErrorCode::kDeadline,
-          "The request's deadline passed before its output format was compiled", ""};
+Error WorkPool::expired() const {
+  return state_->expired();
 }
 
-CompilePool::~CompilePool() {
+WorkPool::~WorkPool() {
   stop();
 }
 
-void CompilePool::stop() {
+void WorkPool::stop() {
   state_->stop();
   join(threads_);
   threads_.clear();
 }
 
-Result<std::shared_ptr<CompilePool::Ticket>> CompilePool::submit(Job job) {
+Result<std::shared_ptr<WorkPool::Ticket>> WorkPool::submit(Job job) {
   const auto entry = std::make_shared<Entry>();
   entry->job = std::move(job);
   entry->submitted_ns = state_->clock().now_ns();
@@ -336,24 +347,24 @@ Result<std::shared_ptr<CompilePool::Ticket>> CompilePool::submit(Job job) {
   return std::make_shared<Ticket>(state_, entry);
 }
 
-int64_t CompilePool::retry_after_ns() const {
+int64_t WorkPool::retry_after_ns() const {
   return state_->retry_after_ns();
 }
-CompilePool::Stats CompilePool::stats() const {
+WorkPool::Stats WorkPool::stats() const {
   return state_->stats();
 }
-const telemetry::Histogram& CompilePool::seconds() const {
+const telemetry::Histogram& WorkPool::seconds() const {
   return state_->seconds();
 }
 
-CompilePool::Ticket::Ticket(std::weak_ptr<State> state, std::shared_ptr<Entry> entry)
+WorkPool::Ticket::Ticket(std::weak_ptr<State> state, std::shared_ptr<Entry> entry)
     : state_(std::move(state)), entry_(std::move(entry)) {}
 
-CompilePool::Ticket::~Ticket() {
+WorkPool::Ticket::~Ticket() {
   cancel();
 }
 
-void CompilePool::Ticket::cancel() {
+void WorkPool::Ticket::cancel() {
   if (const std::shared_ptr<State> state = state_.lock()) state->cancel(entry_);
 }
 

@@ -1,4 +1,4 @@
-#include "server/compile_pool.h"
+#include "server/work_pool.h"
 
 #include <atomic>
 #include <chrono>
@@ -18,9 +18,9 @@
 namespace pelton::server {
 namespace {
 
-using Outcome = CompilePool::Outcome;
-using Attempt = CompilePool::Attempt;
-using Ticket = std::shared_ptr<CompilePool::Ticket>;
+using Outcome = WorkPool::Outcome;
+using Attempt = WorkPool::Attempt;
+using Ticket = std::shared_ptr<WorkPool::Ticket>;
 
 // A door that jobs wait at until it is opened.
 class Gate {
@@ -83,10 +83,10 @@ void spin_cpu(std::chrono::milliseconds time) {
   }
 }
 
-class CompilePoolTest : public testing::Test {
+class WorkPoolTest : public testing::Test {
  protected:
-  CompilePool::Job job(const std::string& tenant, const std::string& name,
-                       std::function<Outcome(const Attempt&)> run) {
+  WorkPool::Job job(const std::string& tenant, const std::string& name,
+                    std::function<Outcome(const Attempt&)> run) {
     return {.tenant = tenant,
             .run = std::move(run),
             .done = [this, name](const std::optional<Error>& error) {
@@ -94,13 +94,13 @@ class CompilePoolTest : public testing::Test {
             }};
   }
   static Outcome at_once(const Attempt& /*attempt*/) { return Outcome::kDone; }
-  Ticket submit(CompilePool& pool, CompilePool::Job job) {
+  Ticket submit(WorkPool& pool, WorkPool::Job job) {
     auto ticket = pool.submit(std::move(job));
     EXPECT_TRUE(ticket.ok());
     return ticket.ok() ? *std::move(ticket) : nullptr;
   }
   // Both lanes' threads stand still until the gate opens.
-  std::vector<Ticket> block(CompilePool& pool) {
+  std::vector<Ticket> block(WorkPool& pool) {
     std::vector<Ticket> tickets;
     tickets.push_back(submit(pool, job("block", "long", [this](const Attempt& attempt) {
                                if (!attempt.is_last) return Outcome::kOutOfTime;
@@ -122,8 +122,8 @@ class CompilePoolTest : public testing::Test {
   Gate long_gate_;
 };
 
-TEST_F(CompilePoolTest, D2_WhatIsQuicklyDoneDoesNotWaitForWhatIsNot) {
-  CompilePool pool({}, clock_);
+TEST_F(WorkPoolTest, D2_WhatIsQuicklyDoneDoesNotWaitForWhatIsNot) {
+  WorkPool pool({}, clock_);
   const Ticket slow = submit(pool, job("a", "slow", [this](const Attempt& attempt) {
                                if (!attempt.is_last) return Outcome::kOutOfTime;
                                EXPECT_GT(attempt.cpu_us_max, 10'000);
@@ -135,12 +135,12 @@ TEST_F(CompilePoolTest, D2_WhatIsQuicklyDoneDoesNotWaitForWhatIsNot) {
   EXPECT_EQ(diary_.await(1), std::vector<std::string>{"quick"});
   long_gate_.open();
   EXPECT_EQ(diary_.await(2), (std::vector<std::string>{"quick", "slow"}));
-  EXPECT_EQ(pool.stats().ended[static_cast<size_t>(CompilePool::End::kDone)], 2);
+  EXPECT_EQ(pool.stats().ended[static_cast<size_t>(WorkPool::End::kDone)], 2);
   EXPECT_EQ(pool.seconds().read().count(), 2);
 }
 
-TEST_F(CompilePoolTest, D2_TenantsTakeTurnsByProcessorTime) {
-  CompilePool pool({}, clock_);
+TEST_F(WorkPoolTest, D2_TenantsTakeTurnsByProcessorTime) {
+  WorkPool pool({}, clock_);
   const std::vector<Ticket> blocks = block(pool);
   std::vector<Ticket> tickets;
   const auto costly = [](const Attempt&) {
@@ -159,11 +159,11 @@ TEST_F(CompilePoolTest, D2_TenantsTakeTurnsByProcessorTime) {
   long_gate_.open();
 }
 
-TEST_F(CompilePoolTest, D2_TheLinesAreBounded) {
-  CompilePool::Options options;
+TEST_F(WorkPoolTest, D2_TheLinesAreBounded) {
+  WorkPool::Options options;
   options.short_lane.waiting_max = 4;
   options.short_lane.waiting_per_tenant_max = 3;
-  CompilePool pool(options, clock_);
+  WorkPool pool(options, clock_);
   const std::vector<Ticket> blocks = block(pool);
   std::vector<Ticket> tickets;
   for (int i = 0; i < 3; ++i) tickets.push_back(submit(pool, job("a", "a", at_once)));
@@ -181,8 +181,8 @@ TEST_F(CompilePoolTest, D2_TheLinesAreBounded) {
 
 // A client that has left does not keep what its job looks at: whoever owns that stops the pool
 // first.
-TEST_F(CompilePoolTest, D2_NoJobRunsAfterStop) {
-  CompilePool pool({}, clock_);
+TEST_F(WorkPoolTest, D2_NoJobRunsAfterStop) {
+  WorkPool pool({}, clock_);
   auto model = std::make_unique<std::atomic<int>>(1);
   Ticket left = submit(pool, job("a", "left", [this, &model](const Attempt& attempt) {
                          if (!attempt.is_last) return Outcome::kOutOfTime;
@@ -200,10 +200,10 @@ TEST_F(CompilePoolTest, D2_NoJobRunsAfterStop) {
   EXPECT_EQ(pool.submit(job("a", "late", at_once)).error().code, ErrorCode::kUnavailable);
 }
 
-TEST_F(CompilePoolTest, D2_OneThatFindsNoRoomAmongTheLongIsTold) {
-  CompilePool::Options options;
+TEST_F(WorkPoolTest, D2_OneThatFindsNoRoomAmongTheLongIsTold) {
+  WorkPool::Options options;
   options.long_lane.waiting_max = 1;
-  CompilePool pool(options, clock_);
+  WorkPool pool(options, clock_);
   const auto late = [](const Attempt& attempt) {
     return attempt.is_last ? Outcome::kDone : Outcome::kOutOfTime;
   };
@@ -221,14 +221,14 @@ TEST_F(CompilePoolTest, D2_OneThatFindsNoRoomAmongTheLongIsTold) {
   EXPECT_EQ(diary_.await(3).back(), "second");
 }
 
-TEST_F(CompilePoolTest, D2_MemoryThatWaitsIsBounded) {
-  CompilePool::Options options;
+TEST_F(WorkPoolTest, D2_MemoryThatWaitsIsBounded) {
+  WorkPool::Options options;
   options.waiting_bytes_max = 100;
   options.waiting_bytes_per_tenant_max = 60;
-  CompilePool pool(options, clock_);
+  WorkPool pool(options, clock_);
   const std::vector<Ticket> blocks = block(pool);
   const auto of = [&](const std::string& tenant, int64_t bytes) {
-    CompilePool::Job one = job(tenant, tenant, at_once);
+    WorkPool::Job one = job(tenant, tenant, at_once);
     one.bytes = bytes;
     return pool.submit(std::move(one));
   };
@@ -243,8 +243,8 @@ TEST_F(CompilePoolTest, D2_MemoryThatWaitsIsBounded) {
   diary_.await(4);
 }
 
-TEST_F(CompilePoolTest, D2_WhoLeavesIsNotCompiled) {
-  CompilePool pool({}, clock_);
+TEST_F(WorkPoolTest, D2_WhoLeavesIsNotCompiled) {
+  WorkPool pool({}, clock_);
   const std::vector<Ticket> blocks = block(pool);
   bool ran = false;
   const auto held = std::make_shared<int>();
@@ -259,11 +259,11 @@ TEST_F(CompilePoolTest, D2_WhoLeavesIsNotCompiled) {
   long_gate_.open();
   diary_.await(2);
   EXPECT_FALSE(ran);
-  EXPECT_EQ(pool.stats().ended[static_cast<size_t>(CompilePool::End::kCancelled)], 1);
+  EXPECT_EQ(pool.stats().ended[static_cast<size_t>(WorkPool::End::kCancelled)], 1);
 }
 
-TEST_F(CompilePoolTest, D2_WhatRunsIsToldToStop) {
-  CompilePool pool({}, clock_);
+TEST_F(WorkPoolTest, D2_WhatRunsIsToldToStop) {
+  WorkPool pool({}, clock_);
   std::promise<void> began;
   std::promise<void> stopped;
   Ticket running = submit(pool, job("a", "never", [&](const Attempt& attempt) {
@@ -281,12 +281,12 @@ TEST_F(CompilePoolTest, D2_WhatRunsIsToldToStop) {
   EXPECT_EQ(pool.stats().waiting[1], 0);
 }
 
-TEST_F(CompilePoolTest, D2_ADeadlineThatPassesWhileItWaits) {
+TEST_F(WorkPoolTest, D2_ADeadlineThatPassesWhileItWaits) {
   base::VirtualClock clock;
-  CompilePool pool({}, clock);
+  WorkPool pool({}, clock);
   const std::vector<Ticket> blocks = block(pool);
   bool ran = false;
-  CompilePool::Job late = job("a", "late", [&ran](const Attempt&) {
+  WorkPool::Job late = job("a", "late", [&ran](const Attempt&) {
     ran = true;
     return Outcome::kDone;
   });
@@ -299,14 +299,14 @@ TEST_F(CompilePoolTest, D2_ADeadlineThatPassesWhileItWaits) {
   long_gate_.open();
 }
 
-TEST_F(CompilePoolTest, D2_TheEndDropsWhatWaits) {
+TEST_F(WorkPoolTest, D2_TheEndDropsWhatWaits) {
   Ticket running;
   Ticket waiting;
   const auto held = std::make_shared<int>();
   {
-    CompilePool::Options options;
+    WorkPool::Options options;
     options.short_lane.threads = 1;
-    CompilePool pool(options, clock_);
+    WorkPool pool(options, clock_);
     std::promise<void> began;
     running = submit(pool, job("a", "never", [&](const Attempt& attempt) {
                        began.set_value();
@@ -322,10 +322,10 @@ TEST_F(CompilePoolTest, D2_TheEndDropsWhatWaits) {
   running.reset();
 }
 
-TEST_F(CompilePoolTest, D2_ManyThreadsSubmitAndLeave) {
-  CompilePool::Options options;
+TEST_F(WorkPoolTest, D2_ManyThreadsSubmitAndLeave) {
+  WorkPool::Options options;
   options.short_lane.threads = 2;
-  CompilePool pool(options, clock_);
+  WorkPool pool(options, clock_);
   std::atomic<int> done{0};
   std::atomic<int> left{0};
   std::vector<std::thread> clients;
@@ -352,12 +352,12 @@ TEST_F(CompilePoolTest, D2_ManyThreadsSubmitAndLeave) {
     });
   }
   for (std::thread& client : clients) client.join();
-  const CompilePool::Stats stats = pool.stats();
+  const WorkPool::Stats stats = pool.stats();
   EXPECT_EQ(stats.waiting[0] + stats.waiting[1], 0);
   int64_t ended = 0;
   for (const int64_t count : stats.ended) ended += count;
   EXPECT_EQ(ended, 4 * 300);
-  EXPECT_EQ(done + stats.ended[static_cast<size_t>(CompilePool::End::kCancelled)], 4 * 300);
+  EXPECT_EQ(done + stats.ended[static_cast<size_t>(WorkPool::End::kCancelled)], 4 * 300);
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+// Every endpoint of the public listener: a free function that answers one call. The table that says
+// which URL leads to which is server/routes.cc. A function is called on the call's net thread and
+// must not keep it for long: see server/request_pipeline.h for whatever needs a model.
+#pragma once
+
+#include "server/call.h"
+#include "server/services.h"
+
+namespace pelton::server {
+
+// Generating.
+void chat_completions(Call call, Services& services);   // chat_completions.cc
+void chat_input_tokens(Call call, Services& services);  // chat_completions.cc
+void control_chat(Call call, Services& services);       // chat_control.cc
+void completions(Call call, Services& services);        // completions.cc
+void messages(Call call, Services& services);           // messages.cc, also the next
+void count_message_tokens(Call call, Services& services);
+void generate(Call call, Services& services);     // generate.cc
+void invocations(Call call, Services& services);  // invocations.cc
+void render_chat(Call call, Services& services);  // render.cc, also the next
+void render_completion(Call call, Services& services);
+
+// Responses.
+void responses(Call call, Services& services);  // responses.cc, also the next
+void response_input_tokens(Call call, Services& services);
+void response_socket(Call call, Services& services);  // response_socket_route.cc
+void get_response(Call call, Services& services);     // stored_responses.cc, also the next two
+void delete_response(Call call, Services& services);
+void cancel_response(Call call, Services& services);
+
+// Vectors.
+void embeddings(Call call, Services& services);  // embeddings.cc, also the next three
+void embed(Call call, Services& services);
+void rerank(Call call, Services& services);
+void score(Call call, Services& services);
+
+// Tokens.
+void tokenize(Call call, Services& services);  // tokenize.cc, also the next
+void detokenize(Call call, Services& services);
+
+// The server and its models.
+void list_models(Call call, Services& services);  // server_endpoints.cc, also the next four
+void get_model(Call call, Services& services);
+void metrics(Call call, Services& services);
+void version(Call call, Services& services);
+void index(Call call, Services& services);
+void openapi(Call call, Services& services);  // openapi.cc
+void health(Call call, Services& services);   // health.cc, also the next five
+void live(Call call, Services& services);
+void ready(Call call, Services& services);
+void ping(Call call, Services& services);
+void server_info(Call call, Services& services);
+void load(Call call, Services& services);
+
+}  // namespace pelton::server

@@ -1,0 +1,63 @@
+// A gRPC call's way back, as the request pipeline knows it: a net::Exchange on the door's loop.
+// Whole answers become a unary reply or a status, streamed bytes become messages
+// (server/grpc_frames.h).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "net/http_server.h"
+#include "server/work_loop.h"
+
+namespace pelton::server {
+
+class GrpcExchange;
+
+// The call itself, which gRPC's library keeps until it is finished. On the loop's thread.
+class GrpcResponder {
+ public:
+  virtual ~GrpcResponder() = default;
+
+  virtual void send(net::HttpResponse response) = 0;
+  virtual void write(std::string_view frames) = 0;
+  virtual void finish() = 0;
+  virtual void abandon() = 0;  // whoever was to answer has gone without
+  virtual size_t queued_bytes() const = 0;
+};
+
+class GrpcExchange final : public net::Exchange {
+ public:
+  // The responder calls end() or leave() before it goes.
+  GrpcExchange(const WorkLoop& loop, GrpcResponder& responder)
+      : loop_(loop.queue()), responder_(std::make_shared<GrpcResponder*>(&responder)) {}
+  ~GrpcExchange() override;
+
+  void send(net::HttpResponse response) override;
+  void start_stream(int, net::HttpHeaders) override {}
+  void write(std::string_view frames) override;
+  void finish() override;
+  size_t queued_bytes() const override;
+  void on_drained(std::function<void()> drained) override { drained_ = std::move(drained); }
+  void on_closed(std::function<void()> closed) override;
+  bool closed() const override { return *responder_ == nullptr; }
+  void post(std::function<void()> work) override { loop_->post(std::move(work)); }
+  void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {
+    loop_->post_after(delay, std::move(work));
+  }
+
+  // From the responder: everything has been written; the call is over; its client has left.
+  void drain();
+  void end();
+  void leave();
+
+ private:
+  const std::shared_ptr<WorkLoop::Queue> loop_;      // an exchange may outlive it
+  const std::shared_ptr<GrpcResponder*> responder_;  // it holds null when the call is over
+  std::function<void()> drained_;
+  std::function<void()> closed_;
+};
+
+}  // namespace pelton::server

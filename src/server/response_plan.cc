@@ -1,0 +1,160 @@
+#include "server/response_plan.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "api/documented_fields.h"
+#include "server/item_reference.h"
+#include "server/response_truncation.h"
+
+namespace pelton::server {
+namespace {
+
+// Of the context, what is kept for an answer of no given length.
+constexpr int64_t kAnswerShareWhenTruncating = 8;
+
+Error previous_not_found(std::string_view id) {
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("Previous response with id '{}' not found.", id.substr(0, 256)),
+          "previous_response_id"};
+}
+
+// What its prompt depends on beside its words.
+struct PromptContext {
+  std::string date;
+  std::string salt;
+};
+
+Result<std::vector<PastResponse>> response_history(const std::string& id,
+                                                   const ModelRequest::Scope& scope,
+                                                   const ResponseLink& link) {
+  if (id.empty()) return std::vector<PastResponse>();
+  if (id == link.last_id) return link.last_history;
+  if (scope.services.options.response_store == nullptr) return previous_not_found(id);
+  auto stored = scope.services.options.response_store->history({.owner = scope.tenant, .id = id});
+  if (!stored.ok() && stored.error().code == ErrorCode::kNotFound) return previous_not_found(id);
+  if (!stored.ok()) return stored.error();
+  std::vector<PastResponse> history;
+  for (store::StoredResponse& one : *stored) {
+    TRY_ASSIGN(PastResponse past, past_response(one.input, one.output, std::move(one.turn)));
+    history.push_back(std::move(past));
+  }
+  return history;
+}
+
+// Reasoning that comes back as this server gave it out. What another server has encrypted, or this
+// one before its key changed, nobody can read here: a conversation goes on without it.
+Result<void> read_encrypted_reasoning(api::ResponseRequest& request,
+                                      const ModelRequest::Scope& scope) {
+  for (api::ResponseItem& item : request.items) {
+    if (item.encrypted_content.empty()) continue;
+    const std::string field = item.path + ".encrypted_content";
+    auto read = scope.services.encrypted_reasoning.decrypt(item.encrypted_content, scope.tenant);
+    std::string().swap(item.encrypted_content);  // it may be large, and is said
+    if (auto* text = std::get_if<std::string>(&read)) {
+      item.text = std::move(*text);
+    } else if (std::get<EncryptedReasoning::Unread>(read) == EncryptedReasoning::Unread::kForged) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("'{}' could not be verified: it is not what this server made for "
+                               "this key; send the item without it",
+                               field),
+                   field};
+    } else if (request.warnings.size() < api::kFieldWarningsMax) {
+      request.warnings.push_back(api::unread_warning(field, "encrypted with another key"));
+    }
+  }
+  return {};
+}
+
+// As few as must go for the prompt to leave room for the answer. More may go only where less is
+// left: so the number is found from the newest item on, by doubling and then halving what is kept.
+// An input may be far longer than the context: it is not to be written again and again.
+Result<void> drop_oldest_items(ResponsePlan& plan, const ModelRequest::Scope& scope,
+                               const PromptContext& of) {
+  const int64_t context = scope.model.context_limit();
+  const api::GenerationFields& fields = plan.request.generation;
+  const int64_t answer =
+      std::max(fields.max_tokens.value_or(context / kAnswerShareWhenTruncating), fields.min_tokens);
+  const auto fits = [&](const ChatPrompt& prompt) {
+    return static_cast<int64_t>(prompt.tokens.size() + plan.opening.size()) + answer <= context;
+  };
+  if (fits(*plan.prompt)) return {};
+  const ResponseItems all{.history = plan.history, .items = plan.request.items};
+  api::ResponseRequest kept_request = plan.request;
+  const auto prompt_without = [&](size_t count) {
+    ResponseItems left = without_oldest(all, count);
+    kept_request.items = std::move(left.items);
+    return response_prompt(kept_request,
+                           {.history = left.history, .current_date = of.date, .salt = of.salt},
+                           scope.model, scope.services.sampled_turns);
+  };
+  const size_t most = droppable_items(all);
+  TRY_ASSIGN(plan.prompt, prompt_without(most));
+  if (!fits(*plan.prompt)) return {};  // as good as it gets
+  size_t too_few = 0;
+  size_t enough = most;
+  for (size_t kept = 1; too_few + 1 < enough; kept *= 2) {
+    const size_t count =
+        too_few > 0 || kept >= most ? too_few + (enough - too_few) / 2 : most - kept;
+    TRY_ASSIGN(ChatPrompt prompt, prompt_without(count));
+    if (fits(prompt)) {
+      enough = count;
+      plan.prompt = std::move(prompt);
+    } else {
+      too_few = count;
+    }
+  }
+  // A connection remembers what came before without a store's bounds: not what has been dropped,
+  // or each turn would add to it for ever.
+  plan.history = without_oldest(all, enough).history;
+  return {};
+}
+
+}  // namespace
+
+Result<PastResponse> past_response(std::string_view input, std::string_view output,
+                                   std::vector<TokenId> turn) {
+  TRY_ASSIGN(const Json input_items, Json::parse(input));
+  TRY_ASSIGN(const Json output_items, Json::parse(output));
+  PastResponse past;
+  TRY_ASSIGN(past.input, api::parse_response_items(input_items));
+  TRY_ASSIGN(past.output, api::parse_response_items(output_items));
+  past.turn = std::move(turn);
+  return past;
+}
+
+Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
+                                   const ModelRequest::Scope& scope) {
+  const ServedModel& model = scope.model;
+  if (std::optional<Error> error = model.no_chat()) return *error;
+  ResponsePlan plan;
+  TRY_ASSIGN(std::optional<Json> resolved,
+             with_referenced_items(body, {scope.tenant, scope.services.options.response_store}));
+  plan.body = resolved ? *std::move(resolved) : std::move(body);
+  TRY_ASSIGN(plan.request,
+             api::parse_response_request(plan.body, {.vocab_size = model.vocab_size}));
+  TRY(read_encrypted_reasoning(plan.request, scope));
+  const api::ResponseRequest& request = plan.request;
+  TRY_ASSIGN(plan.history, response_history(request.previous_response_id, scope, link));
+  const PromptContext of{
+      .date = model.current_date.value_or(base::local_date(scope.services.clock.unix_ms())),
+      .salt =
+          scope.services.access_control.cache_salt(scope.tenant, request.generation.cache_salt)};
+  if (request.forced_call) {
+    plan.opening = model.chat->call_opening(request.forced_call->function_name);
+  }
+  TRY_ASSIGN(
+      plan.prompt,
+      response_prompt(request, {.history = plan.history, .current_date = of.date, .salt = of.salt},
+                      model, scope.services.sampled_turns));
+  if (request.may_drop_items) TRY(drop_oldest_items(plan, scope, of));
+  std::vector<TokenId>& tokens = plan.prompt->tokens;
+  tokens.insert(tokens.end(), plan.opening.begin(), plan.opening.end());
+  return plan;
+}
+
+}  // namespace pelton::server

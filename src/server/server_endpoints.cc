@@ -1,0 +1,83 @@
+// What is said of the server and its models: the index, versions, metrics, /v1/models.
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "api/model_list.h"
+#include "base/json_writer.h"
+#include "server/endpoints.h"
+#include "server/metrics_page.h"
+#include "server/random_id.h"
+#include "server/reply.h"
+#include "server/routes.h"
+#include "telemetry/prometheus_text.h"
+
+namespace pelton::server {
+namespace {
+
+std::vector<api::ModelCard> cards_of(const ServedModel& model) {
+  std::vector<api::ModelCard> cards;
+  const auto add = [&](const std::string& id) {
+    cards.push_back({.id = id,
+                     .root = model.id,
+                     .created = model.created,
+                     .context_max = model.context_limit()});
+  };
+  add(model.id);
+  for (const std::string& alias : model.aliases) add(alias);
+  return cards;
+}
+
+}  // namespace
+
+void index(Call call, Services& services) {
+  const std::string_view host = call.request.headers.get("Host");
+  call.send(text_reply(
+      "text/plain; charset=utf-8",
+      fmt::format("Pelton {}: an OpenAI-compatible server.\n\n"
+                  "curl -s http://{}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+                  "  -d '{{\"messages\":[{{\"role\":\"user\",\"content\":\"Hello!\"}}]}}'\n\n"
+                  "All routes (* stands for an id or a name):\n{}",
+                  services.options.version, is_plain_id(host) ? host : "HOST",
+                  endpoint_listing())));
+}
+
+void metrics(Call call, Services& services) {
+  call.send(text_reply(telemetry::kPrometheusContentType, metrics_page(services)));
+}
+
+void version(Call call, Services& services) {
+  std::string body;
+  base::JsonWriter(body)
+      .begin_object()
+      .key("version")
+      .string(services.options.version)
+      .end_object();
+  call.send(json_reply(std::move(body)));
+}
+
+void list_models(Call call, Services& services) {
+  std::vector<api::ModelCard> cards;
+  for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
+    std::ranges::move(cards_of(*model), std::back_inserter(cards));
+  }
+  call.send(json_reply(api::model_list_body(cards)));
+}
+
+void get_model(Call call, Services& services) {
+  constexpr std::string_view kPrefix = "/v1/models/";
+  const std::string name = call.request.path.substr(kPrefix.size());
+  const std::shared_ptr<const ServedModel> model = services.catalogue.find(name);
+  if (model == nullptr) {
+    return call.send(services.no_model(name));
+  }
+  for (const api::ModelCard& card : cards_of(*model)) {
+    if (card.id == name) return call.send(json_reply(api::model_body(card)));
+  }
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,180 @@
+#include "server/services.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "api/json_object.h"
+#include "base/random.h"
+#include "server/chat_conversation.h"
+#include "server/random_id.h"
+#include "server/reply.h"
+
+namespace pelton::server {
+namespace {
+
+// Not among the draws of ids.
+constexpr uint64_t kTurnSeedDraw = ~uint64_t{0} - 1;
+constexpr uint64_t kReportSeedDraw = ~uint64_t{0} - 2;
+
+// Of the salts: whoever knows the seed of ids must not know it.
+std::string system_secret() {
+  std::random_device device;
+  std::string secret;
+  for (int i = 0; i < 8; ++i) secret += fmt::format("{:08x}", device());
+  return secret;
+}
+
+uint64_t system_seed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+// Why no model answers to a name, which is empty where none is named.
+api::ApiError no_such_model(std::string_view name, const ModelCatalogue::Table& table) {
+  using State = ModelCatalogue::State;
+  if (name.empty()) {
+    constexpr size_t kShownMax = 20;
+    std::vector<std::string> names;
+    for (const ModelCatalogue::Entry& entry : table) {
+      if (entry.state == State::kServing && names.size() < kShownMax) {
+        names.push_back("'" + entry.names.id + "'");
+      }
+    }
+    return api::model_missing(fmt::format("{}", fmt::join(names, ", ")));
+  }
+  for (const ModelCatalogue::Entry& entry : table) {
+    if (entry.state == State::kLoading && entry.answers_to(name)) {
+      return not_ready(fmt::format("The model '{}' is still being loaded", entry.names.id));
+    }
+  }
+  return api::model_not_found(name);
+}
+
+}  // namespace
+
+Services::Services(const Options& all_options, const base::Clock& the_clock, base::Log& the_log)
+    : options(all_options),
+      seed(options.seed != 0 ? options.seed : system_seed()),
+      clock(the_clock),
+      log(the_log),
+      started_ns(clock.now_ns()),
+      access_control(options.keys, system_secret(), clock),
+      statistics(clock),
+      reporter([&] {
+        access::RequestReporter::Options reports = options.reports;
+        reports.seed = base::random_bits(seed, kReportSeedDraw);
+        return access::RequestReporter(reports, clock);
+      }()),
+      encrypted_reasoning(options.reasoning_key),
+      sampled_turns({.tokens_max = options.sampled_turn_tokens_max,
+                     .seed = base::random_bits(seed, kTurnSeedDraw)}),
+      formats(options.compile_pool, clock),
+      preparation(options.preparation_pool, clock) {}
+
+uint64_t Services::draw() {
+  return base::random_bits(seed, draws_.fetch_add(1));
+}
+
+std::string Services::request_id(std::string_view asked) {
+  return is_plain_id(asked) ? std::string(asked)
+                            : random_id("req_", {.seed = draw(), .counter = 0});
+}
+
+void Services::report(access::TrackedRequest& request,
+                      const access::RequestReporter::Arrival& arrival) {
+  std::unique_ptr<access::RequestRecord> record = reporter.begin(arrival);
+  if (record != nullptr) request.report_to(reporter, std::move(record));
+}
+
+std::optional<api::ApiError> Services::refusal() const {
+  if (draining) return not_ready("The server is shutting down");
+  if (catalogue.serving().empty()) return not_ready("The model is still being loaded");
+  return std::nullopt;
+}
+
+api::ApiError Services::no_model(std::string_view name) const {
+  if (catalogue.serving().empty()) return not_ready("The model is still being loaded");
+  return no_such_model(name, *catalogue.table());
+}
+
+Services::ModelOrError Services::model_now(std::string_view name) const {
+  if (auto refused = refusal()) return *std::move(refused);
+  std::shared_ptr<const ServedModel> model = name.empty() ? catalogue.only() : catalogue.find(name);
+  if (model == nullptr) return no_model(name);
+  if (auto unfit = model->unfit()) return *std::move(unfit);
+  return model;
+}
+
+bool Services::choose_model(Call& call) const {
+  std::string name;
+  if (catalogue.only() == nullptr) {
+    if (!call.model_asked) {
+      Result<std::string> asked = api::model_asked(call.request.body);
+      if (!asked.ok()) {
+        call.send(refusal().value_or(api::api_error(asked.error())));
+        return false;
+      }
+      call.model_asked = *std::move(asked);
+    }
+    if (!call.is_own_url(*call.model_asked)) name = *call.model_asked;
+  }
+  ModelOrError model = model_now(name);
+  if (const auto* error = std::get_if<api::ApiError>(&model)) {
+    call.send(*error);
+    return false;
+  }
+  call.model = std::get<0>(std::move(model));
+  if (access::RequestRecord* const record = call.record()) record->model = call.model->id;
+  return true;
+}
+
+bool Services::check_model_name(const Call& call, std::string_view name) const {
+  if (call.model->answers_to(name) || call.is_own_url(name)) return true;
+  call.send(no_model(name));
+  return false;
+}
+
+bool Services::admit(Call& call, Work work) {
+  auto admitted = server::admit(access_control, call.caller, *call.model, work);
+  if (const auto* refused = std::get_if<api::ApiError>(&admitted)) {
+    access_control.add_limits(call.caller, call.headers);
+    call.send(*refused);
+    return false;
+  }
+  call.ticket = std::make_unique<access::AdmissionTicket>(
+      std::get<access::AdmissionTicket>(std::move(admitted)));
+  return true;
+}
+
+std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
+                                                                 std::vector<EngineWork> all) {
+  std::vector<engine::TokenStream> streams;
+  std::optional<api::ApiError> refused;
+  for (EngineWork& one : all) {
+    auto submitted =
+        server::submit(*call.ticket, *call.model, std::move(one.request),
+                       {.answers = one.answers, .courier = couriers.of_thread(*call.exchange)});
+    if (auto* error = std::get_if<api::ApiError>(&submitted)) {
+      refused = std::move(*error);
+      break;
+    }
+    for (engine::TokenStream& stream : std::get<0>(submitted)) streams.push_back(std::move(stream));
+  }
+  access_control.add_limits(call.caller, call.headers);
+  if (!refused) return streams;
+  call.send(*refused);
+  return std::nullopt;
+}
+
+ChatPrompt Services::chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
+                                    std::string_view tenant) {
+  const std::string date = model.current_date.value_or(base::local_date(clock.unix_ms()));
+  return chat_prompt(conversation_of(request, date), request.messages, model, sampled_turns,
+                     access_control.cache_salt(tenant, request.generation.cache_salt));
+}
+
+}  // namespace pelton::server

@@ -1,0 +1,141 @@
+// What endpoints share: who is let in, what is recorded, the models, what is kept between requests,
+// ids, clock and log; and the steps that the request pipeline takes with it. Owned by the Server,
+// which outlives all calls. Any thread, but what takes a Call: that is for the call's net thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "access/access_control.h"
+#include "access/cors.h"
+#include "access/request_reporter.h"
+#include "access/request_statistics.h"
+#include "api/chat_request.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/background_response.h"
+#include "server/call.h"
+#include "server/chat_prompt.h"
+#include "server/couriers.h"
+#include "server/encrypted_reasoning.h"
+#include "server/engine_work.h"
+#include "server/format_compiler.h"
+#include "server/model_admission.h"
+#include "server/model_catalogue.h"
+#include "server/running_answers.h"
+#include "server/running_responses.h"
+#include "server/sampled_turns.h"
+#include "server/upkeep.h"
+#include "server/waiting_call.h"
+#include "server/work_pool.h"
+#include "store/response_store.h"
+
+namespace pelton::server {
+
+struct Services {
+  struct Options {
+    std::string version;   // of the program, for /version
+    access::ApiKeys keys;  // empty: none is asked for
+    access::CorsOrigins cors;
+    std::string reasoning_key;  // of "encrypted_content"; empty: made now, for this server's life
+    uint64_t seed = 0;          // of ids and of requests that give none; 0: from the system
+    int64_t sampled_turn_tokens_max = int64_t{1} << 22;  // 0: past turns are always written anew
+    store::ResponseStore* response_store = nullptr;      // outlives it; null: none is kept
+    access::RequestReporter::Options reports;
+    WorkPool::Options compile_pool = {};
+    WorkPool::Options preparation_pool = preparation_pool_options();
+    // Bodies from this size on are read and tokenised beside the net threads.
+    int64_t beside_bytes_min = int64_t{64} << 10;
+  };
+
+  // `clock` and `log` outlive it.
+  Services(const Options& options, const base::Clock& clock, base::Log& log);
+
+  uint64_t draw();  // the next of the server's random numbers
+  // By which a request is known in logs and answers: what its caller calls it, if that may stand
+  // there, or a name of ours.
+  std::string request_id(std::string_view asked);
+  // When the request ends, those who want to know of requests are given its record.
+  void report(access::TrackedRequest& request, const access::RequestReporter::Arrival& arrival);
+
+  // Why nobody is answered; nothing if anybody may be.
+  std::optional<api::ApiError> refusal() const;
+  // The model that answers a request for one of this name; empty: for the only one there is. Or why
+  // nobody does just now.
+  using ModelOrError = std::variant<std::shared_ptr<const ServedModel>, api::ApiError>;
+  ModelOrError model_now(std::string_view name) const;
+  // Why no model answers to a name, which is empty where none is named.
+  api::ApiError no_model(std::string_view name) const;
+
+  // The tokens that a chat request means to its tenant now.
+  ChatPrompt chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
+                            std::string_view tenant);
+
+  // Steps of a request. False, or nothing: the call has been answered.
+
+  // The model that the call asks for, if it may generate now, which the call holds from then on.
+  // Where there is only one, whether it is the one that was asked for is looked at when the body
+  // has been read (check_model_name).
+  bool choose_model(Call& call) const;
+  bool check_model_name(const Call& call, std::string_view name) const;
+  bool admit(Call& call, Work work);
+  std::optional<std::vector<engine::TokenStream>> submit(Call& call, std::vector<EngineWork> all);
+
+  // Gives `then` the call back when `work` has been done: at once, or, where the call's body is
+  // large, on its net thread when another has done it. A call whose client has left is dropped;
+  // what `work` uses it holds.
+  void prepare_beside(Call call, std::function<void()> work, std::function<void(Call call)> then);
+  // Gives `then` the call back with the guide that `make` makes of its request's formats: at once
+  // where they are known, otherwise when they have been compiled. A call whose formats are refused
+  // has been answered; one whose client has left is dropped.
+  struct GuideOrder {
+    std::string user;  // who pays, if the call has no tenant
+    std::optional<int64_t> deadline_ns;
+    FormatCompiler::MakeGuide make;
+  };
+  using GuideThen = std::function<void(Call call, std::optional<grammar::TokenGuide> guide)>;
+  void with_guide(Call call, GuideOrder order, GuideThen then);
+
+  // Before what requests use (models and their tokenizers) goes away: afterwards nothing runs
+  // beside the net threads.
+  void stop_pools() {
+    formats.stop();
+    preparation.stop();
+  }
+
+  const Options options;
+  const uint64_t seed;
+  const base::Clock& clock;
+  base::Log& log;
+  const int64_t started_ns;
+
+  ModelCatalogue catalogue;
+  std::atomic<bool> leaving = false;   // not ready any more; what still comes is answered
+  std::atomic<bool> draining = false;  // nothing new is generated
+
+  access::AccessControl access_control;
+  access::RequestStatistics statistics;
+  access::RequestReporter reporter;
+  Upkeep upkeep;
+
+  const EncryptedReasoning encrypted_reasoning;
+  SampledTurns sampled_turns;
+  RunningResponses running_responses;
+  RunningAnswers running_answers;
+  Couriers couriers;
+  BackgroundResponses background;  // what still runs reports to those above
+  FormatCompiler formats;          // last, as is the next: so do the calls that wait for them
+  WorkPool preparation;            // of large bodies
+
+ private:
+  std::atomic<uint64_t> draws_ = 0;
+};
+
+}  // namespace pelton::server

@@ -1,0 +1,126 @@
+#include "server/waiting_call.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "server/services.h"
+
+namespace pelton::server {
+namespace {
+
+// On the exchange's net thread; `call` is gone once it goes on, or its client has left.
+struct WaitingCall {
+  std::optional<Call> call;
+};
+
+// Half of the processors: the other half steps and streams.
+int preparing_threads() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 4);
+}
+
+}  // namespace
+
+WorkPool::Options preparation_pool_options() {
+  return {.jobs = "large requests",
+          .waiting = "wait to be read",
+          .expired = "it was read",
+          .work = "read the request",
+          .thread_name = "pelton-prepare",
+          .short_lane = {.cpu_us_max = 0,
+                         .threads = preparing_threads(),
+                         .nice = 0,
+                         .waiting_max = 4096,
+                         .waiting_per_tenant_max = 2048},
+          .long_lane = {.threads = 0},
+          .waiting_bytes_max = int64_t{256} << 20,
+          .waiting_bytes_per_tenant_max = int64_t{128} << 20};
+}
+
+void wait_for_work(Call call, const SubmitWork& submit,
+                   std::function<void(Call call, std::optional<Error> error)> then) {
+  const std::shared_ptr<net::Exchange> exchange = call.exchange;
+  const auto waiting = std::make_shared<WaitingCall>();
+  waiting->call.emplace(std::move(call));
+  // On a thread of the pool's.
+  auto done = [exchange, waiting, then](std::optional<Error> error) {
+    exchange->post([waiting, then, error = std::move(error)] {
+      if (waiting->call) then(*std::exchange(waiting->call, std::nullopt), error);
+    });
+  };
+  auto submitted = submit(std::move(done));
+  if (!submitted.ok()) {
+    return then(*std::exchange(waiting->call, std::nullopt), submitted.error());
+  }
+  exchange->on_closed([ticket = *std::move(submitted), waiting] {
+    ticket->cancel();
+    waiting->call.reset();
+  });
+}
+
+void Services::prepare_beside(Call call, std::function<void()> work,
+                              std::function<void(Call call)> then) {
+  if (call.body_bytes < options.beside_bytes_min) {
+    work();
+    return then(std::move(call));
+  }
+  WorkPool::Job job{.tenant = access::billing_account(call.tenant, ""),
+                    .weight = call.caller.weight,
+                    .bytes = call.body_bytes};
+  job.run = [work = std::move(work)](const WorkPool::Attempt&) {
+    work();
+    return WorkPool::Outcome::kDone;
+  };
+  const auto submit = [&](WorkDone done) {
+    job.done = std::move(done);
+    return preparation.submit(std::move(job));
+  };
+  wait_for_work(std::move(call), submit,
+                [this, then = std::move(then)](Call prepared, const std::optional<Error>& error) {
+                  if (!error) return then(std::move(prepared));
+                  const int64_t retry_ns = preparation.retry_after_ns();
+                  if (error->code == ErrorCode::kOverloaded) {
+                    access_control.refund_request(prepared.caller);
+                  }
+                  prepared.send(access_control.overloaded(
+                      *error, access::AccessControl::Refused::kQueue, retry_ns));
+                });
+}
+
+void Services::with_guide(Call call, GuideOrder order, GuideThen then) {
+  FormatCompiler::Asked asked{.model = call.model,
+                              .tenant = call.tenant,
+                              .account = access::billing_account(call.tenant, order.user),
+                              .weight = call.caller.weight,
+                              .bytes = call.body_bytes,
+                              .deadline_ns = order.deadline_ns,
+                              .make = std::move(order.make)};
+  const auto go_on = [this, then = std::move(then)](Call one, FormatCompiler::Guide guide) {
+    if (guide.ok()) return then(std::move(one), *std::move(guide));
+    one.send(not_compiled(access_control, one.caller, guide.error(), formats.pool()));
+  };
+  if (std::optional<FormatCompiler::Guide> known = formats.known(asked)) {
+    return go_on(std::move(call), *std::move(known));
+  }
+  const int64_t began_ns = clock.now_ns();
+  // Written by the pool, then read on the net thread.
+  const auto made = std::make_shared<std::optional<FormatCompiler::Guide>>();
+  const auto submit = [&](const WorkDone& done) {
+    return formats.compile(std::move(asked), [made, done](FormatCompiler::Guide guide) {
+      made->emplace(std::move(guide));
+      done(std::nullopt);
+    });
+  };
+  wait_for_work(std::move(call), submit,
+                [this, go_on, made, began_ns](Call one, const std::optional<Error>& error) {
+                  if (error) return go_on(std::move(one), *error);
+                  if (access::RequestRecord* const record = one.record()) {
+                    record->compile_began_ns = began_ns;
+                    record->compile_ended_ns = clock.now_ns();
+                  }
+                  go_on(std::move(one), std::move(**made));
+                });
+}
+
+}  // namespace pelton::server
