@@ -149,6 +149,29 @@ TEST(RequestPipeline, ALargeBodyHoldsNoNetThread) {
   EXPECT_EQ(answer->body, "1000");
 }
 
+// Its client leaves while its body is read: it is counted as cancelled, and nothing is answered
+// when the reading has come to its end.
+TEST(RequestPipeline, ACallWhoseClientLeavesMeanwhileIsDropped) {
+  ServerHouse house(kScript, small_limit());
+  std::promise<void> reading;
+  std::promise<void> go_on;
+  Recorder recorder(house, [&] {
+    reading.set_value();
+    go_on.get_future().wait();
+  });
+  {
+    net::HttpClient client{{}};
+    client.start(recorder.call("/record", std::string(kLargeBytes, 'x')), {});
+    reading.get_future().wait();
+  }  // the client goes
+  const auto counts = [&] { return house.server().services().statistics.counts(); };
+  while (counts().cancelled == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  go_on.set_value();
+  EXPECT_EQ(house.fetch(recorder.call("/other", "")).body, "\"at once\"");
+  EXPECT_EQ(counts().open(), 0);
+  EXPECT_EQ(recorder.stages().started, std::thread::id());
+}
+
 TEST(RequestPipeline, TooManyLargeBodiesAreRefused) {
   ServerHouse::Options options = small_limit();
   options.server.preparation_pool.short_lane.waiting_max = 0;
