@@ -58,28 +58,32 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
       .block_tokens = options.block_tokens,
       .kv_dtype = options.kv_dtype.value_or(kernels->kv_dtype()),
       .kernels = is_reference ? cost_model::KernelKind::kReference : cost_model::KernelKind::kCpu,
-      .threads =
-          options.threads > 0 ? options.threads : static_cast<int>(base::usable_cpus().size()),
+      .threads = options.compute_threads != nullptr ? options.compute_threads->pool().size()
+                 : options.threads > 0              ? options.threads
+                                                    : static_cast<int>(base::usable_cpus().size()),
       .prefix_cache = options.prefix_cache,
       .context_tokens = options.context_tokens,
       .swap_bytes = options.swap_bytes,
       .kv_bytes = options.kv_bytes,
       .memory_utilization = options.memory_utilization,
-      .memory_bytes = base::memory_limit_bytes()};
+      .memory_bytes = options.memory_bytes.value_or(base::memory_limit_bytes())};
 }
 
 Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     const checkpoint::Checkpoint& checkpoint, const Options& options) {
   TRY_ASSIGN(cost_model::MemoryRequest request, memory_request(options));
-  auto pool =
-      std::make_unique<base::ThreadPool>(base::ThreadPool::Options{.threads = request.threads});
+  std::shared_ptr<ComputeThreads> threads = options.compute_threads;
+  if (threads == nullptr) threads = std::make_shared<ComputeThreads>(request.threads);
+  base::ThreadPool& pool = threads->pool();
   std::unique_ptr<StepModel> model;
+  // Loading uses them, too.
+  const ComputeThreads::Turn turn = threads->take_turn();
   if (options.device) {
     request.kv_dtype = options.kv_dtype.value_or(tensor::DType::kF16);
     TRY_ASSIGN(const auto wish, cuda::parse_form_wish(options.kernel_choice));
-    TRY_ASSIGN(model, DeviceStepModel::load(checkpoint, *options.device, request,
-                                            {.wish = wish, .folder = options.kernel_choice_folder},
-                                            *pool));
+    TRY_ASSIGN(model,
+               DeviceStepModel::load(checkpoint, *options.device, request,
+                                     {.wish = wish, .folder = options.kernel_choice_folder}, pool));
   } else {
     TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint, request));
     TRY(cost_model::check_fits(footprint));
@@ -88,17 +92,17 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
                                       {.kernels = choice,
                                        .batch_tokens_max = options.batch_tokens_max,
                                        .logit_rows_max = options.sequences_max},
-                                      footprint, *pool));
+                                      footprint, pool));
   }
   return std::unique_ptr<LocalExecutor>(
-      new LocalExecutor(options, std::move(pool), std::move(model), checkpoint.config()));
+      new LocalExecutor(options, std::move(threads), std::move(model), checkpoint.config()));
 }
 
-LocalExecutor::LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
+LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThreads> threads,
                              std::unique_ptr<StepModel> model, const families::ModelConfig& config)
     : options_(options),
-      pool_holder_(std::move(pool)),
-      pool_(*pool_holder_),
+      compute_threads_(std::move(threads)),
+      pool_(compute_threads_->pool()),
       model_(std::move(model)),
       capacity_{.block_tokens = footprint().kv.block_tokens,
                 .groups = footprint().kv_capacity(),
@@ -160,6 +164,7 @@ void LocalExecutor::work() {
       changed_.wait(lock, [&] { return stopping_ || !plans_.empty(); });
       if (stopping_) break;
     }
+    const ComputeThreads::Turn turn = compute_threads_->take_turn();
     Flight& flight = flights_[0];
     if (!flight.has_begun) begin(take_plan(), flight);
     begin_beside(flight);
@@ -174,7 +179,9 @@ void LocalExecutor::work() {
     flight.has_begun = false;
     std::swap(flights_[0], flights_[1]);
   }
-  if (flights_[0].has_begun) finish(flights_[0]);  // nobody collects it
+  if (!flights_[0].has_begun) return;
+  const ComputeThreads::Turn turn = compute_threads_->take_turn();
+  finish(flights_[0]);  // nobody collects it
 }
 
 engine::StepPlan LocalExecutor::take_plan() {

@@ -1,4 +1,5 @@
-// The real Executor: this machine, its processors or its GPU. Owns the worker threads and the model
+// The real Executor: this machine, its processors or its GPU. Shares the worker threads with other
+// models' executors (ComputeThreads), a step at a time. Owns the model
 // with its keys and values, on either (StepModel); a thread of its own carries out the plans in
 // order, so the engine thread can plan the next step meanwhile.
 #pragma once
@@ -22,6 +23,7 @@
 #include "cost_model/footprint.h"
 #include "engine/executor.h"
 #include "engine/seat_tables.h"
+#include "executor/compute_threads.h"
 #include "executor/device.h"
 #include "executor/guide_work.h"
 #include "executor/step_model.h"
@@ -37,6 +39,10 @@ class LocalExecutor final : public engine::Executor {
   struct Options {
     std::string kernels = "auto";  // auto, reference, avx512, avx2
     int threads = 0;               // 0: every usable processor
+    // All models' threads, as many as these are; null: threads of its own.
+    std::shared_ptr<ComputeThreads> compute_threads = {};
+    // What it may take of the host's memory in all; none: all there is.
+    std::optional<int64_t> memory_bytes = {};
     int sequences_max = 16;
     int batch_tokens_max = 512;
     int block_tokens = 16;
@@ -134,7 +140,7 @@ class LocalExecutor final : public engine::Executor {
     sampling::DeviceRows rows;
   };
 
-  LocalExecutor(const Options& options, std::unique_ptr<base::ThreadPool> pool,
+  LocalExecutor(const Options& options, std::shared_ptr<ComputeThreads> threads,
                 std::unique_ptr<StepModel> model, const families::ModelConfig& config);
 
   void work();
@@ -170,7 +176,7 @@ class LocalExecutor final : public engine::Executor {
                       std::vector<float>& floats);
 
   const Options options_;
-  std::unique_ptr<base::ThreadPool> pool_holder_;
+  const std::shared_ptr<ComputeThreads> compute_threads_;
   base::ThreadPool& pool_;
   std::unique_ptr<StepModel> model_;
   engine::ExecutorCapacity capacity_;

@@ -46,8 +46,10 @@ void log_kernel_choice(const executor::KernelChoice& choice, base::Log& log) {
 }  // namespace
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
-                                                       const Options& options,
+                                                       const Options& given,
                                                        const base::Clock& clock, base::Log& log) {
+  Options options = given;
+  if (options.budget != nullptr) options.executor.memory_bytes = options.budget->left();
   TRY_ASSIGN(const std::string folder, checkpoint::resolve_model(model));
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::open(folder));
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint)));
@@ -116,7 +118,9 @@ Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
         "packing {:.1f} GiB of weights for the fast kernels, once; later starts find them in {}",
         static_cast<double>(checkpoint_.weight_bytes()) / (int64_t{1} << 30),
         options.packed_cache));
-    base::ThreadPool pool({.threads = options.executor.threads});
+    // Beside models that compute, which are pinned, it takes what processors are free.
+    const bool alone = options.executor.compute_threads == nullptr;
+    base::ThreadPool pool({.threads = options.executor.threads, .pin = alone});
     const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
     Result<std::string> made = make_packed(
         options.packed_cache, checkpoint_, *options.weights, pool,
@@ -166,11 +170,25 @@ std::string LoadedModel::weights_text() const {
 
 // Ahead of the first token rather than during it. What is beside the weights is known before it is
 // allocated: where it does not fit, nothing is read in vain.
-Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
+Result<cost_model::Footprint> LoadedModel::take_memory(const Options& options) {
   TRY_ASSIGN(const cost_model::MemoryRequest request,
              executor::LocalExecutor::memory_request(options.executor));
-  TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint_, request));
-  TRY(cost_model::check_fits(footprint));
+  Result<cost_model::Footprint> footprint = cost_model::footprint(checkpoint_, request);
+  Result<void> fits;
+  if (footprint.ok()) fits = cost_model::check_fits(*footprint);
+  if (options.budget == nullptr) {
+    TRY(fits);
+    return footprint;
+  }
+  if (!footprint.ok()) return options.budget->beside_others(footprint.error());
+  if (!fits.ok()) return options.budget->beside_others(fits.error());
+  TRY_ASSIGN(MemoryBudget::Share share, options.budget->take(options.name, footprint->bytes()));
+  share_.emplace(std::move(share));
+  return footprint;
+}
+
+Result<void> LoadedModel::read_weights(const Options& options, base::Log& log) {
+  TRY_ASSIGN(const cost_model::Footprint footprint, take_memory(options));
   const checkpoint::LoadFacts facts = checkpoint::load_facts(
       checkpoint::mapped_bytes(checkpoint_), footprint.bytes() - footprint.weights.mapped);
   TRY_ASSIGN(const checkpoint::LoadChoice choice,

@@ -20,6 +20,7 @@
 #include "executor/local_executor.h"
 #include "models/pack_model.h"
 #include "node/lock_watch.h"
+#include "node/memory_budget.h"
 #include "tokenizer/tokenizer.h"
 
 namespace pelton::node {
@@ -44,6 +45,11 @@ class LoadedModel {
     bool packing_optional = false;
     std::string packed_cache;
     checkpoint::LoadMode load_mode = checkpoint::LoadMode::kAuto;
+    // Where several models share this machine's memory: what this one may take is what is left
+    // there, under this name. Outlives it; null: it has the machine's to itself. What lies in a
+    // device's memory is not counted.
+    MemoryBudget* budget = nullptr;
+    std::string name = {};
     // Told while it takes long: what is being done, bytes or steps so far and in all; false stops.
     // May be empty.
     std::function<bool(std::string_view what, int64_t done, int64_t total)> progress;
@@ -90,12 +96,14 @@ class LoadedModel {
   Result<void> pack(const Options& options, base::Log& log);
   Result<void> load_tokenizer();
   void unite_stop_tokens();
+  Result<cost_model::Footprint> take_memory(const Options& options);
   Result<void> read_weights(const Options& options, base::Log& log);
   Result<void> choose_device(const Options& options, base::Log& log);
   Result<void> make_executor(const Options& options, base::Log& log);
   Result<std::unique_ptr<executor::LocalExecutor>> make_local(
       const executor::LocalExecutor::Options& local, const Options& options, base::Log& log);
 
+  std::optional<MemoryBudget::Share> share_;  // goes back when all else is gone
   checkpoint::Checkpoint checkpoint_;
   std::optional<tokenizer::Tokenizer> tokenizer_;
   Error no_tokenizer_;  // why, where there is none

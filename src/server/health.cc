@@ -38,8 +38,13 @@ net::HttpResponse health_reply(const Services& services) {
   return live_reply(services);
 }
 
+// A balancer sends requests to any of the models: all that the server begins with have to be there.
 net::HttpResponse ready_reply(const Services& services) {
   if (services.leaving) return error_reply(not_ready("The server is shutting down"));
+  for (const ModelCatalogue::Entry& entry : *services.catalogue.table()) {
+    if (entry.state != ModelCatalogue::State::kLoading) continue;
+    return error_reply(not_ready("Models are still being loaded"));
+  }
   for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
     if (model->state->soundness == Soundness::kDoubted) {
       return error_reply(numbers_in_doubt(model->id));
@@ -106,6 +111,27 @@ void write_sampling(JsonWriter& writer, const SamplingDefaults& sampling) {
   writer.key("repetition_penalty").number(sampling.repetition_penalty).end_object();
 }
 
+// The same of every model.
+void write_served(JsonWriter& writer, const ServedModel& model, int64_t sampled_turn_tokens_max) {
+  const int64_t watchdog_ns = model.watchdog == nullptr ? 0 : model.watchdog->limit_ns();
+  writer.key("watchdog_seconds").integer(watchdog_ns / 1'000'000'000);
+  writer.key("model");
+  write_model(writer, model);
+  writer.key("runtime").begin_object();
+  if (model.runtime) {
+    for (const auto& [key, value] : model.runtime()) writer.key(key).string(value);
+  }
+  writer.end_object().key("engine");
+  write_engine(writer, model.engine.capacity());
+  writer.key("limits").begin_object();
+  writer.key("answers_max").integer(engine::Engine::kAnswersMax);
+  writer.key("sampled_turn_tokens_max").integer(sampled_turn_tokens_max);
+  for (const auto& [key, value] : model.limits) writer.key(key).integer(value);
+  writer.end_object();
+  writer.key("sampling_defaults");
+  write_sampling(writer, model.sampling);
+}
+
 }  // namespace
 
 // vLLM's: for balancers that ask each server how much it has to do.
@@ -127,24 +153,18 @@ void server_info(Call call, Services& services) {
   writer.key("state").string(state_name(services));
   writer.key("uptime_seconds")
       .integer((services.clock.now_ns() - services.started_ns) / 1'000'000'000);
-  if (const std::shared_ptr<const ServedModel> model = services.catalogue.only()) {
-    const int64_t watchdog_ns = model->watchdog == nullptr ? 0 : model->watchdog->limit_ns();
-    writer.key("watchdog_seconds").integer(watchdog_ns / 1'000'000'000);
-    writer.key("model");
-    write_model(writer, *model);
-    writer.key("runtime").begin_object();
-    if (model->runtime) {
-      for (const auto& [key, value] : model->runtime()) writer.key(key).string(value);
+  const auto models = services.catalogue.serving();
+  const int64_t turn_tokens_max = services.options.sampled_turn_tokens_max;
+  if (models.size() == 1) {
+    write_served(writer, *models.front(), turn_tokens_max);
+  } else if (!models.empty()) {
+    writer.key("models").begin_array();
+    for (const std::shared_ptr<const ServedModel>& model : models) {
+      writer.begin_object();
+      write_served(writer, *model, turn_tokens_max);
+      writer.end_object();
     }
-    writer.end_object().key("engine");
-    write_engine(writer, model->engine.capacity());
-    writer.key("limits").begin_object();
-    writer.key("answers_max").integer(engine::Engine::kAnswersMax);
-    writer.key("sampled_turn_tokens_max").integer(services.options.sampled_turn_tokens_max);
-    for (const auto& [key, value] : model->limits) writer.key(key).integer(value);
-    writer.end_object();
-    writer.key("sampling_defaults");
-    write_sampling(writer, model->sampling);
+    writer.end_array();
   }
   writer.end_object();
   call.send(json_reply(std::move(body)));

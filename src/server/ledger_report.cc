@@ -1,7 +1,9 @@
 #include "server/ledger_report.h"
 
+#include <algorithm>
 #include <map>
 #include <string_view>
+#include <vector>
 
 #include "base/json_writer.h"
 #include "server/health.h"
@@ -97,24 +99,29 @@ void write_process(JsonWriter& json) {
 }  // namespace
 
 std::string ledger_report(const Services& services, int connections) {
-  const std::shared_ptr<const ServedModel> model = services.catalogue.only();
-  engine::Ledger ledger;
-  if (model != nullptr) ledger = model->engine.ledger();
-  const bool clean =
-      ledger.clean() && services.statistics.counts().open() == 0 && open_generations(services) == 0;
+  const auto models = services.catalogue.serving();
+  std::vector<engine::Ledger> ledgers;
+  for (const auto& model : models) ledgers.push_back(model->engine.ledger());
+  const bool clean = services.statistics.counts().open() == 0 && open_generations(services) == 0 &&
+                     std::ranges::all_of(ledgers, &engine::Ledger::clean);
   std::string out;
   JsonWriter json(out);
   json.begin_object();
   json.key("clean").boolean(clean);
   json.key("state").string(state_name(services));
-  json.key("engine");
-  if (model == nullptr) {
-    json.null();
+  if (models.size() > 1) {
+    json.key("engines").begin_object();
   } else {
+    json.key("engine");
+    if (models.empty()) json.null();
+  }
+  for (size_t i = 0; i < models.size(); ++i) {
+    if (models.size() > 1) json.key(models[i]->id);
     json.begin_object();
-    write_engine(json, model->engine.capacity(), ledger);
+    write_engine(json, models[i]->engine.capacity(), ledgers[i]);
     json.end_object();
   }
+  if (models.size() > 1) json.end_object();
   json.key("server").begin_object();
   write_server(json, services, connections);
   json.end_object();

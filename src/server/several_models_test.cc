@@ -7,6 +7,7 @@
 
 #include "chat/tiny_chatml_tokenizer.h"
 #include "server/grpc_house.h"
+#include "server/ledger_report.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
@@ -210,6 +211,38 @@ TEST_F(SeveralModels, MetricsAreEachModelsOwn) {
   };
   count("tiny", 1);
   count("small", 2);
+}
+
+TEST_F(SeveralModels, LedgerAndServerInfoTellOfEach) {
+  chat("small");
+  const Json ledger = parsed(ledger_report(house_.server().services(), 0));
+  EXPECT_NE(ledger.find("engines")->find("tiny"), nullptr);
+  EXPECT_NE(ledger.find("engines")->find("small"), nullptr);
+  const Json info = parsed(house_.get("/server_info").body);
+  ASSERT_EQ(info.find("models")->as_array().size(), 2u);
+  EXPECT_EQ(info.find("models")->as_array()[1].find("model")->string("id"), "small");
+}
+
+TEST_F(SeveralModels, OneThatIsDamagedIsNamedAndTheOtherAnswers) {
+  house_.server().services().catalogue.find("small")->state->soundness = Soundness::kDoubted;
+  EXPECT_EQ(house_.get("/health").status, 200);
+  EXPECT_EQ(house_.get("/ready").status, 503);
+  EXPECT_THAT(house_.get("/ready").body, HasSubstr("'small'"));
+  house_.server().services().catalogue.find("small")->state->soundness = Soundness::kDamaged;
+  EXPECT_EQ(house_.get("/health").status, 503);
+  EXPECT_THAT(house_.get("/health").body, HasSubstr("'small'"));
+  chat("small");
+  EXPECT_EQ(response_.status, 503);
+  EXPECT_EQ(message_of(chat("tiny")).string("content"), "From tiny.");
+}
+
+TEST_F(SeveralModels, WhatIsUnloadedIsNotFoundAndWhoIsAnsweredHoldsIt) {
+  std::shared_ptr<const ServedModel> hold = house_.server().services().catalogue.find("small");
+  house_.server().services().catalogue.begin_unload("small");
+  chat("small");
+  EXPECT_EQ(response_.status, 404);
+  EXPECT_EQ(message_of(chat("")).string("content"), "From tiny.") << "the only one";
+  EXPECT_EQ(hold.use_count(), 1) << "no answer that is over holds it";
 }
 
 TEST(SeveralModelsGrpc, EachAnswersByItsName) {
