@@ -6,6 +6,7 @@
 #include "server/health.h"
 #include "server/ledger_report.h"
 #include "server/metrics_page.h"
+#include "server/models_report.h"
 #include "server/reply.h"
 #include "telemetry/prometheus_text.h"
 
@@ -28,6 +29,10 @@ net::HttpResponse AdminServer::answer(const net::HttpRequest& request) const {
        [](const AdminServer& admin) {
          return json_reply(ledger_report(admin.services_, admin.door_.connection_count()));
        }},
+      {"/admin/models",
+       [](const AdminServer& admin) {
+         return json_reply(models_report(admin.services_.catalogue));
+       }},
       {"/metrics",
        [](const AdminServer& admin) {
          return text_reply(telemetry::kPrometheusContentType, metrics_page(admin.services_));
@@ -38,8 +43,9 @@ net::HttpResponse AdminServer::answer(const net::HttpRequest& request) const {
       {"/ready", [](const AdminServer& admin) { return ready_reply(admin.services_); }},
       {"/",
        [](const AdminServer&) {
-         return text_reply("text/plain; charset=utf-8",
-                           "/debug/ledger\n/metrics\n/health\n/health/live\n/health/ready\n");
+         return text_reply(
+             "text/plain; charset=utf-8",
+             "/admin/models\n/debug/ledger\n/metrics\n/health\n/health/live\n/health/ready\n");
        }},
   };
   for (const Route& route : kRoutes) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "server/models_report.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
@@ -111,6 +112,17 @@ TEST_F(ModelCatalogueTest, WhatFailedMakesRoomForAnother) {
   ASSERT_TRUE(catalogue_.begin_load({.id = "b", .aliases = {"x"}}).ok());
   EXPECT_EQ(catalogue_.table()->size(), 1u);
   EXPECT_EQ(state_of("b"), State::kLoading);
+}
+
+TEST_F(ModelCatalogueTest, AReportHasAllOfThemAndWhyOneFailed) {
+  catalogue_.serve(model("a", {"x"}));
+  ASSERT_TRUE(catalogue_.begin_load({.id = "b"}).ok());
+  catalogue_.fail("b", {ErrorCode::kBadCheckpoint, "no \"weights\"", ""});
+  ASSERT_TRUE(catalogue_.begin_load({.id = "c"}).ok());
+  EXPECT_EQ(models_report(catalogue_),
+            R"({"models":[{"name":"a","aliases":["x"],"state":"serving","error":null},)"
+            R"({"name":"b","aliases":[],"state":"failed","error":"no \"weights\""},)"
+            R"({"name":"c","aliases":[],"state":"loading","error":null}]})");
 }
 
 TEST_F(ModelCatalogueTest, ModelsAreBounded) {
