@@ -111,6 +111,25 @@ size_t StringDfa::bytes_held() const {
 }
 
 // Texts of at most 1, 2, ... bytes, by state: an accepted end, or a byte and what follows it.
+uint64_t ArraySpec::count_states() const {
+  constexpr uint64_t kMany = 1 << 20;
+  uint64_t states = counts_items ? std::min(kMany, items_min) + 1 : 1;
+  for (const Counter& counter : counters) {
+    states *= uint64_t{counter.max == 0xffff ? counter.min : counter.max} + 1;
+    states = std::min(kMany, states);
+  }
+  return states;
+}
+
+uint64_t ArraySpec::count_state(uint64_t counts, uint64_t items) const {
+  uint64_t state = counts_items ? std::min(items, items_min) : 0;
+  for (size_t i = counters.size(); i-- > 0;) {
+    const uint32_t most = counters[i].max == 0xffff ? counters[i].min : counters[i].max;
+    state = state * (most + 1) + std::min<uint64_t>(counts >> (16 * i) & 0xffff, most);
+  }
+  return state;
+}
+
 TextCounts::TextCounts(const StringDfa& dfa)
     : start(dfa.table.start),
       texts(dfa.table.state_count(), 0),
@@ -129,6 +148,7 @@ TextCounts::TextCounts(const StringDfa& dfa)
       if (sum >= kEnough) bytes_to_enough[state] = std::min(bytes_to_enough[state], length);
     }
     texts.swap(longer);
+    if (length <= kShortMax) short_texts.insert(short_texts.end(), texts.begin(), texts.end());
   }
   for (DfaState state = 1; state < states; ++state) {
     bytes_to_enough_max = std::max(bytes_to_enough_max, bytes_to_enough[state]);
@@ -155,6 +175,19 @@ NumberDfa::NumberDfa(ByteDfa automaton)
   }
   for (DfaState state = 0; state < dfa.states(); ++state) longer[state] += accepted(state);
   values_at_least = std::move(longer);
+  any_digit_matters.assign(dfa.states(), 0);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (DfaState state = dfa.states(); state-- > 1;) {
+      bool matters = any_digit_matters[dfa.next(state, '0')] != 0;
+      for (uint8_t digit = '1'; digit <= '9'; ++digit) {
+        matters = matters || dfa.next(state, digit) != kDeadState;
+      }
+      if (!matters || any_digit_matters[state] != 0) continue;
+      any_digit_matters[state] = 1;
+      changed = true;
+    }
+  }
 }
 
 // A number is spelled in many ways (5, 5.0, 5.00), but in one without zeros that could be left out:

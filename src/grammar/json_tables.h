@@ -4,6 +4,7 @@
 // schema_tables.h, read by the machine; immutable once in a Grammar; any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -51,18 +52,24 @@ struct TextCounts {
   explicit TextCounts(const StringDfa& dfa);
   // Of at most `room` characters, `short_by` of which must still come at least.
   uint64_t at_least(DfaState state, uint64_t room, uint64_t short_by) const {
-    if (bytes_to_enough[state] == kNever)
-      return short_by == 0 && room >= kBytesMax ? texts[state] : 1;
-    return room >= bytes_to_enough[state] + short_by ? kEnough : 1;
+    if (bytes_to_enough[state] != kNever && room >= bytes_to_enough[state] + short_by)
+      return kEnough;
+    if (short_by > 0) return 1;
+    if (room >= kBytesMax) return texts[state];
+    return short_texts[std::min(room, kShortMax) * texts.size() + state];
   }
   bool has_enough() const { return bytes_to_enough[start] != kNever; }
+  // Whatever a text begins with.
+  bool has_enough_everywhere() const { return bytes_to_enough_max != kNever; }
   // From all states on: within so many bytes there are enough; kNever: from one there never are.
   uint32_t bytes_to_enough_max = 0;
 
  private:
   static constexpr uint32_t kBytesMax = 24;  // of the texts that are counted
+  static constexpr uint64_t kShortMax = 2;
   DfaState start = 0;
   std::vector<uint32_t> texts;            // by state
+  std::vector<uint32_t> short_texts;      // by how many bytes at most (to kShortMax), and by state
   std::vector<uint32_t> bytes_to_enough;  // by state
 };
 
@@ -76,12 +83,16 @@ struct StringSpec {
 
 struct NumberDfa {
   explicit NumberDfa(ByteDfa automaton);
-  size_t bytes_held() const { return dfa.bytes_held() + values_at_least.capacity() * 4; }
+  size_t bytes_held() const {
+    return dfa.bytes_held() + values_at_least.capacity() * 4 + any_digit_matters.capacity();
+  }
   // How many different numbers it accepts, if those are at most `most`; else `most` + 1.
   uint64_t count_values(uint64_t most) const;
   ByteDfa dfa;
   // By state: so many different numbers, or more, can still become of what led there.
   std::vector<uint32_t> values_at_least;
+  // By state: a digit other than 0 may still come, behind zeros or at once.
+  std::vector<uint8_t> any_digit_matters;
   uint64_t content = 0;
 };
 
@@ -117,7 +128,7 @@ struct KeyTrieNode {
 // that are allowed at all; its labels count the rows of `classes`.
 struct OtherKeys {
   std::shared_ptr<const StringDfa> dfa;
-  bool has_many = false;  // TextCounts::kEnough; false: perhaps, unless a schema says uniqueItems
+  std::shared_ptr<const TextCounts> counts;
   std::vector<Choices> classes;
 };
 
@@ -148,7 +159,21 @@ struct ArraySpec {
   uint64_t items_min = 0;
   uint64_t items_max = kNoBound;
   std::vector<Counter> counters;  // `contains`
+  // Where counters get into each other's way (schema_contains.cc): how many items it takes at least
+  // until the array may end, by the next item's place (those of the prefix, then one row for all
+  // others) and by what has been counted (count_state). kNever: it cannot. Else empty.
+  static constexpr uint16_t kNever = 0xffff;
+  std::vector<uint16_t> items_needed;
+  bool counts_items = false;  // items_needed counts the items too, up to items_min
   bool unique = false;
+
+  // What is distinguished of counts: up to the maximum, or to the minimum where there is none.
+  uint64_t count_states() const;
+  // `counts`: 16 bits each; of so many items.
+  uint64_t count_state(uint64_t counts, uint64_t items) const;
+  uint16_t needed(uint64_t place, uint64_t count_state) const {
+    return items_needed[std::min<uint64_t>(place, prefix.size()) * count_states() + count_state];
+  }
   friend bool operator==(const ArraySpec&, const ArraySpec&) = default;
 };
 

@@ -110,6 +110,7 @@ void Machine::step(std::span<const uint32_t> tops, uint8_t byte, std::vector<uin
                    size_t out_begin) {
   // Nothing tells that a number is over but what comes after it, so what stands below steps too.
   std::vector<uint32_t> after_numbers;
+  new_members_.clear();
   spend(1 + tops.size());
   bool lost = budget_.exhausted();
   if (lost) return;
@@ -176,6 +177,7 @@ bool Machine::skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out,
 void Machine::resume_parents(uint32_t top, uint64_t hash, std::vector<uint32_t>& out,
                              size_t out_begin) {
   overflowed_ = budget_.exhausted();
+  new_members_.clear();
   if (rules_ != nullptr) ways_.clear();
   finish(top, hash, out, out_begin);
   if (rules_ != nullptr) follow_rules(out, out_begin);
@@ -217,7 +219,7 @@ void Machine::resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out,
       ++frame.count;
       frame.phase = static_cast<uint8_t>(Phase::kAfter);
       frame.spaces = 0;
-      frame.aux = 0;
+      if ((frame.watched & kInOrder) == 0) frame.aux = 0;
       frame.aux2 = 0;
       push_top(frame, out, out_begin);
       return;
@@ -225,7 +227,7 @@ void Machine::resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out,
       const ArraySpec& spec = json_->arrays[frame.spec];
       if (spec.unique) {
         if (was_there(frame.extras, hash)) return;
-        frame.extras = push({.parent = frame.extras, .kind = FrameKind::kMember, .hash = hash});
+        frame.extras = member_frame(frame.extras, hash);
       }
       if (frame.watched != 0) frame.hash = (frame.hash ^ hash) * kPrime + (frame.hash >> 31);
       for (size_t i = 0; i < spec.counters.size(); ++i) {
@@ -236,8 +238,8 @@ void Machine::resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out,
       frame.phase = static_cast<uint8_t>(Phase::kAfter);
       frame.spaces = 0;
       frame.aux = 0;
-      if (is_searching_ && std::find(goals_.begin(), goals_.end(), parent) != goals_.end()) {
-        has_found_ = true;
+      if (is_searching_ && !has_found_ && std::ranges::find(goals_, parent) != goals_.end()) {
+        has_found_ = surely_new(frame, array_ways(frame));
         found_ = frame;
       }
       push_top(frame, out, out_begin);
@@ -246,6 +248,16 @@ void Machine::resume(uint32_t parent, uint64_t hash, std::vector<uint32_t>& out,
     default:
       return;
   }
+}
+
+// Ways that differ in what their items count for have the same items: one list of them, so that
+// they meet again where they have counted the same.
+uint32_t Machine::member_frame(uint32_t extras, uint64_t hash) {
+  for (const uint32_t member : new_members_) {
+    if (frames_[member].parent == extras && frames_[member].hash == hash) return member;
+  }
+  new_members_.push_back(push({.parent = extras, .kind = FrameKind::kMember, .hash = hash}));
+  return new_members_.back();
 }
 
 bool Machine::was_there(uint32_t extras, uint64_t hash) const {

@@ -7,6 +7,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,9 +42,11 @@ enum class Phase : uint8_t { kOpened, kComma, kColon, kValue, kAfter };
 struct Frame {
   uint32_t parent = 0;  // a frame; or, with kManyParents set, a place in the links
   FrameKind kind = FrameKind::kRoot;
-  uint8_t phase = 0;    // Phase, or where in an escape
-  uint8_t spaces = 0;   // whitespace so far in this place
-  uint8_t watched = 0;  // stands in an array of unique items: what it is counts
+  uint8_t phase = 0;   // Phase, or where in an escape
+  uint8_t spaces = 0;  // whitespace so far in this place
+  // Not 0: stands in an array of unique items: what it is counts. With kInOrder: an object that a
+  // search gives members, those of properties from `aux` on.
+  uint8_t watched = 0;
   uint32_t spec = 0;    // which value, string, object, array, rule state, automaton
   uint32_t state = 0;   // of the automaton; an object's witnesses
   uint32_t aux = 0;     // key trie node; what a key stood for; counters of an item; lexeme's target
@@ -58,6 +61,7 @@ struct Frame {
 inline constexpr uint32_t kManyParents = 0x8000'0000;
 inline constexpr uint32_t kNoNode = 0xffff'ffff;
 inline constexpr uint32_t kNoFrame = 0xffff'ffff;
+inline constexpr uint8_t kInOrder = 2;
 inline constexpr uint8_t kNoSpace = 0xff;  // spaces of a value before which none may be
 
 // What one text may hold, in bounded memory. Past that a step leads nowhere and overflowed(). (What
@@ -121,6 +125,12 @@ class Machine {
   // As `top`, a key, but of the properties with a name alone, or of the other keys alone.
   uint32_t named_keys_only(uint32_t top);
   bool others_allowed(const Frame& key) const;
+  // Nothing that its keys begin with leads only to keys that are there already.
+  bool any_key_is_new(const Frame& key) const {
+    const OtherKeys& others = *object_of(key).others;
+    return others.counts->has_enough_everywhere() &&
+           frames_[key.parent].count + object_of(key).properties.size() < TextCounts::kEnough;
+  }
   const StringDfa& other_keys(const Frame& key) const { return *object_of(key).others->dfa; }
   bool stands_on_probe(const Frame& frame) const;
   // The string that probes without a value of their own are of.
@@ -134,15 +144,13 @@ class Machine {
 
   // The most items that an array around `top` has whose items are unique.
   uint64_t items_around(uint32_t top) const;
-  // Of a key's object: enough other keys may come, so that no beginning of one leads nowhere.
-  bool object_has_many(const Frame& key) const {
-    const ObjectSpec& spec = object_of(key);
-    return spec.others->has_many && spec.members_max == kNoBound;
-  }
+  // Of a key in an array of unique items: enough other keys may come, here or behind this one, so
+  // that no beginning of one leads nowhere.
+  bool key_has_many(uint32_t top) const;
 
   // How many different items an array of that spec (unique) can be given one after the other, at
-  // most `most`. Instead of start().
-  uint64_t count_items(uint32_t array, uint64_t most);
+  // most `most`; nothing if that takes too long to find out. Instead of start().
+  std::optional<uint64_t> count_items(uint32_t array, uint64_t most);
 
   const Frame& frame(uint32_t index) const { return frames_[index]; }
   std::span<const uint32_t> tops() const { return tops_; }  // after start() or load()
@@ -211,10 +219,20 @@ class Machine {
   bool only_required(const Frame& object, const ObjectSpec& spec) const;
   bool any_open(const Frame& object, const ObjectSpec& spec, uint32_t begin, uint32_t end) const;
   bool can_open_key(const Frame& object) const;
+  // Where another key stands: in its automaton, among the properties' names, and its hash.
+  struct KeyPlace {
+    DfaState state;
+    uint32_t node;
+    uint64_t hash;
+  };
+  bool has_new_key(const Frame& object, const KeyPlace& from) const;
+  bool finds_new_key(const Frame& object, const KeyPlace& from, int depth, int64_t end) const;
   bool can_close_object(const Frame& object) const;
   bool can_close_array(const Frame& array) const;
+  bool leaves_enough(const Frame& array, uint32_t counts, uint64_t left) const;
   const Choices* item_choices(const ArraySpec& spec, uint64_t index) const;
   bool was_there(uint32_t extras, uint64_t hash) const;
+  uint32_t member_frame(uint32_t extras, uint64_t hash);
   const Choices& member_choices(const Frame& object) const;
 
   // Of arrays of unique items (machine_unique.cc). Drops the tops that only lead to items that are
@@ -222,14 +240,19 @@ class Machine {
   void keep_new(std::vector<uint32_t>& out, size_t out_begin);
   uint64_t ways_on(const Frame& frame) const;
   uint64_t texts_left(const Frame& frame) const;
+  uint64_t keys_left(const Frame& key) const;
   uint64_t values_at_least(const Choices& choices) const;
-  uint64_t object_ways(const Frame& object) const;
+  uint64_t object_ways(const Frame& object, const Frame* key) const;
   uint64_t array_ways(const Frame& array) const;
+  uint64_t unique_array_ways(const ArraySpec& spec, uint64_t next) const;
   bool surely_new(const Frame& child, uint64_t ways) const;
-  void add_goals(const Frame& child, uint32_t outermost);
+  void add_goals(const Frame& child);
   bool finds_new(uint32_t top);
-  bool search(std::span<const uint32_t> tops);
+  bool may_do_without(const Frame& item) const;
+  enum class Search { kFound, kNothing, kTooLong };
+  Search search(std::span<const uint32_t> tops);
   bool search_on(std::span<const uint32_t> tops, int depth);
+  bool any_takes(std::span<const uint32_t> tops, uint8_t byte) const;
   bool skip_space(uint32_t top, uint8_t byte, std::vector<uint32_t>& out, size_t out_begin);
 
   bool ends_below(const Frame& frame) const;
@@ -255,10 +278,11 @@ class Machine {
   std::vector<uint32_t> links_;
   std::vector<uint64_t> words_;
   std::vector<uint32_t> tops_;
+  std::vector<uint32_t> new_members_;  // of this step: the last items of lists
   const StringSpec* probe_text_ = nullptr;
   RuleScratch ways_;
   int depth_ = 0;  // of frame_of_call
-  // A search for a new item: of these arrays one must get it.
+  // A search for a new item: of these arrays, in each other or side by side, one must get it.
   bool is_searching_ = false;
   bool has_found_ = false;
   Frame found_;  // the array with it

@@ -124,16 +124,21 @@ uint64_t Machine::number_hash(const Frame& frame) {
 }
 
 bool Machine::number_may_end(const Frame& frame) const {
+  if (is_searching_ && (frame.phase & kInFraction) != 0 && frame.count > 0) return false;
   return json_->values[frame.spec].number->dfa.accepts(frame.state);
 }
 
 void Machine::step_number(uint32_t top, uint8_t byte, std::vector<uint32_t>& out,
                           size_t out_begin) {
   Frame frame = frames_[top];
-  const DfaState next = json_->values[frame.spec].number->dfa.next(frame.state, byte);
+  const NumberDfa& number = *json_->values[frame.spec].number;
+  const DfaState next = number.dfa.next(frame.state, byte);
   if (next == kDeadState) return;
   frame.state = next;
   number_digit(frame, byte);
+  // No search goes on to what only spells the same number once more.
+  const bool adds_nothing = byte == '.' || (byte == '0' && (frame.phase & kInFraction) != 0);
+  if (is_searching_ && adds_nothing && number.any_digit_matters[next] == 0) return;
   push_top(frame, out, out_begin);
 }
 
@@ -203,7 +208,7 @@ void Machine::open_member(const Frame& object, const Choices& choices, std::vect
     waiting.phase = static_cast<uint8_t>(Phase::kValue);
     waiting.spaces = 0;
     waiting.state |= choice.counts;
-    waiting.aux = 0;
+    waiting.aux = (object.watched & kInOrder) != 0 ? object.aux + 1 : 0;
     const uint32_t parent = push(waiting);
     push_top({.parent = parent,
               .kind = FrameKind::kValue,
@@ -283,7 +288,10 @@ bool Machine::any_open(const Frame& object, const ObjectSpec& spec, uint32_t beg
 bool Machine::can_open_key(const Frame& object) const {
   const ObjectSpec& spec = object_of(object);
   if (object.count >= spec.members_max) return false;
-  if (spec.others && !only_required(object, spec)) return true;
+  if (spec.others && !only_required(object, spec) &&
+      has_new_key(object, {spec.others->dfa->table.start, 0, 0})) {
+    return true;
+  }
   return any_open(object, spec, 0, static_cast<uint32_t>(spec.properties.size()));
 }
 
@@ -332,6 +340,21 @@ bool Machine::can_close_array(const Frame& array) const {
   return true;
 }
 
+// Whether the array can end within `left` items behind the next one, all counters considered.
+bool Machine::leaves_enough(const Frame& array, uint32_t counts, uint64_t left) const {
+  const ArraySpec& spec = json_->arrays[array.spec];
+  if (spec.items_needed.empty()) return true;
+  uint64_t counted = array.bits;
+  for (size_t i = 0; i < spec.counters.size(); ++i) {
+    if ((counts >> i & 1) != 0 && (counted >> (16 * i) & 0xffff) < 0xffff) {
+      counted += uint64_t{1} << (16 * i);
+    }
+  }
+  const uint64_t items = array.count + 1;
+  const uint16_t needed = spec.needed(items, spec.count_state(counted, items));
+  return needed != ArraySpec::kNever && needed <= left;
+}
+
 // The next item, by each of its choices that leaves the counters within reach.
 void Machine::open_items(const Frame& array, std::vector<uint32_t>& out, size_t out_begin) {
   const ArraySpec& spec = json_->arrays[array.spec];
@@ -350,7 +373,7 @@ void Machine::open_items(const Frame& array, std::vector<uint32_t>& out, size_t 
         possible = false;
       }
     }
-    if (!possible) continue;
+    if (!possible || !leaves_enough(array, choice.counts, left)) continue;
     Frame waiting = array;
     waiting.phase = static_cast<uint8_t>(Phase::kValue);
     waiting.spaces = 0;

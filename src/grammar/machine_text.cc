@@ -2,6 +2,7 @@
 // they stand for. Both spellings of a character are taken, the raw one and the escape, but an
 // escape is begun only where some way to end it is allowed, so that a mask never leads into a dead
 // end.
+#include <algorithm>
 #include <string_view>
 
 #include "grammar/machine.h"
@@ -65,6 +66,16 @@ uint64_t add_to_hash(uint64_t hash, uint8_t byte) {
   return (hash ^ byte) * kPrime + (hash >> 47);
 }
 
+// Where in the properties' names `byte` leads.
+uint32_t child_of(const ObjectSpec& object, uint32_t node, uint8_t byte) {
+  if (node == kNoNode) return kNoNode;
+  const KeyTrieNode& parent = object.trie[node];
+  for (uint32_t i = 0; i < parent.child_count; ++i) {
+    if (object.trie[parent.child_begin + i].byte == byte) return parent.child_begin + i;
+  }
+  return kNoNode;
+}
+
 uint64_t finished_text(uint64_t hash) {
   constexpr uint64_t kTextSeed = 0x7e87;  // the empty text is not null
   return (hash + kTextSeed) * kPrime;
@@ -106,6 +117,13 @@ bool takes_escape(const Frame& frame, const Feed& feed) {
     if (feed(copy, static_cast<uint8_t>(c))) return true;
   }
   return false;
+}
+
+// Of characters that have no other spelling.
+template <typename Feed>
+bool needs_escape(const Frame& frame, const Feed& feed) {
+  Frame quote = frame, backslash = frame;
+  return takes_control(frame, 0, 32, feed) || feed(quote, '"') || feed(backslash, '\\');
 }
 
 // The next hexadecimal digit of \uXXXX; frame.aux2 holds those before it.
@@ -164,7 +182,10 @@ Machine::Text Machine::step_text(Frame& frame, uint8_t byte, const Feed& feed) c
       if (byte == '"') return Text::kClosed;
       if (byte < 0x20) return Text::kDead;
       if (byte != '\\') return alive(feed(frame, byte));
-      if (!takes_escape(frame, feed)) return Text::kDead;
+      // A search begins none for what has another spelling.
+      if (!(is_searching_ ? needs_escape(frame, feed) : takes_escape(frame, feed))) {
+        return Text::kDead;
+      }
       frame.phase = kBackslash;
       return Text::kAlive;
     case kBackslash: {
@@ -243,14 +264,10 @@ struct Machine::KeyFeed {
     }
     bool named = false;
     if (frame.aux != kNoNode) {
-      const KeyTrieNode& node = spec.trie[frame.aux];
-      frame.aux = kNoNode;
-      for (uint32_t i = 0; i < node.child_count; ++i) {
-        const KeyTrieNode& child = spec.trie[node.child_begin + i];
-        if (child.byte != byte) continue;
-        frame.aux = node.child_begin + i;
+      frame.aux = child_of(spec, frame.aux, byte);
+      if (frame.aux != kNoNode) {
+        const KeyTrieNode& child = spec.trie[frame.aux];
         named = machine.any_open(object, spec, child.key_begin, child.key_end);
-        break;
       }
     }
     frame.hash = add_to_hash(frame.hash, byte);
@@ -286,12 +303,65 @@ void Machine::step_key(const Frame& from, uint8_t byte, std::vector<uint32_t>& o
     case Text::kDead:
       return;
     case Text::kAlive:
+      if (frame.state != kDeadState && frame.phase == kPlain &&
+          !has_new_key(frames_[frame.parent], {frame.state, frame.aux, frame.hash})) {
+        frame.state = kDeadState;
+        const KeyTrieNode* const named = frame.aux == kNoNode ? nullptr : &spec.trie[frame.aux];
+        if (named == nullptr ||
+            !any_open(frames_[frame.parent], spec, named->key_begin, named->key_end))
+          return;
+      }
       push_top(frame, out, out_begin);
       return;
     case Text::kClosed:
       break;
   }
   close_key(frame, out, out_begin);
+}
+
+// False: no step from there by that byte leads anywhere. Texts take few of the 256.
+bool Machine::any_takes(std::span<const uint32_t> tops, uint8_t byte) const {
+  if (byte == '"' || byte == '\\') return true;
+  return std::ranges::any_of(tops, [&](uint32_t top) {
+    const Frame& frame = frames_[top];
+    if (frame.phase != kPlain) return true;
+    if (frame.kind == FrameKind::kString) {
+      return string_spec(frame).text->next(frame.state, byte) != kDeadState;
+    }
+    if (frame.kind != FrameKind::kKey) return true;
+    const ObjectSpec& spec = object_of(frame);
+    const bool is_other = spec.others && spec.others->dfa->next(frame.state, byte) != kDeadState;
+    return is_other || child_of(spec, frame.aux, byte) != kNoNode;
+  });
+}
+
+// Whether what begins there may become another key that the object lacks. Mostly that is clear by
+// counting: of more keys than the object has members and properties one is new.
+bool Machine::has_new_key(const Frame& object, const KeyPlace& from) const {
+  const ObjectSpec& spec = object_of(object);
+  const uint64_t taken = object.count + spec.properties.size();
+  if (spec.others->counts->at_least(from.state, kNoBound, 0) > taken) return true;
+  constexpr int64_t kWorkMax = 20'000;  // what takes longer counts as found
+  return finds_new_key(object, from, 0, budget_.done() + kWorkMax);
+}
+
+bool Machine::finds_new_key(const Frame& object, const KeyPlace& from, int depth,
+                            int64_t end) const {
+  constexpr int kDepthMax = 256;
+  spend(8);
+  if (depth == kDepthMax || budget_.done() > end || budget_.exhausted()) return true;
+  const ObjectSpec& spec = object_of(object);
+  const StringDfa& keys = *spec.others->dfa;
+  const bool is_named = from.node != kNoNode && spec.trie[from.node].key != kNoValue;
+  if (keys.accepts(from.state) && !is_named && !was_there(object.extras, from.hash)) return true;
+  for (int byte = 0; byte < 256; ++byte) {
+    const DfaState next = keys.next(from.state, static_cast<uint8_t>(byte));
+    if (next == kDeadState) continue;
+    const KeyPlace to = {next, child_of(spec, from.node, static_cast<uint8_t>(byte)),
+                         add_to_hash(from.hash, static_cast<uint8_t>(byte))};
+    if (finds_new_key(object, to, depth + 1, end)) return true;
+  }
+  return false;
 }
 
 void Machine::close_key(const Frame& key, std::vector<uint32_t>& out, size_t out_begin) {
@@ -301,11 +371,16 @@ void Machine::close_key(const Frame& key, std::vector<uint32_t>& out, size_t out
   if (property != kNoValue) {
     // A property's own name is never one of the other keys.
     if ((open_word(object, spec, property / 64) >> (property % 64) & 1) == 0) return;
+    if (is_searching_) {
+      if ((object.watched & kInOrder) != 0 && property < object.aux) return;
+      object.watched |= kInOrder;
+    }
     set_seen(object, spec, property);
     object.aux = property;
   } else {
     if (!others_allowed(key) || !spec.others->dfa->accepts(key.state)) return;
     if (was_there(object.extras, key.hash)) return;
+    object.watched &= static_cast<uint8_t>(~kInOrder);
     object.extras = push({.parent = object.extras, .kind = FrameKind::kMember, .hash = key.hash});
     const int32_t label = spec.others->dfa->label.empty() ? 0 : spec.others->dfa->label[key.state];
     object.aux = kOtherKey | static_cast<uint32_t>(label);

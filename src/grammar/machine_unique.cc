@@ -1,7 +1,8 @@
 // The machine in arrays of unique items: a value goes on there only while it can become one that
 // its array lacks, so that no mask leads into a dead end. Mostly that is told by counting: of more
 // values than the array has items one is new. Where few are left, one is searched for, in one
-// spelling of each value.
+// spelling of each value: behind [1,2 and a comma, of 1 | 2 | 3, the search meets 1 and 2, which
+// are there, and 3; not 1.0, nor, in an object, the same members in another order.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -13,34 +14,40 @@ namespace {
 
 // Counts of values end here: no array has as many items.
 constexpr uint64_t kMany = 1 << 20;
-// For one search; what takes longer counts as found. Searches are short where values are few.
-constexpr int64_t kSearchWorkMax = 100'000;
+// For one search. Searches are short where values are few.
+constexpr int64_t kSearchWorkMax = 50'000;
 // Bytes that a search goes deep, each a call within the last: of any thread's stack a small part.
 constexpr int kSearchDepthMax = 1000;
+
+bool has_enough_keys(const ObjectSpec& object) {
+  return object.others && object.others->counts && object.others->counts->has_enough();
+}
 
 uint64_t times(uint64_t a, uint64_t b) {
   return std::min(kMany, a * std::max<uint64_t>(1, b));
 }
 
-// Ends of values first: a search that goes on for ever finds shorter ones before. Escapes last:
-// they spell what has been tried.
-const std::array<uint8_t, 256>& search_order() {
-  static const std::array<uint8_t, 256> kOrder = [] {
-    std::array<uint8_t, 256> order{};
-    std::array<bool, 256> taken{};
+// Ends of texts and values first, so that a search of what goes on for ever finds what is short.
+// Escapes last: few characters need one. Outside of texts there are no other bytes than the first.
+struct SearchOrder {
+  static constexpr std::string_view kFirst = "\"]},:1023456789-.tfn[{ruelas";
+  std::array<uint8_t, 256> bytes{};
+
+  SearchOrder() {
     size_t count = 0;
-    const auto add = [&](uint8_t byte) {
-      if (!taken[byte]) order[count++] = byte;
-      taken[byte] = true;
-    };
-    taken['\\'] = true;
-    for (const char byte : std::string_view(",]}\":1023456789-.tfn[{")) {
-      add(static_cast<uint8_t>(byte));
+    const auto add = [&](uint8_t byte) { bytes[count++] = byte; };
+    for (const char byte : kFirst) add(static_cast<uint8_t>(byte));
+    for (int byte = 0; byte < 256; ++byte) {
+      if (byte != '\\' && kFirst.find(static_cast<char>(byte)) == std::string_view::npos) {
+        add(static_cast<uint8_t>(byte));
+      }
     }
-    for (int byte = 0; byte < 256; ++byte) add(static_cast<uint8_t>(byte));
-    order[count] = '\\';
-    return order;
-  }();
+    add('\\');
+  }
+};
+
+const SearchOrder& search_order() {
+  static const SearchOrder kOrder;
   return kOrder;
 }
 
@@ -67,9 +74,11 @@ uint64_t Machine::ways_on(const Frame& frame) const {
     case FrameKind::kValue:
       return json_->values_at_least[frame.spec];
     case FrameKind::kObject:
-      return times(object_ways(frame), static_cast<Phase>(frame.phase) == Phase::kColon
-                                           ? values_at_least(member_choices(frame))
-                                           : 1);
+      return times(object_ways(frame, nullptr), static_cast<Phase>(frame.phase) == Phase::kColon
+                                                    ? values_at_least(member_choices(frame))
+                                                    : 1);
+    case FrameKind::kKey:
+      return keys_left(frame);
     case FrameKind::kArray:
       return array_ways(frame);
     default:
@@ -93,32 +102,73 @@ uint64_t Machine::values_at_least(const Choices& choices) const {
   return most;
 }
 
-// By what may still come beside the member that is under way.
-uint64_t Machine::object_ways(const Frame& object) const {
+// By what may still come beside the member that is under way. `key`: it has no more yet than a part
+// of its key, which may be that of a property. An object of "a": 1 | 2 and, optionally, "b":
+// true and "c": true | false has 2 * 2 * 3 ways; with at most two members it has 2 * (1 + 1 + 2).
+uint64_t Machine::object_ways(const Frame& object, const Frame* key) const {
   const ObjectSpec& spec = object_of(object);
   if (spec.witnesses != 0 || spec.has_needs) return 1;
-  const bool any_more = spec.members_max == kNoBound;
-  if (any_more && spec.others && spec.others->has_many) return kMany;
   spend(1 + spec.properties.size() / 4);
-  uint64_t needed = 1, other = 1;
+  const Phase phase = static_cast<Phase>(object.phase);
+  const bool has_value_to_come = phase == Phase::kColon || phase == Phase::kValue;
+  const uint64_t members =
+      object.count + object.missing + (key != nullptr || has_value_to_come ? 1 : 0);
+  const bool any_more = members < spec.members_max;
+  const bool any_subset = spec.members_max == kNoBound;
+  if (any_subset && has_enough_keys(spec)) return kMany;
+  const KeyTrieNode* const named =
+      key != nullptr && key->aux != kNoNode ? &spec.trie[key->aux] : nullptr;
+  uint64_t needed = 1;
+  uint64_t subsets = 1;  // of the properties that may be there
+  uint64_t single = 0;   // just one of them
   for (size_t i = 0; i < spec.properties.size() && needed < kMany; ++i) {
     const uint64_t bit = uint64_t{1} << (i % 64);
     if (((seen_word(object, i / 64) | spec.forbidden[i / 64]) & bit) != 0) continue;
     const uint64_t values = values_at_least(spec.properties[i].choices);
+    const bool is_under_way = named != nullptr && i >= named->key_begin && i < named->key_end;
     if ((spec.required[i / 64] & bit) != 0) {
       needed = times(needed, values);
-    } else if (any_more) {
-      other = std::max(other, values);
+    } else if (!is_under_way) {
+      subsets = times(subsets, 1 + values);
+      single = std::min(kMany, single + values);
     }
   }
-  return times(needed, other);
+  if (!any_more) return needed;
+  if (has_enough_keys(spec)) {
+    single += TextCounts::kEnough - std::min<uint64_t>(TextCounts::kEnough, members);
+  }
+  // Where more members must come, one that is chosen leaves at least as many ways, by this many.
+  const uint64_t short_by = spec.members_min > members ? spec.members_min - members : 0;
+  if (short_by > 0) return times(needed, single / short_by);
+  const uint64_t none = phase == Phase::kComma && object.missing == 0 && key == nullptr ? 0 : 1;
+  return times(needed, any_subset ? subsets - 1 + none : single + none);
+}
+
+// Whether it goes on as one of the other keys, each of which makes another object.
+uint64_t Machine::keys_left(const Frame& key) const {
+  if (key.phase != 0 || !others_allowed(key)) return 1;
+  const ObjectSpec& spec = object_of(key);
+  const uint64_t texts = spec.others->counts->at_least(key.state, kNoBound, 0);
+  // Those that are named, or were there.
+  const uint64_t taken = spec.properties.size() + frames_[key.parent].count;
+  return texts > taken ? texts - taken : 1;
+}
+
+bool Machine::key_has_many(uint32_t top) const {
+  const Frame& key = frames_[top];
+  const ObjectSpec& spec = object_of(key);
+  const TextCounts& counts = *spec.others->counts;
+  if (spec.members_max == kNoBound && counts.has_enough()) return true;
+  const uint64_t taken = spec.properties.size() + frames_[key.parent].count;
+  return counts.has_enough_everywhere() && items_around(top) + taken < TextCounts::kEnough;
 }
 
 // By the items behind the one that is under way.
 uint64_t Machine::array_ways(const Frame& array) const {
   const ArraySpec& spec = json_->arrays[array.spec];
-  if (spec.unique || !spec.counters.empty()) return 1;
+  if (!spec.counters.empty()) return 1;
   const uint64_t next = array.count + (static_cast<Phase>(array.phase) == Phase::kValue ? 1 : 0);
+  if (spec.unique) return unique_array_ways(spec, next);
   uint64_t ways = 1;
   for (uint64_t i = next; i < spec.items_min && i < next + 8; ++i) {
     if (const Choices* choices = item_choices(spec, i))
@@ -131,6 +181,19 @@ uint64_t Machine::array_ways(const Frame& array) const {
   return times(ways, 1 + values_at_least(*more));
 }
 
+// Each item is one of the values that are not there yet: of three, arrays of two have 3 * 2 ways.
+uint64_t Machine::unique_array_ways(const ArraySpec& spec, uint64_t next) const {
+  uint64_t ways = 1;
+  for (uint64_t i = next; i < next + 8; ++i) {
+    const Choices* const item = item_choices(spec, i);
+    const uint64_t values = item == nullptr ? 0 : values_at_least(*item);
+    const uint64_t left = values > i ? values - i : 0;
+    if (i >= spec.items_min) return times(ways, 1 + left);
+    ways = times(ways, left);
+  }
+  return ways;
+}
+
 // Whether of so many values in the place of `child` one makes every unique array's item around it
 // new.
 bool Machine::surely_new(const Frame& child, uint64_t ways) const {
@@ -140,11 +203,14 @@ bool Machine::surely_new(const Frame& child, uint64_t ways) const {
     if (is_sure) return;
     const Frame& parent = frames_[index];
     if (parent.kind == FrameKind::kObject) {
-      is_sure = parent.watched == 0 || surely_new(parent, times(ways, object_ways(parent)));
+      const Frame* const key = child.kind == FrameKind::kKey ? &child : nullptr;
+      is_sure = parent.watched == 0 || surely_new(parent, times(ways, object_ways(parent, key)));
     } else if (parent.kind != FrameKind::kArray) {
       is_sure = true;
     } else if (json_->arrays[parent.spec].unique) {
-      is_sure = ways > parent.count && surely_new(parent, ways - parent.count);
+      is_sure = ways > parent.count &&
+                (parent.watched == 0 ||
+                 surely_new(parent, times(ways - parent.count, array_ways(parent))));
     } else {
       is_sure = parent.watched == 0 || surely_new(parent, times(ways, array_ways(parent)));
     }
@@ -165,49 +231,63 @@ uint64_t Machine::items_around(uint32_t top) const {
   return most;
 }
 
-void Machine::add_goals(const Frame& child, uint32_t outermost) {
+// The arrays of unique items around it.
+void Machine::add_goals(const Frame& child) {
   for_parents(child, [&](uint32_t index) {
+    spend(1);
     const Frame parent = frames_[index];
     const bool is_array = parent.kind == FrameKind::kArray;
-    const bool goes_on = is_array || parent.kind == FrameKind::kObject;
-    if (!goes_on || parent.watched == 0) {
-      if (outermost != kNoFrame) goals_.push_back(outermost);
-      return;
-    }
-    add_goals(parent, is_array && json_->arrays[parent.spec].unique ? index : outermost);
+    if (parent.watched == 0 || (!is_array && parent.kind != FrameKind::kObject)) return;
+    if (is_array && json_->arrays[parent.spec].unique) goals_.push_back(index);
+    add_goals(parent);
   });
 }
 
 bool Machine::finds_new(uint32_t top) {
   goals_.clear();
-  add_goals(frames_[top], kNoFrame);
+  add_goals(frames_[top]);
   if (goals_.empty()) return true;
   const Mark before = mark();
-  const bool found = search(std::span(&top, 1));
+  const Search found = search(std::span(&top, 1));
   take_back(before);
   overflowed_ = budget_.exhausted();
-  return found;
+  // What takes too long to look at counts as found, unless the array can do without it.
+  return found == Search::kFound || (found == Search::kTooLong && !may_do_without(frames_[top]));
 }
 
-// Whether one of the goals gets an item that it lacks.
-bool Machine::search(std::span<const uint32_t> tops) {
+// It is an item that has not begun, of arrays that may end before it.
+bool Machine::may_do_without(const Frame& item) const {
+  bool may = item.kind == FrameKind::kValue;
+  for_parents(item, [&](uint32_t index) {
+    const Frame& parent = frames_[index];
+    may = may && parent.kind == FrameKind::kArray && can_close_array(parent);
+  });
+  return may;
+}
+
+// Whether one of the goals gets an item that it lacks, and so, by counting, do those around it.
+Machine::Search Machine::search(std::span<const uint32_t> tops) {
   is_searching_ = true;
   has_found_ = false;
   search_end_ = budget_.done() + kSearchWorkMax;
-  const bool found = search_on(tops, 0);
+  const bool has_ended = search_on(tops, 0);
   is_searching_ = false;
-  return found;
+  if (!has_ended) return Search::kNothing;
+  return has_found_ ? Search::kFound : Search::kTooLong;
 }
 
+// True ends it: one is found, or it takes too long.
 bool Machine::search_on(std::span<const uint32_t> tops, int depth) {
   if (depth == kSearchDepthMax) return true;  // too long to look at
   const bool in_text = std::any_of(tops.begin(), tops.end(), [&](uint32_t top) {
     return frames_[top].kind == FrameKind::kString || frames_[top].kind == FrameKind::kKey;
   });
+  if (in_text) spend(16 * tops.size());  // for any_takes
   std::vector<uint32_t> out;
-  for (const uint8_t byte : search_order()) {
-    if (is_json_space(byte) && !in_text) continue;
+  const std::span<const uint8_t> bytes = search_order().bytes;
+  for (const uint8_t byte : in_text ? bytes : bytes.first(SearchOrder::kFirst.size())) {
     if (budget_.done() > search_end_ || budget_.exhausted()) return true;
+    if (in_text && !any_takes(tops, byte)) continue;
     const Mark before = mark();
     out.clear();
     step(tops, byte, out, 0);
@@ -217,7 +297,7 @@ bool Machine::search_on(std::span<const uint32_t> tops, int depth) {
   return false;
 }
 
-uint64_t Machine::count_items(uint32_t array, uint64_t most) {
+std::optional<uint64_t> Machine::count_items(uint32_t array, uint64_t most) {
   frames_.clear();
   links_.clear();
   words_.clear();
@@ -230,8 +310,9 @@ uint64_t Machine::count_items(uint32_t array, uint64_t most) {
     for (const uint32_t item : items) {
       for_parents(frames_[item], [&](uint32_t parent) { goals_.push_back(parent); });
     }
-    if (items.empty() || !search(items)) return count;
-    if (!has_found_) return most;  // too many to look at
+    const Search found = items.empty() ? Search::kNothing : search(items);
+    if (found == Search::kNothing) return count;
+    if (found == Search::kTooLong) return std::nullopt;
     frame = found_;
   }
   return most;

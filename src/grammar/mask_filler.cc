@@ -204,7 +204,9 @@ void MaskFiller::note_watched(uint32_t top) {
 void MaskFiller::note_key(uint32_t top) {
   const Frame frame = machine_.frame(top);
   if (!machine_.others_allowed(frame)) return note_walk(trie_.all(), top);
-  if (frame.watched != 0 && !machine_.object_has_many(frame)) return note_walk(trie_.all(), top);
+  if (!machine_.any_key_is_new(frame) || (frame.watched != 0 && !machine_.key_has_many(top))) {
+    return note_walk(trie_.all(), top);
+  }
   const StringDfa& others = machine_.other_keys(frame);
   if (const Entry entry = text_entry(others, frame, 0, kNoBound)) add_inside(*entry);
   note_walk(trie_.quoted(), top);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "grammar/decimal.h"
 #include "grammar/schema_reader.h"
 #include "grammar/schema_uri.h"
 
@@ -23,6 +24,20 @@ Error at_pointer(Error error, const std::string& pointer) {
 }
 
 constexpr size_t kEnumMax = 200'000;
+
+// Of two numbers beyond 64 bits, which are read as doubles, those that may have been written in
+// more digits than a double has: whether they were the same nobody knows any more.
+bool are_one_double(const Json& a, const Json& b) {
+  constexpr double kInt64End = 9223372036854775808.0;
+  constexpr size_t kExactDigits = 15;
+  return a.is_number() && b.is_number() && a.as_number() == b.as_number() &&
+         std::abs(a.as_number()) >= kInt64End && decimal_of(a).digits.size() > kExactDigits;
+}
+
+Error one_double(const std::string& pointer) {
+  return {ErrorCode::kUnsupported,
+          "numbers beyond 64 bits that are equal as doubles are not supported", pointer};
+}
 
 }  // namespace
 
@@ -167,6 +182,10 @@ Result<void> SchemaReader::add_enum(SchemaNode& node, const Json::Array& values,
     }
     node.enum_texts = std::make_shared<const ByteDfa>(std::move(*dfa));
   }
+  std::ranges::sort(numbers, {}, &Json::as_number);
+  if (std::ranges::adjacent_find(numbers, are_one_double) != numbers.end()) {
+    return one_double(pointer);
+  }
   if (!numbers.empty()) {
     Result<Language> language = numbers_among(numbers);
     if (!language.ok()) return at_pointer(std::move(language).error(), pointer);
@@ -249,6 +268,10 @@ Result<void> SchemaReader::bounds(SchemaNode& node, const Json&, const Place& at
       return {};
     };
     if (plain != nullptr) TRY(add(*plain, bound.keyword, flag));
+    const Json* other = at.json->find(bound.upper ? "minimum" : "maximum");
+    if (plain != nullptr && other != nullptr && are_one_double(*plain, *other)) {
+      return one_double(at.pointer + pointer_token(bound.keyword));
+    }
     if (exclusive != nullptr && !exclusive->is_bool()) {
       TRY(add(*exclusive, bound.exclusive, true));
     }

@@ -106,7 +106,8 @@ bool SchemaTables::possible(uint32_t index) const {
     others = others || possible(choices);
     note(choices);
   }
-  if (!others && most < object.members_min) return false;
+  if (others) most = draft.keys_max == kNoBound ? kNoBound : most + draft.keys_max;
+  if (most < object.members_min) return false;
   return object.required_count <= object.members_max &&
          (witnesses & object.witnesses) == object.witnesses;
 }
@@ -273,7 +274,10 @@ void SchemaTables::take_out(uint32_t index) {
     if (!others->dfa) return;
     budget_.take(others->dfa->bytes_held());
   }
-  if (graph_.uses_unique()) others->has_many = text_counts(others->dfa)->has_enough();
+  others->counts = text_counts(others->dfa);
+  if (!others->counts->has_enough() && object.members_min > object.properties.size()) {
+    draft.keys_max = count_texts(*others->dfa, kDistinctMax);
+  }
   object.others = others;
 }
 

@@ -1,6 +1,7 @@
 #include "grammar/schema_tables.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace pelton::grammar {
 namespace {
@@ -55,8 +56,19 @@ Result<std::unique_ptr<JsonTables>> SchemaTables::build(NodeId root, uint16_t wh
       return Error{ErrorCode::kInvalidArgument, "no value satisfies the schema", ""};
     }
     take_out();
-    is_done = !graph_.uses_unique();
-    if (is_done) break;
+    TRY_ASSIGN(const bool any_without, count_contains());
+    const auto lacks_keys = [&](uint32_t object) {
+      return drafts_[object].keys_max != kNoBound && !possible(object);
+    };
+    const auto objects = std::views::iota(uint32_t{0}, static_cast<uint32_t>(drafts_.size()));
+    // What was possible while it held what has been taken out.
+    const auto holds_impossible = [&](const ValueSpec& value) {
+      return std::ranges::any_of(value.arrays,
+                                 [&](uint32_t array) { return !possible(tables_->arrays[array]); });
+    };
+    is_done = !any_without && std::ranges::none_of(objects, lacks_keys) &&
+              std::ranges::none_of(tables_->values, holds_impossible);
+    if (!is_done || !graph_.uses_unique()) continue;
     count_values();
     TRY_ASSIGN(const bool any, empty_unique());
     is_done = !any;

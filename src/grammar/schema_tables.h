@@ -32,7 +32,8 @@ class SchemaTables {
     DfaTable table;
     std::vector<int32_t> label;
     std::vector<Choices> classes;
-    bool any = false;  // one class, all texts
+    bool any = false;              // one class, all texts
+    uint64_t keys_max = kNoBound;  // so many keys, if they have been counted
   };
 
   ValueId value_of(const Literals& literals);
@@ -81,14 +82,22 @@ class SchemaTables {
   mutable std::map<std::pair<uint64_t, bool>, uint64_t> counted_;
   Result<void> measure();
 
+  // Fills ArraySpec::items_needed; whether an array became impossible (schema_contains.cc).
+  Result<bool> count_contains();
+
   // Of arrays of unique items (schema_unique.cc).
   std::shared_ptr<const TextCounts> text_counts(const std::shared_ptr<const StringDfa>& text);
   void count_values();
   uint64_t values_at_least(const Choices& choices) const;
   uint64_t values_at_least(const ArraySpec& array) const;
   uint64_t values_at_least(const ObjectSpec& object) const;
-  // Finds arrays that cannot have as many items as they must, and makes them impossible.
+  // Makes arrays impossible that cannot have as many items as they must; whether there were any.
   Result<bool> empty_unique();
+  Result<bool> lacks_items(const ArraySpec& array);
+  Result<bool> lacks_counted_items(const ArraySpec& array);
+  Result<void> check_places(const ArraySpec& array);
+  Result<uint64_t> values_of(const Choices& choices, uint64_t most);
+  bool has_many_everywhere(const ArraySpec& array) const;
   std::map<const StringDfa*, std::shared_ptr<const TextCounts>> text_counts_;
   std::vector<std::shared_ptr<const StringDfa>> texts_counted_;  // keep those addresses alive
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -12,34 +11,13 @@
 #include <pthread.h>
 
 #include "base/json.h"
-#include "grammar/decimal.h"
 #include "grammar/json_schema.h"
 #include "grammar/machine.h"
+#include "grammar/test_values.h"
 #include "grammar/test_vocabulary.h"
 
 namespace pelton::grammar {
 namespace {
-
-// Equal values have equal texts.
-std::string canonical(const Json& value) {
-  if (value.is_number()) {
-    const Decimal decimal = decimal_of(value);
-    return (decimal.negative ? "-" : "") + decimal.digits + "e" + std::to_string(decimal.point);
-  }
-  std::string text;
-  if (value.is_array()) {
-    for (const Json& item : value.as_array()) text += canonical(item) + ",";
-    return "[" + text + "]";
-  }
-  if (!value.is_object()) return value.dump();
-  std::vector<std::string> members;
-  for (const auto& [key, member] : value.as_object()) {
-    members.push_back(Json(key).dump() + ":" + canonical(member));
-  }
-  std::sort(members.begin(), members.end());
-  for (const std::string& member : members) text += member + ",";
-  return "{" + text + "}";
-}
 
 Result<std::shared_ptr<const Grammar>> compiled_text(const std::string& schema) {
   return compile_json_schema(Json::parse(schema).value(), {});
@@ -71,9 +49,7 @@ std::string drawn(const Matcher& start, std::mt19937_64& random, std::string& so
 }
 
 void expect_unique(const Json& array, size_t items_min) {
-  std::set<std::string> different;
-  for (const Json& item : array.as_array()) different.insert(canonical(item));
-  EXPECT_EQ(different.size(), array.as_array().size()) << array.dump();
+  EXPECT_TRUE(all_differ(array.as_array())) << array.dump();
   EXPECT_GE(array.as_array().size(), items_min) << array.dump();
 }
 
