@@ -83,7 +83,7 @@ class ModelledExecutor final : public Executor {
   struct Occupant {
     request::SamplingParams sampling;
     int prompt_count = 0;
-    std::vector<TokenId> history;  // as Arrival gave it, and what was sampled since
+    std::vector<TokenId> history;  // as it was told, and what was sampled since
     SeatTables tables;
     std::optional<request::Pooling> pooling;
     std::optional<grammar::TokenGuide> guide;

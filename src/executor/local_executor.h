@@ -1,17 +1,13 @@
 // The real Executor: this machine, its processors or its GPU. Shares the worker threads with other
-// models' executors (ComputeThreads), a step at a time. Owns the model
-// with its keys and values, on either (StepModel); a thread of its own carries out the plans in
-// order, so the engine thread can plan the next step meanwhile.
+// models' executors (ComputeThreads), a step at a time. Owns the model with its keys and values, on
+// either (StepModel), and the units that a step goes through; a thread of its own carries out the
+// plans in order, so the engine thread can plan the next step meanwhile.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -22,13 +18,14 @@
 #include "checkpoint/checkpoint.h"
 #include "cost_model/footprint.h"
 #include "engine/executor.h"
-#include "engine/seat_tables.h"
 #include "executor/compute_threads.h"
 #include "executor/device.h"
-#include "executor/guide_work.h"
+#include "executor/pooling.h"
+#include "executor/row_sampler.h"
+#include "executor/slot_grammars.h"
+#include "executor/slot_table.h"
 #include "executor/step_model.h"
-#include "grammar/token_guide.h"
-#include "models/model.h"
+#include "executor/step_queue.h"
 #include "sampling/device_rows.h"
 #include "sampling/sampler.h"
 
@@ -92,43 +89,6 @@ class LocalExecutor final : public engine::Executor {
   int64_t overlapped() const { return overlapped_; }
 
  private:
-  // What is known about the sequence in a seat.
-  struct SeatState {
-    request::SamplingParams sampling;
-    sampling::TokenHistory history;
-    TokenId last_token = 0;
-    engine::SeatTables tables;
-    std::optional<request::Pooling> pooling;
-    GuideFollower guide;
-    // Drawn, and not told before its guide has gone over it: that takes longer than a step.
-    std::optional<sampling::SampledChoice> held;
-    // Its last row was deferred. A row that was planned behind that one is void.
-    std::shared_ptr<const engine::Deferral> deferral;
-    // The row of logits that its next token is being drawn from, in a step that is not finished.
-    struct Pending {
-      int64_t step = -1;
-      int32_t row = -1;
-    };
-    Pending pending;
-    int known = 0;  // tokens of it that were told, if a jump was ahead of what is computed
-    std::vector<double> sum;  // kMean: of the normed states so far, in the order of positions
-  };
-
-  // A row of logits of the step at hand.
-  struct Draw {
-    size_t index = 0;  // of its sequence, in the plan
-    // Of the step before, where the sequence's last token is still being drawn; negative: none.
-    int32_t pending_row = -1;
-    std::span<const TokenId> banned{};
-    std::span<const uint64_t> allowed{};  // empty: all
-    std::vector<uint64_t> only{};         // what `allowed` is, where a token is put there
-    std::optional<Error> error{};         // nothing may follow
-    bool on_device = false;               // drawn where it was computed
-    bool is_held = false;                 // drawn by an earlier row, which was deferred
-    bool is_deferred = false;
-    bool is_drawn() const { return !error && !is_held && !is_deferred; }
-  };
-
   // A step on its way.
   struct Flight {
     bool has_begun = false;
@@ -136,67 +96,35 @@ class LocalExecutor final : public engine::Executor {
     Result<void> begun;     // what went wrong before that
     engine::StepPlan plan;
     engine::StepResult result;
-    std::vector<Draw> draws;  // by row of logits
-    sampling::DeviceRows rows;
+    std::vector<SampledRow> rows;
+    sampling::DeviceRows device_rows;
   };
 
   LocalExecutor(const Options& options, std::shared_ptr<ComputeThreads> threads,
                 std::unique_ptr<StepModel> model, const families::ModelConfig& config);
 
   void work();
-  engine::StepPlan take_plan();
   void begin(engine::StepPlan given, Flight& flight);
-  void begin_beside(const Flight& running);
-  bool may_begin_beside(const engine::StepPlan& next, const Flight& running) const;
+  void begin_early(const Flight& running);
   engine::StepResult finish(Flight& flight);
   Result<void> complete(Flight& flight);
-  void take_seats(const engine::StepPlan& plan);
-  models::ForwardInput flatten(const engine::StepPlan& plan) const;
-  bool samples(const engine::PlannedSequence& sequence) const;
-  void list_draws(Flight& flight);
-  sampling::DeviceRows* device_draws(Flight& flight);
-  void prepare(const engine::StepPlan& plan, Draw& draw);
-  void prepare_guided(Draw& draw, SeatState& seat, TokenId forced);
-  sampling::DrawInput input_of(const engine::StepPlan& plan, const Draw& draw) const;
-  void sample(Flight& flight, float* logits);
-  void forget_pending(const engine::StepPlan& plan, const Draw& draw);
-  void settle(const engine::StepPlan& plan, Draw& draw, const sampling::SampledChoice& choice,
-              engine::StepResult& result);
-  void add_jumps(std::span<const Draw> draws, engine::StepResult& result);
-  int sampled_vocab() const;
-  GuideFollower::Grant guide_grant();
-  void grant_guides(const engine::StepPlan& plan);
-  void fill_masks(const engine::StepPlan& plan);
-  GuideFollower::State follow(const engine::PlannedSequence& sequence, SeatState& seat,
-                              const sampling::SampledChoice& choice);
-  void jump(const engine::PlannedSequence& sequence, std::vector<TokenId>& more);
-  void score_prompts(const engine::StepPlan& plan, engine::StepResult& result);
-  Result<void> pool(const engine::StepPlan& plan, engine::StepResult& result);
-  void give_embedding(const engine::PlannedSequence& sequence, engine::SequenceResult& given,
-                      std::vector<float>& floats);
 
-  const Options options_;
   const std::shared_ptr<ComputeThreads> compute_threads_;
   base::ThreadPool& pool_;
-  std::unique_ptr<StepModel> model_;
-  engine::ExecutorCapacity capacity_;
+  const std::unique_ptr<StepModel> model_;
+  const engine::ExecutorCapacity capacity_;
+  const int sampled_vocab_;
 
   // Executor thread only.
   Flight flights_[2];  // the first that is to be finished, and the one behind it
-  std::vector<SeatState> seats_;
+  SlotTable slots_;
+  SlotGrammars grammars_;
+  Pooling pooling_;
   std::vector<sampling::Sampler> samplers_;  // one a worker
-  std::vector<SeatState*> guided_;           // scratch of fill_masks
-  int64_t guide_work_max_ = 0;               // of a guide, at once
-  std::vector<std::vector<TokenId>> jumps_;  // by row of logits: what must follow the sample
-
-  GuideThreads guide_threads_;
+  RowSampler row_sampler_;
 
   std::atomic<int64_t> overlapped_ = 0;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<engine::StepPlan> plans_;      // guarded by mutex_
-  std::deque<engine::StepResult> results_;  // guarded by mutex_
-  bool stopping_ = false;                   // guarded by mutex_
+  StepQueue queue_;
   std::thread thread_;
 };
 

@@ -1,6 +1,8 @@
 // What a model says of a prompt's tokens: the same in whatever chunks the prompt is computed,
 // beside whatever else, found in the cache or not, and the same as it said when it had written
 // them.
+#include "executor/prompt_scores.h"
+
 #include <cmath>
 #include <memory>
 #include <random>
@@ -8,7 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "executor/fake_step_model.h"
 #include "executor/local_executor.h"
+#include "executor/test_plan.h"
 
 namespace pelton::executor {
 namespace {
@@ -173,6 +177,104 @@ TEST_F(PromptScores, of_several_answers_the_first_tells_them_and_others_are_not_
   EXPECT_EQ(read(beside.value()).output.size(), 20u);
   const Said single = ask({7}, 1, 2);
   EXPECT_TRUE(single.prompt.empty()) << "nothing foretells the first token";
+}
+
+// Of one step, whose rows of logits are made up: token r is the likeliest of row r, by 1.
+class ScorePrompts : public ::testing::Test {
+ protected:
+  static constexpr int kVocab = 8;
+
+  ScorePrompts() {
+    model_.logits = [](int row) {
+      std::vector<float> logits(kVocab, 0.0f);
+      logits[static_cast<size_t>(row) % kVocab] = 1.0f;
+      return logits;
+    };
+    for (sampling::Sampler& sampler : samplers_) sampler.reserve(kVocab);
+  }
+
+  void score(const engine::StepPlan& plan, int sampled_vocab = kVocab) {
+    slots_.apply(plan);
+    result_.sequences.resize(plan.sequences.size());
+    result_.tokens.resize(plan.sequences.size());
+    for (size_t i = 0; i < plan.sequences.size(); ++i) {
+      result_.sequences[i].tokens = {static_cast<int32_t>(i), 1};
+    }
+    score_prompts(plan,
+                  {.slots = slots_,
+                   .model = model_,
+                   .pool = pool_,
+                   .samplers = samplers_,
+                   .vocab_size = kVocab,
+                   .sampled_vocab = sampled_vocab},
+                  result_);
+  }
+
+  std::vector<int> ranks(size_t sequence) const {
+    std::vector<int> ranks;
+    for (const auto& scored : result_.sequences[sequence].scored.of(result_.prompt_tokens)) {
+      ranks.push_back(scored.rank);
+    }
+    return ranks;
+  }
+
+  base::ThreadPool pool_{{.threads = 2, .pin = false}};
+  std::vector<sampling::Sampler> samplers_{2};
+  SlotTable slots_{3};
+  FakeStepModel model_;
+  engine::StepResult result_;
+};
+
+TEST_F(ScorePrompts, EachTargetIsScoredByTheRowBeforeIt) {
+  engine::StepPlan plan;
+  add_row(plan, {.slot = 0, .tokens = {7, 7}});                        // rows 0 and 1: nobody asks
+  add_row(plan, {.slot = 1, .tokens = {5, 2, 4}, .targets = {2, 4}});  // rows 2, 3, 4
+  arrive(plan).sampling.prompt_logprobs = 1;
+  add_row(plan, {.slot = 2, .tokens = {6, 6}, .targets = {5, 0}});  // rows 5, 6; one comes later
+  score(plan);
+  EXPECT_EQ(ranks(0), (std::vector<int>{}));
+  EXPECT_EQ(ranks(1), (std::vector<int>{1, 5}));  // behind 3, and 0 1 2 of its equals
+  EXPECT_EQ(ranks(2), (std::vector<int>{1, 2}));
+  const auto scored = result_.sequences[1].scored.of(result_.prompt_tokens);
+  const float likeliest = 1.0f - std::log(7.0f + std::exp(1.0f));
+  EXPECT_EQ(scored[1].scored.token, 4);
+  EXPECT_NEAR(scored[0].scored.logprob, likeliest, 1e-6);
+  EXPECT_NEAR(scored[1].scored.logprob, likeliest - 1.0f, 1e-6);
+  ASSERT_EQ(scored[1].scored.top.size(), 1u);
+  EXPECT_EQ(scored[1].scored.top[0].first, 3);
+}
+
+TEST_F(ScorePrompts, TokensBeyondTheVocabularyDoNotCount) {
+  model_.logits = [](int) { return std::vector<float>{0, 0, 0, 0, 9, 9, 9, 9}; };
+  engine::StepPlan plan;
+  add_row(plan, {.tokens = {1, 1}, .targets = {2}});
+  score(plan, 4);
+  EXPECT_EQ(ranks(0), (std::vector<int>{3}));
+}
+
+TEST_F(ScorePrompts, ARowThatIsNoNumbersFailsItsSequenceAlone) {
+  model_.logits = [](int row) {
+    return std::vector<float>(kVocab, row == 3 ? std::nanf("") : 0.0f);
+  };
+  engine::StepPlan plan;
+  add_row(plan, {.slot = 0, .tokens = {1, 1}, .targets = {1}});
+  add_row(plan, {.slot = 1, .tokens = {1, 1, 1}, .targets = {1, 1}});
+  score(plan);
+  EXPECT_EQ(result_.sequences[0].error, nullptr);
+  EXPECT_EQ(result_.sequences[0].tokens.count, 1);
+  ASSERT_NE(result_.sequences[1].error, nullptr);
+  EXPECT_EQ(result_.sequences[1].tokens.count, 0);
+}
+
+TEST_F(ScorePrompts, AModelThatCannotFailsOnlyWhoAsks) {
+  model_.error = Error{ErrorCode::kUnsupported, "not on this device", ""};
+  engine::StepPlan plan;
+  add_row(plan, {.slot = 0, .tokens = {1, 1}});
+  add_row(plan, {.slot = 1, .tokens = {1, 1}, .targets = {1}});
+  score(plan);
+  EXPECT_EQ(result_.sequences[0].error, nullptr);
+  ASSERT_NE(result_.sequences[1].error, nullptr);
+  EXPECT_EQ(result_.sequences[1].error->code, ErrorCode::kUnsupported);
 }
 
 }  // namespace

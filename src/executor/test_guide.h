@@ -12,9 +12,8 @@
 
 namespace pelton::executor {
 
-// Words over made-up tokens of one to three letters: vowels and consonants by turns, in brackets,
-// and one long word that its first letter decides.
-inline grammar::TokenGuide make_guide(int vocabulary) {
+// Over the bytes, and over more tokens of two to three letters if the vocabulary is larger.
+inline grammar::TokenGuide guide_of(std::string_view ebnf, int vocabulary) {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; ++byte) texts.push_back(std::string(1, static_cast<char>(byte)));
   for (int i = 256; i < vocabulary; ++i) {
@@ -26,12 +25,18 @@ inline grammar::TokenGuide make_guide(int vocabulary) {
   using Stretch = grammar::TokenNetwork::Stretch;
   grammar::TokenNetwork::Parts parts;
   parts.trie = std::make_shared<const grammar::TokenTrie>(views);
-  auto words = grammar::compile_ebnf(
-      "root ::= ([aeiou] [b-df-hj-np-tv-z] | \"(\" root \")\" | \"qabacadabacaba\")+");
-  auto grammar = grammar::TokenGrammar::make(words.value(), parts.trie);
+  auto rules = grammar::compile_ebnf(ebnf);
+  auto grammar = grammar::TokenGrammar::make(rules.value(), parts.trie);
   parts.stretches.push_back({Stretch::Text::kGrammar, grammar.value(), {}});
   parts.starts = {0};
   return grammar::TokenGuide(std::make_shared<const grammar::TokenNetwork>(std::move(parts)));
+}
+
+// Words over made-up tokens of one to three letters: vowels and consonants by turns, in brackets,
+// and one long word that its first letter decides.
+inline grammar::TokenGuide make_guide(int vocabulary) {
+  return guide_of("root ::= ([aeiou] [b-df-hj-np-tv-z] | \"(\" root \")\" | \"qabacadabacaba\")+",
+                  vocabulary);
 }
 
 }  // namespace pelton::executor

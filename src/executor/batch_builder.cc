@@ -1,0 +1,27 @@
+#include "executor/batch_builder.h"
+
+#include <span>
+
+namespace pelton::executor {
+
+Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, int group_count) {
+  Batch batch;
+  models::ForwardInput& input = batch.input;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const ScheduledRow& row = plan.sequences[i];
+    const std::span<const TokenId> known = row.tokens.of(plan.tokens);
+    input.tokens.insert(input.tokens.end(), known.begin(), known.end());
+    if (known.empty()) input.tokens.push_back(slots.input_token(row.seat));
+    kv::PerGroup<const int32_t*> tables;
+    for (int group = 0; group < group_count; ++group) {
+      tables.push_back(slots[row.seat].tables.of(group).data());
+    }
+    input.sequences.push_back({row.start, row.token_count(), tables});
+    if (!slots.samples(row)) continue;
+    input.logit_rows.push_back(static_cast<int>(input.tokens.size()) - 1);
+    batch.logit_sequences.push_back(i);
+  }
+  return batch;
+}
+
+}  // namespace pelton::executor

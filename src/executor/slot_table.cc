@@ -1,0 +1,58 @@
+#include "executor/slot_table.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pelton::executor {
+
+void SlotTable::apply(const engine::StepPlan& plan) {
+  for (const ScheduledRow& row : plan.sequences) {
+    Slot& slot = at(row.seat);
+    slot.tables.follow(plan, row);
+    const engine::Arrival* const arrival = plan.arrival_of(row);
+    if (arrival == nullptr) continue;
+    slot.sampling = arrival->sampling;
+    slot.pooling = arrival->pooling;
+    slot.known_tokens = 0;
+    slot.history.clear();
+    const std::span<const TokenId> history(arrival->history);
+    const auto prompt = std::min(static_cast<size_t>(arrival->prompt_count), history.size());
+    slot.history.add_prompt(history.first(prompt));
+    for (const TokenId token : history.subspan(prompt)) slot.history.add_output(token);
+  }
+}
+
+bool SlotTable::samples(const ScheduledRow& row) const {
+  return row.sample && row.start + row.token_count() >= (*this)[row.seat].known_tokens;
+}
+
+TokenId SlotTable::input_token(engine::Seat index) const {
+  const Slot& slot = (*this)[index];
+  return slot.pending.row >= 0 ? ~slot.pending.row : slot.last_token;
+}
+
+int32_t SlotTable::expect_token(engine::Seat index, Slot::Pending from) {
+  return std::exchange(at(index).pending, from).row;
+}
+
+void SlotTable::stop_expecting(engine::Seat index, int64_t step) {
+  Slot& slot = at(index);
+  if (slot.pending.step == step) slot.pending = {};
+}
+
+void SlotTable::append(engine::Seat index, TokenId token) {
+  Slot& slot = at(index);
+  slot.last_token = token;
+  if (slot.sampling.has_penalties()) slot.history.add_output(token);
+}
+
+void SlotTable::append_known(const ScheduledRow& row, std::span<const TokenId> tokens) {
+  if (tokens.empty()) return;
+  Slot& slot = at(row.seat);
+  if (slot.sampling.has_penalties()) {
+    for (const TokenId token : tokens) slot.history.add_output(token);
+  }
+  slot.known_tokens = row.start + row.token_count() + 1 + static_cast<int>(tokens.size());
+}
+
+}  // namespace pelton::executor
