@@ -20,6 +20,7 @@ struct PastResponse {
   std::vector<api::ResponseItem> input;
   std::vector<api::ResponseItem> output;
   std::vector<TokenId> turn;  // the output as it was sampled; empty: it is rendered anew
+  std::string model = {};     // whose tokens those are, as the answer called it; empty: not known
 };
 
 // The words of a turn: one reasoning, one content and one call, as SampledTurns knows it. Reasoning

@@ -29,20 +29,34 @@ struct PromptContext {
   std::string salt;
 };
 
+// What another model sampled are not this one's tokens: its words are.
+void drop_foreign_turns(const ServedModel& model, std::vector<PastResponse>& history) {
+  for (PastResponse& past : history) {
+    if (!model.answers_to(past.model)) past.turn.clear();
+  }
+}
+
 Result<std::vector<PastResponse>> response_history(const std::string& id,
                                                    const ModelRequest::Scope& scope,
                                                    const ResponseLink& link) {
   if (id.empty()) return std::vector<PastResponse>();
-  if (id == link.last_id) return link.last_history;
+  std::vector<PastResponse> history;
+  if (id == link.last_id) {
+    history = link.last_history;
+    drop_foreign_turns(scope.model, history);
+    return history;
+  }
   if (scope.services.options.response_store == nullptr) return previous_not_found(id);
   auto stored = scope.services.options.response_store->history({.owner = scope.tenant, .id = id});
   if (!stored.ok() && stored.error().code == ErrorCode::kNotFound) return previous_not_found(id);
   if (!stored.ok()) return stored.error();
-  std::vector<PastResponse> history;
   for (store::StoredResponse& one : *stored) {
     TRY_ASSIGN(PastResponse past, past_response(one.input, one.output, std::move(one.turn)));
+    const Result<Json> body = Json::parse(one.body);
+    if (body.ok()) past.model = body->string("model").value_or("");
     history.push_back(std::move(past));
   }
+  drop_foreign_turns(scope.model, history);
   return history;
 }
 

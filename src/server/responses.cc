@@ -140,7 +140,7 @@ std::function<void(ResponseAnswer::Ended)> keep_response(Services& services,
     for (const RunningResponses::Waiter& waiter : services.running_responses.take(id)) waiter("");
   });
   return [&services, stored = std::move(stored), is_kept, is_linked, in_background,
-          waiters = std::move(waiters), link = std::move(link),
+          waiters = std::move(waiters), link = std::move(link), model = head.model,
           history = std::move(plan.history)](ResponseAnswer::Ended ended) mutable {
     stored.output = api::output_items_body(ended.items);
     stored.turn = std::move(ended.turn);
@@ -163,6 +163,7 @@ std::function<void(ResponseAnswer::Ended)> keep_response(Services& services,
     if (!is_linked || ended.failed) return;
     Result<PastResponse> past = past_response(stored.input, stored.output, std::move(stored.turn));
     if (!past.ok()) return;
+    past->model = model;
     history.push_back(std::move(past).value());
     link->last_id = stored.id;
     link->last_history = std::move(history);

@@ -184,6 +184,22 @@ TEST_F(SeveralModels, ATurnIsTheModelsOwn) {
             parsed(before).find("token_ids")->dump());
 }
 
+// Rendered anew, in its own format: the first one's tokens mean something else here.
+TEST_F(SeveralModels, AResponseGoesOnWithAnotherModel) {
+  const std::string id =
+      parsed(post("/v1/responses", R"("input":"hi")", "tiny")).string("id").value();
+  const std::string follow = R"("input":"again","previous_response_id":")" + id + "\"";
+  const auto count = [&](const std::string& fields) {
+    const std::string body = post("/v1/responses/input_tokens", fields, "small");
+    EXPECT_EQ(response_.status, 200) << body;
+    return parsed(body).integer("input_tokens");
+  };
+  EXPECT_EQ(
+      count(follow),
+      count(R"("input":[{"role":"user","content":"hi"},)"
+            R"({"role":"assistant","content":"From tiny."},{"role":"user","content":"again"}])"));
+}
+
 TEST_F(SeveralModels, FormatsAreCompiledForEachVocabulary) {
   constexpr std::string_view kFormat =
       R"(,"max_tokens":40,"response_format":{"type":"json_schema","json_schema":{"name":"n",)"
