@@ -278,6 +278,9 @@ TEST(ArrayKeywords, D3_WhatCannotBeFollowedIsRefused) {
        R"(9223372036854775808,"maximum":9223372036854775811})",
        "beyond 64 bits"},
   };
+  EXPECT_FALSE(compiled(R"({"type":"object","properties":{"a":true,"b":false},"minProperties":1,)"
+                        R"("dependentRequired":{"a":["b"]},"additionalProperties":false})")
+                   .ok());
   for (const Case& one : cases) {
     const auto grammar = compiled_array(one.keywords);
     ASSERT_FALSE(grammar.ok()) << one.keywords;
@@ -288,6 +291,16 @@ TEST(ArrayKeywords, D3_WhatCannotBeFollowedIsRefused) {
 
 // Places that share values are followed where whichever comes first leaves enough.
 TEST(ArrayKeywords, D3_WhatCanBeFollowedIsNotRefused) {
+  EXPECT_TRUE(compiled(R"({"type":"object","minProperties":1,"maxProperties":2,"properties":)"
+                       R"({"a":true,"b":true},"additionalProperties":false,)"
+                       R"("dependentRequired":{"a":["b"],"b":["a"]}})")
+                  .ok());
+  // The second [2] may not end, and must go on to an item that is long to look for.
+  const auto inner = compiled_array(
+      R"("uniqueItems":true,"items":{"type":"array","maxItems":2,"prefixItems":[{"const":2},)"
+      R"({"type":"array","minItems":2,"allOf":[{"contains":{"type":"integer"},"maxContains":1},)"
+      R"({"contains":{"const":2},"minContains":0}]}]})");
+  EXPECT_TRUE(matcher_of(*inner).accept_bytes("[[2],[2,[2,"));
   for (const char* const keywords : {
            R"("uniqueItems":true,"prefixItems":[{"type":"boolean"},{"type":"boolean"}],)"
            R"("minItems":2,"items":false)",

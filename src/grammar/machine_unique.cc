@@ -255,12 +255,12 @@ bool Machine::finds_new(uint32_t top) {
   return found == Search::kFound || (found == Search::kTooLong && !may_do_without(frames_[top]));
 }
 
-// It is an item that has not begun, of arrays that may end before it.
+// It is an item that has not begun, and nothing but its own array, which may end before it, asks
+// for something new.
 bool Machine::may_do_without(const Frame& item) const {
-  bool may = item.kind == FrameKind::kValue;
+  bool may = item.kind == FrameKind::kValue && goals_.size() == 1;
   for_parents(item, [&](uint32_t index) {
-    const Frame& parent = frames_[index];
-    may = may && parent.kind == FrameKind::kArray && can_close_array(parent);
+    may = may && index == goals_.front() && can_close_array(frames_[index]);
   });
   return may;
 }

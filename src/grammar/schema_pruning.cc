@@ -94,7 +94,15 @@ bool SchemaTables::possible(uint32_t index) const {
   };
   for (size_t i = 0; i < object.properties.size(); ++i) {
     const ObjectSpec::Property& property = object.properties[i];
-    if (possible(property.choices)) {
+    // With what it brings with it, which must be possible, too, and have room. It may need itself.
+    uint64_t members = 1;
+    bool has_needed = true;
+    for (const uint32_t needed : property.needs) {
+      members += needed == i ? 0 : 1;
+      has_needed = has_needed && possible(object.properties[needed].choices);
+    }
+    has_needed = has_needed && members <= object.members_max;
+    if (has_needed && possible(property.choices)) {
       ++most;
       note(property.choices);
     } else if ((object.required[i / 64] >> (i % 64) & 1) != 0) {
