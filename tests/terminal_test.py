@@ -80,7 +80,7 @@ class Banner(unittest.TestCase):
             self.addCleanup(session.close)
             banner = session.expect(r"listening on http://127.0.0.1:\d+")
             self.assertLessEqual(banner.count("\n"), 6, banner)
-            for part in ("wheel", "http://127.0.0.1:", "context", "curl http://127.0.0.1:", "keys and values"):
+            for part in ("wheel", "http://127.0.0.1:", "context", "curl http://127.0.0.1:", "KV cache of"):
                 self.assertIn(part, banner)
             session.send("\x03")
             self.assertEqual(session.wait(), 0)
