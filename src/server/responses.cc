@@ -335,6 +335,10 @@ class ResponseTokens final : public ModelRequest {
 void create_response(Call call, Services& services, std::optional<Json> asked,
                      std::shared_ptr<ResponseLink> link) {
   link->compiling = true;
+  if (asked) {  // a frame of a WebSocket, which is not in the call's body
+    const Json* const model = asked->find("model");
+    call.model_asked = model != nullptr && model->is_string() ? model->as_string() : std::string();
+  }
   auto request = std::make_unique<ResponseCreation>(std::move(asked), std::move(link));
   run_request(std::move(call), services, std::move(request), Work::kSampled);
 }

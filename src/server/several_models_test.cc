@@ -2,10 +2,12 @@
 // which, what is said where no model is meant, and what is said of each.
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "chat/tiny_chatml_tokenizer.h"
+#include "net/test_websocket.h"
 #include "server/grpc_house.h"
 #include "server/ledger_report.h"
 #include "server/server_house.h"
@@ -182,6 +184,20 @@ TEST_F(SeveralModels, ATurnIsTheModelsOwn) {
   chat("small");
   EXPECT_EQ(parsed(post("/v1/chat/completions/render", turns, "small")).find("token_ids")->dump(),
             parsed(before).find("token_ids")->dump());
+}
+
+// A frame says which model it is for, as a body does.
+TEST_F(SeveralModels, AFrameOfAWebSocketChoosesByName) {
+  net::TestWebSocket socket(house_.http().port(), "/v1/responses");
+  ASSERT_TRUE(socket.open()) << socket.head();
+  for (const char* const model : {"tiny", "small"}) {
+    socket.text(fmt::format(R"({{"type":"response.create","model":"{}","input":"hi"}})", model));
+    EXPECT_EQ(parsed(socket.read().payload).string("type").value(), "response.created") << model;
+    while (parsed(socket.read().payload).string("type").value() != "response.completed") {
+    }
+  }
+  socket.text(R"({"type":"response.create","model":"nope","input":"hi"})");
+  EXPECT_THAT(std::string(socket.read().payload), testing::HasSubstr("nope"));
 }
 
 // Rendered anew, in its own format: the first one's tokens mean something else here.
