@@ -193,7 +193,7 @@ std::string engine_line(const engine::Engine::Options& options,
   int beside = policy.prompt_tokens_beside_decodes_max;
   if (decode_first && beside == 0) beside = policy.decode_first_prompt_tokens;
   return fmt::format(
-      "engine: {} seats, {} tokens a step, {} of prompts beside decodes, {}, {} in flight; queue "
+      "engine: {} slots, {} tokens a step, {} of prompts beside decodes, {}, {} in flight; queue "
       "of "
       "{} requests and {} tokens; prefix cache {}",
       capacity.sequences_max, capacity.batch_tokens_max,

@@ -84,7 +84,7 @@ void LifeCycle::reload() {
   const Result<void> reopened = parts_.reporting.reopen();
   if (!reopened) parts_.log.error("SIGHUP: the access log stays: " + reopened.error().message);
   const Result<void> done = try_reload();
-  parts_.server.services().upkeep.count_reload(done.ok());
+  parts_.server.services().reload_statistics.count_reload(done.ok());
   if (done) {
     parts_.log.info("SIGHUP: certificates, keys and log level are read anew");
   } else {

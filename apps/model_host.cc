@@ -147,30 +147,30 @@ std::unique_ptr<server::Watchdog> make_watchdog(const cli::Arguments& arguments,
 }
 
 // Null: the model is a script. What it finds changes the server's health.
-std::unique_ptr<node::WeightWatch> make_weight_watch(const cli::Arguments& arguments,
-                                                     node::LoadedModel& model,
-                                                     server::ModelState& served,
-                                                     const std::function<void()>& health_changed,
-                                                     const base::Clock& clock, base::Log& log) {
-  using State = node::WeightWatch::State;
-  using server::Soundness;
+std::unique_ptr<node::WeightScrubber> make_weight_watch(const cli::Arguments& arguments,
+                                                        node::LoadedModel& model,
+                                                        server::ModelState& served,
+                                                        const std::function<void()>& health_changed,
+                                                        const base::Clock& clock, base::Log& log) {
+  using State = node::WeightScrubber::State;
+  using server::ModelHealth;
   const double hours = arguments.number("--weight-scrub-hours");
   const int64_t errors_max = arguments.integer("--numerical-errors-max");
   if (model.local_executor() == nullptr || (hours == 0 && errors_max == 0)) return nullptr;
   const bool leaves = arguments.text("--watchdog-action") == "exit";
   const engine::Engine& engine = model.engine();
   const auto on_change = [&served, health_changed, &log, leaves](State state) {
-    served.soundness = state == State::kSound     ? Soundness::kSound
-                       : state == State::kDoubted ? Soundness::kDoubted
-                                                  : Soundness::kDamaged;
+    served.model_health = state == State::kSound     ? ModelHealth::kSound
+                          : state == State::kDoubted ? ModelHealth::kDoubted
+                                                     : ModelHealth::kDamaged;
     health_changed();
     if (state != State::kDamaged || !leaves) return;
     std::this_thread::sleep_for(kStuckGrace);
     log.error("leaving, as --watchdog-action asks");
     _exit(cli::kExitStuck);
   };
-  return std::make_unique<node::WeightWatch>(
-      node::WeightWatch::Options{
+  return std::make_unique<node::WeightScrubber>(
+      node::WeightScrubber::Options{
           .period_ns = static_cast<int64_t>(hours * 3600e9),
           .errors = {.errors_max = static_cast<int>(errors_max)},
           .error_count = [&engine] { return engine.stats().scheduler.numerical_errors; },
@@ -263,7 +263,7 @@ struct ModelHost::Hosted {
   std::unique_ptr<node::LoadedModel> loaded;
   std::optional<server::ServedModel> served;
   std::unique_ptr<server::Watchdog> watchdog;
-  std::unique_ptr<node::WeightWatch> weights;
+  std::unique_ptr<node::WeightScrubber> weights;
 };
 
 ModelHost::ModelHost(Parts parts) : parts_(std::move(parts)), budget_(base::memory_limit_bytes()) {}

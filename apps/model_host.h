@@ -18,7 +18,7 @@
 #include "cli/interrupt.h"
 #include "node/loaded_model.h"
 #include "node/memory_budget.h"
-#include "node/weight_watch.h"
+#include "node/weight_scrubber.h"
 #include "server/model_catalogue.h"
 #include "server/server.h"
 #include "server/watchdog.h"

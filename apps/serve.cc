@@ -106,7 +106,7 @@ Result<void> run(const cli::Arguments& arguments) {
         server.handle(std::move(request), std::move(exchange));
       },
       log);
-  server.services().upkeep.watch(
+  server.services().reload_statistics.watch(
       {.identity = tls, .handshakes_failed = [&http] { return http.handshakes_failed(); }});
   TRY(with_flag(http.start(), "host"));
   AdminDoor admin(server, http, log);

@@ -156,7 +156,7 @@ class Admin(unittest.TestCase):
         self.assertTrue(after["clean"], after)
         self.assertEqual(after["process"]["descriptors"], before["process"]["descriptors"])
         self.assertEqual(after["process"]["threads"], before["process"]["threads"])
-        self.assertEqual(after["engine"]["seats_free"], before["engine"]["seats_free"])
+        self.assertEqual(after["engine"]["slots_free"], before["engine"]["slots_free"])
         self.assertEqual(after["engine"]["queue"], {"requests": 0, "tokens": 0})
         requests = after["server"]["requests"]
         self.assertEqual(requests["received"], sum(requests[kind] for kind in (

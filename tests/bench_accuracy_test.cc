@@ -40,11 +40,11 @@ class ExecutorLog {
   int64_t planned(const engine::StepPlan& plan) {
     std::lock_guard lock(mutex_);
     Step step;
-    for (const engine::PlannedSequence& row : plan.sequences) {
+    for (const engine::ScheduledRow& row : plan.sequences) {
       if (const engine::Arrival* arrival = plan.arrival_of(row)) {
-        prompt_in_seat_[row.seat] = arrival->prompt_count;
+        prompt_in_seat_[row.slot] = arrival->prompt_count;
       }
-      if (row.sample) step.prompts.push_back(prompt_in_seat_[row.seat]);
+      if (row.sample) step.prompts.push_back(prompt_in_seat_[row.slot]);
     }
     busy_until_ns_ = std::max(busy_until_ns_, clock_.now_ns()) + kStepNs;
     step.ready_ns = busy_until_ns_;

@@ -24,7 +24,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = None
-SCRIPT = {"step_ms": 2, "context": 4096, "seats": 16,
+SCRIPT = {"step_ms": 2, "context": 4096, "slots": 16,
           "rules": [{"when": "", "then": ["<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
                                           "<|channel|>final<|message|>",
                                           {"text": "on and ", "times": 200}]}]}

@@ -28,7 +28,7 @@ WORDS = 60  # of the long answer
 SEED = int(os.environ.get("PELTON_SEED", time.time_ns()))
 RANDOM = random.Random(SEED)
 
-SCRIPT = {"step_ms": 4, "context": 4096, "seats": 8, "rules": [
+SCRIPT = {"step_ms": 4, "context": 4096, "slots": 8, "rules": [
     {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
     {"when": "count", "then": ["<|channel|>final<|message|>", {"text": "one ", "times": WORDS}]}]}
 

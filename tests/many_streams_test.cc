@@ -62,7 +62,7 @@ struct Script {
 
 std::string to_json(const Script& script) {
   std::string text = fmt::format(
-      R"({{"step_ms": {}, "context": 2048, "seats": {}, "rules": [{{"when": "", "then": "no"}},)"
+      R"({{"step_ms": {}, "context": 2048, "slots": {}, "rules": [{{"when": "", "then": "no"}},)"
       R"({{"when": "endless", "then": ["<|channel|>final<|message|>", {{"text": "on and on ", "times": 600}}]}})",
       script.step_ms, script.streams);
   for (int i = 0; i < script.streams; ++i) {

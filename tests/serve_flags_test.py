@@ -228,7 +228,7 @@ class Flags(unittest.TestCase):
         line = self.serve("--max-num-seqs", 3, "--max-num-batched-tokens", 99, "--max-num-queued-reqs", 5,
                           "--max-num-queued-tokens", "3k", "--steps-in-flight", 1, "--scheduling-policy",
                           "decode-first", "--no-enable-prefix-caching").line("engine")
-        self.assertIn("3 seats, 99 tokens a step, 64 of prompts beside decodes, decode-first, 1 in flight; queue of "
+        self.assertIn("3 slots, 99 tokens a step, 64 of prompts beside decodes, decode-first, 1 in flight; queue of "
                       "5 requests and 3000 tokens; prefix cache off", line)
         self.assertIn("prefill-first, 2 in flight; queue of 1024 requests", self.serve().line("engine"))
 
@@ -246,7 +246,7 @@ class Flags(unittest.TestCase):
         second = threading.Thread(target=lambda: done.append(server.complete([1, 2, 3])))
         second.start()
         time.sleep(0.5)
-        self.assertEqual(done, [])  # there is one seat
+        self.assertEqual(done, [])  # there is one slot
         first.close()
         second.join(60)
         self.assertEqual(len(done), 1)
@@ -278,7 +278,7 @@ class Flags(unittest.TestCase):
 
     def test_a_request_that_can_never_fit_is_refused_at_once_with_both_numbers(self):
         server = self.serve("--max-model-len", "4K", "--max-num-seqs", 1)
-        Endless(self, server, tokens=4000)  # the only seat is taken: a refusal does not wait for it
+        Endless(self, server, tokens=4000)  # the only slot is taken: a refusal does not wait for it
         start = time.time()
         for path, body in (("/v1/completions", {"prompt": [5] * 5000, "max_tokens": 10}),
                            ("/v1/completions", {"prompt": [5] * 10, "max_tokens": 5000}),

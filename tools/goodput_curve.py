@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a server answers in time when it is asked for more than it can give, and how soon it refuses the rest.
 
-Starts `pelton serve` with steps of a fixed length and no model (16 seats, 4 ms a step, answers of some 50 tokens), measures
+Starts `pelton serve` with steps of a fixed length and no model (16 slots, 4 ms a step, answers of some 50 tokens), measures
 what it can serve (a closed loop of 16), asks it with `pelton bench serve` in an open loop at 0.5 to 3 times that, and
 prints answers a second that were in time. A prober beside it measures how long a refusal takes. docs/log/performance-2026.md has
 the table.

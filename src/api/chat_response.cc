@@ -214,7 +214,7 @@ void ChatChunks::finish(int choice, std::string_view finish_reason, const StopRe
   out += tail_;
 }
 
-void ChatChunks::foresee() const {
+void ChatChunks::prefetch() const {
   base::prefetch(opening_.data(), opening_.size());
 }
 

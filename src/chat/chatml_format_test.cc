@@ -30,7 +30,7 @@ class ChatMlFormatTest : public testing::Test {
 
   // How many tokens of `text` a guide lets through.
   size_t passed(const TurnRules& rules, std::string_view text) const {
-    grammar::TokenGuide guide(format_->turn_grammar(rules, trie_).value());
+    grammar::GrammarState guide(format_->turn_grammar(rules, trie_).value());
     size_t count = 0;
     for (const TokenId token : ids(text)) {
       std::vector<uint64_t> room;

@@ -12,7 +12,7 @@ namespace {
 
 using grammar::TokenTrie;
 using Exit = TurnGrammar::Exit;
-using Segment = TurnGrammar::Stretch;
+using Segment = TurnGrammar::Segment;
 using Begin = TurnRules::Begin;
 
 class GrammarBuilder {
@@ -92,7 +92,7 @@ class GrammarBuilder {
   const TurnRules& rules_;
   const ChatMlTokens& tokens_;
   TurnGrammar::Parts parts_;
-  std::vector<Segment>& segments_ = parts_.stretches;
+  std::vector<Segment>& segments_ = parts_.segments;
   std::vector<int> calls_;
 };
 

@@ -13,8 +13,8 @@
 #include "base/token_id.h"
 #include "chat/conversation.h"
 #include "chat/turn_parser.h"
+#include "grammar/grammar_state.h"
 #include "grammar/matcher.h"
-#include "grammar/token_guide.h"
 #include "tokenizer/tokenizer.h"
 
 namespace pelton::chat {
@@ -38,7 +38,7 @@ class PromptPieces {
 };
 
 // What a turn may be, token by token.
-using TurnGrammar = grammar::TokenNetwork;
+using TurnGrammar = grammar::GrammarFsm;
 
 // What a turn may look like whose parts must follow grammars.
 struct TurnRules {

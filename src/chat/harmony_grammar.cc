@@ -12,7 +12,7 @@ namespace {
 using grammar::TokenGrammar;
 using grammar::TokenTrie;
 using Exit = TurnGrammar::Exit;
-using Stretch = TurnGrammar::Stretch;
+using Segment = TurnGrammar::Segment;
 
 class NetworkBuilder {
  public:
@@ -49,7 +49,7 @@ class NetworkBuilder {
 
  private:
   using Words = std::shared_ptr<const TokenGrammar>;
-  // The stretches of one function's call, from the channel on.
+  // The segments of one function's call, from the channel on.
   struct Call {
     int channel = 0;    // "commentary", behind the recipient
     int typed = 0;      // or "commentary json"
@@ -62,16 +62,16 @@ class NetworkBuilder {
     return TokenGrammar::of_words(std::move(choice), parts_.trie);
   }
 
-  int add(Stretch stretch) {
-    parts_.stretches.push_back(std::move(stretch));
-    return static_cast<int>(parts_.stretches.size()) - 1;
+  int add(Segment segment) {
+    parts_.segments.push_back(std::move(segment));
+    return static_cast<int>(parts_.segments.size()) - 1;
   }
   int add_words(Words words, std::vector<Exit> exits) {
-    return add({Stretch::Text::kGrammar, std::move(words), std::move(exits)});
+    return add({Segment::Text::kGrammar, std::move(words), std::move(exits)});
   }
   int add_text(std::shared_ptr<const TokenGrammar> grammar, std::vector<Exit> exits) {
     if (grammar) return add_words(std::move(grammar), std::move(exits));
-    return add({Stretch::Text::kFree, nullptr, std::move(exits)});
+    return add({Segment::Text::kFree, nullptr, std::move(exits)});
   }
 
   // <|message|>, or <|constrain|>json<|message|>.
@@ -116,7 +116,7 @@ class NetworkBuilder {
 
     // A next message begins as this one did, with the author's name before it.
     const int next_author = add({});
-    const int thought = add({Stretch::Text::kFree, nullptr, {{tokens_.end, {next_author}}}});
+    const int thought = add({Segment::Text::kFree, nullptr, {{tokens_.end, {next_author}}}});
     // Then <|start|> comes.
     std::vector<std::string> free_channels = {std::string(kAnalysis)};
     if (!calls_.empty()) free_channels.emplace_back(kCommentary);  // "I will look that up first"
@@ -132,7 +132,7 @@ class NetworkBuilder {
       channels.push_back(
           add_words(std::move(with_type), {{tokens_.message, {calls_[i].arguments}}}));
     }
-    beginnings.push_back(add({Stretch::Text::kNone, nullptr, {{tokens_.channel, channels}}}));
+    beginnings.push_back(add({Segment::Text::kNone, nullptr, {{tokens_.channel, channels}}}));
     for (size_t i = 0; i < calls_.size(); ++i) {
       TRY_ASSIGN(Words to, words({" to=functions." + rules_.functions[i].name}));
       beginnings.push_back(add_words(std::move(to), {to_channel(calls_[i])}));
@@ -151,7 +151,7 @@ class NetworkBuilder {
       TRY_ASSIGN(Words to, words({"assistant to=functions." + rules_.functions[i].name}));
       authors.push_back(add_words(std::move(to), {to_channel(calls_[i])}));
     }
-    parts_.stretches[static_cast<size_t>(next_author)].exits = {{tokens_.start, authors}};
+    parts_.segments[static_cast<size_t>(next_author)].exits = {{tokens_.start, authors}};
     return {};
   }
 

@@ -9,7 +9,7 @@
 namespace pelton::chat {
 namespace {
 
-using grammar::TokenGuide;
+using grammar::GrammarState;
 
 const tokenizer::Tokenizer& tokenizer() {
   static const tokenizer::Tokenizer kTokenizer = tiny_tokenizer();
@@ -29,11 +29,11 @@ std::shared_ptr<const grammar::TokenGrammar> choice(const std::vector<std::strin
   return grammar::TokenGrammar::make(grammar::compile_choice(texts).value(), trie()).value();
 }
 
-TokenGuide guide_of(const TurnRules& rules) {
-  return TokenGuide(harmony_network(rules, tokens(), trie()).value());
+GrammarState guide_of(const TurnRules& rules) {
+  return GrammarState(harmony_network(rules, tokens(), trie()).value());
 }
 
-bool allows(const TokenGuide& guide, TokenId token) {
+bool allows(const GrammarState& guide, TokenId token) {
   std::vector<uint64_t> room;
   const std::span<const uint64_t> mask = guide.mask(room);
   const auto word = static_cast<size_t>(token) / 64;
@@ -41,7 +41,7 @@ bool allows(const TokenGuide& guide, TokenId token) {
 }
 
 // How many of the text's tokens the guide lets pass; its masks say the same as it does.
-size_t passed(TokenGuide guide, std::string_view text) {
+size_t passed(GrammarState guide, std::string_view text) {
   size_t count = 0;
   for (const TokenId token : tokenizer().encode_with_special(text)) {
     const bool allowed = allows(guide, token);
@@ -53,13 +53,13 @@ size_t passed(TokenGuide guide, std::string_view text) {
   return count;
 }
 
-bool passes(const TokenGuide& guide, std::string_view text) {
+bool passes(const GrammarState& guide, std::string_view text) {
   return passed(guide, text) == tokenizer().encode_with_special(text).size();
 }
 
 // Every way of writing it that the tests of the parser know as the model's own.
 TEST(HarmonyGrammar, AFinalMessageFollowsItsGrammar) {
-  const TokenGuide guide = guide_of({.answer = choice({"yes", "no"})});
+  const GrammarState guide = guide_of({.answer = choice({"yes", "no"})});
   EXPECT_TRUE(passes(guide, "<|channel|>final<|message|>yes<|return|>"));
   EXPECT_TRUE(passes(guide, "<|channel|>final <|constrain|>json<|message|>no<|return|>"));
   EXPECT_TRUE(passes(guide,
@@ -84,7 +84,7 @@ TurnRules two_functions() {
 }
 
 TEST(HarmonyGrammar, CallsAreAddressedInBothPlaces) {
-  const TokenGuide guide = guide_of(two_functions());
+  const GrammarState guide = guide_of(two_functions());
   for (const std::string_view header :
        {"<|channel|>commentary to=functions.get_x <|constrain|>json<|message|>",
         "<|channel|>commentary to=functions.get_x<|constrain|>json<|message|>",
@@ -124,11 +124,11 @@ TEST(HarmonyGrammar, AForcedCallGoesOnWhereItsOpeningEnds) {
 }
 
 TEST(HarmonyGrammar, ACopyGoesItsOwnWay) {
-  TokenGuide guide = guide_of({.answer = choice({"yes", "no"})});
+  GrammarState guide = guide_of({.answer = choice({"yes", "no"})});
   for (const TokenId token : tokenizer().encode_with_special("<|channel|>final<|message|>")) {
     ASSERT_TRUE(guide.accept(token));
   }
-  TokenGuide fork = guide;
+  GrammarState fork = guide;
   ASSERT_TRUE(fork.accept('n'));
   EXPECT_FALSE(fork.accept('e'));
   ASSERT_TRUE(guide.accept('y'));
@@ -137,7 +137,7 @@ TEST(HarmonyGrammar, ACopyGoesItsOwnWay) {
 }
 
 TEST(HarmonyGrammar, PlainTextEndsWithAStopToken) {
-  const TokenGuide guide(text_network(choice({"left"}), tokens().stop_tokens()));
+  const GrammarState guide(text_network(choice({"left"}), tokens().stop_tokens()));
   EXPECT_TRUE(passes(guide, "left<|return|>"));
   EXPECT_TRUE(passes(guide, "left<|endoftext|>"));
   EXPECT_EQ(passed(guide, "le<|return|>"), 2u);

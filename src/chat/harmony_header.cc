@@ -67,7 +67,7 @@ std::string clean_name(std::string_view name) {
   return base::replace_invalid_utf8(name);
 }
 
-// A stretch of ordinary text and the marker it follows.
+// A segment of ordinary text and the marker it follows.
 struct Segment {
   enum class Marker : uint8_t { kNone, kChannel, kConstrain };
   Marker marker = Marker::kNone;

@@ -86,7 +86,7 @@ Reply ReplyBuilder::finish(StopCause cause, ReplyDelta& delta) {
   return std::move(reply_);
 }
 
-void ReplyBuilder::foresee() const {
+void ReplyBuilder::prefetch() const {
   const std::optional<std::string>& grows = reply_.content ? reply_.content : reply_.reasoning;
   if (grows) base::prefetch(grows->data() + grows->size(), 1);
   reader_.prefetch();

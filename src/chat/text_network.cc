@@ -12,8 +12,8 @@ std::shared_ptr<const TurnGrammar> text_network(
   // The grammar outlives its trie's other users; the network keeps both.
   TurnGrammar::Parts parts;
   parts.trie = std::shared_ptr<const grammar::TokenTrie>(grammar, &grammar->trie());
-  auto& text = parts.stretches.emplace_back();
-  text.text = TurnGrammar::Stretch::Text::kGrammar;
+  auto& text = parts.segments.emplace_back();
+  text.text = TurnGrammar::Segment::Text::kGrammar;
   text.grammar = std::move(grammar);
   for (const TokenId end : ends) {
     CHECK(end >= 0 && end < grammar::kExitTokenMax, "an end that is no token");

@@ -22,7 +22,7 @@ enum class KernelKind { kReference, kCpu };
 
 struct MemoryRequest {
   // What is to run.
-  int sequences_max = 16;      // seats
+  int sequences_max = 16;      // slots
   int batch_tokens_max = 512;  // tokens in a step
   int block_tokens = 16;
   tensor::DType kv_dtype = tensor::DType::kF16;
@@ -99,7 +99,7 @@ struct Footprint {
   KvAllocated kv;
   KvAllocated swap;  // without blocks where there is none
 
-  int sequences_max = 0;       // seats
+  int sequences_max = 0;       // slots
   int context_tokens_max = 0;  // of one sequence
   int64_t memory_bytes = 0;    // of the machine, as it was asked
 

@@ -66,7 +66,7 @@ TEST(StepArraysTest, SizesGrowByAQuarter) {
   EXPECT_LE(different, 45);
 }
 
-TEST(StepArraysTest, OneGraphServesAStretchOfPositions) {
+TEST(StepArraysTest, OneGraphServesARangeOfPositions) {
   StepArrays arrays(gpt_oss_shape(), limits());
   int sizes = 0;
   StepSizes last;

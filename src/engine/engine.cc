@@ -51,7 +51,7 @@ class Engine::Loop {
         inbox_({.requests_max = options.inbox_max,
                 .tokens_max = options.queued_tokens_max,
                 .wait_max_ns = options.queue_wait_max_ns,
-                .seats = {executor.capacity().sequences_max,
+                .slots = {executor.capacity().sequences_max,
                           executor.capacity().pooled_sequences_max}}),
         kv_events_(options.kv_events_max),
         core_(executor.capacity(),
@@ -62,7 +62,7 @@ class Engine::Loop {
                .policy = options.policy},
               {.steps_in_flight_max = options.steps_in_flight_max,
                .overlapped_step_ns_max = options.overlapped_step_ns_max},
-              [this](base::FunctionRef<void(WaitingLine&)> use) { inbox_.tell_line(use); }) {
+              [this](base::FunctionRef<void(AdmissionQueue&)> use) { inbox_.tell_line(use); }) {
     CHECK(options.inbox_max > 0);
     publish_stats();  // so that nobody ever reads empty ones
     publish_ledger();
@@ -75,8 +75,8 @@ class Engine::Loop {
   }
 
   Result<std::vector<TokenStream>> submit(request::GenerationRequest request, int answers,
-                                          std::shared_ptr<Courier> courier);
-  Result<void> room_for(const WaitingLine::Comer& comer) const {
+                                          std::shared_ptr<Outbox> outbox);
+  Result<void> room_for(const AdmissionQueue::Comer& comer) const {
     return inbox_.room_for(comer, clock_.now_ns());
   }
   int64_t retry_after_ns() const { return inbox_.retry_after_ns(clock_.now_ns()); }
@@ -89,11 +89,11 @@ class Engine::Loop {
   const ExecutorCapacity& capacity() const { return executor_.capacity(); }
 
  private:
-  // What a courier is given at the end of a step.
-  struct Bag {
-    std::shared_ptr<Courier> courier;
-    std::vector<Courier::Letter> letters;
-    size_t sent_last = 0;  // letters
+  // What an outbox is given at the end of a step.
+  struct UpdateBatch {
+    std::shared_ptr<Outbox> outbox;
+    std::vector<Outbox::TokenUpdate> updates;
+    size_t sent_last = 0;  // updates
     int readers = 0;
   };
 
@@ -101,7 +101,7 @@ class Engine::Loop {
   struct Reader {
     // What every token touches.
     std::shared_ptr<TokenStream::State> stream;
-    Bag* bag = nullptr;  // null: its stream is told directly
+    UpdateBatch* bag = nullptr;  // null: its stream is told directly
     std::string request_id;
   };
 
@@ -111,13 +111,13 @@ class Engine::Loop {
   void collect();
   void receive(std::vector<Inbox::Arrival> arrivals);
   void refuse(const Inbox::Arrival& arrival, int prompt_tokens, const Error& error);
-  void hear_readers();  // who has left, or forces tokens
+  void poll_cancellations();  // who has left, or forces tokens
   void emit();
   void emit(Scheduler::Event& event, int64_t now_ns);
   void tell(Reader& reader, Scheduler::Event& event, int64_t now_ns);
-  void announce_letters();
-  void send_letters();
-  Bag* bag_of(const std::shared_ptr<Courier>& courier);
+  void announce_updates();
+  void send_updates();
+  UpdateBatch* bag_of(const std::shared_ptr<Outbox>& outbox);
   void publish_stats();
   void publish_ledger();
   void check_when_idle();
@@ -145,14 +145,13 @@ class Engine::Loop {
   bool all_deferred_ = false;
   int64_t integrity_checks_ = 0;
   std::optional<int64_t> checked_ns_;
-  std::vector<std::unique_ptr<Bag>> bags_;  // few: a thread's each
+  std::vector<std::unique_ptr<UpdateBatch>> bags_;  // few: a thread's each
 
   std::thread thread_;
 };
 
 Result<std::vector<TokenStream>> Engine::Loop::submit(request::GenerationRequest request,
-                                                      int answers,
-                                                      std::shared_ptr<Courier> courier) {
+                                                      int answers, std::shared_ptr<Outbox> outbox) {
   if (answers < 1 || answers > kAnswersMax) {
     return Error{
         ErrorCode::kInvalidArgument,
@@ -162,7 +161,7 @@ Result<std::vector<TokenStream>> Engine::Loop::submit(request::GenerationRequest
   Inbox::Arrival arrival{.request = std::move(request),
                          .streams = {},
                          .queued_ns = clock_.now_ns(),
-                         .courier = std::move(courier)};
+                         .outbox = std::move(outbox)};
   std::vector<TokenStream> streams;
   for (int i = 0; i < answers; ++i) {
     arrival.streams.push_back(std::make_shared<TokenStream::State>(cancels_));
@@ -222,7 +221,7 @@ void Engine::Loop::run() {
 }
 
 void Engine::Loop::turn() {
-  hear_readers();
+  poll_cancellations();
 
   if (core_.in_flight() < core_.depth()) {
     std::optional<StepPlan> next = core_.plan(clock_.now_ns());
@@ -241,7 +240,7 @@ void Engine::Loop::turn() {
 
 void Engine::Loop::collect() {
   StepResult result = executor_.collect();
-  announce_letters();
+  announce_updates();
   if (result.error) {
     log_.error(fmt::format("step {} failed: {}", result.step, result.error->message));
   }
@@ -253,7 +252,7 @@ void Engine::Loop::receive(std::vector<Inbox::Arrival> arrivals) {
   std::vector<void*> tags;
   for (Inbox::Arrival& arrival : arrivals) {
     const auto prompt_tokens = static_cast<int>(arrival.request.prompt.size());
-    Bag* const bag = bag_of(arrival.courier);
+    UpdateBatch* const bag = bag_of(arrival.outbox);
     readers.clear();
     tags.clear();
     for (const std::shared_ptr<TokenStream::State>& stream : arrival.streams) {
@@ -286,14 +285,14 @@ void Engine::Loop::refuse(const Inbox::Arrival& arrival, int prompt_tokens, cons
   }
 }
 
-void Engine::Loop::hear_readers() {
+void Engine::Loop::poll_cancellations() {
   const int64_t cancels = cancels_->load(std::memory_order_acquire);
   if (cancels == cancels_seen_) return;
   cancels_seen_ = cancels;
   for (const auto& [id, reader] : readers_) {
     if (reader->stream->cancelled.load(std::memory_order_acquire)) {
       core_.cancel(id);
-    } else if (std::optional<Forcing> tokens = reader->stream->take_forcing()) {
+    } else if (std::optional<TokenConstraints> tokens = reader->stream->take_token_constraints()) {
       core_.force(id, *std::move(tokens));
     }
   }
@@ -311,54 +310,55 @@ void Engine::Loop::emit() {
     if (event.end != nullptr) ++ended;
     emit(event, now_ns);
   }
-  send_letters();
+  send_updates();
   for (; ended > 0; --ended) inbox_.note_ended();
 }
 
-Engine::Loop::Bag* Engine::Loop::bag_of(const std::shared_ptr<Courier>& courier) {
-  if (courier == nullptr) return nullptr;
-  for (const std::unique_ptr<Bag>& bag : bags_) {
-    if (bag->courier == courier) return bag.get();
+Engine::Loop::UpdateBatch* Engine::Loop::bag_of(const std::shared_ptr<Outbox>& outbox) {
+  if (outbox == nullptr) return nullptr;
+  for (const std::unique_ptr<UpdateBatch>& bag : bags_) {
+    if (bag->outbox == outbox) return bag.get();
   }
-  bags_.push_back(std::make_unique<Bag>(Bag{.courier = courier, .letters = {}}));
+  bags_.push_back(std::make_unique<UpdateBatch>(UpdateBatch{.outbox = outbox, .updates = {}}));
   return bags_.back().get();
 }
 
 // Readers' threads wake while the step is committed, rather than after it. Not while steps are
 // short: then they hardly sleep.
-void Engine::Loop::announce_letters() {
+void Engine::Loop::announce_updates() {
   if (core_.depth() > 1) return;
-  for (const std::unique_ptr<Bag>& bag : bags_) {
-    if (bag->sent_last >= kManyLetters) bag->courier->announce();
+  for (const std::unique_ptr<UpdateBatch>& bag : bags_) {
+    if (bag->sent_last >= kManyLetters) bag->outbox->announce();
   }
 }
 
 // Tokens go out before the next step is planned: where readers have no processor to themselves,
 // they get this one. Not while steps are short: then the next one is on its way, and tokens that
 // gather leave in fewer writes.
-void Engine::Loop::send_letters() {
+void Engine::Loop::send_updates() {
   size_t sent = 0;
-  for (const std::unique_ptr<Bag>& bag : bags_) {
-    if (bag->letters.empty()) continue;
-    bag->sent_last = bag->letters.size();
+  for (const std::unique_ptr<UpdateBatch>& bag : bags_) {
+    if (bag->updates.empty()) continue;
+    bag->sent_last = bag->updates.size();
     sent += bag->sent_last;
-    bag->courier->send(bag->letters);
+    bag->outbox->send(bag->updates);
   }
   std::erase_if(bags_, [](const auto& bag) { return bag->readers == 0; });
   if (sent >= kManyLetters && core_.depth() == 1) std::this_thread::yield();
 }
 
 void Engine::Loop::emit(Scheduler::Event& event, int64_t now_ns) {
-  using Seating = Scheduler::Event::Seating;
+  using SlotAllocation = Scheduler::Event::SlotAllocation;
   const bool ended = event.end != nullptr;
-  const bool made_way =
-      event.seating == Seating::kPreempted || event.seating == Seating::kSwappedOut;
+  const bool made_way = event.slot_allocation == SlotAllocation::kPreempted ||
+                        event.slot_allocation == SlotAllocation::kSwappedOut;
   if (!event.token && !ended && !made_way) return;
   const SequenceId id = event.id;
   Reader& reader = *static_cast<Reader*>(core_.answer(id).reader);
   if (made_way) {
-    log_.debug(fmt::format("request {} {}", reader.request_id,
-                           event.seating == Seating::kPreempted ? "preempted" : "swapped out"));
+    log_.debug(fmt::format(
+        "request {} {}", reader.request_id,
+        event.slot_allocation == SlotAllocation::kPreempted ? "preempted" : "swapped out"));
   }
   if (event.token || ended) tell(reader, event, now_ns);
   if (!ended) return;
@@ -374,14 +374,14 @@ void Engine::Loop::tell(Reader& reader, Scheduler::Event& event, int64_t now_ns)
     if (event.prompt) reader.stream->put_prompt(std::move(*event.prompt));
     return reader.stream->put(std::move(event.token), std::move(end), now_ns);
   }
-  Courier::Letter& letter = reader.bag->letters.emplace_back();
-  letter.to = reader.stream.get();
-  letter.token = std::move(event.token);
-  letter.now_ns = now_ns;
-  letter.prompt = std::move(event.prompt);
+  Outbox::TokenUpdate& update = reader.bag->updates.emplace_back();
+  update.to = reader.stream.get();
+  update.token = std::move(event.token);
+  update.now_ns = now_ns;
+  update.prompt = std::move(event.prompt);
   if (event.end == nullptr) return;
-  letter.last = std::make_unique<Courier::Letter::Last>(
-      Courier::Letter::Last{.stream = std::move(reader.stream), .end = *std::move(event.end)});
+  update.last = std::make_unique<Outbox::TokenUpdate::Last>(
+      Outbox::TokenUpdate::Last{.stream = std::move(reader.stream), .end = *std::move(event.end)});
 }
 
 void Engine::Loop::publish_stats() {
@@ -469,12 +469,11 @@ Result<std::vector<TokenStream>> Engine::submit_answers(request::GenerationReque
 }
 
 Result<std::vector<TokenStream>> Engine::submit_answers(request::GenerationRequest request,
-                                                        int count,
-                                                        std::shared_ptr<Courier> courier) {
-  return loop_->submit(std::move(request), count, std::move(courier));
+                                                        int count, std::shared_ptr<Outbox> outbox) {
+  return loop_->submit(std::move(request), count, std::move(outbox));
 }
 
-Result<void> Engine::room_for(const WaitingLine::Comer& comer) const {
+Result<void> Engine::room_for(const AdmissionQueue::Comer& comer) const {
   return loop_->room_for(comer);
 }
 

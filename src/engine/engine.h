@@ -10,13 +10,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "engine/courier.h"
+#include "engine/admission_queue.h"
 #include "engine/executor.h"
 #include "engine/ledger.h"
+#include "engine/outbox.h"
 #include "engine/scheduler_counters.h"
 #include "engine/scheduling_policy.h"
 #include "engine/token_stream.h"
-#include "engine/waiting_line.h"
 #include "kv/block_lifetimes.h"
 #include "kv/event_log.h"
 #include "kv/group.h"
@@ -27,18 +27,18 @@ namespace pelton::engine {
 // The state of one moment, and counts since the start.
 struct EngineStats {
   int running = 0;
-  int waiting = 0;                // known to the scheduler and without a seat
+  int waiting = 0;                // known to the scheduler and without a slot
   int swapped_out = 0;            // of these, with their blocks in the host's memory
-  int queued = 0;                 // accepted and never had a seat
+  int queued = 0;                 // accepted and never had a slot
   int64_t queued_tokens = 0;      // of their prompts
-  int64_t queue_wait_ns = 0;      // until who came now would have a seat, as far as can be told
+  int64_t queue_wait_ns = 0;      // until who came now would have a slot, as far as can be told
   kv::PerGroup<int> blocks_used;  // on the device, by KV group
 
   int64_t steps = 0;
   int64_t steps_failed = 0;
   int64_t output_tokens = 0;
   int64_t preemptions = 0;          // of any kind
-  int64_t prefix_tokens_asked = 0;  // of prompts that got a seat, once for each answer
+  int64_t prefix_tokens_asked = 0;  // of prompts that got a slot, once for each answer
   int64_t prefix_tokens_found = 0;  // of these, in the prefix cache
   using BlockTimes = kv::BlockTimes;
   BlockTimes block_times;       // of the widest group's blocks on the device, some of them
@@ -63,7 +63,7 @@ class Engine {
   struct Options {
     int inbox_max = 1024;                          // requests accepted and not yet running
     int64_t queued_tokens_max = int64_t{1} << 22;  // of their prompts
-    // Nobody waits longer for a seat, and who would have to is refused; 0: no bound.
+    // Nobody waits longer for a slot, and who would have to is refused; 0: no bound.
     int64_t queue_wait_max_ns = 0;
     SchedulingPolicy policy;
     // Steps submitted and not collected, 1 or 2. With 2, step n+1 is planned and submitted while
@@ -96,13 +96,13 @@ class Engine {
   // gives the same answer again and again.
   static constexpr int kAnswersMax = 128;
   Result<std::vector<TokenStream>> submit_answers(request::GenerationRequest request, int count);
-  // The same for a reader who shares a thread with others: what is for them comes by `courier`.
+  // The same for a reader who shares a thread with others: what is for them comes by `outbox`.
   Result<std::vector<TokenStream>> submit_answers(request::GenerationRequest request, int count,
-                                                  std::shared_ptr<Courier> courier);
+                                                  std::shared_ptr<Outbox> outbox);
 
   // Whether a request of that kind and tenant would be refused now, whatever it asks for:
   // kOverloaded, kUnavailable. Any thread.
-  Result<void> room_for(const WaitingLine::Comer& comer) const;
+  Result<void> room_for(const AdmissionQueue::Comer& comer) const;
   // When it is worth asking again, by how fast the queue moves; 0: not known. Any thread.
   int64_t retry_after_ns() const;
 

@@ -8,7 +8,7 @@
 
 namespace pelton::engine {
 
-using Places = WaitingLine::Places;
+using Places = AdmissionQueue::Places;
 
 EngineCore::EngineCore(const ExecutorCapacity& capacity, const Scheduler::Options& scheduler,
                        const Options& options, WithQueue with_queue)
@@ -26,7 +26,7 @@ int EngineCore::depth() const {
 Result<std::vector<SequenceId>> EngineCore::receive(request::GenerationRequest request,
                                                     int64_t queued_ns,
                                                     std::span<void* const> readers) {
-  auto ticket = WaitingLine::ticket(request);
+  auto ticket = AdmissionQueue::ticket(request);
   Result<std::vector<SequenceId>> ids =
       scheduler_.submit_answers(std::move(request), static_cast<int>(readers.size()));
   for (size_t i = 0; i < readers.size(); ++i) {
@@ -35,7 +35,7 @@ Result<std::vector<SequenceId>> EngineCore::receive(request::GenerationRequest r
           (*ids)[i],
           Answer{.ticket = ticket, .times = {.queued_ns = queued_ns}, .reader = readers[i]});
     } else {
-      with_queue_([&](WaitingLine& queue) { queue.note_never_seated(ticket); });
+      with_queue_([&](AdmissionQueue& queue) { queue.note_never_scheduled(ticket); });
     }
     ticket.prompt_tokens = 0;  // a prompt counts once
   }
@@ -47,7 +47,7 @@ std::optional<StepPlan> EngineCore::plan(int64_t now_ns) {
   if (in_flight_ >= depth()) return std::nullopt;
   StepPlan next = scheduler_.plan(now_ns);
   const Places places = scheduler_.waiting_count() > 0 ? Places::kTaken : Places::kFree;
-  with_queue_([&](WaitingLine& queue) { queue.note_places(places, now_ns); });
+  with_queue_([&](AdmissionQueue& queue) { queue.note_places(places, now_ns); });
   if (next.empty()) return std::nullopt;
   if (in_flight_ == 0) running_since_ns_ = now_ns;
   count(next);
@@ -77,12 +77,12 @@ std::span<Scheduler::Event> EngineCore::take_events(int64_t now_ns) {
 }
 
 void EngineCore::note_idle(int64_t now_ns) {
-  with_queue_([&](WaitingLine& queue) { queue.note_places(Places::kFree, now_ns); });
+  with_queue_([&](AdmissionQueue& queue) { queue.note_places(Places::kFree, now_ns); });
 }
 
 void EngineCore::count(const StepPlan& plan) {
   int64_t tokens = 0;
-  for (const PlannedSequence& row : plan.sequences) tokens += row.token_count();
+  for (const ScheduledRow& row : plan.sequences) tokens += row.token_count();
   const auto& bounds = EngineStats::kStepTokenBounds;
   static_assert(bounds.size() + 1 == StepCounts::kTokenRanges);
   const auto range = std::lower_bound(bounds.begin(), bounds.end(), tokens) - bounds.begin();
@@ -91,21 +91,21 @@ void EngineCore::count(const StepPlan& plan) {
 }
 
 void EngineCore::note_event(const Scheduler::Event& event, int64_t now_ns) {
-  const bool is_scheduled = event.seating == Scheduler::Event::Seating::kSeated;
+  const bool is_scheduled = event.slot_allocation == Scheduler::Event::SlotAllocation::kScheduled;
   if (!is_scheduled && !event.token && event.end == nullptr) return;
   Answer& answer = answers_.at(event.id);
   RequestTimes& times = answer.times;
   if (is_scheduled && !answer.was_scheduled) {
     answer.was_scheduled = true;
-    times.seated_ns = now_ns;
-    with_queue_([&](WaitingLine& queue) { queue.note_seated(answer.ticket); });
+    times.scheduled_ns = now_ns;
+    with_queue_([&](AdmissionQueue& queue) { queue.note_seated(answer.ticket); });
   }
   if (event.end != nullptr) {
-    with_queue_([&](WaitingLine& queue) {
+    with_queue_([&](AdmissionQueue& queue) {
       if (answer.was_scheduled) {
         queue.note_left_seat(answer.ticket, *event.end, times, now_ns);
       } else {
-        queue.note_never_seated(answer.ticket);
+        queue.note_never_scheduled(answer.ticket);
       }
     });
   }

@@ -21,10 +21,10 @@
 
 #include "base/function_ref.h"
 #include "base/result.h"
+#include "engine/admission_queue.h"
 #include "engine/executor.h"
 #include "engine/scheduler.h"
 #include "engine/token_stream.h"
-#include "engine/waiting_line.h"
 #include "request/generation_request.h"
 
 namespace pelton::engine {
@@ -53,14 +53,14 @@ class EngineCore {
     int64_t step_ns = 0;  // what steps are taken to last before the first was seen
   };
   // Gives the admission queue to `use`, under whatever lock guards it.
-  using WithQueue = std::function<void(base::FunctionRef<void(WaitingLine&)> use)>;
+  using WithQueue = std::function<void(base::FunctionRef<void(AdmissionQueue&)> use)>;
 
   EngineCore(const ExecutorCapacity& capacity, const Scheduler::Options& scheduler,
              const Options& options, WithQueue with_queue);
 
   // One answer, from receive() until its end was taken.
   struct Answer {
-    WaitingLine::Ticket ticket;
+    AdmissionQueue::Ticket ticket;
     bool was_scheduled = false;
     RequestTimes times;
     void* reader = nullptr;  // the driver's own
@@ -88,7 +88,7 @@ class EngineCore {
 
   void cancel(SequenceId id) { scheduler_.cancel(id); }
   void fail(SequenceId id, const Error& error) { scheduler_.fail(id, error); }
-  void force(SequenceId id, Forcing tokens) { scheduler_.force(id, std::move(tokens)); }
+  void force(SequenceId id, TokenConstraints tokens) { scheduler_.force(id, std::move(tokens)); }
 
   // Nothing is known and nothing runs. note_idle() tells the admission queue.
   bool idle() const { return scheduler_.idle() && in_flight_ == 0; }

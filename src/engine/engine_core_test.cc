@@ -36,9 +36,9 @@ class Driver {
       : executor_({.capacity = kSmall,
                    .next_token = [](const ModelledExecutor::Seen&) { return TokenId{7}; },
                    .timing = std::nullopt}),
-        queue_({.seats = {kSmall.sequences_max, 0}}),
+        queue_({.slots = {kSmall.sequences_max, 0}}),
         core_(kSmall, {}, options,
-              [this](base::FunctionRef<void(WaitingLine&)> use) { use(queue_); }) {}
+              [this](base::FunctionRef<void(AdmissionQueue&)> use) { use(queue_); }) {}
 
   void arrive(request::GenerationRequest request, int answers) {
     ASSERT_TRUE(queue_.enter(request, answers, now_ns_).ok());
@@ -68,7 +68,7 @@ class Driver {
       if (event.end == nullptr) continue;
       const RequestTimes& times = event.end->times;
       if (times.last_token_ns != 0) {
-        EXPECT_LE(times.seated_ns, times.first_token_ns);
+        EXPECT_LE(times.scheduled_ns, times.first_token_ns);
       }
       EXPECT_LE(times.first_token_ns, times.last_token_ns);
       ends_[event.id] = event.end->reason;
@@ -88,7 +88,7 @@ class Driver {
   std::map<SequenceId, int> tokens_;
   std::map<SequenceId, FinishReason> ends_;
   ModelledExecutor executor_;
-  WaitingLine queue_;
+  AdmissionQueue queue_;
   EngineCore core_;
 };
 

@@ -434,7 +434,7 @@ TEST(Engine, a_full_inbox_is_an_answer) {
   }
   EXPECT_EQ(refused, ErrorCode::kOverloaded);
   EXPECT_GE(streams.size(), 2u);
-  EXPECT_LE(streams.size(), 8u);  // two waiting, at most six in seats
+  EXPECT_LE(streams.size(), 8u);  // two waiting, at most six in slots
   streams.clear();
   bench.settle();  // what still was in the inbox then leaves a turn later
   for (int tries = 0; tries < 100; ++tries) {
@@ -449,9 +449,9 @@ TEST(Engine, a_full_inbox_is_an_answer) {
 }
 
 TEST(Engine, a_queue_full_of_tokens_is_an_answer) {
-  ExecutorCapacity one_seat = kSmall;
-  one_seat.sequences_max = 1;
-  Bench bench({.queued_tokens_max = 50, .step_ns = 2'000'000, .capacity = one_seat});
+  ExecutorCapacity one_slot = kSmall;
+  one_slot.sequences_max = 1;
+  Bench bench({.queued_tokens_max = 50, .step_ns = 2'000'000, .capacity = one_slot});
   TokenStream running = bench.submit(make_request(8, 100, 1));
   while (running.wait().tokens.empty()) {
   }
@@ -465,11 +465,11 @@ TEST(Engine, a_queue_full_of_tokens_is_an_answer) {
   EXPECT_TRUE(bench.engine().submit(make_request(40, 5, 4)).ok());
 }
 
-// Two tenants, one seat: the one who asks for little is not behind all that the other has queued.
+// Two tenants, one slot: the one who asks for little is not behind all that the other has queued.
 TEST(Engine, tenants_take_turns) {
-  ExecutorCapacity one_seat = kSmall;
-  one_seat.sequences_max = 1;
-  Bench bench({.step_ns = 200'000, .capacity = one_seat});
+  ExecutorCapacity one_slot = kSmall;
+  one_slot.sequences_max = 1;
+  Bench bench({.step_ns = 200'000, .capacity = one_slot});
   std::vector<TokenStream> greedy;
   for (uint64_t i = 0; i < 40; ++i) {
     request::GenerationRequest request = make_request(20, 20, i);
@@ -519,7 +519,7 @@ TEST_P(EngineDepth, random_cancels_bring_the_ledger_back_to_zero) {
     const Ledger::Blocks& blocks = ledger.of(group, kv::kDevice);
     EXPECT_EQ(blocks.free + blocks.kept, kSmall.blocks(group, kv::kDevice));
   }
-  EXPECT_EQ(ledger.seats_free, kSmall.sequences_max);
+  EXPECT_EQ(ledger.slots_free, kSmall.sequences_max);
   EXPECT_GT(ledger.integrity_checks, 0);
 }
 

@@ -2,7 +2,7 @@
 // engine/modelled_executor (tests, simulator). Engine thread only; work may run elsewhere.
 //
 // submit and collect are two verbs so that step n+1 can be planned while step n runs: a plan may
-// name "the token the step before sampled in this seat" (PlannedSequence::tokens empty).
+// name "the token the step before sampled in this slot" (ScheduledRow::tokens empty).
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ struct ExecutorCapacity {
   // sequences that make room: their blocks are copied out and back instead of computed again. A
   // tier in which some group has none takes no sequence.
   kv::PerGroup<kv::GroupCapacity> groups;
-  int sequences_max = 16;  // seats of sequences that sample
-  // More seats, for sequences of which an embedding is made: they need no logits, so many short
+  int sequences_max = 16;  // slots of sequences that sample
+  // More slots, for sequences of which an embedding is made: they need no logits, so many short
   // ones fill a step. 0, and embedding_size 0: this executor makes none.
   int pooled_sequences_max = 0;
   int embedding_size = 0;
@@ -29,7 +29,7 @@ struct ExecutorCapacity {
   int context_tokens_max = 0;  // longest sequence, prompt and output
   int vocab_size = INT32_MAX;  // token ids a prompt may hold are below it
 
-  int seat_count() const { return sequences_max + pooled_sequences_max; }
+  int slot_count() const { return sequences_max + pooled_sequences_max; }
 
   int blocks(int group, kv::Tier tier) const {
     return groups[group].block_counts[static_cast<size_t>(tier)];

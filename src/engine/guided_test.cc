@@ -44,12 +44,12 @@ const std::shared_ptr<const grammar::TokenGrammar>& words() {
   return kGrammar;
 }
 
-grammar::TokenGuide guide() {
-  using Stretch = grammar::TokenNetwork::Stretch;
-  grammar::TokenNetwork::Parts parts{.trie = small_trie(), .vocab_size = kVocabulary};
-  parts.stretches.push_back({Stretch::Text::kGrammar, words(), {{kEnd, {}}}});
+grammar::GrammarState guide() {
+  using Segment = grammar::GrammarFsm::Segment;
+  grammar::GrammarFsm::Parts parts{.trie = small_trie(), .vocab_size = kVocabulary};
+  parts.segments.push_back({Segment::Text::kGrammar, words(), {{kEnd, {}}}});
   parts.starts = {0};
-  return grammar::TokenGuide(std::make_shared<const grammar::TokenNetwork>(std::move(parts)));
+  return grammar::GrammarState(std::make_shared<const grammar::GrammarFsm>(std::move(parts)));
 }
 
 request::GenerationRequest guided(uint64_t seed, float repetition_penalty) {
@@ -121,7 +121,7 @@ Outcome run(const ExecutorCapacity& capacity, const How& how) {
                                     .next_token = checksum_tokens(kVocabulary),
                                     .jump_tokens_max = how.jump_tokens_max};
   Deferrals deferrals(how.seed, how.defer_every);
-  options.defer = [&](const PlannedSequence&) { return deferrals.draw(); };
+  options.defer = [&](const ScheduledRow&) { return deferrals.draw(); };
   if (how.fail_every > 0) {
     options.fail_step = [&how](const StepPlan& plan) -> std::optional<Error> {
       if (plan.step % how.fail_every != how.fail_every - 1) return std::nullopt;
@@ -189,7 +189,7 @@ TEST(Guided, making_room_changes_nothing) {
     ASSERT_EQ(roomy.outputs.size(), 16u);
     int ended = 0;
     for (const auto& [id, tokens] : roomy.outputs) {
-      grammar::TokenGuide follower = guide();
+      grammar::GrammarState follower = guide();
       for (const TokenId token : tokens) ASSERT_TRUE(follower.accept(token));
       const bool stopped = roomy.reasons.at(id) == FinishReason::kStop;
       EXPECT_EQ(follower.over(), stopped);
@@ -268,10 +268,9 @@ TEST(Guided, D1_deferred_rows_are_forced_all_the_same) {
     for (const int every : {0, 2}) {
       Deferrals deferrals(seed, every);
       Scheduler scheduler(capacity(400, 0), {.hash_seed = 1});
-      ModelledExecutor executor(
-          {.capacity = capacity(400, 0),
-           .next_token = checksum_tokens(kVocabulary),
-           .defer = [&](const PlannedSequence&) { return deferrals.draw(); }});
+      ModelledExecutor executor({.capacity = capacity(400, 0),
+                                 .next_token = checksum_tokens(kVocabulary),
+                                 .defer = [&](const ScheduledRow&) { return deferrals.draw(); }});
       const SequenceId id = scheduler.submit(guided(seed, 1.0f)).value();
       scheduler.force(id, {.tokens = {'(', 'c', '7'}, .position = 0});
       std::vector<TokenId> output;
@@ -311,7 +310,7 @@ TEST(Guided, jumps_outlive_failed_steps) {
                 {.jump_tokens_max = 16, .fail_every = fail_every, .defer_every = defer_every});
         EXPECT_EQ(outcome.reasons.size(), 16u);
         for (const auto& [id, tokens] : outcome.outputs) {
-          grammar::TokenGuide follower = guide();
+          grammar::GrammarState follower = guide();
           for (const TokenId token : tokens) ASSERT_TRUE(follower.accept(token));
         }
       }
@@ -340,7 +339,7 @@ TEST(Guided, a_format_ends_where_it_ends) {
         if (event.token) output.push_back(event.token->token);
       }
     }
-    grammar::TokenGuide follower = guide();
+    grammar::GrammarState follower = guide();
     for (const TokenId token : output) ASSERT_TRUE(follower.accept(token));
     if (follower.over()) {
       EXPECT_EQ(output.back(), kEnd);

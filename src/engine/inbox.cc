@@ -26,7 +26,7 @@ Result<void> Inbox::submit(Arrival arrival) {
   return {};
 }
 
-Result<void> Inbox::room_for(const WaitingLine::Comer& comer, int64_t now_ns) const {
+Result<void> Inbox::room_for(const AdmissionQueue::Comer& comer, int64_t now_ns) const {
   std::lock_guard lock(mutex_);
   if (closed_) return shutting_down();
   return line_.room_for(comer, now_ns);

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/courier.h"
+#include "engine/admission_queue.h"
+#include "engine/outbox.h"
 #include "engine/token_stream.h"
-#include "engine/waiting_line.h"
 #include "request/generation_request.h"
 
 namespace pelton::engine {
@@ -23,20 +23,20 @@ class Inbox {
     request::GenerationRequest request;
     std::vector<std::shared_ptr<TokenStream::State>> streams;  // one an answer; at least one
     int64_t queued_ns = 0;
-    std::shared_ptr<Courier> courier;  // of the streams; null: each is called for itself
+    std::shared_ptr<Outbox> outbox;  // of the streams; null: each is called for itself
   };
   struct Delivery {
     std::vector<Arrival> arrivals;
     bool stop = false;
   };
 
-  explicit Inbox(const WaitingLine::Options& options) : line_(options) {}
+  explicit Inbox(const AdmissionQueue::Options& options) : line_(options) {}
 
   // At arrival.queued_ns. kOverloaded, kDeadline, kUnavailable.
   Result<void> submit(Arrival arrival);
 
-  // As WaitingLine's; also kUnavailable.
-  Result<void> room_for(const WaitingLine::Comer& comer, int64_t now_ns) const;
+  // As AdmissionQueue's; also kUnavailable.
+  Result<void> room_for(const AdmissionQueue::Comer& comer, int64_t now_ns) const;
   int64_t retry_after_ns(int64_t now_ns) const;
 
   // Engine thread. What has come since the last call; the second waits until there is something.
@@ -71,7 +71,7 @@ class Inbox {
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::condition_variable all_ended_;
-  WaitingLine line_;
+  AdmissionQueue line_;
   std::vector<Arrival> arrivals_;
   int live_ = 0;  // accepted, not ended
   bool closed_ = false;

@@ -22,15 +22,15 @@ struct Ledger {
   // Those beyond the device are held by sequences that were swapped out.
   kv::PerTier<kv::PerGroup<Blocks>> blocks;
 
-  int running = 0;            // sequences with a seat
+  int running = 0;            // sequences with a slot
   int waiting = 0;            // sequences without
   int swapped_out = 0;        // of these, with blocks in the host's memory
   int landing = 0;            // ended, and a submitted step still names them
-  int seats_free = 0;         // of sequences that sample
-  int pooled_seats_free = 0;  // of those of which an embedding is made
+  int slots_free = 0;         // of sequences that sample
+  int pooled_slots_free = 0;  // of those of which an embedding is made
   int steps_in_flight = 0;
   int streams = 0;            // with a writer: their requests have not ended
-  int queued = 0;             // accepted, never had a seat
+  int queued = 0;             // accepted, never had a slot
   int64_t queued_tokens = 0;  // of their prompts
   int64_t kv_events = 0;      // so far
   int64_t kv_events_dropped = 0;

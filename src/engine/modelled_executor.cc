@@ -42,7 +42,7 @@ ModelledExecutor::ModelledExecutor(Options options)
           static_cast<size_t>(capacity.blocks(group, tier) * capacity.block_tokens)));
     }
   }
-  seats_.resize(static_cast<size_t>(capacity.seat_count()));
+  slots_.resize(static_cast<size_t>(capacity.slot_count()));
 }
 
 void ModelledExecutor::submit(StepPlan plan) {
@@ -61,9 +61,9 @@ void ModelledExecutor::submit(StepPlan plan) {
   seat_arrivals(plan);
   pending.result.sequences.reserve(plan.sequences.size());
   pending.result.tokens.reserve(plan.sequences.size());
-  for (const PlannedSequence& row : plan.sequences) {
+  for (const ScheduledRow& row : plan.sequences) {
     if (pending.result.error) {
-      seats_[static_cast<size_t>(row.seat)].lost = true;
+      slots_[static_cast<size_t>(row.slot)].lost = true;
     } else {
       compute(plan, row, pending.result);
     }
@@ -84,10 +84,10 @@ StepResult ModelledExecutor::collect() {
 
 void ModelledExecutor::check_plan(const StepPlan& plan) {
   int token_count = 0;
-  for (const PlannedSequence& row : plan.sequences) {
-    CHECK(row.seat >= 0 && row.seat < options_.capacity.seat_count(), "no such seat");
-    Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
-    CHECK(occupant.planned_in != plan.step, "two rows in one seat");
+  for (const ScheduledRow& row : plan.sequences) {
+    CHECK(row.slot >= 0 && row.slot < options_.capacity.slot_count(), "no such slot");
+    Occupant& occupant = slots_[static_cast<size_t>(row.slot)];
+    CHECK(occupant.planned_in != plan.step, "two rows in one slot");
     occupant.planned_in = plan.step;
     if (holds()) occupant.tables.follow(plan, row);
     if (options_.checks) check_row(row);
@@ -97,13 +97,13 @@ void ModelledExecutor::check_plan(const StepPlan& plan) {
   if (options_.checks) check_unshared(plan);
 }
 
-void ModelledExecutor::check_row(const PlannedSequence& row) const {
+void ModelledExecutor::check_row(const ScheduledRow& row) const {
   const ExecutorCapacity& capacity = options_.capacity;
   const int32_t end = row.start + row.token_count();
   CHECK(row.start >= 0 && end <= capacity.context_tokens_max, "a position outside the context");
   CHECK(row.sample || row.tokens.count > 0, "a decode that does not sample");
-  CHECK(!row.sample || row.seat < capacity.sequences_max, "no logits are computed for this seat");
-  CHECK(!row.embed || row.seat >= capacity.sequences_max, "this seat makes no embeddings");
+  CHECK(!row.sample || row.slot < capacity.sequences_max, "no logits are computed for this slot");
+  CHECK(!row.embed || row.slot >= capacity.sequences_max, "this slot makes no embeddings");
   const auto covers = [&](const std::vector<BlockId>& blocks, int32_t begin, int block_count) {
     for (int32_t i = std::max(begin, 0) / capacity.block_tokens; i * capacity.block_tokens < end;
          ++i) {
@@ -125,12 +125,12 @@ void ModelledExecutor::check_unshared(const StepPlan& plan) const {
   for (int group = 0; group < group_count(); ++group) {
     const int block_count = options_.capacity.blocks(group, kv::kDevice);
     std::vector<int> ref_counts(static_cast<size_t>(block_count), 0);
-    for (const PlannedSequence& row : plan.sequences) {
+    for (const ScheduledRow& row : plan.sequences) {
       for (const BlockId block : tables(row).of(group)) {
         if (block != kNoBlock) ++ref_counts[static_cast<size_t>(block)];
       }
     }
-    for (const PlannedSequence& row : plan.sequences) {
+    for (const ScheduledRow& row : plan.sequences) {
       const int32_t first = row.start / options_.capacity.block_tokens;
       const int32_t last = (row.start + row.token_count() - 1) / options_.capacity.block_tokens;
       for (int32_t i = first; i <= last; ++i) {
@@ -159,10 +159,10 @@ void ModelledExecutor::copy_blocks(const StepPlan& plan, bool failed) {
 }
 
 void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
-  for (const PlannedSequence& row : plan.sequences) {
+  for (const ScheduledRow& row : plan.sequences) {
     const Arrival* const arrival = plan.arrival_of(row);
     if (arrival == nullptr) continue;
-    Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
+    Occupant& occupant = slots_[static_cast<size_t>(row.slot)];
     occupant = Occupant{.tables = std::move(occupant.tables), .planned_in = plan.step};
     occupant.lost = false;
     occupant.sampling = arrival->sampling;
@@ -183,11 +183,10 @@ void ModelledExecutor::seat_arrivals(const StepPlan& plan) {
   }
 }
 
-void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
-                               StepResult& result) {
-  Occupant& occupant = seats_[static_cast<size_t>(row.seat)];
+void ModelledExecutor::compute(const StepPlan& plan, const ScheduledRow& row, StepResult& result) {
+  Occupant& occupant = slots_[static_cast<size_t>(row.slot)];
   SequenceResult& told = result.sequences.emplace_back();
-  told.seat = row.seat;
+  told.slot = row.slot;
   const bool samples = row.sample && row.start + row.token_count() >= occupant.known;
   if (samples) {
     told.tokens = {static_cast<int32_t>(result.tokens.size()), 1};
@@ -204,10 +203,10 @@ void ModelledExecutor::compute(const StepPlan& plan, const PlannedSequence& row,
   if (occupant.lost) return;
   if (row.tokens.count > 0) occupant.deferral = nullptr;
   if (occupant.deferral != nullptr) return defer(occupant.deferral, result);  // a void row
-  CHECK(row.start == occupant.computed, "positions of a seat must follow each other");
+  CHECK(row.start == occupant.computed, "positions of a slot must follow each other");
   std::span<const TokenId> tokens = row.tokens.of(plan.tokens);
   if (tokens.empty()) {
-    CHECK(occupant.sampled_in == plan.step - 1, "the step before sampled nothing in this seat");
+    CHECK(occupant.sampled_in == plan.step - 1, "the step before sampled nothing in this slot");
     tokens = {&occupant.sampled, 1};
   }
   if (holds()) {
@@ -251,7 +250,7 @@ void ModelledExecutor::defer(std::shared_ptr<const Deferral> deferral, StepResul
   result.tokens.pop_back();
 }
 
-void ModelledExecutor::jump(const PlannedSequence& row, Occupant& occupant, StepResult& result) {
+void ModelledExecutor::jump(const ScheduledRow& row, Occupant& occupant, StepResult& result) {
   const bool may = options_.jump_tokens_max > 0 && occupant.guide && row.forced == kNotForced &&
                    occupant.sampling.logprobs < 0;
   if (!may) return;
@@ -265,7 +264,7 @@ void ModelledExecutor::jump(const PlannedSequence& row, Occupant& occupant, Step
   }
 }
 
-void ModelledExecutor::write(const PlannedSequence& row, std::span<const TokenId> tokens) {
+void ModelledExecutor::write(const ScheduledRow& row, std::span<const TokenId> tokens) {
   const int block_tokens = options_.capacity.block_tokens;
   const auto cell_of = [&](const std::vector<BlockId>& blocks, int32_t position) {
     const BlockId block = blocks[static_cast<size_t>(position / block_tokens)];
@@ -280,7 +279,7 @@ void ModelledExecutor::write(const PlannedSequence& row, std::span<const TokenId
   }
 }
 
-void ModelledExecutor::read(std::vector<TokenId>& into, int group, const SeatTables& tables,
+void ModelledExecutor::read(std::vector<TokenId>& into, int group, const SlotTables& tables,
                             int32_t begin, int32_t end) {
   const int block_tokens = options_.capacity.block_tokens;
   const std::vector<BlockId>& blocks = tables.of(group);
@@ -325,7 +324,7 @@ std::span<const TokenId> ModelledExecutor::visible(std::span<const TokenId> toke
       static_cast<size_t>(spec(widest_).first_seen(static_cast<int>(tokens.size()) - 1)));
 }
 
-void ModelledExecutor::embed(const PlannedSequence& row, Occupant& occupant,
+void ModelledExecutor::embed(const ScheduledRow& row, Occupant& occupant,
                              std::span<float> embedding) {
   CHECK(occupant.pooling.has_value(), "an embedding of what was not announced as one");
   CHECK(occupant.computed == occupant.prompt_count, "an embedding before the prompt's end");
@@ -337,7 +336,7 @@ void ModelledExecutor::embed(const PlannedSequence& row, Occupant& occupant,
   options_.embed(of_all ? occupant.seen : visible(occupant.seen), *occupant.pooling, embedding);
 }
 
-void ModelledExecutor::score(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
+void ModelledExecutor::score(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,
                              StepResult& result) {
   CHECK(occupant.sampling.prompt_logprobs >= 0, "nobody asked for the prompt's log-probabilities");
   CHECK(row.targets.count <= row.token_count() &&
@@ -355,8 +354,8 @@ void ModelledExecutor::score(const StepPlan& plan, const PlannedSequence& row, O
   }
 }
 
-TokenId ModelledExecutor::sample(const StepPlan& plan, const PlannedSequence& row,
-                                 Occupant& occupant, SequenceResult& told) {
+TokenId ModelledExecutor::sample(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,
+                                 SequenceResult& told) {
   read_seen(occupant, row.start);
   if (options_.checks && occupant.sampling.has_penalties()) {
     const std::span<const TokenId> known = visible(occupant.history);
@@ -380,7 +379,7 @@ TokenId ModelledExecutor::sample(const StepPlan& plan, const PlannedSequence& ro
                                                       .sampling = occupant.sampling,
                                                       .banned = row.banned.of(plan.banned),
                                                       .allowed = allowed,
-                                                      .seat = row.seat,
+                                                      .slot = row.slot,
                                                       .arrival = occupant.arrival});
   // A model by the book may say what its request forbids; no other answer will do then.
   if (occupant.guide && !occupant.guide->accept(token)) {

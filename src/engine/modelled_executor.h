@@ -32,8 +32,8 @@ class ModelledExecutor final : public Executor {
     const request::SamplingParams& sampling;
     std::span<const TokenId> banned;
     std::span<const uint64_t> allowed;  // bit t % 64 of word t / 64; empty: all tokens
-    Seat seat = 0;
-    int64_t arrival = 0;  // whose turn in that seat it is: another number for each
+    Slot slot = 0;
+    int64_t arrival = 0;  // whose turn in that slot it is: another number for each
   };
   using TokenFunction = std::function<TokenId(const Seen&)>;
   // Of a token after those before it that it sees, with `top` alternatives.
@@ -59,7 +59,7 @@ class ModelledExecutor final : public Executor {
     std::optional<Timing> timing;                                    // none: steps take no time
     std::function<std::optional<Error>(const StepPlan&)> fail_step;  // unset: no step fails
     // For rows with a guide that sample; null: this one is not deferred. Unset: none is.
-    std::function<std::shared_ptr<const Deferral>(const PlannedSequence&)> defer;
+    std::function<std::shared_ptr<const Deferral>(const ScheduledRow&)> defer;
     // What a plan promises is CHECKed, and all is read back from its blocks at every sample.
     bool checks = true;
     // Without checks, where no answer depends on what was seen: blocks hold nothing, and
@@ -84,14 +84,14 @@ class ModelledExecutor final : public Executor {
     request::SamplingParams sampling;
     int prompt_count = 0;
     std::vector<TokenId> history;  // as it was told, and what was sampled since
-    SeatTables tables;
+    SlotTables tables;
     std::optional<request::Pooling> pooling;
-    std::optional<grammar::TokenGuide> guide;
-    int32_t first = 0;  // what was computed before this seat was taken
+    std::optional<grammar::GrammarState> guide;
+    int32_t first = 0;  // what was computed before this slot was taken
     int32_t computed = 0;
     TokenId sampled = 0;
     int64_t sampled_in = -1;  // the step that sampled it
-    int64_t planned_in = -1;  // the last step that had a row for this seat
+    int64_t planned_in = -1;  // the last step that had a row for this slot
     int32_t known = 0;  // tokens of it that were told, if a jump was ahead of what is computed
     std::shared_ptr<const Deferral> deferral;  // of its last row
     bool lost = true;                          // nobody sits here, or a failed step left it unknown
@@ -110,35 +110,34 @@ class ModelledExecutor final : public Executor {
   };
 
   void check_plan(const StepPlan& plan);
-  void check_row(const PlannedSequence& row) const;
+  void check_row(const ScheduledRow& row) const;
   void copy_blocks(const StepPlan& plan, bool failed);
   void check_unshared(const StepPlan& plan) const;
   void seat_arrivals(const StepPlan& plan);
-  void compute(const StepPlan& plan, const PlannedSequence& row, StepResult& result);
-  const SeatTables& tables(const PlannedSequence& row) const {
-    return seats_[static_cast<size_t>(row.seat)].tables;
+  void compute(const StepPlan& plan, const ScheduledRow& row, StepResult& result);
+  const SlotTables& tables(const ScheduledRow& row) const {
+    return slots_[static_cast<size_t>(row.slot)].tables;
   }
-  void write(const PlannedSequence& row, std::span<const TokenId> tokens);
+  void write(const ScheduledRow& row, std::span<const TokenId> tokens);
   // The tokens of positions [begin, end), into into[begin ...].
-  void read(std::vector<TokenId>& into, int group, const SeatTables& tables, int32_t begin,
+  void read(std::vector<TokenId>& into, int group, const SlotTables& tables, int32_t begin,
             int32_t end);
   void read_seen(Occupant& occupant, int32_t start);
   void check_groups_agree(const Occupant& occupant);
   // What the query at the end of `tokens` sees of them, in the widest group.
   std::span<const TokenId> visible(std::span<const TokenId> tokens) const;
-  TokenId sample(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
+  TokenId sample(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,
                  SequenceResult& told);
   static void defer(std::shared_ptr<const Deferral> deferral, StepResult& result);
-  void jump(const PlannedSequence& row, Occupant& occupant, StepResult& result);
-  void score(const StepPlan& plan, const PlannedSequence& row, Occupant& occupant,
-             StepResult& result);
-  void embed(const PlannedSequence& row, Occupant& occupant, std::span<float> embedding);
+  void jump(const ScheduledRow& row, Occupant& occupant, StepResult& result);
+  void score(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant, StepResult& result);
+  void embed(const ScheduledRow& row, Occupant& occupant, std::span<float> embedding);
 
   const Options options_;
   const int widest_;
   // [block * block_tokens + offset], by tier and group
   kv::PerTier<kv::PerGroup<std::vector<Cell>>> cells_;
-  std::vector<Occupant> seats_;
+  std::vector<Occupant> slots_;
   std::vector<Pending> pending_;  // at most two
   std::vector<TokenId> seen_again_;
   std::vector<uint64_t> mask_;

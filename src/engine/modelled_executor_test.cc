@@ -23,7 +23,7 @@ ModelledExecutor make_executor() {
 
 // A row before it is flat.
 struct Row {
-  Seat seat = 0;
+  Slot slot = 0;
   std::optional<Arrival> arrival;
   int32_t start = 0;
   std::vector<TokenId> tokens;
@@ -35,8 +35,8 @@ StepPlan make_plan(int64_t step, const std::vector<Row>& rows) {
   StepPlan plan;
   plan.step = step;
   for (const Row& row : rows) {
-    PlannedSequence& planned = plan.sequences.emplace_back();
-    planned.seat = row.seat;
+    ScheduledRow& planned = plan.sequences.emplace_back();
+    planned.slot = row.slot;
     if (row.arrival) {
       planned.arrival = static_cast<int32_t>(plan.arrivals.size());
       plan.arrivals.push_back(*row.arrival);
@@ -53,9 +53,9 @@ StepPlan make_plan(int64_t step, const std::vector<Row>& rows) {
   return plan;
 }
 
-Row prefill(Seat seat, std::vector<TokenId> tokens, std::vector<BlockId> blocks) {
+Row prefill(Slot slot, std::vector<TokenId> tokens, std::vector<BlockId> blocks) {
   Row row;
-  row.seat = seat;
+  row.slot = slot;
   row.arrival = Arrival{};
   row.arrival->prompt_count = static_cast<int>(tokens.size());
   row.tokens = std::move(tokens);
@@ -63,8 +63,8 @@ Row prefill(Seat seat, std::vector<TokenId> tokens, std::vector<BlockId> blocks)
   return row;
 }
 
-Row decode(Seat seat, int32_t start, TokenId token, std::vector<BlockId> blocks) {
-  Row row = prefill(seat, {token}, std::move(blocks));
+Row decode(Slot slot, int32_t start, TokenId token, std::vector<BlockId> blocks) {
+  Row row = prefill(slot, {token}, std::move(blocks));
   row.arrival.reset();
   row.start = start;
   return row;
@@ -176,8 +176,8 @@ TEST(ModelledExecutorDeathTest, broken_promises_are_noticed) {
   dies({decode(0, 5, token, {0, 1})}, "must follow each other");
   dies({decode(0, 6, token, {0})}, "without a full block");
   dies({decode(0, 6, token, {0, 2})}, "holds other positions");
-  dies({decode(5, 6, token, {0, 1})}, "no such seat");
-  dies({row(), row()}, "two rows in one seat");
+  dies({decode(5, 6, token, {0, 1})}, "no such slot");
+  dies({row(), row()}, "two rows in one slot");
   dies({row(), prefill(1, {1, 2}, {1})}, "written is shared");
   dies({row(), prefill(1, std::vector<TokenId>(16, 1), {2, 3, 4, 5})}, "over its token budget");
 

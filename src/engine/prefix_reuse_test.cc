@@ -1,4 +1,4 @@
-// How much of an 8 k prompt is computed again, on pools of the size that an executor of 16 seats
+// How much of an 8 k prompt is computed again, on pools of the size that an executor of 16 slots
 // and steps of 512 tokens has.
 #include <algorithm>
 #include <vector>
@@ -37,8 +37,8 @@ const ExecutorCapacity kFewBlocks{
     .batch_tokens_max = 512,
     .context_tokens_max = 1024};
 
-// One seat, a window of a block, and window blocks for little more than one prompt of 600 tokens.
-const ExecutorCapacity kOneSeat{
+// One slot, a window of a block, and window blocks for little more than one prompt of 600 tokens.
+const ExecutorCapacity kOneSlot{
     .block_tokens = 16,
     .groups = {{{.name = "full"}, {256}}, {{.name = "window", .sliding_window = 16}, {51}}},
 
@@ -84,7 +84,7 @@ class PrefixReuse : public testing::Test {
       while (in_flight < way.steps_at_once) {
         StepPlan plan = scheduler_.plan(0);
         if (plan.empty()) break;
-        for (const PlannedSequence& row : plan.sequences) {
+        for (const ScheduledRow& row : plan.sequences) {
           if (row.start < prompt_count) cost.computed += row.token_count();
         }
         executor_.submit(std::move(plan));
@@ -112,9 +112,9 @@ class PrefixReuseFewBlocks : public PrefixReuse {
   PrefixReuseFewBlocks() : PrefixReuse(kFewBlocks) {}
 };
 
-class PrefixReuseOneSeat : public PrefixReuse, public testing::WithParamInterface<int> {
+class PrefixReuseOneSlot : public PrefixReuse, public testing::WithParamInterface<int> {
  protected:
-  PrefixReuseOneSeat() : PrefixReuse(kOneSeat) {}
+  PrefixReuseOneSlot() : PrefixReuse(kOneSlot) {}
 
   Cost run(std::vector<TokenId> prompt) {
     return PrefixReuse::run(std::move(prompt), {.steps_at_once = GetParam()});
@@ -198,9 +198,9 @@ TEST_F(PrefixReuseFewBlocks, the_next_turn_finds_the_answer_wherever_it_ended) {
 
 // What a prompt leaves behind to be kept longest does not depend on when its steps were committed:
 // two steps that take longer than they used to are both collected before the next plan.
-INSTANTIATE_TEST_SUITE_P(StepsAtOnce, PrefixReuseOneSeat, testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(StepsAtOnce, PrefixReuseOneSlot, testing::Values(1, 2));
 
-TEST_P(PrefixReuseOneSeat, a_prefix_checkpoint_outlives_an_other_prompt) {
+TEST_P(PrefixReuseOneSlot, a_prefix_checkpoint_outlives_an_other_prompt) {
   run(random_tokens(1, 512));
   const std::vector<TokenId> first = random_tokens(2, 600);
   EXPECT_EQ(run(first).computed, 600);

@@ -48,12 +48,12 @@ TEST(RequestTimes, AreWhenItHappened) {
   base::Log log(clock, {.level = base::LogLevel::kNone});
   ModelledExecutor executor(small(clock));
   Engine engine({.steps_in_flight_max = 1}, executor, clock, log);
-  // 20 tokens of a prompt are three steps of 8; the second request waits for the only seat.
+  // 20 tokens of a prompt are three steps of 8; the second request waits for the only slot.
   Result<TokenStream> first = engine.submit(request_of(20, 5));
   ASSERT_TRUE(first.ok());
   const StreamEnd one = end_of(*first);
   EXPECT_EQ(one.times.queued_ns, 3 * kMs);
-  EXPECT_EQ(one.times.seated_ns, 3 * kMs);
+  EXPECT_EQ(one.times.scheduled_ns, 3 * kMs);
   EXPECT_EQ(one.times.first_token_ns, 33 * kMs);
   EXPECT_EQ(one.times.last_token_ns, 73 * kMs);
   EXPECT_EQ(clock.now_ns(), 73 * kMs);
@@ -76,8 +76,8 @@ TEST(RequestTimes, WaitingForASeatIsQueueing) {
   const StreamEnd two = end_of(*second);
   EXPECT_EQ(one.times.queued_ns, kMs);
   EXPECT_LT(two.times.queued_ns, one.times.last_token_ns);
-  EXPECT_EQ(two.times.seated_ns, one.times.last_token_ns);
-  EXPECT_EQ(two.times.first_token_ns, two.times.seated_ns + 10 * kMs);
+  EXPECT_EQ(two.times.scheduled_ns, one.times.last_token_ns);
+  EXPECT_EQ(two.times.first_token_ns, two.times.scheduled_ns + 10 * kMs);
   EXPECT_EQ(two.times.last_token_ns, two.times.first_token_ns + 10 * kMs);
 }
 

@@ -15,7 +15,7 @@ namespace {
 // Waiting sequences that may be passed over in one plan, because what they need is being computed:
 // each of them costs a look-up.
 constexpr int kPassedOverMax = 8;
-// And because they have no seat: these cost less.
+// And because they have no slot: these cost less.
 constexpr size_t kSeatlessPassedOverMax = 64;
 
 // More blocks than there are in some group: an error with the numbers of all of them.
@@ -80,11 +80,11 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
   CHECK(capacity.sequences_max > 0 && capacity.batch_tokens_max > 0);
   CHECK(options.policy.decode_first_prompt_tokens > 0, "prompts would never be computed");
   CHECK((capacity.embedding_size > 0) == (capacity.pooled_sequences_max > 0));
-  for (Seat seat = capacity.sequences_max - 1; seat >= 0; --seat) free_seats_.push_back(seat);
-  for (Seat seat = capacity.seat_count() - 1; seat >= capacity.sequences_max; --seat) {
-    free_pooled_seats_.push_back(seat);
+  for (Slot slot = capacity.sequences_max - 1; slot >= 0; --slot) free_slots_.push_back(slot);
+  for (Slot slot = capacity.slot_count() - 1; slot >= capacity.sequences_max; --slot) {
+    free_pooled_slots_.push_back(slot);
   }
-  running_.reserve(static_cast<size_t>(capacity.seat_count()));
+  running_.reserve(static_cast<size_t>(capacity.slot_count()));
   pinned_.resize(pools_.group_count());
 }
 
@@ -217,12 +217,12 @@ void Scheduler::choose_prefills() {
 void Scheduler::admit_waiting() {
   std::vector<SequenceId> passed_over;
   int look_ups_passed_over = 0;
-  const auto any_seat = [&] { return !free_seats_.empty() || !free_pooled_seats_.empty(); };
+  const auto any_seat = [&] { return !free_slots_.empty() || !free_pooled_slots_.empty(); };
   while (std::min(budget_, prompt_budget_) > 0 && any_seat()) {
     const std::optional<SequenceId> next = queue_.next(passed_over);
     if (!next) break;
     Sequence& sequence = sequences_.at(*next);
-    if (free_seats(sequence).empty()) {
+    if (free_slots(sequence).empty()) {
       // Seats of the other kind are free: whoever waits for those is not kept waiting by this one.
       if (passed_over.size() == kSeatlessPassedOverMax) break;
       passed_over.push_back(*next);
@@ -242,7 +242,7 @@ void Scheduler::admit_waiting() {
     }
     if (!blocks_suffice(sequence, found)) break;
     leave_line(sequence);
-    seat(sequence, found);
+    slot(sequence, found);
     choose(sequence);
   }
 }
@@ -257,24 +257,26 @@ void Scheduler::leave_line(Sequence& sequence) {
                 {.id = sequence.id, .priority = sequence.request.priority, .rank = sequence.rank});
 }
 
-void Scheduler::seat(Sequence& sequence, const Found& found) {
+void Scheduler::slot(Sequence& sequence, const Found& found) {
   running_.insert(std::lower_bound(running_.begin(), running_.end(), &sequence, Earlier{}),
                   &sequence);
   sequence.stage = Sequence::Stage::kRunning;
-  sequence.seat = free_seats(sequence).back();
-  free_seats(sequence).pop_back();
+  sequence.slot = free_slots(sequence).back();
+  free_slots(sequence).pop_back();
   adopt(sequence, found);
-  if (!sequence.was_seated) {
-    sequence.was_seated = true;
+  if (!sequence.was_scheduled) {
+    sequence.was_scheduled = true;
     forget_start_by(sequence);
     sequence.cached = sequence.computed;
     counters_.prompt_tokens += sequence.prompt_count;
     (found.by == Found::By::kFork ? counters_.prompt_tokens_shared
                                   : counters_.prompt_tokens_cached) += sequence.cached;
-    // At once, so that of many seats that are free each tenant gets its share.
+    // At once, so that of many slots that are free each tenant gets its share.
     queue_.charge(sequence.request.tenant, sequence.prompt_count - sequence.cached);
   }
-  events_.push_back({.id = sequence.id, .seating = Event::Seating::kSeated, .seat = sequence.seat});
+  events_.push_back({.id = sequence.id,
+                     .slot_allocation = Event::SlotAllocation::kScheduled,
+                     .slot = sequence.slot});
 }
 
 // Gives the sequence as many tokens of this step as it can use, budget and blocks allow.
@@ -372,8 +374,8 @@ StepPlan Scheduler::write_plan() {
 }
 
 void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
-  PlannedSequence& row = plan.sequences.emplace_back();
-  row.seat = sequence.seat;
+  ScheduledRow& row = plan.sequences.emplace_back();
+  row.slot = sequence.slot;
   if (!sequence.arrived) {
     sequence.arrived = true;
     row.arrival = static_cast<int32_t>(plan.arrivals.size());
@@ -415,8 +417,8 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
 }
 
 // What the executor does not know yet of the block tables, which it then does.
-Stretch Scheduler::write_tables(Sequence& sequence, StepPlan& plan) {
-  Stretch updates{.first = static_cast<int32_t>(plan.table_updates.size())};
+Slice Scheduler::write_tables(Sequence& sequence, StepPlan& plan) {
+  Slice updates{.first = static_cast<int32_t>(plan.table_updates.size())};
   for (int group = 0; group < sequence.tables.size(); ++group) {
     const kv::BlockTable& table = sequence.tables[group];
     const Sequence::SentTable now{.entries = static_cast<int>(table.blocks().size()),
@@ -436,8 +438,7 @@ Stretch Scheduler::write_tables(Sequence& sequence, StepPlan& plan) {
 }
 
 // Those it has told already, before it made room, are told again: that is rare.
-void Scheduler::write_targets(const Sequence& sequence, PlannedSequence& row,
-                              StepPlan& plan) const {
+void Scheduler::write_targets(const Sequence& sequence, ScheduledRow& row, StepPlan& plan) const {
   const int end = std::min(sequence.computed + sequence.chosen, sequence.prompt_count - 1);
   if (end <= std::max(sequence.computed, static_cast<int>(sequence.scored.size()))) return;
   row.targets = append(plan.tokens, std::span<const TokenId>(sequence.tokens)
@@ -445,40 +446,40 @@ void Scheduler::write_targets(const Sequence& sequence, PlannedSequence& row,
                                                  static_cast<size_t>(end - sequence.computed)));
 }
 
-void Scheduler::force(SequenceId id, Forcing forcing) {
+void Scheduler::force(SequenceId id, TokenConstraints token_constraints) {
   const auto found = sequences_.find(id);
-  if (found == sequences_.end() || forcing.tokens.empty()) return;
+  if (found == sequences_.end() || token_constraints.tokens.empty()) return;
   Sequence& sequence = found->second;
   if (sequence.stage == Sequence::Stage::kEnded || sequence.forced > 0) return;
-  sequence.forcing = std::make_unique<Forcing>(std::move(forcing));
+  sequence.token_constraints = std::make_unique<TokenConstraints>(std::move(token_constraints));
 }
 
 // It has come to where it is to be forced, but the token before is not known yet, which decides
 // whether it is: one step goes by without it.
 bool Scheduler::waits_to_be_forced(const Sequence& sequence) const {
-  return sequence.forcing != nullptr && sequence.forced == 0 && sequence.pending > 0 &&
-         sequence.output_count() + sequence.pending >= sequence.forcing->position;
+  return sequence.token_constraints != nullptr && sequence.forced == 0 && sequence.pending > 0 &&
+         sequence.output_count() + sequence.pending >= sequence.token_constraints->position;
 }
 
 // What the row that is being written must sample.
 TokenId Scheduler::next_forced(Sequence& sequence) const {
-  if (sequence.forcing == nullptr) return kNotForced;
-  const Forcing& forcing = *sequence.forcing;
+  if (sequence.token_constraints == nullptr) return kNotForced;
+  const TokenConstraints& token_constraints = *sequence.token_constraints;
   if (sequence.forced == 0) {
-    if (sequence.output_count() + sequence.pending < forcing.position) return kNotForced;
-    const int seen = std::clamp(forcing.since, 0, sequence.output_count());
+    if (sequence.output_count() + sequence.pending < token_constraints.position) return kNotForced;
+    const int seen = std::clamp(token_constraints.since, 0, sequence.output_count());
     const auto meanwhile = sequence.tokens.begin() + sequence.prompt_count + seen;
     const bool too_late =
-        std::find_first_of(meanwhile, sequence.tokens.end(), forcing.unless.begin(),
-                           forcing.unless.end()) != sequence.tokens.end();
+        std::find_first_of(meanwhile, sequence.tokens.end(), token_constraints.unless.begin(),
+                           token_constraints.unless.end()) != sequence.tokens.end();
     if (too_late) {
-      sequence.forcing.reset();
+      sequence.token_constraints.reset();
       return kNotForced;
     }
   }
-  const TokenId token = forcing.tokens[sequence.forced++];
-  if (sequence.forced == forcing.tokens.size()) {
-    sequence.forcing.reset();
+  const TokenId token = token_constraints.tokens[sequence.forced++];
+  if (sequence.forced == token_constraints.tokens.size()) {
+    sequence.token_constraints.reset();
     sequence.forced = 0;
   }
   return token;

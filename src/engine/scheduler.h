@@ -59,14 +59,19 @@ class Scheduler {
     std::optional<SampledToken> token;
     std::unique_ptr<StreamEnd> end;                    // apart, because it is rare and large
     std::unique_ptr<std::vector<PromptToken>> prompt;  // with the first token, if asked for
-    enum class Seating { kNone, kSeated, kPreempted, kSwappedOut } seating = Seating::kNone;
-    Seat seat = -1;  // kSeated: which one
+    enum class SlotAllocation {
+      kNone,
+      kScheduled,
+      kPreempted,
+      kSwappedOut
+    } slot_allocation = SlotAllocation::kNone;
+    Slot slot = -1;  // kScheduled: which one
   };
 
   Scheduler(const ExecutorCapacity& capacity, const Options& options);
   ~Scheduler();
 
-  // It joins at the next plan with a free seat. Errors: as check_request, pinned blocks being out
+  // It joins at the next plan with a free slot. Errors: as check_request, pinned blocks being out
   // of reach.
   Result<SequenceId> submit(request::GenerationRequest request);
 
@@ -79,8 +84,8 @@ class Scheduler {
   void cancel(SequenceId id);
   void fail(SequenceId id, const Error& error);
 
-  // As Forcing says; unknown and ended ids are ignored.
-  void force(SequenceId id, Forcing forcing);
+  // As TokenConstraints says; unknown and ended ids are ignored.
+  void force(SequenceId id, TokenConstraints token_constraints);
 
   // The next step: submit it unless empty, before anything else is planned. At most two plans may
   // be uncommitted. `now_ns` decides which deadlines have passed.
@@ -109,10 +114,10 @@ class Scheduler {
   const kv::BlockTimes& block_times() const { return pools_.times(); }
   kv::PerGroup<int> blocks_used() const;  // on the device
 
-  // What the scheduler knows of a ledger: blocks, sequences, seats, steps.
+  // What the scheduler knows of a ledger: blocks, sequences, slots, steps.
   Ledger ledger() const;
 
-  // CHECKs that seats and blocks are each held once and none is lost. Slow; tests call it after
+  // CHECKs that slots and blocks are each held once and none is lost. Slow; tests call it after
   // every step.
   void check_integrity() const;
 
@@ -163,17 +168,17 @@ class Scheduler {
   void choose_decodes();
   void choose_prefills();
   void admit_waiting();
-  std::vector<Seat>& free_seats(const Sequence& sequence) {
-    return sequence.pooled() ? free_pooled_seats_ : free_seats_;
+  std::vector<Slot>& free_slots(const Sequence& sequence) {
+    return sequence.pooled() ? free_pooled_slots_ : free_slots_;
   }
-  void seat(Sequence& sequence, const Found& found);
+  void slot(Sequence& sequence, const Found& found);
   void count_quota(Sequence& sequence, TokenId token) const;
   bool waits_to_be_forced(const Sequence& sequence) const;
   TokenId next_forced(Sequence& sequence) const;
   StepPlan write_plan();
   void write_row(Sequence& sequence, StepPlan& plan);
-  static Stretch write_tables(Sequence& sequence, StepPlan& plan);
-  void write_targets(const Sequence& sequence, PlannedSequence& row, StepPlan& plan) const;
+  static Slice write_tables(Sequence& sequence, StepPlan& plan);
+  void write_targets(const Sequence& sequence, ScheduledRow& row, StepPlan& plan) const;
 
   void choose(Sequence& sequence);
   bool blocks_suffice(const Sequence& arriving, const Found& found) const;
@@ -232,21 +237,21 @@ class Scheduler {
   void take_scores(Sequence& sequence, const PlannedRow& row, std::span<PromptToken> scored);
   void end(Sequence& sequence, FinishReason reason, std::optional<Error> error);
   void keep_last_window(const Sequence& sequence);
-  void leave_seat(Sequence& sequence);
+  void release_slot(Sequence& sequence);
   void forget_if_landed(Sequence& sequence);
 
   const ExecutorCapacity capacity_;
   const Options options_;
   const kv::BlockHasher hasher_;
   kv::BlockPools pools_;
-  std::vector<Seat> free_seats_;
-  std::vector<Seat> free_pooled_seats_;
+  std::vector<Slot> free_slots_;
+  std::vector<Slot> free_pooled_slots_;
 
   std::unordered_map<SequenceId, Sequence> sequences_;  // its nodes do not move
   admission::FairQueue queue_;                          // of those that wait
   std::vector<Sequence*> running_;                      // sorted by Earlier
   std::set<std::pair<int64_t, SequenceId>> deadlines_;  // of live sequences that have one
-  std::set<std::pair<int64_t, SequenceId>> start_bys_;  // of those that never had a seat
+  std::set<std::pair<int64_t, SequenceId>> start_bys_;  // of those that never had a slot
   std::deque<UncommittedStep> uncommitted_;
   std::vector<Event> events_;
   std::deque<Pin> pins_;

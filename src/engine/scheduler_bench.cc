@@ -36,9 +36,9 @@ void plan_and_commit(benchmark::State& state) {
     result.step = plan.step;
     result.sequences.clear();
     result.tokens.clear();
-    for (const PlannedSequence& row : plan.sequences) {
+    for (const ScheduledRow& row : plan.sequences) {
       SequenceResult& one = result.sequences.emplace_back();
-      one.seat = row.seat;
+      one.slot = row.slot;
       one.tokens = {static_cast<int32_t>(result.tokens.size()), 1};
       result.tokens.push_back({.token = 7});
     }

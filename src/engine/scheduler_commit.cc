@@ -138,13 +138,14 @@ void Scheduler::defer(const PlannedRow& row, std::shared_ptr<const Deferral> def
 void Scheduler::take_back_forced(Sequence& sequence, TokenId token) {
   if (sequence.forced > 0) {
     --sequence.forced;
-  } else if (sequence.forcing != nullptr) {
-    sequence.forcing->tokens.push_back(token);  // the row before was void too
+  } else if (sequence.token_constraints != nullptr) {
+    sequence.token_constraints->tokens.push_back(token);  // the row before was void too
   } else {
-    sequence.forcing = std::make_unique<Forcing>(Forcing{.tokens = {token},
-                                                         .position = sequence.output_count(),
-                                                         .unless = {},
-                                                         .since = sequence.output_count()});
+    sequence.token_constraints =
+        std::make_unique<TokenConstraints>(TokenConstraints{.tokens = {token},
+                                                            .position = sequence.output_count(),
+                                                            .unless = {},
+                                                            .since = sequence.output_count()});
   }
 }
 
@@ -213,9 +214,9 @@ bool Scheduler::accept(Sequence& sequence, SampledToken sampled) {
   return false;
 }
 
-// As soon as a stretch begins it is known where it must end at the latest.
+// As soon as a slice begins it is known where it must end at the latest.
 void Scheduler::count_quota(Sequence& sequence, TokenId token) const {
-  const request::TokenQuota& quota = *sequence.request.quota;
+  const request::ThinkingBudget& quota = *sequence.request.quota;
   const auto is_in = [&](const std::vector<TokenId>& tokens) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
   };
@@ -234,11 +235,11 @@ void Scheduler::count_quota(Sequence& sequence, TokenId token) const {
   const int64_t left = std::max<int64_t>(quota.tokens_max - sequence.quota_used, 0);
   const int64_t position = sequence.output_count() + left;
   if (position >= sequence.output_max || sequence.forced > 0) return;
-  sequence.forcing =
-      std::make_unique<Forcing>(Forcing{.tokens = left > 0 ? quota.then : quota.then_at_once,
-                                        .position = static_cast<int>(position),
-                                        .unless = quota.ends,
-                                        .since = sequence.output_count()});
+  sequence.token_constraints = std::make_unique<TokenConstraints>(
+      TokenConstraints{.tokens = left > 0 ? quota.then : quota.then_at_once,
+                       .position = static_cast<int>(position),
+                       .unless = quota.ends,
+                       .since = sequence.output_count()});
 }
 
 void Scheduler::charge_output(Sequence& sequence) {
@@ -264,7 +265,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
       return_unseen_blocks(sequence, ForSiblings::kReturn);
       keep_last_window(sequence);
     }
-    leave_seat(sequence);
+    release_slot(sequence);
   } else {
     leave_line(sequence);
     forget_swapped(sequence);
@@ -290,11 +291,11 @@ void Scheduler::keep_last_window(const Sequence& sequence) {
   }
 }
 
-void Scheduler::leave_seat(Sequence& sequence) {
+void Scheduler::release_slot(Sequence& sequence) {
   for (kv::BlockTable& table : sequence.tables) table.clear();
   running_.erase(std::lower_bound(running_.begin(), running_.end(), &sequence, Earlier{}));
-  free_seats(sequence).push_back(sequence.seat);
-  sequence.seat = -1;
+  free_slots(sequence).push_back(sequence.slot);
+  sequence.slot = -1;
   sequence.arrived = false;
   sequence.deferral = nullptr;
   for (Sequence::SentTable& sent : sequence.sent_tables) sent = {};

@@ -6,8 +6,8 @@
 namespace pelton::engine {
 
 struct SchedulerCounters {
-  // When sequences are seated for the first time: tokens of their prompts; of these, found in the
-  // prefix cache, on the device or the host; and taken over from another answer to the same
+  // When sequences are scheduled for the first time: tokens of their prompts; of these, found in
+  // the prefix cache, on the device or the host; and taken over from another answer to the same
   // request.
   int64_t prompt_tokens = 0;
   int64_t prompt_tokens_cached = 0;

@@ -23,8 +23,8 @@ Ledger Scheduler::ledger() const {
   ledger.waiting = waiting_count();
   ledger.swapped_out = swapped_out_count();
   ledger.landing = static_cast<int>(sequences_.size()) - ledger.running - ledger.waiting;
-  ledger.seats_free = static_cast<int>(free_seats_.size());
-  ledger.pooled_seats_free = static_cast<int>(free_pooled_seats_.size());
+  ledger.slots_free = static_cast<int>(free_slots_.size());
+  ledger.pooled_slots_free = static_cast<int>(free_pooled_slots_.size());
   ledger.steps_in_flight = static_cast<int>(uncommitted_.size());
   return ledger;
 }
@@ -110,22 +110,22 @@ void Scheduler::check_integrity() const {
 }
 
 void Scheduler::check_seats() const {
-  std::vector<bool> seats(static_cast<size_t>(capacity_.seat_count()), false);
-  const auto count_free = [&](const std::vector<Seat>& free, bool pooled) {
-    for (const Seat seat : free) {
-      CHECK(!seats[static_cast<size_t>(seat)], "a seat is free twice");
-      CHECK((seat >= capacity_.sequences_max) == pooled, "a seat of another kind");
-      seats[static_cast<size_t>(seat)] = true;
+  std::vector<bool> slots(static_cast<size_t>(capacity_.slot_count()), false);
+  const auto count_free = [&](const std::vector<Slot>& free, bool pooled) {
+    for (const Slot slot : free) {
+      CHECK(!slots[static_cast<size_t>(slot)], "a slot is free twice");
+      CHECK((slot >= capacity_.sequences_max) == pooled, "a slot of another kind");
+      slots[static_cast<size_t>(slot)] = true;
     }
   };
-  count_free(free_seats_, false);
-  count_free(free_pooled_seats_, true);
+  count_free(free_slots_, false);
+  count_free(free_pooled_slots_, true);
   for (const Sequence* sequence : running_) {
     CHECK(sequence->stage == Sequence::Stage::kRunning);
-    CHECK(!seats[static_cast<size_t>(sequence->seat)], "a seat is taken twice");
-    seats[static_cast<size_t>(sequence->seat)] = true;
+    CHECK(!slots[static_cast<size_t>(sequence->slot)], "a slot is taken twice");
+    slots[static_cast<size_t>(sequence->slot)] = true;
   }
-  CHECK(std::find(seats.begin(), seats.end(), false) == seats.end(), "a seat is lost");
+  CHECK(std::find(slots.begin(), slots.end(), false) == slots.end(), "a slot is lost");
 }
 
 // Nothing is promised as computed that is not, and every block that the next query sees is there.

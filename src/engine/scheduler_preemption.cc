@@ -43,12 +43,13 @@ void Scheduler::preempt(Sequence& sequence) {
     ++(will_end ? counters_.preemptions_costless : counters_.preemptions_recompute);
     counters_.tokens_lost += will_end ? 0 : sequence.computed;
   }
-  leave_seat(sequence);
+  release_slot(sequence);
   sequence.stage = Sequence::Stage::kWaiting;
   if (!tier) sequence.computed = sequence.settled = 0;
   wait_in_line(sequence);
   events_.push_back({.id = sequence.id,
-                     .seating = tier ? Event::Seating::kSwappedOut : Event::Seating::kPreempted});
+                     .slot_allocation = tier ? Event::SlotAllocation::kSwappedOut
+                                             : Event::SlotAllocation::kPreempted});
 }
 
 // Copying is always cheaper than computing: where there is room it is done, in the nearest tier.

@@ -208,7 +208,7 @@ class Workload {
                    .next_token = next_token_,
                    .fail_step = [this](const StepPlan& plan) { return fail(plan); }}) {
     if (dice_.one_in(3)) failing_step_one_in_ = dice_.roll(5, 100);
-    seated_in_.resize(static_cast<size_t>(capacity_.seat_count()), -1);
+    scheduled_in_.resize(static_cast<size_t>(capacity_.slot_count()), -1);
   }
 
   void play() {
@@ -256,7 +256,7 @@ class Workload {
     bool cancelled = false;
     bool has_deadline = false;
     bool has_start_by = false;
-    bool was_seated = false;
+    bool was_scheduled = false;
     bool in_failed_step = false;
     bool swapped_out = false;
     bool ended = false;
@@ -291,8 +291,8 @@ class Workload {
   std::optional<Error> fail(const StepPlan& plan) {
     if (failing_step_one_in_ == 0 || !dice_.one_in(failing_step_one_in_)) return std::nullopt;
     reached_.failed_copies += static_cast<int64_t>(plan.copies.size());
-    for (const PlannedSequence& row : plan.sequences) {
-      known_.at(seated_in_[static_cast<size_t>(row.seat)]).in_failed_step = true;
+    for (const ScheduledRow& row : plan.sequences) {
+      known_.at(scheduled_in_[static_cast<size_t>(row.slot)]).in_failed_step = true;
     }
     return Error{ErrorCode::kInternal, "this step fails"};
   }
@@ -334,12 +334,15 @@ class Workload {
   }
 
   void take_note(const Scheduler::Event& event) {
-    using Seating = Scheduler::Event::Seating;
+    using SlotAllocation = Scheduler::Event::SlotAllocation;
     Known& known = known_.at(event.id);
     ASSERT_FALSE(known.ended) << "an event after the end";
-    if (event.seating == Seating::kSeated) seated_in_[static_cast<size_t>(event.seat)] = event.id;
-    if (event.seating != Seating::kNone) known.swapped_out = event.seating == Seating::kSwappedOut;
-    known.was_seated = known.was_seated || event.seating == Seating::kSeated;
+    if (event.slot_allocation == SlotAllocation::kScheduled)
+      scheduled_in_[static_cast<size_t>(event.slot)] = event.id;
+    if (event.slot_allocation != SlotAllocation::kNone)
+      known.swapped_out = event.slot_allocation == SlotAllocation::kSwappedOut;
+    known.was_scheduled =
+        known.was_scheduled || event.slot_allocation == SlotAllocation::kScheduled;
     if (event.prompt) {
       ASSERT_TRUE(event.token && known.output.empty()) << "they come with the first token";
       known.prompt = *event.prompt;
@@ -349,7 +352,7 @@ class Workload {
     if (!event.end) return;
     known.ended = true;
     if (event.end->error && event.end->error->code == ErrorCode::kOverloaded) {
-      ASSERT_TRUE(known.has_start_by && !known.was_seated) << "begun, and then turned away";
+      ASSERT_TRUE(known.has_start_by && !known.was_scheduled) << "begun, and then turned away";
       return;
     }
     const bool cut_short = (known.cancelled && event.end->reason == FinishReason::kCancelled) ||
@@ -388,8 +391,8 @@ class Workload {
   std::vector<Scheduler::Event> events_;
   int submitted_ = 0;
   int in_flight_ = 0;
-  int failing_step_one_in_ = 0;        // 0: none fails
-  std::vector<SequenceId> seated_in_;  // by seat
+  int failing_step_one_in_ = 0;           // 0: none fails
+  std::vector<SequenceId> scheduled_in_;  // by slot
   Reached reached_;
 };
 
@@ -475,8 +478,8 @@ TEST(SchedulerProperty, plans_are_deterministic) {
       if (turn < 100) (void)scheduler.submit(random_request(dice, capacity, stems));
       StepPlan plan = scheduler.plan(turn);
       if (plan.empty()) break;
-      for (const PlannedSequence& row : plan.sequences) {
-        text += std::to_string(row.seat) + ":" + std::to_string(row.start) + "+" +
+      for (const ScheduledRow& row : plan.sequences) {
+        text += std::to_string(row.slot) + ":" + std::to_string(row.start) + "+" +
                 std::to_string(row.token_count()) + "@";
         for (const TableUpdate& update : row.table_updates.of(plan.table_updates)) {
           text += std::to_string(update.group) + ":" + std::to_string(update.begin) + ":";

@@ -1,7 +1,7 @@
 // Stories: text files in testdata/ that drive the scheduler and a modelled executor, and show what
 // each step did. PELTON_RECORD=1 writes what happened into the files instead of comparing.
 //
-//   engine blocks=8 block_tokens=4 step_tokens=6 [window_blocks=8 window=1000 seats=4 context=1000
+//   engine blocks=8 block_tokens=4 step_tokens=6 [window_blocks=8 window=1000 slots=4 context=1000
 //          steps_in_flight=1 cache=0 decode_first=0 prompt_bound=N priority_tokens=N
 //          weights=NAME:N,NAME:N host_blocks=N host_window_blocks=N
 //          groups=NAME:WINDOW:BLOCKS,... (other KV groups than full attention and one window)]
@@ -95,13 +95,13 @@ class Story {
   struct Told {
     std::string name;
     bool prefilling = true;
-    SeatTables tables;
+    SlotTables tables;
   };
 
   void build(const Words& words);
   std::string submit(const std::string& name, const Words& words);
   std::string step();
-  std::string tell_row(const StepPlan& plan, const PlannedSequence& row);
+  std::string tell_row(const StepPlan& plan, const ScheduledRow& row);
   std::string tell_copies(const StepPlan& plan) const;
   std::string tell_events();
   std::string tell_end(const Told& told, const StreamEnd& end);
@@ -126,7 +126,7 @@ class Story {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ModelledExecutor> executor_;
   std::map<SequenceId, Told> told_;
-  std::map<Seat, SequenceId> seats_;
+  std::map<Slot, SequenceId> slots_;
   std::map<std::string, std::vector<TokenId>> texts_;  // by name: prompt and answer
 };
 
@@ -165,7 +165,7 @@ void Story::build(const Words& words) {
   ExecutorCapacity capacity;
   capacity.block_tokens = number(words, "block_tokens", 4);
   groups_ = capacity.groups = groups_of(words);
-  capacity.sequences_max = number(words, "seats", 4);
+  capacity.sequences_max = number(words, "slots", 4);
   capacity.batch_tokens_max = number(words, "step_tokens", 6);
   capacity.context_tokens_max = number(words, "context", 1000);
   capacity.pooled_sequences_max = number(words, "pooled_seats", 0);
@@ -253,7 +253,7 @@ std::string Story::step() {
   if (submitted) {
     happened += tell_copies(plan);
     if (fails_) happened += "the step fails\n";
-    for (const PlannedSequence& row : plan.sequences) happened += tell_row(plan, row);
+    for (const ScheduledRow& row : plan.sequences) happened += tell_row(plan, row);
     executor_->submit(std::move(plan));
     ++in_flight_;
   }
@@ -266,8 +266,8 @@ std::string Story::step() {
   return happened.empty() ? "nothing\n" : happened;
 }
 
-std::string Story::tell_row(const StepPlan& plan, const PlannedSequence& row) {
-  Told& told = told_[seats_.at(row.seat)];
+std::string Story::tell_row(const StepPlan& plan, const ScheduledRow& row) {
+  Told& told = told_[slots_.at(row.slot)];
   const int32_t end = row.start + row.token_count();
   std::string text = fmt::format("{} ", told.name);
   if (row.tokens.count == 0) {
@@ -279,7 +279,7 @@ std::string Story::tell_row(const StepPlan& plan, const PlannedSequence& row) {
   }
   if (row.arrival != kNoArrival && row.start > 0) text += fmt::format("  found [0,{})", row.start);
   told.prefilling = !row.sample;
-  const SeatTables before = told.tables;
+  const SlotTables before = told.tables;
   told.tables.follow(plan, row);
   for (int group = 0; group < groups_.size(); ++group) {
     if (!shows(group)) continue;
@@ -337,11 +337,12 @@ std::string Story::tell_events() {
   scheduler_->take_events(events);
   for (const Scheduler::Event& event : events) {
     Told& told = told_[event.id];
-    if (event.seating == Scheduler::Event::Seating::kSeated) seats_[event.seat] = event.id;
-    if (event.seating == Scheduler::Event::Seating::kPreempted) {
+    if (event.slot_allocation == Scheduler::Event::SlotAllocation::kScheduled)
+      slots_[event.slot] = event.id;
+    if (event.slot_allocation == Scheduler::Event::SlotAllocation::kPreempted) {
       text += fmt::format("{} preempted{}\n", told.name, tell_returned(told));
     }
-    if (event.seating == Scheduler::Event::Seating::kSwappedOut) {
+    if (event.slot_allocation == Scheduler::Event::SlotAllocation::kSwappedOut) {
       text += fmt::format("{} swapped out{}\n", told.name, tell_returned(told));
     }
     if (event.token) texts_[told.name].push_back(event.token->token);

@@ -7,9 +7,9 @@ namespace pelton::engine {
 
 struct SchedulingPolicy {
   // kPrefillFirst: beside decodes the whole budget of a step goes to prompts, and a newcomer is
-  // seated as soon as its prompt fits. kDecodeFirst: prompts get `decode_first_prompt_tokens` of a
-  // step beside decodes, and a newcomer is seated only where the running ones can grow to their
-  // ends without giving anything back.
+  // scheduled as soon as its prompt fits. kDecodeFirst: prompts get `decode_first_prompt_tokens` of
+  // a step beside decodes, and a newcomer is scheduled only where the running ones can grow to
+  // their ends without giving anything back.
   enum class Order { kPrefillFirst, kDecodeFirst } order = Order::kPrefillFirst;
   int decode_first_prompt_tokens = 64;
 

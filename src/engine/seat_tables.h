@@ -1,5 +1,5 @@
-// The block tables of one seat, one in each KV group, as its rows have changed them. Executors and
-// tests keep one a seat; whoever carries out the rows owns it.
+// The block tables of one slot, one in each KV group, as its rows have changed them. Executors and
+// tests keep one a slot; whoever carries out the rows owns it.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 namespace pelton::engine {
 
-class SeatTables {
+class SlotTables {
  public:
-  // Every row of the seat, in order, also one that is not carried out.
-  void follow(const StepPlan& plan, const PlannedSequence& row) {
+  // Every row of the slot, in order, also one that is not carried out.
+  void follow(const StepPlan& plan, const ScheduledRow& row) {
     for (const TableUpdate& update : row.table_updates.of(plan.table_updates)) {
       std::vector<BlockId>& table = groups_[static_cast<size_t>(update.group)];
       extend(table, update.first, update.blocks.of(plan.blocks));

@@ -21,8 +21,8 @@ inline constexpr SequenceId kNoFamily = -1;
 
 struct Sequence {
   enum class Stage {
-    kWaiting,  // no seat, no blocks of the device
-    kRunning,  // has a seat
+    kWaiting,  // no slot, no blocks of the device
+    kRunning,  // has a slot
     kEnded,    // forgotten as soon as no submitted step names it
   };
 
@@ -47,8 +47,8 @@ struct Sequence {
   int uncharged = 0;  // output tokens that the tenant's account does not know yet
 
   Stage stage = Stage::kWaiting;
-  Seat seat = -1;
-  bool arrived = false;  // the executor knows who sits in the seat
+  Slot slot = -1;
+  bool arrived = false;  // the executor knows who sits in the slot
   kv::PerGroup<kv::BlockTable> tables;
   // What the executor knows of them: so many entries, of which those before `begin` are gone.
   struct SentTable {
@@ -65,15 +65,15 @@ struct Sequence {
 
   kv::BlockHash origin;               // the parent of the first block
   std::vector<kv::BlockHash> hashes;  // of the blocks that are full of known tokens
-  int cached = 0;                     // tokens found in the prefix cache when it was first seated
-  bool was_seated = false;
+  int cached = 0;  // tokens found in the prefix cache when it was first scheduled
+  bool was_scheduled = false;
   // Where the prompt's log-probabilities are asked: those of its tokens but the first, as far as
   // steps are committed. They go out with the first token.
   std::vector<PromptToken> scored;
 
-  std::unique_ptr<Forcing> forcing;  // null: it samples freely
-  size_t forced = 0;                 // of its tokens, planned
-  bool in_quota = false;             // amid a stretch that request.quota counts
+  std::unique_ptr<TokenConstraints> token_constraints;  // null: it samples freely
+  size_t forced = 0;                                    // of its tokens, planned
+  bool in_quota = false;                                // amid a segment that request.quota counts
   int64_t quota_used = 0;
 
   int computed = 0;   // positions computed by the steps submitted so far

@@ -28,7 +28,7 @@ LoggedExecutor::~LoggedExecutor() {
 
 void LoggedExecutor::submit(StepPlan plan) {
   Pending pending{.submitted_ns = clock_.now_ns(), .after_pause = pending_.empty()};
-  for (const PlannedSequence& row : plan.sequences) {
+  for (const ScheduledRow& row : plan.sequences) {
     if (row.arrival == kNoArrival) pending.after_pause = false;
     fmt::format_to(std::back_inserter(pending.rows), "{}{},{},{}", pending.rows.empty() ? "" : ",",
                    row.start, row.token_count(), row.sample ? 1 : 0);

@@ -1,6 +1,6 @@
 // What one step computes: the scheduler writes it, an executor carries it out. Plain values;
 // ragged: each sequence brings its own number of tokens, so prefill chunks and decodes mix freely.
-// Flat: rows name stretches of arrays that all rows of a plan share, so that a plan costs the same
+// Flat: rows name slices of arrays that all rows of a plan share, so that a plan costs the same
 // few allocations whatever the number of its rows.
 #pragma once
 
@@ -15,20 +15,20 @@
 
 #include "base/result.h"
 #include "base/token_id.h"
-#include "grammar/token_guide.h"
+#include "grammar/grammar_state.h"
 #include "kv/block_id.h"
 #include "kv/group.h"
 #include "request/generation_request.h"
 
 namespace pelton::engine {
 
-// A sequence's seat, 0 .. seat_count()-1. The executor keeps per-seat state (sampling history).
-using Seat = int32_t;
+// A sequence's slot, 0 .. slot_count()-1. The executor keeps per-slot state (sampling history).
+using Slot = int32_t;
 using kv::BlockId;
 using kv::kNoBlock;
 
 // A part of one of the arrays below.
-struct Stretch {
+struct Slice {
   int32_t first = 0;
   int32_t count = 0;
 
@@ -40,10 +40,10 @@ struct Stretch {
 
 // Appends and says where.
 template <typename T>
-Stretch append(std::vector<T>& array, std::span<const T> more) {
-  const Stretch stretch{static_cast<int32_t>(array.size()), static_cast<int32_t>(more.size())};
+Slice append(std::vector<T>& array, std::span<const T> more) {
+  const Slice slice{static_cast<int32_t>(array.size()), static_cast<int32_t>(more.size())};
   if (!more.empty()) array.insert(array.end(), more.begin(), more.end());
-  return stretch;
+  return slice;
 }
 
 // The content of one block becomes that of another of the same group: out to a further tier and
@@ -57,7 +57,7 @@ struct BlockCopy {
   BlockId to = kNoBlock;
 };
 
-// Told in the first step after a sequence took its seat (again after a preemption): what to sample
+// Told in the first step after a sequence took its slot (again after a preemption): what to sample
 // with, and every token known so far, those that later prefill chunks will bring included.
 // `prompt_count` of `history` are the caller's prompt; the rest was generated before a preemption.
 // From here on only sampled tokens are added to the history, by whoever samples them.
@@ -68,31 +68,31 @@ struct Arrival {
   // Of the rows that follow, all tokens are one prompt of which an embedding is made.
   std::optional<request::Pooling> pooling;
   // As it stands at the prompt's end: whoever samples goes over what of the history was generated.
-  std::optional<grammar::TokenGuide> guide;
+  std::optional<grammar::GrammarState> guide;
   std::string tenant;  // whose work the guide's is; empty without one
 };
 
 inline constexpr int32_t kNoArrival = -1;
 inline constexpr TokenId kNotForced = -1;
 
-struct PlannedSequence {
-  Seat seat = 0;
+struct ScheduledRow {
+  Slot slot = 0;
   int32_t arrival = kNoArrival;  // index into StepPlan::arrivals
   int32_t start = 0;             // position of the first token computed in this step
   // Of StepPlan::tokens: known inputs; empty: one token, the one the step before sampled here.
-  Stretch tokens;
+  Slice tokens;
   // Of StepPlan::tokens: what follows each of the row's first tokens in the prompt, whose
   // log-probabilities are wanted. One less than `tokens`, or as many: then the last one comes
   // later.
-  Stretch targets;
+  Slice targets;
   // Of StepPlan::banned: not to be sampled in this step; stop tokens before min_new_tokens.
-  Stretch banned;
+  Slice banned;
   TokenId forced = kNotForced;  // to be sampled, whatever the logits say
   bool sample = false;          // sample after the last token (its position is start + count)
   bool embed = false;  // the last token is the prompt's last: give the embedding; never samples
 
   // Of StepPlan::table_updates: one for each of its block tables that has changed.
-  Stretch table_updates;
+  Slice table_updates;
 
   int32_t token_count() const { return tokens.count == 0 ? 1 : tokens.count; }
 };
@@ -104,7 +104,7 @@ struct TableUpdate {
   int32_t group = 0;
   int32_t first = 0;
   int32_t begin = 0;
-  Stretch blocks;  // of StepPlan::blocks
+  Slice blocks;  // of StepPlan::blocks
 };
 
 struct StepPlan {
@@ -112,7 +112,7 @@ struct StepPlan {
   // Carried out first, one after the other in this order: a later one may read what an earlier one
   // wrote, and write what it read.
   std::vector<BlockCopy> copies;
-  std::vector<PlannedSequence> sequences;  // may be none beside copies
+  std::vector<ScheduledRow> sequences;  // may be none beside copies
 
   std::vector<TokenId> tokens;
   std::vector<TokenId> banned;
@@ -122,7 +122,7 @@ struct StepPlan {
 
   bool empty() const { return sequences.empty() && copies.empty(); }
 
-  const Arrival* arrival_of(const PlannedSequence& row) const {
+  const Arrival* arrival_of(const ScheduledRow& row) const {
     return row.arrival == kNoArrival ? nullptr : &arrivals[static_cast<size_t>(row.arrival)];
   }
 };
@@ -138,7 +138,7 @@ struct SampledToken {
 // first of these, tells none.
 inline constexpr int kJumpTokensMax = 16;
 
-// A token of the prompt, and how the model had foreseen it.
+// A token of the prompt, and how the model had predicted it.
 struct PromptToken {
   SampledToken scored;
   int32_t rank = 0;  // 1: nothing is likelier; of equals the lower id comes first
@@ -152,10 +152,10 @@ struct Deferral {
 };
 
 struct SequenceResult {
-  Seat seat = 0;
-  Stretch tokens;     // of StepResult::tokens: none for a prefill chunk; 1, or more after a guide
-  Stretch embedding;  // of StepResult::floats: embedding_size of them if it was wanted
-  Stretch scored;     // of StepResult::prompt_tokens: one for each of the row's targets
+  Slot slot = 0;
+  Slice tokens;     // of StepResult::tokens: none for a prefill chunk; 1, or more after a guide
+  Slice embedding;  // of StepResult::floats: embedding_size of them if it was wanted
+  Slice scored;     // of StepResult::prompt_tokens: one for each of the row's targets
   std::unique_ptr<Error> error;  // instead of an answer: this sequence alone cannot go on
   std::shared_ptr<const Deferral> deferral;  // instead of a token
 };

@@ -41,7 +41,7 @@ struct Workshop {
   void to_the_end() {
     std::vector<Scheduler::Event> happened;
     for (StepPlan plan = scheduler.plan(0); !plan.empty(); plan = scheduler.plan(0)) {
-      for (const PlannedSequence& row : plan.sequences) computed += row.token_count();
+      for (const ScheduledRow& row : plan.sequences) computed += row.token_count();
       executor.submit(std::move(plan));
       scheduler.commit(executor.collect());
       scheduler.check_integrity();

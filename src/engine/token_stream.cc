@@ -95,7 +95,7 @@ void TokenStream::take_into(Batch& batch) {
   batch.sampled_ns = std::exchange(state_->batch.sampled_ns, 0);
 }
 
-void TokenStream::foresee() const {
+void TokenStream::prefetch() const {
   if (state_ == nullptr) return;
   const char* const begin = reinterpret_cast<const char*>(state_.get());
   const char* const end = reinterpret_cast<const char*>(&state_->cancelled);
@@ -128,19 +128,19 @@ void TokenStream::on_ready(std::function<void()> ready) {
   call();
 }
 
-void TokenStream::force(Forcing forcing) {
+void TokenStream::force(TokenConstraints token_constraints) {
   {
     std::lock_guard lock(state_->mutex);
-    state_->forcing = std::move(forcing);
+    state_->token_constraints = std::move(token_constraints);
   }
-  state_->has_forcing.store(true, std::memory_order_release);
+  state_->has_token_constraints.store(true, std::memory_order_release);
   state_->cancels->fetch_add(1, std::memory_order_release);
 }
 
-std::optional<Forcing> TokenStream::State::take_forcing() {
-  if (!has_forcing.exchange(false, std::memory_order_acquire)) return std::nullopt;
+std::optional<TokenConstraints> TokenStream::State::take_token_constraints() {
+  if (!has_token_constraints.exchange(false, std::memory_order_acquire)) return std::nullopt;
   std::lock_guard lock(mutex);
-  return std::exchange(forcing, std::nullopt);
+  return std::exchange(token_constraints, std::nullopt);
 }
 
 void TokenStream::cancel() {

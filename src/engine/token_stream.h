@@ -27,7 +27,7 @@ enum class FinishReason {
 // the interval in which it happened.
 struct RequestTimes {
   int64_t queued_ns = 0;
-  int64_t seated_ns = 0;  // for the first time
+  int64_t scheduled_ns = 0;  // for the first time
   int64_t first_token_ns = 0;
   int64_t last_token_ns = 0;
 };
@@ -44,7 +44,7 @@ struct StreamEnd {
 
 // Words put into a sequence's mouth: its reader knows something of its tokens that the engine does
 // not (that it has reasoned enough, say).
-struct Forcing {
+struct TokenConstraints {
   std::vector<TokenId> tokens;  // instead of what would be sampled, one after the other
   int position = 0;             // after so many output tokens, or as soon after as can be
   // Not if one of these was sampled meanwhile, after the first `since` output tokens: the reader
@@ -78,7 +78,7 @@ class TokenStream {
   void take_into(Batch& batch);
 
   // take() will be called soon: its memory is asked for.
-  void foresee() const;
+  void prefetch() const;
 
   // Waits until something is there.
   Batch wait();
@@ -93,7 +93,7 @@ class TokenStream {
   void cancel();
 
   // The last one counts, while none of its tokens has been planned.
-  void force(Forcing forcing);
+  void force(TokenConstraints token_constraints);
 
  private:
   std::shared_ptr<State> state_;

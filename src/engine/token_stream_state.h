@@ -31,7 +31,7 @@ struct TokenStream::State {
 
   void announce();  // with the lock held
 
-  std::optional<Forcing> take_forcing();  // engine thread
+  std::optional<TokenConstraints> take_token_constraints();  // engine thread
 
   // What every token touches stands together: of hundreds of streams in one step each is cold.
   std::mutex mutex;
@@ -44,10 +44,10 @@ struct TokenStream::State {
   Batch batch;                                      // what the reader has not taken
 
   std::atomic<bool> cancelled{false};
-  std::atomic<bool> has_forcing{false};
+  std::atomic<bool> has_token_constraints{false};
   const std::shared_ptr<CancelCount> cancels;
   std::condition_variable filled;
-  std::optional<Forcing> forcing;
+  std::optional<TokenConstraints> token_constraints;
 };
 
 }  // namespace pelton::engine

@@ -11,10 +11,10 @@ Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, int grou
     const ScheduledRow& row = plan.sequences[i];
     const std::span<const TokenId> known = row.tokens.of(plan.tokens);
     input.tokens.insert(input.tokens.end(), known.begin(), known.end());
-    if (known.empty()) input.tokens.push_back(slots.input_token(row.seat));
+    if (known.empty()) input.tokens.push_back(slots.input_token(row.slot));
     kv::PerGroup<const int32_t*> tables;
     for (int group = 0; group < group_count; ++group) {
-      tables.push_back(slots[row.seat].tables.of(group).data());
+      tables.push_back(slots[row.slot].tables.of(group).data());
     }
     input.sequences.push_back({row.start, row.token_count(), tables});
     if (!slots.samples(row)) continue;

@@ -37,7 +37,7 @@ struct Asked {
   Tokens prompt;
   int max_new = 0;
   request::SamplingParams sampling;
-  std::optional<grammar::TokenGuide> guide;
+  std::optional<grammar::GrammarState> guide;
 };
 
 class DeviceExecutorTest : public ::testing::Test {

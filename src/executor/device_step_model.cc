@@ -17,7 +17,7 @@ models::DeviceModel::Options options_for(const Device& device,
                                          cuda::KvType kv_type, int positions_max) {
   return {.device = device.index,
           .batch_tokens_max = request.batch_tokens_max,
-          // Embeddings take seats of their own (local_executor.cc).
+          // Embeddings take slots of their own (local_executor.cc).
           .sequences_max =
               std::min(request.batch_tokens_max, request.sequences_max + kPooledSequencesMax),
           .logit_rows_max = request.sequences_max,

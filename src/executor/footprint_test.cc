@@ -1,4 +1,4 @@
-// What is foreseen and what is allocated are the same bytes: the allocators report theirs.
+// What is predicted and what is allocated are the same bytes: the allocators report theirs.
 #include "cost_model/footprint.h"
 
 #include <filesystem>
@@ -38,12 +38,12 @@ TEST(Footprint, KvIsAllocatedToTheByteInEveryTypeAndBlockSize) {
     ASSERT_TRUE(config.ok());
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBf16, DType::kF8E4m3, DType::kI8}) {
       for (const int block_tokens : {8, 16, 32, 128}) {
-        const auto foreseen = cost_model::footprint(*config, {.block_tokens = block_tokens,
-                                                              .kv_dtype = dtype,
-                                                              .swap_bytes = 777 * kMiB,
-                                                              .kv_bytes = 3001 * kMiB + 12345});
-        ASSERT_TRUE(foreseen.ok()) << foreseen.error().message;
-        for (const cost_model::KvAllocated& kv : {foreseen->kv, foreseen->swap}) {
+        const auto predicted = cost_model::footprint(*config, {.block_tokens = block_tokens,
+                                                               .kv_dtype = dtype,
+                                                               .swap_bytes = 777 * kMiB,
+                                                               .kv_bytes = 3001 * kMiB + 12345});
+        ASSERT_TRUE(predicted.ok()) << predicted.error().message;
+        for (const cost_model::KvAllocated& kv : {predicted->kv, predicted->swap}) {
           const auto storage = models::KvStorage::allocate(*config, storage_of(kv));
           ASSERT_TRUE(storage.ok());
           EXPECT_EQ(storage->bytes(), kv.bytes())
@@ -56,7 +56,7 @@ TEST(Footprint, KvIsAllocatedToTheByteInEveryTypeAndBlockSize) {
 }
 
 // LocalExecutor CHECKs what it has allocated against its footprint; that is proved here for shapes
-// of all sorts, and that the numbers are those anyone else would foresee.
+// of all sorts, and that the numbers are those anyone else would predict.
 TEST(Footprint, TheExecutorAllocatesWhatIsForeseen) {
   const auto checkpoint = checkpoint::Checkpoint::open(tiny());
   ASSERT_TRUE(checkpoint.ok());
@@ -73,14 +73,14 @@ TEST(Footprint, TheExecutorAllocatesWhatIsForeseen) {
                                              .swap_bytes = batch == 33 ? 5 * kMiB : 0};
         const auto request = LocalExecutor::memory_request(options);
         ASSERT_TRUE(request.ok()) << request.error().message;
-        const auto foreseen = cost_model::footprint(*checkpoint, *request);
-        ASSERT_TRUE(foreseen.ok());
+        const auto predicted = cost_model::footprint(*checkpoint, *request);
+        ASSERT_TRUE(predicted.ok());
         const auto executor = LocalExecutor::create(*checkpoint, options);
         ASSERT_TRUE(executor.ok()) << executor.error().message;
-        EXPECT_EQ(cost_model::to_json((*executor)->footprint()), cost_model::to_json(*foreseen));
+        EXPECT_EQ(cost_model::to_json((*executor)->footprint()), cost_model::to_json(*predicted));
         const engine::ExecutorCapacity& capacity = (*executor)->capacity();
         for (int group = 0; group < capacity.groups.size(); ++group) {
-          EXPECT_EQ(capacity.blocks(group, kv::kDevice), foreseen->kv.groups[group].block_count);
+          EXPECT_EQ(capacity.blocks(group, kv::kDevice), predicted->kv.groups[group].block_count);
           EXPECT_EQ(capacity.blocks(group, kv::kHost) > 0, batch == 33);
         }
       }

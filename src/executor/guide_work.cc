@@ -130,10 +130,10 @@ void GuideThreads::work(Line& line, int64_t work_max) {
   }
 }
 
-void GuideFollower::begin(grammar::TokenGuide guide, std::span<const TokenId> history,
+void GuideFollower::begin(grammar::GrammarState guide, std::span<const TokenId> history,
                           std::string tenant) {
   clear();
-  guide_ = std::make_unique<grammar::TokenGuide>(std::move(guide));
+  guide_ = std::make_unique<grammar::GrammarState>(std::move(guide));
   history_.assign(history.begin(), history.end());
   tenant_ = std::move(tenant);
 }

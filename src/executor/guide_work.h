@@ -1,7 +1,7 @@
-// The work that it takes to follow an answer's grammar (grammar/token_guide.h): going over a token,
-// what must come behind it, and the mask of what may come next. It is bounded by counted steps, not
-// by time. What is more than a step of the model may wait for is done beside the steps, by threads
-// of low priority, one tenant's work after the other's.
+// The work that it takes to follow an answer's grammar (grammar/grammar_state.h): going over a
+// token, what must come behind it, and the mask of what may come next. It is bounded by counted
+// steps, not by time. What is more than a step of the model may wait for is done beside the steps,
+// by threads of low priority, one tenant's work after the other's.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 #include "base/token_id.h"
 #include "engine/step_plan.h"
-#include "grammar/token_guide.h"
+#include "grammar/grammar_state.h"
 
 namespace pelton::executor {
 
@@ -32,14 +32,14 @@ struct GuideTask {
     kTooMuch,     // more work than any request may cause
   };
 
-  explicit GuideTask(grammar::TokenGuide guide) : guide(std::move(guide)) {}
+  explicit GuideTask(grammar::GrammarState guide) : guide(std::move(guide)) {}
 
   // Goes as far as so many steps of work reach, and never beyond grammar::kWorkMax for each token,
   // for what is forced and for the mask. Given up, it goes on from the last of these parts that was
   // done when it is run again; with kWorkMax steps one part more is done, or none ever will be.
   Status run(int64_t work_max, const std::atomic<bool>* cancelled);
 
-  grammar::TokenGuide guide;
+  grammar::GrammarState guide;
   std::vector<TokenId> tokens;  // to go over
   size_t tokens_done = 0;       // of these
   int forced_max = 0;           // of what must come behind them, which it goes over too; 0: done
@@ -65,7 +65,7 @@ struct GuideJob {
   bool is_over() const { return deferral->is_over.load(std::memory_order_acquire); }
 };
 
-// The threads. Any thread may add; as many jobs as there are seats, and those that were cancelled.
+// The threads. Any thread may add; as many jobs as there are slots, and those that were cancelled.
 // A job is tried for some milliseconds first, by a thread that does nothing else: short ones do not
 // wait for long ones. A long one, such as going over a whole answer again after a preemption, gives
 // way to the other tenants' every kWorkMax steps.
@@ -104,7 +104,7 @@ class GuideThreads {
   std::vector<std::thread> threads_;
 };
 
-// One seat's answer on its way through its grammar. Executor thread and, between its steps, its
+// One slot's answer on its way through its grammar. Executor thread and, between its steps, its
 // workers; one at a time.
 class GuideFollower {
  public:
@@ -125,7 +125,7 @@ class GuideFollower {
   GuideFollower& operator=(GuideFollower&&) noexcept = default;
 
   // An answer begins, or goes on behind `history`.
-  void begin(grammar::TokenGuide guide, std::span<const TokenId> history, std::string tenant);
+  void begin(grammar::GrammarState guide, std::span<const TokenId> history, std::string tenant);
   void clear();
   bool active() const { return guide_ != nullptr; }
   // Nothing is asked of what follows.
@@ -150,7 +150,7 @@ class GuideFollower {
   State run(GuideTask task, const Grant& grant);
   State adopt(GuideTask& task, GuideTask::Status status, size_t mask_words);
 
-  std::unique_ptr<grammar::TokenGuide> guide_;
+  std::unique_ptr<grammar::GrammarState> guide_;
   std::vector<TokenId> history_;  // not gone over yet
   std::string tenant_;
   std::vector<uint64_t> memory_;

@@ -13,7 +13,7 @@ namespace pelton::executor {
 namespace {
 
 using State = GuideFollower::State;
-using Stretch = grammar::TokenNetwork::Stretch;
+using Segment = grammar::GrammarFsm::Segment;
 
 constexpr TokenId kEnd = 262;
 
@@ -28,13 +28,13 @@ const std::shared_ptr<const grammar::TokenTrie>& small_trie() {
   return kTrie;
 }
 
-grammar::TokenGuide guide_of(std::string_view text) {
+grammar::GrammarState guide_of(std::string_view text) {
   auto grammar =
       grammar::TokenGrammar::make(grammar::compile_ebnf(text).value(), small_trie()).value();
-  grammar::TokenNetwork::Parts parts{.trie = small_trie(), .vocab_size = kEnd + 1};
-  parts.stretches.push_back({Stretch::Text::kGrammar, std::move(grammar), {{kEnd, {}}}});
+  grammar::GrammarFsm::Parts parts{.trie = small_trie(), .vocab_size = kEnd + 1};
+  parts.segments.push_back({Segment::Text::kGrammar, std::move(grammar), {{kEnd, {}}}});
   parts.starts = {0};
-  return grammar::TokenGuide(std::make_shared<const grammar::TokenNetwork>(std::move(parts)));
+  return grammar::GrammarState(std::make_shared<const grammar::GrammarFsm>(std::move(parts)));
 }
 
 // Until it is known or has failed.

@@ -47,16 +47,16 @@ HostModel::HostModel(const cost_model::Footprint& footprint, base::ThreadPool& p
       model_(std::move(model)),
       tiers_(std::move(tiers)) {}
 
-// What was foreseen is what there is: a buffer that cost_model does not know is a bug. Sampling is
-// the executor's.
+// What was predicted is what there is: a buffer that cost_model does not know is a bug. Sampling
+// is the executor's.
 void HostModel::check_footprint(const checkpoint::Checkpoint& checkpoint) const {
   CHECK(model_->workspace_bytes() + footprint_.workspace.sampling == footprint_.workspace.bytes(),
-        "working memory is not as foreseen");
+        "working memory is not as predicted");
   CHECK(checkpoint.weight_bytes() + model_->owned_weight_bytes() == footprint_.weights.bytes(),
-        "weights are not as foreseen");
-  CHECK(tiers_[kv::kDevice].bytes() == footprint_.kv.bytes(), "the KV cache is not as foreseen");
+        "weights are not as predicted");
+  CHECK(tiers_[kv::kDevice].bytes() == footprint_.kv.bytes(), "the KV cache is not as predicted");
   CHECK((tiers_.size() > 1 ? tiers_[kv::kHost].bytes() : 0) == footprint_.swap.bytes(),
-        "swap space is not as foreseen");
+        "swap space is not as predicted");
 }
 
 // In each layer one after the other; layers side by side.

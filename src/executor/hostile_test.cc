@@ -13,7 +13,7 @@
 #include "engine/engine.h"
 #include "executor/local_executor.h"
 #include "grammar/ebnf.h"
-#include "grammar/token_guide.h"
+#include "grammar/grammar_state.h"
 
 namespace pelton::executor {
 namespace {
@@ -201,14 +201,14 @@ TEST_F(Hostile, JS_28_AGrammarThatLeavesNoToken) {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; ++byte) texts.push_back(std::string(1, static_cast<char>(byte)));
   const std::vector<std::string_view> views(texts.begin(), texts.end());
-  grammar::TokenNetwork::Parts parts;
+  grammar::GrammarFsm::Parts parts;
   parts.trie = std::make_shared<const grammar::TokenTrie>(views);
   const std::vector<std::string> choice = {"ab"};
   auto text = grammar::TokenGrammar::make(grammar::compile_choice(choice).value(), parts.trie);
-  parts.stretches.push_back(
-      {grammar::TokenNetwork::Stretch::Text::kGrammar, std::move(text).value(), {}});
+  parts.segments.push_back(
+      {grammar::GrammarFsm::Segment::Text::kGrammar, std::move(text).value(), {}});
   parts.starts = {0};
-  const grammar::TokenGuide guide(std::make_shared<const grammar::TokenNetwork>(std::move(parts)));
+  const grammar::GrammarState guide(std::make_shared<const grammar::GrammarFsm>(std::move(parts)));
 
   const std::vector<TokenId> prompt = golden("prompt");
   const std::vector<TokenId> continuation = golden("continuation");

@@ -12,7 +12,7 @@ void insert_jumps(std::span<const size_t> sequences, std::span<const std::vector
   std::vector<engine::SampledToken> tokens;
   tokens.reserve(sequences.size() + more);
   for (size_t row = 0; row < sequences.size(); ++row) {
-    engine::Stretch& given = result.sequences[sequences[row]].tokens;
+    engine::Slice& given = result.sequences[sequences[row]].tokens;
     given.first = static_cast<int32_t>(tokens.size());
     tokens.push_back(std::move(result.tokens[row]));
     for (const TokenId token : jumps[row]) tokens.push_back({.token = token});

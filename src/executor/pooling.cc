@@ -8,7 +8,7 @@ namespace pelton::executor {
 
 void Pooling::apply(const engine::StepPlan& plan) {
   for (const ScheduledRow& row : plan.sequences) {
-    if (plan.arrival_of(row) != nullptr) sums_[static_cast<size_t>(row.seat)].clear();
+    if (plan.arrival_of(row) != nullptr) sums_[static_cast<size_t>(row.slot)].clear();
   }
 }
 
@@ -17,7 +17,7 @@ Pooling::Rows Pooling::wanted_rows(const engine::StepPlan& plan, const SlotTable
   int begin = 0;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const ScheduledRow& row = plan.sequences[i];
-    const std::optional<request::Pooling>& kind = slots[row.seat].pooling;
+    const std::optional<request::Pooling>& kind = slots[row.slot].pooling;
     const int end = begin + row.token_count();
     int first = end;
     if (kind == request::Pooling::kMean) first = begin;
@@ -39,7 +39,7 @@ Result<void> Pooling::pool(const engine::StepPlan& plan, const SlotTable& slots,
   if (wanted.rows.empty()) return {};
   const auto size = static_cast<size_t>(embedding_size_);
   const auto add = [&](size_t index, const float* state) {
-    const engine::Seat slot = plan.sequences[wanted.sequences[index]].seat;
+    const engine::Slot slot = plan.sequences[wanted.sequences[index]].slot;
     std::vector<double>& sum = sums_[static_cast<size_t>(slot)];
     if (slots[slot].pooling == request::Pooling::kLast) return sum.assign(state, state + size);
     sum.resize(size, 0.0);
@@ -48,14 +48,14 @@ Result<void> Pooling::pool(const engine::StepPlan& plan, const SlotTable& slots,
   TRY(model.normed_rows(wanted.rows, add));
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const ScheduledRow& row = plan.sequences[i];
-    if (row.embed) finish(row, slots[row.seat], result.sequences[i], result.floats);
+    if (row.embed) finish(row, slots[row.slot], result.sequences[i], result.floats);
   }
   return {};
 }
 
 void Pooling::finish(const ScheduledRow& row, const Slot& slot, engine::SequenceResult& given,
                      std::vector<float>& floats) {
-  std::vector<double>& sum = sums_[static_cast<size_t>(row.seat)];
+  std::vector<double>& sum = sums_[static_cast<size_t>(row.slot)];
   const bool is_mean = slot.pooling == request::Pooling::kMean;
   const double count = is_mean ? row.start + row.token_count() : 1;
   const auto first = static_cast<int32_t>(floats.size());

@@ -88,7 +88,7 @@ TEST_F(PoolingUnit, AStateThatIsNoNumberFailsItsSequenceAlone) {
     return std::vector<float>{1.0f, value};
   };
   engine::StepPlan plan;
-  for (const engine::Seat slot : {0, 1}) {
+  for (const engine::Slot slot : {0, 1}) {
     add_row(plan, {.slot = slot, .tokens = {1}, .embed = true});
     begin(plan, request::Pooling::kLast);
   }

@@ -51,7 +51,7 @@ void score_prompts(const engine::StepPlan& plan, const ScoreContext& context,
           for (int64_t i = begin; i < end; ++i) {
             const size_t at = first + static_cast<size_t>(i);
             const Target& target = targets[at];
-            const Slot& slot = context.slots[plan.sequences[target.sequence].seat];
+            const Slot& slot = context.slots[plan.sequences[target.sequence].slot];
             sampling::ScoredChoice scored =
                 sampler.score({logits + static_cast<size_t>(i) * vocab, sampled}, target.token,
                               slot.sampling.prompt_logprobs);

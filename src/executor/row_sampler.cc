@@ -25,14 +25,14 @@ std::vector<uint64_t> only_token(TokenId token, int vocab, std::span<const uint6
 std::vector<SampledRow> RowSampler::list(const engine::StepPlan& plan, const Batch& batch,
                                          engine::StepResult& result) {
   for (const ScheduledRow& sequence : plan.sequences) {
-    result.sequences.push_back({.seat = sequence.seat});
+    result.sequences.push_back({.slot = sequence.slot});
   }
   std::vector<SampledRow> rows;
   rows.reserve(batch.logit_sequences.size());
   for (const size_t i : batch.logit_sequences) {
     const auto row = static_cast<int32_t>(rows.size());
     result.sequences[i].tokens = {row, 1};
-    const int32_t pending = slots_.expect_token(plan.sequences[i].seat, {plan.step, row});
+    const int32_t pending = slots_.expect_token(plan.sequences[i].slot, {plan.step, row});
     rows.push_back({.sequence = i, .pending_row = pending});
   }
   result.tokens.resize(rows.size());
@@ -80,7 +80,7 @@ void RowSampler::sample(const engine::StepPlan& plan, std::span<SampledRow> rows
 
 void RowSampler::forget(const engine::StepPlan& plan, std::span<const SampledRow> rows) {
   for (const SampledRow& row : rows) {
-    slots_.stop_expecting(plan.sequences[row.sequence].seat, plan.step);
+    slots_.stop_expecting(plan.sequences[row.sequence].slot, plan.step);
   }
 }
 
@@ -88,7 +88,7 @@ void RowSampler::forget(const engine::StepPlan& plan, std::span<const SampledRow
 void RowSampler::prepare(const engine::StepPlan& plan, SampledRow& row) {
   const ScheduledRow& sequence = plan.sequences[row.sequence];
   row.suppressed = sequence.banned.of(plan.banned);
-  if (grammars_.active(sequence.seat)) constrain(row, sequence.seat, sequence.forced);
+  if (grammars_.active(sequence.slot)) constrain(row, sequence.slot, sequence.forced);
   if (row.source != Source::kLogits) return;
   row.forced = only_token(sequence.forced, options_.sampled_vocab, row.allowed);
   if (row.forced.empty()) return;
@@ -96,7 +96,7 @@ void RowSampler::prepare(const engine::StepPlan& plan, SampledRow& row) {
   row.suppressed = {};
 }
 
-void RowSampler::constrain(SampledRow& row, engine::Seat slot, TokenId forced) {
+void RowSampler::constrain(SampledRow& row, engine::Slot slot, TokenId forced) {
   switch (grammars_.next(slot, forced)) {
     case SlotGrammars::Next::kFail:
       row.source = Source::kFailed;
@@ -121,7 +121,7 @@ void RowSampler::constrain(SampledRow& row, engine::Seat slot, TokenId forced) {
 sampling::DrawInput RowSampler::input_of(const engine::StepPlan& plan,
                                          const SampledRow& row) const {
   const ScheduledRow& sequence = plan.sequences[row.sequence];
-  const Slot& slot = slots_[sequence.seat];
+  const Slot& slot = slots_[sequence.slot];
   return {.params = slot.sampling,
           .history = slot.sampling.has_penalties() ? &slot.history : nullptr,
           .banned = row.suppressed,
@@ -133,7 +133,7 @@ sampling::DrawInput RowSampler::input_of(const engine::StepPlan& plan,
 void RowSampler::settle(const engine::StepPlan& plan, const SampledRow& row,
                         const sampling::SampledChoice& drawn, engine::StepResult& result) {
   const ScheduledRow& sequence = plan.sequences[row.sequence];
-  const engine::Seat slot = sequence.seat;
+  const engine::Slot slot = sequence.slot;
   slots_.stop_expecting(slot, plan.step);
   engine::SequenceResult& given = result.sequences[row.sequence];
   const auto place = static_cast<size_t>(given.tokens.first);
@@ -168,7 +168,7 @@ void RowSampler::settle(const engine::StepPlan& plan, const SampledRow& row,
 // and whoever wants to know how likely tokens were wants them computed.
 int RowSampler::jump_max(const ScheduledRow& sequence) const {
   const bool may_jump =
-      sequence.forced == engine::kNotForced && slots_[sequence.seat].sampling.logprobs < 0;
+      sequence.forced == engine::kNotForced && slots_[sequence.slot].sampling.logprobs < 0;
   return may_jump ? std::min(options_.jump_tokens_max, engine::kJumpTokensMax) : 0;
 }
 

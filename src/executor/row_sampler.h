@@ -75,7 +75,7 @@ class RowSampler {
 
  private:
   void prepare(const engine::StepPlan& plan, SampledRow& row);
-  void constrain(SampledRow& row, engine::Seat slot, TokenId forced);
+  void constrain(SampledRow& row, engine::Slot slot, TokenId forced);
   sampling::DrawInput input_of(const engine::StepPlan& plan, const SampledRow& row) const;
   void settle(const engine::StepPlan& plan, const SampledRow& row,
               const sampling::SampledChoice& drawn, engine::StepResult& result);

@@ -82,7 +82,7 @@ TEST_F(RowSamplerUnit, EachSequenceGetsTheTokenOfItsRow) {
   EXPECT_EQ(tokens(0), "a");
   EXPECT_EQ(tokens(1), "");
   EXPECT_EQ(tokens(2), "b");
-  EXPECT_EQ(result_.sequences[2].seat, 3);
+  EXPECT_EQ(result_.sequences[2].slot, 3);
   EXPECT_EQ(slots_.input_token(2), 'a');  // no longer being drawn
   EXPECT_EQ(slots_.input_token(3), 'b');
 }

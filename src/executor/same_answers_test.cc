@@ -47,7 +47,7 @@ std::vector<request::GenerationRequest> make_requests(int prompt_count, int voca
     if (prompt.size() > 600) prompt.resize(600);
     prompts.push_back(std::move(prompt));
   }
-  const grammar::TokenGuide guide = make_guide(vocabulary);
+  const grammar::GrammarState guide = make_guide(vocabulary);
   std::vector<request::GenerationRequest> requests;
   for (size_t i = 0; i < 2 * prompts.size(); ++i) {
     request::GenerationRequest one;
@@ -143,7 +143,7 @@ class SameAnswers : public testing::Test {
     }
   }
 
-  // All at once, as many as there are seats beside each other.
+  // All at once, as many as there are slots beside each other.
   static void expect_the_same(const std::string& where) {
     std::vector<engine::TokenStream> streams;
     for (const request::GenerationRequest& request : *requests_) streams.push_back(submit(request));
@@ -348,7 +348,7 @@ TEST_F(SameAnswers, whoever_leaves_leaves_nothing_behind) {
     for (const engine::Ledger::Blocks& blocks : tier) held += blocks.held;
   }
   EXPECT_EQ(held, 0);
-  EXPECT_EQ(ledger.seats_free, 12);
+  EXPECT_EQ(ledger.slots_free, 12);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ SlotGrammars::SlotGrammars(const Options& options, base::ThreadPool& pool)
       pool_(pool),
       states_(static_cast<size_t>(options.slots)),
       threads_(std::max(1, pool.size() / kThreadsPerGuideThread)) {
-  for (engine::Seat slot = 0; slot < options.sampling_slots; ++slot) {
+  for (engine::Slot slot = 0; slot < options.sampling_slots; ++slot) {
     std::vector<uint64_t>& mask = at(slot).follower.memory();
     mask.reserve((static_cast<size_t>(options.vocab_size) + 63) / 64);
     bytes_ += static_cast<int64_t>(mask.capacity() * sizeof(uint64_t));
@@ -27,7 +27,7 @@ SlotGrammars::SlotGrammars(const Options& options, base::ThreadPool& pool)
 
 void SlotGrammars::apply(const engine::StepPlan& plan) {
   for (const ScheduledRow& row : plan.sequences) {
-    State& state = at(row.seat);
+    State& state = at(row.slot);
     // What a deferred row computed is computed again, with tokens that are known by now.
     if (row.tokens.count > 0) state.deferral = nullptr;
     const engine::Arrival* const arrival = plan.arrival_of(row);
@@ -45,7 +45,7 @@ void SlotGrammars::apply(const engine::StepPlan& plan) {
 // The more grammars a step has, the less each may make it wait.
 void SlotGrammars::divide_work(const engine::StepPlan& plan) {
   const auto grammars = std::count_if(plan.sequences.begin(), plan.sequences.end(),
-                                      [&](const auto& row) { return active(row.seat); });
+                                      [&](const auto& row) { return active(row.slot); });
   const int64_t share = kWorkPerStep * pool_.size() / std::max<int64_t>(grammars, 1);
   work_max_ = std::min(options_.work_max, share);
 }
@@ -56,7 +56,7 @@ GuideFollower::Grant SlotGrammars::grant() {
           .mask_words = (static_cast<size_t>(options_.sampled_vocab) + 63) / 64};
 }
 
-SlotGrammars::Next SlotGrammars::next(engine::Seat slot, TokenId forced) {
+SlotGrammars::Next SlotGrammars::next(engine::Slot slot, TokenId forced) {
   State& state = at(slot);
   if (state.deferral != nullptr) return Next::kDefer;
   const bool is_other = forced != engine::kNotForced && state.held && state.held->token != forced;
@@ -76,7 +76,7 @@ SlotGrammars::Next SlotGrammars::next(engine::Seat slot, TokenId forced) {
   return state.held ? Next::kHeld : Next::kDraw;
 }
 
-SlotGrammars::Next SlotGrammars::accept(engine::Seat slot, const sampling::SampledChoice& choice,
+SlotGrammars::Next SlotGrammars::accept(engine::Slot slot, const sampling::SampledChoice& choice,
                                         int jump_max) {
   State& state = at(slot);
   switch (state.follower.accept(choice.token, jump_max, grant())) {
@@ -92,7 +92,7 @@ SlotGrammars::Next SlotGrammars::accept(engine::Seat slot, const sampling::Sampl
   return Next::kDraw;
 }
 
-std::vector<TokenId> SlotGrammars::take_forced(engine::Seat slot) {
+std::vector<TokenId> SlotGrammars::take_forced(engine::Slot slot) {
   State& state = at(slot);
   state.held.reset();
   return state.follower.take_forced();
@@ -103,7 +103,7 @@ std::vector<TokenId> SlotGrammars::take_forced(engine::Seat slot) {
 void SlotGrammars::fill_masks(const engine::StepPlan& plan) {
   wanted_.clear();
   for (const ScheduledRow& row : plan.sequences) {
-    State& state = at(row.seat);
+    State& state = at(row.slot);
     const bool wanted = state.follower.active() && !state.deferral && !state.follower.over();
     if (wanted) wanted_.push_back(&state);
   }

@@ -44,22 +44,22 @@ class SlotGrammars {
   // for is divided anew.
   void apply(const engine::StepPlan& plan);
 
-  bool active(engine::Seat slot) const { return at(slot).follower.active(); }
+  bool active(engine::Slot slot) const { return at(slot).follower.active(); }
 
   // forced: the token that the plan puts there, or engine::kNotForced.
-  Next next(engine::Seat slot, TokenId forced);
-  std::span<const uint64_t> allowed(engine::Seat slot) const { return at(slot).follower.allowed(); }
-  const sampling::SampledChoice& held(engine::Seat slot) const { return *at(slot).held; }
-  std::shared_ptr<const engine::Deferral> deferral(engine::Seat slot) const {
+  Next next(engine::Slot slot, TokenId forced);
+  std::span<const uint64_t> allowed(engine::Slot slot) const { return at(slot).follower.allowed(); }
+  const sampling::SampledChoice& held(engine::Slot slot) const { return *at(slot).held; }
+  std::shared_ptr<const engine::Deferral> deferral(engine::Slot slot) const {
     return at(slot).deferral;
   }
-  Error error(engine::Seat slot) const { return at(slot).follower.error(); }
+  Error error(engine::Slot slot) const { return at(slot).follower.error(); }
 
   // The grammar advances over the token that was drawn and over at most `jump_max` that must
   // follow it. kDraw: done. kDefer: the token is held until the grammar is over it.
-  Next accept(engine::Seat slot, const sampling::SampledChoice& choice, int jump_max);
+  Next accept(engine::Slot slot, const sampling::SampledChoice& choice, int jump_max);
   // The token has been given to the sequence: what must follow it.
-  std::vector<TokenId> take_forced(engine::Seat slot);
+  std::vector<TokenId> take_forced(engine::Slot slot);
 
   // What may come next is known as soon as the last token is, so it is found out between two steps,
   // when nothing else is computed: for all rows of the plan that is done.
@@ -76,8 +76,8 @@ class SlotGrammars {
     std::shared_ptr<const engine::Deferral> deferral;
   };
 
-  State& at(engine::Seat slot) { return states_[static_cast<size_t>(slot)]; }
-  const State& at(engine::Seat slot) const { return states_[static_cast<size_t>(slot)]; }
+  State& at(engine::Slot slot) { return states_[static_cast<size_t>(slot)]; }
+  const State& at(engine::Slot slot) const { return states_[static_cast<size_t>(slot)]; }
   GuideFollower::Grant grant();
   void divide_work(const engine::StepPlan& plan);
 

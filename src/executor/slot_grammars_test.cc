@@ -28,7 +28,7 @@ class SlotGrammarsUnit : public testing::Test {
   }
 
   // A prompt that ends: with a grammar, and with what was generated before a preemption.
-  void arrive_with(engine::Seat slot, std::string_view ebnf, std::vector<TokenId> generated = {}) {
+  void arrive_with(engine::Slot slot, std::string_view ebnf, std::vector<TokenId> generated = {}) {
     engine::StepPlan plan;
     add_row(plan, {.slot = slot, .tokens = {1}, .sample = true});
     auto& request = arrive(plan);
@@ -62,7 +62,7 @@ class SlotGrammarsUnit : public testing::Test {
     }
   }
 
-  std::string allowed(engine::Seat slot) const {
+  std::string allowed(engine::Slot slot) const {
     std::string letters;
     for (TokenId token = 0; token < kVocab; ++token) {
       if (grammar::may_be(grammars_->allowed(slot), token)) letters += static_cast<char>(token);

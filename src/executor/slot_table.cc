@@ -7,7 +7,7 @@ namespace pelton::executor {
 
 void SlotTable::apply(const engine::StepPlan& plan) {
   for (const ScheduledRow& row : plan.sequences) {
-    Slot& slot = at(row.seat);
+    Slot& slot = at(row.slot);
     slot.tables.follow(plan, row);
     const engine::Arrival* const arrival = plan.arrival_of(row);
     if (arrival == nullptr) continue;
@@ -23,24 +23,24 @@ void SlotTable::apply(const engine::StepPlan& plan) {
 }
 
 bool SlotTable::samples(const ScheduledRow& row) const {
-  return row.sample && row.start + row.token_count() >= (*this)[row.seat].known_tokens;
+  return row.sample && row.start + row.token_count() >= (*this)[row.slot].known_tokens;
 }
 
-TokenId SlotTable::input_token(engine::Seat index) const {
+TokenId SlotTable::input_token(engine::Slot index) const {
   const Slot& slot = (*this)[index];
   return slot.pending.row >= 0 ? ~slot.pending.row : slot.last_token;
 }
 
-int32_t SlotTable::expect_token(engine::Seat index, Slot::Pending from) {
+int32_t SlotTable::expect_token(engine::Slot index, Slot::Pending from) {
   return std::exchange(at(index).pending, from).row;
 }
 
-void SlotTable::stop_expecting(engine::Seat index, int64_t step) {
+void SlotTable::stop_expecting(engine::Slot index, int64_t step) {
   Slot& slot = at(index);
   if (slot.pending.step == step) slot.pending = {};
 }
 
-void SlotTable::append(engine::Seat index, TokenId token) {
+void SlotTable::append(engine::Slot index, TokenId token) {
   Slot& slot = at(index);
   slot.last_token = token;
   if (slot.sampling.has_penalties()) slot.history.add_output(token);
@@ -48,7 +48,7 @@ void SlotTable::append(engine::Seat index, TokenId token) {
 
 void SlotTable::append_known(const ScheduledRow& row, std::span<const TokenId> tokens) {
   if (tokens.empty()) return;
-  Slot& slot = at(row.seat);
+  Slot& slot = at(row.slot);
   if (slot.sampling.has_penalties()) {
     for (const TokenId token : tokens) slot.history.add_output(token);
   }

@@ -16,12 +16,12 @@
 
 namespace pelton::executor {
 
-using ScheduledRow = engine::PlannedSequence;
+using ScheduledRow = engine::ScheduledRow;
 
 struct Slot {
   request::SamplingParams sampling;
   sampling::TokenHistory history;  // empty without penalties
-  engine::SeatTables tables;
+  engine::SlotTables tables;
   std::optional<request::Pooling> pooling;  // an embedding is made; it never samples
   TokenId last_token = 0;                   // the newest that was sampled
   // Tokens whose ids are known, counted from the sequence's beginning, if jump-forward decoding is
@@ -39,7 +39,7 @@ class SlotTable {
  public:
   explicit SlotTable(int slot_count) : slots_(static_cast<size_t>(slot_count)) {}
 
-  const Slot& operator[](engine::Seat index) const { return slots_[static_cast<size_t>(index)]; }
+  const Slot& operator[](engine::Slot index) const { return slots_[static_cast<size_t>(index)]; }
 
   // Of every plan, in order, before its batch is built: arrivals take their slots, block tables
   // grow.
@@ -50,21 +50,21 @@ class SlotTable {
 
   // The input of a row that names none: the newest token, or ~row where that one is still being
   // drawn from a row of the step before.
-  TokenId input_token(engine::Seat index) const;
+  TokenId input_token(engine::Slot index) const;
 
   // From here on the slot's next token is being drawn from this row of logits. Gives the row of the
   // step before that the newest token is still being drawn from; negative: there is none.
-  int32_t expect_token(engine::Seat index, Slot::Pending from);
+  int32_t expect_token(engine::Slot index, Slot::Pending from);
   // The step is over for the slot; unless a later one is awaited by now.
-  void stop_expecting(engine::Seat index, int64_t step);
+  void stop_expecting(engine::Slot index, int64_t step);
 
   // The row's token was sampled.
-  void append(engine::Seat index, TokenId token);
+  void append(engine::Slot index, TokenId token);
   // And these are known to follow it (jump-forward decoding): they stand behind the row's token.
   void append_known(const ScheduledRow& row, std::span<const TokenId> tokens);
 
  private:
-  Slot& at(engine::Seat index) { return slots_[static_cast<size_t>(index)]; }
+  Slot& at(engine::Slot index) { return slots_[static_cast<size_t>(index)]; }
 
   std::vector<Slot> slots_;
 };

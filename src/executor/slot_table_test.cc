@@ -55,8 +55,8 @@ TEST(SlotTable, PenaltiesCountWhatIsAppended) {
   add_row(plan, {.slot = 1, .tokens = {1}, .sample = true});
   arrive(plan);
   slots.apply(plan);
-  for (const engine::PlannedSequence& row : plan.sequences) {
-    slots.append(row.seat, 8);
+  for (const engine::ScheduledRow& row : plan.sequences) {
+    slots.append(row.slot, 8);
     slots.append_known(row, std::vector<TokenId>{8, 9});
   }
   EXPECT_EQ(slots[0].history.counts().at(8).in_output, 2);

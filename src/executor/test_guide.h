@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "grammar/ebnf.h"
-#include "grammar/token_guide.h"
+#include "grammar/grammar_state.h"
 
 namespace pelton::executor {
 
 // Over the bytes, and over more tokens of two to three letters if the vocabulary is larger.
-inline grammar::TokenGuide guide_of(std::string_view ebnf, int vocabulary) {
+inline grammar::GrammarState guide_of(std::string_view ebnf, int vocabulary) {
   std::vector<std::string> texts;
   for (int byte = 0; byte < 256; ++byte) texts.push_back(std::string(1, static_cast<char>(byte)));
   for (int i = 256; i < vocabulary; ++i) {
@@ -22,19 +22,19 @@ inline grammar::TokenGuide guide_of(std::string_view ebnf, int vocabulary) {
     texts.push_back(std::move(text));
   }
   const std::vector<std::string_view> views(texts.begin(), texts.end());
-  using Stretch = grammar::TokenNetwork::Stretch;
-  grammar::TokenNetwork::Parts parts;
+  using Segment = grammar::GrammarFsm::Segment;
+  grammar::GrammarFsm::Parts parts;
   parts.trie = std::make_shared<const grammar::TokenTrie>(views);
   auto rules = grammar::compile_ebnf(ebnf);
   auto grammar = grammar::TokenGrammar::make(rules.value(), parts.trie);
-  parts.stretches.push_back({Stretch::Text::kGrammar, grammar.value(), {}});
+  parts.segments.push_back({Segment::Text::kGrammar, grammar.value(), {}});
   parts.starts = {0};
-  return grammar::TokenGuide(std::make_shared<const grammar::TokenNetwork>(std::move(parts)));
+  return grammar::GrammarState(std::make_shared<const grammar::GrammarFsm>(std::move(parts)));
 }
 
 // Words over made-up tokens of one to three letters: vowels and consonants by turns, in brackets,
 // and one long word that its first letter decides.
-inline grammar::TokenGuide make_guide(int vocabulary) {
+inline grammar::GrammarState make_guide(int vocabulary) {
   return guide_of("root ::= ([aeiou] [b-df-hj-np-tv-z] | \"(\" root \")\" | \"qabacadabacaba\")+",
                   vocabulary);
 }

@@ -10,7 +10,7 @@
 namespace pelton::executor {
 
 struct TestRow {
-  engine::Seat slot = 0;
+  engine::Slot slot = 0;
   int start = 0;
   std::vector<TokenId> tokens;  // empty: the one that was sampled last
   std::vector<TokenId> targets;
@@ -22,7 +22,7 @@ struct TestRow {
 
 // Gives the row's index.
 inline size_t add_row(engine::StepPlan& plan, const TestRow& row) {
-  plan.sequences.push_back({.seat = row.slot,
+  plan.sequences.push_back({.slot = row.slot,
                             .start = row.start,
                             .tokens = engine::append<TokenId>(plan.tokens, row.tokens),
                             .targets = engine::append<TokenId>(plan.tokens, row.targets),

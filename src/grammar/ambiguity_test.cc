@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "grammar/ebnf.h"
+#include "grammar/grammar_state.h"
 #include "grammar/test_vocabulary.h"
-#include "grammar/token_guide.h"
 
 namespace pelton::grammar {
 namespace {

@@ -9,7 +9,7 @@
 namespace pelton::grammar {
 namespace {
 
-// Elements 0..n-1 in blocks that only ever split; a block is a stretch of `order_`. Marked elements
+// Elements 0..n-1 in blocks that only ever split; a block is a segment of `order_`. Marked elements
 // stand at the front of their block.
 class Partition {
  public:

@@ -18,9 +18,9 @@
 #include "checkpoint/golden_checkpoint.h"
 #include "layers/output_head.h"
 #include "layers/pack_weights.h"
+#include "models/accuracy_gate.h"
 #include "models/pack_model.h"
 #include "models/sequence_runner.h"
-#include "models/weight_gate.h"
 #include "tensor/kv_block.h"
 #include "tensor/npy.h"
 
@@ -345,13 +345,13 @@ TEST_P(GoldenTest, LogitsAreInsideTheTolerance) {
 
 class GoldenInBf16 : public ::testing::Test {
  protected:
-  WeightGate gate(const char* name) {
+  AccuracyGate gate(const char* name) {
     const Golden golden = read_golden(std::string(PELTON_SOURCE_DIR) + "/testdata/golden/" + name);
     const Result<checkpoint::Checkpoint> checkpoint =
         checkpoint::Checkpoint::open(weights_folder(name));
     CHECK(checkpoint.ok(), checkpoint.ok() ? "" : checkpoint.error().message);
-    Result<WeightGate> gate = WeightGate::make(*checkpoint, *kernels_, golden.tokens,
-                                               [](int64_t, int64_t) { return true; });
+    Result<AccuracyGate> gate = AccuracyGate::make(*checkpoint, *kernels_, golden.tokens,
+                                                   [](int64_t, int64_t) { return true; });
     CHECK(gate.ok(), gate.ok() ? "" : gate.error().message);
     for (const ComparedLogits compared : {ComparedLogits::kAll, ComparedLogits::kThatMatter}) {
       const WeightLoss& loss = gate->in_bf16(compared);
@@ -373,7 +373,7 @@ class GoldenInBf16 : public ::testing::Test {
 // An independent measurement of OpenAI's reference in bf16 has 8.0e-3, 2.0e-2, 2.3e-4 nats, 97.4 %
 // (testdata/golden/README.md). Ours rounds less, and so loses a little less.
 TEST_F(GoldenInBf16, LosesALittleLessThanOthersMeasured) {
-  const WeightGate mid = gate("mid");
+  const AccuracyGate mid = gate("mid");
   const WeightLoss& loss = mid.in_bf16(ComparedLogits::kAll);
   EXPECT_LE(loss.error_mean, 8.0e-3);
   EXPECT_GE(loss.error_mean, 5e-3);

@@ -64,7 +64,7 @@ class Comparison {
   Result<void> make_gate() {
     TRY_ASSIGN(kernels_, kernels::make_kernels(kernels::KernelChoice::kAuto, pool_));
     TRY_ASSIGN(gate_,
-               WeightGate::make(source_, *kernels_, sample_, [&](int64_t done, int64_t total) {
+               AccuracyGate::make(source_, *kernels_, sample_, [&](int64_t done, int64_t total) {
                  return progress_("computing a text as shipped", done, total);
                }));
     return {};
@@ -75,7 +75,7 @@ class Comparison {
   base::ThreadPool& pool_;
   PackModelProgress progress_;
   std::unique_ptr<kernels::Kernels> kernels_;
-  std::optional<WeightGate> gate_;
+  std::optional<AccuracyGate> gate_;
   bool gives_way_ = false;
 };
 

@@ -1,6 +1,6 @@
 // Packs a model's weights as far as it bears it: which of the formats lose little enough is
-// measured with the packed weights themselves (models/weight_gate.h). The caller's thread owns the
-// pool.
+// measured with the packed weights themselves (models/accuracy_gate.h). The caller's thread owns
+// the pool.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "layers/pack_weights.h"
-#include "models/weight_gate.h"
+#include "models/accuracy_gate.h"
 
 namespace pelton::models {
 

@@ -429,7 +429,7 @@ void Connection::schedule_flush() {
   loop_->post([self = shared_from_this()] { self->flush_if_due(); });
 }
 
-void Connection::foresee() const {
+void Connection::prefetch() const {
   const char* const begin = reinterpret_cast<const char*>(this);
   base::prefetch(begin, static_cast<size_t>(reinterpret_cast<const char*>(&look_timer_) - begin));
 }

@@ -89,16 +89,16 @@ ConnectionAcceptor::ConnectionAcceptor(const Options& options, base::Log& log)
 ConnectionAcceptor::~ConnectionAcceptor() {
   stop();
   if (listener_ >= 0) ::close(listener_);
-  if (bell_ >= 0) ::close(bell_);
+  if (notifier_ >= 0) ::close(notifier_);
 }
 
 Result<void> ConnectionAcceptor::listen() {
   CHECK(listener_ < 0, "listen() is called once");
   TRY_ASSIGN(const auto where, parsed(options_.address, options_.port));
   const auto& [address, bytes] = where;
-  bell_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  notifier_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   listener_ = ::socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (bell_ < 0 || listener_ < 0) {
+  if (notifier_ < 0 || listener_ < 0) {
     return Error{ErrorCode::kIo, fmt::format("no socket to listen with: {}", std::strerror(errno))};
   }
   set_option(listener_, SOL_SOCKET, SO_REUSEADDR);
@@ -137,20 +137,20 @@ Result<void> ConnectionAcceptor::start(Take take) {
   return {};
 }
 
-void ConnectionAcceptor::ring() const {
+void ConnectionAcceptor::notify() const {
   const uint64_t one = 1;
-  CHECK(::write(bell_, &one, sizeof(one)) == sizeof(one), "the bell rings");
+  CHECK(::write(notifier_, &one, sizeof(one)) == sizeof(one), "the notifier is signalled");
 }
 
 void ConnectionAcceptor::stop_accepting() {
   accepting_ = false;
-  ring();
+  notify();
 }
 
 void ConnectionAcceptor::stop() {
   if (!thread_.joinable()) return;
   stopping_ = true;
-  ring();
+  notify();
   thread_.join();
 }
 
@@ -172,10 +172,10 @@ void ConnectionAcceptor::run() {
     }
     const auto left = std::chrono::ceil<milliseconds>(std::min(next_look, next_sweep) - now);
     // A negative descriptor is none.
-    std::array<pollfd, 2> states = {pollfd{listener_, POLLIN, 0}, pollfd{bell_, POLLIN, 0}};
+    std::array<pollfd, 2> states = {pollfd{listener_, POLLIN, 0}, pollfd{notifier_, POLLIN, 0}};
     ::poll(states.data(), states.size(), static_cast<int>(left.count()));
-    uint64_t rung = 0;
-    if (::read(bell_, &rung, sizeof(rung)) > 0 && stopping_) return;
+    uint64_t signalled = 0;
+    if (::read(notifier_, &signalled, sizeof(signalled)) > 0 && stopping_) return;
     if (!accepting_ && listener_ >= 0) {
       ::close(std::exchange(listener_, -1));
     } else if ((states[0].revents & POLLIN) != 0) {
@@ -185,7 +185,7 @@ void ConnectionAcceptor::run() {
 }
 
 void ConnectionAcceptor::accept_all() {
-  constexpr int kTogether = 64;  // then the bell and the others are looked at again
+  constexpr int kTogether = 64;  // then the notifier and the others are looked at again
   for (int i = 0; i < kTogether; ++i) {
     Address peer{};
     socklen_t bytes = sizeof(peer);

@@ -89,7 +89,7 @@ class ConnectionAcceptor {
   using Connections = std::list<Connection>;  // oldest first
 
   void run();
-  void ring() const;
+  void notify() const;
   void accept_all();
   bool make_room();
   void take_in(int socket, std::string remote);
@@ -104,7 +104,7 @@ class ConnectionAcceptor {
   base::Log& log_;
   Take take_;
   int listener_ = -1;
-  int bell_ = -1;  // an eventfd: rings when one of the next two has changed
+  int notifier_ = -1;  // an eventfd: readable when one of the next two has changed
   std::atomic<bool> accepting_{true};
   std::atomic<bool> stopping_{false};
   int port_ = 0;

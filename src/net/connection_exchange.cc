@@ -10,83 +10,85 @@
 namespace pelton::net {
 namespace {
 
-void ring_in(Loop& loop, std::shared_ptr<RungWork> work, std::atomic<bool>& rung) {
+void notify_in(Loop& loop, std::shared_ptr<NotifiedTask> work, std::atomic<bool>& notified) {
   try {
-    loop.ring(std::move(work));
+    loop.notify(std::move(work));
   } catch (const std::bad_alloc&) {
-    rung.store(false);  // it can be rung again
+    notified.store(false);  // it can be notified again
     throw;
   }
 }
 
 // With what is counted in front of it.
-const char* address_of(const std::weak_ptr<BellWork>& work) {
+const char* address_of(const std::weak_ptr<NotifierTask>& work) {
   return reinterpret_cast<const char*>(work.lock().get()) - 2 * sizeof(void*);
 }
 
 // Keeps its connection, not its exchange: work that comes late finds its maker gone, as what was
 // posted does.
-class ConnectionBell final : public Bell,
-                             public RungWork,
-                             public std::enable_shared_from_this<ConnectionBell> {
+class ConnectionNotifier final : public Notifier,
+                                 public NotifiedTask,
+                                 public std::enable_shared_from_this<ConnectionNotifier> {
  public:
-  ConnectionBell(std::shared_ptr<Connection> connection, std::weak_ptr<BellWork> work)
+  ConnectionNotifier(std::shared_ptr<Connection> connection, std::weak_ptr<NotifierTask> work)
       : loop_(connection->loop()),
         connection_(std::move(connection)),
         work_(std::move(work)),
         work_address_(address_of(work_)) {}
 
-  void ring() override {
-    if (!rung_.exchange(true)) ring_in(loop_, shared_from_this(), rung_);
+  void notify() override {
+    if (!notified_.exchange(true)) notify_in(loop_, shared_from_this(), notified_);
   }
   void run() override {
-    rung_.store(false);
-    const std::shared_ptr<BellWork> work =
-        foreseen_ != nullptr ? std::exchange(foreseen_, nullptr) : work_.lock();
+    notified_.store(false);
+    const std::shared_ptr<NotifierTask> work =
+        prefetched_ != nullptr ? std::exchange(prefetched_, nullptr) : work_.lock();
     connection_->begin_work([&work] {
       if (work != nullptr) work->on_ring();
     });
   }
   void leave() override { connection_->end_work(); }
-  // Its own memory is there when this is called first. Who is foreseen is kept until its turn,
+  // Its own memory is there when this is called first. Who is prefetched is kept until its turn,
   // which is some microseconds away, rather than looked for each time.
-  void foresee(int others) override {
-    if (others > BellWork::kFarthest) {
-      connection_->foresee();
-      base::prefetch(work_address_, BellWork::kFirstBytes);
+  void prefetch(int others) override {
+    if (others > NotifierTask::kFarthest) {
+      connection_->prefetch();
+      base::prefetch(work_address_, NotifierTask::kFirstBytes);
       return;
     }
-    if (foreseen_ == nullptr) foreseen_ = work_.lock();
-    if (foreseen_ != nullptr) foreseen_->foresee(others);
+    if (prefetched_ == nullptr) prefetched_ = work_.lock();
+    if (prefetched_ != nullptr) prefetched_->prefetch(others);
   }
 
  private:
   Loop& loop_;  // the connection keeps it
   const std::shared_ptr<Connection> connection_;
-  const std::weak_ptr<BellWork> work_;
+  const std::weak_ptr<NotifierTask> work_;
   const char* const work_address_;  // it may be gone
-  std::atomic<bool> rung_{false};
-  std::shared_ptr<BellWork> foreseen_;  // on the loop's thread, within one turn
+  std::atomic<bool> notified_{false};
+  std::shared_ptr<NotifierTask> prefetched_;  // on the loop's thread, within one turn
 };
 
-class LoopBell final : public Bell, public RungWork, public std::enable_shared_from_this<LoopBell> {
+class LoopNotifier final : public Notifier,
+                           public NotifiedTask,
+                           public std::enable_shared_from_this<LoopNotifier> {
  public:
-  LoopBell(std::shared_ptr<Loop> loop, std::weak_ptr<BellWork> work)
+  LoopNotifier(std::shared_ptr<Loop> loop, std::weak_ptr<NotifierTask> work)
       : loop_(std::move(loop)), work_(std::move(work)) {}
 
-  void ring() override {
-    if (!rung_.exchange(true)) ring_in(*loop_, shared_from_this(), rung_);
+  void notify() override {
+    if (!notified_.exchange(true)) notify_in(*loop_, shared_from_this(), notified_);
   }
   void run() override {
-    rung_.store(false);
-    if (const std::shared_ptr<BellWork> work = work_.lock()) work->on_ring();
+    notified_.store(false);
+    if (const std::shared_ptr<NotifierTask> work = work_.lock()) work->on_ring();
   }
-  void foresee(int) override {}
+  void prefetch(int) override {}
 
  private:
   const std::shared_ptr<Loop> loop_;
-  const std::weak_ptr<BellWork> work_;
-  std::atomic<bool> rung_{false};
+  const std::weak_ptr<NotifierTask> work_;
+  std::atomic<bool> notified_{false};
 };
 
 class ConnectionExchange final : public Exchange {
@@ -152,11 +154,11 @@ class ConnectionExchange final : public Exchange {
       connection->run(std::exchange(work, nullptr));
     });
   }
-  std::shared_ptr<Bell> make_bell(std::weak_ptr<BellWork> work) override {
-    return std::make_shared<ConnectionBell>(connection_, std::move(work));
+  std::shared_ptr<Notifier> make_notifier(std::weak_ptr<NotifierTask> work) override {
+    return std::make_shared<ConnectionNotifier>(connection_, std::move(work));
   }
-  std::shared_ptr<Bell> make_thread_bell(std::weak_ptr<BellWork> work) override {
-    return std::make_shared<LoopBell>(connection_->shared_loop(), std::move(work));
+  std::shared_ptr<Notifier> make_thread_notifier(std::weak_ptr<NotifierTask> work) override {
+    return std::make_shared<LoopNotifier>(connection_->shared_loop(), std::move(work));
   }
   const void* thread_name() const override { return connection_->shared_loop().get(); }
   void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {

@@ -61,29 +61,30 @@ Error bind_error(const error_code& error, const HttpServer::Options& options) {
 }
 
 // Of an exchange that is no connection of its own.
-class PostingBell final : public Bell, public std::enable_shared_from_this<PostingBell> {
+class PostingNotifier final : public Notifier,
+                              public std::enable_shared_from_this<PostingNotifier> {
  public:
-  PostingBell(Exchange& exchange, std::weak_ptr<BellWork> work)
+  PostingNotifier(Exchange& exchange, std::weak_ptr<NotifierTask> work)
       : exchange_(exchange), work_(std::move(work)) {}
 
-  void ring() override {
-    if (rung_.exchange(true)) return;
+  void notify() override {
+    if (notified_.exchange(true)) return;
     exchange_.post([self = shared_from_this()] {
-      self->rung_.store(false);
-      if (const std::shared_ptr<BellWork> work = self->work_.lock()) work->on_ring();
+      self->notified_.store(false);
+      if (const std::shared_ptr<NotifierTask> work = self->work_.lock()) work->on_ring();
     });
   }
 
  private:
   Exchange& exchange_;
-  const std::weak_ptr<BellWork> work_;
-  std::atomic<bool> rung_{false};
+  const std::weak_ptr<NotifierTask> work_;
+  std::atomic<bool> notified_{false};
 };
 
 }  // namespace
 
-std::shared_ptr<Bell> Exchange::make_bell(std::weak_ptr<BellWork> work) {
-  return std::make_shared<PostingBell>(*this, std::move(work));
+std::shared_ptr<Notifier> Exchange::make_notifier(std::weak_ptr<NotifierTask> work) {
+  return std::make_shared<PostingNotifier>(*this, std::move(work));
 }
 
 class HttpServer::Listener {

@@ -21,17 +21,17 @@ namespace pelton::net {
 
 // A piece of work that other threads ask for again and again: what they would otherwise post each
 // time. Ringing costs an entry in a list.
-class Bell {
+class Notifier {
  public:
-  virtual ~Bell() = default;
-  // Any thread: the work runs once more on the net thread, however often it is rung until then.
-  virtual void ring() = 0;
+  virtual ~Notifier() = default;
+  // Any thread: the work runs once more on the net thread, however often it is notified until then.
+  virtual void notify() = 0;
 };
 
-// What a bell rings for; on the net thread only, where it also goes.
-class BellWork {
+// What a notifier runs; on the net thread only, where it also goes.
+class NotifierTask {
  public:
-  virtual ~BellWork() = default;
+  virtual ~NotifierTask() = default;
   virtual void on_ring() = 0;
 
   // It will run behind so many others of the same turn: kFarthest, then one less each time, down to
@@ -40,7 +40,7 @@ class BellWork {
   // object's own first lines are there at the first call.
   static constexpr int kFarthest = 4;
   static constexpr size_t kFirstBytes = 192;
-  virtual void foresee(int /*others*/) {}
+  virtual void prefetch(int /*others*/) {}
 };
 
 // One request's way back. Lives as long as somebody holds it; dropping it unanswered answers 500,
@@ -90,15 +90,15 @@ class Exchange {
   // Any thread: runs `work` on this connection's net thread, also when the client is gone by then.
   // After the server has stopped it is dropped.
   virtual void post(std::function<void()> work) = 0;
-  // Not to be rung once the exchange is gone.
-  virtual std::shared_ptr<Bell> make_bell(std::weak_ptr<BellWork> work);
-  // The same for work that is its net thread's and nobody's answer: it may be rung long after this
-  // exchange is gone, and the bells that it rings belong to the same turn. Null for an exchange
-  // without such a thread.
-  virtual std::shared_ptr<Bell> make_thread_bell(std::weak_ptr<BellWork> /*work*/) {
+  // Not to be notified once the exchange is gone.
+  virtual std::shared_ptr<Notifier> make_notifier(std::weak_ptr<NotifierTask> work);
+  // The same for work that is its net thread's and nobody's answer: it may be notified long after
+  // this exchange is gone, and the notifiers that it signals belong to the same turn. Null for an
+  // exchange without such a thread.
+  virtual std::shared_ptr<Notifier> make_thread_notifier(std::weak_ptr<NotifierTask> /*work*/) {
     return nullptr;
   }
-  // Which thread that is: no other is called so while there is a bell of it.
+  // Which thread that is: no other is called so while there is a notifier of it.
   virtual const void* thread_name() const { return nullptr; }
   // Runs `work` on this connection's net thread after a while, unless the exchange is gone by then.
   virtual void post_after(std::chrono::milliseconds delay, std::function<void()> work) = 0;

@@ -19,7 +19,7 @@
 namespace pelton::net {
 namespace {
 
-constexpr size_t kRungWorkBytes = 128;  // of a bell
+constexpr size_t kNotifiedTaskBytes = 128;  // of a notifier
 
 }  // namespace
 
@@ -87,17 +87,17 @@ bool Loop::post(std::function<void()> work) {
   return true;
 }
 
-void Loop::ring(std::shared_ptr<RungWork> work) {
-  if (on_thread() && in_ringing_) return ringing_.push_back(std::move(work));
+void Loop::notify(std::shared_ptr<NotifiedTask> work) {
+  if (on_thread() && running_notified_) return being_run_.push_back(std::move(work));
   std::lock_guard lock(mutex_);
   if (closed_) return;
   wake_if_idle();
-  rung_.push_back(std::move(work));
+  notified_.push_back(std::move(work));
 }
 
 // Once for all that comes before it does.
 void Loop::wake_if_idle() {
-  if (!posted_.empty() || !rung_.empty()) return;
+  if (!posted_.empty() || !notified_.empty()) return;
   boost::asio::post(context_, [this] { run_posted(); });
 }
 
@@ -107,7 +107,7 @@ void Loop::run_posted() {
   {
     std::lock_guard lock(mutex_);
     posted.swap(posted_);
-    ringing_.swap(rung_);
+    being_run_.swap(notified_);
   }
   // Who needs memory in vain loses its turn, as in run(); the others do not.
   const auto do_it = [](const auto& work) {
@@ -117,35 +117,35 @@ void Loop::run_posted() {
     }
   };
   for (std::function<void()>& work : posted) do_it(std::exchange(work, nullptr));
-  run_rung();
+  run_notified();
 }
 
 // The first alone, so that nobody waits for others before anything is written, then in groups that
 // grow.
-void Loop::run_rung() {
-  const auto do_it = [](RungWork& work, void (RungWork::*what)()) {
+void Loop::run_notified() {
+  const auto do_it = [](NotifiedTask& work, void (NotifiedTask::*what)()) {
     try {
       (work.*what)();
     } catch (const std::bad_alloc&) {
     }
   };
-  in_ringing_ = true;
+  running_notified_ = true;
   size_t group = 1;
-  for (size_t begin = 0; begin < ringing_.size();) {
-    const size_t end = std::min(ringing_.size(), begin + group);
+  for (size_t begin = 0; begin < being_run_.size();) {
+    const size_t end = std::min(being_run_.size(), begin + group);
     for (size_t i = begin; i < end; ++i) {
-      foresee(i + 1);
-      do_it(*ringing_[i], &RungWork::run);
+      prefetch(i + 1);
+      do_it(*being_run_[i], &NotifiedTask::run);
     }
     for (size_t i = begin; i < end; ++i) {
-      do_it(*ringing_[i], &RungWork::leave);
-      ringing_[i] = nullptr;
+      do_it(*being_run_[i], &NotifiedTask::leave);
+      being_run_[i] = nullptr;
     }
     begin = end;
     group = std::min(2 * group, kGroupMax);
   }
-  in_ringing_ = false;
-  ringing_.clear();
+  running_notified_ = false;
+  being_run_.clear();
 }
 
 std::string* Loop::lend_outgoing() {
@@ -157,13 +157,14 @@ std::string* Loop::lend_outgoing() {
 
 // What comes after the one that is about to run. While that one waits in the kernel, and it does so
 // most of its time, what the next ones need comes from memory.
-void Loop::foresee(size_t next) {
-  constexpr size_t kFarthest = BellWork::kFarthest + 1;
-  const size_t last = ringing_.size();
-  if (next + kFarthest < last) base::prefetch(ringing_[next + kFarthest].get(), kRungWorkBytes);
+void Loop::prefetch(size_t next) {
+  constexpr size_t kFarthest = NotifierTask::kFarthest + 1;
+  const size_t last = being_run_.size();
+  if (next + kFarthest < last)
+    base::prefetch(being_run_[next + kFarthest].get(), kNotifiedTaskBytes);
   for (size_t others = kFarthest; others > 0; --others) {
     const size_t at = next + others - 1;
-    if (at < last) ringing_[at]->foresee(static_cast<int>(others));
+    if (at < last) being_run_[at]->prefetch(static_cast<int>(others));
   }
 }
 

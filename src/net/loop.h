@@ -17,15 +17,15 @@
 
 namespace pelton::net {
 
-// Work that a loop is asked for again and again; see Bell.
-class RungWork {
+// Work that a loop is asked for again and again; see Notifier.
+class NotifiedTask {
  public:
-  virtual ~RungWork() = default;
-  // On the loop's thread. See BellWork.
+  virtual ~NotifiedTask() = default;
+  // On the loop's thread. See NotifierTask.
   virtual void run() = 0;
   // Soon after: what was said there goes to the kernel. Between the two are runs of others.
   virtual void leave() {}
-  virtual void foresee(int others) = 0;  // from one farther than BellWork's on
+  virtual void prefetch(int others) = 0;  // from one farther than NotifierTask's on
 };
 
 class Loop {
@@ -43,8 +43,8 @@ class Loop {
   // loop comes to it runs in one turn: a step's tokens for hundreds of streams cost one wake-up.
   bool post(std::function<void()> work);
   // Any thread. The same for work that is made once: nothing is allocated. Dropped after stop().
-  // What rung work rings for in its turn still is of the same turn.
-  void ring(std::shared_ptr<RungWork> work);
+  // What notified work notifies in its turn still is of the same turn.
+  void notify(std::shared_ptr<NotifiedTask> work);
   bool on_thread() const { return std::this_thread::get_id() == thread_id_; }
 
   boost::asio::io_context& context() { return context_; }
@@ -59,25 +59,25 @@ class Loop {
   const std::string& http_date_now();
 
  private:
-  // So many pieces of rung work are run before what they have said is written. Both are long ways
-  // through different code, which does not fit into the first-level cache together.
+  // So many pieces of notified work are run before what they have said is written. Both are long
+  // ways through different code, which does not fit into the first-level cache together.
   static constexpr size_t kGroupMax = 16;
 
   void run();
   void run_posted();
-  void run_rung();
-  void foresee(size_t next);
+  void run_notified();
+  void prefetch(size_t next);
   void wake_if_idle();  // under mutex_
 
   boost::asio::io_context context_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
       context_.get_executor()};
   std::mutex mutex_;
-  bool closed_ = false;                             // under mutex_
-  std::vector<std::function<void()>> posted_;       // under mutex_
-  std::vector<std::shared_ptr<RungWork>> rung_;     // under mutex_
-  std::vector<std::shared_ptr<RungWork>> ringing_;  // being run; its room is used again
-  bool in_ringing_ = false;                         // on the loop's thread
+  bool closed_ = false;                                   // under mutex_
+  std::vector<std::function<void()>> posted_;             // under mutex_
+  std::vector<std::shared_ptr<NotifiedTask>> notified_;   // under mutex_
+  std::vector<std::shared_ptr<NotifiedTask>> being_run_;  // being run; its room is used again
+  bool running_notified_ = false;                         // on the loop's thread
   std::thread thread_;
   std::thread::id thread_id_;
   std::array<char, 64 * 1024> scratch_{};

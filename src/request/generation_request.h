@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/token_id.h"
-#include "grammar/token_guide.h"
+#include "grammar/grammar_state.h"
 
 namespace pelton::request {
 
@@ -42,14 +42,14 @@ struct RepetitionRule {
   int count = 2;
 };
 
-// Some stretches of the output may have so many tokens together and no more: then the sequence is
+// Some segments of the output may have so many tokens together and no more: then the sequence is
 // made to say something else, one token a step.
-struct TokenQuota {
+struct ThinkingBudget {
   int64_t tokens_max = 0;
-  std::vector<TokenId> begins;        // a stretch begins behind these, one after the other
+  std::vector<TokenId> begins;        // a segment begins behind these, one after the other
   std::vector<TokenId> ends;          // it ends before any one of these
   std::vector<TokenId> then;          // said when they are spent
-  std::vector<TokenId> then_at_once;  // said when a stretch begins and nothing is left
+  std::vector<TokenId> then_at_once;  // said when a segment begins and nothing is left
 };
 
 struct StopRule {
@@ -68,7 +68,7 @@ struct GenerationRequest {
   std::vector<TokenId> prompt;  // at least one token
   SamplingParams sampling;
   StopRule stop;
-  std::optional<TokenQuota> quota;
+  std::optional<ThinkingBudget> quota;
   int priority = 0;                    // lower first, -1000 to 1000
   std::string tenant;                  // whose account pays; see admission/fair_queue.h
   double weight = 1.0;                 // the tenant's, above 0
@@ -82,7 +82,7 @@ struct GenerationRequest {
   // Set: nothing is sampled and `stop` means nothing; the answer is the prompt's embedding.
   std::optional<Pooling> pooling;
   // What the answer must look like, from its first token on; each of several answers has a copy.
-  std::optional<grammar::TokenGuide> guide;
+  std::optional<grammar::GrammarState> guide;
   // Keeps what was computed for the prompt for good, whole blocks of it, as far as room allows.
   bool pin_prefix = false;
 };

@@ -1,5 +1,5 @@
 // The tokens that penalties count, for one sequence. Kept only for sequences with penalties. Owned
-// by the executor's seat; its thread.
+// by the executor's slot; its thread.
 #pragma once
 
 #include <span>

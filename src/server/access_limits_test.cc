@@ -54,9 +54,9 @@ ServerHouse::Options with_keys(std::string_view file) {
 }
 
 // Each step takes `ms`; so many sequences at once.
-ServerHouse::Options slow(ServerHouse::Options options, int seats, int ms) {
+ServerHouse::Options slow(ServerHouse::Options options, int slots, int ms) {
   options.executor = [=](engine::ModelledExecutor::Options& executor) {
-    executor.capacity.sequences_max = seats;
+    executor.capacity.sequences_max = slots;
     executor.fail_step = [ms](const engine::StepPlan&) -> std::optional<Error> {
       std::this_thread::sleep_for(std::chrono::milliseconds(ms));
       return std::nullopt;

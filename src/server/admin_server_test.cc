@@ -165,7 +165,7 @@ TEST(AdminServer, LedgerGoesBackToWhatItWas) {
                   number(after, {"engine", "blocks", group, "kept"}),
               number(after, {"engine", "blocks", group, "total"}));
   }
-  EXPECT_EQ(number(after, {"engine", "seats_free"}), number(before, {"engine", "seats_free"}));
+  EXPECT_EQ(number(after, {"engine", "slots_free"}), number(before, {"engine", "slots_free"}));
   EXPECT_EQ(number(after, {"server", "generations"}), 0);
   const Json& requests = at(after, {"server", "requests"});
   EXPECT_EQ(requests.integer("open"), 0);

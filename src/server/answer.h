@@ -27,9 +27,9 @@ class Answer {
   // tokens were, but the first.
   virtual void prompt(size_t /*choice*/, std::vector<engine::PromptToken> /*scored*/) {}
 
-  // As net::BellWork::foresee() says, from 3 down to 1: a token of the first choice will come soon.
-  // At the first call the answer itself may not be in the caches yet.
-  virtual void foresee(int /*others*/) const {}
+  // As net::NotifierTask::prefetch() says, from 3 down to 1: a token of the first choice will come
+  // soon. At the first call the answer itself may not be in the caches yet.
+  virtual void prefetch(int /*others*/) const {}
 
   // Once for each choice, never with kError.
   virtual void end(size_t choice, const engine::StreamEnd& end) = 0;
@@ -40,7 +40,9 @@ class Answer {
   // Somebody wants reasoning to end; and what the engine should be made to say there then, asked
   // after each batch of tokens.
   virtual void end_reasoning() {}
-  virtual std::optional<engine::Forcing> take_forcing(size_t /*choice*/) { return std::nullopt; }
+  virtual std::optional<engine::TokenConstraints> take_token_constraints(size_t /*choice*/) {
+    return std::nullopt;
+  }
 
   // Instead of the ends that have not come, before append_error(): for whoever keeps what is left.
   // `end` is the one that failed, with what it had counted.

@@ -48,7 +48,7 @@ OutputFormat any_arguments_of(const api::FunctionTool& tool, const chat::CallFra
 // Of a function that need not be followed to the letter, if that cannot be done.
 GrammarStore::Compiled compile_lenient(const api::FunctionTool& tool, const chat::CallFrame& frame,
                                        const ServedModel& model,
-                                       const GrammarStore::Shelf& grammars) {
+                                       const GrammarStore::TenantView& grammars) {
   const GrammarStore::Compiled exact =
       grammars.grammar(parameters_of(tool, frame), model.tokenizer);
   if (exact.ok() || exact.error().code != ErrorCode::kUnsupported) return exact;
@@ -61,7 +61,7 @@ struct Wanted {
   Rules::Begin begin;
 };
 Result<Rules::Function> rules_of(const Wanted& wanted, const ServedModel& model,
-                                 const GrammarStore::Shelf& grammars) {
+                                 const GrammarStore::TenantView& grammars) {
   const api::FunctionTool& tool = wanted.tool;
   Rules::Function function{.name = tool.name, .arguments = nullptr};
   const chat::CallFrame frame = model.chat->call_frame(tool.name, wanted.begin);
@@ -78,13 +78,13 @@ Result<Rules::Function> rules_of(const Wanted& wanted, const ServedModel& model,
 
 }  // namespace
 
-Result<std::optional<grammar::TokenGuide>> chat_guide(const AnswerDemands& demands,
-                                                      const ServedModel& model,
-                                                      const GrammarStore::Shelf& grammars) {
+Result<std::optional<grammar::GrammarState>> chat_guide(const AnswerDemands& demands,
+                                                        const ServedModel& model,
+                                                        const GrammarStore::TenantView& grammars) {
   const bool strict = std::any_of(demands.tools.begin(), demands.tools.end(),
                                   [](const api::FunctionTool& tool) { return tool.strict; });
   if (!demands.format && !demands.forced_call && !strict)
-    return std::optional<grammar::TokenGuide>();
+    return std::optional<grammar::GrammarState>();
   Rules rules;
   if (demands.format) {
     TRY_ASSIGN(rules.answer, grammars.grammar(*demands.format, model.tokenizer));
@@ -102,17 +102,17 @@ Result<std::optional<grammar::TokenGuide>> chat_guide(const AnswerDemands& deman
   const std::shared_ptr<const grammar::TokenTrie> trie = grammars.trie(model.tokenizer);
   if (trie == nullptr) return Error{ErrorCode::kNotFound, "no vocabulary yet", ""};
   TRY_ASSIGN(auto network, model.chat->turn_grammar(rules, trie));
-  return std::optional(grammar::TokenGuide(std::move(network)));
+  return std::optional(grammar::GrammarState(std::move(network)));
 }
 
-Result<std::optional<grammar::TokenGuide>> text_guide(const std::optional<OutputFormat>& format,
-                                                      const ServedModel& model,
-                                                      const GrammarStore::Shelf& grammars) {
-  if (!format) return std::optional<grammar::TokenGuide>();
+Result<std::optional<grammar::GrammarState>> text_guide(const std::optional<OutputFormat>& format,
+                                                        const ServedModel& model,
+                                                        const GrammarStore::TenantView& grammars) {
+  if (!format) return std::optional<grammar::GrammarState>();
   if (std::optional<Error> error = model.no_text(format->field)) return *error;
   TRY_ASSIGN(auto compiled, grammars.grammar(*format, model.tokenizer));
   return std::optional(
-      grammar::TokenGuide(chat::text_network(std::move(compiled), model.all_stop_tokens())));
+      grammar::GrammarState(chat::text_network(std::move(compiled), model.all_stop_tokens())));
 }
 
 }  // namespace pelton::server

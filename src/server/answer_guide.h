@@ -1,6 +1,6 @@
 // What a request's output format and tools demand of the answer, as the guide that its sampling
 // follows. Any thread; see grammar_store.h for what it costs. Errors are the caller's, each with
-// its field, or those of GrammarStore::Shelf: kNotFound, kDeadline.
+// its field, or those of GrammarStore::TenantView: kNotFound, kDeadline.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 #include "api/output_format.h"
 #include "api/tool.h"
 #include "base/result.h"
-#include "grammar/token_guide.h"
+#include "grammar/grammar_state.h"
 #include "server/format_compiler.h"
 #include "server/grammar_store.h"
 #include "server/served_model.h"
@@ -29,15 +29,15 @@ struct AnswerDemands {
 // Of a turn in the model's chat format; none if nothing is demanded. A strict function's arguments
 // follow its parameters; so do those of a function whose call is forced, as far as its schema can
 // be followed (they are a JSON object at least).
-Result<std::optional<grammar::TokenGuide>> chat_guide(const AnswerDemands& demands,
-                                                      const ServedModel& model,
-                                                      const GrammarStore::Shelf& grammars);
+Result<std::optional<grammar::GrammarState>> chat_guide(const AnswerDemands& demands,
+                                                        const ServedModel& model,
+                                                        const GrammarStore::TenantView& grammars);
 
 // The same, later. `Request`: api::ChatRequest or whatever has the same members.
 template <typename Request>
 FormatCompiler::MakeGuide chat_guide_of(std::shared_ptr<const Request> request,
                                         const ServedModel& model) {
-  return [request = std::move(request), &model](const GrammarStore::Shelf& grammars) {
+  return [request = std::move(request), &model](const GrammarStore::TenantView& grammars) {
     return chat_guide({.format = request->generation.format,
                        .tools = request->tools,
                        .forced_call = request->forced_call},
@@ -46,8 +46,8 @@ FormatCompiler::MakeGuide chat_guide_of(std::shared_ptr<const Request> request,
 }
 
 // Of plain text.
-Result<std::optional<grammar::TokenGuide>> text_guide(
+Result<std::optional<grammar::GrammarState>> text_guide(
     const std::optional<api::OutputFormat>& format, const ServedModel& model,
-    const GrammarStore::Shelf& grammars);
+    const GrammarStore::TenantView& grammars);
 
 }  // namespace pelton::server

@@ -25,7 +25,7 @@ Answer::Wants ChatAnswer::push(size_t choice, const engine::SampledToken& token)
   return choices_.at(choice).push(token);
 }
 
-void ChatAnswer::foresee(int others) const {
+void ChatAnswer::prefetch(int others) const {
   if (others == 3) {
     base::prefetch(&model_, sizeof(void*));
     base::prefetch(options_.continuous_usage);
@@ -34,10 +34,10 @@ void ChatAnswer::foresee(int others) const {
     return base::prefetch(choices_);
   }
   if (others == 2) {
-    chunks_.foresee();
-    return choices_.front().foresee_itself();
+    chunks_.prefetch();
+    return choices_.front().prefetch_itself();
   }
-  choices_.front().foresee();
+  choices_.front().prefetch();
 }
 
 void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {
@@ -63,16 +63,16 @@ void ChatAnswer::take_counted_events(std::string& out) {
   api::Usage so_far{.prompt_tokens = options_.prompt_tokens};
   for (const ChatChoice& choice : choices_) so_far.completion_tokens += choice.sampled_tokens();
   chunks_.tell_usage(so_far);
-  tokens_told_.resize(choices_.size());
+  tokens_emitted_.resize(choices_.size());
   for (size_t i = 0; i < choices_.size(); ++i) {
     const size_t before = out.size();
     choices_[i].take_events(chunks_, told_prompt(), out);
     const int64_t tokens = choices_[i].sampled_tokens();
-    if (out.size() == before && tokens > tokens_told_[i]) {
+    if (out.size() == before && tokens > tokens_emitted_[i]) {
       append_sse_event(
           out, [&](std::string& json) { chunks_.delta({.choice = static_cast<int>(i)}, json); });
     }
-    tokens_told_[i] = tokens;
+    tokens_emitted_[i] = tokens;
   }
 }
 

@@ -32,9 +32,9 @@ class ChatAnswer final : public Answer {
   void prompt(size_t choice, std::vector<engine::PromptToken> scored) override;
   Wants push(size_t choice, const engine::SampledToken& token) override;
   void end(size_t choice, const engine::StreamEnd& end) override;
-  void foresee(int others) const override;
-  std::optional<engine::Forcing> take_forcing(size_t choice) override {
-    return choices_.at(choice).take_forcing();
+  void prefetch(int others) const override;
+  std::optional<engine::TokenConstraints> take_token_constraints(size_t choice) override {
+    return choices_.at(choice).take_token_constraints();
   }
   void end_reasoning() override {
     for (ChatChoice& choice : choices_) choice.end_reasoning();
@@ -54,7 +54,7 @@ class ChatAnswer final : public Answer {
   const Options options_;
   api::ChatChunks chunks_;
   std::deque<ChatChoice> choices_;
-  std::vector<int64_t> tokens_told_;  // of each choice, where each chunk tells them
+  std::vector<int64_t> tokens_emitted_;  // of each choice, where each chunk tells them
   std::vector<api::PromptTokenLogprobs> prompt_logprobs_;
   api::Usage usage_;
   access::GenerationFacts facts_;

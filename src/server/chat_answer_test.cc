@@ -46,7 +46,7 @@ struct Fed {
 
 // Up to three choices, whose tokens come in any order.
 Fed feed(const ServedModel& model, RandomAnswers& random) {
-  SampledTurns turns({.seed = 1});
+  TurnCache turns({.seed = 1});
   ChatAnswer::Options options = random.options();
   options.choice.turn.place = {.turns = &turns, .history = turns.history("")};
   options.choice_count = 1 + static_cast<int>(random.draw() % 3);
@@ -93,7 +93,7 @@ Fed feed(const ServedModel& model, RandomAnswers& random) {
   fed.whole = whole.whole_body();
   for (size_t i = 0; i < choice_count; ++i) {
     const ChatText told = whole_text(fed.whole, i);
-    SampledTurns::Words words{.content = told.content, .reasoning = told.reasoning, .call = {}};
+    TurnCache::Words words{.content = told.content, .reasoning = told.reasoning, .call = {}};
     if (!told.calls.empty()) words.call.emplace(told.calls[0].first, told.calls[0].second);
     fed.kept.push_back(told.calls.size() > 1 ? std::nullopt : turns.find(turns.history(""), words));
   }

@@ -35,12 +35,12 @@ class ChatChoice {
 
   Answer::Wants push(const engine::SampledToken& token);
   // push() will be called soon: first this object is asked for, then what it leads to.
-  void foresee_itself() const {
+  void prefetch_itself() const {
     const char* const begin = reinterpret_cast<const char*>(this);
     const char* const end = static_cast<const char*>(turn_.text_end());
     base::prefetch(begin, static_cast<size_t>(end - begin));
   }
-  void foresee() const { turn_.foresee(); }
+  void prefetch() const { turn_.prefetch(); }
   void end(const engine::StreamEnd& end);
 
   // `prompt`: told with the first event; null: not told.
@@ -48,7 +48,9 @@ class ChatChoice {
                    std::string& out);
   api::ChatChoice take_whole();
 
-  std::optional<engine::Forcing> take_forcing() { return turn_.take_forcing(); }
+  std::optional<engine::TokenConstraints> take_token_constraints() {
+    return turn_.take_token_constraints();
+  }
   void end_reasoning() { turn_.end_reasoning(); }
 
   int64_t sampled_tokens() const { return turn_.sampled_tokens(); }

@@ -65,7 +65,7 @@ class ChatCompletion final : public ModelRequest {
     prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
     if (choice.token_ids) options_.prompt_token_ids = prompt.tokens;
-    choice.turn.place = {.turns = &scope.services.sampled_turns, .history = prompt.history};
+    choice.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
     return keep(engine_work(scope, generation,
                             {.id = std::move(id),
                              .prompt = std::move(prompt.tokens),

@@ -11,8 +11,8 @@
 namespace pelton::server {
 namespace {
 
-SampledTurns::Words words_of(const api::ChatMessage& message) {
-  SampledTurns::Words words{.content = message.content, .reasoning = message.reasoning, .call = {}};
+TurnCache::Words words_of(const api::ChatMessage& message) {
+  TurnCache::Words words{.content = message.content, .reasoning = message.reasoning, .call = {}};
   if (!message.tool_calls.empty()) {
     words.call.emplace(message.tool_calls[0].name, message.tool_calls[0].arguments);
   }
@@ -23,15 +23,15 @@ SampledTurns::Words words_of(const api::ChatMessage& message) {
 
 ChatPrompt chat_prompt(chat::Conversation conversation,
                        const std::vector<api::ChatMessage>& messages, const ServedModel& model,
-                       SampledTurns& turns, std::string_view salt) {
+                       TurnCache& turns, std::string_view salt) {
   return prompt_of(std::move(conversation), model, turns.history(salt),
-                   [&](int turn, const SequenceName& history) {
+                   [&](int turn, const RollingHash& history) {
                      return turns.find(history, words_of(messages[static_cast<size_t>(turn)]));
                    });
 }
 
-ChatPrompt prompt_of(chat::Conversation conversation, const ServedModel& model,
-                     SequenceName history, FindTurn find_turn) {
+ChatPrompt prompt_of(chat::Conversation conversation, const ServedModel& model, RollingHash history,
+                     FindTurn find_turn) {
   const chat::ChatFormat& format = *model.chat;
   const std::unique_ptr<chat::PromptPieces> written = format.pieces(std::move(conversation));
   const std::vector<chat::PromptPieces::Piece>& pieces = written->pieces();

@@ -9,28 +9,28 @@
 #include "api/chat_message.h"
 #include "base/function_ref.h"
 #include "chat/conversation.h"
-#include "server/sampled_turns.h"
 #include "server/served_model.h"
+#include "server/turn_cache.h"
 
 namespace pelton::server {
 
 struct ChatPrompt {
   std::vector<TokenId> tokens;  // up to where the model's turn begins
-  SequenceName history;         // of all before that
+  RollingHash history;          // of all before that
 };
 
 // `messages`: those that the `turn`s in `conversation` are indices of. Past reasoning is left out:
 // a turn of the past is only taken as it was sampled if it had none.
 ChatPrompt chat_prompt(chat::Conversation conversation,
                        const std::vector<api::ChatMessage>& messages, const ServedModel& model,
-                       SampledTurns& turns, std::string_view salt);
+                       TurnCache& turns, std::string_view salt);
 
 // The same for any protocol: `find_turn` gives the tokens that a turn was sampled as, by its number
 // and all that stands before it, or nothing.
 using FindTurn =
-    base::FunctionRef<std::optional<std::vector<TokenId>>(int turn, const SequenceName& history)>;
-ChatPrompt prompt_of(chat::Conversation conversation, const ServedModel& model,
-                     SequenceName history, FindTurn find_turn);
+    base::FunctionRef<std::optional<std::vector<TokenId>>(int turn, const RollingHash& history)>;
+ChatPrompt prompt_of(chat::Conversation conversation, const ServedModel& model, RollingHash history,
+                     FindTurn find_turn);
 
 // Takes the beginning of the model's turn off a prompt's end.
 void drop_turn_start(const ServedModel& model, std::vector<TokenId>& prompt);

@@ -42,10 +42,10 @@ const chat::ReplyDelta& ChatTurn::push(TokenId token) {
 }
 
 // All that grows, where it grows.
-void ChatTurn::foresee() const {
+void ChatTurn::prefetch() const {
   base::prefetch(turn_.data() + turn_.size(), sizeof(TokenId));
   base::prefetch(content_.data() + content_.size(), 1);
-  builder_.foresee();
+  builder_.prefetch();
 }
 
 void ChatTurn::end_reasoning() {
@@ -59,12 +59,12 @@ void ChatTurn::force_end() {
   // Where functions are offered it may call one instead of answering; it has that choice once.
   const bool free = options_.may_call && ends_forced_++ == 0;
   // The engine is some tokens ahead: at once, unless the reasoning has ended there by itself.
-  forcing_ =
-      engine::Forcing{.tokens = model_.chat->reasoning_end(free ? AfterReasoning::kFreeMessage
-                                                                : AfterReasoning::kFinalAnswer),
-                      .position = 0,
-                      .unless = model_.chat->reasoning().ends,
-                      .since = static_cast<int>(sampled_tokens_)};
+  token_constraints_ = engine::TokenConstraints{
+      .tokens = model_.chat->reasoning_end(free ? AfterReasoning::kFreeMessage
+                                                : AfterReasoning::kFinalAnswer),
+      .position = 0,
+      .unless = model_.chat->reasoning().ends,
+      .since = static_cast<int>(sampled_tokens_)};
 }
 
 // From what was sampled to what may be shown.
@@ -111,7 +111,7 @@ void ChatTurn::keep() {
   if (!options_.place || !reply_.warnings.empty() || reply_.tool_calls.size() > 1) return;
   std::vector<TokenId> turn = model_.chat->cacheable_turn(std::move(turn_));
   if (turn.empty()) return;
-  SampledTurns::Words words;
+  TurnCache::Words words;
   if (reply_.content) words.content = *reply_.content;
   if (reply_.reasoning) words.reasoning = *reply_.reasoning;
   if (!reply_.tool_calls.empty()) {

@@ -11,9 +11,9 @@
 
 #include "chat/reply.h"
 #include "engine/token_stream.h"
-#include "server/sampled_turns.h"
 #include "server/served_model.h"
 #include "server/stop_filter.h"
+#include "server/turn_cache.h"
 
 namespace pelton::server {
 
@@ -21,8 +21,8 @@ class ChatTurn {
  public:
   // Where the whole turn is kept at its end.
   struct Place {
-    SampledTurns* turns = nullptr;  // outlives the answer
-    SequenceName history;           // of what stands before the turn
+    TurnCache* turns = nullptr;  // outlives the answer
+    RollingHash history;         // of what stands before the turn
   };
 
   // The same for all turns of one answer, which owns them.
@@ -48,12 +48,14 @@ class ChatTurn {
   const chat::ReplyDelta& end(const engine::StreamEnd& end);
   // push() will be called soon: the memory of what grows is asked for. This object is there, as far
   // as text_end().
-  void foresee() const;
+  void prefetch() const;
   // Where what push() touches for a token of text ends; it begins with this object.
   const void* text_end() const { return &builder_ + 1; }
 
   // What the engine is to be told, if reasoning has to end.
-  std::optional<engine::Forcing> take_forcing() { return std::exchange(forcing_, std::nullopt); }
+  std::optional<engine::TokenConstraints> take_token_constraints() {
+    return std::exchange(token_constraints_, std::nullopt);
+  }
   void end_reasoning();  // now, or as soon as it begins
 
   // A stop string ended it; its end() still comes.
@@ -74,7 +76,7 @@ class ChatTurn {
   void keep();
 
   // What every token touches stands together: of hundreds of turns each is cold.
-  std::optional<engine::Forcing> forcing_;
+  std::optional<engine::TokenConstraints> token_constraints_;
   const ServedModel& model_;
   const Options& options_;
   bool may_reason_ = true;  // false: somebody wants an end of it

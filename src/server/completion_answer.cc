@@ -74,7 +74,7 @@ Answer::Wants CompletionAnswer::push(size_t index, const engine::SampledToken& t
   if (options_.prompt_alone) return Wants::kNothing;
   ++usage_.completion_tokens;
   ++choice.sampled_tokens;
-  choice.tokens_untold = true;
+  choice.tokens_not_emitted = true;
   if (options_.logprobs >= 0) {
     choice.held.push_back(token_logprobs(
         model_.tokenizer, token, options_.tokens_as_ids ? TokenNames::kIds : TokenNames::kText));
@@ -185,10 +185,10 @@ void CompletionAnswer::take_events(std::string& out) {
     if (echoes_logprobs() && prompt_known_[i / options_.choices_per_prompt] == 0) continue;
     const bool finishes = !choice.finish_reason.empty() && !choice.finish_sent;
     // Where each chunk tells the tokens, those without text get one too.
-    const bool tells = options_.continuous_usage && choice.tokens_untold;
+    const bool tells = options_.continuous_usage && choice.tokens_not_emitted;
     const bool nothing = choice.text.empty() && choice.logprobs.empty() && choice.token_ids.empty();
     if (nothing && !finishes && !tells) continue;
-    choice.tokens_untold = false;
+    choice.tokens_not_emitted = false;
     choice.finish_sent = finishes;
     const api::CompletionChoice taken = take(i);
     append_sse_event(out, [&](std::string& json) { chunks_.choice(taken, json); });

@@ -67,7 +67,7 @@ class CompletionAnswer final : public Answer {
     TokenId last_token = -1;
     bool prompt_told = false;
     bool finish_sent = false;
-    bool tokens_untold = false;  // no chunk has gone out since
+    bool tokens_not_emitted = false;  // no chunk has gone out since
     int prompt_tokens = 0;
     int cached_tokens = 0;
   };

@@ -64,7 +64,7 @@ class Completion final : public ModelRequest {
   }
 
   FormatCompiler::MakeGuide guide(const ServedModel& model) const override {
-    return [request = request_, &model](const GrammarStore::Shelf& grammars) {
+    return [request = request_, &model](const GrammarStore::TenantView& grammars) {
       return text_guide(request->generation.format, model, grammars);
     };
   }

@@ -14,7 +14,7 @@ EmbeddingBatch::EmbeddingBatch(engine::Engine& engine,
                                std::function<void()> ready)
     : engine_(engine),
       ready_(std::move(ready)),
-      // One step's seats are being computed, the next step's wait.
+      // One step's slots are being computed, the next step's wait.
       running_max_(static_cast<size_t>(std::max(1, engine.capacity().pooled_sequences_max)) * 2),
       requests_(std::move(requests)) {
   embeddings_.vectors.resize(requests_.size());

@@ -36,10 +36,10 @@ api::EmbeddingAnswer head_of(std::string_view prefix, const api::EmbeddingFields
 
 // The words alone: a turn of ours is not looked up as it was sampled.
 std::vector<TokenId> chat_to_embed(const api::EmbeddingRequest& request, const ServedModel& model,
-                                   const std::string& date, const SampledTurns& turns) {
+                                   const std::string& date, const TurnCache& turns) {
   api::ChatRequest chat;
   chat.messages = request.messages;
-  const auto unknown = [](int, const SequenceName&) -> std::optional<std::vector<TokenId>> {
+  const auto unknown = [](int, const RollingHash&) -> std::optional<std::vector<TokenId>> {
     return std::nullopt;
   };
   std::vector<TokenId> tokens =
@@ -86,7 +86,7 @@ class OpenAiEmbeddings final : public ModelRequest {
       const std::string date =
           scope.model.current_date.value_or(base::local_date(scope.services.clock.unix_ms()));
       prompts.add("messages",
-                  chat_to_embed(request_, scope.model, date, scope.services.sampled_turns));
+                  chat_to_embed(request_, scope.model, date, scope.services.turn_cache));
     }
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
       auto tokens = completion_prompt(request_.inputs[i], scope.model, "input");

@@ -244,7 +244,7 @@ TEST(Embeddings, AnEngineThatMakesNoneSaysSo) {
   EXPECT_EQ(parsed(response.body).find("error")->string("code"), "unsupported");
 }
 
-// More than one step's seats: those that wait meet it.
+// More than one step's slots: those that wait meet it.
 TEST(Embeddings, ASlowEngineMeetsTheDeadline) {
   ServerHouse house(R"({"step_ms": 150, "rules": [{"when": "", "then": "x"}]})", {});
   std::string inputs = "\"x\"";

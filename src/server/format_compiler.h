@@ -12,7 +12,7 @@
 #include "access/access_control.h"
 #include "base/clock.h"
 #include "base/result.h"
-#include "grammar/token_guide.h"
+#include "grammar/grammar_state.h"
 #include "server/grammar_store.h"
 #include "server/served_model.h"
 #include "server/work_pool.h"
@@ -22,10 +22,10 @@ namespace pelton::server {
 class FormatCompiler {
  public:
   // Of the caller's errors with a field, or kOverloaded, kDeadline. None where nothing is demanded.
-  using Guide = Result<std::optional<grammar::TokenGuide>>;
+  using Guide = Result<std::optional<grammar::GrammarState>>;
   // Called where it is asked for and on the pool's threads, once or more often; what it uses it
   // holds.
-  using MakeGuide = std::function<Guide(const GrammarStore::Shelf&)>;
+  using MakeGuide = std::function<Guide(const GrammarStore::TenantView&)>;
 
   // `clock` outlives it.
   FormatCompiler(const WorkPool::Options& options, const base::Clock& clock)

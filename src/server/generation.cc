@@ -92,8 +92,9 @@ void Generation::end_reasoning() {
 
 void Generation::force(size_t choice) {
   if (choices_[choice].progress != Progress::kRunning) return;
-  if (std::optional<engine::Forcing> forcing = answer_->take_forcing(choice)) {
-    choices_[choice].stream.force(*std::move(forcing));
+  if (std::optional<engine::TokenConstraints> token_constraints =
+          answer_->take_token_constraints(choice)) {
+    choices_[choice].stream.force(*std::move(token_constraints));
   }
 }
 
@@ -119,16 +120,16 @@ void Generation::start(bool begins_at_once) {
     answer_->take_events(events);
     write(events);
   }
-  bell_ = exchange.make_bell(weak);
-  if (choices_.empty()) bell_->ring();  // nothing is to be sampled: the answer is complete
-  // A stream rings only while it lives; the bell and the exchange outlive it.
+  notifier_ = exchange.make_notifier(weak);
+  if (choices_.empty()) notifier_->notify();  // nothing is to be sampled: the answer is complete
+  // A stream notifies only while it lives; the notifier and the exchange outlive it.
   for (Choice& choice : choices_) {
-    choice.stream.on_ready([bell = bell_.get()] { bell->ring(); }, bell_.get());
+    choice.stream.on_ready([notifier = notifier_.get()] { notifier->notify(); }, notifier_.get());
   }
 }
 
 // Each time what the call before has asked for leads on to more.
-void Generation::foresee(int others) {
+void Generation::prefetch(int others) {
   const char* const own = reinterpret_cast<const char*>(&answer_);
   switch (others) {
     case 4:
@@ -141,15 +142,15 @@ void Generation::foresee(int others) {
       base::prefetch(call_.exchange.get(), base::kCacheLineBytes);
       if (call_.ticket != nullptr) base::prefetch(*call_.ticket);
       base::prefetch(choices_.data(), base::kCacheLineBytes);
-      watch_.foresee();
+      watch_.prefetch();
       break;
     case 2:
-      if (!choices_.empty()) choices_.front().stream.foresee();
+      if (!choices_.empty()) choices_.front().stream.prefetch();
       break;
     default:
       break;
   }
-  answer_->foresee(others);
+  answer_->prefetch(others);
 }
 
 void Generation::pump() {

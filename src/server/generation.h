@@ -21,7 +21,7 @@
 
 namespace pelton::server {
 
-class Generation final : public net::BellWork, public std::enable_shared_from_this<Generation> {
+class Generation final : public net::NotifierTask, public std::enable_shared_from_this<Generation> {
  public:
   enum class Mode { kWhole, kStream };
 
@@ -82,7 +82,7 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
 
   void start(bool begins_at_once);
   void on_ring() override { pump(); }
-  void foresee(int others) override;
+  void prefetch(int others) override;
   void pump();
   // Everything that waits in one stream, with what `batch` has room for; what comes of it is
   // appended to `events`.
@@ -113,7 +113,7 @@ class Generation final : public net::BellWork, public std::enable_shared_from_th
   const Pacing pacing_;
   Call call_;
   std::unique_ptr<Answer> answer_;
-  std::shared_ptr<net::Bell> bell_;
+  std::shared_ptr<net::Notifier> notifier_;
   std::vector<Choice> choices_;  // emptied when over; destroyed before call_'s exchange
   size_t running_;
   GenerationWatch watch_;

@@ -26,7 +26,7 @@ void add_answer(access::GenerationFacts& facts, const engine::StreamEnd& end) {
   facts.output_tokens += end.output_tokens;
   access::GenerationTimes& times = facts.times;
   keep_earlier(times.queued_ns, end.times.queued_ns);
-  keep_earlier(times.scheduled_ns, end.times.seated_ns);
+  keep_earlier(times.scheduled_ns, end.times.scheduled_ns);
   keep_earlier(times.first_token_ns, end.times.first_token_ns);
   times.last_token_ns = std::max(times.last_token_ns, end.times.last_token_ns);
 }

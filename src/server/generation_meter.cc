@@ -57,13 +57,13 @@ GenerationMeter::End end_of(const engine::StreamEnd& end) {
 
 void observe_phases(GenerationMeter::Histograms& histograms, const engine::StreamEnd& end) {
   const engine::RequestTimes& times = end.times;
-  if (times.seated_ns == 0) return;
-  histograms.queue_s.observe(seconds(times.seated_ns - times.queued_ns));
+  if (times.scheduled_ns == 0) return;
+  histograms.queue_s.observe(seconds(times.scheduled_ns - times.queued_ns));
   histograms.computed_prompt_tokens.observe(end.prompt_tokens - end.cached_tokens);
   if (times.first_token_ns == 0) return;
-  histograms.prefill_s.observe(seconds(times.first_token_ns - times.seated_ns));
+  histograms.prefill_s.observe(seconds(times.first_token_ns - times.scheduled_ns));
   histograms.decode_s.observe(seconds(times.last_token_ns - times.first_token_ns));
-  histograms.inference_s.observe(seconds(times.last_token_ns - times.seated_ns));
+  histograms.inference_s.observe(seconds(times.last_token_ns - times.scheduled_ns));
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ void GenerationWatch::end(size_t choice, const engine::StreamEnd& end) {
   observe_phases(histograms, end);
 }
 
-void GenerationWatch::foresee() const {
+void GenerationWatch::prefetch() const {
   base::prefetch(choices_.data(), base::kCacheLineBytes);
 }
 

@@ -26,7 +26,7 @@ class GenerationMeter {
     telemetry::Histogram first_token_s;
     telemetry::Histogram inter_token_s;
     telemetry::Histogram whole_s;
-    // The engine's own times: until a seat, from there to the first token, from that to the last,
+    // The engine's own times: until a slot, from there to the first token, from that to the last,
     // and the last two together.
     telemetry::Histogram queue_s;
     telemetry::Histogram prefill_s;
@@ -73,7 +73,7 @@ class GenerationWatch {
   void end(size_t choice, const engine::StreamEnd& end);
   // All tokens up to now have left; the oldest of them was sampled then.
   void delivered(int64_t sampled_ns);
-  void foresee() const;  // tokens() will be called soon
+  void prefetch() const;  // tokens() will be called soon
 
  private:
   struct Choice {

@@ -27,7 +27,7 @@ TEST(GenerationMeter, TimesTokensFromTheArrival) {
                   .prompt_tokens = 7,
                   .cached_tokens = 4,
                   .times = {.queued_ns = 2 * kMs,
-                            .seated_ns = 5 * kMs,
+                            .scheduled_ns = 5 * kMs,
                             .first_token_ns = 12 * kMs,
                             .last_token_ns = 42 * kMs}});
     watch.delivered(100 * kMs);

@@ -30,7 +30,8 @@ request::SamplingParams sampling_of(const ServedModel& model, const api::Generat
 
 // Reasoning has so many tokens; then comes the answer or, where functions are offered, whatever the
 // model chooses, until it chooses to reason once more.
-request::TokenQuota reasoning_quota(const ServedModel& model, int64_t tokens_max, bool may_call) {
+request::ThinkingBudget reasoning_quota(const ServedModel& model, int64_t tokens_max,
+                                        bool may_call) {
   using chat::AfterReasoning;
   const chat::ReasoningMarkers& markers = model.chat->reasoning();
   return {.tokens_max = tokens_max,

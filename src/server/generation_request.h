@@ -24,7 +24,7 @@ struct GenerationSource {
   std::optional<int64_t> deadline_ns;
   int logprobs = -1;
   int prompt_logprobs = -1;
-  std::optional<grammar::TokenGuide> guide;
+  std::optional<grammar::GrammarState> guide;
   uint64_t seed_if_none = 0;
   bool may_call = false;  // functions are offered: after its reasoning the model may call one
 };

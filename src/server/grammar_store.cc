@@ -95,7 +95,7 @@ std::shared_ptr<const grammar::TokenTrie> GrammarStore::known_trie() const {
   return trie_;
 }
 
-std::shared_ptr<const grammar::TokenTrie> GrammarStore::Shelf::trie(
+std::shared_ptr<const grammar::TokenTrie> GrammarStore::TenantView::trie(
     const tokenizer::Tokenizer& tokenizer) const {
   auto known = store_.known_trie();
   if (known || deadline_ == nullptr) return known;
@@ -110,8 +110,8 @@ std::shared_ptr<const grammar::TokenTrie> GrammarStore::Shelf::trie(
   return known;
 }
 
-GrammarStore::Compiled GrammarStore::Shelf::grammar(const OutputFormat& format,
-                                                    const tokenizer::Tokenizer& tokenizer) const {
+GrammarStore::Compiled GrammarStore::TenantView::grammar(
+    const OutputFormat& format, const tokenizer::Tokenizer& tokenizer) const {
   std::string key = fmt::format("{}:{} {}", owner_.size(), owner_, key_of(format));
   if (auto known = store_.find(key)) return known;
   if (const std::optional<Error> refusal = store_.find_refusal(key)) {
@@ -135,8 +135,8 @@ GrammarStore::Compiled GrammarStore::Shelf::grammar(const OutputFormat& format,
 }
 
 // As grammar(), but what the compiler says.
-GrammarStore::Compiled GrammarStore::Shelf::compile(const OutputFormat& format,
-                                                    const tokenizer::Tokenizer& tokenizer) const {
+GrammarStore::Compiled GrammarStore::TenantView::compile(
+    const OutputFormat& format, const tokenizer::Tokenizer& tokenizer) const {
   Result<std::shared_ptr<const Grammar>> compiled = compile_text(format, deadline_);
   if (deadline_->passed()) return out_of_time();
   if (!compiled.ok()) return compiled.error();

@@ -40,7 +40,7 @@ class GrammarStore {
 
   // Those of one tenant, and what may be done for one that is not known. What it is given outlives
   // it.
-  class Shelf {
+  class TenantView {
    public:
     // Errors, whose field is format.field and whose words name the place within it:
     // kInvalidArgument and kUnsupported (too complex a grammar is the caller's doing); kDeadline
@@ -53,8 +53,8 @@ class GrammarStore {
 
    private:
     friend class GrammarStore;
-    Shelf(GrammarStore& store, std::string_view owner, grammar::CompileDeadline* deadline,
-          bool is_last_try)
+    TenantView(GrammarStore& store, std::string_view owner, grammar::CompileDeadline* deadline,
+               bool is_last_try)
         : store_(store), owner_(owner), deadline_(deadline), is_last_try_(is_last_try) {}
     Compiled compile(const api::OutputFormat& format, const tokenizer::Tokenizer& tokenizer) const;
 
@@ -67,8 +67,8 @@ class GrammarStore {
     grammar::CompileDeadline& deadline;
     bool is_last = true;
   };
-  Shelf known_of(std::string_view owner) { return {*this, owner, nullptr, false}; }
-  Shelf compiling_of(std::string_view owner, const Try& one) {
+  TenantView known_of(std::string_view owner) { return {*this, owner, nullptr, false}; }
+  TenantView compiling_of(std::string_view owner, const Try& one) {
     return {*this, owner, &one.deadline, one.is_last};
   }
 

@@ -159,7 +159,7 @@ Result<void> GrpcDoor::open(const Options& options) {
         handed.fd = socket;
         library.HandleNewConnection(&handed);
       }));
-  services_.upkeep.watch_grpc(parts->connections.counts());
+  services_.reload_statistics.watch_grpc(parts->connections.counts());
   parts_ = std::move(parts);
   set_serving(server::ready(services_));
   return {};

@@ -73,7 +73,7 @@ class GrpcChat final : public ModelRequest {
     turn_ = turn_options(*request_, scope.model);
     ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant);
     prompt.tokens.insert(prompt.tokens.end(), turn_.opening.begin(), turn_.opening.end());
-    turn_.place = {.turns = &scope.services.sampled_turns, .history = prompt.history};
+    turn_.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
     return keep(engine_work(scope, request_->generation,
                             {.id = new_id(scope),
                              .prompt = std::move(prompt.tokens),
@@ -115,7 +115,7 @@ class GrpcText final : public ModelRequest {
     return fields_of(request_->generation, request_->model, {});
   }
   FormatCompiler::MakeGuide guide(const ServedModel& model) const override {
-    return [request = request_, &model](const GrammarStore::Shelf& grammars) {
+    return [request = request_, &model](const GrammarStore::TenantView& grammars) {
       return text_guide(request->generation.format, model, grammars);
     };
   }

@@ -71,7 +71,7 @@ TEST(Grpc, ToolRoundTrip) {
   result.set_tool_call_id("call_1");
   result.set_content("sunny");
   EXPECT_EQ(grpc.generate(request).text, "It is sunny.");
-  EXPECT_EQ(grpc.house.server().services().sampled_turns.counts().found, 1);
+  EXPECT_EQ(grpc.house.server().services().turn_cache.counts().found, 1);
 }
 
 TEST(Grpc, TextAndTokens) {
@@ -433,7 +433,7 @@ TEST(Grpc, ADeadlineEndsTheWork) {
 TEST(Grpc, AFullQueueIsResourceExhausted) {
   ServerHouse::Options options;
   options.engine.inbox_max = 1;
-  GrpcHouseOf grpc(R"({"step_ms": 20, "seats": 1, "context": 4000, "rules": [
+  GrpcHouseOf grpc(R"({"step_ms": 20, "slots": 1, "context": 4000, "rules": [
       {"when": "", "then": [{"text": "on and on ", "times": 3000}]}]})",
                    std::move(options));
   v1::GenerateRequest request = grpc_text("x");

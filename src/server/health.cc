@@ -19,7 +19,7 @@ bool ready(const Services& services) {
   const auto models = services.catalogue.serving();
   return !models.empty() && !services.draining &&
          std::ranges::none_of(models, [](const auto& model) {
-           return model->state->soundness == Soundness::kDamaged;
+           return model->state->model_health == ModelHealth::kDamaged;
          });
 }
 
@@ -46,7 +46,7 @@ net::HttpResponse ready_reply(const Services& services) {
     return error_reply(not_ready("Models are still being loaded"));
   }
   for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
-    if (model->state->soundness == Soundness::kDoubted) {
+    if (model->state->model_health == ModelHealth::kDoubted) {
       return error_reply(numbers_in_doubt(model->id));
     }
   }

@@ -128,7 +128,7 @@ TEST_F(HostileEvents, SE_04_BytesWhileAStreamRuns) {
 
 // A comment every five seconds, whether a request waits or its model thinks: proxies see life.
 TEST_F(HostileEvents, SE_05_AHeartbeatWhileNothingComes) {
-  open({}, R"({"seats": 1, "step_ms": 40, "rules": [
+  open({}, R"({"slots": 1, "step_ms": 40, "rules": [
     {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
     {"when": "witness", "then": "<|channel|>final<|message|>I saw nothing.<|return|>"},
     {"when": "endless", "then": ["<|channel|>final<|message|>", {"text": "on and on ", "times": 200}]}

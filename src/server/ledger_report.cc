@@ -35,8 +35,8 @@ void write_engine(JsonWriter& json, const engine::ExecutorCapacity& capacity,
   json.key("sequences").begin_object();
   json.key("running").integer(ledger.running).key("waiting").integer(ledger.waiting);
   json.key("landing").integer(ledger.landing).end_object();
-  json.key("seats_free").integer(ledger.seats_free);
-  json.key("pooled_seats_free").integer(ledger.pooled_seats_free);
+  json.key("slots_free").integer(ledger.slots_free);
+  json.key("pooled_slots_free").integer(ledger.pooled_slots_free);
   json.key("steps_in_flight").integer(ledger.steps_in_flight);
   json.key("streams").integer(ledger.streams);
   json.key("queue").begin_object();
@@ -63,8 +63,8 @@ void write_server(JsonWriter& json, const Services& services, int connections) {
   json.key("cancelled").integer(counts.cancelled).key("open").integer(counts.open());
   json.end_object();
   json.key("generations").integer(open_generations(services));
-  const SampledTurns::Counts turns = services.sampled_turns.counts();
-  json.key("sampled_turns").begin_object();
+  const TurnCache::Counts turns = services.turn_cache.counts();
+  json.key("turn_cache").begin_object();
   json.key("turns").integer(turns.turns).key("tokens").integer(turns.tokens).end_object();
   json.key("connections").integer(connections);
 }

@@ -41,7 +41,7 @@ class Message final : public ModelRequest {
     ChatPrompt prompt = scope.services.chat_prompt_of(*request_, scope.model, scope.tenant);
     const std::vector<TokenId>& opening = options_.turn.opening;
     prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
-    options_.turn.place = {.turns = &scope.services.sampled_turns, .history = prompt.history};
+    options_.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
     options_.head = {.id = random_id("msg_", {.seed = scope.services.draw(), .counter = 0}),
                      .model = scope.model.shown_name(request_->model)};

@@ -107,7 +107,7 @@ TEST(MessagesClients, B1_ASystemMessageIsAnsweredAndTheNextTurnFindsWhatWasCompu
   ASSERT_EQ(two.status, 200) << two.body;
   const Json usage = *parsed(two.body).find("usage");
   EXPECT_GT(*usage.integer("cache_read_input_tokens"), 0) << "the beginning is the same";
-  EXPECT_EQ(house.server().services().sampled_turns.counts().found, 1);
+  EXPECT_EQ(house.server().services().turn_cache.counts().found, 1);
 }
 
 // As @anthropic-ai's agent and LangChain find the numbers.

@@ -221,7 +221,7 @@ TEST(Messages, ToolRoundTrip) {
   EXPECT_TRUE(answer.headers.has("x-pelton-warning"));
   EXPECT_EQ(block(parsed(answer.body), 0).string("text"), "It is sunny.");
   // The turn came back as words and went in as the tokens that were sampled, thinking included.
-  EXPECT_EQ(house.server().services().sampled_turns.counts().found, 1);
+  EXPECT_EQ(house.server().services().turn_cache.counts().found, 1);
 }
 
 TEST(Messages, ToolChoiceMakesTheModelCall) {
@@ -366,7 +366,7 @@ TEST(Messages, HM01NothingACallerWritesIsAControlToken) {
     const auto parsed_request = api::parse_messages_request(
         request(text), {.vocab_size = house.model().vocab_size}, api::MessagesUse::kCount);
     EXPECT_TRUE(parsed_request.ok());
-    SampledTurns turns({.seed = 1});
+    TurnCache turns({.seed = 1});
     const ChatPrompt prompt = chat_prompt(conversation_of(parsed_request->chat, "2025-06-28"),
                                           parsed_request->chat.messages, house.model(), turns, "");
     for (const TokenId token : prompt.tokens) {

@@ -79,9 +79,9 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   const engine::EngineStats stats = engine.stats();
   const engine::Ledger ledger = engine.ledger();
   const engine::ExecutorCapacity& capacity = engine.capacity();
-  text.gauge("vllm:num_requests_running", "Requests with a seat.", stats.running);
+  text.gauge("vllm:num_requests_running", "Requests with a slot.", stats.running);
   // Those on their way to the scheduler are in the second count, those preempted in the first.
-  text.gauge("vllm:num_requests_waiting", "Requests that wait for a seat.",
+  text.gauge("vllm:num_requests_waiting", "Requests that wait for a slot.",
              std::max(stats.waiting, stats.queued));
   // Where some layers see every token, their blocks: those are what long requests run short of.
   const int widest = kv::widest_group(capacity.groups);
@@ -124,12 +124,12 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   text.sample({{"kind", "fork"}}, static_cast<double>(counted.blocks_forked));
   text.gauge("pelton_requests_swapped_out", "Waiting requests whose blocks are in host memory.",
              stats.swapped_out);
-  text.gauge("pelton_queued_tokens", "Prompt tokens of requests that wait for their first seat.",
+  text.gauge("pelton_queued_tokens", "Prompt tokens of requests that wait for their first slot.",
              static_cast<double>(ledger.queued_tokens));
   text.gauge("pelton_queue_wait_seconds",
-             "How long a request that comes now would wait for its seat, as far as can be told.",
+             "How long a request that comes now would wait for its slot, as far as can be told.",
              static_cast<double>(stats.queue_wait_ns) * 1e-9);
-  text.gauge("pelton_seats_free", "Requests that could be seated.", ledger.seats_free);
+  text.gauge("pelton_seats_free", "Requests that could be scheduled.", ledger.slots_free);
   text.family("pelton_kv_blocks", Type::kGauge, "KV blocks by group and state.");
   for (kv::Tier tier = kv::kDevice; tier < kv::kTierCount; ++tier) {
     for (int group = 0; group < capacity.groups.size(); ++group) {
@@ -157,11 +157,11 @@ void write_generations(PrometheusText& text, const GenerationMeter& meter) {
             all.inter_token_s);
   histogram("vllm:e2e_request_latency_seconds", "From a request's arrival to its last token.",
             all.whole_s);
-  histogram("vllm:request_queue_time_seconds", "From the engine's door to a seat.", all.queue_s);
-  histogram("vllm:request_prefill_time_seconds", "From the seat to the first token.",
+  histogram("vllm:request_queue_time_seconds", "From the engine's door to a slot.", all.queue_s);
+  histogram("vllm:request_prefill_time_seconds", "From the slot to the first token.",
             all.prefill_s);
   histogram("vllm:request_decode_time_seconds", "From the first token to the last.", all.decode_s);
-  histogram("vllm:request_inference_time_seconds", "From the seat to the last token.",
+  histogram("vllm:request_inference_time_seconds", "From the slot to the last token.",
             all.inference_s);
   histogram("vllm:request_prompt_tokens", "Tokens of a prompt.", all.prompt_tokens);
   histogram("vllm:request_prefill_kv_computed_tokens",
@@ -242,10 +242,10 @@ void write_server(PrometheusText& text, const Services& services) {
                 static_cast<double>(services.access_control.refused(why)));
   }
   write_formats(text, services.formats.pool());
-  services.upkeep.write(text);
+  services.reload_statistics.write(text);
   text.gauge("pelton_http_requests_open", "Requests not answered yet.",
              static_cast<double>(services.statistics.counts().open()));
-  const SampledTurns::Counts turns = services.sampled_turns.counts();
+  const TurnCache::Counts turns = services.turn_cache.counts();
   text.gauge("pelton_sampled_turns", "Turns of the model's kept as they were sampled.",
              static_cast<double>(turns.turns));
   text.counter("pelton_sampled_turn_queries_total", "Past turns looked for.",

@@ -31,7 +31,7 @@ std::variant<std::vector<engine::TokenStream>, api::ApiError> submit(
   }
   request.weight = ticket.principal().weight;
   Result<std::vector<engine::TokenStream>> streams =
-      model.engine.submit_answers(std::move(request), wanted.answers, std::move(wanted.courier));
+      model.engine.submit_answers(std::move(request), wanted.answers, std::move(wanted.outbox));
   if (!streams.ok()) {
     const bool is_callers = streams.error().code != ErrorCode::kOverloaded &&
                             streams.error().code != ErrorCode::kUnavailable;
@@ -47,7 +47,7 @@ void note_end(access::AdmissionTicket& ticket, const engine::StreamEnd& end) {
       end.reason == engine::FinishReason::kStop || end.reason == engine::FinishReason::kLength;
   ticket.note_end({.prompt_tokens = end.prompt_tokens,
                    .output_tokens = end.output_tokens,
-                   .scheduled = end.times.seated_ns != 0,
+                   .scheduled = end.times.scheduled_ns != 0,
                    .complete = complete});
 }
 

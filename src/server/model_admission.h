@@ -14,7 +14,7 @@
 
 namespace pelton::server {
 
-using Work = engine::WaitingLine::Kind;  // kSampled: tokens are wanted; kPooled: embeddings
+using Work = engine::AdmissionQueue::Kind;  // kSampled: tokens are wanted; kPooled: embeddings
 
 // Before anything is read of it: 429 if the queue is full, or the key's requests are used up.
 std::variant<access::AdmissionTicket, api::ApiError> admit(access::AccessControl& control,
@@ -24,7 +24,7 @@ std::variant<access::AdmissionTicket, api::ApiError> admit(access::AccessControl
 // `answers` streams, or why not: 429 also if the key's tokens are used up.
 struct StreamsWanted {
   int answers = 1;
-  std::shared_ptr<engine::Courier> courier;  // of the streams; null: none
+  std::shared_ptr<engine::Outbox> outbox;  // of the streams; null: none
 };
 std::variant<std::vector<engine::TokenStream>, api::ApiError> submit(
     access::AdmissionTicket& ticket, const ServedModel& model, request::GenerationRequest request,

@@ -53,7 +53,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
     services_.with_guide(
         std::move(call),
         {.user = std::string(fields.user), .deadline_ns = deadline_ns_, .make = std::move(guide)},
-        [self = shared_from_this()](Call guided, std::optional<grammar::TokenGuide> made) {
+        [self = shared_from_this()](Call guided, std::optional<grammar::GrammarState> made) {
           self->prepare(std::move(guided), std::move(made));
         });
   }
@@ -64,7 +64,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
     return error ? std::optional(api::api_error(*error)) : std::nullopt;
   }
 
-  void prepare(Call call, std::optional<grammar::TokenGuide> guide) {
+  void prepare(Call call, std::optional<grammar::GrammarState> guide) {
     guide_ = std::move(guide);
     services_.prepare_beside(
         std::move(call),
@@ -88,7 +88,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
   std::string body_;  // until it has been read
   std::optional<api::ApiError> error_;
   std::optional<int64_t> deadline_ns_;
-  std::optional<grammar::TokenGuide> guide_;
+  std::optional<grammar::GrammarState> guide_;
 };
 
 }  // namespace

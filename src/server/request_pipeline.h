@@ -21,7 +21,7 @@
 #include "api/error.h"
 #include "api/generation_fields.h"
 #include "base/function_ref.h"
-#include "grammar/token_guide.h"
+#include "grammar/grammar_state.h"
 #include "server/call.h"
 #include "server/engine_work.h"
 #include "server/format_compiler.h"
@@ -67,7 +67,7 @@ class ModelRequest {
 
   // Renders and tokenises its prompts and makes the engine's requests of them. Any thread.
   struct Prepared {
-    std::optional<grammar::TokenGuide> guide;
+    std::optional<grammar::GrammarState> guide;
     std::optional<int64_t> deadline_ns;
     const access::Principal& principal;
   };

@@ -43,7 +43,7 @@ std::string events_of_lines(std::string_view lines) {
 Fed feed(const ServedModel& model, const std::vector<TokenId>& tokens, const StopStrings& stops,
          RandomTurns& random) {
   const base::SystemClock clock;
-  SampledTurns turns({.seed = 1});
+  TurnCache turns({.seed = 1});
   Fed fed;
   ResponseAnswer::Options options{
       .head = {.id = "resp_x", .created_at = 1, .model = "tiny", .echo = "\"user\":null"},

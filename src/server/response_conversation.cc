@@ -202,8 +202,8 @@ chat::Conversation opening_of(const api::ResponseRequest& request, const Respons
 
 }  // namespace
 
-SampledTurns::Words TurnWords::view() const {
-  SampledTurns::Words view{.content = content, .reasoning = reasoning, .call = {}};
+TurnCache::Words TurnWords::view() const {
+  TurnCache::Words view{.content = content, .reasoning = reasoning, .call = {}};
   if (call) view.call.emplace(call->first, call->second);
   return view;
 }
@@ -228,7 +228,7 @@ TurnWords words_of(const std::vector<api::OutputItem>& items) {
 
 Result<ChatPrompt> response_prompt(const api::ResponseRequest& request,
                                    const ResponseSource& source, const ServedModel& model,
-                                   SampledTurns& turns) {
+                                   TurnCache& turns) {
   chat::Conversation conversation = opening_of(request, source);
   Conversing conversing(conversation, request.declared_functions);
   for (const PastResponse& past : source.history) {
@@ -238,7 +238,7 @@ Result<ChatPrompt> response_prompt(const api::ResponseRequest& request,
   conversing.place(request.items, nullptr);
   TRY(conversing.run());
   return prompt_of(std::move(conversation), model, turns.history(source.salt),
-                   [&](int turn, const SequenceName& history) {
+                   [&](int turn, const RollingHash& history) {
                      const std::vector<TokenId>* known = conversing.tokens(turn);
                      return known != nullptr ? std::optional(*known)
                                              : turns.find(history, conversing.words(turn).view());

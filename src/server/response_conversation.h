@@ -10,8 +10,8 @@
 #include "api/response_request.h"
 #include "base/result.h"
 #include "server/chat_prompt.h"
-#include "server/sampled_turns.h"
 #include "server/served_model.h"
+#include "server/turn_cache.h"
 
 namespace pelton::server {
 
@@ -23,14 +23,14 @@ struct PastResponse {
   std::string model = {};     // whose tokens those are, as the answer called it; empty: not known
 };
 
-// The words of a turn: one reasoning, one content and one call, as SampledTurns knows it. Reasoning
+// The words of a turn: one reasoning, one content and one call, as TurnCache knows it. Reasoning
 // items are joined by a line break, messages by a blank line.
 struct TurnWords {
   std::string content;
   std::string reasoning;
   std::optional<std::pair<std::string, std::string>> call;
 
-  SampledTurns::Words view() const;
+  TurnCache::Words view() const;
 };
 TurnWords words_of(const std::vector<api::OutputItem>& items);
 
@@ -43,6 +43,6 @@ struct ResponseSource {
 // Errors: kInvalidArgument for a result whose call is nowhere before it.
 Result<ChatPrompt> response_prompt(const api::ResponseRequest& request,
                                    const ResponseSource& source, const ServedModel& model,
-                                   SampledTurns& turns);
+                                   TurnCache& turns);
 
 }  // namespace pelton::server

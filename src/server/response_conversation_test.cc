@@ -35,7 +35,7 @@ class ResponseConversationTest : public testing::Test {
   }
 
   ServerHouse house_{kScript, {}};
-  SampledTurns turns_{{.seed = 1}};
+  TurnCache turns_{{.seed = 1}};
   std::vector<PastResponse> history_;
 };
 

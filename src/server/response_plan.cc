@@ -104,7 +104,7 @@ Result<void> drop_oldest_items(ResponsePlan& plan, const ModelRequest::Scope& sc
     kept_request.items = std::move(left.items);
     return response_prompt(kept_request,
                            {.history = left.history, .current_date = of.date, .salt = of.salt},
-                           scope.model, scope.services.sampled_turns);
+                           scope.model, scope.services.turn_cache);
   };
   const size_t most = droppable_items(all);
   TRY_ASSIGN(plan.prompt, prompt_without(most));
@@ -164,7 +164,7 @@ Result<ResponsePlan> plan_response(Json body, const ResponseLink& link,
   TRY_ASSIGN(
       plan.prompt,
       response_prompt(request, {.history = plan.history, .current_date = of.date, .salt = of.salt},
-                      model, scope.services.sampled_turns));
+                      model, scope.services.turn_cache));
   if (request.may_drop_items) TRY(drop_oldest_items(plan, scope, of));
   std::vector<TokenId>& tokens = plan.prompt->tokens;
   tokens.insert(tokens.end(), plan.opening.begin(), plan.opening.end());

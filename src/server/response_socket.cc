@@ -52,11 +52,12 @@ class SocketTurn final : public net::Exchange {
   void on_closed(std::function<void()> closed) override { closed_ = std::move(closed); }
   bool closed() const override { return over_ || connection_->closed(); }
   void post(std::function<void()> work) override { connection_->post(std::move(work)); }
-  std::shared_ptr<net::Bell> make_bell(std::weak_ptr<net::BellWork> work) override {
-    return connection_->make_bell(std::move(work));
+  std::shared_ptr<net::Notifier> make_notifier(std::weak_ptr<net::NotifierTask> work) override {
+    return connection_->make_notifier(std::move(work));
   }
-  std::shared_ptr<net::Bell> make_thread_bell(std::weak_ptr<net::BellWork> work) override {
-    return connection_->make_thread_bell(std::move(work));
+  std::shared_ptr<net::Notifier> make_thread_notifier(
+      std::weak_ptr<net::NotifierTask> work) override {
+    return connection_->make_thread_notifier(std::move(work));
   }
   const void* thread_name() const override { return connection_->thread_name(); }
   void post_after(std::chrono::milliseconds delay, std::function<void()> work) override {

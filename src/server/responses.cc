@@ -249,7 +249,7 @@ ResponseAnswer::Options ResponseCreation::answer_options(const Call& call, Servi
       .head = head_of(plan_->body, request, *call.model, work_.id),
       .output = output_options(request, work_.id, link_->framing),
       .opening = plan_->opening,
-      .place = {.turns = &services.sampled_turns, .history = plan_->prompt->history},
+      .place = {.turns = &services.turn_cache, .history = plan_->prompt->history},
       .timings = request.generation.timings,
       .on_ended = {}};
   options.head.created_at = services.clock.unix_ms() / 1000;

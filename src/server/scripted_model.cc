@@ -21,7 +21,7 @@ constexpr int64_t kStepMsMax = 60'000;
 constexpr int64_t kTimesMax = 100'000;
 constexpr int64_t kSeatsDefault = 8;
 constexpr int64_t kSeatsMax = 16'384;
-constexpr int64_t kCachedTokensMax = int64_t{1} << 26;  // context * seats
+constexpr int64_t kCachedTokensMax = int64_t{1} << 26;  // context * slots
 constexpr int64_t kFailEveryMax = int64_t{1} << 40;
 constexpr int64_t kBlocksMax = kCachedTokensMax / 16;
 constexpr size_t kAnswerTokensMax = 1'000'000;
@@ -59,17 +59,17 @@ class Script {
 
   TokenId next_token(const engine::ModelledExecutor::Seen& seen) {
     const auto prompt_count = static_cast<size_t>(seen.prompt_count);
-    if (seats_.size() <= static_cast<size_t>(seen.seat)) {
-      seats_.resize(static_cast<size_t>(seen.seat) + 1);
+    if (slots_.size() <= static_cast<size_t>(seen.slot)) {
+      slots_.resize(static_cast<size_t>(seen.slot) + 1);
     }
-    Seated& seated = seats_[static_cast<size_t>(seen.seat)];
-    if (seated.arrival != seen.arrival) {
-      seated.arrival = seen.arrival;
-      answer_to(seen.tokens.first(prompt_count), seated);
+    Scheduled& scheduled = slots_[static_cast<size_t>(seen.slot)];
+    if (scheduled.arrival != seen.arrival) {
+      scheduled.arrival = seen.arrival;
+      answer_to(seen.tokens.first(prompt_count), scheduled);
     }
     const std::span<const TokenId> written = seen.tokens.subspan(prompt_count);
-    const std::vector<TokenId>& answer = seated.answer;
-    if (seated.counted && written.size() <= answer.size() &&
+    const std::vector<TokenId>& answer = scheduled.answer;
+    if (scheduled.counted && written.size() <= answer.size() &&
         !std::equal(written.begin(), written.end(), answer.begin())) {
       return wrong_;
     }
@@ -78,14 +78,14 @@ class Script {
 
  private:
   // Who sits there, and what answers them: looked up once.
-  struct Seated {
+  struct Scheduled {
     int64_t arrival = -1;
     std::vector<TokenId> answer;
     bool counted = false;
   };
 
   // The first rule has "when": "" and so always stands somewhere.
-  void answer_to(std::span<const TokenId> prompt, Seated& seated) const {
+  void answer_to(std::span<const TokenId> prompt, Scheduled& scheduled) const {
     const std::string text = tokenizer_.decode(prompt);
     const Rule* best = &rules_.front();
     size_t best_end = 0;
@@ -96,13 +96,13 @@ class Script {
       best = &rule;
       best_end = at + rule.when.size();
     }
-    seated.answer.clear();
-    seated.counted = false;
+    scheduled.answer.clear();
+    scheduled.counted = false;
     for (const Piece& piece : best->pieces) {
-      seated.answer.insert(seated.answer.end(), piece.tokens.begin(), piece.tokens.end());
+      scheduled.answer.insert(scheduled.answer.end(), piece.tokens.begin(), piece.tokens.end());
       if (piece.counted == 0) continue;
-      seated.counted = true;
-      append_counted(std::string_view(text).substr(best_end), piece.counted, seated.answer);
+      scheduled.counted = true;
+      append_counted(std::string_view(text).substr(best_end), piece.counted, scheduled.answer);
     }
   }
 
@@ -125,7 +125,7 @@ class Script {
   const std::vector<Rule> rules_;
   const tokenizer::Tokenizer& tokenizer_;
   const TokenId wrong_;
-  std::vector<Seated> seats_;
+  std::vector<Scheduled> slots_;
 };
 
 Error bad_script(const std::string& file_name, std::string_view field, std::string_view what) {
@@ -248,28 +248,28 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
   TRY_ASSIGN(int64_t context,
              read_integer(json, "context", kContextDefault, kContextMax, file_name));
   context = std::max<int64_t>(context, 16);
-  TRY_ASSIGN(int64_t seats, read_integer(json, "seats", kSeatsDefault, kSeatsMax, file_name));
-  seats = std::max<int64_t>(seats, 1);
+  TRY_ASSIGN(int64_t slots, read_integer(json, "slots", kSeatsDefault, kSeatsMax, file_name));
+  slots = std::max<int64_t>(slots, 1);
   TRY_ASSIGN(const int64_t blocks, read_integer(json, "blocks", 0, kBlocksMax, file_name));
   TRY_ASSIGN(const int64_t host_blocks,
              read_integer(json, "host_blocks", 0, kBlocksMax, file_name));
   TRY_ASSIGN(const int64_t fail_every,
              read_integer(json, "fail_every", 0, kFailEveryMax, file_name));
-  if (context * seats > kCachedTokensMax) {
-    return bad_script(file_name, "seats",
+  if (context * slots > kCachedTokensMax) {
+    return bad_script(file_name, "slots",
                       fmt::format("times 'context' must be at most {}", kCachedTokensMax));
   }
 
   engine::ModelledExecutor::Options options;
   // Usually it is another's server that is being tried.
   options.checks = json.boolean("checks").value_or(false);
-  options.capacity.sequences_max = static_cast<int>(seats);
-  options.capacity.batch_tokens_max = static_cast<int>(std::max<int64_t>(512, 2 * seats));
+  options.capacity.sequences_max = static_cast<int>(slots);
+  options.capacity.batch_tokens_max = static_cast<int>(std::max<int64_t>(512, 2 * slots));
   options.capacity.pooled_sequences_max = 16;
   options.capacity.embedding_size = 64;
   options.capacity.context_tokens_max = static_cast<int>(context);
   options.capacity.vocab_size = tokenizer.vocab_size();
-  // Room for every seat to be full at once, so that a script never waits for blocks; or less.
+  // Room for every slot to be full at once, so that a script never waits for blocks; or less.
   const int room = blocks > 0 ? static_cast<int>(blocks)
                               : static_cast<int>(context / options.capacity.block_tokens + 1) *
                                     options.capacity.sequences_max;

@@ -1,7 +1,7 @@
 // A model that answers by the book: for tests of real clients and for trying the server without
 // weights (`pelton serve MODEL --executor modelled:FILE`). The file is JSON:
 //
-//   {"step_ms": 0, "context": 4096, "seats": 8, "blocks": 600, "host_blocks": 300, "checks": false,
+//   {"step_ms": 0, "context": 4096, "slots": 8, "blocks": 600, "host_blocks": 300, "checks": false,
 //    "rules": [{"when": "weather", "then": "<|channel|>final<|message|>Sunny.<|return|>"},
 //              {"when": "count", "then": ["<|channel|>final<|message|>",
 //                                         {"text": "one more ", "times": 500}]}]}
@@ -16,7 +16,7 @@
 // written, a "!" is.
 //
 // "blocks", "host_blocks": room for keys and values, and to swap them to, of either group; without,
-// every seat may be full at once. "checks": all that a plan promises is CHECKed at every step.
+// every slot may be full at once. "checks": all that a plan promises is CHECKed at every step.
 // "fail_every": each so manyth step fails.
 #pragma once
 

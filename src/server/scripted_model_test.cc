@@ -57,7 +57,7 @@ class Answers : public ::testing::Test {
                                 .prompt_count = prompt_count,
                                 .sampling = sampling,
                                 .banned = {},
-                                .seat = 3,
+                                .slot = 3,
                                 .arrival = arrival_});
   }
   std::string answer(std::string_view prompt, int count) {

@@ -41,7 +41,7 @@ std::optional<api::ApiError> ServedModel::unfit() const {
         .code = "engine_stuck",
         .retry_after_s = 10};
   }
-  if (state != nullptr && state->soundness == Soundness::kDamaged) return damaged_weights(id);
+  if (state != nullptr && state->model_health == ModelHealth::kDamaged) return damaged_weights(id);
   return std::nullopt;
 }
 

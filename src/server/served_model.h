@@ -37,7 +37,7 @@ struct SamplingDefaults {
 
 // Whether what a model computes can be believed, as whoever looks at its numbers and weights sees
 // it.
-enum class Soundness {
+enum class ModelHealth {
   kSound,
   kDoubted,  // not ready; what still comes is answered
   kDamaged,  // neither well nor ready; nothing more is generated
@@ -49,7 +49,7 @@ struct ModelState {
 
   GrammarStore grammars{GrammarStore::Options{}};  // which are of its vocabulary
   GenerationMeter meter;
-  std::atomic<Soundness> soundness = Soundness::kSound;
+  std::atomic<ModelHealth> model_health = ModelHealth::kSound;
 };
 
 struct ServedModel {

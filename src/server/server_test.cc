@@ -564,7 +564,7 @@ TEST(Server, DeadlinesEndRequests) {
   const std::vector<std::string> events = events_of(cut.body);
   EXPECT_NE(parsed(events.back()).find("error"), nullptr);
 
-  // One seat: while another has it, a deadline passes in the queue.
+  // One slot: while another has it, a deadline passes in the queue.
   std::atomic<bool> done{false};
   net::HttpCallEvents ends;
   ends.on_done = [&](Result<void>) { done = true; };

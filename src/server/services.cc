@@ -70,8 +70,8 @@ Services::Services(const Options& all_options, const base::Clock& the_clock, bas
         return access::RequestReporter(reports, clock);
       }()),
       encrypted_reasoning(options.reasoning_key),
-      sampled_turns({.tokens_max = options.sampled_turn_tokens_max,
-                     .seed = base::random_bits(seed, kTurnSeedDraw)}),
+      turn_cache({.tokens_max = options.sampled_turn_tokens_max,
+                  .seed = base::random_bits(seed, kTurnSeedDraw)}),
       formats(options.compile_pool, clock),
       preparation(options.preparation_pool, clock) {}
 
@@ -157,7 +157,7 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
   for (EngineWork& one : all) {
     auto submitted =
         server::submit(*call.ticket, *call.model, std::move(one.request),
-                       {.answers = one.answers, .courier = couriers.of_thread(*call.exchange)});
+                       {.answers = one.answers, .outbox = outboxes.of_thread(*call.exchange)});
     if (auto* error = std::get_if<api::ApiError>(&submitted)) {
       refused = std::move(*error);
       break;
@@ -173,7 +173,7 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
 ChatPrompt Services::chat_prompt_of(const api::ChatRequest& request, const ServedModel& model,
                                     std::string_view tenant) {
   const std::string date = model.current_date.value_or(base::local_date(clock.unix_ms()));
-  return chat_prompt(conversation_of(request, date), request.messages, model, sampled_turns,
+  return chat_prompt(conversation_of(request, date), request.messages, model, turn_cache,
                      access_control.cache_salt(tenant, request.generation.cache_salt));
 }
 

@@ -23,16 +23,16 @@
 #include "server/background_response.h"
 #include "server/call.h"
 #include "server/chat_prompt.h"
-#include "server/couriers.h"
 #include "server/encrypted_reasoning.h"
 #include "server/engine_work.h"
 #include "server/format_compiler.h"
 #include "server/model_admission.h"
 #include "server/model_catalogue.h"
+#include "server/outboxes.h"
+#include "server/reload_statistics.h"
 #include "server/running_answers.h"
 #include "server/running_responses.h"
-#include "server/sampled_turns.h"
-#include "server/upkeep.h"
+#include "server/turn_cache.h"
 #include "server/waiting_call.h"
 #include "server/work_pool.h"
 #include "store/response_store.h"
@@ -100,7 +100,7 @@ struct Services {
     std::optional<int64_t> deadline_ns;
     FormatCompiler::MakeGuide make;
   };
-  using GuideThen = std::function<void(Call call, std::optional<grammar::TokenGuide> guide)>;
+  using GuideThen = std::function<void(Call call, std::optional<grammar::GrammarState> guide)>;
   void with_guide(Call call, GuideOrder order, GuideThen then);
 
   // Before what requests use (models and their tokenizers) goes away: afterwards nothing runs
@@ -123,13 +123,13 @@ struct Services {
   access::AccessControl access_control;
   access::RequestStatistics statistics;
   access::RequestReporter reporter;
-  Upkeep upkeep;
+  ReloadStatistics reload_statistics;
 
   const EncryptedReasoning encrypted_reasoning;
-  SampledTurns sampled_turns;
+  TurnCache turn_cache;
   RunningResponses running_responses;
   RunningAnswers running_answers;
-  Couriers couriers;
+  Outboxes outboxes;
   BackgroundResponses background;  // what still runs reports to those above
   FormatCompiler formats;          // last, as is the next: so do the calls that wait for them
   WorkPool preparation;            // of large bodies

@@ -256,11 +256,11 @@ TEST_F(SeveralModels, LedgerAndServerInfoTellOfEach) {
 }
 
 TEST_F(SeveralModels, OneThatIsDamagedIsNamedAndTheOtherAnswers) {
-  house_.server().services().catalogue.find("small")->state->soundness = Soundness::kDoubted;
+  house_.server().services().catalogue.find("small")->state->model_health = ModelHealth::kDoubted;
   EXPECT_EQ(house_.get("/health").status, 200);
   EXPECT_EQ(house_.get("/ready").status, 503);
   EXPECT_THAT(house_.get("/ready").body, HasSubstr("'small'"));
-  house_.server().services().catalogue.find("small")->state->soundness = Soundness::kDamaged;
+  house_.server().services().catalogue.find("small")->state->model_health = ModelHealth::kDamaged;
   EXPECT_EQ(house_.get("/health").status, 503);
   EXPECT_THAT(house_.get("/health").body, HasSubstr("'small'"));
   chat("small");

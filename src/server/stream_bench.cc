@@ -197,7 +197,7 @@ Server::Options server_options() {
 class Rank {
  public:
   struct Options {
-    int seats = 1;
+    int slots = 1;
     int step_ms = 0;
   };
 
@@ -230,9 +230,9 @@ class Rank {
                                                   const tokenizer::Tokenizer& tokenizer,
                                                   const base::Clock& clock) {
     const std::string script = fmt::format(
-        R"({{"context": {}, "seats": {}, "step_ms": {}, "rules": [{{"when": "", "then":
+        R"({{"context": {}, "slots": {}, "step_ms": {}, "rules": [{{"when": "", "then":
             ["<|channel|>final<|message|>", {{"text": "word", "times": 4000}}]}}]}})",
-        kContext, options.seats, options.step_ms);
+        kContext, options.slots, options.step_ms);
     return scripted_executor(script, "script.json", tokenizer, clock).value();
   }
 
@@ -264,7 +264,7 @@ class House {
             log_) {
     for (int i = 0; i < options.ranks; ++i) {
       ranks_.push_back(std::make_unique<Rank>(
-          Rank::Options{.seats = options.streams / options.ranks, .step_ms = options.step_ms},
+          Rank::Options{.slots = options.streams / options.ranks, .step_ms = options.step_ms},
           tokenizer_, clock_, log_));
     }
     CHECK(http_.start().ok());

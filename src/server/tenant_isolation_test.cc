@@ -119,7 +119,7 @@ class TimedHouse {
       executor.checks = false;
       executor.fail_step = [](const engine::StepPlan& plan) -> std::optional<Error> {
         int64_t tokens = 0;
-        for (const engine::PlannedSequence& row : plan.sequences) tokens += row.token_count();
+        for (const engine::ScheduledRow& row : plan.sequences) tokens += row.token_count();
         const auto until = steady_clock::now() + std::chrono::microseconds(10 * tokens);
         std::this_thread::sleep_until(until);
         return std::nullopt;
@@ -266,14 +266,14 @@ TEST(TenantIsolation, TN_05_a_salt_is_short_or_refused) {
   EXPECT_EQ(house.engine().stats().running, 0);
 }
 
-// One seat: what a tenant asked of it is gone when the next one sits there.
+// One slot: what a tenant asked of it is gone when the next one sits there.
 TEST(TenantIsolation, TN_06_a_seat_remembers_nothing) {
-  struct Seat {
+  struct Slot {
     request::SamplingParams sampling;
     size_t banned = 0;
     size_t allowed = 0;
   };
-  std::vector<Seat> seen;
+  std::vector<Slot> seen;
   std::mutex mutex;
   ServerHouse::Options options = two_tenants();
   options.executor = [&](engine::ModelledExecutor::Options& executor) {
@@ -309,8 +309,8 @@ TEST(TenantIsolation, TN_06_a_seat_remembers_nothing) {
   EXPECT_EQ(text(after), text(before));
   ASSERT_EQ(seen.size() - second_end, first_end);
   for (size_t i = 0; i < first_end; ++i) {
-    const Seat& a = seen[i];
-    const Seat& b = seen[second_end + i];
+    const Slot& a = seen[i];
+    const Slot& b = seen[second_end + i];
     EXPECT_FALSE(b.sampling.has_penalties());
     EXPECT_EQ(b.sampling.seed, a.sampling.seed);
     EXPECT_EQ(b.sampling.temperature, a.sampling.temperature);

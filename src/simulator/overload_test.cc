@@ -175,7 +175,7 @@ struct Curve {
   double at_three_times = 0;
 };
 
-// 16 seats, some 50 tokens of 5.6 ms each: about 53 requests a second are what it can serve.
+// 16 slots, some 50 tokens of 5.6 ms each: about 53 requests a second are what it can serve.
 constexpr double kCapacity = 53;
 constexpr double kRunSeconds = 60;
 

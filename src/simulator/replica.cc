@@ -84,7 +84,7 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
       line_({.requests_max = options.inbox_max,
              .tokens_max = options.queued_tokens_max,
              .wait_max_ns = options.queue_wait_max_ns,
-             .seats = {options.capacity.sequences_max, options.capacity.pooled_sequences_max}}),
+             .slots = {options.capacity.sequences_max, options.capacity.pooled_sequences_max}}),
       core_(options.capacity,
             {.prefix_cache = options.prefix_cache,
              .hash_seed = options.seed,
@@ -92,7 +92,7 @@ Replica::Replica(const Options& options, const cost_model::StepTimeModel& times)
             {.steps_in_flight_max = options.steps_in_flight_max,
              .overlapped_step_ns_max = options.overlapped_step_ns_max,
              .step_ns = warm_step_ns(times, windows_)},
-            [this](base::FunctionRef<void(engine::WaitingLine&)> use) { use(line_); }) {}
+            [this](base::FunctionRef<void(engine::AdmissionQueue&)> use) { use(line_); }) {}
 
 Result<void> Replica::submit(int64_t now_ns, int64_t request, request::GenerationRequest asked) {
   TRY(engine::check_request(asked, options_.capacity));
@@ -142,7 +142,7 @@ void Replica::start_step(engine::StepPlan plan, int64_t now_ns) {
 
 int64_t Replica::step_ns(const engine::StepPlan& plan) {
   cost_model::StepLoad load;
-  for (const engine::PlannedSequence& row : plan.sequences) {
+  for (const engine::ScheduledRow& row : plan.sequences) {
     load.add_row(row.start, row.token_count(), row.sample, windows_);
   }
   counts_.rows += load.rows;

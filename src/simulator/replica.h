@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "cost_model/step_time.h"
+#include "engine/admission_queue.h"
 #include "engine/engine_core.h"
 #include "engine/modelled_executor.h"
-#include "engine/waiting_line.h"
 #include "request/generation_request.h"
 
 namespace pelton::simulator {
@@ -100,7 +100,7 @@ class Replica {
   const cost_model::StepTimeModel& times_;
   const cost_model::Windows windows_;  // of the KV groups, for counting keys
   engine::ModelledExecutor executor_;
-  engine::WaitingLine line_;
+  engine::AdmissionQueue line_;
   engine::EngineCore core_;
   std::vector<Arrival> inbox_;
   std::deque<int64_t> ready_ns_;       // of steps in flight

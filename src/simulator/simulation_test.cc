@@ -169,7 +169,7 @@ TEST(Simulation, TheFirstStepsAreAsLongAsTheOthers) {
   EXPECT_EQ(result.replicas[0].steps, 3);
 }
 
-// With more clients than seats, the rest wait, and the seats stay full.
+// With more clients than slots, the rest wait, and the slots stay full.
 TEST(Simulation, SeatsAreTheLimitOfWhatRuns) {
   const SimulationResult result =
       run(small_fleet(1),

@@ -93,7 +93,7 @@ class Chaos:
     def script(self, name, fail_every):
         """So few blocks that someone always makes room; every promise of a plan is checked."""
         file = self.out / f"{name}.json"
-        file.write_text(pattern.script(step_ms=4, context=8192, seats=24, blocks=900, host_blocks=60, checks=True,
+        file.write_text(pattern.script(step_ms=4, context=8192, slots=24, blocks=900, host_blocks=60, checks=True,
                                        fail_every=fail_every))
         return file
 

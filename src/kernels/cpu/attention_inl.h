@@ -127,11 +127,11 @@ struct KvRange {
 // What is attended to a span later, keys and values: asked for a few lines at a time between the
 // work on this span, so that memory is busy all the time. A head's part of a block is a page or
 // less: the hardware does not see the next one coming.
-class LinesAhead {
+class Prefetcher {
  public:
   static constexpr int kLines = 8;
 
-  explicit LinesAhead(int64_t block_bytes) : block_bytes_(block_bytes) {}
+  explicit Prefetcher(int64_t block_bytes) : block_bytes_(block_bytes) {}
   void add(const void* block) { blocks_[count_++] = static_cast<const char*>(block); }
 
   // The next kLines, or fewer at a block's end.
@@ -157,14 +157,14 @@ class LinesAhead {
 
 // scores[g * kSpan ..] of kVectors vectors of keys; blocks[b]: the keys of one block.
 template <int kGroup, int kVectors, typename T>
-inline void score_keys(float* scores, const float* query, const T* const* blocks, LinesAhead& ahead,
+inline void score_keys(float* scores, const float* query, const T* const* blocks, Prefetcher& ahead,
                        int size) {
   F sums[kGroup][kVectors];
   for (int g = 0; g < kGroup; ++g) {
     for (int v = 0; v < kVectors; ++v) sums[g][v] = Vector::zero();
   }
   for (int i = 0; i < size; ++i) {
-    if (i % LinesAhead::kLines == 0) ahead.ask();
+    if (i % Prefetcher::kLines == 0) ahead.ask();
     F keys[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; v += kParts) {
@@ -192,7 +192,7 @@ inline void score_keys(float* scores, const float* query, const T* const* blocks
 // kVectors vectors.
 template <int kGroup, int kVectors, typename T>
 inline void weighted_sum_of_values(float* to, const float* weights, const float shrink[kGroup],
-                                   const T* const* blocks, LinesAhead& ahead, int size, int low,
+                                   const T* const* blocks, Prefetcher& ahead, int size, int low,
                                    int high) {
   F sums[kGroup][kVectors];
   for (int g = 0; g < kGroup; ++g) {
@@ -202,7 +202,7 @@ inline void weighted_sum_of_values(float* to, const float* weights, const float 
     }
   }
   for (int key = low; key <= high; ++key) {
-    if (key % LinesAhead::kLines == 0) ahead.ask();
+    if (key % Prefetcher::kLines == 0) ahead.ask();
     const T* value = blocks[key / kBlockKeys] + int64_t{key % kBlockKeys} * size;
     F parts[kVectors];
     if constexpr (kVectors == 2) {
@@ -255,7 +255,7 @@ class OnlineSoftmax {
     const int first = low / kBlockKeys;
     const int end = high / kBlockKeys + 1;
     const T* keys[kSpanBlocks];
-    LinesAhead ahead(KvHead<T>::bytes(cache));
+    Prefetcher ahead(KvHead<T>::bytes(cache));
     const T* values[kSpanBlocks];
     const Bf16* scales[kSpanBlocks];
     for (int b = first; b < end; ++b) {
@@ -311,7 +311,7 @@ class OnlineSoftmax {
   }
 
   template <int kVectors>
-  void weighted_sum(const T* const* values, const float* shrink, LinesAhead& ahead, int i, int low,
+  void weighted_sum(const T* const* values, const float* shrink, Prefetcher& ahead, int i, int low,
                     int high) {
     const T* parts[kSpanBlocks];
     for (int b = low / kBlockKeys; b <= high / kBlockKeys; ++b) parts[b] = values[b] + i;
@@ -321,7 +321,7 @@ class OnlineSoftmax {
 
   // Makes head g's scores into weights against the highest so far, values' scales included. Returns
   // by how much the weights given before have shrunk.
-  float softmax_weights(int g, const Bf16* const* scales, LinesAhead& ahead, int low, int high) {
+  float softmax_weights(int g, const Bf16* const* scales, Prefetcher& ahead, int low, int high) {
     const int first = low / Vector::kLanes;
     const int last = high / Vector::kLanes;
     const F nothing = Vector::set1(-__builtin_inff());

@@ -24,11 +24,11 @@ namespace pelton::server {
 
 // A name for a sequence of symbols: two polynomials over the prime 2^61 - 1 at secret points, which
 // for any two different sequences of n symbols agree with probability n^2 / 2^122 at most. A value.
-class SequenceName {
+class RollingHash {
  public:
   using Points = std::array<uint64_t, 2>;
 
-  explicit SequenceName(const Points& points) : points_(points) {}
+  explicit RollingHash(const Points& points) : points_(points) {}
 
   void add(uint64_t symbol);  // below 2^61 - 1
   void add_tokens(std::span<const TokenId> tokens);
@@ -40,7 +40,7 @@ class SequenceName {
   Points sums_{1, 1};
 };
 
-class SampledTurns {
+class TurnCache {
  public:
   struct Options {
     int64_t tokens_max = int64_t{1} << 22;  // of all turns together; 0: nothing is kept
@@ -56,16 +56,16 @@ class SampledTurns {
     std::optional<std::pair<std::string_view, std::string_view>> call;
   };
 
-  explicit SampledTurns(const Options& options);
+  explicit TurnCache(const Options& options);
 
   // What stands before a turn: to be given all tokens up to where the turn begins.
-  SequenceName history(std::string_view salt) const;
+  RollingHash history(std::string_view salt) const;
 
   // `tokens`: from after the turn's start to what closes the turn in a prompt.
-  void keep(const SequenceName& history, const Words& words, std::vector<TokenId> tokens);
+  void keep(const RollingHash& history, const Words& words, std::vector<TokenId> tokens);
 
   // Without reasoning in `words` any reasoning will do; otherwise it must be the one that was told.
-  std::optional<std::vector<TokenId>> find(const SequenceName& history, const Words& words);
+  std::optional<std::vector<TokenId>> find(const RollingHash& history, const Words& words);
 
   struct Counts {
     int64_t turns = 0;
@@ -76,7 +76,7 @@ class SampledTurns {
   Counts counts() const;
 
  private:
-  using Name = SequenceName::Points;
+  using Name = RollingHash::Points;
 
   struct Turn {
     Name name;
@@ -87,11 +87,11 @@ class SampledTurns {
     size_t operator()(const Name& name) const { return name[0]; }
   };
 
-  static Name name_of(SequenceName history, const Words& words);
+  static Name name_of(RollingHash history, const Words& words);
   void forget_last();
 
   const Options options_;
-  const SequenceName::Points points_;
+  const RollingHash::Points points_;
 
   mutable std::mutex mutex_;
   std::list<Turn> turns_;  // the one asked for last stands first

@@ -1,5 +1,5 @@
-// Couriers: what comes by one is what comes directly.
-#include "engine/courier.h"
+// Outboxes: what comes by one is what comes directly.
+#include "engine/outbox.h"
 
 #include <algorithm>
 #include <atomic>
@@ -45,7 +45,7 @@ request::GenerationRequest request_of(int prompt, int output) {
   return request;
 }
 
-// A thread with a courier, as a net thread is.
+// A thread with an outbox, as a net thread is.
 class Readers {
  public:
   struct Told {
@@ -63,7 +63,7 @@ class Readers {
     thread_.join();
   }
 
-  std::shared_ptr<Courier> courier() const { return courier_; }
+  std::shared_ptr<Outbox> outbox() const { return outbox_; }
 
   // On its thread, soon.
   void post(std::function<void()> work) {
@@ -103,7 +103,7 @@ class Readers {
       const std::vector<std::function<void()>> work = std::exchange(work_, {});
       lock.unlock();
       for (const auto& one : work) one();
-      courier_->deliver();
+      outbox_->deliver();
       std::map<int, Told> news;
       for (const int name : std::exchange(ready_, {})) take(name, news);
       lock.lock();
@@ -137,7 +137,7 @@ class Readers {
   std::map<int, TokenStream> streams_;
   std::vector<int> ready_;
 
-  const std::shared_ptr<Courier> courier_ = std::make_shared<Courier>([this] {
+  const std::shared_ptr<Outbox> outbox_ = std::make_shared<Outbox>([this] {
     {
       std::lock_guard lock(mutex_);
       called_ = true;
@@ -159,7 +159,7 @@ Readers::Told directly(Engine& engine, const request::GenerationRequest& request
 }
 
 // Two engines, two threads, answers of many lengths, some with siblings, some whose readers leave.
-TEST(Courier, BringsWhatComesDirectly) {
+TEST(Outbox, BringsWhatComesDirectly) {
   for (const uint64_t seed : {1u, 2u, 3u}) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
@@ -178,7 +178,7 @@ TEST(Courier, BringsWhatComesDirectly) {
           request_of(1 + static_cast<int>(random() % 40), 1 + static_cast<int>(random() % 60)));
       Readers& its = readers[name % 2];
       Result<std::vector<TokenStream>> streams =
-          engines[name / 2 % 2]->submit_answers(requests.back(), 1, its.courier());
+          engines[name / 2 % 2]->submit_answers(requests.back(), 1, its.outbox());
       ASSERT_TRUE(streams.ok());
       its.read(name, std::move(streams->front()));
       if (random() % 5 == 0) {
@@ -209,7 +209,7 @@ TEST(Courier, BringsWhatComesDirectly) {
 }
 
 // The engine goes while its readers are still to hear of it: they hear.
-TEST(Courier, OutlivesTheEngine) {
+TEST(Outbox, OutlivesTheEngine) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kNone});
   Readers readers;
@@ -218,7 +218,7 @@ TEST(Courier, OutlivesTheEngine) {
     Engine engine({}, executor, clock, log);
     for (int name = 0; name < 30; ++name) {
       Result<std::vector<TokenStream>> streams =
-          engine.submit_answers(request_of(8, 200), 1, readers.courier());
+          engine.submit_answers(request_of(8, 200), 1, readers.outbox());
       ASSERT_TRUE(streams.ok());
       readers.read(name, std::move(streams->front()));
     }
@@ -232,24 +232,24 @@ TEST(Courier, OutlivesTheEngine) {
 }
 
 // One call for a step, whatever the number of its streams.
-TEST(Courier, IsCalledOnceAStep) {
+TEST(Outbox, IsCalledOnceAStep) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kNone});
   ModelledExecutor executor(small());
   std::atomic<int> calls{0};
-  const auto courier = std::make_shared<Courier>([&calls] { ++calls; });
+  const auto outbox = std::make_shared<Outbox>([&calls] { ++calls; });
   std::vector<TokenStream> streams;
   {
     Engine engine({}, executor, clock, log);
     request::GenerationRequest request = request_of(8, 20);
-    streams = engine.submit_answers(std::move(request), 16, courier).value();
+    streams = engine.submit_answers(std::move(request), 16, outbox).value();
     engine.drain(10'000);
     const int64_t steps = engine.stats().steps;
     EXPECT_GE(calls, 20);
     EXPECT_LE(calls, steps);
   }
   for (TokenStream& stream : streams) EXPECT_TRUE(stream.take().tokens.empty());
-  courier->deliver();
+  outbox->deliver();
   for (TokenStream& stream : streams) {
     const TokenStream::Batch batch = stream.take();
     EXPECT_EQ(batch.tokens.size(), 20u);
@@ -257,48 +257,48 @@ TEST(Courier, IsCalledOnceAStep) {
   }
 }
 
-// The readers' thread is there when the letters are: it is not woken for them.
-TEST(Courier, WhatIsAnnouncedIsWaitedFor) {
+// The readers' thread is there when the updates are: it is not woken for them.
+TEST(Outbox, WhatIsAnnouncedIsWaitedFor) {
   int without_waking = 0;
   for (int round = 0; round < 1000 && without_waking == 0; ++round) {
     std::atomic<int> calls{0};
-    Courier courier([&calls] { ++calls; });
+    Outbox outbox([&calls] { ++calls; });
     TokenStream::State state(std::make_shared<CancelCount>(0));
-    courier.announce();
+    outbox.announce();
     EXPECT_EQ(calls, 1);
     std::thread reader([&] {
-      // Its patience has an end, and letters may be late on a busy machine.
-      while (state.batch.tokens.empty()) courier.deliver();
+      // Its patience has an end, and updates may be late on a busy machine.
+      while (state.batch.tokens.empty()) outbox.deliver();
     });
     std::this_thread::sleep_for(std::chrono::microseconds(round % 100));
-    std::vector<Courier::Letter> letters;
-    letters.push_back({.to = &state, .token = SampledToken{.token = 7}});
-    courier.send(letters);
+    std::vector<Outbox::TokenUpdate> updates;
+    updates.push_back({.to = &state, .token = SampledToken{.token = 7}});
+    outbox.send(updates);
     reader.join();
-    EXPECT_TRUE(letters.empty());
+    EXPECT_TRUE(updates.empty());
     EXPECT_EQ(state.batch.tokens.front().token, 7);
     if (calls == 1) ++without_waking;
   }
   EXPECT_GT(without_waking, 0);
 }
 
-TEST(Courier, WhatIsAnnouncedAndDoesNotComeHoldsNobodyUp) {
+TEST(Outbox, WhatIsAnnouncedAndDoesNotComeHoldsNobodyUp) {
   std::atomic<int> calls{0};
-  Courier courier([&calls] { ++calls; });
-  courier.announce();
-  courier.deliver();
-  courier.deliver();
+  Outbox outbox([&calls] { ++calls; });
+  outbox.announce();
+  outbox.deliver();
+  outbox.deliver();
   TokenStream::State state(std::make_shared<CancelCount>(0));
-  std::vector<Courier::Letter> letters;
-  letters.push_back({.to = &state, .token = SampledToken{.token = 7}});
-  courier.send(letters);
+  std::vector<Outbox::TokenUpdate> updates;
+  updates.push_back({.to = &state, .token = SampledToken{.token = 7}});
+  outbox.send(updates);
   EXPECT_EQ(calls, 2) << "nobody waits any more, so somebody has to be woken";
-  courier.deliver();
+  outbox.deliver();
   EXPECT_EQ(state.batch.tokens.size(), 1u);
 }
 
 // Many at a time, in steps that count as long: each is announced.
-TEST(Courier, AnnouncedStepsBringWhatOthersBring) {
+TEST(Outbox, AnnouncedStepsBringWhatOthersBring) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kNone});
   Readers readers;
@@ -311,7 +311,7 @@ TEST(Courier, AnnouncedStepsBringWhatOthersBring) {
   std::iota(names.begin(), names.end(), 0);
   for (const int name : names) {
     Result<std::vector<TokenStream>> streams =
-        engine.submit_answers(request_of(2, 100 + name), 1, readers.courier());
+        engine.submit_answers(request_of(2, 100 + name), 1, readers.outbox());
     ASSERT_TRUE(streams.ok());
     readers.read(name, std::move(streams->front()));
   }
@@ -321,18 +321,18 @@ TEST(Courier, AnnouncedStepsBringWhatOthersBring) {
   }
 }
 
-// Ended by others than the engine while letters for it are under way.
-TEST(Courier, WhatComesAfterAnAbandonedEndIsDropped) {
+// Ended by others than the engine while updates for it are under way.
+TEST(Outbox, WhatComesAfterAnAbandonedEndIsDropped) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kNone});
   ModelledExecutor executor(small());
-  const auto courier = std::make_shared<Courier>([] {});
+  const auto outbox = std::make_shared<Outbox>([] {});
   Engine engine({}, executor, clock, log);
   TokenStream stream =
-      std::move(engine.submit_answers(request_of(8, 20), 1, courier).value().front());
+      std::move(engine.submit_answers(request_of(8, 20), 1, outbox).value().front());
   engine.drain(10'000);
   EXPECT_EQ(engine.abandon({ErrorCode::kUnavailable, "stuck", ""}), 1);
-  courier->deliver();
+  outbox->deliver();
   const TokenStream::Batch batch = stream.take();
   EXPECT_TRUE(batch.tokens.empty());
   ASSERT_TRUE(batch.end.has_value());

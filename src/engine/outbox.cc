@@ -1,4 +1,4 @@
-#include "engine/courier.h"
+#include "engine/outbox.h"
 
 #include <atomic>
 #include <chrono>
@@ -14,37 +14,37 @@
 namespace pelton::engine {
 namespace {
 
-constexpr size_t kForesight = 8;  // letters
+constexpr size_t kForesight = 8;  // updates
 
 // A little more than committing a step of many sequences takes.
 constexpr std::chrono::microseconds kAwaitMax{500};
 
 // First the stream, then what it calls.
-void foresee(std::span<const Courier::Letter> letters, size_t next) {
+void prefetch(std::span<const Outbox::TokenUpdate> updates, size_t next) {
   const size_t far = next + kForesight;
   const size_t near = next + kForesight / 2;
-  if (far < letters.size()) base::prefetch(letters[far].to, 3 * base::kCacheLineBytes);
-  if (near >= letters.size()) return;
-  const void* const called = letters[near].to->ready_address.load(std::memory_order_relaxed);
+  if (far < updates.size()) base::prefetch(updates[far].to, 3 * base::kCacheLineBytes);
+  if (near >= updates.size()) return;
+  const void* const called = updates[near].to->ready_address.load(std::memory_order_relaxed);
   if (called != nullptr) base::prefetch(called, base::kCacheLineBytes);
 }
 
-void put(Courier::Letter& letter) {
-  TokenStream::State& stream = *letter.to;
-  if (letter.prompt) stream.put_prompt(std::move(*letter.prompt));
+void put(Outbox::TokenUpdate& update) {
+  TokenStream::State& stream = *update.to;
+  if (update.prompt) stream.put_prompt(std::move(*update.prompt));
   std::optional<StreamEnd> end;
-  if (letter.last) end = std::move(letter.last->end);
-  stream.put(std::move(letter.token), std::move(end), letter.now_ns);
+  if (update.last) end = std::move(update.last->end);
+  stream.put(std::move(update.token), std::move(end), update.now_ns);
 }
 
 // Who finds no memory for it loses his answer, for one with a hole in it is none; the others behind
 // him do not.
-void hand_out(Courier::Letter& letter) {
+void hand_out(Outbox::TokenUpdate& update) {
   try {
-    put(letter);
+    put(update);
   } catch (const std::bad_alloc&) {
     try {
-      letter.to->abandon({ErrorCode::kUnavailable, "no memory", ""}, letter.now_ns);
+      update.to->abandon({ErrorCode::kUnavailable, "no memory", ""}, update.now_ns);
     } catch (const std::bad_alloc&) {
     }
   }
@@ -52,31 +52,31 @@ void hand_out(Courier::Letter& letter) {
 
 }  // namespace
 
-void Courier::announce() {
+void Outbox::announce() {
   announced_.store(true, std::memory_order_release);
   wake_();
 }
 
-void Courier::send(std::vector<Letter>& letters) {
+void Outbox::send(std::vector<TokenUpdate>& updates) {
   bool awaited = false;
   {
     std::lock_guard lock(mutex_);
     awaited = awaited_;
     if (sent_.empty()) {
-      sent_.swap(letters);
+      sent_.swap(updates);
     } else {
-      sent_.insert(sent_.end(), std::make_move_iterator(letters.begin()),
-                   std::make_move_iterator(letters.end()));
+      sent_.insert(sent_.end(), std::make_move_iterator(updates.begin()),
+                   std::make_move_iterator(updates.end()));
     }
     filled_.store(true, std::memory_order_release);
   }
   if (!awaited) wake_();
-  letters.clear();
+  updates.clear();
 }
 
-// Gives way meanwhile to whoever wants the processor: it may be the engine, whose letters these
+// Gives way meanwhile to whoever wants the processor: it may be the engine, whose updates these
 // are.
-void Courier::await() {
+void Outbox::await() {
   if (!announced_.exchange(false, std::memory_order_acquire)) return;
   {
     std::lock_guard lock(mutex_);
@@ -89,7 +89,7 @@ void Courier::await() {
   }
 }
 
-void Courier::deliver() {
+void Outbox::deliver() {
   await();
   {
     std::lock_guard lock(mutex_);
@@ -98,7 +98,7 @@ void Courier::deliver() {
     delivering_.swap(sent_);
   }
   for (size_t i = 0; i < delivering_.size(); ++i) {
-    foresee(delivering_, i);
+    prefetch(delivering_, i);
     hand_out(delivering_[i]);
   }
   delivering_.clear();

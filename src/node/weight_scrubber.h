@@ -39,7 +39,7 @@ class ErrorWindow {
   std::deque<Count> counts_;  // when it grew; the first is the last from before the window
 };
 
-class WeightWatch {
+class WeightScrubber {
  public:
   enum class State {
     kSound,
@@ -55,10 +55,10 @@ class WeightWatch {
   };
 
   // All of them outlive it. `checkpoint`: null where the weights are not in the host's memory.
-  WeightWatch(Options options, const checkpoint::Checkpoint* checkpoint, const base::Clock& clock,
-              base::Log& log);
-  WeightWatch(const WeightWatch&) = delete;
-  WeightWatch& operator=(const WeightWatch&) = delete;
+  WeightScrubber(Options options, const checkpoint::Checkpoint* checkpoint,
+                 const base::Clock& clock, base::Log& log);
+  WeightScrubber(const WeightScrubber&) = delete;
+  WeightScrubber& operator=(const WeightScrubber&) = delete;
 
  private:
   void turn();

@@ -1,5 +1,5 @@
 // Tokens that must come, by a vocabulary without a tokenizer: the longest token each time.
-#include "grammar/token_guide.h"
+#include "grammar/grammar_state.h"
 
 #include <gtest/gtest.h>
 
@@ -13,16 +13,16 @@ constexpr TokenId kMark = 1000;
 constexpr TokenId kEnd = 1001;
 
 // A header of these words, then kMark, then a text of these rules, then kEnd.
-TokenGuide guide_of(const char* header, const char* body) {
-  using Stretch = TokenNetwork::Stretch;
-  TokenNetwork::Parts parts{.trie = test_trie(), .vocab_size = kEnd + 1};
+GrammarState guide_of(const char* header, const char* body) {
+  using Segment = GrammarFsm::Segment;
+  GrammarFsm::Parts parts{.trie = test_trie(), .vocab_size = kEnd + 1};
   const auto grammar = [](const char* rules) {
     return TokenGrammar::make(compile_ebnf(rules).value(), test_trie()).value();
   };
-  parts.stretches.push_back({Stretch::Text::kGrammar, grammar(header), {{kMark, {1}}}});
-  parts.stretches.push_back({Stretch::Text::kGrammar, grammar(body), {{kEnd, {}}}});
+  parts.segments.push_back({Segment::Text::kGrammar, grammar(header), {{kMark, {1}}}});
+  parts.segments.push_back({Segment::Text::kGrammar, grammar(body), {{kEnd, {}}}});
   parts.starts = {0};
-  return TokenGuide(std::make_shared<const TokenNetwork>(std::move(parts)));
+  return GrammarState(std::make_shared<const GrammarFsm>(std::move(parts)));
 }
 
 std::string spelled(const std::vector<TokenId>& tokens) {
@@ -35,7 +35,7 @@ std::string spelled(const std::vector<TokenId>& tokens) {
   return text;
 }
 
-TEST(TokenGuide, ForcedTokensRunOverStretches) {
+TEST(GrammarState, ForcedTokensRunOverSegments) {
   // "name" is whole, as only kMark may follow; of the text's the last may become longer.
   EXPECT_EQ(spelled(guide_of("root ::= \"name\"", "root ::= \"fooabc\" [a-z]").forced(20)),
             "|name<mark>||foo");
@@ -47,14 +47,14 @@ TEST(TokenGuide, ForcedTokensRunOverStretches) {
   EXPECT_EQ(guide_of("root ::= [ab]", "root ::= \"a\"").forced(20).size(), 0u);
 }
 
-TEST(TokenGuide, ForcedTokensAreWhatMustCome) {
+TEST(GrammarState, ForcedTokensAreWhatMustCome) {
   for (const char* body :
        {"root ::= \"é日本\" \"x\"? \"bar\"", "root ::= (\"a\" | \"bfoofoo\")+ \"}\"",
         "root ::= \"{\" (\"}\" | \"\\\"a\\\":12\" [,}])"}) {
-    TokenGuide guide = guide_of("root ::= \"me\"", body);
+    GrammarState guide = guide_of("root ::= \"me\"", body);
     std::vector<uint64_t> room;
     for (int step = 0; step < 40 && !guide.over(); ++step) {
-      TokenGuide ahead = guide;
+      GrammarState ahead = guide;
       for (const TokenId token : guide.forced(16)) {
         ASSERT_TRUE(may_be(ahead.mask(room), token)) << body;
         // Whatever else may come says the same bytes, or their beginning.
@@ -77,8 +77,8 @@ TEST(TokenGuide, ForcedTokensAreWhatMustCome) {
   }
 }
 
-TEST(TokenGuide, NothingIsForcedWhereItIsOver) {
-  TokenGuide guide = guide_of("root ::= \"a\"", "root ::= \"b\"");
+TEST(GrammarState, NothingIsForcedWhereItIsOver) {
+  GrammarState guide = guide_of("root ::= \"a\"", "root ::= \"b\"");
   for (const TokenId token : guide.forced(16)) ASSERT_TRUE(guide.accept(token));
   EXPECT_TRUE(guide.over());
   EXPECT_TRUE(guide.forced(16).empty());

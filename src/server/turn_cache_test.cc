@@ -1,4 +1,4 @@
-#include "server/sampled_turns.h"
+#include "server/turn_cache.h"
 
 #include <atomic>
 #include <string>
@@ -12,10 +12,10 @@ namespace pelton::server {
 namespace {
 
 using Tokens = std::vector<TokenId>;
-using Words = SampledTurns::Words;
+using Words = TurnCache::Words;
 
-SequenceName after(const SampledTurns& turns, std::string_view salt, const Tokens& tokens) {
-  SequenceName name = turns.history(salt);
+RollingHash after(const TurnCache& turns, std::string_view salt, const Tokens& tokens) {
+  RollingHash name = turns.history(salt);
   name.add_tokens(tokens);
   return name;
 }
@@ -24,9 +24,9 @@ Words call(std::string_view arguments) {
   return {.content = "", .reasoning = "", .call = std::pair("f", arguments)};
 }
 
-TEST(SampledTurns, FindsWhatWasKept) {
-  SampledTurns turns({.seed = 1});
-  const SequenceName here = after(turns, "salt", {1, 2, 3});
+TEST(TurnCache, FindsWhatWasKept) {
+  TurnCache turns({.seed = 1});
+  const RollingHash here = after(turns, "salt", {1, 2, 3});
   turns.keep(here, {.content = "words", .reasoning = "why", .call = {}}, {7, 8});
   EXPECT_EQ(turns.find(here, {.content = "words", .reasoning = "why", .call = {}}), Tokens({7, 8}));
   // A client may leave the reasoning out, but not change it.
@@ -44,9 +44,9 @@ TEST(SampledTurns, FindsWhatWasKept) {
   EXPECT_EQ(turns.counts().found, 2);
 }
 
-TEST(SampledTurns, ArgumentsAreComparedAsJson) {
-  SampledTurns turns({.seed = 1});
-  const SequenceName here = after(turns, "", {1});
+TEST(TurnCache, ArgumentsAreComparedAsJson) {
+  TurnCache turns({.seed = 1});
+  const RollingHash here = after(turns, "", {1});
   turns.keep(here, call(R"({ "city" :  "B\u0065rn", "n":[1 , 2]})"), {7});
   EXPECT_EQ(turns.find(here, call(R"({"city":"Bern","n":[1,2]})")), Tokens({7}));
   EXPECT_FALSE(turns.find(here, call(R"({"city":"Bonn","n":[1,2]})")));
@@ -57,7 +57,7 @@ TEST(SampledTurns, ArgumentsAreComparedAsJson) {
 }
 
 // A number is its digits: two that one double stands for are two.
-TEST(SampledTurns, NumbersInArgumentsAreComparedAsWritten) {
+TEST(TurnCache, NumbersInArgumentsAreComparedAsWritten) {
   constexpr std::pair<const char*, const char*> kEdits[] = {
       {"12345678901234567891", "12345678901234567890"},
       {"-9223372036854775809", "-9223372036854775810"},
@@ -68,8 +68,8 @@ TEST(SampledTurns, NumbersInArgumentsAreComparedAsWritten) {
       {"-0", "0"},
   };
   for (const auto& [sampled, edited] : kEdits) {
-    SampledTurns turns({.seed = 1});
-    const SequenceName here = after(turns, "", {1});
+    TurnCache turns({.seed = 1});
+    const RollingHash here = after(turns, "", {1});
     const auto with = [](std::string_view id) {
       return R"({ "quote\"d" : "\\", "\u0069d":[ )" + std::string(id) + " ,true] }";
     };
@@ -83,8 +83,8 @@ TEST(SampledTurns, NumbersInArgumentsAreComparedAsWritten) {
 }
 
 // The pieces of a name cannot be shifted from one to the next.
-TEST(SampledTurns, NamesAreUnambiguous) {
-  SampledTurns turns({.seed = 1});
+TEST(TurnCache, NamesAreUnambiguous) {
+  TurnCache turns({.seed = 1});
   const auto kept = [&](std::string_view salt, const Tokens& tokens, std::string_view content,
                         std::string_view name, std::string_view arguments) {
     return turns.find(after(turns, salt, tokens),
@@ -100,8 +100,8 @@ TEST(SampledTurns, NamesAreUnambiguous) {
   EXPECT_FALSE(kept(std::string_view("ab\0", 3), {5}, "c", "d", "e"));
 }
 
-TEST(SampledTurns, TheOneNotAskedForLongestGoes) {
-  SampledTurns turns({.tokens_max = 1000, .seed = 1});
+TEST(TurnCache, TheOneNotAskedForLongestGoes) {
+  TurnCache turns({.tokens_max = 1000, .seed = 1});
   const auto place = [&](int i) { return after(turns, "", {i}); };
   const Words words{.content = "x", .reasoning = "", .call = {}};
   for (int i = 0; i < 5; ++i) turns.keep(place(i), words, Tokens(150, i));  // 198 each: five fit
@@ -115,19 +115,19 @@ TEST(SampledTurns, TheOneNotAskedForLongestGoes) {
   // The newer tokens of one turn take the older ones' place.
   turns.keep(place(5), words, Tokens(10, 9));
   EXPECT_EQ(turns.find(place(5), words), Tokens(10, 9));
-  SampledTurns none({.tokens_max = 0, .seed = 1});
+  TurnCache none({.tokens_max = 0, .seed = 1});
   none.keep(after(none, "", {1}), words, {1});
   EXPECT_EQ(none.counts().turns, 0);
 }
 
-TEST(SampledTurns, StaysBoundedUnderManyThreads) {
+TEST(TurnCache, StaysBoundedUnderManyThreads) {
   constexpr int64_t kTokensMax = 20'000;
-  SampledTurns turns({.tokens_max = kTokensMax, .seed = 1});
+  TurnCache turns({.tokens_max = kTokensMax, .seed = 1});
   std::atomic<int> wrong{0};
   const auto work = [&](uint64_t seed) {
     for (uint64_t i = 0; i < 4000; ++i) {
       const auto id = static_cast<TokenId>(base::random_bits(seed, 2 * i) % 500);
-      const SequenceName here = after(turns, "", {id});
+      const RollingHash here = after(turns, "", {id});
       const Words words{.content = "x", .reasoning = "", .call = {}};
       const auto found = turns.find(here, words);
       if (found && (found->empty() || found->front() != id)) ++wrong;

@@ -1,4 +1,4 @@
-#include "engine/waiting_line.h"
+#include "engine/admission_queue.h"
 
 #include <algorithm>
 
@@ -23,19 +23,20 @@ double seconds(int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
 }
 
-WaitingLine::Kind kind_of(const request::GenerationRequest& request) {
-  return request.pooling ? WaitingLine::Kind::kPooled : WaitingLine::Kind::kSampled;
+AdmissionQueue::Kind kind_of(const request::GenerationRequest& request) {
+  return request.pooling ? AdmissionQueue::Kind::kPooled : AdmissionQueue::Kind::kSampled;
 }
 
 }  // namespace
 
-WaitingLine::Ticket WaitingLine::ticket(const request::GenerationRequest& request) {
+AdmissionQueue::Ticket AdmissionQueue::ticket(const request::GenerationRequest& request) {
   return {.tenant = request.tenant,
           .kind = kind_of(request),
           .prompt_tokens = static_cast<int>(request.prompt.size())};
 }
 
-Result<void> WaitingLine::enter(request::GenerationRequest& request, int answers, int64_t now_ns) {
+Result<void> AdmissionQueue::enter(request::GenerationRequest& request, int answers,
+                                   int64_t now_ns) {
   const auto tokens = static_cast<int64_t>(request.prompt.size());
   TRY(check_bounds(
       {.tenant = request.tenant, .weight = request.weight, .answers = answers, .tokens = tokens}));
@@ -59,12 +60,12 @@ Result<void> WaitingLine::enter(request::GenerationRequest& request, int answers
   return {};
 }
 
-Result<void> WaitingLine::room_for(const Comer& comer, int64_t now_ns) const {
+Result<void> AdmissionQueue::room_for(const Comer& comer, int64_t now_ns) const {
   TRY(check_bounds({.tenant = comer.tenant, .weight = comer.weight}));
   return check_wait(wait_of(comer, now_ns));
 }
 
-Result<void> WaitingLine::check_bounds(const Asked& asked) const {
+Result<void> AdmissionQueue::check_bounds(const Asked& asked) const {
   if (requests_ == 0) return {};
   if (requests_ + asked.answers > options_.requests_max) {
     return Error{ErrorCode::kOverloaded, fmt::format("{} requests are waiting already; {} may",
@@ -90,7 +91,7 @@ Result<void> WaitingLine::check_bounds(const Asked& asked) const {
   return {};
 }
 
-Result<void> WaitingLine::check_wait(int64_t wait_ns) const {
+Result<void> AdmissionQueue::check_wait(int64_t wait_ns) const {
   const double wait = static_cast<double>(wait_ns) * kCaution;
   if (options_.wait_max_ns == 0 || wait <= static_cast<double>(options_.wait_max_ns)) return {};
   return Error{ErrorCode::kOverloaded,
@@ -100,8 +101,8 @@ Result<void> WaitingLine::check_wait(int64_t wait_ns) const {
 }
 
 // Where nobody waits a request is tried as long as it can begin to answer: it may well be short.
-Result<void> WaitingLine::check_deadline(request::GenerationRequest& request, int64_t wait_ns,
-                                         int64_t now_ns) const {
+Result<void> AdmissionQueue::check_deadline(request::GenerationRequest& request, int64_t wait_ns,
+                                            int64_t now_ns) const {
   if (!request.deadline_ns) return {};
   const int64_t left = *request.deadline_ns - now_ns;
   if (left <= 0) return Error{ErrorCode::kDeadline, "the deadline has passed"};
@@ -123,7 +124,7 @@ Result<void> WaitingLine::check_deadline(request::GenerationRequest& request, in
 
 // Tenants take turns by weight, so who has few waiting does not wait for all of those who have
 // many.
-int64_t WaitingLine::wait_of(const Comer& comer, int64_t now_ns) const {
+int64_t AdmissionQueue::wait_of(const Comer& comer, int64_t now_ns) const {
   const Queue& queue = queue_of(comer.kind);
   double others = 0;
   for (const auto& [name, one] : queue.tenants) {
@@ -134,12 +135,12 @@ int64_t WaitingLine::wait_of(const Comer& comer, int64_t now_ns) const {
   const double in_turn = (own_waiting + 1) * (comer.weight + others) / comer.weight - 1;
   int64_t places = static_cast<int64_t>(std::min<double>(queue.waiting, in_turn)) + 1;
   if (!left_waiting_) {
-    places -= std::max(0, options_.seats[static_cast<size_t>(comer.kind)] - queue.seated);
+    places -= std::max(0, options_.slots[static_cast<size_t>(comer.kind)] - queue.scheduled);
   }
   return places <= 0 ? 0 : queue.estimate.wait_ns(places, now_ns);
 }
 
-WaitingLine::Tenant WaitingLine::counted(std::string_view tenant) const {
+AdmissionQueue::Tenant AdmissionQueue::counted(std::string_view tenant) const {
   Tenant all;
   for (const Queue& queue : queues_) {
     const auto found = queue.tenants.find(tenant);
@@ -150,23 +151,23 @@ WaitingLine::Tenant WaitingLine::counted(std::string_view tenant) const {
   return all;
 }
 
-int64_t WaitingLine::retry_after_ns(int64_t now_ns) const {
+int64_t AdmissionQueue::retry_after_ns(int64_t now_ns) const {
   const Queue& queue = queue_of(Kind::kSampled);
   return queue.estimate.wait_ns(std::max(1, queue.waiting / 2), now_ns);
 }
 
-int64_t WaitingLine::wait_ns(int64_t now_ns) const {
+int64_t AdmissionQueue::wait_ns(int64_t now_ns) const {
   return wait_of({}, now_ns);
 }
 
-void WaitingLine::note_places(Places places, int64_t now_ns) {
+void AdmissionQueue::note_places(Places places, int64_t now_ns) {
   left_waiting_ = places == Places::kTaken;
   for (Queue& queue : queues_) {
     queue.estimate.places_are(queue.waiting > 0 ? places : Places::kFree, now_ns);
   }
 }
 
-void WaitingLine::leave(const Ticket& ticket) {
+void AdmissionQueue::leave(const Ticket& ticket) {
   Queue& queue = queue_of(ticket.kind);
   const auto tenant = queue.tenants.find(ticket.tenant);
   CHECK(tenant != queue.tenants.end(), "a request leaves the line twice");
@@ -177,26 +178,26 @@ void WaitingLine::leave(const Ticket& ticket) {
   tokens_ -= ticket.prompt_tokens;
 }
 
-void WaitingLine::note_seated(const Ticket& ticket) {
+void AdmissionQueue::note_seated(const Ticket& ticket) {
   leave(ticket);
-  ++queue_of(ticket.kind).seated;
+  ++queue_of(ticket.kind).scheduled;
 }
 
 // What was cut short tells that a place is free, and nothing of what a request costs.
-void WaitingLine::note_left_seat(const Ticket& ticket, const StreamEnd& end,
-                                 const RequestTimes& times, int64_t now_ns) {
+void AdmissionQueue::note_left_seat(const Ticket& ticket, const StreamEnd& end,
+                                    const RequestTimes& times, int64_t now_ns) {
   Queue& queue = queue_of(ticket.kind);
-  --queue.seated;
+  --queue.scheduled;
   queue.estimate.place_freed(now_ns);
   if (end.reason == FinishReason::kCancelled || end.reason == FinishReason::kError) return;
   const int64_t first_ns = times.first_token_ns == 0 ? now_ns : times.first_token_ns;
   queue.estimate.served({.prompt_tokens = end.prompt_tokens,
-                         .prefill_ns = first_ns - times.seated_ns,
+                         .prefill_ns = first_ns - times.scheduled_ns,
                          .output_tokens = end.output_tokens,
                          .decode_ns = now_ns - first_ns});
 }
 
-void WaitingLine::note_never_seated(const Ticket& ticket) {
+void AdmissionQueue::note_never_scheduled(const Ticket& ticket) {
   leave(ticket);
 }
 

@@ -1,4 +1,4 @@
-// Who brings the engine's tokens to which net thread: one courier for all answers on a thread,
+// Who brings the engine's tokens to which net thread: one outbox for all answers on a thread,
 // however many engines there are. Owned by the Server; any thread.
 #pragma once
 
@@ -6,15 +6,15 @@
 #include <memory>
 #include <mutex>
 
-#include "engine/courier.h"
+#include "engine/outbox.h"
 #include "net/http_server.h"
 
 namespace pelton::server {
 
-class Couriers {
+class Outboxes {
  public:
   // Of the thread on which the exchange's answer is made; null where it has none of its own.
-  std::shared_ptr<engine::Courier> of_thread(net::Exchange& exchange);
+  std::shared_ptr<engine::Outbox> of_thread(net::Exchange& exchange);
 
  private:
   class Round;

@@ -1,4 +1,4 @@
-#include "grammar/token_guide.h"
+#include "grammar/grammar_state.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,7 @@
 namespace pelton::grammar {
 namespace {
 
-using Text = TokenNetwork::Stretch::Text;
+using Text = GrammarFsm::Segment::Text;
 
 constexpr size_t kForcedBytesMax = 256;  // looked at: some tens of tokens
 
@@ -18,52 +18,54 @@ void set_bit(std::span<uint64_t> mask, TokenId token) {
 
 }  // namespace
 
-TokenNetwork::TokenNetwork(Parts parts) : parts_(std::move(parts)) {
+GrammarFsm::GrammarFsm(Parts parts) : parts_(std::move(parts)) {
   const int vocab = std::max(parts_.vocab_size, parts_.trie->vocab_size());
   mask_words_ = (static_cast<size_t>(vocab) + 63) / 64;
-  for (const Stretch& stretch : parts_.stretches) {
-    CHECK((stretch.text == Text::kGrammar) == (stretch.grammar != nullptr));
-    CHECK(!stretch.grammar || &stretch.grammar->trie() == parts_.trie.get(),
+  for (const Segment& segment : parts_.segments) {
+    CHECK((segment.text == Text::kGrammar) == (segment.grammar != nullptr));
+    CHECK(!segment.grammar || &segment.grammar->trie() == parts_.trie.get(),
           "a grammar over another vocabulary");
     std::vector<uint64_t>& mask = free_masks_.emplace_back();
-    if (stretch.text != Text::kFree) continue;
+    if (segment.text != Text::kFree) continue;
     mask.resize(mask_words_);
     for (TokenId token = 0; token < parts_.trie->vocab_size(); ++token) {
       if (!parts_.trie->bytes(token).empty()) set_bit(mask, token);
     }
-    for (const Exit& exit : stretch.exits) set_bit(mask, exit.token);
+    for (const Exit& exit : segment.exits) set_bit(mask, exit.token);
   }
 }
 
-TokenGuide::TokenGuide(std::shared_ptr<const TokenNetwork> network) : network_(std::move(network)) {
+GrammarState::GrammarState(std::shared_ptr<const GrammarFsm> network)
+    : network_(std::move(network)) {
   begin(network_->starts(), ways_);
 }
 
-void TokenGuide::begin(std::span<const int> stretches, std::vector<Way>& ways) const {
-  for (const int stretch : stretches) {
+void GrammarState::begin(std::span<const int> segments, std::vector<Way>& ways) const {
+  for (const int segment : segments) {
     Way& way = ways.emplace_back();
-    way.stretch = stretch;
-    const auto& grammar = network_->stretch(stretch).grammar;
+    way.segment = segment;
+    const auto& grammar = network_->segment(segment).grammar;
     if (grammar) way.matcher.emplace(grammar);
   }
 }
 
-std::span<const uint64_t> TokenGuide::mask(std::vector<uint64_t>& room) const {
+std::span<const uint64_t> GrammarState::mask(std::vector<uint64_t>& room) const {
   WorkBudget budget = WorkBudget::unlimited();
   return mask(room, budget);
 }
 
-std::span<const uint64_t> TokenGuide::mask(std::vector<uint64_t>& room, WorkBudget& budget) const {
+std::span<const uint64_t> GrammarState::mask(std::vector<uint64_t>& room,
+                                             WorkBudget& budget) const {
   if (over()) return {};
-  if (ways_.size() == 1 && !network_->free_mask(ways_[0].stretch).empty()) {
-    return network_->free_mask(ways_[0].stretch);
+  if (ways_.size() == 1 && !network_->free_mask(ways_[0].segment).empty()) {
+    return network_->free_mask(ways_[0].segment);
   }
   room.assign(network_->mask_words(), 0);
   const size_t text_words = network_->trie().mask_words();
   std::vector<uint64_t> more;  // of a second way's text: only headers have several
   bool filled = false;
   for (const Way& way : ways_) {
-    if (const std::span<const uint64_t> free = network_->free_mask(way.stretch); !free.empty()) {
+    if (const std::span<const uint64_t> free = network_->free_mask(way.segment); !free.empty()) {
       for (size_t i = 0; i < free.size(); ++i) room[i] |= free[i];
       filled = true;
       continue;
@@ -79,24 +81,24 @@ std::span<const uint64_t> TokenGuide::mask(std::vector<uint64_t>& room, WorkBudg
   }
   for (const Way& way : ways_) {
     if (way.matcher && !way.matcher->can_end()) continue;
-    for (const TokenNetwork::Exit& exit : network_->stretch(way.stretch).exits) {
+    for (const GrammarFsm::Exit& exit : network_->segment(way.segment).exits) {
       set_bit(room, exit.token);
     }
   }
   return room;
 }
 
-std::vector<TokenId> TokenGuide::forced(size_t tokens_max) const {
+std::vector<TokenId> GrammarState::forced(size_t tokens_max) const {
   WorkBudget budget = WorkBudget::unlimited();
-  TokenGuide ahead = *this;
+  GrammarState ahead = *this;
   return ahead.accept_forced(tokens_max, budget);
 }
 
-std::vector<TokenId> TokenGuide::accept_forced(size_t tokens_max, WorkBudget& budget) {
+std::vector<TokenId> GrammarState::accept_forced(size_t tokens_max, WorkBudget& budget) {
   std::vector<TokenId> tokens;
   // Whether one way and no other is open is known without a copy.
-  if (ways_.size() != 1 || network_->stretch(ways_[0].stretch).text == Text::kFree) return tokens;
-  TokenGuide ahead = *this;
+  if (ways_.size() != 1 || network_->segment(ways_[0].segment).text == Text::kFree) return tokens;
+  GrammarState ahead = *this;
   while (tokens.size() < tokens_max && ahead.add_forced(tokens_max, tokens, budget)) {
   }
   if (!budget.exhausted()) ways_ = std::move(ahead.ways_);
@@ -104,10 +106,10 @@ std::vector<TokenId> TokenGuide::accept_forced(size_t tokens_max, WorkBudget& bu
 }
 
 // Goes over some that must come; false: that was all.
-bool TokenGuide::add_forced(size_t tokens_max, std::vector<TokenId>& tokens, WorkBudget& budget) {
+bool GrammarState::add_forced(size_t tokens_max, std::vector<TokenId>& tokens, WorkBudget& budget) {
   if (ways_.size() != 1) return false;
-  const TokenNetwork::Stretch& stretch = network_->stretch(ways_[0].stretch);
-  if (stretch.text == Text::kFree) return false;
+  const GrammarFsm::Segment& segment = network_->segment(ways_[0].segment);
+  if (segment.text == Text::kFree) return false;
   if (ways_[0].matcher) {
     const Matcher::Forced text = ways_[0].matcher->forced(kForcedBytesMax, budget);
     if (!text.bytes.empty()) {
@@ -122,8 +124,8 @@ bool TokenGuide::add_forced(size_t tokens_max, std::vector<TokenId>& tokens, Wor
     }
     if (!text.ends) return false;
   }
-  if (stretch.exits.size() != 1) return false;
-  const TokenId token = stretch.exits[0].token;
+  if (segment.exits.size() != 1) return false;
+  const TokenId token = segment.exits[0].token;
   if (!accept(token, budget)) return false;
   tokens.push_back(token);
   return !over();
@@ -140,30 +142,29 @@ bool allows_other(std::span<const uint64_t> mask, std::span<const TokenId> token
   return false;
 }
 
-bool TokenGuide::accept(TokenId token) {
+bool GrammarState::accept(TokenId token) {
   WorkBudget budget = WorkBudget::unlimited();
   return accept(token, budget);
 }
 
-bool TokenGuide::accept(TokenId token, WorkBudget& budget) {
+bool GrammarState::accept(TokenId token, WorkBudget& budget) {
   if (over()) return true;
   if (token < 0) return false;
   std::vector<Way> next;
   bool ended = false;
   for (const Way& way : ways_) {
-    const TokenNetwork::Stretch& stretch = network_->stretch(way.stretch);
-    const auto exit =
-        std::find_if(stretch.exits.begin(), stretch.exits.end(),
-                     [&](const TokenNetwork::Exit& one) { return one.token == token; });
+    const GrammarFsm::Segment& segment = network_->segment(way.segment);
+    const auto exit = std::find_if(segment.exits.begin(), segment.exits.end(),
+                                   [&](const GrammarFsm::Exit& one) { return one.token == token; });
     // A token that leads on where its text may end may be text elsewhere ("</tool_call>" in a
     // string).
-    if (exit != stretch.exits.end() && (!way.matcher || way.matcher->can_end())) {
+    if (exit != segment.exits.end() && (!way.matcher || way.matcher->can_end())) {
       ended = ended || exit->to.empty();
       begin(exit->to, next);
     } else if (way.matcher) {
       Way on = way;
       if (on.matcher->accept(token, budget)) next.push_back(std::move(on));
-    } else if (stretch.text == Text::kFree && token < network_->trie().vocab_size() &&
+    } else if (segment.text == Text::kFree && token < network_->trie().vocab_size() &&
                !network_->trie().bytes(token).empty()) {
       next.push_back(way);
     }

@@ -1,6 +1,6 @@
 // FT-18: weights that change under a running model are found, and so are too many numbers that are
 // not finite.
-#include "node/weight_watch.h"
+#include "node/weight_scrubber.h"
 
 #include <atomic>
 #include <chrono>
@@ -20,7 +20,7 @@ namespace pelton::node {
 namespace {
 
 namespace fs = std::filesystem;
-using State = WeightWatch::State;
+using State = WeightScrubber::State;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
@@ -70,14 +70,14 @@ class Watched : public testing::Test {
   void TearDown() override { fs::remove_all(root_); }
 
   void watch(int64_t period_ns, int64_t window_ns) {
-    watch_.emplace(WeightWatch::Options{.period_ns = period_ns,
-                                        .errors = {.errors_max = 3, .window_ns = window_ns},
-                                        .error_count = [this] { return errors_.load(); },
-                                        .on_change =
-                                            [this](State state) {
-                                              state_ = state;
-                                              ++changes_;
-                                            }},
+    watch_.emplace(WeightScrubber::Options{.period_ns = period_ns,
+                                           .errors = {.errors_max = 3, .window_ns = window_ns},
+                                           .error_count = [this] { return errors_.load(); },
+                                           .on_change =
+                                               [this](State state) {
+                                                 state_ = state;
+                                                 ++changes_;
+                                               }},
                    &*checkpoint_, clock_, log_);
   }
   // In the file, which is what is mapped: as memory that fails would.
@@ -106,7 +106,7 @@ class Watched : public testing::Test {
   std::atomic<int64_t> errors_{0};
   std::atomic<State> state_{State::kSound};
   std::atomic<int> changes_{0};
-  std::optional<WeightWatch> watch_;
+  std::optional<WeightScrubber> watch_;
 };
 
 TEST_F(Watched, SumsFindWhatHasChanged) {

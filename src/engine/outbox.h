@@ -17,11 +17,11 @@
 
 namespace pelton::engine {
 
-class Courier {
+class Outbox {
  public:
   // `wake`: called by engine threads when there is something new; it should see to it that
   // deliver() is called soon, on the readers' thread.
-  explicit Courier(std::function<void()> wake) : wake_(std::move(wake)) {}
+  explicit Outbox(std::function<void()> wake) : wake_(std::move(wake)) {}
 
   // One thread at a time. From here on the streams' readers find with take() what had come, and
   // those that wait for it are called (TokenStream::on_ready), each as often as anything came.
@@ -30,13 +30,13 @@ class Courier {
 
   // For engines only.
 
-  // Letters will come soon, for many: the readers' thread is woken and waits for them, so that it
-  // does not sleep when they are there. A courier that brings none after all does no harm.
+  // TokenUpdates will come soon, for many: the readers' thread is woken and waits for them, so that
+  // it does not sleep when they are there. An outbox that brings none after all does no harm.
   void announce();
 
   // What one event brings one stream.
-  struct Letter {
-    // The engine holds the stream until its last letter, which does so from then on.
+  struct TokenUpdate {
+    // The engine holds the stream until its last update, which does so from then on.
     TokenStream::State* to = nullptr;
     std::optional<SampledToken> token;
     int64_t now_ns = 0;
@@ -47,8 +47,8 @@ class Courier {
     std::unique_ptr<Last> last;
     std::unique_ptr<std::vector<PromptToken>> prompt;
   };
-  // Takes what `letters` holds, in its order, and leaves it empty, with room for the next ones.
-  void send(std::vector<Letter>& letters);
+  // Takes what `updates` holds, in its order, and leaves it empty, with room for the next ones.
+  void send(std::vector<TokenUpdate>& updates);
 
  private:
   void await();
@@ -57,9 +57,9 @@ class Courier {
   std::atomic<bool> announced_{false};
   std::atomic<bool> filled_{false};  // `sent_` holds something
   std::mutex mutex_;
-  bool awaited_ = false;            // under mutex_; then nobody has to be woken
-  std::vector<Letter> sent_;        // under mutex_
-  std::vector<Letter> delivering_;  // on the readers' thread
+  bool awaited_ = false;                 // under mutex_; then nobody has to be woken
+  std::vector<TokenUpdate> sent_;        // under mutex_
+  std::vector<TokenUpdate> delivering_;  // on the readers' thread
 };
 
 }  // namespace pelton::engine

@@ -58,14 +58,14 @@ std::string excess(const WeightLoss& loss, const WeightLossLimits& limits);
 
 // A text's logits with the weights as shipped, and what they lose in bf16
 // (kernels/bf16_kernels.h), the arithmetic in which models are trained and published.
-class WeightGate {
+class AccuracyGate {
  public:
   // Computes the tokens' logits twice, and asks before each whether to go on. They are one sequence
   // of 2 or more; `kernels` outlive this. Errors: what loading `shipped` has; kBadCheckpoint if it
   // computes NaN or infinity; kCancelled.
-  static Result<WeightGate> make(const checkpoint::Checkpoint& shipped, kernels::Kernels& kernels,
-                                 std::span<const TokenId> tokens,
-                                 base::FunctionRef<bool(int64_t done, int64_t total)> go_on);
+  static Result<AccuracyGate> make(const checkpoint::Checkpoint& shipped, kernels::Kernels& kernels,
+                                   std::span<const TokenId> tokens,
+                                   base::FunctionRef<bool(int64_t done, int64_t total)> go_on);
 
   Result<WeightLoss> measure(const checkpoint::Checkpoint& packed) const;
 
@@ -74,7 +74,7 @@ class WeightGate {
   }
 
  private:
-  WeightGate(kernels::Kernels& kernels, std::span<const TokenId> tokens, int64_t vocab)
+  AccuracyGate(kernels::Kernels& kernels, std::span<const TokenId> tokens, int64_t vocab)
       : kernels_(&kernels), tokens_(tokens.begin(), tokens.end()), vocab_(vocab) {}
 
   WeightLoss compare(std::span<const float> got, ComparedLogits compared) const;

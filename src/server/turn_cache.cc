@@ -1,4 +1,4 @@
-#include "server/sampled_turns.h"
+#include "server/turn_cache.h"
 
 #include <string>
 
@@ -52,15 +52,15 @@ int64_t cost_of(const std::vector<TokenId>& tokens) {
 
 }  // namespace
 
-void SequenceName::add(uint64_t symbol) {
+void RollingHash::add(uint64_t symbol) {
   for (size_t i = 0; i < sums_.size(); ++i) sums_[i] = multiply_add(sums_[i], points_[i], symbol);
 }
 
-void SequenceName::add_tokens(std::span<const TokenId> tokens) {
+void RollingHash::add_tokens(std::span<const TokenId> tokens) {
   for (const TokenId token : tokens) add(static_cast<uint64_t>(token));
 }
 
-void SequenceName::add_bytes(std::string_view bytes) {
+void RollingHash::add_bytes(std::string_view bytes) {
   constexpr size_t kBytesPerSymbol = 7;
   for (size_t at = 0; at < bytes.size(); at += kBytesPerSymbol) {
     uint64_t symbol = 0;
@@ -72,18 +72,18 @@ void SequenceName::add_bytes(std::string_view bytes) {
   add(bytes.size());
 }
 
-SampledTurns::SampledTurns(const Options& options)
+TurnCache::TurnCache(const Options& options)
     : options_(options),
       points_{base::random_bits(options.seed, 0) % kPrime,
               base::random_bits(options.seed, 1) % kPrime} {}
 
-SequenceName SampledTurns::history(std::string_view salt) const {
-  SequenceName name(points_);
+RollingHash TurnCache::history(std::string_view salt) const {
+  RollingHash name(points_);
   name.add_bytes(salt);
   return name;
 }
 
-SampledTurns::Name SampledTurns::name_of(SequenceName history, const Words& words) {
+TurnCache::Name TurnCache::name_of(RollingHash history, const Words& words) {
   history.add_bytes(words.content);
   history.add(words.call ? 1 : 0);
   if (words.call) {
@@ -94,11 +94,10 @@ SampledTurns::Name SampledTurns::name_of(SequenceName history, const Words& word
   return history.value();
 }
 
-void SampledTurns::keep(const SequenceName& history, const Words& words,
-                        std::vector<TokenId> tokens) {
+void TurnCache::keep(const RollingHash& history, const Words& words, std::vector<TokenId> tokens) {
   const int64_t cost = cost_of(tokens);
   if (cost > options_.tokens_max / 4) return;  // one turn should not push out all others
-  SequenceName reasoning(points_);
+  RollingHash reasoning(points_);
   reasoning.add_bytes(words.reasoning);
   const Name name = name_of(history, words);
 
@@ -116,10 +115,10 @@ void SampledTurns::keep(const SequenceName& history, const Words& words,
   while (counts_.tokens > options_.tokens_max) forget_last();
 }
 
-std::optional<std::vector<TokenId>> SampledTurns::find(const SequenceName& history,
-                                                       const Words& words) {
+std::optional<std::vector<TokenId>> TurnCache::find(const RollingHash& history,
+                                                    const Words& words) {
   const Name name = name_of(history, words);
-  SequenceName reasoning(points_);
+  RollingHash reasoning(points_);
   reasoning.add_bytes(words.reasoning);
 
   std::lock_guard lock(mutex_);
@@ -134,13 +133,13 @@ std::optional<std::vector<TokenId>> SampledTurns::find(const SequenceName& histo
   return turns_.front().tokens;
 }
 
-void SampledTurns::forget_last() {
+void TurnCache::forget_last() {
   counts_.tokens -= cost_of(turns_.back().tokens);
   by_name_.erase(turns_.back().name);
   turns_.pop_back();
 }
 
-SampledTurns::Counts SampledTurns::counts() const {
+TurnCache::Counts TurnCache::counts() const {
   std::lock_guard lock(mutex_);
   Counts counts = counts_;
   counts.turns = static_cast<int64_t>(turns_.size());

@@ -1,6 +1,6 @@
 // What packed weights may lose: golden's limits; where they give way, what the model itself loses
 // in bf16, never more than the widest.
-#include "models/weight_gate.h"
+#include "models/accuracy_gate.h"
 
 #include <limits>
 
@@ -17,7 +17,7 @@ constexpr WeightLoss kLittle{
 constexpr WeightLoss kMuch{
     .error_mean = 3e-2, .error_max = 2e-1, .divergence = 8e-2, .agreement = 0.85, .lost_gap = 0.6};
 
-TEST(WeightGate, AModelThatBearsRoundingIsHeldToGoldensLimits) {
+TEST(AccuracyGate, AModelThatBearsRoundingIsHeldToGoldensLimits) {
   const WeightLossLimits limits = limits_beside(kLittle);
   EXPECT_EQ(limits.error_mean, 1.4e-2);
   EXPECT_EQ(limits.error_max, 2.5e-2);
@@ -31,7 +31,7 @@ TEST(WeightGate, AModelThatBearsRoundingIsHeldToGoldensLimits) {
                     HasSubstr("other best tokens"), HasSubstr("gap")));
 }
 
-TEST(WeightGate, ACoarseHeadMayPartFurtherOverTheWholeVocabulary) {
+TEST(AccuracyGate, ACoarseHeadMayPartFurtherOverTheWholeVocabulary) {
   WeightLoss coarse = kLittle;
   coarse.compared = ComparedLogits::kThatMatter;
   EXPECT_EQ(golden_limits(ComparedLogits::kThatMatter).divergence, 1e-3);
@@ -40,7 +40,7 @@ TEST(WeightGate, ACoarseHeadMayPartFurtherOverTheWholeVocabulary) {
   EXPECT_EQ(limits_beside(coarse).error_mean, 1.4e-2);
 }
 
-TEST(WeightGate, AModelThatAmplifiesRoundingIsHeldToItsOwnArithmetic) {
+TEST(AccuracyGate, AModelThatAmplifiesRoundingIsHeldToItsOwnArithmetic) {
   const WeightLossLimits limits = limits_beside(kMuch);
   EXPECT_EQ(excess(kMuch, limits), "");
   EXPECT_EQ(excess(kLittle, limits), "");
@@ -57,7 +57,7 @@ TEST(WeightGate, AModelThatAmplifiesRoundingIsHeldToItsOwnArithmetic) {
   refused([](WeightLoss& loss) { loss.lost_gap = 0.61; }, "gap");
 }
 
-TEST(WeightGate, ThereIsAWidest) {
+TEST(AccuracyGate, ThereIsAWidest) {
   const WeightLoss noise{
       .error_mean = 0.9, .error_max = 3, .divergence = 4, .agreement = 0.1, .lost_gap = 9};
   const WeightLossLimits limits = limits_beside(noise);
@@ -69,7 +69,7 @@ TEST(WeightGate, ThereIsAWidest) {
   EXPECT_NE(excess(noise, limits), "");
 }
 
-TEST(WeightGate, WhatIsNoNumberWidensNothing) {
+TEST(AccuracyGate, WhatIsNoNumberWidensNothing) {
   for (double WeightLoss::*field : {&WeightLoss::error_mean, &WeightLoss::error_max,
                                     &WeightLoss::divergence, &WeightLoss::lost_gap}) {
     for (const double value :

@@ -14,7 +14,7 @@
 
 namespace pelton::server {
 
-class Upkeep {
+class ReloadStatistics {
  public:
   // Before the first request; what it asks outlives the requests.
   struct Tls {

@@ -1,4 +1,4 @@
-#include "node/weight_watch.h"
+#include "node/weight_scrubber.h"
 
 #include <algorithm>
 #include <chrono>
@@ -27,8 +27,8 @@ bool ErrorWindow::too_many(int64_t now_ns, int64_t total) {
   return total - counts_.front().total > options_.errors_max;
 }
 
-WeightWatch::WeightWatch(Options options, const checkpoint::Checkpoint* checkpoint,
-                         const base::Clock& clock, base::Log& log)
+WeightScrubber::WeightScrubber(Options options, const checkpoint::Checkpoint* checkpoint,
+                               const base::Clock& clock, base::Log& log)
     : options_(std::move(options)),
       clock_(clock),
       log_(log),
@@ -43,7 +43,7 @@ WeightWatch::WeightWatch(Options options, const checkpoint::Checkpoint* checkpoi
                   [this] { turn(); });
 }
 
-void WeightWatch::turn() {
+void WeightScrubber::turn() {
   const int64_t now_ns = clock_.now_ns();
   // Of a time in which nothing ran, not all is made up for.
   const int64_t passed_ns = std::min(now_ns - last_ns_, kSecondNs);
@@ -53,7 +53,7 @@ void WeightWatch::turn() {
   if (sums_ != nullptr) look_at_weights(passed_ns);
 }
 
-void WeightWatch::count_errors() {
+void WeightScrubber::count_errors() {
   const bool doubted = window_.too_many(clock_.now_ns(), options_.error_count());
   if (doubted && state_ == State::kSound) {
     log_.error(fmt::format(
@@ -69,7 +69,7 @@ void WeightWatch::count_errors() {
   }
 }
 
-void WeightWatch::look_at_weights(int64_t passed_ns) {
+void WeightScrubber::look_at_weights(int64_t passed_ns) {
   int64_t speed = options_.period_ns == 0
                       ? 0
                       : static_cast<int64_t>(static_cast<double>(sums_->bytes()) * kSecondNs /
@@ -97,7 +97,7 @@ void WeightWatch::look_at_weights(int64_t passed_ns) {
   }
 }
 
-void WeightWatch::become(State state) {
+void WeightScrubber::become(State state) {
   state_ = state;
   if (options_.on_change) options_.on_change(state);
 }

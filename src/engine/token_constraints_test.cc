@@ -16,13 +16,13 @@ namespace {
 constexpr int kVocabulary = 40;
 constexpr int kWindow = 8;
 
-ModelledExecutor::Options executor_options(int seats, int blocks) {
+ModelledExecutor::Options executor_options(int slots, int blocks) {
   ModelledExecutor::Options options;
   options.capacity = {.block_tokens = 4,
                       .groups = {{{.name = "full"}, {blocks, 6}},
                                  {{.name = "window", .sliding_window = kWindow}, {blocks, 6}}},
 
-                      .sequences_max = seats,
+                      .sequences_max = slots,
                       .batch_tokens_max = 16,
                       .context_tokens_max = 128};
   options.next_token = checksum_tokens(kVocabulary);
@@ -81,7 +81,7 @@ std::vector<TokenId> reference(const request::GenerationRequest& request,
   return {all.begin() + prompt, all.end()};
 }
 
-TEST(Forcing, BeginsWhereItIsAskedTo) {
+TEST(TokenConstraints, BeginsWhereItIsAskedTo) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kNone});
   for (uint64_t seed = 1; seed <= 150; ++seed) {
@@ -101,15 +101,16 @@ TEST(Forcing, BeginsWhereItIsAskedTo) {
       const uint64_t bits = base::random_bits(seed, 1000 + i);
       request::GenerationRequest request =
           request_of(seed * 10 + i, 1 + static_cast<int>(bits % 20), 30);
-      Forcing forcing{.tokens = {}, .position = static_cast<int>(bits >> 8 & 15)};
+      TokenConstraints token_constraints{.tokens = {},
+                                         .position = static_cast<int>(bits >> 8 & 15)};
       for (uint64_t k = 0; k <= (bits >> 12 & 3); ++k) {
-        forcing.tokens.push_back(static_cast<TokenId>(k));
+        token_constraints.tokens.push_back(static_cast<TokenId>(k));
       }
-      const std::vector<TokenId> forced = forcing.tokens;
-      const int position = forcing.position;
+      const std::vector<TokenId> forced = token_constraints.tokens;
+      const int position = token_constraints.position;
       Result<TokenStream> stream = engine.submit(request);
       ASSERT_TRUE(stream.ok());
-      stream->force(std::move(forcing));
+      stream->force(std::move(token_constraints));
       asked.push_back({std::move(request), forced, position, std::move(*stream)});
     }
     for (Asked& one : asked) {
@@ -124,13 +125,13 @@ TEST(Forcing, BeginsWhereItIsAskedTo) {
   }
 }
 
-TEST(Forcing, AWishInTimeIsMetToTheToken) {
+TEST(TokenConstraints, AWishInTimeIsMetToTheToken) {
   base::VirtualClock clock;
   base::Log log(clock, {.level = base::LogLevel::kNone});
   std::atomic<bool> may_go{false};
   ModelledExecutor executor(held_options(may_go));
   Engine engine({.hash_seed = 1}, executor, clock, log);
-  // The seat is taken until this one is cancelled, so that the wish is there before the first step.
+  // The slot is taken until this one is cancelled, so that the wish is there before the first step.
   Result<TokenStream> first = engine.submit(request_of(1, 4, 100));
   const request::GenerationRequest request = request_of(2, 6, 40);
   Result<TokenStream> second = engine.submit(request);
@@ -142,7 +143,7 @@ TEST(Forcing, AWishInTimeIsMetToTheToken) {
   EXPECT_EQ(read_all(*second), reference(request, {1, 2, 3}, 17));
 }
 
-TEST(Forcing, IsDroppedIfTheTokenHasComeMeanwhile) {
+TEST(TokenConstraints, IsDroppedIfTheTokenHasComeMeanwhile) {
   base::VirtualClock clock;
   base::Log log(clock, {.level = base::LogLevel::kNone});
   const request::GenerationRequest request = request_of(3, 6, 40);
@@ -165,7 +166,7 @@ TEST(Forcing, IsDroppedIfTheTokenHasComeMeanwhile) {
   }
 }
 
-// A stretch begins behind 7 8 9 and goes on with 5 until it is made to end; later another begins.
+// A slice begins behind 7 8 9 and goes on with 5 until it is made to end; later another begins.
 TEST(Quota, IsKeptToTheToken) {
   base::VirtualClock clock;
   base::Log log(clock, {.level = base::LogLevel::kNone});

@@ -1,5 +1,5 @@
-// Which tokens may come next in an answer that is more than one text: stretches, each free or after
-// a grammar of its own, and the control tokens that lead from one to the next. What the stretches
+// Which tokens may come next in an answer that is more than one text: segments, each free or after
+// a grammar of its own, and the control tokens that lead from one to the next. What the segments
 // are is a chat format's business; this only follows them. Where more than one way is open,
 // all are followed until the tokens decide.
 #pragma once
@@ -20,14 +20,14 @@ namespace pelton::grammar {
 inline constexpr TokenId kExitTokenMax = 1 << 24;
 
 // Immutable once built, shared; any thread.
-class TokenNetwork {
+class GrammarFsm {
  public:
   struct Exit {
     TokenId token = 0;
-    // The stretches that may begin behind it; none: the answer is over.
+    // The segments that may begin behind it; none: the answer is over.
     std::vector<int> to;
   };
-  struct Stretch {
+  struct Segment {
     enum class Text : uint8_t { kNone, kFree, kGrammar };
     Text text = Text::kNone;
     std::shared_ptr<const TokenGrammar> grammar;  // kGrammar: it may be left when that may end
@@ -35,18 +35,18 @@ class TokenNetwork {
   };
   struct Parts {
     std::shared_ptr<const TokenTrie> trie;
-    std::vector<Stretch> stretches;
+    std::vector<Segment> segments;
     std::vector<int> starts;
     int vocab_size = 0;  // ids of all exits are below it
   };
 
-  explicit TokenNetwork(Parts parts);
+  explicit GrammarFsm(Parts parts);
 
   const TokenTrie& trie() const { return *parts_.trie; }
-  const Stretch& stretch(int index) const { return parts_.stretches[static_cast<size_t>(index)]; }
+  const Segment& segment(int index) const { return parts_.segments[static_cast<size_t>(index)]; }
   const std::vector<int>& starts() const { return parts_.starts; }
   size_t mask_words() const { return mask_words_; }
-  // Of a free stretch, alone: no text depends on what stood before.
+  // Of a free segment, alone: no text depends on what stood before.
   std::span<const uint64_t> free_mask(int index) const {
     return free_masks_[static_cast<size_t>(index)];
   }
@@ -54,14 +54,14 @@ class TokenNetwork {
  private:
   const Parts parts_;
   size_t mask_words_ = 0;
-  std::vector<std::vector<uint64_t>> free_masks_;  // by stretch; empty: it is not free
+  std::vector<std::vector<uint64_t>> free_masks_;  // by segment; empty: it is not free
 };
 
 // Where an answer stands. A value: a copy is a fork, an older copy the way back. One thread at a
 // time; forks are independent.
-class TokenGuide {
+class GrammarState {
  public:
-  explicit TokenGuide(std::shared_ptr<const TokenNetwork> network);
+  explicit GrammarState(std::shared_ptr<const GrammarFsm> network);
 
   // As a Matcher's: what takes a budget means nothing if that is exhausted afterwards, and the
   // guide stays where it was; what takes none has no limit.
@@ -88,13 +88,13 @@ class TokenGuide {
 
  private:
   struct Way {
-    int stretch = 0;
+    int segment = 0;
     std::optional<Matcher> matcher;
   };
-  void begin(std::span<const int> stretches, std::vector<Way>& ways) const;
+  void begin(std::span<const int> segments, std::vector<Way>& ways) const;
   bool add_forced(size_t tokens_max, std::vector<TokenId>& tokens, WorkBudget& budget);
 
-  std::shared_ptr<const TokenNetwork> network_;
+  std::shared_ptr<const GrammarFsm> network_;
   std::vector<Way> ways_;
 };
 

@@ -64,13 +64,13 @@ class Held {
   HttpServer server_;
 };
 
-class Work final : public BellWork {
+class Work final : public NotifierTask {
  public:
   explicit Work(std::function<void()> on_ring) : on_ring_(std::move(on_ring)) {}
   void on_ring() override { on_ring_(); }
-  void foresee(int others) override { foreseen.push_back(others); }
+  void prefetch(int others) override { prefetched.push_back(others); }
 
-  std::vector<int> foreseen;  // since it ran
+  std::vector<int> prefetched;  // since it ran
 
  private:
   const std::function<void()> on_ring_;
@@ -78,8 +78,8 @@ class Work final : public BellWork {
 
 constexpr std::string_view kRequest = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-// Four threads ring for every number that they add; the last ring is never lost.
-TEST(Bell, EveryRingIsFollowedByTheWork) {
+// Four threads notify for every number that they add; the last notification is never lost.
+TEST(Notifier, EveryRingIsFollowedByTheWork) {
   for (int round = 0; round < 20; ++round) {
     Held held(2);
     TestSocket socket(held.port());
@@ -93,12 +93,12 @@ TEST(Bell, EveryRingIsFollowedByTheWork) {
     const auto work = std::make_shared<Work>([&, &exchange = *exchange] {
       ++runs;
       const int all = added.load();
-      // Who added the last one may ring for it after it has been seen.
+      // Who added the last one may notify for it after it has been seen.
       if (std::exchange(over, all == 4000)) return;
       exchange.write("seen " + std::to_string(all) + ";");
       if (all == 4000) exchange.finish();
     });
-    const std::shared_ptr<Bell> bell = exchange->make_bell(work);
+    const std::shared_ptr<Notifier> notifier = exchange->make_notifier(work);
     exchange->post([&, &exchange = *exchange] {
       exchange.start_stream(200, {});
       ready = true;
@@ -109,7 +109,7 @@ TEST(Bell, EveryRingIsFollowedByTheWork) {
       ringers.emplace_back([&] {
         for (int i = 0; i < 1000; ++i) {
           ++added;
-          bell->ring();
+          notifier->notify();
         }
       });
     }
@@ -120,9 +120,9 @@ TEST(Bell, EveryRingIsFollowedByTheWork) {
   }
 }
 
-// Who is late rings for nothing: at a client that left, and at a server that has stopped.
-TEST(Bell, MayBeRungWhenTheClientIsGone) {
-  std::shared_ptr<Bell> bell;
+// who is late notifies nobody: at a client that left, and at a server that has stopped.
+TEST(Notifier, MayBeRungWhenTheClientIsGone) {
+  std::shared_ptr<Notifier> notifier;
   std::shared_ptr<Exchange> exchange;
   std::atomic<int> runs{0};
   const auto work = std::make_shared<Work>([&runs] { ++runs; });
@@ -132,48 +132,48 @@ TEST(Bell, MayBeRungWhenTheClientIsGone) {
     socket.send(kRequest);
     exchange = held.take();
     ASSERT_NE(exchange, nullptr);
-    bell = exchange->make_bell(work);
-    bell->ring();
+    notifier = exchange->make_notifier(work);
+    notifier->notify();
     while (runs < 1) std::this_thread::yield();
     socket.reset();
-    bell->ring();
+    notifier->notify();
     while (runs < 2) std::this_thread::yield();
   }
-  bell->ring();
+  notifier->notify();
   EXPECT_EQ(runs, 2);
 }
 
-// A bell may outlive what it rings for.
-TEST(Bell, RingsForNobody) {
+// A notifier may outlive what it notifies.
+TEST(Notifier, RingsForNobody) {
   Held held(1);
   TestSocket socket(held.port());
   socket.send(kRequest);
   const std::shared_ptr<Exchange> exchange = held.take();
   ASSERT_NE(exchange, nullptr);
-  std::atomic<bool> rung{false};
-  auto work = std::make_shared<Work>([&rung] { rung = true; });
-  const std::shared_ptr<Bell> bell = exchange->make_bell(work);
+  std::atomic<bool> notified{false};
+  auto work = std::make_shared<Work>([&notified] { notified = true; });
+  const std::shared_ptr<Notifier> notifier = exchange->make_notifier(work);
   std::atomic<bool> over{false};
   // Rung and gone within one turn of the loop.
   exchange->post([&] {
-    bell->ring();
+    notifier->notify();
     work.reset();
     exchange->post([&] { exchange->post([&] { over = true; }); });
   });
   while (!over) std::this_thread::yield();
-  EXPECT_FALSE(rung);
+  EXPECT_FALSE(notified);
 }
 
-// Each of many that are rung at once is told how many still stand before it: 4, 3, 2, 1, if there
-// are so many.
-TEST(Bell, WorkIsForeseen) {
+// Each of many that are notified at once is told how many still stand before it: 4, 3, 2, 1, if
+// there are so many.
+TEST(Notifier, WorkIsForeseen) {
   Held held(1);
   constexpr size_t kCount = 8;
   std::vector<std::unique_ptr<TestSocket>> sockets;
   std::vector<std::shared_ptr<Exchange>> exchanges;
   std::vector<std::shared_ptr<Work>> works;
-  std::vector<std::shared_ptr<Bell>> bells;
-  std::vector<std::vector<int>> foreseen;
+  std::vector<std::shared_ptr<Notifier>> notifiers;
+  std::vector<std::vector<int>> prefetched;
   std::atomic<size_t> runs{0};
   for (size_t i = 0; i < kCount; ++i) {
     sockets.push_back(std::make_unique<TestSocket>(held.port()));
@@ -181,28 +181,28 @@ TEST(Bell, WorkIsForeseen) {
     exchanges.push_back(held.take());
     ASSERT_NE(exchanges.back(), nullptr);
     works.push_back(std::make_shared<Work>([&, i] {
-      foreseen.push_back(works[i]->foreseen);
+      prefetched.push_back(works[i]->prefetched);
       ++runs;
     }));
-    bells.push_back(exchanges.back()->make_bell(works.back()));
+    notifiers.push_back(exchanges.back()->make_notifier(works.back()));
   }
   exchanges.front()->post([&] {
-    for (const std::shared_ptr<Bell>& bell : bells) bell->ring();
+    for (const std::shared_ptr<Notifier>& notifier : notifiers) notifier->notify();
   });
   while (runs < kCount) std::this_thread::yield();
-  EXPECT_EQ(foreseen.front(), std::vector<int>());
-  EXPECT_EQ(foreseen[2], (std::vector<int>{2, 1}));
-  EXPECT_EQ(foreseen.back(), (std::vector<int>{4, 3, 2, 1}));
+  EXPECT_EQ(prefetched.front(), std::vector<int>());
+  EXPECT_EQ(prefetched[2], (std::vector<int>{2, 1}));
+  EXPECT_EQ(prefetched.back(), (std::vector<int>{4, 3, 2, 1}));
 }
 
 // Work is run in groups before what it has said is written; the first is no group's.
-TEST(Bell, TheFirstIsWrittenBeforeOthersRun) {
+TEST(Notifier, TheFirstIsWrittenBeforeOthersRun) {
   Held held(1);
   constexpr size_t kCount = 60;
   std::vector<std::unique_ptr<TestSocket>> sockets;
   std::vector<std::shared_ptr<Exchange>> exchanges;
   std::vector<std::shared_ptr<Work>> works;
-  std::vector<std::shared_ptr<Bell>> bells;
+  std::vector<std::shared_ptr<Notifier>> notifiers;
   std::string first_had;
   std::atomic<bool> looked{false};
   for (size_t i = 0; i < kCount; ++i) {
@@ -220,17 +220,17 @@ TEST(Bell, TheFirstIsWrittenBeforeOthersRun) {
       }
       exchanges[i]->write("it is " + std::to_string(i) + ";");
       // Twice in one turn, perhaps in one group: it says more before the first has left.
-      if (i % 7 == 3 && works[i]->foreseen.size() < 100) {
-        works[i]->foreseen.resize(100);
-        return bells[i]->ring();
+      if (i % 7 == 3 && works[i]->prefetched.size() < 100) {
+        works[i]->prefetched.resize(100);
+        return notifiers[i]->notify();
       }
       exchanges[i]->finish();
     }));
-    bells.push_back(exchanges.back()->make_bell(works.back()));
+    notifiers.push_back(exchanges.back()->make_notifier(works.back()));
   }
   exchanges.front()->post([&] {
     for (const std::shared_ptr<Exchange>& exchange : exchanges) exchange->start_stream(200, {});
-    for (const std::shared_ptr<Bell>& bell : bells) bell->ring();
+    for (const std::shared_ptr<Notifier>& notifier : notifiers) notifier->notify();
   });
   while (!looked) std::this_thread::yield();
   for (size_t i = 0; i < kCount; ++i) {

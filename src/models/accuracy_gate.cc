@@ -1,4 +1,4 @@
-#include "models/weight_gate.h"
+#include "models/accuracy_gate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -133,13 +133,13 @@ std::string excess(const WeightLoss& loss, const WeightLossLimits& limits) {
   return out;
 }
 
-Result<WeightGate> WeightGate::make(const checkpoint::Checkpoint& shipped,
-                                    kernels::Kernels& kernels, std::span<const TokenId> tokens,
-                                    base::FunctionRef<bool(int64_t done, int64_t total)> go_on) {
+Result<AccuracyGate> AccuracyGate::make(
+    const checkpoint::Checkpoint& shipped, kernels::Kernels& kernels,
+    std::span<const TokenId> tokens, base::FunctionRef<bool(int64_t done, int64_t total)> go_on) {
   CHECK(tokens.size() >= 2);
   const Error interrupted{ErrorCode::kCancelled, "interrupted"};
   const int vocab = shipped.config().vocab_size;
-  WeightGate gate(kernels, tokens, vocab);
+  AccuracyGate gate(kernels, tokens, vocab);
   if (!go_on(0, 2)) return interrupted;
   TRY_ASSIGN(gate.exact_, all_logits(shipped, kernels, tokens));
   for (const float logit : gate.exact_) {
@@ -157,13 +157,13 @@ Result<WeightGate> WeightGate::make(const checkpoint::Checkpoint& shipped,
   return gate;
 }
 
-Result<WeightLoss> WeightGate::measure(const checkpoint::Checkpoint& packed) const {
+Result<WeightLoss> AccuracyGate::measure(const checkpoint::Checkpoint& packed) const {
   TRY_ASSIGN(const std::vector<float> got, all_logits(packed, *kernels_, tokens_));
   return compare(
       got, packed.has(families::kCoarseHead) ? ComparedLogits::kThatMatter : ComparedLogits::kAll);
 }
 
-WeightLoss WeightGate::compare(std::span<const float> got, ComparedLogits compared) const {
+WeightLoss AccuracyGate::compare(std::span<const float> got, ComparedLogits compared) const {
   const auto count = static_cast<int64_t>(tokens_.size());
   WeightLoss loss{.compared = compared};
   int64_t agreed = 0;

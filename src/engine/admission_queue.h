@@ -1,5 +1,5 @@
-// Those who were accepted and never had a seat: how many they may be, whose they are, and, from how
-// fast seats come free, whether one that comes now could be ready in time. One that could not is
+// Those who were accepted and never had a slot: how many they may be, whose they are, and, from how
+// fast slots come free, whether one that comes now could be ready in time. One that could not is
 // refused before anything is done for it. Pure: the time is told. The engine's stands in its inbox,
 // under that one's lock; the simulator's replicas have the same.
 #pragma once
@@ -18,11 +18,11 @@
 
 namespace pelton::engine {
 
-class WaitingLine {
+class AdmissionQueue {
  public:
   using Places = admission::WaitEstimate::Places;
 
-  // There are two, as there are two kinds of seats.
+  // There are two, as there are two kinds of slots.
   enum class Kind { kSampled, kPooled };
 
   // An answer counts as a request, the tokens of a prompt count once. One request may always wait,
@@ -31,7 +31,7 @@ class WaitingLine {
     int requests_max = 1024;
     int64_t tokens_max = int64_t{1} << 22;
     int64_t wait_max_ns = 0;  // nobody waits longer; 0: no bound
-    std::array<int, 2> seats = {1, 0};
+    std::array<int, 2> slots = {1, 0};
   };
 
   // One answer, as it is counted.
@@ -43,7 +43,7 @@ class WaitingLine {
   // Of the first of a request's answers.
   static Ticket ticket(const request::GenerationRequest& request);
 
-  explicit WaitingLine(const Options& options) : options_(options) {}
+  explicit AdmissionQueue(const Options& options) : options_(options) {}
 
   // Who is let in gets the moment by which it must have begun. kOverloaded, kDeadline.
   Result<void> enter(request::GenerationRequest& request, int answers, int64_t now_ns);
@@ -56,18 +56,18 @@ class WaitingLine {
   // Whether the tenant's next request would be refused, whatever it asks for: kOverloaded.
   Result<void> room_for(const Comer& comer, int64_t now_ns) const;
 
-  // When it is worth asking again: about half of those who wait have a seat by then.
+  // When it is worth asking again: about half of those who wait have a slot by then.
   int64_t retry_after_ns(int64_t now_ns) const;
-  // Until one who came now, alone of its tenant, would have a seat to sample in.
+  // Until one who came now, alone of its tenant, would have a slot to sample in.
   int64_t wait_ns(int64_t now_ns) const;
 
   // Whether somebody was left waiting when a step was planned.
   void note_places(Places places, int64_t now_ns);
-  // One answer has a seat for the first time; ends with one; ends without ever having had one.
+  // One answer has a slot for the first time; ends with one; ends without ever having had one.
   void note_seated(const Ticket& ticket);
   void note_left_seat(const Ticket& ticket, const StreamEnd& end, const RequestTimes& times,
                       int64_t now_ns);
-  void note_never_seated(const Ticket& ticket);
+  void note_never_scheduled(const Ticket& ticket);
 
   int requests() const { return requests_; }
   int64_t tokens() const { return tokens_; }
@@ -80,7 +80,7 @@ class WaitingLine {
   };
   struct Queue {
     int waiting = 0;
-    int seated = 0;
+    int scheduled = 0;
     std::map<std::string, Tenant, std::less<>> tenants;  // of those who wait
     admission::WaitEstimate estimate;
   };

@@ -1,8 +1,8 @@
-#include "server/upkeep.h"
+#include "server/reload_statistics.h"
 
 namespace pelton::server {
 
-void Upkeep::write(telemetry::PrometheusText& text) const {
+void ReloadStatistics::write(telemetry::PrometheusText& text) const {
   using Type = telemetry::PrometheusText::Type;
   text.family("pelton_config_reloads_total", Type::kCounter, "SIGHUPs by what became of them.");
   text.sample({{"outcome", "fine"}}, static_cast<double>(reloads_.load()));
