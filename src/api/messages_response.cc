@@ -12,7 +12,7 @@ using base::JsonWriter;
 using Kind = MessageBlock::Kind;
 
 // Clients send thinking back with the signature it came with. What the model thought is kept by its
-// tokens (server/sampled_turns), so there is nothing to sign; but some drop thinking without one.
+// tokens (server/turn_cache), so there is nothing to sign; but some drop thinking without one.
 constexpr std::string_view kSignature = "cGVsdG9u";
 
 template <typename Write>

@@ -164,9 +164,10 @@ TEST_F(ModelCatalogueTest, IsLookedUpWhileItChanges) {
       }
     });
   }
-  for (int i = 0; i < 300 || (found == 0 && i < 100000); ++i) {
+  for (int i = 0; i < 300; ++i) {
     if (!catalogue_.begin_load({.id = "goes"}).ok()) continue;
     catalogue_.serve(model("goes"));
+    while (found == 0) std::this_thread::yield();  // the readers may not have begun yet
     catalogue_.begin_unload("goes");
     catalogue_.remove("goes");
   }

@@ -306,7 +306,7 @@ class Chaos:
                 self.fail(f"{house.name}: {now}, was {self.base[house.name, house.generation]}")
             if house.name == "steady":
                 self.inside.append((self.clock.now() / 60, house.memory(), ledger["process"]["heap"], house.mapped()))
-                self.turns = ledger["server"]["sampled_turns"]
+                self.turns = ledger["server"]["turn_cache"]
                 if self.calms == 0:
                     self.limit.hold(house.pid, house.memory()[0] + HARD_LIMIT)
         self.calms += 1
