@@ -96,8 +96,19 @@ char* map_zeros(int64_t bytes) {
 
 }  // namespace
 
-int64_t BandwidthProbe::usual_bytes() {
-  return std::min(int64_t{4} << 30, base::memory_limit_bytes() / 5);
+cli::Flag BandwidthProbe::buffer_size_flag() {
+  return {.name = "--buffer-size",
+          .value = "BYTES",
+          .help = "what a probe of the memory reads; 0: 4 GiB, or a fifth of the memory",
+          .kind = cli::Flag::Kind::kSize,
+          .default_text = "0",
+          .least = 0,
+          .most = 1e12};
+}
+
+int64_t BandwidthProbe::bytes_of(const cli::Arguments& arguments) {
+  const int64_t asked = arguments.integer("--buffer-size");
+  return asked > 0 ? asked : std::min(int64_t{4} << 30, base::memory_limit_bytes() / 5);
 }
 
 BandwidthProbe::BandwidthProbe(base::ThreadPool& pool, int64_t buffer_bytes)

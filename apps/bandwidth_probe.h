@@ -9,13 +9,16 @@
 
 #include "base/clock.h"
 #include "base/thread_pool.h"
+#include "cli/command_line.h"
 
 namespace pelton::apps {
 
 class BandwidthProbe {
  public:
-  // 4 GiB, or a fifth of what this process may have: far more than any cache.
-  static int64_t usual_bytes();
+  // `--buffer-size`, and the bytes that it asks for; where it asks for none 4 GiB, or a fifth of
+  // what this process may have: far more than any cache.
+  static cli::Flag buffer_size_flag();
+  static int64_t bytes_of(const cli::Arguments& arguments);
 
   // Allocates and touches the buffer. `pool` outlives it.
   BandwidthProbe(base::ThreadPool& pool, int64_t buffer_bytes);

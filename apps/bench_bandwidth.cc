@@ -75,8 +75,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(nullptr));
   base::ThreadPool pool({.threads = static_cast<int>(arguments.integer("--threads"))});
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
-  const int64_t asked = arguments.integer("--buffer-size");
-  BandwidthProbe probe(pool, asked > 0 ? asked : BandwidthProbe::usual_bytes());
+  BandwidthProbe probe(pool, BandwidthProbe::bytes_of(arguments));
   const std::vector<Way> ways = measure(probe, static_cast<int>(arguments.integer("--runs")));
   const int64_t bytes = probe.buffer_bytes();
   if (arguments.has("--json")) {
@@ -105,13 +104,7 @@ cli::Verb bench_bandwidth_verb() {
                  .default_text = "5",
                  .least = 1,
                  .most = 1000},
-                {.name = "--buffer-size",
-                 .value = "BYTES",
-                 .help = "what is read; 0: 4 GiB, or a fifth of the memory",
-                 .kind = cli::Flag::Kind::kSize,
-                 .default_text = "0",
-                 .least = 0,
-                 .most = 1e12},
+                BandwidthProbe::buffer_size_flag(),
                 {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
       .examples = {"pelton bench bandwidth", "pelton bench bandwidth --threads 1 --runs 20"},
       .run = run,

@@ -133,10 +133,10 @@ double kv_bytes_read(const DecodeBench::Options& shape, const families::ModelCon
 }
 
 // The measured runs, each decode between two probes.
-void measure_runs(DecodeBench& bench, base::ThreadPool& pool, Report& report) {
+void measure_runs(DecodeBench& bench, base::ThreadPool& pool, int64_t probe_bytes, Report& report) {
   const base::SystemClock clock;
   cli::Progress progress("measuring", cli::Progress::Unit::kCount, clock);
-  BandwidthProbe probe(pool, BandwidthProbe::usual_bytes());
+  BandwidthProbe probe(pool, probe_bytes);
   std::vector<double> prefill;
   std::vector<double> decode;
   std::vector<double> bandwidth;
@@ -172,7 +172,7 @@ void measure_runs(DecodeBench& bench, base::ThreadPool& pool, Report& report) {
 }
 
 Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Arithmetic& arithmetic,
-                             const DecodeBench::Options& shape, int runs) {
+                             const DecodeBench::Options& shape, int runs, int64_t probe_bytes) {
   const base::SystemClock clock;
   base::ThreadPool pool({.threads = arithmetic.threads});
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
@@ -197,19 +197,19 @@ Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Ari
       .bytes_per_step = model->weight_bytes_of_step(shape.batch_size) + shape.batch_size * kv_bytes,
       // All is allocated by now, and the probe's buffer is not the model's.
       .peak_rss = base::peak_rss_bytes()};
-  measure_runs(bench, pool, report);
+  measure_runs(bench, pool, probe_bytes, report);
   return report;
 }
 
 // At most: keys and values as if no layer had a window, and the probe's buffer.
 int64_t bytes_beside_weights(const DecodeBench::Options& shape, const families::ModelConfig& config,
-                             tensor::DType kv_type) {
+                             tensor::DType kv_type, int64_t probe_bytes) {
   const auto token_bytes = static_cast<int64_t>(tensor::kv_block_bytes(
       kv_type,
       {.kv_heads = config.kv_head_count, .head_size = config.head_size, .block_tokens = 1}));
   const int64_t tokens = int64_t{shape.depth} + shape.input_len + shape.output_len;
   const auto layers = int64_t{config.layer_count()};
-  return tokens * shape.batch_size * layers * token_bytes + BandwidthProbe::usual_bytes();
+  return tokens * shape.batch_size * layers * token_bytes + probe_bytes;
 }
 
 // Timed with weights in memory.
@@ -237,13 +237,16 @@ Result<void> run(const cli::Arguments& arguments) {
       .input_len = static_cast<int>(arguments.integer("--input-len")),
       .output_len = static_cast<int>(arguments.integer("--output-len")),
       .seed = static_cast<uint64_t>(arguments.integer("--seed"))};
+  const int64_t probe_bytes = BandwidthProbe::bytes_of(arguments);
   TRY_ASSIGN(const checkpoint::LoadChoice taken,
              read_weights(checkpoint, asked,
                           bytes_beside_weights(shape, checkpoint.config(),
-                                               arithmetic.kv_type.value_or(tensor::DType::kF16))));
+                                               arithmetic.kv_type.value_or(tensor::DType::kF16),
+                                               probe_bytes)));
   if (asked == checkpoint::LoadMode::kAuto) fmt::print(stderr, "load mode {}\n", taken.text());
-  TRY_ASSIGN(Report report, measure_model(checkpoint, arithmetic, shape,
-                                          static_cast<int>(arguments.integer("--runs"))));
+  TRY_ASSIGN(Report report,
+             measure_model(checkpoint, arithmetic, shape,
+                           static_cast<int>(arguments.integer("--runs")), probe_bytes));
   report.load_mode = checkpoint::load_mode_name(taken.mode);
   if (arguments.has("--json")) {
     const std::string json = to_json(report);
@@ -291,6 +294,7 @@ cli::Verb bench_latency_verb() {
                 kernels_flag(),
                 kv_type_flag(),
                 load_mode_flag(),
+                BandwidthProbe::buffer_size_flag(),
                 {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
       .examples = {"pelton bench latency ./model --batch-size 1 --input-len 512 --output-len 128 "
                    "--json b.json",
