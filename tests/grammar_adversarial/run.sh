@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Documents of an adversarial model, each checked by npm's ajv: 500, or 10 000 under PELTON_FULL=1.
+# Documents of an adversarial model, each checked by npm's ajv: 200, or 10 000 under PELTON_FULL=1.
 #
 # usage: run.sh WORK_FOLDER GENERATE TOKENIZER
 #
@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(realpath -m "$1")
 generate=$(realpath "$2")
 tokenizer=$(realpath "$3")
-documents=500
+documents=200
 [[ ${PELTON_FULL:-} == 1 ]] && documents=10000
 
 mkdir -p "$work"
