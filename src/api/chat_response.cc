@@ -1,7 +1,6 @@
 #include "api/chat_response.h"
 
 #include "base/json_writer.h"
-#include "base/prefetch.h"
 
 namespace pelton::api {
 namespace {
@@ -212,10 +211,6 @@ void ChatChunks::finish(int choice, std::string_view finish_reason, const StopRe
   write_stop_reason(writer, stop_reason);
   out += "}]";
   out += tail_;
-}
-
-void ChatChunks::prefetch() const {
-  base::prefetch(opening_.data(), opening_.size());
 }
 
 void ChatChunks::tell_usage(const Usage& usage) {

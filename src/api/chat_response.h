@@ -81,8 +81,6 @@ class ChatChunks {
   // The last one: either may be null.
   void last(const Usage* usage, const Timings* timings, std::string& out) const;
 
-  void prefetch() const;  // delta() will be called soon: memory is asked for
-
   // The chunks from now on tell this usage, as far as it has come.
   void tell_usage(const Usage& usage);
 

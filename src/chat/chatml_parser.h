@@ -36,7 +36,6 @@ class ChatMlParser final : public TurnParser {
   bool push_plain(TokenId token, std::string& text) override;
   void finish(std::vector<ReplyEvent>& events) override;
   int repair_count() const override { return repair_count_; }
-  size_t plain_bytes() const override { return sizeof *this; }
 
  private:
   enum class State : uint8_t {

@@ -67,10 +67,6 @@ class HarmonyTurnParser final : public TurnParser {
     translate(events);
   }
   int repair_count() const override { return parser_.repair_count(); }
-  size_t plain_bytes() const override {
-    return static_cast<size_t>(static_cast<const char*>(parser_.plain_end()) -
-                               reinterpret_cast<const char*>(this));
-  }
 
  private:
   void translate(std::vector<ReplyEvent>& events) {

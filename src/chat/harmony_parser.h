@@ -82,9 +82,6 @@ class HarmonyParser {
   // How often something had to be repaired.
   int repair_count() const { return repair_count_; }
 
-  // Where what push_plain() touches ends; it begins with this object.
-  const void* plain_end() const { return &decoder_ + 1; }
-
  private:
   enum class State : uint8_t { kBetween, kHeader, kText, kFinished };
 

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "base/prefetch.h"
-
 namespace pelton::chat {
 namespace {
 
@@ -84,12 +82,6 @@ Reply ReplyBuilder::finish(StopCause cause, ReplyDelta& delta) {
     reply_.finish = ReplyFinish::kToolCalls;
   }
   return std::move(reply_);
-}
-
-void ReplyBuilder::prefetch() const {
-  const std::optional<std::string>& grows = reply_.content ? reply_.content : reply_.reasoning;
-  if (grows) base::prefetch(grows->data() + grows->size(), 1);
-  reader_.prefetch();
 }
 
 ReplyBuilder::Field ReplyBuilder::field_of(PartKind kind) const {

@@ -84,9 +84,6 @@ class ReplyBuilder {
   // `delta` is emptied, then filled with what `token` added.
   void push(TokenId token, ReplyDelta& delta);
 
-  // Push() will be called soon: the memory of what grows is asked for. This object is there.
-  void prefetch() const;
-
   // The end: `delta` is emptied, then filled with what was still held back (half a code point, an
   // unclosed header). Nothing may be pushed after it.
   Reply finish(StopCause cause, ReplyDelta& delta);

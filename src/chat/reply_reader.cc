@@ -2,12 +2,10 @@
 
 #include <utility>
 
-#include "base/prefetch.h"
-
 namespace pelton::chat {
 
 ReplyReader::ReplyReader(std::unique_ptr<TurnParser> parser, const Options& options)
-    : options_(options), parser_(std::move(parser)), plain_bytes_(parser_->plain_bytes()) {}
+    : options_(options), parser_(std::move(parser)) {}
 
 void ReplyReader::push(TokenId token, std::vector<ReplyEvent>& events) {
   parser_->push(token, raw_);
@@ -29,10 +27,6 @@ void ReplyReader::finish(std::vector<ReplyEvent>& events) {
   events.emplace_back(PartBegin{.kind = PartKind::kAnswer});
   if (!held_back_.empty()) events.emplace_back(PartText{std::move(held_back_)});
   events.emplace_back(PartEnd{PartEnd::By::kEndOfStream});
-}
-
-void ReplyReader::prefetch() const {
-  base::prefetch(static_cast<const void*>(parser_.get()), plain_bytes_);
 }
 
 void ReplyReader::interpret(std::vector<ReplyEvent>& events) {

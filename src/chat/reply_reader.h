@@ -65,9 +65,6 @@ class ReplyReader {
   int reasoning_tokens() const { return reasoning_tokens_; }  // of text; markers not counted
   const ReplyFacts& facts() const { return facts_; }          // after finish()
 
-  // push_plain() will be called soon; this object is there.
-  void prefetch() const;
-
  private:
   void interpret(std::vector<ReplyEvent>& events);
   void begin(PartBegin&& part, std::vector<ReplyEvent>& events);
@@ -76,7 +73,6 @@ class ReplyReader {
 
   const Options options_;
   const std::unique_ptr<TurnParser> parser_;
-  const size_t plain_bytes_;
   std::optional<PartKind> place_;  // of the open part, if it is shown
   bool takes_events_ = true;       // text is not simply the open part's
   bool seen_ = false;              // any text, or a call

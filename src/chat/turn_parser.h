@@ -33,9 +33,6 @@ class TurnParser {
   // How often something had to be repaired.
   virtual int repair_count() const = 0;
 
-  // As much of this object as push_plain() touches.
-  virtual size_t plain_bytes() const = 0;
-
   // The part that the next token's text would go to, if one is open.
   std::optional<PartKind> place() const { return place_; }
   // Whether the last pushed token's own bytes became text of a part.

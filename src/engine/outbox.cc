@@ -8,26 +8,13 @@
 #include <thread>
 #include <utility>
 
-#include "base/prefetch.h"
 #include "engine/token_stream_state.h"
 
 namespace pelton::engine {
 namespace {
 
-constexpr size_t kForesight = 8;  // updates
-
 // A little more than committing a step of many sequences takes.
 constexpr std::chrono::microseconds kAwaitMax{500};
-
-// First the stream, then what it calls.
-void prefetch(std::span<const Outbox::TokenUpdate> updates, size_t next) {
-  const size_t far = next + kForesight;
-  const size_t near = next + kForesight / 2;
-  if (far < updates.size()) base::prefetch(updates[far].to, 3 * base::kCacheLineBytes);
-  if (near >= updates.size()) return;
-  const void* const called = updates[near].to->ready_address.load(std::memory_order_relaxed);
-  if (called != nullptr) base::prefetch(called, base::kCacheLineBytes);
-}
 
 void put(Outbox::TokenUpdate& update) {
   TokenStream::State& stream = *update.to;
@@ -97,10 +84,7 @@ void Outbox::deliver() {
     filled_.store(false, std::memory_order_relaxed);
     delivering_.swap(sent_);
   }
-  for (size_t i = 0; i < delivering_.size(); ++i) {
-    prefetch(delivering_, i);
-    hand_out(delivering_[i]);
-  }
+  for (TokenUpdate& update : delivering_) hand_out(update);
   delivering_.clear();
 }
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/prefetch.h"
 #include "engine/token_stream_state.h"
 
 namespace pelton::engine {
@@ -95,13 +94,6 @@ void TokenStream::take_into(Batch& batch) {
   batch.sampled_ns = std::exchange(state_->batch.sampled_ns, 0);
 }
 
-void TokenStream::prefetch() const {
-  if (state_ == nullptr) return;
-  const char* const begin = reinterpret_cast<const char*>(state_.get());
-  const char* const end = reinterpret_cast<const char*>(&state_->cancelled);
-  base::prefetch(begin, static_cast<size_t>(end - begin));
-}
-
 TokenStream::Batch TokenStream::wait() {
   std::unique_lock lock(state_->mutex);
   state_->waited_for = true;
@@ -109,11 +101,6 @@ TokenStream::Batch TokenStream::wait() {
   state_->waited_for = false;
   state_->announced = false;
   return std::exchange(state_->batch, {});
-}
-
-void TokenStream::on_ready(std::function<void()> ready, const void* address) {
-  state_->ready_address.store(address, std::memory_order_relaxed);
-  on_ready(std::move(ready));
 }
 
 void TokenStream::on_ready(std::function<void()> ready) {

@@ -77,9 +77,6 @@ class TokenStream {
   // taken from token by token allocates nothing.
   void take_into(Batch& batch);
 
-  // take() will be called soon: its memory is asked for.
-  void prefetch() const;
-
   // Waits until something is there.
   Batch wait();
 
@@ -87,8 +84,6 @@ class TokenStream {
   // reader's own thread. Set at most once; called at once if something is there already. Not called
   // again until the next take().
   void on_ready(std::function<void()> ready);
-  // The same; what is at `address` is asked for before `ready`, which touches it, is called.
-  void on_ready(std::function<void()> ready, const void* address);
 
   void cancel();
 

@@ -40,8 +40,7 @@ struct TokenStream::State {
   bool announced = false;  // `ready` was called since the last take
   bool waited_for = false;
   std::function<void()> ready;  // called with the lock held: after ~TokenStream it never runs
-  std::atomic<const void*> ready_address{nullptr};  // what it touches
-  Batch batch;                                      // what the reader has not taken
+  Batch batch;                  // what the reader has not taken
 
   std::atomic<bool> cancelled{false};
   std::atomic<bool> has_token_constraints{false};

@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "base/prefetch.h"
 #include "net/connection_exchange.h"
 #include "net/url.h"
 
@@ -427,11 +426,6 @@ void Connection::schedule_flush() {
   flush_due_ = true;
   if (working_) return;
   loop_->post([self = shared_from_this()] { self->flush_if_due(); });
-}
-
-void Connection::prefetch() const {
-  const char* const begin = reinterpret_cast<const char*>(this);
-  base::prefetch(begin, static_cast<size_t>(reinterpret_cast<const char*>(&look_timer_) - begin));
 }
 
 void Connection::begin_work(base::FunctionRef<void()> work) {

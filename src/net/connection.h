@@ -79,7 +79,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   void begin_work(base::FunctionRef<void()> work);
   void end_work();
-  void prefetch() const;  // run() will be called soon
   bool is_over(uint64_t id) const { return !reply_.open || id != exchange_id_; }
   size_t queued_bytes() const { return queue_.bytes(); }
   Loop& loop() { return *loop_; }

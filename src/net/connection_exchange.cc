@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/prefetch.h"
 
 namespace pelton::net {
 namespace {
@@ -19,11 +18,6 @@ void notify_in(Loop& loop, std::shared_ptr<NotifiedTask> work, std::atomic<bool>
   }
 }
 
-// With what is counted in front of it.
-const char* address_of(const std::weak_ptr<NotifierTask>& work) {
-  return reinterpret_cast<const char*>(work.lock().get()) - 2 * sizeof(void*);
-}
-
 // Keeps its connection, not its exchange: work that comes late finds its maker gone, as what was
 // posted does.
 class ConnectionNotifier final : public Notifier,
@@ -31,42 +25,24 @@ class ConnectionNotifier final : public Notifier,
                                  public std::enable_shared_from_this<ConnectionNotifier> {
  public:
   ConnectionNotifier(std::shared_ptr<Connection> connection, std::weak_ptr<NotifierTask> work)
-      : loop_(connection->loop()),
-        connection_(std::move(connection)),
-        work_(std::move(work)),
-        work_address_(address_of(work_)) {}
+      : loop_(connection->loop()), connection_(std::move(connection)), work_(std::move(work)) {}
 
   void notify() override {
     if (!notified_.exchange(true)) notify_in(loop_, shared_from_this(), notified_);
   }
   void run() override {
     notified_.store(false);
-    const std::shared_ptr<NotifierTask> work =
-        prefetched_ != nullptr ? std::exchange(prefetched_, nullptr) : work_.lock();
-    connection_->begin_work([&work] {
-      if (work != nullptr) work->on_ring();
+    connection_->begin_work([this] {
+      if (const std::shared_ptr<NotifierTask> work = work_.lock()) work->run();
     });
   }
   void leave() override { connection_->end_work(); }
-  // Its own memory is there when this is called first. Who is prefetched is kept until its turn,
-  // which is some microseconds away, rather than looked for each time.
-  void prefetch(int others) override {
-    if (others > NotifierTask::kFarthest) {
-      connection_->prefetch();
-      base::prefetch(work_address_, NotifierTask::kFirstBytes);
-      return;
-    }
-    if (prefetched_ == nullptr) prefetched_ = work_.lock();
-    if (prefetched_ != nullptr) prefetched_->prefetch(others);
-  }
 
  private:
   Loop& loop_;  // the connection keeps it
   const std::shared_ptr<Connection> connection_;
   const std::weak_ptr<NotifierTask> work_;
-  const char* const work_address_;  // it may be gone
   std::atomic<bool> notified_{false};
-  std::shared_ptr<NotifierTask> prefetched_;  // on the loop's thread, within one turn
 };
 
 class LoopNotifier final : public Notifier,
@@ -81,9 +57,8 @@ class LoopNotifier final : public Notifier,
   }
   void run() override {
     notified_.store(false);
-    if (const std::shared_ptr<NotifierTask> work = work_.lock()) work->on_ring();
+    if (const std::shared_ptr<NotifierTask> work = work_.lock()) work->run();
   }
-  void prefetch(int) override {}
 
  private:
   const std::shared_ptr<Loop> loop_;

@@ -71,7 +71,7 @@ class PostingNotifier final : public Notifier,
     if (notified_.exchange(true)) return;
     exchange_.post([self = shared_from_this()] {
       self->notified_.store(false);
-      if (const std::shared_ptr<NotifierTask> work = self->work_.lock()) work->on_ring();
+      if (const std::shared_ptr<NotifierTask> work = self->work_.lock()) work->run();
     });
   }
 

@@ -32,15 +32,7 @@ class Notifier {
 class NotifierTask {
  public:
   virtual ~NotifierTask() = default;
-  virtual void on_ring() = 0;
-
-  // It will run behind so many others of the same turn: kFarthest, then one less each time, down to
-  // 1. Of hundreds that take their turns most memory has left the caches: what on_ring() will touch
-  // should be asked for, and pointers followed only into what was asked for at the call before. The
-  // object's own first lines are there at the first call.
-  static constexpr int kFarthest = 4;
-  static constexpr size_t kFirstBytes = 192;
-  virtual void prefetch(int /*others*/) {}
+  virtual void run() = 0;
 };
 
 // One request's way back. Lives as long as somebody holds it; dropping it unanswered answers 500,

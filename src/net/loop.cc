@@ -12,16 +12,10 @@
 
 #include "base/check.h"
 #include "base/machine.h"
-#include "base/prefetch.h"
 #include "net/http_server.h"
 #include "net/http_time.h"
 
 namespace pelton::net {
-namespace {
-
-constexpr size_t kNotifiedTaskBytes = 128;  // of a notifier
-
-}  // namespace
 
 Loop::~Loop() {
   CHECK(!thread_.joinable(), "a Loop must be stopped before it goes");
@@ -133,10 +127,7 @@ void Loop::run_notified() {
   size_t group = 1;
   for (size_t begin = 0; begin < being_run_.size();) {
     const size_t end = std::min(being_run_.size(), begin + group);
-    for (size_t i = begin; i < end; ++i) {
-      prefetch(i + 1);
-      do_it(*being_run_[i], &NotifiedTask::run);
-    }
+    for (size_t i = begin; i < end; ++i) do_it(*being_run_[i], &NotifiedTask::run);
     for (size_t i = begin; i < end; ++i) {
       do_it(*being_run_[i], &NotifiedTask::leave);
       being_run_[i] = nullptr;
@@ -153,19 +144,6 @@ std::string* Loop::lend_outgoing() {
   std::string* const buffer = outgoing_free_.back();
   outgoing_free_.pop_back();
   return buffer;
-}
-
-// What comes after the one that is about to run. While that one waits in the kernel, and it does so
-// most of its time, what the next ones need comes from memory.
-void Loop::prefetch(size_t next) {
-  constexpr size_t kFarthest = NotifierTask::kFarthest + 1;
-  const size_t last = being_run_.size();
-  if (next + kFarthest < last)
-    base::prefetch(being_run_[next + kFarthest].get(), kNotifiedTaskBytes);
-  for (size_t others = kFarthest; others > 0; --others) {
-    const size_t at = next + others - 1;
-    if (at < last) being_run_[at]->prefetch(static_cast<int>(others));
-  }
 }
 
 const std::string& Loop::http_date_now() {

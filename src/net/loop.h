@@ -25,7 +25,6 @@ class NotifiedTask {
   virtual void run() = 0;
   // Soon after: what was said there goes to the kernel. Between the two are runs of others.
   virtual void leave() {}
-  virtual void prefetch(int others) = 0;  // from one farther than NotifierTask's on
 };
 
 class Loop {
@@ -66,7 +65,6 @@ class Loop {
   void run();
   void run_posted();
   void run_notified();
-  void prefetch(size_t next);
   void wake_if_idle();  // under mutex_
 
   boost::asio::io_context context_{1};

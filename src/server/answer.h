@@ -27,10 +27,6 @@ class Answer {
   // tokens were, but the first.
   virtual void prompt(size_t /*choice*/, std::vector<engine::PromptToken> /*scored*/) {}
 
-  // As net::NotifierTask::prefetch() says, from 3 down to 1: a token of the first choice will come
-  // soon. At the first call the answer itself may not be in the caches yet.
-  virtual void prefetch(int /*others*/) const {}
-
   // Once for each choice, never with kError.
   virtual void end(size_t choice, const engine::StreamEnd& end) = 0;
 

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/prefetch.h"
 #include "server/generation_facts.h"
 #include "server/sse_event.h"
 
@@ -23,21 +22,6 @@ void ChatAnswer::prompt(size_t /*choice*/, std::vector<engine::PromptToken> scor
 
 Answer::Wants ChatAnswer::push(size_t choice, const engine::SampledToken& token) {
   return choices_.at(choice).push(token);
-}
-
-void ChatAnswer::prefetch(int others) const {
-  if (others == 3) {
-    base::prefetch(&model_, sizeof(void*));
-    base::prefetch(options_.continuous_usage);
-    base::prefetch(options_.choice.token_ids);
-    base::prefetch(chunks_);
-    return base::prefetch(choices_);
-  }
-  if (others == 2) {
-    chunks_.prefetch();
-    return choices_.front().prefetch_itself();
-  }
-  choices_.front().prefetch();
 }
 
 void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {

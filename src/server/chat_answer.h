@@ -32,7 +32,6 @@ class ChatAnswer final : public Answer {
   void prompt(size_t choice, std::vector<engine::PromptToken> scored) override;
   Wants push(size_t choice, const engine::SampledToken& token) override;
   void end(size_t choice, const engine::StreamEnd& end) override;
-  void prefetch(int others) const override;
   std::optional<engine::TokenConstraints> take_token_constraints(size_t choice) override {
     return choices_.at(choice).take_token_constraints();
   }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "api/chat_response.h"
-#include "base/prefetch.h"
 #include "server/answer.h"
 #include "server/chat_turn.h"
 #include "server/served_model.h"
@@ -34,13 +33,6 @@ class ChatChoice {
   ChatChoice& operator=(const ChatChoice&) = delete;
 
   Answer::Wants push(const engine::SampledToken& token);
-  // push() will be called soon: first this object is asked for, then what it leads to.
-  void prefetch_itself() const {
-    const char* const begin = reinterpret_cast<const char*>(this);
-    const char* const end = static_cast<const char*>(turn_.text_end());
-    base::prefetch(begin, static_cast<size_t>(end - begin));
-  }
-  void prefetch() const { turn_.prefetch(); }
   void end(const engine::StreamEnd& end);
 
   // `prompt`: told with the first event; null: not told.

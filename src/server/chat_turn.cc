@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/prefetch.h"
-
 namespace pelton::server {
 
 ChatTurn::ChatTurn(const ServedModel& model, const Options& options)
@@ -39,13 +37,6 @@ const chat::ReplyDelta& ChatTurn::push(TokenId token) {
   }
   filter_content();
   return delta_;
-}
-
-// All that grows, where it grows.
-void ChatTurn::prefetch() const {
-  base::prefetch(turn_.data() + turn_.size(), sizeof(TokenId));
-  base::prefetch(content_.data() + content_.size(), 1);
-  builder_.prefetch();
 }
 
 void ChatTurn::end_reasoning() {

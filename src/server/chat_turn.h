@@ -46,11 +46,6 @@ class ChatTurn {
   // overwritten by the next call.
   const chat::ReplyDelta& push(TokenId token);
   const chat::ReplyDelta& end(const engine::StreamEnd& end);
-  // push() will be called soon: the memory of what grows is asked for. This object is there, as far
-  // as text_end().
-  void prefetch() const;
-  // Where what push() touches for a token of text ends; it begins with this object.
-  const void* text_end() const { return &builder_ + 1; }
 
   // What the engine is to be told, if reasoning has to end.
   std::optional<engine::TokenConstraints> take_token_constraints() {

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "base/prefetch.h"
 #include "server/reply.h"
 
 namespace pelton::server {
@@ -124,33 +123,8 @@ void Generation::start(bool begins_at_once) {
   if (choices_.empty()) notifier_->notify();  // nothing is to be sampled: the answer is complete
   // A stream notifies only while it lives; the notifier and the exchange outlive it.
   for (Choice& choice : choices_) {
-    choice.stream.on_ready([notifier = notifier_.get()] { notifier->notify(); }, notifier_.get());
+    choice.stream.on_ready([notifier = notifier_.get()] { notifier->notify(); });
   }
-}
-
-// Each time what the call before has asked for leads on to more.
-void Generation::prefetch(int others) {
-  const char* const own = reinterpret_cast<const char*>(&answer_);
-  switch (others) {
-    case 4:
-      base::prefetch(reinterpret_cast<const char*>(this), 2 * base::kCacheLineBytes);
-      base::prefetch(&call_.exchange, sizeof call_.exchange);
-      base::prefetch(&call_.ticket, sizeof call_.ticket);
-      return base::prefetch(own,
-                            static_cast<size_t>(reinterpret_cast<const char*>(this + 1) - own));
-    case 3:
-      base::prefetch(call_.exchange.get(), base::kCacheLineBytes);
-      if (call_.ticket != nullptr) base::prefetch(*call_.ticket);
-      base::prefetch(choices_.data(), base::kCacheLineBytes);
-      watch_.prefetch();
-      break;
-    case 2:
-      if (!choices_.empty()) choices_.front().stream.prefetch();
-      break;
-    default:
-      break;
-  }
-  answer_->prefetch(others);
 }
 
 void Generation::pump() {

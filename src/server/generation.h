@@ -81,8 +81,7 @@ class Generation final : public net::NotifierTask, public std::enable_shared_fro
   };
 
   void start(bool begins_at_once);
-  void on_ring() override { pump(); }
-  void prefetch(int others) override;
+  void run() override { pump(); }
   void pump();
   // Everything that waits in one stream, with what `batch` has room for; what comes of it is
   // appended to `events`.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/prefetch.h"
-
 namespace pelton::server {
 namespace {
 
@@ -138,10 +136,6 @@ void GenerationWatch::end(size_t choice, const engine::StreamEnd& end) {
   histograms.output_tokens.observe(static_cast<double>(one.tokens));
   longest_output_ = std::max(longest_output_, one.tokens);
   observe_phases(histograms, end);
-}
-
-void GenerationWatch::prefetch() const {
-  base::prefetch(choices_.data(), base::kCacheLineBytes);
 }
 
 void GenerationWatch::delivered(int64_t sampled_ns) {

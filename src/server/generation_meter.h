@@ -73,7 +73,6 @@ class GenerationWatch {
   void end(size_t choice, const engine::StreamEnd& end);
   // All tokens up to now have left; the oldest of them was sampled then.
   void delivered(int64_t sampled_ns);
-  void prefetch() const;  // tokens() will be called soon
 
  private:
   struct Choice {

@@ -13,7 +13,7 @@ class Outboxes::Round final : public net::NotifierTask {
     return round->notifier_ == nullptr ? nullptr : round;
   }
 
-  void on_ring() override { outbox.deliver(); }
+  void run() override { outbox.deliver(); }
 
   engine::Outbox outbox{[this] { notifier_->notify(); }};
 
