@@ -95,7 +95,7 @@ int64_t head_bytes(int64_t vocab) {
 // so.
 Workspace count_workspace(const ModelConfig& config, const MemoryRequest& request, Tiles tiles) {
   const int64_t tokens = request.batch_tokens_max;
-  const int64_t rows = request.sequences_max;
+  const int64_t rows = request.sequences_max + request.draft_rows_max;
   const int64_t hidden = config.hidden_size;
   const int64_t q = config.q_size();
   const int64_t kv = config.kv_size();

@@ -23,6 +23,7 @@ enum class KernelKind { kReference, kCpu };
 struct MemoryRequest {
   // What is to run.
   int sequences_max = 16;      // slots
+  int draft_rows_max = 0;      // speculation: rows of guesses in a step
   int batch_tokens_max = 512;  // tokens in a step
   int block_tokens = 16;
   tensor::DType kv_dtype = tensor::DType::kF16;

@@ -20,6 +20,7 @@ EngineCore::EngineCore(const ExecutorCapacity& capacity, const Scheduler::Option
 }
 
 int EngineCore::depth() const {
+  if (scheduler_.drafts()) return 1;
   return step_ns_ < options_.overlapped_step_ns_max ? options_.steps_in_flight_max : 1;
 }
 

@@ -27,6 +27,9 @@ struct ExecutorCapacity {
   int embedding_size = 0;
   int batch_tokens_max = 512;  // tokens in one step
   int context_tokens_max = 0;  // longest sequence, prompt and output
+  // Speculation: guesses behind one sequence's row, and in one step. 0: none is computed.
+  int draft_tokens_max = 0;
+  int draft_rows_max = 0;
   int vocab_size = INT32_MAX;  // token ids a prompt may hold are below it
 
   int slot_count() const { return sequences_max + pooled_sequences_max; }

@@ -84,6 +84,7 @@ StepResult ModelledExecutor::collect() {
 
 void ModelledExecutor::check_plan(const StepPlan& plan) {
   int token_count = 0;
+  int draft_rows = 0;
   for (const ScheduledRow& row : plan.sequences) {
     CHECK(row.slot >= 0 && row.slot < options_.capacity.slot_count(), "no such slot");
     Occupant& occupant = slots_[static_cast<size_t>(row.slot)];
@@ -91,16 +92,21 @@ void ModelledExecutor::check_plan(const StepPlan& plan) {
     occupant.planned_in = plan.step;
     if (holds()) occupant.tables.follow(plan, row);
     if (options_.checks) check_row(row);
-    token_count += row.token_count();
+    token_count += row.token_count() + row.draft_max;
+    draft_rows += row.draft_max;
   }
+  CHECK(draft_rows <= options_.capacity.draft_rows_max, "the step has too many guesses");
   CHECK(token_count <= options_.capacity.batch_tokens_max, "the step is over its token budget");
   if (options_.checks) check_unshared(plan);
 }
 
 void ModelledExecutor::check_row(const ScheduledRow& row) const {
   const ExecutorCapacity& capacity = options_.capacity;
-  const int32_t end = row.start + row.token_count();
+  const int32_t end = row.start + row.token_count() + row.draft_max;
   CHECK(row.start >= 0 && end <= capacity.context_tokens_max, "a position outside the context");
+  CHECK(row.draft_max >= 0 && row.draft_max <= capacity.draft_tokens_max, "too many guesses");
+  CHECK(row.draft_max == 0 || (row.sample && row.tokens.count > 0),
+        "guesses behind what is unknown");
   CHECK(row.sample || row.tokens.count > 0, "a decode that does not sample");
   CHECK(!row.sample || row.slot < capacity.sequences_max, "no logits are computed for this slot");
   CHECK(!row.embed || row.slot >= capacity.sequences_max, "this slot makes no embeddings");
@@ -132,7 +138,8 @@ void ModelledExecutor::check_unshared(const StepPlan& plan) const {
     }
     for (const ScheduledRow& row : plan.sequences) {
       const int32_t first = row.start / options_.capacity.block_tokens;
-      const int32_t last = (row.start + row.token_count() - 1) / options_.capacity.block_tokens;
+      const int32_t last =
+          (row.start + row.token_count() + row.draft_max - 1) / options_.capacity.block_tokens;
       for (int32_t i = first; i <= last; ++i) {
         const BlockId block = tables(row).of(group)[static_cast<size_t>(i)];
         CHECK(ref_counts[static_cast<size_t>(block)] == 1, "a block that is written is shared");
@@ -210,7 +217,7 @@ void ModelledExecutor::compute(const StepPlan& plan, const ScheduledRow& row, St
     tokens = {&occupant.sampled, 1};
   }
   if (holds()) {
-    write(row, tokens);
+    write(row, row.start, tokens);
     if (spec(widest_).slides()) {
       // What no later query sees is read back from nowhere, and a mean adds it up all the same.
       occupant.seen.resize(static_cast<size_t>(row.start), kUnseen);
@@ -233,15 +240,49 @@ void ModelledExecutor::compute(const StepPlan& plan, const ScheduledRow& row, St
     --occupant.computed;
     return defer(occupant.deferral, result);
   }
-  if (samples) {
-    occupant.sampled = sample(plan, row, occupant, told);
-    occupant.sampled_in = plan.step;
+  if (samples) sample_row(plan, row, occupant, result);
+}
+
+// Token by token, as long as the guess behind each is right; the cells of wrong ones hold what was
+// guessed.
+void ModelledExecutor::sample_row(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,
+                                  StepResult& result) {
+  SequenceResult& emitted = result.sequences.back();
+  emitted.drafted = row.draft_max;
+  occupant.sampled_in = plan.step;
+  while (true) {
+    occupant.sampled = sample(plan, row, occupant, emitted);
     result.tokens.back().token = occupant.sampled;
+    if (emitted.error) return;
     if (const int top = occupant.sampling.logprobs; top >= 0) {
       result.tokens.back() = options_.score(visible(occupant.seen), occupant.sampled, top).scored;
     }
-    if (!told.error) jump(row, occupant, result);
+    jump(row, occupant, result);
+    if (emitted.accepted == emitted.drafted || emitted.tokens.count > 1 + emitted.accepted) break;
+    const bool right = is_right(occupant);
+    const TokenId guess =
+        right ? occupant.sampled : (occupant.sampled + 1) % options_.capacity.vocab_size;
+    if (!right) {
+      if (holds()) {
+        const auto left = static_cast<size_t>(emitted.drafted - emitted.accepted);
+        write(row, occupant.computed, std::vector<TokenId>(left, guess));
+      }
+      break;
+    }
+    if (holds()) write(row, occupant.computed, {&guess, 1});
+    if (!holds() || spec(widest_).slides()) occupant.seen.push_back(guess);
+    ++occupant.computed;
+    ++emitted.accepted;
+    ++emitted.tokens.count;
+    result.tokens.emplace_back();
   }
+}
+
+bool ModelledExecutor::is_right(const Occupant& occupant) const {
+  if (occupant.guide && occupant.guide->over()) return false;
+  const auto position = static_cast<uint64_t>(occupant.computed);
+  return base::random_unit(options_.draft_seed + occupant.sampling.seed, position) <
+         options_.draft_acceptance;
 }
 
 void ModelledExecutor::defer(std::shared_ptr<const Deferral> deferral, StepResult& result) {
@@ -264,14 +305,15 @@ void ModelledExecutor::jump(const ScheduledRow& row, Occupant& occupant, StepRes
   }
 }
 
-void ModelledExecutor::write(const ScheduledRow& row, std::span<const TokenId> tokens) {
+void ModelledExecutor::write(const ScheduledRow& row, int32_t start,
+                             std::span<const TokenId> tokens) {
   const int block_tokens = options_.capacity.block_tokens;
   const auto cell_of = [&](const std::vector<BlockId>& blocks, int32_t position) {
     const BlockId block = blocks[static_cast<size_t>(position / block_tokens)];
     return static_cast<size_t>(block * block_tokens + position % block_tokens);
   };
   for (size_t i = 0; i < tokens.size(); ++i) {
-    const int32_t position = row.start + static_cast<int32_t>(i);
+    const int32_t position = start + static_cast<int32_t>(i);
     const Cell cell{.token = tokens[i], .position = position};
     for (int group = 0; group < group_count(); ++group) {
       cells(group, kv::kDevice)[cell_of(tables(row).of(group), position)] = cell;
@@ -372,12 +414,15 @@ TokenId ModelledExecutor::sample(const StepPlan& plan, const ScheduledRow& row, 
     by_group.push_back(
         std::span(occupant.seen).subspan(static_cast<size_t>(spec(group).first_seen(last))));
   }
+  const bool bans = occupant.computed < row.banned_end;
+  const std::span<const TokenId> banned =
+      bans ? row.banned.of(plan.banned) : std::span<const TokenId>();
   const TokenId token = forced ? row.forced
                                : options_.next_token({.tokens = occupant.seen,
                                                       .by_group = by_group,
                                                       .prompt_count = occupant.prompt_count,
                                                       .sampling = occupant.sampling,
-                                                      .banned = row.banned.of(plan.banned),
+                                                      .banned = banned,
                                                       .allowed = allowed,
                                                       .slot = row.slot,
                                                       .arrival = occupant.arrival});

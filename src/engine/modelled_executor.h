@@ -67,6 +67,10 @@ class ModelledExecutor final : public Executor {
     bool blocks_hold_tokens = true;
     // What a guide leaves no choice about is told with the token before it, so many at most.
     int jump_tokens_max = 0;
+    // Speculation: each row has as many guesses as it may, and each is right with this probability,
+    // a matter of `draft_seed` and its position.
+    double draft_acceptance = 0.0;
+    uint64_t draft_seed = 0;
   };
 
   explicit ModelledExecutor(Options options);
@@ -118,7 +122,10 @@ class ModelledExecutor final : public Executor {
   const SlotTables& tables(const ScheduledRow& row) const {
     return slots_[static_cast<size_t>(row.slot)].tables;
   }
-  void write(const ScheduledRow& row, std::span<const TokenId> tokens);
+  void write(const ScheduledRow& row, int32_t start, std::span<const TokenId> tokens);
+  void sample_row(const StepPlan& plan, const ScheduledRow& row, Occupant& occupant,
+                  StepResult& result);
+  bool is_right(const Occupant& occupant) const;
   // The tokens of positions [begin, end), into into[begin ...].
   void read(std::vector<TokenId>& into, int group, const SlotTables& tables, int32_t begin,
             int32_t end);

@@ -150,8 +150,11 @@ StepPlan Scheduler::plan(int64_t now_ns) {
   end_overdue(now_ns);
   return_unseen_blocks();
   choose_decodes();
+  choose_drafts();
+  limit_prompts();
   choose_prefills();
   admit_waiting();
+  take_draft_blocks();
   return write_plan();
 }
 
@@ -198,6 +201,9 @@ void Scheduler::choose_decodes() {
   for (size_t i = 0; i < running_.size(); ++i) {
     if (running_[i]->decoding()) choose(*running_[i]);
   }
+}
+
+void Scheduler::limit_prompts() {
   prompt_budget_ = budget_;
   if (chosen_.empty()) return;
   if (options_.policy.order == SchedulingPolicy::Order::kDecodeFirst) {
@@ -205,6 +211,44 @@ void Scheduler::choose_decodes() {
   }
   if (options_.policy.prompt_tokens_beside_decodes_max > 0) {
     prompt_budget_ = std::min(prompt_budget_, options_.policy.prompt_tokens_beside_decodes_max);
+  }
+}
+
+// Which decodes are followed by how many guesses. They come before prompts in the step's budget;
+// blocks they get last, of what nobody else needs.
+void Scheduler::choose_drafts() {
+  int rows = std::min(capacity_.draft_rows_max, budget_);
+  for (Sequence* sequence : chosen_) {
+    sequence->draft_max = std::min(draft_tokens_for(*sequence), rows);
+    rows -= sequence->draft_max;
+    budget_ -= sequence->draft_max;
+  }
+}
+
+// Guesses that make sense behind the row that was chosen: no more than may still be emitted, and
+// none where a token may have to be forced that depends on one of them.
+int Scheduler::draft_tokens_for(const Sequence& sequence) const {
+  const bool is_known = sequence.pending == 0 && sequence.chosen == sequence.remaining();
+  if (capacity_.draft_tokens_max == 0 || !is_known || sequence.pooled()) return 0;
+  int64_t most =
+      std::min(capacity_.draft_tokens_max, sequence.output_max - sequence.output_count() - 1);
+  if (const TokenConstraints* constraints = sequence.token_constraints.get()) {
+    if (sequence.forced > 0) return 0;
+    most = std::min<int64_t>(most, constraints->position - sequence.output_count() - 1);
+  }
+  if (sequence.request.quota) {
+    most = std::min(most, sequence.request.quota->tokens_max - sequence.quota_used - 1);
+  }
+  return static_cast<int>(std::max<int64_t>(most, 0));
+}
+
+// Guesses make nobody give up anything: each draft is as long as the blocks that are free allow.
+void Scheduler::take_draft_blocks() {
+  for (Sequence* sequence : chosen_) {
+    if (sequence->draft_max == 0) continue;
+    const int end = sequence->computed + sequence->chosen;
+    sequence->draft_max = std::min(sequence->draft_max, std::max(0, sequence->reach() - end));
+    for (kv::BlockTable& table : sequence->tables) CHECK(table.cover(end + sequence->draft_max));
   }
 }
 
@@ -282,6 +326,7 @@ void Scheduler::slot(Sequence& sequence, const Found& found) {
 // Gives the sequence as many tokens of this step as it can use, budget and blocks allow.
 void Scheduler::choose(Sequence& sequence) {
   if (waits_to_be_forced(sequence) || is_deferred(sequence)) return;
+  if (sequence.draft_max > 0) return;  // how far it is only the step in flight knows
   const bool is_prompt = !sequence.decoding();
   const int allowed = is_prompt ? std::min(budget_, prompt_budget_) : budget_;
   const int wanted = std::min(sequence.remaining(), allowed);
@@ -367,7 +412,8 @@ StepPlan Scheduler::write_plan() {
          .end = sequence->computed,
          .targets = plan.sequences.back().targets.count,
          .target_begin = begin,
-         .forced = plan.sequences.back().forced});
+         .forced = plan.sequences.back().forced,
+         .draft_max = plan.sequences.back().draft_max});
   }
   chosen_.clear();
   return plan;
@@ -384,7 +430,8 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
     arrival.prompt_count = sequence.prompt_count;
     arrival.pooling = sequence.request.pooling;
     arrival.guide = sequence.request.guide;
-    const bool remembers = sequence.request.sampling.has_penalties() || arrival.guide.has_value();
+    const bool remembers = sequence.request.sampling.has_penalties() || arrival.guide.has_value() ||
+                           capacity_.draft_tokens_max > 0;
     if (remembers) arrival.history = sequence.tokens;
     if (arrival.guide) arrival.tenant = sequence.request.tenant;
   }
@@ -407,8 +454,10 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
         sequence.output_count() + sequence.pending >= sequence.request.stop.min_new_tokens;
     if (!may_stop) {
       row.banned = append(plan.banned, std::span<const TokenId>(sequence.request.stop.stop_tokens));
+      row.banned_end = sequence.prompt_count + sequence.request.stop.min_new_tokens;
     }
     row.forced = next_forced(sequence);
+    row.draft_max = sequence.draft_max;
     ++sequence.pending;
   }
   sequence.computed += sequence.chosen;

@@ -108,6 +108,8 @@ class Scheduler {
   int waiting_count() const { return queue_.waiting_count(); }
   // Some sequence waits for what its guide allows.
   bool any_deferred() const;
+  // Guesses are computed: a step behind would have to wait for what becomes of them.
+  bool drafts() const { return capacity_.draft_tokens_max > 0; }
   int swapped_out_count() const { return swapped_out_count_; }
   const SchedulerCounters& counters() const { return counters_; }
   const kv::BlockPools& pools() const { return pools_; }
@@ -134,6 +136,7 @@ class Scheduler {
     int targets;       // prompt tokens that it scores,
     int target_begin;  // those after the positions from here on
     TokenId forced;    // what it must sample, or kNotForced
+    int draft_max;     // guesses that may be computed behind it
   };
   // What a waiting sequence need not compute, and where that lies now.
   struct Found {
@@ -166,8 +169,12 @@ class Scheduler {
   enum class ForSiblings { kKeep, kReturn };
   bool return_unseen_blocks(Sequence& sequence, ForSiblings for_siblings);
   void choose_decodes();
+  void limit_prompts();
   void choose_prefills();
   void admit_waiting();
+  void choose_drafts();
+  int draft_tokens_for(const Sequence& sequence) const;
+  void take_draft_blocks();
   std::vector<Slot>& free_slots(const Sequence& sequence) {
     return sequence.pooled() ? free_pooled_slots_ : free_slots_;
   }
@@ -232,7 +239,9 @@ class Scheduler {
   void defer(const PlannedRow& row, std::shared_ptr<const Deferral> deferral);
   static bool is_deferred(Sequence& sequence);
   static void take_back_forced(Sequence& sequence, TokenId token);
-  void accept(Sequence& sequence, std::span<SampledToken> tokens);
+  void accept(Sequence& sequence, std::span<SampledToken> tokens, int accepted);
+  void count_draft(Sequence& sequence, const SequenceResult& result);
+  static void return_draft_blocks(Sequence& sequence, int accepted);
   bool accept(Sequence& sequence, SampledToken token);
   void take_scores(Sequence& sequence, const PlannedRow& row, std::span<PromptToken> scored);
   void end(Sequence& sequence, FinishReason reason, std::optional<Error> error);

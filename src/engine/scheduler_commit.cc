@@ -46,6 +46,7 @@ void Scheduler::commit(StepResult result) {
   if (result.error) {
     for (const PlannedRow& row : step.rows) {
       --row.sequence->in_flight;
+      if (row.draft_max > 0) row.sequence->draft_max = 0;
       if (row.sampled) land_sample(*row.sequence);
       if (row.sequence->stage == Sequence::Stage::kEnded) {
         forget_if_landed(*row.sequence);
@@ -72,13 +73,17 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   Sequence& sequence = *row.sequence;
   SequenceResult& result = step.sequences[index];
   --sequence.in_flight;
+  if (row.draft_max > 0) sequence.draft_max = 0;
   const bool is_news = row.sampled && land_sample(sequence);
   const bool answers = is_news && !result.error && !result.deferral;
   const bool samples = answers && !sequence.pooled();
   const int floats = answers && sequence.pooled() ? capacity_.embedding_size : 0;
   CHECK(samples ? result.tokens.count >= 1 : result.tokens.count == 0,
         "a token for each row that samples");
-  CHECK(result.tokens.count <= 1 + kJumpTokensMax, "more tokens than a row may tell");
+  CHECK(result.accepted <= result.drafted && result.drafted <= row.draft_max,
+        "more guesses than a row may have");
+  CHECK(result.tokens.count <= 1 + result.accepted + kJumpTokensMax,
+        "more tokens than a row may emit");
   CHECK(result.embedding.count == floats, "one vector for each row that embeds");
   CHECK(result.error || result.scored.count == row.targets, "a score for each target");
   if (result.tokens.count > 1 && sequence.pending > 0) {
@@ -86,6 +91,10 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
     CHECK(sequence.pending == 1 && sequence.told == 0);
     std::swap(sequence.pending, sequence.told);
   }
+  const bool is_running = sequence.stage == Sequence::Stage::kRunning;
+  // What a sequence that made room meanwhile had computed behind its row's end is lost.
+  const int accepted = is_running ? result.accepted : 0;
+  if (is_running && row.draft_max > 0) return_draft_blocks(sequence, accepted);
   if (sequence.stage == Sequence::Stage::kEnded) {
     forget_if_landed(sequence);  // it ended after this step was submitted
   } else if (result.error) {
@@ -101,7 +110,7 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   } else {
     // What a sequence that was swapped out has settled gets its names when the copies are there;
     // one that was preempted otherwise holds nothing that could be settled.
-    if (sequence.stage == Sequence::Stage::kRunning) settle(sequence, row.end);
+    if (is_running) settle(sequence, row.end);
     if (sequence.swapped_out()) sequence.settled = row.end;
     if (row.targets > 0) {
       const auto first = static_cast<size_t>(result.scored.first);
@@ -109,10 +118,13 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
                   std::span(step.prompt_tokens).subspan(first, static_cast<size_t>(row.targets)));
     }
     if (samples) {
-      sequence.jumped = result.tokens.count - 1;
-      accept(sequence, std::span(step.tokens)
-                           .subspan(static_cast<size_t>(result.tokens.first),
-                                    static_cast<size_t>(result.tokens.count)));
+      if (result.drafted > 0) count_draft(sequence, result);
+      sequence.jumped = result.tokens.count - 1 - accepted;
+      accept(sequence,
+             std::span(step.tokens)
+                 .subspan(static_cast<size_t>(result.tokens.first),
+                          static_cast<size_t>(result.tokens.count)),
+             accepted);
     } else if (answers) {
       const std::span<const float> embedding = result.embedding.of(step.floats);
       end(sequence, FinishReason::kEmbedded, std::nullopt);
@@ -175,9 +187,36 @@ void Scheduler::take_scores(Sequence& sequence, const PlannedRow& row,
   }
 }
 
-void Scheduler::accept(Sequence& sequence, std::span<SampledToken> sampled) {
-  for (SampledToken& token : sampled) {
-    if (!accept(sequence, std::move(token))) return;
+void Scheduler::count_draft(Sequence& sequence, const SequenceResult& result) {
+  sequence.drafted += result.drafted;
+  sequence.accepted += result.accepted;
+  ++counters_.drafts;
+  counters_.draft_tokens += result.drafted;
+  counters_.accepted_tokens += result.accepted;
+  for (size_t i = 0; i < static_cast<size_t>(result.accepted); ++i) {
+    ++counters_.accepted_by_place[std::min(i, SchedulerCounters::kDraftPlaces - 1)];
+  }
+}
+
+// Those that no kept token lies in: the next step may have another use for them.
+void Scheduler::return_draft_blocks(Sequence& sequence, int accepted) {
+  for (int group = 0; group < sequence.tables.size(); ++group) {
+    kv::BlockTable& table = sequence.tables[group];
+    Sequence::SentTable& sent = sequence.sent_tables[group];
+    table.shrink(sequence.computed + accepted);
+    const auto entries = static_cast<int>(table.blocks().size());
+    if (entries >= sent.entries) continue;
+    sent.entries = entries;
+    sent.cut = true;
+  }
+}
+
+// The first `accepted` of them were computed with the row, as guesses: each counts as computed once
+// it is known, so that whatever ends the sequence cuts the rest.
+void Scheduler::accept(Sequence& sequence, std::span<SampledToken> sampled, int accepted) {
+  for (size_t i = 0; i < sampled.size(); ++i) {
+    if (i > 0 && static_cast<int>(i) <= accepted) settle(sequence, ++sequence.computed);
+    if (!accept(sequence, std::move(sampled[i]))) return;
   }
 }
 
@@ -252,6 +291,8 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
                 .prompt_tokens = sequence.prompt_count,
                 .cached_tokens = sequence.cached,
                 .output_tokens = sequence.output_count(),
+                .draft_tokens = sequence.drafted,
+                .accepted_draft_tokens = sequence.accepted,
                 .error = std::move(error)};
   const bool joins_last_token =
       !events_.empty() && events_.back().id == sequence.id && !events_.back().end;

@@ -1,6 +1,7 @@
 // What a scheduler has done since it was made. Plain values.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace pelton::engine {
@@ -23,6 +24,13 @@ struct SchedulerCounters {
   int64_t blocks_swapped_out = 0;
   int64_t blocks_swapped_in = 0;
   int64_t blocks_forked = 0;
+
+  // Rows with guesses; the guesses; and of those, by their place in the row, the accepted ones.
+  static constexpr size_t kDraftPlaces = 16;
+  int64_t drafts = 0;
+  int64_t draft_tokens = 0;
+  int64_t accepted_tokens = 0;
+  std::array<int64_t, kDraftPlaces> accepted_by_place{};  // the last: and all behind it
 
   int64_t numerical_errors = 0;  // sequences that ended because what was computed is not finite
 };

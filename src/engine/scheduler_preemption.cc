@@ -29,9 +29,10 @@ Sequence* Scheduler::whom_to_preempt(const Sequence& needy) const {
 
 void Scheduler::preempt(Sequence& sequence) {
   if (sequence.chosen > 0) {
-    budget_ += sequence.chosen;
+    budget_ += sequence.chosen + sequence.draft_max;
     if (!sequence.decoding()) prompt_budget_ += sequence.chosen;
     sequence.chosen = 0;
+    sequence.draft_max = 0;
     chosen_.erase(std::find(chosen_.begin(), chosen_.end(), &sequence));
   }
   const bool will_end = sequence.remaining() == 0;

@@ -144,6 +144,10 @@ ExecutorCapacity random_capacity(Dice& dice) {
   capacity.batch_tokens_max = dice.roll(1, 40);
   capacity.context_tokens_max = 200;
   capacity.vocab_size = kVocabulary;
+  if (dice.one_in(2)) {
+    capacity.draft_tokens_max = dice.roll(1, 12);
+    capacity.draft_rows_max = dice.roll(1, 40);
+  }
   return capacity;
 }
 
@@ -206,7 +210,9 @@ class Workload {
         scheduler_(capacity_, random_options(dice_, prefix_cache_)),
         executor_({.capacity = capacity_,
                    .next_token = next_token_,
-                   .fail_step = [this](const StepPlan& plan) { return fail(plan); }}) {
+                   .fail_step = [this](const StepPlan& plan) { return fail(plan); },
+                   .draft_acceptance = 0.1 * dice_.roll(0, 10),
+                   .draft_seed = seed}) {
     if (dice_.one_in(3)) failing_step_one_in_ = dice_.roll(5, 100);
     scheduled_in_.resize(static_cast<size_t>(capacity_.slot_count()), -1);
   }
@@ -413,6 +419,8 @@ void add(Workload::Reached& all, const Workload::Reached& one) {
   sum.blocks_swapped_out += one.counters.blocks_swapped_out;
   sum.blocks_swapped_in += one.counters.blocks_swapped_in;
   sum.blocks_forked += one.counters.blocks_forked;
+  sum.draft_tokens += one.counters.draft_tokens;
+  sum.accepted_tokens += one.counters.accepted_tokens;
 }
 
 TEST(SchedulerProperty, any_workload_gives_what_each_request_gives_alone) {
@@ -450,6 +458,8 @@ TEST(SchedulerProperty, any_workload_gives_what_each_request_gives_alone) {
   reaches("cancelled_while_swapped_out", all.cancelled_swapped, 100);
   reaches("prompt_tokens_shared", all.counters.prompt_tokens_shared, 1000);
   reaches("blocks_forked", all.counters.blocks_forked, 1000);
+  reaches("guesses_accepted", all.counters.accepted_tokens, 100'000);
+  reaches("guesses_rejected", all.counters.draft_tokens - all.counters.accepted_tokens, 100'000);
   for (const char* kind : {"full", "window", "full window", "window full", "window window",
                            "full full", "full window window", "window window window"}) {
     const Workload::Reached& of_kind = by_kind[kind];

@@ -54,6 +54,7 @@ struct Sequence {
   struct SentTable {
     int entries = 0;
     int begin = 0;
+    bool cut = false;  // it has further ones, which were given back
 
     bool operator==(const SentTable&) const = default;
   };
@@ -83,6 +84,11 @@ struct Sequence {
   int jumped = 0;     // tokens told with the last sample
   int told = 0;       // rows submitted that sample, but whose token is known by an earlier one
   int in_flight = 0;  // steps that compute it or copy it out, submitted and not committed
+  // Speculation: guesses that the step being planned, or the one in flight, may compute behind its
+  // row. Where that row ends only the result says, so nothing else of it is planned before.
+  int draft_max = 0;
+  int drafted = 0;   // guesses computed for it so far
+  int accepted = 0;  // of these, emitted
   // Its last row was deferred: nothing of it is planned before that is over. Rows that were in
   // flight behind that one are void.
   std::shared_ptr<const Deferral> deferral;

@@ -85,11 +85,16 @@ struct ScheduledRow {
   // log-probabilities are wanted. One less than `tokens`, or as many: then the last one comes
   // later.
   Slice targets;
-  // Of StepPlan::banned: not to be sampled in this step; stop tokens before min_new_tokens.
+  // Of StepPlan::banned: not to be sampled at positions before `banned_end`; stop tokens before
+  // min_new_tokens.
   Slice banned;
+  int32_t banned_end = INT32_MAX;
   TokenId forced = kNotForced;  // to be sampled, whatever the logits say
   bool sample = false;          // sample after the last token (its position is start + count)
   bool embed = false;  // the last token is the prompt's last: give the embedding; never samples
+  // Speculation: so many guesses may be computed behind the row's tokens, which are all named then.
+  // Its block tables have room for them.
+  int32_t draft_max = 0;
 
   // Of StepPlan::table_updates: one for each of its block tables that has changed.
   Slice table_updates;
@@ -153,9 +158,13 @@ struct Deferral {
 
 struct SequenceResult {
   Slot slot = 0;
-  Slice tokens;     // of StepResult::tokens: none for a prefill chunk; 1, or more after a guide
-  Slice embedding;  // of StepResult::floats: embedding_size of them if it was wanted
-  Slice scored;     // of StepResult::prompt_tokens: one for each of the row's targets
+  // Of StepResult::tokens: none for a prefill chunk; otherwise 1 + accepted, and what a guide
+  // leaves no choice about behind them.
+  Slice tokens;
+  int32_t drafted = 0;   // guesses that were computed, at most draft_max
+  int32_t accepted = 0;  // of these the first so many, each of which is what was sampled there
+  Slice embedding;       // of StepResult::floats: embedding_size of them if it was wanted
+  Slice scored;          // of StepResult::prompt_tokens: one for each of the row's targets
   std::unique_ptr<Error> error;  // instead of an answer: this sequence alone cannot go on
   std::shared_ptr<const Deferral> deferral;  // instead of a token
 };

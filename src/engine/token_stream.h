@@ -37,6 +37,8 @@ struct StreamEnd {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // of the prompt, found in the prefix cache
   int output_tokens = 0;
+  int draft_tokens = 0;           // guesses that were computed for it
+  int accepted_draft_tokens = 0;  // of these, emitted
   std::optional<Error> error;
   RequestTimes times;
   std::vector<float> embedding;  // as pooled, not normalised

@@ -4,7 +4,8 @@
 
 namespace pelton::executor {
 
-Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, int group_count) {
+Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, const Drafts& drafts,
+                  int group_count) {
   Batch batch;
   models::ForwardInput& input = batch.input;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
@@ -12,14 +13,20 @@ Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, int grou
     const std::span<const TokenId> known = row.tokens.of(plan.tokens);
     input.tokens.insert(input.tokens.end(), known.begin(), known.end());
     if (known.empty()) input.tokens.push_back(slots.input_token(row.slot));
+    const std::span<const TokenId> guesses = drafts.of(i);
+    const auto first_sampled = static_cast<int>(input.tokens.size()) - 1;
+    input.tokens.insert(input.tokens.end(), guesses.begin(), guesses.end());
     kv::PerGroup<const int32_t*> tables;
     for (int group = 0; group < group_count; ++group) {
       tables.push_back(slots[row.slot].tables.of(group).data());
     }
-    input.sequences.push_back({row.start, row.token_count(), tables});
+    const auto guess_count = static_cast<int>(guesses.size());
+    input.sequences.push_back({row.start, row.token_count() + guess_count, tables});
     if (!slots.samples(row)) continue;
-    input.logit_rows.push_back(static_cast<int>(input.tokens.size()) - 1);
-    batch.logit_sequences.push_back(i);
+    for (int guess = 0; guess <= guess_count; ++guess) {
+      input.logit_rows.push_back(first_sampled + guess);
+      batch.logit_sequences.push_back(i);
+    }
   }
   return batch;
 }

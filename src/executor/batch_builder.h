@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "engine/step_plan.h"
@@ -16,11 +17,27 @@ struct Batch {
   std::vector<size_t> logit_sequences;  // by row of logits: the index of its sequence in the plan
 };
 
+// Guesses by the row of the plan that they stand behind; without rows: none.
+struct Drafts {
+  std::vector<TokenId> tokens;
+  std::vector<engine::Slice> rows;
+
+  std::span<const TokenId> of(size_t row) const {
+    return rows.empty() ? std::span<const TokenId>() : rows[row].of(tokens);
+  }
+};
+
 // `slots` has applied the plan. An example of two slots, the first decoding behind token 9, the
 // second in the midst of its prompt:
 //
 //   plan    {slot 0, start 7, tokens {}, sample}  {slot 1, start 16, tokens {4, 5, 6}}
 //   batch   tokens 9 4 5 6 | sequences (7, 1) (16, 3) | logit_rows 0 | logit_sequences 0
-Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, int group_count);
+//
+// With the guesses 7 and 8 behind the first:
+//
+//   batch   tokens 9 7 8 4 5 6 | sequences (7, 3) (16, 3) | logit_rows 0 1 2 | logit_sequences 0 0
+//   0
+Batch build_batch(const engine::StepPlan& plan, const SlotTable& slots, const Drafts& drafts,
+                  int group_count);
 
 }  // namespace pelton::executor

@@ -17,7 +17,7 @@ TEST(BatchBuilder, RowsLieFlatOneAfterTheOther) {
   add_row(plan, {.slot = 1, .start = 0, .tokens = {1, 2}, .sample = true});
   slots.apply(plan);
   slots.append(2, 9);
-  const Batch batch = build_batch(plan, slots, 2);
+  const Batch batch = build_batch(plan, slots, {}, 2);
   EXPECT_EQ(batch.input.tokens, (std::vector<TokenId>{9, 4, 5, 6, 1, 2}));
   EXPECT_EQ(batch.input.logit_rows, (std::vector<int>{0, 5}));
   EXPECT_EQ(batch.logit_sequences, (std::vector<size_t>{0, 2}));
@@ -36,7 +36,7 @@ TEST(BatchBuilder, ATokenThatIsBeingDrawnIsNamedByItsRow) {
   add_row(plan, {.start = 3, .sample = true});
   slots.apply(plan);
   slots.expect_token(0, {.step = 1, .row = 4});
-  EXPECT_EQ(build_batch(plan, slots, 1).input.tokens, (std::vector<TokenId>{~4}));
+  EXPECT_EQ(build_batch(plan, slots, {}, 1).input.tokens, (std::vector<TokenId>{~4}));
 }
 
 TEST(BatchBuilder, WhatIsKnownAlreadyTakesNoLogits) {
@@ -44,10 +44,10 @@ TEST(BatchBuilder, WhatIsKnownAlreadyTakesNoLogits) {
   engine::StepPlan before;
   add_row(before, {.start = 3, .tokens = {1}, .sample = true});
   slots.apply(before);
-  slots.append_known(before.sequences[0], std::vector<TokenId>{2});
+  slots.append_known(before.sequences[0], 1, std::vector<TokenId>{2});
   engine::StepPlan plan;
   add_row(plan, {.start = 4, .sample = true});
-  const Batch batch = build_batch(plan, slots, 1);
+  const Batch batch = build_batch(plan, slots, {}, 1);
   EXPECT_EQ(batch.input.tokens.size(), 1u);
   EXPECT_TRUE(batch.input.logit_rows.empty());
   EXPECT_TRUE(batch.logit_sequences.empty());

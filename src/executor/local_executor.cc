@@ -19,6 +19,12 @@ namespace {
 // As many short texts as may share a step; a slot of theirs costs next to nothing.
 constexpr int kPooledSequencesMax = 128;
 
+// Rows of guesses in one step: those of every slot, while the step has room for as many.
+int draft_rows_max(const LocalExecutor::Options& options) {
+  const int64_t wanted = int64_t{options.sequences_max} * options.draft_tokens_max;
+  return static_cast<int>(std::min<int64_t>(wanted, options.batch_tokens_max - 1));
+}
+
 // Tokens that a model's logits have, but its vocabulary does not, are never sampled.
 int sampled_vocab(const LocalExecutor::Options& options, int vocab_size) {
   return options.sampled_vocab > 0 ? std::min(vocab_size, options.sampled_vocab) : vocab_size;
@@ -40,6 +46,7 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
   }
   return cost_model::MemoryRequest{
       .sequences_max = options.sequences_max,
+      .draft_rows_max = draft_rows_max(options),
       .batch_tokens_max = options.batch_tokens_max,
       .block_tokens = options.block_tokens,
       .kv_dtype = options.kv_dtype.value_or(kernels->kv_dtype()),
@@ -61,6 +68,11 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
   std::shared_ptr<ComputeThreads> threads = options.compute_threads;
   if (threads == nullptr) threads = std::make_shared<ComputeThreads>(request.threads);
   base::ThreadPool& pool = threads->pool();
+  if (options.device && options.draft_tokens_max > 0) {
+    return Error{ErrorCode::kUnsupported,
+                 "--speculative-config: guesses are computed on the processors, not on a GPU",
+                 "speculative-config"};
+  }
   std::unique_ptr<StepModel> model;
   // Loading uses them, too.
   const ComputeThreads::Turn turn = threads->take_turn();
@@ -74,11 +86,12 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
     TRY_ASSIGN(const cost_model::Footprint footprint, cost_model::footprint(checkpoint, request));
     TRY(cost_model::check_fits(footprint));
     TRY_ASSIGN(const kernels::KernelChoice choice, kernels::parse_kernel_choice(options.kernels));
-    TRY_ASSIGN(model, HostModel::load(checkpoint,
-                                      {.kernels = choice,
-                                       .batch_tokens_max = options.batch_tokens_max,
-                                       .logit_rows_max = options.sequences_max},
-                                      footprint, pool));
+    TRY_ASSIGN(model,
+               HostModel::load(checkpoint,
+                               {.kernels = choice,
+                                .batch_tokens_max = options.batch_tokens_max,
+                                .logit_rows_max = options.sequences_max + request.draft_rows_max},
+                               footprint, pool));
   }
   return std::unique_ptr<LocalExecutor>(
       new LocalExecutor(options, std::move(threads), std::move(model), checkpoint.config()));
@@ -96,6 +109,8 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                 .embedding_size = config.hidden_size,
                 .batch_tokens_max = options.batch_tokens_max,
                 .context_tokens_max = footprint().context_tokens_max,
+                .draft_tokens_max = options.draft_tokens_max,
+                .draft_rows_max = draft_rows_max(options),
                 .vocab_size = config.vocab_size},
       sampled_vocab_(sampled_vocab(options, config.vocab_size)),
       slots_(capacity_.slot_count()),
@@ -106,6 +121,8 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                  .work_max = options.guide_work_max},
                 pool_),
       pooling_(capacity_.slot_count(), capacity_.embedding_size),
+      proposer_(options.proposer),
+      drafter_(proposer_.get(), capacity_.slot_count(), sampled_vocab_),
       samplers_(static_cast<size_t>(pool_.size())),
       row_sampler_({.vocab_size = config.vocab_size,
                     .sampled_vocab = sampled_vocab_,
@@ -180,8 +197,10 @@ void LocalExecutor::begin(engine::StepPlan given, Flight& flight) {
   slots_.apply(plan);
   grammars_.apply(plan);
   pooling_.apply(plan);
-  const Batch batch = build_batch(plan, slots_, capacity_.groups.size());
-  flight.rows = row_sampler_.list(plan, batch, flight.result);
+  drafter_.apply(plan);
+  flight.drafts = drafter_.draft(plan);
+  const Batch batch = build_batch(plan, slots_, flight.drafts, capacity_.groups.size());
+  flight.rows = row_sampler_.list(plan, batch, flight.drafts, flight.result);
   const bool on_device = model_->draws_rows() && !flight.rows.empty();
   if (on_device) row_sampler_.prepare_for_device(plan, flight.rows, flight.device_rows);
   model_->begin(batch.input, on_device ? &flight.device_rows : nullptr);
@@ -206,6 +225,7 @@ Result<void> LocalExecutor::complete(Flight& flight) {
   const engine::StepPlan& plan = flight.plan;
   row_sampler_.sample(plan, flight.rows, model_->draws_rows() ? &flight.device_rows : nullptr,
                       logits, flight.result);
+  drafter_.append(flight.result);
   const ScoreContext context{.slots = slots_,
                              .model = *model_,
                              .pool = pool_,

@@ -20,6 +20,7 @@
 #include "engine/executor.h"
 #include "executor/compute_threads.h"
 #include "executor/device.h"
+#include "executor/drafter.h"
 #include "executor/pooling.h"
 #include "executor/row_sampler.h"
 #include "executor/slot_grammars.h"
@@ -28,6 +29,7 @@
 #include "executor/step_queue.h"
 #include "sampling/device_rows.h"
 #include "sampling/sampler.h"
+#include "speculative/proposer.h"
 
 namespace pelton::executor {
 
@@ -64,6 +66,10 @@ class LocalExecutor final : public engine::Executor {
     // What one guide may make a step wait for, in steps of work (grammar/work_budget.h): about a
     // millisecond. What is more is done beside the steps. 0: all of it, for tests.
     int64_t guide_work_max = 40'000;
+    // Speculation: who guesses, and how many tokens behind one sequence's row. The processors'
+    // only.
+    std::shared_ptr<speculative::Proposer> proposer = {};
+    int draft_tokens_max = 0;
   };
 
   // `checkpoint` outlives the executor. Errors: kInvalidArgument, kUnsupported, kBadCheckpoint,
@@ -96,6 +102,7 @@ class LocalExecutor final : public engine::Executor {
     Result<void> begun;     // what went wrong before that
     engine::StepPlan plan;
     engine::StepResult result;
+    Drafts drafts;
     std::vector<SampledRow> rows;
     sampling::DeviceRows device_rows;
   };
@@ -120,6 +127,8 @@ class LocalExecutor final : public engine::Executor {
   SlotTable slots_;
   SlotGrammars grammars_;
   Pooling pooling_;
+  const std::shared_ptr<speculative::Proposer> proposer_;
+  Drafter drafter_;
   std::vector<sampling::Sampler> samplers_;  // one a worker
   RowSampler row_sampler_;
 

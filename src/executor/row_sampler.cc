@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "executor/jump_forward.h"
+#include "executor/further_tokens.h"
 #include "executor/numerical_error.h"
 
 namespace pelton::executor {
@@ -20,20 +20,31 @@ std::vector<uint64_t> only_token(TokenId token, int vocab, std::span<const uint6
   return mask;
 }
 
+// Of the token that is to be drawn.
+int position_of(const ScheduledRow& sequence, const SampledRow& row) {
+  return sequence.start + sequence.token_count() + row.given;
+}
+
 }  // namespace
 
 std::vector<SampledRow> RowSampler::list(const engine::StepPlan& plan, const Batch& batch,
-                                         engine::StepResult& result) {
+                                         const Drafts& drafts, engine::StepResult& result) {
   for (const ScheduledRow& sequence : plan.sequences) {
     result.sequences.push_back({.slot = sequence.slot});
   }
   std::vector<SampledRow> rows;
   rows.reserve(batch.logit_sequences.size());
-  for (const size_t i : batch.logit_sequences) {
-    const auto row = static_cast<int32_t>(rows.size());
-    result.sequences[i].tokens = {row, 1};
-    const int32_t pending = slots_.expect_token(plan.sequences[i].slot, {plan.step, row});
-    rows.push_back({.sequence = i, .pending_row = pending});
+  for (size_t logits = 0; logits < batch.logit_sequences.size();) {
+    const size_t i = batch.logit_sequences[logits];
+    const auto first_logits = static_cast<int32_t>(logits);
+    result.sequences[i].tokens = {static_cast<int32_t>(rows.size()), 1};
+    const int32_t pending = slots_.expect_token(plan.sequences[i].slot, {plan.step, first_logits});
+    rows.push_back({.sequence = i,
+                    .pending_row = pending,
+                    .first_logits = first_logits,
+                    .guesses = drafts.of(i)});
+    result.sequences[i].drafted = static_cast<int32_t>(rows.back().guesses.size());
+    logits += 1 + rows.back().guesses.size();
   }
   result.tokens.resize(rows.size());
   return rows;
@@ -57,25 +68,43 @@ void RowSampler::prepare_for_device(const engine::StepPlan& plan, std::span<Samp
 void RowSampler::sample(const engine::StepPlan& plan, std::span<SampledRow> rows,
                         const sampling::DeviceRows* device, float* logits,
                         engine::StepResult& result) {
-  jumps_.resize(std::max(jumps_.size(), rows.size()));
-  const auto sample_row = [&](size_t i, sampling::Sampler& sampler) {
-    SampledRow& row = rows[i];
-    if (device == nullptr) prepare(plan, row);
-    if (row.source == Source::kDevice) return settle(plan, row, device->choice(i), result);
-    if (row.source != Source::kLogits) return settle(plan, row, {.usable = false}, result);
-    const std::span<float> its(logits + i * static_cast<size_t>(options_.vocab_size),
-                               static_cast<size_t>(options_.sampled_vocab));
-    settle(plan, row, sampler.sample(its, input_of(plan, row)), result);
-  };
-  pool_.parallel_for(static_cast<int64_t>(rows.size()), 1,
-                     [&](int64_t begin, int64_t end, int worker) {
-                       for (int64_t i = begin; i < end; ++i) {
-                         sample_row(static_cast<size_t>(i), samplers_[static_cast<size_t>(worker)]);
-                       }
-                     });
+  further_.resize(std::max(further_.size(), rows.size()));
+  pool_.parallel_for(
+      static_cast<int64_t>(rows.size()), 1, [&](int64_t begin, int64_t end, int worker) {
+        for (int64_t i = begin; i < end; ++i) {
+          SampledRow& row = rows[static_cast<size_t>(i)];
+          if (device == nullptr) prepare(plan, row);
+          slots_.stop_expecting(plan.sequences[row.sequence].slot, plan.step);
+          if (row.source == Source::kDevice) {
+            settle(plan, row, device->choice(static_cast<size_t>(i)), result);
+          } else {
+            sample_row(plan, row, logits, samplers_[static_cast<size_t>(worker)], result);
+          }
+        }
+      });
   sequences_.clear();
   for (const SampledRow& row : rows) sequences_.push_back(row.sequence);
-  insert_jumps(sequences_, jumps_, result);
+  insert_further(sequences_, further_, result);
+}
+
+// `row` is prepared for its first token.
+void RowSampler::sample_row(const engine::StepPlan& plan, SampledRow& row, float* logits,
+                            sampling::Sampler& sampler, engine::StepResult& result) {
+  const auto vocab = static_cast<size_t>(options_.vocab_size);
+  while (true) {
+    bool goes_on = false;
+    if (row.source == Source::kLogits) {
+      const auto at = static_cast<size_t>(row.first_logits + row.given);
+      const std::span<float> its(logits + at * vocab, static_cast<size_t>(options_.sampled_vocab));
+      goes_on = settle(plan, row, sampler.sample(its, input_of(plan, row)), result);
+    } else {
+      goes_on = settle(plan, row, {.usable = false}, result);
+    }
+    if (!goes_on) return;
+    row.source = Source::kLogits;
+    row.allowed = {};
+    prepare(plan, row);
+  }
 }
 
 void RowSampler::forget(const engine::StepPlan& plan, std::span<const SampledRow> rows) {
@@ -87,7 +116,8 @@ void RowSampler::forget(const engine::StepPlan& plan, std::span<const SampledRow
 // What may be drawn, as far as the sequence says: known before the logits are.
 void RowSampler::prepare(const engine::StepPlan& plan, SampledRow& row) {
   const ScheduledRow& sequence = plan.sequences[row.sequence];
-  row.suppressed = sequence.banned.of(plan.banned);
+  const bool suppresses = position_of(sequence, row) < sequence.banned_end;
+  row.suppressed = suppresses ? sequence.banned.of(plan.banned) : std::span<const TokenId>();
   if (grammars_.active(sequence.slot)) constrain(row, sequence.slot, sequence.forced);
   if (row.source != Source::kLogits) return;
   row.forced = only_token(sequence.forced, options_.sampled_vocab, row.allowed);
@@ -126,42 +156,65 @@ sampling::DrawInput RowSampler::input_of(const engine::StepPlan& plan,
           .history = slot.sampling.has_penalties() ? &slot.history : nullptr,
           .banned = row.suppressed,
           .allowed = row.allowed,
-          .position = sequence.start + sequence.token_count()};
+          .position = position_of(sequence, row)};
 }
 
-// The sequence has its token, a deferral or an error.
-void RowSampler::settle(const engine::StepPlan& plan, const SampledRow& row,
+// The sequence has its token, a deferral or an error. Whether the next row of logits counts, too.
+bool RowSampler::settle(const engine::StepPlan& plan, SampledRow& row,
                         const sampling::SampledChoice& drawn, engine::StepResult& result) {
   const ScheduledRow& sequence = plan.sequences[row.sequence];
   const engine::Slot slot = sequence.slot;
-  slots_.stop_expecting(slot, plan.step);
-  engine::SequenceResult& given = result.sequences[row.sequence];
-  const auto place = static_cast<size_t>(given.tokens.first);
-  jumps_[place].clear();
-  const auto fail = [&](Error error) {
-    given.error = std::make_unique<Error>(std::move(error));
-    given.tokens.count = 0;
-  };
-  const auto defer = [&] {
-    given.deferral = grammars_.deferral(slot);
-    given.tokens.count = 0;
-  };
-  if (row.source == Source::kFailed) return fail(grammars_.error(slot));
-  if (row.source == Source::kDeferred) return defer();
+  if (row.source == Source::kFailed) return refuse(plan, row, grammars_.error(slot), result);
+  if (row.source == Source::kDeferred) return refuse(plan, row, std::nullopt, result);
   const bool is_held = row.source == Source::kHeld;
   const sampling::SampledChoice& choice = is_held ? grammars_.held(slot) : drawn;
-  if (!choice.usable) return fail(numerical_error());
+  if (!choice.usable) return refuse(plan, row, numerical_error(), result);
   const bool is_constrained = grammars_.active(slot);
   if (is_constrained && !is_held) {
     const SlotGrammars::Next next = grammars_.accept(slot, choice, jump_max(sequence));
-    if (next == SlotGrammars::Next::kFail) return fail(grammars_.error(slot));
-    if (next == SlotGrammars::Next::kDefer) return defer();
+    if (next == SlotGrammars::Next::kFail) return refuse(plan, row, grammars_.error(slot), result);
+    if (next == SlotGrammars::Next::kDefer) return refuse(plan, row, std::nullopt, result);
   }
   slots_.append(slot, choice.token);
-  result.tokens[place] = {choice.token, choice.logprob, choice.top};
-  if (!is_constrained) return;
-  jumps_[place] = grammars_.take_forced(slot);
-  slots_.append_known(sequence, jumps_[place]);
+  give(row, {choice.token, choice.logprob, choice.top}, result);
+  if (is_constrained) {
+    const std::vector<TokenId> forced = grammars_.take_forced(slot);
+    slots_.append_known(sequence, row.given, forced);
+    for (const TokenId token : forced) give(row, {.token = token}, result);
+    if (grammars_.over(slot)) return false;
+  }
+  return row.guessed == row.given;
+}
+
+// No token from this row of logits: an error, or a deferral. Where an earlier one gave some, the
+// next step begins with this one, and says so then.
+bool RowSampler::refuse(const engine::StepPlan& plan, const SampledRow& row,
+                        std::optional<Error> error, engine::StepResult& result) {
+  if (row.given > 0) return false;
+  engine::SequenceResult& given = result.sequences[row.sequence];
+  given.tokens.count = 0;
+  if (error) {
+    given.error = std::make_unique<Error>(*std::move(error));
+  } else {
+    given.deferral = grammars_.deferral(plan.sequences[row.sequence].slot);
+  }
+  return false;
+}
+
+void RowSampler::give(SampledRow& row, engine::SampledToken token, engine::StepResult& result) {
+  engine::SequenceResult& sequence = result.sequences[row.sequence];
+  const auto place = static_cast<size_t>(sequence.tokens.first);
+  const auto next = static_cast<size_t>(row.given);
+  const bool is_guess =
+      row.guessed == row.given && next < row.guesses.size() && row.guesses[next] == token.token;
+  if (is_guess) ++row.guessed;
+  if (row.given++ == 0) {
+    result.tokens[place] = std::move(token);
+  } else {
+    further_[place].push_back(std::move(token));
+  }
+  // Should the last row of logits give nothing, it is computed again.
+  sequence.accepted = std::min(row.guessed, row.given - 1);
 }
 
 // Not where a token was put there, which has others behind it that the scheduler will put there;

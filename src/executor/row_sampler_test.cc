@@ -42,7 +42,7 @@ class RowSamplerUnit : public testing::Test {
     slots_.apply(plan);
     grammars_.apply(plan);
     result_ = {};
-    rows_ = sampler_.list(plan, build_batch(plan, slots_, 0), result_);
+    rows_ = sampler_.list(plan, build_batch(plan, slots_, {}, 0), drafts_, result_);
     ASSERT_EQ(rows_.size(), best.size());
     std::vector<float> logits(rows_.size() * kVocab, 0.0f);
     for (size_t row = 0; row < best.size(); ++row) {
@@ -69,6 +69,7 @@ class RowSamplerUnit : public testing::Test {
   SlotGrammars grammars_;
   RowSampler sampler_{
       {.vocab_size = kVocab, .sampled_vocab = kVocab}, pool_, samplers_, slots_, grammars_};
+  Drafts drafts_;
   std::vector<SampledRow> rows_;
   engine::StepResult result_;
 };
@@ -159,7 +160,7 @@ TEST_F(RowSamplerUnit, ADeviceIsToldOfTheRowsThatAreIts) {
   begin(plan, {.slot = 2, .tokens = {1}, .sample = true}).logit_bias = {{5, 1.0f}, {5, 1.0f}};
   slots_.apply(plan);
   grammars_.apply(plan);
-  rows_ = sampler_.list(plan, build_batch(plan, slots_, 0), result_);
+  rows_ = sampler_.list(plan, build_batch(plan, slots_, {}, 0), drafts_, result_);
   sampling::DeviceRows device;
   sampler_.prepare_for_device(plan, rows_, device);
   EXPECT_EQ(rows_[0].source, SampledRow::Source::kDevice);
@@ -174,7 +175,7 @@ TEST_F(RowSamplerUnit, AFailedStepIsForgotten) {
   slots_.apply(plan);
   grammars_.apply(plan);
   slots_.append(1, 9);
-  rows_ = sampler_.list(plan, build_batch(plan, slots_, 0), result_);
+  rows_ = sampler_.list(plan, build_batch(plan, slots_, {}, 0), drafts_, result_);
   EXPECT_EQ(slots_.input_token(1), ~0);
   sampler_.forget(plan, rows_);
   EXPECT_EQ(slots_.input_token(1), 9);

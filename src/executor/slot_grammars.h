@@ -46,6 +46,9 @@ class SlotGrammars {
 
   bool active(engine::Slot slot) const { return at(slot).follower.active(); }
 
+  // Nothing may follow what it is over.
+  bool over(engine::Slot slot) const { return at(slot).follower.over(); }
+
   // forced: the token that the plan puts there, or engine::kNotForced.
   Next next(engine::Slot slot, TokenId forced);
   std::span<const uint64_t> allowed(engine::Slot slot) const { return at(slot).follower.allowed(); }

@@ -15,6 +15,7 @@ void SlotTable::apply(const engine::StepPlan& plan) {
     slot.pooling = arrival->pooling;
     slot.known_tokens = 0;
     slot.history.clear();
+    if (!slot.sampling.has_penalties()) continue;
     const std::span<const TokenId> history(arrival->history);
     const auto prompt = std::min(static_cast<size_t>(arrival->prompt_count), history.size());
     slot.history.add_prompt(history.first(prompt));
@@ -46,13 +47,14 @@ void SlotTable::append(engine::Slot index, TokenId token) {
   if (slot.sampling.has_penalties()) slot.history.add_output(token);
 }
 
-void SlotTable::append_known(const ScheduledRow& row, std::span<const TokenId> tokens) {
+void SlotTable::append_known(const ScheduledRow& row, int sampled,
+                             std::span<const TokenId> tokens) {
   if (tokens.empty()) return;
   Slot& slot = at(row.slot);
   if (slot.sampling.has_penalties()) {
     for (const TokenId token : tokens) slot.history.add_output(token);
   }
-  slot.known_tokens = row.start + row.token_count() + 1 + static_cast<int>(tokens.size());
+  slot.known_tokens = row.start + row.token_count() + sampled + static_cast<int>(tokens.size());
 }
 
 }  // namespace pelton::executor

@@ -60,8 +60,9 @@ class SlotTable {
 
   // The row's token was sampled.
   void append(engine::Slot index, TokenId token);
-  // And these are known to follow it (jump-forward decoding): they stand behind the row's token.
-  void append_known(const ScheduledRow& row, std::span<const TokenId> tokens);
+  // And these are known to follow it (jump-forward decoding): they stand behind the `sampled`
+  // tokens that the row gave.
+  void append_known(const ScheduledRow& row, int sampled, std::span<const TokenId> tokens);
 
  private:
   Slot& at(engine::Slot index) { return slots_[static_cast<size_t>(index)]; }

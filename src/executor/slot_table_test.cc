@@ -19,7 +19,7 @@ TEST(SlotTable, AnArrivalTakesTheSlotOfTheOneBefore) {
   EXPECT_EQ(slots[1].history.counts().at(7).in_output, 2);
   EXPECT_TRUE(slots[1].history.counts().at(3).in_prompt);
   EXPECT_EQ(slots[1].history.counts().at(3).in_output, 0);
-  slots.append_known(first.sequences[0], std::vector<TokenId>{5, 6});
+  slots.append_known(first.sequences[0], 1, std::vector<TokenId>{5, 6});
   EXPECT_EQ(slots[1].known_tokens, 5);
 
   engine::StepPlan second;
@@ -57,7 +57,7 @@ TEST(SlotTable, PenaltiesCountWhatIsAppended) {
   slots.apply(plan);
   for (const engine::ScheduledRow& row : plan.sequences) {
     slots.append(row.slot, 8);
-    slots.append_known(row, std::vector<TokenId>{8, 9});
+    slots.append_known(row, 1, std::vector<TokenId>{8, 9});
   }
   EXPECT_EQ(slots[0].history.counts().at(8).in_output, 2);
   EXPECT_EQ(slots[0].history.counts().at(9).in_output, 1);
@@ -72,8 +72,8 @@ TEST(SlotTable, ARowBeforeTheKnownTokensSamplesNothing) {
   arrive(plan);
   slots.apply(plan);
   EXPECT_TRUE(slots.samples(plan.sequences[0]));
-  slots.append(0, 2);                                                 // of position 5
-  slots.append_known(plan.sequences[0], std::vector<TokenId>{3, 4});  // 6 and 7: 8 are known
+  slots.append(0, 2);                                                    // of position 5
+  slots.append_known(plan.sequences[0], 1, std::vector<TokenId>{3, 4});  // 6 and 7: 8 are known
   const auto samples = [&](int start, std::vector<TokenId> tokens) {
     engine::StepPlan next;
     add_row(next, {.start = start, .tokens = std::move(tokens), .sample = true});

@@ -31,6 +31,13 @@ void BlockTable::take_over(int first, std::span<const BlockId> blocks) {
   dropped_ = first;
 }
 
+void BlockTable::shrink(int token_count) {
+  const auto kept = static_cast<size_t>(std::max(pool_->blocks_for(token_count), dropped_));
+  if (kept >= blocks_.size()) return;
+  pool_->give_back(std::span(blocks_).subspan(kept));
+  blocks_.resize(kept);
+}
+
 void BlockTable::drop_before(int position) {
   const int end = std::min(position / pool_->block_tokens(), static_cast<int>(blocks_.size()));
   if (end <= dropped_) return;

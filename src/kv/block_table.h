@@ -32,6 +32,9 @@ class BlockTable {
   // The same with blocks that were taken or shared for this table already.
   void take_over(int first, std::span<const BlockId> blocks);
 
+  // Gives back what positions [0, token_count) do not need: the last entries.
+  void shrink(int token_count);
+
   // Gives back every block that lies wholly before `position`: its entry becomes kNoBlock.
   void drop_before(int position);
 

@@ -1,4 +1,4 @@
-#include "executor/jump_forward.h"
+#include "executor/further_tokens.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ std::vector<TokenId> tokens_of(const engine::StepResult& result, size_t sequence
   return tokens;
 }
 
-TEST(JumpForward, EachRowsTokensStandBehindItsOwn) {
+TEST(FurtherTokens, EachRowsTokensStandBehindItsOwn) {
   engine::StepResult result;
   result.sequences.resize(4);  // the second samples nothing
   result.sequences[0].tokens = {0, 1};
@@ -23,8 +23,9 @@ TEST(JumpForward, EachRowsTokensStandBehindItsOwn) {
     result.tokens.push_back({.token = token, .logprob = -1.0f, .top = {{token, -1.0f}}});
   }
   const std::vector<size_t> sequences = {0, 2, 3};
-  const std::vector<std::vector<TokenId>> jumps = {{}, {21, 22}, {31}};
-  insert_jumps(sequences, jumps, result);
+  std::vector<std::vector<engine::SampledToken>> further = {
+      {}, {{.token = 21}, {.token = 22}}, {{.token = 31}}};
+  insert_further(sequences, further, result);
   EXPECT_EQ(tokens_of(result, 0), (std::vector<TokenId>{10}));
   EXPECT_EQ(tokens_of(result, 1), (std::vector<TokenId>{}));
   EXPECT_EQ(tokens_of(result, 2), (std::vector<TokenId>{20, 21, 22}));
@@ -32,7 +33,7 @@ TEST(JumpForward, EachRowsTokensStandBehindItsOwn) {
   EXPECT_EQ(result.tokens[1].top.size(), 1u);  // moved whole
 }
 
-TEST(JumpForward, ARowWithoutATokenKeepsNone) {
+TEST(FurtherTokens, ARowWithoutATokenKeepsNone) {
   engine::StepResult result;
   result.sequences.resize(2);
   result.sequences[0].tokens = {0, 0};  // deferred
@@ -41,8 +42,8 @@ TEST(JumpForward, ARowWithoutATokenKeepsNone) {
   result.tokens[1].token = 5;
   const std::vector<size_t> sequences = {0, 1};
   // Scratch may hold more rows than the step has.
-  const std::vector<std::vector<TokenId>> jumps = {{}, {6}, {7, 8}};
-  insert_jumps(sequences, jumps, result);
+  std::vector<std::vector<engine::SampledToken>> further = {{}, {{.token = 6}}, {{.token = 7}}};
+  insert_further(sequences, further, result);
   EXPECT_EQ(tokens_of(result, 0), (std::vector<TokenId>{}));
   EXPECT_EQ(tokens_of(result, 1), (std::vector<TokenId>{5, 6}));
 }

@@ -1,0 +1,69 @@
+#include "executor/drafter.h"
+
+#include <algorithm>
+
+namespace pelton::executor {
+
+Drafter::Drafter(speculative::Proposer* proposer, int slot_count, int vocab_size)
+    : proposer_(proposer), vocab_size_(vocab_size) {
+  if (proposer != nullptr) tokens_.resize(static_cast<size_t>(slot_count));
+}
+
+void Drafter::apply(const engine::StepPlan& plan) {
+  if (proposer_ == nullptr) return;
+  for (const ScheduledRow& row : plan.sequences) {
+    const auto* const arrival = plan.arrival_of(row);
+    if (arrival == nullptr) continue;
+    std::vector<TokenId>& tokens = tokens_[static_cast<size_t>(row.slot)];
+    tokens = arrival->history;
+    if (arrival->pooling) continue;  // it never samples
+    proposer_->begin({.slot = row.slot,
+                      .tokens = tokens,
+                      .prompt_count = arrival->prompt_count,
+                      .seed = arrival->sampling.seed});
+  }
+}
+
+Drafts Drafter::draft(const engine::StepPlan& plan) {
+  requests_.clear();
+  if (proposer_ == nullptr) return {};
+  std::vector<size_t> rows;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const ScheduledRow& row = plan.sequences[i];
+    const std::vector<TokenId>& tokens = tokens_[static_cast<size_t>(row.slot)];
+    // What was emitted with an earlier row (jump-forward decoding) the next one computes.
+    const bool is_newest = row.start + row.token_count() == static_cast<int>(tokens.size());
+    if (row.draft_max == 0 || !is_newest) continue;
+    rows.push_back(i);
+    requests_.push_back({.slot = row.slot, .tokens = tokens, .tokens_max = row.draft_max});
+  }
+  if (rows.empty() || !proposer_->draft(requests_).ok()) return {};
+  Drafts drafts;
+  drafts.rows.resize(plan.sequences.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const speculative::DraftRequest& request = requests_[i];
+    const auto most = std::min(request.guesses.size(), static_cast<size_t>(request.tokens_max));
+    const std::span<const TokenId> guesses = std::span(request.guesses).first(most);
+    const auto no_token = std::find_if(guesses.begin(), guesses.end(), [&](TokenId guess) {
+      return guess < 0 || guess >= vocab_size_;
+    });
+    drafts.rows[rows[i]] = engine::append(
+        drafts.tokens, guesses.first(static_cast<size_t>(no_token - guesses.begin())));
+  }
+  return drafts;
+}
+
+void Drafter::append(const engine::StepResult& result) {
+  if (proposer_ == nullptr) return;
+  for (const engine::SequenceResult& sequence : result.sequences) {
+    if (sequence.tokens.count == 0) continue;
+    std::vector<TokenId>& tokens = tokens_[static_cast<size_t>(sequence.slot)];
+    const size_t before = tokens.size();
+    for (const engine::SampledToken& token : sequence.tokens.of(result.tokens)) {
+      tokens.push_back(token.token);
+    }
+    proposer_->append(sequence.slot, std::span(tokens).subspan(before));
+  }
+}
+
+}  // namespace pelton::executor

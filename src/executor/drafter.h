@@ -1,0 +1,37 @@
+// Asks a proposer what may come next, and keeps what it needs for that: the tokens of the sequence
+// in each slot. Without a proposer it does nothing. Owned by the executor; its thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/step_plan.h"
+#include "executor/batch_builder.h"
+#include "speculative/proposer.h"
+
+namespace pelton::executor {
+
+class Drafter {
+ public:
+  // proposer: null, or outlives this.
+  Drafter(speculative::Proposer* proposer, int slot_count, int vocab_size);
+
+  // Of every plan, in order: arrivals take their slots.
+  void apply(const engine::StepPlan& plan);
+
+  // Guesses for the plan's rows, each within what its row may have. A proposer that fails, or that
+  // says what is no token, costs its guesses and nothing else.
+  Drafts draft(const engine::StepPlan& plan);
+
+  // What the step has given its sequences.
+  void append(const engine::StepResult& result);
+
+ private:
+  speculative::Proposer* const proposer_;
+  const int vocab_size_;
+  std::vector<std::vector<TokenId>> tokens_;         // by slot
+  std::vector<speculative::DraftRequest> requests_;  // scratch
+};
+
+}  // namespace pelton::executor

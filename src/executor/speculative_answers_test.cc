@@ -1,0 +1,335 @@
+// Speculation changes when a token is emitted, never which: with any proposer, good, bad or
+// hostile, under any condition, each request gets the tokens, the bits of their log-probabilities
+// and the end that it gets alone without. Runs are drawn from the product of requests, conditions
+// and proposers by a seed that is printed: PELTON_SEED=N repeats one, PELTON_RUNS=N makes more of
+// them; PELTON_ANSWERS_MODEL names the model's folder.
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "engine/engine.h"
+#include "executor/local_executor.h"
+#include "executor/test_guide.h"
+#include "speculative/oracle.h"
+
+namespace pelton::executor {
+namespace {
+
+using speculative::DraftRequest;
+using Tokens = std::vector<TokenId>;
+
+int64_t from_environment(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoll(text);
+}
+
+std::string model_folder() {
+  if (const char* named = std::getenv("PELTON_ANSWERS_MODEL")) return named;
+  const std::string box = std::string(PELTON_SOURCE_DIR) + "/models/pelton-box";
+  if (std::filesystem::exists(box + "/config.json")) return box;
+  return std::string(PELTON_SOURCE_DIR) + "/testdata/golden/tiny";
+}
+
+struct Answer {
+  Tokens tokens;
+  std::vector<float> logprobs;
+  std::vector<std::vector<std::pair<TokenId, float>>> top;
+  engine::FinishReason reason = engine::FinishReason::kStop;
+
+  bool operator==(const Answer&) const = default;
+};
+
+Answer answer_of(engine::TokenStream& stream) {
+  Answer answer;
+  while (true) {
+    const engine::TokenStream::Batch batch = stream.wait();
+    for (const engine::SampledToken& token : batch.tokens) {
+      answer.tokens.push_back(token.token);
+      answer.logprobs.push_back(token.logprob);
+      answer.top.push_back(token.top);
+    }
+    if (!batch.end) continue;
+    EXPECT_FALSE(batch.end->error.has_value()) << batch.end->error->message;
+    answer.reason = batch.end->reason;
+    return answer;
+  }
+}
+
+// Asks another proposer, and does something to what it says.
+class Hostile final : public speculative::Proposer {
+ public:
+  enum class Kind { kWrong, kNoToken, kTooMany, kErrors, kAnyLength, kLastTokens, kWiped, kCount };
+
+  Hostile(Kind kind, int vocab, uint64_t seed, std::shared_ptr<speculative::Proposer> inner)
+      : kind_(kind), vocab_(vocab), seed_(seed), inner_(std::move(inner)) {}
+
+  std::string_view name() const override { return "hostile"; }
+  void begin(const speculative::NewSequence& sequence) override { inner_->begin(sequence); }
+  void append(int slot, std::span<const TokenId> tokens) override { inner_->append(slot, tokens); }
+  int64_t bytes() const override { return 0; }
+
+  Result<void> draft(std::span<DraftRequest> requests) override {
+    TRY(inner_->draft(requests));
+    for (DraftRequest& request : requests) spoil(request);
+    const bool fails = kind_ == Kind::kErrors && roll() % 2 == 0;
+    if (fails) return Error{ErrorCode::kInternal, "a proposer that fails"};
+    return {};
+  }
+
+ private:
+  uint64_t roll() { return base::random_bits(seed_, count_++); }
+
+  void spoil(DraftRequest& request) {
+    std::vector<TokenId>& guesses = request.guesses;
+    const auto any = [&] { return static_cast<TokenId>(roll() % static_cast<uint64_t>(vocab_)); };
+    switch (kind_) {
+      case Kind::kWrong:
+        guesses.assign(static_cast<size_t>(request.tokens_max), any());
+        break;
+      case Kind::kNoToken:
+        for (TokenId& guess : guesses) {
+          if (roll() % 4 == 0) guess = roll() % 2 == 0 ? vocab_ : -static_cast<TokenId>(roll() % 9);
+        }
+        break;
+      case Kind::kTooMany:
+        guesses.resize(static_cast<size_t>(request.tokens_max) + 40, any());
+        break;
+      case Kind::kAnyLength:
+        guesses.resize(roll() % (guesses.size() + 1));
+        break;
+      case Kind::kLastTokens:
+        guesses.resize(static_cast<size_t>(request.tokens_max), vocab_ - 1);
+        break;
+      case Kind::kWiped:
+        if (roll() % 8 == 0) inner_->begin({.slot = request.slot});
+        break;
+      case Kind::kErrors:
+      case Kind::kCount:
+        break;
+    }
+  }
+
+  const Kind kind_;
+  const int vocab_;
+  const uint64_t seed_;
+  uint64_t count_ = 0;
+  const std::shared_ptr<speculative::Proposer> inner_;
+};
+
+class SpeculativeAnswers : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    checkpoint_ = new checkpoint::Checkpoint(checkpoint::Checkpoint::open(model_folder()).value());
+    make_requests(40);
+    ask_each_alone();
+  }
+  static void TearDownTestSuite() {
+    delete alone_;
+    delete requests_;
+    delete checkpoint_;
+  }
+
+  static int vocabulary() { return std::min(checkpoint_->config().vocab_size, 4000); }
+
+  static void vary_sampling(request::GenerationRequest& one, std::mt19937& random) {
+    const auto below = [&](int bound) { return static_cast<int>(random() % unsigned(bound)); };
+    request::SamplingParams& sampling = one.sampling;
+    sampling.temperature = std::array{0.0f, 0.7f, 1.0f}[static_cast<size_t>(below(3))];
+    sampling.seed = random();
+    if (below(4) == 0) sampling.top_p = 0.9f;
+    if (below(4) == 0) sampling.top_k = 20;
+    if (below(4) == 0) sampling.min_p = 0.05f;
+    if (below(4) == 0) sampling.repetition_penalty = 1.2f;
+    if (below(4) == 0) sampling.frequency_penalty = 0.5f;
+    if (below(4) == 0) sampling.presence_penalty = 0.5f;
+    if (below(4) == 0) sampling.logit_bias = {{below(vocabulary()), 3.0f}, {1, -2.0f}};
+    if (below(2) == 0) sampling.logprobs = below(4);
+    if (below(3) == 0) one.stop.min_new_tokens = below(30);
+    if (below(3) == 0) one.stop.repetition = {.pattern_min = 1, .pattern_max = 4, .count = 3};
+  }
+
+  static void make_requests(int count) {
+    std::mt19937 random(20261123);
+    const auto below = [&](int bound) { return static_cast<int>(random() % unsigned(bound)); };
+    const grammar::GrammarState guide = make_guide(vocabulary());
+    requests_ = new std::vector<request::GenerationRequest>();
+    for (int i = 0; i < count; ++i) {
+      request::GenerationRequest one;
+      if (i > 0 && below(2) == 0) {
+        one.prompt = (*requests_)[static_cast<size_t>(below(i))].prompt;
+        one.prompt.resize(static_cast<size_t>(below(static_cast<int>(one.prompt.size()) + 1)));
+      }
+      const int more = below(8) == 0 ? 200 : 1 + below(60);
+      for (int k = 0; k < more; ++k) one.prompt.push_back(below(vocabulary()));
+      one.stop.max_new_tokens = 1 + below(60);
+      vary_sampling(one, random);
+      if (i % 4 == 3) one.guide = guide;
+      requests_->push_back(std::move(one));
+    }
+  }
+
+  static LocalExecutor::Options usual(int sequences_max) {
+    LocalExecutor::Options options;
+    options.threads = 1;
+    options.sequences_max = sequences_max;
+    options.prefix_cache = false;
+    options.context_tokens = 400;
+    options.kv_bytes = int64_t{1} << 28;
+    return options;
+  }
+
+  // The bytes of so many blocks of the group that keeps all, and of window blocks for what may run.
+  static LocalExecutor::Options short_of_blocks(const LocalExecutor::Options& options, int blocks) {
+    LocalExecutor::Options uncached = options;
+    uncached.prefix_cache = false;
+    uncached.swap_bytes = 0;
+    const auto ample =
+        cost_model::footprint(*checkpoint_, *LocalExecutor::memory_request(uncached)).value();
+    LocalExecutor::Options tight = options;
+    tight.kv_bytes = 0;
+    for (const auto& group : ample.kv.groups) {
+      const int64_t held = group.spec.slides() ? group.block_count : blocks;
+      *tight.kv_bytes += group.spec.block_bytes * held;
+    }
+    return tight;
+  }
+
+  struct Run {
+    std::string what;
+    LocalExecutor::Options executor;
+    engine::Engine::Options engine;
+  };
+
+  static std::vector<Answer> ask_all(const Run& run) {
+    auto executor = LocalExecutor::create(*checkpoint_, run.executor);
+    CHECK(executor.ok(), executor.ok() ? "" : executor.error().message);
+    engine::Engine engine(run.engine, **executor, *clock_, *log_);
+    std::vector<engine::TokenStream> streams;
+    for (const request::GenerationRequest& request : *requests_) {
+      auto stream = engine.submit(request);
+      CHECK(stream.ok(), stream.ok() ? "" : stream.error().message);
+      streams.push_back(std::move(stream).value());
+    }
+    std::vector<Answer> answers;
+    for (engine::TokenStream& stream : streams) answers.push_back(answer_of(stream));
+    engine.drain(60'000);
+    for (int i = 0; i < 1000 && !engine.ledger().clean(); ++i) {  // emitted at the end of a turn
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_TRUE(engine.ledger().clean()) << run.what;
+    counters_ = engine.stats().scheduler;
+    return answers;
+  }
+
+  static void ask_each_alone() {
+    alone_ = new std::vector<Answer>(ask_all({.executor = usual(1), .engine = {}}));
+    for (size_t i = 0; i < alone_->size(); ++i) {
+      const request::GenerationRequest& request = (*requests_)[i];
+      known_[{request.prompt, request.sampling.seed}] = (*alone_)[i].tokens;
+    }
+  }
+
+  static Run draw(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto below = [&](int bound) { return static_cast<int>(random() % unsigned(bound)); };
+    Run run;
+    LocalExecutor::Options& options = run.executor;
+    options = usual(std::array{1, 4, 32}[static_cast<size_t>(below(3))]);
+    options.threads = below(4) == 0 ? 2 : 1;
+    options.batch_tokens_max = std::array{2, 9, 33, 512}[static_cast<size_t>(below(4))];
+    options.prefix_cache = below(2) == 0;
+    options.guide_work_max = below(4) == 0 ? 0 : options.guide_work_max;
+    if (below(3) == 0) options.swap_bytes = int64_t{1} << 24;
+    options.draft_tokens_max = 1 + below(12);
+    run.engine.prefix_cache = options.prefix_cache;
+    run.engine.checks_every_step = true;
+    run.engine.steps_in_flight_max = 1 + below(2);
+    const int blocks = below(2) == 0 ? 28 : 0;
+    if (blocks > 0) options = short_of_blocks(options, blocks);
+    const double acceptance = std::array{0.0, 0.5, 0.9, 1.0}[static_cast<size_t>(below(4))];
+    const int vocab = checkpoint_->config().vocab_size;
+    const int slots = options.sequences_max + 128;  // those of embeddings, too
+    options.proposer = std::make_shared<speculative::Oracle>(
+        speculative::Oracle::Options{
+            .acceptance = acceptance, .vocab_size = vocab, .slot_count = slots},
+        known_);
+    const int kind = below(2 * static_cast<int>(Hostile::Kind::kCount));
+    const bool is_hostile = kind < static_cast<int>(Hostile::Kind::kCount);
+    if (is_hostile) {
+      options.proposer = std::make_shared<Hostile>(static_cast<Hostile::Kind>(kind), vocab, seed,
+                                                   options.proposer);
+    }
+    run.what = "replay with PELTON_SEED=" + std::to_string(seed) + ": " +
+               std::to_string(options.sequences_max) + " slots, " +
+               std::to_string(options.threads) + " threads, steps of " +
+               std::to_string(options.batch_tokens_max) + ", " + std::to_string(blocks) +
+               " blocks, acceptance " + std::to_string(acceptance) + ", hostile " +
+               std::to_string(is_hostile ? kind : -1) + ", guesses " +
+               std::to_string(options.draft_tokens_max);
+    return run;
+  }
+
+  static void expect_the_same(const std::vector<Answer>& answers) {
+    for (size_t i = 0; i < answers.size(); ++i) {
+      EXPECT_EQ(answers[i].tokens, (*alone_)[i].tokens) << "request " << i;
+      EXPECT_TRUE(answers[i] == (*alone_)[i]) << "request " << i;
+      if (HasFailure()) return;
+    }
+  }
+
+  static inline checkpoint::Checkpoint* checkpoint_ = nullptr;
+  static inline std::vector<request::GenerationRequest>* requests_ = nullptr;
+  static inline std::vector<Answer>* alone_ = nullptr;
+  static inline speculative::Oracle::Answers known_;
+  static inline base::SystemClock* clock_ = new base::SystemClock;
+  static inline base::Log* log_ = new base::Log(*clock_, {.level = base::LogLevel::kNone});
+  static inline engine::SchedulerCounters counters_;
+};
+
+TEST_F(SpeculativeAnswers, are_the_same_with_any_proposer_under_any_condition) {
+  const int64_t first = from_environment("PELTON_SEED", 1);
+  const int64_t runs = from_environment("PELTON_RUNS", std::getenv("PELTON_SEED") ? 1 : 24);
+  engine::SchedulerCounters all;
+  for (int64_t seed = first; seed < first + runs && !HasFailure(); ++seed) {
+    const Run run = draw(static_cast<uint64_t>(seed));
+    SCOPED_TRACE(run.what);
+    expect_the_same(ask_all(run));
+    all.accepted_tokens += counters_.accepted_tokens;
+    all.draft_tokens += counters_.draft_tokens;
+    all.preemptions_recompute += counters_.preemptions_recompute;
+    all.preemptions_swap += counters_.preemptions_swap;
+    all.prompt_tokens_cached += counters_.prompt_tokens_cached;
+  }
+  if (runs < 24) return;
+  EXPECT_GT(all.accepted_tokens, 1000);
+  EXPECT_GT(all.draft_tokens - all.accepted_tokens, 1000);
+  EXPECT_GT(all.preemptions_recompute, 5);
+  EXPECT_GT(all.preemptions_swap, 0);
+  EXPECT_GT(all.prompt_tokens_cached, 50);
+}
+
+// Every guess is right: as few steps as the guesses allow.
+TEST_F(SpeculativeAnswers, take_fewer_steps) {
+  Run run{.what = "all right", .executor = usual(1), .engine = {}};
+  run.executor.draft_tokens_max = 4;
+  run.executor.proposer = std::make_shared<speculative::Oracle>(
+      speculative::Oracle::Options{
+          .acceptance = 1.0, .vocab_size = checkpoint_->config().vocab_size, .slot_count = 1 + 128},
+      known_);
+  expect_the_same(ask_all(run));
+  EXPECT_EQ(counters_.accepted_tokens, counters_.draft_tokens);
+  int64_t expected = 0;  // the first token comes with the prompt, each step gives five
+  for (size_t i = 0; i < alone_->size(); ++i) {
+    if ((*requests_)[i].guide) continue;  // what must follow needs no guess
+    const auto behind_first = static_cast<int64_t>((*alone_)[i].tokens.size()) - 1;
+    expected += behind_first - (behind_first + 4) / 5;
+  }
+  EXPECT_GE(counters_.accepted_tokens, expected);
+}
+
+}  // namespace
+}  // namespace pelton::executor

@@ -1,0 +1,51 @@
+// Speculation: who guesses which tokens come next. A guess changes when a token is emitted, never
+// which: the executor computes guesses behind a sequence's row and keeps those that it samples
+// itself (executor/row_sampler.h). So a proposer may be wrong, stale or empty-handed, and no answer
+// depends on it. Owned by the executor; its thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/token_id.h"
+
+namespace pelton::speculative {
+
+// A sequence that takes a slot, with all that is known of it.
+struct NewSequence {
+  int slot = 0;
+  std::span<const TokenId> tokens;  // the prompt, and what was generated before it made room
+  int prompt_count = 0;
+  uint64_t seed = 0;  // what its tokens are sampled with
+};
+
+struct DraftRequest {
+  int slot = 0;
+  std::span<const TokenId> tokens;    // all that are known, the newest last
+  int tokens_max = 0;                 // guesses wanted at most, 1 or more
+  std::vector<TokenId> guesses = {};  // the answer: what may come behind `tokens`, in order
+};
+
+class Proposer {
+ public:
+  virtual ~Proposer() = default;
+
+  virtual std::string_view name() const = 0;
+
+  // The slot's earlier sequence is forgotten.
+  virtual void begin(const NewSequence& sequence) = 0;
+
+  // The slot's sequence goes on with these.
+  virtual void append(int slot, std::span<const TokenId> tokens) = 0;
+
+  // Guesses for the sequences of one step. An error: none of them counts.
+  virtual Result<void> draft(std::span<DraftRequest> requests) = 0;
+
+  // What it has allocated.
+  virtual int64_t bytes() const = 0;
+};
+
+}  // namespace pelton::speculative
