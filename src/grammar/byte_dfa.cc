@@ -6,6 +6,15 @@
 #include <fmt/format.h>
 
 namespace pelton::grammar {
+
+// The automaton of "tap" and "top". Classes, in the order of their first bytes: 0 all other bytes,
+// 1 a and o (alike to every state: one column), 2 p, 3 t. States, in the order of a walk by
+// breadth from the start; 0 is dead:
+//   state      0  1  2  3  4
+//   a, o       0  0  3  0  0
+//   p          0  0  0  4  0
+//   t          0  2  0  0  0       4 accepts
+// The same language built in any other way gives the same classes and the same numbers.
 namespace {
 
 Error too_large(std::string_view what, uint64_t limit) {
@@ -33,7 +42,12 @@ CommonClasses common_classes(const ByteDfa& a, const ByteDfa& b) {
   return common;
 }
 
-// Accepts where `accept(a accepts, b accepts)`; pairs of which `useful` says no are dead.
+// Accepts where `accept(a accepts, b accepts)`; pairs of which `useful` says no are dead. A state
+// is a pair of states, made when it is first reached. Of A = a | ab and B = ab | b, both with the
+// states 1 start, 2 behind a, 3 the end:
+//   (1, 1) -a-> (2, 2)   (1, 1) -b-> (dead, 3)   (2, 2) -b-> (3, 3)
+// The intersection accepts in (3, 3) and takes (dead, 3) for dead, so it is ab; the difference A -
+// B accepts in (2, 2) alone: a; the union keeps (dead, 3) and accepts in all three: a | ab | b.
 template <typename Accept, typename Useful>
 Result<ByteDfa> product(const ByteDfa& a, const ByteDfa& b, const DfaLimits& limits, Accept accept,
                         Useful useful) {
@@ -276,7 +290,8 @@ bool ByteDfa::accepts_all_after(DfaState state) const {
 }
 
 std::optional<DfaState> ByteDfa::state_of(const ByteDfa& language) const {
-  // Both are minimal: the part of us that accepts `language` is a copy of it, state by state.
+  // Both are minimal: the part of us that accepts `language` is a copy of it, state by state. In
+  // x[0-9]* that part is the state behind x for [0-9]*; for [0-8]* there is none.
   const CommonClasses common = common_classes(*this, language);
   const auto is_copy = [&](DfaState root) {
     std::vector<DfaState> ours(language.states(), kDeadState);

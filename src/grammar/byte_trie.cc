@@ -4,6 +4,12 @@
 
 namespace pelton::grammar {
 
+// Of "ab" (token 3), "b" (9) and "a" (7); node 4 is the sentinel:
+//   node  byte  depth  subtree_end  token_begin
+//   0     -     0      4            0             tokens_ = {7, 3, 9}
+//   1     a     1      3            0             tokens_of(1) = {7}
+//   2     b     2      3            1             tokens_below(1) = {7, 3}
+//   3     b     1      4            2             i = subtree_end skips what is below node i
 ByteTrie::ByteTrie(std::vector<Text> texts) {
   std::sort(texts.begin(), texts.end(), [](const Text& a, const Text& b) {
     return a.bytes == b.bytes ? a.token < b.token : a.bytes < b.bytes;

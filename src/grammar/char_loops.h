@@ -35,7 +35,9 @@ bool takes_wide(const Dfa& dfa, DfaState state, const End& end) {
          all(state, 0xF1, 0xF3, three) && after(0xF4, 0x80, 0x8F, two);
 }
 
-// The kinds of characters that all lead from `state` back to it.
+// The kinds of characters that all lead from `state` back to it. The start of [a-z0-9]* has
+// kLowerKind and kDigitKind; that of [a-y]* has none, for a z leads away; that of any_utf8() has
+// all eight.
 template <typename Dfa>
 uint8_t loops_of(const Dfa& dfa, DfaState state) {
   uint8_t loops = 0x7f;

@@ -1,4 +1,6 @@
-// A set of code points as sorted ranges that do not touch. A plain value; any thread.
+// A set of code points as sorted ranges that do not touch: d-f, a-c and e-h, in that order, are
+// a-h, whose complement is 0-` and i-10FFFF. A plain value; one thread while it is put in order
+// (the first question after an add), then any.
 #pragma once
 
 #include <compare>

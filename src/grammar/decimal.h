@@ -9,7 +9,8 @@
 
 namespace pelton::grammar {
 
-// 0.digits times 10^point, digits without zeros at either end; 0 has none.
+// 0.digits times 10^point, digits without zeros at either end; 0 has none. -12.50 is negative,
+// digits "125", point 2; 4e-3 is digits "4", point -2, and its text "0.004".
 struct Decimal {
   bool negative = false;
   std::string digits;

@@ -180,7 +180,12 @@ Arrows living_arrows(const DfaTable& table) {
 
 // Blocks of states that accept the same: Hopcroft's refinement, driven by a partition of the arrows
 // as in Valmari, "Fast brief practical DFA minimization" (2012), so that missing arrows cost
-// nothing.
+// nothing. Of ab | bb as a tree, with the states 1 start, 2 behind a, 3 behind b, 4 behind ab, 5
+// behind bb, of which 4 and 5 accept:
+//   blocks {0} {1 2 3} {4 5}; arrows by letter: a {1->2}, b {1->3 2->4 3->5}
+//   the tails of a's arrows split {1 2 3} into {1} and {2 3}; arrows by the block they lead to: b
+//   becomes {1->3} and {2->4 3->5}
+//   their tails {1} and {2 3} split nothing more: 2 and 3 are one, 4 and 5 are one
 Partition equivalent_states(const DfaTable& table, const Arrows& arrows) {
   const uint32_t states = table.state_count();
   const uint32_t arrow_count = static_cast<uint32_t>(arrows.tail.size());
@@ -251,6 +256,13 @@ DfaTable minimised(const DfaTable& table) {
   return trimmed(merged);
 }
 
+// Moore's refinement, stopped after `length_max` rounds: two states are in one class if they are it
+// so far, and each letter leads them into one class. Of a{1000}, where state k still needs 1000 - k
+// letters, with length_max 2:
+//   before    dead | 0 .. 999 | 1000
+//   round 1   dead | 0 .. 998 | 999 | 1000
+//   round 2   dead | 0 .. 997 | 998 | 999 | 1000
+// All tokens of up to two bytes are alike to 0 and 997, so these share one mask.
 std::vector<uint32_t> alike_states(const DfaTable& table, uint32_t length_max, uint64_t& work_left,
                                    const CompileDeadline* deadline) {
   constexpr uint32_t kStatesMin = 256;

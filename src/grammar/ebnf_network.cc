@@ -393,7 +393,7 @@ class Network {
   }
 
   static ByteDfa dfa_of_set(const CodePointSet& set) {
-    const Letters letters = Letters::of_sets(std::span(&set, 1), 10'000'000).value();
+    const auto letters = Letters::of_sets(std::span(&set, 1), 10'000'000).value();
     DfaTable table = DfaTable::with_letters(letters.count());
     table.start = table.add_state();
     const DfaState end = table.add_state();

@@ -1,6 +1,9 @@
 // A context-free grammar as its author wrote it, as a tree: what the two notations' parsers
 // (gbnf_syntax.cc, lark_syntax.cc) give, and ebnf_network.h turns into rules for the machine. A
 // plain value that outlives the text.
+//
+// root ::= "a" [0-9]* is the rule root, whose body is kSequence of kText "a" and kRepeat, least 0,
+// most kUnlimited, of kSet [0-9].
 #pragma once
 
 #include <cstdint>

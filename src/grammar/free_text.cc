@@ -32,6 +32,8 @@ Result<ByteDfa> text_without(std::span<const std::string> marks, const DfaLimits
   return difference(ByteDfa::any_utf8(), with, limits);
 }
 
+// What ends with an end, less what goes on behind a mark, less what must never occur. With the end
+// and mark aa: baa is such a text; baaa ends with aa, too, but one has ended before it.
 Result<ByteDfa> text_until(const TextUntil& until, const DfaLimits& limits) {
   TRY_ASSIGN(const ByteDfa ending, with_mark(until.ends, After::kNothing, limits));
   TRY_ASSIGN(const ByteDfa past, with_mark(until.marks, After::kSomething, limits));

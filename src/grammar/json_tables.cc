@@ -45,6 +45,9 @@ StringDfa::StringDfa(const ByteDfa::ByteClasses& classes, DfaTable automaton,
   measure();
 }
 
+// chars_to_end is a search by breadth backwards from the accepting states, where a byte inside a
+// character takes nothing. Of ab | U+00E9 (C3 A9): the start needs 1 character (not 2, nor two
+// bytes), behind a 1, behind C3 none.
 void StringDfa::measure() {
   content = content_of(class_of, table, label);
   const uint32_t states = table.state_count();
@@ -110,7 +113,6 @@ size_t StringDfa::bytes_held() const {
          label.capacity() * 4 + chars_to_end.capacity() * 4 + any_char.capacity();
 }
 
-// Texts of at most 1, 2, ... bytes, by state: an accepted end, or a byte and what follows it.
 uint64_t ArraySpec::count_states() const {
   constexpr uint64_t kMany = 1 << 20;
   uint64_t states = counts_items ? std::min(kMany, items_min) + 1 : 1;
@@ -121,6 +123,9 @@ uint64_t ArraySpec::count_states() const {
   return states;
 }
 
+// A number whose digits are the counts, cut at what is distinguished, each with a base of its own.
+// Of the counters {min 1} and {min 0, max 2} there are 2 * 3 states; counts of 3 and 1 become 1 and
+// 1: state 1 + 2 * 1 = 3.
 uint64_t ArraySpec::count_state(uint64_t counts, uint64_t items) const {
   uint64_t state = counts_items ? std::min(items, items_min) : 0;
   for (size_t i = counters.size(); i-- > 0;) {
@@ -130,6 +135,9 @@ uint64_t ArraySpec::count_state(uint64_t counts, uint64_t items) const {
   return state;
 }
 
+// Texts of at most 0, 1, 2, ... bytes, by state: an accepted end, or a byte and what follows it. Of
+// [ab]{1,2}, from the start: none of 0 bytes, 2 of at most 1, 2 * (1 + 2) = 6 of at most 2, and as
+// many ever after; so at_least(start, 1 byte, 0) is 2, and [ab]{1,2} never has enough, [ab]* has.
 TextCounts::TextCounts(const StringDfa& dfa)
     : start(dfa.table.start),
       texts(dfa.table.state_count(), 0),
@@ -155,6 +163,8 @@ TextCounts::TextCounts(const StringDfa& dfa)
   }
 }
 
+// Of [1-9][0-9]? values_at_least says 90 at the start, for 10, 20, ... 90 end with a zero and are
+// not counted; count_values says 99.
 NumberDfa::NumberDfa(ByteDfa automaton)
     : dfa(std::move(automaton)), content(content_of(dfa.byte_classes(), dfa.table(), {})) {
   // Digits that end with another than 0 are different numbers, behind the point as before it.
@@ -262,6 +272,11 @@ ValueId append_tables(JsonTables& to, JsonTables from) {
   return from.root + values;
 }
 
+// Of the keys id (0), ids (1) and to (2), level by level:
+//   node  byte  children  keys    key         node  byte  children  keys    key
+//   0     -     1, 2      [0, 3)  -           3     d     5         [0, 2)  0
+//   1     i     3         [0, 2)  -           4     o     -         [2, 3)  2
+//   2     t     4         [2, 3)  -           5     s     -         [1, 2)  1
 void build_key_trie(ObjectSpec& object) {
   std::vector<KeyTrieNode>& trie = object.trie;
   trie.clear();

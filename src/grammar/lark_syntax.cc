@@ -433,7 +433,8 @@ class LarkParser : public EbnfText {
     return node;
   }
 
-  // Every terminal outside of terminals becomes a sequence: what is ignored, then itself.
+  // Every terminal outside of terminals becomes a sequence: what is ignored, then itself. With
+  // %ignore " ", start: A B becomes " "* A " "* B " "*, and within A: "x" "y" nothing is ignored.
   void ignore_between_terminals() {
     const uint32_t any = tree_.add_parent(Kind::kAlternatives, ignored_, 0);
     const uint32_t ignored =

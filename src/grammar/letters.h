@@ -1,6 +1,10 @@
 // The letters of a regular expression: the coarsest classes of code points that none of its sets
 // tells apart. An automaton over letters becomes one over UTF-8 bytes at the end. Immutable; any
 // thread.
+//
+// Of the sets 0 = [a-z] and 1 = [aeiou]: letter 0 is what neither has, 1 the vowels, 2 the other
+// letters from a to z; runs() are 0: 0, a: 1, b: 2, e: 1, f: 2, ... v: 2, {: 0; of_set(0) is 1
+// and 2, of_set(1) is 1.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Numbers lists of numbers: equal lists get the same number, 0, 1, 2, ... in order of their first
-// coming. What the subset constructions stand on: one pool, one hash table, nothing freed before
-// the end. Grows with what is put in: its owner counts. One thread.
+// coming: {3, 5} is 0, {} is 1, {3, 5} is 0 again. What the subset constructions stand on: one
+// pool, one hash table, nothing freed before the end. Grows with what is put in: its owner counts.
+// One thread.
 #pragma once
 
 #include <cstdint>

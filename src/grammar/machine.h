@@ -3,6 +3,13 @@
 // reading stands, parents are what is returned to). Frames never change; a step adds new ones, and
 // whoever walks a tree of texts takes them back by the mark. A Machine is scratch, owned by one
 // thread.
+//
+// Behind {"a":[7,1 there is one top: kNumber <- kArray (phase kValue, count 1) <- kObject (kValue)
+// <- kRoot, where <- is "has the parent". A ] ends the number first (only what follows a number
+// says that it is over), so kArray is copied with count 2, finds that it may close, and its parent
+// is copied with phase kAfter: that copy is the new top. Behind [1 of "an array of integers, or one
+// of at least two" the two arrays differ, the numbers in them do not: one top kNumber with two
+// parents, of which only the first is left behind a ].
 #pragma once
 
 #include <bitset>

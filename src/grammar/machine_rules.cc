@@ -1,4 +1,9 @@
 // The machine inside rules (rules.h, rule_scratch.h).
+//
+// With the states of ebnf_network.h's example, root ::= "a" root "b" | "c":
+//   behind a    state 1 only calls: the top kRule at 4, on kCall (to return to 3), on kRoot
+//   behind ac   state 6 accepts: back to the kCall, which goes on at 3: kRule at 3, on kRoot
+//   behind acb  state 2 accepts, its parent is kRoot: kDone
 #include <algorithm>
 
 #include "grammar/machine.h"

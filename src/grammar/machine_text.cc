@@ -2,6 +2,12 @@
 // they stand for. Both spellings of a character are taken, the raw one and the escape, but an
 // escape is begun only where some way to end it is allowed, so that a mask never leads into a dead
 // end.
+//
+// In a string of at most one character, \ud83d\ude00: phases kBackslash, kU, kU1, kU2, kU3; D83D is
+// a high surrogate, so kLow and it stays in aux2; kLowBackslash, kLowU, kLow1, kLow2, kLow3, and
+// then 10000 + (3D << 10) + 200 = 1F600 goes through the automaton as the bytes F0 9F 98 80: one
+// character. Of the texts "a" and a line feed, \n and \u000a are taken, but \u0061 is not: where
+// not every character may come, only control characters are spelled with \u.
 #include <algorithm>
 #include <string_view>
 

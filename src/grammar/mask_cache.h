@@ -2,6 +2,12 @@
 // from where a token leaves the frame; so a frame is probed alone, and an entry keeps the tokens
 // that stay in it or end with it, and those that go on, as a tree of what is left of them. Bounded;
 // guards itself; any thread.
+//
+// Behind [1 of an array of integers the top is a number. Its entry, made once for all grammars with
+// such numbers: the tokens 0 to 9, 12, 123 ... stay in it; 2] and 3} leave it behind their first
+// byte, so `rests` is a tree with ] and }; and as the number may end before any byte,
+// may_end_at_once. In the array, the walk over the rests allows 2] and not 3}; behind {"a":1 the
+// same entry gives 3} and not 2].
 #pragma once
 
 #include <cstdint>

@@ -219,6 +219,8 @@ void MaskFiller::note_rests(uint32_t top, const Entry& entry) {
   walks_.push_back({.top = top, .entry = entry});
 }
 
+// A mask that took 300 steps is charged as 300 whether it is computed (done) or found (saved): with
+// a total of 400 both requests have 100 left, and end at the same token.
 MaskFiller::Entry MaskFiller::find(MaskCache& cache, const MaskKey& key) {
   Entry entry = cache.find(key);
   if (entry) budget_.save(entry->work);
@@ -271,7 +273,11 @@ MaskFiller::Entry MaskFiller::build_text(const StringSpec& spec, const Frame& fr
 }
 
 // Most of a vocabulary is plain text: there only the automaton goes along. What comes after a
-// backslash is left to the machine.
+// backslash is left to the machine. In a free string of which 5 characters are left: "a" leads back
+// to where it began (a loop on all lower letters), and if all tokens below it are lower letters,
+// the longest of 4, all are added at once (TokenTrie::below); were the longest of 6, the walk goes
+// down node by node. At a quotation mark the text may end: that token is added, and what others
+// have behind the mark is a rest.
 void MaskFiller::walk_text(Build& build, const StringSpec& spec, const Frame& frame) {
   struct Place {
     DfaState state = 0;

@@ -246,6 +246,9 @@ Matcher::Forced Matcher::forced(size_t bytes_max) const {
   return forced(bytes_max, budget);
 }
 
+// Of an object whose only key is the required "name", a string, without whitespace: { is the only
+// first byte, then ", n, a, m, e (no escape spells them), ", : and " again; in the string two bytes
+// are found at once, so {"name":" is forced. With whitespace, only {.
 Matcher::Forced Matcher::forced(size_t bytes_max, WorkBudget& budget) const {
   Machine machine(grammar_->grammar(), budget);
   machine.load(*position_);

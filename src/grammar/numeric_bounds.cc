@@ -110,6 +110,10 @@ enum class Phase : uint8_t { kStart, kMinus, kZero, kWhole, kDot, kFraction };
 
 // Where a text stands: how it compares, as far as it is known, with either limit of its sign. While
 // the whole part is read only equal counts of digits compare; from the dot on it is the number.
+// Between 10 and 25.5, (low, high) behind each byte:
+//   2 (above, equal)  5 (above, equal)  . (above, equal)  5 (above, equal): accepted; 6: above the
+//   high limit, so no way on
+// 9 and 100 compare by their counts of digits when they end: 9 is below 10, 100 above 25.5.
 struct Place {
   Phase phase = Phase::kStart;
   bool negative = false;

@@ -2,6 +2,12 @@
 // what regular expressions ask besides: the text's ends, word edges, what follows (each thread
 // carries the automata that the rest of the text has yet to satisfy) and what stands before (an
 // automaton that runs along). One use, one thread.
+//
+// (?!ab)[ab]{2} from end to end. The look ahead is an automaton of the texts that do not begin with
+// ab: N0 -a-> N1, N1 -b-> dead, all else is satisfied whatever follows. Threads are (letters still
+// to come, demands):
+//   start {(2, N0)} -a-> {(1, N1)} -a-> {(0)}, which accepts; -b-> nothing: the demand died
+//                   -b-> {(1)}     -a-> {(0)}                 -b-> {(0)}
 #pragma once
 
 #include <cstdint>

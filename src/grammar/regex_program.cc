@@ -45,7 +45,7 @@ class Writer {
 
   std::vector<uint32_t> children(uint32_t node) const {
     std::vector<uint32_t> out;
-    for (uint32_t c = tree_.nodes[node].child; c != kNoNode; c = tree_.nodes[c].sibling) {
+    for (uint32_t c = tree_.nodes[node].child; c != kNoRegexNode; c = tree_.nodes[c].sibling) {
       out.push_back(c);
     }
     return out;

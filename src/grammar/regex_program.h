@@ -1,6 +1,11 @@
-// A regular expression's tree as a nondeterministic program over letters: each step reads one
-// letter of a set, forks, or asks something of the place it stands at. Immutable once built; any
-// thread.
+// A regular expression's tree as a nondeterministic program over letters (Thompson's construction):
+// each step reads one letter of a set, forks, or asks something of the place it stands at.
+// Immutable once built; any thread.
+//
+// a(?:b|c)* from end to end (kWhole), written back to front, begins at step 5:
+//   0  kEnd                     3  kLetters {b}, then 1
+//   1  kFork to 4 or 0          4  kFork to 3 or 2
+//   2  kLetters {c}, then 1     5  kLetters {a}, then 1
 #pragma once
 
 #include <cstdint>

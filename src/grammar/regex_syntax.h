@@ -1,5 +1,8 @@
 // The text of a regular expression as a tree. Nodes lie in one vector and name each other by
-// number; sets are shared. Written by parse_regex, read by regex_automaton.h; a plain value.
+// number; equal sets are one. Written by parse_regex, read by regex_automaton.h; a plain value.
+//
+// ab{2,} is kSequence, whose child is kSet {a}, whose sibling is kRepeat, least 2, most kEndless,
+// whose child is kSet {b}.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +19,7 @@ namespace pelton::grammar {
 // kEngines: also what users of other engines write: (?P<name>...), \A, \Z, \z.
 enum class RegexDialect : uint8_t { kEcma262, kEngines };
 
-inline constexpr uint32_t kNoNode = UINT32_MAX;
+inline constexpr uint32_t kNoRegexNode = UINT32_MAX;
 inline constexpr uint32_t kEndless = UINT32_MAX;
 
 struct RegexNode {
@@ -35,8 +38,8 @@ struct RegexNode {
   Kind kind = Kind::kEmpty;
   bool negated = false;
   uint32_t set = 0;
-  uint32_t child = kNoNode;    // the first one
-  uint32_t sibling = kNoNode;  // the next child of the same parent
+  uint32_t child = kNoRegexNode;    // the first one
+  uint32_t sibling = kNoRegexNode;  // the next child of the same parent
   uint32_t least = 0;
   uint32_t most = 0;
 };

@@ -3,6 +3,12 @@
 // parents are all that called. So a place costs no more than states times parents, however
 // ambiguous the grammar is (Scott and Johnstone, GLL parsing, 2010). One thread; emptied for each
 // place, its memory kept.
+//
+// Of root ::= "i" root | "i" root "e" root | "x" (whose else is it?), behind iiix: the innermost
+// call returns to "an e may follow" (E) of the third i, which may also end; so the second and the
+// first are at E as well, and the text may be over. The first i is of the root and the others of
+// its callable copy (ebnf_network.h): one arrival at the root's E, one at the copy's E with two
+// parents, and kDone: three tops; behind fifty i and an x still three, one of them with 49 parents.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,10 @@
 // contain a 1 and contain a 2, the second item must be what the first is not; where at most one
 // item may be below 3, no further one may be a 2 once there is a 1; and of places that differ
 // (`prefixItems`) not each may have what counts.
+//
+// Of the first: counts of a 1 and of a 2 have the states 0: none, 1: a 1, 2: a 2, 3: both. No value
+// counts for both, so items_needed is {2, 1, 1, 0}. A first item that counts for neither leads to
+// state 0, which needs 2 items where only one may follow: it is not allowed.
 #include <algorithm>
 
 #include "grammar/schema_tables.h"

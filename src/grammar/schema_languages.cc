@@ -198,7 +198,10 @@ Result<Language> numbers_within(const NumberBounds& bounds) {
   return made(std::move(dfa));
 }
 
-// Reads digits and keeps the rest of the division: number = text * 10^scale / step is whole.
+// Reads digits and keeps the rest of the division: number = text * 10^scale / step is whole. Of
+// multiples of 0.25, scale 2 and step 25: in 1.5 the rests are 1, 15, and a zero more, 150, leaves
+// 0: a multiple. In 1.3 they are 1, 13, and 130 leaves 5: none. Behind `scale` digits of the
+// fraction only zeros may follow: 1.500, not 1.505.
 Result<Language> multiples_of(const Json& number) {
   const Decimal decimal = decimal_of(number);
   const int64_t scale =

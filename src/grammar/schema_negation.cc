@@ -44,7 +44,9 @@ NodeId SchemaTerms::key_required(const std::string& key) {
   return required_[key] = graph_.add(std::move(node));
 }
 
-// The ways in which a node may not hold.
+// The ways in which a node may not hold. Of an object with "required": ["a"], "properties": {"b":
+// integer}: one without "a" (properties {a: false}), or one with a "b" that is no integer (required
+// b, properties {b: not integer}).
 SchemaTerms::Disjunction SchemaTerms::negation(Search& search, NodeId id) {
   Disjunction alternatives;
   if ((graph_.node(id).constrained & search.type) != 0) {

@@ -1,5 +1,10 @@
 // The keys that have no name of their own: which patterns match them, run side by side as one
 // automaton whose labels say what the value must be.
+//
+// "patternProperties": {"^a": null}, "additionalProperties": boolean: the product of "any text" and
+// "^a" is in the state (valid so far, not yet matched) for the empty key, whose label is 0, and
+// behind an a in (valid, matched), label 1; classes are {boolean}, {null}. Where "propertyNames" is
+// {"enum": ["x", "y"]}, the keys are so few that they become properties instead (few_keys).
 #include <algorithm>
 #include <map>
 

@@ -120,7 +120,9 @@ bool SchemaTables::possible(uint32_t index) const {
          (witnesses & object.witnesses) == object.witnesses;
 }
 
-// The least set of values that has what satisfies it: round after round, until nothing is added.
+// The least set of values that has what satisfies it: round after round, until nothing is added. An
+// object that requires a "next" of its own schema is never added, as no text of it ends; where
+// "next" is null or that, "next" is added first and the object then.
 void SchemaTables::find_possible() {
   possible_.assign(tables_->values.size(), 0);
   for (bool changed = true; changed;) {

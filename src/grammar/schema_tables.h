@@ -1,6 +1,11 @@
 // The last stage of compiling a schema: sets of schemas become rows of JsonTables, each set once.
 // What cannot be satisfied is taken out at the end, so that the machine never walks into it. One
 // thread, for one compilation.
+//
+// {"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": false}: the
+// root's set {node 2 holds} is value 0, which waits to be built. Its term for objects becomes
+// object 0, whose property "next" has the set of what its $ref comes to: {node 2 holds} again,
+// known as value 0. So there is one object, and it is its own property's value.
 #pragma once
 
 #include <map>

@@ -292,7 +292,8 @@ bool SchemaTerms::apply_node(Search& search, NodeId id, Term& term, Literals& to
   return true;
 }
 
-// Each branch with the negation of those others that might hold as well.
+// Each branch with the negation of those others that might hold as well. No text is of both ^a and
+// ^b, so the terms of these patterns are just they; of ^a and b$: {^a, not b$} and {b$, not ^a}.
 void SchemaTerms::add_one_of(Search& search, const std::vector<NodeId>& nodes,
                              std::vector<Disjunction>& open) {
   std::vector<NodeId> possible;

@@ -3,6 +3,10 @@
 // (a disjunctive normal form, made lazily, place by place). Negation is pushed inwards by nodes of
 // our own; oneOf asks for the others' negation only where two branches may both hold. Bounded by
 // the budget. One thread, for one compilation.
+//
+// {"type": "string", "anyOf": [{"minLength": 3}, {"maxLength": 1}], "not": {"const": "x"}}, asked
+// for strings, is two terms: {chars_min 3, not_texts {x}} and {chars_max 1, not_texts {x}}; asked
+// for numbers, none.
 #pragma once
 
 #include <cstdint>

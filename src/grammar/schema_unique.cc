@@ -195,7 +195,10 @@ bool SchemaTables::has_many_everywhere(const ArraySpec& array) const {
 }
 
 // Whichever values the places before it have, each has one that is new: it offers more than there
-// are places before it, or at least than those with which it shares any.
+// are places before it, or at least than those with which it shares any. Of three required places,
+// 1 or 2, 1 or 3, and 2 or 3: [2, 3 leaves nothing for the third, which offers 2 values and shares
+// some with 2 places: refused. With 2, 3 or 4 it offers more; with 4 alone it shares none: both are
+// taken.
 Result<void> SchemaTables::check_places(const ArraySpec& array) {
   const auto place = [&](uint64_t i) -> const Choices& {
     return i < array.prefix.size() ? array.prefix[i] : array.rest;

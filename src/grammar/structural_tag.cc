@@ -448,7 +448,9 @@ class TagReader {
     return any_of(std::move(ways));
   }
 
-  // Free text in which a trigger must go on as one of the tags that begin with it.
+  // Free text in which a trigger must go on as one of the tags that begin with it. Of the trigger
+  // <f and the structure <f> integer </f>: (text until the first <f, then ">", a value, "</f>")*,
+  // then text without <f. So "a < f" passes and "a <f b" does not.
   Result<uint32_t> read_triggered(const Place& place, std::string_view tags_key,
                                   std::vector<Tag> tags, const std::vector<std::string>& ends) {
     TRY_ASSIGN(const Place triggers, array_at(place, "triggers"));

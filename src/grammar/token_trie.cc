@@ -93,7 +93,10 @@ TokenTrie::TokenTrie(std::span<const std::string_view> texts)
   has_every_byte_ = std::all_of(single.begin(), single.end(), [](bool there) { return there; });
 }
 
-// Down for where characters begin, up again for what is below.
+// Down for where characters begin, up again for what is below. Of the tokens ab, a1, U+00E9 (C3
+// A9), c and c": below node "a" is {kLowerKind | kDigitKind, 2 characters}; below "c" is nothing
+// plain, for there is a quotation mark; node C3 is {kWideKind, 1 character}, and A9, in the middle
+// of one, has no kinds of its own.
 void TokenTrie::find_kinds() {
   const ByteTrie::Node* nodes = all_.nodes();
   const uint32_t count = all_.node_count();

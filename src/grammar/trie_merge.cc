@@ -40,6 +40,11 @@ class KeptTokens {
   std::vector<uint32_t> before_;  // empty: all are kept
 };
 
+// Lays the subtrees upon each other, level by level: of all nodes at one depth those whose bytes
+// are aliases become one. Of the tokens the (1), cat (2) and at (3) under [a-z], where all letters
+// are aliases of a: the root's children a, c and t become node 1; theirs, t, a and h, node 2 with
+// token 3; theirs, t and e, node 3 with tokens 1 and 2. Three nodes are walked instead of eight.
+// With 3 dropped, node 2 has no token.
 class Merge {
  public:
   Merge(const ByteAliases& aliases, std::span<const uint64_t> dropped, WorkBudget& budget)
