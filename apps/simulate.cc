@@ -99,8 +99,8 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   return options;
 }
 
-std::string load_words_of(const HardwareChoice& choice, const SimulationOptions& options,
-                          const workload::OfferedLoad& load, double cached_share) {
+std::string load_text_of(const HardwareChoice& choice, const SimulationOptions& options,
+                         const workload::OfferedLoad& load, double cached_share) {
   return planner::load_words(
       planner::load_share(
           choice.plan.capacity,
@@ -171,7 +171,7 @@ Result<void> tell(const cli::Arguments& arguments, const HardwareChoice& choice,
       base::wrapped_text(preamble(arguments, choice), output_columns(), 0) + "\n" +
       report::result_text(info, summary, shown) +
       simulator::fleet_text(options, result,
-                            load_words_of(choice, options, load, simulator::cached_share(result)),
+                            load_text_of(choice, options, load, simulator::cached_share(result)),
                             took_s));
 }
 
