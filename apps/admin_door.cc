@@ -13,7 +13,8 @@ using cli::Flag;
 std::vector<Flag> admin_flags() {
   return {{.name = "--admin-port",
            .value = "N",
-           .help = "the operator's own listener: /admin/models, /debug/ledger, /metrics, health; "
+           .help = "the operator's own listener: models loaded and unloaded (/admin/models), "
+                   "/debug/ledger, /metrics, health; "
                    "0: any free port",
            .kind = Flag::Kind::kInteger,
            .most = 65535},

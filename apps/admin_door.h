@@ -3,13 +3,13 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "net/http_server.h"
 #include "server/admin_server.h"
-#include "server/server.h"
 
 namespace pelton::apps {
 
@@ -17,13 +17,13 @@ std::vector<cli::Flag> admin_flags();
 
 class AdminDoor {
  public:
-  // All outlive it.
-  AdminDoor(const server::Server& server, const net::HttpServer& door, base::Log& log)
-      : admin_(server.services(), door), log_(log) {}
+  // What `parts` refers to and the log outlive it.
+  AdminDoor(server::AdminServer::Parts parts, base::Log& log)
+      : admin_(std::move(parts)), log_(log) {}
 
   // `tls`: null without.
   Result<void> open(const cli::Arguments& arguments, std::shared_ptr<const net::TlsIdentity> tls);
-  // Before the model that it reports on goes away.
+  // Before what it reports on goes away.
   void close();
 
   // Empty if it is closed.

@@ -1,6 +1,7 @@
 // pelton bench latency: prefill and decode speed of a fixed batch, beside the memory's bandwidth.
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,32 +13,23 @@
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json_writer.h"
 #include "base/machine.h"
 #include "base/thread_pool.h"
+#include "bench/latency_report.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/residency.h"
-#include "cli/human_size.h"
 #include "cli/progress.h"
 #include "families/kv_groups.h"
 #include "kernels/kernels.h"
 #include "models/model.h"
-#include "report/percentile.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::apps {
 namespace {
 
+using bench::LatencyReport;
+using bench::LatencyRun;
 using cli::Flag;
-
-double percentile(std::vector<double> values, double percent) {
-  std::sort(values.begin(), values.end());
-  return report::percentile(values, percent);
-}
-
-double median(const std::vector<double>& values) {
-  return percentile(values, 50);
-}
 
 // What computes.
 struct Arithmetic {
@@ -45,78 +37,6 @@ struct Arithmetic {
   std::optional<tensor::DType> kv_type;  // empty: what the kernels prefer
   int threads = 0;
 };
-
-struct Report {
-  DecodeBench::Options shape;
-  std::string kernels;
-  std::string kv_type;
-  std::string load_mode;  // what was taken
-  int threads = 0;
-  int runs = 0;
-  double prefill_tok_s = 0;
-  double decode_tok_s = 0;
-  double bytes_per_token = 0;  // of a sequence alone
-  double bytes_per_step = 0;   // of all sequences together
-  double bandwidth_probe = 0;  // the median of those beside the runs, the lowest and the highest
-  double bandwidth_low = 0;
-  double bandwidth_high = 0;
-  // Each run's of the probes around it, the median: of its mean step, and of its median one, which
-  // what others do on the machine now and then does not touch.
-  double share = 0;
-  double share_of_median_step = 0;
-  double step_ms_p50 = 0;  // of all runs' steps
-  double step_ms_p90 = 0;
-  double step_ms_max = 0;
-  int64_t peak_rss = 0;
-};
-
-std::string to_json(const Report& report) {
-  std::string out;
-  base::JsonWriter w(out);
-  w.begin_object();
-  w.key("prefill_tok_s").number(report.prefill_tok_s);
-  w.key("decode_tok_s").number(report.decode_tok_s);
-  w.key("bytes_per_token").number(report.bytes_per_token);
-  w.key("bytes_per_step").number(report.bytes_per_step);
-  w.key("bandwidth_probe").number(report.bandwidth_probe);
-  w.key("bandwidth_probe_min").number(report.bandwidth_low);
-  w.key("bandwidth_probe_max").number(report.bandwidth_high);
-  w.key("share").number(report.share);
-  w.key("share_of_median_step").number(report.share_of_median_step);
-  w.key("step_ms_p50").number(report.step_ms_p50);
-  w.key("step_ms_p90").number(report.step_ms_p90);
-  w.key("step_ms_max").number(report.step_ms_max);
-  w.key("peak_rss").integer(report.peak_rss);
-  w.key("batch_size").integer(report.shape.batch_size);
-  w.key("input_len").integer(report.shape.input_len);
-  w.key("output_len").integer(report.shape.output_len);
-  w.key("depth").integer(report.shape.depth);
-  w.key("threads").integer(report.threads);
-  w.key("kernels").string(report.kernels);
-  w.key("kv_cache_dtype").string(report.kv_type);
-  w.key("load_mode").string(report.load_mode);
-  w.key("runs").integer(report.runs);
-  w.end_object();
-  out += '\n';
-  return out;
-}
-
-std::string to_text(const Report& report) {
-  return fmt::format(
-      "prefill      {:10.2f} tokens/s\n"
-      "decode       {:10.2f} tokens/s (all {} sequences together)\n"
-      "step         {:10.2f} ms in the middle, 9 of 10 in {:.2f}, the longest {:.2f}\n"
-      "reads        {:>10} a step\n"
-      "bandwidth    {:>10}/s ({} to {}), of which decode uses {:.0f} %, its middle step {:.0f} %\n"
-      "peak memory  {:>10}\n"
-      "load mode    {:>10}\n",
-      report.prefill_tok_s, report.decode_tok_s, report.shape.batch_size, report.step_ms_p50,
-      report.step_ms_p90, report.step_ms_max, cli::format_bytes(report.bytes_per_step),
-      cli::format_bytes(report.bandwidth_probe), cli::format_bytes(report.bandwidth_low),
-      cli::format_bytes(report.bandwidth_high), report.share * 100,
-      report.share_of_median_step * 100, cli::format_bytes(static_cast<double>(report.peak_rss)),
-      report.load_mode);
-}
 
 // Keys and values that one decoded token reads, halfway through the output.
 double kv_bytes_read(const DecodeBench::Options& shape, const families::ModelConfig& config,
@@ -133,46 +53,26 @@ double kv_bytes_read(const DecodeBench::Options& shape, const families::ModelCon
 }
 
 // The measured runs, each decode between two probes.
-void measure_runs(DecodeBench& bench, base::ThreadPool& pool, int64_t probe_bytes, Report& report) {
+std::vector<LatencyRun> measure_runs(DecodeBench& timed, base::ThreadPool& pool,
+                                     int64_t probe_bytes, int count) {
   const base::SystemClock clock;
   cli::Progress progress("measuring", cli::Progress::Unit::kCount, clock);
   BandwidthProbe probe(pool, probe_bytes);
-  std::vector<double> prefill;
-  std::vector<double> decode;
-  std::vector<double> bandwidth;
-  std::vector<double> share;
-  std::vector<double> share_of_median;
-  std::vector<double> all_steps;
-  const double batch = report.shape.batch_size;
-  for (int i = 0; i < report.runs; ++i) {
-    progress.update(i, report.runs);
-    prefill.push_back(batch * report.shape.input_len / bench.time_prefill(clock));
-    const double before = probe.bytes_per_second(clock);
-    const std::vector<double> steps = bench.time_decode(clock);
-    const double after = probe.bytes_per_second(clock);
-    const double mean = report::mean(steps);
-    decode.push_back(batch / mean);
-    bandwidth.insert(bandwidth.end(), {before, after});
-    // If the memory changed its speed meanwhile, the share is not flattered.
-    const double step_at_probe = report.bytes_per_step / std::max(before, after);
-    share.push_back(step_at_probe / mean);
-    share_of_median.push_back(step_at_probe / median(steps));
-    all_steps.insert(all_steps.end(), steps.begin(), steps.end());
+  std::vector<LatencyRun> runs;
+  for (int i = 0; i < count; ++i) {
+    progress.update(i, count);
+    LatencyRun& run = runs.emplace_back();
+    run.prefill_s = timed.time_prefill(clock);
+    run.bandwidth_before = probe.bytes_per_second(clock);
+    run.step_s = timed.time_decode(clock);
+    run.bandwidth_after = probe.bytes_per_second(clock);
   }
-  report.prefill_tok_s = median(prefill);
-  report.decode_tok_s = median(decode);
-  report.share = median(share);
-  report.share_of_median_step = median(share_of_median);
-  report.step_ms_p50 = median(all_steps) * 1e3;
-  report.step_ms_p90 = percentile(all_steps, 90) * 1e3;
-  report.step_ms_max = percentile(all_steps, 100) * 1e3;
-  report.bandwidth_probe = median(bandwidth);
-  report.bandwidth_low = *std::min_element(bandwidth.begin(), bandwidth.end());
-  report.bandwidth_high = *std::max_element(bandwidth.begin(), bandwidth.end());
+  return runs;
 }
 
-Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Arithmetic& arithmetic,
-                             const DecodeBench::Options& shape, int runs, int64_t probe_bytes) {
+Result<LatencyReport> measure_model(const checkpoint::Checkpoint& checkpoint,
+                                    const Arithmetic& arithmetic, const DecodeBench::Options& shape,
+                                    int runs, int64_t probe_bytes) {
   const base::SystemClock clock;
   base::ThreadPool pool({.threads = arithmetic.threads});
   const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
@@ -181,23 +81,25 @@ Result<Report> measure_model(const checkpoint::Checkpoint& checkpoint, const Ari
   const tensor::DType kv_type = arithmetic.kv_type.value_or(kernels->kv_dtype());
   TRY_ASSIGN(const std::unique_ptr<models::Model> model,
              models::load_model(checkpoint, *kernels, DecodeBench::model_options(shape)));
-  TRY_ASSIGN(DecodeBench bench, DecodeBench::make(*model, kv_type, shape));
+  TRY_ASSIGN(DecodeBench timed, DecodeBench::make(*model, kv_type, shape));
 
-  bench.fill_depth();
-  bench.time_prefill(clock);  // warms files, caches and clocks; not counted
-  bench.time_decode(clock);
+  timed.fill_depth();
+  timed.time_prefill(clock);  // warms files, caches and clocks; not counted
+  timed.time_decode(clock);
   const double kv_bytes = kv_bytes_read(shape, checkpoint.config(), kv_type);
-  Report report{
-      .shape = shape,
+  LatencyReport report{
+      .batch_size = shape.batch_size,
+      .input_len = shape.input_len,
+      .output_len = shape.output_len,
+      .depth = shape.depth,
       .kernels = std::string(kernels->name()),
       .kv_type = std::string(tensor::kv_type_name(kv_type)),
       .threads = pool.size(),
-      .runs = runs,
       .bytes_per_token = model->weight_bytes_of_step(1) + kv_bytes,
       .bytes_per_step = model->weight_bytes_of_step(shape.batch_size) + shape.batch_size * kv_bytes,
       // All is allocated by now, and the probe's buffer is not the model's.
       .peak_rss = base::peak_rss_bytes()};
-  measure_runs(bench, pool, probe_bytes, report);
+  bench::summarize_runs(measure_runs(timed, pool, probe_bytes, runs), report);
   return report;
 }
 
@@ -243,16 +145,16 @@ Result<void> run(const cli::Arguments& arguments) {
                                                arithmetic.kv_type.value_or(tensor::DType::kF16),
                                                probe_bytes)));
   if (asked == checkpoint::LoadMode::kAuto) fmt::print(stderr, "load mode {}\n", taken.text());
-  TRY_ASSIGN(Report report,
+  TRY_ASSIGN(LatencyReport report,
              measure_model(checkpoint, arithmetic, shape,
                            static_cast<int>(arguments.integer("--runs")), probe_bytes));
   report.load_mode = checkpoint::load_mode_name(taken.mode);
   if (arguments.has("--json")) {
-    const std::string json = to_json(report);
+    const std::string json = bench::latency_json(report);
     if (arguments.text("--json") == "-") return write_output(json);
     TRY(base::write_file(arguments.text("--json"), json));
   }
-  return write_text(to_text(report));
+  return write_text(bench::latency_text(report));
 }
 
 Flag number_flag(std::string name, std::string value, std::string help, std::string fallback,

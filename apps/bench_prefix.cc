@@ -167,7 +167,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));
   options.executor.sequences_max = 1;
   TRY_ASSIGN(const auto model,
-             load_model(arguments.text("MODEL"), options, &interrupt, clock, log));
+             load_model(arguments.text("MODEL"), options, stopped_by(interrupt), clock, log));
   TRY_ASSIGN(const int input_len,
              prompt_length(arguments, model->engine().capacity().context_tokens_max));
   const std::string shares =

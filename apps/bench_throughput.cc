@@ -122,7 +122,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   TRY(read_batch_flags(arguments, options));
   TRY_ASSIGN(const auto model,
-             load_model(arguments.text("MODEL"), options, &interrupt, clock, log));
+             load_model(arguments.text("MODEL"), options, stopped_by(interrupt), clock, log));
   TRY_ASSIGN(const std::vector<bench::OfflineQuestion> questions,
              read_questions(arguments, *model));
   TRY_ASSIGN(const BenchLock lock, BenchLock::take(&interrupt));

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "cli/human_size.h"
 #include "cli/line_editor.h"
+#include "cli/question_lines.h"
 
 namespace pelton::apps {
 namespace {
@@ -27,14 +28,7 @@ constexpr std::string_view kHelp =
     "Ctrl-C stops an answer. What is pasted is one question, however many lines it has. A line\n"
     "that ends in \\ goes on in the next one; from \"\"\" to \"\"\" (or Ctrl-D) all are one.\n";
 
-constexpr std::string_view kFence = "\"\"\"";
 constexpr size_t kFileBytesMax = size_t{4} << 20;  // far beyond any context
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
-}
 
 // A file as a question or a part of one.
 Result<std::string> read_text(const std::string& file) {
@@ -50,39 +44,9 @@ Result<std::string> read_text(const std::string& file) {
   return text;
 }
 
-// What was said so far of the next question.
-class Question {
- public:
-  void attach(std::string text) { attached_ += std::move(text) + "\n\n"; }
-  void clear() { *this = {}; }
-
-  // Takes a line; a whole question comes back, or nothing yet.
-  std::optional<std::string> add(std::string_view line) {
-    const bool is_fence = trimmed(line) == kFence;
-    if (is_fence && !fenced_) {
-      fenced_ = true;
-      return std::nullopt;
-    }
-    if (fenced_ && !is_fence) {
-      lines_ += std::string(line) + "\n";
-      if (lines_.size() <= kFileBytesMax) return std::nullopt;
-    }
-    std::string all = attached_ + (fenced_ ? lines_ : std::string(trimmed(line)));
-    clear();
-    return trimmed(all).empty() ? std::nullopt : std::optional(std::move(all));
-  }
-  bool is_fenced() const { return fenced_; }
-  bool has_attachment() const { return !attached_.empty(); }
-
- private:
-  std::string attached_;
-  std::string lines_;
-  bool fenced_ = false;
-};
-
 enum class After { kGoOn, kQuit };
 
-After obey(std::string_view command, ChatSession& session, Question& question) {
+After obey(std::string_view command, ChatSession& session, cli::QuestionLines& question) {
   if (command == "/quit" || command == "/exit" || command == "/bye") return After::kQuit;
   if (command == "/clear") {
     session.clear();
@@ -91,7 +55,7 @@ After obey(std::string_view command, ChatSession& session, Question& question) {
   } else if (command == "/help") {
     fmt::print(stderr, "{}", kHelp);
   } else if (command == "/file" || command.starts_with("/file ")) {
-    const std::string file(trimmed(command.substr(5)));
+    const std::string file(cli::trimmed(command.substr(5)));
     Result<std::string> text = file.empty() || file == "-"
                                    ? Error{ErrorCode::kInvalidArgument, "Say which: /file PATH."}
                                    : read_text(file);
@@ -99,9 +63,9 @@ After obey(std::string_view command, ChatSession& session, Question& question) {
                text ? fmt::format("{} goes before the next question.",
                                   cli::format_bytes(static_cast<double>(text->size())))
                     : base::without_controls(text.error().message));
-    if (text) question.attach(std::move(*text));
+    if (text) question.attach(*text);
   } else if (command.starts_with("/reasoning")) {
-    const auto effort = chat::effort_from_name(trimmed(command.substr(10)));
+    const auto effort = chat::effort_from_name(cli::trimmed(command.substr(10)));
     if (effort) session.set_effort(*effort);
     fmt::print(stderr, "{}\n",
                effort ? fmt::format("Reasoning is {}.", chat::effort_name(*effort))
@@ -131,7 +95,7 @@ void answer(const std::string& text, ChatSession& session, const cli::Terminal& 
 Result<void> converse(ChatSession& session, cli::Interrupt& interrupt) {
   const cli::Terminal terminal(stdout);
   cli::LineEditor editor("pelton", "> ", interrupt);
-  Question question;
+  cli::QuestionLines question(kFileBytesMax);
   bool interrupted_before = false;
   while (true) {
     const cli::LineEditor::Outcome outcome = editor.read();
@@ -152,9 +116,10 @@ Result<void> converse(ChatSession& session, cli::Interrupt& interrupt) {
     }
     interrupted_before = false;
     // The input's end closes an open block, as a shell's does a here-document. The next one leaves.
-    const std::string said =
-        outcome == cli::LineEditor::Outcome::kEnd ? std::string(kFence) : editor.line();
-    const std::string_view line = trimmed(said);
+    const std::string said = outcome == cli::LineEditor::Outcome::kEnd
+                                 ? std::string(cli::kQuestionFence)
+                                 : editor.line();
+    const std::string_view line = cli::trimmed(said);
     const bool is_command = line.starts_with('/') && line.find('\n') == std::string_view::npos;
     if (is_command && !question.is_fenced()) {
       if (obey(line, session, question) == After::kQuit) return {};
@@ -196,7 +161,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   options.executor.sequences_max = 1;
   TRY_ASSIGN(const std::unique_ptr<node::LoadedModel> model,
-             load_model(arguments.text("MODEL"), options, nullptr, clock, log));
+             load_model(arguments.text("MODEL"), options, never_stopped, clock, log));
   const ChatSession::Options session_options{
       .effort = *chat::effort_from_name(arguments.text("--reasoning")),
       .instructions = arguments.text("--system"),
@@ -206,7 +171,7 @@ Result<void> run(const cli::Arguments& arguments) {
       .tokens_max = static_cast<int>(arguments.integer("--max-tokens"))};
   cli::Interrupt interrupt;
   TRY_ASSIGN(ChatSession session, ChatSession::make(*model, session_options, interrupt));
-  if (!trimmed(question).empty()) return ask_once(question, session, interrupt);
+  if (!cli::trimmed(question).empty()) return ask_once(question, session, interrupt);
   if (cli::is_terminal(stderr)) {
     fmt::print(stderr, "Context {} tokens. /help lists the commands.\n",
                cli::format_count(model->engine().capacity().context_tokens_max));

@@ -133,7 +133,7 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(node::LoadedModel::Options options, model_options(arguments, clock));
   options.executor.sequences_max = 1;
   TRY_ASSIGN(const std::unique_ptr<node::LoadedModel> model,
-             load_model(arguments.text("MODEL"), options, nullptr, clock, log));
+             load_model(arguments.text("MODEL"), options, never_stopped, clock, log));
   TRY_ASSIGN(Prompt prompt, read_prompt(arguments, text, *model));
 
   const tokenizer::Tokenizer* tokenizer = nullptr;

@@ -1,42 +1,34 @@
 // pelton grammar: compiles a schema, a regular expression or a grammar, says whether it does so and
 // how long it takes, and walks instances through it token by token.
-#include <ctime>
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
 
 #include "apps/input.h"
-#include "apps/raw_json.h"
 #include "apps/verbs.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/json_writer.h"
+#include "base/raw_json.h"
 #include "grammar/ebnf.h"
+#include "grammar/grammar_trial.h"
 #include "grammar/json_schema.h"
-#include "grammar/matcher.h"
 #include "grammar/regex.h"
-#include "grammar/token_trie.h"
 #include "tokenizer/tokenizer.h"
 
 namespace pelton::apps {
 namespace {
 
 using cli::Flag;
-using grammar::Matcher;
-using grammar::TokenGrammar;
-
-double thread_cpu_us() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
-}
+using grammar::GrammarTrial;
+using grammar::MaskTiming;
 
 // The vocabulary, and how the user wants to hear about it.
 struct Bench {
   tokenizer::Tokenizer tokenizer;
   std::shared_ptr<const grammar::TokenTrie> trie;
   grammar::SchemaOptions options;
-  bool timing = false;
+  MaskTiming timing = MaskTiming::kNo;
 };
 
 struct Instance {
@@ -44,96 +36,21 @@ struct Instance {
   std::optional<bool> valid;
 };
 
-struct Walk {
-  bool accepted = false;
-  std::optional<size_t> cut_at_token;
-  std::vector<double> mask_us;
-};
-
-struct Compiled {
-  Result<std::shared_ptr<const TokenGrammar>> grammar;
-  double us = 0;
-};
-
-template <typename F>
-Compiled compile(const Bench& bench, F&& make) {
-  const double begin = thread_cpu_us();
-  Result<std::shared_ptr<const grammar::Grammar>> made = make();
-  const double us = thread_cpu_us() - begin;
-  if (!made.ok()) return {.grammar = made.error(), .us = us};
-  return {.grammar = TokenGrammar::make(std::move(*made), bench.trie), .us = us};
-}
-
-Walk walk(const Bench& bench, const std::shared_ptr<const TokenGrammar>& grammar,
-          const std::string& text) {
-  Walk result;
-  Matcher matcher(grammar);
-  const std::vector<TokenId> tokens = bench.tokenizer.encode(text);
-  std::vector<uint64_t> mask(grammar->trie().mask_words());
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const double begin = bench.timing ? thread_cpu_us() : 0;
-    matcher.fill_mask(mask);
-    if (bench.timing) result.mask_us.push_back(thread_cpu_us() - begin);
-    const size_t token = static_cast<size_t>(tokens[i]);
-    const bool allowed = (mask[token / 64] >> (token % 64) & 1) != 0;
-    if (!allowed || !matcher.accept(tokens[i])) {
-      result.cut_at_token = i;
-      return result;
-    }
-  }
-  result.accepted = matcher.can_end();
-  if (!result.accepted) result.cut_at_token = tokens.size();
-  return result;
-}
-
-std::string line_of(const std::string& file, const Bench& bench, const Compiled& compiled,
+std::string line_of(const std::string& file, const Bench& bench, const GrammarTrial& trial,
                     const std::vector<Instance>& instances) {
-  std::string out;
-  base::JsonWriter writer(out);
-  writer.begin_object().key("file").string(file);
-  if (!compiled.grammar.ok()) {
-    const Error& error = compiled.grammar.error();
-    writer.key("status").string(error.code == ErrorCode::kInternal ? "error" : "refused");
-    writer.key("pointer").string(error.field);
-    writer.key("message").string(error.message);
-    writer.key("compile_us").number(compiled.us);
-    writer.key("tests").begin_array().end_array().end_object();
-    return out + "\n";
-  }
-  writer.key("status").string("accepted").key("pointer").null();
-  writer.key("compile_us").number(compiled.us).key("tests").begin_array();
+  std::vector<grammar::TriedInstance> tried;
   for (const Instance& instance : instances) {
-    const Walk result = walk(bench, *compiled.grammar, instance.text);
-    writer.begin_object().key("valid");
-    if (instance.valid) {
-      writer.boolean(*instance.valid);
-    } else {
-      writer.null();
-    }
-    writer.key("accepted").boolean(result.accepted).key("cut_at_token");
-    if (result.cut_at_token) {
-      writer.integer(static_cast<int64_t>(*result.cut_at_token));
-    } else {
-      writer.null();
-    }
-    if (bench.timing) {
-      writer.key("mask_us").begin_array();
-      for (const double us : result.mask_us) writer.raw(fmt::format("{:.2f}", us));
-      writer.end_array();
-    }
-    writer.end_object();
+    if (!trial.grammar.ok()) break;
+    tried.push_back({.walk = grammar::walk_instance(
+                         *trial.grammar, bench.tokenizer.encode(instance.text), bench.timing),
+                     .valid = instance.valid});
   }
-  writer.end_array().end_object();
-  return out + "\n";
+  return grammar::trial_line(file, trial, tried, bench.timing);
 }
 
-std::string error_line(const std::string& file, const Error& error) {
-  std::string out;
-  base::JsonWriter writer(out);
-  writer.begin_object().key("file").string(file).key("status").string("error");
-  writer.key("pointer").string(error.field).key("message").string(error.message);
-  writer.key("compile_us").integer(0).key("tests").begin_array().end_array().end_object();
-  return out + "\n";
+GrammarTrial compile_schema(const Bench& bench, const Json& schema) {
+  return grammar::try_compile([&] { return grammar::compile_json_schema(schema, bench.options); },
+                              bench.trie);
 }
 
 // A file {"schema": ..., "tests": [{"data": ..., "valid": ...}]}.
@@ -143,16 +60,16 @@ Result<std::string> batch_line(const Bench& bench, const std::filesystem::path& 
   const Json* schema = json.find("schema");
   if (schema == nullptr) return Error{ErrorCode::kInvalidArgument, "the file has no `schema`"};
   std::vector<Instance> instances;
-  for (const std::string_view test : raw_items(raw_member(text, "tests").value_or("[]"))) {
-    const std::optional<std::string_view> data = raw_member(test, "data");
+  for (const std::string_view test :
+       base::raw_items(base::raw_member(text, "tests").value_or("[]"))) {
+    const std::optional<std::string_view> data = base::raw_member(test, "data");
     if (!data) continue;
     Instance& instance = instances.emplace_back();
-    instance.text = compact_json(*data);
-    if (const auto valid = raw_member(test, "valid"); valid) instance.valid = *valid == "true";
+    instance.text = base::compact_json(*data);
+    if (const auto valid = base::raw_member(test, "valid"); valid)
+      instance.valid = *valid == "true";
   }
-  const Compiled compiled =
-      compile(bench, [&] { return grammar::compile_json_schema(*schema, bench.options); });
-  return line_of(path.filename().string(), bench, compiled, instances);
+  return line_of(path.filename().string(), bench, compile_schema(bench, *schema), instances);
 }
 
 Result<void> run_batch(const Bench& bench, const std::string& folder) {
@@ -168,28 +85,31 @@ Result<void> run_batch(const Bench& bench, const std::string& folder) {
   std::sort(files.begin(), files.end());
   for (const std::filesystem::path& file : files) {
     const Result<std::string> line = batch_line(bench, file);
-    TRY(write_output(line.ok() ? *line : error_line(file.filename().string(), line.error())));
+    TRY(write_output(
+        line.ok() ? *line : grammar::trial_error_line(file.filename().string(), line.error())));
   }
   return {};
 }
 
-Result<Compiled> compile_one(const Bench& bench, const cli::Arguments& arguments) {
+Result<GrammarTrial> compile_one(const Bench& bench, const cli::Arguments& arguments) {
   if (arguments.has("--regex")) {
-    return compile(bench, [&]() -> Result<std::shared_ptr<const grammar::Grammar>> {
-      TRY_ASSIGN(grammar::ByteDfa dfa,
-                 grammar::compile_regex(arguments.text("--regex"),
-                                        {.match = grammar::RegexOptions::Match::kWhole,
-                                         .dialect = grammar::RegexDialect::kEngines}));
-      return grammar::Grammar::from_dfa(std::move(dfa));
-    });
+    return grammar::try_compile(
+        [&]() -> Result<std::shared_ptr<const grammar::Grammar>> {
+          TRY_ASSIGN(grammar::ByteDfa dfa,
+                     grammar::compile_regex(arguments.text("--regex"),
+                                            {.match = grammar::RegexOptions::Match::kWhole,
+                                             .dialect = grammar::RegexDialect::kEngines}));
+          return grammar::Grammar::from_dfa(std::move(dfa));
+        },
+        bench.trie);
   }
   if (arguments.has("--ebnf")) {
     TRY_ASSIGN(const std::string rules, read_input(arguments.text("--ebnf")));
-    return compile(bench, [&] { return grammar::compile_ebnf(rules); });
+    return grammar::try_compile([&] { return grammar::compile_ebnf(rules); }, bench.trie);
   }
   TRY_ASSIGN(const std::string text, read_input(arguments.text("--schema")));
   TRY_ASSIGN(const Json schema, Json::parse(text));
-  return compile(bench, [&] { return grammar::compile_json_schema(schema, bench.options); });
+  return compile_schema(bench, schema);
 }
 
 Result<void> run(const cli::Arguments& arguments) {
@@ -203,7 +123,7 @@ Result<void> run(const cli::Arguments& arguments) {
   Bench bench = {.tokenizer = std::move(tokenizer),
                  .trie = std::move(trie),
                  .options = {},
-                 .timing = arguments.has("--timing")};
+                 .timing = arguments.has("--timing") ? MaskTiming::kYes : MaskTiming::kNo};
   if (arguments.has("--compact")) {
     bench.options.whitespace = grammar::SchemaOptions::Whitespace::kNone;
   }
@@ -212,14 +132,14 @@ Result<void> run(const cli::Arguments& arguments) {
   std::vector<Instance> instances;
   for (const std::string& file : arguments.list("--instance")) {
     TRY_ASSIGN(std::string text, read_input(file));
-    if (arguments.has("--schema")) text = compact_json(text);
+    if (arguments.has("--schema")) text = base::compact_json(text);
     instances.push_back({.text = std::move(text), .valid = {}});
   }
-  TRY_ASSIGN(const Compiled compiled, compile_one(bench, arguments));
+  TRY_ASSIGN(const GrammarTrial trial, compile_one(bench, arguments));
   const std::string name = arguments.has("--schema") ? arguments.text("--schema")
                            : arguments.has("--ebnf") ? arguments.text("--ebnf")
                                                      : arguments.text("--regex");
-  return write_output(line_of(name, bench, compiled, instances));
+  return write_output(line_of(name, bench, trial, instances));
 }
 
 }  // namespace

@@ -137,13 +137,13 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
 
 Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
                                                       node::LoadedModel::Options options,
-                                                      const cli::Interrupt* interrupt,
+                                                      const Stopped& stopped,
                                                       const base::Clock& clock, base::Log& log) {
-  TRY(fetch_if_missing(model, interrupt, clock, log));
+  TRY(fetch_if_missing(model, stopped, clock, log));
   cli::PhasedProgress progress(clock, [&log](const std::string& line) { log.info(line); });
   options.progress = [&](std::string_view what, int64_t done, int64_t total) {
     progress.update(what, done, total);
-    return interrupt == nullptr || !interrupt->pending();
+    return !stopped();
   };
   return node::LoadedModel::load(model, options, clock, log);
 }

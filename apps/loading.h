@@ -1,6 +1,7 @@
 // What the verbs that run a model share: its flags, and loading it with a word to the user.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,10 +30,17 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
                                                  const base::Clock& clock);
 
 // Loads the model, fetched first if it is a hub's and not here, with a progress bar on a terminal
-// and log lines elsewhere. A pending `interrupt` (may be null) ends it.
+// and log lines elsewhere. Ends with kCancelled once `stopped`, which is asked often, says so.
+using Stopped = std::function<bool()>;
+inline bool never_stopped() {
+  return false;
+}
+inline Stopped stopped_by(const cli::Interrupt& interrupt) {
+  return [&interrupt] { return interrupt.pending(); };
+}
 Result<std::unique_ptr<node::LoadedModel>> load_model(const std::string& model,
                                                       node::LoadedModel::Options options,
-                                                      const cli::Interrupt* interrupt,
+                                                      const Stopped& stopped,
                                                       const base::Clock& clock, base::Log& log);
 
 // --temperature --top-p --top-k --min-p --seed, with the given default temperature.

@@ -48,7 +48,7 @@ std::function<void(const hub::RetryNote&)> retry_lines(
   };
 }
 
-Result<void> fetch_if_missing(const std::string& model, const cli::Interrupt* interrupt,
+Result<void> fetch_if_missing(const std::string& model, const std::function<bool()>& stopped,
                               const base::Clock& clock, base::Log& log) {
   const Result<std::string> here = checkpoint::resolve_model(model);
   if (here.ok() || here.error().code != ErrorCode::kNotFound) return {};
@@ -63,7 +63,7 @@ Result<void> fetch_if_missing(const std::string& model, const cli::Interrupt* in
   const Result<hub::PullReport> report =
       hub::pull(options, clock, [&](const hub::PullProgress& now) {
         if (now.bytes_total > 0) progress.update(now.bytes_done, now.bytes_total);
-        return interrupt == nullptr || !interrupt->pending();
+        return !stopped();
       });
   if (!report.ok()) {
     return Error{report.error().code,

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "cli/command_line.h"
-#include "cli/interrupt.h"
 #include "hub/pull.h"
 
 namespace pelton::apps {
@@ -24,9 +23,9 @@ std::function<void(const hub::RetryNote&)> retry_lines(
     const base::Clock& clock, std::function<void(const std::string& line)> say);
 
 // Does nothing for a folder, for a model that is here, and where HF_HUB_OFFLINE forbids it: what is
-// missing then is told by who loads it. A pending `interrupt` (may be null) ends it with
-// kCancelled.
-Result<void> fetch_if_missing(const std::string& model, const cli::Interrupt* interrupt,
+// missing then is said by who loads it. Ends with kCancelled once `stopped`, which is asked often,
+// says so.
+Result<void> fetch_if_missing(const std::string& model, const std::function<bool()>& stopped,
                               const base::Clock& clock, base::Log& log);
 
 }  // namespace pelton::apps

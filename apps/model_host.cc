@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <map>
+#include <future>
+#include <iterator>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "apps/engine_flags.h"
@@ -17,12 +15,12 @@
 #include "apps/pinning.h"
 #include "apps/sampling_defaults.h"
 #include "base/machine.h"
-#include "checkpoint/hub_cache.h"
 #include "cli/exit_code.h"
 #include "cli/human_size.h"
 #include "cli/terminal.h"
 #include "cost_model/footprint.h"
-#include "executor/compute_threads.h"
+#include "node/weight_scrubber.h"
+#include "server/watchdog.h"
 #include "tensor/kv_block.h"
 
 namespace pelton::apps {
@@ -31,13 +29,6 @@ namespace {
 using cli::Flag;
 
 constexpr std::chrono::seconds kStuckGrace{1};
-
-// "openai/gpt-oss-20b" stays; a folder is called by its last part.
-std::string name_of(const std::string& model) {
-  if (!std::filesystem::is_directory(model)) return model;
-  const std::filesystem::path path = std::filesystem::canonical(model);
-  return path.filename().string();
-}
 
 // What computes, in words: for /server_info.
 std::vector<std::pair<std::string, std::string>> runtime_facts(const node::LoadedModel& model) {
@@ -70,8 +61,7 @@ std::vector<std::pair<std::string, std::string>> runtime_facts(const node::Loade
 }
 
 server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedModel& model,
-                                 const server::ModelCatalogue::Names& names,
-                                 const base::Clock& clock) {
+                                 const node::NamedModel& names, const base::Clock& clock) {
   const tokenizer::Tokenizer& tokenizer = model.any_tokenizer();
   const bool has_text = model.tokenizer().ok();
   // Without a format there are no conversations, without a tokenizer only token ids.
@@ -94,6 +84,7 @@ server::ServedModel served_model(const cli::Arguments& arguments, node::LoadedMo
       .pooling =
           arguments.text("--pooling") == "mean" ? request::Pooling::kMean : request::Pooling::kLast,
       .control_tokens_in_prompts = arguments.has("--allow-control-tokens"),
+      .state = std::make_unique<server::ModelState>(clock),
   };
   served.runtime = [&model] { return runtime_facts(model); };
   if (arguments.has("--current-date")) served.current_date = arguments.text("--current-date");
@@ -178,31 +169,33 @@ std::unique_ptr<node::WeightScrubber> make_weight_watch(const cli::Arguments& ar
       model.weights_in_memory(), clock, log);
 }
 
-// Of several models each has a step log of its own: FILE.NAME.
-std::string step_log_of(const std::string& file, const std::string& id, bool alone) {
-  if (file.empty() || alone) return file;
-  std::string name = id;
-  std::replace(name.begin(), name.end(), '/', '_');
-  return file + "." + name;
+// "gpt-oss-20b: avx512 kernels, 8 threads; context ...".
+std::string line_of(node::LoadedModel& model, const std::string& id) {
+  const executor::LocalExecutor* local = model.local_executor();
+  const engine::ExecutorCapacity& capacity = model.engine().capacity();
+  const std::string device =
+      local == nullptr
+          ? "scripted answers, no model"
+          : fmt::format("{} kernels, {} threads", local->kernels_name(), local->threads());
+  const std::string kv_bytes =
+      local == nullptr
+          ? ""
+          : fmt::format(" ({})",
+                        cli::format_bytes(static_cast<double>(local->footprint().kv.bytes())));
+  return fmt::format("{}: {}; context {} tokens; {} conversations at once; KV cache of {} tokens{}",
+                     cli::without_controls(id), device,
+                     cli::format_count(capacity.context_tokens_max), capacity.sequences_max,
+                     cli::format_count(capacity.kv_tokens()), kv_bytes);
 }
 
-Error alias_error(const std::string& alias, std::string_view why) {
-  return {ErrorCode::kInvalidArgument, fmt::format("--alias {}: {}", alias, why), "alias"};
-}
-
-// Of "x=A", where A is one of the models as it stands on the command line, or the name of one.
-Result<void> add_alias(const std::string& alias, std::vector<NamedModel>& models) {
-  const size_t equals = alias.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == alias.size()) {
-    return alias_error(alias, "give it as NAME=MODEL");
+// What may be said of one model alone: all but what the models share.
+std::vector<Flag> flags_of_one_model() {
+  std::vector<Flag> flags = answer_flags();
+  for (auto more : {model_flags(), batch_flags(), queue_flags(), prompt_flags()}) {
+    std::move(more.begin(), more.end(), std::back_inserter(flags));
   }
-  const std::string model = alias.substr(equals + 1);
-  for (NamedModel& one : models) {
-    if (one.model != model && one.names.id != model) continue;
-    one.names.aliases.push_back(alias.substr(0, equals));
-    return {};
-  }
-  return alias_error(alias, fmt::format("no MODEL of this command is '{}'", model));
+  std::erase_if(flags, [](const Flag& flag) { return flag.name == "--threads"; });
+  return flags;
 }
 
 }  // namespace
@@ -222,28 +215,33 @@ std::vector<Flag> model_name_flags() {
                    "models to FILE.NAME"}};
 }
 
-Result<std::vector<NamedModel>> named_models(const cli::Arguments& arguments) {
-  const std::vector<std::string>& given = arguments.list("MODEL");
-  const bool named = arguments.has("--served-model-name");
-  if (named && given.size() > 1) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "--served-model-name names one model, and there are several; give each another "
-                 "name with --alias NAME=MODEL",
-                 "served-model-name"};
+std::vector<Flag> answer_flags() {
+  return {generation_config_flag(),
+          {.name = "--current-date",
+           .value = "YYYY-MM-DD",
+           .help = "the date that models see; default the clock's"},
+          {.name = "--reasoning-field",
+           .value = "NAME",
+           .help = "the field that reasoning comes in",
+           .default_text = "reasoning_content",
+           .choices = {"reasoning_content", "reasoning"}},
+          {.name = "--pooling",
+           .value = "NAME",
+           .help = "which final states embeddings are made of, unless a request says",
+           .default_text = "last",
+           .choices = {"last", "mean"}},
+          {.name = "--allow-control-tokens",
+           .help = "token-id prompts of /v1/completions may hold control tokens",
+           .kind = Flag::Kind::kSwitch}};
+}
+
+Result<std::vector<node::NamedModel>> named_models(const cli::Arguments& arguments) {
+  node::GivenNames given{.models = arguments.list("MODEL"), .served_name = {}, .aliases = {}};
+  if (arguments.has("--served-model-name")) {
+    given.served_name = arguments.text("--served-model-name");
   }
-  std::vector<NamedModel> models;
-  for (const std::string& model : given) {
-    NamedModel one{.model = model, .names = {}};
-    one.names.id = named ? arguments.text("--served-model-name") : name_of(model);
-    if (!named) {
-      std::set<std::string> others = {model, checkpoint::hub_id_of(model)};
-      others.erase(one.names.id);
-      one.names.aliases.assign(others.begin(), others.end());
-    }
-    models.push_back(std::move(one));
-  }
-  for (const std::string& alias : arguments.list("--alias")) TRY(add_alias(alias, models));
-  return models;
+  given.aliases = arguments.list("--alias");
+  return node::name_models(given);
 }
 
 Result<node::LoadedModel::Options> ModelHost::options_of(const cli::Arguments& arguments,
@@ -266,93 +264,162 @@ struct ModelHost::Hosted {
   std::unique_ptr<node::WeightScrubber> weights;
 };
 
-ModelHost::ModelHost(Parts parts) : parts_(std::move(parts)), budget_(base::memory_limit_bytes()) {}
+ModelHost::ModelHost(Parts parts)
+    : parts_(std::move(parts)),
+      budget_(base::memory_limit_bytes()),
+      loader_({.on_change = [this] { tell_health(); }}, parts_.server.services()) {}
 
 ModelHost::~ModelHost() = default;
 
-Result<void> ModelHost::load(const std::vector<NamedModel>& models, const Settings& settings) {
-  for (const NamedModel& one : models)
-    TRY(parts_.server.services().catalogue.begin_load(one.names));
-  Settings shared = settings;
-  shared.options.budget = &budget_;
-  if (models.size() > 1) {
-    const int threads = settings.options.executor.threads;
-    shared.options.executor.compute_threads = std::make_shared<executor::ComputeThreads>(threads);
+Result<std::vector<std::string>> ModelHost::load(const std::vector<node::NamedModel>& models) {
+  const auto arguments = std::make_shared<const cli::Arguments>(parts_.arguments);
+  struct Start {
+    std::shared_ptr<std::string> line = std::make_shared<std::string>();
+    std::future<Result<void>> outcome = {};
+  };
+  std::vector<Start> starts;
+  for (const node::NamedModel& named : models) {
+    Plan plan{.named = named, .arguments = arguments, .options = {}};
+    TRY_ASSIGN(plan.options, options_of(*arguments, parts_.clock));
+    plan.options.step_log = node::step_log_of(plan.options.step_log, named.id, models.size() == 1);
+    Start& start = starts.emplace_back();
+    const auto outcome = std::make_shared<std::promise<Result<void>>>();
+    start.outcome = outcome->get_future();
+    TRY(loader_.load(order_of(std::move(plan), start.line), server::ModelCatalogue::When::kAtStart,
+                     [outcome](const Result<void>& loaded) { outcome->set_value(loaded); }));
   }
   std::optional<Error> first;
-  for (const NamedModel& one : models) {
-    Result<void> loaded = load_one(one, shared, models.size() == 1);
-    if (loaded.ok()) continue;
-    parts_.server.services().catalogue.fail(one.names.id, loaded.error());
-    if (models.size() == 1 || parts_.interrupt.pending()) return loaded;
-    parts_.log.error(fmt::format("'{}' is not served: {}", one.names.id, loaded.error().message));
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < models.size(); ++i) {
+    const Result<void> loaded = starts[i].outcome.get();
+    if (loaded.ok()) {
+      lines.push_back(std::move(*starts[i].line));
+      continue;
+    }
     if (!first) first = loaded.error();
+    if (parts_.interrupt.pending()) return loaded.error();
+    if (models.size() == 1) break;
+    parts_.log.error(fmt::format("'{}' is not served: {}", models[i].id, loaded.error().message));
   }
-  if (hosted_.empty()) return *first;
-  return {};
+  if (lines.empty()) return *first;
+  return lines;
 }
 
-Result<void> ModelHost::load_one(const NamedModel& model, const Settings& settings, bool alone) {
-  const cli::Arguments& arguments = parts_.arguments;
-  node::LoadedModel::Options options = settings.options;
-  options.name = model.names.id;
-  options.step_log = step_log_of(options.step_log, model.names.id, alone);
-  TRY_ASSIGN(auto loaded,
-             load_model(model.model, options, &parts_.interrupt, parts_.clock, parts_.log));
-  auto hosted = std::make_unique<Hosted>(std::move(loaded));
-  node::LoadedModel& node = *hosted->loaded;
+Result<server::ModelLoader::Order> ModelHost::order(const api::LoadModelRequest& asked) {
+  Plan plan{.named = node::name_model(asked.model), .arguments = {}, .options = {}};
+  if (!asked.name.empty()) {
+    plan.named.id = asked.name;
+    plan.named.aliases.clear();
+  }
+  for (const std::string& alias : asked.aliases) plan.named.aliases.push_back(alias);
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const auto& [field, text] : asked.options) {
+    values.emplace_back(field, text);
+    std::replace(values.back().first.begin(), values.back().first.end(), '_', '-');
+  }
+  const auto with_field = [](Error error) {
+    std::replace(error.field.begin(), error.field.end(), '-', '_');
+    return error;
+  };
+  Result<cli::Arguments> arguments =
+      cli::with_values(flags_of_one_model(), parts_.arguments, values);
+  if (!arguments.ok()) return with_field(arguments.error());
+  Result<node::LoadedModel::Options> options = options_of(*arguments, parts_.clock);
+  if (!options.ok()) return with_field(options.error());
+  plan.arguments = std::make_shared<const cli::Arguments>(*std::move(arguments));
+  plan.options = *std::move(options);
+  plan.options.step_log = node::step_log_of(plan.options.step_log, plan.named.id, false);
+  // Of two ways to say how large the KV cache is, the request's is the one that is meant.
+  for (const auto& [name, text] : values) {
+    if (name == "kv-cache-memory") plan.options.executor.memory_utilization.reset();
+    if (name == "memory-utilization") plan.options.executor.kv_bytes.reset();
+  }
+  return order_of(std::move(plan), std::make_shared<std::string>());
+}
+
+// `line`: filled in by the load.
+server::ModelLoader::Order ModelHost::order_of(Plan plan, std::shared_ptr<std::string> line) {
+  server::ModelCatalogue::Names names{.id = plan.named.id, .aliases = plan.named.aliases};
+  return {.names = std::move(names),
+          .load = [this, plan = std::move(plan),
+                   line = std::move(line)](const server::ModelLoader::Stop& stop)
+              -> Result<std::shared_ptr<server::ServedModel>> {
+            TRY_ASSIGN(const std::shared_ptr<Hosted> hosted, load_one(plan, stop));
+            *line = line_of(*hosted->loaded, plan.named.id);
+            return std::shared_ptr<server::ServedModel>(hosted, &*hosted->served);
+          }};
+}
+
+Result<std::shared_ptr<ModelHost::Hosted>> ModelHost::load_one(
+    const Plan& plan, const server::ModelLoader::Stop& stop) {
+  node::LoadedModel::Options options = plan.options;
+  options.budget = &budget_;
+  options.name = plan.named.id;
+  if (!options.make_executor) {  // of scripted answers nothing is computed
+    if (compute_threads_ == nullptr) {
+      compute_threads_ = std::make_shared<executor::ComputeThreads>(options.executor.threads);
+    }
+    options.executor.compute_threads = compute_threads_;
+  }
+  const auto stopped = [&] { return parts_.interrupt.pending() || stop(); };
+  TRY_ASSIGN(auto loaded, load_model(plan.named.model, options, stopped, parts_.clock, parts_.log));
+  auto hosted = std::make_shared<Hosted>(std::move(loaded));
   // On a terminal the banner says it in fewer words.
-  if (!cli::is_terminal(stderr)) log_capacity(node, options.engine, parts_.log);
-  hosted->served.emplace(served_model(arguments, node, model.names, parts_.clock));
-  server::ServedModel& served = *hosted->served;
+  if (!cli::is_terminal(stderr)) log_capacity(*hosted->loaded, options.engine, parts_.log);
+  hosted->served.emplace(served_model(*plan.arguments, *hosted->loaded, plan.named, parts_.clock));
+  hosted->served->limits = parts_.limits(options.engine);
+  TRY(finish(plan, *hosted));
+  return hosted;
+}
+
+// What watches it, and what its answers begin with.
+Result<void> ModelHost::finish(const Plan& plan, Hosted& hosted) {
+  const cli::Arguments& arguments = *plan.arguments;
+  node::LoadedModel& loaded = *hosted.loaded;
+  server::ServedModel& served = *hosted.served;
   if (arguments.has("--pin-prefix")) {
     TRY(pin_prefix(arguments.text("--pin-prefix"), served, parts_.interrupt, parts_.clock,
                    parts_.log));
   }
-  hosted->watchdog = make_watchdog(arguments, node.engine(), parts_.clock, parts_.log);
-  served.watchdog = hosted->watchdog.get();
-  served.limits = settings.limits;
-  served.sampling = sampling_defaults(arguments, node.checkpoint(), parts_.log);
-  parts_.server.serve({&served, [](server::ServedModel*) {}});
-  hosted->weights = make_weight_watch(arguments, node, *served.state, parts_.health_changed,
-                                      parts_.clock, parts_.log);
-  hosted_.push_back(std::move(hosted));
+  hosted.watchdog = make_watchdog(arguments, loaded.engine(), parts_.clock, parts_.log);
+  served.watchdog = hosted.watchdog.get();
+  served.sampling = sampling_defaults(arguments, loaded.checkpoint(), parts_.log);
+  hosted.weights = make_weight_watch(
+      arguments, loaded, *served.state, [this] { tell_health(); }, parts_.clock, parts_.log);
   return {};
 }
 
-std::vector<std::string> ModelHost::lines() const {
-  std::vector<std::string> lines;
-  for (const std::unique_ptr<Hosted>& hosted : hosted_) {
-    const executor::LocalExecutor* local = hosted->loaded->local_executor();
-    const engine::ExecutorCapacity& capacity = hosted->loaded->engine().capacity();
-    const std::string device =
-        local == nullptr
-            ? "scripted answers, no model"
-            : fmt::format("{} kernels, {} threads", local->kernels_name(), local->threads());
-    const std::string kv_bytes =
-        local == nullptr
-            ? ""
-            : fmt::format(" ({})",
-                          cli::format_bytes(static_cast<double>(local->footprint().kv.bytes())));
-    lines.push_back(
-        fmt::format("{}: {}; context {} tokens; {} conversations at once; KV cache of {} tokens{}",
-                    cli::without_controls(hosted->served->id), device,
-                    cli::format_count(capacity.context_tokens_max), capacity.sequences_max,
-                    cli::format_count(capacity.kv_tokens()), kv_bytes));
+server::AdminServer::Parts ModelHost::administration(const net::HttpServer& listener) {
+  const double drain_s = parts_.arguments.number("--drain-seconds");
+  return {.services = parts_.server.services(),
+          .listener = listener,
+          .loader = loader_,
+          .order = [this](const api::LoadModelRequest& asked) { return order(asked); },
+          .memory = [this] { return memory(); },
+          .drain_ms = static_cast<int64_t>(drain_s * 1000)};
+}
+
+server::ModelMemory ModelHost::memory() const {
+  server::ModelMemory memory{.budget = budget_.bytes(), .left = budget_.left(), .by_model = {}};
+  for (const node::MemoryBudget::Use& use : budget_.uses()) {
+    memory.by_model.emplace(use.model, use.bytes);
   }
-  return lines;
+  return memory;
 }
 
 void ModelHost::drain(int64_t ms) {
-  const int64_t end_ns = parts_.clock.now_ns() + ms * 1'000'000;
-  for (const std::unique_ptr<Hosted>& hosted : hosted_) {
-    hosted->loaded->engine().drain(
-        std::max<int64_t>((end_ns - parts_.clock.now_ns()) / 1'000'000, 0));
-  }
+  loader_.stop_loading();
+  loader_.drain(ms);
+}
+
+void ModelHost::tell_health() {
+  const std::lock_guard lock(health_mutex_);
+  if (tells_health_) parts_.health_changed();
 }
 
 void ModelHost::stop_watching() {
-  for (const std::unique_ptr<Hosted>& hosted : hosted_) hosted->weights.reset();
+  const std::lock_guard lock(health_mutex_);
+  tells_health_ = false;
 }
 
 }  // namespace pelton::apps

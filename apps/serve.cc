@@ -45,11 +45,11 @@ std::string url_of(const std::string& host, int port, bool tls) {
 }
 
 // A few lines, for people only: on a terminal.
-void print_banner(const ModelHost& models, const std::string& url) {
+void print_banner(const std::vector<std::string>& models, const std::string& url) {
   const cli::Terminal terminal(stderr);
   if (!terminal.interactive()) return;
   fmt::print(stderr, "Pelton {} serves on {}\n", kVersion, terminal.bold(url));
-  for (const std::string& line : models.lines()) fmt::print(stderr, "  {}\n", line);
+  for (const std::string& line : models) fmt::print(stderr, "  {}\n", line);
   fmt::print(stderr,
              "  curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
              "    -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n",
@@ -63,10 +63,23 @@ Result<void> unless_stopped(const Error& error, const cli::Interrupt& interrupt,
   return {};
 }
 
+// Beside the HTTP listener, at the same address and with the same identity.
+server::GrpcDoor::Options grpc_options_of(const cli::Arguments& arguments,
+                                          const net::HttpServer::Options& beside,
+                                          const net::HttpServer& http) {
+  return {.address = beside.address,
+          .port = static_cast<int>(arguments.integer("--grpc-port")),
+          .hosts = beside.hosts,
+          .tls = beside.tls,
+          .descriptors_spared = beside.descriptors_spared,
+          .descriptors_promised = http.connections_max() + http.connection_refusals_max()};
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
-  TRY_ASSIGN(node::LoadedModel::Options options, ModelHost::options_of(arguments, clock));
-  TRY_ASSIGN(const std::vector<NamedModel> named, named_models(arguments));
+  const Result<node::LoadedModel::Options> options = ModelHost::options_of(arguments, clock);
+  if (!options.ok()) return options.error();
+  TRY_ASSIGN(const std::vector<node::NamedModel> named, named_models(arguments));
   TRY_ASSIGN(const access::ApiKeys keys, api_keys(arguments));
   TRY(check_exposure(arguments, keys));
   TRY_ASSIGN(const access::CorsOrigins cors, cors_origins(arguments));
@@ -109,54 +122,50 @@ Result<void> run(const cli::Arguments& arguments) {
   server.services().reload_statistics.watch(
       {.identity = tls, .handshakes_failed = [&http] { return http.handshakes_failed(); }});
   TRY(with_flag(http.start(), "host"));
-  AdminDoor admin(server, http, log);
-  TRY(admin.open(arguments, tls));
   server::GrpcDoor grpc(server.services(), log);
   std::optional<server::GrpcDoor::Options> grpc_options;
   if (arguments.has("--grpc-port")) {
-    grpc_options = {
-        .address = host,
-        .port = static_cast<int>(arguments.integer("--grpc-port")),
-        .hosts = hosts.at(host),
-        .tls = tls,
-        .connections_max = connections.grpc,
-        .descriptors_spared = http_options.descriptors_spared,
-        .descriptors_promised = http.connections_max() + http.connection_refusals_max()};
+    grpc_options = grpc_options_of(arguments, http_options, http);
+    grpc_options->connections_max = connections.grpc;
     TRY(grpc.open(*grpc_options));
   }
 
-  // Declared last: listeners and formats' compiling, which look at it, are stopped by hand before.
-  ModelHost models({.arguments = arguments,
-                    .interrupt = interrupt,
-                    .server = server,
-                    .clock = clock,
-                    .log = log,
-                    .health_changed = [&] {
-                      grpc.set_serving(server::ready_reply(server.services()).status == 200);
-                    }});
+  // Listeners and formats' compiling, which look at models, are stopped by hand before they go.
+  ModelHost models(
+      {.arguments = arguments,
+       .interrupt = interrupt,
+       .server = server,
+       .clock = clock,
+       .log = log,
+       .health_changed =
+           [&] { grpc.set_serving(server::ready_reply(server.services()).status == 200); },
+       .limits =
+           [&](const engine::Engine::Options& engine) {
+             return limits_in_force({.arguments = arguments,
+                                     .http = http_options,
+                                     .connections_max = http.connections_max(),
+                                     .grpc_connections_max = grpc.connections_max(),
+                                     .engine = engine,
+                                     .grpc = grpc_options ? &*grpc_options : nullptr});
+           }});
+  AdminDoor admin(models.administration(http), log);
+  TRY(admin.open(arguments, tls));
   const auto close_doors = [&](std::chrono::milliseconds grace) {
     grpc.close(grace);
     http.stop(grace);
     server.services().stop_pools();  // whose jobs look at models
   };
-  const Result<void> loaded = models.load(
-      named, {.options = options,
-              .limits = limits_in_force({.arguments = arguments,
-                                         .http = http_options,
-                                         .connections_max = http.connections_max(),
-                                         .grpc_connections_max = grpc.connections_max(),
-                                         .engine = options.engine,
-                                         .grpc = grpc_options ? &*grpc_options : nullptr})});
+  const Result<std::vector<std::string>> loaded = models.load(named);
   if (!loaded.ok()) {
+    admin.close();
     close_doors(std::chrono::milliseconds(0));
     return unless_stopped(loaded.error(), interrupt, log);
   }
-  grpc.set_serving(true);
   const std::string url = url_of(host, http.port(), tls != nullptr);
   if (!is_local(host) && keys.empty()) {
     log.warning("anyone who reaches this machine can use the model; --api-key asks for a key");
   }
-  print_banner(models, url);
+  print_banner(*loaded, url);
   LifeCycle life({arguments, interrupt, server, grpc, reporting, tls, log});
   const std::string admin_line =
       admin.url().empty() ? "" : fmt::format("admin on {}\n", admin.url());
@@ -209,23 +218,6 @@ cli::Verb serve_verb() {
                  .help = "serve gRPC there too (proto/pelton/v1/inference.proto); 0: any free one",
                  .kind = Flag::Kind::kInteger,
                  .most = 65535},
-                generation_config_flag(),
-                {.name = "--current-date",
-                 .value = "YYYY-MM-DD",
-                 .help = "what models are told; default the clock's"},
-                {.name = "--reasoning-field",
-                 .value = "NAME",
-                 .help = "the field that reasoning comes in",
-                 .default_text = "reasoning_content",
-                 .choices = {"reasoning_content", "reasoning"}},
-                {.name = "--pooling",
-                 .value = "NAME",
-                 .help = "which final states embeddings are made of, unless a request says",
-                 .default_text = "last",
-                 .choices = {"last", "mean"}},
-                {.name = "--allow-control-tokens",
-                 .help = "token-id prompts of /v1/completions may hold control tokens",
-                 .kind = Flag::Kind::kSwitch},
                 {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
       .examples = {"pelton serve openai/gpt-oss-20b",
                    "pelton serve ./model --port 9000 --max-model-len 32K --kv-cache-memory 4GiB",
@@ -235,6 +227,7 @@ cli::Verb serve_verb() {
       .other_prefix = "OPTION_",  // as SageMaker's containers are told
       .configurable = true,
   };
+  for (Flag& flag : answer_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : model_name_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : door_flags()) verb.flags.push_back(std::move(flag));
   for (Flag& flag : batch_flags()) verb.flags.push_back(std::move(flag));

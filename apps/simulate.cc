@@ -12,10 +12,12 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/terminal_text.h"
+#include "planner/load_share.h"
 #include "report/goodput.h"
 #include "report/percentile.h"
 #include "report/serve_result.h"
 #include "report/summary.h"
+#include "simulator/fleet_text.h"
 #include "simulator/simulation.h"
 #include "workload/offered_load.h"
 
@@ -97,67 +99,13 @@ Result<SimulationOptions> read_options(const cli::Arguments& arguments, const st
   return options;
 }
 
-// What is asked, of what the replicas can answer in the long run.
-struct LoadShare {
-  double computed = 0;               // every prompt computed whole
-  std::optional<double> with_cache;  // with what the prefix cache held in this run, if it held some
-};
-
-// Empty: all came at once, so that the queue was never empty.
-std::optional<LoadShare> load_share(const HardwareChoice& choice, const SimulationOptions& options,
-                                    const workload::OfferedLoad& load, double cached_share) {
-  if (load.requests_per_s <= 0) return std::nullopt;
-  planner::CapacityOptions capacity = choice.plan.capacity;
-  capacity.objectives = {};
-  capacity.demand = planner::demand_of(load);
-  const auto share = [&]() -> std::optional<double> {
-    const planner::CopyCapacity copy = planner::copy_capacity(capacity);
-    if (!copy.possible) return std::nullopt;
-    return load.requests_per_s / (copy.requests_per_s * options.replica_count);
-  };
-  const std::optional<double> computed = share();
-  if (!computed) return std::nullopt;
-  constexpr double kWorthSaying = 0.01;
-  if (cached_share < kWorthSaying) return LoadShare{.computed = *computed, .with_cache = {}};
-  capacity.demand.cached_tokens = capacity.demand.input_tokens * cached_share;
-  return LoadShare{.computed = *computed, .with_cache = share()};
-}
-
-std::string load_words(const std::optional<LoadShare>& load, int replicas) {
-  if (!load) return "all that could be asked at once";
-  std::string words = fmt::format("{:.0f} % of what {} can answer in the long run",
-                                  load->computed * 100, replicas == 1 ? "it" : "they");
-  if (load->with_cache) {
-    words += fmt::format(" ({:.0f} % with the prefix cache as here)", *load->with_cache * 100);
-  }
-  return words;
-}
-
-// What a load generator cannot see.
-std::string fleet_text(const HardwareChoice& choice, const SimulationOptions& options,
-                       const workload::OfferedLoad& load, const SimulationResult& result,
-                       double took_s) {
-  simulator::ReplicaCounts all;
-  for (const simulator::ReplicaCounts& counts : result.replicas) all += counts;
-  const double copies = options.replica_count;
-  const auto steps = static_cast<double>(std::max<int64_t>(all.steps, 1));
-  const auto asked = static_cast<double>(std::max<int64_t>(all.scheduler.prompt_tokens, 1));
-  const double rows = static_cast<double>(all.rows) / steps;
-  const double cached = static_cast<double>(all.scheduler.prompt_tokens_cached) / asked;
-  const std::string loaded =
-      load_words(load_share(choice, options, load, cached), options.replica_count);
-  return fmt::format(
-      "\n{} replica{}: load {}\n"
-      "a step was running {:.1f} % of the time, with {:.1f} of {} sequences ({:.0f} %); {} steps "
-      "({} failed)\n"
-      "prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
-      "modelled, not measured; {:.0f} times faster than real\n",
-      options.replica_count, options.replica_count == 1 ? "" : "s", loaded,
-      static_cast<double>(all.busy_ns) / (copies * result.duration_s * 1e9) * 100, rows,
-      options.replica.capacity.sequences_max, rows / options.replica.capacity.sequences_max * 100,
-      all.steps, all.steps_failed, cached * 100,
-      all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
-      result.unfinished, result.duration_s / std::max(took_s, 1e-9));
+std::string load_text_of(const HardwareChoice& choice, const SimulationOptions& options,
+                         const workload::OfferedLoad& load, double cached_share) {
+  return planner::load_words(
+      planner::load_share(
+          choice.plan.capacity,
+          {.load = load, .replicas = options.replica_count, .cached_share = cached_share}),
+      options.replica_count);
 }
 
 // To be read first.
@@ -219,9 +167,12 @@ Result<void> tell(const cli::Arguments& arguments, const HardwareChoice& choice,
     if (arguments.text("--json") == "-") return write_output(json + "\n");
     TRY(base::write_file(arguments.text("--json"), json + "\n"));
   }
-  return write_text(base::wrapped_text(preamble(arguments, choice), output_columns(), 0) + "\n" +
-                    report::result_text(info, summary, shown) +
-                    fleet_text(choice, options, load, result, took_s));
+  return write_text(
+      base::wrapped_text(preamble(arguments, choice), output_columns(), 0) + "\n" +
+      report::result_text(info, summary, shown) +
+      simulator::fleet_text(options, result,
+                            load_text_of(choice, options, load, simulator::cached_share(result)),
+                            took_s));
 }
 
 Result<void> run(const cli::Arguments& arguments) {

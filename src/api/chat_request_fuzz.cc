@@ -9,6 +9,7 @@
 #include "api/embedding_request.h"
 #include "api/error.h"
 #include "api/generate_request.h"
+#include "api/load_model_request.h"
 #include "api/messages_request.h"
 #include "api/response_request.h"
 #include "api/tokenize_request.h"
@@ -102,6 +103,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'd':
       check_plain(parse_detokenize_request(body, kLimits));
+      break;
+    case 'l':
+      check_plain(parse_load_model_request(body));
       break;
     default:
       break;

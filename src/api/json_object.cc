@@ -77,15 +77,21 @@ std::optional<std::string> duplicate_key(const Json& value) {
   return std::nullopt;
 }
 
-// Remembers the body's own "model": of several the last (whoever parses it refuses them).
+Error duplicate_error(std::string_view path) {
+  return {ErrorCode::kInvalidArgument,
+          fmt::format("'{}' stands twice in the body; give it once", path), std::string(path)};
+}
+
+// Remembers the body's own "model".
 class ModelVisitor final : public base::JsonVisitor {
  public:
-  bool begin_object() override { return begin(); }
+  bool begin_object() override { return begin("an object"); }
   bool end_object() override { return end(); }
-  bool begin_array() override { return begin(); }
+  bool begin_array() override { return begin("an array"); }
   bool end_array() override { return end(); }
   bool key(std::string_view name) override {
     is_next_ = depth_ == 1 && name == "model";
+    if (is_next_) ++count_;
     return true;
   }
   bool string(std::string_view value) override {
@@ -93,14 +99,21 @@ class ModelVisitor final : public base::JsonVisitor {
     if (std::exchange(is_next_, false)) model_ = value;
     return true;
   }
-  bool integer(int64_t /*value*/) override { return scalar(); }
-  bool other(const Json& /*value*/) override { return scalar(); }
+  bool integer(int64_t /*value*/) override { return scalar("an integer"); }
+  bool other(const Json& value) override {
+    return scalar(value.is_null() ? std::string_view() : value.kind_name());
+  }
 
-  std::string take() { return std::move(model_); }
+  Result<std::string> take() {
+    if (count_ > 1) return duplicate_error("model");
+    if (kind_.empty()) return std::move(model_);
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("'model' must be a string, not {}", kind_), "model"};
+  }
 
  private:
-  bool begin() {
-    if (std::exchange(is_next_, false)) model_.clear();
+  bool begin(std::string_view kind) {
+    scalar(kind);
     ++depth_;
     return true;
   }
@@ -108,14 +121,16 @@ class ModelVisitor final : public base::JsonVisitor {
     --depth_;
     return true;
   }
-  bool scalar() {
-    if (std::exchange(is_next_, false)) model_.clear();
+  bool scalar(std::string_view kind) {
+    if (std::exchange(is_next_, false)) kind_ = kind;
     return depth_ > 0;
   }
 
   int depth_ = 0;
   bool is_next_ = false;
+  int count_ = 0;
   std::string model_;
+  std::string_view kind_;  // what it is in place of a text; empty: a text, null, or nothing
 };
 
 }  // namespace
@@ -128,10 +143,7 @@ std::optional<Error> check_object(const Json& body) {
   const std::optional<std::string> path = duplicate_key(body);
   if (!path) return std::nullopt;
   std::string_view shown = std::string_view(*path).substr(1, kShownPathMax);
-  shown = shown.substr(0, base::valid_utf8_prefix(shown));
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("'{}' stands twice in the body; give it once", shown),
-               std::string(shown)};
+  return duplicate_error(shown.substr(0, base::valid_utf8_prefix(shown)));
 }
 
 Result<Json> parse_object(std::string_view body) {

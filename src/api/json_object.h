@@ -18,7 +18,7 @@ Result<Json> parse_object(std::string_view body);
 std::optional<Error> check_object(const Json& body);
 
 // The text of a body's "model", before anything else is read of it: a pass over the text that keeps
-// nothing. Empty: it has none, or something else than a text. Errors as parse_object's.
+// nothing. Empty: it has none, or null. Errors as parse_object's, and of another value than a text.
 Result<std::string> model_asked(std::string_view body);
 
 }  // namespace pelton::api

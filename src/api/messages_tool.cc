@@ -109,10 +109,8 @@ void refuse_too_many(const Fields& body, const ToolFields& read) {
                                    read.functions.size(), kToolsMax));
 }
 
-void apply_tool_choice(const Fields& body, ToolFields& read) {
-  const Json* choice = body.object("tool_choice");
-  if (choice == nullptr) return;
-  const Fields fields(*choice, "tool_choice", body.complaint());
+void apply_tool_choice(const Json& choice, const Fields& body, ToolFields& read) {
+  const Fields fields(choice, "tool_choice", body.complaint());
   const std::string* type = needed_text(fields, "type", 64);
   read.parallel_calls = !fields.boolean("disable_parallel_tool_use").value_or(false);
   if (type == nullptr || fields.failed() || *type == "auto") return;
@@ -155,10 +153,11 @@ ToolFields read_message_tools(const Fields& body, std::span<const ChatMessage> m
                   .ignored = "unknown tool type",
                   .read_one = read_tool},
                  read);
+  const Json* const choice = body.object("tool_choice");
   if (body.failed()) return read;
   drop_unloaded(body, messages, read);
   refuse_too_many(body, read);
-  apply_tool_choice(body, read);
+  if (choice != nullptr) apply_tool_choice(*choice, body, read);
   return read;
 }
 

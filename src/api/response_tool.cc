@@ -36,7 +36,7 @@ void apply_object(const Fields& body, const Fields& choice, ToolFields& read) {
 
 void apply_choice(const Fields& body, ToolFields& read) {
   const Json* choice = body.find("tool_choice");
-  if (choice == nullptr) return;
+  if (choice == nullptr || body.failed()) return;
   if (choice->is_object()) {
     return apply_object(body, Fields(*choice, "tool_choice", body.complaint()), read);
   }
@@ -62,7 +62,7 @@ ToolFields read_response_tools(const Fields& body) {
                   .ignored = "this server runs no tools itself",
                   .read_one = read_function_members},
                  read);
-  if (!body.failed()) apply_choice(body, read);
+  apply_choice(body, read);
   read.parallel_calls = body.boolean("parallel_tool_calls").value_or(true);
   return read;
 }

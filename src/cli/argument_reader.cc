@@ -443,4 +443,29 @@ Result<ArgumentReader::Outcome> ArgumentReader::read(const std::vector<std::stri
   return outcome;
 }
 
+Result<void> ArgumentReader::take_values(
+    const std::vector<std::pair<std::string, std::string>>& values, Arguments& arguments) const {
+  std::vector<std::string> names;
+  for (const Flag& flag : verb_.flags) names.push_back(config_name(flag.name));
+  for (const auto& [name, text] : values) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) {
+      return usage_error(fmt::format("there is no '{}'{}", name, did_you_mean(name, names)), name);
+    }
+    const Flag& flag = verb_.flags[static_cast<size_t>(found - names.begin())];
+    Result<void> taken =
+        take(flag, {.text = text, .source = Source::kWord, .origin = flag.name}, arguments);
+    if (!taken.ok()) return Error{ErrorCode::kInvalidArgument, taken.error().message, name};
+  }
+  return {};
+}
+
+Result<Arguments> with_values(const std::vector<Flag>& flags, const Arguments& arguments,
+                              const std::vector<std::pair<std::string, std::string>>& values) {
+  Arguments changed = arguments;
+  const Verb verb{.name = {}, .flags = flags, .run = {}};
+  TRY(ArgumentReader(verb.name, verb).take_values(values, changed));
+  return changed;
+}
+
 }  // namespace pelton::cli

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -26,6 +27,9 @@ class ArgumentReader {
   };
   // `words` behind the verb's name.
   Result<Outcome> read(const std::vector<std::string>& words);
+  // with_values().
+  Result<void> take_values(const std::vector<std::pair<std::string, std::string>>& values,
+                           Arguments& arguments) const;
 
  private:
   using Source = Arguments::Source;

@@ -119,6 +119,12 @@ class Arguments {
   std::function<Result<Arguments>()> reread_;
 };
 
+// `arguments` with other values for some of their verb's `flags`, by their config_name(): what is
+// said while the verb runs. Each is checked as a word's would be, for itself. Errors:
+// kInvalidArgument, with that name.
+Result<Arguments> with_values(const std::vector<Flag>& flags, const Arguments& arguments,
+                              const std::vector<std::pair<std::string, std::string>>& values);
+
 struct Verb {
   std::string name;     // "serve"; "bench latency" is a verb below a verb
   std::string summary;  // one line

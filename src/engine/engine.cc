@@ -387,13 +387,8 @@ void Engine::Loop::tell(Reader& reader, Scheduler::Event& event, int64_t now_ns)
 void Engine::Loop::publish_stats() {
   const Scheduler& scheduler = core_.scheduler();
   const SchedulerCounters& counters = scheduler.counters();
-  const StepCounts& steps = core_.counts();
   EngineStats stats;
-  stats.steps = steps.steps;
-  stats.steps_failed = steps.failed;
-  stats.output_tokens = steps.output_tokens;
-  stats.steps_by_tokens = steps.by_tokens;
-  stats.step_tokens = steps.tokens;
+  stats.steps = core_.counts();
   const Inbox::Queued queued = inbox_.queued(clock_.now_ns());
   stats.running = scheduler.running_count();
   stats.waiting = scheduler.waiting_count();

@@ -1,7 +1,6 @@
 // One model's engine: an inbox, the scheduler, an executor, and the thread that turns them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "engine/outbox.h"
 #include "engine/scheduler_counters.h"
 #include "engine/scheduling_policy.h"
+#include "engine/step_counts.h"
 #include "engine/token_stream.h"
 #include "kv/block_lifetimes.h"
 #include "kv/event_log.h"
@@ -34,21 +34,13 @@ struct EngineStats {
   int64_t queue_wait_ns = 0;      // until who came now would have a slot, as far as can be told
   kv::PerGroup<int> blocks_used;  // on the device, by KV group
 
-  int64_t steps = 0;
-  int64_t steps_failed = 0;
-  int64_t output_tokens = 0;
+  StepCounts steps;
   int64_t preemptions = 0;          // of any kind
   int64_t prefix_tokens_asked = 0;  // of prompts that got a slot, once for each answer
   int64_t prefix_tokens_found = 0;  // of these, in the prefix cache
   using BlockTimes = kv::BlockTimes;
   BlockTimes block_times;       // of the widest group's blocks on the device, some of them
   SchedulerCounters scheduler;  // the same and more, as the scheduler counts
-
-  // Steps by how many tokens they computed: at most as many as the bound says, the last: more.
-  static constexpr std::array<int, 13> kStepTokenBounds = {1,   8,    16,   32,   64,   128,  256,
-                                                           512, 1024, 2048, 4096, 8192, 16384};
-  std::array<int64_t, kStepTokenBounds.size() + 1> steps_by_tokens{};
-  int64_t step_tokens = 0;  // of all of them
 };
 
 class Engine {

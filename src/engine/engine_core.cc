@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/engine.h"
 
 namespace pelton::engine {
 
@@ -66,7 +65,7 @@ void EngineCore::commit(StepResult result, int64_t now_ns) {
   --in_flight_;
   step_ns_ += (now_ns - running_since_ns_ - step_ns_) / 4;
   running_since_ns_ = now_ns;
-  ++counts_.steps;
+  ++counts_.count;
   if (result.error) ++counts_.failed;
   scheduler_.commit(std::move(result));
 }
@@ -84,8 +83,7 @@ void EngineCore::note_idle(int64_t now_ns) {
 void EngineCore::count(const StepPlan& plan) {
   int64_t tokens = 0;
   for (const ScheduledRow& row : plan.sequences) tokens += row.token_count();
-  const auto& bounds = EngineStats::kStepTokenBounds;
-  static_assert(bounds.size() + 1 == StepCounts::kTokenRanges);
+  const auto& bounds = StepCounts::kTokenBounds;
   const auto range = std::lower_bound(bounds.begin(), bounds.end(), tokens) - bounds.begin();
   ++counts_.by_tokens[static_cast<size_t>(range)];
   counts_.tokens += tokens;

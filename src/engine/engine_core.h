@@ -11,7 +11,6 @@
 // One thread, the driver's.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -24,22 +23,11 @@
 #include "engine/admission_queue.h"
 #include "engine/executor.h"
 #include "engine/scheduler.h"
+#include "engine/step_counts.h"
 #include "engine/token_stream.h"
 #include "request/generation_request.h"
 
 namespace pelton::engine {
-
-// What steps have done since the start.
-struct StepCounts {
-  int64_t steps = 0;
-  int64_t failed = 0;
-  int64_t output_tokens = 0;
-
-  // Steps by how many tokens they computed, in the ranges of EngineStats::kStepTokenBounds.
-  static constexpr size_t kTokenRanges = 14;
-  std::array<int64_t, kTokenRanges> by_tokens{};
-  int64_t tokens = 0;  // of all of them
-};
 
 class EngineCore {
  public:

@@ -105,7 +105,7 @@ TEST(EngineCore, PlansOneStepWhereStepsAreLong) {
   driver.arrive(asked(4, 50), 1);
   driver.run_to_end();
   EXPECT_EQ(driver.in_flight_most_, 1);
-  EXPECT_EQ(driver.core_.counts().steps, 50);
+  EXPECT_EQ(driver.core_.counts().count, 50);
 }
 
 TEST(EngineCore, ACancelledAnswerEndsWithoutWaitingForItsStep) {

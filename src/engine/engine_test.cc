@@ -219,7 +219,7 @@ TEST_P(EngineDepth, several_answers_are_those_of_the_seeds_that_follow) {
   const EngineStats stats = bench.settle();
   EXPECT_EQ(stats.scheduler.prompt_tokens, 5 * 38);
   EXPECT_EQ(stats.scheduler.prompt_tokens_shared, 4 * 37);  // each computes the last one itself
-  EXPECT_EQ(stats.output_tokens, 5 * 20);
+  EXPECT_EQ(stats.steps.output_tokens, 5 * 20);
   EXPECT_TRUE(bench.settled_ledger().clean());
 }
 
@@ -264,10 +264,10 @@ TEST_P(EngineDepth, a_reader_that_leaves_frees_its_blocks_in_the_hosts_memory) {
   }
   ASSERT_EQ(bench.engine().stats().swapped_out, 1);
   second.cancel();
-  const int64_t steps = bench.engine().stats().steps;
+  const int64_t steps = bench.engine().stats().steps.count;
   while (bench.engine().ledger().of(0, kv::kHost).held > 0) {
   }
-  EXPECT_LE(bench.engine().stats().steps, steps + 3);
+  EXPECT_LE(bench.engine().stats().steps.count, steps + 3);
   first.cancel();
   EXPECT_TRUE(bench.settled_ledger().clean());
 }
@@ -280,9 +280,9 @@ TEST_P(EngineDepth, a_reader_that_leaves_frees_its_blocks) {
     }
     EXPECT_GT(bench.engine().stats().blocks_used[0], 0);
   }
-  const int64_t steps = bench.engine().stats().steps;
+  const int64_t steps = bench.engine().stats().steps.count;
   const EngineStats stats = bench.settle();
-  EXPECT_LE(stats.steps, steps + 3);
+  EXPECT_LE(stats.steps.count, steps + 3);
   EXPECT_EQ(stats.blocks_used, kNone);
 }
 

@@ -244,7 +244,7 @@ TEST(Outbox, IsCalledOnceAStep) {
     request::GenerationRequest request = request_of(8, 20);
     streams = engine.submit_answers(std::move(request), 16, outbox).value();
     engine.drain(10'000);
-    const int64_t steps = engine.stats().steps;
+    const int64_t steps = engine.stats().steps.count;
     EXPECT_GE(calls, 20);
     EXPECT_LE(calls, steps);
   }

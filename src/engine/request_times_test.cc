@@ -58,9 +58,9 @@ TEST(RequestTimes, AreWhenItHappened) {
   EXPECT_EQ(one.times.last_token_ns, 73 * kMs);
   EXPECT_EQ(clock.now_ns(), 73 * kMs);
   const EngineStats stats = engine.stats();
-  EXPECT_EQ(stats.step_tokens, 20 + 4);
-  EXPECT_EQ(stats.steps_by_tokens[0], 4);  // of one token
-  EXPECT_EQ(stats.steps_by_tokens[1], 3);  // of two to eight
+  EXPECT_EQ(stats.steps.tokens, 20 + 4);
+  EXPECT_EQ(stats.steps.by_tokens[0], 4);  // of one token
+  EXPECT_EQ(stats.steps.by_tokens[1], 3);  // of two to eight
 }
 
 TEST(RequestTimes, WaitingForASeatIsQueueing) {

@@ -258,7 +258,7 @@ TEST_F(Embedding, BatchesArePackedByTokens) {
   EmbeddingHouse house(*checkpoint_, usual(), {.prefix_cache = false});
   all_at_once(house, requests);
   // 300 tokens, 512 to a step, 4 slots of those that sample: the first few may come alone.
-  EXPECT_LT(house.engine().stats().steps, 20);
+  EXPECT_LT(house.engine().stats().steps.count, 20);
 }
 
 }  // namespace

@@ -152,6 +152,11 @@ FramingProblem framing_problem(const HttpHeaders& headers, int version) {
   return {};
 }
 
+std::string too_large(size_t limit) {
+  return "the request body is larger than " + std::to_string(limit) +
+         " bytes, the most that is read; send less, or in several requests";
+}
+
 }  // namespace
 
 struct RequestReader::Parser : EventParser<true> {
@@ -252,7 +257,7 @@ RequestReader::State RequestReader::accept_head(size_t head_bytes) {
     return fail(505, "http_version", "the request is not HTTP/1.0 or HTTP/1.1");
   }
   if (error == http::error::body_limit) {
-    return fail(413, "body_too_large", "the request body is larger than the limit");
+    return fail(413, "body_too_large", too_large(limits_.body_bytes_max));
   }
   if (error || taken != head_bytes) {
     return fail(400, "malformed_http", "the request header is malformed");
@@ -316,7 +321,7 @@ RequestReader::State RequestReader::read_body() {
     case BodyState::kDone:
       return state_ = State::kDone;
     case BodyState::kTooLarge:
-      return fail(413, "body_too_large", "the request body is larger than the limit");
+      return fail(413, "body_too_large", too_large(limits_.body_bytes_max));
     case BodyState::kMalformed:
       break;
   }

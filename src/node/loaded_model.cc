@@ -119,7 +119,7 @@ Result<void> LoadedModel::pack(const Options& options, base::Log& log) {
         static_cast<double>(checkpoint_.weight_bytes()) / (int64_t{1} << 30),
         options.packed_cache));
     // Beside models that compute, which are pinned, it takes what processors are free.
-    const bool alone = options.executor.compute_threads == nullptr;
+    const bool alone = options.budget == nullptr || options.budget->uses().empty();
     base::ThreadPool pool({.threads = options.executor.threads, .pin = alone});
     const base::ThreadPool::PinnedCaller pinned = pool.adopt_caller();
     Result<std::string> made = make_packed(

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -26,7 +27,15 @@ class AdminHouse {
  public:
   explicit AdminHouse(ServerHouse::Options options)
       : house(kScript, std::move(options)),
-        admin_(house.server().services(), house.http()),
+        loader_({.on_change = {}}, house.server().services()),
+        admin_({.services = house.server().services(),
+                .listener = house.http(),
+                .loader = loader_,
+                .order = [this](const api::LoadModelRequest& asked) { return order(asked); },
+                .memory =
+                    [] {
+                      return ModelMemory{.budget = 100, .left = 40, .by_model = {{"tiny", 60}}};
+                    }}),
         http_(
             {.address = "127.0.0.1",
              .port = 0,
@@ -41,11 +50,14 @@ class AdminHouse {
   ~AdminHouse() { http_.stop(std::chrono::milliseconds(0)); }
 
   int port() const { return http_.port(); }
-  net::HttpResponse ask(std::string method, std::string path) {
+  net::HttpResponse ask(std::string method, std::string path, std::string body = {},
+                        const std::string& content_type = "application/json") {
     net::HttpCall call;
     call.method = std::move(method);
     call.port = http_.port();
     call.target = std::move(path);
+    if (!body.empty()) call.headers.add("Content-Type", content_type);
+    call.body = std::move(body);
     Result<net::HttpResponse> response = net::http_fetch(house.client(), std::move(call));
     EXPECT_TRUE(response.ok()) << (response.ok() ? "" : response.error().message);
     return response.ok() ? std::move(response).value() : net::HttpResponse{.status = 0};
@@ -61,6 +73,27 @@ class AdminHouse {
   ServerHouse house;
 
  private:
+  // A model whose load fails as its path says: "/not_found".
+  static Result<ModelLoader::Order> order(const api::LoadModelRequest& asked) {
+    static const std::map<std::string, ErrorCode> kFailures = {
+        {"/not_found", ErrorCode::kNotFound},
+        {"/damaged", ErrorCode::kBadCheckpoint},
+        {"/large", ErrorCode::kDoesNotFit},
+        {"/unreadable", ErrorCode::kIo},
+        {"/unknown_kind", ErrorCode::kUnsupported}};
+    const auto found = kFailures.find(asked.model);
+    if (found == kFailures.end()) {
+      return Error{ErrorCode::kInvalidArgument, "'weights' must be 'int8'", "weights"};
+    }
+    return ModelLoader::Order{
+        .names = {.id = asked.name.empty() ? "guest" : asked.name, .aliases = asked.aliases},
+        .load = [code = found->second](
+                    const ModelLoader::Stop&) -> Result<std::shared_ptr<ServedModel>> {
+          return Error{code, "it is as it is", ""};
+        }};
+  }
+
+  ModelLoader loader_;
   AdminServer admin_;
   net::HttpServer http_;
 };
@@ -355,6 +388,69 @@ TEST(AdminServer, EachDoorHasItsOwnRoutes) {
   EXPECT_EQ(admin.ask("HEAD", "/debug/ledger").body, "");
 }
 
+// What a load comes to, in words and numbers that a program can act on.
+TEST(AdminServer, ALoadThatFailsSaysHow) {
+  AdminHouse admin({});
+  const auto load = [&](const std::string& body) {
+    return admin.ask("POST", "/admin/models", body);
+  };
+  const std::tuple<const char*, int, const char*> cases[] = {
+      {"/not_found", 404, "model_not_found"}, {"/damaged", 400, "bad_checkpoint"},
+      {"/large", 507, "insufficient_memory"}, {"/unreadable", 500, "internal_error"},
+      {"/unknown_kind", 400, "unsupported"},
+  };
+  for (const auto& [model, status, code] : cases) {
+    const net::HttpResponse answer = load(std::string(R"({"model":")") + model + "\"}");
+    EXPECT_EQ(answer.status, status) << answer.body;
+    const Json body = parsed(answer.body);
+    EXPECT_EQ(at(body, {"error"}).string("code"), code);
+    EXPECT_EQ(at(body, {"error"}).string("message"), "it is as it is");
+    const Json entry = parsed(admin.ask("GET", "/admin/models/guest").body);
+    EXPECT_EQ(entry.string("state"), "failed");
+    EXPECT_EQ(entry.string("error"), "it is as it is");
+  }
+  const Json report = parsed(admin.ask("GET", "/admin/models").body);
+  EXPECT_EQ(number(report, {"memory", "budget_bytes"}), 100);
+  EXPECT_EQ(number(report, {"memory", "left_bytes"}), 40);
+  const Json::Array& models = at(report, {"models"}).as_array();
+  ASSERT_EQ(models.size(), 2u);
+  EXPECT_EQ(models[0].dump(),
+            R"({"name":"tiny","aliases":["org/alias"],"default":true,"state":"serving",)"
+            R"("memory_bytes":60,"error":null})");
+  EXPECT_EQ(admin.ask("DELETE", "/admin/models/guest").body,
+            R"({"name":"guest","state":"unloaded"})");
+  EXPECT_EQ(admin.ask("GET", "/admin/models/guest").status, 404);
+  EXPECT_EQ(admin.ask("DELETE", "/admin/models/guest").status, 404);
+}
+
+TEST(AdminServer, WhatIsNoOrderIsRefused) {
+  AdminHouse admin({});
+  const auto status = [&](const std::string& method, const std::string& path,
+                          const std::string& body = {},
+                          const std::string& type = "application/json") {
+    return admin.ask(method, path, body, type).status;
+  };
+  const std::string good = R"({"model":"/large"})";
+  EXPECT_EQ(status("POST", "/admin/models", good, "text/plain"), 415) << "as a page could send";
+  EXPECT_EQ(status("POST", "/admin/models", good, "application/x-www-form-urlencoded"), 415);
+  EXPECT_EQ(status("POST", "/admin/models"), 415);
+  EXPECT_EQ(status("POST", "/admin/models", "{"), 400);
+  EXPECT_EQ(status("POST", "/admin/models", "{}"), 400);
+  EXPECT_EQ(status("POST", "/admin/models", R"({"model":"/nothing"})"), 400);
+  EXPECT_EQ(status("POST", "/admin/models", R"({"model":"/large","name":"tiny"})"), 409);
+  EXPECT_EQ(status("POST", "/admin/models", R"({"model":"/large","aliases":["org/alias"]})"), 409);
+  EXPECT_EQ(status("DELETE", "/admin/models"), 405);
+  EXPECT_EQ(status("PUT", "/admin/models/tiny", good), 405);
+  EXPECT_EQ(status("DELETE", "/admin/models/org/alias"), 400) << "an alias";
+  EXPECT_EQ(status("DELETE", "/admin/models/tiny?wait=perhaps"), 400);
+  EXPECT_EQ(status("DELETE", "/admin/models/tiny?drain_seconds=1.5"), 400);
+  EXPECT_EQ(status("DELETE", "/admin/models/tiny"), 400) << "which the loader has not loaded";
+  EXPECT_EQ(status("POST", "/admin/models", R"({"model":"/large","wait":false})"), 202);
+  admin.house.server().announce_drain();
+  EXPECT_EQ(status("POST", "/admin/models", good), 503);
+  EXPECT_THAT(admin.ask("GET", "/admin/models/tiny").body, testing::HasSubstr("\"draining\""));
+}
+
 TEST(AdminServer, HostileRequestsGetAnAnswerAndLeaveNothing) {
   AdminHouse admin({});
   const std::pair<std::string, const char*> cases[] = {
@@ -363,7 +459,7 @@ TEST(AdminServer, HostileRequestsGetAnAnswerAndLeaveNothing) {
       {"GET /debug/ledger%00 HTTP/1.1\r\nHost: x\r\n\r\n", " 400 "},
       {"\x16\x03\x01\x02", " 400 "},
       {"GET /metrics HTTP/1.1\r\n\r\n", " 400 "},
-      {"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n", " 413 "},
+      {"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n", " 413 "},
       {"GET /metrics HTTP/1.1\r\nHost: x\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n", " 431 "},
   };
   for (const auto& [request, status] : cases) {

@@ -184,7 +184,7 @@ TEST(CatalogueResponsesToo, AP34_deadlines) {
     EXPECT_EQ(event.integer("status"), 400) << ms;
     EXPECT_EQ(event.find("error")->string("param"), "x-request-timeout-ms");
   }
-  EXPECT_EQ(house.engine().stats().steps, 0) << "nothing is computed for them";
+  EXPECT_EQ(house.engine().stats().steps.count, 0) << "nothing is computed for them";
 }
 
 // The end of one response over a connection that stays.

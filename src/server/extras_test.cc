@@ -241,7 +241,7 @@ TEST(Extras, NoTokensMeansThePromptAlone) {
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(choice_of(parsed(events[0])).string("text"), "raw");
   EXPECT_EQ(events[1], "[DONE]");
-  EXPECT_EQ(house.engine().stats().steps, 0);
+  EXPECT_EQ(house.engine().stats().steps.count, 0);
   const net::HttpResponse long_prompt = house.post(
       "/v1/completions", "{\"max_tokens\":0,\"prompt\":\"" + std::string(5000, 'x') + "\"}");
   EXPECT_EQ(long_prompt.status, 400);

@@ -11,8 +11,10 @@
 namespace pelton::server {
 
 std::string_view state_name(const Services& services) {
-  if (services.catalogue.serving().empty()) return "loading";
-  return services.leaving ? "draining" : "serving";
+  const bool serves = !services.catalogue.serving().empty();
+  if (!serves && services.catalogue.table()->starting()) return "loading";
+  if (services.leaving) return "draining";
+  return serves ? "serving" : "empty";
 }
 
 bool ready(const Services& services) {
@@ -32,20 +34,24 @@ net::HttpResponse live_reply(const Services& services) {
 }
 
 net::HttpResponse health_reply(const Services& services) {
-  if (services.catalogue.serving().empty()) {
+  if (services.catalogue.serving().empty() && services.catalogue.table()->starting()) {
     return error_reply(not_ready("The model is still being loaded"));
   }
   return live_reply(services);
 }
 
-// A balancer sends requests to any of the models: all that the server begins with have to be there.
+// A balancer sends requests to any of the models: all that the server begins with have to be there,
+// or to have failed. One that is loaded later keeps nobody waiting.
 net::HttpResponse ready_reply(const Services& services) {
   if (services.leaving) return error_reply(not_ready("The server is shutting down"));
-  for (const ModelCatalogue::Entry& entry : *services.catalogue.table()) {
-    if (entry.state != ModelCatalogue::State::kLoading) continue;
+  if (services.catalogue.table()->starting()) {
     return error_reply(not_ready("Models are still being loaded"));
   }
-  for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
+  const auto models = services.catalogue.serving();
+  if (models.empty()) {
+    return error_reply(not_ready("No model is served; POST /admin/models loads one"));
+  }
+  for (const std::shared_ptr<const ServedModel>& model : models) {
     if (model->state->model_health == ModelHealth::kDoubted) {
       return error_reply(numbers_in_doubt(model->id));
     }

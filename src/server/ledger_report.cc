@@ -50,7 +50,7 @@ void write_engine(JsonWriter& json, const engine::ExecutorCapacity& capacity,
 
 int64_t open_generations(const Services& services) {
   int64_t open = 0;
-  for (const auto& model : services.catalogue.serving()) open += model->state->meter.open();
+  for (const auto& model : services.catalogue.held()) open += model->state->meter.open();
   return open;
 }
 
@@ -99,7 +99,7 @@ void write_process(JsonWriter& json) {
 }  // namespace
 
 std::string ledger_report(const Services& services, int connections) {
-  const auto models = services.catalogue.serving();
+  const auto models = services.catalogue.held();
   std::vector<engine::Ledger> ledgers;
   for (const auto& model : models) ledgers.push_back(model->engine.ledger());
   const bool clean = services.statistics.counts().open() == 0 && open_generations(services) == 0 &&

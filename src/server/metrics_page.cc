@@ -23,10 +23,11 @@ double share(int part, int whole) {
 }
 
 void write_steps(PrometheusText& text, const engine::EngineStats& stats) {
-  telemetry::Histogram::Reading reading{.up_to = {}, .sum = static_cast<double>(stats.step_tokens)};
+  telemetry::Histogram::Reading reading{.up_to = {},
+                                        .sum = static_cast<double>(stats.steps.tokens)};
   int64_t steps = 0;
-  for (const int64_t count : stats.steps_by_tokens) reading.up_to.push_back(steps += count);
-  const auto& bounds = engine::EngineStats::kStepTokenBounds;
+  for (const int64_t count : stats.steps.by_tokens) reading.up_to.push_back(steps += count);
+  const auto& bounds = engine::StepCounts::kTokenBounds;
   text.family("vllm:iteration_tokens_total", Type::kHistogram, "Tokens computed in one step.");
   text.histogram({}, {bounds.begin(), bounds.end()}, reading);
 }
@@ -97,14 +98,15 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   text.counter("vllm:prompt_tokens_total", "Tokens of prompts taken up.",
                static_cast<double>(stats.scheduler.prompt_tokens));
   text.counter("vllm:generation_tokens_total", "Tokens sampled.",
-               static_cast<double>(stats.output_tokens));
+               static_cast<double>(stats.steps.output_tokens));
   write_cache_config(text, capacity);
 
   write_block_times(text, stats.block_times);
   write_steps(text, stats);
-  text.counter("pelton_engine_steps_total", "Steps computed.", static_cast<double>(stats.steps));
+  text.counter("pelton_engine_steps_total", "Steps computed.",
+               static_cast<double>(stats.steps.count));
   text.counter("pelton_engine_steps_failed_total", "Of these, failed.",
-               static_cast<double>(stats.steps_failed));
+               static_cast<double>(stats.steps.failed));
   const engine::SchedulerCounters& counted = stats.scheduler;
   text.counter("pelton_numerical_errors_total",
                "Requests that ended because what was computed for them is not finite.",
@@ -295,7 +297,7 @@ void write_process(PrometheusText& text) {
 std::string metrics_page(const Services& services) {
   std::string out;
   PrometheusText plain(out, {});
-  for (const std::shared_ptr<const ServedModel>& model : services.catalogue.serving()) {
+  for (const std::shared_ptr<const ServedModel>& model : services.catalogue.held()) {
     PrometheusText labelled(out, {{"model_name", model->id}, {"engine", "0"}});
     write_engine(labelled, model->engine);
     write_generations(labelled, model->state->meter);

@@ -46,13 +46,26 @@ bool ModelCatalogue::Entry::answers_to(std::string_view name) const {
          std::find(names.aliases.begin(), names.aliases.end(), name) != names.aliases.end();
 }
 
-ModelCatalogue::Table::iterator ModelCatalogue::entry_of(Table& table, std::string_view id) {
-  return std::find_if(table.begin(), table.end(),
-                      [&](const Entry& entry) { return entry.names.id == id; });
+bool ModelCatalogue::Table::starting() const {
+  return named_at_start == 0 || std::ranges::any_of(entries, [](const Entry& entry) {
+           return entry.at_start && entry.state == State::kLoading;
+         });
 }
 
-Result<void> ModelCatalogue::check_names(const Names& names, const Table& table) const {
-  if (table.size() >= kEntriesMax) {
+const ModelCatalogue::Entry* ModelCatalogue::Table::find(std::string_view name) const {
+  const auto found =
+      std::ranges::find_if(entries, [&](const Entry& entry) { return entry.answers_to(name); });
+  return found == entries.end() ? nullptr : &*found;
+}
+
+ModelCatalogue::Entry* ModelCatalogue::entry_of(Table& table, std::string_view id) {
+  const auto found =
+      std::ranges::find_if(table.entries, [&](const Entry& entry) { return entry.names.id == id; });
+  return found == table.entries.end() ? nullptr : &*found;
+}
+
+Result<void> ModelCatalogue::check_names(const Names& names, const Table& table) {
+  if (table.entries.size() >= kEntriesMax) {
     return Error{ErrorCode::kOverloaded,
                  fmt::format("there are {} models, the most that can be; unload one", kEntriesMax)};
   }
@@ -72,29 +85,40 @@ Result<void> ModelCatalogue::check_names(const Names& names, const Table& table)
     if (std::count(all.begin(), all.end(), all[i]) > 1) {
       return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is given twice", all[i]), field};
     }
-    for (const Entry& entry : table) {
-      if (!entry.answers_to(all[i])) continue;
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("a model named '{}' is there already ({}); give this one another "
-                               "name, or unload '{}' first",
-                               all[i], state_name(entry.state), entry.names.id),
-                   field};
-    }
+    const Entry* const taken = table.find(all[i]);
+    if (taken == nullptr) continue;
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("a model named '{}' is there already ({}); give this one another "
+                             "name, or unload '{}' first",
+                             all[i], state_name(taken->state), taken->names.id),
+                 field};
   }
   return {};
 }
 
-Result<void> ModelCatalogue::begin_load(const Names& names) {
+void ModelCatalogue::add(Table& table, Entry entry) {
+  if (entry.at_start) {
+    ++table.named_at_start;
+    table.default_id = table.named_at_start == 1 ? entry.names.id : "";
+  }
+  table.entries.push_back(std::move(entry));
+}
+
+Result<void> ModelCatalogue::begin_load(const Names& names, When when) {
   const std::lock_guard lock(changing_);
   Table table = *table_.load();
   const std::vector<std::string> all = all_of(names);
-  std::erase_if(table, [&](const Entry& entry) {
+  std::erase_if(table.entries, [&](const Entry& entry) {
     return entry.state == State::kFailed &&
            std::any_of(all.begin(), all.end(),
                        [&](const std::string& name) { return entry.answers_to(name); });
   });
+  if (table.entries.size() >= kEntriesMax) {
+    const auto failed = std::ranges::find(table.entries, State::kFailed, &Entry::state);
+    if (failed != table.entries.end()) table.entries.erase(failed);
+  }
   TRY(check_names(names, table));
-  table.push_back({.names = names, .state = State::kLoading});
+  add(table, {.names = names, .state = State::kLoading, .at_start = when == When::kAtStart});
   table_.store(std::make_shared<const Table>(std::move(table)));
   return {};
 }
@@ -103,35 +127,35 @@ void ModelCatalogue::serve(std::shared_ptr<ServedModel> model) {
   const std::lock_guard lock(changing_);
   model->serial = ++serials_;
   Table table = *table_.load();
-  Entry served{.names = {.id = model->id, .aliases = model->aliases}, .state = State::kServing};
-  served.model = std::move(model);
-  const auto at = entry_of(table, served.names.id);
-  if (at == table.end()) {
-    table.push_back(std::move(served));
-  } else {
-    CHECK(at->state == State::kLoading, "one model is served once");
-    *at = std::move(served);
+  if (entry_of(table, model->id) == nullptr) {
+    add(table, {.names = {.id = model->id, .aliases = model->aliases}, .at_start = true});
   }
+  Entry& entry = *entry_of(table, model->id);
+  CHECK(entry.state == State::kLoading, "one model is served once");
+  entry.state = State::kServing;
+  entry.names.aliases = model->aliases;
+  entry.model = std::move(model);
   table_.store(std::make_shared<const Table>(std::move(table)));
 }
 
 void ModelCatalogue::fail(std::string_view id, Error error) {
   const std::lock_guard lock(changing_);
   Table table = *table_.load();
-  const auto at = entry_of(table, id);
-  CHECK(at != table.end() && at->state == State::kLoading, "what fails was being loaded");
-  at->state = State::kFailed;
-  at->error = std::move(error);
+  Entry* const entry = entry_of(table, id);
+  CHECK(entry != nullptr && entry->state == State::kLoading, "what fails was being loaded");
+  entry->state = State::kFailed;
+  entry->error = std::move(error);
   table_.store(std::make_shared<const Table>(std::move(table)));
 }
 
 std::shared_ptr<const ServedModel> ModelCatalogue::begin_unload(std::string_view id) {
   const std::lock_guard lock(changing_);
   Table table = *table_.load();
-  const auto at = entry_of(table, id);
-  if (at == table.end() || at->state != State::kServing) return nullptr;
-  std::shared_ptr<const ServedModel> model = std::move(at->model);
-  at->state = State::kUnloading;
+  Entry* const entry = entry_of(table, id);
+  if (entry == nullptr || entry->state != State::kServing) return nullptr;
+  std::shared_ptr<const ServedModel> model = std::move(entry->model);
+  entry->state = State::kUnloading;
+  entry->unloading = model;
   table_.store(std::make_shared<const Table>(std::move(table)));
   return model;
 }
@@ -139,34 +163,40 @@ std::shared_ptr<const ServedModel> ModelCatalogue::begin_unload(std::string_view
 void ModelCatalogue::remove(std::string_view id) {
   const std::lock_guard lock(changing_);
   Table table = *table_.load();
-  std::erase_if(table, [&](const Entry& entry) { return entry.names.id == id; });
+  std::erase_if(table.entries, [&](const Entry& entry) { return entry.names.id == id; });
   table_.store(std::make_shared<const Table>(std::move(table)));
 }
 
 std::shared_ptr<const ServedModel> ModelCatalogue::find(std::string_view name) const {
   const std::shared_ptr<const Table> table = table_.load();
-  for (const Entry& entry : *table) {
-    if (entry.state == State::kServing && entry.answers_to(name)) return entry.model;
-  }
-  return nullptr;
+  const Entry* const entry = table->find(name);
+  return entry == nullptr ? nullptr : entry->model;
 }
 
 std::shared_ptr<const ServedModel> ModelCatalogue::only() const {
   const std::shared_ptr<const Table> table = table_.load();
-  const Entry* only = nullptr;
-  for (const Entry& entry : *table) {
-    if (entry.state != State::kServing && entry.state != State::kLoading) continue;
-    if (only != nullptr) return nullptr;
-    only = &entry;
+  if (table->entries.size() != 1 || table->entries.front().names.id != table->default_id) {
+    return nullptr;
   }
-  return only == nullptr ? nullptr : only->model;
+  return table->entries.front().model;
 }
 
 std::vector<std::shared_ptr<const ServedModel>> ModelCatalogue::serving() const {
   const std::shared_ptr<const Table> table = table_.load();
   std::vector<std::shared_ptr<const ServedModel>> models;
-  for (const Entry& entry : *table) {
+  for (const Entry& entry : table->entries) {
     if (entry.state == State::kServing) models.push_back(entry.model);
+  }
+  return models;
+}
+
+std::vector<std::shared_ptr<const ServedModel>> ModelCatalogue::held() const {
+  const std::shared_ptr<const Table> table = table_.load();
+  std::vector<std::shared_ptr<const ServedModel>> models;
+  for (const Entry& entry : table->entries) {
+    std::shared_ptr<const ServedModel> model =
+        entry.state == State::kServing ? entry.model : entry.unloading.lock();
+    if (model != nullptr) models.push_back(std::move(model));
   }
   return models;
 }

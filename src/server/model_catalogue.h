@@ -32,21 +32,38 @@ class ModelCatalogue {
   struct Entry {
     Names names;
     State state = State::kLoading;
+    bool at_start = false;  // the server began with it
     // kServing: held. Empty otherwise: nobody is to find what goes away.
     std::shared_ptr<const ServedModel> model = {};
-    std::optional<Error> error = {};  // kFailed: why
+    std::weak_ptr<const ServedModel> unloading = {};  // kUnloading: while anybody is answered by it
+    std::optional<Error> error = {};                  // kFailed: why
     bool answers_to(std::string_view name) const;
   };
-  using Table = std::vector<Entry>;  // in the order in which they came
+  struct Table {
+    std::vector<Entry> entries;  // in the order in which they came
+    size_t named_at_start = 0;   // models that the server began with, whatever became of them
+    // The model that a request means that names none: the only one of the start, also beside others
+    // that came later; empty where there were several. Whoever left the name out would otherwise be
+    // answered by another model because one could not be loaded, or was unloaded.
+    std::string default_id;
+
+    // Those of the start have not all been tried.
+    bool starting() const;
+    // Null: nobody answers to it.
+    const Entry* find(std::string_view name) const;
+  };
 
   static constexpr size_t kEntriesMax = 64;
   static constexpr size_t kAliasesMax = 64;
 
-  // nothing -> kLoading. One that has failed makes room for another of its names. Errors:
-  // kInvalidArgument with the field, "name" or "aliases" (a name is taken, empty, too long or given
-  // twice), kOverloaded (too many models).
-  Result<void> begin_load(const Names& names);
-  // nothing or kLoading -> kServing, under model->id and model->aliases: found from now on.
+  enum class When { kAtStart, kAtRunTime };
+  // nothing -> kLoading. One that has failed makes room for another of its names, and for any other
+  // where there are too many entries. Errors, with the field, "name" or "aliases": kInvalidArgument
+  // (empty, too long or given twice), kUnavailable (the name is taken); kOverloaded (too many
+  // models).
+  Result<void> begin_load(const Names& names, When when);
+  // kLoading, or nothing (a model of the start) -> kServing, under model->id and model->aliases:
+  // found from now on.
   void serve(std::shared_ptr<ServedModel> model);
   // kLoading -> kFailed.
   void fail(std::string_view id, Error error);
@@ -57,16 +74,19 @@ class ModelCatalogue {
 
   // The served model of this name; null: there is none.
   std::shared_ptr<const ServedModel> find(std::string_view name) const;
-  // The one that a request means that names none: the only one that is served or being loaded, if
-  // it is served; null otherwise.
+  // The default, if it is served and there is no other entry: whatever a request names, it can only
+  // be this one or nothing. Null otherwise.
   std::shared_ptr<const ServedModel> only() const;
   std::vector<std::shared_ptr<const ServedModel>> serving() const;
+  // And those that are being unloaded while anybody is answered by them.
+  std::vector<std::shared_ptr<const ServedModel>> held() const;
   // As it is now; never null.
   std::shared_ptr<const Table> table() const { return table_.load(); }
 
  private:
-  Result<void> check_names(const Names& names, const Table& table) const;
-  static Table::iterator entry_of(Table& table, std::string_view id);
+  static Result<void> check_names(const Names& names, const Table& table);
+  static void add(Table& table, Entry entry);
+  static Entry* entry_of(Table& table, std::string_view id);
 
   std::mutex changing_;
   uint64_t serials_ = 0;  // guarded by changing_

@@ -5,13 +5,15 @@
 
 #include <gtest/gtest.h>
 
-#include "server/models_report.h"
 #include "server/server_house.h"
 
 namespace pelton::server {
 namespace {
 
 using State = ModelCatalogue::State;
+
+constexpr auto kAtStart = ModelCatalogue::When::kAtStart;
+constexpr auto kLater = ModelCatalogue::When::kAtRunTime;
 
 constexpr std::string_view kScript = R"({"rules": [{"when": "", "then": "Hello."}]})";
 
@@ -31,9 +33,8 @@ class ModelCatalogueTest : public testing::Test {
                                         });
   }
   State state_of(const std::string& id) const {
-    for (const ModelCatalogue::Entry& entry : *catalogue_.table()) {
-      if (entry.names.id == id) return entry.state;
-    }
+    const auto table = catalogue_.table();
+    if (const ModelCatalogue::Entry* entry = table->find(id)) return entry->state;
     ADD_FAILURE() << "no " << id;
     return State::kFailed;
   }
@@ -45,7 +46,7 @@ class ModelCatalogueTest : public testing::Test {
 
 TEST_F(ModelCatalogueTest, IsFoundByNameAndAliasWhileItIsServed) {
   EXPECT_EQ(catalogue_.find("a"), nullptr);
-  ASSERT_TRUE(catalogue_.begin_load({.id = "a", .aliases = {"first"}}).ok());
+  ASSERT_TRUE(catalogue_.begin_load({.id = "a", .aliases = {"first"}}, kLater).ok());
   EXPECT_EQ(catalogue_.find("a"), nullptr) << "it is being loaded";
   EXPECT_EQ(state_of("a"), State::kLoading);
   catalogue_.serve(model("a", {"first"}));
@@ -53,7 +54,7 @@ TEST_F(ModelCatalogueTest, IsFoundByNameAndAliasWhileItIsServed) {
   EXPECT_EQ(catalogue_.find("first"), catalogue_.find("a"));
   EXPECT_EQ(catalogue_.find("A"), nullptr);
   EXPECT_EQ(catalogue_.find(""), nullptr);
-  EXPECT_EQ(catalogue_.table()->size(), 1u);
+  EXPECT_EQ(catalogue_.table()->entries.size(), 1u);
   EXPECT_EQ(state_of("a"), State::kServing);
 }
 
@@ -68,29 +69,62 @@ TEST_F(ModelCatalogueTest, EachModelHasASerialOfItsOwnEveryTimeItIsLoaded) {
   EXPECT_NE(catalogue_.find("a")->serial, first);
 }
 
-TEST_F(ModelCatalogueTest, ARequestThatNamesNoneMeansTheOnlyOne) {
+TEST_F(ModelCatalogueTest, ARequestThatNamesNoneMeansTheOnlyOneOfTheStart) {
+  const auto default_id = [&] { return catalogue_.table()->default_id; };
   EXPECT_EQ(catalogue_.only(), nullptr);
+  ASSERT_TRUE(catalogue_.begin_load({.id = "a"}, kAtStart).ok());
+  EXPECT_EQ(default_id(), "a");
+  EXPECT_EQ(catalogue_.only(), nullptr) << "it is being loaded";
   catalogue_.serve(model("a"));
   EXPECT_EQ(catalogue_.only(), catalogue_.find("a"));
-  ASSERT_TRUE(catalogue_.begin_load({.id = "b"}).ok());
-  EXPECT_EQ(catalogue_.only(), nullptr) << "which would be another one in a moment";
-  catalogue_.fail("b", {ErrorCode::kIo, "gone", ""});
-  EXPECT_EQ(catalogue_.only(), catalogue_.find("a"));
-  catalogue_.serve(model("c"));
-  EXPECT_EQ(catalogue_.only(), nullptr);
+  ASSERT_TRUE(catalogue_.begin_load({.id = "b"}, kLater).ok());
+  catalogue_.serve(model("b"));
+  EXPECT_EQ(default_id(), "a") << "whoever names none goes on to mean it";
+  EXPECT_EQ(catalogue_.only(), nullptr) << "but a name may be the other's";
   catalogue_.begin_unload("a");
-  EXPECT_EQ(catalogue_.only(), catalogue_.find("c"));
+  catalogue_.remove("a");
+  EXPECT_EQ(default_id(), "a") << "and never the other one";
+  EXPECT_EQ(catalogue_.only(), nullptr);
+  ASSERT_TRUE(catalogue_.begin_load({.id = "a"}, kLater).ok());
+  catalogue_.serve(model("a"));
+  EXPECT_EQ(catalogue_.find(default_id()), catalogue_.find("a"));
+}
+
+TEST_F(ModelCatalogueTest, WhereSeveralWereNamedAtTheStartThereIsNoDefault) {
+  ASSERT_TRUE(catalogue_.begin_load({.id = "a"}, kAtStart).ok());
+  ASSERT_TRUE(catalogue_.begin_load({.id = "b"}, kAtStart).ok());
+  catalogue_.serve(model("a"));
+  catalogue_.fail("b", {ErrorCode::kIo, "gone", ""});
+  EXPECT_EQ(catalogue_.table()->default_id, "");
+  EXPECT_EQ(catalogue_.only(), nullptr) << "also where one was not loaded";
+  catalogue_.remove("b");
+  EXPECT_EQ(catalogue_.only(), nullptr);
+}
+
+TEST_F(ModelCatalogueTest, IsStartingUntilAllOfTheStartHaveBeenTried) {
+  const auto starting = [&] { return catalogue_.table()->starting(); };
+  EXPECT_TRUE(starting()) << "nothing has been named yet";
+  ASSERT_TRUE(catalogue_.begin_load({.id = "a"}, kAtStart).ok());
+  ASSERT_TRUE(catalogue_.begin_load({.id = "b"}, kAtStart).ok());
+  catalogue_.serve(model("a"));
+  EXPECT_TRUE(starting());
+  catalogue_.fail("b", {ErrorCode::kIo, "gone", ""});
+  EXPECT_FALSE(starting());
+  ASSERT_TRUE(catalogue_.begin_load({.id = "c"}, kLater).ok());
+  EXPECT_FALSE(starting()) << "which keeps nobody waiting";
 }
 
 TEST_F(ModelCatalogueTest, NamesAreUniqueAmongNamesAndAliases) {
   catalogue_.serve(model("a", {"x"}));
-  ASSERT_TRUE(catalogue_.begin_load({.id = "b", .aliases = {"y"}}).ok());
+  ASSERT_TRUE(catalogue_.begin_load({.id = "b", .aliases = {"y"}}, kLater).ok());
   const auto refused = [&](const ModelCatalogue::Names& names) {
-    const Result<void> begun = catalogue_.begin_load(names);
+    const Result<void> begun = catalogue_.begin_load(names, kLater);
     EXPECT_FALSE(begun.ok()) << names.id;
     return begun.ok() ? std::string() : begun.error().field;
   };
   EXPECT_EQ(refused({.id = "a"}), "name");
+  EXPECT_EQ(catalogue_.begin_load({.id = "a"}, kLater).error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(catalogue_.begin_load({.id = ""}, kLater).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused({.id = "x"}), "name");
   EXPECT_EQ(refused({.id = "b"}), "name");
   EXPECT_EQ(refused({.id = "y"}), "name");
@@ -100,38 +134,30 @@ TEST_F(ModelCatalogueTest, NamesAreUniqueAmongNamesAndAliases) {
   EXPECT_EQ(refused({.id = ""}), "name");
   EXPECT_EQ(refused({.id = "a\nb"}), "name");
   EXPECT_EQ(refused({.id = std::string(257, 'n')}), "name");
-  EXPECT_EQ(catalogue_.table()->size(), 2u) << "nothing of those is left";
+  EXPECT_EQ(catalogue_.table()->entries.size(), 2u) << "nothing of those is left";
 }
 
 TEST_F(ModelCatalogueTest, WhatFailedMakesRoomForAnother) {
-  ASSERT_TRUE(catalogue_.begin_load({.id = "a", .aliases = {"x"}}).ok());
+  ASSERT_TRUE(catalogue_.begin_load({.id = "a", .aliases = {"x"}}, kLater).ok());
   catalogue_.fail("a", {ErrorCode::kBadCheckpoint, "no weights", ""});
   EXPECT_EQ(state_of("a"), State::kFailed);
-  EXPECT_EQ(catalogue_.table()->front().error->message, "no weights");
+  EXPECT_EQ(catalogue_.table()->entries.front().error->message, "no weights");
   EXPECT_EQ(catalogue_.find("a"), nullptr);
-  ASSERT_TRUE(catalogue_.begin_load({.id = "b", .aliases = {"x"}}).ok());
-  EXPECT_EQ(catalogue_.table()->size(), 1u);
+  ASSERT_TRUE(catalogue_.begin_load({.id = "b", .aliases = {"x"}}, kLater).ok());
+  EXPECT_EQ(catalogue_.table()->entries.size(), 1u);
   EXPECT_EQ(state_of("b"), State::kLoading);
-}
-
-TEST_F(ModelCatalogueTest, AReportHasAllOfThemAndWhyOneFailed) {
-  catalogue_.serve(model("a", {"x"}));
-  ASSERT_TRUE(catalogue_.begin_load({.id = "b"}).ok());
-  catalogue_.fail("b", {ErrorCode::kBadCheckpoint, "no \"weights\"", ""});
-  ASSERT_TRUE(catalogue_.begin_load({.id = "c"}).ok());
-  EXPECT_EQ(models_report(catalogue_),
-            R"({"models":[{"name":"a","aliases":["x"],"state":"serving","error":null},)"
-            R"({"name":"b","aliases":[],"state":"failed","error":"no \"weights\""},)"
-            R"({"name":"c","aliases":[],"state":"loading","error":null}]})");
 }
 
 TEST_F(ModelCatalogueTest, ModelsAreBounded) {
   for (size_t i = 0; i < ModelCatalogue::kEntriesMax; ++i) {
-    ASSERT_TRUE(catalogue_.begin_load({.id = "m" + std::to_string(i)}).ok());
+    ASSERT_TRUE(catalogue_.begin_load({.id = "m" + std::to_string(i)}, kLater).ok());
   }
-  const Result<void> one_more = catalogue_.begin_load({.id = "last"});
+  const Result<void> one_more = catalogue_.begin_load({.id = "last"}, kLater);
   ASSERT_FALSE(one_more.ok());
   EXPECT_EQ(one_more.error().code, ErrorCode::kOverloaded);
+  catalogue_.fail("m7", {ErrorCode::kIo, "gone", ""});
+  EXPECT_TRUE(catalogue_.begin_load({.id = "last"}, kLater).ok()) << "in place of one that failed";
+  EXPECT_EQ(catalogue_.table()->find("m7"), nullptr);
 }
 
 TEST_F(ModelCatalogueTest, LivesUntilTheLastHoldIsGone) {
@@ -140,14 +166,18 @@ TEST_F(ModelCatalogueTest, LivesUntilTheLastHoldIsGone) {
   EXPECT_EQ(catalogue_.begin_unload("a"), hold);
   EXPECT_EQ(state_of("a"), State::kUnloading);
   EXPECT_EQ(catalogue_.find("a"), nullptr);
+  EXPECT_TRUE(catalogue_.serving().empty());
+  ASSERT_EQ(catalogue_.held().size(), 1u) << "for the ledger, while anybody is answered by it";
   EXPECT_EQ(catalogue_.begin_unload("a"), nullptr) << "once";
   EXPECT_EQ(catalogue_.begin_unload("b"), nullptr);
   EXPECT_EQ(gone_, 0);
   hold.reset();
   EXPECT_EQ(gone_, 1);
-  EXPECT_FALSE(catalogue_.begin_load({.id = "a"}).ok()) << "its name is taken until it is gone";
+  EXPECT_TRUE(catalogue_.held().empty());
+  EXPECT_FALSE(catalogue_.begin_load({.id = "a"}, kLater).ok())
+      << "its name is taken until it is gone";
   catalogue_.remove("a");
-  EXPECT_TRUE(catalogue_.begin_load({.id = "a"}).ok());
+  EXPECT_TRUE(catalogue_.begin_load({.id = "a"}, kLater).ok());
 }
 
 // For tsan and asan above all: whoever finds a model may use it, whatever becomes of its name.
@@ -165,7 +195,7 @@ TEST_F(ModelCatalogueTest, IsLookedUpWhileItChanges) {
     });
   }
   for (int i = 0; i < 300; ++i) {
-    if (!catalogue_.begin_load({.id = "goes"}).ok()) continue;
+    if (!catalogue_.begin_load({.id = "goes"}, kLater).ok()) continue;
     catalogue_.serve(model("goes"));
     while (found == 0) std::this_thread::yield();  // the readers may not have begun yet
     catalogue_.begin_unload("goes");

@@ -2,13 +2,27 @@
 // /admin/models says. Any thread.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 
-#include "server/model_catalogue.h"
+#include "server/services.h"
 
 namespace pelton::server {
 
-// {"models": [{"name", "aliases", "state", "error"}, ...]}; "error" is null but of one that failed.
-std::string models_report(const ModelCatalogue& catalogue);
+// What models take of this machine's memory, by their names, in bytes.
+struct ModelMemory {
+  int64_t budget = 0;  // of all together
+  int64_t left = 0;
+  std::map<std::string, int64_t, std::less<>> by_model;
+};
+
+// {"models": [{"name", "aliases", "default", "state", "memory_bytes", "error"}, ...], "memory":
+// {"budget_bytes", "left_bytes"}}. "default": answers requests that name no model; "error" is null
+// but of one that failed, "memory_bytes" of one that has none.
+std::string models_report(const Services& services, const ModelMemory& memory);
+// One of them: the element of that array; empty: there is none of this id.
+std::string model_report(const Services& services, const ModelMemory& memory, std::string_view id);
 
 }  // namespace pelton::server

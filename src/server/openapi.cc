@@ -69,6 +69,11 @@ void write_error(JsonWriter& writer, std::string_view status, std::string_view w
   writer.end_object();
 }
 
+// Also the one that hands its body on.
+bool asks_for_model(const Endpoint& endpoint) {
+  return endpoint.needs != Capability::kNone || endpoint.function == invocations;
+}
+
 void write_responses(JsonWriter& writer, const Endpoint& endpoint) {
   const bool is_socket = endpoint.method == "GET" && endpoint.path == "/v1/responses";
   writer.key("responses").begin_object().key(is_socket ? "101" : "200").begin_object();
@@ -87,12 +92,20 @@ void write_responses(JsonWriter& writer, const Endpoint& endpoint) {
   }
   if (!endpoint.request.empty()) {
     write_error(writer, "400", "A field is wrong: the error names it and its limit", error);
+    write_error(writer, "413", "The body is larger than the limit, which the error names", error);
+    write_error(writer, "415", "The body is said to be something else than JSON", error);
   }
-  if (endpoint.needs != Capability::kNone) {
+  if (is_socket) write_error(writer, "426", "The request is no WebSocket's handshake", error);
+  if (asks_for_model(endpoint)) {
     write_error(writer, "404", "There is no model of this name", error);
+  } else if (!endpoint.templates.empty()) {
+    write_error(writer, "404", "There is none of this id", error);
+  }
+  if (asks_for_model(endpoint)) {
     write_error(writer, "429", "No room now, or a limit of the key is reached: see Retry-After",
                 error);
-    write_error(writer, "503", "The model is being loaded, or the server is shutting down", error);
+    write_error(writer, "503",
+                "The model is being loaded or could not be, or the server is shutting down", error);
   }
   writer.end_object();
 }

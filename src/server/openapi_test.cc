@@ -145,11 +145,41 @@ TEST(OpenApi, SaysWhichFieldsAreRead) {
   EXPECT_GT(at(field("CompletionRequest", "model"), "maxLength").as_integer(), 0);
   EXPECT_EQ(at(field("EmbeddingRequest", "dimensions"), "minimum").as_integer(), 1);
   EXPECT_EQ(at(field("ResponseRequest", "background"), "type").dump(), R"(["boolean","null"])");
+  for (const char* const schema : {"ChatRequest", "ResponseRequest", "MessagesRequest"}) {
+    field(schema, "tool_choice");
+  }
+  for (const char* const name : {"messages", "prompt", "input", "query", "documents", "text_1",
+                                 "temperature", "dimensions", "stream"}) {
+    field("InvocationRequest", name);
+  }
   for (const Endpoint& endpoint : endpoints()) {
     if (endpoint.request.empty()) continue;
     EXPECT_FALSE(at(at(schemas, endpoint.request), "properties").as_object().empty())
         << endpoint.request;
   }
+}
+
+TEST(OpenApi, SaysWhichStatusesThereAre) {
+  const Json json = document();
+  const auto statuses = [&](std::string_view path, std::string_view method) {
+    std::set<std::string> found;
+    for (const Json::Member& status :
+         at(at(at(at(json, "paths"), path), method), "responses").as_object()) {
+      EXPECT_TRUE(found.insert(status.key).second) << path << status.key;
+    }
+    return found;
+  };
+  using testing::UnorderedElementsAre;
+  for (const char* const path : {"/v1/chat/completions", "/v1/messages", "/invocations"}) {
+    EXPECT_THAT(statuses(path, "post"),
+                UnorderedElementsAre("200", "400", "401", "404", "413", "415", "429", "503"))
+        << path;
+  }
+  EXPECT_THAT(statuses("/v1/responses/{response_id}", "get"),
+              UnorderedElementsAre("200", "401", "404"));
+  EXPECT_THAT(statuses("/v1/models/{model}", "get"), UnorderedElementsAre("200", "401", "404"));
+  EXPECT_THAT(statuses("/v1/models", "get"), UnorderedElementsAre("200", "401"));
+  EXPECT_THAT(statuses("/v1/responses", "get"), testing::Contains("426"));
 }
 
 TEST(OpenApi, WhatIsOpenAsksForNoKey) {

@@ -81,8 +81,8 @@ class Passage : public std::enable_shared_from_this<Passage> {
   }
 
   Services& services_;
+  std::shared_ptr<const ServedModel> model_;  // goes after what was made of it
   const std::unique_ptr<ModelRequest> request_;
-  std::shared_ptr<const ServedModel> model_;
   std::string tenant_;
   access::Principal principal_;
   std::string body_;  // until it has been read

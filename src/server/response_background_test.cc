@@ -72,6 +72,19 @@ TEST(ResponseBackground, is_answered_at_once_and_found_later) {
   EXPECT_TRUE(house.engine().ledger().clean());
 }
 
+TEST(ResponseBackground, is_not_gone_on_from_while_it_is_made) {
+  ServerHouse house(kScript, {});
+  const std::string id = begin(house, R"("input":"endless")");
+  const net::HttpResponse next =
+      house.post(kPath, R"({"input":"more","previous_response_id":")" + id + "\"}");
+  EXPECT_EQ(next.status, 400);
+  const Json body = parsed(next.body);
+  EXPECT_EQ(body.find("error")->string("code"), "previous_response_in_progress");
+  EXPECT_THAT(body.find("error")->string("message").value(),
+              testing::HasSubstr("still being made"));
+  EXPECT_EQ(house.post(std::string(kPath) + "/" + id + "/cancel", "").status, 200);
+}
+
 TEST(ResponseBackground, can_be_cancelled_while_it_is_made_and_not_be_deleted) {
   ServerHouse house(kScript, {});
   const std::string id = begin(house, R"("input":"endless")");

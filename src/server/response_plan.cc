@@ -23,6 +23,14 @@ Error previous_not_found(std::string_view id) {
           "previous_response_id"};
 }
 
+Error previous_unfinished(std::string_view id) {
+  return {ErrorCode::kUnsupported,
+          fmt::format("Previous response with id '{}' is still being made; go on from it when its "
+                      "status is 'completed'",
+                      id.substr(0, 256)),
+          "previous_response_id"};
+}
+
 // What its prompt depends on beside its words.
 struct PromptContext {
   std::string date;
@@ -48,7 +56,10 @@ Result<std::vector<PastResponse>> response_history(const std::string& id,
   }
   if (scope.services.options.response_store == nullptr) return previous_not_found(id);
   auto stored = scope.services.options.response_store->history({.owner = scope.tenant, .id = id});
-  if (!stored.ok() && stored.error().code == ErrorCode::kNotFound) return previous_not_found(id);
+  if (!stored.ok() && stored.error().code == ErrorCode::kNotFound) {
+    const auto made = scope.services.background.find({.owner = scope.tenant, .id = id});
+    return made != nullptr && !made->over() ? previous_unfinished(id) : previous_not_found(id);
+  }
   if (!stored.ok()) return stored.error();
   for (store::StoredResponse& one : *stored) {
     TRY_ASSIGN(PastResponse past, past_response(one.input, one.output, std::move(one.turn)));

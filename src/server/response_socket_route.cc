@@ -23,8 +23,11 @@ bool may_connect(const net::HttpRequest& request, const access::CorsOrigins& cor
 
 void response_socket(Call call, Services& services) {
   if (!call.request.headers.has("Upgrade")) {
-    call.headers.add("Allow", "POST");
-    return call.send(api::method_not_allowed(call.request.method, call.request.path));
+    call.headers.add("Upgrade", "websocket");
+    return call.send(net::error_response(
+        {426, "upgrade_required",
+         "GET here is the handshake of a WebSocket ('Upgrade: websocket'); POST makes a response, "
+         "and GET /v1/responses/{id} reads a stored one"}));
   }
   if (const auto reject = net::check_websocket_request(call.request)) {
     if (reject->status == 426) call.headers.add("Sec-WebSocket-Version", "13");

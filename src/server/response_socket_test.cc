@@ -244,7 +244,9 @@ TEST(ResponseSocket, WS_01_WS_10_HandshakesAreChecked) {
   EXPECT_EQ(head(key + "Origin: http://test:80\r\n"), "HTTP/1.1 403");
   net::HttpCall plain = house.call("GET", "/v1/responses", "");
   plain.headers.add("Authorization", "Bearer key");
-  EXPECT_EQ(house.fetch(std::move(plain)).status, 405);
+  const net::HttpResponse refused = house.fetch(std::move(plain));
+  EXPECT_EQ(refused.status, 426);
+  EXPECT_EQ(refused.headers.get("Upgrade"), "websocket");
 }
 
 TEST(ResponseSocket, ADrainingServerSaysGoodbye) {

@@ -173,7 +173,10 @@ std::function<void(ResponseAnswer::Ended)> keep_response(Services& services,
 api::ApiError plan_error(const Error& error) {
   api::ApiError shown = api::api_error(error);
   if (shown.status != 400) return shown;
-  if (shown.param == "previous_response_id") shown.code = "previous_response_not_found";
+  if (shown.param == "previous_response_id") {
+    shown.code = error.code == ErrorCode::kUnsupported ? "previous_response_in_progress"
+                                                       : "previous_response_not_found";
+  }
   if (shown.param.ends_with(".encrypted_content")) shown.code = "invalid_encrypted_content";
   return shown;
 }

@@ -38,23 +38,26 @@ void note_response_fields(FieldTable& table) {
   static_cast<void>(api::parse_response_request(empty, {.vocab_size = 1, .fields_read = &table}));
 }
 
-// Of what control_chat() reads, and of what makes invocations() choose.
+// Of what control_chat() reads.
 void note_control_fields(FieldTable& table) {
   for (const char* name : {"id", "action"}) {
     table.note({.name = name, .kind = FieldTable::Kind::kText, .size_max = 256});
   }
 }
-void note_invocation_fields(FieldTable& table) {
-  for (const char* name :
-       {"messages", "prompt", "input", "query", "queries", "documents", "text_1", "text_2"}) {
-    table.note({.name = name});
-  }
-}
-
 // A text, or a chat.
 void note_tokenize_fields(FieldTable& table) {
   note_fields<api::parse_tokenize_request>(table);
   note_fields<api::parse_chat_request>(table);
+}
+
+// What any of the endpoints reads that invocations() may choose.
+void note_invocation_fields(FieldTable& table) {
+  note_fields<api::parse_chat_request>(table);
+  note_fields<api::parse_completion_request>(table);
+  note_response_fields(table);
+  note_fields<api::parse_embedding_request>(table);
+  note_fields<api::parse_rerank_request>(table);
+  note_fields<api::parse_score_request>(table);
 }
 
 constexpr auto kChatFields = &note_fields<api::parse_chat_request>;

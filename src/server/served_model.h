@@ -78,7 +78,7 @@ struct ServedModel {
   bool control_tokens_in_prompts = false;
   const Watchdog* watchdog = nullptr;  // of its engine; null: nobody watches
   uint64_t serial = 0;  // the catalogue's: another one each time that a model is loaded
-  std::unique_ptr<ModelState> state = {};  // there while it is served
+  std::unique_ptr<ModelState> state;  // made by whoever fills this in
 
   // The longest prompt and answer together that the model and its engine's cache can hold.
   int64_t context_limit() const;

@@ -45,11 +45,6 @@ net::HttpResponse preflight_answer(const net::HttpHeaders& headers) {
 
 }  // namespace
 
-void Server::serve(std::shared_ptr<ServedModel> model) {
-  model->state = std::make_unique<ModelState>(services_.clock);
-  services_.catalogue.serve(std::move(model));
-}
-
 void Server::drain() {
   services_.leaving = true;
   services_.draining = true;

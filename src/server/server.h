@@ -26,9 +26,6 @@ class Server {
   Server(const Options& options, const base::Clock& clock, base::Log& log)
       : services_(options, clock, log) {}
 
-  // From now on it answers; until there is one /health says 503.
-  void serve(std::shared_ptr<ServedModel> model);
-
   // Says not ready, so that balancers turn away, and answers what still comes.
   void announce_drain() { services_.leaving = true; }
   // Refuses new generations too; running ones go on.

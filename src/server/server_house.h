@@ -60,7 +60,8 @@ class ServerHouse {
                .engine = engine_,
                .sampling = {},
                .reasoning_field = "reasoning_content",
-               .current_date = "2025-06-28"},
+               .current_date = "2025-06-28",
+               .state = std::make_unique<ModelState>(clock_)},
         server_(with_store(options.server), clock_, log_),
         http_(
             {.address = "127.0.0.1", .port = 0},
@@ -83,7 +84,7 @@ class ServerHouse {
 
   // The house owns it, and outlives whoever holds it.
   void load() {
-    server_.serve({&model_, [](ServedModel*) {}});
+    server_.services().catalogue.serve({&model_, [](ServedModel*) {}});
   }
   Server& server() { return server_; }
   net::HttpServer& http() { return http_; }

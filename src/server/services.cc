@@ -33,25 +33,32 @@ uint64_t system_seed() {
   return (uint64_t{device()} << 32) | device();
 }
 
-// Why no model answers to a name, which is empty where none is named.
-api::ApiError no_such_model(std::string_view name, const ModelCatalogue::Table& table) {
+// Why an entry answers nobody.
+api::ApiError not_served(const ModelCatalogue::Entry& entry) {
   using State = ModelCatalogue::State;
-  if (name.empty()) {
-    constexpr size_t kShownMax = 20;
-    std::vector<std::string> names;
-    for (const ModelCatalogue::Entry& entry : table) {
-      if (entry.state == State::kServing && names.size() < kShownMax) {
-        names.push_back("'" + entry.names.id + "'");
-      }
-    }
-    return api::model_missing(fmt::format("{}", fmt::join(names, ", ")));
+  const std::string& id = entry.names.id;
+  if (entry.state == State::kLoading) {
+    return not_ready(fmt::format("The model '{}' is still being loaded", id));
   }
-  for (const ModelCatalogue::Entry& entry : table) {
-    if (entry.state == State::kLoading && entry.answers_to(name)) {
-      return not_ready(fmt::format("The model '{}' is still being loaded", entry.names.id));
+  if (entry.state == State::kFailed) {
+    return not_ready(
+        fmt::format("The model '{}' could not be loaded: {}", id, entry.error->message));
+  }
+  api::ApiError gone = api::model_not_found(id);
+  gone.message = fmt::format("The model '{}' is being unloaded", id);
+  return gone;
+}
+
+// "'a', 'b'": those that a request may name.
+std::string names_of_served(const ModelCatalogue::Table& table) {
+  constexpr size_t kShownMax = 20;
+  std::vector<std::string> names;
+  for (const ModelCatalogue::Entry& entry : table.entries) {
+    if (entry.model != nullptr && names.size() < kShownMax) {
+      names.push_back("'" + entry.names.id + "'");
     }
   }
-  return api::model_not_found(name);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -92,18 +99,26 @@ void Services::report(access::TrackedRequest& request,
 
 std::optional<api::ApiError> Services::refusal() const {
   if (draining) return not_ready("The server is shutting down");
-  if (catalogue.serving().empty()) return not_ready("The model is still being loaded");
-  return std::nullopt;
+  if (!catalogue.serving().empty()) return std::nullopt;
+  const auto table = catalogue.table();
+  if (table->starting()) return not_ready("The model is still being loaded");
+  if (table->entries.empty()) return not_ready("No model is served");
+  return not_served(table->entries.front());
 }
 
 api::ApiError Services::no_model(std::string_view name) const {
-  if (catalogue.serving().empty()) return not_ready("The model is still being loaded");
-  return no_such_model(name, *catalogue.table());
+  const auto table = catalogue.table();
+  const std::string_view meant = name.empty() ? table->default_id : name;
+  const ModelCatalogue::Entry* const entry = meant.empty() ? nullptr : table->find(meant);
+  if (entry != nullptr && entry->model == nullptr) return not_served(*entry);
+  if (auto refused = refusal()) return *std::move(refused);
+  return name.empty() ? api::model_missing(names_of_served(*table)) : api::model_not_found(name);
 }
 
 Services::ModelOrError Services::model_now(std::string_view name) const {
-  if (auto refused = refusal()) return *std::move(refused);
-  std::shared_ptr<const ServedModel> model = name.empty() ? catalogue.only() : catalogue.find(name);
+  if (draining) return *refusal();
+  std::shared_ptr<const ServedModel> model =
+      catalogue.find(name.empty() ? std::string_view(catalogue.table()->default_id) : name);
   if (model == nullptr) return no_model(name);
   if (auto unfit = model->unfit()) return *std::move(unfit);
   return model;

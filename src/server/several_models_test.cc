@@ -35,15 +35,16 @@ class Beside {
         server_(house.server()) {}
 
   void load() {
-    server_.serve(
-        std::shared_ptr<ServedModel>(new ServedModel{.id = "small",
-                                                     .aliases = {"chatml"},
-                                                     .context_max = 2048,
-                                                     .vocab_size = tokenizer_.vocab_size(),
-                                                     .tokenizer = tokenizer_,
-                                                     .chat = chat::format_of(tokenizer_).value(),
-                                                     .engine = engine_,
-                                                     .current_date = "2025-06-28"}));
+    server_.services().catalogue.serve(std::shared_ptr<ServedModel>(
+        new ServedModel{.id = "small",
+                        .aliases = {"chatml"},
+                        .context_max = 2048,
+                        .vocab_size = tokenizer_.vocab_size(),
+                        .tokenizer = tokenizer_,
+                        .chat = chat::format_of(tokenizer_).value(),
+                        .engine = engine_,
+                        .current_date = "2025-06-28",
+                        .state = std::make_unique<ModelState>(clock_)}));
   }
   engine::Engine& engine() { return engine_; }
 
@@ -150,6 +151,12 @@ TEST_F(SeveralModels, WhatIsNoModelIsRefusedByName) {
   EXPECT_EQ(code_of(response_.body), "model_missing");
   chat("", R"(,"model":7)");
   EXPECT_EQ(response_.status, 400);
+  EXPECT_THAT(response_.body, HasSubstr("'model' must be a string, not an integer"));
+  for (const char* const path : {"/v1/chat/completions", "/invocations"}) {
+    post(path, R"("messages":[{"role":"user","content":"hi"}])", "tiny", R"(,"model":"nobody")");
+    EXPECT_EQ(response_.status, 400) << path;
+    EXPECT_THAT(response_.body, HasSubstr("'model' stands twice")) << path;
+  }
   response_ = house_.post("/v1/chat/completions", R"({"model":"tiny",)");
   EXPECT_EQ(response_.status, 400);
   EXPECT_THAT(response_.body, Not(HasSubstr("model_missing"))) << "it is no JSON";
@@ -273,7 +280,8 @@ TEST_F(SeveralModels, WhatIsUnloadedIsNotFoundAndWhoIsAnsweredHoldsIt) {
   house_.server().services().catalogue.begin_unload("small");
   chat("small");
   EXPECT_EQ(response_.status, 404);
-  EXPECT_EQ(message_of(chat("")).string("content"), "From tiny.") << "the only one";
+  chat("");
+  EXPECT_EQ(response_.status, 400) << "whoever named none did not mean the one that is left";
   EXPECT_EQ(hold.use_count(), 1) << "no answer that is over holds it";
 }
 

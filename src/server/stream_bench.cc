@@ -216,9 +216,10 @@ class Rank {
                .engine = engine_,
                .sampling = {},
                .reasoning_field = "reasoning_content",
-               .current_date = "2025-06-28"},
+               .current_date = "2025-06-28",
+               .state = std::make_unique<ModelState>(clock)},
         server_(server_options(), clock, log) {
-    server_.serve({&model_, [](ServedModel*) {}});
+    server_.services().catalogue.serve({&model_, [](ServedModel*) {}});
   }
 
   Server& server() { return server_; }

@@ -190,7 +190,7 @@ void Replica::tell(int64_t now_ns, std::vector<Told>& told) {
 
 ReplicaCounts Replica::counts() const {
   ReplicaCounts counts = counts_;
-  counts.steps = core_.counts().steps;
+  counts.steps = core_.counts().count;
   counts.steps_failed = core_.counts().failed;
   counts.scheduler = core_.scheduler().counters();
   return counts;

@@ -1,5 +1,6 @@
 #include "tokenizer/tokenizer_json_writer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -162,8 +163,9 @@ Result<std::string> synthetic_chatml_json(int vocab_size) {
 }
 
 Result<std::string> synthetic_tokenizer_for(std::string_view model_type, int vocab_size) {
-  return model_type.starts_with("qwen") ? synthetic_chatml_json(vocab_size)
-                                        : synthetic_tokenizer_json(vocab_size);
+  return model_type.starts_with("qwen")
+             ? synthetic_chatml_json(std::min(vocab_size, kSyntheticChatmlVocabulary))
+             : synthetic_tokenizer_json(vocab_size);
 }
 
 }  // namespace pelton::tokenizer

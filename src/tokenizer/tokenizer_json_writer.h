@@ -46,6 +46,10 @@ Result<std::string> synthetic_tokenizer_json(int vocab_size);
 Result<std::string> synthetic_chatml_json(int vocab_size);
 
 // That of the chat format that models of this type (config.json's model_type) are trained with.
+// ChatML's has kSyntheticChatmlVocabulary tokens at most: rows of the embedding above are then no
+// token's and never sampled, and the file is some kilobytes. Harmony's has as many as the model, as
+// its control tokens stand where gpt-oss has them.
+inline constexpr int kSyntheticChatmlVocabulary = 1024;
 Result<std::string> synthetic_tokenizer_for(std::string_view model_type, int vocab_size);
 
 }  // namespace pelton::tokenizer

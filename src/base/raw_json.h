@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace pelton::apps {
+namespace pelton::base {
 
 // The members' values of an object, and the items of an array, as they are written.
 std::optional<std::string_view> raw_member(std::string_view object, std::string_view key);
@@ -16,4 +16,4 @@ std::vector<std::string_view> raw_items(std::string_view array);
 // Without whitespace, strings as UTF-8 with no more escapes than needed, numbers as they are.
 std::string compact_json(std::string_view text);
 
-}  // namespace pelton::apps
+}  // namespace pelton::base

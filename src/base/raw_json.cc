@@ -1,9 +1,11 @@
-#include "apps/raw_json.h"
+#include "base/raw_json.h"
+
+#include <algorithm>
 
 #include "base/json.h"
 #include "base/json_writer.h"
 
-namespace pelton::apps {
+namespace pelton::base {
 namespace {
 
 bool is_space(char c) {
@@ -94,7 +96,7 @@ std::string compact_json(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     if (text[at] == '"') {
       const size_t end = after_string(text, at);
-      base::append_json_string(result, text_of(slice(text, at, end)));
+      append_json_string(result, text_of(slice(text, at, end)));
       at = end;
     } else {
       if (!is_space(text[at])) result += text[at];
@@ -104,4 +106,4 @@ std::string compact_json(std::string_view text) {
   return result;
 }
 
-}  // namespace pelton::apps
+}  // namespace pelton::base

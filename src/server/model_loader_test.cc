@@ -1,0 +1,379 @@
+#include "server/model_loader.h"
+
+#include <chrono>
+#include <future>
+#include <map>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/ledger_report.h"
+#include "server/metrics_page.h"
+#include "server/server_house.h"
+
+namespace pelton::server {
+namespace {
+
+using State = ModelCatalogue::State;
+using When = ModelCatalogue::When;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::string_view kScript = R"({"step_ms": 1, "rules": [
+  {"when": "", "then": "<|channel|>final<|message|>Hello.<|return|>"},
+  {"when": "endless", "then": ["<|channel|>final<|message|>", {"text": "on and on ", "times": 2000}]}
+]})";
+
+// Beside the house's own model, others of the same script, each with an engine of its own.
+class ModelLoaderTest : public testing::Test {
+ protected:
+  ~ModelLoaderTest() override {
+    house_.http().stop(std::chrono::milliseconds(0));  // who is answered goes before the models
+    loader_.reset();
+  }
+
+  struct Parts {
+    explicit Parts(std::atomic<int>& gone) : gone(gone) {}
+    ~Parts() { ++gone; }
+    std::atomic<int>& gone;
+    const base::SystemClock clock;
+    base::Log log{clock, {.level = base::LogLevel::kNone}};
+    const tokenizer::Tokenizer tokenizer = chat::tiny_tokenizer();
+    engine::ModelledExecutor executor{*scripted_executor(kScript, "s", tokenizer, clock)};
+    engine::Engine engine{{}, executor, clock, log};
+    std::optional<ServedModel> served;
+  };
+
+  Result<std::shared_ptr<ServedModel>> make(const std::string& id) {
+    const auto parts = std::make_shared<Parts>(gone_);
+    parts->served.emplace(ServedModel{.id = id,
+                                      .aliases = {},
+                                      .context_max = 4096,
+                                      .vocab_size = parts->tokenizer.vocab_size(),
+                                      .tokenizer = parts->tokenizer,
+                                      .chat = chat::format_of(parts->tokenizer).value(),
+                                      .engine = parts->engine,
+                                      .sampling = {},
+                                      .state = std::make_unique<ModelState>(parts->clock)});
+    return std::shared_ptr<ServedModel>(parts, &*parts->served);
+  }
+  ModelLoader::Order order(const std::string& id) {
+    return {.names = {.id = id}, .load = [this, id](const ModelLoader::Stop&) { return make(id); }};
+  }
+  // One whose load does not end before `go`.
+  ModelLoader::Order waiting(const std::string& id, std::shared_future<void> go) {
+    return {.names = {.id = id}, .load = [this, id, go](const ModelLoader::Stop& stop) {
+              while (go.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+                if (!stop()) continue;
+                return Result<std::shared_ptr<ServedModel>>(
+                    Error{ErrorCode::kCancelled, "stopped", ""});
+              }
+              return make(id);
+            }};
+  }
+
+  // The outcome, once it is there.
+  using Outcome = std::shared_future<Result<void>>;
+  static std::pair<ModelLoader::Done, Outcome> awaited() {
+    const auto promise = std::make_shared<std::promise<Result<void>>>();
+    return {[promise](const Result<void>& outcome) { promise->set_value(outcome); },
+            promise->get_future().share()};
+  }
+  Outcome load(ModelLoader::Order order) {
+    auto [done, outcome] = awaited();
+    const Result<void> begun = loader_->load(std::move(order), When::kAtRunTime, done);
+    EXPECT_TRUE(begun.ok()) << begun.error().message;
+    return outcome;
+  }
+  Outcome unload(const std::string& id, int64_t drain_ms = 60'000) {
+    auto [done, outcome] = awaited();
+    const Result<void> begun = loader_->unload(id, drain_ms, done);
+    EXPECT_TRUE(begun.ok()) << begun.error().message;
+    return outcome;
+  }
+
+  std::optional<State> state_of(const std::string& id) {
+    const auto table = catalogue().table();
+    const ModelCatalogue::Entry* const entry = table->find(id);
+    return entry == nullptr ? std::nullopt : std::optional(entry->state);
+  }
+  ModelCatalogue& catalogue() { return house_.server().services().catalogue; }
+  static std::string body(const std::string& model, const std::string& words, bool stream = false) {
+    return R"({"model":")" + model + R"(","messages":[{"role":"user","content":")" + words +
+           R"("}])" + (stream ? R"(,"stream":true})" : "}");
+  }
+  int ask(const std::string& model, const std::string& words = "hi") {
+    answer_ = house_.post("/v1/chat/completions", body(model, words)).body;
+    const Json json = parsed(answer_);
+    return json.find("error") == nullptr ? 200 : 0;
+  }
+
+  ServerHouse house_{kScript, {}};
+  std::atomic<int> gone_ = 0;
+  std::atomic<int> changes_ = 0;
+  std::string answer_;
+  std::optional<ModelLoader> loader_{std::in_place,
+                                     ModelLoader::Options{.on_change = [this] { ++changes_; }},
+                                     house_.server().services()};
+};
+
+TEST_F(ModelLoaderTest, AModelComesAndGoes) {
+  EXPECT_TRUE(load(order("a")).get().ok());
+  EXPECT_EQ(state_of("a"), State::kServing);
+  EXPECT_EQ(ask("a"), 200);
+  EXPECT_GE(changes_, 2) << "it was begun, and it is served";
+  EXPECT_TRUE(unload("a").get().ok());
+  EXPECT_EQ(gone_, 1);
+  EXPECT_EQ(state_of("a"), std::nullopt);
+  EXPECT_EQ(house_.post("/v1/chat/completions", body("a", "hi")).status, 404);
+  EXPECT_EQ(ask("tiny"), 200);
+  EXPECT_TRUE(load(order("a")).get().ok()) << "its name is free";
+  EXPECT_EQ(ask("a"), 200);
+}
+
+TEST_F(ModelLoaderTest, LoadsRunOneAfterTheOtherInTheOrderOfAsking) {
+  std::promise<void> go;
+  const Outcome first = load(waiting("a", go.get_future().share()));
+  std::atomic<int> running = 0;
+  std::vector<std::string> began;
+  const auto counted = [&](const std::string& id) {
+    return ModelLoader::Order{.names = {.id = id}, .load = [&, id](const ModelLoader::Stop&) {
+                                EXPECT_EQ(++running, 1);
+                                began.push_back(id);
+                                auto made = make(id);
+                                --running;
+                                return made;
+                              }};
+  };
+  std::vector<Outcome> others;
+  for (const char* const id : {"b", "c", "d"}) others.push_back(load(counted(id)));
+  EXPECT_EQ(state_of("d"), State::kLoading);
+  EXPECT_EQ(house_.post("/v1/chat/completions", body("d", "hi")).status, 503);
+  go.set_value();
+  EXPECT_TRUE(first.get().ok());
+  for (const Outcome& other : others) EXPECT_TRUE(other.get().ok());
+  EXPECT_THAT(began, testing::ElementsAre("b", "c", "d"));
+}
+
+TEST_F(ModelLoaderTest, OneThatFailsSaysWhyAndDisturbsNoOther) {
+  ModelLoader::Order fails{.names = {.id = "a", .aliases = {"x"}},
+                           .load = [](const ModelLoader::Stop&) {
+                             return Result<std::shared_ptr<ServedModel>>(
+                                 Error{ErrorCode::kBadCheckpoint, "no weights at all", ""});
+                           }};
+  const Result<void> outcome = load(fails).get();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().message, "no weights at all");
+  EXPECT_EQ(state_of("a"), State::kFailed);
+  for (const char* const name : {"a", "x"}) {
+    const net::HttpResponse answer = house_.post("/v1/chat/completions", body(name, "hi"));
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_THAT(answer.body, HasSubstr("no weights at all"));
+  }
+  EXPECT_EQ(house_.get("/ready").status, 200);
+  EXPECT_EQ(ask("tiny"), 200);
+  EXPECT_TRUE(load(order("a")).get().ok()) << "its name is free for another try";
+  EXPECT_EQ(ask("a"), 200);
+  EXPECT_FALSE(load(ModelLoader::Order{.names = {.id = "b"}, .load = fails.load}).get().ok());
+  EXPECT_TRUE(unload("b").get().ok()) << "it is forgotten";
+  EXPECT_EQ(state_of("b"), std::nullopt);
+}
+
+TEST_F(ModelLoaderTest, NamesAreTakenFromTheAskingOn) {
+  std::promise<void> go;
+  const Outcome first = load(waiting("a", go.get_future().share()));
+  const auto refused = [&](const std::string& id) {
+    const Result<void> begun = loader_->load(order(id), When::kAtRunTime, {});
+    return begun.ok() ? "" : begun.error().field;
+  };
+  EXPECT_EQ(refused("a"), "name") << "while it is being loaded";
+  EXPECT_EQ(refused("tiny"), "name");
+  EXPECT_EQ(refused("org/alias"), "name");
+  go.set_value();
+  EXPECT_TRUE(first.get().ok());
+  EXPECT_EQ(refused("a"), "name");
+}
+
+TEST_F(ModelLoaderTest, OneThatIsBeingLoadedIsCancelled) {
+  std::promise<void> go;
+  const Outcome loading = load(waiting("a", go.get_future().share()));
+  const Outcome queued = load(order("b"));
+  EXPECT_TRUE(unload("b").get().ok()) << "which has not begun: at once";
+  EXPECT_EQ(queued.get().error().code, ErrorCode::kCancelled);
+  EXPECT_TRUE(unload("a").get().ok());
+  EXPECT_EQ(loading.get().error().code, ErrorCode::kCancelled);
+  EXPECT_THAT(loading.get().error().message, HasSubstr("'a' was unloaded while"));
+  EXPECT_EQ(state_of("a"), std::nullopt);
+  EXPECT_EQ(state_of("b"), std::nullopt);
+  EXPECT_EQ(gone_, 0) << "neither was ever made";
+}
+
+// As one does that does not look whether it should stop.
+TEST_F(ModelLoaderTest, OneThatEndsItsLoadAllTheSameGoesAtOnce) {
+  std::promise<void> go;
+  const std::shared_future<void> going = go.get_future().share();
+  const Outcome loading = load({.names = {.id = "a"}, .load = [&](const ModelLoader::Stop&) {
+                                  going.wait();
+                                  return make("a");
+                                }});
+  const Outcome gone = unload("a");
+  go.set_value();
+  EXPECT_TRUE(gone.get().ok());
+  EXPECT_EQ(gone_, 1);
+  EXPECT_FALSE(loading.get().ok());
+  EXPECT_EQ(state_of("a"), std::nullopt);
+}
+
+TEST_F(ModelLoaderTest, WhatIsNotThereOrCalledOtherwiseIsNotUnloaded) {
+  EXPECT_EQ(loader_->unload("nobody", 0, {}).error().code, ErrorCode::kNotFound);
+  ModelLoader::Order named = order("a");
+  ASSERT_TRUE(load(named).get().ok());
+  const Result<void> alias = loader_->unload("org/alias", 0, {});
+  ASSERT_FALSE(alias.ok());
+  EXPECT_EQ(alias.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(alias.error().message, HasSubstr("alias of 'tiny'"));
+}
+
+// A reader of an endless answer.
+class Reader {
+ public:
+  Reader(ServerHouse& house, const std::string& body)
+      : id_(client_.start(house.call("POST", "/v1/chat/completions", body),
+                          {.on_body = [this](std::string_view bytes) { take(bytes); },
+                           .on_done =
+                               [this](Result<void> ended) {
+                                 ok_ = ended.ok();
+                                 over_ = true;
+                               }})) {}
+  void await(std::string_view words) const {
+    for (int i = 0; i < 5000 && text().find(words) == std::string::npos; ++i) nap();
+    EXPECT_THAT(text(), HasSubstr(std::string(words)));
+  }
+  std::string all() const {
+    for (int i = 0; i < 10'000 && !over_; ++i) nap();
+    EXPECT_TRUE(over_ && ok_);
+    return text();
+  }
+  void leave() { client_.cancel(id_); }
+
+ private:
+  static void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
+  void take(std::string_view bytes) {
+    const std::lock_guard lock(mutex_);
+    text_ += bytes;
+  }
+  std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+  mutable std::mutex mutex_;
+  std::string text_;
+  std::atomic<bool> ok_ = false;
+  std::atomic<bool> over_ = false;
+  net::HttpClient client_{{}};
+  const net::HttpClient::CallId id_;
+};
+
+TEST_F(ModelLoaderTest, WhatItAnswersGoesOnWhileItIsUnloaded) {
+  ASSERT_TRUE(load(order("a")).get().ok());
+  Reader reader(house_, body("a", "endless", true));
+  reader.await("on and on");
+  const Outcome gone = unload("a");
+  EXPECT_EQ(state_of("a"), State::kUnloading);
+  const net::HttpResponse late = house_.post("/v1/chat/completions", body("a", "hi"));
+  EXPECT_EQ(late.status, 404);
+  EXPECT_THAT(late.body, HasSubstr("is being unloaded"));
+  const std::string ledger = ledger_report(house_.server().services(), 0);
+  EXPECT_THAT(ledger, HasSubstr("\"a\":{\"blocks\"")) << "whose blocks are held by an answer";
+  EXPECT_THAT(ledger, HasSubstr("\"clean\":false"));
+  EXPECT_THAT(metrics_page(house_.server().services()),
+              HasSubstr("vllm:num_requests_running{model_name=\"a\""));
+  const Outcome again = unload("a");
+  const std::string answer = reader.all();
+  EXPECT_THAT(answer, HasSubstr("data: [DONE]"));
+  EXPECT_THAT(answer, Not(HasSubstr("error")));
+  EXPECT_TRUE(gone.get().ok());
+  EXPECT_TRUE(again.get().ok()) << "both who asked hear of it";
+  EXPECT_EQ(gone_, 1);
+  EXPECT_THAT(metrics_page(house_.server().services()), Not(HasSubstr("model_name=\"a\"")));
+}
+
+TEST_F(ModelLoaderTest, AnswersThatTakeTooLongAreEndedAndTold) {
+  ASSERT_TRUE(load(order("a")).get().ok());
+  Reader reader(house_, body("a", "endless", true));
+  reader.await("on and on");
+  EXPECT_TRUE(unload("a", 0).get().ok());
+  EXPECT_THAT(reader.all(), HasSubstr("'a' is being unloaded"));
+  EXPECT_EQ(gone_, 1);
+  EXPECT_EQ(ask("tiny"), 200);
+}
+
+TEST_F(ModelLoaderTest, AClientThatLeavesHoldsNothing) {
+  ASSERT_TRUE(load(order("a")).get().ok());
+  Reader reader(house_, body("a", "endless", true));
+  reader.await("on and on");
+  const Outcome gone = unload("a");
+  reader.leave();
+  EXPECT_TRUE(gone.get().ok());
+  EXPECT_EQ(gone_, 1);
+}
+
+TEST_F(ModelLoaderTest, NothingIsLoadedByAServerThatLeaves) {
+  std::promise<void> go;
+  const Outcome loading = load(waiting("a", go.get_future().share()));
+  const Outcome queued = load(order("b"));
+  loader_->stop_loading();
+  EXPECT_EQ(loading.get().error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(queued.get().error().code, ErrorCode::kCancelled);
+  const Result<void> late = loader_->load(order("c"), When::kAtRunTime, {});
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(late.error().field, "");
+}
+
+TEST_F(ModelLoaderTest, AtItsEndAllModelsGo) {
+  ASSERT_TRUE(load(order("a")).get().ok());
+  ASSERT_TRUE(load(order("b")).get().ok());
+  loader_.reset();
+  EXPECT_EQ(gone_, 2);
+  EXPECT_EQ(state_of("a"), std::nullopt);
+  EXPECT_EQ(ask("tiny"), 200) << "which it did not load";
+}
+
+// For tsan and asan above all.
+TEST_F(ModelLoaderTest, ModelsComeAndGoUnderLoad) {
+  std::atomic<bool> stop = false;
+  std::atomic<int> served = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.emplace_back([&] {
+      net::HttpClient client{{}};
+      while (!stop) {
+        const auto answer =
+            net::http_fetch(client, house_.call("POST", "/v1/chat/completions", body("a", "hi")));
+        ASSERT_TRUE(answer.ok());
+        const bool expected =
+            answer->status == 200 || answer->status == 404 || answer->status == 503;
+        EXPECT_TRUE(expected) << answer->status << answer->body;
+        if (answer->status == 200) ++served;
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(load(order("a")).get().ok());
+    const int before = served;
+    for (int wait = 0; wait < 2000 && served == before; ++wait) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_TRUE(unload("a").get().ok());
+    EXPECT_EQ(gone_, i + 1);
+  }
+  stop = true;
+  for (std::thread& client : clients) client.join();
+  EXPECT_GT(served, 0);
+}
+
+}  // namespace
+}  // namespace pelton::server

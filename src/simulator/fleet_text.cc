@@ -1,0 +1,44 @@
+#include "simulator/fleet_text.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace pelton::simulator {
+namespace {
+
+ReplicaCounts sum_of(const SimulationResult& result) {
+  ReplicaCounts all;
+  for (const ReplicaCounts& counts : result.replicas) all += counts;
+  return all;
+}
+
+}  // namespace
+
+double cached_share(const SimulationResult& result) {
+  const ReplicaCounts all = sum_of(result);
+  const auto asked = static_cast<double>(std::max<int64_t>(all.scheduler.prompt_tokens, 1));
+  return static_cast<double>(all.scheduler.prompt_tokens_cached) / asked;
+}
+
+std::string fleet_text(const SimulationOptions& options, const SimulationResult& result,
+                       const std::string& load, double took_s) {
+  const ReplicaCounts all = sum_of(result);
+  const double replicas = options.replica_count;
+  const auto steps = static_cast<double>(std::max<int64_t>(all.steps, 1));
+  const double rows = static_cast<double>(all.rows) / steps;
+  const int slots = options.replica.capacity.sequences_max;
+  return fmt::format(
+      "\n{} replica{}: load {}\n"
+      "a step was running {:.1f} % of the time, with {:.1f} of {} sequences ({:.0f} %); {} steps "
+      "({} failed)\n"
+      "prompts found in the cache {:.1f} %; preemptions {}; redispatched {}; unfinished {}\n"
+      "modelled, not measured; {:.0f} times faster than real\n",
+      options.replica_count, options.replica_count == 1 ? "" : "s", load,
+      static_cast<double>(all.busy_ns) / (replicas * result.duration_s * 1e9) * 100, rows, slots,
+      rows / slots * 100, all.steps, all.steps_failed, cached_share(result) * 100,
+      all.scheduler.preemptions_recompute + all.scheduler.preemptions_swap, result.redispatched,
+      result.unfinished, result.duration_s / std::max(took_s, 1e-9));
+}
+
+}  // namespace pelton::simulator

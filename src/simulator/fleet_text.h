@@ -1,0 +1,18 @@
+// What a simulated fleet did that a load generator cannot see, for people. Pure.
+#pragma once
+
+#include <string>
+
+#include "simulator/simulation.h"
+
+namespace pelton::simulator {
+
+// Of the prompt tokens asked for, those found in prefix caches: 0 to 1.
+double cached_share(const SimulationResult& result);
+
+// Some lines: the load (in the caller's words), how busy the steps were, what the caches held.
+// `took_s`: real time.
+std::string fleet_text(const SimulationOptions& options, const SimulationResult& result,
+                       const std::string& load, double took_s);
+
+}  // namespace pelton::simulator
