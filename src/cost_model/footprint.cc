@@ -139,6 +139,7 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
   // What a grammar allows next, a bit for each token of each sequence.
   constexpr int64_t kMaskBits = 64;
   space.sampling += request.sequences_max * ((config.vocab_size + kMaskBits - 1) / kMaskBits) * 8;
+  space.drafting = request.draft_bytes;
   return space;
 }
 
@@ -339,6 +340,7 @@ Json to_json(const Footprint& footprint) {
   Json working;
   working.set("activations", space.activations).set("logits", space.logits);
   working.set("kernels", space.kernels).set("sampling", space.sampling);
+  working.set("drafting", space.drafting);
   Json formula;
   formula.set("per_token", footprint.kv_formula.per_token);
   formula.set("per_sequence", footprint.kv_formula.per_sequence);

@@ -24,6 +24,7 @@ struct MemoryRequest {
   // What is to run.
   int sequences_max = 16;      // slots
   int draft_rows_max = 0;      // speculation: rows of guesses in a step
+  int64_t draft_bytes = 0;     // and what who guesses keeps
   int batch_tokens_max = 512;  // tokens in a step
   int block_tokens = 16;
   tensor::DType kv_dtype = tensor::DType::kF16;
@@ -89,8 +90,9 @@ struct Workspace {
   int64_t kernels = 0;  // what they keep from call to call
   // A row of logits and its candidates for each thread, a mask for each sequence.
   int64_t sampling = 0;
+  int64_t drafting = 0;  // MemoryRequest::draft_bytes
 
-  int64_t bytes() const { return activations + logits + kernels + sampling; }
+  int64_t bytes() const { return activations + logits + kernels + sampling + drafting; }
 };
 
 struct Footprint {

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/admission_queue.h"
+#include "engine/draft_controller.h"
 #include "engine/executor.h"
 #include "engine/ledger.h"
 #include "engine/outbox.h"
@@ -48,7 +49,8 @@ struct EngineStats {
   static constexpr std::array<int, 13> kStepTokenBounds = {1,   8,    16,   32,   64,   128,  256,
                                                            512, 1024, 2048, 4096, 8192, 16384};
   std::array<int64_t, kStepTokenBounds.size() + 1> steps_by_tokens{};
-  int64_t step_tokens = 0;  // of all of them
+  int64_t step_tokens = 0;         // of all of them
+  DraftController::Report drafts;  // speculation: what is known of it, where guesses are computed
 };
 
 class Engine {
@@ -74,6 +76,8 @@ class Engine {
     int64_t overlapped_step_ns_max = 20'000'000;
     // Computed prefixes are kept while there is room and found again by requests of the same salt.
     bool prefix_cache = true;
+    // Speculation: guesses only where and as many as pay; otherwise as many as fit.
+    bool adaptive_drafts = false;
     std::optional<uint64_t> hash_seed;  // of the blocks' names; none: drawn at random
     // CHECK the books after every step; without, when the engine has nothing to do, at most once a
     // second.
