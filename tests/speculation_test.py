@@ -14,7 +14,8 @@ import urllib.request
 
 PELTON, MODEL = sys.argv[1:3]
 METHODS = ({"method": "suffix", "adaptive": False}, {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1},
-           {"method": "suffix"})
+           {"method": "suffix"},
+           {"method": "draft_model", "model": MODEL + "/draft", "num_speculative_tokens": 3, "adaptive": False})
 QUESTIONS = ("What do you get for 39 + 57?", "Spell the word banana, then spell the word banana again.")
 
 
@@ -66,6 +67,16 @@ class Speculation(unittest.TestCase):
                 self.assertGreater(drafted, 0)
                 self.assertLessEqual(accepted, drafted)
                 self.assertEqual(server.metric("vllm:spec_decode_num_accepted_tokens_per_pos_total"), accepted)
+
+    def test_the_draft_model_thinks_alike(self):
+        """On what both were trained on: most of three guesses are right, drawn with the target's noise too."""
+        for more in ({"temperature": 0}, {"temperature": 1, "seed": 3}):
+            with Server(METHODS[-1]) as server:
+                for a in range(20, 30):
+                    server.ask("What do you get for %d + 35?" % a, **more)
+                drafts = server.metric("vllm:spec_decode_num_drafts_total")
+                accepted = server.metric("vllm:spec_decode_num_accepted_tokens_total")
+            self.assertGreater(1 + accepted / drafts, 3.2, more)
 
     def test_a_predicted_output_is_counted(self):
         with Server({"method": "suffix", "adaptive": False}) as server:

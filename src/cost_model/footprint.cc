@@ -238,6 +238,12 @@ Result<Footprint> add_up(const ModelConfig& config, const std::vector<ExpectedTe
   return footprint;
 }
 
+Tiles tiles_of(const checkpoint::Checkpoint& checkpoint) {
+  return {.used = checkpoint.weight_layout() == families::WeightLayout::kTiled,
+          .activation_bits = checkpoint.activation_bits(),
+          .coarse_head = checkpoint.has(families::kCoarseHead)};
+}
+
 Json kv_json(const KvAllocated& kv) {
   Json json;
   json.set("dtype", tensor::kv_type_name(kv.dtype)).set("block_tokens", kv.block_tokens);
@@ -301,11 +307,13 @@ Result<void> check_fits(const Footprint& footprint) {
 
 Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint,
                             const MemoryRequest& request) {
-  const bool tiled = checkpoint.weight_layout() == families::WeightLayout::kTiled;
-  return add_up(checkpoint.config(), checkpoint.expected(), request,
-                {.used = tiled,
-                 .activation_bits = checkpoint.activation_bits(),
-                 .coarse_head = checkpoint.has(families::kCoarseHead)});
+  return add_up(checkpoint.config(), checkpoint.expected(), request, tiles_of(checkpoint));
+}
+
+int64_t model_bytes(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request) {
+  const Workspace space = count_workspace(checkpoint.config(), request, tiles_of(checkpoint));
+  return count_weights(checkpoint.expected()).bytes() + space.activations + space.logits +
+         space.kernels;
 }
 
 Result<Footprint> footprint(const ModelConfig& config, const MemoryRequest& request) {

@@ -122,6 +122,10 @@ Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint, const Memo
 // Of a model of which only the configuration is known, with weights as published.
 Result<Footprint> footprint(const families::ModelConfig& config, const MemoryRequest& request);
 
+// Weights and working memory of a model that is beside another one (speculation), without keys and
+// values and what sampling keeps.
+int64_t model_bytes(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request);
+
 // Whether the host's memory has what was asked for in bytes, KV cache and swap space, beside the
 // rest. Weights in files that are larger than memory are read again and again
 // (checkpoint/load_choice.h) and take no room of their own. Error: kDoesNotFit, with both numbers.

@@ -20,7 +20,7 @@ void Drafter::apply(const engine::StepPlan& plan) {
     proposer_->begin({.slot = row.slot,
                       .tokens = tokens,
                       .prompt_count = arrival->prompt_count,
-                      .seed = arrival->sampling.seed,
+                      .sampling = &arrival->sampling,
                       .prediction = arrival->prediction});
   }
 }

@@ -50,17 +50,25 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
                              options.block_tokens, kernels->name(), kFastBlockTokens),
                  "block-size"};
   }
+  const int threads = options.compute_threads != nullptr ? options.compute_threads->pool().size()
+                      : options.threads > 0              ? options.threads
+                                            : static_cast<int>(base::usable_cpus().size());
+  const auto kind =
+      is_reference ? cost_model::KernelKind::kReference : cost_model::KernelKind::kCpu;
+  TRY_ASSIGN(const int64_t draft_bytes,
+             speculative::bytes_for(options.speculation, {.slot_count = options.sequences_max,
+                                                          .threads = threads,
+                                                          .kernels = kind,
+                                                          .kv_dtype = kernels->kv_dtype()}));
   return cost_model::MemoryRequest{
       .sequences_max = options.sequences_max,
       .draft_rows_max = draft_rows_max(options),
-      .draft_bytes = speculative::bytes_for(options.speculation, options.sequences_max),
+      .draft_bytes = draft_bytes,
       .batch_tokens_max = options.batch_tokens_max,
       .block_tokens = options.block_tokens,
       .kv_dtype = options.kv_dtype.value_or(kernels->kv_dtype()),
-      .kernels = is_reference ? cost_model::KernelKind::kReference : cost_model::KernelKind::kCpu,
-      .threads = options.compute_threads != nullptr ? options.compute_threads->pool().size()
-                 : options.threads > 0              ? options.threads
-                                                    : static_cast<int>(base::usable_cpus().size()),
+      .kernels = kind,
+      .threads = threads,
       .prefix_cache = options.prefix_cache,
       .context_tokens = options.context_tokens,
       .swap_bytes = options.swap_bytes,
@@ -103,8 +111,12 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
   }
   std::shared_ptr<speculative::Proposer> proposer = options.proposer;
   if (proposer == nullptr) {
+    const int vocab_size = checkpoint.config().vocab_size;
     const speculative::ModelFacts facts{.slot_count = options.sequences_max,
-                                        .vocab_size = checkpoint.config().vocab_size};
+                                        .vocab_size = vocab_size,
+                                        .sampled_vocab = sampled_vocab(options, vocab_size),
+                                        .kernels = options.kernels,
+                                        .pool = &pool};
     TRY_ASSIGN(proposer, speculative::make_proposer(options.speculation, facts));
     const int64_t bytes = proposer == nullptr ? 0 : proposer->bytes();
     CHECK(bytes == request.draft_bytes, "what guessing keeps is not as planned");

@@ -262,12 +262,20 @@ class SpeculativeAnswers : public testing::Test {
         known_);
     // Those without weights instead, which the answers say something to.
     using Method = speculative::Config::Method;
-    options.speculation.method =
-        std::array{Method::kNone, Method::kNGram, Method::kSuffix}[static_cast<size_t>(below(3))];
+    options.speculation.method = std::array{Method::kNone, Method::kNGram, Method::kSuffix,
+                                            Method::kDraftModel}[static_cast<size_t>(below(4))];
+    options.speculation.model = model_folder() + "/draft";
+    const bool has_draft = std::filesystem::exists(options.speculation.model + "/config.json");
+    if (options.speculation.method == Method::kDraftModel && !has_draft) {
+      options.speculation.method = Method::kNone;
+    }
+    options.speculation.model_tokens = 256;
     options.speculation.prompt_lookup_min = 1;
     if (options.speculation.on()) {
-      options.proposer = speculative::make_proposer(options.speculation,
-                                                    {.slot_count = slots, .vocab_size = vocab})
+      options.proposer = speculative::make_proposer(options.speculation, {.slot_count = slots,
+                                                                          .vocab_size = vocab,
+                                                                          .sampled_vocab = vocab,
+                                                                          .pool = drafting_pool_})
                              .value();
     }
     const int kind = below(2 * static_cast<int>(Hostile::Kind::kCount));
@@ -298,6 +306,7 @@ class SpeculativeAnswers : public testing::Test {
   static inline std::vector<request::GenerationRequest>* requests_ = nullptr;
   static inline std::vector<Answer>* alone_ = nullptr;
   static inline speculative::Oracle::Answers known_;
+  static inline base::ThreadPool* drafting_pool_ = new base::ThreadPool({.threads = 1});
   static inline base::SystemClock* clock_ = new base::SystemClock;
   static inline base::Log* log_ = new base::Log(*clock_, {.level = base::LogLevel::kNone});
   static inline engine::SchedulerCounters counters_;

@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/json.h"
+#include "speculative/draft_model.h"
 #include "speculative/ngram.h"
 #include "speculative/oracle.h"
 #include "speculative/suffix.h"
@@ -26,6 +28,7 @@ struct MethodName {
 constexpr std::array kMethods = {
     MethodName{Method::kNGram, "ngram", 0},
     MethodName{Method::kSuffix, "suffix", 24},
+    MethodName{Method::kDraftModel, "draft_model", 0},
     MethodName{Method::kOracle, "oracle", 0},
 };
 
@@ -34,9 +37,8 @@ Error refusal(ErrorCode code, std::string_view field, std::string_view why) {
 }
 
 // vLLM's, without a counterpart here.
-constexpr std::array<std::string_view, 14> kUnsupported = {
+constexpr std::array<std::string_view, 13> kUnsupported = {
     "draft_tensor_parallel_size",
-    "max_model_len",
     "quantization",
     "revision",
     "code_revision",
@@ -105,6 +107,16 @@ class Reader {
       TRY(needs(name, Method::kSuffix));
       return read_integer(name, value, 64, 1 << 20, config_.suffix_tokens);
     }
+    if (name == "model") {
+      TRY(needs(name, Method::kDraftModel));
+      if (!value.is_string()) return wrong(name, "a folder's name");
+      config_.model = value.as_string();
+      return {};
+    }
+    if (name == "max_model_len") {
+      TRY(needs(name, Method::kDraftModel));
+      return read_integer(name, value, 64, 1 << 20, config_.model_tokens);
+    }
     if (name == "answers") {
       TRY(needs(name, Method::kOracle));
       if (!value.is_string()) return wrong(name, "a file's name");
@@ -136,6 +148,10 @@ class Reader {
     if (has_max && !has_min) config_.prompt_lookup_min = config_.prompt_lookup_max;
     if (config_.prompt_lookup_min > config_.prompt_lookup_max) {
       return wrong("prompt_lookup_min", "at most prompt_lookup_max");
+    }
+    if (config_.method == Method::kDraftModel && config_.model.empty()) {
+      return refusal(ErrorCode::kInvalidArgument, "model",
+                     "the method \"draft_model\" needs a model's folder");
     }
     if (config_.method == Method::kOracle && config_.answers.empty()) {
       return refusal(ErrorCode::kInvalidArgument, "answers", "the method \"oracle\" needs a file");
@@ -207,17 +223,22 @@ std::string_view name_of(Config::Method method) {
   return "none";
 }
 
-int64_t bytes_for(const Config& config, int slot_count) {
+Result<int64_t> bytes_for(const Config& config, const BytesFacts& facts) {
+  const int slot_count = facts.slot_count;
   switch (config.method) {
     case Method::kNGram:
       return NGram::bytes_for(ngram_options(config, slot_count));
     case Method::kSuffix:
       return Suffix::bytes_for(suffix_options(config, slot_count));
+    case Method::kDraftModel:
+      return DraftModel::bytes_for(
+          {.model = config.model, .slot_count = slot_count, .tokens_max = config.model_tokens},
+          facts.kernels, facts.kv_dtype, facts.threads);
     case Method::kNone:
     case Method::kOracle:
       break;
   }
-  return 0;
+  return int64_t{0};
 }
 
 Result<std::shared_ptr<Proposer>> make_proposer(const Config& config, const ModelFacts& facts) {
@@ -230,6 +251,19 @@ Result<std::shared_ptr<Proposer>> make_proposer(const Config& config, const Mode
     case Method::kSuffix:
       return std::shared_ptr<Proposer>(
           std::make_shared<Suffix>(suffix_options(config, facts.slot_count)));
+    case Method::kDraftModel: {
+      CHECK(facts.pool != nullptr);
+      TRY_ASSIGN(const kernels::KernelChoice kernels, kernels::parse_kernel_choice(facts.kernels));
+      TRY_ASSIGN(std::shared_ptr<DraftModel> model,
+                 DraftModel::load({.model = config.model,
+                                   .slot_count = facts.slot_count,
+                                   .vocab_size = facts.vocab_size,
+                                   .sampled_vocab = facts.sampled_vocab,
+                                   .tokens_max = config.model_tokens,
+                                   .kernels = kernels},
+                                  *facts.pool));
+      return std::shared_ptr<Proposer>(std::move(model));
+    }
     case Method::kOracle: {
       TRY_ASSIGN(Oracle::Answers answers, Oracle::read_answers(config.answers));
       return std::shared_ptr<Proposer>(

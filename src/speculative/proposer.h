@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "base/token_id.h"
+#include "request/generation_request.h"
 
 namespace pelton::speculative {
 
@@ -20,7 +21,8 @@ struct NewSequence {
   int slot = 0;
   std::span<const TokenId> tokens;  // the prompt, and what was generated before it made room
   int prompt_count = 0;
-  uint64_t seed = 0;                         // what its tokens are sampled with
+  // What its tokens are sampled with; gone behind the call. Null: not known.
+  const request::SamplingParams* sampling = nullptr;
   std::span<const TokenId> prediction = {};  // what the caller expects to come; may be empty
 };
 
