@@ -40,13 +40,17 @@ void DraftController::Share::add(double tries, double hits) {
 }
 
 DraftController::DraftController(const Options& options) : options_(options) {
-  for (Share& share : accepted_) share = {kTriesAtFirst, kTriesAtFirst * kAcceptanceAtFirst};
   drafted_ = {kTriesAtFirst, kTriesAtFirst};
 }
 
+// A place of which little is known is taken to be like the one before it.
 double DraftController::acceptance(size_t place) const {
-  const Share& share = accepted_[std::min(place, kPlaces - 1)];
-  return share.hit / share.tried;
+  double acceptance = kAcceptanceAtFirst;
+  for (size_t i = 0; i <= std::min(place, kPlaces - 1); ++i) {
+    const Share& share = accepted_[i];
+    acceptance = (share.hit + kTriesAtFirst * acceptance) / (share.tried + kTriesAtFirst);
+  }
+  return acceptance;
 }
 
 double DraftController::drafted_share() const {
@@ -65,11 +69,11 @@ void DraftController::note_draft(DraftHistory& history, int granted, int drafted
   double expected = 0;
   double survival = 1;
   for (int i = 0; i < drafted; ++i) {
-    const auto place = static_cast<size_t>(i);
+    const size_t place = std::min(static_cast<size_t>(i), kPlaces - 1);
     survival *= acceptance(place);
     expected += survival;
     if (i > accepted) continue;  // nothing was learned behind the first wrong one
-    accepted_[std::min(place, kPlaces - 1)].add(1, i < accepted ? 1 : 0);
+    accepted_[place].add(1, i < accepted ? 1 : 0);
   }
   const double seen = std::min(accepted / std::max(expected, 0.05), kFactorMax);
   history.factor += (seen - history.factor) * kSequenceWeight;
@@ -126,12 +130,15 @@ void DraftController::rank_guesses(std::span<const Candidate> candidates) {
   const auto step_of = [](float survival) {
     return kSteps - 1 - std::min(kSteps - 1, static_cast<size_t>(survival * kSteps));
   };
+  std::array<double, kPlaces> by_place;
+  for (size_t place = 0; place < kPlaces; ++place) by_place[place] = acceptance(place);
   unranked_.clear();
   for (size_t i = 0; i < candidates.size(); ++i) {
     double survival = 1;
     for (int place = 0; place < candidates[i].tokens_max; ++place) {
-      survival *=
-          std::min(acceptance(static_cast<size_t>(place)) * candidates[i].history->factor, 0.99);
+      survival *= std::min(by_place[std::min(static_cast<size_t>(place), kPlaces - 1)] *
+                               candidates[i].history->factor,
+                           0.99);
       unranked_.push_back({static_cast<float>(survival), static_cast<int>(i)});
       ++begins[step_of(unranked_.back().survival) + 1];
     }
