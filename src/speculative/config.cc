@@ -153,9 +153,6 @@ class Reader {
       return refusal(ErrorCode::kInvalidArgument, "model",
                      "the method \"draft_model\" needs a model's folder");
     }
-    if (config_.method == Method::kOracle && config_.answers.empty()) {
-      return refusal(ErrorCode::kInvalidArgument, "answers", "the method \"oracle\" needs a file");
-    }
     return {};
   }
 
@@ -265,6 +262,10 @@ Result<std::shared_ptr<Proposer>> make_proposer(const Config& config, const Mode
       return std::shared_ptr<Proposer>(std::move(model));
     }
     case Method::kOracle: {
+      if (config.answers.empty()) {
+        return refusal(ErrorCode::kInvalidArgument, "answers",
+                       "the method \"oracle\" needs a file");
+      }
       TRY_ASSIGN(Oracle::Answers answers, Oracle::read_answers(config.answers));
       return std::shared_ptr<Proposer>(
           std::make_shared<Oracle>(Oracle::Options{.acceptance = config.acceptance,

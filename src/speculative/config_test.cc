@@ -39,8 +39,8 @@ TEST(SpeculativeConfig, refuses_fields_by_name) {
             std::string::npos);
   EXPECT_NE(refusal(R"({"method":"suffix","disable_by_batch_size":3})").find("not supported"),
             std::string::npos);
-  EXPECT_NE(refusal(R"({"method":"oracle","num_speculative_tokens":3})").find("answers"),
-            std::string::npos);
+  const Config oracle = parse_config(R"({"method":"oracle","num_speculative_tokens":3})").value();
+  EXPECT_EQ(make_proposer(oracle, {.slot_count = 1}).error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(refusal(R"({"method":"ngram","num_speculative_tokens":2,"prompt_lookup_min":4,)"
                     R"("prompt_lookup_max":2})")
                 .find("at most prompt_lookup_max"),
