@@ -97,6 +97,22 @@ class Speculation(unittest.TestCase):
                                     timeout=120, check=True).stdout
         self.assertEqual(suffix, plain)
 
+    def test_a_draft_model_with_other_tokens_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            draft = pathlib.Path(folder)
+            for file in (pathlib.Path(MODEL) / "draft").iterdir():
+                (draft / file.name).write_bytes(file.read_bytes())
+            tokenizer = json.loads((draft / "tokenizer.json").read_text())
+            vocabulary = tokenizer["model"]["vocab"]
+            one, other = sorted(vocabulary, key=vocabulary.get)[:2]
+            vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+            (draft / "tokenizer.json").write_text(json.dumps(tokenizer))
+            config = {"method": "draft_model", "model": folder, "num_speculative_tokens": 3}
+            result = subprocess.run([PELTON, "serve", MODEL, "--port", "0", "--speculative-config", json.dumps(config)],
+                                    capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("other tokens", result.stderr)
+
     def test_what_is_refused(self):
         for config, said, code in (('{"method":"eagle9"}', "method", 2), ('{"method":"suffix","quantization":"x"}', "quantization", 4),
                                    ("suffix", "JSON object", 2)):
