@@ -42,9 +42,10 @@ class RowSamplerUnit : public testing::Test {
     slots_.apply(plan);
     grammars_.apply(plan);
     result_ = {};
-    rows_ = sampler_.list(plan, build_batch(plan, slots_, drafts_, 0), drafts_, result_);
-    ASSERT_EQ(rows_.size(), best.size());
-    std::vector<float> logits(rows_.size() * kVocab, 0.0f);
+    const Batch batch = build_batch(plan, slots_, drafts_, 0);
+    rows_ = sampler_.list(plan, batch, drafts_, result_);
+    ASSERT_EQ(batch.logit_sequences.size(), best.size());
+    std::vector<float> logits(best.size() * kVocab, 0.0f);
     for (size_t row = 0; row < best.size(); ++row) {
       for (size_t i = 0; i < best[row].size(); ++i) {
         logits[row * kVocab + static_cast<uint8_t>(best[row][i])] = 10.0f - static_cast<float>(i);
