@@ -26,7 +26,7 @@ size_t time_index(int rows) {
 constexpr double kStepTimeWeight = 0.125;
 constexpr double kSequenceWeight = 1.0 / 16;
 constexpr double kFactorMax = 2.0;
-constexpr double kWorthChanging = 1.02;
+constexpr double kWorthChanging = 0.02;  // of the steps in which something is guessed
 
 }  // namespace
 
@@ -187,7 +187,7 @@ void DraftController::choose(std::span<Candidate> candidates, int rows, int gues
     }
     if (static_cast<int>(m) == last_guesses_) last = speed;
   }
-  if (static_cast<size_t>(last_guesses_) <= most && best < kWorthChanging * last) {
+  if (static_cast<size_t>(last_guesses_) <= most && best < (1 + kWorthChanging * share) * last) {
     chosen = static_cast<size_t>(last_guesses_);
     best = last;
   }

@@ -84,6 +84,22 @@ TEST(DraftController, text_that_is_copied_has_long_drafts) {
   EXPECT_GT(controller.report().gain, 1.3);
 }
 
+// A proposer that seldom has a guess, and then a right one: drafts are long all the same.
+TEST(DraftController, rare_guesses_may_be_many) {
+  DraftController controller({.tokens_max = 8, .adaptive = true});
+  DraftHistory history;
+  int granted = 0;
+  for (int step = 0; step < 2000; ++step) {
+    Candidate candidate{.history = &history, .tokens_max = 8};
+    controller.choose({&candidate, 1}, 1, 64);
+    granted = candidate.tokens;
+    const int drafted = step % 20 == 0 ? granted : 0;
+    controller.note_draft(history, granted, drafted, drafted);
+    controller.note_step(1 + drafted, static_cast<int64_t>(expert_ms(1 + drafted) * 1e6), 0);
+  }
+  EXPECT_GE(granted, 6);
+}
+
 // Probes find it out.
 TEST(DraftController, text_that_becomes_easy_is_noticed) {
   DraftController controller({.tokens_max = 8, .adaptive = true});
