@@ -10,6 +10,7 @@
 #include "apps/decode_bench.h"
 #include "apps/input.h"
 #include "apps/loading.h"
+#include "apps/speculation_bench.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -124,6 +125,30 @@ Result<checkpoint::LoadChoice> read_weights(const checkpoint::Checkpoint& checkp
   return checkpoint::read_weights(checkpoint, choice, go_on);
 }
 
+Result<void> write_report(const cli::Arguments& arguments, const std::string& json,
+                          const std::string& text) {
+  if (arguments.has("--json")) {
+    if (arguments.text("--json") == "-") return write_output(json);
+    TRY(base::write_file(arguments.text("--json"), json));
+  }
+  return write_text(text);
+}
+
+Result<void> run_speculation(const cli::Arguments& arguments,
+                             const checkpoint::Checkpoint& checkpoint, const Arithmetic& arithmetic,
+                             const DecodeBench::Options& shape) {
+  executor::LocalExecutor::Options options;
+  options.kernels = arguments.text("--kernels");
+  options.threads = arithmetic.threads;
+  options.kv_dtype = arithmetic.kv_type;
+  TRY_ASSIGN(options.speculation,
+             speculative::parse_config(arguments.text("--speculative-config")));
+  TRY_ASSIGN(const SpeculationReport report,
+             measure_speculation(checkpoint, options, shape,
+                                 static_cast<int>(arguments.integer("--runs"))));
+  return write_report(arguments, to_json(report), to_text(report));
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   Arithmetic arithmetic{.threads = static_cast<int>(arguments.integer("--threads"))};
   TRY_ASSIGN(arithmetic.kernels, kernels::parse_kernel_choice(arguments.text("--kernels")));
@@ -144,17 +169,15 @@ Result<void> run(const cli::Arguments& arguments) {
                           bytes_beside_weights(shape, checkpoint.config(),
                                                arithmetic.kv_type.value_or(tensor::DType::kF16),
                                                probe_bytes)));
+  if (arguments.has("--speculative-config")) {
+    return run_speculation(arguments, checkpoint, arithmetic, shape);
+  }
   if (asked == checkpoint::LoadMode::kAuto) fmt::print(stderr, "load mode {}\n", taken.text());
   TRY_ASSIGN(LatencyReport report,
              measure_model(checkpoint, arithmetic, shape,
                            static_cast<int>(arguments.integer("--runs")), probe_bytes));
   report.load_mode = checkpoint::load_mode_name(taken.mode);
-  if (arguments.has("--json")) {
-    const std::string json = bench::latency_json(report);
-    if (arguments.text("--json") == "-") return write_output(json);
-    TRY(base::write_file(arguments.text("--json"), json));
-  }
-  return write_text(bench::latency_text(report));
+  return write_report(arguments, bench::latency_json(report), bench::latency_text(report));
 }
 
 Flag number_flag(std::string name, std::string value, std::string help, std::string fallback,
@@ -196,10 +219,17 @@ cli::Verb bench_latency_verb() {
                 kv_type_flag(),
                 load_mode_flag(),
                 BandwidthProbe::buffer_size_flag(),
+                {.name = "--speculative-config",
+                 .value = "JSON",
+                 .help = "instead: what guessing gains (docs/serving.md), through the whole engine "
+                         "and by turns with none; an oracle without answers takes its own",
+                 .not_with = {{"--depth"}, {"--buffer-size"}}},
                 {.name = "--json", .value = "FILE", .help = "also write the numbers; - is stdout"}},
       .examples = {"pelton bench latency ./model --batch-size 1 --input-len 512 --output-len 128 "
                    "--json b.json",
-                   "pelton bench latency ./model --depth 16K --threads 2"},
+                   "pelton bench latency ./model --depth 16K --threads 2",
+                   "pelton bench latency ./model --speculative-config "
+                   "'{\"method\":\"oracle\",\"acceptance\":0.9,\"num_speculative_tokens\":8}'"},
       .run = run,
   };
 }

@@ -115,6 +115,23 @@ Result<bench::OfflineOutcome> measure(const cli::Arguments& arguments, node::Loa
   return outcome;
 }
 
+// What guessing brought; nothing where nothing was guessed.
+std::string speculation_text(const engine::SchedulerCounters& counted) {
+  if (counted.drafts == 0) return "";
+  const auto drafts = static_cast<double>(counted.drafts);
+  std::string text =
+      fmt::format("guesses      {:10} of which {} were right: {:.2f} tokens a row with guesses\n",
+                  counted.draft_tokens, counted.accepted_tokens,
+                  1 + static_cast<double>(counted.accepted_tokens) / drafts);
+  text += "right        ";
+  for (size_t place = 0; place < counted.accepted_by_place.size(); ++place) {
+    const auto right = static_cast<double>(counted.accepted_by_place[place]);
+    if (right == 0) break;
+    text += fmt::format("{:5.1f} %", 100 * right / drafts);
+  }
+  return text + " of the rows with guesses, by place\n";
+}
+
 Result<void> run(const cli::Arguments& arguments) {
   const base::SystemClock clock;
   base::Log log(clock, {.level = base::LogLevel::kWarning});
@@ -132,7 +149,7 @@ Result<void> run(const cli::Arguments& arguments) {
   if (arguments.has("--output-json")) {
     TRY(base::write_file(arguments.text("--output-json"), to_json(summary)));
   }
-  TRY(write_text(to_text(summary)));
+  TRY(write_text(to_text(summary) + speculation_text(model->engine().stats().scheduler)));
   if (summary.failed == 0) return {};
   return Error{ErrorCode::kUnavailable,
                fmt::format("{} requests failed: {}", summary.failed, summary.errors.begin()->first),

@@ -105,6 +105,11 @@ std::vector<Flag> model_flags() {
                    .value = "E",
                    .help = "local, or modelled:FILE for scripted answers that nothing computes",
                    .default_text = "local"});
+  flags.push_back({.name = "--speculative-config",
+                   .value = "JSON",
+                   .help = "speculation: guesses several tokens and checks them in one step, which "
+                           "changes no answer; as vLLM's: '{\"method\":\"suffix\"}' or "
+                           "'{\"method\":\"ngram\",\"num_speculative_tokens\":4}'"});
   return flags;
 }
 
@@ -131,6 +136,16 @@ Result<node::LoadedModel::Options> model_options(const cli::Arguments& arguments
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("--executor is 'local' or 'modelled:FILE', not '{}'", executor),
                  "executor"};
+  }
+  if (arguments.has("--speculative-config")) {
+    if (options.make_executor) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "--speculative-config needs a model that computes; --executor modelled has none",
+                   "speculative-config"};
+    }
+    TRY_ASSIGN(options.executor.speculation,
+               speculative::parse_config(arguments.text("--speculative-config")));
+    options.engine.adaptive_drafts = options.executor.speculation.adaptive;
   }
   return options;
 }

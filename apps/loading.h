@@ -22,7 +22,8 @@ cli::Flag load_mode_flag();
 // --kv-cache-dtype; tensor::parse_kv_type reads its text.
 cli::Flag kv_type_flag();
 
-// engine_flags.h's memory_flags and --executor: every verb that generates has them.
+// engine_flags.h's memory_flags, --executor and --speculative-config: every verb that generates has
+// them.
 std::vector<cli::Flag> model_flags();
 
 // LoadedModel's options from those flags. `clock` outlives the model.

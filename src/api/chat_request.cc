@@ -30,6 +30,36 @@ void check_modalities(const Fields& body) {
   }
 }
 
+// OpenAI's predicted outputs: a text, or parts of type "text" that make one.
+void read_prediction(const Fields& body, ChatRequest& request) {
+  constexpr size_t kBytesMax = size_t{1} << 20;
+  constexpr size_t kPartsMax = 1000;
+  const Json* const object = body.object("prediction");
+  if (object == nullptr) return;
+  const Fields fields(*object, "prediction", body.complaint());
+  const std::string* const type = fields.text("type", 16);
+  if (type == nullptr || *type != "content") return fields.refuse("type", "must be 'content'");
+  const Json* const content = fields.find("content");
+  if (content == nullptr || content->is_string()) {
+    const std::string* const text = fields.text("content", kBytesMax);
+    if (text == nullptr) return fields.refuse("content", "is missing");
+    request.prediction = *text;
+    return;
+  }
+  const Json* const parts = fields.array("content", kPartsMax);
+  if (parts == nullptr) return;
+  std::string text;
+  for (const Json& part : parts->as_array()) {
+    const std::optional<std::string> one = part.string("text");
+    if (part.string("type") != "text" || !one) {
+      return fields.refuse("content", "must be a text or parts of type 'text'");
+    }
+    text += *one;
+  }
+  if (text.size() > kBytesMax) return fields.refuse("content", "is longer than 1 MiB");
+  request.prediction = std::move(text);
+}
+
 // What vLLM's clients may say beside.
 void read_prompt_wishes(const Fields& body, const RequestLimits& limits, ChatRequest& request) {
   request.begins_answer = body.boolean("add_generation_prompt").value_or(true);
@@ -176,6 +206,7 @@ Result<ChatRequest> parse_chat_request(std::string_view body, const RequestLimit
   stated.add(fields, "reasoning_effort", read_effort(fields, "reasoning_effort"));
   if (stated.effort()) request.reasoning_effort = stated.effort();
   read_logprobs(fields, request);
+  read_prediction(fields, request);
   check_modalities(fields);
   check_other_wishes(fields, request);
   read_prompt_wishes(fields, limits, request);

@@ -31,7 +31,9 @@ struct ChatRequest {
   // "enable_thinking" of the template's arguments; none: not said.
   std::optional<bool> thinks;
   bool include_reasoning = true;
-  int top_logprobs = -1;      // -1: no logprobs
+  int top_logprobs = -1;  // -1: no logprobs
+  // "prediction": what the caller expects the answer to be, or to have parts of; none: not said.
+  std::optional<std::string> prediction;
   bool begins_answer = true;  // the prompt ends with "<|start|>assistant"
   GenerationFields generation;
   std::vector<std::string> warnings;  // what was ignored, for a response header

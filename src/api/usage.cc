@@ -10,8 +10,12 @@ void write_usage(base::JsonWriter& writer, const Usage& usage) {
   writer.key("prompt_tokens_details").begin_object();
   writer.key("cached_tokens").integer(usage.cached_tokens).end_object();
   writer.key("completion_tokens_details").begin_object();
-  writer.key("reasoning_tokens").integer(usage.reasoning_tokens).end_object();
-  writer.end_object();
+  writer.key("reasoning_tokens").integer(usage.reasoning_tokens);
+  if (usage.prediction) {
+    writer.key("accepted_prediction_tokens").integer(usage.prediction->accepted);
+    writer.key("rejected_prediction_tokens").integer(usage.prediction->rejected);
+  }
+  writer.end_object().end_object();
 }
 
 }  // namespace pelton::api

@@ -192,7 +192,7 @@ Result<MeasuredStep> parse_line(const Json& json, const std::string& name, size_
       }
     }
     step.load.add_row(numbers[i].as_integer(), numbers[i + 1].as_integer(),
-                      numbers[i + 2].as_integer() != 0, windows);
+                      numbers[i + 2].as_integer(), windows);
   }
   return step;
 }

@@ -163,6 +163,7 @@ Workspace count_workspace(const ModelConfig& config, const MemoryRequest& reques
   // What a grammar allows next, a bit for each token of each sequence.
   constexpr int64_t kMaskBits = 64;
   space.sampling += request.sequences_max * ((config.vocab_size + kMaskBits - 1) / kMaskBits) * 8;
+  space.drafting = request.draft_bytes;
   return space;
 }
 
@@ -261,6 +262,12 @@ Result<Footprint> add_up(const ModelConfig& config, const std::vector<ExpectedTe
   return footprint;
 }
 
+Tiles tiles_of(const checkpoint::Checkpoint& checkpoint) {
+  return {.used = checkpoint.weight_layout() == families::WeightLayout::kTiled,
+          .activation_bits = checkpoint.activation_bits(),
+          .coarse_head = checkpoint.has(families::kCoarseHead)};
+}
+
 Json kv_json(const KvAllocated& kv) {
   Json json;
   json.set("dtype", tensor::kv_type_name(kv.dtype)).set("block_tokens", kv.block_tokens);
@@ -324,11 +331,13 @@ Result<void> check_fits(const Footprint& footprint) {
 
 Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint,
                             const MemoryRequest& request) {
-  const bool tiled = checkpoint.weight_layout() == families::WeightLayout::kTiled;
-  return add_up(checkpoint.config(), checkpoint.expected(), request,
-                {.used = tiled,
-                 .activation_bits = checkpoint.activation_bits(),
-                 .coarse_head = checkpoint.has(families::kCoarseHead)});
+  return add_up(checkpoint.config(), checkpoint.expected(), request, tiles_of(checkpoint));
+}
+
+int64_t model_bytes(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request) {
+  const Workspace space = count_workspace(checkpoint.config(), request, tiles_of(checkpoint));
+  return count_weights(checkpoint.expected()).bytes() + space.activations + space.logits +
+         space.kernels;
 }
 
 Result<Footprint> footprint(const ModelConfig& config, const MemoryRequest& request) {
@@ -363,6 +372,7 @@ Json to_json(const Footprint& footprint) {
   Json working;
   working.set("activations", space.activations).set("logits", space.logits);
   working.set("kernels", space.kernels).set("sampling", space.sampling);
+  working.set("drafting", space.drafting);
   Json formula;
   formula.set("per_token", footprint.kv_formula.per_token);
   formula.set("per_sequence", footprint.kv_formula.per_sequence);

@@ -24,6 +24,7 @@ struct MemoryRequest {
   // What is to run.
   int sequences_max = 16;      // slots
   int draft_rows_max = 0;      // speculation: rows of guesses in a step
+  int64_t draft_bytes = 0;     // and what who guesses keeps
   int batch_tokens_max = 512;  // tokens in a step
   int block_tokens = 16;
   tensor::DType kv_dtype = tensor::DType::kF16;
@@ -89,8 +90,9 @@ struct Workspace {
   int64_t kernels = 0;  // what they keep from call to call
   // A row of logits and its candidates for each thread, a mask for each sequence.
   int64_t sampling = 0;
+  int64_t drafting = 0;  // MemoryRequest::draft_bytes
 
-  int64_t bytes() const { return activations + logits + kernels + sampling; }
+  int64_t bytes() const { return activations + logits + kernels + sampling + drafting; }
 };
 
 struct Footprint {
@@ -119,6 +121,10 @@ Result<Footprint> footprint(const checkpoint::Checkpoint& checkpoint, const Memo
 
 // Of a model of which only the configuration is known, with weights as published.
 Result<Footprint> footprint(const families::ModelConfig& config, const MemoryRequest& request);
+
+// Weights and working memory of a model that is beside another one (speculation), without keys and
+// values and what sampling keeps.
+int64_t model_bytes(const checkpoint::Checkpoint& checkpoint, const MemoryRequest& request);
 
 // Whether the host's memory has what was asked for in bytes, KV cache and swap space, beside the
 // rest. Weights in files that are larger than memory are read again and again

@@ -22,7 +22,7 @@ MeasuredStep step_of(int64_t submitted_ms, int64_t ended_ms, int64_t prompt, boo
                     .submitted_ns = submitted_ms * kMs,
                     .ended_ns = ended_ms * kMs,
                     .after_pause = after_pause};
-  step.load.add_row(0, prompt, true, {0, 128});
+  step.load.add_row(0, prompt, 1, {0, 128});
   return step;
 }
 

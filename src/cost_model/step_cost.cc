@@ -41,12 +41,12 @@ Windows windows_of(const families::ModelConfig& shape) {
   return windows;
 }
 
-void StepLoad::add_row(int64_t start, int64_t count, bool samples, const Windows& windows) {
+void StepLoad::add_row(int64_t start, int64_t count, int64_t logit_rows, const Windows& windows) {
   const auto from = static_cast<double>(start);
   const auto n = static_cast<double>(count);
   ++rows;
   tokens += count;
-  if (samples) ++sampled;
+  sampled += logit_rows;
   if (count == 1) ++tokens_alone;
   while (attended.size() < windows.size()) {
     attended.push_back({.window = windows[attended.size()]});
@@ -67,7 +67,7 @@ void StepLoad::add_row(int64_t start, int64_t count, bool samples, const Windows
 
 StepLoad StepLoad::decodes(int64_t rows, int64_t context, const Windows& windows) {
   StepLoad load;
-  load.add_row(context, 1, true, windows);
+  load.add_row(context, 1, 1, windows);
   const auto n = static_cast<double>(rows);
   load.rows = load.tokens = load.sampled = load.tokens_alone = rows;
   for (Attended& by : load.attended) {

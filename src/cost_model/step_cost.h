@@ -27,12 +27,13 @@ struct StepLoad {
   };
   int64_t rows = 0;
   int64_t tokens = 0;
-  int64_t sampled = 0;       // rows that end with a token, each a row of logits
+  int64_t sampled = 0;       // rows of logits
   int64_t tokens_alone = 0;  // of rows of one token
   kv::PerGroup<Attended> attended;
 
-  // A row computes the positions start .. start + count - 1.
-  void add_row(int64_t start, int64_t count, bool samples, const Windows& windows);
+  // A row computes the positions start .. start + count - 1, and logits of the last `logit_rows`: 1
+  // where a token is sampled, and one for each guess behind it.
+  void add_row(int64_t start, int64_t count, int64_t logit_rows, const Windows& windows);
   // `rows` rows of one token each, at a mean context of `context`.
   static StepLoad decodes(int64_t rows, int64_t context, const Windows& windows);
   // A window that no row was added with: nothing.

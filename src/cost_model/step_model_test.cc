@@ -182,7 +182,7 @@ TEST(StepCost, RowsAddUpAsCountedOneByOne) {
     const auto start = static_cast<int64_t>(base::random_bits(seed, 0) % 60);
     const auto count = static_cast<int64_t>(1 + base::random_bits(seed, 1) % 40);
     StepLoad load;
-    load.add_row(start, count, false, {0, kWindow});
+    load.add_row(start, count, 0, {0, kWindow});
     double full = 0;
     double window = 0;
     for (int64_t query = start; query < start + count; ++query) {
@@ -260,11 +260,11 @@ TEST(Calibration, FindsWhatStepsWereMadeWith) {
     MeasuredStep step;
     const int rows = static_cast<int>(1 + base::random_bits(1, i) % 16);
     for (int row = 0; row < rows; ++row) {
-      step.load.add_row(static_cast<int64_t>(base::random_bits(2, i * 16 + row) % 4000), 1, true,
+      step.load.add_row(static_cast<int64_t>(base::random_bits(2, i * 16 + row) % 4000), 1, 1,
                         {0, 128});
     }
     if (i % 3 == 0) {
-      step.load.add_row(0, static_cast<int64_t>(1 + base::random_bits(3, i) % 512), true, {0, 128});
+      step.load.add_row(0, static_cast<int64_t>(1 + base::random_bits(3, i) % 512), 1, {0, 128});
     }
     const double noise = 1 + 0.02 * (base::random_unit(4, i) - 0.5);
     step.seconds = made.seconds(step.load) * noise * (i % 50 == 7 ? 3 : 1);
@@ -298,7 +298,7 @@ TEST(Calibration, CorrectsTheFewStepsWithLongPrompts) {
   const StepTimeModel made = *StepTimeModel::make(start);
   const auto step_of = [&](int64_t prompt, double factor) {
     MeasuredStep step;
-    step.load.add_row(0, prompt, true, {0, 128});
+    step.load.add_row(0, prompt, 1, {0, 128});
     step.seconds = made.seconds(step.load) * factor;
     return step;
   };

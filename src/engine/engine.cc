@@ -59,7 +59,8 @@ class Engine::Loop {
                .hash_seed = options.hash_seed.value_or(draw_seed()),
                .events = &kv_events_,
                .clock = &clock,
-               .policy = options.policy},
+               .policy = options.policy,
+               .adaptive_drafts = options.adaptive_drafts},
               {.steps_in_flight_max = options.steps_in_flight_max,
                .overlapped_step_ns_max = options.overlapped_step_ns_max},
               [this](base::FunctionRef<void(AdmissionQueue&)> use) { inbox_.tell_line(use); }) {
@@ -402,6 +403,7 @@ void Engine::Loop::publish_stats() {
   stats.prefix_tokens_asked = counters.prompt_tokens;
   stats.prefix_tokens_found = counters.prompt_tokens_cached;
   stats.scheduler = counters;
+  stats.drafts = scheduler.draft_report();
   stats.block_times = scheduler.block_times();
   std::lock_guard lock(books_mutex_);
   stats_ = stats;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/admission_queue.h"
+#include "engine/draft_controller.h"
 #include "engine/executor.h"
 #include "engine/ledger.h"
 #include "engine/outbox.h"
@@ -41,6 +42,7 @@ struct EngineStats {
   using BlockTimes = kv::BlockTimes;
   BlockTimes block_times;       // of the widest group's blocks on the device, some of them
   SchedulerCounters scheduler;  // the same and more, as the scheduler counts
+  DraftController::Report drafts;  // speculation: what is known of it, where guesses are computed
 };
 
 class Engine {
@@ -66,6 +68,8 @@ class Engine {
     int64_t overlapped_step_ns_max = 20'000'000;
     // Computed prefixes are kept while there is room and found again by requests of the same salt.
     bool prefix_cache = true;
+    // Speculation: guesses only where and as many as pay; otherwise as many as fit.
+    bool adaptive_drafts = false;
     std::optional<uint64_t> hash_seed;  // of the blocks' names; none: drawn at random
     // CHECK the books after every step; without, when the engine has nothing to do, at most once a
     // second.

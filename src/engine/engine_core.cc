@@ -63,7 +63,8 @@ bool EngineCore::awaits_result() const {
 void EngineCore::commit(StepResult result, int64_t now_ns) {
   CHECK(in_flight_ > 0);
   --in_flight_;
-  step_ns_ += (now_ns - running_since_ns_ - step_ns_) / 4;
+  result.elapsed_ns = now_ns - running_since_ns_;
+  step_ns_ += (result.elapsed_ns - step_ns_) / 4;
   running_since_ns_ = now_ns;
   ++counts_.count;
   if (result.error) ++counts_.failed;

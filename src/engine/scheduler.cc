@@ -76,7 +76,9 @@ Scheduler::Scheduler(const ExecutorCapacity& capacity, const Options& options)
               .block_tokens = capacity.block_tokens,
               .events = options.events,
               .clock = options.clock}),
-      queue_(options.policy.fairness) {
+      queue_(options.policy.fairness),
+      draft_controller_(
+          {.tokens_max = capacity.draft_tokens_max, .adaptive = options.adaptive_drafts}) {
   CHECK(capacity.sequences_max > 0 && capacity.batch_tokens_max > 0);
   CHECK(options.policy.decode_first_prompt_tokens > 0, "prompts would never be computed");
   CHECK((capacity.embedding_size > 0) == (capacity.pooled_sequences_max > 0));
@@ -217,21 +219,42 @@ void Scheduler::limit_prompts() {
 // Which decodes are followed by how many guesses. They come before prompts in the step's budget;
 // blocks they get last, of what nobody else needs.
 void Scheduler::choose_drafts() {
-  int rows = std::min(capacity_.draft_rows_max, budget_);
+  if (capacity_.draft_tokens_max == 0 || chosen_.empty()) return;
+  draft_candidates_.clear();
+  bool any_possible = false;
   for (Sequence* sequence : chosen_) {
-    sequence->draft_max = std::min(draft_tokens_for(*sequence), rows);
-    rows -= sequence->draft_max;
-    budget_ -= sequence->draft_max;
+    const bool is_known = sequence->pending == 0 && sequence->chosen == sequence->remaining();
+    const int most = is_known ? draft_tokens_for(*sequence) : 0;
+    any_possible = any_possible || most > 0;
+    draft_candidates_.push_back({.history = &sequence->draft_history, .tokens_max = most});
   }
+  draft_controller_.choose(draft_candidates_, static_cast<int>(chosen_.size()),
+                           std::min(capacity_.draft_rows_max, budget_));
+  bool any = false;
+  for (size_t i = 0; i < chosen_.size(); ++i) {
+    const int guesses = draft_candidates_[i].tokens;
+    chosen_[i]->draft_max = guesses;
+    budget_ -= guesses;
+    any = any || guesses > 0;
+    if (guesses == 0) DraftController::note_off(chosen_[i]->draft_history);
+  }
+  if (any_possible) drafting_ = any;
 }
 
-// Guesses that make sense behind the row that was chosen: no more than may still be emitted, and
-// none where a token may have to be forced that depends on one of them.
+// How far it is only the step in flight knows; or it is to have a guess, and its last token is not
+// known yet: one step goes by without it.
+bool Scheduler::waits_to_draft(const Sequence& sequence) const {
+  if (sequence.draft_max > 0) return true;
+  return sequence.pending > 0 && draft_controller_.wants_probe(sequence.draft_history) &&
+         draft_tokens_for(sequence) > 0;
+}
+
+// Guesses that make sense behind its next row: no more than may still be emitted, and none where a
+// token may have to be forced that depends on one of them.
 int Scheduler::draft_tokens_for(const Sequence& sequence) const {
-  const bool is_known = sequence.pending == 0 && sequence.chosen == sequence.remaining();
-  if (capacity_.draft_tokens_max == 0 || !is_known || sequence.pooled()) return 0;
-  int64_t most =
-      std::min(capacity_.draft_tokens_max, sequence.output_max - sequence.output_count() - 1);
+  if (capacity_.draft_tokens_max == 0 || sequence.pooled()) return 0;
+  int64_t most = std::min(capacity_.draft_tokens_max,
+                          sequence.output_max - sequence.output_count() - sequence.pending - 1);
   if (const TokenConstraints* constraints = sequence.token_constraints.get()) {
     if (sequence.forced > 0) return 0;
     most = std::min<int64_t>(most, constraints->position - sequence.output_count() - 1);
@@ -326,7 +349,7 @@ void Scheduler::slot(Sequence& sequence, const Found& found) {
 // Gives the sequence as many tokens of this step as it can use, budget and blocks allow.
 void Scheduler::choose(Sequence& sequence) {
   if (waits_to_be_forced(sequence) || is_deferred(sequence)) return;
-  if (sequence.draft_max > 0) return;  // how far it is only the step in flight knows
+  if (waits_to_draft(sequence)) return;
   const bool is_prompt = !sequence.decoding();
   const int allowed = is_prompt ? std::min(budget_, prompt_budget_) : budget_;
   const int wanted = std::min(sequence.remaining(), allowed);
@@ -405,6 +428,11 @@ StepPlan Scheduler::write_plan() {
   uncommitted.rows.reserve(chosen_.size());
   for (Sequence* sequence : chosen_) {
     const int begin = sequence->computed;
+    if (sequence->decoding()) {
+      uncommitted.decode_tokens += sequence->chosen;
+    } else {
+      uncommitted.has_prompts = true;
+    }
     write_row(*sequence, plan);
     uncommitted.rows.push_back(
         {.sequence = sequence,
@@ -434,6 +462,7 @@ void Scheduler::write_row(Sequence& sequence, StepPlan& plan) {
                            capacity_.draft_tokens_max > 0;
     if (remembers) arrival.history = sequence.tokens;
     if (arrival.guide) arrival.tenant = sequence.request.tenant;
+    if (capacity_.draft_tokens_max > 0) arrival.prediction = sequence.request.prediction;
   }
   row.start = sequence.computed;
   const bool known = sequence.computed < static_cast<int>(sequence.tokens.size());

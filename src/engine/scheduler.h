@@ -22,6 +22,7 @@
 
 #include "admission/fair_queue.h"
 #include "base/result.h"
+#include "engine/draft_controller.h"
 #include "engine/executor.h"
 #include "engine/ledger.h"
 #include "engine/scheduler_counters.h"
@@ -51,6 +52,8 @@ class Scheduler {
     const base::Clock* clock = nullptr;
 
     SchedulingPolicy policy;
+    // Guesses only as many as pay (engine/draft_controller.h); otherwise as many as fit.
+    bool adaptive_drafts = false;
   };
 
   // What happened to a sequence; token and end may come together.
@@ -109,7 +112,8 @@ class Scheduler {
   // Some sequence waits for what its guide allows.
   bool any_deferred() const;
   // Guesses are computed: a step behind would have to wait for what becomes of them.
-  bool drafts() const { return capacity_.draft_tokens_max > 0; }
+  bool drafts() const { return capacity_.draft_tokens_max > 0 && drafting_; }
+  DraftController::Report draft_report() const { return draft_controller_.report(); }
   int swapped_out_count() const { return swapped_out_count_; }
   const SchedulerCounters& counters() const { return counters_; }
   const kv::BlockPools& pools() const { return pools_; }
@@ -158,6 +162,8 @@ class Scheduler {
     int64_t step;
     std::vector<PlannedRow> rows;
     std::vector<Sequence*> swapped_out;  // in this step; none of them has a row in it
+    bool has_prompts = false;
+    int decode_tokens = 0;
   };
 
   void end_overdue(int64_t now_ns);
@@ -174,6 +180,7 @@ class Scheduler {
   void admit_waiting();
   void choose_drafts();
   int draft_tokens_for(const Sequence& sequence) const;
+  bool waits_to_draft(const Sequence& sequence) const;
   void take_draft_blocks();
   std::vector<Slot>& free_slots(const Sequence& sequence) {
     return sequence.pooled() ? free_pooled_slots_ : free_slots_;
@@ -272,6 +279,10 @@ class Scheduler {
   std::vector<Sequence*> chosen_;
   std::vector<BlockCopy> copies_;
   std::vector<Sequence*> swapped_out_;
+
+  DraftController draft_controller_;
+  std::vector<DraftController::Candidate> draft_candidates_;  // scratch
+  bool drafting_ = true;  // the last step with decodes had guesses, or might have
 
   SequenceId next_id_ = 0;
   int64_t next_step_ = 0;

@@ -57,6 +57,11 @@ void Scheduler::commit(StepResult result) {
   } else {
     CHECK(result.sequences.size() == step.rows.size(), "a result without some of its rows");
     for (size_t i = 0; i < step.rows.size(); ++i) commit_row(step.rows[i], i, result);
+    if (capacity_.draft_tokens_max > 0 && !step.has_prompts) {
+      int rows = step.decode_tokens;
+      for (const SequenceResult& sequence : result.sequences) rows += sequence.drafted;
+      draft_controller_.note_step(rows, result.elapsed_ns, result.draft_ns);
+    }
   }
   for (Sequence* sequence : step.swapped_out) commit_swap(*sequence, result.error.has_value());
 }
@@ -73,7 +78,11 @@ void Scheduler::commit_row(const PlannedRow& row, size_t index, StepResult& step
   Sequence& sequence = *row.sequence;
   SequenceResult& result = step.sequences[index];
   --sequence.in_flight;
-  if (row.draft_max > 0) sequence.draft_max = 0;
+  if (row.draft_max > 0) {
+    sequence.draft_max = 0;
+    draft_controller_.note_draft(sequence.draft_history, row.draft_max, result.drafted,
+                                 result.accepted);
+  }
   const bool is_news = row.sampled && land_sample(sequence);
   const bool answers = is_news && !result.error && !result.deferral;
   const bool samples = answers && !sequence.pooled();
@@ -190,6 +199,10 @@ void Scheduler::take_scores(Sequence& sequence, const PlannedRow& row,
 void Scheduler::count_draft(Sequence& sequence, const SequenceResult& result) {
   sequence.drafted += result.drafted;
   sequence.accepted += result.accepted;
+  if (result.from_prediction) {
+    sequence.predicted += result.drafted;
+    sequence.predicted_accepted += result.accepted;
+  }
   ++counters_.drafts;
   counters_.draft_tokens += result.drafted;
   counters_.accepted_tokens += result.accepted;
@@ -293,6 +306,8 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, std::optional<Error
                 .output_tokens = sequence.output_count(),
                 .draft_tokens = sequence.drafted,
                 .accepted_draft_tokens = sequence.accepted,
+                .accepted_prediction_tokens = sequence.predicted_accepted,
+                .rejected_prediction_tokens = sequence.predicted - sequence.predicted_accepted,
                 .error = std::move(error)};
   const bool joins_last_token =
       !events_.empty() && events_.back().id == sequence.id && !events_.back().end;

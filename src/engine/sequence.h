@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/draft_controller.h"
 #include "engine/step_plan.h"
 #include "engine/token_stream.h"
 #include "kv/block_hash.h"
@@ -87,8 +88,11 @@ struct Sequence {
   // Speculation: guesses that the step being planned, or the one in flight, may compute behind its
   // row. Where that row ends only the result says, so nothing else of it is planned before.
   int draft_max = 0;
-  int drafted = 0;   // guesses computed for it so far
-  int accepted = 0;  // of these, emitted
+  int drafted = 0;             // guesses computed for it so far
+  int accepted = 0;            // of these, emitted
+  int predicted = 0;           // of those computed, from the request's prediction
+  int predicted_accepted = 0;  // of those, emitted
+  DraftHistory draft_history;
   // Its last row was deferred: nothing of it is planned before that is over. Rows that were in
   // flight behind that one are void.
   std::shared_ptr<const Deferral> deferral;

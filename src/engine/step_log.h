@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -33,7 +34,12 @@ class LoggedExecutor final : public Executor {
   struct Pending {
     int64_t submitted_ns = 0;
     bool after_pause = false;  // nobody in it was running before
-    std::string rows;          // empty: nothing to log
+    struct Row {
+      int32_t start = 0;
+      int32_t count = 0;
+      int32_t sampled = 0;
+    };
+    std::vector<Row> rows;  // none: nothing to log
   };
 
   LoggedExecutor(std::unique_ptr<Executor> inner, std::FILE* file, const base::Clock& clock);

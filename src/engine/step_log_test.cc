@@ -79,6 +79,34 @@ TEST(StepLog, SaysWhoWasInWhichStepAndHowLongItTook) {
   EXPECT_EQ(lines[3].boolean("after_pause"), true);
 }
 
+TEST(StepLog, GuessesAreRowsOfLogits) {
+  const std::string file = testing::TempDir() + "/guesses.jsonl";
+  base::VirtualClock clock;
+  ExecutorCapacity capacity{.groups = {{{.name = "full"}, {8}}},
+                            .context_tokens_max = 100,
+                            .draft_tokens_max = 2,
+                            .draft_rows_max = 2};
+  capacity.vocab_size = 100;
+  auto logged = *LoggedExecutor::make(
+      std::make_unique<ModelledExecutor>(ModelledExecutor::Options{
+          .capacity = capacity, .next_token = checksum_tokens(100), .draft_acceptance = 1.0}),
+      file, clock);
+  Scheduler scheduler(capacity, {});
+  request::GenerationRequest request;
+  request.prompt.assign(5, 7);
+  request.stop.max_new_tokens = 4;
+  ASSERT_TRUE(scheduler.submit(std::move(request)).ok());
+  for (StepPlan plan = scheduler.plan(0); !plan.empty(); plan = scheduler.plan(0)) {
+    logged->submit(std::move(plan));
+    scheduler.commit(logged->collect());
+  }
+  logged.reset();
+  const std::string text = *base::read_file(file);
+  std::filesystem::remove(file);
+  EXPECT_NE(text.find("\"rows\":[0,5,1]"), std::string::npos) << text;
+  EXPECT_NE(text.find("\"rows\":[5,3,3]"), std::string::npos) << text;
+}
+
 TEST(StepLog, AFileThatCannotBeWrittenIsAnError) {
   base::VirtualClock clock;
   auto inner = std::make_unique<ModelledExecutor>(ModelledExecutor::Options{

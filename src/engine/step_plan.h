@@ -69,7 +69,8 @@ struct Arrival {
   std::optional<request::Pooling> pooling;
   // As it stands at the prompt's end: whoever samples goes over what of the history was generated.
   std::optional<grammar::GrammarState> guide;
-  std::string tenant;  // whose work the guide's is; empty without one
+  std::string tenant;               // whose work the guide's is; empty without one
+  std::vector<TokenId> prediction;  // what the caller expects to come; where guesses are computed
 };
 
 inline constexpr int32_t kNoArrival = -1;
@@ -163,8 +164,9 @@ struct SequenceResult {
   Slice tokens;
   int32_t drafted = 0;   // guesses that were computed, at most draft_max
   int32_t accepted = 0;  // of these the first so many, each of which is what was sampled there
-  Slice embedding;       // of StepResult::floats: embedding_size of them if it was wanted
-  Slice scored;          // of StepResult::prompt_tokens: one for each of the row's targets
+  bool from_prediction = false;  // they are the caller's
+  Slice embedding;               // of StepResult::floats: embedding_size of them if it was wanted
+  Slice scored;                  // of StepResult::prompt_tokens: one for each of the row's targets
   std::unique_ptr<Error> error;  // instead of an answer: this sequence alone cannot go on
   std::shared_ptr<const Deferral> deferral;  // instead of a token
 };
@@ -175,6 +177,8 @@ struct StepResult {
   std::vector<SampledToken> tokens;
   std::vector<float> floats;
   std::vector<PromptToken> prompt_tokens;
+  int64_t elapsed_ns = 0;  // of the step; set by whoever drives the engine
+  int64_t draft_ns = 0;    // of these, spent on guessing
   // The whole step failed: no sequence advanced, and what its copies wrote is unknown.
   std::optional<Error> error;
 };

@@ -39,6 +39,9 @@ struct StreamEnd {
   int output_tokens = 0;
   int draft_tokens = 0;           // guesses that were computed for it
   int accepted_draft_tokens = 0;  // of these, emitted
+  // Of the request's prediction: guesses that were emitted, and those that were not.
+  int accepted_prediction_tokens = 0;
+  int rejected_prediction_tokens = 0;
   std::optional<Error> error;
   RequestTimes times;
   std::vector<float> embedding;  // as pooled, not normalised

@@ -21,6 +21,7 @@ struct Batch {
 struct Drafts {
   std::vector<TokenId> tokens;
   std::vector<engine::Slice> rows;
+  std::vector<bool> predicted;  // by row: they are the caller's
 
   std::span<const TokenId> of(size_t row) const {
     return rows.empty() ? std::span<const TokenId>() : rows[row].of(tokens);

@@ -29,6 +29,22 @@ TEST(BatchBuilder, RowsLieFlatOneAfterTheOther) {
   EXPECT_EQ(batch.input.sequences[0].tables[1][0], 6);
 }
 
+TEST(BatchBuilder, GuessesHaveRowsAndLogits) {
+  SlotTable slots(2);
+  engine::StepPlan plan;
+  add_row(plan, {.slot = 0, .start = 7, .tokens = {9}, .sample = true});
+  add_row(plan, {.slot = 1, .start = 16, .tokens = {4, 5, 6}});
+  slots.apply(plan);
+  Drafts drafts;
+  drafts.rows = {engine::append<TokenId>(drafts.tokens, std::vector<TokenId>{7, 8}), {}};
+  const Batch batch = build_batch(plan, slots, drafts, 0);
+  EXPECT_EQ(batch.input.tokens, (std::vector<TokenId>{9, 7, 8, 4, 5, 6}));
+  EXPECT_EQ(batch.input.logit_rows, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(batch.logit_sequences, (std::vector<size_t>{0, 0, 0}));
+  EXPECT_EQ(batch.input.sequences[0].count, 3);
+  EXPECT_EQ(batch.input.sequences[1].start, 16);
+}
+
 // Its input is a row of the step before, which a device resolves.
 TEST(BatchBuilder, ATokenThatIsBeingDrawnIsNamedByItsRow) {
   SlotTable slots(1);

@@ -20,7 +20,8 @@ void Drafter::apply(const engine::StepPlan& plan) {
     proposer_->begin({.slot = row.slot,
                       .tokens = tokens,
                       .prompt_count = arrival->prompt_count,
-                      .seed = arrival->sampling.seed});
+                      .sampling = &arrival->sampling,
+                      .prediction = arrival->prediction});
   }
 }
 
@@ -40,6 +41,7 @@ Drafts Drafter::draft(const engine::StepPlan& plan) {
   if (rows.empty() || !proposer_->draft(requests_).ok()) return {};
   Drafts drafts;
   drafts.rows.resize(plan.sequences.size());
+  drafts.predicted.resize(plan.sequences.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     const speculative::DraftRequest& request = requests_[i];
     const auto most = std::min(request.guesses.size(), static_cast<size_t>(request.tokens_max));
@@ -47,6 +49,7 @@ Drafts Drafter::draft(const engine::StepPlan& plan) {
     const auto no_token = std::find_if(guesses.begin(), guesses.end(), [&](TokenId guess) {
       return guess < 0 || guess >= vocab_size_;
     });
+    drafts.predicted[rows[i]] = request.is_predicted;
     drafts.rows[rows[i]] = engine::append(
         drafts.tokens, guesses.first(static_cast<size_t>(no_token - guesses.begin())));
   }
@@ -62,7 +65,7 @@ void Drafter::append(const engine::StepResult& result) {
     for (const engine::SampledToken& token : sequence.tokens.of(result.tokens)) {
       tokens.push_back(token.token);
     }
-    proposer_->append(sequence.slot, std::span(tokens).subspan(before));
+    proposer_->append(sequence.slot, tokens, before);
   }
 }
 

@@ -50,7 +50,8 @@ HostModel::HostModel(const cost_model::Footprint& footprint, base::ThreadPool& p
 // What was predicted is what there is: a buffer that cost_model does not know is a bug. Sampling
 // is the executor's.
 void HostModel::check_footprint(const checkpoint::Checkpoint& checkpoint) const {
-  CHECK(model_->workspace_bytes() + footprint_.workspace.sampling == footprint_.workspace.bytes(),
+  const cost_model::Workspace& space = footprint_.workspace;
+  CHECK(model_->workspace_bytes() + space.sampling + space.drafting == space.bytes(),
         "working memory is not as predicted");
   CHECK(checkpoint.weight_bytes() + model_->owned_weight_bytes() == footprint_.weights.bytes(),
         "weights are not as predicted");

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "base/machine.h"
 #include "executor/device_step_model.h"
 #include "executor/host_model.h"
@@ -19,10 +20,15 @@ namespace {
 // As many short texts as may share a step; a slot of theirs costs next to nothing.
 constexpr int kPooledSequencesMax = 128;
 
-// Rows of guesses in one step: those of every slot, while the step has room for as many.
+constexpr int kDraftRows = 64;
+
+// Rows of guesses in one step: those of every slot, while that are not too many. Each takes a row
+// of logits, and where many sequences run few guesses pay.
 int draft_rows_max(const LocalExecutor::Options& options) {
-  const int64_t wanted = int64_t{options.sequences_max} * options.draft_tokens_max;
-  return static_cast<int>(std::min<int64_t>(wanted, options.batch_tokens_max - 1));
+  const int tokens = options.speculation.tokens_max;
+  const int64_t wanted = int64_t{options.sequences_max} * tokens;
+  const int64_t most = std::max({kDraftRows, 2 * options.sequences_max, tokens});
+  return static_cast<int>(std::min<int64_t>({wanted, most, options.batch_tokens_max - 1}));
 }
 
 // Tokens that a model's logits have, but its vocabulary does not, are never sampled.
@@ -44,16 +50,25 @@ Result<cost_model::MemoryRequest> LocalExecutor::memory_request(const Options& o
                              options.block_tokens, kernels->name(), kFastBlockTokens),
                  "block-size"};
   }
+  const int threads = options.compute_threads != nullptr ? options.compute_threads->pool().size()
+                      : options.threads > 0              ? options.threads
+                                            : static_cast<int>(base::usable_cpus().size());
+  const auto kind =
+      is_reference ? cost_model::KernelKind::kReference : cost_model::KernelKind::kCpu;
+  TRY_ASSIGN(const int64_t draft_bytes,
+             speculative::bytes_for(options.speculation, {.slot_count = options.sequences_max,
+                                                          .threads = threads,
+                                                          .kernels = kind,
+                                                          .kv_dtype = kernels->kv_dtype()}));
   return cost_model::MemoryRequest{
       .sequences_max = options.sequences_max,
       .draft_rows_max = draft_rows_max(options),
+      .draft_bytes = draft_bytes,
       .batch_tokens_max = options.batch_tokens_max,
       .block_tokens = options.block_tokens,
       .kv_dtype = options.kv_dtype.value_or(kernels->kv_dtype()),
-      .kernels = is_reference ? cost_model::KernelKind::kReference : cost_model::KernelKind::kCpu,
-      .threads = options.compute_threads != nullptr ? options.compute_threads->pool().size()
-                 : options.threads > 0              ? options.threads
-                                                    : static_cast<int>(base::usable_cpus().size()),
+      .kernels = kind,
+      .threads = threads,
       .prefix_cache = options.prefix_cache,
       .context_tokens = options.context_tokens,
       .swap_bytes = options.swap_bytes,
@@ -68,10 +83,11 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
   std::shared_ptr<ComputeThreads> threads = options.compute_threads;
   if (threads == nullptr) threads = std::make_shared<ComputeThreads>(request.threads);
   base::ThreadPool& pool = threads->pool();
-  if (options.device && options.draft_tokens_max > 0) {
-    return Error{ErrorCode::kUnsupported,
-                 "--speculative-config: guesses are computed on the processors, not on a GPU",
-                 "speculative-config"};
+  if (options.device && options.speculation.tokens_max > 0) {
+    return Error{
+        ErrorCode::kUnsupported,
+        "--speculative-config: guesses are computed on the processors (--device cpu), not on a GPU",
+        "speculative-config"};
   }
   std::unique_ptr<StepModel> model;
   // Loading uses them, too.
@@ -93,12 +109,26 @@ Result<std::unique_ptr<LocalExecutor>> LocalExecutor::create(
                                 .logit_rows_max = options.sequences_max + request.draft_rows_max},
                                footprint, pool));
   }
-  return std::unique_ptr<LocalExecutor>(
-      new LocalExecutor(options, std::move(threads), std::move(model), checkpoint.config()));
+  std::shared_ptr<speculative::Proposer> proposer = options.proposer;
+  if (proposer == nullptr) {
+    const int vocab_size = checkpoint.config().vocab_size;
+    const speculative::ModelFacts facts{.slot_count = options.sequences_max,
+                                        .vocab_size = vocab_size,
+                                        .sampled_vocab = sampled_vocab(options, vocab_size),
+                                        .kernels = options.kernels,
+                                        .pool = &pool};
+    TRY_ASSIGN(proposer, speculative::make_proposer(options.speculation, facts));
+    const int64_t bytes = proposer == nullptr ? 0 : proposer->bytes();
+    CHECK(bytes == request.draft_bytes, "what guessing keeps is not as planned");
+  }
+  return std::unique_ptr<LocalExecutor>(new LocalExecutor(
+      options, std::move(threads), std::move(model), std::move(proposer), checkpoint.config()));
 }
 
 LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThreads> threads,
-                             std::unique_ptr<StepModel> model, const families::ModelConfig& config)
+                             std::unique_ptr<StepModel> model,
+                             std::shared_ptr<speculative::Proposer> proposer,
+                             const families::ModelConfig& config)
     : compute_threads_(std::move(threads)),
       pool_(compute_threads_->pool()),
       model_(std::move(model)),
@@ -109,7 +139,7 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                 .embedding_size = config.hidden_size,
                 .batch_tokens_max = options.batch_tokens_max,
                 .context_tokens_max = footprint().context_tokens_max,
-                .draft_tokens_max = options.draft_tokens_max,
+                .draft_tokens_max = options.speculation.tokens_max,
                 .draft_rows_max = draft_rows_max(options),
                 .vocab_size = config.vocab_size},
       sampled_vocab_(sampled_vocab(options, config.vocab_size)),
@@ -121,7 +151,7 @@ LocalExecutor::LocalExecutor(const Options& options, std::shared_ptr<ComputeThre
                  .work_max = options.guide_work_max},
                 pool_),
       pooling_(capacity_.slot_count(), capacity_.embedding_size),
-      proposer_(options.proposer),
+      proposer_(std::move(proposer)),
       drafter_(proposer_.get(), capacity_.slot_count(), sampled_vocab_),
       samplers_(static_cast<size_t>(pool_.size())),
       row_sampler_({.vocab_size = config.vocab_size,
@@ -198,7 +228,10 @@ void LocalExecutor::begin(engine::StepPlan given, Flight& flight) {
   grammars_.apply(plan);
   pooling_.apply(plan);
   drafter_.apply(plan);
+  const base::SystemClock clock;
+  const int64_t before_ns = clock.now_ns();
   flight.drafts = drafter_.draft(plan);
+  flight.result.draft_ns = clock.now_ns() - before_ns;
   const Batch batch = build_batch(plan, slots_, flight.drafts, capacity_.groups.size());
   flight.rows = row_sampler_.list(plan, batch, flight.drafts, flight.result);
   const bool on_device = model_->draws_rows() && !flight.rows.empty();

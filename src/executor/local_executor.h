@@ -29,7 +29,7 @@
 #include "executor/step_queue.h"
 #include "sampling/device_rows.h"
 #include "sampling/sampler.h"
-#include "speculative/proposer.h"
+#include "speculative/config.h"
 
 namespace pelton::executor {
 
@@ -66,10 +66,10 @@ class LocalExecutor final : public engine::Executor {
     // What one guide may make a step wait for, in steps of work (grammar/work_budget.h): about a
     // millisecond. What is more is done beside the steps. 0: all of it, for tests.
     int64_t guide_work_max = 40'000;
-    // Speculation: who guesses, and how many tokens behind one sequence's row. The processors'
-    // only.
+    // Who guesses, and how many tokens behind one sequence's row. The processors' only.
+    speculative::Config speculation;
+    // Instead of the proposer that it asks for: tests.
     std::shared_ptr<speculative::Proposer> proposer = {};
-    int draft_tokens_max = 0;
   };
 
   // `checkpoint` outlives the executor. Errors: kInvalidArgument, kUnsupported, kBadCheckpoint,
@@ -108,7 +108,8 @@ class LocalExecutor final : public engine::Executor {
   };
 
   LocalExecutor(const Options& options, std::shared_ptr<ComputeThreads> threads,
-                std::unique_ptr<StepModel> model, const families::ModelConfig& config);
+                std::unique_ptr<StepModel> model, std::shared_ptr<speculative::Proposer> proposer,
+                const families::ModelConfig& config);
 
   void work();
   void begin(engine::StepPlan given, Flight& flight);

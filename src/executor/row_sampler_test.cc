@@ -42,9 +42,10 @@ class RowSamplerUnit : public testing::Test {
     slots_.apply(plan);
     grammars_.apply(plan);
     result_ = {};
-    rows_ = sampler_.list(plan, build_batch(plan, slots_, {}, 0), drafts_, result_);
-    ASSERT_EQ(rows_.size(), best.size());
-    std::vector<float> logits(rows_.size() * kVocab, 0.0f);
+    const Batch batch = build_batch(plan, slots_, drafts_, 0);
+    rows_ = sampler_.list(plan, batch, drafts_, result_);
+    ASSERT_EQ(batch.logit_sequences.size(), best.size());
+    std::vector<float> logits(best.size() * kVocab, 0.0f);
     for (size_t row = 0; row < best.size(); ++row) {
       for (size_t i = 0; i < best[row].size(); ++i) {
         logits[row * kVocab + static_cast<uint8_t>(best[row][i])] = 10.0f - static_cast<float>(i);
@@ -69,6 +70,15 @@ class RowSamplerUnit : public testing::Test {
   SlotGrammars grammars_;
   RowSampler sampler_{
       {.vocab_size = kVocab, .sampled_vocab = kVocab}, pool_, samplers_, slots_, grammars_};
+  // Behind the plan's rows, in order.
+  void guess(const std::vector<std::string>& guesses) {
+    drafts_ = {};
+    for (const std::string& one : guesses) {
+      const std::vector<TokenId> tokens(one.begin(), one.end());
+      drafts_.rows.push_back(engine::append<TokenId>(drafts_.tokens, tokens));
+    }
+  }
+
   Drafts drafts_;
   std::vector<SampledRow> rows_;
   engine::StepResult result_;
@@ -153,6 +163,71 @@ TEST_F(RowSamplerUnit, ARowThatIsNoNumbersFailsItsSequenceAlone) {
   EXPECT_EQ(tokens(1), "b");
 }
 
+TEST_F(RowSamplerUnit, GuessesCountWhileTheyAreWhatIsDrawn) {
+  engine::StepPlan plan;
+  begin(plan, {.slot = 0, .tokens = {1}, .sample = true});
+  begin(plan, {.slot = 1, .tokens = {1, 2}});
+  begin(plan, {.slot = 2, .tokens = {1}, .sample = true});
+  guess({"xyz", "", "p"});
+  step(plan, {"x", "y", "w", "z", "q", "r"});
+  EXPECT_EQ(tokens(0), "xyw");  // z was not drawn
+  EXPECT_EQ(result_.sequences[0].drafted, 3);
+  EXPECT_EQ(result_.sequences[0].accepted, 2);
+  EXPECT_EQ(tokens(1), "");
+  EXPECT_EQ(tokens(2), "q");
+  EXPECT_EQ(result_.sequences[2].accepted, 0);
+  EXPECT_EQ(slots_.input_token(0), 'w');
+}
+
+TEST_F(RowSamplerUnit, WhereAllGuessesAreRightTheLastRowGivesOneMore) {
+  engine::StepPlan plan;
+  begin(plan, {.tokens = {1}, .sample = true});
+  guess({"xy"});
+  step(plan, {"x", "y", "z"});
+  EXPECT_EQ(tokens(0), "xyz");
+  EXPECT_EQ(result_.sequences[0].accepted, 2);
+}
+
+TEST_F(RowSamplerUnit, PenaltiesSeeTheGuessesBefore) {
+  engine::StepPlan plan;
+  begin(plan, {.tokens = {1}, .sample = true}).frequency_penalty = 2.0f;
+  guess({"aa"});
+  step(plan, {"ab", "ab", "ab"});
+  EXPECT_EQ(tokens(0), "ab");  // a second a is less likely than b
+}
+
+TEST_F(RowSamplerUnit, WhatIsSuppressedIsSoUpToAPosition) {
+  engine::StepPlan plan;
+  begin(plan, {.tokens = {1}, .suppressed = {'a'}, .sample = true});
+  plan.sequences[0].banned_end = 3;  // the tokens at 1 and 2
+  guess({"bba"});
+  step(plan, {"ab", "ab", "ab", "ab"});
+  EXPECT_EQ(tokens(0), "bbaa");
+}
+
+// c d e must follow each other: what the grammar forces is emitted with c, and agrees with the
+// guesses.
+TEST_F(RowSamplerUnit, AGrammarGoesOverGuessesAndWhatMustFollow) {
+  engine::StepPlan plan;
+  begin(plan, {.tokens = {1}, .sample = true}, "root ::= \"cde\" [xy] [xy]");
+  guess({"cdex"});
+  step(plan, {"c", "", "", "y", "x"});  // nobody looks at the rows of what is forced
+  EXPECT_EQ(tokens(0).substr(0, 3), "cde");
+  EXPECT_EQ(tokens(0)[3], 'y');
+  EXPECT_EQ(tokens(0).size(), 4u);
+  EXPECT_EQ(result_.sequences[0].accepted, 3);
+}
+
+TEST_F(RowSamplerUnit, ALaterRowThatIsNoNumbersIsLeftToTheNextStep) {
+  engine::StepPlan plan;
+  begin(plan, {.tokens = {1}, .sample = true});
+  guess({"xy"});
+  step(plan, {"x", "", "z"});
+  EXPECT_EQ(result_.sequences[0].error, nullptr);
+  EXPECT_EQ(tokens(0), "x");
+  EXPECT_EQ(result_.sequences[0].accepted, 0);  // it is computed again, and fails then
+}
+
 TEST_F(RowSamplerUnit, ADeviceIsToldOfTheRowsThatAreIts) {
   engine::StepPlan plan;
   begin(plan, {.slot = 0, .tokens = {1}, .sample = true});
@@ -160,7 +235,7 @@ TEST_F(RowSamplerUnit, ADeviceIsToldOfTheRowsThatAreIts) {
   begin(plan, {.slot = 2, .tokens = {1}, .sample = true}).logit_bias = {{5, 1.0f}, {5, 1.0f}};
   slots_.apply(plan);
   grammars_.apply(plan);
-  rows_ = sampler_.list(plan, build_batch(plan, slots_, {}, 0), drafts_, result_);
+  rows_ = sampler_.list(plan, build_batch(plan, slots_, drafts_, 0), drafts_, result_);
   sampling::DeviceRows device;
   sampler_.prepare_for_device(plan, rows_, device);
   EXPECT_EQ(rows_[0].source, SampledRow::Source::kDevice);
@@ -175,7 +250,7 @@ TEST_F(RowSamplerUnit, AFailedStepIsForgotten) {
   slots_.apply(plan);
   grammars_.apply(plan);
   slots_.append(1, 9);
-  rows_ = sampler_.list(plan, build_batch(plan, slots_, {}, 0), drafts_, result_);
+  rows_ = sampler_.list(plan, build_batch(plan, slots_, drafts_, 0), drafts_, result_);
   EXPECT_EQ(slots_.input_token(1), ~0);
   sampler_.forget(plan, rows_);
   EXPECT_EQ(slots_.input_token(1), 9);

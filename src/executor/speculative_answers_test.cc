@@ -69,7 +69,9 @@ class Hostile final : public speculative::Proposer {
 
   std::string_view name() const override { return "hostile"; }
   void begin(const speculative::NewSequence& sequence) override { inner_->begin(sequence); }
-  void append(int slot, std::span<const TokenId> tokens) override { inner_->append(slot, tokens); }
+  void append(int slot, std::span<const TokenId> tokens, size_t first_new) override {
+    inner_->append(slot, tokens, first_new);
+  }
   int64_t bytes() const override { return 0; }
 
   Result<void> draft(std::span<DraftRequest> requests) override {
@@ -244,9 +246,10 @@ class SpeculativeAnswers : public testing::Test {
     options.prefix_cache = below(2) == 0;
     options.guide_work_max = below(4) == 0 ? 0 : options.guide_work_max;
     if (below(3) == 0) options.swap_bytes = int64_t{1} << 24;
-    options.draft_tokens_max = 1 + below(12);
+    options.speculation.tokens_max = 1 + below(12);
     run.engine.prefix_cache = options.prefix_cache;
     run.engine.checks_every_step = true;
+    run.engine.adaptive_drafts = below(2) == 0;
     run.engine.steps_in_flight_max = 1 + below(2);
     const int blocks = below(2) == 0 ? 28 : 0;
     if (blocks > 0) options = short_of_blocks(options, blocks);
@@ -257,6 +260,24 @@ class SpeculativeAnswers : public testing::Test {
         speculative::Oracle::Options{
             .acceptance = acceptance, .vocab_size = vocab, .slot_count = slots},
         known_);
+    // Those without weights instead, which the answers say something to.
+    using Method = speculative::Config::Method;
+    options.speculation.method = std::array{Method::kNone, Method::kNGram, Method::kSuffix,
+                                            Method::kDraftModel}[static_cast<size_t>(below(4))];
+    options.speculation.model = model_folder() + "/draft";
+    const bool has_draft = std::filesystem::exists(options.speculation.model + "/config.json");
+    if (options.speculation.method == Method::kDraftModel && !has_draft) {
+      options.speculation.method = Method::kNone;
+    }
+    options.speculation.model_tokens = 256;
+    options.speculation.prompt_lookup_min = 1;
+    if (options.speculation.on()) {
+      options.proposer = speculative::make_proposer(options.speculation, {.slot_count = slots,
+                                                                          .vocab_size = vocab,
+                                                                          .sampled_vocab = vocab,
+                                                                          .pool = drafting_pool_})
+                             .value();
+    }
     const int kind = below(2 * static_cast<int>(Hostile::Kind::kCount));
     const bool is_hostile = kind < static_cast<int>(Hostile::Kind::kCount);
     if (is_hostile) {
@@ -269,7 +290,7 @@ class SpeculativeAnswers : public testing::Test {
                std::to_string(options.batch_tokens_max) + ", " + std::to_string(blocks) +
                " blocks, acceptance " + std::to_string(acceptance) + ", hostile " +
                std::to_string(is_hostile ? kind : -1) + ", guesses " +
-               std::to_string(options.draft_tokens_max);
+               std::to_string(options.speculation.tokens_max);
     return run;
   }
 
@@ -285,6 +306,7 @@ class SpeculativeAnswers : public testing::Test {
   static inline std::vector<request::GenerationRequest>* requests_ = nullptr;
   static inline std::vector<Answer>* alone_ = nullptr;
   static inline speculative::Oracle::Answers known_;
+  static inline base::ThreadPool* drafting_pool_ = new base::ThreadPool({.threads = 1});
   static inline base::SystemClock* clock_ = new base::SystemClock;
   static inline base::Log* log_ = new base::Log(*clock_, {.level = base::LogLevel::kNone});
   static inline engine::SchedulerCounters counters_;
@@ -315,7 +337,7 @@ TEST_F(SpeculativeAnswers, are_the_same_with_any_proposer_under_any_condition) {
 // Every guess is right: as few steps as the guesses allow.
 TEST_F(SpeculativeAnswers, take_fewer_steps) {
   Run run{.what = "all right", .executor = usual(1), .engine = {}};
-  run.executor.draft_tokens_max = 4;
+  run.executor.speculation.tokens_max = 4;
   run.executor.proposer = std::make_shared<speculative::Oracle>(
       speculative::Oracle::Options{
           .acceptance = 1.0, .vocab_size = checkpoint_->config().vocab_size, .slot_count = 1 + 128},

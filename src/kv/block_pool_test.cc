@@ -79,6 +79,24 @@ TEST(BlockTable, covers_drops_and_clears) {
   EXPECT_EQ(pool.free_count(), 4);
 }
 
+TEST(BlockTable, shrinks_to_what_so_many_tokens_need) {
+  BlockPool pool({.block_count = 6, .block_tokens = 4});
+  BlockTable table(pool);
+  ASSERT_TRUE(table.cover(20));
+  table.drop_before(4);
+  table.shrink(17);
+  EXPECT_EQ(table.blocks().size(), 5u);
+  table.shrink(9);
+  EXPECT_EQ(table.blocks().size(), 3u);
+  EXPECT_EQ(pool.used_count(), 2);
+  table.shrink(0);  // what has left the window keeps its entry
+  EXPECT_EQ(table.blocks().size(), 1u);
+  EXPECT_EQ(table.dropped_count(), 1);
+  EXPECT_EQ(pool.used_count(), 0);
+  EXPECT_TRUE(table.cover(8));
+  EXPECT_EQ(table.held_count(), 1);
+}
+
 TEST(BlockTable, dropping_beyond_the_end_drops_what_there_is) {
   BlockPool pool({.block_count = 4, .block_tokens = 4});
   BlockTable table(pool);

@@ -1,6 +1,7 @@
 #include "node/loaded_model.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -60,6 +61,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string& model,
   }
   phases.end("files");
   TRY(loaded->load_tokenizer());
+  TRY(loaded->check_draft_tokens(options.executor.speculation.model));
   loaded->unite_stop_tokens();
   phases.end("tokenizer");
   if (!options.make_executor && !loaded->device_) TRY(loaded->read_weights(options, log));
@@ -220,6 +222,23 @@ Result<void> LoadedModel::load_tokenizer() {
                         "model",
                         checkpoint_.folder())};
   no_chat_ = no_tokenizer_;
+  return {};
+}
+
+// A draft model whose ids mean other texts would guess, and never be right.
+Result<void> LoadedModel::check_draft_tokens(const std::string& draft_model) const {
+  const std::string file = draft_model + "/tokenizer.json";
+  if (draft_model.empty() || !tokenizer_ || !std::filesystem::exists(file)) return {};
+  TRY_ASSIGN(const tokenizer::Tokenizer theirs, tokenizer::Tokenizer::load(file));
+  const int tokens = std::max(tokenizer_->vocab_size(), theirs.vocab_size());
+  for (TokenId id = 0; id < tokens; ++id) {
+    if (tokenizer_->bytes(id) == theirs.bytes(id)) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--speculative-config: the draft model {} has other tokens than the "
+                             "model (id {} is one): give one with the same tokenizer",
+                             draft_model, id),
+                 "speculative-config"};
+  }
   return {};
 }
 

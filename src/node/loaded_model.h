@@ -95,6 +95,7 @@ class LoadedModel {
   Result<void> check_beside_weights(const Options& options) const;
   Result<void> pack(const Options& options, base::Log& log);
   Result<void> load_tokenizer();
+  Result<void> check_draft_tokens(const std::string& draft_model) const;
   void unite_stop_tokens();
   Result<cost_model::Footprint> take_memory(const Options& options);
   Result<void> read_weights(const Options& options, base::Log& log);

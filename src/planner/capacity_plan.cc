@@ -47,7 +47,7 @@ StepLoad mixed_step(const CapacityOptions& options, int rows, double prompt_toke
   if (prompt_tokens >= 1) {
     const double middle = demand.input_tokens - computed_tokens(demand) / 2;
     const double start = std::max(middle - prompt_tokens / 2, 0.0);
-    load.add_row(whole(start), whole(prompt_tokens), false, windows);
+    load.add_row(whole(start), whole(prompt_tokens), 0, windows);
   }
   return load;
 }

@@ -83,6 +83,8 @@ struct GenerationRequest {
   std::optional<Pooling> pooling;
   // What the answer must look like, from its first token on; each of several answers has a copy.
   std::optional<grammar::GrammarState> guide;
+  // What the caller expects the answer to be, or to have parts of: guesses, if any are computed.
+  std::vector<TokenId> prediction;
   // Keeps what was computed for the prompt for good, whole blocks of it, as far as room allows.
   bool pin_prefix = false;
 };

@@ -35,6 +35,10 @@ void ChatAnswer::end(size_t choice, const engine::StreamEnd& end) {
   usage_.prompt_tokens = end.prompt_tokens;
   usage_.completion_tokens += one.sampled_tokens();
   usage_.reasoning_tokens += one.reasoning_tokens();
+  if (!options_.has_prediction) return;
+  if (!usage_.prediction) usage_.prediction.emplace();
+  usage_.prediction->accepted += end.accepted_prediction_tokens;
+  usage_.prediction->rejected += end.rejected_prediction_tokens;
 }
 
 void ChatAnswer::take_events(std::string& out) {

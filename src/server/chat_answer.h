@@ -24,6 +24,7 @@ class ChatAnswer final : public Answer {
     bool timings = false;
     std::vector<TokenId> prompt_token_ids;  // told if the choices' are
     bool prompt_logprobs = false;           // told in a whole answer
+    bool has_prediction = false;            // usage says what of it was accepted
     ChatChoice::Options choice;
   };
 

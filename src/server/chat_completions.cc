@@ -31,6 +31,7 @@ ChatAnswer::Options answer_options(const api::ChatRequest& request, const Served
           .continuous_usage = request.generation.continuous_usage,
           .timings = request.generation.timings,
           .prompt_logprobs = request.generation.prompt_logprobs.has_value(),
+          .has_prediction = request.prediction.has_value(),
           .choice = {.turn = turn_options(request, model),
                      .hides_reasoning = !request.include_reasoning,
                      .logprobs = request.top_logprobs >= 0,
@@ -65,6 +66,8 @@ class ChatCompletion final : public ModelRequest {
     prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
     if (choice.token_ids) options_.prompt_token_ids = prompt.tokens;
+    std::vector<TokenId> prediction;
+    if (request_->prediction) prediction = scope.model.tokenizer.encode(*request_->prediction);
     choice.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
     return keep(engine_work(scope, generation,
                             {.id = std::move(id),
@@ -75,6 +78,7 @@ class ChatCompletion final : public ModelRequest {
                              .logprobs = request_->top_logprobs,
                              .prompt_logprobs = generation.prompt_logprobs.value_or(-1),
                              .guide = std::move(with.guide),
+                             .prediction = std::move(prediction),
                              .seed_if_none = scope.services.draw(),
                              .may_call = !request_->tools.empty()}),
                 work_);

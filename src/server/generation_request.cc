@@ -115,6 +115,7 @@ std::variant<request::GenerationRequest, api::ApiError> generation_request(
   request.cache_salt = std::move(source.cache_salt);
   request.prompt = std::move(source.prompt);
   request.guide = std::move(source.guide);
+  request.prediction = std::move(source.prediction);
   return request;
 }
 

@@ -25,6 +25,7 @@ struct GenerationSource {
   int logprobs = -1;
   int prompt_logprobs = -1;
   std::optional<grammar::GrammarState> guide;
+  std::vector<TokenId> prediction;  // what the caller expects the answer to be
   uint64_t seed_if_none = 0;
   bool may_call = false;  // functions are offered: after its reasoning the model may call one
 };

@@ -48,6 +48,18 @@ void write_engine(JsonWriter& json, const engine::ExecutorCapacity& capacity,
   json.key("integrity_checks").integer(ledger.integrity_checks);
 }
 
+// What the controller of speculation knows, and what it chose last.
+void write_drafts(JsonWriter& json, const engine::DraftController::Report& report) {
+  json.key("speculation").begin_object();
+  json.key("draft_tokens").integer(report.guesses).key("rows").integer(report.rows);
+  json.key("gain").number(report.gain).key("drafted_share").number(report.drafted_share);
+  json.key("step_ms").number(report.step_ns * 1e-6);
+  json.key("draft_ms").number(report.draft_ns * 1e-6);
+  json.key("acceptance").begin_array();
+  for (const double acceptance : report.acceptance) json.number(acceptance);
+  json.end_array().end_object();
+}
+
 int64_t open_generations(const Services& services) {
   int64_t open = 0;
   for (const auto& model : services.catalogue.held()) open += model->state->meter.open();
@@ -119,6 +131,9 @@ std::string ledger_report(const Services& services, int connections) {
     if (models.size() > 1) json.key(models[i]->id);
     json.begin_object();
     write_engine(json, models[i]->engine.capacity(), ledgers[i]);
+    if (models[i]->engine.capacity().draft_tokens_max > 0) {
+      write_drafts(json, models[i]->engine.stats().drafts);
+    }
     json.end_object();
   }
   if (models.size() > 1) json.end_object();

@@ -76,6 +76,23 @@ void write_blocks(PrometheusText& text, std::string_view group,
   text.sample({{"group", group}, {"state", "pinned"}}, counted.pinned);
 }
 
+// Speculation, where guesses are computed.
+void write_drafts(PrometheusText& text, const engine::SchedulerCounters& counted) {
+  text.counter("vllm:spec_decode_num_drafts_total", "Rows with guesses.",
+               static_cast<double>(counted.drafts));
+  text.counter("vllm:spec_decode_num_draft_tokens_total", "Tokens guessed.",
+               static_cast<double>(counted.draft_tokens));
+  text.counter("vllm:spec_decode_num_accepted_tokens_total",
+               "Of these, those that were what was sampled.",
+               static_cast<double>(counted.accepted_tokens));
+  text.family("vllm:spec_decode_num_accepted_tokens_per_pos_total", Type::kCounter,
+              "The same by place in the draft, from 0; the last one and all behind it together.");
+  for (size_t place = 0; place < counted.accepted_by_place.size(); ++place) {
+    text.sample({{"position", std::to_string(place)}},
+                static_cast<double>(counted.accepted_by_place[place]));
+  }
+}
+
 void write_engine(PrometheusText& text, const engine::Engine& engine) {
   const engine::EngineStats stats = engine.stats();
   const engine::Ledger ledger = engine.ledger();
@@ -124,6 +141,7 @@ void write_engine(PrometheusText& text, const engine::Engine& engine) {
   text.sample({{"kind", "swap_out"}}, static_cast<double>(counted.blocks_swapped_out));
   text.sample({{"kind", "swap_in"}}, static_cast<double>(counted.blocks_swapped_in));
   text.sample({{"kind", "fork"}}, static_cast<double>(counted.blocks_forked));
+  if (capacity.draft_tokens_max > 0) write_drafts(text, counted);
   text.gauge("pelton_requests_swapped_out", "Waiting requests whose blocks are in host memory.",
              stats.swapped_out);
   text.gauge("pelton_queued_tokens", "Prompt tokens of requests that wait for their first slot.",

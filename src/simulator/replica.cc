@@ -143,7 +143,7 @@ void Replica::start_step(engine::StepPlan plan, int64_t now_ns) {
 int64_t Replica::step_ns(const engine::StepPlan& plan) {
   cost_model::StepLoad load;
   for (const engine::ScheduledRow& row : plan.sequences) {
-    load.add_row(row.start, row.token_count(), row.sample, windows_);
+    load.add_row(row.start, row.token_count(), row.sample ? 1 : 0, windows_);
   }
   counts_.rows += load.rows;
   counts_.tokens += load.tokens;

@@ -57,9 +57,10 @@ Result<Oracle::Answers> Oracle::read_answers(const std::string& file) {
 
 void Oracle::begin(const NewSequence& sequence) {
   Slot& slot = slots_[static_cast<size_t>(sequence.slot)];
-  slot = {.prompt_count = static_cast<size_t>(sequence.prompt_count), .seed = sequence.seed};
+  slot = {.prompt_count = static_cast<size_t>(sequence.prompt_count),
+          .seed = sequence.sampling == nullptr ? 0 : sequence.sampling->seed};
   const std::span<const TokenId> prompt = sequence.tokens.first(slot.prompt_count);
-  const auto known = answers_.find({{prompt.begin(), prompt.end()}, sequence.seed});
+  const auto known = answers_.find({{prompt.begin(), prompt.end()}, slot.seed});
   if (known != answers_.end()) slot.answer = &known->second;
 }
 

@@ -31,7 +31,7 @@ class Oracle final : public Proposer {
 
   std::string_view name() const override { return "oracle"; }
   void begin(const NewSequence& sequence) override;
-  void append(int, std::span<const TokenId>) override {}
+  void append(int, std::span<const TokenId>, size_t) override {}
   Result<void> draft(std::span<DraftRequest> requests) override;
   int64_t bytes() const override { return 0; }  // an instrument: not counted
 

@@ -4,6 +4,7 @@
 // depends on it. Owned by the executor; its thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "base/result.h"
 #include "base/token_id.h"
+#include "request/generation_request.h"
 
 namespace pelton::speculative {
 
@@ -19,13 +21,16 @@ struct NewSequence {
   int slot = 0;
   std::span<const TokenId> tokens;  // the prompt, and what was generated before it made room
   int prompt_count = 0;
-  uint64_t seed = 0;  // what its tokens are sampled with
+  // What its tokens are sampled with; gone behind the call. Null: not known.
+  const request::SamplingParams* sampling = nullptr;
+  std::span<const TokenId> prediction = {};  // what the caller expects to come; may be empty
 };
 
 struct DraftRequest {
   int slot = 0;
   std::span<const TokenId> tokens;    // all that are known, the newest last
   int tokens_max = 0;                 // guesses wanted at most, 1 or more
+  bool is_predicted = false;          // the answer is from the caller's prediction
   std::vector<TokenId> guesses = {};  // the answer: what may come behind `tokens`, in order
 };
 
@@ -38,8 +43,8 @@ class Proposer {
   // The slot's earlier sequence is forgotten.
   virtual void begin(const NewSequence& sequence) = 0;
 
-  // The slot's sequence goes on with these.
-  virtual void append(int slot, std::span<const TokenId> tokens) = 0;
+  // The slot's sequence goes on: all its tokens, of which those from `first_new` on are new.
+  virtual void append(int slot, std::span<const TokenId> tokens, size_t first_new) = 0;
 
   // Guesses for the sequences of one step. An error: none of them counts.
   virtual Result<void> draft(std::span<DraftRequest> requests) = 0;

@@ -1,0 +1,202 @@
+#include "apps/speculation_bench.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json_writer.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "engine/engine.h"
+#include "report/percentile.h"
+
+namespace pelton::apps {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return report::percentile(values, 50);
+}
+
+struct Outcome {
+  std::vector<Tokens> answers;
+  double tok_s = 0;  // from the last sequence's first token on
+};
+
+// An engine over an executor of its own.
+class Contender {
+ public:
+  static Result<std::unique_ptr<Contender>> make(const checkpoint::Checkpoint& checkpoint,
+                                                 const executor::LocalExecutor::Options& options) {
+    auto made = std::make_unique<Contender>();
+    TRY_ASSIGN(made->executor_, executor::LocalExecutor::create(checkpoint, options));
+    made->engine_ = std::make_unique<engine::Engine>(
+        engine::Engine::Options{.prefix_cache = false,
+                                .adaptive_drafts = options.speculation.adaptive},
+        *made->executor_, made->clock_, made->log_);
+    return made;
+  }
+
+  Result<Outcome> answer(const std::vector<request::GenerationRequest>& requests) {
+    std::vector<engine::TokenStream> streams;
+    for (const request::GenerationRequest& request : requests) {
+      TRY_ASSIGN(engine::TokenStream stream, engine_->submit(request));
+      streams.push_back(std::move(stream));
+    }
+    Outcome outcome;
+    int64_t begin_ns = 0;
+    int64_t end_ns = 0;
+    int64_t tokens = 0;
+    for (engine::TokenStream& stream : streams) {
+      Tokens& answer = outcome.answers.emplace_back();
+      while (true) {
+        const engine::TokenStream::Batch batch = stream.wait();
+        for (const engine::SampledToken& token : batch.tokens) answer.push_back(token.token);
+        if (!batch.end) continue;
+        if (batch.end->error) return *batch.end->error;
+        begin_ns = std::max(begin_ns, batch.end->times.first_token_ns);
+        end_ns = std::max(end_ns, batch.end->times.last_token_ns);
+        break;
+      }
+      tokens += static_cast<int64_t>(answer.size()) - 1;
+    }
+    const auto decode_ns = static_cast<double>(std::max<int64_t>(end_ns - begin_ns, 1));
+    outcome.tok_s = static_cast<double>(tokens) / decode_ns * 1e9;
+    return outcome;
+  }
+
+  engine::EngineStats stats() const { return engine_->stats(); }
+
+ private:
+  base::SystemClock clock_;
+  base::Log log_{clock_, {.level = base::LogLevel::kWarning}};
+  std::unique_ptr<executor::LocalExecutor> executor_;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+std::vector<request::GenerationRequest> random_requests(const DecodeBench::Options& shape,
+                                                        int vocab_size) {
+  std::vector<request::GenerationRequest> requests(static_cast<size_t>(shape.batch_size));
+  uint64_t draws = 0;
+  for (request::GenerationRequest& request : requests) {
+    for (int i = 0; i < shape.input_len; ++i) {
+      request.prompt.push_back(static_cast<TokenId>(base::random_bits(shape.seed, draws++) %
+                                                    static_cast<uint64_t>(vocab_size)));
+    }
+    request.sampling.temperature = 0;
+    request.stop.max_new_tokens = shape.output_len;
+  }
+  return requests;
+}
+
+// As speculative::Oracle reads them.
+Result<void> write_answers(const std::string& file,
+                           const std::vector<request::GenerationRequest>& requests,
+                           const std::vector<Tokens>& answers) {
+  std::string text;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    text += fmt::format("{{\"prompt\":[{}],\"seed\":{},\"output\":[{}]}}\n",
+                        fmt::join(requests[i].prompt, ","), requests[i].sampling.seed,
+                        fmt::join(answers[i], ","));
+  }
+  return base::write_file(file, text);
+}
+
+// The executor with guesses; an oracle is given `known`.
+Result<std::unique_ptr<Contender>> make_guessing(
+    const checkpoint::Checkpoint& checkpoint, executor::LocalExecutor::Options options,
+    const std::vector<request::GenerationRequest>& requests, const std::vector<Tokens>& known) {
+  using Method = speculative::Config::Method;
+  const bool needs_answers =
+      options.speculation.method == Method::kOracle && options.speculation.answers.empty();
+  if (!needs_answers) return Contender::make(checkpoint, options);
+  const std::string file =
+      (std::filesystem::temp_directory_path() / fmt::format("pelton_answers_{}.jsonl", getpid()))
+          .string();
+  TRY(write_answers(file, requests, known));
+  options.speculation.answers = file;
+  auto made = Contender::make(checkpoint, options);
+  std::filesystem::remove(file);
+  return made;
+}
+
+}  // namespace
+
+Result<SpeculationReport> measure_speculation(const checkpoint::Checkpoint& checkpoint,
+                                              executor::LocalExecutor::Options executor,
+                                              const DecodeBench::Options& shape, int runs) {
+  executor.sequences_max = shape.batch_size;
+  executor.prefix_cache = false;
+  executor.context_tokens = shape.input_len + shape.output_len;
+  executor.memory_utilization = std::nullopt;
+  const auto requests = random_requests(shape, checkpoint.config().vocab_size);
+  executor::LocalExecutor::Options plain_options = executor;
+  plain_options.speculation = {};
+  TRY_ASSIGN(const auto plain, Contender::make(checkpoint, plain_options));
+  TRY_ASSIGN(const Outcome expected, plain->answer(requests));  // warms up, too
+  TRY_ASSIGN(const auto guessing, make_guessing(checkpoint, executor, requests, expected.answers));
+  TRY(guessing->answer(requests));
+  std::vector<double> without;
+  std::vector<double> with;
+  for (int run = 0; run < runs; ++run) {
+    for (const bool guesses : {false, true}) {
+      TRY_ASSIGN(const Outcome outcome, (guesses ? guessing : plain)->answer(requests));
+      if (outcome.answers != expected.answers) {
+        return Error{ErrorCode::kInternal, "an answer is another one with guesses than without",
+                     ""};
+      }
+      (guesses ? with : without).push_back(outcome.tok_s);
+    }
+  }
+  const engine::EngineStats stats = guessing->stats();
+  const auto drafts = static_cast<double>(stats.scheduler.drafts);
+  SpeculationReport report{.method = std::string(name_of(executor.speculation.method)),
+                           .plain_tok_s = median(without),
+                           .tok_s = median(with),
+                           .step_ms = stats.drafts.step_ns * 1e-6,
+                           .draft_ms = stats.drafts.draft_ns * 1e-6,
+                           .runs = runs};
+  if (drafts > 0) {
+    report.tokens_per_row = 1 + static_cast<double>(stats.scheduler.accepted_tokens) / drafts;
+    report.drafted_per_row = static_cast<double>(stats.scheduler.draft_tokens) / drafts;
+  }
+  return report;
+}
+
+std::string to_text(const SpeculationReport& report) {
+  return fmt::format(
+      "without      {:10.2f} tokens/s\n"
+      "{:<12} {:10.2f} tokens/s, {:.3f} times as many\n"
+      "rows         {:10.2f} tokens each where something was guessed, {:.2f} guesses\n"
+      "time         {:10.3f} ms a step of one row, {:.3f} ms of guessing\n",
+      report.plain_tok_s, report.method, report.tok_s, report.gain(), report.tokens_per_row,
+      report.drafted_per_row, report.step_ms, report.draft_ms);
+}
+
+std::string to_json(const SpeculationReport& report) {
+  std::string out;
+  base::JsonWriter w(out);
+  w.begin_object();
+  w.key("method").string(report.method);
+  w.key("decode_tok_s_without").number(report.plain_tok_s);
+  w.key("decode_tok_s").number(report.tok_s);
+  w.key("gain").number(report.gain());
+  w.key("tokens_per_row").number(report.tokens_per_row);
+  w.key("drafted_per_row").number(report.drafted_per_row);
+  w.key("step_ms").number(report.step_ms);
+  w.key("draft_ms").number(report.draft_ms);
+  w.key("runs").integer(report.runs);
+  w.end_object();
+  return out + "\n";
+}
+
+}  // namespace pelton::apps

@@ -1,0 +1,103 @@
+// Speculation: how many guesses each decoding sequence gets in the next step. Of all ways to spend
+// m rows on guesses the m likeliest to count are best, so the controller walks m from none to all
+// and takes the one with the most tokens a second:
+//
+//   U(m) = (rows + sum of the m largest survivals) / (T(rows + m) + D)
+//
+// survival of a sequence's j-th guess: the product of the acceptance of its first j places; T: what
+// a step of so many rows took lately; D: what guessing took. It walks all m, because T is concave
+// where rows share experts: a first guess may lose and four may gain (docs/decisions/0048). Pure:
+// no clock, nothing random. Owned by the scheduler; engine thread only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace pelton::engine {
+
+// What is kept of one sequence.
+struct DraftHistory {
+  double factor = 1.0;   // of its acceptance, to everybody's
+  int steps_off = 0;     // without a guess, in a row
+  int probe_after = 16;  // so many of them it gets one
+};
+
+class DraftController {
+ public:
+  static constexpr size_t kPlaces = 8;  // of a guess in its row, counted apart; later ones together
+  static constexpr int kProbeAfterMin = 16;
+  static constexpr int kProbeAfterMax = 256;
+
+  struct Options {
+    int tokens_max = 0;     // guesses of one row
+    bool adaptive = false;  // otherwise each row gets as many as it may
+  };
+
+  explicit DraftController(const Options& options);
+
+  struct Candidate {
+    DraftHistory* history = nullptr;
+    int tokens_max = 0;  // it may have so many
+    int tokens = 0;      // the answer
+  };
+
+  // rows: decodes in the step, candidates or not; guesses_max: of all together.
+  void choose(std::span<Candidate> candidates, int rows, int guesses_max);
+
+  // A sequence without guesses for so long that it should get one, to see.
+  bool wants_probe(const DraftHistory& history) const;
+  // It had no guess in a step that it was in.
+  static void note_off(DraftHistory& history) { ++history.steps_off; }
+
+  // What became of a row that might have `granted` guesses.
+  void note_draft(DraftHistory& history, int granted, int drafted, int accepted);
+  // A step without prompts; rows: guesses included.
+  void note_step(int rows, int64_t elapsed_ns, int64_t draft_ns);
+
+  struct Report {
+    std::array<double, kPlaces> acceptance{};  // of a guess whose earlier ones were right, by place
+    double drafted_share = 0;                  // of the guesses granted: those a proposer had
+    double step_ns = 0;                        // of one row
+    double draft_ns = 0;                       // of guessing, a step
+    double gain = 0;  // tokens a second to those without guesses, as estimated at the last choice
+    int guesses = 0;  // granted at the last choice
+    int rows = 0;     // decodes there
+  };
+  Report report() const;
+
+ private:
+  struct Share {
+    double tried = 0;
+    double hit = 0;
+    void add(double tries, double hits);
+  };
+  double acceptance(size_t place) const;
+  double drafted_share() const;
+  void estimate_step_times(int rows_max);
+  void rank_guesses(std::span<const Candidate> candidates);
+
+  const Options options_;
+  std::array<Share, kPlaces> accepted_;
+  Share drafted_;
+  struct StepTime {
+    double rows = 0;  // the mean of those seen
+    double ns = 0;    // 0: none
+  };
+  std::vector<StepTime> step_times_;  // by time_index
+  double draft_ns_ = 0;
+  int last_guesses_ = 0;
+  Report report_;
+
+  // Scratch of a choice.
+  std::vector<double> estimated_ns_;  // by rows
+  struct Guess {
+    float survival;
+    int candidate;
+  };
+  std::vector<Guess> guesses_;  // the likeliest first
+  std::vector<Guess> unranked_;
+};
+
+}  // namespace pelton::engine

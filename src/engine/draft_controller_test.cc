@@ -1,0 +1,172 @@
+#include "engine/draft_controller.h"
+
+#include <cmath>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace pelton::engine {
+namespace {
+
+using Candidate = DraftController::Candidate;
+
+// A machine and a text: what a step of so many rows takes, and how likely a guess is right.
+struct World {
+  std::function<double(int rows)> step_ms;
+  double acceptance = 0.5;
+  uint64_t draws = 0;
+
+  int accepted_of(int guesses) {
+    int accepted = 0;
+    while (accepted < guesses && base::random_unit(7, draws++) < acceptance) ++accepted;
+    return accepted;
+  }
+};
+
+// Steps of `sequences`; gives how many guesses the last of them had together.
+int play(DraftController& controller, World& world, std::vector<DraftHistory>& sequences, int steps,
+         int tokens_max = 8) {
+  int guesses = 0;
+  for (int step = 0; step < steps; ++step) {
+    std::vector<Candidate> candidates;
+    for (DraftHistory& history : sequences) {
+      candidates.push_back({.history = &history, .tokens_max = tokens_max});
+    }
+    const auto rows = static_cast<int>(sequences.size());
+    controller.choose(candidates, rows, 512);
+    guesses = 0;
+    for (Candidate& candidate : candidates) {
+      guesses += candidate.tokens;
+      controller.note_draft(*candidate.history, candidate.tokens, candidate.tokens,
+                            world.accepted_of(candidate.tokens));
+    }
+    const double ms = world.step_ms(rows + guesses);
+    controller.note_step(rows + guesses, static_cast<int64_t>(ms * 1e6), 0);
+  }
+  return guesses;
+}
+
+// As on a mixture of experts: concave.
+double expert_ms(int rows) {
+  return 10.0 * std::pow(rows, 0.6);
+}
+
+TEST(DraftController, gives_as_many_as_may_be_unless_it_is_adaptive) {
+  DraftController controller({.tokens_max = 8, .adaptive = false});
+  std::vector<DraftHistory> histories(3);
+  std::vector<Candidate> candidates = {{.history = &histories[0], .tokens_max = 8},
+                                       {.history = &histories[1], .tokens_max = 3},
+                                       {.history = &histories[2], .tokens_max = 8}};
+  controller.choose(candidates, 3, 14);
+  EXPECT_EQ(candidates[0].tokens, 8);
+  EXPECT_EQ(candidates[1].tokens, 3);
+  EXPECT_EQ(candidates[2].tokens, 3);
+}
+
+TEST(DraftController, hopeless_text_has_no_guesses_after_64_steps) {
+  DraftController controller({.tokens_max = 8, .adaptive = true});
+  World world{.step_ms = expert_ms, .acceptance = 0.0};
+  std::vector<DraftHistory> sequences(1);
+  (void)play(controller, world, sequences, 64);
+  int guesses = 0;
+  for (int step = 0; step < 1000; ++step) guesses += play(controller, world, sequences, 1);
+  EXPECT_LE(guesses, 1000 / 128);  // now and then one, to see
+  EXPECT_GE(guesses, 1);
+}
+
+TEST(DraftController, text_that_is_copied_has_long_drafts) {
+  DraftController controller({.tokens_max = 8, .adaptive = true});
+  World world{.step_ms = expert_ms, .acceptance = 0.97};
+  std::vector<DraftHistory> sequences(1);
+  EXPECT_GE(play(controller, world, sequences, 200), 6);
+  EXPECT_GT(controller.report().gain, 1.3);
+}
+
+// A proposer that seldom has a guess, and then a right one: drafts are long all the same.
+TEST(DraftController, rare_guesses_may_be_many) {
+  DraftController controller({.tokens_max = 8, .adaptive = true});
+  DraftHistory history;
+  int granted = 0;
+  for (int step = 0; step < 2000; ++step) {
+    Candidate candidate{.history = &history, .tokens_max = 8};
+    controller.choose({&candidate, 1}, 1, 64);
+    granted = candidate.tokens;
+    const int drafted = step % 20 == 0 ? granted : 0;
+    controller.note_draft(history, granted, drafted, drafted);
+    controller.note_step(1 + drafted, static_cast<int64_t>(expert_ms(1 + drafted) * 1e6), 0);
+  }
+  EXPECT_GE(granted, 6);
+}
+
+// Probes find it out.
+TEST(DraftController, text_that_becomes_easy_is_noticed) {
+  DraftController controller({.tokens_max = 8, .adaptive = true});
+  World world{.step_ms = expert_ms, .acceptance = 0.0};
+  std::vector<DraftHistory> sequences(1);
+  (void)play(controller, world, sequences, 300);
+  world.acceptance = 1.0;
+  int steps = 0;
+  while (steps < 20'000 && play(controller, world, sequences, 1) < 4) ++steps;
+  EXPECT_LT(steps, 20'000);
+}
+
+// Where a step's time grows with its rows, a full batch has none; a single sequence has them again.
+TEST(DraftController, a_full_batch_is_left_alone) {
+  const auto compute_bound_ms = [](int rows) { return std::max(10.0, 1.0 * rows); };
+  DraftController controller({.tokens_max = 8, .adaptive = true});
+  World world{.step_ms = compute_bound_ms, .acceptance = 0.7};
+  std::vector<DraftHistory> few(1);
+  EXPECT_GE(play(controller, world, few, 100), 3);
+  std::vector<DraftHistory> many(64);
+  EXPECT_LE(play(controller, world, many, 100), 6);
+  EXPECT_GE(play(controller, world, few, 100), 3);
+}
+
+// What exhaustive search finds with what the controller is told: all ways to give two sequences up
+// to four guesses each.
+TEST(DraftController, no_other_lengths_are_better) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    DraftController controller({.tokens_max = 4, .adaptive = true});
+    // A valley behind the first guess: two rows cost much, further ones little.
+    const double second = 1.1 + base::random_unit(seed, 0);
+    const double further = 0.3 * base::random_unit(seed, 1);
+    const auto step_ms = [&](int rows) { return 10 * (second + further * (rows - 2)); };
+    for (int rows = 1; rows <= 10; ++rows) {
+      for (int i = 0; i < 3; ++i) {
+        const double ms = rows <= 2 ? 10 : step_ms(rows);
+        controller.note_step(rows, static_cast<int64_t>(ms * 1e6), 0);
+      }
+    }
+    std::vector<DraftHistory> histories(2);
+    histories[0].factor = 0.6 + 0.8 * base::random_unit(seed, 2);
+    histories[1].factor = 0.6 + 0.8 * base::random_unit(seed, 3);
+    std::vector<Candidate> candidates = {{.history = &histories[0], .tokens_max = 4},
+                                         {.history = &histories[1], .tokens_max = 4}};
+    controller.choose(candidates, 2, 100);
+    const double acceptance = controller.report().acceptance[0];
+    const auto speed = [&](int first, int second_tokens) {
+      double tokens = 2;
+      for (const auto& [history, count] :
+           {std::pair(&histories[0], first), std::pair(&histories[1], second_tokens)}) {
+        double survival = 1;
+        for (int i = 0; i < count; ++i) {
+          survival *= std::min(acceptance * history->factor, 0.99);
+          tokens += survival;
+        }
+      }
+      const int rows = 2 + first + second_tokens;
+      return tokens / (rows <= 2 ? 10 : step_ms(rows));
+    };
+    double best = 0;
+    for (int first = 0; first <= 4; ++first) {
+      for (int other = 0; other <= 4; ++other) best = std::max(best, speed(first, other));
+    }
+    // It changes nothing for two percent, and ranks guesses to a 256th.
+    EXPECT_GE(speed(candidates[0].tokens, candidates[1].tokens), 0.96 * best) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace pelton::engine

@@ -1,0 +1,280 @@
+#include "speculative/config.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/json.h"
+#include "speculative/draft_model.h"
+#include "speculative/ngram.h"
+#include "speculative/oracle.h"
+#include "speculative/suffix.h"
+
+namespace pelton::speculative {
+namespace {
+
+using Method = Config::Method;
+
+constexpr const char* kFlag = "speculative-config";
+
+struct MethodName {
+  Method method;
+  std::string_view name;
+  int tokens_default;  // num_speculative_tokens, where it may be left out; 0: it may not
+};
+constexpr std::array kMethods = {
+    MethodName{Method::kNGram, "ngram", 0},
+    MethodName{Method::kSuffix, "suffix", 24},
+    MethodName{Method::kDraftModel, "draft_model", 0},
+    MethodName{Method::kOracle, "oracle", 0},
+};
+
+Error refusal(ErrorCode code, std::string_view field, std::string_view why) {
+  return Error{code, fmt::format("--speculative-config: {}: {}", field, why), kFlag};
+}
+
+// vLLM's, without a counterpart here.
+constexpr std::array<std::string_view, 13> kUnsupported = {
+    "draft_tensor_parallel_size",
+    "quantization",
+    "revision",
+    "code_revision",
+    "disable_by_batch_size",
+    "disable_logprobs",
+    "disable_padded_drafter_batch",
+    "enforce_eager",
+    "speculative_token_tree",
+    "suffix_decoding_max_cached_requests",
+    "suffix_decoding_min_token_prob",
+    "parallel_drafting",
+    "rejection_sample_method",
+};
+
+// The fields one after the other; what is wrong first is what is said.
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json) {}
+
+  Result<Config> read() {
+    TRY(read_method());
+    for (const Json::Member& member : json_.as_object()) TRY(read_field(member.key, member.value));
+    TRY(check());
+    return config_;
+  }
+
+ private:
+  Result<void> read_method() {
+    const std::optional<std::string> method = json_.string("method");
+    std::string names;
+    for (const MethodName& known : kMethods) {
+      names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", known.name);
+      if (method != known.name) continue;
+      config_.method = known.method;
+      config_.tokens_max = known.tokens_default;
+    }
+    if (config_.method != Method::kNone) return {};
+    return refusal(ErrorCode::kInvalidArgument, "method", fmt::format("give one of {}", names));
+  }
+
+  Result<void> read_field(std::string_view name, const Json& value) {
+    if (name == "method") return {};
+    if (name == "num_speculative_tokens") {
+      return read_integer(name, value, 1, kDraftTokensMax, config_.tokens_max);
+    }
+    if (name == "adaptive") {
+      if (!value.is_bool()) return wrong(name, "true or false");
+      config_.adaptive = value.as_bool();
+      return {};
+    }
+    if (name == "prompt_lookup_min" || name == "prompt_lookup_max") {
+      TRY(needs(name, Method::kNGram));
+      int& bound =
+          name == "prompt_lookup_min" ? config_.prompt_lookup_min : config_.prompt_lookup_max;
+      return read_integer(name, value, 1, NGram::kLengthMax, bound);
+    }
+    if (name == "suffix_decoding_max_tree_depth") {
+      TRY(needs(name, Method::kSuffix));
+      return read_integer(name, value, 1, kDraftTokensMax, tree_depth_);
+    }
+    if (name == "suffix_decoding_max_spec_factor") {
+      TRY(needs(name, Method::kSuffix));
+      return read_number(name, value, 0.0, 64.0, config_.suffix_spec_factor);
+    }
+    if (name == "suffix_tokens") {
+      TRY(needs(name, Method::kSuffix));
+      return read_integer(name, value, 64, 1 << 20, config_.suffix_tokens);
+    }
+    if (name == "model") {
+      TRY(needs(name, Method::kDraftModel));
+      if (!value.is_string()) return wrong(name, "a folder's name");
+      config_.model = value.as_string();
+      return {};
+    }
+    if (name == "max_model_len") {
+      TRY(needs(name, Method::kDraftModel));
+      return read_integer(name, value, 64, 1 << 20, config_.model_tokens);
+    }
+    if (name == "answers") {
+      TRY(needs(name, Method::kOracle));
+      if (!value.is_string()) return wrong(name, "a file's name");
+      config_.answers = value.as_string();
+      return {};
+    }
+    if (name == "acceptance") {
+      TRY(needs(name, Method::kOracle));
+      return read_number(name, value, 0.0, 1.0, config_.acceptance);
+    }
+    const bool is_known =
+        std::find(kUnsupported.begin(), kUnsupported.end(), name) != kUnsupported.end();
+    if (is_known) return refusal(ErrorCode::kUnsupported, name, "this is not supported");
+    return refusal(ErrorCode::kInvalidArgument, name, "there is no such field");
+  }
+
+  Result<void> check() {
+    if (config_.method == Method::kSuffix && tree_depth_ > 0) {
+      config_.tokens_max = std::min(config_.tokens_max, tree_depth_);
+    }
+    if (config_.tokens_max == 0) {
+      return refusal(ErrorCode::kInvalidArgument, "num_speculative_tokens",
+                     fmt::format("the method \"{}\" needs it", name_of(config_.method)));
+    }
+    // As in vLLM: one of them alone is both.
+    const bool has_min = json_.find("prompt_lookup_min") != nullptr;
+    const bool has_max = json_.find("prompt_lookup_max") != nullptr;
+    if (has_min && !has_max) config_.prompt_lookup_max = config_.prompt_lookup_min;
+    if (has_max && !has_min) config_.prompt_lookup_min = config_.prompt_lookup_max;
+    if (config_.prompt_lookup_min > config_.prompt_lookup_max) {
+      return wrong("prompt_lookup_min", "at most prompt_lookup_max");
+    }
+    if (config_.method == Method::kDraftModel && config_.model.empty()) {
+      return refusal(ErrorCode::kInvalidArgument, "model",
+                     "the method \"draft_model\" needs a model's folder");
+    }
+    return {};
+  }
+
+  Result<void> needs(std::string_view field, Method method) const {
+    if (config_.method == method) return {};
+    return refusal(ErrorCode::kInvalidArgument, field,
+                   fmt::format("this is a field of the method \"{}\"", name_of(method)));
+  }
+
+  static Result<void> wrong(std::string_view field, std::string_view wanted) {
+    return refusal(ErrorCode::kInvalidArgument, field, fmt::format("give {}", wanted));
+  }
+
+  static Result<void> read_integer(std::string_view name, const Json& value, int least, int most,
+                                   int& into) {
+    const bool fits =
+        value.is_integer() && value.as_integer() >= least && value.as_integer() <= most;
+    if (!fits) return wrong(name, fmt::format("an integer from {} to {}", least, most));
+    into = static_cast<int>(value.as_integer());
+    return {};
+  }
+
+  static Result<void> read_number(std::string_view name, const Json& value, double least,
+                                  double most, double& into) {
+    const bool fits = value.is_number() && value.as_number() >= least && value.as_number() <= most;
+    if (!fits) return wrong(name, fmt::format("a number from {} to {}", least, most));
+    into = value.as_number();
+    return {};
+  }
+
+  const Json& json_;
+  Config config_;
+  int tree_depth_ = 0;
+};
+
+Suffix::Options suffix_options(const Config& config, int slot_count) {
+  return {.slot_count = slot_count,
+          .tokens_max = config.suffix_tokens,
+          .guesses_per_matched_token = config.suffix_spec_factor};
+}
+
+NGram::Options ngram_options(const Config& config, int slot_count) {
+  return {.slot_count = slot_count,
+          .shortest = config.prompt_lookup_min,
+          .longest = config.prompt_lookup_max};
+}
+
+}  // namespace
+
+Result<Config> parse_config(std::string_view json) {
+  const Result<Json> parsed = Json::parse(json);
+  if (!parsed.ok() || !parsed->is_object()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--speculative-config: give a JSON object, as "
+                 "'{\"method\":\"ngram\",\"num_speculative_tokens\":4}'",
+                 kFlag};
+  }
+  return Reader(*parsed).read();
+}
+
+std::string_view name_of(Config::Method method) {
+  for (const MethodName& known : kMethods) {
+    if (known.method == method) return known.name;
+  }
+  return "none";
+}
+
+Result<int64_t> bytes_for(const Config& config, const BytesFacts& facts) {
+  const int slot_count = facts.slot_count;
+  switch (config.method) {
+    case Method::kNGram:
+      return NGram::bytes_for(ngram_options(config, slot_count));
+    case Method::kSuffix:
+      return Suffix::bytes_for(suffix_options(config, slot_count));
+    case Method::kDraftModel:
+      return DraftModel::bytes_for(
+          {.model = config.model, .slot_count = slot_count, .tokens_max = config.model_tokens},
+          facts.kernels, facts.kv_dtype, facts.threads);
+    case Method::kNone:
+    case Method::kOracle:
+      break;
+  }
+  return int64_t{0};
+}
+
+Result<std::shared_ptr<Proposer>> make_proposer(const Config& config, const ModelFacts& facts) {
+  switch (config.method) {
+    case Method::kNone:
+      break;
+    case Method::kNGram:
+      return std::shared_ptr<Proposer>(
+          std::make_shared<NGram>(ngram_options(config, facts.slot_count)));
+    case Method::kSuffix:
+      return std::shared_ptr<Proposer>(
+          std::make_shared<Suffix>(suffix_options(config, facts.slot_count)));
+    case Method::kDraftModel: {
+      CHECK(facts.pool != nullptr);
+      TRY_ASSIGN(const kernels::KernelChoice kernels, kernels::parse_kernel_choice(facts.kernels));
+      TRY_ASSIGN(std::shared_ptr<DraftModel> model,
+                 DraftModel::load({.model = config.model,
+                                   .slot_count = facts.slot_count,
+                                   .vocab_size = facts.vocab_size,
+                                   .sampled_vocab = facts.sampled_vocab,
+                                   .tokens_max = config.model_tokens,
+                                   .kernels = kernels},
+                                  *facts.pool));
+      return std::shared_ptr<Proposer>(std::move(model));
+    }
+    case Method::kOracle: {
+      if (config.answers.empty()) {
+        return refusal(ErrorCode::kInvalidArgument, "answers",
+                       "the method \"oracle\" needs a file");
+      }
+      TRY_ASSIGN(Oracle::Answers answers, Oracle::read_answers(config.answers));
+      return std::shared_ptr<Proposer>(
+          std::make_shared<Oracle>(Oracle::Options{.acceptance = config.acceptance,
+                                                   .vocab_size = facts.vocab_size,
+                                                   .slot_count = facts.slot_count},
+                                   std::move(answers)));
+    }
+  }
+  return std::shared_ptr<Proposer>();
+}
+
+}  // namespace pelton::speculative

@@ -1,0 +1,66 @@
+// --speculative-config: vLLM's JSON object, read and checked; and the proposer that it asks for.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "cost_model/footprint.h"
+#include "speculative/proposer.h"
+
+namespace pelton::speculative {
+
+struct Config {
+  enum class Method { kNone, kNGram, kSuffix, kDraftModel, kOracle };
+
+  Method method = Method::kNone;
+  int tokens_max = 0;  // num_speculative_tokens: guesses behind one sequence's row
+  // Only where and as many as pay (engine/draft_controller.h); otherwise always so many.
+  bool adaptive = true;
+
+  int prompt_lookup_min = 5;
+  int prompt_lookup_max = 5;
+  int suffix_tokens = 16'384;  // of a sequence that are looked at
+  double suffix_spec_factor = 1.0;
+  std::string model;        // draft_model: its folder
+  int model_tokens = 4096;  // of a sequence that it sees; a longer one has no guesses
+  std::string answers;      // of the oracle: a file
+  double acceptance = 1.0;
+
+  bool on() const { return method != Method::kNone; }
+};
+
+// Guesses that a row may have at most.
+inline constexpr int kDraftTokensMax = 64;
+
+// Unknown fields, fields of another method and those of vLLM's that are not supported are refused
+// by name. Error: kInvalidArgument, kUnsupported.
+Result<Config> parse_config(std::string_view json);
+
+std::string_view name_of(Config::Method method);
+
+// Of the model that guesses are for, and of the machine.
+struct ModelFacts {
+  int slot_count = 0;
+  int vocab_size = 0;
+  int sampled_vocab = 0;  // ids from here on are never sampled
+  std::string kernels = "auto";
+  base::ThreadPool* pool = nullptr;  // outlives the proposer; null where it has no weights
+};
+
+// What a proposer allocates, with kernels of that kind on so many threads. Errors: those of its
+// model.
+struct BytesFacts {
+  int slot_count = 0;
+  int threads = 1;
+  cost_model::KernelKind kernels = cost_model::KernelKind::kCpu;
+  tensor::DType kv_dtype = tensor::DType::kF16;
+};
+Result<int64_t> bytes_for(const Config& config, const BytesFacts& facts);
+
+// Null for kNone. Errors: those of its files.
+Result<std::shared_ptr<Proposer>> make_proposer(const Config& config, const ModelFacts& facts);
+
+}  // namespace pelton::speculative

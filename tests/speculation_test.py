@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Speculation as a user meets it: with any method the model in the box says the same as without, and usage and metrics count.
+
+usage: speculation_test.py PELTON MODEL_FOLDER
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.request
+
+PELTON, MODEL = sys.argv[1:3]
+METHODS = ({"method": "suffix", "adaptive": False}, {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1},
+           {"method": "suffix"},
+           {"method": "draft_model", "model": MODEL + "/draft", "num_speculative_tokens": 3, "adaptive": False})
+QUESTIONS = ("What do you get for 39 + 57?", "Spell the word banana, then spell the word banana again.")
+
+
+class Server:
+    def __init__(self, config=None):
+        self.flags = ["--speculative-config", json.dumps(config)] if config else []
+
+    def __enter__(self):
+        self.process = subprocess.Popen([PELTON, "serve", MODEL, "--port", "0", "--threads", "1", "--device", "cpu",
+                                         "--current-date", "2026-11-21", "--max-model-len", "2048", *self.flags],
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise RuntimeError("the server did not start: " + line)
+        self.url = line.split()[2]
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def ask(self, text, **more):
+        body = {"messages": [{"role": "user", "content": text}], "max_completion_tokens": 120, **more}
+        request = urllib.request.Request(self.url + "/v1/chat/completions", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)
+
+    def answers(self):
+        return [self.ask(text, **more)["choices"] for text in QUESTIONS
+                for more in ({"temperature": 0, "logprobs": True}, {"temperature": 1.2, "seed": 7, "top_p": 0.95})]
+
+    def metric(self, name):
+        with urllib.request.urlopen(self.url + "/metrics", timeout=60) as reply:
+            found = re.findall(r"^%s\{.*\} (\S+)$" % re.escape(name), reply.read().decode(), re.M)
+        return sum(map(float, found))
+
+
+class Speculation(unittest.TestCase):
+    def test_the_same_answers(self):
+        with Server() as server:
+            expected = server.answers()
+        for config in METHODS:
+            with self.subTest(config=config), Server(config) as server:
+                self.assertEqual(server.answers(), expected)
+                drafted = server.metric("vllm:spec_decode_num_draft_tokens_total")
+                accepted = server.metric("vllm:spec_decode_num_accepted_tokens_total")
+                self.assertGreater(drafted, 0)
+                self.assertLessEqual(accepted, drafted)
+                self.assertEqual(server.metric("vllm:spec_decode_num_accepted_tokens_per_pos_total"), accepted)
+
+    def test_the_draft_model_thinks_alike(self):
+        """On what both were trained on: most of three guesses are right, drawn with the target's noise too."""
+        for more in ({"temperature": 0}, {"temperature": 1, "seed": 3}):
+            with Server(METHODS[-1]) as server:
+                for a in range(20, 30):
+                    server.ask("What do you get for %d + 35?" % a, **more)
+                drafts = server.metric("vllm:spec_decode_num_drafts_total")
+                accepted = server.metric("vllm:spec_decode_num_accepted_tokens_total")
+            self.assertGreater(1 + accepted / drafts, 3.2, more)
+
+    def test_a_predicted_output_is_counted(self):
+        with Server({"method": "suffix", "adaptive": False}) as server:
+            plain = server.ask(QUESTIONS[0], temperature=0)
+            self.assertNotIn("accepted_prediction_tokens", plain["usage"]["completion_tokens_details"])
+            content = plain["choices"][0]["message"]["content"]
+            predicted = server.ask(QUESTIONS[0], temperature=0, prediction={"type": "content", "content": content})
+            self.assertEqual(predicted["choices"], plain["choices"])
+            self.assertGreater(predicted["usage"]["completion_tokens_details"]["accepted_prediction_tokens"], 0)
+
+    def test_generate_says_the_same(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ids = pathlib.Path(folder) / "ids.json"
+            ids.write_text(json.dumps([100, 200, 300, 400] * 5))
+            command = [PELTON, "generate", MODEL, "--tokens", str(ids), "--ids", "--max-tokens", "60", "--device", "cpu"]
+            plain = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+            suffix = subprocess.run([*command, "--speculative-config", '{"method":"suffix"}'], capture_output=True, text=True,
+                                    timeout=120, check=True).stdout
+        self.assertEqual(suffix, plain)
+
+    def test_a_draft_model_with_other_tokens_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            draft = pathlib.Path(folder)
+            for file in (pathlib.Path(MODEL) / "draft").iterdir():
+                (draft / file.name).write_bytes(file.read_bytes())
+            tokenizer = json.loads((draft / "tokenizer.json").read_text())
+            vocabulary = tokenizer["model"]["vocab"]
+            one, other = sorted(vocabulary, key=vocabulary.get)[:2]
+            vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+            (draft / "tokenizer.json").write_text(json.dumps(tokenizer))
+            config = {"method": "draft_model", "model": folder, "num_speculative_tokens": 3}
+            result = subprocess.run([PELTON, "serve", MODEL, "--port", "0", "--speculative-config", json.dumps(config)],
+                                    capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("other tokens", result.stderr)
+
+    def test_what_is_refused(self):
+        for config, said, code in (('{"method":"eagle9"}', "method", 2), ('{"method":"suffix","quantization":"x"}', "quantization", 4),
+                                   ("suffix", "JSON object", 2)):
+            result = subprocess.run([PELTON, "serve", MODEL, "--port", "0", "--speculative-config", config],
+                                    capture_output=True, text=True, timeout=60)
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertIn(said, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
