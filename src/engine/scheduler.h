@@ -76,7 +76,8 @@ class Scheduler {
   Result<SequenceId> submit(request::GenerationRequest request);
 
   // `count` answers to one prompt, which is computed once: sequences of their own, that differ in
-  // their seeds, which are the request's and the numbers after it. The first of them pins.
+  // their seeds, which are the request's and the numbers after it. The first of them pins. Of a
+  // request with resumed answers `count` is their number.
   Result<std::vector<SequenceId>> submit_answers(request::GenerationRequest request, int count);
 
   // Ends it now, with kCancelled or with `error`; unknown and ended ids are ignored. A row in a
@@ -226,6 +227,7 @@ class Scheduler {
   void adopt(Sequence& sequence, const Found& found);
   bool adopt_group(int group, kv::BlockTable& table, const Found& found);
   SequenceId enter(request::GenerationRequest request, SequenceId family);
+  void resume(Sequence& sequence, std::span<const TokenId> output);
   void settle(Sequence& sequence, int end);
   kv::BlockPool::EvictionPriority rank_of(int group, const Sequence& sequence, int block) const;
   void pin(Sequence& sequence);
@@ -243,6 +245,7 @@ class Scheduler {
   void count_draft(Sequence& sequence, const SequenceResult& result);
   static void return_draft_blocks(Sequence& sequence, int accepted);
   bool accept(Sequence& sequence, SampledToken token);
+  static std::optional<FinishReason> finish_of(const Sequence& sequence);
   void take_scores(Sequence& sequence, const PlannedRow& row, std::span<PromptToken> scored);
   void end(Sequence& sequence, FinishReason reason, std::optional<Error> error);
   void keep_last_window(const Sequence& sequence);
