@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
   // Filled below: what describes every verb is among them. Outlives those, as it holds them.
   std::vector<cli::Verb> described;
   const cli::CommandLine command_line(program, {apps::serve_verb(),
+                                                apps::gateway_verb(),
                                                 apps::chat_verb(),
                                                 apps::generate_verb(),
                                                 apps::logits_verb(),

@@ -9,6 +9,7 @@
 namespace pelton::apps {
 
 cli::Verb serve_verb();
+cli::Verb gateway_verb();
 cli::Verb chat_verb();
 cli::Verb generate_verb();
 cli::Verb logits_verb();

@@ -159,10 +159,10 @@ Result<std::vector<TokenStream>> Engine::Loop::submit(request::GenerationRequest
   }
   TRY(check_request(request, capacity()));
   if (!request.resumed.empty() && request.resumed.size() != static_cast<size_t>(answers)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} answers were asked for and {} resumed", answers,
-                             request.resumed.size()),
-                 "resumed"};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} answers were asked for and {} resumed", answers, request.resumed.size()),
+        "resumed"};
   }
   Inbox::Arrival arrival{.request = std::move(request),
                          .streams = {},

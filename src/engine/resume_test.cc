@@ -27,13 +27,13 @@ class Resume : public testing::Test {
  protected:
   Resume() {
     ModelledExecutor::Options options;
-    options.capacity = {.block_tokens = 4,
-                        .groups = {{{.name = "full"}, {60, 6}},
-                                   {{.name = "window", .sliding_window = 8}, {60, 6}}},
-                        .sequences_max = 4,
-                        .batch_tokens_max = 16,
-                        .context_tokens_max = 256,
-                        .vocab_size = kVocabulary};
+    options.capacity = {
+        .block_tokens = 4,
+        .groups = {{{.name = "full"}, {60, 6}}, {{.name = "window", .sliding_window = 8}, {60, 6}}},
+        .sequences_max = 4,
+        .batch_tokens_max = 16,
+        .context_tokens_max = 256,
+        .vocab_size = kVocabulary};
     options.next_token = checksum_tokens(kVocabulary);
     options.jump_tokens_max = 3;
     executor_ = std::make_unique<ModelledExecutor>(std::move(options));
@@ -122,10 +122,9 @@ TEST_F(Resume, RemembersPenaltiesAndRepetition) {
     for (int byte = 0; byte < 256; ++byte) texts.push_back(std::string(1, static_cast<char>(byte)));
     const std::vector<std::string_view> views(texts.begin(), texts.end());
     const auto trie = std::make_shared<const grammar::TokenTrie>(views);
-    const auto rules =
-        grammar::TokenGrammar::make(grammar::compile_ebnf("root ::= [0-9]{4} \"ab\"{20}").value(),
-                                    trie)
-            .value();
+    const auto rules = grammar::TokenGrammar::make(
+                           grammar::compile_ebnf("root ::= [0-9]{4} \"ab\"{20}").value(), trie)
+                           .value();
     grammar::GrammarFsm::Parts parts{.trie = trie, .vocab_size = kVocabulary};
     parts.segments.push_back({grammar::GrammarFsm::Segment::Text::kGrammar, rules, {{kEnd, {}}}});
     parts.starts = {0};

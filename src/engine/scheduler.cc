@@ -169,7 +169,7 @@ SequenceId Scheduler::enter(request::GenerationRequest request, SequenceId famil
 }
 
 // From here on it is as one that was preempted. What it was made to say it has said; where a forced
-// token was due and another one came, its row had been planned before the wish was known.
+// token was due and another one came, its row had been planned before that was known.
 void Scheduler::resume(Sequence& sequence, std::span<const TokenId> output) {
   for (const TokenId token : output) {
     const TokenId forced = next_forced(sequence);

@@ -64,7 +64,7 @@ struct StopRule {
 enum class Pooling : uint8_t { kLast, kMean };
 
 // An answer that began elsewhere: the output that it had. For penalties, stop rules, the thinking
-// budget, the grammar and max_new_tokens it counts as sampled here; it is not told again.
+// budget, the grammar and max_new_tokens it counts as sampled here; it is not emitted again.
 struct ResumedAnswer {
   int index = 0;  // its seed is the request's plus this
   std::vector<TokenId> tokens;
