@@ -83,9 +83,9 @@ Result<void> run(const cli::Arguments& arguments) {
   TRY_ASSIGN(const gateway::GatewayConfig config,
              gateway::read_gateway_config(arguments.text("--config"), empty));
   TRY_ASSIGN(gateway::Gateway::Options options, gateway_options(config));
-  if (arguments.has("--check")) return write_output("the configuration is sound\n");
   const base::SystemClock clock;
   base::Log log(clock, {.level = log_level(arguments), .json = arguments.has("--log-json")});
+  if (arguments.has("--check")) return write_output("the configuration is sound\n");
   const cli::Interrupt interrupt;
   gateway::Gateway gateway(std::move(options), clock, log);
   TRY_ASSIGN(Listeners listeners, open_listeners(config, gateway, log));
@@ -128,14 +128,20 @@ cli::Verb gateway_verb() {
                 {.name = "--new-key",
                  .value = "FILE",
                  .help = "write a new fleet key there, for gateways and workers, and end"},
-                {.name = "--log-json", .help = "log lines as JSON", .kind = Flag::Kind::kSwitch}},
+                {.name = "--log-json",
+                 .help = "log lines as JSON",
+                 .kind = Flag::Kind::kSwitch,
+                 .only_with = {{"--config"}}}},
+      .exclusive = {{"--config", "--new-key"}},
       .examples = {"pelton gateway --new-key fleet.key",
                    "pelton gateway --config gateway.toml --check",
                    "pelton gateway --config gateway.toml"},
       .run = run,
   };
   for (Flag& flag : life_flags()) {
-    if (flag.name == "--log-level") verb.flags.push_back(std::move(flag));
+    if (flag.name != "--log-level") continue;
+    flag.only_with = {{"--config"}};
+    verb.flags.push_back(std::move(flag));
   }
   return verb;
 }

@@ -593,6 +593,15 @@ kv::PerGroup<int> Scheduler::blocks_used() const {
   return used;
 }
 
+int64_t Scheduler::prompt_tokens_left() const {
+  int64_t tokens = 0;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence.stage == Sequence::Stage::kEnded) continue;
+    tokens += std::max(0, sequence.prompt_count - sequence.computed);
+  }
+  return tokens;
+}
+
 std::vector<SequenceId> Scheduler::live() const {
   std::vector<SequenceId> ids;
   for (const Sequence* sequence : running_) ids.push_back(sequence->id);

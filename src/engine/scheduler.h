@@ -107,6 +107,8 @@ class Scheduler {
 
   int running_count() const { return static_cast<int>(running_.size()); }
   int waiting_count() const { return queue_.waiting_count(); }
+  // Of their prompts, those that are still to be computed; of a prompt that waits, all.
+  int64_t prompt_tokens_left() const;
   // Some sequence waits for what its guide allows.
   bool any_deferred() const;
   // Guesses are computed: a step behind would have to wait for what becomes of them.

@@ -29,7 +29,14 @@ net::HttpResponse json_answer(int status, std::string body) {
 }
 
 bool is_open(std::string_view path) {
-  return path == "/health" || path == "/ready" || path == "/health/live" || path == "/health/ready";
+  return path == "/health" || path == "/ready" || path == "/health/live" ||
+         path == "/health/ready" || path == "/v1/health";
+}
+
+// What a worker says of itself (metrics, its kernels) is no client's business: the operator asks
+// it.
+bool is_forwarded(const net::HttpRequest& request) {
+  return request.method == "POST" || request.path.starts_with("/v1/");
 }
 
 // As a request's own name may be: it stands in headers and log lines.
@@ -73,6 +80,7 @@ void Gateway::handle(net::HttpRequest request, const std::shared_ptr<net::Exchan
   if (std::optional<net::HttpResponse> own = own_answer(request)) {
     return exchange->send(*std::move(own));
   }
+  if (!is_forwarded(request)) return refuse(api::not_found(request.method, request.path));
   std::string model;
   const PoolConfig* pool = pool_of(request, model);
   if (pool == nullptr) return refuse(api::model_not_found(model));

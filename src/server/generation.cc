@@ -132,25 +132,30 @@ void Generation::start(bool begins_at_once) {
   }
 }
 
+// Event by event, as they went out: what numbers its events counts those too.
 void Generation::repeat(const ResumedAnswers& resumed) {
   std::string known;
+  const auto drop_events = [&] {
+    if (mode_ == Mode::kStream) answer_->take_events(known);
+    known.clear();
+  };
   for (size_t i = 0; i < std::min(choices_.size(), resumed.choices.size()); ++i) {
     const ResumedChoice& said = resumed.choices[i];
     Choice& choice = choices_[i];
     for (const engine::SampledToken& token : said.tokens) {
       if (choice.progress != Progress::kRunning) break;
-      if (answer_->push(i, token) == Answer::Wants::kMore) continue;
+      const Answer::Wants wants = answer_->push(i, token);
+      drop_events();
+      if (wants == Answer::Wants::kMore) continue;
       choice.progress = Progress::kSilenced;
       if (!said.end) choice.stream.cancel();
     }
-    if (said.end) {
-      choice.progress = Progress::kEnded;
-      --running_;
-      watch_.end(i, *said.end);
-      answer_->end(i, *said.end);
-    }
-    if (mode_ == Mode::kStream) answer_->take_events(known);
-    known.clear();
+    if (!said.end) continue;
+    choice.progress = Progress::kEnded;
+    --running_;
+    watch_.end(i, *said.end);
+    answer_->end(i, *said.end);
+    drop_events();
   }
 }
 

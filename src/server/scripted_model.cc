@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -62,8 +63,11 @@ uint64_t number_of(std::string_view digits) {
 // Which rule answers which prompt. Engine thread only.
 class Script {
  public:
-  Script(std::vector<Rule> rules, const tokenizer::Tokenizer& tokenizer)
-      : rules_(std::move(rules)), tokenizer_(tokenizer), wrong_(tokenizer.encode("!").front()) {}
+  Script(std::vector<Rule> rules, std::string abort_on, const tokenizer::Tokenizer& tokenizer)
+      : rules_(std::move(rules)),
+        abort_on_(std::move(abort_on)),
+        tokenizer_(tokenizer),
+        wrong_(tokenizer.encode("!").front()) {}
 
   TokenId next_token(const engine::ModelledExecutor::Seen& seen) {
     const auto prompt_count = static_cast<size_t>(seen.prompt_count);
@@ -95,6 +99,7 @@ class Script {
   // The first rule has "when": "" and so always stands somewhere.
   void answer_to(std::span<const TokenId> prompt, uint64_t seed, Scheduled& scheduled) const {
     const std::string text = tokenizer_.decode(prompt);
+    if (!abort_on_.empty() && text.find(abort_on_) != std::string::npos) std::abort();
     const Rule* best = &rules_.front();
     size_t best_end = 0;
     for (const Rule& rule : rules_) {
@@ -134,6 +139,7 @@ class Script {
   }
 
   const std::vector<Rule> rules_;
+  const std::string abort_on_;
   const tokenizer::Tokenizer& tokenizer_;
   const TokenId wrong_;
   std::vector<Scheduled> slots_;
@@ -326,7 +332,8 @@ Result<engine::ModelledExecutor::Options> scripted_executor(std::string_view tex
   const int host_room = static_cast<int>(host_blocks);
   options.capacity.groups = {{{.name = "full"}, {room, host_room}},
                              {{.name = "window", .sliding_window = 128}, {room, host_room}}};
-  const auto script = std::make_shared<Script>(std::move(rules), tokenizer);
+  const auto script =
+      std::make_shared<Script>(std::move(rules), json.string("abort_on").value_or(""), tokenizer);
   options.next_token = [script](const engine::ModelledExecutor::Seen& seen) {
     return script->next_token(seen);
   };

@@ -24,6 +24,8 @@
 // "us_per_row" for each sequence and "us_per_context_token" for each token that a sequence has.
 // "clock_scale": all of that times this.
 //
+// "abort_on": a prompt with these words ends the process, as a request that kills its server would.
+//
 // "blocks", "host_blocks": room for keys and values, and to swap them to, of either group; without,
 // every slot may be full at once. "checks": all that a plan promises is CHECKed at every step.
 // "fail_every": each so manyth step fails.
