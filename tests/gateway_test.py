@@ -375,6 +375,29 @@ class Gateway(unittest.TestCase):
             self.assertEqual(moved[name], answer, name)
         self.assertGreater(fleet.metric("migrations_total"), len(KINDS) // 2)
 
+    def test_a_prompt_with_sampled_turns_is_the_same_elsewhere(self):
+        """What the first worker knows of past turns goes with the request: letters are sampled one by one, and would be written
+        as longer tokens by a worker that has not sampled them."""
+        fleet = self.fleet(2)
+        first = said("check 81")
+        whole = json.loads(ask(fleet.gateway.port, "POST", "/v1/chat/completions", first)[1])["choices"][0]["message"]["content"]
+        home = max(fleet.rows(), key=lambda row: row["requests"])["name"]
+        other = "w1" if home == "w0" else "w0"
+        ask(fleet.admin, "POST", f"/v1/workers/{other}/drain")
+        follow = {**first, "messages": first["messages"] + [{"role": "assistant", "content": whole},
+                                                            {"role": "user", "content": f"check 82 {COUNT} please"}]}
+        undisturbed = chat_kind(follow)(fleet.gateway.port)
+        moved = []
+        thread = threading.Thread(target=lambda: moved.append(chat_kind(follow)(fleet.gateway.port)))
+        thread.start()
+        time.sleep(0.3)
+        ask(fleet.admin, "POST", f"/v1/workers/{other}/undrain")
+        fleet.kill(int(home[1]))
+        thread.join()
+        self.assertEqual(moved, [undisturbed])
+        fresh = chat_kind(follow)(fleet.gateway.port)[1]["prompt_tokens"]
+        self.assertLess(fresh, undisturbed[1]["prompt_tokens"], "the test is to see a difference")
+
     def stream(self, fleet, number, count):
         """A stream in a thread, which gives what it raised."""
         raised = []

@@ -18,10 +18,12 @@
 namespace pelton::cluster {
 
 enum class FrameType : uint8_t {
-  // Gateway to worker, in this order: one kRun, what was said before (kTokens, kFinished), a kBody.
+  // Gateway to worker, in this order: one kRun, what was said before (kPrompt, kTokens, kFinished),
+  // a kBody.
   kRun = 1,   // RunEnvelope
   kBody = 2,  // the client's body as it came
   // Either way.
+  kPrompt = 15,    // a prompt's ids, by its number, where not every worker would write the same
   kTokens = 16,    // sampled by one choice: a token list
   kFinished = 17,  // one choice is over: ChoiceEnd
   // Worker to gateway.

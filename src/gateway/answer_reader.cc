@@ -35,6 +35,10 @@ Result<void> AnswerReader::add(const Frame& frame) {
       headed_ = true;
       return {};
     }
+    case FrameType::kPrompt:
+      TRY(cluster::decode_token_list(frame.payload));
+      cluster::append_frame(update_.prompts, frame);
+      return {};
     case FrameType::kTokens: {
       TRY_ASSIGN(cluster::TokenList list, cluster::decode_token_list(frame.payload));
       update_.tokens.emplace_back(frame.choice, std::move(list));

@@ -19,6 +19,7 @@ namespace pelton::gateway {
 // What takes effect together.
 struct AnswerUpdate {
   std::optional<cluster::AnswerHead> head;
+  std::string prompts;                                          // kPrompt frames, as they came
   std::vector<std::pair<uint16_t, cluster::TokenList>> tokens;  // by choice
   std::vector<std::pair<uint16_t, std::string>> finished;       // a ChoiceEnd, by choice
   std::string bytes;                                            // for the client

@@ -118,6 +118,7 @@ std::string Relay::run_body(const Fleet::Assignment& assignment) const {
   }
   std::string body;
   cluster::append_frame(body, {.type = cluster::FrameType::kRun, .payload = encode(envelope)});
+  body += prompts_;
   for (size_t i = 0; i < said_.size(); ++i) {
     said_[i].append_frames(static_cast<uint16_t>(i), body);
   }
@@ -168,6 +169,7 @@ bool Relay::apply(AnswerUpdate update) {
 }
 
 Result<void> Relay::keep(AnswerUpdate& update) {
+  if (prompts_.empty()) prompts_ = std::move(update.prompts);
   for (auto& [choice, list] : update.tokens) {
     if (said_.size() <= choice) said_.resize(choice + 1u);
     TRY(said_[choice].add(std::move(list)));

@@ -101,6 +101,7 @@ class Relay final : public WorkerLossListener, public std::enable_shared_from_th
   AnswerReader reader_;
 
   std::optional<cluster::AnswerHead> head_;
+  std::string prompts_;           // kPrompt frames, the first that came
   std::vector<SaidTokens> said_;  // by choice
   bool streaming_ = false;        // the client has the head
   std::string whole_;             // of an answer that is not streamed

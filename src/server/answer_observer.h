@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "api/error.h"
 #include "engine/token_stream.h"
@@ -15,6 +16,9 @@ class AnswerObserver {
  public:
   virtual ~AnswerObserver() = default;
 
+  // The tokens of a prompt, by its number, that another server might write otherwise. Before the
+  // first token.
+  virtual void note_prompt(size_t prompt, const std::vector<TokenId>& tokens) = 0;
   virtual void note_token(size_t choice, const engine::SampledToken& token) = 0;
   virtual void note_end(size_t choice, const engine::StreamEnd& end) = 0;
   // The next write() says the last of a stream.

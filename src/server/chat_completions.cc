@@ -65,6 +65,7 @@ class ChatCompletion final : public ModelRequest {
     const std::vector<TokenId>& opening = choice.turn.opening;
     prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+    has_sampled_turns_ = prompt.has_sampled_turns;
     if (choice.token_ids) options_.prompt_token_ids = prompt.tokens;
     choice.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
     return keep(engine_work(scope, generation,
@@ -83,6 +84,7 @@ class ChatCompletion final : public ModelRequest {
 
   void start(Call call, Services& services) override {
     work_.can_be_controlled = true;
+    work_.has_sampled_turns = has_sampled_turns_;
     const ServedModel& model = *call.model;  // which goes with the call
     options_.choice.call_id_seed = call.identity->draw();
     start_generation(std::move(call), services, std::move(work_),
@@ -92,6 +94,7 @@ class ChatCompletion final : public ModelRequest {
  private:
   std::shared_ptr<const api::ChatRequest> request_;
   ChatAnswer::Options options_;
+  bool has_sampled_turns_ = false;
   EngineWork work_;
 };
 

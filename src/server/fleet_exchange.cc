@@ -120,7 +120,18 @@ void FleetExchange::note_end(size_t choice, const engine::StreamEnd& end) {
                                                   .output_tokens = end.output_tokens});
 }
 
+void FleetExchange::note_prompt(size_t prompt, const std::vector<TokenId>& tokens) {
+  cluster::TokenList list;
+  for (const TokenId token : tokens) list.tokens.push_back({.token = token});
+  append_frame(prompts_, {.type = FrameType::kPrompt,
+                          .flags = Frame::kMore,
+                          .choice = static_cast<uint16_t>(prompt),
+                          .payload = encode(list)});
+}
+
 void FleetExchange::append_sampled(std::string& frames) {
+  frames += prompts_;
+  prompts_.clear();
   for (size_t i = 0; i < sampled_.size(); ++i) {
     Sampled& one = sampled_[i];
     const auto choice = static_cast<uint16_t>(i);
@@ -142,8 +153,9 @@ void FleetExchange::append_sampled(std::string& frames) {
 }
 
 void FleetExchange::flush() {
-  const bool any = std::ranges::any_of(
-      sampled_, [](const Sampled& one) { return !one.tokens.empty() || !one.end.empty(); });
+  const bool any = !prompts_.empty() || std::ranges::any_of(sampled_, [](const Sampled& one) {
+    return !one.tokens.empty() || !one.end.empty();
+  });
   if (any) write({});
 }
 

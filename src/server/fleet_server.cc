@@ -65,6 +65,15 @@ Result<void> add_end(const Frame& frame, ResumedChoice& choice) {
   return {};
 }
 
+Result<void> add_prompt(const Frame& frame, ResumedAnswers& resumed) {
+  TRY_ASSIGN(const cluster::TokenList list, cluster::decode_token_list(frame.payload));
+  if (resumed.prompts.size() <= frame.choice) resumed.prompts.resize(frame.choice + 1u);
+  std::vector<TokenId>& prompt = resumed.prompts[frame.choice];
+  prompt.clear();
+  for (const cluster::WireToken& token : list.tokens) prompt.push_back(token.token);
+  return {};
+}
+
 Result<void> add_frame(const Frame& frame, Run& run, bool& enveloped) {
   if (frame.type == FrameType::kRun) {
     TRY_ASSIGN(run.envelope, cluster::decode_run_envelope(frame.payload));
@@ -75,8 +84,9 @@ Result<void> add_frame(const Frame& frame, Run& run, bool& enveloped) {
     run.body = frame.payload;
     return {};
   }
-  if (frame.type != FrameType::kTokens && frame.type != FrameType::kFinished) return {};
   if (frame.choice >= kChoicesMax) return bad_run("too many choices");
+  if (frame.type == FrameType::kPrompt) return add_prompt(frame, run.resumed);
+  if (frame.type != FrameType::kTokens && frame.type != FrameType::kFinished) return {};
   if (run.resumed.choices.size() <= frame.choice) run.resumed.choices.resize(frame.choice + 1u);
   ResumedChoice& choice = run.resumed.choices[frame.choice];
   return frame.type == FrameType::kTokens ? add_tokens(frame, choice) : add_end(frame, choice);
@@ -211,7 +221,8 @@ void FleetServer::run(const net::HttpRequest& request, std::shared_ptr<net::Exch
     forwarded.deadline_ns = server_.services().clock.now_ns() + envelope.deadline_ms * 1'000'000;
   }
   const auto answer = std::make_shared<FleetExchange>(std::move(exchange), std::move(run->said));
-  if (!run->resumed.choices.empty() || run->resumed.delivered) {
+  const bool is_resumed = !run->resumed.choices.empty() || !run->resumed.prompts.empty();
+  if (is_resumed || run->resumed.delivered) {
     forwarded.resumed = std::make_shared<const ResumedAnswers>(std::move(run->resumed));
   }
   forwarded.observer = answer;

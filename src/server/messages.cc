@@ -44,6 +44,7 @@ class Message final : public ModelRequest {
     prompt.tokens.insert(prompt.tokens.end(), opening.begin(), opening.end());
     options_.turn.place = {.turns = &scope.services.turn_cache, .history = prompt.history};
     options_.prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+    has_sampled_turns_ = prompt.has_sampled_turns;
     options_.head = {.id = random_id("msg_", {.seed = scope.identity.draw(), .counter = 0}),
                      .model = scope.model.shown_name(request_->model)};
     options_.timings = request_->generation.timings;
@@ -63,6 +64,7 @@ class Message final : public ModelRequest {
   void start(Call call, Services& services) override {
     const ServedModel& model = *call.model;  // which goes with the call
     options_.tool_id_seed = call.identity->draw();
+    work_.has_sampled_turns = has_sampled_turns_;
     start_generation(std::move(call), services, std::move(work_),
                      [&] { return std::make_unique<MessagesAnswer>(model, std::move(options_)); });
   }
@@ -70,6 +72,7 @@ class Message final : public ModelRequest {
  private:
   std::shared_ptr<const api::ChatRequest> request_;
   MessagesAnswer::Options options_;
+  bool has_sampled_turns_ = false;
   EngineWork work_;
 };
 

@@ -229,6 +229,7 @@ class ResponseCreation final : public ModelRequest {
                                    .may_call = !request.tools.empty()}),
                       work_);
     work_.answers = 1;
+    work_.has_sampled_turns = plan_->prompt->has_sampled_turns;
     return error;
   }
 

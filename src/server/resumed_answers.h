@@ -17,6 +17,8 @@ struct ResumedChoice {
 
 struct ResumedAnswers {
   std::vector<ResumedChoice> choices;  // those that are missing have no token yet
+  // As the first server wrote them, by their numbers; missing or empty: as every server does.
+  std::vector<std::vector<TokenId>> prompts;
   // Bytes have gone to the client: events of what is repeated here are not sent again.
   bool delivered = false;
 };

@@ -35,6 +35,17 @@ uint64_t system_seed() {
   return (uint64_t{device()} << 32) | device();
 }
 
+// Of a request that may have to go on elsewhere, or has come from there.
+void use_same_prompt(const Call& call, size_t prompt, EngineWork& work) {
+  const bool is_known = call.resumed != nullptr && prompt < call.resumed->prompts.size() &&
+                        !call.resumed->prompts[prompt].empty();
+  if (is_known) {
+    work.request.prompt = call.resumed->prompts[prompt];
+  } else if (call.observer != nullptr && work.has_sampled_turns) {
+    call.observer->note_prompt(prompt, work.request.prompt);
+  }
+}
+
 // Why no model answers to a name, which is empty where none is named.
 api::ApiError no_such_model(std::string_view name, const ModelCatalogue::Table& table) {
   using State = ModelCatalogue::State;
@@ -156,10 +167,12 @@ std::optional<std::vector<engine::TokenStream>> Services::submit(Call& call,
                                                                  std::vector<EngineWork> all) {
   std::vector<engine::TokenStream> streams;
   std::optional<api::ApiError> refused;
+  size_t prompt = 0;
   if (!std::ranges::all_of(all, can_resume)) call.resumed = nullptr;
   for (EngineWork& one : all) {
     const size_t first = streams.size();
     const int answers = one.answers;
+    use_same_prompt(call, prompt++, one);
     std::vector<int> open;  // of them; those that are over have no stream to wait for
     if (call.resumed != nullptr) open = resume_work(*call.resumed, first, one);
     if (call.resumed != nullptr && open.empty()) {
