@@ -19,8 +19,12 @@ constexpr int kReplicasMax = 10'000;
 constexpr uint64_t kDoorStream = 0x646F6F7273;
 constexpr uint64_t kRouterStream = 0x726F75746572;
 
-// Of one replica, between two looks at them.
-constexpr int kEventsMax = 1 << 20;
+// Of one replica's KV cache in one step, at most: each block that is stored may push another one
+// out, in each group.
+int kv_events_max(const engine::ExecutorCapacity& capacity) {
+  const int blocks = capacity.batch_tokens_max / capacity.block_tokens + capacity.sequences_max;
+  return std::max(1024, 4 * blocks * capacity.groups.size());
+}
 
 // A step's line through three points, and what a token of a prompt takes in a full step.
 gateway::StepCosts step_costs(const cost_model::StepTimeModel& times,
@@ -105,7 +109,7 @@ class Fleet {
   std::unique_ptr<Replica> make_replica(size_t index) const {
     Replica::Options options = options_.replica;
     options.seed = base::random_bits(options_.seed, 0x7265706C + index);
-    if (dispatcher_.looks_at_prefixes()) options.kv_events_max = kEventsMax;
+    if (dispatcher_.looks_at_prefixes()) options.kv_events_max = kv_events_max(options.capacity);
     return std::make_unique<Replica>(options, times_);
   }
   void add(Event event) {
@@ -279,8 +283,6 @@ void Fleet::observe(size_t replica) {
   states_[replica].prompt_tokens_left = replicas_[replica]->prompt_tokens_left();
   states_[replica].context_tokens = replicas_[replica]->context_tokens();
   states_[replica].kv_used = replicas_[replica]->kv_used();
-  dispatcher_.note_events(static_cast<int>(replica), replicas_[replica]->take_kv_events(),
-                          kv::widest_group(options_.replica.capacity.groups));
 }
 
 void Fleet::arrive(int64_t now_ns, int64_t request) {
@@ -316,6 +318,10 @@ void Fleet::wake(int64_t now_ns, size_t replica) {
   told_.clear();
   replicas_[replica]->wake(now_ns, told_);
   for (const Replica::Told& told : told_) take(told);
+  if (dispatcher_.looks_at_prefixes()) {
+    dispatcher_.note_events(static_cast<int>(replica), replicas_[replica]->take_kv_events(),
+                            kv::widest_group(options_.replica.capacity.groups));
+  }
   schedule(replica);
 }
 
